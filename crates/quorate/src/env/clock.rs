@@ -1,0 +1,101 @@
+use std::{
+    fmt,
+    ops::{Add, Sub},
+    time::Duration,
+};
+
+/// A point on a worker's own boot clock (`CLOCK_BOOTTIME` on Linux): time since boot, sleep included.
+///
+/// Points of two machines have nothing to do with each other; only a duration may travel.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct BootTime(u64);
+
+impl BootTime {
+    /// The point `nanos` nanoseconds after boot.
+    pub const fn from_nanos(nanos: u64) -> Self {
+        Self(nanos)
+    }
+
+    /// Nanoseconds since boot.
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// How long from this point until `later`; zero if that has passed.
+    pub const fn until(self, later: Self) -> Duration {
+        Duration::from_nanos(later.0.saturating_sub(self.0))
+    }
+
+    /// How long since `earlier`; zero if that is yet to come.
+    pub const fn since(self, earlier: Self) -> Duration {
+        earlier.until(self)
+    }
+}
+
+impl Add<Duration> for BootTime {
+    type Output = Self;
+    /// Saturates at the end of the clock, 584 years after boot.
+    fn add(self, time: Duration) -> Self {
+        Self(self.0.saturating_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)))
+    }
+}
+
+impl Sub<Duration> for BootTime {
+    type Output = Self;
+    /// Saturates at boot.
+    fn sub(self, time: Duration) -> Self {
+        Self(self.0.saturating_sub(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)))
+    }
+}
+
+impl fmt::Debug for BootTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "boot+{:?}", Duration::from_nanos(self.0))
+    }
+}
+
+/// A point on a wall clock, in microseconds since 1970-01-01T00:00:00Z. It may step either way.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct WallTime(u64);
+
+impl WallTime {
+    /// The point `micros` microseconds after the Unix epoch.
+    pub const fn from_micros(micros: u64) -> Self {
+        Self(micros)
+    }
+
+    /// Microseconds since the Unix epoch.
+    pub const fn as_micros(self) -> u64 {
+        self.0
+    }
+
+    /// How long from this point until `later`; zero if that has passed.
+    pub const fn until(self, later: Self) -> Duration {
+        Duration::from_micros(later.0.saturating_sub(self.0))
+    }
+
+    /// The distance between two points, whichever comes first.
+    pub const fn distance(self, other: Self) -> Duration {
+        Duration::from_micros(self.0.abs_diff(other.0))
+    }
+}
+
+impl Add<Duration> for WallTime {
+    type Output = Self;
+    fn add(self, time: Duration) -> Self {
+        Self(self.0.saturating_add(u64::try_from(time.as_micros()).unwrap_or(u64::MAX)))
+    }
+}
+
+impl Sub<Duration> for WallTime {
+    type Output = Self;
+    fn sub(self, time: Duration) -> Self {
+        Self(self.0.saturating_sub(u64::try_from(time.as_micros()).unwrap_or(u64::MAX)))
+    }
+}
+
+impl fmt::Debug for WallTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{:06}", self.0 / 1_000_000, self.0 % 1_000_000)
+    }
+}

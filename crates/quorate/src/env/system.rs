@@ -1,0 +1,44 @@
+use super::{BootTime, WallTime, World};
+use futures_util::future::BoxFuture;
+use std::time::Duration;
+use tokio_util::task::TaskTracker;
+
+/// The longest single timer: tokio's timers stand still while the machine sleeps, so a sleeper looks at the
+/// boot clock at least this often.
+const LOOK_AT_LEAST_EVERY: Duration = Duration::from_millis(100);
+
+/// The real world: the kernel's clocks and randomness, tokio's timers and tasks.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct SystemWorld;
+
+impl World for SystemWorld {
+    fn now(&self) -> BootTime {
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        const CLOCK: rustix::time::ClockId = rustix::time::ClockId::Boottime;
+        // Darwin's monotonic clock counts sleep; elsewhere a suspended machine is outside the promise.
+        #[cfg(not(any(target_os = "linux", target_os = "android")))]
+        const CLOCK: rustix::time::ClockId = rustix::time::ClockId::Monotonic;
+        let at = rustix::time::clock_gettime(CLOCK);
+        BootTime::from_nanos(at.tv_sec.cast_unsigned() * 1_000_000_000 + at.tv_nsec.cast_unsigned())
+    }
+
+    fn wall(&self) -> WallTime {
+        let at = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+        WallTime::from_micros(at.tv_sec.cast_unsigned() * 1_000_000 + at.tv_nsec.cast_unsigned() / 1_000)
+    }
+
+    fn random(&self) -> u64 {
+        #[expect(clippy::expect_used, reason = "an owner token that can be guessed is worse than no worker")]
+        getrandom::u64().expect("the operating system gives random bits")
+    }
+
+    fn sleep_until(&self, at: BootTime) -> BoxFuture<'static, ()> {
+        let nap = self.now().until(at).min(LOOK_AT_LEAST_EVERY);
+        #[expect(clippy::disallowed_methods, reason = "this is the door")]
+        Box::pin(tokio::time::sleep(nap))
+    }
+
+    fn spawn(&self, tasks: &TaskTracker, work: BoxFuture<'static, ()>) {
+        tasks.spawn(work);
+    }
+}

@@ -1,0 +1,3 @@
+/// Placeholder until the file node lands.
+#[derive(Debug)]
+pub struct FileNode;

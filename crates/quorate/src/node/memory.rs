@@ -1,0 +1,166 @@
+use super::engine::{self, Clocks, CounterRow, DoneRow, LeaseRow, Store};
+use super::{Batch, BatchReply, Cause, Hello, LedgerState, Node, NodeTime, Nudge, Resource, Session};
+use crate::env::{SystemWorld, World};
+use std::{
+    collections::BTreeMap,
+    convert::Infallible,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+/// A node in this process: for tests, examples and a service of one copy.
+///
+/// Not shared with other processes and gone with this one. Clones are the same node.
+#[derive(Clone, Debug)]
+pub struct MemoryNode {
+    name: Arc<str>,
+    world: Arc<dyn World>,
+    store: Arc<Mutex<MemoryStore>>,
+    born: NodeTime,
+}
+
+impl MemoryNode {
+    /// An empty node on the real clocks.
+    pub fn new(name: &str) -> Self {
+        Self::with_world(name, Arc::new(SystemWorld))
+    }
+
+    /// An empty node on the clocks of `world`.
+    pub fn with_world(name: &str, world: Arc<dyn World>) -> Self {
+        let born = world.wall();
+        Self { name: name.into(), world, store: Arc::default(), born }
+    }
+
+    fn clocks(&self) -> Clocks {
+        Clocks { wall: self.world.wall(), lease_nanos: self.world.now().as_nanos() }
+    }
+
+    fn with_store<T>(&self, look: impl FnOnce(&mut MemoryStore) -> T) -> T {
+        // A panic inside the engine would leave whole rows: the store stays usable.
+        look(&mut self.store.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Node for MemoryNode {
+    type Session = MemorySession;
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    async fn open(&self, _nudge: Nudge) -> Result<(MemorySession, Hello), Cause> {
+        let wall = self.world.wall();
+        let hello = Hello {
+            node_time: wall,
+            run_id: format!("memory:{}:{:?}", self.name, self.born).into(),
+            marker: self.with_store(|store| store.marker.clone()),
+            uptime: self.born.until(wall).min(Duration::from_secs(u32::MAX.into())),
+            version: "memory".into(),
+            replica: false,
+            eviction: Some("noeviction".into()),
+            durable: Some(false),
+        };
+        Ok((MemorySession { node: self.clone() }, hello))
+    }
+}
+
+/// A session of a [`MemoryNode`]: every batch runs inside `send`.
+#[derive(Debug)]
+pub struct MemorySession {
+    node: MemoryNode,
+}
+
+impl Session for MemorySession {
+    fn send(&mut self, batch: Batch) -> impl Future<Output = Result<BatchReply, Cause>> + Send + 'static {
+        let clocks = self.node.clocks();
+        let reply = self.node.with_store(|store| {
+            store.sweep(clocks);
+            engine::run(store, &batch, clocks)
+        });
+        std::future::ready(Ok(reply))
+    }
+}
+
+/// A node's rows in memory: what [`MemoryNode`] and a simulation's nodes keep.
+#[derive(Clone, Debug, Default)]
+pub struct MemoryStore {
+    leases: BTreeMap<Resource, LeaseRow>,
+    counters: BTreeMap<Resource, CounterRow>,
+    done: BTreeMap<Resource, DoneRow>,
+    ledgers: BTreeMap<String, LedgerState>,
+    marker: Option<Arc<str>>,
+    writes_to_sweep: u32,
+}
+
+impl MemoryStore {
+    /// The leases that live at `clocks`, for a test that looks for what was left behind.
+    pub fn live_leases(&self, clocks: Clocks) -> Vec<(Resource, LeaseRow)> {
+        let live = self.leases.iter().filter(|(_, row)| row.until_nanos > clocks.lease_nanos);
+        live.map(|(resource, row)| (resource.clone(), row.clone())).collect()
+    }
+
+    /// Forgets what has ended, once in a thousand calls.
+    pub fn sweep(&mut self, clocks: Clocks) {
+        self.writes_to_sweep += 1;
+        if self.writes_to_sweep < 1000 {
+            return;
+        }
+        self.writes_to_sweep = 0;
+        let wall = clocks.wall.as_micros();
+        self.leases.retain(|_, row| row.until_nanos > clocks.lease_nanos);
+        self.counters.retain(|_, row| row.until_micros > wall);
+        self.done.retain(|_, row| row.until_micros > wall);
+    }
+}
+
+impl Store for MemoryStore {
+    type Error = Infallible;
+
+    fn lease(&self, resource: &Resource) -> Result<Option<LeaseRow>, Infallible> {
+        Ok(self.leases.get(resource).cloned())
+    }
+
+    fn set_lease(&mut self, resource: &Resource, row: Option<LeaseRow>) -> Result<(), Infallible> {
+        match row {
+            Some(row) => self.leases.insert(resource.clone(), row),
+            None => self.leases.remove(resource),
+        };
+        Ok(())
+    }
+
+    fn counter(&self, resource: &Resource) -> Result<Option<CounterRow>, Infallible> {
+        Ok(self.counters.get(resource).copied())
+    }
+
+    fn set_counter(&mut self, resource: &Resource, row: CounterRow) -> Result<(), Infallible> {
+        self.counters.insert(resource.clone(), row);
+        Ok(())
+    }
+
+    fn done(&self, resource: &Resource) -> Result<Option<DoneRow>, Infallible> {
+        Ok(self.done.get(resource).cloned())
+    }
+
+    fn set_done(&mut self, resource: &Resource, row: DoneRow) -> Result<(), Infallible> {
+        self.done.insert(resource.clone(), row);
+        Ok(())
+    }
+
+    fn ledger(&self, group: &str) -> Result<LedgerState, Infallible> {
+        Ok(self.ledgers.get(group).cloned().unwrap_or_default())
+    }
+
+    fn set_ledger(&mut self, group: &str, state: LedgerState) -> Result<(), Infallible> {
+        self.ledgers.insert(group.to_owned(), state);
+        Ok(())
+    }
+
+    fn marker(&self) -> Result<Option<Arc<str>>, Infallible> {
+        Ok(self.marker.clone())
+    }
+
+    fn set_marker(&mut self, marker: Arc<str>) -> Result<(), Infallible> {
+        self.marker = Some(marker);
+        Ok(())
+    }
+}

@@ -1,0 +1,200 @@
+use crate::env::WallTime;
+use std::{fmt, sync::Arc};
+
+/// The longest name of a resource, group, set of claims or message id, in bytes.
+const NAME_MAX: usize = 512;
+
+/// Words that begin keys of Quorate's own; a plain lock may not begin with one and a slash.
+const RESERVED: [&str; 4] = ["election", "claim", "ledger", "node"];
+
+/// What a lease is held on: the name of a lock, an election or a claim, without the deployment's prefix.
+///
+/// Locks, elections and claims never meet: each has key names of its own. With prefix `P` a lock `R` is the
+/// plain string key `PR`, so that any Redlock client that uses that name excludes and is excluded.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Resource {
+    key: Arc<str>,
+    kind: ResourceKind,
+}
+
+/// What a resource's lease is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ResourceKind {
+    /// A plain lock.
+    Lock,
+    /// A group's leadership.
+    Election,
+    /// A message id, which may be done.
+    Claim,
+}
+
+impl Resource {
+    /// The lock called `name`.
+    ///
+    /// # Errors
+    /// [`NameError`] where `name` is empty, over 512 bytes, holds a brace or a control character, or begins
+    /// with a reserved word.
+    pub fn lock(name: &str) -> Result<Self, NameError> {
+        check("resource", name)?;
+        let word = name.split('/').next().unwrap_or_default();
+        if RESERVED.contains(&word) {
+            return Err(NameError::new("resource", name, "begins with a word that Quorate keeps for itself"));
+        }
+        Ok(Self { key: name.into(), kind: ResourceKind::Lock })
+    }
+
+    /// The leadership of `group`.
+    ///
+    /// # Errors
+    /// [`NameError`], as for [`Resource::lock`], but for the reserved words.
+    pub fn election(group: &str) -> Result<Self, NameError> {
+        check("group", group)?;
+        Ok(Self { key: format!("election/{group}").into(), kind: ResourceKind::Election })
+    }
+
+    /// The message `id` in the set of claims called `set`.
+    ///
+    /// # Errors
+    /// [`NameError`], as for [`Resource::lock`], but for the reserved words; `set` may hold no slash.
+    pub fn claim(set: &str, id: &str) -> Result<Self, NameError> {
+        check("claim set", set)?;
+        check("message id", id)?;
+        if set.contains('/') {
+            return Err(NameError::new(
+                "claim set",
+                set,
+                "holds a slash, which parts it from the message id",
+            ));
+        }
+        Ok(Self { key: format!("claim/{set}/{id}").into(), kind: ResourceKind::Claim })
+    }
+
+    /// The key below the prefix.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// What the resource is for.
+    pub fn kind(&self) -> ResourceKind {
+        self.kind
+    }
+
+    /// Whether this is a claim, which a node asks for its done record before it grants.
+    pub fn is_claim(&self) -> bool {
+        self.kind == ResourceKind::Claim
+    }
+}
+
+impl fmt::Debug for Resource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.key)
+    }
+}
+
+impl fmt::Display for Resource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.key)
+    }
+}
+
+/// Checks the name of a group whose ledger is asked for.
+pub(crate) fn check(what: &'static str, name: &str) -> Result<(), NameError> {
+    if name.is_empty() {
+        return Err(NameError::new(what, name, "is empty"));
+    }
+    if name.len() > NAME_MAX {
+        return Err(NameError::new(what, name, "is longer than 512 bytes"));
+    }
+    if name.contains(['{', '}']) {
+        return Err(NameError::new(what, name, "holds a brace, which Redis Cluster reads as a hash tag"));
+    }
+    if name.chars().any(char::is_control) {
+        return Err(NameError::new(what, name, "holds a control character"));
+    }
+    Ok(())
+}
+
+/// A name that cannot be used, and why.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the {what} {name:?} {why}; choose another name")]
+pub struct NameError {
+    what: &'static str,
+    name: String,
+    why: &'static str,
+}
+
+impl NameError {
+    fn new(what: &'static str, name: &str, why: &'static str) -> Self {
+        Self { what, name: name.chars().take(80).collect(), why }
+    }
+}
+
+/// An owner token: the worker's name and 128 random bits, fresh for each attempt and never used again, not
+/// even for a retry. (With reuse, an old release on another connection deletes the new attempt's key.)
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Owner(Arc<str>);
+
+impl Owner {
+    /// The token of one attempt by `worker`.
+    pub fn sign(worker: &str, high: u64, low: u64) -> Self {
+        Self(format!("{worker}:{high:016x}{low:016x}").into())
+    }
+
+    /// A token as a node gave it; another Redlock client's may look like anything.
+    pub fn from_node(token: &str) -> Self {
+        Self(token.into())
+    }
+
+    /// The whole token.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The worker's name, where the token is one of ours; else the whole token.
+    pub fn worker(&self) -> &str {
+        match self.0.rsplit_once(':') {
+            Some((worker, bits)) if bits.len() == 32 && bits.bytes().all(|b| b.is_ascii_hexdigit()) => worker,
+            _ => &self.0,
+        }
+    }
+}
+
+impl fmt::Debug for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A fencing token: unique for a resource, and growing in the order of the grants.
+///
+/// The sink of a write compares it in its own transaction and refuses one that is older than the newest it
+/// has seen. In an election it is also the number of the term.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, serde::Serialize, serde::Deserialize,
+)]
+#[serde(transparent)]
+pub struct FencingToken(u64);
+
+impl FencingToken {
+    /// The largest token: Lua's numbers are doubles, so a counter may not pass 2^53.
+    pub const MAX: Self = Self((1 << 53) - 1);
+
+    /// The token of this number.
+    pub const fn new(number: u64) -> Self {
+        Self(number)
+    }
+
+    /// The number to compare.
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+}
+
+impl fmt::Display for FencingToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A point on a *node's* wall clock. Never compared with a worker's clock but through an offset.
+pub type NodeTime = WallTime;

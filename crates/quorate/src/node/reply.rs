@@ -1,0 +1,177 @@
+use super::{FencingToken, NodeTime, Owner};
+use std::{sync::Arc, time::Duration};
+
+/// The replies to a [`Batch`](super::Batch), in its order.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BatchReply {
+    /// The node's wall clock when the batch ran.
+    pub node_time: NodeTime,
+    /// One for each request.
+    pub replies: Vec<Reply>,
+}
+
+/// A node's answer to one request.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reply {
+    /// *Acquire*: the resource was free and is now the owner's; the counter stands here.
+    Granted {
+        /// The counter after this grant.
+        counter: FencingToken,
+    },
+    /// *Acquire, extend, complete*: someone else holds the resource.
+    Held {
+        /// Who.
+        owner: Owner,
+        /// For how long yet, by the node's clock; `None` where the key never expires (another client's).
+        remaining: Option<Duration>,
+    },
+    /// *Acquire, extend, complete* on a claim: done already.
+    Done(DoneRecord),
+    /// *Raise*: the counter is what was asked for.
+    Raised,
+    /// *Extend*: held for the whole time from now.
+    Extended,
+    /// *Release*: whether the owner was there to be freed.
+    Released(bool),
+    /// *Complete*: the done record stands.
+    Completed,
+    /// *Inspect*.
+    State {
+        /// Who holds it and for how long yet.
+        holder: Option<(Owner, Option<Duration>)>,
+        /// The counter, where there is one.
+        counter: Option<FencingToken>,
+        /// The done record, where the resource is a claim that is done.
+        done: Option<DoneRecord>,
+    },
+    /// *Seal, read*: what stands in the ledger.
+    Ledger(LedgerState),
+    /// *Write*: the record stands. *Prune*: the mark stands.
+    Written,
+    /// *Write*: another record than the leader has seen stands here.
+    Standing(Record),
+    /// *Mark*: the marker stands.
+    Marked,
+    /// The node would not.
+    Refused(Refusal),
+}
+
+/// Why a node would not serve one request.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// The node's clock was past the batch's `not_after`.
+    #[error("the request reached the node too late")]
+    Stale,
+    /// Another marker stands than the driver saw.
+    #[error("the node's marker changed")]
+    Marker(Option<Arc<str>>),
+    /// The counter is missing and the proposal too far from the node's clock.
+    #[error("the clocks are {apart:?} apart")]
+    Clock {
+        /// How far.
+        apart: Duration,
+    },
+    /// The counter has reached 2^53 - 1.
+    #[error("the fencing counter is full")]
+    CounterFull,
+    /// The owner is not, or no longer, the one that asked.
+    #[error("the resource is no longer held by this attempt")]
+    NotOwner,
+    /// The counter is beyond the token asked for: someone acquired later.
+    #[error("a later attempt has been counted")]
+    Superseded,
+    /// The ledger is sealed by a later term.
+    #[error("the ledger is sealed by the later term {by}")]
+    Sealed {
+        /// The later term.
+        by: FencingToken,
+    },
+    /// The record's time lies below the ledger's low-water mark.
+    #[error("the record is older than the ledger remembers")]
+    Pruned,
+    /// A key in our place holds another type or something unreadable.
+    #[error("a key holds something else than expected: {0}")]
+    WrongType(Arc<str>),
+    /// The node failed at this request alone (out of memory, say).
+    #[error("the node failed: {0}")]
+    Failed(Arc<str>),
+}
+
+/// That a claim is done.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct DoneRecord {
+    /// The token under which it was completed.
+    pub token: FencingToken,
+    /// What came of it.
+    pub result: Arc<str>,
+}
+
+/// A small value in a ledger.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Record {
+    /// The time that orders it for pruning: a tick's, in microseconds since the epoch.
+    pub at: u64,
+    /// The term that wrote it.
+    pub term: FencingToken,
+    /// Whether it is the last word under its key.
+    pub last: bool,
+    /// The value.
+    pub value: Arc<str>,
+}
+
+/// What stands in a ledger.
+#[derive(Clone, Debug, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+pub struct LedgerState {
+    /// The newest term that sealed it or wrote to it.
+    pub term: FencingToken,
+    /// What is before this has been forgotten on purpose.
+    pub low_water: u64,
+    /// The records by key, in the order of their keys.
+    pub records: Vec<(Arc<str>, Record)>,
+}
+
+/// What a fresh session says of its server: facts, no verdict.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hello {
+    /// The node's wall clock at the handshake.
+    pub node_time: NodeTime,
+    /// What changes whenever the server may have lost its memory.
+    pub run_id: Arc<str>,
+    /// The marker, where there is one.
+    pub marker: Option<Arc<str>>,
+    /// How long the server says it has been up. Wall-clock time: it lies after a step.
+    pub uptime: Duration,
+    /// The server's version, for people.
+    pub version: Arc<str>,
+    /// Whether it copies another server.
+    pub replica: bool,
+    /// The eviction policy, where the server told it.
+    pub eviction: Option<Arc<str>>,
+    /// Whether it survives a restart with all it answered for, as far as it says: `None` where it did not.
+    pub durable: Option<bool>,
+}
+
+/// Why one node gave no answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Cause {
+    /// There is no connection.
+    #[error("unreachable: {0}")]
+    Unreachable(Arc<str>),
+    /// The server refused us: a wrong password, a missing permission.
+    #[error("refused us: {0}")]
+    Denied(Arc<str>),
+    /// No reply within the node timeout.
+    #[error("no reply in time")]
+    TimedOut,
+    /// The connection broke with the request under way.
+    #[error("the connection closed")]
+    Closed,
+    /// The server said something that cannot be a reply to what was asked.
+    #[error("unexpected reply: {0}")]
+    Protocol(Arc<str>),
+    /// This quorum has been closed.
+    #[error("the quorum is closed")]
+    Stopped,
+}

@@ -1,0 +1,142 @@
+use super::{FencingToken, NodeTime, Owner, Record, Resource};
+use std::{sync::Arc, time::Duration};
+
+/// Requests that travel and run together, each atomic by itself.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Batch {
+    /// In the order in which the node runs them.
+    pub requests: Vec<Request>,
+    /// The node refuses every request that could set a key once its own clock is past this. Releases and
+    /// looks it always serves.
+    pub not_after: NodeTime,
+    /// The marker that the driver saw at the handshake. A node whose marker differs (after FLUSHALL: is
+    /// missing) refuses to vote and says what stands there.
+    pub stamp: Arc<str>,
+}
+
+/// One question to one node.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Request {
+    /// Sets the owner where the resource is free, and counts one more grant. On a claim that is done, says
+    /// so instead.
+    Acquire {
+        /// What to hold.
+        resource: Resource,
+        /// Signs the attempt.
+        owner: Owner,
+        /// For how long.
+        ttl: Duration,
+        /// Where a missing counter starts: the client's wall clock in microseconds.
+        propose: FencingToken,
+        /// How far `propose` may be from the node's wall clock where the counter is missing.
+        tolerance: Duration,
+        /// How long the counter lives after this.
+        keep: Duration,
+    },
+    /// If the owner is still `owner` and the counter no larger than `to`, makes the counter `to`.
+    Raise {
+        /// What is held.
+        resource: Resource,
+        /// Who must still hold it.
+        owner: Owner,
+        /// The largest counter among the attempt's grants.
+        to: FencingToken,
+        /// How long the counter lives after this.
+        keep: Duration,
+    },
+    /// Holds on for `ttl` from now, never shortening; sets the owner again where the resource is free
+    /// (repair). The counter becomes at least `token`.
+    Extend {
+        /// What is held.
+        resource: Resource,
+        /// Who holds it.
+        owner: Owner,
+        /// For how long from now.
+        ttl: Duration,
+        /// The lease's fencing token.
+        token: FencingToken,
+        /// How long the counter lives after this.
+        keep: Duration,
+    },
+    /// Frees the resource if the owner is `owner`. Never refused for its time or the marker.
+    Release {
+        /// What is held.
+        resource: Resource,
+        /// Who holds it.
+        owner: Owner,
+    },
+    /// Says who holds the resource. Changes nothing.
+    Inspect {
+        /// What to look at.
+        resource: Resource,
+    },
+    /// Records that the claim is done, and frees it. Allowed to the holder, and, where the claim has expired
+    /// and its counter is no larger than `token`, to the one who held it.
+    Complete {
+        /// A claim.
+        resource: Resource,
+        /// Who held it.
+        owner: Owner,
+        /// Its token; of two done records the higher token's stands.
+        token: FencingToken,
+        /// What came of it: at most 1 KiB.
+        result: Arc<str>,
+        /// How long the done record, and with it the counter, lives.
+        retention: Duration,
+    },
+    /// From now on the ledger refuses writes of terms before `term`; says what stands there.
+    Seal {
+        /// The group.
+        ledger: Arc<str>,
+        /// The sealing leader's term.
+        term: FencingToken,
+    },
+    /// Writes a record where nothing stands but what the leader has seen (compare and set), or the record
+    /// itself. Refused for a term before the ledger's, below its low-water mark, and over a final record.
+    Write {
+        /// The group.
+        ledger: Arc<str>,
+        /// The writing leader's term. A newer term than the ledger's seals it too.
+        term: FencingToken,
+        /// The name of the record.
+        key: Arc<str>,
+        /// What the leader saw there.
+        seen: Option<Record>,
+        /// What is to stand there.
+        record: Record,
+    },
+    /// Raises the ledger's low-water mark to `below` and forgets the records before it. Refused for a term
+    /// before the ledger's.
+    Prune {
+        /// The group.
+        ledger: Arc<str>,
+        /// The pruning leader's term.
+        term: FencingToken,
+        /// Records whose [`Record::at`] is before this go.
+        below: u64,
+    },
+    /// Says what stands in the ledger. Changes nothing.
+    Read {
+        /// The group.
+        ledger: Arc<str>,
+    },
+    /// Sets the node's marker where `expect` stands now.
+    Mark {
+        /// What the driver saw.
+        expect: Option<Arc<str>>,
+        /// What is to stand.
+        marker: Arc<str>,
+    },
+}
+
+impl Request {
+    /// Whether the node must refuse this once its clock is past [`Batch::not_after`].
+    pub fn sets_a_key(&self) -> bool {
+        !matches!(self, Self::Release { .. } | Self::Inspect { .. } | Self::Read { .. })
+    }
+
+    /// Whether the node must refuse this where its marker is not [`Batch::stamp`].
+    pub fn votes(&self) -> bool {
+        self.sets_a_key() && !matches!(self, Self::Mark { .. })
+    }
+}
