@@ -17,4 +17,6 @@
 //! * [`lease`]: the [`Quorum`](lease::Quorum), leases, the keeper that extends them, fencing
 
 pub mod env;
+pub mod lease;
 pub mod node;
+pub mod round;
