@@ -14,7 +14,7 @@
 //! (and the simulation's nodes) share one [`engine`].
 
 pub mod engine;
-mod file;
+pub mod file;
 mod memory;
 mod names;
 mod reply;
