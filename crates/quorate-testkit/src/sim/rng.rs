@@ -39,6 +39,12 @@ impl SeedRng {
         Duration::from_millis(self.number(range))
     }
 
+    /// Whole milliseconds up to one of `tops`: short and long waits alike.
+    pub fn millis_up_to(&mut self, tops: &[u64]) -> Duration {
+        let top = tops[self.index(tops.len())];
+        self.millis(0..=top)
+    }
+
     /// True `per_mille` times in a thousand.
     pub fn chance(&mut self, per_mille: u64) -> bool {
         self.number(0..=999) < per_mille
