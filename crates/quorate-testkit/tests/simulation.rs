@@ -5,7 +5,12 @@
 use quorate_testkit::sim::{Lie, Outcome, Plan, simulate};
 use std::{collections::BTreeMap, ops::Range, sync::atomic::AtomicU64, sync::atomic::Ordering};
 
-const SEEDS: Range<u64> = 1..201;
+/// The seeds of every run; `QUORATE_SEEDS=1..5001` tries others.
+fn seeds() -> Range<u64> {
+    let Ok(text) = std::env::var("QUORATE_SEEDS") else { return 1..201 };
+    let (first, end) = text.split_once("..").expect("QUORATE_SEEDS is like 1..201");
+    first.parse().expect("a number")..end.parse().expect("a number")
+}
 
 /// Runs `look` over the seeds on as many threads as there are processors.
 fn over<T: Send>(seeds: Range<u64>, look: impl Fn(u64) -> T + Sync) -> Vec<T> {
@@ -40,7 +45,7 @@ fn add(total: &mut BTreeMap<String, u64>, outcome: &Outcome) {
 #[test]
 fn two_hundred_seeds_hold_and_each_is_one_history() {
     let plan = Plan::default();
-    let outcomes = over(SEEDS, |seed| {
+    let outcomes = over(seeds(), |seed| {
         let outcome = simulate(seed, &plan);
         let again = simulate(seed, &plan);
         let differs = outcome.trace.iter().zip(&again.trace).position(|(one, two)| one != two);
@@ -69,4 +74,32 @@ fn replay() {
     let outcome = simulate(seed, &Plan::default());
     outcome.trace.iter().for_each(|line| println!("{line}"));
     assert_eq!(outcome.violation, None, "seed {seed}");
+}
+
+#[test]
+#[ignore]
+fn explore() {
+    let plans = [
+        ("honest", Plan::default()),
+        ("forgetful", Plan { lie: Some(Lie::Forgetful), ..Plan::default() }),
+        ("timeless", Plan { lie: Some(Lie::Timeless), ..Plan::default() }),
+        ("generous", Plan { lie: Some(Lie::Generous), ..Plan::default() }),
+        ("uncounting", Plan { lie: Some(Lie::Uncounting), ..Plan::default() }),
+    ];
+    let mut plans = plans.to_vec();
+    let mut p = Plan::default();
+    p.setup.trust_new_nodes = true;
+    plans.push(("trusting", p));
+    let mut p = Plan::default();
+    p.setup.clock_step_allowance = std::time::Duration::ZERO;
+    plans.push(("steps ignored", p.clone()));
+    p.setup.drift_rate = 0.0;
+    plans.push(("steps and drift ignored", p));
+    for (name, plan) in plans {
+        let n = if name == "honest" { seeds() } else { 1..201 };
+        let out = over(n, |seed| simulate(seed, &plan).violation.map(|v| (seed, v)));
+        let mut bad: Vec<_> = out.into_iter().flatten().collect();
+        bad.sort();
+        println!("{name}: {} bad; {:#?}", bad.len(), &bad[..bad.len().min(6)]);
+    }
 }

@@ -1,10 +1,9 @@
-use super::{SeedRng, Truth};
+use super::{SeedRng, Truth, turnstile::Turnstile};
 use std::{
     ops::RangeInclusive,
     sync::{Mutex, PoisonError},
     time::Duration,
 };
-use tokio::sync::watch;
 
 /// How messages fare on every link, in milliseconds and in chances of a thousand a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,7 +50,8 @@ pub(super) enum Fate {
 pub struct Link {
     truth: Truth,
     road: Mutex<(SeedRng, Weather)>,
-    open: watch::Sender<Directions>,
+    there: Turnstile,
+    back: Turnstile,
 }
 
 /// Which directions are open.
@@ -66,14 +66,15 @@ pub struct Directions {
 impl Link {
     /// An open road.
     pub fn new(truth: Truth, rng: SeedRng, weather: Weather) -> Self {
-        let open = watch::Sender::new(Directions { there: true, back: true });
-        Self { truth, road: Mutex::new((rng, weather)), open }
+        let road = Mutex::new((rng, weather));
+        Self { truth, road, there: Turnstile::open(), back: Turnstile::open() }
     }
 
     /// Opens and cuts. What is sent into a cut waits there until it is mended, unless its connection ends
     /// before; requests of an ended connection still arrive.
     pub fn set_open(&self, open: Directions) {
-        self.open.send_replace(open);
+        self.there.set_open(open.there);
+        self.back.set_open(open.back);
     }
 
     /// Other weather from now on.
@@ -82,15 +83,15 @@ impl Link {
     }
 
     pub(super) fn is_open_back(&self) -> bool {
-        self.open.borrow().back
+        self.back.is_open()
     }
 
     pub(super) async fn open_there(&self) {
-        let _ = self.open.subscribe().wait_for(|open| open.there).await;
+        self.there.pass().await;
     }
 
     pub(super) async fn open_back(&self) {
-        let _ = self.open.subscribe().wait_for(|open| open.back).await;
+        self.back.pass().await;
     }
 
     /// When a message that leaves now arrives, in true time.

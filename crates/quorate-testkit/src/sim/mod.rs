@@ -38,6 +38,7 @@ mod run;
 mod scenario;
 mod server;
 mod trace;
+mod turnstile;
 mod worker;
 mod world;
 

@@ -10,8 +10,9 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 /// How long a worker may take to end its work, and how long a quorum may take to close.
 const WORK_ENDS_IN: Duration = Duration::from_secs(10);
 const CLOSES_IN: Duration = Duration::from_millis(400);
-/// In calm weather: how long the first acquire may take (drivers may just be reconnecting), and the next.
-const FIRST_ACQUIRE: Duration = Duration::from_millis(100);
+/// In calm weather: how long a worker's first acquire may take (it may yet have to learn that nodes forgot, and
+/// tries again after 100 ms), and each one after.
+const FIRST_ACQUIRE: Duration = Duration::from_millis(350);
 const NEXT_ACQUIRE: Duration = Duration::from_millis(30);
 
 /// What came of one run.
@@ -181,9 +182,9 @@ impl Run {
         // A driver that was backing off needs a second to see its server, and only then is the wait over.
         self.truth.pass(served + Duration::from_millis(1_500)).await;
         self.look_for_keys();
-        for turn in 0..WORKERS {
-            let Some(process) = &self.workers[turn] else { continue };
-            let bound = if turn == 0 { FIRST_ACQUIRE } else { NEXT_ACQUIRE };
+        for turn in 0..2 * WORKERS {
+            let Some(process) = &self.workers[turn % WORKERS] else { continue };
+            let bound = if turn < WORKERS { FIRST_ACQUIRE } else { NEXT_ACQUIRE };
             let lock = process.quorum.lock(RESOURCES[0]).ttl(Duration::from_secs(2)).wait(bound * 10);
             let began = self.truth.now();
             let got = lock.acquire().await;

@@ -1,4 +1,4 @@
-use super::{Referee, SimClock, Truth, connection::Connection, referee::Event};
+use super::{Referee, SimClock, Truth, connection::Connection, referee::Event, turnstile::Turnstile};
 use quorate::node::{
     Batch, BatchReply, Hello, MemoryStore, NodeTime, Reply, Request, Resource,
     engine::{self, Clocks, Store},
@@ -8,7 +8,6 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
 };
-use tokio::sync::watch;
 
 /// How often a server writes the snapshot that it may come back with.
 const SNAPSHOT_EVERY: Duration = Duration::from_secs(2);
@@ -43,7 +42,7 @@ pub struct Server {
     clock: SimClock,
     lie: Option<Lie>,
     referee: Arc<Referee>,
-    awake: watch::Sender<bool>,
+    awake: Turnstile,
     state: Mutex<State>,
 }
 
@@ -74,7 +73,7 @@ impl Server {
             clock,
             lie,
             referee,
-            awake: watch::Sender::new(true),
+            awake: Turnstile::open(),
             state: Mutex::new(state),
         })
     }
@@ -88,7 +87,7 @@ impl Server {
 
     /// Stops (SIGSTOP) or resumes it. What arrives meanwhile waits, and runs afterwards.
     pub fn set_awake(&self, awake: bool) {
-        self.awake.send_replace(awake);
+        self.awake.set_open(awake);
     }
 
     /// Ends the process: every connection breaks, what waited in them is gone, and so is the memory.
@@ -146,8 +145,7 @@ impl Server {
 
     /// Waits until it is not stopped.
     pub(super) async fn awake(&self) {
-        // The sender lives in this server: it cannot be gone.
-        let _ = self.awake.subscribe().wait_for(|&awake| awake).await;
+        self.awake.pass().await;
     }
 
     /// Takes a connection and says who it is; `None` while it is down.
