@@ -17,7 +17,9 @@
 //! * [`lease`]: the [`Quorum`](lease::Quorum), leases, the keeper that extends them, fencing
 //! * [`ledger`]: records on a majority
 //! * [`election`]: campaigns, terms, observers
+//! * [`claim`]: message and batch claims
 
+pub mod claim;
 pub mod election;
 pub mod env;
 pub mod lease;

@@ -164,6 +164,12 @@ impl Lease {
         self.quorum.order(Order::Release { id: self.id, reply });
     }
 
+    /// Ends the lease and leaves its keys standing: the caller replaces them.
+    pub(crate) fn forget(&self) {
+        self.tenure.end();
+        self.quorum.order(Order::Forget { id: self.id });
+    }
+
     /// The quorum that holds the lease.
     pub(crate) fn quorum(&self) -> &Quorum {
         &self.quorum
