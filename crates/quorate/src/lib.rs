@@ -15,8 +15,10 @@
 //! * [`node`]: one server: requests, replies, the memory node and the file node
 //! * [`round`]: one driver task a node, trust, the pure tally
 //! * [`lease`]: the [`Quorum`](lease::Quorum), leases, the keeper that extends them, fencing
+//! * [`schedule`]: when ticks are due, which of the missed ones still run, what the ledger says of one
 
 pub mod env;
 pub mod lease;
 pub mod node;
 pub mod round;
+pub mod schedule;
