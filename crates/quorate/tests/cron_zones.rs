@@ -3,6 +3,8 @@
 //! What cronie does was measured with cronie itself under a shifted clock; where it starts two runs of one
 //! job in one minute, ours are a second apart, so that each tick has an instant of its own.
 
+#![expect(clippy::unwrap_used, reason = "a test's helper may")]
+
 use chrono::{DateTime, Datelike, NaiveDateTime, Offset, TimeZone, Timelike};
 use chrono_tz::Tz;
 use quorate::{env::WallTime, schedule::Cron};
