@@ -17,6 +17,7 @@
 //! * [`lease`]: the [`Quorum`](lease::Quorum), leases, the keeper that extends them, fencing
 //! * [`ledger`]: records on a majority
 //! * [`election`]: campaigns, terms, observers
+//! * [`schedule`]: jobs, ticks, misfires, the runner
 //! * [`claim`]: message and batch claims
 
 pub mod claim;
@@ -26,3 +27,4 @@ pub mod lease;
 pub mod ledger;
 pub mod node;
 pub mod round;
+pub mod schedule;
