@@ -131,7 +131,7 @@ impl Claims {
         let ids: Vec<Arc<str>> = ids.into_iter().map(Arc::from).collect();
         let resources: Result<Vec<_>, _> = ids.iter().map(|id| Resource::claim(&self.set, id)).collect();
         let resources = resources?;
-        let attempted = attempt_each(&self.quorum, &resources, self.terms()?).await;
+        let attempted = attempt_each(self.quorum.hub(), &resources, self.terms()?).await;
         let outcomes = attempted.into_iter().zip(resources).zip(ids).map(|((attempted, resource), id)| {
             let outcome = self.outcome(attempted, resource, &id);
             (id, outcome)
@@ -181,7 +181,7 @@ impl Claims {
     fn terms(&self) -> Result<Terms, AcquireError> {
         // A claim's counter dies with its record.
         let keep = self.retention.max(self.ttl * 2);
-        Ok(Terms { keep, ..lease_terms(&self.quorum, self.ttl, self.grace, None, true)? })
+        Ok(Terms { keep, ..lease_terms(self.quorum.hub(), self.ttl, self.grace, None, true)? })
     }
 
     fn outcome(

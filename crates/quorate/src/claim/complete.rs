@@ -25,7 +25,7 @@ pub(super) async fn complete(
     if result.len() > RESULT_MAX {
         return Err(CompleteError::TooLong { length: result.len(), most: RESULT_MAX });
     }
-    let fleet = Arc::clone(lease.quorum().fleet());
+    let fleet = Arc::clone(lease.hub().fleet());
     lease.forget();
     let deadline = fleet.env().now() + lease.ttl();
     let result: Arc<str> = result.into();

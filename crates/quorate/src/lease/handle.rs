@@ -1,6 +1,6 @@
 use super::{
-    Quorum,
     error::{ExtendError, LeaseLost, ReleaseError},
+    hub::Hub,
     keeper::Order,
     tenure::Tenure,
 };
@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 #[derive(Debug)]
 #[must_use = "dropping a lease releases it"]
 pub struct Lease {
-    quorum: Quorum,
+    hub: Arc<Hub>,
     id: u64,
     resource: Resource,
     owner: Owner,
@@ -48,7 +48,7 @@ pub struct LeaseEvents(mpsc::UnboundedReceiver<LeaseEvent>);
 
 impl Lease {
     pub(crate) fn new(
-        quorum: Quorum,
+        hub: Arc<Hub>,
         id: u64,
         resource: Resource,
         owner: Owner,
@@ -56,7 +56,7 @@ impl Lease {
         ttl: Duration,
         tenure: Arc<Tenure>,
     ) -> Self {
-        Self { quorum, id, resource, owner, token, ttl, tenure }
+        Self { hub, id, resource, owner, token, ttl, tenure }
     }
 
     /// What is held.
@@ -110,7 +110,7 @@ impl Lease {
     /// The events from now on.
     pub fn events(&self) -> LeaseEvents {
         let (events, stream) = mpsc::unbounded_channel();
-        self.quorum.order(Order::Watch { id: self.id, events });
+        self.hub.order(Order::Watch { id: self.id, events });
         LeaseEvents(stream)
     }
 
@@ -124,7 +124,7 @@ impl Lease {
     /// Safe: the extension goes on without the caller.
     pub async fn extend(&self) -> Result<(), ExtendError> {
         let (done, result) = oneshot::channel();
-        self.quorum.order(Order::Extend { id: self.id, done });
+        self.hub.order(Order::Extend { id: self.id, done });
         result.await.unwrap_or(Err(LeaseLost.into()))
     }
 
@@ -141,7 +141,7 @@ impl Lease {
 
     /// As [`Lease::release`], for a lease that others look at: they see it ended.
     pub(crate) async fn end(&self) -> Result<(), ReleaseError> {
-        let fleet = Arc::clone(self.quorum.fleet());
+        let fleet = Arc::clone(self.hub.fleet());
         let (ballots, mut votes) = mpsc::unbounded_channel();
         self.let_go(Some(ReplyTo { ballots, ticket: 0 }));
         let mut outcomes = vec![NodeOutcome::Pending; fleet.len()];
@@ -161,22 +161,22 @@ impl Lease {
     /// Ends the lease before the first message of its release leaves. A second call is nothing.
     pub(crate) fn let_go(&self, reply: Option<ReplyTo>) {
         self.tenure.end();
-        self.quorum.order(Order::Release { id: self.id, reply });
+        self.hub.order(Order::Release { id: self.id, reply });
     }
 
     /// Ends the lease and leaves its keys standing: the caller replaces them.
     pub(crate) fn forget(&self) {
         self.tenure.end();
-        self.quorum.order(Order::Forget { id: self.id });
+        self.hub.order(Order::Forget { id: self.id });
     }
 
-    /// The quorum that holds the lease.
-    pub(crate) fn quorum(&self) -> &Quorum {
-        &self.quorum
+    /// What holds the lease.
+    pub(crate) fn hub(&self) -> &Arc<Hub> {
+        &self.hub
     }
 
     fn now(&self) -> crate::env::BootTime {
-        self.quorum.fleet().env().now()
+        self.hub.env().now()
     }
 }
 

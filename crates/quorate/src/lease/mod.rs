@@ -30,6 +30,7 @@ mod attempt;
 mod error;
 mod handle;
 mod held;
+mod hub;
 mod inspect;
 mod keeper;
 mod lock;
