@@ -1,0 +1,255 @@
+//! One attempt on one or many resources: acquire, raise, hand over to the keeper.
+
+use super::{
+    Quorum,
+    handle::Lease,
+    keeper::{Adoption, Order},
+    tenure::Tenure,
+};
+use crate::{
+    node::{FencingToken, Owner, Reply, Request, Resource},
+    round::{Answer, Ballots, NodeOutcome, ReplyTo, Tally, Verdict},
+};
+use std::{sync::Arc, time::Duration};
+use tokio::sync::mpsc;
+
+/// How a lease is to be held.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Terms {
+    pub(crate) ttl: Duration,
+    /// How long before the end of validity the work is told to stop.
+    pub(crate) grace: Duration,
+    /// Less validity than this at the verdict is a loss.
+    pub(crate) min_validity: Duration,
+    /// How long the fencing counter lives after its last use.
+    pub(crate) keep: Duration,
+    /// Whether the keeper extends it.
+    pub(crate) extended: bool,
+}
+
+/// What came of an attempt.
+#[derive(Debug)]
+pub(crate) enum Attempted {
+    Held(Lease),
+    Lost(Tally),
+    /// The quorum has been closed.
+    Closed,
+}
+
+/// Attempts `resource` once.
+pub(crate) async fn attempt(quorum: &Quorum, resource: &Resource, terms: Terms) -> Attempted {
+    let mut all = Round::start(quorum, std::slice::from_ref(resource), terms).run().await;
+    all.pop().unwrap_or(Attempted::Closed)
+}
+
+/// Attempts every one of `resources` once, in one batch a node; the outcomes are in their order.
+///
+/// # Cancel safety
+/// Dropping it releases what was won and what may yet be granted.
+pub(crate) async fn attempt_each(quorum: &Quorum, resources: &[Resource], terms: Terms) -> Vec<Attempted> {
+    Round::start(quorum, resources, terms).run().await
+}
+
+/// Attempts that travel together.
+struct Round<'a> {
+    quorum: &'a Quorum,
+    terms: Terms,
+    attempts: Vec<Attempt>,
+    votes: Ballots,
+    raises: mpsc::UnboundedSender<crate::round::Vote>,
+    raised: Ballots,
+    open: usize,
+}
+
+/// One resource's part. Dropped before the keeper has it, it posts the releases behind its own requests.
+struct Attempt {
+    quorum: Quorum,
+    resource: Resource,
+    owner: Owner,
+    tally: Tally,
+    step: Step,
+}
+
+enum Step {
+    /// Votes on the acquire are coming in.
+    Acquiring,
+    /// A majority granted; votes on raising it to `token` are coming in, `waiting` of them yet.
+    Raising { token: FencingToken, waiting: usize },
+    /// Won, with this token.
+    Won(FencingToken),
+    /// Lost, and released.
+    Lost,
+    /// The keeper's.
+    Adopted,
+}
+
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        self.release();
+    }
+}
+
+impl Attempt {
+    fn release(&mut self) {
+        if !matches!(self.step, Step::Lost | Step::Adopted) {
+            self.step = Step::Lost;
+            self.quorum.fleet().release(&self.resource, &self.owner, |node| self.tally.may_hold(node), None);
+        }
+    }
+}
+
+impl<'a> Round<'a> {
+    /// Posts every request before the first await point.
+    fn start(quorum: &'a Quorum, resources: &[Resource], terms: Terms) -> Self {
+        let fleet = quorum.fleet();
+        let (ballots, votes) = mpsc::unbounded_channel();
+        let (raises, raised) = mpsc::unbounded_channel();
+        let attempts = resources.iter().map(|resource| Attempt {
+            quorum: quorum.clone(),
+            resource: resource.clone(),
+            owner: fleet.sign(),
+            tally: Tally::new(fleet.len()),
+            step: Step::Acquiring,
+        });
+        let attempts: Vec<Attempt> = attempts.collect();
+        let propose = FencingToken::new(fleet.env().wall().as_micros());
+        for node in 0..fleet.len() {
+            for (ticket, attempt) in attempts.iter().enumerate() {
+                let request = Request::Acquire {
+                    resource: attempt.resource.clone(),
+                    owner: attempt.owner.clone(),
+                    ttl: terms.ttl,
+                    propose,
+                    tolerance: fleet.setup().max_clock_offset,
+                    keep: terms.keep,
+                };
+                fleet.ask(node, request, ReplyTo { ballots: ballots.clone(), ticket: ticket as u64 });
+            }
+        }
+        let open = attempts.len();
+        Self { quorum, terms, attempts, votes, raises, raised, open }
+    }
+
+    async fn run(mut self) -> Vec<Attempted> {
+        while self.open > 0 {
+            tokio::select! { biased;
+                Some(vote) = self.raised.recv() => self.on_raised(&vote),
+                // Every post is answered, so every attempt is settled before this channel runs dry.
+                Some(vote) = self.votes.recv() => self.on_vote(&vote),
+            }
+        }
+        self.hand_over()
+    }
+
+    fn on_vote(&mut self, vote: &crate::round::Vote) {
+        let fleet = self.quorum.fleet();
+        let Some(attempt) = self.attempts.get_mut(vote.ticket as usize) else { return };
+        if !matches!(attempt.step, Step::Acquiring) {
+            return; // A late grant: the first extension finds it. Or a late loss, released behind its request.
+        }
+        attempt.tally.count(vote);
+        if attempt.tally.verdict() == Verdict::Won {
+            // A node that forgot since its grant must not be part of the majority.
+            attempt.tally.forget_unless(|node, epoch| fleet.epoch(node) == epoch);
+        }
+        match attempt.tally.verdict() {
+            Verdict::Open => {}
+            Verdict::Lost => {
+                attempt.release();
+                self.open -= 1;
+            }
+            Verdict::Won => self.settle_token(vote.ticket),
+        }
+    }
+
+    /// A majority granted: its largest counter is the token, once a majority has it.
+    fn settle_token(&mut self, ticket: u64) {
+        let fleet = self.quorum.fleet();
+        let Some(attempt) = self.attempts.get_mut(ticket as usize) else { return };
+        let token = attempt.tally.candidate();
+        if attempt.tally.agrees_on(token) {
+            attempt.step = Step::Won(token);
+            self.open -= 1;
+            return;
+        }
+        let behind = attempt.tally.below(token);
+        attempt.step = Step::Raising { token, waiting: behind.len() };
+        for node in behind {
+            let request = Request::Raise {
+                resource: attempt.resource.clone(),
+                owner: attempt.owner.clone(),
+                to: token,
+                keep: self.terms.keep,
+            };
+            fleet.ask(node, request, ReplyTo { ballots: self.raises.clone(), ticket });
+        }
+    }
+
+    fn on_raised(&mut self, vote: &crate::round::Vote) {
+        let Some(attempt) = self.attempts.get_mut(vote.ticket as usize) else { return };
+        let Step::Raising { token, waiting } = &mut attempt.step else { return };
+        let token = *token;
+        *waiting -= 1;
+        let all_in = *waiting == 0;
+        if matches!(vote.answer, Answer::Reply(Reply::Raised)) {
+            attempt.tally.raised(vote.node, token);
+        }
+        if attempt.tally.agrees_on(token) {
+            attempt.step = Step::Won(token);
+            self.open -= 1;
+        } else if all_in {
+            attempt.release();
+            self.open -= 1;
+        }
+    }
+
+    /// Gives what was won to the keeper. No await point: a caller that goes away before has released, after
+    /// owns a lease whose drop releases.
+    fn hand_over(self) -> Vec<Attempted> {
+        let (quorum, terms, only) = (self.quorum, self.terms, self.attempts.len() == 1);
+        let mut late = only.then_some(self.votes);
+        let adopt = |mut attempt: Attempt| {
+            let token = match attempt.step {
+                Step::Won(token) => token,
+                Step::Lost => return Attempted::Lost(attempt.tally.clone()),
+                _ => return Attempted::Closed,
+            };
+            let fleet = quorum.fleet();
+            let now = fleet.env().now();
+            attempt.tally.forget_unless(|node, epoch| fleet.epoch(node) == epoch);
+            let valid_until =
+                attempt.tally.sent_by_quorum().map(|sent| sent + fleet.setup().validity(terms.ttl));
+            let Some(valid_until) = valid_until.filter(|&until| now.until(until) > terms.min_validity) else {
+                attempt.release();
+                return Attempted::Lost(attempt.tally.clone());
+            };
+            let tenure = Arc::new(Tenure::new(valid_until));
+            let id = quorum.next_lease();
+            let adoption = Adoption {
+                id,
+                resource: attempt.resource.clone(),
+                owner: attempt.owner.clone(),
+                token,
+                terms,
+                grants: attempt.tally.granted().collect(),
+                late: late.take(),
+                tenure: Arc::clone(&tenure),
+            };
+            if !quorum.order(Order::Adopt(Box::new(adoption))) {
+                return Attempted::Closed;
+            }
+            attempt.step = Step::Adopted;
+            let (resource, owner) = (attempt.resource.clone(), attempt.owner.clone());
+            Attempted::Held(Lease::new(quorum.clone(), id, resource, owner, token, terms.ttl, tenure))
+        };
+        self.attempts.into_iter().map(adopt).collect()
+    }
+}
+
+/// Whether an attempt was lost to a holder rather than to absent nodes: `Lost` after enough grants counts as
+/// contended too, since trying again is what helps.
+pub(crate) fn is_contended(tally: &Tally) -> bool {
+    tally.is_contended()
+        || tally.outcomes().filter(|outcome| matches!(outcome, NodeOutcome::Granted)).count()
+            >= tally.majority()
+}

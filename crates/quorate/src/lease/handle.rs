@@ -1,0 +1,191 @@
+use super::{
+    Quorum,
+    error::{ExtendError, LeaseLost, ReleaseError},
+    keeper::Order,
+    tenure::Tenure,
+};
+use crate::{
+    node::{FencingToken, Owner, Resource},
+    round::{NodeOutcome, ReplyTo},
+};
+use std::{sync::Arc, time::Duration};
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+
+/// A held lease. The handle is the scope: dropping it releases, without waiting for the nodes.
+///
+/// The keeper extends it every third of its TTL. Its loss is a signal: [`Lease::step_down`] some time before
+/// validity ends, [`Lease::lost`] at the end. What has ended stays ended.
+#[derive(Debug)]
+#[must_use = "dropping a lease releases it"]
+pub struct Lease {
+    quorum: Quorum,
+    id: u64,
+    resource: Resource,
+    owner: Owner,
+    token: FencingToken,
+    ttl: Duration,
+    tenure: Arc<Tenure>,
+}
+
+/// What happens to a lease, in the only order in which it can: `Held` and `AtRisk` in turn, then `StepDown`,
+/// then `Lost`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LeaseEvent {
+    /// The last round of extensions reached a majority.
+    Held,
+    /// The last round did not; it is retried until the deadline.
+    AtRisk,
+    /// Validity ends in `step_down_grace`, or the lease is being released: finish.
+    StepDown,
+    /// Over, for good.
+    Lost,
+}
+
+/// The events of one lease, the state at the subscription first. Ends after [`LeaseEvent::Lost`].
+#[derive(Debug)]
+pub struct LeaseEvents(mpsc::UnboundedReceiver<LeaseEvent>);
+
+impl Lease {
+    pub(crate) fn new(
+        quorum: Quorum,
+        id: u64,
+        resource: Resource,
+        owner: Owner,
+        token: FencingToken,
+        ttl: Duration,
+        tenure: Arc<Tenure>,
+    ) -> Self {
+        Self { quorum, id, resource, owner, token, ttl, tenure }
+    }
+
+    /// What is held.
+    pub fn resource(&self) -> &Resource {
+        &self.resource
+    }
+
+    /// The token that signs this lease on the nodes.
+    pub fn owner(&self) -> &Owner {
+        &self.owner
+    }
+
+    /// For how long each extension holds.
+    pub fn ttl(&self) -> Duration {
+        self.ttl
+    }
+
+    /// The fencing token, whether or not the lease is still held.
+    pub fn token(&self) -> FencingToken {
+        self.token
+    }
+
+    /// The fencing token, if the lease is valid at this moment: pass it to the write that follows.
+    ///
+    /// # Errors
+    /// [`LeaseLost`] once the lease has ended.
+    pub fn check(&self) -> Result<FencingToken, LeaseLost> {
+        if self.is_valid() { Ok(self.token) } else { Err(LeaseLost) }
+    }
+
+    /// Whether the lease is valid at this moment.
+    pub fn is_valid(&self) -> bool {
+        self.tenure.remaining(self.now()).is_some()
+    }
+
+    /// How long the lease is valid from now on if no extension succeeds; zero once it has ended.
+    pub fn remaining(&self) -> Duration {
+        self.tenure.remaining(self.now()).unwrap_or_default()
+    }
+
+    /// Fires when the work should finish: `step_down_grace` before validity ends.
+    pub fn step_down(&self) -> &CancellationToken {
+        &self.tenure.step_down
+    }
+
+    /// Fires when validity ends.
+    pub fn lost(&self) -> &CancellationToken {
+        &self.tenure.lost
+    }
+
+    /// The events from now on.
+    pub fn events(&self) -> LeaseEvents {
+        let (events, stream) = mpsc::unbounded_channel();
+        self.quorum.order(Order::Watch { id: self.id, events });
+        LeaseEvents(stream)
+    }
+
+    /// Extends now, rather than when the keeper would.
+    ///
+    /// # Errors
+    /// [`ExtendError::NoMajority`] where too few nodes extended: the lease stands until its deadline.
+    /// [`ExtendError::Lost`] where it has ended.
+    ///
+    /// # Cancel safety
+    /// Safe: the extension goes on without the caller.
+    pub async fn extend(&self) -> Result<(), ExtendError> {
+        let (done, result) = oneshot::channel();
+        self.quorum.order(Order::Extend { id: self.id, done });
+        result.await.unwrap_or(Err(LeaseLost.into()))
+    }
+
+    /// Ends the lease and waits until a majority has confirmed its release, for the node timeout at most.
+    ///
+    /// # Errors
+    /// [`ReleaseError`] where fewer than a majority confirmed: the lease is over all the same.
+    ///
+    /// # Cancel safety
+    /// The lease ends and the releases leave at the first poll, or at the drop of the future: nothing is lost.
+    pub async fn release(self) -> Result<(), ReleaseError> {
+        self.end().await
+    }
+
+    /// As [`Lease::release`], for a lease that others look at: they see it ended.
+    pub(crate) async fn end(&self) -> Result<(), ReleaseError> {
+        let fleet = Arc::clone(self.quorum.fleet());
+        let (ballots, mut votes) = mpsc::unbounded_channel();
+        self.let_go(Some(ReplyTo { ballots, ticket: 0 }));
+        let mut outcomes = vec![NodeOutcome::Pending; fleet.len()];
+        let mut confirmed = 0;
+        let deadline = fleet.env().now() + fleet.setup().node_timeout;
+        while confirmed < fleet.majority() {
+            let Some(Some(vote)) = fleet.env().before(deadline, votes.recv()).await else { break };
+            outcomes[vote.node] = NodeOutcome::of(&vote.answer);
+            confirmed += usize::from(matches!(outcomes[vote.node], NodeOutcome::Granted));
+        }
+        if confirmed >= fleet.majority() {
+            return Ok(());
+        }
+        Err(ReleaseError { report: Arc::new(fleet.report(outcomes)) })
+    }
+
+    /// Ends the lease before the first message of its release leaves. A second call is nothing.
+    pub(crate) fn let_go(&self, reply: Option<ReplyTo>) {
+        self.tenure.end();
+        self.quorum.order(Order::Release { id: self.id, reply });
+    }
+
+    /// The quorum that holds the lease.
+    pub(crate) fn quorum(&self) -> &Quorum {
+        &self.quorum
+    }
+
+    fn now(&self) -> crate::env::BootTime {
+        self.quorum.fleet().env().now()
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.let_go(None);
+    }
+}
+
+impl LeaseEvents {
+    /// The next event; `None` after the last.
+    ///
+    /// # Cancel safety
+    /// Safe: no event is lost.
+    pub async fn next(&mut self) -> Option<LeaseEvent> {
+        self.0.recv().await
+    }
+}

@@ -1,0 +1,324 @@
+//! What the keeper decides about one lease, as a pure function of votes and now.
+
+use super::{attempt::Terms, handle::LeaseEvent};
+use crate::{
+    env::BootTime,
+    node::{FencingToken, Owner, Reply, Resource},
+    round::{Answer, NodeOutcome, Setup, Vote, quorum_th},
+};
+use std::time::Duration;
+
+/// A held lease, without its channels.
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub(crate) resource: Resource,
+    pub(crate) owner: Owner,
+    pub(crate) token: FencingToken,
+    pub(crate) terms: Terms,
+    slots: Vec<Slot>,
+    /// When the round of extensions under way, or the last one, began.
+    round: Option<BootTime>,
+    renew_at: BootTime,
+    validity: Duration,
+    retry_every: Duration,
+    stage: LeaseEvent,
+}
+
+#[derive(Debug)]
+struct Slot {
+    /// The latest send of a request that this node granted, and which memory of it did.
+    granted: Option<(BootTime, u64)>,
+    asked: bool,
+    retry_at: Option<BootTime>,
+    said: NodeOutcome,
+}
+
+impl Held {
+    pub(crate) fn new(
+        resource: Resource,
+        owner: Owner,
+        token: FencingToken,
+        terms: Terms,
+        setup: &Setup,
+        nodes: usize,
+        now: BootTime,
+    ) -> Self {
+        let slot = || Slot { granted: None, asked: false, retry_at: None, said: NodeOutcome::Pending };
+        let renew_at = if terms.extended { now + terms.ttl / 3 } else { BootTime::from_nanos(u64::MAX) };
+        Self {
+            resource,
+            owner,
+            token,
+            terms,
+            slots: (0..nodes).map(|_| slot()).collect(),
+            round: None,
+            renew_at,
+            validity: setup.validity(terms.ttl),
+            retry_every: (terms.ttl / 20)
+                .clamp(Duration::from_millis(10), setup.node_timeout.max(terms.ttl / 10)),
+            stage: LeaseEvent::Held,
+        }
+    }
+
+    /// A node granted or extended at `sent`. Never lowers what stands.
+    pub(crate) fn granted(&mut self, node: usize, sent: BootTime, epoch: u64) {
+        let slot = &mut self.slots[node];
+        slot.said = NodeOutcome::Granted;
+        slot.retry_at = None;
+        if slot.granted.is_none_or(|(before, memory)| memory != epoch || before < sent) {
+            slot.granted = Some((sent, epoch));
+        }
+    }
+
+    /// Counts a vote on an extension.
+    pub(crate) fn count(&mut self, now: BootTime, vote: &Vote) {
+        let slot = &mut self.slots[vote.node];
+        slot.asked = false;
+        match (&vote.answer, vote.sent) {
+            (Answer::Reply(Reply::Extended), Some(sent)) => {
+                self.granted(vote.node, sent, vote.epoch);
+                // An answer to the round before: this node has not been asked in the present one.
+                let behind = self.round.is_some_and(|began| sent < began);
+                self.slots[vote.node].retry_at = behind.then_some(now);
+            }
+            (answer, _) => {
+                slot.said = NodeOutcome::of(answer);
+                // A node without a vote is asked again in the next round.
+                let again = !matches!(answer, Answer::Untrusted(_));
+                slot.retry_at = again.then_some(now + self.retry_every);
+            }
+        }
+    }
+
+    /// Stops counting on nodes that may have forgotten, and asks them all again at once.
+    pub(crate) fn forget_unless(&mut self, now: BootTime, remembers: impl Fn(usize, u64) -> bool) {
+        for (node, slot) in self.slots.iter_mut().enumerate() {
+            if slot.granted.is_some_and(|(_, epoch)| !remembers(node, epoch)) {
+                slot.granted = None;
+                if self.terms.extended {
+                    self.renew_at = now;
+                }
+            }
+        }
+    }
+
+    /// Begins a round of extensions now.
+    pub(crate) fn renew_now(&mut self, now: BootTime) {
+        self.renew_at = now;
+    }
+
+    /// The nodes to ask now, which are then counted as asked. None after the step-down: what has been told
+    /// to stop is not kept alive.
+    pub(crate) fn due(&mut self, now: BootTime) -> Vec<usize> {
+        let until = self.valid_until().unwrap_or_default();
+        if self.stage >= LeaseEvent::StepDown || now + self.terms.grace >= until {
+            return Vec::new();
+        }
+        let whole_round = now >= self.renew_at;
+        if whole_round {
+            self.round = Some(now);
+            self.renew_at =
+                if self.terms.extended { now + self.terms.ttl / 3 } else { BootTime::from_nanos(u64::MAX) };
+        }
+        let settled = self.round_won();
+        let ask = |slot: &Slot| {
+            !slot.asked && (whole_round || (!settled && slot.retry_at.is_some_and(|retry| now >= retry)))
+        };
+        let due: Vec<usize> = (0..self.slots.len()).filter(|&node| ask(&self.slots[node])).collect();
+        for &node in &due {
+            self.slots[node].asked = true;
+            self.slots[node].retry_at = None;
+        }
+        due
+    }
+
+    /// Until when the lease is valid, by what has been granted so far.
+    pub(crate) fn valid_until(&self) -> Option<BootTime> {
+        let sent = self.slots.iter().filter_map(|slot| slot.granted).map(|(sent, _)| sent);
+        quorum_th(sent, self.majority()).map(|sent| sent + self.validity)
+    }
+
+    /// Moves on to what is true now, and says so if it is new. The order is fixed: `Held` and `AtRisk` in
+    /// turn, then `StepDown`, then `Lost`.
+    pub(crate) fn advance(&mut self, now: BootTime) -> Vec<LeaseEvent> {
+        let until = self.valid_until().unwrap_or_default();
+        let next = if now >= until {
+            LeaseEvent::Lost
+        } else if self.stage >= LeaseEvent::StepDown || now + self.terms.grace >= until {
+            self.stage.max(LeaseEvent::StepDown)
+        } else if self.round_failed() {
+            LeaseEvent::AtRisk
+        } else if self.round_won() || self.round.is_none() {
+            LeaseEvent::Held
+        } else {
+            self.stage
+        };
+        if next == self.stage {
+            return Vec::new();
+        }
+        let skips_step_down = next == LeaseEvent::Lost && self.stage < LeaseEvent::StepDown;
+        self.stage = next;
+        if skips_step_down { vec![LeaseEvent::StepDown, next] } else { vec![next] }
+    }
+
+    /// When there is something to decide, if no vote comes before.
+    pub(crate) fn wake(&self) -> BootTime {
+        let until = self.valid_until().unwrap_or_default();
+        if self.stage >= LeaseEvent::StepDown {
+            return until;
+        }
+        let retries = self.slots.iter().filter(|slot| !slot.asked).filter_map(|slot| slot.retry_at);
+        let retry = if self.round_won() { None } else { retries.min() };
+        let step_down = until - self.terms.grace;
+        retry.into_iter().chain([self.renew_at, step_down]).min().unwrap_or(until)
+    }
+
+    /// The last stage that was told.
+    pub(crate) fn stage(&self) -> LeaseEvent {
+        self.stage
+    }
+
+    /// Whether the round that began at `began`, or a later one, has a majority; `None` while it may yet.
+    pub(crate) fn round_since(&self, began: BootTime) -> Option<bool> {
+        let extended = self.slots.iter().filter(|s| s.granted.is_some_and(|(sent, _)| sent >= began)).count();
+        let pending = self.slots.iter().filter(|slot| slot.asked).count();
+        if extended >= self.majority() {
+            Some(true)
+        } else if extended + pending < self.majority() {
+            Some(false)
+        } else {
+            None
+        }
+    }
+
+    /// What each node said last.
+    pub(crate) fn outcomes(&self) -> impl Iterator<Item = NodeOutcome> {
+        self.slots.iter().map(|slot| slot.said.clone())
+    }
+
+    fn round_won(&self) -> bool {
+        self.round.is_some_and(|began| self.round_since(began) == Some(true))
+    }
+
+    fn round_failed(&self) -> bool {
+        self.round.is_some_and(|began| self.round_since(began) == Some(false))
+    }
+
+    fn majority(&self) -> usize {
+        self.slots.len() / 2 + 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::{Cause, NodeTime};
+
+    const fn at(ms: u64) -> BootTime {
+        BootTime::from_nanos(ms * 1_000_000)
+    }
+
+    /// Ten seconds, of which 9,698 ms count, held on nodes 0 to 2 of 5 since 1,000 ms.
+    fn held() -> Held {
+        let second = Duration::from_secs(1);
+        let terms = Terms {
+            ttl: 10 * second,
+            grace: 2 * second,
+            min_validity: second,
+            keep: 100 * second,
+            extended: true,
+        };
+        let resource = Resource::lock("x").unwrap();
+        let mut held = Held::new(
+            resource,
+            Owner::from_node("me"),
+            FencingToken::new(7),
+            terms,
+            &Setup::default(),
+            5,
+            at(1000),
+        );
+        (0..3).for_each(|node| held.granted(node, at(1000), 0));
+        held
+    }
+
+    fn vote(node: usize, sent: u64, answer: Answer) -> Vote {
+        Vote { node, ticket: 0, sent: Some(at(sent)), epoch: 0, since: NodeTime::default(), answer }
+    }
+
+    fn extended(node: usize, sent: u64) -> Vote {
+        vote(node, sent, Answer::Reply(Reply::Extended))
+    }
+
+    fn late(node: usize, sent: u64) -> Vote {
+        vote(node, sent, Answer::Failed(Cause::TimedOut))
+    }
+
+    #[test]
+    fn renewed_every_third_of_the_ttl_on_all_nodes() {
+        let mut held = held();
+        assert_eq!(held.valid_until(), Some(at(1000 + 9698)));
+        assert_eq!(held.wake(), at(1000) + Duration::from_secs(10) / 3);
+        assert!(held.due(at(4000)).is_empty());
+        assert_eq!(held.due(at(4400)), [0, 1, 2, 3, 4]);
+        (2..5).for_each(|node| held.count(at(4401), &extended(node, 4400)));
+        assert_eq!(held.valid_until(), Some(at(4400 + 9698)));
+        assert!(held.advance(at(4401)).is_empty(), "still held");
+    }
+
+    #[test]
+    fn an_extension_never_lowers_a_node_s_deadline() {
+        let mut held = held();
+        held.count(at(5000), &extended(0, 500));
+        assert_eq!(held.valid_until(), Some(at(1000 + 9698)));
+    }
+
+    #[test]
+    fn failures_are_retried_until_the_step_down_and_the_events_keep_their_order() {
+        let mut held = held();
+        let mut events = Vec::new();
+        let mut asked = 0;
+        let mut now = at(1000);
+        while held.stage() != LeaseEvent::Lost {
+            now = held.wake().max(now);
+            let sent = now.as_nanos() / 1_000_000;
+            for node in held.due(now) {
+                asked += 1;
+                held.count(now, &late(node, sent));
+            }
+            events.extend(held.advance(now));
+            assert!(asked < 1000);
+        }
+        assert_eq!(events, [LeaseEvent::AtRisk, LeaseEvent::StepDown, LeaseEvent::Lost]);
+        assert_eq!(now, at(1000 + 9698), "lost exactly at the end of validity");
+        assert!(asked > 30, "asked only {asked} times");
+    }
+
+    #[test]
+    fn recovery_from_at_risk_is_told() {
+        let mut held = held();
+        held.due(at(4400)).into_iter().for_each(|node| held.count(at(4500), &late(node, 4400)));
+        assert_eq!(held.advance(at(4500)), [LeaseEvent::AtRisk]);
+        assert_eq!(held.due(at(5000)), [0, 1, 2, 3, 4]);
+        (0..3).for_each(|node| held.count(at(5001), &extended(node, 5000)));
+        assert_eq!(held.advance(at(5001)), [LeaseEvent::Held]);
+    }
+
+    #[test]
+    fn a_node_that_forgot_stops_counting_at_once() {
+        let mut held = held();
+        held.forget_unless(at(2000), |node, _| node != 1);
+        assert_eq!(held.valid_until(), None);
+        assert_eq!(held.advance(at(2000)), [LeaseEvent::StepDown, LeaseEvent::Lost]);
+        assert!(held.due(at(2000)).is_empty());
+    }
+
+    #[test]
+    fn after_the_step_down_nothing_is_extended() {
+        let mut held = held();
+        assert_eq!(held.advance(at(9000)), [LeaseEvent::StepDown]);
+        assert!(held.due(at(9000)).is_empty());
+        (0..3).for_each(|node| held.count(at(9001), &extended(node, 8999)));
+        assert!(held.advance(at(9001)).is_empty(), "a step-down is not taken back");
+    }
+}

@@ -1,0 +1,105 @@
+use super::Quorum;
+use crate::{
+    node::{DoneRecord, FencingToken, Owner, Reply, Request, Resource},
+    round::{Answer, NodeOutcome, Report},
+};
+use std::time::Duration;
+
+/// Who holds a resource, by the word of a majority at one moment. By the time it is read it may be past.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Inspection {
+    /// The holder that a majority names.
+    pub holder: Option<Holder>,
+    /// Whether a minority names someone: an attempt in progress, or leftovers that will expire.
+    pub contended: bool,
+    /// The last fencing token that a majority has counted, held or not.
+    pub token: Option<FencingToken>,
+    /// For a claim, the done record with the highest token that any node named.
+    pub done: Option<DoneRecord>,
+    /// How many nodes answered.
+    pub answered: usize,
+}
+
+/// A holder.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Holder {
+    /// Its owner token.
+    pub owner: Owner,
+    /// How long it holds yet on a majority, if it extends no more; `None` for a key without an end.
+    pub remaining: Option<Duration>,
+}
+
+/// Too few nodes answered.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("too few nodes answered about {resource}: {report}")]
+pub struct InspectError {
+    /// What was looked at.
+    pub resource: Resource,
+    /// What each node said.
+    pub report: Report,
+}
+
+pub(super) async fn inspect(quorum: &Quorum, resource: &Resource) -> Result<Inspection, InspectError> {
+    let fleet = quorum.fleet();
+    let mut votes = fleet.ask_all(|_| Request::Inspect { resource: resource.clone() });
+    let mut outcomes = vec![NodeOutcome::Pending; fleet.len()];
+    let mut views = Vec::new();
+    // All answers, not just a majority's: a look is for people, and they want the whole.
+    while let Some(vote) = votes.recv().await {
+        outcomes[vote.node] = NodeOutcome::of(&vote.answer);
+        if let Answer::Reply(Reply::State { holder, counter, done }) = vote.answer {
+            views.push(View { holder, counter, done });
+        }
+    }
+    if views.len() < fleet.majority() {
+        return Err(InspectError { resource: resource.clone(), report: fleet.report(outcomes) });
+    }
+    Ok(merge(&views, fleet.majority()))
+}
+
+struct View {
+    holder: Option<(Owner, Option<Duration>)>,
+    counter: Option<FencingToken>,
+    done: Option<DoneRecord>,
+}
+
+fn merge(views: &[View], majority: usize) -> Inspection {
+    let holders = || views.iter().filter_map(|view| view.holder.as_ref());
+    let holder = holders().find_map(|(owner, _)| {
+        let mut left: Vec<_> = holders().filter(|(other, _)| other == owner).map(|(_, left)| *left).collect();
+        // No end is later than any end.
+        left.sort_unstable_by_key(|left| std::cmp::Reverse(left.unwrap_or(Duration::MAX)));
+        let remaining = *left.get(majority - 1)?;
+        Some(Holder { owner: owner.clone(), remaining })
+    });
+    let mut counters: Vec<_> = views.iter().filter_map(|view| view.counter).collect();
+    counters.sort_unstable_by(|a, b| b.cmp(a));
+    Inspection {
+        contended: holder.is_none() && holders().next().is_some(),
+        holder,
+        // A token is given out once a majority's counters have reached it.
+        token: counters.get(majority - 1).copied(),
+        done: views.iter().filter_map(|view| view.done.clone()).max_by_key(|done| done.token),
+        answered: views.len(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn view(holder: Option<(&str, u64)>, counter: u64) -> View {
+        let holder = holder.map(|(who, ms)| (Owner::from_node(who), Some(Duration::from_millis(ms))));
+        View { holder, counter: Some(FencingToken::new(counter)), done: None }
+    }
+
+    #[test]
+    fn a_majority_s_word_is_the_truth() {
+        let held = merge(&[view(Some(("a", 50)), 7), view(Some(("a", 70)), 7), view(Some(("b", 90)), 9)], 2);
+        let holder = held.holder.unwrap();
+        assert_eq!((holder.owner.as_str(), holder.remaining), ("a", Some(Duration::from_millis(50))));
+        assert_eq!(held.token, Some(FencingToken::new(7)), "a minority's counter is no token");
+        let split = merge(&[view(Some(("a", 50)), 7), view(None, 7), view(Some(("b", 90)), 7)], 2);
+        assert!(split.holder.is_none() && split.contended);
+    }
+}

@@ -1,0 +1,276 @@
+use super::{
+    attempt::Terms,
+    error::{ExtendError, LeaseLost},
+    handle::LeaseEvent,
+    held::Held,
+    tenure::Tenure,
+};
+use crate::{
+    env::BootTime,
+    node::{FencingToken, Owner, Request, Resource},
+    round::{Answer, Ballots, Fleet, FleetEvent, Grant, ReplyTo, Vote},
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+use tokio::sync::{mpsc, oneshot};
+
+/// Messages taken at one go.
+const MAIL_MAX: usize = 256;
+
+/// What handles ask of the keeper. Never refused while the keeper lives.
+#[derive(Debug)]
+pub(crate) enum Order {
+    /// Keep this lease from now on.
+    Adopt(Box<Adoption>),
+    /// Let go of a lease, which its handle has ended, and release it everywhere.
+    Release { id: u64, reply: Option<ReplyTo> },
+    /// Extend now and say what came of it.
+    Extend { id: u64, done: oneshot::Sender<Result<(), ExtendError>> },
+    /// Tell the events of a lease from now on, the present state first.
+    Watch { id: u64, events: mpsc::UnboundedSender<LeaseEvent> },
+}
+
+/// A lease that was just won.
+#[derive(Debug)]
+pub(crate) struct Adoption {
+    pub(crate) id: u64,
+    pub(crate) resource: Resource,
+    pub(crate) owner: Owner,
+    pub(crate) token: FencingToken,
+    pub(crate) terms: Terms,
+    pub(crate) grants: Vec<(usize, Grant)>,
+    /// Where the votes arrive that came after the verdict.
+    pub(crate) late: Option<Ballots>,
+    pub(crate) tenure: Arc<Tenure>,
+}
+
+/// Owns every held lease of a quorum: one task, one wheel of due times, one channel of votes.
+#[derive(Debug)]
+pub(crate) struct Keeper {
+    fleet: Arc<Fleet>,
+    orders: mpsc::UnboundedReceiver<Order>,
+    events: mpsc::UnboundedReceiver<FleetEvent>,
+    ballots: mpsc::UnboundedSender<Vote>,
+    votes: Ballots,
+    kept: BTreeMap<u64, Kept>,
+    wheel: BTreeSet<(BootTime, u64)>,
+}
+
+#[derive(Debug)]
+struct Kept {
+    held: Held,
+    tenure: Arc<Tenure>,
+    late: Option<Ballots>,
+    wake: BootTime,
+    watchers: Vec<mpsc::UnboundedSender<LeaseEvent>>,
+    extending: Vec<(BootTime, oneshot::Sender<Result<(), ExtendError>>)>,
+}
+
+impl Keeper {
+    pub(crate) fn new(
+        fleet: Arc<Fleet>,
+        orders: mpsc::UnboundedReceiver<Order>,
+        events: mpsc::UnboundedReceiver<FleetEvent>,
+    ) -> Self {
+        let (ballots, votes) = mpsc::unbounded_channel();
+        Self { fleet, orders, events, ballots, votes, kept: BTreeMap::new(), wheel: BTreeSet::new() }
+    }
+
+    /// Keeps leases until the quorum is closed or nobody holds it any more; then lets go of what is left.
+    pub(crate) async fn run(mut self) {
+        let fleet = Arc::clone(&self.fleet);
+        let env = fleet.env();
+        let (mut orders, mut votes) = (Vec::new(), Vec::new());
+        loop {
+            self.turn(env.now());
+            let wake = self.wheel.first().map_or(BootTime::from_nanos(u64::MAX), |(at, _)| *at);
+            tokio::select! { biased;
+                Some(FleetEvent::LostMemory) = self.events.recv() => self.forget(env.now()),
+                count = self.orders.recv_many(&mut orders, MAIL_MAX) => {
+                    orders.drain(..).for_each(|order| self.obey(env.now(), order));
+                    if count == 0 {
+                        break;
+                    }
+                }
+                _ = self.votes.recv_many(&mut votes, MAIL_MAX) => {
+                    votes.drain(..).for_each(|vote| self.count(env.now(), &vote));
+                }
+                () = env.stopped().cancelled() => break,
+                () = env.sleep_until(wake) => {}
+            }
+        }
+        self.orders.close();
+        while let Ok(order) = self.orders.try_recv() {
+            self.obey(env.now(), order);
+        }
+        while let Some((&id, _)) = self.kept.first_key_value() {
+            self.let_go(id, None);
+        }
+        self.fleet.flush();
+    }
+
+    fn obey(&mut self, now: BootTime, order: Order) {
+        match order {
+            Order::Adopt(adoption) => self.adopt(now, *adoption),
+            Order::Release { id, reply } => self.let_go(id, reply.as_ref()),
+            Order::Extend { id, done } => match self.kept.get_mut(&id) {
+                Some(kept) => {
+                    kept.held.renew_now(now);
+                    kept.extending.push((now, done));
+                    self.attend(now, id);
+                }
+                None => {
+                    let _ = done.send(Err(LeaseLost.into()));
+                }
+            },
+            Order::Watch { id, events } => {
+                // A lease that has been let go of has said its last word: the channel closes.
+                if let Some(kept) = self.kept.get_mut(&id) {
+                    let _ = events.send(kept.held.stage());
+                    kept.watchers.push(events);
+                }
+            }
+        }
+    }
+
+    fn adopt(&mut self, now: BootTime, adoption: Adoption) {
+        let Adoption { id, resource, owner, token, terms, grants, late, tenure } = adoption;
+        let nodes = self.fleet.len();
+        let mut held = Held::new(resource, owner, token, terms, self.fleet.setup(), nodes, now);
+        for (node, grant) in grants {
+            held.granted(node, grant.sent, grant.epoch);
+        }
+        // A node may have forgotten between the verdict and here.
+        let fleet = &self.fleet;
+        held.forget_unless(now, |node, epoch| fleet.epoch(node) == epoch);
+        let kept = Kept { held, tenure, late, wake: now, watchers: Vec::new(), extending: Vec::new() };
+        self.wheel.insert((now, id));
+        self.kept.insert(id, kept);
+        self.attend(now, id);
+    }
+
+    /// Attends to every lease whose time has come.
+    fn turn(&mut self, now: BootTime) {
+        while let Some(&(at, id)) = self.wheel.first()
+            && at <= now
+        {
+            self.attend(now, id);
+        }
+    }
+
+    fn forget(&mut self, now: BootTime) {
+        let ids: Vec<u64> = self.kept.keys().copied().collect();
+        for id in ids {
+            if let Some(kept) = self.kept.get_mut(&id) {
+                kept.take_late();
+                let fleet = &self.fleet;
+                kept.held.forget_unless(now, |node, epoch| fleet.epoch(node) == epoch);
+            }
+            self.attend(now, id);
+        }
+    }
+
+    fn count(&mut self, now: BootTime, vote: &Vote) {
+        if vote.epoch != self.fleet.epoch(vote.node) {
+            return; // The node may have forgotten since; the next round asks it again.
+        }
+        if let Some(kept) = self.kept.get_mut(&vote.ticket) {
+            kept.held.count(now, vote);
+            self.attend(now, vote.ticket);
+        }
+    }
+
+    /// Brings one lease up to date: deadline, events, extensions, next wake-up.
+    fn attend(&mut self, now: BootTime, id: u64) {
+        let Some(kept) = self.kept.get_mut(&id) else { return };
+        self.wheel.remove(&(kept.wake, id));
+        let due = kept.held.due(now);
+        if !due.is_empty() {
+            kept.take_late();
+        }
+        let alive = kept.tenure.set(now, kept.held.valid_until().unwrap_or_default());
+        for event in kept.held.advance(now) {
+            kept.tell(event);
+        }
+        kept.answer_extensions(&self.fleet);
+        if !alive {
+            // Over, whether by the votes or because the handle looked first: what it saw stands.
+            self.let_go(id, None);
+            return;
+        }
+        for node in due {
+            let request = Request::Extend {
+                resource: kept.held.resource.clone(),
+                owner: kept.held.owner.clone(),
+                ttl: kept.held.terms.ttl,
+                token: kept.held.token,
+                keep: kept.held.terms.keep,
+            };
+            self.fleet.ask(node, request, ReplyTo { ballots: self.ballots.clone(), ticket: id });
+        }
+        kept.wake = kept.held.wake();
+        self.wheel.insert((kept.wake, id));
+    }
+
+    /// Ends a lease for good, tells its last events and releases it everywhere, in this order.
+    fn let_go(&mut self, id: u64, reply: Option<&ReplyTo>) {
+        let Some(mut kept) = self.kept.remove(&id) else { return };
+        self.wheel.remove(&(kept.wake, id));
+        kept.tenure.end();
+        if kept.held.stage() < LeaseEvent::StepDown {
+            kept.tell(LeaseEvent::StepDown);
+        }
+        if kept.held.stage() < LeaseEvent::Lost {
+            kept.tell(LeaseEvent::Lost);
+        }
+        for (_, done) in kept.extending.drain(..) {
+            let _ = done.send(Err(LeaseLost.into()));
+        }
+        self.fleet.release(&kept.held.resource, &kept.held.owner, |_| true, reply);
+    }
+}
+
+impl Kept {
+    /// Grants that came after the verdict count as well.
+    fn take_late(&mut self) {
+        let Some(mut late) = self.late.take() else { return };
+        while let Ok(vote) = late.try_recv() {
+            if let (Answer::Reply(crate::node::Reply::Granted { .. }), Some(sent)) = (&vote.answer, vote.sent)
+            {
+                self.held.granted(vote.node, sent, vote.epoch);
+            }
+        }
+    }
+
+    fn tell(&mut self, event: LeaseEvent) {
+        match event {
+            LeaseEvent::StepDown => self.tenure.step_down.cancel(),
+            LeaseEvent::Lost => {
+                self.tenure.end();
+                self.tenure.step_down.cancel();
+                self.tenure.lost.cancel();
+            }
+            LeaseEvent::Held | LeaseEvent::AtRisk => {}
+        }
+        self.watchers.retain(|watcher| watcher.send(event).is_ok());
+    }
+
+    fn answer_extensions(&mut self, fleet: &Fleet) {
+        let mut waiting = Vec::new();
+        for (began, done) in self.extending.drain(..) {
+            match self.held.round_since(began) {
+                None => waiting.push((began, done)),
+                Some(true) => {
+                    let _ = done.send(Ok(()));
+                }
+                Some(false) => {
+                    let report = fleet.report(self.held.outcomes());
+                    let _ = done.send(Err(ExtendError::NoMajority(report)));
+                }
+            }
+        }
+        self.extending = waiting;
+    }
+}

@@ -1,0 +1,160 @@
+use super::{
+    AcquireError, Lease, Quorum,
+    attempt::{Attempted, Terms, attempt, is_contended},
+};
+use crate::{
+    node::{NameError, Owner, Resource},
+    round::Tally,
+};
+use std::time::Duration;
+
+/// A waiter looks at least this often, whatever the holder's remaining TTL.
+const LOOK_AT_LEAST_EVERY: Duration = Duration::from_millis(100);
+/// What keeps waiters from coming all at once.
+const JITTER: Duration = Duration::from_millis(10);
+
+/// A lock about to be acquired: made by [`Quorum::lock`].
+#[derive(Clone, Debug)]
+#[must_use = "a lock does nothing until it is acquired"]
+pub struct Lock {
+    quorum: Quorum,
+    resource: Result<Resource, NameError>,
+    ttl: Duration,
+    grace: Option<Duration>,
+    min_validity: Option<Duration>,
+    wait: Option<Duration>,
+    extended: bool,
+}
+
+/// What came of one attempt.
+#[derive(Debug)]
+pub enum TryAcquire {
+    /// The lease is ours.
+    Acquired(Lease),
+    /// Someone else holds it.
+    Contended {
+        /// When it may be free, by the nodes' word; `None` where they could not tell.
+        retry_after: Option<Duration>,
+        /// Who holds it, where a majority names the same one.
+        holder: Option<Owner>,
+    },
+}
+
+impl Lock {
+    pub(crate) fn new(quorum: Quorum, resource: Result<Resource, NameError>) -> Self {
+        let ttl = Duration::from_secs(10).min(quorum.setup().max_ttl);
+        Self { quorum, resource, ttl, grace: None, min_validity: None, wait: None, extended: true }
+    }
+
+    /// For how long each extension holds, and so how long a crashed holder blocks the others. Default 10 s,
+    /// at most `max_ttl`.
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = ttl;
+        self
+    }
+
+    /// How long before the end of validity the work is told to stop. Default a fifth of the TTL.
+    pub fn step_down_grace(mut self, grace: Duration) -> Self {
+        self.grace = Some(grace);
+        self
+    }
+
+    /// Less validity than this at the end of an attempt is a loss. Default the step-down grace.
+    pub fn min_validity(mut self, least: Duration) -> Self {
+        self.min_validity = Some(least);
+        self
+    }
+
+    /// How long [`Lock::acquire`] waits. Default for ever.
+    pub fn wait(mut self, wait: Duration) -> Self {
+        self.wait = Some(wait);
+        self
+    }
+
+    /// Whether the keeper extends the lease. Default true; without, it ends after one TTL unless
+    /// [`Lease::extend`] is called.
+    pub fn auto_extend(mut self, extended: bool) -> Self {
+        self.extended = extended;
+        self
+    }
+
+    /// One attempt: one round trip where the resource has been used on these nodes before.
+    ///
+    /// # Errors
+    /// [`AcquireError`] for a name or timings that cannot be used, and where too few nodes answered or may
+    /// vote. That someone else holds it is no error.
+    ///
+    /// # Cancel safety
+    /// Safe: a dropped attempt posts its releases behind its own requests.
+    pub async fn try_acquire(&self) -> Result<TryAcquire, AcquireError> {
+        let (resource, terms) = self.parsed()?;
+        match attempt(&self.quorum, &resource, terms).await {
+            Attempted::Held(lease) => Ok(TryAcquire::Acquired(lease)),
+            Attempted::Closed => Err(AcquireError::Closed),
+            Attempted::Lost(tally) if is_contended(&tally) => Ok(TryAcquire::Contended {
+                retry_after: tally.retry_after(),
+                holder: tally.holder().cloned(),
+            }),
+            Attempted::Lost(tally) => Err(self.lost(resource, &tally)),
+        }
+    }
+
+    /// Attempts until the lease is ours or [`Lock::wait`] is over. Between attempts it sleeps to the
+    /// remaining TTL that the rejections carried, and looks at least every 100 ms.
+    ///
+    /// # Errors
+    /// [`AcquireError`] as for [`Lock::try_acquire`], and [`AcquireError::Contended`] where the wait is over.
+    /// What only an operator can mend is an error at once.
+    ///
+    /// # Cancel safety
+    /// Safe: a dropped attempt posts its releases behind its own requests.
+    pub async fn acquire(&self) -> Result<Lease, AcquireError> {
+        let (resource, terms) = self.parsed()?;
+        let env = self.quorum.env();
+        let deadline = self.wait.map(|wait| env.now() + wait);
+        let mut told = false;
+        loop {
+            let tally = match attempt(&self.quorum, &resource, terms).await {
+                Attempted::Held(lease) => return Ok(lease),
+                Attempted::Closed => return Err(AcquireError::Closed),
+                Attempted::Lost(tally) => tally,
+            };
+            let error = self.lost(resource.clone(), &tally);
+            let over = deadline.is_some_and(|deadline| env.now() >= deadline);
+            if over || error.is_permanent() {
+                return Err(error);
+            }
+            if !told && !error.is_contended() {
+                tracing::warn!("waiting for a quorum: {error}");
+                told = true;
+            }
+            let pause = tally.retry_after().unwrap_or(LOOK_AT_LEAST_EVERY) + env.random_below(JITTER);
+            let next = env.now() + pause.min(LOOK_AT_LEAST_EVERY);
+            env.sleep_until(deadline.map_or(next, |deadline| next.min(deadline))).await;
+        }
+    }
+
+    fn parsed(&self) -> Result<(Resource, Terms), AcquireError> {
+        let resource = self.resource.clone()?;
+        let terms = terms(&self.quorum, self.ttl, self.grace, self.min_validity, self.extended)?;
+        Ok((resource, terms))
+    }
+
+    fn lost(&self, resource: Resource, tally: &Tally) -> AcquireError {
+        AcquireError::lost(resource, is_contended(tally), self.quorum.fleet().report(tally.outcomes()))
+    }
+}
+
+/// Checked terms of a lease that is counted for `fence_retention`.
+pub(crate) fn terms(
+    quorum: &Quorum,
+    ttl: Duration,
+    grace: Option<Duration>,
+    min_validity: Option<Duration>,
+    extended: bool,
+) -> Result<Terms, AcquireError> {
+    let grace = grace.unwrap_or(ttl / 5);
+    quorum.setup().check_lease(ttl, grace, extended)?;
+    let min_validity = min_validity.unwrap_or(grace);
+    Ok(Terms { ttl, grace, min_validity, keep: quorum.setup().fence_retention, extended })
+}

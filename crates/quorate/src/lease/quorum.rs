@@ -1,0 +1,233 @@
+use super::{
+    InspectError, Inspection, Lock,
+    inspect::inspect,
+    keeper::{Keeper, Order},
+};
+use crate::{
+    env::Env,
+    node::{Node, Reply, Resource},
+    round::{Answer, Fleet, NodeOutcome, NodeState, NodeStatus, Report, Setup, SetupError, Starter},
+};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+use tokio::sync::mpsc;
+
+/// The nodes, together: what hands out leases. Clones are the same quorum.
+///
+/// It ends when [`Quorum::close`] is called, or when the last clone and the last lease are gone.
+#[derive(Clone, Debug)]
+pub struct Quorum(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    fleet: Arc<Fleet>,
+    orders: mpsc::UnboundedSender<Order>,
+    leases: AtomicU64,
+}
+
+impl Quorum {
+    /// A quorum to be described. Add nodes, then [`QuorumBuilder::build`].
+    pub fn builder() -> QuorumBuilder {
+        QuorumBuilder { env: None, setup: Setup::default(), nodes: Vec::new() }
+    }
+
+    /// The lock called `resource`, to be acquired.
+    pub fn lock(&self, resource: &str) -> Lock {
+        Lock::new(self.clone(), Resource::lock(resource))
+    }
+
+    /// The settings on which the workers agree.
+    pub fn setup(&self) -> &Setup {
+        self.0.fleet.setup()
+    }
+
+    /// The world in which this quorum lives.
+    pub fn env(&self) -> &Env {
+        self.0.fleet.env()
+    }
+
+    /// Each node, in the order of the list, as this worker last saw it. Asks nobody.
+    pub fn nodes(&self) -> Vec<NodeStatus> {
+        self.0.fleet.status()
+    }
+
+    /// Waits until every node has been met or found away, for `wait` at most, and gives how they stand.
+    ///
+    /// # Cancel safety
+    /// Safe: it only looks.
+    pub async fn met(&self, wait: Duration) -> Vec<NodeStatus> {
+        self.settled(wait, |nodes| !nodes.iter().any(|node| node.state == NodeState::Connecting)).await
+    }
+
+    /// Waits until a majority of nodes votes, for `wait` at most, and gives how they stand.
+    ///
+    /// # Cancel safety
+    /// Safe: it only looks.
+    pub async fn ready(&self, wait: Duration) -> Vec<NodeStatus> {
+        let majority = self.0.fleet.majority();
+        let trusted = |nodes: &[NodeStatus]| nodes.iter().filter(|n| n.state == NodeState::Trusted).count();
+        self.settled(wait, |nodes| trusted(nodes) >= majority).await
+    }
+
+    /// Who holds `resource`, by the word of a majority.
+    ///
+    /// # Errors
+    /// [`InspectError`] where fewer than a majority answered.
+    ///
+    /// # Cancel safety
+    /// Safe: it only looks.
+    pub async fn inspect(&self, resource: &Resource) -> Result<Inspection, InspectError> {
+        inspect(self, resource).await
+    }
+
+    /// Ends the quarantine of every reachable node, in its marker and so for every worker: for a cluster
+    /// that is new. Where a worker may still hold a lease, this can make two holders.
+    ///
+    /// # Errors
+    /// [`AdmitError`] where a node could not be admitted; the others are.
+    ///
+    /// # Cancel safety
+    /// Dropping it leaves each node admitted or not.
+    pub async fn admit(&self) -> Result<(), AdmitError> {
+        let mut votes = self.0.fleet.admit_all();
+        let mut outcomes = vec![NodeOutcome::Pending; self.0.fleet.len()];
+        while let Some(vote) = votes.recv().await {
+            outcomes[vote.node] = match &vote.answer {
+                Answer::Reply(Reply::Marked) => NodeOutcome::Granted,
+                other => NodeOutcome::of(other),
+            };
+        }
+        if outcomes.iter().all(|outcome| matches!(outcome, NodeOutcome::Granted)) {
+            return Ok(());
+        }
+        Err(AdmitError { report: self.0.fleet.report(outcomes) })
+    }
+
+    /// Ends every lease of this quorum, sends the releases that dropped guards have posted, and ends every
+    /// task. Bounded by two node timeouts. Idempotent.
+    ///
+    /// # Cancel safety
+    /// Dropping it leaves the quorum closing; call it again to wait.
+    pub async fn close(&self) {
+        self.env().finish().await;
+    }
+
+    pub(crate) fn fleet(&self) -> &Arc<Fleet> {
+        &self.0.fleet
+    }
+
+    pub(crate) fn next_lease(&self) -> u64 {
+        self.0.leases.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Whether the keeper took the order.
+    pub(crate) fn order(&self, order: Order) -> bool {
+        self.0.orders.send(order).is_ok()
+    }
+
+    async fn settled(&self, wait: Duration, done: impl Fn(&[NodeStatus]) -> bool) -> Vec<NodeStatus> {
+        let deadline = self.env().now() + wait;
+        let mut changes = self.0.fleet.changes();
+        loop {
+            let nodes = self.nodes();
+            if done(&nodes) {
+                return nodes;
+            }
+            match self.env().before(deadline, changes.changed()).await {
+                Some(Ok(())) => {}
+                _ => return self.nodes(),
+            }
+        }
+    }
+}
+
+/// Describes a quorum. Every setting has a default: see [`Setup`].
+#[derive(Debug)]
+#[must_use = "a builder does nothing until it is built"]
+pub struct QuorumBuilder {
+    env: Option<Env>,
+    setup: Setup,
+    nodes: Vec<Starter>,
+}
+
+impl QuorumBuilder {
+    /// Adds a node. Nodes of different kinds may stand in one list.
+    pub fn node<N: Node>(mut self, node: N) -> Self {
+        self.nodes.push(Starter::new(node));
+        self
+    }
+
+    /// Adds several nodes.
+    pub fn nodes<N: Node>(self, nodes: impl IntoIterator<Item = N>) -> Self {
+        nodes.into_iter().fold(self, Self::node)
+    }
+
+    /// Another world than the real one. The quorum's tasks are counted apart from the environment's own.
+    pub fn env(mut self, env: Env) -> Self {
+        self.env = Some(env);
+        self
+    }
+
+    /// What this worker is called in owner tokens: [`Setup::worker`].
+    pub fn worker(mut self, worker: &str) -> Self {
+        self.setup.worker = worker.into();
+        self
+    }
+
+    /// How long a node may take to answer: [`Setup::node_timeout`].
+    pub fn node_timeout(mut self, timeout: Duration) -> Self {
+        self.setup.node_timeout = timeout;
+        self
+    }
+
+    /// The longest TTL, on which all workers agree: [`Setup::max_ttl`].
+    pub fn max_ttl(mut self, ttl: Duration) -> Self {
+        self.setup.max_ttl = ttl;
+        self
+    }
+
+    /// Nodes vote at once though they have no marker, for development and tests: [`Setup::trust_new_nodes`].
+    pub fn trust_new_nodes(mut self, trust: bool) -> Self {
+        self.setup.trust_new_nodes = trust;
+        self
+    }
+
+    /// Nodes survive a restart with all they answered for: [`Setup::durable`].
+    pub fn durable(mut self, durable: bool) -> Self {
+        self.setup.durable = durable;
+        self
+    }
+
+    /// All settings at once, in place of those given so far.
+    pub fn setup(mut self, setup: Setup) -> Self {
+        self.setup = setup;
+        self
+    }
+
+    /// Checks the settings and starts the quorum's tasks, within a runtime. Connects in the background: a
+    /// first round waits for it, for the node timeout at most.
+    ///
+    /// # Errors
+    /// [`SetupError`], which names the field, its value and the mend.
+    pub fn build(self) -> Result<Quorum, SetupError> {
+        let env = self.env.map_or_else(Env::system, |env| env.sibling());
+        let (orders, taken) = mpsc::unbounded_channel();
+        let (events, heard) = mpsc::unbounded_channel();
+        let fleet = Arc::new(Fleet::start(env.clone(), self.setup, self.nodes, &events)?);
+        env.spawn(Keeper::new(Arc::clone(&fleet), taken, heard).run());
+        Ok(Quorum(Arc::new(Inner { fleet, orders, leases: AtomicU64::new(0) })))
+    }
+}
+
+/// Nodes that could not be admitted.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("not every node was admitted: {report}")]
+pub struct AdmitError {
+    /// What each node said.
+    pub report: Report,
+}

@@ -1,0 +1,104 @@
+use crate::env::BootTime;
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
+use tokio_util::sync::CancellationToken;
+
+const ENDED: u64 = 0;
+
+/// What the handle and the keeper of one lease share. A look is one load and one clock read.
+///
+/// Whoever looks after the deadline *ends* the lease: a later extension cannot revive what someone has seen
+/// ended, because both go through the same compare-and-swap.
+#[derive(Debug)]
+pub(crate) struct Tenure {
+    valid_until: AtomicU64,
+    pub(crate) step_down: CancellationToken,
+    pub(crate) lost: CancellationToken,
+}
+
+impl Tenure {
+    pub(crate) fn new(valid_until: BootTime) -> Self {
+        Self {
+            valid_until: AtomicU64::new(valid_until.as_nanos().max(1)),
+            step_down: CancellationToken::new(),
+            lost: CancellationToken::new(),
+        }
+    }
+
+    /// How long the lease is valid from `now` on; `None` once it has ended.
+    pub(crate) fn remaining(&self, now: BootTime) -> Option<Duration> {
+        let mut seen = self.valid_until.load(Ordering::Acquire);
+        loop {
+            if seen == ENDED {
+                return None;
+            }
+            let until = BootTime::from_nanos(seen);
+            if now < until {
+                return Some(now.until(until));
+            }
+            match self.swap(seen, ENDED) {
+                Ok(()) => return None,
+                Err(other) => seen = other,
+            }
+        }
+    }
+
+    /// Moves the deadline, either way; `false` where the lease had ended, or ends by this.
+    pub(crate) fn set(&self, now: BootTime, until: BootTime) -> bool {
+        let mut seen = self.valid_until.load(Ordering::Acquire);
+        loop {
+            if seen == ENDED {
+                return false;
+            }
+            let alive = now < BootTime::from_nanos(seen) && now < until;
+            match self.swap(seen, if alive { until.as_nanos() } else { ENDED }) {
+                Ok(()) => return alive,
+                Err(other) => seen = other,
+            }
+        }
+    }
+
+    /// Ends the lease. Called before the first message of a release leaves.
+    pub(crate) fn end(&self) {
+        self.valid_until.store(ENDED, Ordering::Release);
+    }
+
+    fn swap(&self, seen: u64, new: u64) -> Result<(), u64> {
+        self.valid_until.compare_exchange(seen, new, Ordering::AcqRel, Ordering::Acquire).map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn at(ms: u64) -> BootTime {
+        BootTime::from_nanos(ms * 1_000_000)
+    }
+
+    #[test]
+    fn what_was_seen_ended_stays_ended() {
+        let tenure = Tenure::new(at(100));
+        assert_eq!(tenure.remaining(at(40)), Some(Duration::from_millis(60)));
+        assert!(tenure.set(at(50), at(200)));
+        assert_eq!(tenure.remaining(at(200)), None);
+        assert!(
+            !tenure.set(at(60), at(900)),
+            "a late extension revives nothing, even by an older clock read"
+        );
+        assert_eq!(tenure.remaining(at(60)), None);
+    }
+
+    #[test]
+    fn a_deadline_may_be_lowered_and_a_release_ends_it() {
+        let tenure = Tenure::new(at(100));
+        assert!(tenure.set(at(10), at(50)));
+        assert_eq!(tenure.remaining(at(20)), Some(Duration::from_millis(30)));
+        assert!(!tenure.set(at(20), at(15)), "lowered into the past, it ends");
+        let released = Tenure::new(at(100));
+        released.end();
+        assert_eq!(released.remaining(at(0)), None);
+    }
+}

@@ -1,0 +1,264 @@
+//! The rows of a directory, read and written under its lock.
+
+use super::names::file_name;
+use crate::node::engine::{CounterRow, DoneRow, LeaseRow, Store};
+use crate::node::{LedgerState, Resource};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use std::{
+    cell::OnceCell,
+    collections::{BTreeMap, BTreeSet},
+    fs::File,
+    io::{self, Write},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+/// More new files than this in one batch are synced in one call for the whole file system.
+const SYNC_SINGLY_UP_TO: usize = 32;
+
+/// Which kind of row, in the order in which a batch is written: what is remembered comes before the lease
+/// that rests on it, so that a worker that dies between has counted a grant that nobody got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Shelf {
+    Root,
+    Counters,
+    Done,
+    Ledgers,
+    Leases,
+}
+
+/// Where the rows are.
+#[derive(Clone, Debug)]
+pub(super) struct Directory {
+    root: PathBuf,
+    boot: Arc<str>,
+}
+
+impl Directory {
+    pub(super) fn new(root: &Path, boot: Arc<str>) -> Self {
+        Self { root: root.to_owned(), boot }
+    }
+
+    /// Makes what is not there yet.
+    pub(super) fn create(&self) -> Result<(), FileError> {
+        let shelves = [Shelf::Counters, Shelf::Done, Shelf::Ledgers, Shelf::Leases];
+        for dir in shelves.map(|shelf| self.shelf(shelf)) {
+            std::fs::create_dir_all(&dir).map_err(|e| FileError::new(&dir, "be created", &e))?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    pub(super) fn boot(&self) -> &str {
+        &self.boot
+    }
+
+    pub(super) fn shelf(&self, shelf: Shelf) -> PathBuf {
+        match shelf {
+            Shelf::Root => self.root.clone(),
+            Shelf::Counters => self.root.join("counters"),
+            Shelf::Done => self.root.join("done"),
+            Shelf::Ledgers => self.root.join("ledgers"),
+            Shelf::Leases => self.root.join("leases").join(&*self.boot),
+        }
+    }
+
+    fn path(&self, shelf: Shelf, name: &str) -> PathBuf {
+        self.shelf(shelf).join(file_name(name))
+    }
+}
+
+/// A file's content: the row and whose it is.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Page<N, T> {
+    pub(super) name: N,
+    pub(super) row: T,
+}
+
+/// A file of the directory that could not be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct FileError(Arc<str>);
+
+impl FileError {
+    pub(super) fn new(path: &Path, verb: &str, why: &dyn std::fmt::Display) -> Self {
+        let path = path.display();
+        Self(format!("{path} cannot {verb}: {why}; see that it can be and that this user may").into())
+    }
+
+    fn torn(path: &Path, why: &dyn std::fmt::Display) -> Self {
+        let path = path.display();
+        Self(format!("{path} does not hold what it should: {why}; restore the file, or move the whole directory away to start afresh").into())
+    }
+}
+
+/// What one batch reads and is about to write.
+#[derive(Debug)]
+pub(super) struct Transaction<'a> {
+    dir: &'a Directory,
+    /// Rows to be written, or with `None` removed, in the order of [`Shelf`].
+    changes: BTreeMap<(Shelf, String), Option<Vec<u8>>>,
+    /// Every request that votes asks for the marker.
+    marker: OnceCell<Option<Arc<str>>>,
+}
+
+impl<'a> Transaction<'a> {
+    /// Only under the directory's lock.
+    pub(super) fn new(dir: &'a Directory) -> Self {
+        Self { dir, changes: BTreeMap::new(), marker: OnceCell::new() }
+    }
+
+    pub(super) fn read<T: DeserializeOwned>(&self, shelf: Shelf, name: &str) -> Result<Option<T>, FileError> {
+        let path = self.dir.path(shelf, name);
+        let bytes = match self.changes.get(&(shelf, name.to_owned())) {
+            Some(Some(bytes)) => bytes.clone(),
+            Some(None) => return Ok(None),
+            None => match std::fs::read(&path) {
+                Ok(bytes) => bytes,
+                Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+                Err(e) => return Err(FileError::new(&path, "be read", &e)),
+            },
+        };
+        let page: Page<String, T> = serde_json::from_slice(&bytes).map_err(|e| FileError::torn(&path, &e))?;
+        if page.name != name {
+            let why = format!("it belongs to {:?}, not to {name:?}", page.name);
+            return Err(FileError::torn(&path, &why));
+        }
+        Ok(Some(page.row))
+    }
+
+    pub(super) fn write<T: Serialize>(&mut self, shelf: Shelf, name: &str, row: &T) -> Result<(), FileError> {
+        let page = serde_json::to_vec(&Page { name, row })
+            .map_err(|e| FileError::torn(&self.dir.path(shelf, name), &e))?;
+        self.changes.insert((shelf, name.to_owned()), Some(page));
+        Ok(())
+    }
+
+    /// Makes the changes stand, and says how many there were. After an error some of them may stand.
+    pub(super) fn commit(mut self) -> Result<usize, FileError> {
+        let many = self.changes.len();
+        let leases = self.changes.split_off(&(Shelf::Leases, String::new()));
+        self.write_durably()?;
+        for ((shelf, name), change) in &leases {
+            let path = self.dir.path(*shelf, name);
+            match change {
+                Some(page) => {
+                    let temp = self.dir.shelf(*shelf).join(".0.tmp");
+                    fill(&temp, page, false)?;
+                    rename(&temp, &path)?;
+                }
+                None => match std::fs::remove_file(&path) {
+                    Err(e) if e.kind() != io::ErrorKind::NotFound => {
+                        return Err(FileError::new(&path, "be removed", &e));
+                    }
+                    _ => {}
+                },
+            }
+        }
+        Ok(many)
+    }
+
+    /// Writes all but leases: first whole new files, synced, then their names, then the directories.
+    fn write_durably(&self) -> Result<(), FileError> {
+        let pages = || self.changes.iter().filter_map(|(at, page)| Some((at, page.as_ref()?))).enumerate();
+        let temp = |shelf: Shelf, n: usize| self.dir.shelf(shelf).join(format!(".{n}.tmp"));
+        let together = cfg!(target_os = "linux") && self.changes.len() > SYNC_SINGLY_UP_TO;
+        for (n, ((shelf, _), page)) in pages() {
+            fill(&temp(*shelf, n), page, !together)?;
+        }
+        if together {
+            sync_file_system(self.dir.root())?;
+        }
+        for (n, ((shelf, name), _)) in pages() {
+            rename(&temp(*shelf, n), &self.dir.path(*shelf, name))?;
+        }
+        let shelves: BTreeSet<Shelf> = self.changes.keys().map(|(shelf, _)| *shelf).collect();
+        shelves.into_iter().try_for_each(|shelf| sync_dir(&self.dir.shelf(shelf)))
+    }
+}
+
+impl Store for Transaction<'_> {
+    type Error = FileError;
+
+    fn lease(&self, resource: &Resource) -> Result<Option<LeaseRow>, FileError> {
+        self.read(Shelf::Leases, resource.key())
+    }
+
+    fn set_lease(&mut self, resource: &Resource, row: Option<LeaseRow>) -> Result<(), FileError> {
+        match row {
+            Some(row) => self.write(Shelf::Leases, resource.key(), &row)?,
+            None => drop(self.changes.insert((Shelf::Leases, resource.key().to_owned()), None)),
+        }
+        Ok(())
+    }
+
+    fn counter(&self, resource: &Resource) -> Result<Option<CounterRow>, FileError> {
+        self.read(Shelf::Counters, resource.key())
+    }
+
+    fn set_counter(&mut self, resource: &Resource, row: CounterRow) -> Result<(), FileError> {
+        self.write(Shelf::Counters, resource.key(), &row)
+    }
+
+    fn done(&self, resource: &Resource) -> Result<Option<DoneRow>, FileError> {
+        self.read(Shelf::Done, resource.key())
+    }
+
+    fn set_done(&mut self, resource: &Resource, row: DoneRow) -> Result<(), FileError> {
+        self.write(Shelf::Done, resource.key(), &row)
+    }
+
+    fn ledger(&self, group: &str) -> Result<LedgerState, FileError> {
+        Ok(self.read(Shelf::Ledgers, group)?.unwrap_or_default())
+    }
+
+    fn set_ledger(&mut self, group: &str, state: LedgerState) -> Result<(), FileError> {
+        self.write(Shelf::Ledgers, group, &state)
+    }
+
+    fn marker(&self) -> Result<Option<Arc<str>>, FileError> {
+        if let Some(known) = self.marker.get() {
+            return Ok(known.clone());
+        }
+        let marker: Option<Arc<str>> = self.read(Shelf::Root, "marker")?;
+        Ok(self.marker.get_or_init(|| marker).clone())
+    }
+
+    fn set_marker(&mut self, marker: Arc<str>) -> Result<(), FileError> {
+        self.write(Shelf::Root, "marker", &marker)?;
+        self.marker = OnceCell::from(Some(marker));
+        Ok(())
+    }
+}
+
+fn fill(path: &Path, page: &[u8], sync: bool) -> Result<(), FileError> {
+    let write = || {
+        let mut file = File::create(path)?;
+        file.write_all(page)?;
+        if sync { file.sync_data() } else { Ok(()) }
+    };
+    write().map_err(|e| FileError::new(path, "be written", &e))
+}
+
+fn rename(from: &Path, to: &Path) -> Result<(), FileError> {
+    std::fs::rename(from, to).map_err(|e| FileError::new(to, "be written", &e))
+}
+
+/// Makes the names in `dir` survive a power loss.
+pub(super) fn sync_dir(dir: &Path) -> Result<(), FileError> {
+    File::open(dir).and_then(|dir| dir.sync_all()).map_err(|e| FileError::new(dir, "be synced", &e))
+}
+
+#[cfg(target_os = "linux")]
+fn sync_file_system(root: &Path) -> Result<(), FileError> {
+    let sync = || Ok(rustix::fs::syncfs(File::open(root)?)?);
+    sync().map_err(|e: io::Error| FileError::new(root, "be synced", &e))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn sync_file_system(_root: &Path) -> Result<(), FileError> {
+    Ok(())
+}

@@ -1,0 +1,104 @@
+use super::names::file_name;
+use super::store::{Directory, Page, Shelf};
+use crate::node::engine::{Clocks, CounterRow, DoneRow, LeaseRow};
+use serde::de::DeserializeOwned;
+use std::{
+    ffi::OsStr,
+    fs::{DirEntry, ReadDir},
+    path::Path,
+};
+
+/// Files looked at for each one written: more than one, so that the sweep keeps up.
+const LOOKS_A_WRITE: usize = 2;
+/// No sweep for fewer looks than this, and none goes on for more than [`MOST`].
+const LEAST: usize = 32;
+const MOST: usize = 256;
+
+/// Where a sweep goes round.
+const ROUND: [Place; 4] = [
+    Place::Shelf(Shelf::Leases),
+    Place::OtherBoots,
+    Place::Shelf(Shelf::Counters),
+    Place::Shelf(Shelf::Done),
+];
+
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    Shelf(Shelf),
+    OtherBoots,
+}
+
+/// Removes what has ended, a few files at a time, so that the directory does not grow for ever. It goes on
+/// where it stopped.
+#[derive(Debug, Default)]
+pub(super) struct Sweeper {
+    owed: usize,
+    round: usize,
+    open: Option<ReadDir>,
+}
+
+impl Sweeper {
+    /// After `written` changes, under the directory's lock. What cannot be read or removed is left: whoever
+    /// needs it will say so.
+    pub(super) fn sweep(&mut self, dir: &Directory, clocks: Clocks, written: usize) {
+        self.owed += written * LOOKS_A_WRITE;
+        if self.owed < LEAST {
+            return;
+        }
+        let mut looks = std::mem::take(&mut self.owed).min(MOST);
+        while looks > 0 {
+            looks -= 1;
+            let place = ROUND[self.round % ROUND.len()];
+            match self.next(dir, place) {
+                Some(entry) => remove_if_ended(&entry, place, dir, clocks),
+                None => self.round = (self.round + 1) % ROUND.len(),
+            }
+        }
+    }
+
+    fn next(&mut self, dir: &Directory, place: Place) -> Option<DirEntry> {
+        if self.open.is_none() {
+            let path = match place {
+                Place::Shelf(shelf) => dir.shelf(shelf),
+                Place::OtherBoots => dir.root().join("leases"),
+            };
+            self.open = std::fs::read_dir(path).ok();
+        }
+        let next = self.open.as_mut()?.find_map(Result::ok);
+        if next.is_none() {
+            self.open = None;
+        }
+        next
+    }
+}
+
+fn remove_if_ended(entry: &DirEntry, place: Place, dir: &Directory, clocks: Clocks) {
+    let path = entry.path();
+    let wall = clocks.wall.as_micros();
+    let ended = match place {
+        Place::OtherBoots if entry.file_name() != OsStr::new(dir.boot()) => return remove_boot(&path),
+        Place::OtherBoots => false,
+        Place::Shelf(Shelf::Leases) => row(&path, |row: LeaseRow| row.until_nanos <= clocks.lease_nanos),
+        Place::Shelf(Shelf::Counters) => row(&path, |row: CounterRow| row.until_micros <= wall),
+        Place::Shelf(Shelf::Done) => row(&path, |row: DoneRow| row.until_micros <= wall),
+        Place::Shelf(Shelf::Ledgers | Shelf::Root) => false,
+    };
+    if ended {
+        let _ = std::fs::remove_file(path);
+    }
+}
+
+fn row<T: DeserializeOwned>(path: &Path, ended: impl Fn(T) -> bool) -> bool {
+    let page = std::fs::read(path).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
+    // A file that is not its name's own is evidence, and must go on spoiling the requests that need it.
+    page.is_some_and(|page: Page<String, T>| path.ends_with(file_name(&page.name)) && ended(page.row))
+}
+
+/// Another boot's leases are void. A large directory takes more than one visit.
+fn remove_boot(path: &Path) {
+    let leases = std::fs::read_dir(path).into_iter().flatten().flatten();
+    for lease in leases.take(LEAST) {
+        let _ = std::fs::remove_file(lease.path());
+    }
+    let _ = std::fs::remove_dir(path);
+}

@@ -1,0 +1,496 @@
+use super::{FileNode, FileSession, LINGER};
+use crate::env::{BootTime, Env, SystemWorld, WallTime, World};
+use crate::node::{
+    Batch, BatchReply, Cause, FencingToken, Hello, Node, NodeTime, Nudge, Owner, Push, Refusal, Reply,
+    Request, Resource, Session,
+};
+use futures_util::future::{BoxFuture, join_all};
+use std::{
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+use tokio_util::task::TaskTracker;
+
+const TTL: Duration = Duration::from_secs(10);
+const KEEP: Duration = Duration::from_secs(3600);
+const HELPER: &str = "QUORATE_TEST_FILE_NODE";
+
+/// A directory of this test, gone with it.
+pub(super) struct Scratch(PathBuf);
+
+impl Scratch {
+    pub(super) fn new() -> Self {
+        let dir = std::env::temp_dir().join(format!("quorate-file-{:016x}", SystemWorld.random()));
+        std::fs::create_dir(&dir).unwrap();
+        Self(dir)
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    fn node(&self) -> FileNode {
+        FileNode::new(self.0.join("node"))
+    }
+
+    /// The one file that holds `resource` in one of the sub-directories.
+    fn file(&self, shelf: &str, resource: &str) -> PathBuf {
+        let mut dir = self.0.join("node").join(shelf);
+        if shelf == "leases" {
+            dir = std::fs::read_dir(dir).unwrap().next().unwrap().unwrap().path();
+        }
+        dir.join(super::names::file_name(resource))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Clocks that a test sets.
+#[derive(Debug, Default)]
+struct HandWorld(Mutex<(u64, u64)>);
+
+impl HandWorld {
+    fn at(boot_secs: u64, wall_secs: u64) -> Arc<Self> {
+        let world = Self::default();
+        world.set(boot_secs, wall_secs);
+        Arc::new(world)
+    }
+
+    fn set(&self, boot_secs: u64, wall_secs: u64) {
+        *self.0.lock().unwrap() = (boot_secs, wall_secs);
+    }
+}
+
+impl World for HandWorld {
+    fn now(&self) -> BootTime {
+        BootTime::from_nanos(self.0.lock().unwrap().0 * 1_000_000_000)
+    }
+    fn wall(&self) -> WallTime {
+        WallTime::from_micros(self.0.lock().unwrap().1 * 1_000_000)
+    }
+    fn random(&self) -> u64 {
+        SystemWorld.random()
+    }
+    fn sleep_until(&self, at: BootTime) -> BoxFuture<'static, ()> {
+        SystemWorld.sleep_until(at)
+    }
+    fn spawn(&self, tasks: &TaskTracker, work: BoxFuture<'static, ()>) {
+        SystemWorld.spawn(tasks, work);
+    }
+}
+
+/// A process that is stopped with the lock in its hands.
+struct StoppedHolder(Child);
+
+impl StoppedHolder {
+    fn of(lock: &Path) -> Self {
+        let child = Command::new("flock")
+            .args(["--no-fork", "--exclusive"])
+            .arg(lock)
+            .args(["sh", "-c", "echo held; exec sleep 1000"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("flock of util-linux is installed");
+        let mut holder = Self(child);
+        let mut said = [0; 5];
+        std::io::Read::read_exact(holder.0.stdout.as_mut().unwrap(), &mut said).unwrap();
+        rustix::process::kill_process(holder.pid(), rustix::process::Signal::STOP).unwrap();
+        holder
+    }
+
+    fn pid(&self) -> rustix::process::Pid {
+        rustix::process::Pid::from_child(&self.0)
+    }
+}
+
+impl Drop for StoppedHolder {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+fn lock(name: &str) -> Resource {
+    Resource::lock(name).unwrap()
+}
+
+fn owner(n: u64) -> Owner {
+    Owner::sign("test", n, n)
+}
+
+fn acquire(name: &str, n: u64, wall: WallTime) -> Request {
+    let propose = FencingToken::new(wall.as_micros());
+    let tolerance = Duration::from_secs(1);
+    Request::Acquire { resource: lock(name), owner: owner(n), ttl: TTL, propose, tolerance, keep: KEEP }
+}
+
+fn release(name: &str, n: u64) -> Request {
+    Request::Release { resource: lock(name), owner: owner(n) }
+}
+
+fn in_time(request: Request, not_after: NodeTime) -> Batch {
+    Batch { requests: vec![request], not_after, stamp: "test".into() }
+}
+
+fn never_late(request: Request) -> Batch {
+    in_time(request, NodeTime::from_micros(u64::MAX))
+}
+
+/// Opens a session on a node that is marked, by us or before us.
+async fn marked(node: &FileNode) -> (FileSession, Hello) {
+    let (mut session, hello) = node.open(Nudge::channel().0).await.unwrap();
+    let _ = ask(&mut session, Request::Mark { expect: None, marker: "test".into() }).await;
+    (session, hello)
+}
+
+async fn ask(session: &mut FileSession, request: Request) -> Reply {
+    one(session.send(never_late(request)).await)
+}
+
+fn one(reply: Result<BatchReply, Cause>) -> Reply {
+    let [reply] = <[Reply; 1]>::try_from(reply.unwrap().replies).unwrap();
+    reply
+}
+
+fn granted(reply: &Reply) -> u64 {
+    let Reply::Granted { counter } = reply else { panic!("not granted: {reply:?}") };
+    counter.get()
+}
+
+/// Waits until `until` holds; fails after five seconds.
+async fn soon(what: &str, until: impl Fn() -> bool) {
+    let env = Env::system();
+    let late = env.now() + Duration::from_secs(5);
+    while !until() {
+        assert!(env.now() < late, "not within five seconds: {what}");
+        env.sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Threads of this process that serve a session over `dir`, known by the lock file that they hold open.
+fn open_locks(dir: &Path) -> usize {
+    let lock = dir.join("lock");
+    let fds = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+    fds.filter(|fd| std::fs::read_link(fd.path()).is_ok_and(|to| to == lock)).count()
+}
+
+#[tokio::test]
+async fn one_of_many_sessions_gets_the_lease_and_counters_grow() {
+    let scratch = Scratch::new();
+    let mut sessions = Vec::new();
+    for _ in 0..8 {
+        sessions.push(marked(&scratch.node()).await.0);
+    }
+    let mut last = 0;
+    for round in 0..5 {
+        let wall = SystemWorld.wall();
+        let asked: Vec<_> = (1..)
+            .zip(&mut sessions)
+            .map(|(n, session)| session.send(never_late(acquire("r", n, wall))))
+            .collect();
+        let replies: Vec<Reply> = join_all(asked).await.into_iter().map(one).collect();
+        let won: Vec<(u64, u64)> = (1..)
+            .zip(&replies)
+            .filter(|(_, reply)| !matches!(reply, Reply::Held { .. }))
+            .map(|(n, reply)| (n, granted(reply)))
+            .collect();
+        let [(winner, counter)] = won[..] else { panic!("round {round}: {replies:?}") };
+        assert!(counter > last);
+        last = counter;
+        assert_eq!(ask(&mut sessions[0], release("r", winner)).await, Reply::Released(true));
+    }
+}
+
+/// The body of a helper process: takes and frees one lease again and again, and fails if it is ever inside
+/// together with another.
+#[tokio::test]
+#[ignore = "run by processes_exclude_each_other, in processes of its own"]
+async fn helper_process() {
+    let Some(home) = std::env::var_os(HELPER).map(PathBuf::from) else { return };
+    let (mut session, _) = marked(&FileNode::new(home.join("node"))).await;
+    let me = u64::from(std::process::id());
+    let mut left = 20;
+    while left > 0 {
+        match ask(&mut session, acquire("shared", me, SystemWorld.wall())).await {
+            Reply::Granted { counter } => {
+                let inside = home.join("inside");
+                std::fs::File::create_new(&inside).expect("nobody else is inside");
+                std::fs::File::create_new(home.join(counter.to_string())).expect("a token is given once");
+                std::fs::remove_file(&inside).unwrap();
+                assert_eq!(ask(&mut session, release("shared", me)).await, Reply::Released(true));
+                left -= 1;
+            }
+            Reply::Held { .. } => Env::system().sleep(Duration::from_millis(1)).await,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn processes_exclude_each_other() {
+    let scratch = Scratch::new();
+    let helper = || {
+        Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "node::file::tests::helper_process", "--ignored"])
+            .env(HELPER, scratch.path())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap()
+    };
+    let helpers: Vec<Child> = (0..4).map(|_| helper()).collect();
+    for mut helper in helpers {
+        assert!(helper.wait().unwrap().success());
+    }
+    let tokens = std::fs::read_dir(scratch.path()).unwrap().flatten();
+    let tokens = tokens.filter(|entry| entry.file_name() != "node").count();
+    assert_eq!(tokens, 4 * 20, "every grant had a token of its own");
+}
+
+#[tokio::test]
+async fn batches_run_in_order_and_leave_though_their_replies_are_dropped() {
+    let scratch = Scratch::new();
+    let (mut session, _) = marked(&scratch.node()).await;
+    let wall = SystemWorld.wall();
+    drop(session.send(never_late(acquire("r", 1, wall))));
+    drop(session.send(never_late(release("r", 1))));
+    drop(session.send(never_late(acquire("r", 2, wall))));
+    let held = ask(&mut session, acquire("r", 3, wall)).await;
+    assert!(matches!(&held, Reply::Held { owner: by, .. } if *by == owner(2)), "{held:?}");
+    // Sent, then the whole session dropped: it still runs.
+    drop(session.send(never_late(release("r", 2))));
+    drop(session);
+    let (mut other, _) = marked(&scratch.node()).await;
+    soon("the release of the dropped session has run", || !scratch.file("leases", "r").exists()).await;
+    assert!(granted(&ask(&mut other, acquire("r", 4, wall)).await) > wall.as_micros() + 2);
+}
+
+#[tokio::test]
+async fn a_request_that_comes_too_late_is_refused() {
+    let scratch = Scratch::new();
+    let (mut session, _) = marked(&scratch.node()).await;
+    let wall = SystemWorld.wall();
+    let late = session.send(in_time(acquire("r", 1, wall), wall - Duration::from_secs(1))).await;
+    assert_eq!(one(late), Reply::Refused(Refusal::Stale));
+    let release = session.send(in_time(release("r", 1), wall - Duration::from_secs(1))).await;
+    assert_eq!(one(release), Reply::Released(false));
+}
+
+#[tokio::test]
+async fn a_reboot_voids_leases_and_keeps_counters_and_identity() {
+    let scratch = Scratch::new();
+    let world = HandWorld::at(1000, 5_000);
+    let dir = scratch.path().join("node");
+    let (mut before, hello) = marked(&FileNode::with_world(&dir, world.clone()).with_boot_id("one")).await;
+    let first = granted(&ask(&mut before, acquire("r", 1, world.wall())).await);
+    drop(before);
+
+    // After the boot the boot clock starts again, so that the old lease would seem to live for long.
+    world.set(3, 5_060);
+    let (mut after, again) = marked(&FileNode::with_world(&dir, world.clone()).with_boot_id("two")).await;
+    assert_eq!(again.run_id, hello.run_id);
+    assert_eq!(again.marker.as_deref(), Some("test"));
+    assert_eq!(granted(&ask(&mut after, acquire("r", 2, world.wall())).await), first + 1);
+    // A torn lease of another boot is as void as a whole one.
+    std::fs::write(dir.join("leases/one").join(super::names::file_name("r")), "{").unwrap();
+    assert_eq!(ask(&mut after, release("r", 2)).await, Reply::Released(true));
+    // Sweeping takes the other boot's directory away.
+    for n in 0..200 {
+        let _ = ask(&mut after, acquire(&format!("r{n}"), 3, world.wall())).await;
+    }
+    assert!(!dir.join("leases/one").exists());
+}
+
+#[tokio::test]
+async fn leases_are_timed_by_the_boot_clock_and_counters_by_the_wall_clock() {
+    let scratch = Scratch::new();
+    let world = HandWorld::at(1000, 500_000);
+    let node = FileNode::with_world(scratch.path().join("node"), world.clone());
+    let (mut session, _) = marked(&node).await;
+    let first = granted(&ask(&mut session, acquire("r", 1, world.wall())).await);
+
+    // The wall clock steps by half an hour: the lease stands.
+    world.set(1005, 501_800);
+    let held = ask(&mut session, acquire("r", 2, world.wall())).await;
+    let remaining = Some(Duration::from_secs(5));
+    assert_eq!(held, Reply::Held { owner: owner(1), remaining });
+
+    // Ten seconds after boot + 1000 it has ended; the counter is remembered for an hour of wall time.
+    world.set(1010, 501_800);
+    assert_eq!(granted(&ask(&mut session, acquire("r", 2, world.wall())).await), first + 1);
+    world.set(1030, 501_800 + 3_601);
+    let later = granted(&ask(&mut session, acquire("r", 3, world.wall())).await);
+    assert_eq!(later, world.wall().as_micros() + 1, "the counter was forgotten and starts at the proposal");
+}
+
+#[tokio::test]
+async fn a_file_that_cannot_be_read_spoils_its_own_item_and_is_named() {
+    let scratch = Scratch::new();
+    let (mut session, _) = marked(&scratch.node()).await;
+    let wall = SystemWorld.wall();
+    for (shelf, name) in [("leases", "torn-lease"), ("counters", "torn-counter")] {
+        granted(&ask(&mut session, acquire(name, 1, wall)).await);
+        if shelf == "counters" {
+            ask(&mut session, release(name, 1)).await;
+        }
+        let file = scratch.file(shelf, name);
+        for content in
+            ["", "{\"name\":\"torn", "{\"name\":\"other\",\"row\":{\"count\":1,\"until_micros\":1}}"]
+        {
+            std::fs::write(&file, content).unwrap();
+            let batch = Batch {
+                requests: vec![
+                    acquire(name, 2, wall),
+                    acquire(&format!("whole{shelf}{}", content.len()), 2, wall),
+                ],
+                not_after: NodeTime::from_micros(u64::MAX),
+                stamp: "test".into(),
+            };
+            let replies = session.send(batch).await.unwrap().replies;
+            let Reply::Refused(Refusal::Failed(why)) = &replies[0] else {
+                panic!("{shelf} {content:?} {replies:?} {file:?}")
+            };
+            assert!(why.contains(file.to_str().unwrap()), "{why}");
+            granted(&replies[1]);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_batch_that_cannot_be_written_is_not_granted() {
+    let scratch = Scratch::new();
+    let (mut session, _) = marked(&scratch.node()).await;
+    let counters = scratch.path().join("node/counters");
+    std::fs::remove_dir(&counters).unwrap();
+    let reply = ask(&mut session, acquire("r", 1, SystemWorld.wall())).await;
+    let Reply::Refused(Refusal::Failed(why)) = &reply else { panic!("{reply:?}") };
+    assert!(why.contains(counters.to_str().unwrap()), "{why}");
+    assert_eq!(ask(&mut session, release("r", 1)).await, Reply::Released(false));
+}
+
+#[tokio::test]
+async fn a_directory_moved_away_is_another_node() {
+    let scratch = Scratch::new();
+    let (nudge, mut pushes) = Nudge::channel();
+    let (_, hello) = marked(&scratch.node()).await;
+    let (mut session, _) = scratch.node().open(nudge).await.unwrap();
+    std::fs::rename(scratch.path().join("node"), scratch.path().join("old")).unwrap();
+    let inspect = || never_late(Request::Inspect { resource: lock("r") });
+    assert_eq!(session.send(inspect()).await, Err(Cause::Closed));
+    assert_eq!(pushes.recv().await, Some(Push::Closed));
+    assert_eq!(session.send(inspect()).await, Err(Cause::Closed));
+
+    let (_, fresh) = scratch.node().open(Nudge::channel().0).await.unwrap();
+    assert_ne!(fresh.run_id, hello.run_id);
+    assert_eq!(fresh.marker, None);
+}
+
+#[tokio::test]
+async fn a_directory_that_cannot_be_made_is_named_with_the_mend() {
+    let scratch = Scratch::new();
+    std::fs::write(scratch.path().join("file"), "").unwrap();
+    let node = FileNode::new(scratch.path().join("file/node"));
+    let Err(Cause::Unreachable(why)) = node.open(Nudge::channel().0).await.map(drop) else { panic!() };
+    assert!(why.contains("file/node") && why.contains("this user may"), "{why}");
+}
+
+#[tokio::test]
+async fn a_stopped_holder_of_the_lock_times_the_others_out() {
+    let scratch = Scratch::new();
+    let env = Env::system();
+    let (mut session, _) = marked(&scratch.node()).await;
+    granted(&ask(&mut session, acquire("r", 1, env.wall())).await);
+    let holder = StoppedHolder::of(&scratch.path().join("node/lock"));
+
+    // Both answer in time; the release has not run yet, but stays.
+    let began = env.now();
+    let soon_late = env.wall() + Duration::from_millis(50);
+    let freed = session.send(in_time(release("r", 1), soon_late));
+    let asked = session.send(in_time(acquire("s", 1, env.wall()), soon_late));
+    assert_eq!(asked.await, Err(Cause::TimedOut));
+    assert_eq!(freed.await, Err(Cause::TimedOut));
+    assert!(env.now().since(began) < Duration::from_millis(500), "took {:?}", env.now().since(began));
+    assert!(scratch.file("leases", "r").exists());
+
+    // One who asks with time left gets the lock as soon as its holder has died.
+    let patient = session.send(never_late(acquire("r", 2, env.wall())));
+    drop(holder);
+    granted(&one(patient.await));
+    let later = ask(&mut session, Request::Inspect { resource: lock("s") }).await;
+    assert!(
+        matches!(later, Reply::State { holder: None, .. }),
+        "the acquire that timed out never ran: {later:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_release_outlives_its_session_and_the_thread_ends() {
+    let scratch = Scratch::new();
+    let env = Env::system();
+    let dir = scratch.path().join("node").canonicalize().unwrap_or(scratch.path().join("node"));
+    let (mut session, _) = marked(&scratch.node()).await;
+    let (mut lost, _) = marked(&scratch.node()).await;
+    granted(&ask(&mut session, acquire("r", 1, env.wall())).await);
+    granted(&ask(&mut session, acquire("s", 1, env.wall())).await);
+    assert_eq!(open_locks(&dir), 2);
+
+    let holder = StoppedHolder::of(&dir.join("lock"));
+    drop(session.send(in_time(release("r", 1), env.wall())));
+    drop(session);
+    env.sleep(Duration::from_millis(50)).await;
+    assert!(scratch.file("leases", "r").exists());
+    drop(holder);
+    soon("the release has run", || !scratch.file("leases", "r").exists()).await;
+    soon("the dropped session's thread has ended", || open_locks(&dir) == 1).await;
+
+    // With a lock that never comes free, even a release is given up in the end.
+    let _holder = StoppedHolder::of(&dir.join("lock"));
+    drop(lost.send(never_late(release("s", 1))));
+    let began = env.now();
+    drop(lost);
+    while open_locks(&dir) > 0 {
+        assert!(env.now().since(began) < LINGER + Duration::from_secs(5), "the thread has not ended");
+        env.sleep(Duration::from_millis(20)).await;
+    }
+    assert!(env.now().since(began) >= LINGER);
+    assert!(scratch.file("leases", "s").exists());
+}
+
+#[tokio::test]
+async fn an_open_that_nobody_waits_for_ends() {
+    let scratch = Scratch::new();
+    let env = Env::system();
+    let dir = scratch.path().join("node");
+    drop(marked(&scratch.node()).await);
+    soon("no thread is left", || open_locks(&dir) == 0).await;
+    let _holder = StoppedHolder::of(&dir.join("lock"));
+    let node = scratch.node();
+    let opened = env.before(env.now() + Duration::from_millis(50), node.open(Nudge::channel().0)).await;
+    assert!(opened.is_none());
+    soon("the abandoned open has ended", || open_locks(&dir) == 0).await;
+}
+
+#[tokio::test]
+async fn what_has_ended_is_swept_a_little_at_a_time() {
+    let scratch = Scratch::new();
+    let world = HandWorld::at(1000, 500_000);
+    let node = FileNode::with_world(scratch.path().join("node"), world.clone());
+    let (mut session, _) = marked(&node).await;
+    let requests = (0..300).map(|n| acquire(&format!("old{n}"), 1, world.wall())).collect();
+    let many = Batch { requests, not_after: NodeTime::from_micros(u64::MAX), stamp: "test".into() };
+    assert!(session.send(many).await.unwrap().replies.iter().all(|reply| granted(reply) > 0));
+    let files = |shelf: &str| std::fs::read_dir(scratch.file(shelf, "x").parent().unwrap()).unwrap().count();
+    assert!(files("leases") >= 300 && files("counters") >= 300);
+
+    world.set(2000, 500_000 + 7_200);
+    for n in 0..600 {
+        granted(&ask(&mut session, acquire(&format!("new{}", n % 10), n, world.wall())).await);
+        ask(&mut session, release(&format!("new{}", n % 10), n)).await;
+    }
+    assert!(files("leases") < 20 && files("counters") < 20, "{} and {}", files("leases"), files("counters"));
+}

@@ -1,0 +1,94 @@
+use super::MarkerError;
+use std::{fmt, sync::Arc, time::Duration};
+
+/// Why a node has no vote. Each says what to do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Distrust {
+    /// It copies another server, so its memory is not its own.
+    #[error("it is a replica; name its master, or run it as a server of its own (REPLICAOF NO ONE)")]
+    Replica,
+    /// It may evict a lease under memory pressure.
+    #[error(
+        "its maxmemory-policy is {0}, which may evict a held lease; set maxmemory-policy to noeviction on the node"
+    )]
+    Evicts(Arc<str>),
+    /// It did not tell its eviction policy.
+    #[error("it did not tell its maxmemory-policy; allow the user INFO on the node")]
+    EvictionUnknown,
+    /// Its marker names another node set.
+    #[error(
+        "its marker names the node set [{theirs}], this worker's is [{ours}]; two lists could elect two leaders: \
+         give every worker the same list (if the set really changed, stop all workers for max_ttl and delete the markers)"
+    )]
+    OtherNodeSet {
+        /// The marker's.
+        theirs: Arc<str>,
+        /// This worker's.
+        ours: Arc<str>,
+    },
+    /// Its marker names another `max_ttl`.
+    #[error(
+        "its marker says max_ttl {theirs:?}, this worker's is {ours:?}; give every worker the same max_ttl"
+    )]
+    OtherMaxTtl {
+        /// The marker's.
+        theirs: Duration,
+        /// This worker's.
+        ours: Duration,
+    },
+    /// Something that is no marker stands in its place.
+    #[error(
+        "its marker {0}; another program or version uses this prefix: choose another prefix, or delete the key"
+    )]
+    MarkerUnreadable(MarkerError),
+    /// Another node of the list is the same server.
+    #[error("it and {0} are one server (one run id), so neither has a vote; name each server once")]
+    Twin(Arc<str>),
+    /// It may have forgotten a lease that is still held.
+    #[error(
+        "it {reason}, so it votes in {remaining:.1?} at the earliest; wait, or `quorate nodes admit` if no worker ran before"
+    )]
+    Quarantined {
+        /// Why.
+        reason: QuarantineReason,
+        /// For how long yet, when this was said.
+        remaining: Duration,
+    },
+    /// Its clock is too far from the client's to seed a counter.
+    #[error(
+        "its clock and this worker's are {apart:.1?} apart; set both by NTP, or raise max_clock_offset on every worker"
+    )]
+    Clock {
+        /// How far.
+        apart: Duration,
+    },
+}
+
+impl Distrust {
+    /// Whether only an operator can mend it.
+    pub fn is_permanent(&self) -> bool {
+        !matches!(self, Self::Quarantined { .. } | Self::Clock { .. })
+    }
+}
+
+/// Why a node waits before it votes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QuarantineReason {
+    /// It has no marker: a new node cannot be told from a flushed one.
+    Unmarked,
+    /// Its run id is not the marker's: it restarted and may have forgotten.
+    Restarted,
+    /// Another worker put it there.
+    Marked,
+}
+
+impl fmt::Display for QuarantineReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Unmarked => "is new or was flushed",
+            Self::Restarted => "restarted and may have forgotten leases",
+            Self::Marked => "is new, restarted or was flushed a short while ago",
+        })
+    }
+}

@@ -1,0 +1,141 @@
+use super::core::{Command, Core, Post};
+use crate::{
+    env::{BootTime, Env},
+    node::{BatchReply, Cause, Hello, Node, Nudge, Push, Session},
+};
+use futures_util::{
+    FutureExt, StreamExt,
+    future::{BoxFuture, OptionFuture},
+    stream::FuturesUnordered,
+};
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+/// Posts taken from the mailbox at one go.
+const MAIL_MAX: usize = 1024;
+
+type Landing = BoxFuture<'static, (u64, Result<BatchReply, Cause>)>;
+type Opening<'a, S> = BoxFuture<'a, Result<(S, Hello), Cause>>;
+
+/// The shell around one node's [`Core`]: owns the session, carries out commands, reports events.
+pub(super) struct Driver<'a, N: Node> {
+    node: &'a N,
+    env: &'a Env,
+    core: Core,
+    session: Option<N::Session>,
+    opening: Option<Opening<'a, N::Session>>,
+    pushes: mpsc::UnboundedReceiver<Push>,
+    flying: FuturesUnordered<Landing>,
+}
+
+/// Where a driver's mail comes from, and when it ends.
+pub(super) struct PostOffice {
+    pub(super) mail: mpsc::UnboundedReceiver<Post>,
+    /// Called when the node may have forgotten what it granted.
+    pub(super) on_lost_memory: Box<dyn Fn() + Send + Sync>,
+    /// Asks the driver to flush and end.
+    pub(super) flush: CancellationToken,
+    /// How long a flush may take.
+    pub(super) flush_for: Duration,
+}
+
+/// Serves one node until nobody can ask any more, or until a flush is asked for and done.
+pub(super) async fn drive<N: Node>(node: N, env: Env, core: Core, mut office: PostOffice) {
+    let (_, pushes) = Nudge::channel();
+    let mut driver = Driver {
+        node: &node,
+        env: &env,
+        core,
+        session: None,
+        opening: None,
+        pushes,
+        flying: FuturesUnordered::new(),
+    };
+    let mut ends: Option<BootTime> = None;
+    let mut mail = Vec::new();
+    loop {
+        let now = env.now();
+        driver.act(now);
+        if driver.core.take_lost_memory() {
+            (office.on_lost_memory)();
+        }
+        if ends.is_some_and(|at| now >= at || driver.core.is_idle()) {
+            driver.core.stop(now);
+            return;
+        }
+        let wake = ends.map_or(driver.core.wake(), |at| at.min(driver.core.wake()));
+        tokio::select! { biased;
+            Some(push) = driver.pushes.recv(), if driver.session.is_some() => driver.pushed(push),
+            Some((flight, result)) = driver.flying.next() => driver.landed(flight, result),
+            Some(opened) = OptionFuture::from(driver.opening.as_mut()) => driver.opened(opened),
+            count = office.mail.recv_many(&mut mail, MAIL_MAX), if ends.is_none() => {
+                mail.drain(..).for_each(|post| driver.core.enqueue(post));
+                if count == 0 {
+                    ends = Some(env.now() + office.flush_for);
+                }
+            }
+            () = office.flush.cancelled(), if ends.is_none() => {
+                office.mail.close();
+                while let Ok(post) = office.mail.try_recv() {
+                    driver.core.enqueue(post);
+                }
+                ends = Some(env.now() + office.flush_for);
+            }
+            () = env.sleep_until(wake) => {}
+        }
+    }
+}
+
+impl<N: Node> Driver<'_, N> {
+    fn act(&mut self, now: BootTime) {
+        for command in self.core.step(now) {
+            match command {
+                Command::Open => {
+                    let (nudge, pushes) = Nudge::channel();
+                    self.pushes = pushes;
+                    self.opening = Some(self.node.open(nudge).boxed());
+                }
+                Command::Close => self.hang_up(),
+                Command::Send { flight, batch } => {
+                    let Some(session) = &mut self.session else { continue };
+                    let reply = session.send(batch);
+                    self.flying.push(async move { (flight, reply.await) }.boxed());
+                }
+            }
+        }
+    }
+
+    fn opened(&mut self, result: Result<(N::Session, Hello), Cause>) {
+        self.opening = None;
+        let hello = result.map(|(session, hello)| {
+            self.session = Some(session);
+            hello
+        });
+        self.core.opened(self.env.now(), hello);
+    }
+
+    fn landed(&mut self, flight: u64, result: Result<BatchReply, Cause>) {
+        let broken = result.is_err();
+        self.core.replied(self.env.now(), flight, result);
+        if broken {
+            self.hang_up();
+        }
+    }
+
+    fn pushed(&mut self, push: Push) {
+        match push {
+            Push::Closed => {
+                self.hang_up();
+                self.core.closed(self.env.now(), Cause::Closed);
+            }
+        }
+    }
+
+    /// Late replies of the old session reach nobody: its flights have been answered for.
+    fn hang_up(&mut self) {
+        self.session = None;
+        self.opening = None;
+        self.flying = FuturesUnordered::new();
+    }
+}

@@ -1,0 +1,205 @@
+use super::{
+    Answer, Ballots, Marker, NodeOutcome, NodeStatus, ReplyTo, Report, Setup, SetupError, Vote,
+    board::Board,
+    core::{Core, Errand, Post},
+    driver::{PostOffice, drive},
+    trust::Judge,
+};
+use crate::{
+    env::Env,
+    node::{Cause, Node, NodeTime, Owner, Request, Resource},
+};
+use std::{fmt, sync::Arc};
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+
+/// What a fleet tells its keeper.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FleetEvent {
+    /// The node may have forgotten what it granted: look at the epochs.
+    LostMemory,
+}
+
+type Start = Box<dyn FnOnce(Env, Core, PostOffice) + Send>;
+
+/// A node that waits for its driver. Nodes of different kinds stand in one list: each is erased here.
+pub(crate) struct Starter {
+    name: Arc<str>,
+    start: Start,
+}
+
+impl Starter {
+    pub(crate) fn new<N: Node>(node: N) -> Self {
+        let name = node.name().into();
+        let start: Start = Box::new(move |env: Env, core, office| {
+            let inner = env.clone();
+            env.spawn(async move { drive(node, inner, core, office).await });
+        });
+        Self { name, start }
+    }
+}
+
+impl fmt::Debug for Starter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Starter").field(&self.name).finish()
+    }
+}
+
+/// All the drivers of a quorum: posts requests, hands out votes.
+#[derive(Debug)]
+pub(crate) struct Fleet {
+    env: Env,
+    setup: Setup,
+    board: Arc<Board>,
+    mailboxes: Vec<mpsc::UnboundedSender<Post>>,
+    flush: CancellationToken,
+}
+
+impl Fleet {
+    /// Checks the setup and starts a driver a node.
+    pub(crate) fn start(
+        env: Env,
+        setup: Setup,
+        nodes: Vec<Starter>,
+        events: &mpsc::UnboundedSender<FleetEvent>,
+    ) -> Result<Self, SetupError> {
+        let names: Vec<Arc<str>> = nodes.iter().map(|node| Arc::clone(&node.name)).collect();
+        setup.check(&names)?;
+        let board = Arc::new(Board::new(&names));
+        let judge = Arc::new(Judge { nodes: Marker::node_set(&names), setup: setup.clone() });
+        let flush = CancellationToken::new();
+        let mut mailboxes = Vec::new();
+        for (me, node) in nodes.into_iter().enumerate() {
+            let (mailbox, mail) = mpsc::unbounded_channel();
+            mailboxes.push(mailbox);
+            let events = events.clone();
+            let office = PostOffice {
+                mail,
+                on_lost_memory: Box::new(move || {
+                    // A keeper that has gone holds nothing.
+                    let _ = events.send(FleetEvent::LostMemory);
+                }),
+                flush: flush.clone(),
+                flush_for: setup.node_timeout * 2,
+            };
+            let core = Core::new(me, Arc::clone(&judge), Arc::clone(&board));
+            (node.start)(env.clone(), core, office);
+        }
+        Ok(Self { env, setup, board, mailboxes, flush })
+    }
+
+    pub(crate) fn env(&self) -> &Env {
+        &self.env
+    }
+
+    pub(crate) fn setup(&self) -> &Setup {
+        &self.setup
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.mailboxes.len()
+    }
+
+    pub(crate) fn majority(&self) -> usize {
+        self.len() / 2 + 1
+    }
+
+    pub(crate) fn name(&self, node: usize) -> &Arc<str> {
+        self.board.name(node)
+    }
+
+    pub(crate) fn epoch(&self, node: usize) -> u64 {
+        self.board.epoch(node)
+    }
+
+    pub(crate) fn since(&self, node: usize) -> NodeTime {
+        self.board.since(node)
+    }
+
+    pub(crate) fn status(&self) -> Vec<NodeStatus> {
+        self.board.status()
+    }
+
+    pub(crate) fn changes(&self) -> watch::Receiver<()> {
+        self.board.changes()
+    }
+
+    /// A fresh owner token: it signs one attempt.
+    pub(crate) fn sign(&self) -> Owner {
+        Owner::sign(&self.setup.worker, self.env.random(), self.env.random())
+    }
+
+    /// Asks one node; the vote comes within the node timeout.
+    pub(crate) fn ask(&self, node: usize, request: Request, reply: ReplyTo) {
+        let deadline = self.env.now() + self.setup.node_timeout;
+        self.post(node, Post { errand: Errand::Ask(request), deadline, reply: Some(reply) });
+    }
+
+    /// Asks every node at once and gives where the votes will arrive: one a node, within the node timeout.
+    pub(crate) fn ask_all(&self, request: impl Fn(usize) -> Request) -> Ballots {
+        self.ask_some(0..self.len(), request)
+    }
+
+    /// As [`Fleet::ask_all`], for some nodes.
+    pub(crate) fn ask_some(
+        &self,
+        nodes: impl IntoIterator<Item = usize>,
+        request: impl Fn(usize) -> Request,
+    ) -> Ballots {
+        let (ballots, votes) = mpsc::unbounded_channel();
+        for node in nodes {
+            self.ask(node, request(node), ReplyTo { ballots: ballots.clone(), ticket: 0 });
+        }
+        votes
+    }
+
+    /// Frees `resource` wherever `may_stand` says that `owner` may stand. Synchronous, so that `Drop` may call
+    /// it; travels behind everything posted before, and is kept for a node that is away until the key has
+    /// ended by itself.
+    pub(crate) fn release(
+        &self,
+        resource: &Resource,
+        owner: &Owner,
+        may_stand: impl Fn(usize) -> bool,
+        reply: Option<&ReplyTo>,
+    ) {
+        let deadline = self.env.now() + self.setup.quarantine() + self.setup.fence();
+        for node in (0..self.len()).filter(|&node| may_stand(node)) {
+            let request = Request::Release { resource: resource.clone(), owner: owner.clone() };
+            self.post(node, Post { errand: Errand::Ask(request), deadline, reply: reply.cloned() });
+        }
+    }
+
+    /// Ends the quarantine of every node that is in one.
+    pub(crate) fn admit_all(&self) -> Ballots {
+        let (ballots, votes) = mpsc::unbounded_channel();
+        let deadline = self.env.now() + self.setup.node_timeout * 2;
+        for node in 0..self.len() {
+            let reply = Some(ReplyTo { ballots: ballots.clone(), ticket: 0 });
+            self.post(node, Post { errand: Errand::Admit, deadline, reply });
+        }
+        votes
+    }
+
+    /// Asks every driver to send what it has and to end.
+    pub(crate) fn flush(&self) {
+        self.flush.cancel();
+    }
+
+    /// What each node said, for an error.
+    pub(crate) fn report(&self, outcomes: impl IntoIterator<Item = NodeOutcome>) -> Report {
+        let names = (0..self.len()).map(|node| Arc::clone(self.name(node)));
+        Report { needed: self.majority(), nodes: names.zip(outcomes).collect() }
+    }
+
+    fn post(&self, node: usize, post: Post) {
+        // A driver that has ended takes no mail.
+        if let Err(mpsc::error::SendError(Post { reply: Some(reply), .. })) = self.mailboxes[node].send(post)
+        {
+            let answer = Answer::Failed(Cause::Stopped);
+            let (epoch, since) = (self.board.epoch(node), self.board.since(node));
+            let vote = Vote { node, ticket: reply.ticket, sent: None, epoch, since, answer };
+            let _ = reply.ballots.send(vote);
+        }
+    }
+}

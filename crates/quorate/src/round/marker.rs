@@ -1,0 +1,103 @@
+use crate::node::NodeTime;
+use std::{fmt::Write, sync::Arc, time::Duration};
+
+/// The first line of a marker: what it is, and the version of its form.
+const HEAD: &str = "quorate-marker 1";
+
+/// What a node carries so that a loss of its memory shows.
+///
+/// The text form is lines of `key=value`; nodes and scripts compare it whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Marker {
+    /// The server's run id when the marker was written.
+    pub run_id: Arc<str>,
+    /// The names of the node set, sorted and joined by commas.
+    pub nodes: Arc<str>,
+    /// The deployment's longest TTL.
+    pub max_ttl: Duration,
+    /// When the node's memory began, by its own clock.
+    pub since: NodeTime,
+    /// From when its votes count, by its own clock.
+    pub votes_from: NodeTime,
+}
+
+impl Marker {
+    /// The names of a node set as a marker holds them.
+    pub fn node_set(names: &[Arc<str>]) -> Arc<str> {
+        let mut names: Vec<&str> = names.iter().map(|name| &**name).collect();
+        names.sort_unstable();
+        names.join(",").into()
+    }
+
+    /// The text that a node keeps.
+    pub fn to_text(&self) -> Arc<str> {
+        let mut text = String::from(HEAD);
+        // Writing to a string cannot fail.
+        let _ = write!(
+            text,
+            "\nrun={}\nnodes={}\nmax_ttl_ms={}\nsince_us={}\nvotes_us={}",
+            self.run_id,
+            self.nodes,
+            self.max_ttl.as_millis(),
+            self.since.as_micros(),
+            self.votes_from.as_micros()
+        );
+        text.into()
+    }
+
+    /// Reads the text that a node keeps.
+    ///
+    /// # Errors
+    /// [`MarkerError`] where it is not a marker of this version.
+    pub fn parse(text: &str) -> Result<Self, MarkerError> {
+        let mut lines = text.lines();
+        if lines.next() != Some(HEAD) {
+            return Err(MarkerError(format!("does not begin with {HEAD:?}")));
+        }
+        let mut value = |key: &str| {
+            lines
+                .next()
+                .and_then(|line| line.strip_prefix(key)?.strip_prefix('='))
+                .ok_or_else(|| MarkerError(format!("has no {key} where one belongs")))
+        };
+        let run_id = value("run")?.into();
+        let nodes = value("nodes")?.into();
+        let mut number = |key: &str| -> Result<u64, MarkerError> {
+            value(key)?.parse().map_err(|_| MarkerError(format!("has a {key} that is no number")))
+        };
+        let max_ttl = Duration::from_millis(number("max_ttl_ms")?);
+        let since = NodeTime::from_micros(number("since_us")?);
+        let votes_from = NodeTime::from_micros(number("votes_us")?);
+        Ok(Self { run_id, nodes, max_ttl, since, votes_from })
+    }
+}
+
+/// A node's marker that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct MarkerError(String);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_and_back() {
+        let marker = Marker {
+            run_id: "abc".into(),
+            nodes: Marker::node_set(&["b".into(), "a".into()]),
+            max_ttl: Duration::from_secs(30),
+            since: NodeTime::from_micros(1_700_000_000_000_000),
+            votes_from: NodeTime::from_micros(1_700_000_030_300_000),
+        };
+        assert_eq!(&*marker.nodes, "a,b");
+        assert_eq!(Marker::parse(&marker.to_text()), Ok(marker));
+    }
+
+    #[test]
+    fn what_is_no_marker_is_refused() {
+        for text in ["", "OK", "quorate-marker 2\nrun=a", "quorate-marker 1\nrun=a\nnodes=b\nmax_ttl_ms=x"] {
+            assert!(Marker::parse(text).is_err(), "{text:?}");
+        }
+    }
+}

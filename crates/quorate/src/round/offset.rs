@@ -1,0 +1,63 @@
+use crate::{env::BootTime, node::NodeTime};
+use std::time::Duration;
+
+/// How long the best sample is kept before a worse one may take its place.
+const SAMPLE_AGE: Duration = Duration::from_secs(10);
+
+/// What one worker knows of one node's clock: bounds on (node time − own boot time), from one round trip.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ClockOffset {
+    low_micros: i128,
+    high_micros: i128,
+    taken: BootTime,
+}
+
+impl ClockOffset {
+    /// The node read `node_time` between `sent` and `received`.
+    pub(crate) fn sample(node_time: NodeTime, sent: BootTime, received: BootTime) -> Self {
+        let node = i128::from(node_time.as_micros());
+        let micros = |at: BootTime| i128::from(at.as_nanos() / 1_000);
+        Self { low_micros: node - micros(received) - 1, high_micros: node - micros(sent), taken: received }
+    }
+
+    /// The better of what is known and a new sample: the tighter one, unless it is old or they contradict
+    /// each other (the node's clock stepped).
+    pub(crate) fn refine(self, new: Self) -> Self {
+        let contradicts = new.low_micros > self.high_micros || new.high_micros < self.low_micros;
+        let old = new.taken.since(self.taken) > SAMPLE_AGE;
+        let tighter = new.high_micros - new.low_micros <= self.high_micros - self.low_micros;
+        if contradicts || old || tighter { new } else { self }
+    }
+
+    /// The earliest that the node's clock can show when ours shows `at`.
+    pub(crate) fn node_time_at_least(self, at: BootTime) -> NodeTime {
+        let micros = i128::from(at.as_nanos() / 1_000) + self.low_micros;
+        NodeTime::from_micros(u64::try_from(micros).unwrap_or(0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn ms(ms: u64) -> BootTime {
+        BootTime::from_nanos(ms * 1_000_000)
+    }
+
+    #[test]
+    fn the_estimate_never_runs_ahead_of_the_node() {
+        // The node's clock is 5,000 ms ahead; it read 5,110 when ours showed 110.
+        let wide = ClockOffset::sample(NodeTime::from_micros(5_110_000), ms(100), ms(150));
+        assert!(wide.node_time_at_least(ms(200)) <= NodeTime::from_micros(5_200_000));
+        let tight = ClockOffset::sample(NodeTime::from_micros(5_301_000), ms(300), ms(302));
+        assert_eq!(wide.refine(tight), tight);
+        assert_eq!(tight.refine(ClockOffset { taken: ms(400), ..wide }), tight);
+        assert_eq!(
+            tight.refine(ClockOffset { taken: ms(20_000), ..wide }).taken,
+            ms(20_000),
+            "old samples go"
+        );
+        let stepped = ClockOffset::sample(NodeTime::from_micros(9_500_000), ms(500), ms(590));
+        assert_eq!(tight.refine(stepped), stepped, "a step replaces what was known");
+    }
+}

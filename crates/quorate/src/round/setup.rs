@@ -1,0 +1,181 @@
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+/// What never shrinks below this: reading a clock, and the rounding of TTLs to milliseconds.
+const ROUNDING: Duration = Duration::from_millis(2);
+
+/// What a deployment agrees on, and this worker's name in it. Checked when built: see [`Setup::check`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Setup {
+    /// What this worker is called in owner tokens, so that the token tells who leads.
+    pub worker: Arc<str>,
+    /// How long a node may take to answer one request. Absolute, never a share of a TTL. Default 100 ms.
+    pub node_timeout: Duration,
+    /// The longest TTL of any lease, and so how long a node that forgot must wait before it votes. All
+    /// workers must agree on it. Default 30 s; nothing needs more, since leases extend themselves.
+    pub max_ttl: Duration,
+    /// By how much the rates of any two clocks may differ. Default 0.01.
+    pub drift_rate: f64,
+    /// By how much a node's clock may step. Default 200 ms, never more than a tenth of the TTL.
+    pub clock_step_allowance: Duration,
+    /// How far the wall clocks of nodes and workers may be apart where a fencing counter is seeded, and by
+    /// how much a node's memory must predate a tick. Default 1 s.
+    pub max_clock_offset: Duration,
+    /// How long a fencing counter outlives its last use. Default 7 days.
+    pub fence_retention: Duration,
+    /// Nodes persist every write before they answer, so that a restart is no loss of memory. Verified at
+    /// each handshake. Default false.
+    pub durable: bool,
+    /// Nodes without a marker vote at once: for development and tests only. Default false.
+    pub trust_new_nodes: bool,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self {
+            worker: format!("pid-{}", std::process::id()).into(),
+            node_timeout: Duration::from_millis(100),
+            max_ttl: Duration::from_secs(30),
+            drift_rate: 0.01,
+            clock_step_allowance: Duration::from_millis(200),
+            max_clock_offset: Duration::from_secs(1),
+            fence_retention: Duration::from_secs(7 * 24 * 3600),
+            durable: false,
+            trust_new_nodes: false,
+        }
+    }
+}
+
+impl Setup {
+    /// How long a node that forgot must not vote: `max_ttl × (1 + drift_rate)`.
+    pub fn quarantine(&self) -> Duration {
+        self.max_ttl + self.max_ttl.mul_f64(self.drift_rate)
+    }
+
+    /// What is taken off a TTL to find how long a lease is valid from the moment its request was sent:
+    /// `ttl × drift_rate + clock_step_allowance + 2 ms`, the allowance being at most a tenth of the TTL.
+    pub fn margin(&self, ttl: Duration) -> Duration {
+        ttl.mul_f64(self.drift_rate) + self.clock_step_allowance.min(ttl / 10) + ROUNDING
+    }
+
+    /// How long a lease is valid from the moment its request was sent.
+    pub fn validity(&self, ttl: Duration) -> Duration {
+        ttl.saturating_sub(self.margin(ttl))
+    }
+
+    /// How long a voting request may wait on an abandoned connection before the node certainly refuses it.
+    pub(crate) fn fence(&self) -> Duration {
+        // The estimate of the node's clock is off by a round trip at most, and its clock may step back.
+        self.node_timeout * 2 + self.clock_step_allowance
+    }
+
+    /// Checks the timings against each other and the node names against each other.
+    ///
+    /// # Errors
+    /// [`SetupError`], which names the field, its value and the mend.
+    pub fn check(&self, names: &[Arc<str>]) -> Result<(), SetupError> {
+        let fail = |text: String| Err(SetupError(text));
+        if names.is_empty() {
+            return fail("nodes is empty; name at least one node, better three or five".to_owned());
+        }
+        let mut seen = BTreeSet::new();
+        if let Some(twice) = names.iter().find(|name| !seen.insert(Arc::clone(name))) {
+            return fail(format!(
+                "nodes names {twice} twice; one server has one vote, so name it once (a list of {} nodes is left)",
+                names.len() - 1
+            ));
+        }
+        if self.worker.is_empty() || self.worker.len() > 128 || self.worker.chars().any(char::is_control) {
+            return fail(format!(
+                "worker is {:?}; give it 1 to 128 bytes without control characters",
+                self.worker
+            ));
+        }
+        if self.node_timeout < Duration::from_millis(1) {
+            return fail(format!("node_timeout is {:?}; give it at least 1ms", self.node_timeout));
+        }
+        if !(0.0..=0.5).contains(&self.drift_rate) {
+            return fail(format!("drift_rate is {}; give it 0 to 0.5 (default 0.01)", self.drift_rate));
+        }
+        if self.max_ttl < self.node_timeout * 3 {
+            return fail(format!(
+                "max_ttl is {:?} with node_timeout {:?}; a lease must outlive three node timeouts: raise max_ttl",
+                self.max_ttl, self.node_timeout
+            ));
+        }
+        if self.fence_retention < self.max_ttl {
+            return fail(format!(
+                "fence_retention is {:?}, shorter than max_ttl {:?}; a counter must outlive the leases it counts",
+                self.fence_retention, self.max_ttl
+            ));
+        }
+        Ok(())
+    }
+
+    /// Checks the timings of one kind of lease.
+    ///
+    /// # Errors
+    /// [`SetupError`], which names the field, its value and the mend.
+    pub fn check_lease(&self, ttl: Duration, grace: Duration, extended: bool) -> Result<(), SetupError> {
+        if ttl > self.max_ttl {
+            return Err(SetupError(format!(
+                "ttl is {ttl:?}, above max_ttl {:?}; shorten ttl (leases extend themselves) or raise max_ttl on every worker",
+                self.max_ttl
+            )));
+        }
+        let valid = self.validity(ttl);
+        let busy = if extended { ttl / 3 + self.node_timeout } else { self.node_timeout };
+        if valid < busy + grace {
+            let why = if extended { "one extension, every third of it," } else { "one round" };
+            return Err(SetupError(format!(
+                "ttl is {ttl:?}, of which {valid:?} count as valid; {why} with node_timeout {:?} and step_down_grace \
+                 {grace:?} need {:?}: lengthen ttl, or shorten step_down_grace or node_timeout",
+                self.node_timeout,
+                busy + grace
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// A setting that cannot be used: says which, its value and the mend.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct SetupError(pub(crate) String);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(names: &[&str]) -> Vec<Arc<str>> {
+        names.iter().map(|&name| name.into()).collect()
+    }
+
+    #[test]
+    fn the_margin_is_the_design_s() {
+        let setup = Setup::default();
+        assert_eq!(setup.margin(Duration::from_secs(10)), Duration::from_millis(100 + 200 + 2));
+        assert_eq!(setup.margin(Duration::from_secs(1)), Duration::from_millis(10 + 100 + 2));
+        assert_eq!(setup.quarantine(), Duration::from_millis(30_300));
+    }
+
+    #[test]
+    fn impossible_timings_are_refused_by_name() {
+        let setup = Setup::default();
+        assert!(setup.check(&names(&["a", "b", "c"])).is_ok());
+        assert!(setup.check(&names(&["a", "b", "a"])).unwrap_err().to_string().contains("names a twice"));
+        assert!(setup.check(&[]).unwrap_err().to_string().contains("nodes is empty"));
+        let wild = Setup { drift_rate: 2.0, ..Setup::default() };
+        assert!(wild.check(&names(&["a"])).unwrap_err().to_string().contains("drift_rate is 2"));
+        let slow = Setup { node_timeout: Duration::from_secs(20), ..Setup::default() };
+        assert!(slow.check(&names(&["a"])).unwrap_err().to_string().contains("max_ttl is 30s"));
+
+        let second = Duration::from_secs(1);
+        assert!(setup.check_lease(2 * second, second * 2 / 5, true).is_ok());
+        let long = setup.check_lease(40 * second, second, true).unwrap_err().to_string();
+        assert!(long.contains("ttl is 40s") && long.contains("max_ttl 30s"), "{long}");
+        let short = setup.check_lease(second / 5, second / 25, true).unwrap_err().to_string();
+        assert!(short.contains("ttl is 200ms") && short.contains("node_timeout 100ms"), "{short}");
+        let proud = setup.check_lease(10 * second, 9 * second, true).unwrap_err().to_string();
+        assert!(proud.contains("step_down_grace 9s"), "{proud}");
+    }
+}

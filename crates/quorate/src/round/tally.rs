@@ -1,0 +1,298 @@
+use super::{Answer, NodeOutcome, Vote};
+use crate::{
+    env::BootTime,
+    node::{DoneRecord, FencingToken, Owner, Reply},
+};
+use std::time::Duration;
+
+/// What a round's votes mean so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Either may still come.
+    Open,
+    /// A majority has granted.
+    Won,
+    /// A majority can no longer grant.
+    Lost,
+}
+
+/// One node's grant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// The node's counter, as far as this round knows.
+    pub counter: FencingToken,
+    /// The boot clock just before the request left.
+    pub sent: BootTime,
+    /// Which memory of the node granted.
+    pub epoch: u64,
+}
+
+/// Counts the votes of one acquire. Pure: it reads no clock.
+#[derive(Clone, Debug)]
+pub struct Tally {
+    slots: Vec<Slot>,
+    done: Option<DoneRecord>,
+}
+
+#[derive(Clone, Debug)]
+enum Slot {
+    Pending,
+    Granted(Grant),
+    /// Not granted; `sent` where the request may have left, and so may yet run.
+    Against {
+        outcome: NodeOutcome,
+        may_hold: bool,
+    },
+}
+
+impl Tally {
+    /// A round over `nodes` nodes, with no vote yet.
+    pub fn new(nodes: usize) -> Self {
+        Self { slots: vec![Slot::Pending; nodes], done: None }
+    }
+
+    /// ⌊N/2⌋ + 1.
+    pub fn majority(&self) -> usize {
+        self.slots.len() / 2 + 1
+    }
+
+    /// Counts a vote. A node's second vote in a round replaces its first.
+    pub fn count(&mut self, vote: &Vote) {
+        let slot = match (&vote.answer, vote.sent) {
+            (Answer::Reply(Reply::Granted { counter }), Some(sent)) => {
+                Slot::Granted(Grant { counter: *counter, sent, epoch: vote.epoch })
+            }
+            (answer, sent) => {
+                if let Answer::Reply(Reply::Done(done)) = answer {
+                    self.saw_done(done);
+                }
+                // A node that replied has not set the key, and never will; one that did not may have.
+                let may_hold = sent.is_some() && matches!(answer, Answer::Failed(_));
+                Slot::Against { outcome: NodeOutcome::of(answer), may_hold }
+            }
+        };
+        self.slots[vote.node] = slot;
+    }
+
+    /// Notes that `node`'s counter has been raised.
+    pub fn raised(&mut self, node: usize, to: FencingToken) {
+        if let Slot::Granted(grant) = &mut self.slots[node] {
+            grant.counter = to;
+        }
+    }
+
+    /// Takes back the grant of a node that may have forgotten it since.
+    pub fn forget_unless(&mut self, remembers: impl Fn(usize, u64) -> bool) {
+        for (node, slot) in self.slots.iter_mut().enumerate() {
+            if let Slot::Granted(grant) = slot
+                && !remembers(node, grant.epoch)
+            {
+                let outcome = NodeOutcome::Unreachable(crate::node::Cause::Closed);
+                *slot = Slot::Against { outcome, may_hold: true };
+            }
+        }
+    }
+
+    /// What the votes mean. One done record ends the round: it was completed.
+    pub fn verdict(&self) -> Verdict {
+        if self.done.is_some() {
+            Verdict::Lost
+        } else if self.granted().count() >= self.majority() {
+            Verdict::Won
+        } else if self.granted().count() + self.pending() < self.majority() {
+            Verdict::Lost
+        } else {
+            Verdict::Open
+        }
+    }
+
+    /// The largest counter among the grants: the candidate for the fencing token.
+    pub fn candidate(&self) -> FencingToken {
+        self.granted().map(|(_, grant)| grant.counter).max().unwrap_or_default()
+    }
+
+    /// Whether a majority's counters stand at `token`.
+    pub fn agrees_on(&self, token: FencingToken) -> bool {
+        self.granted().filter(|(_, grant)| grant.counter == token).count() >= self.majority()
+    }
+
+    /// The granting nodes whose counter is below `token`.
+    pub fn below(&self, token: FencingToken) -> Vec<usize> {
+        self.granted().filter(|(_, grant)| grant.counter < token).map(|(node, _)| node).collect()
+    }
+
+    /// The grants, by node.
+    pub fn granted(&self) -> impl Iterator<Item = (usize, Grant)> {
+        self.slots.iter().enumerate().filter_map(|(node, slot)| match slot {
+            Slot::Granted(grant) => Some((node, *grant)),
+            _ => None,
+        })
+    }
+
+    /// The quorum-th largest send time, from which the lease's validity counts.
+    pub fn sent_by_quorum(&self) -> Option<BootTime> {
+        quorum_th(self.granted().map(|(_, grant)| grant.sent), self.majority())
+    }
+
+    /// Whether the attempt's key may stand on `node`, now or later.
+    pub fn may_hold(&self, node: usize) -> bool {
+        match &self.slots[node] {
+            Slot::Pending | Slot::Granted(_) => true,
+            Slot::Against { may_hold, .. } => *may_hold,
+        }
+    }
+
+    /// The done record that was seen; of several, the one with the highest token.
+    pub fn done(&self) -> Option<&DoneRecord> {
+        self.done.as_ref()
+    }
+
+    /// Whether the round could have been won if nobody held the resource.
+    pub fn is_contended(&self) -> bool {
+        let against = self.contended().count();
+        against > 0 && against + self.granted().count() + self.pending() >= self.majority()
+    }
+
+    /// When enough of those who hold against us will have expired for a majority, by the nodes' word;
+    /// `None` where that cannot be told.
+    pub fn retry_after(&self) -> Option<Duration> {
+        let free = self.granted().count() + self.pending();
+        let needed = self.majority().saturating_sub(free).max(1);
+        let mut remaining: Vec<Duration> = self.contended().filter_map(|(_, left)| left).collect();
+        remaining.sort_unstable();
+        remaining.get(needed - 1).copied()
+    }
+
+    /// The holder, where a majority names the same one.
+    pub fn holder(&self) -> Option<&Owner> {
+        let named = |owner: &Owner| self.contended().filter(|(other, _)| *other == owner).count();
+        self.contended().map(|(owner, _)| owner).find(|owner| named(owner) >= self.majority())
+    }
+
+    /// What each node said, in the order of the list.
+    pub fn outcomes(&self) -> impl Iterator<Item = NodeOutcome> {
+        self.slots.iter().map(|slot| match slot {
+            Slot::Pending => NodeOutcome::Pending,
+            Slot::Granted(_) => NodeOutcome::Granted,
+            Slot::Against { outcome, .. } => outcome.clone(),
+        })
+    }
+
+    fn pending(&self) -> usize {
+        self.slots.iter().filter(|slot| matches!(slot, Slot::Pending)).count()
+    }
+
+    fn contended(&self) -> impl Iterator<Item = (&Owner, Option<Duration>)> {
+        self.slots.iter().filter_map(|slot| match slot {
+            Slot::Against { outcome: NodeOutcome::Contended { holder, remaining }, .. } => {
+                Some((holder, *remaining))
+            }
+            _ => None,
+        })
+    }
+
+    fn saw_done(&mut self, done: &DoneRecord) {
+        if self.done.as_ref().is_none_or(|seen| seen.token < done.token) {
+            self.done = Some(done.clone());
+        }
+    }
+}
+
+/// The `majority`-th largest of `times`: from then on fewer than a majority were sent.
+pub(crate) fn quorum_th(times: impl Iterator<Item = BootTime>, majority: usize) -> Option<BootTime> {
+    let mut times: Vec<BootTime> = times.collect();
+    times.sort_unstable_by(|a, b| b.cmp(a));
+    times.get(majority - 1).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::{Cause, NodeTime};
+
+    fn at(ms: u64) -> BootTime {
+        BootTime::from_nanos(ms * 1_000_000)
+    }
+
+    fn vote(node: usize, sent_ms: u64, answer: Answer) -> Vote {
+        Vote { node, ticket: 0, sent: Some(at(sent_ms)), epoch: 1, since: NodeTime::default(), answer }
+    }
+
+    fn grant(node: usize, sent_ms: u64, counter: u64) -> Vote {
+        vote(node, sent_ms, Answer::Reply(Reply::Granted { counter: FencingToken::new(counter) }))
+    }
+
+    fn held(node: usize, owner: &str, ms: u64) -> Vote {
+        let owner = Owner::from_node(owner);
+        vote(node, 0, Answer::Reply(Reply::Held { owner, remaining: Some(Duration::from_millis(ms)) }))
+    }
+
+    fn tally(nodes: usize, votes: &[Vote]) -> Tally {
+        let mut tally = Tally::new(nodes);
+        votes.iter().for_each(|vote| tally.count(vote));
+        tally
+    }
+
+    #[test]
+    fn three_of_five_win_and_two_of_four_do_not() {
+        let three = tally(5, &[grant(0, 1, 7), grant(1, 2, 7), grant(4, 3, 7)]);
+        assert_eq!(three.verdict(), Verdict::Won);
+        let split = [grant(0, 1, 7), grant(1, 1, 7), held(2, "b", 5)];
+        assert_eq!(tally(4, &split).verdict(), Verdict::Open);
+        let even = [&split[..], &[held(3, "b", 5)]].concat();
+        assert_eq!(tally(4, &even).verdict(), Verdict::Lost, "even N settles too");
+    }
+
+    #[test]
+    fn lost_as_soon_as_a_majority_can_no_longer_grant() {
+        let dead = |node| vote(node, 1, Answer::Failed(Cause::TimedOut));
+        let lost = tally(5, &[held(0, "b", 50), dead(1), held(2, "b", 60)]);
+        assert_eq!(lost.verdict(), Verdict::Lost);
+        assert!(lost.is_contended());
+        assert!(lost.may_hold(1) && lost.may_hold(3) && !lost.may_hold(0));
+        assert!(!tally(5, &[held(0, "b", 50), dead(1), dead(2), dead(3)]).is_contended());
+    }
+
+    #[test]
+    fn validity_counts_from_the_quorum_th_largest_send() {
+        let won = tally(5, &[grant(0, 10, 7), grant(1, 30, 7), grant(2, 20, 7), grant(3, 40, 7)]);
+        assert_eq!(won.sent_by_quorum(), Some(at(20)));
+    }
+
+    #[test]
+    fn the_token_is_the_largest_counter_once_a_majority_has_it() {
+        let mut won = tally(5, &[grant(0, 1, 7), grant(1, 1, 9), grant(2, 1, 9)]);
+        let token = won.candidate();
+        assert_eq!((token.get(), won.agrees_on(token), won.below(token)), (9, false, vec![0]));
+        won.raised(0, token);
+        assert!(won.agrees_on(token));
+    }
+
+    #[test]
+    fn a_grant_that_may_be_forgotten_no_longer_counts() {
+        let mut won = tally(3, &[grant(0, 1, 7), grant(1, 1, 7)]);
+        won.forget_unless(|node, _| node != 1);
+        assert_eq!(won.verdict(), Verdict::Open);
+    }
+
+    #[test]
+    fn retry_when_enough_have_expired_and_the_holder_by_a_majority_s_word() {
+        let lost = tally(5, &[held(0, "b", 50), held(1, "b", 70), held(2, "b", 60)]);
+        // Two may still grant: one more expiry is enough.
+        assert_eq!(lost.retry_after(), Some(Duration::from_millis(50)));
+        assert_eq!(lost.holder().map(Owner::as_str), Some("b"));
+        let split = tally(5, &[held(0, "b", 50), held(1, "c", 70), held(2, "b", 60)]);
+        assert_eq!(split.holder(), None);
+    }
+
+    #[test]
+    fn one_done_record_ends_the_round_and_the_highest_token_s_stands() {
+        let done = |node, token| {
+            let record = DoneRecord { token: FencingToken::new(token), result: "r".into() };
+            vote(node, 1, Answer::Reply(Reply::Done(record)))
+        };
+        let lost = tally(5, &[grant(0, 1, 7), done(1, 3), done(2, 5), grant(3, 1, 7), grant(4, 1, 7)]);
+        assert_eq!(lost.verdict(), Verdict::Lost);
+        assert_eq!(lost.done().map(|done| done.token.get()), Some(5));
+    }
+}

@@ -1,0 +1,190 @@
+//! The pure judgement: may this node vote?
+
+use super::{Distrust, Marker, QuarantineReason, Setup};
+use crate::{
+    env::BootTime,
+    node::{Hello, NodeTime},
+};
+use std::{sync::Arc, time::Duration};
+
+/// What a handshake, or a marker that changed, means.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Judgement {
+    /// Votes count once the boot clock shows `from`.
+    Votes { marker: Marker, from: BootTime, reason: QuarantineReason },
+    /// The marker must first be written anew, where what was seen still stands.
+    Write { marker: Marker, from: BootTime, reason: QuarantineReason },
+    /// No vote.
+    Refused(Distrust),
+}
+
+/// What all judgements of one worker rest on.
+#[derive(Clone, Debug)]
+pub(crate) struct Judge {
+    pub(crate) nodes: Arc<str>,
+    pub(crate) setup: Setup,
+}
+
+impl Judge {
+    /// Judges what a node says of itself, received when the boot clock showed `now`.
+    pub(crate) fn judge(&self, hello: &Hello, now: BootTime) -> Judgement {
+        if hello.replica {
+            return Judgement::Refused(Distrust::Replica);
+        }
+        match hello.eviction.as_deref() {
+            Some("noeviction") => {}
+            Some(policy) => return Judgement::Refused(Distrust::Evicts(policy.into())),
+            None => return Judgement::Refused(Distrust::EvictionUnknown),
+        }
+        let Some(text) = &hello.marker else {
+            let wait = if self.setup.trust_new_nodes { Duration::ZERO } else { self.setup.quarantine() };
+            return self.write(hello, now, wait, QuarantineReason::Unmarked);
+        };
+        let marker = match Marker::parse(text) {
+            Ok(marker) => marker,
+            Err(error) => return Judgement::Refused(Distrust::MarkerUnreadable(error)),
+        };
+        if marker.nodes != self.nodes {
+            let (theirs, ours) = (marker.nodes, Arc::clone(&self.nodes));
+            return Judgement::Refused(Distrust::OtherNodeSet { theirs, ours });
+        }
+        if marker.max_ttl != self.setup.max_ttl {
+            let (theirs, ours) = (marker.max_ttl, self.setup.max_ttl);
+            return Judgement::Refused(Distrust::OtherMaxTtl { theirs, ours });
+        }
+        let from = self.from(&marker, hello.node_time, now);
+        let reason = QuarantineReason::Marked;
+        if marker.run_id == hello.run_id {
+            return Judgement::Votes { marker, from, reason };
+        }
+        if self.setup.durable && hello.durable == Some(true) {
+            let marker = Marker { run_id: Arc::clone(&hello.run_id), ..marker };
+            return Judgement::Write { marker, from, reason };
+        }
+        self.write(hello, now, self.setup.quarantine(), QuarantineReason::Restarted)
+    }
+
+    /// A marker whose memory begins now and whose votes count after `wait`, on the node's clock and on ours.
+    fn write(&self, hello: &Hello, now: BootTime, wait: Duration, reason: QuarantineReason) -> Judgement {
+        let marker = Marker {
+            run_id: Arc::clone(&hello.run_id),
+            nodes: Arc::clone(&self.nodes),
+            max_ttl: self.setup.max_ttl,
+            since: hello.node_time,
+            votes_from: hello.node_time + wait,
+        };
+        Judgement::Write { marker, from: now + wait, reason }
+    }
+
+    /// When the marker's wait is over on our own clock. It began in the past, so that a node whose clock was
+    /// set back meanwhile need not make anyone wait longer than a whole quarantine.
+    fn from(&self, marker: &Marker, node_time: NodeTime, now: BootTime) -> BootTime {
+        let wait = node_time.until(marker.votes_from);
+        now + (wait + wait.mul_f64(self.setup.drift_rate)).min(self.setup.quarantine())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: BootTime = BootTime::from_nanos(1_000_000_000);
+    const NODE_NOW: NodeTime = NodeTime::from_micros(1_700_000_000_000_000);
+
+    fn judge() -> Judge {
+        Judge { nodes: "a,b,c".into(), setup: Setup::default() }
+    }
+
+    fn hello(marker: Option<&Marker>) -> Hello {
+        Hello {
+            node_time: NODE_NOW,
+            run_id: "run-1".into(),
+            marker: marker.map(Marker::to_text),
+            uptime: Duration::from_secs(3600),
+            version: "7".into(),
+            replica: false,
+            eviction: Some("noeviction".into()),
+            durable: None,
+        }
+    }
+
+    fn marker() -> Marker {
+        Marker {
+            run_id: "run-1".into(),
+            nodes: "a,b,c".into(),
+            max_ttl: Duration::from_secs(30),
+            since: NODE_NOW - Duration::from_secs(1000),
+            votes_from: NODE_NOW - Duration::from_secs(900),
+        }
+    }
+
+    #[test]
+    fn our_marker_under_its_own_run_votes() {
+        let judged = judge().judge(&hello(Some(&marker())), NOW);
+        assert_eq!(
+            judged,
+            Judgement::Votes { marker: marker(), from: NOW, reason: QuarantineReason::Marked }
+        );
+    }
+
+    #[test]
+    fn a_wait_in_the_marker_is_counted_on_our_clock_and_capped() {
+        let waits = Marker { votes_from: NODE_NOW + Duration::from_secs(10), ..marker() };
+        let Judgement::Votes { from, .. } = judge().judge(&hello(Some(&waits)), NOW) else { panic!() };
+        assert_eq!(NOW.until(from), Duration::from_millis(10_100));
+        let far = Marker { votes_from: NODE_NOW + Duration::from_secs(10_000), ..marker() };
+        let Judgement::Votes { from, .. } = judge().judge(&hello(Some(&far)), NOW) else { panic!() };
+        assert_eq!(NOW.until(from), judge().setup.quarantine());
+    }
+
+    #[test]
+    fn a_missing_marker_is_a_full_quarantine_whatever_the_uptime() {
+        let Judgement::Write { marker, from, reason } = judge().judge(&hello(None), NOW) else { panic!() };
+        assert_eq!(NOW.until(from), judge().setup.quarantine());
+        assert_eq!(marker.since, NODE_NOW);
+        assert_eq!(marker.votes_from, NODE_NOW + judge().setup.quarantine());
+        assert_eq!(reason, QuarantineReason::Unmarked);
+        let mut durable = judge();
+        durable.setup.durable = true;
+        let hello = Hello { durable: Some(true), ..hello(None) };
+        let Judgement::Write { from, .. } = durable.judge(&hello, NOW) else { panic!() };
+        assert_eq!(NOW.until(from), durable.setup.quarantine(), "durable never excuses a missing marker");
+    }
+
+    #[test]
+    fn another_run_is_quarantined_unless_verified_durable() {
+        let old = Marker { run_id: "run-0".into(), ..marker() };
+        let Judgement::Write { marker: new, from, reason } = judge().judge(&hello(Some(&old)), NOW) else {
+            panic!()
+        };
+        assert_eq!((NOW.until(from), reason), (judge().setup.quarantine(), QuarantineReason::Restarted));
+        assert_eq!((&*new.run_id, new.since), ("run-1", NODE_NOW));
+
+        let mut durable = judge();
+        durable.setup.durable = true;
+        let claims = Hello { durable: Some(true), ..hello(Some(&old)) };
+        let Judgement::Write { marker: kept, from, .. } = durable.judge(&claims, NOW) else { panic!() };
+        assert_eq!((kept.since, from), (old.since, NOW), "its memory goes on");
+        let unverified = Hello { durable: None, ..hello(Some(&old)) };
+        let Judgement::Write { from, .. } = durable.judge(&unverified, NOW) else { panic!() };
+        assert_eq!(NOW.until(from), durable.setup.quarantine());
+    }
+
+    #[test]
+    fn what_an_operator_must_mend_is_refused() {
+        let refused = |hello: &Hello| match judge().judge(hello, NOW) {
+            Judgement::Refused(why) => why,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(refused(&Hello { replica: true, ..hello(None) }), Distrust::Replica);
+        let evicts = Hello { eviction: Some("allkeys-lru".into()), ..hello(None) };
+        assert!(refused(&evicts).to_string().contains("allkeys-lru"));
+        assert_eq!(refused(&Hello { eviction: None, ..hello(None) }), Distrust::EvictionUnknown);
+        let set = refused(&hello(Some(&Marker { nodes: "a,b".into(), ..marker() })));
+        assert!(set.to_string().contains("[a,b]") && set.to_string().contains("[a,b,c]"));
+        let ttl = refused(&hello(Some(&Marker { max_ttl: Duration::from_secs(9), ..marker() })));
+        assert!(ttl.to_string().contains("9s") && ttl.to_string().contains("30s"));
+        let odd = Hello { marker: Some("hello".into()), ..hello(None) };
+        assert!(matches!(refused(&odd), Distrust::MarkerUnreadable(_)));
+    }
+}

@@ -1,0 +1,128 @@
+//! Leases over memory nodes on the real clock: what a user sees.
+
+#![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+use quorate::{
+    lease::{AcquireError, Lease, LeaseEvent, Quorum, TryAcquire},
+    node::{MemoryNode, Resource},
+};
+use std::time::Duration;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn nodes() -> Vec<MemoryNode> {
+    (0..5).map(|i| MemoryNode::new(&format!("memory-{i}"))).collect()
+}
+
+fn quorum(worker: &str, nodes: &[MemoryNode]) -> Quorum {
+    let builder = Quorum::builder().worker(worker).nodes(nodes.iter().cloned());
+    builder.trust_new_nodes(true).build().expect("a sound setup")
+}
+
+async fn acquired(quorum: &Quorum, name: &str, ttl: Duration) -> Lease {
+    match quorum.lock(name).ttl(ttl).try_acquire().await.expect("a quorum") {
+        TryAcquire::Acquired(lease) => lease,
+        TryAcquire::Contended { holder, .. } => panic!("held by {holder:?}"),
+    }
+}
+
+#[tokio::test]
+async fn one_holds_the_other_is_told_who_and_a_release_hands_over_with_a_larger_token() {
+    let nodes = nodes();
+    let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
+    let first = acquired(&a, "x", 10 * SECOND).await;
+    match b.lock("x").try_acquire().await.expect("a quorum") {
+        TryAcquire::Acquired(_) => panic!("two holders"),
+        TryAcquire::Contended { retry_after, holder } => {
+            assert_eq!(holder.expect("a majority names it").worker(), "a");
+            assert!(retry_after.expect("memory nodes tell") <= 10 * SECOND);
+        }
+    }
+    let resource = Resource::lock("x").expect("a name");
+    let seen = b.inspect(&resource).await.expect("a majority");
+    assert_eq!(seen.holder.expect("held").owner, *first.owner());
+    assert_eq!(seen.token, Some(first.token()));
+
+    let token = first.check().expect("held");
+    first.release().await.expect("all nodes answer");
+    let second = acquired(&b, "x", 10 * SECOND).await;
+    assert!(second.token() > token);
+    a.close().await;
+    b.close().await;
+}
+
+#[tokio::test]
+async fn a_dropped_lease_and_a_closed_quorum_leave_nothing_behind() {
+    let nodes = nodes();
+    let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
+    drop(acquired(&a, "dropped", 10 * SECOND).await);
+    let _ = b.lock("dropped").wait(SECOND).acquire().await.expect("free at once, not after its TTL");
+    let held = acquired(&a, "closed", 10 * SECOND).await;
+    a.close().await;
+    a.close().await;
+    assert_eq!(a.env().tasks_alive(), 0);
+    assert!(!held.is_valid() && held.lost().is_cancelled(), "a closed quorum holds nothing");
+    let _ = acquired(&b, "closed", 10 * SECOND).await;
+    let after = a.lock("x").try_acquire().await.expect_err("closed");
+    assert!(after.to_string().contains("closed"), "{after}");
+    b.close().await;
+}
+
+#[tokio::test]
+async fn the_keeper_extends_past_the_ttl_and_the_events_are_told_in_order() {
+    let nodes = nodes();
+    let quorum = quorum("a", &nodes);
+    let lease = acquired(&quorum, "x", SECOND).await;
+    let mut events = lease.events();
+    quorum.env().sleep(2 * SECOND).await;
+    assert!(lease.is_valid(), "extended");
+    lease.extend().await.expect("a majority extends");
+    assert!(lease.remaining() > SECOND * 8 / 10);
+    lease.release().await.expect("all nodes answer");
+    let mut seen = Vec::new();
+    while let Some(event) = events.next().await {
+        seen.push(event);
+    }
+    assert_eq!(seen, [LeaseEvent::Held, LeaseEvent::StepDown, LeaseEvent::Lost]);
+    quorum.close().await;
+}
+
+#[tokio::test]
+async fn without_extension_a_lease_ends_by_itself_and_stays_ended() {
+    let nodes = nodes();
+    let quorum = quorum("a", &nodes);
+    let lock = quorum.lock("x").ttl(SECOND / 2).auto_extend(false);
+    let lease = lock.acquire().await.expect("free");
+    lease.lost().cancelled().await;
+    assert!(lease.check().is_err());
+    assert!(lease.extend().await.is_err(), "what has ended stays ended");
+    assert!(lease.step_down().is_cancelled());
+    quorum.close().await;
+}
+
+#[tokio::test]
+async fn waiting_ends_with_contention_named_and_bad_input_with_the_mend() {
+    let nodes = nodes();
+    let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
+    let _held = acquired(&a, "x", 10 * SECOND).await;
+    let late = b.lock("x").wait(SECOND / 5).acquire().await.expect_err("held");
+    assert!(late.is_contended() && late.to_string().contains("held by a"), "{late}");
+    let name = b.lock("election/x").try_acquire().await.expect_err("reserved");
+    assert!(matches!(name, AcquireError::Name(_)), "{name}");
+    let long = b.lock("x").ttl(60 * SECOND).try_acquire().await.expect_err("above max_ttl");
+    assert!(long.to_string().contains("max_ttl"), "{long}");
+    a.close().await;
+    b.close().await;
+}
+
+#[tokio::test]
+async fn a_new_cluster_waits_or_is_admitted() {
+    let nodes = nodes();
+    let builder = Quorum::builder().worker("a").nodes(nodes.iter().cloned());
+    let quorum = builder.build().expect("a sound setup");
+    let refused = quorum.lock("x").try_acquire().await.expect_err("quarantined");
+    assert!(refused.is_untrusted() && refused.to_string().contains("new or was flushed"), "{refused}");
+    quorum.admit().await.expect("all nodes answer");
+    let _ = acquired(&quorum, "x", SECOND).await;
+    quorum.close().await;
+}
