@@ -1,5 +1,5 @@
 use crate::{
-    env::Env,
+    env::{BootTime, Env},
     lease::{Lease, LeaseLost, Quorum},
     node::FencingToken,
 };
@@ -50,6 +50,11 @@ impl Term {
     /// How long the term is ours from now on if no extension succeeds.
     pub fn remaining(&self) -> Duration {
         self.0.lease.remaining()
+    }
+
+    /// When the term ends on this worker's boot clock if no extension succeeds; `None` once it has.
+    pub fn valid_until(&self) -> Option<BootTime> {
+        self.0.lease.valid_until()
     }
 
     /// Fires when the work should finish: at a shutdown, or some time before validity ends.

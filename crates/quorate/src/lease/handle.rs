@@ -5,6 +5,7 @@ use super::{
     tenure::Tenure,
 };
 use crate::{
+    env::BootTime,
     node::{FencingToken, Owner, Resource},
     round::{NodeOutcome, ReplyTo},
 };
@@ -97,6 +98,12 @@ impl Lease {
         self.tenure.remaining(self.now()).unwrap_or_default()
     }
 
+    /// When validity ends on this worker's boot clock if no extension succeeds; `None` once it has.
+    pub fn valid_until(&self) -> Option<BootTime> {
+        let now = self.now();
+        self.tenure.remaining(now).map(|left| now + left)
+    }
+
     /// Fires when the work should finish: `step_down_grace` before validity ends.
     pub fn step_down(&self) -> &CancellationToken {
         &self.tenure.step_down
@@ -175,7 +182,7 @@ impl Lease {
         &self.hub
     }
 
-    fn now(&self) -> crate::env::BootTime {
+    fn now(&self) -> BootTime {
         self.hub.env().now()
     }
 }
