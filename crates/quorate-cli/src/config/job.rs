@@ -188,20 +188,18 @@ impl Desk<'_> {
         };
         let at = within.as_ref().map_or_else(|| misfire.span(), Spanned::span);
         match rule {
-            RuleText::Skip if within.is_some() => {
-                return Err(self.fail(
-                    at,
-                    "has the misfire rule `skip` and a window; take `within` out, or use run-once or run-all",
-                ));
-            }
-            RuleText::Skip => return Ok(Misfire::Skip),
+            RuleText::Skip if within.is_some() => Err(self.fail(
+                at,
+                "has the misfire rule `skip` and a window; take `within` out, or use run-once or run-all",
+            )),
+            RuleText::Skip => Ok(Misfire::Skip),
             _ if window < lease.ttl => {
                 let why = format!(
                     "has a misfire window (within) of {window:?}, shorter than the lease's ttl {:?}; ticks due while a crashed \
                      leader's lease runs out would be lost: lengthen it, or use the rule `skip`",
                     lease.ttl
                 );
-                return Err(self.fail(at, &why));
+                Err(self.fail(at, &why))
             }
             RuleText::RunOnce => Ok(RunOnce::within(window)),
             RuleText::RunAll => Ok(RunAll::within(window)),
