@@ -1,1 +1,3 @@
-//! Nothing yet.
+//! Nothing yet but the configuration.
+
+pub mod config;
