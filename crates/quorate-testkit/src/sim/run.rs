@@ -233,7 +233,7 @@ impl Run {
             let (link, server) = (Arc::clone(&self.links[worker][node]), Arc::clone(&self.servers[node]));
             SimNode::new(self.truth, Arc::clone(&host), link, server, self.trace.clone())
         };
-        let setup = quorate::round::Setup { worker: host.name().into(), ..self.plan.setup.clone() };
+        let setup = quorate::round::Setup { worker: Arc::clone(host.name()), ..self.plan.setup.clone() };
         let quorum = Quorum::builder().env(env.clone()).setup(setup).nodes((0..NODES).map(node)).build();
         #[expect(clippy::expect_used, reason = "the plan is written by hand: a wrong one must stop the test")]
         let quorum = quorum.expect("the plan's setup can be used");
