@@ -227,7 +227,8 @@ impl Run {
         let host = Host::start(&format!("w{worker}"), self.truth);
         let rng = SeedRng::new(seed, &format!("random {worker} {}", self.started));
         let (boot, wall) = self.scenario.workers[worker];
-        let world = SimWorld::new(self.truth, Arc::clone(&host), boot, wall, rng).oversleeping(self.plan.oversleep);
+        let world =
+            SimWorld::new(self.truth, Arc::clone(&host), boot, wall, rng).oversleeping(self.plan.oversleep);
         let env = Env::new(Arc::new(world));
         let node = |node: usize| {
             let (link, server) = (Arc::clone(&self.links[worker][node]), Arc::clone(&self.servers[node]));
@@ -263,7 +264,10 @@ impl Run {
         self.referee.bury(&process.host);
         // Its tasks are dropped when the runtime next looks at them: looked for at the end.
         let (truth, referee) = (self.truth, Arc::clone(&self.referee));
-        #[expect(clippy::disallowed_methods, reason = "who counts the dead is no part of the simulated worker")]
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "who counts the dead is no part of the simulated worker"
+        )]
         tokio::spawn(async move {
             truth.pass(Duration::from_millis(1)).await;
             bury(&referee, &process);

@@ -9,7 +9,7 @@ use std::{
 };
 
 /// How often a server writes the snapshot that it may come back with.
-const SNAPSHOT_EVERY: Duration = Duration::from_secs(2);
+const SNAPSHOT_EVERY: Duration = Duration::from_secs(8);
 
 /// How a server may break the rules, to prove that the invariants notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -183,7 +183,9 @@ impl Server {
                 let forever = NodeTime::from_micros(u64::MAX);
                 engine::run(&mut state.store, &Batch { not_after: forever, ..batch.clone() }, clocks)
             }
-            Some(lie @ (Lie::Generous | Lie::Uncounting | Lie::Clinging)) => run_lying(&mut state.store, batch, clocks, lie),
+            Some(lie @ (Lie::Generous | Lie::Uncounting | Lie::Clinging)) => {
+                run_lying(&mut state.store, batch, clocks, lie)
+            }
             Some(Lie::Forgetful) | None => engine::run(&mut state.store, batch, clocks),
         };
         drop(state);
