@@ -3,11 +3,11 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "the helpers of tests")]
 
 use quorate::env::{BootTime, SystemWorld, World};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use std::{
     fs,
     io::Write,
-    os::unix::{fs::PermissionsExt, process::ExitStatusExt},
+    os::unix::{fs::PermissionsExt, process::CommandExt},
     path::PathBuf,
     process::{Child, Command, Output, Stdio},
     time::Duration,
@@ -16,7 +16,7 @@ use std::{
 /// For what has no deadline of its own.
 const SOON: Duration = Duration::from_secs(10);
 /// How late a busy machine may look.
-const LATE: Duration = Duration::from_millis(300);
+const LATE: Duration = Duration::from_millis(700);
 
 /// A shell with a child that sleep for ever; with files that tell their process ids.
 const FAMILY: &str = "sleep 1000 & echo $! >kid; echo $$ >me; touch ready; wait";
@@ -131,6 +131,7 @@ fn exit_codes_are_a_shells() {
     assert_eq!(code(&["true"]), Some(0));
     assert_eq!(code(&["sh", "-c", "exit 7"]), Some(7));
     assert_eq!(code(&["sh", "-c", "kill -KILL $$"]), Some(137));
+    assert_eq!(code(&["sh", "-c", "test \"$UNDER\" = warden-probe"]), Some(0), "its environment");
     assert_eq!(code(&["no-such-program-anywhere"]), Some(127));
     let scratch = Scratch::new();
     fs::write(scratch.0.join("plain"), "text").unwrap();
@@ -197,6 +198,18 @@ fn it_dies_in_time_when_its_parent_is_killed() {
         scratch.family_is_gone()
     });
     until(SOON, "the warden is gone", || !runs(warden));
+}
+
+#[test]
+fn it_dies_in_time_when_its_parents_whole_group_is_killed() {
+    let scratch = Scratch::new();
+    let mut probe = scratch.probe(&["1000", "1500", "extend"], &["sh", "-c", DEAF_FAMILY]);
+    let probe = Probe(probe.process_group(0).spawn().unwrap());
+    until(SOON, "the command has started", || scratch.has("ready"));
+    kill_process_group(Pid::from_child(&probe.0), Signal::KILL).unwrap();
+    until(Duration::from_millis(1500) + LATE, "the command and its child are gone", || {
+        scratch.family_is_gone()
+    });
 }
 
 #[test]
@@ -360,7 +373,8 @@ impl OnTerminal {
     }
 
     fn key(&mut self, keys: &str) {
-        self.probe.0.stdin.as_mut().unwrap().write_all(keys.as_bytes()).unwrap();
+        // A session that has just ended reads no more.
+        let _ = self.probe.0.stdin.as_mut().unwrap().write_all(keys.as_bytes());
     }
 
     fn screen(&self) -> String {
@@ -375,13 +389,13 @@ impl OnTerminal {
         }
     }
 
+    fn has_ended(&mut self) -> bool {
+        self.probe.0.try_wait().unwrap().is_some()
+    }
+
     fn code(mut self) -> Option<i32> {
-        let mut status = None;
-        until(SOON, "the terminal's session has ended", || {
-            status = self.probe.0.try_wait().unwrap();
-            status.is_some()
-        });
-        status.and_then(|status| status.code().or(status.signal()))
+        until(SOON, "the terminal's session has ended", || self.has_ended());
+        self.probe.0.wait().unwrap().code()
     }
 }
 
@@ -414,7 +428,12 @@ fn ctrl_c_ends_the_command() {
         let scratch = Scratch::new();
         let mut terminal = OnTerminal::run(&scratch, line);
         terminal.shows("ready");
-        terminal.key("\x03");
+        // Again and again: a shell that is just starting its child may swallow one.
+        until(SOON, "the terminal's session has ended", || {
+            terminal.key("\x03");
+            std::thread::sleep(Duration::from_millis(50));
+            terminal.has_ended()
+        });
         assert_eq!(terminal.code(), Some(130), "{line}");
     }
 }

@@ -21,7 +21,10 @@ fn main() -> ExitCode {
     let times = (ms(first), ms(args.next().expect("KILL_MS")));
     let how = args.next().expect("HOW");
     let job = args.next().expect("job or --") == "job" && args.next().is_some();
-    let command = CommandSpec::new(args.next().expect("COMMAND")).args(args).job_control(job);
+    let command = CommandSpec::new(args.next().expect("COMMAND"))
+        .args(args)
+        .env("UNDER", "warden-probe")
+        .job_control(job);
     match runtime.block_on(run(command, times, how.to_str().unwrap())) {
         Ok(exit) => {
             eprintln!("{}", serde_json::to_string(&exit).unwrap());
