@@ -1,1 +1,38 @@
-//! Nothing yet.
+//! Redis servers as nodes of a Quorate quorum: connections, the handshake, the Lua scripts, and the reading
+//! of replies. It decides nothing.
+//!
+//! # What is not guaranteed
+//!
+//! A Redis server promises little alone: without `appendfsync always` it forgets on a restart what it had
+//! granted, with an eviction policy it may forget at any moment, and its leases end by its wall clock. This
+//! crate only reports such facts, in a [`Hello`](quorate::node::Hello); the quorum judges them.
+//!
+//! A session that is dropped sends what it was given, for at most [`LINGER`]; what has left may run at any
+//! later time, until the batch's `not_after` by the server's own clock.
+//!
+//! # Keys
+//!
+//! With the prefix `P` (by default `quorate:`), lock `R` is the plain string `PR`, set with `NX` and `PX`, so
+//! that any Redlock client that uses that name excludes and is excluded; its counter is `{PR}:fence`; a
+//! claim's done record is `{PR}:done`; a group's ledger is the hash `Pledger/GROUP`; the node's marker is
+//! `Pnode`.
+//!
+//! # Which servers
+//!
+//! Redis 6.2 and later, and what speaks its protocol as well. Each server must be independent of the others:
+//! replicas and the shards of a Redis Cluster are not.
+
+mod address;
+mod connect;
+mod encode;
+mod fault;
+mod handshake;
+mod node;
+mod reply;
+mod scripts;
+mod session;
+mod wire;
+
+pub use address::UrlError;
+pub use node::RedisNode;
+pub use session::{LINGER, RedisSession};

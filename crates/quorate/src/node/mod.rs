@@ -22,6 +22,7 @@ mod request;
 
 pub use file::FileNode;
 pub use memory::{MemoryNode, MemorySession, MemoryStore};
+pub(crate) use names::check as check_name;
 pub use names::{FencingToken, NameError, NodeTime, Owner, Resource, ResourceKind};
 pub use reply::{BatchReply, Cause, DoneRecord, Hello, LedgerState, Record, Refusal, Reply};
 pub use request::{Batch, Request};

@@ -1,0 +1,192 @@
+use redis::{ConnectionAddr, IntoConnectionInfo};
+use std::{fmt, path::PathBuf, sync::Arc};
+
+/// Where a server is and how to greet it.
+#[derive(Clone)]
+pub(crate) struct Address {
+    name: Arc<str>,
+    place: Place,
+    login: Login,
+}
+
+/// Where a server is.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) enum Place {
+    Tcp { host: String, port: u16, tls: bool },
+    Unix(PathBuf),
+}
+
+/// How to greet it.
+#[derive(Clone)]
+pub(crate) struct Login {
+    pub(crate) user: Option<String>,
+    pub(crate) password: Option<Secret>,
+    pub(crate) database: i64,
+}
+
+impl Address {
+    pub(crate) fn parse(text: &str) -> Result<Self, UrlError> {
+        let wrong = |why: &str| UrlError::new(text, why);
+        let (scheme, rest) = text
+            .split_once("://")
+            .ok_or_else(|| wrong("has no scheme; write redis:// in front of it, or rediss:// for TLS"))?;
+        // The `redis` crate reads the rest; it is built without TLS, which this crate adds below it.
+        let (plain, tls) = match &*scheme.to_ascii_lowercase() {
+            "redis" | "valkey" => ("redis", false),
+            "rediss" | "valkeys" => ("redis", true),
+            "unix" | "redis+unix" | "valkey+unix" => ("unix", false),
+            _ => {
+                return Err(wrong(
+                    "has a scheme that is not redis://, rediss:// or unix://; use one of these",
+                ));
+            }
+        };
+        let url = redis::parse_redis_url(&format!("{plain}://{rest}")).ok_or_else(|| {
+            wrong(
+                "cannot be read; write redis://USER:PASSWORD@HOST:PORT/DATABASE, and in user and password \
+                   %40 for @, %2F for /, %3A for :",
+            )
+        })?;
+        if url.fragment().is_some() {
+            return Err(wrong(
+                "has a part after #, which means nothing here (certificates are always checked); \
+                              remove it, or write %23 for # in a password",
+            ));
+        }
+        let known: &[&str] = if plain == "unix" { &["db", "user", "pass"] } else { &[] };
+        // Not named in the message: it may be half a password.
+        if url.query_pairs().any(|(option, _)| !known.contains(&&*option)) {
+            return Err(wrong(
+                "has an option after ? that means nothing here (a unix:// URL knows db, user and \
+                              pass); remove it, or write %3F for ? in a password",
+            ));
+        }
+        let database = url.path().trim_matches('/');
+        if plain == "redis" && !database.is_empty() && database.parse::<i64>().is_err() {
+            return Err(wrong(
+                "names a database that is not a number; write redis://HOST:PORT/0, and %2F for / \
+                              in a password",
+            ));
+        }
+        let info = url.into_connection_info().map_err(|_| {
+            wrong(
+                "cannot be connected to; write redis://HOST:PORT/DATABASE with a host that is not 0.0.0.0, \
+                   or unix:///PATH?db=DATABASE",
+            )
+        })?;
+        let settings = info.redis_settings();
+        let database = settings.db();
+        if database < 0 {
+            return Err(wrong("names a database below 0; the first is 0"));
+        }
+        let login = Login {
+            user: settings.username().map(str::to_owned),
+            password: settings.password().filter(|password| !password.is_empty()).map(Secret::new),
+            database,
+        };
+        let place = match info.addr() {
+            ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
+                Place::Tcp { host: host.to_ascii_lowercase(), port: *port, tls }
+            }
+            ConnectionAddr::Unix(path) => Place::Unix(path.clone()),
+            _ => return Err(wrong("names a kind of address that is not known here")),
+        };
+        Ok(Self { name: name(&place, database).into(), place, login })
+    }
+
+    /// The canonical address: no secrets, defaults filled in, so that two spellings are one name.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn place(&self) -> &Place {
+        &self.place
+    }
+
+    pub(crate) fn login(&self) -> &Login {
+        &self.login
+    }
+}
+
+fn name(place: &Place, database: i64) -> String {
+    match place {
+        Place::Tcp { host, port, tls } => {
+            let scheme = if *tls { "rediss" } else { "redis" };
+            if host.contains(':') {
+                format!("{scheme}://[{host}]:{port}/{database}")
+            } else {
+                format!("{scheme}://{host}:{port}/{database}")
+            }
+        }
+        Place::Unix(path) => format!("unix://{}?db={database}", path.display()),
+    }
+}
+
+/// A text that nothing prints.
+#[derive(Clone)]
+pub(crate) struct Secret(String);
+
+impl Secret {
+    pub(crate) fn new(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+
+    /// For the server's eyes only.
+    pub(crate) fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+/// A node's URL that cannot be used, why, and the mend. Holds no password.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the node's URL {shown} {why}")]
+pub struct UrlError {
+    shown: String,
+    why: String,
+}
+
+impl UrlError {
+    fn new(text: &str, why: &str) -> Self {
+        Self { shown: show(text), why: why.to_owned() }
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("(secret)")
+    }
+}
+
+/// As much of a URL that could not be read as can be no password: the scheme, and what looks like a host.
+///
+/// Whoever forgets to escape a password, or the `@`, still has it where something else was expected, so only
+/// what stands behind the last `@` or is without `:` is shown, and only letters that host names are made of.
+fn show(text: &str) -> String {
+    let (scheme, rest) = match text.split_once("://") {
+        Some((scheme, rest))
+            if scheme.len() <= 16 && scheme.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'+') =>
+        {
+            (format!("{scheme}://"), rest)
+        }
+        Some((_, rest)) => ("…://".to_owned(), rest),
+        None => (String::new(), text),
+    };
+    let (hidden, rest) = match rest.rsplit_once('@') {
+        Some((_, rest)) => ("…@", rest),
+        None => ("", rest),
+    };
+    let host_ends = rest.find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '/')));
+    let (host, after) = rest.split_at(host_ends.unwrap_or(rest.len()));
+    // A port and a database are numbers; a password after a forgotten @ seldom is, and then it is no longer
+    // than one.
+    let port = after.strip_prefix(':').and_then(|after| {
+        let digits = after.split('/').next().unwrap_or_default();
+        (!hidden.is_empty() && digits.parse::<u16>().is_ok()).then_some(digits)
+    });
+    let host: String = host.chars().take(80).collect();
+    match port {
+        Some(port) => format!("{scheme}{hidden}{host}:{port}"),
+        None if after.is_empty() => format!("{scheme}{hidden}{host}"),
+        None => format!("{scheme}{hidden}{host}…"),
+    }
+}

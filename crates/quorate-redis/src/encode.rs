@@ -1,0 +1,183 @@
+use crate::scripts::{Loaded, Script};
+use quorate::node::{Batch, Record, Request, Resource};
+use redis::Cmd;
+use std::time::Duration;
+
+/// The most items of one script call: a server serves nobody else while a script runs.
+const ITEMS_A_CALL: usize = 256;
+
+/// The longest time to live, in milliseconds: what a server adds to its clock must not overflow.
+const MS_MAX: u128 = 1 << 52;
+
+/// Where the keys of this deployment stand.
+#[derive(Clone, Debug)]
+pub(crate) struct Keys {
+    prefix: String,
+}
+
+impl Keys {
+    pub(crate) fn new(prefix: &str) -> Self {
+        Self { prefix: prefix.to_owned() }
+    }
+
+    pub(crate) fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    pub(crate) fn marker(&self) -> String {
+        format!("{}node", self.prefix)
+    }
+
+    fn lock(&self, resource: &Resource) -> String {
+        format!("{}{resource}", self.prefix)
+    }
+
+    fn fence(&self, resource: &Resource) -> String {
+        format!("{{{}{resource}}}:fence", self.prefix)
+    }
+
+    fn done(&self, resource: &Resource) -> String {
+        format!("{{{}{resource}}}:done", self.prefix)
+    }
+
+    fn ledger(&self, group: &str) -> String {
+        format!("{}ledger/{group}", self.prefix)
+    }
+}
+
+/// A batch as bytes, and how its replies are to be read.
+#[derive(Debug)]
+pub(crate) struct Encoded {
+    /// What goes over the wire.
+    pub(crate) bytes: Vec<u8>,
+    /// How many items each command has, in order. One reply a command.
+    pub(crate) runs: Vec<usize>,
+}
+
+/// One script call for each run of like requests. A batch of none asks for the time.
+pub(crate) fn encode(batch: &Batch, keys: &Keys, scripts: &Loaded) -> Encoded {
+    let mut encoded = Encoded { bytes: Vec::new(), runs: Vec::new() };
+    let not_after = batch.not_after.as_micros().to_string();
+    for like in batch.requests.chunk_by(|a, b| script_of(a) == script_of(b)) {
+        for items in like.chunks(ITEMS_A_CALL) {
+            let script = script_of(&items[0]);
+            let mut command = Cmd::new();
+            command.arg("EVALSHA").arg(scripts.name(script));
+            command.arg(1 + items.len() * script.keys_per_item()).arg(keys.marker());
+            for item in items {
+                keys_of(&mut command, item, keys);
+            }
+            command.arg(&not_after).arg(&*batch.stamp);
+            for item in items {
+                args_of(&mut command, item);
+            }
+            command.write_packed_command(&mut encoded.bytes);
+            encoded.runs.push(items.len());
+        }
+    }
+    if encoded.runs.is_empty() {
+        redis::cmd("TIME").write_packed_command(&mut encoded.bytes);
+        encoded.runs.push(0);
+    }
+    encoded
+}
+
+/// A record as the scripts compare it: equal records have equal text.
+pub(crate) fn record_text(record: &Record) -> String {
+    format!("{}:{}:{}:{}", record.at, record.term, u8::from(record.last), record.value)
+}
+
+fn script_of(request: &Request) -> Script {
+    match request {
+        Request::Acquire { .. } => Script::Acquire,
+        Request::Raise { .. } => Script::Raise,
+        Request::Extend { .. } => Script::Extend,
+        Request::Release { .. } => Script::Release,
+        Request::Inspect { .. } => Script::Inspect,
+        Request::Complete { .. } => Script::Complete,
+        Request::Seal { .. } => Script::Seal,
+        Request::Write { .. } => Script::Write,
+        Request::Prune { .. } => Script::Prune,
+        Request::Read { .. } => Script::Read,
+        Request::Mark { .. } => Script::Mark,
+    }
+}
+
+fn keys_of(command: &mut Cmd, request: &Request, keys: &Keys) {
+    match request {
+        Request::Acquire { resource, .. }
+        | Request::Extend { resource, .. }
+        | Request::Inspect { resource }
+        | Request::Complete { resource, .. } => {
+            command.arg(keys.lock(resource)).arg(keys.fence(resource)).arg(keys.done(resource));
+        }
+        Request::Raise { resource, .. } => {
+            command.arg(keys.lock(resource)).arg(keys.fence(resource));
+        }
+        Request::Release { resource, .. } => {
+            command.arg(keys.lock(resource));
+        }
+        Request::Seal { ledger, .. }
+        | Request::Write { ledger, .. }
+        | Request::Prune { ledger, .. }
+        | Request::Read { ledger } => {
+            command.arg(keys.ledger(ledger));
+        }
+        Request::Mark { .. } => {
+            command.arg(keys.marker());
+        }
+    }
+}
+
+fn args_of(command: &mut Cmd, request: &Request) {
+    match request {
+        Request::Acquire { resource, owner, ttl, propose, tolerance, keep } => {
+            command.arg(owner.as_str()).arg(millis(*ttl)).arg(propose.get());
+            command.arg(tolerance.as_micros().to_string()).arg(millis(*keep)).arg(claim(resource));
+        }
+        Request::Raise { owner, to, keep, .. } => {
+            command.arg(owner.as_str()).arg(to.get()).arg(millis(*keep));
+        }
+        Request::Extend { resource, owner, ttl, token, keep } => {
+            command.arg(owner.as_str()).arg(millis(*ttl)).arg(token.get());
+            command.arg(millis(*keep)).arg(claim(resource));
+        }
+        Request::Release { owner, .. } => {
+            command.arg(owner.as_str());
+        }
+        Request::Inspect { resource } => {
+            command.arg(claim(resource));
+        }
+        Request::Complete { resource, owner, token, result, retention } => {
+            command.arg(owner.as_str()).arg(token.get()).arg(&**result);
+            command.arg(millis(*retention)).arg(claim(resource));
+        }
+        Request::Seal { term, .. } => {
+            command.arg(term.get());
+        }
+        Request::Write { term, key, seen, record, .. } => {
+            let seen = seen.as_ref().map(record_text).unwrap_or_default();
+            command.arg(term.get()).arg(&**key).arg(seen).arg(record_text(record)).arg(record.at);
+        }
+        Request::Prune { term, below, .. } => {
+            command.arg(term.get()).arg(*below);
+        }
+        Request::Read { .. } => {
+            command.arg("");
+        }
+        Request::Mark { expect, marker } => {
+            command.arg(u8::from(expect.is_some())).arg(expect.as_deref().unwrap_or_default());
+            command.arg(&**marker);
+        }
+    }
+}
+
+fn claim(resource: &Resource) -> u8 {
+    u8::from(resource.is_claim())
+}
+
+/// A time to live, rounded up so that a key never goes before its lease. A server takes no zero.
+fn millis(time: Duration) -> u64 {
+    let up = time.as_nanos().div_ceil(1_000_000).clamp(1, MS_MAX);
+    u64::try_from(up).unwrap_or(u64::MAX)
+}

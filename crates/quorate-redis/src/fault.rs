@@ -1,0 +1,58 @@
+//! What went wrong, in words that say what to do. No password reaches them: a server never repeats one.
+
+use crate::reply::{cut, unexpected};
+use quorate::node::Cause;
+use redis::{RedisError, ServerError};
+use std::io;
+
+/// The mend for a server that does not know us.
+const CREDENTIALS: &str = "check the user and password in the node's URL or password_file";
+
+/// The cause behind an error of the server's own.
+pub(crate) fn of_server(error: &ServerError) -> Cause {
+    of_error(error.code(), error.details().unwrap_or_default())
+}
+
+fn of_error(code: &str, details: &str) -> Cause {
+    let said = said(code, details);
+    match code {
+        // The driver opens another session, which loads the scripts again.
+        "NOSCRIPT" => Cause::Closed,
+        "NOAUTH" | "WRONGPASS" => Cause::Denied(format!("{said}; {CREDENTIALS}").into()),
+        "NOPERM" => Cause::Denied(
+            format!("{said}; give the user of the node's URL +@all, or at least +@scripting +@string +@hash +@keyspace +info +time, on the prefix's keys").into(),
+        ),
+        "LOADING" | "BUSY" | "MASTERDOWN" | "TRYAGAIN" | "CLUSTERDOWN" => Cause::Unreachable(said.into()),
+        "DENIED" => Cause::Denied(
+            "the server is in protected mode and takes no connection from another machine; give it a password, or set bind and protected-mode".into(),
+        ),
+        "ERR" if details.starts_with("AUTH") => {
+            Cause::Denied(format!("the server asks nobody for a password, but was given one; {CREDENTIALS}").into())
+        }
+        "ERR" if details.starts_with("max number of clients") => Cause::Unreachable(said.into()),
+        "ERR" => unexpected(&said),
+        _ => Cause::Denied(said.into()),
+    }
+}
+
+/// The cause behind a failed connection to the node called `name`.
+pub(crate) fn of_io(name: &str, error: &io::Error) -> Cause {
+    Cause::Unreachable(cut(&format!("{name}: {error}")))
+}
+
+/// The cause behind a connection to the node called `name` that broke during the handshake.
+pub(crate) fn of_broken(name: &str, error: &RedisError) -> Cause {
+    if error.is_connection_dropped() {
+        let hint = "it closed the connection before it answered; where the port speaks TLS, write rediss://";
+        return Cause::Unreachable(cut(&format!("{name}: {hint}")));
+    }
+    if error.is_io_error() {
+        return Cause::Unreachable(cut(&format!("{name}: {error}")));
+    }
+    unexpected(&format!("{name} does not speak Redis's protocol: {error}"))
+}
+
+fn said(code: &str, details: &str) -> String {
+    let clean: String = details.chars().map(|c| if c.is_control() { ' ' } else { c }).take(200).collect();
+    format!("{} {}", code.chars().take(32).collect::<String>(), clean.trim())
+}

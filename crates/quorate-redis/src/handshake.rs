@@ -1,0 +1,179 @@
+use crate::{
+    address::Login,
+    encode::Keys,
+    fault, reply,
+    scripts::{Loaded, Script},
+    wire::{Reader, Writer},
+};
+use quorate::node::{Cause, Hello, NodeTime};
+use redis::{Cmd, Value};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+/// Greets the server, all in one round trip: who we are, which database, what it is, and the scripts.
+pub(crate) async fn shake(
+    name: &str,
+    (reader, writer): &mut (Reader, Writer),
+    login: &Login,
+    keys: &Keys,
+) -> Result<(Loaded, Hello), Cause> {
+    let questions = questions(login, keys);
+    let mut bytes = Vec::new();
+    for (_, command) in &questions {
+        command.write_packed_command(&mut bytes);
+    }
+    writer.send(&bytes).await.map_err(|error| fault::of_io(name, &error))?;
+    let mut answers = Answers::default();
+    for (question, _) in questions {
+        let value = reader.next().await.map_err(|error| fault::of_broken(name, &error))?;
+        answers.take(question, value)?;
+    }
+    answers.finish()
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Question {
+    Auth,
+    Select,
+    SetName,
+    Info,
+    Time,
+    Marker,
+    Fsync,
+    Load,
+}
+
+fn questions(login: &Login, keys: &Keys) -> Vec<(Question, Cmd)> {
+    let mut all = Vec::new();
+    if let Some(password) = &login.password {
+        let mut auth = redis::cmd("AUTH");
+        if let Some(user) = &login.user {
+            auth.arg(user);
+        }
+        all.push((Question::Auth, auth.arg(password.reveal()).take()));
+    }
+    if login.database != 0 {
+        all.push((Question::Select, redis::cmd("SELECT").arg(login.database).take()));
+    }
+    all.push((Question::SetName, redis::cmd("CLIENT").arg("SETNAME").arg("quorate").take()));
+    all.push((Question::Info, redis::cmd("INFO")));
+    all.push((Question::Time, redis::cmd("TIME")));
+    all.push((Question::Marker, redis::cmd("GET").arg(keys.marker()).take()));
+    all.push((Question::Fsync, redis::cmd("CONFIG").arg("GET").arg("appendfsync").take()));
+    for script in Script::ALL {
+        all.push((Question::Load, redis::cmd("SCRIPT").arg("LOAD").arg(script.source()).take()));
+    }
+    all
+}
+
+/// What the server has said so far.
+#[derive(Default)]
+struct Answers {
+    info: BTreeMap<String, String>,
+    node_time: NodeTime,
+    marker: Option<Arc<str>>,
+    fsync: Option<Arc<str>>,
+    scripts: Vec<String>,
+}
+
+impl Answers {
+    fn take(&mut self, question: Question, value: Value) -> Result<(), Cause> {
+        if let Value::ServerError(error) = &value {
+            return match question {
+                // Managed servers and careful ACLs deny these, and nothing depends on them.
+                Question::SetName | Question::Fsync => Ok(()),
+                Question::Select => Err(Cause::Denied(
+                    format!("no such database: {error}; choose another number in the node's URL").into(),
+                )),
+                Question::Marker if error.code() == "WRONGTYPE" => Err(reply::unexpected(
+                    "the marker's key holds another type; delete it, or choose another prefix",
+                )),
+                _ => Err(fault::of_server(error)),
+            };
+        }
+        match (question, &value) {
+            (Question::Info, _) => self.info = facts(&reply::text(&value)?),
+            (Question::Time, Value::Array(parts)) => self.node_time = reply::time(parts)?,
+            (Question::Time, other) => {
+                return Err(reply::unexpected(&format!("{} for TIME", reply::kind(other))));
+            }
+            (Question::Marker, Value::Nil) => self.marker = None,
+            (Question::Marker, _) => self.marker = Some(reply::text(&value)?),
+            (Question::Fsync, Value::Array(pair)) => {
+                self.fsync = pair.get(1).map(reply::text).transpose()?;
+            }
+            (Question::Load, _) => self.scripts.push(reply::text(&value)?.to_string()),
+            (Question::Auth | Question::Select | Question::SetName | Question::Fsync, _) => {}
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Result<(Loaded, Hello), Cause> {
+        let fact = |name: &str| self.info.get(name).map(String::as_str);
+        let need = |name: &str| {
+            fact(name)
+                .filter(|value| !value.is_empty())
+                .ok_or_else(|| reply::unexpected(&format!("INFO tells no {name}; is this a Redis server?")))
+        };
+        let uptime = need("uptime_in_seconds")?;
+        let uptime =
+            uptime.parse().map_err(|_| reply::unexpected(&format!("uptime_in_seconds is {uptime:?}")))?;
+        let version = match fact("valkey_version") {
+            Some(version) => format!("valkey {version}"),
+            None => fact("redis_version").unwrap_or("unknown").to_owned(),
+        };
+        let hello = Hello {
+            node_time: self.node_time,
+            run_id: reply::cut(need("run_id")?),
+            uptime: Duration::from_secs(uptime),
+            version: reply::cut(&version),
+            replica: need("role")? != "master",
+            eviction: fact("maxmemory_policy").map(reply::cut),
+            durable: durable(fact("aof_enabled"), self.fsync.as_deref()),
+            marker: self.marker,
+        };
+        let scripts =
+            Loaded::new(self.scripts).ok_or_else(|| reply::unexpected("a script was not loaded"))?;
+        Ok((scripts, hello))
+    }
+}
+
+/// Whether every reply is on disk before it is given.
+fn durable(append_only: Option<&str>, fsync: Option<&str>) -> Option<bool> {
+    match (append_only?, fsync) {
+        ("1", fsync) => fsync.map(|when| when == "always"),
+        _ => Some(false),
+    }
+}
+
+/// The `name:value` lines of INFO.
+fn facts(info: &str) -> BTreeMap<String, String> {
+    let lines = info.lines().filter_map(|line| line.split_once(':'));
+    lines.map(|(name, value)| (name.to_owned(), value.trim().to_owned())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_file_synced_at_every_write_is_durable() {
+        assert_eq!(durable(Some("1"), Some("always")), Some(true));
+        assert_eq!(durable(Some("1"), Some("everysec")), Some(false));
+        assert_eq!(durable(Some("0"), Some("always")), Some(false));
+        assert_eq!(durable(Some("1"), None), None);
+        assert_eq!(durable(None, Some("always")), None);
+    }
+
+    #[test]
+    fn a_server_that_answers_nonsense_is_a_cause_and_not_a_panic() {
+        let mut answers = Answers::default();
+        for value in [Value::Nil, Value::Int(-1), Value::Array(vec![]), Value::Okay] {
+            assert!(matches!(answers.take(Question::Time, value), Err(Cause::Protocol(_))));
+        }
+        assert!(matches!(answers.take(Question::Info, Value::Nil), Err(Cause::Protocol(_))));
+        assert!(answers.take(Question::Fsync, Value::Array(vec![])).is_ok());
+        let info = "run_id:abc\r\nrole:master\r\nuptime_in_seconds:-5\r\n";
+        answers.take(Question::Info, Value::BulkString(info.into())).unwrap();
+        assert!(matches!(answers.finish(), Err(Cause::Protocol(text)) if text.contains("uptime")));
+    }
+}

@@ -1,0 +1,140 @@
+use crate::{
+    RedisSession, UrlError,
+    address::{Address, Login, Secret},
+    connect::{Tls, connect},
+    encode::Keys,
+    handshake, wire,
+};
+use quorate::{
+    env::Env,
+    node::{Cause, Hello, Node, Nudge},
+};
+use std::{
+    fmt, fs,
+    path::{Path, PathBuf},
+};
+
+/// A Redis server as a node.
+///
+/// Every [`open`](Node::open) makes one connection and one handshake; nothing is retried here. A password
+/// appears in no name, error or [`Debug`] text.
+///
+/// ```
+/// use quorate::node::Node;
+/// use quorate_redis::RedisNode;
+///
+/// let node = RedisNode::parse("redis://app:secret@Cache-1.example/2")?;
+/// assert_eq!(node.name(), "redis://cache-1.example:6379/2");
+/// # Ok::<(), quorate_redis::UrlError>(())
+/// ```
+#[derive(Clone)]
+pub struct RedisNode {
+    address: Address,
+    keys: Keys,
+    env: Env,
+    tls: Tls,
+    password_file: Option<PathBuf>,
+    ca_file: Option<PathBuf>,
+}
+
+impl RedisNode {
+    /// The server at `url`:
+    ///
+    /// * `redis://[[USER]:PASSWORD@]HOST[:6379][/DATABASE]`
+    /// * `rediss://…`, the same over TLS
+    /// * `unix:///PATH[?db=DATABASE][&user=USER][&pass=PASSWORD]`
+    ///
+    /// In a user or password, `@ / ? # %` and `:` are written `%40 %2F %3F %23 %25 %3A`.
+    ///
+    /// # Errors
+    /// [`UrlError`], which names what is wrong and the mend, and no password.
+    pub fn parse(url: &str) -> Result<Self, UrlError> {
+        Ok(Self {
+            address: Address::parse(url)?,
+            keys: Keys::new("quorate:"),
+            env: Env::system(),
+            tls: Tls::default(),
+            password_file: None,
+            ca_file: None,
+        })
+    }
+
+    /// Begins every key with `prefix`, which is `quorate:` by default and may be empty. All workers that mean
+    /// one resource must agree on it.
+    #[must_use]
+    pub fn prefix(mut self, prefix: &str) -> Self {
+        self.keys = Keys::new(prefix);
+        self
+    }
+
+    /// Reads the password from `file` at every connection, but for a newline at its end. It goes before one
+    /// in the URL.
+    #[must_use]
+    pub fn password_file(mut self, file: impl Into<PathBuf>) -> Self {
+        self.password_file = Some(file.into());
+        self
+    }
+
+    /// Over TLS trusts the certificates of this PEM file instead of those that the machine trusts. It is read
+    /// once.
+    #[must_use]
+    pub fn ca_file(mut self, file: impl Into<PathBuf>) -> Self {
+        self.ca_file = Some(file.into());
+        self.tls = Tls::default();
+        self
+    }
+
+    /// Runs the sessions' tasks in `env`.
+    #[must_use]
+    pub fn with_env(mut self, env: Env) -> Self {
+        self.env = env;
+        self
+    }
+
+    fn login(&self) -> Result<Login, Cause> {
+        let mut login = self.address.login().clone();
+        if let Some(file) = &self.password_file {
+            login.password = Some(read_password(file)?);
+        }
+        Ok(login)
+    }
+}
+
+impl Node for RedisNode {
+    type Session = RedisSession;
+
+    fn name(&self) -> &str {
+        self.address.name()
+    }
+
+    async fn open(&self, nudge: Nudge) -> Result<(RedisSession, Hello), Cause> {
+        let login = self.login()?;
+        let stream = connect(&self.address, &self.tls, self.ca_file.as_deref()).await?;
+        let mut halves = wire::split(stream);
+        let (scripts, hello) = handshake::shake(self.name(), &mut halves, &login, &self.keys).await?;
+        Ok((RedisSession::start(&self.env, halves, self.keys.clone(), scripts, nudge), hello))
+    }
+}
+
+impl fmt::Debug for RedisNode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisNode")
+            .field("name", &self.name())
+            .field("prefix", &self.keys.prefix())
+            .field("password_file", &self.password_file)
+            .field("ca_file", &self.ca_file)
+            .finish_non_exhaustive()
+    }
+}
+
+fn read_password(file: &Path) -> Result<Secret, Cause> {
+    let text = fs::read_to_string(file).map_err(|error| {
+        Cause::Denied(format!("the password_file {} cannot be read: {error}", file.display()).into())
+    })?;
+    let password = text.strip_suffix('\n').unwrap_or(&text);
+    let password = password.strip_suffix('\r').unwrap_or(password);
+    if password.is_empty() {
+        return Err(Cause::Denied(format!("the password_file {} is empty", file.display()).into()));
+    }
+    Ok(Secret::new(password))
+}

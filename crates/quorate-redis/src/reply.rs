@@ -1,0 +1,221 @@
+//! From what a server said to a [`BatchReply`]: a pure function, and a strict one. What cannot be an answer
+//! to what was asked is [`Cause::Protocol`]; never a panic, and never a guess.
+
+use crate::fault;
+use quorate::node::{
+    BatchReply, Cause, DoneRecord, FencingToken, LedgerState, NodeTime, Owner, Record, Refusal, Reply,
+};
+use redis::Value;
+use std::{sync::Arc, time::Duration};
+
+/// The longest text of a foreign client or of a server that is passed on.
+const TEXT_MAX: usize = 1024;
+
+/// Reads the replies to the commands whose item counts are `runs`.
+pub(crate) fn read(values: Vec<Value>, runs: &[usize]) -> Result<BatchReply, Cause> {
+    if values.len() != runs.len() {
+        return Err(unexpected(&format!("{} replies to {} commands", values.len(), runs.len())));
+    }
+    let mut replies = Vec::with_capacity(runs.iter().sum());
+    let mut node_time = NodeTime::default();
+    for (value, &items) in values.into_iter().zip(runs) {
+        let parts = match value {
+            Value::ServerError(error) => return Err(fault::of_server(&error)),
+            Value::Array(parts) => parts,
+            other => return Err(unexpected(&format!("{} for a script's reply", kind(&other)))),
+        };
+        if items == 0 {
+            node_time = time(&parts)?;
+            continue;
+        }
+        if parts.len() != items + 1 {
+            return Err(unexpected(&format!("{} replies to {items} requests", parts.len())));
+        }
+        node_time = NodeTime::from_micros(number(&parts[0])?);
+        for part in &parts[1..] {
+            replies.push(item(part)?);
+        }
+    }
+    Ok(BatchReply { node_time, replies })
+}
+
+/// The reply to TIME.
+pub(crate) fn time(parts: &[Value]) -> Result<NodeTime, Cause> {
+    let [seconds, micros] = parts else { return Err(unexpected("TIME without two parts")) };
+    let (seconds, micros) = (number(seconds)?, number(micros)?);
+    let at = seconds.checked_mul(1_000_000).and_then(|at| at.checked_add(micros));
+    at.map(NodeTime::from_micros).ok_or_else(|| unexpected("TIME beyond the end of the clock"))
+}
+
+/// The text of a string reply. What is not UTF-8 is replaced.
+pub(crate) fn text(value: &Value) -> Result<Arc<str>, Cause> {
+    match value {
+        Value::BulkString(bytes) => Ok(String::from_utf8_lossy(bytes).into()),
+        Value::SimpleString(text) => Ok(text.as_str().into()),
+        other => Err(unexpected(&format!("{} for a string", kind(other)))),
+    }
+}
+
+/// What a value is, for a message; never what it holds.
+pub(crate) fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Nil => "nil",
+        Value::Int(_) => "an integer",
+        Value::BulkString(_) | Value::SimpleString(_) | Value::Okay => "a string",
+        Value::Array(_) => "an array",
+        Value::ServerError(_) => "an error",
+        _ => "a value of another kind",
+    }
+}
+
+/// A cause that says what was unexpected.
+pub(crate) fn unexpected(what: &str) -> Cause {
+    Cause::Protocol(cut(what))
+}
+
+/// At most [`TEXT_MAX`] bytes of `text`, whole characters.
+pub(crate) fn cut(text: &str) -> Arc<str> {
+    let mut end = text.len().min(TEXT_MAX);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text[..end].into()
+}
+
+fn item(value: &Value) -> Result<Reply, Cause> {
+    let Value::Array(parts) = value else {
+        return Err(unexpected(&format!("{} for the reply to a request", kind(value))));
+    };
+    let Some((word, rest)) = parts.split_first() else {
+        return Err(unexpected("an empty reply to a request"));
+    };
+    let word = text(word)?;
+    match (&*word, rest) {
+        ("granted", [counter]) => Ok(Reply::Granted { counter: token(counter)? }),
+        ("held", [owner, left]) => Ok(Reply::Held { owner: owner_of(owner)?, remaining: remaining(left)? }),
+        ("done", [token, result]) => Ok(Reply::Done(done(token, result)?)),
+        ("raised", []) => Ok(Reply::Raised),
+        ("extended", []) => Ok(Reply::Extended),
+        ("released", [mine]) => Ok(Reply::Released(flag(mine)?)),
+        ("completed", []) => Ok(Reply::Completed),
+        ("state", [left, holder, counter, by, result]) => state(left, holder, counter, by, result),
+        ("ledger", fields) => ledger(fields),
+        ("written", []) => Ok(Reply::Written),
+        ("standing", [standing]) => standing_record(standing),
+        ("marked", []) => Ok(Reply::Marked),
+        ("refused", rest) => Ok(Reply::Refused(refusal(rest)?)),
+        (word, rest) => Err(unexpected(&format!("{:?} with {} parts", cut(word), rest.len()))),
+    }
+}
+
+fn refusal(parts: &[Value]) -> Result<Refusal, Cause> {
+    let Some((word, rest)) = parts.split_first() else { return Err(unexpected("a refusal without a word")) };
+    let word = text(word)?;
+    Ok(match (&*word, rest) {
+        ("stale", []) => Refusal::Stale,
+        ("unmarked", []) => Refusal::Marker(None),
+        ("marker", [standing]) => Refusal::Marker(Some(text(standing)?)),
+        ("clock", [apart]) => Refusal::Clock { apart: Duration::from_micros(number(apart)?) },
+        ("full", []) => Refusal::CounterFull,
+        ("notowner", []) => Refusal::NotOwner,
+        ("superseded", []) => Refusal::Superseded,
+        ("sealed", [by]) => Refusal::Sealed { by: token(by)? },
+        ("pruned", []) => Refusal::Pruned,
+        ("wrongtype", [what]) => Refusal::WrongType(cut(&text(what)?)),
+        ("failed", [what]) => Refusal::Failed(cut(&text(what)?)),
+        (word, rest) => {
+            return Err(unexpected(&format!("the refusal {:?} with {} parts", cut(word), rest.len())));
+        }
+    })
+}
+
+fn state(left: &Value, holder: &Value, counter: &Value, by: &Value, result: &Value) -> Result<Reply, Cause> {
+    let holder = match &*text(left)? {
+        "-2" => None,
+        _ => Some((owner_of(holder)?, remaining(left)?)),
+    };
+    let counter = if text(counter)?.is_empty() { None } else { Some(token(counter)?) };
+    let done = if text(by)?.is_empty() { None } else { Some(done(by, result)?) };
+    Ok(Reply::State { holder, counter, done })
+}
+
+/// The fields of a ledger's hash and their values, in turn, in no order.
+fn ledger(fields: &[Value]) -> Result<Reply, Cause> {
+    let (pairs, odd) = fields.as_chunks::<2>();
+    if !odd.is_empty() {
+        return Err(unexpected("a ledger with a field that has no value"));
+    }
+    let mut state = LedgerState::default();
+    for [field, value] in pairs {
+        let field = text(field)?;
+        match (&*field, field.strip_prefix("r:")) {
+            ("t", _) => state.term = token(value)?,
+            ("w", _) => state.low_water = number(value)?,
+            (_, Some(key)) => match record(&text(value)?) {
+                Some(record) => state.records.push((key.into(), record)),
+                None => return Ok(unreadable(&format!("the record {:?} of a ledger", cut(key)))),
+            },
+            _ => return Ok(unreadable(&format!("the field {:?} of a ledger", cut(&field)))),
+        }
+    }
+    state.records.sort_by(|(a, _), (b, _)| a.cmp(b));
+    Ok(Reply::Ledger(state))
+}
+
+fn standing_record(value: &Value) -> Result<Reply, Cause> {
+    Ok(record(&text(value)?).map_or_else(|| unreadable("a record of a ledger"), Reply::Standing))
+}
+
+fn unreadable(what: &str) -> Reply {
+    Reply::Refused(Refusal::WrongType(format!("{what} is not one that Quorate wrote").into()))
+}
+
+/// `AT:TERM:LAST:VALUE`
+fn record(text: &str) -> Option<Record> {
+    let mut parts = text.splitn(4, ':');
+    let at = parts.next()?.parse().ok()?;
+    let term = FencingToken::new(parts.next()?.parse().ok()?);
+    let last = match parts.next()? {
+        "0" => false,
+        "1" => true,
+        _ => return None,
+    };
+    Some(Record { at, term, last, value: parts.next()?.into() })
+}
+
+fn done(by: &Value, result: &Value) -> Result<DoneRecord, Cause> {
+    Ok(DoneRecord { token: token(by)?, result: text(result)? })
+}
+
+fn owner_of(value: &Value) -> Result<Owner, Cause> {
+    Ok(Owner::from_node(&cut(&text(value)?)))
+}
+
+/// From PTTL: `-1` for a key that never expires. A key is there until its last millisecond has passed, so
+/// that what a waiter is told is one more.
+fn remaining(value: &Value) -> Result<Option<Duration>, Cause> {
+    if &*text(value)? == "-1" {
+        return Ok(None);
+    }
+    Ok(Some(Duration::from_millis(number(value)?.saturating_add(1))))
+}
+
+fn flag(value: &Value) -> Result<bool, Cause> {
+    match &*text(value)? {
+        "0" => Ok(false),
+        "1" => Ok(true),
+        other => Err(unexpected(&format!("{:?} for yes or no", cut(other)))),
+    }
+}
+
+fn token(value: &Value) -> Result<FencingToken, Cause> {
+    number(value).map(FencingToken::new)
+}
+
+/// A number without a sign, as text.
+fn number(value: &Value) -> Result<u64, Cause> {
+    let text = text(value)?;
+    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+    let parsed = if digits { text.parse().ok() } else { None };
+    parsed.ok_or_else(|| unexpected(&format!("{:?} for a number", cut(&text))))
+}

@@ -1,0 +1,80 @@
+/// The scripts, each of which serves one kind of request. See the head of each file for its KEYS and ARGV.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Script {
+    Acquire,
+    Raise,
+    Extend,
+    Release,
+    Inspect,
+    Complete,
+    Seal,
+    Write,
+    Prune,
+    Read,
+    Mark,
+}
+
+macro_rules! source {
+    ($file:literal) => {
+        concat!(include_str!("scripts/prelude.lua"), include_str!(concat!("scripts/", $file, ".lua")))
+    };
+}
+
+impl Script {
+    /// All of them, in the order of their numbers.
+    pub(crate) const ALL: [Self; 11] = [
+        Self::Acquire,
+        Self::Raise,
+        Self::Extend,
+        Self::Release,
+        Self::Inspect,
+        Self::Complete,
+        Self::Seal,
+        Self::Write,
+        Self::Prune,
+        Self::Read,
+        Self::Mark,
+    ];
+
+    /// The whole text that the server runs.
+    pub(crate) fn source(self) -> &'static str {
+        match self {
+            Self::Acquire => source!("acquire"),
+            Self::Raise => source!("raise"),
+            Self::Extend => source!("extend"),
+            Self::Release => source!("release"),
+            Self::Inspect => source!("inspect"),
+            Self::Complete => source!("complete"),
+            Self::Seal => source!("seal"),
+            Self::Write => source!("write"),
+            Self::Prune => source!("prune"),
+            Self::Read => source!("read"),
+            Self::Mark => source!("mark"),
+        }
+    }
+
+    /// How many keys an item has.
+    pub(crate) fn keys_per_item(self) -> usize {
+        match self {
+            Self::Acquire | Self::Extend | Self::Inspect | Self::Complete => 3,
+            Self::Raise => 2,
+            _ => 1,
+        }
+    }
+}
+
+/// The names under which a server has loaded the scripts.
+#[derive(Clone, Debug)]
+pub(crate) struct Loaded([String; Script::ALL.len()]);
+
+impl Loaded {
+    /// From what `SCRIPT LOAD` said to each of [`Script::ALL`].
+    pub(crate) fn new(names: Vec<String>) -> Option<Self> {
+        names.try_into().ok().map(Self)
+    }
+
+    /// What EVALSHA calls it.
+    pub(crate) fn name(&self, script: Script) -> &str {
+        &self.0[script as usize]
+    }
+}

@@ -1,0 +1,33 @@
+-- Sets the owner where the resource is free, and counts one more grant. On a claim that is done, says so.
+-- KEYS  lock, counter, done record
+-- ARGV  owner, ttl (ms), where a missing counter starts (µs), how far that may be from this clock (µs),
+--       how long the counter lives (ms), 1 for a claim
+return serve(true, true, 3, 6, function(k, a)
+  local lock, fence, done = KEYS[k], KEYS[k + 1], KEYS[k + 2]
+  if ARGV[a + 5] == '1' then
+    local token, result = done_record(done)
+    if token then
+      return { 'done', token, result }
+    end
+  end
+  local holder = call('GET', lock)
+  if holder then
+    return held(holder, lock)
+  end
+  local last = counter(fence)
+  if not last then
+    last = ARGV[a + 2]
+    local apart = math.abs(now - tonumber(last))
+    if apart > tonumber(ARGV[a + 3]) then
+      refuse('clock', decimal(apart))
+    end
+  end
+  if tonumber(last) >= 9007199254740991 then
+    refuse('full')
+  end
+  local count = decimal(tonumber(last) + 1)
+  -- The counter first: a node that fails between the two has counted a grant that nobody got.
+  call('SET', fence, count, 'PX', ARGV[a + 4])
+  call('SET', lock, ARGV[a], 'NX', 'PX', ARGV[a + 1])
+  return { 'granted', count }
+end)

@@ -1,0 +1,27 @@
+-- Holds on from now, never shortening; sets the owner again where the resource is free.
+-- KEYS  lock, counter, done record
+-- ARGV  owner, ttl (ms), token, how long the counter lives (ms), 1 for a claim
+return serve(true, true, 3, 5, function(k, a)
+  local lock, fence = KEYS[k], KEYS[k + 1]
+  local owner, ttl = ARGV[a], ARGV[a + 1]
+  local holder = call('GET', lock)
+  if holder and holder ~= owner then
+    return held(holder, lock)
+  end
+  if ARGV[a + 4] == '1' then
+    local token, result = done_record(KEYS[k + 2])
+    if token then
+      return { 'done', token, result }
+    end
+  end
+  count_to(fence, counter(fence), ARGV[a + 2], ARGV[a + 3])
+  if not holder then
+    call('SET', lock, owner, 'NX', 'PX', ttl)
+  else
+    local left = call('PTTL', lock)
+    if left >= 0 and left < tonumber(ttl) then
+      call('PEXPIRE', lock, ttl)
+    end
+  end
+  return { 'extended' }
+end)

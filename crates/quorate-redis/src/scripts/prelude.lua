@@ -1,0 +1,139 @@
+-- Runs before every script. Defines what they share; each script ends by returning serve(...).
+--
+-- Every script:
+--   KEYS[1]  the node's marker; then each item's keys
+--   ARGV[1]  not_after, microseconds; ARGV[2] the stamp that votes are cast under; then each item's arguments
+--   returns  { the node's time in microseconds, one array of strings for each item }
+--
+-- Lua's numbers are doubles, so numbers stay decimal strings wherever they need not be added, and are
+-- compared as such. Redis's pcall gives errors as tables; `call` turns them into the item's refusal, so that
+-- a key of another type spoils its own item only.
+
+local clock = redis.call('TIME')
+local now = clock[1] * 1000000 + clock[2]
+
+local function decimal(number)
+  return string.format('%.0f', number)
+end
+
+local function refuse(...)
+  error({ 'refused', ... }, 0)
+end
+
+local function call(...)
+  local reply = redis.pcall(...)
+  if type(reply) == 'table' and reply.err then
+    local text = string.gsub(reply.err, '^%-', '')
+    if string.sub(text, 1, 9) == 'WRONGTYPE' then
+      refuse('wrongtype', 'the key ' .. select(2, ...) .. ' holds another type')
+    end
+    refuse('failed', text)
+  end
+  return reply
+end
+
+-- Whether the decimal string a is less than b.
+local function less(a, b)
+  return #a < #b or (#a == #b and a < b)
+end
+
+-- Whether text is a decimal number as we write them: no sign, no leading zero, within 64 bits or so.
+local function is_number(text)
+  return #text <= 20 and (text == '0' or string.find(text, '^[1-9]%d*$') ~= nil)
+end
+
+-- The count at a fencing counter, a decimal string, or nil.
+local function counter(key)
+  local value = call('GET', key)
+  if not value then
+    return nil
+  end
+  if not is_number(value) then
+    refuse('wrongtype', 'the key ' .. key .. ' holds no count')
+  end
+  return value
+end
+
+-- Makes the counter the larger of what stands there and `count`, and lets it live for `keep` milliseconds.
+-- What stands is not written again: so a lease can be extended on a node that is out of memory.
+local function count_to(key, standing, count, keep)
+  if standing and not less(standing, count) then
+    call('PEXPIRE', key, keep)
+  else
+    call('SET', key, count, 'PX', keep)
+  end
+end
+
+-- The done record of a claim as token and result, or nil.
+local function done_record(key)
+  local value = call('GET', key)
+  if not value then
+    return nil
+  end
+  local token, result = string.match(value, '^(%d+):(.*)$')
+  if not token or not is_number(token) then
+    refuse('wrongtype', 'the key ' .. key .. ' holds no done record')
+  end
+  return token, result
+end
+
+-- What to say where `holder` has the lock. PTTL is -1 for a key that never expires.
+local function held(holder, lock)
+  return { 'held', holder, tostring(call('PTTL', lock)) }
+end
+
+-- The term of the ledger at `key`, refusing where it is later than `term`.
+local function sealed(key, term)
+  local standing = call('HGET', key, 't') or '0'
+  if not is_number(standing) then
+    refuse('wrongtype', 'the key ' .. key .. ' holds no ledger')
+  end
+  if less(term, standing) then
+    refuse('sealed', standing)
+  end
+  return standing
+end
+
+-- The low-water mark of the ledger at `key`.
+local function low_water(key)
+  local mark = call('HGET', key, 'w') or '0'
+  if not is_number(mark) then
+    refuse('wrongtype', 'the key ' .. key .. ' holds no ledger')
+  end
+  return mark
+end
+
+-- The refusal of every item, or nil. `sets`: refuse what comes too late. `votes`: refuse another marker.
+local function gate(sets, votes)
+  if sets and now > tonumber(ARGV[1]) then
+    refuse('stale')
+  end
+  if votes then
+    local marker = call('GET', KEYS[1])
+    if not marker then
+      refuse('unmarked')
+    elseif marker ~= ARGV[2] then
+      refuse('marker', marker)
+    end
+  end
+end
+
+-- What `work` gives, or its refusal. Anything else that went wrong is a fault of the script.
+local function guarded(work, ...)
+  local ok, reply = pcall(work, ...)
+  if ok or type(reply) == 'table' then
+    return reply
+  end
+  error(reply, 0)
+end
+
+-- Calls item(k, a) for each item, where KEYS[k] and ARGV[a] are the first of the item's.
+local function serve(sets, votes, keys, args, item)
+  local out = { decimal(now) }
+  local refusal = guarded(gate, sets, votes)
+  for i = 0, (#ARGV - 2) / args - 1 do
+    out[i + 2] = refusal or guarded(item, 2 + i * keys, 3 + i * args)
+  end
+  return out
+end
+

@@ -1,0 +1,65 @@
+use super::{RedisConfig, RedisServer, StartError};
+use std::ops::{Index, IndexMut};
+
+/// Several independent servers (not a Redis Cluster: Quorate's nodes know nothing of each other).
+#[derive(Debug)]
+pub struct RedisCluster {
+    servers: Vec<RedisServer>,
+}
+
+impl RedisCluster {
+    /// Starts `size` servers with no persistence.
+    ///
+    /// # Errors
+    /// [`StartError`], which says how to install `redis-server` where it is missing.
+    pub fn start(size: usize) -> Result<Self, StartError> {
+        Self::start_with(size, &RedisConfig::new())
+    }
+
+    /// Starts `size` servers that run as `config` says.
+    ///
+    /// # Errors
+    /// [`StartError`], which says how to install `redis-server` where it is missing.
+    pub fn start_with(size: usize, config: &RedisConfig) -> Result<Self, StartError> {
+        let servers = (0..size).map(|_| config.clone().start()).collect::<Result<_, _>>()?;
+        Ok(Self { servers })
+    }
+
+    /// The servers' URLs, in order.
+    pub fn urls(&self) -> Vec<String> {
+        self.servers.iter().map(RedisServer::url).collect()
+    }
+
+    /// How many servers there are, running or not.
+    pub fn len(&self) -> usize {
+        self.servers.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.servers.is_empty()
+    }
+
+    /// The servers, in order.
+    pub fn iter(&self) -> impl Iterator<Item = &RedisServer> {
+        self.servers.iter()
+    }
+
+    /// The servers, in order, to kill and restart.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut RedisServer> {
+        self.servers.iter_mut()
+    }
+}
+
+impl Index<usize> for RedisCluster {
+    type Output = RedisServer;
+    fn index(&self, at: usize) -> &RedisServer {
+        &self.servers[at]
+    }
+}
+
+impl IndexMut<usize> for RedisCluster {
+    fn index_mut(&mut self, at: usize) -> &mut RedisServer {
+        &mut self.servers[at]
+    }
+}

@@ -1,0 +1,97 @@
+use super::{RedisServer, StartError};
+use std::{fmt::Write as _, path::Path};
+
+/// How a [`RedisServer`] is to run. By default: TCP on loopback, no password, no persistence, no eviction.
+#[derive(Clone, Debug, Default)]
+pub struct RedisConfig {
+    append_only: bool,
+    unix_socket: bool,
+    password: Option<String>,
+    lines: Vec<String>,
+}
+
+impl RedisConfig {
+    /// The default: nothing outlives the process.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Keeps an append-only file, synced at every write: the server restarts with what it answered for.
+    #[must_use]
+    pub fn append_only(mut self) -> Self {
+        self.append_only = true;
+        self
+    }
+
+    /// Also listens on a Unix socket ([`RedisServer::socket`]).
+    #[must_use]
+    pub fn unix_socket(mut self) -> Self {
+        self.unix_socket = true;
+        self
+    }
+
+    /// Asks everybody for this password.
+    #[must_use]
+    pub fn password(mut self, password: &str) -> Self {
+        self.password = Some(password.to_owned());
+        self
+    }
+
+    /// Adds a user with these rules, as in `user NAME on >PASSWORD ~* +@all`.
+    #[must_use]
+    pub fn user(self, name: &str, rules: &str) -> Self {
+        self.line(&format!("user {name} {rules}"))
+    }
+
+    /// Evicts by this policy once memory is short.
+    #[must_use]
+    pub fn maxmemory_policy(self, policy: &str) -> Self {
+        self.line(&format!("maxmemory-policy {policy}"))
+    }
+
+    /// Adds a line to `redis.conf`. Of two lines that disagree the later wins.
+    #[must_use]
+    pub fn line(mut self, line: &str) -> Self {
+        self.lines.push(line.to_owned());
+        self
+    }
+
+    /// Starts a server.
+    ///
+    /// # Errors
+    /// [`StartError`], which says how to install `redis-server` where it is missing.
+    pub fn start(self) -> Result<RedisServer, StartError> {
+        RedisServer::start_with(self)
+    }
+
+    /// The password that everybody is asked for.
+    pub(super) fn asks_for(&self) -> Option<&str> {
+        self.password.as_deref()
+    }
+
+    /// Whether there is to be a Unix socket.
+    pub(super) fn has_socket(&self) -> bool {
+        self.unix_socket
+    }
+
+    /// The text of `redis.conf`.
+    pub(super) fn render(&self, port: u16, dir: &Path, socket: &Path) -> String {
+        let mut text = format!(
+            "port {port}\nbind 127.0.0.1\ndir {}\nsave \"\"\ndaemonize no\nlogfile server.log\n",
+            dir.display()
+        );
+        if self.append_only {
+            text.push_str("appendonly yes\nappendfsync always\n");
+        }
+        if self.unix_socket {
+            let _ = writeln!(text, "unixsocket {}", socket.display());
+        }
+        if let Some(password) = &self.password {
+            let _ = writeln!(text, "requirepass {password}");
+        }
+        for line in &self.lines {
+            let _ = writeln!(text, "{line}");
+        }
+        text
+    }
+}

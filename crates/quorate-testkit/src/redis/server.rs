@@ -1,0 +1,298 @@
+use super::RedisConfig;
+use quorate::env::{SystemWorld, World};
+use redis::{IntoConnectionInfo, RedisError, Value};
+use rustix::process::{Pid, Signal, kill_process};
+use std::{
+    fmt, fs, io,
+    net::TcpListener,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    thread,
+    time::Duration,
+};
+use tempfile::TempDir;
+
+/// How long a server may take to answer PING, or to obey a signal.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long to wait between two looks at a condition.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+/// A `redis-server` process of its own, with a directory of its own. Dropping it kills and reaps it.
+///
+/// All of this blocks: call it from a plain test, or accept that it blocks the runtime for milliseconds.
+pub struct RedisServer {
+    config: RedisConfig,
+    dir: TempDir,
+    port: u16,
+    child: Option<Child>,
+}
+
+impl RedisServer {
+    /// Starts a server with no persistence on a free loopback port, and waits until it answers.
+    ///
+    /// # Errors
+    /// [`StartError`], which says how to install `redis-server` where it is missing.
+    pub fn start() -> Result<Self, StartError> {
+        Self::start_with(RedisConfig::new())
+    }
+
+    /// Starts a server that runs as `config` says.
+    ///
+    /// # Errors
+    /// [`StartError`], which says how to install `redis-server` where it is missing.
+    pub fn start_with(config: RedisConfig) -> Result<Self, StartError> {
+        let dir = tempfile::Builder::new().prefix("quorate-redis-").tempdir()?;
+        let mut server = Self { config, dir, port: 0, child: None };
+        let mut tries = 0;
+        loop {
+            server.port = free_port()?;
+            tries += 1;
+            match server.spawn() {
+                Err(StartError::Ended(_)) if tries < 5 => {}
+                Err(error) => return Err(error),
+                Ok(()) => return Ok(server),
+            }
+        }
+    }
+
+    /// The TCP port on loopback; the same after a restart.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The process id, while it runs.
+    pub fn pid(&self) -> Option<u32> {
+        self.child.as_ref().map(Child::id)
+    }
+
+    /// The URL, with the password where there is one.
+    pub fn url(&self) -> String {
+        match self.config.asks_for() {
+            Some(password) => format!("redis://:{password}@127.0.0.1:{}/0", self.port),
+            None => format!("redis://127.0.0.1:{}/0", self.port),
+        }
+    }
+
+    /// The server's directory: its append-only file, its socket, its log.
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// The Unix socket, if [`RedisConfig::unix_socket`] asked for one.
+    pub fn socket(&self) -> Option<PathBuf> {
+        self.config.has_socket().then(|| self.dir.path().join("s"))
+    }
+
+    /// What the server has logged.
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.dir.path().join("server.log")).unwrap_or_default()
+    }
+
+    /// Kills the process at once (SIGKILL) and reaps it. What the configuration does not persist is lost.
+    pub fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            // A stopped process dies of SIGKILL too, but one that is being traced or frozen may not.
+            let _ = signal(&child, Signal::CONT);
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+
+    /// Kills the process if it runs, and starts it again on the same port: empty, or with what the
+    /// configuration persists.
+    ///
+    /// # Errors
+    /// [`StartError`] where it would not start.
+    pub fn restart(&mut self) -> Result<(), StartError> {
+        self.kill();
+        let give_up = SystemWorld.now() + PATIENCE;
+        loop {
+            match self.spawn() {
+                // The kernel may have lent the port to an outgoing connection for a moment.
+                Err(StartError::Ended(_)) if SystemWorld.now() < give_up => thread::sleep(LOOK_EVERY),
+                done => return done,
+            }
+        }
+    }
+
+    /// Stops the process where it stands (SIGSTOP): its sockets stay open and nothing answers.
+    pub fn pause(&self) {
+        self.must_signal(Signal::STOP);
+        if let Some(pid) = self.pid() {
+            wait_for(PATIENCE, || is_stopped(pid));
+        }
+    }
+
+    /// Lets the process go on (SIGCONT).
+    pub fn resume(&self) {
+        self.must_signal(Signal::CONT);
+    }
+
+    /// Makes the server forget every key in every database.
+    pub fn flushall(&self) {
+        self.command(&["FLUSHALL"]);
+    }
+
+    /// Runs a command and gives its reply as text: strings as they are, nil as `(nil)`, arrays a line an
+    /// item, errors as `(error) …`.
+    ///
+    /// # Panics
+    /// Where the server does not answer: a test cannot go on.
+    pub fn command(&self, args: &[&str]) -> String {
+        match self.try_command(args) {
+            Ok(reply) => reply,
+            #[expect(clippy::panic, reason = "a test that cannot reach its own server has failed")]
+            Err(error) => panic!("redis-server on port {}: {args:?}: {error}", self.port),
+        }
+    }
+
+    /// As [`RedisServer::command`], for a server that may not answer.
+    ///
+    /// # Errors
+    /// Where there is no connection, or no reply for ten seconds.
+    pub fn try_command(&self, args: &[&str]) -> Result<String, RedisError> {
+        let info = self.url().into_connection_info()?;
+        let client = redis::Client::open(info)?;
+        let mut connection = client.get_connection_with_timeout(PATIENCE)?;
+        connection.set_read_timeout(Some(PATIENCE))?;
+        let mut command = redis::Cmd::new();
+        for arg in args {
+            command.arg(*arg);
+        }
+        Ok(match command.query::<Value>(&mut connection) {
+            Ok(value) => text_of(&value),
+            Err(error) if error.is_io_error() => return Err(error),
+            Err(error) => format!("(error) {error}"),
+        })
+    }
+
+    fn spawn(&mut self) -> Result<(), StartError> {
+        let dir = self.dir.path();
+        let conf = dir.join("redis.conf");
+        fs::write(&conf, self.config.render(self.port, dir, &dir.join("s")))?;
+        let started = Command::new("redis-server")
+            .arg(&conf)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        let child = started.map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => StartError::Missing,
+            _ => StartError::Io(error),
+        })?;
+        self.child = Some(child);
+        self.wait_until_it_answers()
+    }
+
+    fn wait_until_it_answers(&mut self) -> Result<(), StartError> {
+        let give_up = SystemWorld.now() + PATIENCE;
+        loop {
+            // Our own child: another server may have had the port first, and would answer too.
+            if self.child.as_mut().is_some_and(|child| !matches!(child.try_wait(), Ok(None))) {
+                self.child = None;
+                return Err(StartError::Ended(self.log()));
+            }
+            match self.try_command(&["PING"]) {
+                Ok(reply) if reply == "PONG" => return Ok(()),
+                _ if SystemWorld.now() < give_up => thread::sleep(LOOK_EVERY),
+                Ok(reply) => return Err(StartError::NoPong(reply)),
+                Err(error) => return Err(StartError::NoPong(error.to_string())),
+            }
+        }
+    }
+
+    fn must_signal(&self, sent: Signal) {
+        let Some(child) = &self.child else {
+            #[expect(clippy::panic, reason = "a test that signals a server it has killed is wrong")]
+            {
+                panic!("redis-server on port {} does not run", self.port)
+            }
+        };
+        if let Err(error) = signal(child, sent) {
+            #[expect(clippy::panic, reason = "a fault that was not made proves nothing")]
+            {
+                panic!("redis-server on port {}: {sent:?}: {error}", self.port)
+            }
+        }
+    }
+}
+
+impl Drop for RedisServer {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+impl fmt::Debug for RedisServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisServer")
+            .field("port", &self.port)
+            .field("pid", &self.pid())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why there is no server to test with.
+#[derive(thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// There is no such program.
+    #[error(
+        "redis-server is not installed, and these tests need it; install it with `bash tests/run.sh`, or \
+         `apt-get install redis-server`, `dnf install redis`, `apk add redis`, `brew install redis`"
+    )]
+    Missing,
+    /// It ended at once.
+    #[error("redis-server ended at once; its log says: {0}")]
+    Ended(String),
+    /// It runs and does not answer.
+    #[error("redis-server did not answer PING in {PATIENCE:?}: {0}")]
+    NoPong(String),
+    /// The directory, the port or the process could not be had.
+    #[error("redis-server could not be started: {0}")]
+    Io(#[from] io::Error),
+}
+
+// What `unwrap` shows: the sentence, not the structure.
+impl fmt::Debug for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+fn free_port() -> io::Result<u16> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+}
+
+fn signal(child: &Child, sent: Signal) -> io::Result<()> {
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    let pid = pid.ok_or_else(|| io::Error::other("the process has no id"))?;
+    Ok(kill_process(pid, sent)?)
+}
+
+/// Whether the kernel says that the process is stopped; where it says nothing, it is taken to be.
+fn is_stopped(pid: u32) -> bool {
+    let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return true };
+    stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with('T'))
+}
+
+fn wait_for(patience: Duration, mut condition: impl FnMut() -> bool) {
+    let give_up = SystemWorld.now() + patience;
+    while !condition() && SystemWorld.now() < give_up {
+        thread::sleep(LOOK_EVERY);
+    }
+}
+
+fn text_of(value: &Value) -> String {
+    match value {
+        Value::Nil => "(nil)".to_owned(),
+        Value::Int(number) => number.to_string(),
+        Value::Okay => "OK".to_owned(),
+        Value::SimpleString(text) => text.clone(),
+        Value::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        Value::Array(items) => items.iter().map(text_of).collect::<Vec<_>>().join("\n"),
+        Value::ServerError(error) => format!("(error) {error}"),
+        other => format!("{other:?}"),
+    }
+}

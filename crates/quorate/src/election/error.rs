@@ -1,0 +1,19 @@
+use crate::lease::AcquireError;
+
+/// Why a campaign ended.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ElectionError<E> {
+    /// The group's name or the timings cannot be used, or the quorum has been closed.
+    #[error(transparent)]
+    Setup(AcquireError),
+    /// This election is already being run; run its clones' work in one campaign.
+    #[error("the election of {group} is already being run in this process; join the work in one `run`")]
+    AlreadyRunning {
+        /// Which.
+        group: String,
+    },
+    /// The work failed. The leader has resigned.
+    #[error("the work of a term failed: {0}")]
+    Work(E),
+}

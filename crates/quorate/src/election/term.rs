@@ -1,0 +1,92 @@
+use crate::{
+    env::{BootTime, Env},
+    lease::{Lease, LeaseLost, Quorum},
+    node::FencingToken,
+};
+use std::{sync::Arc, time::Duration};
+use tokio_util::sync::CancellationToken;
+
+/// One tenure of a leader. Clones are the same term; none of them keeps it alive.
+#[derive(Clone, Debug)]
+pub struct Term(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    quorum: Quorum,
+    lease: Lease,
+    step_down: CancellationToken,
+    group: Arc<str>,
+}
+
+impl Term {
+    pub(super) fn new(quorum: Quorum, group: Arc<str>, lease: Lease) -> Self {
+        let step_down = lease.step_down().child_token();
+        Self(Arc::new(Inner { quorum, lease, step_down, group }))
+    }
+
+    /// The fencing token, if the term is still ours at this moment: pass it to the write that follows.
+    ///
+    /// # Errors
+    /// [`LeaseLost`] once the term has ended.
+    pub fn check(&self) -> Result<FencingToken, LeaseLost> {
+        self.0.lease.check()
+    }
+
+    /// The term's number, whether or not it still runs: its fencing token.
+    pub fn number(&self) -> FencingToken {
+        self.0.lease.token()
+    }
+
+    /// The group that is led.
+    pub fn group(&self) -> &Arc<str> {
+        &self.0.group
+    }
+
+    /// Whether the term is ours at this moment.
+    pub fn is_valid(&self) -> bool {
+        self.0.lease.is_valid()
+    }
+
+    /// How long the term is ours from now on if no extension succeeds.
+    pub fn remaining(&self) -> Duration {
+        self.0.lease.remaining()
+    }
+
+    /// When the term ends on this worker's boot clock if no extension succeeds; `None` once it has.
+    pub fn valid_until(&self) -> Option<BootTime> {
+        self.0.lease.valid_until()
+    }
+
+    /// Fires when the work should finish: at a shutdown, or some time before validity ends.
+    pub fn step_down(&self) -> &CancellationToken {
+        &self.0.step_down
+    }
+
+    /// Fires when validity ends.
+    pub fn lost(&self) -> &CancellationToken {
+        self.0.lease.lost()
+    }
+
+    /// The quorum by which the term is held.
+    pub fn quorum(&self) -> &Quorum {
+        &self.0.quorum
+    }
+
+    pub(crate) fn env(&self) -> &Env {
+        self.quorum().env()
+    }
+
+    pub(super) fn lease(&self) -> &Lease {
+        &self.0.lease
+    }
+}
+
+/// Ends the term's lease when the campaign lets go of it, whoever still has a clone.
+#[derive(Debug)]
+pub(super) struct Tenant(pub(super) Term);
+
+impl Drop for Tenant {
+    fn drop(&mut self) {
+        self.0.lease().let_go(None);
+    }
+}
