@@ -1,1 +1,1 @@
-//! Nothing yet.
+//! Tests that need several real processes. See the files beside this one.

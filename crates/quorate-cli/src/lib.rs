@@ -1,1 +1,79 @@
-//! Nothing yet.
+//! The `quorate` program, as a library.
+//!
+//! # What is not guaranteed
+//!
+//! See [`warden`] for the limits of ending a command in time, and the library for those of a lease. What
+//! `quorate status` shows was true a moment ago.
+
+mod args;
+pub mod config;
+mod exec;
+mod exit;
+mod guard;
+mod log;
+mod open;
+mod run;
+mod status;
+pub mod warden;
+
+use args::{Cli, Command, LogFormat, LogLevel, NodesCommand};
+use clap::Parser;
+use config::{Config, Surroundings};
+use exit::{FAILURE, Failure};
+use std::{ffi::OsString, process::ExitCode};
+
+/// The program: reads the process's arguments and environment, and gives its exit status.
+pub fn main() -> ExitCode {
+    let args: Vec<OsString> = std::env::args_os().collect();
+    if args.get(1).is_some_and(|first| first == warden::ARGUMENT) {
+        return warden::main(args.into_iter().skip(2));
+    }
+    let cli = match Cli::try_parse_from(args) {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version are errors to clap, and go to standard output with status 0.
+            let _ = error.print();
+            return if error.use_stderr() { ExitCode::from(exit::CONFIG) } else { ExitCode::SUCCESS };
+        }
+    };
+    match dispatch(&cli.command) {
+        Ok(code) => ExitCode::from(code),
+        Err(failure) => {
+            eprintln!("quorate: {failure}");
+            ExitCode::from(failure.code)
+        }
+    }
+}
+
+fn dispatch(command: &Command) -> Result<u8, Failure> {
+    let load = |nodes: &args::NodeArgs| Config::load(&nodes.flags(), &Surroundings::process());
+    match command {
+        Command::Demo(_) => Err(Failure::new(FAILURE, "not built yet")),
+        Command::Run(args) => {
+            log::start(args.log_format, args.log_level);
+            let config = load(&args.nodes)?;
+            runtime()?.block_on(run::run(args, &config))
+        }
+        Command::Exec(args) => {
+            log::start(LogFormat::Text, LogLevel::Warn);
+            let config = load(&args.nodes)?;
+            runtime()?.block_on(exec::exec(args, &config))
+        }
+        Command::Status(args) => {
+            let config = load(&args.nodes)?;
+            runtime()?.block_on(status::status(args, &config))
+        }
+        Command::Nodes(NodesCommand::Admit(args)) => {
+            let config = load(&args.nodes)?;
+            runtime()?.block_on(status::admit(args, &config))
+        }
+    }
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::new(FAILURE, error))
+}

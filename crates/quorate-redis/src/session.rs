@@ -91,7 +91,7 @@ async fn serve(
     let writing = async {
         if write(writer, inbox, owe).await.is_ok() {
             // All has left. What is still owed may arrive until the server closes too.
-            future::pending().await
+            future::pending::<()>().await;
         }
     };
     let lingering = async {

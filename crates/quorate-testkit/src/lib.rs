@@ -1,4 +1,5 @@
-//! What the tests of Quorate stand on: real Redis servers, and the suite that every kind of node passes.
+//! What the tests of Quorate stand on: real Redis servers, the suite that every kind of node passes,
+//! and a seeded simulation.
 //!
 //! # What is not guaranteed
 //!
@@ -7,3 +8,4 @@
 
 pub mod conformance;
 pub mod redis;
+pub mod sim;

@@ -17,10 +17,14 @@
 //! * [`lease`]: the [`Quorum`](lease::Quorum), leases, the keeper that extends them, fencing
 //! * [`ledger`]: records on a majority
 //! * [`election`]: campaigns, terms, observers
+//! * [`schedule`]: jobs, ticks, misfires, the runner
+//! * [`claim`]: message and batch claims
 
+pub mod claim;
 pub mod election;
 pub mod env;
 pub mod lease;
 pub mod ledger;
 pub mod node;
 pub mod round;
+pub mod schedule;

@@ -125,7 +125,7 @@ impl Election {
 
     fn lock(&self) -> Lock {
         let shared = &self.shared;
-        let lock = Lock::new(shared.quorum.clone(), shared.resource.clone()).ttl(self.ttl);
+        let lock = Lock::new(Arc::clone(shared.quorum.hub()), shared.resource.clone()).ttl(self.ttl);
         lock.step_down_grace(self.grace())
     }
 
@@ -221,7 +221,7 @@ where
     {
         let election = &self.election;
         let mut events = lease.events();
-        let term = Term::new(Arc::clone(election.group()), lease);
+        let term = Term::new(election.quorum().clone(), Arc::clone(election.group()), lease);
         let number = term.number();
         let tenant = Tenant(term.clone());
         election.set_term(Some(term.clone()));

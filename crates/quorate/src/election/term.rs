@@ -1,5 +1,5 @@
 use crate::{
-    env::Env,
+    env::{BootTime, Env},
     lease::{Lease, LeaseLost, Quorum},
     node::FencingToken,
 };
@@ -12,15 +12,16 @@ pub struct Term(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
+    quorum: Quorum,
     lease: Lease,
     step_down: CancellationToken,
     group: Arc<str>,
 }
 
 impl Term {
-    pub(super) fn new(group: Arc<str>, lease: Lease) -> Self {
+    pub(super) fn new(quorum: Quorum, group: Arc<str>, lease: Lease) -> Self {
         let step_down = lease.step_down().child_token();
-        Self(Arc::new(Inner { lease, step_down, group }))
+        Self(Arc::new(Inner { quorum, lease, step_down, group }))
     }
 
     /// The fencing token, if the term is still ours at this moment: pass it to the write that follows.
@@ -51,6 +52,11 @@ impl Term {
         self.0.lease.remaining()
     }
 
+    /// When the term ends on this worker's boot clock if no extension succeeds; `None` once it has.
+    pub fn valid_until(&self) -> Option<BootTime> {
+        self.0.lease.valid_until()
+    }
+
     /// Fires when the work should finish: at a shutdown, or some time before validity ends.
     pub fn step_down(&self) -> &CancellationToken {
         &self.0.step_down
@@ -63,7 +69,7 @@ impl Term {
 
     /// The quorum by which the term is held.
     pub fn quorum(&self) -> &Quorum {
-        self.0.lease.quorum()
+        &self.0.quorum
     }
 
     pub(crate) fn env(&self) -> &Env {

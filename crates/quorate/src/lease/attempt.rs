@@ -1,8 +1,8 @@
 //! One attempt on one or many resources: acquire, raise, hand over to the keeper.
 
 use super::{
-    Quorum,
     handle::Lease,
+    hub::Hub,
     keeper::{Adoption, Order},
     tenure::Tenure,
 };
@@ -37,8 +37,8 @@ pub(crate) enum Attempted {
 }
 
 /// Attempts `resource` once.
-pub(crate) async fn attempt(quorum: &Quorum, resource: &Resource, terms: Terms) -> Attempted {
-    let mut all = Round::start(quorum, std::slice::from_ref(resource), terms).run().await;
+pub(crate) async fn attempt(hub: &Arc<Hub>, resource: &Resource, terms: Terms) -> Attempted {
+    let mut all = Round::start(hub, std::slice::from_ref(resource), terms).run().await;
     all.pop().unwrap_or(Attempted::Closed)
 }
 
@@ -46,13 +46,13 @@ pub(crate) async fn attempt(quorum: &Quorum, resource: &Resource, terms: Terms) 
 ///
 /// # Cancel safety
 /// Dropping it releases what was won and what may yet be granted.
-pub(crate) async fn attempt_each(quorum: &Quorum, resources: &[Resource], terms: Terms) -> Vec<Attempted> {
-    Round::start(quorum, resources, terms).run().await
+pub(crate) async fn attempt_each(hub: &Arc<Hub>, resources: &[Resource], terms: Terms) -> Vec<Attempted> {
+    Round::start(hub, resources, terms).run().await
 }
 
 /// Attempts that travel together.
 struct Round<'a> {
-    quorum: &'a Quorum,
+    hub: &'a Arc<Hub>,
     terms: Terms,
     attempts: Vec<Attempt>,
     votes: Ballots,
@@ -63,7 +63,7 @@ struct Round<'a> {
 
 /// One resource's part. Dropped before the keeper has it, it posts the releases behind its own requests.
 struct Attempt {
-    quorum: Quorum,
+    hub: Arc<Hub>,
     resource: Resource,
     owner: Owner,
     tally: Tally,
@@ -93,19 +93,19 @@ impl Attempt {
     fn release(&mut self) {
         if !matches!(self.step, Step::Lost | Step::Adopted) {
             self.step = Step::Lost;
-            self.quorum.fleet().release(&self.resource, &self.owner, |node| self.tally.may_hold(node), None);
+            self.hub.fleet().release(&self.resource, &self.owner, |node| self.tally.may_hold(node), None);
         }
     }
 }
 
 impl<'a> Round<'a> {
     /// Posts every request before the first await point.
-    fn start(quorum: &'a Quorum, resources: &[Resource], terms: Terms) -> Self {
-        let fleet = quorum.fleet();
+    fn start(hub: &'a Arc<Hub>, resources: &[Resource], terms: Terms) -> Self {
+        let fleet = hub.fleet();
         let (ballots, votes) = mpsc::unbounded_channel();
         let (raises, raised) = mpsc::unbounded_channel();
         let attempts = resources.iter().map(|resource| Attempt {
-            quorum: quorum.clone(),
+            hub: Arc::clone(hub),
             resource: resource.clone(),
             owner: fleet.sign(),
             tally: Tally::new(fleet.len()),
@@ -127,7 +127,7 @@ impl<'a> Round<'a> {
             }
         }
         let open = attempts.len();
-        Self { quorum, terms, attempts, votes, raises, raised, open }
+        Self { hub, terms, attempts, votes, raises, raised, open }
     }
 
     async fn run(mut self) -> Vec<Attempted> {
@@ -142,7 +142,7 @@ impl<'a> Round<'a> {
     }
 
     fn on_vote(&mut self, vote: &crate::round::Vote) {
-        let fleet = self.quorum.fleet();
+        let fleet = self.hub.fleet();
         let Some(attempt) = self.attempts.get_mut(vote.ticket as usize) else { return };
         if !matches!(attempt.step, Step::Acquiring) {
             return; // A late grant: the first extension finds it. Or a late loss, released behind its request.
@@ -164,7 +164,7 @@ impl<'a> Round<'a> {
 
     /// A majority granted: its largest counter is the token, once a majority has it.
     fn settle_token(&mut self, ticket: u64) {
-        let fleet = self.quorum.fleet();
+        let fleet = self.hub.fleet();
         let Some(attempt) = self.attempts.get_mut(ticket as usize) else { return };
         let token = attempt.tally.candidate();
         if attempt.tally.agrees_on(token) {
@@ -206,7 +206,7 @@ impl<'a> Round<'a> {
     /// Gives what was won to the keeper. No await point: a caller that goes away before has released, after
     /// owns a lease whose drop releases.
     fn hand_over(self) -> Vec<Attempted> {
-        let (quorum, terms, only) = (self.quorum, self.terms, self.attempts.len() == 1);
+        let (hub, terms, only) = (self.hub, self.terms, self.attempts.len() == 1);
         let mut late = only.then_some(self.votes);
         let adopt = |mut attempt: Attempt| {
             let token = match attempt.step {
@@ -214,7 +214,7 @@ impl<'a> Round<'a> {
                 Step::Lost => return Attempted::Lost(attempt.tally.clone()),
                 _ => return Attempted::Closed,
             };
-            let fleet = quorum.fleet();
+            let fleet = hub.fleet();
             let now = fleet.env().now();
             attempt.tally.forget_unless(|node, epoch| fleet.epoch(node) == epoch);
             let valid_until =
@@ -224,7 +224,7 @@ impl<'a> Round<'a> {
                 return Attempted::Lost(attempt.tally.clone());
             };
             let tenure = Arc::new(Tenure::new(valid_until));
-            let id = quorum.next_lease();
+            let id = hub.next_lease();
             let adoption = Adoption {
                 id,
                 resource: attempt.resource.clone(),
@@ -235,12 +235,12 @@ impl<'a> Round<'a> {
                 late: late.take(),
                 tenure: Arc::clone(&tenure),
             };
-            if !quorum.order(Order::Adopt(Box::new(adoption))) {
+            if !hub.order(Order::Adopt(Box::new(adoption))) {
                 return Attempted::Closed;
             }
             attempt.step = Step::Adopted;
             let (resource, owner) = (attempt.resource.clone(), attempt.owner.clone());
-            Attempted::Held(Lease::new(quorum.clone(), id, resource, owner, token, terms.ttl, tenure))
+            Attempted::Held(Lease::new(Arc::clone(hub), id, resource, owner, token, terms.ttl, tenure))
         };
         self.attempts.into_iter().map(adopt).collect()
     }

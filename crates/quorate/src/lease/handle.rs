@@ -1,10 +1,11 @@
 use super::{
-    Quorum,
     error::{ExtendError, LeaseLost, ReleaseError},
+    hub::Hub,
     keeper::Order,
     tenure::Tenure,
 };
 use crate::{
+    env::BootTime,
     node::{FencingToken, Owner, Resource},
     round::{NodeOutcome, ReplyTo},
 };
@@ -19,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 #[derive(Debug)]
 #[must_use = "dropping a lease releases it"]
 pub struct Lease {
-    quorum: Quorum,
+    hub: Arc<Hub>,
     id: u64,
     resource: Resource,
     owner: Owner,
@@ -48,7 +49,7 @@ pub struct LeaseEvents(mpsc::UnboundedReceiver<LeaseEvent>);
 
 impl Lease {
     pub(crate) fn new(
-        quorum: Quorum,
+        hub: Arc<Hub>,
         id: u64,
         resource: Resource,
         owner: Owner,
@@ -56,7 +57,7 @@ impl Lease {
         ttl: Duration,
         tenure: Arc<Tenure>,
     ) -> Self {
-        Self { quorum, id, resource, owner, token, ttl, tenure }
+        Self { hub, id, resource, owner, token, ttl, tenure }
     }
 
     /// What is held.
@@ -97,6 +98,12 @@ impl Lease {
         self.tenure.remaining(self.now()).unwrap_or_default()
     }
 
+    /// When validity ends on this worker's boot clock if no extension succeeds; `None` once it has.
+    pub fn valid_until(&self) -> Option<BootTime> {
+        let now = self.now();
+        self.tenure.remaining(now).map(|left| now + left)
+    }
+
     /// Fires when the work should finish: `step_down_grace` before validity ends.
     pub fn step_down(&self) -> &CancellationToken {
         &self.tenure.step_down
@@ -110,7 +117,7 @@ impl Lease {
     /// The events from now on.
     pub fn events(&self) -> LeaseEvents {
         let (events, stream) = mpsc::unbounded_channel();
-        self.quorum.order(Order::Watch { id: self.id, events });
+        self.hub.order(Order::Watch { id: self.id, events });
         LeaseEvents(stream)
     }
 
@@ -124,7 +131,7 @@ impl Lease {
     /// Safe: the extension goes on without the caller.
     pub async fn extend(&self) -> Result<(), ExtendError> {
         let (done, result) = oneshot::channel();
-        self.quorum.order(Order::Extend { id: self.id, done });
+        self.hub.order(Order::Extend { id: self.id, done });
         result.await.unwrap_or(Err(LeaseLost.into()))
     }
 
@@ -141,7 +148,7 @@ impl Lease {
 
     /// As [`Lease::release`], for a lease that others look at: they see it ended.
     pub(crate) async fn end(&self) -> Result<(), ReleaseError> {
-        let fleet = Arc::clone(self.quorum.fleet());
+        let fleet = Arc::clone(self.hub.fleet());
         let (ballots, mut votes) = mpsc::unbounded_channel();
         self.let_go(Some(ReplyTo { ballots, ticket: 0 }));
         let mut outcomes = vec![NodeOutcome::Pending; fleet.len()];
@@ -161,16 +168,22 @@ impl Lease {
     /// Ends the lease before the first message of its release leaves. A second call is nothing.
     pub(crate) fn let_go(&self, reply: Option<ReplyTo>) {
         self.tenure.end();
-        self.quorum.order(Order::Release { id: self.id, reply });
+        self.hub.order(Order::Release { id: self.id, reply });
     }
 
-    /// The quorum that holds the lease.
-    pub(crate) fn quorum(&self) -> &Quorum {
-        &self.quorum
+    /// Ends the lease and leaves its keys standing: the caller replaces them.
+    pub(crate) fn forget(&self) {
+        self.tenure.end();
+        self.hub.order(Order::Forget { id: self.id });
     }
 
-    fn now(&self) -> crate::env::BootTime {
-        self.quorum.fleet().env().now()
+    /// What holds the lease.
+    pub(crate) fn hub(&self) -> &Arc<Hub> {
+        &self.hub
+    }
+
+    fn now(&self) -> BootTime {
+        self.hub.env().now()
     }
 }
 

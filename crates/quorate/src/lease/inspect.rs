@@ -1,4 +1,4 @@
-use super::Quorum;
+use super::hub::Hub;
 use crate::{
     node::{DoneRecord, FencingToken, Owner, Reply, Request, Resource},
     round::{Answer, NodeOutcome, Report},
@@ -39,8 +39,8 @@ pub struct InspectError {
     pub report: Report,
 }
 
-pub(super) async fn inspect(quorum: &Quorum, resource: &Resource) -> Result<Inspection, InspectError> {
-    let fleet = quorum.fleet();
+pub(super) async fn inspect(hub: &Hub, resource: &Resource) -> Result<Inspection, InspectError> {
+    let fleet = hub.fleet();
     let mut votes = fleet.ask_all(|_| Request::Inspect { resource: resource.clone() });
     let mut outcomes = vec![NodeOutcome::Pending; fleet.len()];
     let mut views = Vec::new();

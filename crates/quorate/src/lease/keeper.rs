@@ -26,6 +26,8 @@ pub(crate) enum Order {
     Adopt(Box<Adoption>),
     /// Let go of a lease, which its handle has ended, and release it everywhere.
     Release { id: u64, reply: Option<ReplyTo> },
+    /// Let go of a lease, which its handle has ended, and leave its keys to the handle.
+    Forget { id: u64 },
     /// Extend now and say what came of it.
     Extend { id: u64, done: oneshot::Sender<Result<(), ExtendError>> },
     /// Tell the events of a lease from now on, the present state first.
@@ -115,6 +117,7 @@ impl Keeper {
         match order {
             Order::Adopt(adoption) => self.adopt(now, *adoption),
             Order::Release { id, reply } => self.let_go(id, reply.as_ref()),
+            Order::Forget { id } => drop(self.end(id)),
             Order::Extend { id, done } => match self.kept.get_mut(&id) {
                 Some(kept) => {
                     kept.held.renew_now(now);
@@ -216,7 +219,14 @@ impl Keeper {
 
     /// Ends a lease for good, tells its last events and releases it everywhere, in this order.
     fn let_go(&mut self, id: u64, reply: Option<&ReplyTo>) {
-        let Some(mut kept) = self.kept.remove(&id) else { return };
+        if let Some(held) = self.end(id) {
+            self.fleet.release(&held.resource, &held.owner, |_| true, reply);
+        }
+    }
+
+    /// Ends a lease for good and tells its last events.
+    fn end(&mut self, id: u64) -> Option<Held> {
+        let mut kept = self.kept.remove(&id)?;
         self.wheel.remove(&(kept.wake, id));
         kept.tenure.end();
         if kept.held.stage() < LeaseEvent::StepDown {
@@ -228,7 +238,7 @@ impl Keeper {
         for (_, done) in kept.extending.drain(..) {
             let _ = done.send(Err(LeaseLost.into()));
         }
-        self.fleet.release(&kept.held.resource, &kept.held.owner, |_| true, reply);
+        Some(kept.held)
     }
 }
 

@@ -1,12 +1,13 @@
 use super::{
-    AcquireError, Lease, Quorum,
+    AcquireError, Lease,
     attempt::{Attempted, Terms, attempt, is_contended},
+    hub::Hub,
 };
 use crate::{
     node::{NameError, Owner, Resource},
     round::Tally,
 };
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 /// A waiter looks at least this often, whatever the holder's remaining TTL.
 const LOOK_AT_LEAST_EVERY: Duration = Duration::from_millis(100);
@@ -17,7 +18,7 @@ const JITTER: Duration = Duration::from_millis(10);
 #[derive(Clone, Debug)]
 #[must_use = "a lock does nothing until it is acquired"]
 pub struct Lock {
-    quorum: Quorum,
+    hub: Arc<Hub>,
     resource: Result<Resource, NameError>,
     ttl: Duration,
     grace: Option<Duration>,
@@ -41,9 +42,9 @@ pub enum TryAcquire {
 }
 
 impl Lock {
-    pub(crate) fn new(quorum: Quorum, resource: Result<Resource, NameError>) -> Self {
-        let ttl = Duration::from_secs(10).min(quorum.setup().max_ttl);
-        Self { quorum, resource, ttl, grace: None, min_validity: None, wait: None, extended: true }
+    pub(crate) fn new(hub: Arc<Hub>, resource: Result<Resource, NameError>) -> Self {
+        let ttl = Duration::from_secs(10).min(hub.setup().max_ttl);
+        Self { hub, resource, ttl, grace: None, min_validity: None, wait: None, extended: true }
     }
 
     /// For how long each extension holds, and so how long a crashed holder blocks the others. Default 10 s,
@@ -88,7 +89,7 @@ impl Lock {
     /// Safe: a dropped attempt posts its releases behind its own requests.
     pub async fn try_acquire(&self) -> Result<TryAcquire, AcquireError> {
         let (resource, terms) = self.parsed()?;
-        match attempt(&self.quorum, &resource, terms).await {
+        match attempt(&self.hub, &resource, terms).await {
             Attempted::Held(lease) => Ok(TryAcquire::Acquired(lease)),
             Attempted::Closed => Err(AcquireError::Closed),
             Attempted::Lost(tally) if is_contended(&tally) => Ok(TryAcquire::Contended {
@@ -110,11 +111,11 @@ impl Lock {
     /// Safe: a dropped attempt posts its releases behind its own requests.
     pub async fn acquire(&self) -> Result<Lease, AcquireError> {
         let (resource, terms) = self.parsed()?;
-        let env = self.quorum.env();
+        let env = self.hub.env();
         let deadline = self.wait.map(|wait| env.now() + wait);
         let mut told = false;
         loop {
-            let tally = match attempt(&self.quorum, &resource, terms).await {
+            let tally = match attempt(&self.hub, &resource, terms).await {
                 Attempted::Held(lease) => return Ok(lease),
                 Attempted::Closed => return Err(AcquireError::Closed),
                 Attempted::Lost(tally) => tally,
@@ -136,25 +137,25 @@ impl Lock {
 
     fn parsed(&self) -> Result<(Resource, Terms), AcquireError> {
         let resource = self.resource.clone()?;
-        let terms = terms(&self.quorum, self.ttl, self.grace, self.min_validity, self.extended)?;
+        let terms = terms(&self.hub, self.ttl, self.grace, self.min_validity, self.extended)?;
         Ok((resource, terms))
     }
 
     fn lost(&self, resource: Resource, tally: &Tally) -> AcquireError {
-        AcquireError::lost(resource, is_contended(tally), self.quorum.fleet().report(tally.outcomes()))
+        AcquireError::lost(resource, is_contended(tally), self.hub.fleet().report(tally.outcomes()))
     }
 }
 
 /// Checked terms of a lease that is counted for `fence_retention`.
 pub(crate) fn terms(
-    quorum: &Quorum,
+    hub: &Hub,
     ttl: Duration,
     grace: Option<Duration>,
     min_validity: Option<Duration>,
     extended: bool,
 ) -> Result<Terms, AcquireError> {
     let grace = grace.unwrap_or(ttl / 5);
-    quorum.setup().check_lease(ttl, grace, extended)?;
+    hub.setup().check_lease(ttl, grace, extended)?;
     let min_validity = min_validity.unwrap_or(grace);
-    Ok(Terms { ttl, grace, min_validity, keep: quorum.setup().fence_retention, extended })
+    Ok(Terms { ttl, grace, min_validity, keep: hub.setup().fence_retention, extended })
 }

@@ -30,6 +30,7 @@ mod attempt;
 mod error;
 mod handle;
 mod held;
+mod hub;
 mod inspect;
 mod keeper;
 mod lock;
@@ -41,3 +42,6 @@ pub use handle::{Lease, LeaseEvent, LeaseEvents};
 pub use inspect::{Holder, InspectError, Inspection};
 pub use lock::{Lock, TryAcquire};
 pub use quorum::{AdmitError, Quorum, QuorumBuilder};
+
+pub(crate) use attempt::{Attempted, Terms, attempt_each, is_contended};
+pub(crate) use lock::terms as lease_terms;

@@ -1,34 +1,16 @@
-use super::{
-    InspectError, Inspection, Lock,
-    inspect::inspect,
-    keeper::{Keeper, Order},
-};
+use super::{InspectError, Inspection, Lock, hub::Hub, inspect::inspect};
 use crate::{
     env::Env,
     node::{Node, Reply, Resource},
     round::{Answer, Fleet, NodeOutcome, NodeState, NodeStatus, Report, Setup, SetupError, Starter},
 };
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
-};
-use tokio::sync::mpsc;
+use std::{sync::Arc, time::Duration};
 
 /// The nodes, together: what hands out leases. Clones are the same quorum.
 ///
 /// It ends when [`Quorum::close`] is called, or when the last clone and the last lease are gone.
 #[derive(Clone, Debug)]
-pub struct Quorum(Arc<Inner>);
-
-#[derive(Debug)]
-struct Inner {
-    fleet: Arc<Fleet>,
-    orders: mpsc::UnboundedSender<Order>,
-    leases: AtomicU64,
-}
+pub struct Quorum(Arc<Hub>);
 
 impl Quorum {
     /// A quorum to be described. Add nodes, then [`QuorumBuilder::build`].
@@ -38,22 +20,22 @@ impl Quorum {
 
     /// The lock called `resource`, to be acquired.
     pub fn lock(&self, resource: &str) -> Lock {
-        Lock::new(self.clone(), Resource::lock(resource))
+        Lock::new(Arc::clone(&self.0), Resource::lock(resource))
     }
 
     /// The settings on which the workers agree.
     pub fn setup(&self) -> &Setup {
-        self.0.fleet.setup()
+        self.0.fleet().setup()
     }
 
     /// The world in which this quorum lives.
     pub fn env(&self) -> &Env {
-        self.0.fleet.env()
+        self.0.fleet().env()
     }
 
     /// Each node, in the order of the list, as this worker last saw it. Asks nobody.
     pub fn nodes(&self) -> Vec<NodeStatus> {
-        self.0.fleet.status()
+        self.0.fleet().status()
     }
 
     /// Waits until every node has been met or found away, for `wait` at most, and gives how they stand.
@@ -69,7 +51,7 @@ impl Quorum {
     /// # Cancel safety
     /// Safe: it only looks.
     pub async fn ready(&self, wait: Duration) -> Vec<NodeStatus> {
-        let majority = self.0.fleet.majority();
+        let majority = self.0.fleet().majority();
         let trusted = |nodes: &[NodeStatus]| nodes.iter().filter(|n| n.state == NodeState::Trusted).count();
         self.settled(wait, |nodes| trusted(nodes) >= majority).await
     }
@@ -82,7 +64,7 @@ impl Quorum {
     /// # Cancel safety
     /// Safe: it only looks.
     pub async fn inspect(&self, resource: &Resource) -> Result<Inspection, InspectError> {
-        inspect(self, resource).await
+        inspect(&self.0, resource).await
     }
 
     /// Ends the quarantine of every reachable node, in its marker and so for every worker: for a cluster
@@ -94,8 +76,8 @@ impl Quorum {
     /// # Cancel safety
     /// Dropping it leaves each node admitted or not.
     pub async fn admit(&self) -> Result<(), AdmitError> {
-        let mut votes = self.0.fleet.admit_all();
-        let mut outcomes = vec![NodeOutcome::Pending; self.0.fleet.len()];
+        let mut votes = self.0.fleet().admit_all();
+        let mut outcomes = vec![NodeOutcome::Pending; self.0.fleet().len()];
         while let Some(vote) = votes.recv().await {
             outcomes[vote.node] = match &vote.answer {
                 Answer::Reply(Reply::Marked) => NodeOutcome::Granted,
@@ -105,7 +87,7 @@ impl Quorum {
         if outcomes.iter().all(|outcome| matches!(outcome, NodeOutcome::Granted)) {
             return Ok(());
         }
-        Err(AdmitError { report: self.0.fleet.report(outcomes) })
+        Err(AdmitError { report: self.0.fleet().report(outcomes) })
     }
 
     /// Ends every lease of this quorum, sends the releases that dropped guards have posted, and ends every
@@ -117,22 +99,17 @@ impl Quorum {
         self.env().finish().await;
     }
 
+    pub(crate) fn hub(&self) -> &Arc<Hub> {
+        &self.0
+    }
+
     pub(crate) fn fleet(&self) -> &Arc<Fleet> {
-        &self.0.fleet
-    }
-
-    pub(crate) fn next_lease(&self) -> u64 {
-        self.0.leases.fetch_add(1, Ordering::Relaxed)
-    }
-
-    /// Whether the keeper took the order.
-    pub(crate) fn order(&self, order: Order) -> bool {
-        self.0.orders.send(order).is_ok()
+        self.0.fleet()
     }
 
     async fn settled(&self, wait: Duration, done: impl Fn(&[NodeStatus]) -> bool) -> Vec<NodeStatus> {
         let deadline = self.env().now() + wait;
-        let mut changes = self.0.fleet.changes();
+        let mut changes = self.0.fleet().changes();
         loop {
             let nodes = self.nodes();
             if done(&nodes) {
@@ -216,11 +193,7 @@ impl QuorumBuilder {
     /// [`SetupError`], which names the field, its value and the mend.
     pub fn build(self) -> Result<Quorum, SetupError> {
         let env = self.env.map_or_else(Env::system, |env| env.sibling());
-        let (orders, taken) = mpsc::unbounded_channel();
-        let (events, heard) = mpsc::unbounded_channel();
-        let fleet = Arc::new(Fleet::start(env.clone(), self.setup, self.nodes, &events)?);
-        env.spawn(Keeper::new(Arc::clone(&fleet), taken, heard).run());
-        Ok(Quorum(Arc::new(Inner { fleet, orders, leases: AtomicU64::new(0) })))
+        Ok(Quorum(Arc::new(Hub::start(env, self.setup, self.nodes)?)))
     }
 }
 

@@ -192,6 +192,8 @@ fn tell(name: &str, before: &NodeState, after: &NodeState) {
         NodeState::Refused(why) => tracing::error!(node = name, "node has no vote: {why}"),
         // A node that stays away is told once, not at every attempt.
         NodeState::Unreachable(_) if matches!(before, NodeState::Unreachable(_)) => {}
+        // We went away, not the node.
+        NodeState::Unreachable(Cause::Stopped) => {}
         NodeState::Unreachable(cause) => tracing::warn!(node = name, "node is gone: {cause}"),
     }
 }

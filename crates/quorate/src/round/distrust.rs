@@ -42,6 +42,12 @@ pub enum Distrust {
         "its marker {0}; another program or version uses this prefix: choose another prefix, or delete the key"
     )]
     MarkerUnreadable(MarkerError),
+    /// It has no marker, and this worker only looks.
+    #[error("it has no marker: no worker has used it under this prefix yet, or it was flushed")]
+    Unmarked,
+    /// It restarted, nobody has marked it since, and this worker only looks.
+    #[error("it restarted and no worker has met it since, so it waits max_ttl before it votes")]
+    Unmet,
     /// Another node of the list is the same server.
     #[error("it and {0} are one server (one run id), so neither has a vote; name each server once")]
     Twin(Arc<str>),
@@ -68,7 +74,7 @@ pub enum Distrust {
 impl Distrust {
     /// Whether only an operator can mend it.
     pub fn is_permanent(&self) -> bool {
-        !matches!(self, Self::Quarantined { .. } | Self::Clock { .. })
+        !matches!(self, Self::Quarantined { .. } | Self::Clock { .. } | Self::Unmarked | Self::Unmet)
     }
 }
 

@@ -1,13 +1,14 @@
 use super::{
     Answer, Ballots, Marker, NodeOutcome, NodeStatus, ReplyTo, Report, Setup, SetupError, Vote,
     board::Board,
-    core::{Core, Errand, Post},
+    core::Core,
     driver::{PostOffice, drive},
+    flight::{Errand, Post},
     trust::Judge,
 };
 use crate::{
     env::Env,
-    node::{Cause, Node, NodeTime, Owner, Request, Resource},
+    node::{Cause, Node, Owner, Request, Resource},
 };
 use std::{fmt, sync::Arc};
 use tokio::sync::{mpsc, watch};
@@ -110,10 +111,6 @@ impl Fleet {
 
     pub(crate) fn epoch(&self, node: usize) -> u64 {
         self.board.epoch(node)
-    }
-
-    pub(crate) fn since(&self, node: usize) -> NodeTime {
-        self.board.since(node)
     }
 
     pub(crate) fn status(&self) -> Vec<NodeStatus> {

@@ -27,6 +27,9 @@ pub struct Setup {
     pub durable: bool,
     /// Nodes without a marker vote at once: for development and tests only. Default false.
     pub trust_new_nodes: bool,
+    /// This worker only looks: it writes no marker, so nothing it was told wrongly stays behind. Default
+    /// false.
+    pub only_looks: bool,
 }
 
 impl Default for Setup {
@@ -41,6 +44,7 @@ impl Default for Setup {
             fence_retention: Duration::from_secs(7 * 24 * 3600),
             durable: false,
             trust_new_nodes: false,
+            only_looks: false,
         }
     }
 }

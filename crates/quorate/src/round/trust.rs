@@ -66,6 +66,12 @@ impl Judge {
 
     /// A marker whose memory begins now and whose votes count after `wait`, on the node's clock and on ours.
     fn write(&self, hello: &Hello, now: BootTime, wait: Duration, reason: QuarantineReason) -> Judgement {
+        if self.setup.only_looks {
+            return Judgement::Refused(match reason {
+                QuarantineReason::Unmarked => Distrust::Unmarked,
+                _ => Distrust::Unmet,
+            });
+        }
         let marker = Marker {
             run_id: Arc::clone(&hello.run_id),
             nodes: Arc::clone(&self.nodes),
@@ -135,6 +141,16 @@ mod tests {
         let far = Marker { votes_from: NODE_NOW + Duration::from_secs(10_000), ..marker() };
         let Judgement::Votes { from, .. } = judge().judge(&hello(Some(&far)), NOW) else { panic!() };
         assert_eq!(NOW.until(from), judge().setup.quarantine());
+    }
+
+    #[test]
+    fn who_only_looks_writes_nothing() {
+        let mut judge = judge();
+        judge.setup.only_looks = true;
+        assert_eq!(judge.judge(&hello(None), NOW), Judgement::Refused(Distrust::Unmarked));
+        let old = Marker { run_id: "run-0".into(), ..marker() };
+        assert_eq!(judge.judge(&hello(Some(&old)), NOW), Judgement::Refused(Distrust::Unmet));
+        assert!(matches!(judge.judge(&hello(Some(&marker())), NOW), Judgement::Votes { .. }));
     }
 
     #[test]

@@ -1,0 +1,223 @@
+use crate::config::{Flags, Secret};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::{ffi::OsString, path::PathBuf, time::Duration};
+
+/// The command line, as clap reads it.
+#[derive(Debug, Parser)]
+#[command(
+    name = "quorate",
+    version,
+    about = "Lets several copies of a service agree on which of them does the work",
+    long_about = "Lets several copies of a service agree, through a majority of independent Redis servers (or of \
+                  directories on one host), on which of them leads, runs a job or handles a message.",
+    after_long_help = "\
+Examples:
+  quorate demo                                      see it work: three workers, five nodes, two kills
+  quorate exec --nodes redis://a,redis://b,redis://c --lock nightly --no-wait -- ./report.sh
+  quorate run --config /etc/quorate/quorate.toml    the jobs of the file, on whichever machine leads
+  quorate status --config quorate.toml              who votes, who leads, for how long yet
+
+Where the nodes come from, the first that names any: --nodes, --local, QUORATE_NODES, the file of --config or
+QUORATE_CONFIG, ~/.config/quorate/quorate.toml, /etc/quorate/quorate.toml.
+
+A lock cannot give exactly-once effects alone: a command may be paused between its last look and its write.
+Compare QUORATE_FENCING_TOKEN in the place that the command writes to."
+)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What the program can do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Show a failover: real worker processes, five nodes, a leader killed twice
+    Demo(DemoArgs),
+    /// Run the jobs of a configuration file on whichever machine leads
+    Run(RunArgs),
+    /// Run a command while holding a lock
+    Exec(ExecArgs),
+    /// Show which nodes vote, and who holds what
+    Status(StatusArgs),
+    /// Look after the nodes
+    #[command(subcommand)]
+    Nodes(NodesCommand),
+}
+
+/// Where the nodes are.
+#[derive(Debug, Args, Clone)]
+pub(crate) struct NodeArgs {
+    /// The nodes, with commas between: redis://HOST[:PORT][/DB], rediss://…, unix:///SOCKET, file:///DIR
+    #[arg(long, value_name = "URL,…", value_delimiter = ',')]
+    nodes: Vec<String>,
+    /// One node in a directory of this user on this host, for locks among its processes
+    #[arg(long, conflicts_with = "nodes")]
+    local: bool,
+    /// The configuration file
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// What all keys begin with; every worker must say the same [default: quorate:]
+    #[arg(long, value_name = "TEXT")]
+    prefix: Option<String>,
+}
+
+impl NodeArgs {
+    pub(crate) fn flags(&self) -> Flags {
+        Flags {
+            config: self.config.clone(),
+            nodes: Secret(self.nodes.clone()),
+            local: self.local,
+            prefix: self.prefix.clone(),
+        }
+    }
+}
+
+/// How logs look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// Lines for people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// How much is logged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogLevel {
+    /// What failed.
+    Error,
+    /// And what may fail.
+    Warn,
+    /// And what happens.
+    Info,
+    /// And why.
+    Debug,
+    /// And everything else.
+    Trace,
+}
+
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  quorate demo                on five directories: needs nothing but this program
+  quorate demo --redis        on five redis-server processes that it starts and stops
+  quorate demo --json         one JSON object on the last line
+
+Exit status: 0 if no tick started twice and none was missed, and no message was processed twice or lost; else 1.")]
+pub(crate) struct DemoArgs {
+    /// On five redis-server processes, started on free loopback ports and stopped at the end
+    #[arg(long)]
+    pub(crate) redis: bool,
+    /// End with one JSON object on the last line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  quorate run --config /etc/quorate/quorate.toml
+  quorate run --check --config quorate.toml         only read the file, and show when each job is next due
+
+Run it on several machines with one file. SIGTERM and SIGINT resign: running commands get SIGTERM, what is left
+at the end of lease.step_down_grace gets SIGKILL, then the lease is released; that takes no longer than the grace
+and one second. A command finds QUORATE_JOB, QUORATE_TICK (RFC 3339), QUORATE_RESOURCE and QUORATE_FENCING_TOKEN
+in its environment. It runs under a warden, and so ends in time even if quorate is killed, stopped or stuck.")]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    pub(crate) nodes: NodeArgs,
+    /// Only read the file and say what it means
+    #[arg(long)]
+    pub(crate) check: bool,
+    /// How logs look [default: text on a terminal and off it]
+    #[arg(long, value_enum, default_value = "text")]
+    pub(crate) log_format: LogFormat,
+    /// How much is logged
+    #[arg(long, value_enum, default_value = "info")]
+    pub(crate) log_level: LogLevel,
+}
+
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  quorate exec --lock backup -- ./backup.sh                     wait for the lock, for ever if need be
+  quorate exec --lock nightly --no-wait -- ./report.sh          or let another machine do it
+  quorate exec --lock migrate --wait 30s --ttl 5s -- ./migrate  try for half a minute
+
+The command finds QUORATE_RESOURCE and QUORATE_FENCING_TOKEN in its environment. It runs under a warden: at
+step-down, a fifth of the TTL before the lease ends, its process group gets SIGTERM, and SIGKILL before the lease
+ends, even if quorate itself is killed, stopped or stuck.
+
+Exit status: the command's own; 128+n if signal n ended it; 126 not executable; 127 not found; 125 quorate failed;
+75 the lock was not had in time (--conflict-exit-code); 69 no quorum of nodes; 70 the lease was lost while the
+command ran; 78 configuration.")]
+pub(crate) struct ExecArgs {
+    #[command(flatten)]
+    pub(crate) nodes: NodeArgs,
+    /// The lock's name
+    #[arg(long, value_name = "NAME")]
+    pub(crate) lock: String,
+    /// For how long a crashed holder blocks the others, at most [default: the file's lease.ttl, or 10s]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) ttl: Option<Duration>,
+    /// How long to wait for the lock [default: for ever; without a quorum, ten seconds]
+    #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with = "no_wait")]
+    pub(crate) wait: Option<Duration>,
+    /// Try once
+    #[arg(long)]
+    pub(crate) no_wait: bool,
+    /// The exit status if the lock is not had in time
+    #[arg(long, value_name = "N", default_value_t = crate::exit::CONFLICT)]
+    pub(crate) conflict_exit_code: u8,
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  quorate status                         the nodes, and the leader of the file's group
+  quorate status backup election/billing claim/orders/17
+  quorate status --json backup
+
+It only looks: it writes no marker and competes for nothing.
+Exit status: 0 if a majority of nodes votes; 69 if not; 78 configuration.")]
+pub(crate) struct StatusArgs {
+    #[command(flatten)]
+    pub(crate) nodes: NodeArgs,
+    /// One JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Locks by name, groups as election/GROUP, messages as claim/SET/ID
+    #[arg(value_name = "RESOURCE")]
+    pub(crate) resources: Vec<String>,
+}
+
+/// What can be done to nodes.
+#[derive(Debug, Subcommand)]
+pub(crate) enum NodesCommand {
+    /// Let nodes vote at once that are new, flushed or restarted
+    #[command(after_long_help = "\
+A node without memory waits max_ttl before it votes, since it may have granted what another still holds. On a
+cluster that no worker has used yet that wait serves nothing: admit ends it, in the nodes' markers and so for
+every worker. On a cluster in use, admit can make two holders.
+
+Exit status: 0 if every node votes; 69 if not; 78 configuration.")]
+    Admit(AdmitArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AdmitArgs {
+    #[command(flatten)]
+    pub(crate) nodes: NodeArgs,
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let parsed =
+        humantime::parse_duration(text).map_err(|e| format!("{e}; write it like 500ms, 10s or 2m"))?;
+    if parsed.is_zero() {
+        return Err("it is zero; write it like 500ms, 10s or 2m".to_owned());
+    }
+    Ok(parsed)
+}

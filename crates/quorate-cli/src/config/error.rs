@@ -1,0 +1,153 @@
+use super::{file::FileText, nodes::redact};
+use std::{
+    fmt,
+    ops::Range,
+    path::{Path, PathBuf},
+};
+
+/// Something in flags, environment or file that cannot be used: where it stands, what it says, and the mend.
+/// Shows no password.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigError {
+    file: Option<PathBuf>,
+    line: Option<usize>,
+    text: String,
+}
+
+impl ConfigError {
+    /// What the program ends with: `EX_CONFIG` of `sysexits.h`.
+    pub const EXIT: u8 = 78;
+
+    pub(super) fn new(file: Option<&Path>, line: Option<usize>, text: &str) -> Self {
+        Self { file: file.map(Path::to_owned), line, text: text.to_owned() }
+    }
+
+    /// An error that is in no file.
+    pub(super) fn bare(text: &str) -> Self {
+        Self::new(None, None, text)
+    }
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(file) = &self.file {
+            write!(f, "{}:", file.display())?;
+            if let Some(line) = self.line {
+                write!(f, "{line}:")?;
+            }
+            f.write_str(" ")?;
+        }
+        f.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+/// A file's text and where it came from.
+#[derive(Clone, Copy)]
+pub(super) struct Page<'a> {
+    pub(super) file: &'a Path,
+    pub(super) text: &'a str,
+}
+
+impl Page<'_> {
+    /// The keys and values, as they stand.
+    pub(super) fn read(&self) -> Result<FileText, ConfigError> {
+        toml::from_str(self.text).map_err(|error| self.unreadable(&error))
+    }
+
+    /// An error about what stands at `span`.
+    pub(super) fn error(&self, span: Option<Range<usize>>, text: &str) -> ConfigError {
+        let before = |span: Range<usize>| self.text.get(..span.start.min(self.text.len()));
+        let line = span.and_then(before).map(|before| before.matches('\n').count() + 1);
+        ConfigError::new(Some(self.file), line, text)
+    }
+
+    /// An error of the parser's, in our words. (Its own show the whole line, and with it a password.)
+    fn unreadable(&self, error: &toml::de::Error) -> ConfigError {
+        let span = error.span();
+        let key = span.as_ref().and_then(|span| key_at(self.text, span.start));
+        let text = match (error.message(), span.clone().and_then(|span| self.text.get(span))) {
+            ("duplicate key", Some(key)) => format!("duplicate key `{key}`; keep one of them"),
+            (message, _) => explain(message, key),
+        };
+        self.error(span, &redact(&text))
+    }
+}
+
+/// The key to which the value that begins at `start` belongs, or the name of the table that does.
+fn key_at(text: &str, start: usize) -> Option<&str> {
+    let (before, after) = text.split_at_checked(start)?;
+    if let Some(keys) = before.trim_end().strip_suffix('=') {
+        let keys = keys.trim_end();
+        let bare = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        return Some(&keys[keys.trim_end_matches(bare).len()..]).filter(|key| !key.is_empty());
+    }
+    let (table, _) = after.strip_prefix('[')?.trim_start_matches('[').split_once(']')?;
+    before.ends_with(['\n', ' ']).then(|| table.trim())
+}
+
+/// What serde and the parser say, with the key and the mend.
+fn explain(message: &str, key: Option<&str>) -> String {
+    let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
+    let (first, rest) = match quoted.split_first() {
+        Some((first, rest)) => (*first, rest),
+        None => ("", &[][..]),
+    };
+    if message.starts_with("unknown field") {
+        return format!("unknown key `{first}`; {}", choice(first, rest, "the keys here are"));
+    }
+    if message.starts_with("unknown variant") {
+        let key = key.unwrap_or("value");
+        return format!("{key} `{first}` is unknown; {}", choice(first, rest, "use"));
+    }
+    if message.starts_with("missing field") {
+        return format!("the key `{first}` is missing{}", example(first));
+    }
+    let said = message.lines().collect::<Vec<_>>().join(", ");
+    match key {
+        Some(key) => format!("{key}: {said}{}", mend(message, key)),
+        None => format!("{said}{}", mend(message, "")),
+    }
+}
+
+fn choice(word: &str, among: &[&str], all: &str) -> String {
+    match nearest(word, among.iter().copied()) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => format!("{all} {}", among.join(", ")),
+    }
+}
+
+/// What to write, by what was expected.
+fn mend(message: &str, key: &str) -> &'static str {
+    if message.contains("expected a duration") {
+        return "; write it like \"500ms\", \"10s\" or \"1h 30m\"";
+    }
+    match key {
+        "command" => "; write program and arguments, like [\"./report.sh\", \"--all\"]",
+        "nodes" => "; write a list, like [\"redis://10.0.0.1\", \"redis://10.0.0.2\", \"redis://10.0.0.3\"]",
+        "misfire" => "; write it like { rule = \"run-once\", within = \"1h\" }",
+        "lease" => "; write it like { ttl = \"10s\", step_down_grace = \"2s\" }",
+        "job" => "; write each as a table under [[job]]",
+        "env" => "; write it like { NAME = \"value\" }",
+        _ => "",
+    }
+}
+
+fn example(key: &str) -> &'static str {
+    match key {
+        "name" => "; give the job a name, such as name = \"nightly-report\"",
+        "command" => "; give program and arguments, like command = [\"./report.sh\", \"--all\"]",
+        "rule" => "; say rule = \"run-once\", \"run-all\" or \"skip\"",
+        "url" => "; give the node's address, like url = \"redis://10.0.0.1\"",
+        _ => "",
+    }
+}
+
+/// The word among `words` that was probably meant.
+pub(super) fn nearest<'a>(word: &str, words: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let lower = word.to_lowercase().replace('-', "_");
+    let apart = |other: &str| strsim::damerau_levenshtein(&other.to_lowercase().replace('-', "_"), &lower);
+    let (near, apart) = words.map(|other| (other, apart(other))).min_by_key(|(_, apart)| *apart)?;
+    (apart <= 3 && apart * 2 < lower.len().max(2)).then_some(near)
+}

@@ -1,0 +1,171 @@
+//! The file as it stands: keys, types and places. What the values mean is checked elsewhere.
+
+use super::LeaseConfig;
+use humantime_serde::Serde;
+use quorate::round::Setup;
+use serde::{
+    Deserialize,
+    de::{self, value::MapAccessDeserializer},
+};
+use std::{collections::BTreeMap, fmt, ops::Range, path::PathBuf, time::Duration};
+use toml::Spanned;
+
+/// A duration and where it stands.
+pub(super) type Time = Spanned<Serde<Duration>>;
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FileText {
+    pub(super) nodes: Option<Spanned<Vec<Spanned<NodeText>>>>,
+    pub(super) group: Option<Spanned<String>>,
+    pub(super) prefix: Option<Spanned<String>>,
+    worker: Option<Spanned<String>>,
+    node_timeout: Option<Time>,
+    max_ttl: Option<Time>,
+    drift_rate: Option<Spanned<f64>>,
+    clock_step_allowance: Option<Time>,
+    max_clock_offset: Option<Time>,
+    fence_retention: Option<Time>,
+    durable: Option<bool>,
+    trust_new_nodes: Option<bool>,
+    #[serde(default)]
+    lease: LeaseText,
+    #[serde(default)]
+    pub(super) job: Vec<Spanned<JobText>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+struct LeaseText {
+    ttl: Option<Time>,
+    step_down_grace: Option<Time>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+pub(super) struct JobText {
+    pub(super) name: Spanned<String>,
+    pub(super) schedule: Option<Spanned<String>>,
+    pub(super) every: Option<Time>,
+    pub(super) zone: Option<Spanned<String>>,
+    pub(super) command: Spanned<Vec<String>>,
+    pub(super) cwd: Option<PathBuf>,
+    #[serde(default)]
+    pub(super) env: BTreeMap<String, String>,
+    pub(super) misfire: Option<Spanned<MisfireText>>,
+    pub(super) delivery: Option<DeliveryText>,
+    pub(super) timeout: Option<Time>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+pub(super) struct MisfireText {
+    pub(super) rule: RuleText,
+    pub(super) within: Option<Time>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum RuleText {
+    Skip,
+    RunOnce,
+    RunAll,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum DeliveryText {
+    AtMostOnce,
+    AtLeastOnce,
+}
+
+/// A node: its URL, or a table of it and the place of its password. No `Debug`: the URL may hold a password.
+pub(super) struct NodeText {
+    pub(super) url: String,
+    pub(super) password_file: Option<PathBuf>,
+}
+
+impl fmt::Debug for NodeText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&super::nodes::redact(&self.url))
+    }
+}
+
+impl<'de> Deserialize<'de> for NodeText {
+    fn deserialize<D: de::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Table {
+            url: String,
+            password_file: Option<PathBuf>,
+        }
+
+        struct Either;
+
+        impl<'de> de::Visitor<'de> for Either {
+            type Value = NodeText;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a node's URL, or a table with url and password_file")
+            }
+
+            fn visit_str<E: de::Error>(self, url: &str) -> Result<NodeText, E> {
+                Ok(NodeText { url: url.to_owned(), password_file: None })
+            }
+
+            fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<NodeText, A::Error> {
+                let Table { url, password_file } = Table::deserialize(MapAccessDeserializer::new(map))?;
+                Ok(NodeText { url, password_file })
+            }
+        }
+
+        from.deserialize_any(Either)
+    }
+}
+
+impl FileText {
+    /// The setup as told, with the library's defaults.
+    pub(super) fn setup(&self, worker: &str) -> Setup {
+        let default = Setup::default();
+        Setup {
+            worker: self.worker.as_ref().map_or(worker, |worker| worker.as_ref()).into(),
+            node_timeout: time(self.node_timeout.as_ref(), default.node_timeout),
+            max_ttl: time(self.max_ttl.as_ref(), default.max_ttl),
+            drift_rate: self.drift_rate.as_ref().map_or(default.drift_rate, |rate| *rate.as_ref()),
+            clock_step_allowance: time(self.clock_step_allowance.as_ref(), default.clock_step_allowance),
+            max_clock_offset: time(self.max_clock_offset.as_ref(), default.max_clock_offset),
+            fence_retention: time(self.fence_retention.as_ref(), default.fence_retention),
+            durable: self.durable.unwrap_or(default.durable),
+            trust_new_nodes: self.trust_new_nodes.unwrap_or(default.trust_new_nodes),
+            only_looks: default.only_looks,
+        }
+    }
+
+    /// The lease's timings as told, with the library's defaults.
+    pub(super) fn lease(&self, setup: &Setup) -> LeaseConfig {
+        let ttl = time(self.lease.ttl.as_ref(), Duration::from_secs(10).min(setup.max_ttl));
+        LeaseConfig { ttl, step_down_grace: time(self.lease.step_down_grace.as_ref(), ttl / 5) }
+    }
+
+    /// Where a key stands, if it does.
+    pub(super) fn span_of(&self, key: &str) -> Option<Range<usize>> {
+        let time = |time: &Option<Time>| time.as_ref().map(Spanned::span);
+        match key {
+            "nodes" => self.nodes.as_ref().map(Spanned::span),
+            "worker" => self.worker.as_ref().map(Spanned::span),
+            "drift_rate" => self.drift_rate.as_ref().map(Spanned::span),
+            "node_timeout" => time(&self.node_timeout),
+            "max_ttl" => time(&self.max_ttl).or_else(|| time(&self.node_timeout)),
+            "fence_retention" => time(&self.fence_retention).or_else(|| time(&self.max_ttl)),
+            "ttl" => time(&self.lease.ttl)
+                .or_else(|| time(&self.lease.step_down_grace))
+                .or_else(|| time(&self.max_ttl))
+                .or_else(|| time(&self.node_timeout)),
+            _ => None,
+        }
+    }
+}
+
+fn time(told: Option<&Time>, default: Duration) -> Duration {
+    told.map_or(default, |time| **time.as_ref())
+}

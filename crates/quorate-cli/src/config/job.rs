@@ -1,0 +1,218 @@
+use super::{
+    ConfigError, LeaseConfig, beside,
+    error::Page,
+    file::{DeliveryText, JobText, MisfireText, RuleText, Time},
+};
+use quorate::schedule::{Cron, Delivery, Misfire, RunAll, RunOnce, Schedule, every};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    ops::Range,
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
+use toml::Spanned;
+
+/// The longest name of a job, in bytes.
+const NAME_MAX: usize = 128;
+
+/// A job of the file, checked. `Debug` shows the names in `env`, not the values.
+#[derive(Clone, PartialEq, Eq)]
+pub struct JobConfig {
+    /// Its name, which no other job of the file has.
+    pub name: Arc<str>,
+    /// When it is due.
+    pub schedule: Schedule,
+    /// Program and arguments; never empty.
+    pub command: Vec<String>,
+    /// The directory it runs in, from the file's own where relative; the program's where `None`.
+    pub cwd: Option<PathBuf>,
+    /// What its environment has besides the program's.
+    pub env: BTreeMap<String, String>,
+    /// What becomes of ticks that nobody looked at in time.
+    pub misfire: Misfire,
+    /// What becomes of ticks that may have run.
+    pub delivery: Delivery,
+    /// After which a run is ended.
+    pub timeout: Option<Duration>,
+}
+
+impl fmt::Debug for JobConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JobConfig")
+            .field("name", &self.name)
+            .field("schedule", &self.schedule)
+            .field("command", &self.command)
+            .field("cwd", &self.cwd)
+            .field("env", &self.env.keys())
+            .field("misfire", &self.misfire)
+            .field("delivery", &self.delivery)
+            .field("timeout", &self.timeout)
+            .finish()
+    }
+}
+
+/// Checks the file's jobs, each by itself and against each other.
+pub(super) fn check(
+    page: &Page<'_>,
+    jobs: &[Spanned<JobText>],
+    lease: LeaseConfig,
+) -> Result<Vec<JobConfig>, ConfigError> {
+    let mut names = BTreeSet::new();
+    let mut checked = Vec::new();
+    for job in jobs {
+        let told = job.as_ref();
+        let desk = Desk { page, name: told.name.as_ref(), at: told.name.span(), told };
+        checked.push(desk.check(lease)?);
+        if !names.insert(told.name.as_ref()) {
+            return Err(desk.fail(
+                desk.at.clone(),
+                "has the name of a job above; its ticks would be taken for the other's: rename one",
+            ));
+        }
+    }
+    Ok(checked)
+}
+
+struct Desk<'a> {
+    page: &'a Page<'a>,
+    name: &'a str,
+    at: Range<usize>,
+    told: &'a JobText,
+}
+
+impl Desk<'_> {
+    fn fail(&self, at: Range<usize>, why: &str) -> ConfigError {
+        let name: String = self.name.chars().take(80).collect();
+        self.page.error(Some(at), &format!("job {name:?} {why}"))
+    }
+
+    fn check(&self, lease: LeaseConfig) -> Result<JobConfig, ConfigError> {
+        let name = self.name;
+        if name.is_empty()
+            || name.len() > NAME_MAX
+            || name.contains(['{', '}'])
+            || name.chars().any(char::is_control)
+        {
+            let why = "has a name that cannot be used; give it 1 to 128 bytes without braces and control characters";
+            return Err(self.fail(self.at.clone(), why));
+        }
+        self.check_env()?;
+        Ok(JobConfig {
+            name: name.into(),
+            schedule: self.schedule()?,
+            command: self.command()?,
+            cwd: self.told.cwd.as_deref().map(|cwd| beside(self.page.file, cwd)),
+            env: self.told.env.clone(),
+            misfire: self.misfire(lease)?,
+            delivery: match self.told.delivery {
+                Some(DeliveryText::AtMostOnce) => Delivery::AtMostOnce,
+                Some(DeliveryText::AtLeastOnce) => Delivery::AtLeastOnce,
+                None => Delivery::default(),
+            },
+            timeout: self.told.timeout.as_ref().map(|timeout| self.timeout(timeout)).transpose()?,
+        })
+    }
+
+    fn schedule(&self) -> Result<Schedule, ConfigError> {
+        match (&self.told.schedule, &self.told.every) {
+            (Some(line), None) => {
+                let wrong = |at: Range<usize>, key: &str, error: &dyn fmt::Display| {
+                    self.fail(at, &format!("has a {key} that cannot be used: {error}"))
+                };
+                let cron =
+                    Cron::parse(line.as_ref()).map_err(|error| wrong(line.span(), "schedule", &error))?;
+                Ok(match &self.told.zone {
+                    Some(zone) => {
+                        cron.zone(zone.as_ref()).map_err(|error| wrong(zone.span(), "zone", &error))?
+                    }
+                    None => cron,
+                }
+                .into())
+            }
+            (None, Some(period)) => {
+                if let Some(zone) = &self.told.zone {
+                    let why = "has `every` and a `zone`; `every` counts real time: take the zone out, or write a cron line as `schedule`";
+                    return Err(self.fail(zone.span(), why));
+                }
+                let period_of = **period.as_ref();
+                let every = every(period_of).map_err(|error| {
+                    self.fail(period.span(), &format!("has an `every` that cannot be used: {error}"))
+                })?;
+                Ok(every.into())
+            }
+            (Some(line), Some(_)) => {
+                Err(self.fail(line.span(), "has a `schedule` and an `every`; keep one of them"))
+            }
+            (None, None) => Err(self.fail(
+                self.at.clone(),
+                "has no time to run at; add schedule = \"0 3 * * *\" or every = \"10s\"",
+            )),
+        }
+    }
+
+    fn command(&self) -> Result<Vec<String>, ConfigError> {
+        let command = &self.told.command;
+        let words = command.as_ref();
+        if words.first().is_none_or(|program| program.trim().is_empty()) {
+            let why = "has an empty command; give program and arguments, like [\"./report.sh\", \"--all\"]";
+            return Err(self.fail(command.span(), why));
+        }
+        if words.iter().any(|word| word.contains('\0')) {
+            return Err(self.fail(command.span(), "has a command with a NUL in it; take it out"));
+        }
+        Ok(words.clone())
+    }
+
+    fn check_env(&self) -> Result<(), ConfigError> {
+        let wrong =
+            |name: &str, value: &str| name.is_empty() || name.contains(['=', '\0']) || value.contains('\0');
+        match self.told.env.iter().find(|(name, value)| wrong(name, value)) {
+            Some((name, _)) => {
+                let why = format!(
+                    "has an `env` name {name:?} that no environment can hold; names are not empty and have no `=` and no NUL, values no NUL"
+                );
+                Err(self.fail(self.at.clone(), &why))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn misfire(&self, lease: LeaseConfig) -> Result<Misfire, ConfigError> {
+        let Some(misfire) = &self.told.misfire else { return Ok(Misfire::default()) };
+        let MisfireText { rule, within } = misfire.as_ref();
+        let window = match within {
+            Some(within) => **within.as_ref(),
+            None => Misfire::default().within(),
+        };
+        let at = within.as_ref().map_or_else(|| misfire.span(), Spanned::span);
+        match rule {
+            RuleText::Skip if within.is_some() => Err(self.fail(
+                at,
+                "has the misfire rule `skip` and a window; take `within` out, or use run-once or run-all",
+            )),
+            RuleText::Skip => Ok(Misfire::Skip),
+            _ if window < lease.ttl => {
+                let why = format!(
+                    "has a misfire window (within) of {window:?}, shorter than the lease's ttl {:?}; ticks due while a crashed \
+                     leader's lease runs out would be lost: lengthen it, or use the rule `skip`",
+                    lease.ttl
+                );
+                Err(self.fail(at, &why))
+            }
+            RuleText::RunOnce => Ok(RunOnce::within(window)),
+            RuleText::RunAll => Ok(RunAll::within(window)),
+        }
+    }
+
+    fn timeout(&self, timeout: &Time) -> Result<Duration, ConfigError> {
+        match **timeout.as_ref() {
+            Duration::ZERO => Err(self.fail(
+                timeout.span(),
+                "has a timeout of 0s; give it some time, or take the key out for no limit",
+            )),
+            some => Ok(some),
+        }
+    }
+}

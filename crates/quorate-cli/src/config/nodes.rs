@@ -1,0 +1,272 @@
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+use url::Url;
+
+/// Redis' port where a URL names none.
+const PORT: u16 = 6379;
+
+/// Where a node is, and how to get in. Neither `Debug` nor `Display` shows a password.
+#[derive(Clone, PartialEq, Eq)]
+pub enum NodeSpec {
+    /// A Redis server: `redis://`, `rediss://` (TLS) or `unix://`.
+    Redis {
+        /// Its URL, which may hold a user and a password.
+        url: SecretUrl,
+        /// The file that holds the password.
+        password_file: Option<PathBuf>,
+    },
+    /// A directory on this host that its processes share: `file:///dir`.
+    File {
+        /// The directory, absolute.
+        dir: PathBuf,
+    },
+}
+
+impl NodeSpec {
+    /// Reads a node's URL.
+    ///
+    /// # Errors
+    /// [`NodeError`], which names what is wrong and the mend, and shows no password.
+    pub fn parse(text: &str, password_file: Option<PathBuf>) -> Result<Self, NodeError> {
+        let fail = |why: &str| Err(NodeError { text: redact(text), why: why.to_owned() });
+        let parsed = Url::parse(text);
+        let scheme = text.split_once("://").map_or("", |(scheme, _)| scheme);
+        match (scheme, parsed) {
+            ("file", Ok(url)) => match url.to_file_path() {
+                Ok(_) if password_file.is_some() => fail("is a directory and takes no password_file"),
+                Ok(dir) if dir != Path::new("/") => Ok(Self::File { dir: dir.components().collect() }),
+                _ => fail(
+                    "names no directory; write its absolute path after file://, like file:///var/lib/quorate/a",
+                ),
+            },
+            ("redis" | "rediss", Ok(url)) => {
+                if url.host_str().is_none_or(str::is_empty) {
+                    return fail("names no host; write it like redis://10.0.0.1:6379");
+                }
+                let database = url.path().trim_start_matches('/');
+                if !database.is_empty() && database.parse::<u16>().is_err() {
+                    return fail("has a path that is no database number; write it like redis://10.0.0.1/0");
+                }
+                Self::redis(text, &url, password_file)
+            }
+            ("unix", Ok(url)) => {
+                if url.host_str().is_some_and(|host| !host.is_empty())
+                    || url.path().trim_matches('/').is_empty()
+                {
+                    return fail("names no socket; write its absolute path, like unix:///run/redis.sock");
+                }
+                Self::redis(text, &url, password_file)
+            }
+            ("redis" | "rediss" | "unix" | "file", Err(error)) => fail(&format!(
+                "is no URL: {error}; write it like redis://10.0.0.1:6379 (and %-escape special characters of a password)"
+            )),
+            ("memory", _) => {
+                fail("lives in one process and is shared with nobody; use file:///dir on one host")
+            }
+            ("", _) => fail(
+                "has no scheme; write it like redis://10.0.0.1:6379, unix:///run/redis.sock or file:///dir",
+            ),
+            _ => fail("has an unknown scheme; use redis://, rediss://, unix:// or file://"),
+        }
+    }
+
+    fn redis(text: &str, url: &Url, password_file: Option<PathBuf>) -> Result<Self, NodeError> {
+        let in_query = url.query_pairs().any(|(key, _)| key == "pass");
+        if password_file.is_some() && (url.password().is_some() || in_query) {
+            let why = "has a password, and a password_file besides; keep one of them".to_owned();
+            return Err(NodeError { text: redact(text), why });
+        }
+        Ok(Self::Redis { url: SecretUrl(text.into()), password_file })
+    }
+
+    /// What the node is called in messages, and by which two entries are found to be one node: scheme, host,
+    /// port, and a database other than 0; no user, no password.
+    pub fn name(&self) -> Arc<str> {
+        match self {
+            Self::File { dir } => format!("file://{}", dir.display()).into(),
+            Self::Redis { url, .. } => url.name().into(),
+        }
+    }
+}
+
+impl fmt::Display for NodeSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name())
+    }
+}
+
+impl fmt::Debug for NodeSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Redis { password_file: Some(file), .. } => {
+                write!(f, "{self} (password in {})", file.display())
+            }
+            _ => write!(f, "{self}"),
+        }
+    }
+}
+
+/// A URL that may hold a password: shown without user and password, and whole only on request.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SecretUrl(Arc<str>);
+
+impl SecretUrl {
+    /// The whole URL, password included: for the one who connects.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+
+    fn name(&self) -> String {
+        let Ok(url) = Url::parse(&self.0) else { return redact(&self.0) };
+        let (scheme, path) = (url.scheme(), url.path().trim_end_matches('/'));
+        if scheme == "unix" {
+            return format!("unix://{path}");
+        }
+        let host = url.host_str().unwrap_or_default().to_lowercase();
+        let database = if path == "/0" { "" } else { path };
+        format!("{scheme}://{host}:{}{database}", url.port().unwrap_or(PORT))
+    }
+}
+
+impl fmt::Debug for SecretUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name())
+    }
+}
+
+impl fmt::Display for SecretUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name())
+    }
+}
+
+/// A node that cannot be used, and why. Shows no password.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("node `{text}` {why}")]
+pub struct NodeError {
+    text: String,
+    why: String,
+}
+
+/// `text` without what may be a password: all between `://` (or the beginning) and the last `@`, what stands
+/// in the place of a port and is none, and what follows `pass=`. Takes away too much rather than too little:
+/// the text may be anything.
+pub(super) fn redact(text: &str) -> String {
+    let (scheme, rest) = match text.split_once("://") {
+        Some((scheme, rest)) => (format!("{scheme}://"), rest),
+        None => (String::new(), text),
+    };
+    let mut shown = match rest.rsplit_once('@') {
+        Some((_, rest)) => format!("{scheme}***@{rest}"),
+        None if scheme.is_empty() => rest.to_owned(),
+        None => format!("{scheme}{}", without_odd_port(rest)),
+    };
+    if let Some(at) = shown.find("pass=") {
+        shown.truncate(at + "pass=".len());
+        shown.push_str("***");
+    }
+    shown
+}
+
+/// Where `@host` was forgotten, or a password's comma parted a list, the password stands where a port does.
+fn without_odd_port(rest: &str) -> String {
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    match authority.rsplit_once(':') {
+        Some((host, port))
+            if !host.is_empty() && (port.ends_with(']') || port.bytes().all(|b| b.is_ascii_digit())) =>
+        {
+            rest.to_owned()
+        }
+        Some((host, _)) => format!("{host}:***{path}"),
+        None => rest.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<NodeSpec, NodeError> {
+        NodeSpec::parse(text, None)
+    }
+
+    #[test]
+    fn each_kind_of_node_has_a_name_without_secrets() {
+        let table = [
+            ("redis://10.0.0.1", "redis://10.0.0.1:6379"),
+            ("redis://10.0.0.1:6379/0", "redis://10.0.0.1:6379"),
+            ("redis://10.0.0.1/", "redis://10.0.0.1:6379"),
+            ("redis://:hush@10.0.0.1:7000/3", "redis://10.0.0.1:7000/3"),
+            ("rediss://me:hush@Redis.Example", "rediss://redis.example:6379"),
+            ("redis://[::1]:7000", "redis://[::1]:7000"),
+            ("unix:///run/redis.sock", "unix:///run/redis.sock"),
+            ("unix:///run/redis.sock?pass=hush", "unix:///run/redis.sock"),
+            ("file:///var/lib/quorate/a/", "file:///var/lib/quorate/a"),
+        ];
+        for (text, name) in table {
+            let spec = parse(text).unwrap();
+            assert_eq!(&*spec.name(), name);
+            assert!(!format!("{spec:?} {spec} {spec:#?}").contains("hush"), "{spec:?}");
+        }
+        let NodeSpec::Redis { url, .. } = parse("redis://:hush@a").unwrap() else { panic!("a Redis node") };
+        assert_eq!(url.expose(), "redis://:hush@a", "the one who connects gets it whole");
+        assert!(!format!("{url:?} {url}").contains("hush"));
+    }
+
+    #[test]
+    fn what_is_no_node_says_what_to_write() {
+        let table = [
+            ("10.0.0.1:6379", "has no scheme; write it like redis://"),
+            ("localhost:6379", "has no scheme; write it like redis://"),
+            ("", "has no scheme"),
+            ("http://10.0.0.1", "unknown scheme; use redis://"),
+            ("memory://", "shared with nobody; use file:///dir"),
+            ("redis://", "redis://10.0.0.1:6379"),
+            ("redis://:hush@", "redis://10.0.0.1:6379"),
+            ("redis://a:70000", "is no URL: invalid port number"),
+            ("redis://a/jobs", "no database number"),
+            ("unix://run/redis.sock", "unix:///run/redis.sock"),
+            ("unix://", "names no socket"),
+            ("file://relative/dir", "file:///var/lib/quorate/a"),
+            ("file:///", "names no directory"),
+            ("redis://:hu#sh@a:b", "is no URL"),
+        ];
+        for (text, part) in table {
+            let error = parse(text).unwrap_err().to_string();
+            assert!(error.contains(part), "{text}: {error}");
+            assert!(!error.contains("hush"), "{error}");
+        }
+    }
+
+    #[test]
+    fn one_password_is_enough() {
+        let file = || Some(PathBuf::from("/run/secrets/redis"));
+        assert!(NodeSpec::parse("redis://me@a", file()).is_ok(), "a user alone goes with a password file");
+        for text in ["redis://me:hush@a", "redis://:hush@a", "unix:///run/a?pass=hush"] {
+            let error = NodeSpec::parse(text, file()).unwrap_err().to_string();
+            assert!(error.contains("keep one of them") && !error.contains("hush"), "{error}");
+        }
+        assert!(
+            NodeSpec::parse("file:///a", file()).unwrap_err().to_string().contains("takes no password_file")
+        );
+    }
+
+    #[test]
+    fn redaction_takes_too_much_rather_than_too_little() {
+        assert_eq!(redact("redis://:a@b@host"), "redis://***@host");
+        assert_eq!(redact("redis:/:a@host"), "***@host");
+        assert_eq!(
+            redact("string \"redis://:a@h,redis://:b@g\", expected"),
+            "string \"redis://***@g\", expected"
+        );
+        assert_eq!(redact("redis://host"), "redis://host");
+        assert_eq!(redact("redis://host:6379/1"), "redis://host:6379/1");
+        assert_eq!(redact("redis://[::1]"), "redis://[::1]");
+        assert_eq!(redact("redis://me:hush"), "redis://me:***");
+        assert_eq!(redact("redis://:1234"), "redis://:***");
+        assert_eq!(redact("unix:///a?pass=x&db=1"), "unix:///a?pass=***");
+    }
+}

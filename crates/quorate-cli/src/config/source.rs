@@ -1,0 +1,234 @@
+use super::{
+    ConfigError, NodeSpec, beside,
+    error::{Page, nearest},
+    file::FileText,
+};
+use std::{
+    collections::BTreeMap,
+    fmt, io,
+    path::{Path, PathBuf},
+};
+
+/// The environment variables that are settings.
+const SETTINGS: [&str; 2] = ["QUORATE_NODES", "QUORATE_CONFIG"];
+/// The environment variables that `exec` and `run` give to commands, which may call `quorate` again.
+const HANDED_DOWN: [&str; 4] = ["QUORATE_RESOURCE", "QUORATE_FENCING_TOKEN", "QUORATE_JOB", "QUORATE_TICK"];
+
+/// The system's configuration.
+const SYSTEM: &str = "/etc/quorate/quorate.toml";
+
+/// What the command line says of the configuration.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Flags {
+    /// `--config`.
+    pub config: Option<PathBuf>,
+    /// `--nodes`, given once with commas or several times. May hold passwords; see [`Flags::nodes`] only to
+    /// hand it on.
+    pub nodes: Secret<Vec<String>>,
+    /// `--local`.
+    pub local: bool,
+    /// `--prefix`.
+    pub prefix: Option<String>,
+}
+
+/// What is not shown.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Secret<T>(pub T);
+
+impl<T> fmt::Debug for Secret<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}
+
+/// The process around the program, as far as the configuration looks at it. Tests make their own.
+pub struct Surroundings<'a> {
+    /// The environment. Variables that are no UTF-8 are left out.
+    pub env: BTreeMap<String, String>,
+    /// Reads a file to its end.
+    pub read: &'a dyn Fn(&Path) -> io::Result<String>,
+    /// The host's name, for the worker's.
+    pub host: String,
+    /// The process id, for the worker's name.
+    pub pid: u32,
+}
+
+impl fmt::Debug for Surroundings<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Surroundings({} on {})", self.pid, self.host)
+    }
+}
+
+impl Surroundings<'static> {
+    /// This process'.
+    pub fn process() -> Self {
+        let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        };
+        Self {
+            env: std::env::vars_os().filter_map(text).collect(),
+            read: &|path| std::fs::read_to_string(path),
+            host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+            pid: std::process::id(),
+        }
+    }
+}
+
+/// Who named the nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NodesFrom {
+    /// `--nodes`.
+    Flag,
+    /// `--local`.
+    Local,
+    /// `QUORATE_NODES`.
+    Variable,
+    /// A file.
+    File(PathBuf),
+}
+
+impl fmt::Display for NodesFrom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Flag => f.write_str("--nodes"),
+            Self::Local => f.write_str("--local"),
+            Self::Variable => f.write_str("QUORATE_NODES"),
+            Self::File(path) => path.display().fmt(f),
+        }
+    }
+}
+
+/// Refuses a `QUORATE_…` variable that nobody knows.
+pub(super) fn check_variables(around: &Surroundings<'_>) -> Result<(), ConfigError> {
+    let known = |name: &str| SETTINGS.contains(&name) || HANDED_DOWN.contains(&name);
+    let strange = around.env.keys().find(|name| name.starts_with("QUORATE_") && !known(name));
+    let Some(name) = strange else { return Ok(()) };
+    let mend = match nearest(name, SETTINGS.into_iter()) {
+        Some(near) => format!("did you mean {near}?"),
+        None => format!("known are {}: unset it", SETTINGS.join(" and ")),
+    };
+    Err(ConfigError::bare(&format!("unknown environment variable {name}; {mend}")))
+}
+
+/// The file and its text. One that was named must be there; of the usual places, the first that has one.
+pub(super) fn find_file(
+    flags: &Flags,
+    around: &Surroundings<'_>,
+) -> Result<Option<(PathBuf, String)>, ConfigError> {
+    let named = match (&flags.config, around.env.get("QUORATE_CONFIG")) {
+        (Some(path), _) => Some((path.clone(), "--config")),
+        (None, Some(path)) if path.is_empty() => {
+            return Err(ConfigError::bare("QUORATE_CONFIG is empty; unset it, or name a file"));
+        }
+        (None, Some(path)) => Some((PathBuf::from(path), "QUORATE_CONFIG")),
+        (None, None) => None,
+    };
+    if let Some((path, by)) = named {
+        let unread = |error: io::Error| {
+            ConfigError::new(Some(&path), None, &format!("cannot be read (named by {by}): {error}"))
+        };
+        let text = (around.read)(&path).map_err(unread)?;
+        return Ok(Some((path, text)));
+    }
+    for path in usual_places(around) {
+        match (around.read)(&path) {
+            Ok(text) => return Ok(Some((path, text))),
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {}
+            Err(error) => {
+                let text =
+                    format!("cannot be read: {error}; make it readable, or name another with --config");
+                return Err(ConfigError::new(Some(&path), None, &text));
+            }
+        }
+    }
+    Ok(None)
+}
+
+fn usual_places(around: &Surroundings<'_>) -> Vec<PathBuf> {
+    let user = base(around, "XDG_CONFIG_HOME", ".config").map(|base| base.join("quorate/quorate.toml"));
+    user.into_iter().chain([PathBuf::from(SYSTEM)]).collect()
+}
+
+/// A base directory by the XDG rules: the variable where it is absolute, else below the home directory.
+fn base(around: &Surroundings<'_>, variable: &str, below_home: &str) -> Option<PathBuf> {
+    let absolute = |name: &str| around.env.get(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    absolute(variable).or_else(|| Some(absolute("HOME")?.join(below_home)))
+}
+
+/// The nodes: from the flag, the environment, the file; never from nowhere.
+pub(super) fn find_nodes(
+    flags: &Flags,
+    around: &Surroundings<'_>,
+    page: Option<&Page<'_>>,
+    told: &FileText,
+) -> Result<(Vec<NodeSpec>, NodesFrom), ConfigError> {
+    if flags.local {
+        if !flags.nodes.0.is_empty() {
+            return Err(ConfigError::bare("--local and --nodes exclude each other; keep one of them"));
+        }
+        return Ok((vec![local(around)?], NodesFrom::Local));
+    }
+    if !flags.nodes.0.is_empty() {
+        return Ok((listed(&flags.nodes.0.join(","), &NodesFrom::Flag)?, NodesFrom::Flag));
+    }
+    if let Some(list) = around.env.get("QUORATE_NODES") {
+        return Ok((listed(list, &NodesFrom::Variable)?, NodesFrom::Variable));
+    }
+    match (page, &told.nodes) {
+        (Some(page), Some(nodes)) => {
+            let mut specs = Vec::new();
+            for node in nodes.as_ref() {
+                let text = node.as_ref();
+                let password_file = text.password_file.as_deref().map(|file| beside(page.file, file));
+                let spec = NodeSpec::parse(&text.url, password_file)
+                    .map_err(|error| page.error(Some(node.span()), &error.to_string()))?;
+                specs.push(spec);
+            }
+            Ok((specs, NodesFrom::File(page.file.to_owned())))
+        }
+        _ => Err(nowhere(around, page)),
+    }
+}
+
+/// A list in one text: parted by commas or white space.
+fn listed(list: &str, from: &NodesFrom) -> Result<Vec<NodeSpec>, ConfigError> {
+    let texts = list.split([',', ' ', '\t', '\n']).filter(|text| !text.is_empty());
+    let specs: Vec<_> = texts
+        .map(|text| NodeSpec::parse(text, None))
+        .collect::<Result<_, _>>()
+        .map_err(|error| ConfigError::bare(&format!("{from}: {error}")))?;
+    if specs.is_empty() {
+        let text = format!(
+            "{from} is empty; list the nodes, parted by commas: redis://10.0.0.1,redis://10.0.0.2,redis://10.0.0.3"
+        );
+        return Err(ConfigError::bare(&text));
+    }
+    Ok(specs)
+}
+
+fn local(around: &Surroundings<'_>) -> Result<NodeSpec, ConfigError> {
+    let state = base(around, "XDG_STATE_HOME", ".local/state").ok_or_else(|| {
+        ConfigError::bare("--local finds no state directory; set HOME or XDG_STATE_HOME to an absolute path, or use --nodes file:///dir")
+    })?;
+    Ok(NodeSpec::File { dir: state.join("quorate/node") })
+}
+
+fn nowhere(around: &Surroundings<'_>, page: Option<&Page<'_>>) -> ConfigError {
+    let file = match page {
+        Some(page) => format!("nodes = [\"redis://…\", …] in {}", page.file.display()),
+        None => {
+            let places: Vec<_> = usual_places(around).iter().map(|path| path.display().to_string()).collect();
+            format!(
+                "nodes = [\"redis://…\", …] in a file ({}, or the one --config or QUORATE_CONFIG names)",
+                places.join(", ")
+            )
+        }
+    };
+    ConfigError::bare(&format!(
+        "no nodes are named. Name them, the same on every machine, in one of these ways:\n  \
+         --nodes redis://10.0.0.1,redis://10.0.0.2,redis://10.0.0.3\n  \
+         QUORATE_NODES=redis://10.0.0.1,redis://10.0.0.2,redis://10.0.0.3\n  \
+         {file}\n  \
+         --local, for one machine alone: a file node in the user's state directory"
+    ))
+}

@@ -1,0 +1,391 @@
+use super::*;
+use std::{collections::BTreeMap, io};
+
+const NODES: &str = "nodes = [\"redis://a\", \"redis://b\", \"redis://c\"]\n";
+
+/// Files by path, in place of a file system.
+fn load_with(flags: &Flags, env: &[(&str, &str)], files: &[(&str, &str)]) -> Result<Config, ConfigError> {
+    let read = |path: &Path| {
+        let found = files.iter().find(|(name, _)| Path::new(name) == path);
+        match found {
+            Some((_, "unreadable")) => Err(io::ErrorKind::PermissionDenied.into()),
+            Some((_, text)) => Ok((*text).to_owned()),
+            None => Err(io::ErrorKind::NotFound.into()),
+        }
+    };
+    let env: BTreeMap<_, _> =
+        env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    Config::load(flags, &Surroundings { env, read: &read, host: "oak".to_owned(), pid: 7 })
+}
+
+fn load(text: &str) -> Result<Config, ConfigError> {
+    load_with(&Flags::default(), &[("QUORATE_CONFIG", "/q.toml")], &[("/q.toml", text)])
+}
+
+#[track_caller]
+fn says(text: &str) -> String {
+    let error = match load(text) {
+        Ok(config) => panic!("{text}\nwas read as {config:?}"),
+        Err(error) => error.to_string(),
+    };
+    assert!(!error.contains("hush"), "a password shows: {error}");
+    error
+}
+
+fn job(lines: &str) -> String {
+    format!("{NODES}[[job]]\nname = \"n\"\ncommand = [\"true\"]\n{lines}\n")
+}
+
+#[test]
+fn nodes_alone_are_a_configuration_with_the_librarys_defaults() {
+    let config = load(NODES).unwrap();
+    let names: Vec<_> = config.nodes.iter().map(NodeSpec::name).collect();
+    assert_eq!(names, ["redis://a:6379".into(), "redis://b:6379".into(), Arc::<str>::from("redis://c:6379")]);
+    assert_eq!(config.setup, Setup { worker: "oak-7".into(), ..Setup::default() });
+    assert_eq!(config.lease.ttl, Duration::from_secs(10));
+    assert_eq!(config.lease.step_down_grace, Duration::from_secs(2));
+    assert_eq!(&*config.prefix, "quorate:");
+    assert_eq!(config.nodes_from, NodesFrom::File("/q.toml".into()));
+    assert!(config.group_with_jobs().unwrap_err().to_string().starts_with("/q.toml: `group` is missing"));
+}
+
+#[test]
+fn every_key_arrives() {
+    let text = r#"
+        nodes = ["rediss://me:hush@a", { url = "redis://b/1", password_file = "secret" }, "file:///c"]
+        group = "billing"
+        prefix = "shop:"
+        worker = "w1"
+        node_timeout = "50ms"
+        max_ttl = "20s"
+        drift_rate = 0.02
+        clock_step_allowance = "100ms"
+        max_clock_offset = "2s"
+        fence_retention = "2 days"
+        durable = true
+        trust_new_nodes = true
+        lease = { ttl = "5s", step_down_grace = "500ms" }
+
+        [[job]]
+        name = "nightly"
+        schedule = "0 3 * * *"
+        zone = "Europe/Kyiv"
+        command = ["./report.sh", "--all"]
+        cwd = "jobs"
+        env = { TOKEN = "hush" }
+        misfire = { rule = "run-all", within = "90s" }
+        delivery = "at-most-once"
+        timeout = "1h 30m"
+
+        [[job]]
+        name = "often"
+        every = "10s"
+        command = ["true"]
+        misfire = { rule = "skip" }
+    "#;
+    let config =
+        load_with(&Flags::default(), &[("QUORATE_CONFIG", "/etc/x/q.toml")], &[("/etc/x/q.toml", text)])
+            .unwrap();
+    let password_file = Some("/etc/x/secret".into());
+    assert_eq!(config.nodes[1], NodeSpec::parse("redis://b/1", password_file).unwrap());
+    assert_eq!(config.nodes[2], NodeSpec::File { dir: "/c".into() });
+    assert_eq!(&*config.prefix, "shop:");
+    let setup = Setup {
+        worker: "w1".into(),
+        node_timeout: Duration::from_millis(50),
+        max_ttl: Duration::from_secs(20),
+        drift_rate: 0.02,
+        clock_step_allowance: Duration::from_millis(100),
+        max_clock_offset: Duration::from_secs(2),
+        fence_retention: Duration::from_secs(2 * 24 * 3600),
+        durable: true,
+        trust_new_nodes: true,
+        only_looks: false,
+    };
+    assert_eq!(config.setup, setup);
+    let lease = LeaseConfig { ttl: Duration::from_secs(5), step_down_grace: Duration::from_millis(500) };
+    assert_eq!(config.lease, lease);
+
+    let (group, jobs) = config.group_with_jobs().unwrap();
+    assert_eq!(&**group, "billing");
+    let cron = quorate::schedule::Cron::parse("0 3 * * *").unwrap().zone("Europe/Kyiv").unwrap();
+    let nightly = JobConfig {
+        name: "nightly".into(),
+        schedule: cron.into(),
+        command: vec!["./report.sh".to_owned(), "--all".to_owned()],
+        cwd: Some("/etc/x/jobs".into()),
+        env: BTreeMap::from([("TOKEN".to_owned(), "hush".to_owned())]),
+        misfire: quorate::schedule::RunAll::within(Duration::from_secs(90)),
+        delivery: quorate::schedule::Delivery::AtMostOnce,
+        timeout: Some(Duration::from_secs(5400)),
+    };
+    assert_eq!(jobs[0], nightly);
+    assert_eq!(jobs[1].schedule, quorate::schedule::every(Duration::from_secs(10)).unwrap().into());
+    assert_eq!(jobs[1].misfire, quorate::schedule::Misfire::Skip);
+    assert_eq!(jobs[1].delivery, quorate::schedule::Delivery::AtLeastOnce);
+    assert!(!format!("{config:#?}").contains("hush"), "{config:#?}");
+}
+
+#[test]
+fn errors_name_line_key_value_and_mend() {
+    let table: [(String, &[&str]); 40] = [
+        // Keys and types.
+        ("nodez = []".into(), &["/q.toml:1: unknown key `nodez`; did you mean `nodes`?"]),
+        (
+            format!("{NODES}colour = 1"),
+            &["/q.toml:2: unknown key `colour`; the keys here are nodes, group, "],
+        ),
+        (format!("{NODES}lease = {{ tll = \"1s\" }}"), &[":2: unknown key `tll`; did you mean `ttl`?"]),
+        (format!("{NODES}lease = 5"), &[":2: lease: ", "write it like { ttl = \"10s\""]),
+        (job("every = \"1s\"\nmisfires = 3"), &[":6: unknown key `misfires`; did you mean `misfire`?"]),
+        (format!("{NODES}[[jobs]]\nname = \"a\""), &[":2: unknown key `jobs`; did you mean `job`?"]),
+        (format!("{NODES}[job]\nname = \"a\""), &[":2: ", "[[job]]"]),
+        (
+            format!("{NODES}[[job]]\ncommand = [\"a\"]"),
+            &[":2: the key `name` is missing; give the job a name"],
+        ),
+        (format!("{NODES}[[job]]\nname = \"a\""), &[":2: the key `command` is missing; give program"]),
+        (format!("{NODES}durable = \"yes\""), &[":2: durable: ", "expected a boolean"]),
+        (format!("{NODES}group = \"a\"\ngroup = \"b\""), &[":3: duplicate key `group`; keep one"]),
+        (format!("{NODES}group = \"a"), &[":2: "]),
+        // Durations.
+        (format!("{NODES}node_timeout = 100"), &[":2: node_timeout: ", "`100`", "write it like \"500ms\""]),
+        (
+            format!("{NODES}max_ttl = \"10 parsecs\""),
+            &[":2: max_ttl: ", "10 parsecs", "write it like \"500ms\""],
+        ),
+        (format!("{NODES}lease = {{ ttl = \"\" }}"), &[":2: ttl: ", "write it like \"500ms\""]),
+        // Timings.
+        (format!("{NODES}lease = {{ ttl = \"40s\" }}"), &[":2: ttl is 40s, above max_ttl 30s; shorten ttl"]),
+        (format!("{NODES}lease = {{ ttl = \"200ms\" }}"), &[":2: ttl is 200ms", "node_timeout 100ms"]),
+        (
+            format!("{NODES}\n[lease]\nttl = \"10s\"\nstep_down_grace = \"8s\""),
+            &[":4: ttl is 10s", "step_down_grace 8s"],
+        ),
+        (format!("{NODES}node_timeout = \"20s\""), &[":2: max_ttl is 30s with node_timeout 20s"]),
+        (format!("{NODES}drift_rate = 3"), &[":2: drift_rate is 3; give it 0 to 0.5"]),
+        (format!("{NODES}worker = \"\""), &[":2: worker is \"\""]),
+        // Nodes.
+        ("nodes = []".into(), &[":1: nodes is empty"]),
+        ("nodes = \"redis://:hush@a\"".into(), &[":1: nodes: ", "write a list"]),
+        (
+            "nodes = [\n\"redis://a\",\n\"redis://:hush@b:x\"]".into(),
+            &[":3: node `redis://***@b:x` is no URL"],
+        ),
+        ("nodes = [\"a:6379\"]".into(), &[":1: node `a:6379` has no scheme"]),
+        (
+            "nodes = [\"redis://a\", \"redis://me:hush@A:6379/0\"]".into(),
+            &[":1: nodes names redis://a:6379 twice"],
+        ),
+        ("nodes = [{ uri = \"redis://:hush@a\" }]".into(), &[":1: unknown key `uri`; did you mean `url`?"]),
+        (
+            "nodes = [{ password_file = \"a\" }]".into(),
+            &[":1: the key `url` is missing; give the node's address"],
+        ),
+        // Names.
+        (format!("{NODES}group = \"a{{b}}\""), &[":2: the group \"a{b}\" holds a brace"]),
+        (format!("{NODES}prefix = \"a{{\""), &[":2: prefix \"a{\" holds a brace"]),
+        // Jobs.
+        (
+            job("schedule = \"61 * * * *\""),
+            &[":5: job \"n\" has a schedule that cannot be used: in `61 * * * *`: minute `61`"],
+        ),
+        (
+            job("schedule = \"0 3 * * *\"\nzone = \"Europe/Kyjiv\""),
+            &[":6: job \"n\" has a zone", "did you mean `Europe/Kyiv`?"],
+        ),
+        (job("every = \"0s\""), &[":5: job \"n\" has an `every` that cannot be used: the period 0ns"]),
+        (job("every = \"1s\"\nschedule = \"@daily\""), &[":6: job \"n\" has a `schedule` and an `every`"]),
+        (job(""), &[":3: job \"n\" has no time to run at; add schedule"]),
+        (
+            job("every = \"1s\"\nmisfire = { rule = \"run-once\", within = \"5s\" }"),
+            &[":6: job \"n\" has a misfire window (within) of 5s, shorter than the lease's ttl 10s"],
+        ),
+        (
+            job("every = \"1s\"\nmisfire = { rule = \"runonce\" }"),
+            &[":6: rule `runonce` is unknown; did you mean `run-once`?"],
+        ),
+        (
+            job("every = \"1s\"\ndelivery = \"exactly-once\""),
+            &[":6: delivery `exactly-once` is unknown; use at-most-once, at-least-once"],
+        ),
+        (job("every = \"1s\"\ntimeout = \"0s\""), &[":6: job \"n\" has a timeout of 0s"]),
+        (
+            job("every = \"1s\"\n[[job]]\nname = \"n\"\ncommand = [\"x\"]\nevery = \"1s\""),
+            &[":7: job \"n\" has the name of a job above"],
+        ),
+    ];
+    for (text, parts) in table {
+        let error = says(&text);
+        for part in parts {
+            assert!(error.contains(part), "{text}\ngave: {error}\nwithout: {part}");
+        }
+    }
+}
+
+#[test]
+fn an_empty_command_is_refused() {
+    for command in ["[]", "[\"\"]", "[\" \", \"a\"]"] {
+        let error = says(&format!("{NODES}[[job]]\nname = \"n\"\nevery = \"1s\"\ncommand = {command}"));
+        assert!(error.contains(":5: job \"n\" has an empty command; give program"), "{error}");
+    }
+    let error = says(&format!("{NODES}[[job]]\nname = \"n\"\nevery = \"1s\"\ncommand = \"./a --b\""));
+    assert!(error.contains(":5: command: ") && error.contains("[\"./report.sh\", \"--all\"]"), "{error}");
+}
+
+#[test]
+fn nodes_come_from_flag_then_environment_then_file() {
+    let flags = Flags { nodes: Secret(vec!["redis://f1, redis://f2".to_owned()]), ..Flags::default() };
+    let env = [("QUORATE_NODES", "redis://e1 redis://e2"), ("QUORATE_CONFIG", "/q.toml")];
+    let files = [("/q.toml", "nodes = [\"redis://t\"]\nprefix = \"p:\"")];
+    let first = |config: &Config| config.nodes[0].name();
+
+    let config = load_with(&flags, &env, &files).unwrap();
+    assert_eq!((&*first(&config), &config.nodes_from), ("redis://f1:6379", &NodesFrom::Flag));
+    assert_eq!(&*config.prefix, "p:", "the file's other keys count all the same");
+    let config = load_with(&Flags::default(), &env, &files).unwrap();
+    assert_eq!((&*first(&config), &config.nodes_from), ("redis://e1:6379", &NodesFrom::Variable));
+    let config = load_with(&Flags::default(), &env[1..], &files).unwrap();
+    assert_eq!(&*first(&config), "redis://t:6379");
+    let prefixed = Flags { prefix: Some(String::new()), ..Flags::default() };
+    assert_eq!(&*load_with(&prefixed, &env, &files).unwrap().prefix, "", "an empty prefix is a prefix");
+
+    let twice = Flags { nodes: Secret(vec!["redis://a,redis://a:6379".to_owned()]), ..Flags::default() };
+    let error = load_with(&twice, &[], &[]).unwrap_err().to_string();
+    assert!(error.starts_with("--nodes: nodes names redis://a:6379 twice"), "{error}");
+    assert!(!format!("{flags:?}").contains("f1"), "flags may hold passwords");
+}
+
+#[test]
+fn a_bad_list_is_named_without_its_passwords() {
+    for list in ["redis://:hush@a:x", "redis://:hush", "redis://:hush,hush@a", "redis://me:hush@a,b"] {
+        let error = load_with(&Flags::default(), &[("QUORATE_NODES", list)], &[]).unwrap_err().to_string();
+        assert!(error.starts_with("QUORATE_NODES: node `"), "{error}");
+        assert!(!error.contains("hush"), "{error}");
+    }
+    let error = load_with(&Flags::default(), &[("QUORATE_NODES", " , ")], &[]).unwrap_err().to_string();
+    assert!(error.starts_with("QUORATE_NODES is empty; list the nodes"), "{error}");
+}
+
+#[test]
+fn without_nodes_all_ways_are_named() {
+    let error = load_with(&Flags::default(), &[("HOME", "/home/me")], &[]).unwrap_err().to_string();
+    for way in [
+        "--nodes",
+        "QUORATE_NODES=",
+        "/home/me/.config/quorate/quorate.toml",
+        "/etc/quorate/quorate.toml",
+        "--config",
+        "QUORATE_CONFIG",
+        "--local",
+    ] {
+        assert!(error.contains(way), "{way} is missing in: {error}");
+    }
+    let error = says("group = \"a\"");
+    assert!(error.contains("nodes = [\"redis://…\", …] in /q.toml"), "{error}");
+    assert_eq!(ConfigError::EXIT, 78);
+}
+
+#[test]
+fn an_unknown_variable_is_an_error() {
+    let load = |name| load_with(&Flags::default(), &[("QUORATE_NODES", "redis://a"), (name, "x")], &[]);
+    let says = |name| load(name).unwrap_err().to_string();
+    assert_eq!(
+        says("QUORATE_NODE"),
+        "unknown environment variable QUORATE_NODE; did you mean QUORATE_NODES?"
+    );
+    assert!(says("QUORATE_COLOUR_OF_LOGS").contains("known are QUORATE_NODES and QUORATE_CONFIG"));
+    for inherited in ["QUORATE_RESOURCE", "QUORATE_FENCING_TOKEN", "QUORATEX", "OTHER"] {
+        assert!(load(inherited).is_ok(), "{inherited}");
+    }
+}
+
+#[test]
+fn the_file_is_looked_for_in_order() {
+    let all = [
+        ("/flag.toml", "nodes = [\"redis://flag\"]"),
+        ("/variable.toml", "nodes = [\"redis://variable\"]"),
+        ("/xdg/quorate/quorate.toml", "nodes = [\"redis://xdg\"]"),
+        ("/home/me/.config/quorate/quorate.toml", "nodes = [\"redis://home\"]"),
+        ("/etc/quorate/quorate.toml", "nodes = [\"redis://system\"]"),
+    ];
+    let flag = Flags { config: Some("/flag.toml".into()), ..Flags::default() };
+    let env = [("QUORATE_CONFIG", "/variable.toml"), ("XDG_CONFIG_HOME", "/xdg"), ("HOME", "/home/me")];
+    let found = |flags: &Flags, env: &[(&str, &str)], files: &[(&str, &str)]| {
+        load_with(flags, env, files)
+            .map(|config| config.nodes[0].to_string())
+            .map_err(|error| error.to_string())
+    };
+    let none = Flags::default();
+    assert_eq!(found(&flag, &env, &all).unwrap(), "redis://flag:6379");
+    assert_eq!(found(&none, &env, &all).unwrap(), "redis://variable:6379");
+    assert_eq!(found(&none, &env[1..], &all).unwrap(), "redis://xdg:6379");
+    assert_eq!(found(&none, &env[2..], &all).unwrap(), "redis://home:6379");
+    assert_eq!(found(&none, &[("XDG_CONFIG_HOME", "relative"), env[2]], &all).unwrap(), "redis://home:6379");
+    assert_eq!(found(&none, &[], &all).unwrap(), "redis://system:6379");
+    assert_eq!(found(&none, &env[1..], &all[4..]).unwrap(), "redis://system:6379");
+
+    // A file that was named must be there; one that cannot be read is not passed over.
+    assert!(
+        found(&flag, &env, &all[1..]).unwrap_err().contains("/flag.toml: cannot be read (named by --config)")
+    );
+    assert!(found(&none, &env, &[]).unwrap_err().contains("named by QUORATE_CONFIG"));
+    let unreadable = [("/xdg/quorate/quorate.toml", "unreadable"), all[4]];
+    assert!(
+        found(&none, &env[1..], &unreadable)
+            .unwrap_err()
+            .starts_with("/xdg/quorate/quorate.toml: cannot be read")
+    );
+}
+
+#[test]
+fn local_is_one_file_node_in_the_users_state_directory() {
+    let local = Flags { local: true, ..Flags::default() };
+    let dir = |env: &[(&str, &str)]| load_with(&local, env, &[]).map(|config| config.nodes);
+    let file = |dir: &str| vec![NodeSpec::File { dir: dir.into() }];
+    assert_eq!(dir(&[("HOME", "/home/me")]).unwrap(), file("/home/me/.local/state/quorate/node"));
+    assert_eq!(dir(&[("HOME", "/h"), ("XDG_STATE_HOME", "/s")]).unwrap(), file("/s/quorate/node"));
+    assert_eq!(
+        dir(&[("HOME", "/h"), ("QUORATE_NODES", "redis://a")]).unwrap(),
+        file("/h/.local/state/quorate/node")
+    );
+    assert!(dir(&[]).unwrap_err().to_string().contains("set HOME"));
+    let both = Flags { nodes: Secret(vec!["redis://a".to_owned()]), ..local.clone() };
+    assert!(load_with(&both, &[], &[]).unwrap_err().to_string().contains("exclude each other"));
+}
+
+/// The annotated file, as it stands and with each commented default in force.
+#[test]
+fn the_annotated_file_tells_every_key_and_its_true_default() {
+    let text = include_str!("../../../../config/quorate.toml");
+    let plain = load(text).unwrap_or_else(|error| panic!("{error}"));
+    let default_line = |line: &str| {
+        let key = line.strip_prefix('#')?.split_once(" = ")?.0;
+        key.bytes().all(|b| b.is_ascii_lowercase() || b == b'_').then_some(key.to_owned())
+    };
+    let told: String = text
+        .lines()
+        .map(|line| if default_line(line).is_some() { &line[1..] } else { line })
+        .filter(|line| !line.starts_with("worker = ")) // host and process: no text can tell
+        .map(|line| format!("{line}\n"))
+        .collect();
+    let told = load(&told).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(told, plain, "a default in the annotated file is not the program's");
+    assert!(plain.group_with_jobs().is_ok(), "it is a whole configuration");
+
+    for table in ["", "lease = { x = 1 }", "[[job]]\nx = 1", "[[job]]\nmisfire = { x = 1 }"] {
+        let strange = if table.is_empty() { "x = 1" } else { table };
+        let error = says(strange);
+        let keys = error.split_once("the keys here are ").map(|(_, keys)| keys.split(", "));
+        for key in keys.unwrap_or_else(|| panic!("{error}")) {
+            let shown = text.lines().any(|line| {
+                let line = line.trim_start_matches('#');
+                line.starts_with(&format!("{key} = "))
+                    || line.contains(&format!("{{ {key} = "))
+                    || line.contains(&format!(", {key} = "))
+                    || line == format!("[[{key}]]")
+            });
+            assert!(shown, "config/quorate.toml does not tell of `{key}`");
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! `quorate exec`: a command while a lease is held.
+
+use crate::{
+    args::ExecArgs,
+    config::Config,
+    exit::{CONFIG, FAILURE, Failure, LEASE_LOST, NO_QUORUM},
+    guard::Guard,
+    open,
+    warden::{CommandSpec, Exit, PassedOn, Warden},
+};
+use quorate::lease::{AcquireError, Lease, Quorum};
+use std::time::Duration;
+
+/// Without `--wait`, how long to wait for a quorum: contention is waited out, dead nodes are not.
+const QUORUM_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Runs the command and gives the exit status.
+pub(crate) async fn exec(args: &ExecArgs, config: &Config) -> Result<u8, Failure> {
+    let mut signals = PassedOn::catch().map_err(|error| Failure::new(FAILURE, error))?;
+    let quorum = open::quorum(config, config.setup.clone())?;
+    let lease = tokio::select! { biased;
+        signal = signals.next() => Err(Failure::new(signal_code(signal), "ended by a signal while it waited")),
+        lease = acquire(args, config, &quorum) => lease,
+    };
+    let code = match lease {
+        Ok(lease) => under_lease(args, config, &quorum, lease, &mut signals).await,
+        Err(failure) => Err(failure),
+    };
+    quorum.close().await;
+    code
+}
+
+async fn acquire(args: &ExecArgs, config: &Config, quorum: &Quorum) -> Result<Lease, Failure> {
+    let env = quorum.env();
+    let lease_ttl = args.ttl.unwrap_or(config.lease.ttl);
+    let mut lock = quorum.lock(&args.lock).ttl(lease_ttl);
+    if args.ttl.is_none() {
+        lock = lock.step_down_grace(config.lease.step_down_grace);
+    }
+    let wait = if args.no_wait { Some(Duration::ZERO) } else { args.wait };
+    let ends = wait.map(|wait| env.now() + wait);
+    loop {
+        let slice = ends.map_or(QUORUM_PATIENCE, |ends| env.now().until(ends));
+        let error = match lock.clone().wait(slice).acquire().await {
+            Ok(lease) => return Ok(lease),
+            Err(error) => error,
+        };
+        let over = ends.is_some_and(|ends| env.now() >= ends);
+        // A quarantine ends by itself, and is worth waiting for.
+        let hopeless = error.is_permanent() || error.is_unreachable();
+        if over || (hopeless && ends.is_none()) || error.is_permanent() {
+            return Err(refusal(&error, args, quorum));
+        }
+    }
+}
+
+fn refusal(error: &AcquireError, args: &ExecArgs, quorum: &Quorum) -> Failure {
+    match error {
+        AcquireError::Name(_) | AcquireError::Setup(_) => {
+            Failure::new(CONFIG, format!("--lock or --ttl: {error}"))
+        }
+        AcquireError::Contended { .. } => Failure::new(args.conflict_exit_code, error),
+        AcquireError::Unreachable { resource, .. } | AcquireError::Untrusted { resource, .. } => {
+            Failure::new(NO_QUORUM, format!("no quorum for {resource}: {}", open::explain(&quorum.nodes())))
+        }
+        _ => Failure::new(FAILURE, error),
+    }
+}
+
+async fn under_lease(
+    args: &ExecArgs,
+    config: &Config,
+    quorum: &Quorum,
+    lease: Lease,
+    signals: &mut PassedOn,
+) -> Result<u8, Failure> {
+    let grace = args.ttl.map_or(config.lease.step_down_grace, |ttl| ttl / 5);
+    let guard = Guard::new(lease.ttl(), grace);
+    let (program, rest) = args.command.split_first().ok_or_else(|| Failure::new(FAILURE, "no command"))?;
+    let command = CommandSpec::new(program)
+        .args(rest)
+        .env("QUORATE_RESOURCE", lease.resource().key())
+        .env("QUORATE_FENCING_TOKEN", lease.token().to_string())
+        .job_control(true);
+    let deadline = guard.deadline(lease.valid_until().unwrap_or_default());
+    let mut warden = match Warden::start(quorum.env(), command, deadline).await {
+        Ok(warden) => warden,
+        Err(error) => {
+            release(lease).await;
+            return Err(Failure::new(error.code(), error));
+        }
+    };
+    let look = || lease.valid_until();
+    let exit = guard.tend(quorum.env(), &mut warden, look, lease.step_down(), Some(signals)).await;
+    let nodes = quorum.nodes();
+    release(lease).await;
+    verdict(&exit, || open::explain(&nodes), args)
+}
+
+fn verdict(exit: &Exit, why: impl Fn() -> String, args: &ExecArgs) -> Result<u8, Failure> {
+    if exit.survivors {
+        eprintln!("quorate: something the command started survived SIGKILL, inside a system call");
+    }
+    match exit.ended_by {
+        None => Ok(exit.code()),
+        Some(_) => Err(Failure::new(
+            LEASE_LOST,
+            format!(
+                "the lease on {} was lost while the command ran, which has been ended ({}): {}",
+                args.lock,
+                if exit.killed { "SIGKILL" } else { "SIGTERM" },
+                why()
+            ),
+        )),
+    }
+}
+
+async fn release(lease: Lease) {
+    let held = lease.is_valid();
+    if let Err(error) = lease.release().await
+        && held
+    {
+        tracing::warn!("{error}");
+    }
+}
+
+fn signal_code(signal: i32) -> u8 {
+    u8::try_from(128 + signal).unwrap_or(FAILURE)
+}

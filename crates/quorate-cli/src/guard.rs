@@ -1,0 +1,87 @@
+use crate::warden::{Deadline, Exit, PassedOn, Warden};
+use quorate::env::{BootTime, Env};
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+/// Carries a lease's deadline over to the warden of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Guard {
+    grace: Duration,
+    lead: Duration,
+    look_every: Duration,
+}
+
+impl Guard {
+    /// For a lease of this TTL, with this much time between the step-down and the end of validity.
+    pub(crate) fn new(ttl: Duration, grace: Duration) -> Self {
+        let ms = Duration::from_millis;
+        // SIGKILL comes this long before validity ends: a busy machine may be late by some of it.
+        let lead = (grace / 4).clamp(ms(10), ms(250)).min(grace);
+        Self { grace, lead, look_every: (ttl / 20).clamp(ms(20), ms(250)) }
+    }
+
+    /// When a command must end whose lease is valid until `until`.
+    pub(crate) fn deadline(self, until: BootTime) -> Deadline {
+        Deadline { step_down: until - self.grace, kill: until - self.lead }
+    }
+
+    /// Waits for the command's end; passes on each new deadline, the step-down, and signals.
+    ///
+    /// # Cancel safety
+    /// Safe: the command goes on under its warden until its last deadline.
+    pub(crate) async fn tend(
+        self,
+        env: &Env,
+        warden: &mut Warden,
+        valid_until: impl Fn() -> Option<BootTime>,
+        step_down: &CancellationToken,
+        mut signals: Option<&mut PassedOn>,
+    ) -> Exit {
+        let mut told = false;
+        let mut last = valid_until();
+        loop {
+            let signal = async {
+                match &mut signals {
+                    Some(signals) => signals.next().await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! { biased;
+                exit = warden.wait() => return exit,
+                number = signal => warden.signal(number),
+                () = step_down.cancelled(), if !told => {
+                    told = true;
+                    // It has the grace to end, and no more: whoever told us releases the lease after it.
+                    let until = valid_until().unwrap_or_default().min(env.now() + self.grace);
+                    warden.extend(self.deadline(until));
+                    warden.step_down();
+                }
+                () = env.sleep(self.look_every), if !told => {
+                    let now = valid_until();
+                    if let Some(until) = now && now != last {
+                        warden.extend(self.deadline(until));
+                        last = now;
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_is_killed_before_validity_ends() {
+        let guard = Guard::new(Duration::from_secs(2), Duration::from_millis(400));
+        let until = BootTime::from_nanos(10_000_000_000);
+        let deadline = guard.deadline(until);
+        assert_eq!(deadline.step_down.until(until), Duration::from_millis(400));
+        assert_eq!(deadline.kill.until(until), Duration::from_millis(100));
+        let tiny = Guard::new(Duration::from_millis(300), Duration::from_millis(5));
+        assert!(
+            tiny.deadline(until).kill <= until && tiny.deadline(until).step_down <= tiny.deadline(until).kill
+        );
+    }
+}

@@ -1,0 +1,5 @@
+//! The `quorate` program.
+
+fn main() -> std::process::ExitCode {
+    quorate_cli::main()
+}

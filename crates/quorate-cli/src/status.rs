@@ -1,0 +1,224 @@
+//! `quorate status` and `quorate nodes admit`.
+
+use crate::{
+    args::{AdmitArgs, StatusArgs},
+    config::Config,
+    exit::{CONFIG, Failure, NO_QUORUM},
+    open,
+};
+use quorate::{
+    env::BootTime,
+    lease::{Inspection, Quorum},
+    node::Resource,
+    round::{NodeState, NodeStatus, Setup},
+};
+use serde::Serialize;
+use std::{io::Write, time::Duration};
+
+/// How long a handshake may take before its node is called away.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Everything that `status` shows.
+#[derive(Debug, Serialize)]
+struct Page {
+    prefix: String,
+    nodes_from: String,
+    quorum: bool,
+    nodes: Vec<NodeLine>,
+    resources: Vec<ResourceLine>,
+}
+
+#[derive(Debug, Serialize)]
+struct NodeLine {
+    name: String,
+    reachable: bool,
+    trusted: bool,
+    why: Option<String>,
+    votes_in_ms: Option<u64>,
+    version: Option<String>,
+    round_trip_ms: Option<f64>,
+}
+
+#[derive(Debug, Serialize)]
+struct ResourceLine {
+    resource: String,
+    held: Option<bool>,
+    holder: Option<String>,
+    owner: Option<String>,
+    remaining_ms: Option<u64>,
+    fencing_token: Option<u64>,
+    done: Option<String>,
+    error: Option<String>,
+}
+
+/// Shows the nodes and the resources asked for; the exit status says whether a majority votes.
+pub(crate) async fn status(args: &StatusArgs, config: &Config) -> Result<u8, Failure> {
+    let resources = resources(args, config)?;
+    let quorum = open::quorum(config, Setup { only_looks: true, ..config.setup.clone() })?;
+    let nodes = quorum.met(PATIENCE).await;
+    let now = quorum.env().now();
+    let mut page = Page {
+        prefix: config.prefix.to_string(),
+        nodes_from: config.nodes_from.to_string(),
+        quorum: votes(&nodes),
+        nodes: nodes.iter().map(|node| line(node, now)).collect(),
+        resources: Vec::new(),
+    };
+    for resource in &resources {
+        page.resources.push(look(&quorum, resource).await);
+    }
+    quorum.close().await;
+    let text = if args.json {
+        serde_json::to_string(&page).map_err(|error| Failure::new(crate::exit::FAILURE, error))? + "\n"
+    } else {
+        page.for_people()
+    };
+    // A reader that has gone (`| head`) is no failure.
+    let _ = std::io::stdout().write_all(text.as_bytes());
+    Ok(if page.quorum { 0 } else { NO_QUORUM })
+}
+
+/// Ends the quarantine of every reachable node.
+pub(crate) async fn admit(_args: &AdmitArgs, config: &Config) -> Result<u8, Failure> {
+    let quorum = open::quorum(config, config.setup.clone())?;
+    quorum.met(PATIENCE).await;
+    let admitted = quorum.admit().await;
+    let nodes = quorum.nodes();
+    let now = quorum.env().now();
+    quorum.close().await;
+    for node in &nodes {
+        let line = line(node, now);
+        match &line.why {
+            None => println!("{}: votes", line.name),
+            Some(why) => println!("{}: does not vote: {why}", line.name),
+        }
+    }
+    match admitted {
+        Ok(()) => Ok(0),
+        Err(_) => Err(Failure::new(NO_QUORUM, format!("not every node votes: {}", open::explain(&nodes)))),
+    }
+}
+
+fn resources(args: &StatusArgs, config: &Config) -> Result<Vec<Resource>, Failure> {
+    let parse = |name: &str| {
+        let parsed = match (name.strip_prefix("election/"), name.strip_prefix("claim/")) {
+            (Some(group), _) => Resource::election(group),
+            (None, Some(claim)) => {
+                let (set, id) = claim.split_once('/').unwrap_or((claim, ""));
+                Resource::claim(set, id)
+            }
+            (None, None) => Resource::lock(name),
+        };
+        parsed.map_err(|error| Failure::new(CONFIG, error))
+    };
+    match (&config.group, args.resources.is_empty()) {
+        (Some(group), true) => {
+            Ok(vec![Resource::election(group).map_err(|error| Failure::new(CONFIG, error))?])
+        }
+        _ => args.resources.iter().map(|name| parse(name)).collect(),
+    }
+}
+
+fn votes(nodes: &[NodeStatus]) -> bool {
+    nodes.iter().filter(|node| node.state == NodeState::Trusted).count() > nodes.len() / 2
+}
+
+fn line(node: &NodeStatus, now: BootTime) -> NodeLine {
+    let (why, until) = match &node.state {
+        NodeState::Trusted => (None, None),
+        NodeState::Connecting => (Some("no handshake yet".to_owned()), None),
+        NodeState::Quarantined { until, why } => (Some(why.to_string()), Some(*until)),
+        NodeState::Refused(why) => (Some(why.to_string()), None),
+        NodeState::Unreachable(cause) => (Some(cause.to_string()), None),
+    };
+    NodeLine {
+        name: node.name.to_string(),
+        reachable: !matches!(node.state, NodeState::Connecting | NodeState::Unreachable(_)),
+        trusted: node.state == NodeState::Trusted,
+        why,
+        votes_in_ms: until.map(|until| millis(now.until(until))),
+        version: node.version.as_ref().map(ToString::to_string),
+        round_trip_ms: node.round_trip.map(|time| (time.as_secs_f64() * 1e6).round() / 1e3),
+    }
+}
+
+async fn look(quorum: &Quorum, resource: &Resource) -> ResourceLine {
+    let mut line = ResourceLine {
+        resource: resource.key().to_owned(),
+        held: None,
+        holder: None,
+        owner: None,
+        remaining_ms: None,
+        fencing_token: None,
+        done: None,
+        error: None,
+    };
+    match quorum.inspect(resource).await {
+        Ok(Inspection { holder, token, done, .. }) => {
+            line.held = Some(holder.is_some());
+            line.fencing_token = token.map(quorate::node::FencingToken::get);
+            line.done = done.map(|done| done.result.to_string());
+            if let Some(holder) = holder {
+                line.holder = Some(holder.owner.worker().to_owned());
+                line.owner = Some(holder.owner.as_str().to_owned());
+                line.remaining_ms = holder.remaining.map(millis);
+            }
+        }
+        Err(error) => line.error = Some(error.to_string()),
+    }
+    line
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+impl Page {
+    fn for_people(&self) -> String {
+        let mut text = String::new();
+        let trusted = self.nodes.iter().filter(|node| node.trusted).count();
+        text += &format!(
+            "{} of {} nodes vote, {} needed: {} (nodes from {}, prefix {:?})\n",
+            trusted,
+            self.nodes.len(),
+            self.nodes.len() / 2 + 1,
+            if self.quorum { "a quorum" } else { "NO QUORUM" },
+            self.nodes_from,
+            self.prefix
+        );
+        let widest = self.nodes.iter().map(|node| node.name.len()).max().unwrap_or_default();
+        for node in &self.nodes {
+            let version = node.version.as_deref().unwrap_or("-");
+            let trip = node.round_trip_ms.map_or("-".to_owned(), |ms| format!("{ms:.2} ms"));
+            let state = match &node.why {
+                None => "votes".to_owned(),
+                Some(why) if node.reachable => format!("no vote: {why}"),
+                Some(why) => why.clone(),
+            };
+            text += &format!("  {:widest$}  {version:8}  {trip:>9}  {state}\n", node.name);
+        }
+        for resource in &self.resources {
+            text += &format!("{}: {}\n", resource.resource, resource.for_people());
+        }
+        text
+    }
+}
+
+impl ResourceLine {
+    fn for_people(&self) -> String {
+        if let Some(error) = &self.error {
+            return error.clone();
+        }
+        let token = self.fencing_token.map_or("none yet".to_owned(), |token| token.to_string());
+        if let Some(result) = &self.done {
+            return format!("done, result {result:?}, fencing token {token}");
+        }
+        match (&self.holder, self.remaining_ms) {
+            (Some(holder), Some(ms)) => {
+                format!("held by {holder} for {:.1} s yet, fencing token {token}", ms as f64 / 1e3)
+            }
+            (Some(holder), None) => format!("held by {holder} without an end (not by Quorate)"),
+            (None, _) => format!("free, last fencing token {token}"),
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! When a warden signals its command: a pure function of what it was told and the time.
+
+use super::{Deadline, EndedBy, Exit, Status};
+use quorate::env::BootTime;
+use std::time::Duration;
+
+/// How long what a command left behind in its group has between SIGTERM and SIGKILL.
+const AFTER_ITS_END: Duration = Duration::from_secs(2);
+/// How long a killed group is waited for.
+const AFTER_KILL: Duration = Duration::from_secs(5);
+
+/// What to do now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Nothing before this time.
+    Wait(BootTime),
+    /// Tell the group to end.
+    Term,
+    /// End the group, and look again.
+    Kill(BootTime),
+    /// It is over.
+    Done(Exit),
+}
+
+/// The state of one command.
+#[derive(Debug)]
+pub(super) struct Guard {
+    deadline: Deadline,
+    /// Why the command is to end; set once, while it runs.
+    ended_by: Option<EndedBy>,
+    /// Whether the group has been told to end.
+    told: bool,
+    /// When it was first killed.
+    killed: Option<BootTime>,
+    exited: Option<(Status, BootTime)>,
+}
+
+impl Guard {
+    pub(super) fn new(deadline: Deadline) -> Self {
+        Self { deadline, ended_by: None, told: false, killed: None, exited: None }
+    }
+
+    /// A new deadline. Once the command has been told to end, only the time of its death moves.
+    pub(super) fn set_deadline(&mut self, deadline: Deadline) {
+        self.deadline = deadline;
+    }
+
+    /// The command is to end.
+    pub(super) fn end(&mut self, why: EndedBy) {
+        if self.exited.is_none() {
+            self.ended_by.get_or_insert(why);
+        }
+    }
+
+    /// The command itself has ended; others of its group may run.
+    pub(super) fn exited(&mut self, status: Status, now: BootTime) {
+        self.exited.get_or_insert((status, now));
+    }
+
+    pub(super) fn has_exited(&self) -> bool {
+        self.exited.is_some()
+    }
+
+    /// Whether the lease, not the command, was the reason to end.
+    pub(super) fn lost(&self) -> bool {
+        self.ended_by.is_some()
+    }
+
+    /// What to do at `now`, where `gone` says that nothing of the group runs.
+    pub(super) fn step(&mut self, now: BootTime, gone: bool) -> Step {
+        if let Some((status, _)) = self.exited
+            && gone
+        {
+            return Step::Done(self.exit(status, false));
+        }
+        if now >= self.deadline.step_down {
+            self.end(EndedBy::Deadline);
+        }
+        if now >= self.kill_at() {
+            self.end(EndedBy::Deadline);
+            let since = *self.killed.get_or_insert(now);
+            if now >= since + AFTER_KILL {
+                let status = self.exited.map_or(Status::Signal(9), |(status, _)| status);
+                return Step::Done(self.exit(status, true));
+            }
+            return Step::Kill(since + AFTER_KILL);
+        }
+        if !self.told && (self.lost() || self.has_exited()) {
+            self.told = true;
+            return Step::Term;
+        }
+        Step::Wait(if self.told { self.kill_at() } else { self.deadline.step_down.min(self.kill_at()) })
+    }
+
+    fn kill_at(&self) -> BootTime {
+        match (self.killed, self.exited) {
+            // Once begun it is gone through with, whatever deadline comes.
+            (Some(since), _) => since,
+            (None, Some((_, at))) => self.deadline.kill.min(at + AFTER_ITS_END),
+            (None, None) => self.deadline.kill,
+        }
+    }
+
+    fn exit(&self, status: Status, survivors: bool) -> Exit {
+        Exit { status, ended_by: self.ended_by, killed: self.killed.is_some(), survivors }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(secs: u64) -> BootTime {
+        BootTime::from_nanos(secs * 1_000_000_000)
+    }
+
+    fn until(step_down: u64, kill: u64) -> Deadline {
+        Deadline { step_down: at(step_down), kill: at(kill) }
+    }
+
+    fn done(step: Step) -> Exit {
+        let Step::Done(exit) = step else { panic!("{step:?}") };
+        exit
+    }
+
+    #[test]
+    fn a_command_that_ends_by_itself_is_only_looked_after() {
+        let mut guard = Guard::new(until(10, 20));
+        assert_eq!(guard.step(at(0), false), Step::Wait(at(10)));
+        guard.exited(Status::Code(3), at(5));
+        assert_eq!(guard.step(at(5), false), Step::Term, "what it left behind");
+        let exit = done(guard.step(at(5), true));
+        assert_eq!(exit, Exit { status: Status::Code(3), ended_by: None, killed: false, survivors: false });
+    }
+
+    #[test]
+    fn what_it_leaves_behind_dies_soon_and_never_after_the_deadline() {
+        let mut guard = Guard::new(until(100, 200));
+        guard.exited(Status::Code(0), at(5));
+        assert_eq!(guard.step(at(5), false), Step::Term);
+        assert_eq!(guard.step(at(5), false), Step::Wait(at(7)));
+        assert!(matches!(guard.step(at(7), false), Step::Kill(_)));
+        assert_eq!(done(guard.step(at(7), true)).ended_by, None);
+
+        let mut guard = Guard::new(until(5, 6));
+        guard.exited(Status::Code(0), at(5));
+        assert_eq!(guard.step(at(5), false), Step::Term);
+        assert_eq!(guard.step(at(5), false), Step::Wait(at(6)));
+    }
+
+    #[test]
+    fn a_deadline_that_nobody_moves_is_kept() {
+        let mut guard = Guard::new(until(10, 20));
+        assert_eq!(guard.step(at(10), false), Step::Term);
+        assert_eq!(guard.step(at(10), false), Step::Wait(at(20)), "told once");
+        assert_eq!(guard.step(at(20), false), Step::Kill(at(25)));
+        assert_eq!(guard.step(at(21), false), Step::Kill(at(25)), "until it is gone");
+        guard.exited(Status::Signal(9), at(21));
+        let exit = done(guard.step(at(21), true));
+        assert_eq!((exit.ended_by, exit.killed), (Some(EndedBy::Deadline), true));
+    }
+
+    #[test]
+    fn a_late_look_kills_at_once() {
+        let mut guard = Guard::new(until(10, 20));
+        assert_eq!(guard.step(at(1000), false), Step::Kill(at(1005)));
+    }
+
+    #[test]
+    fn deadlines_move_both_ways_until_the_command_is_told() {
+        let mut guard = Guard::new(until(10, 20));
+        guard.set_deadline(until(30, 40));
+        assert_eq!(guard.step(at(15), false), Step::Wait(at(30)));
+        guard.set_deadline(until(16, 17));
+        assert_eq!(guard.step(at(16), false), Step::Term);
+        // Resigning: the lease lives on while the work ends.
+        guard.set_deadline(until(60, 70));
+        assert_eq!(guard.step(at(17), false), Step::Wait(at(70)));
+        assert!(matches!(guard.step(at(70), false), Step::Kill(_)));
+        guard.set_deadline(until(600, 700));
+        assert!(matches!(guard.step(at(71), false), Step::Kill(_)), "what has begun is gone through with");
+    }
+
+    #[test]
+    fn told_to_step_down_it_has_until_the_deadline() {
+        for why in [EndedBy::StepDown, EndedBy::ParentGone] {
+            let mut guard = Guard::new(until(10, 20));
+            guard.end(why);
+            guard.end(EndedBy::Deadline);
+            assert_eq!(guard.step(at(1), false), Step::Term);
+            assert_eq!(guard.step(at(1), false), Step::Wait(at(20)));
+            guard.exited(Status::Signal(15), at(2));
+            let exit = done(guard.step(at(2), true));
+            assert_eq!((exit.ended_by, exit.killed, exit.code()), (Some(why), false, 143));
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_killed_is_not_waited_for_for_ever() {
+        let mut guard = Guard::new(until(10, 20));
+        assert!(matches!(guard.step(at(20), false), Step::Kill(_)));
+        let exit = done(guard.step(at(25), false));
+        assert!(exit.survivors);
+    }
+
+    #[test]
+    fn the_end_of_a_command_that_has_ended_has_no_other_reason() {
+        let mut guard = Guard::new(until(10, 20));
+        guard.exited(Status::Code(0), at(9));
+        guard.end(EndedBy::StepDown);
+        assert_eq!(guard.step(at(11), false), Step::Kill(at(16)));
+        assert_eq!(done(guard.step(at(11), true)).ended_by, None);
+    }
+}

@@ -1,0 +1,65 @@
+//! Runs a command that ends in time, even if this process is killed, stopped or stuck.
+//!
+//! # What is not guaranteed
+//!
+//! * The warden acts when it is scheduled: on a machine that gives it no processor, or wakes from suspend, the
+//!   command runs until the warden does. Leave it some time between [`Deadline::kill`] and the moment that
+//!   matters.
+//! * A command inside an uninterruptible system call dies when that call ends. [`Exit::survivors`] says so.
+//! * The command's *process group* is ended. What left the group (`setsid`, a daemon) is ended with it on
+//!   Linux alone, and only when the command was ended because of the lease; when the command ends by itself,
+//!   what has left its group is left alone.
+//! * Killing both this process and the warden with SIGKILL leaves the command without a guard, as does
+//!   stopping both with SIGSTOP. Killing or stopping either one does not.
+//! * Job control is best effort: see below.
+//!
+//! # How
+//!
+//! [`Warden::start`] runs this same binary as `quorate __warden`, in a process group of its own, so that a
+//! Ctrl-C or a signal to our group does not reach it. The warden starts the command in another group, and
+//! listens on a socket for new deadlines, which are points of the boot clock: a message that comes late
+//! cannot lengthen one. At step-down, at [`Deadline::step_down`], or when the socket closes because we are
+//! gone, the group gets SIGTERM; at [`Deadline::kill`], SIGKILL. Should the warden itself be gone or silent,
+//! [`Warden::wait`] kills the group.
+//!
+//! When the command ends by itself and leaves others of its group behind (`sh -c 'sleep 1000 &'`), these are
+//! ended too, with SIGTERM and soon after SIGKILL: the lease is about to be released.
+//!
+//! # The terminal
+//!
+//! The command's standard input and outputs are the ones it is given, untouched. With
+//! [`CommandSpec::job_control`], and started from a shell's prompt (not in a pipe), the command's group is
+//! made the terminal's foreground group, so Ctrl-C, Ctrl-\ and Ctrl-Z reach it. In a script or a pipe, where
+//! the foreground group has other members, it is lent the terminal only when it reads from it or sets it.
+//! Where Ctrl-Z stops the command, we stop as well, so that the shell shows its prompt; `fg` and `bg`
+//! continue both. A lease is not extended meanwhile: a stop that outlasts it ends the command.
+
+mod children;
+mod command;
+mod exit;
+mod guard;
+mod handle;
+mod process;
+mod signals;
+mod terminal;
+mod wire;
+
+pub use command::{CommandSpec, Stream};
+pub use exit::{EndedBy, Exit, StartError, Status};
+pub use handle::Warden;
+pub use process::main;
+pub use signals::PassedOn;
+
+use quorate::env::BootTime;
+
+/// The first argument with which this binary is a warden: [`main`] takes the ones after it.
+pub const ARGUMENT: &str = "__warden";
+
+/// When a command must end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deadline {
+    /// When it is told to (SIGTERM).
+    pub step_down: BootTime,
+    /// When it is made to (SIGKILL).
+    pub kill: BootTime,
+}

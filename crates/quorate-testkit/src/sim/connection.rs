@@ -1,0 +1,159 @@
+use super::{Host, Link, Server, Trace, Truth, link::Fate};
+use quorate::node::{Batch, BatchReply, Nudge, Push};
+use std::{
+    collections::BTreeMap,
+    fmt::Write,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+use tokio::sync::{mpsc, oneshot};
+
+/// One connection as the network sees it. Requests that have left run on the server in their order, even
+/// after the sender has hung up.
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) label: String,
+    pub(super) truth: Truth,
+    pub(super) host: Arc<Host>,
+    pub(super) link: Arc<Link>,
+    pub(super) server: Arc<Server>,
+    pub(super) trace: Trace,
+    nudge: Nudge,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The sender hears no more.
+    deaf: bool,
+    /// The server reads no more.
+    reset: bool,
+    /// Requests that arrive after this one never do.
+    cut_behind: Option<u64>,
+    /// Who waits for a reply.
+    waiting: BTreeMap<u64, oneshot::Sender<BatchReply>>,
+    last_reply: Duration,
+}
+
+/// A batch on its way.
+#[derive(Debug)]
+pub(super) struct Parcel {
+    pub(super) number: u64,
+    pub(super) batch: Batch,
+    pub(super) arrival: Duration,
+    pub(super) fate: Fate,
+}
+
+impl Connection {
+    pub(super) fn new(
+        label: String,
+        truth: Truth,
+        host: Arc<Host>,
+        link: Arc<Link>,
+        server: Arc<Server>,
+        trace: Trace,
+        nudge: Nudge,
+    ) -> Arc<Self> {
+        let state = Mutex::default();
+        Arc::new(Self { label, truth, host, link, server, trace, nudge, state })
+    }
+
+    /// Whether the sender can use it.
+    pub(super) fn is_deaf(&self) -> bool {
+        self.state().deaf
+    }
+
+    /// Where the reply to request `number` will arrive.
+    pub(super) fn expect(&self, number: u64) -> oneshot::Receiver<BatchReply> {
+        let (tx, rx) = oneshot::channel();
+        self.state().waiting.insert(number, tx);
+        rx
+    }
+
+    /// The sender's end is gone: what has left goes on.
+    pub(super) fn hang_up(&self) {
+        let mut state = self.state();
+        state.deaf = true;
+        state.waiting.clear();
+    }
+
+    /// The server's end is gone. The sender hears so if the road back is open.
+    pub(super) fn reset_by_server(&self) {
+        self.state().reset = true;
+        if self.link.is_open_back() {
+            self.break_off(None);
+        }
+    }
+
+    /// The sender sees its socket break. What has left still arrives, but for what is behind `cut_behind`.
+    pub(super) fn break_off(&self, cut_behind: Option<u64>) {
+        let mut state = self.state();
+        state.cut_behind = state.cut_behind.or(cut_behind);
+        if state.deaf {
+            return;
+        }
+        state.deaf = true;
+        state.waiting.clear();
+        drop(state);
+        self.nudge.push(Push::Closed);
+    }
+
+    /// Carries requests to the server in their order, until the sender is gone and all have arrived.
+    pub(super) async fn carry(self: Arc<Self>, mut parcels: mpsc::UnboundedReceiver<Parcel>) {
+        let mut not_before = Duration::ZERO;
+        while let Some(parcel) = parcels.recv().await {
+            self.truth.reach(parcel.arrival.max(not_before)).await;
+            self.link.open_there().await;
+            if let Fate::BreaksOff { runs, later } = parcel.fate {
+                let cut_behind = if runs { None } else { Some(parcel.number.saturating_sub(1)) };
+                self.trace.note(format_args!("{} breaks off, runs: {runs}", self.label));
+                self.break_off(cut_behind);
+                not_before = self.truth.now() + later;
+                self.truth.reach(not_before).await;
+            }
+            self.server.awake().await;
+            if self.state().reset {
+                return;
+            }
+            let cut = self.state().cut_behind.is_some_and(|last| parcel.number > last);
+            if cut || parcel.fate == Fate::Lost {
+                self.trace.note(format_args!("{}.{} lost", self.label, parcel.number));
+                continue;
+            }
+            let reply = self.server.run(&parcel.batch);
+            self.note(&parcel, &reply);
+            if parcel.fate != Fate::ReplyLost {
+                self.carry_back(parcel.number, reply);
+            }
+        }
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "the network belongs to no worker: it outlives their crashes")]
+    fn carry_back(self: &Arc<Self>, number: u64, reply: BatchReply) {
+        let arrival = self.link.arrival().max(self.state().last_reply);
+        self.state().last_reply = arrival;
+        let connection = Arc::clone(self);
+        tokio::spawn(async move {
+            connection.truth.reach(arrival).await;
+            connection.link.open_back().await;
+            let waiting = connection.state().waiting.remove(&number);
+            if let Some(waiting) = waiting {
+                // The sender may have stopped waiting.
+                let _ = waiting.send(reply);
+            }
+        });
+    }
+
+    fn note(&self, parcel: &Parcel, reply: &BatchReply) {
+        let mut text = String::new();
+        for (request, reply) in parcel.batch.requests.iter().zip(&reply.replies) {
+            // Writing to a string cannot fail.
+            let _ = write!(text, " {}", super::trace::exchange(request, reply));
+        }
+        self.trace.note(format_args!("{}.{}{text}", self.label, parcel.number));
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,182 @@
+use super::Truth;
+use futures_util::{FutureExt, future::BoxFuture};
+use std::{
+    collections::BTreeMap,
+    panic::AssertUnwindSafe,
+    pin::Pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+/// How many polls of one host within one true millisecond mean that it spins.
+const SPINNING: u64 = 200_000;
+
+/// The process that a worker runs in: it can be paused (SIGSTOP) and crashed (SIGKILL), whole.
+#[derive(Debug)]
+pub struct Host {
+    name: String,
+    truth: Truth,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    mode: Mode,
+    awake_since: Duration,
+    tasks: BTreeMap<u64, Option<Waker>>,
+    next_task: u64,
+    polls: (Duration, u64),
+    panics: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    Running,
+    Paused,
+    Crashed,
+}
+
+impl Host {
+    /// A running process without tasks.
+    pub fn start(name: &str, truth: Truth) -> Arc<Self> {
+        let state = State {
+            mode: Mode::Running,
+            awake_since: truth.now(),
+            tasks: BTreeMap::new(),
+            next_task: 0,
+            polls: (Duration::ZERO, 0),
+            panics: Vec::new(),
+        };
+        Arc::new(Self { name: name.to_owned(), truth, state: Mutex::new(state) })
+    }
+
+    /// What the worker is called.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Stops every task where it stands. Time goes on, and so do the messages on their way.
+    pub fn pause(&self) {
+        let mut state = self.state();
+        if state.mode == Mode::Running {
+            state.mode = Mode::Paused;
+        }
+    }
+
+    /// Lets a paused process go on.
+    pub fn resume(&self) {
+        let mut state = self.state();
+        if state.mode == Mode::Paused {
+            state.mode = Mode::Running;
+            state.awake_since = self.truth.now();
+            Self::wake_all(state);
+        }
+    }
+
+    /// Ends the process. Nothing is sent from here on, so that what `Drop` would post goes nowhere; then
+    /// every task is dropped, unpolled.
+    pub fn crash(&self) {
+        let mut state = self.state();
+        state.mode = Mode::Crashed;
+        Self::wake_all(state);
+    }
+
+    /// Whether the process is gone. Its sockets are.
+    pub fn is_crashed(&self) -> bool {
+        self.state().mode == Mode::Crashed
+    }
+
+    /// Since when the process has run without a pause, if it runs.
+    pub fn awake_since(&self) -> Option<Duration> {
+        let state = self.state();
+        (state.mode == Mode::Running).then_some(state.awake_since)
+    }
+
+    /// How many tasks have neither ended nor been dropped.
+    pub fn tasks_alive(&self) -> usize {
+        self.state().tasks.len()
+    }
+
+    /// What tasks have panicked with. A worker's task must not.
+    pub fn take_panics(&self) -> Vec<String> {
+        std::mem::take(&mut self.state().panics)
+    }
+
+    /// Wraps `work` as a task of this process.
+    pub fn gate(self: &Arc<Self>, work: BoxFuture<'static, ()>) -> Gate {
+        let mut state = self.state();
+        let id = state.next_task;
+        state.next_task += 1;
+        state.tasks.insert(id, None);
+        drop(state);
+        Gate { host: Arc::clone(self), id, work: Some(work) }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wake_all(mut state: MutexGuard<'_, State>) {
+        let wakers: Vec<Waker> = state.tasks.values_mut().filter_map(Option::take).collect();
+        drop(state);
+        wakers.iter().for_each(Waker::wake_by_ref);
+    }
+
+    /// Leaves `waker` for the day of a pause or a crash, and says whether the task may run.
+    fn enter(&self, id: u64, waker: &Waker) -> Mode {
+        let mut state = self.state();
+        let now = self.truth.now();
+        state.polls = if state.polls.0 == now { (now, state.polls.1 + 1) } else { (now, 1) };
+        assert!(state.polls.1 < SPINNING, "{} spins at {now:?} without letting time pass", self.name);
+        if let Some(slot) = state.tasks.get_mut(&id) {
+            *slot = Some(waker.clone());
+        }
+        state.mode
+    }
+}
+
+/// A task of a [`Host`].
+pub struct Gate {
+    host: Arc<Host>,
+    id: u64,
+    work: Option<BoxFuture<'static, ()>>,
+}
+
+impl std::fmt::Debug for Gate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Gate({} {})", self.host.name, self.id)
+    }
+}
+
+impl Future for Gate {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let mode = self.host.enter(self.id, cx.waker());
+        match (mode, &mut self.work) {
+            (Mode::Paused, _) => Poll::Pending,
+            (Mode::Crashed, _) | (_, None) => {
+                self.work = None;
+                Poll::Ready(())
+            }
+            (Mode::Running, Some(work)) => {
+                let polled = AssertUnwindSafe(work).catch_unwind().poll_unpin(cx);
+                if let Poll::Ready(Err(panic)) = &polled {
+                    let text = panic.downcast_ref::<String>().cloned();
+                    let text = text.or_else(|| panic.downcast_ref::<&str>().map(|&s| s.to_owned()));
+                    self.host.state().panics.push(text.unwrap_or_else(|| "something".to_owned()));
+                }
+                polled.map(|_| ())
+            }
+        }
+    }
+}
+
+impl Drop for Gate {
+    fn drop(&mut self) {
+        // The work first: until it is gone, the task counts.
+        self.work = None;
+        self.host.state().tasks.remove(&self.id);
+    }
+}

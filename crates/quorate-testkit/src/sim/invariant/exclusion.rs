@@ -1,0 +1,40 @@
+use super::{Event, Invariant};
+use std::time::Duration;
+
+/// No two leases on one resource are taken for valid at one true moment, each by its own worker's clock.
+#[derive(Debug)]
+pub(super) struct Exclusion;
+
+impl Invariant for Exclusion {
+    fn name(&self) -> &'static str {
+        "exclusion"
+    }
+
+    fn see(&mut self, _now: Duration, event: &Event<'_>) -> Result<(), String> {
+        let Event::Looked(beliefs) = event else { return Ok(()) };
+        for (at, one) in beliefs.iter().enumerate().filter(|(_, belief)| belief.valid) {
+            let twin = beliefs[at + 1..].iter().find(|two| two.valid && two.resource == one.resource);
+            if let Some(two) = twin {
+                return Err(format!(
+                    "{} under {} and {} under {} both hold {}",
+                    one.worker, one.token, two.worker, two.token, one.resource
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::belief, *};
+
+    #[test]
+    fn two_valid_leases_are_one_too_many() {
+        let mut see = |beliefs: &[_]| Exclusion.see(Duration::ZERO, &Event::Looked(beliefs));
+        assert!(see(&[belief(1, "a", 1, true), belief(2, "b", 2, false)]).is_ok());
+        assert!(see(&[belief(1, "a", 1, true), belief(2, "b", 2, true)]).is_err());
+        let elsewhere = crate::sim::Belief { resource: "y".to_owned(), ..belief(2, "b", 2, true) };
+        assert!(see(&[belief(1, "a", 1, true), elsewhere]).is_ok());
+    }
+}

@@ -1,0 +1,53 @@
+use super::{Event, Invariant};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+/// The tokens of a resource are unique, and grow in the order of the grants.
+#[derive(Debug, Default)]
+pub(super) struct Fencing {
+    seen: BTreeSet<(String, u64)>,
+    newest: BTreeMap<String, u64>,
+}
+
+impl Invariant for Fencing {
+    fn name(&self) -> &'static str {
+        "fencing"
+    }
+
+    fn see(&mut self, _now: Duration, event: &Event<'_>) -> Result<(), String> {
+        let Event::Granted(belief) = event else { return Ok(()) };
+        let (resource, token) = (&belief.resource, belief.token);
+        if !self.seen.insert((resource.clone(), token)) {
+            return Err(format!("{} got the token {token} of {resource} a second time", belief.worker));
+        }
+        // A worker that was paused between the verdict and here holds nothing: others may have come since.
+        if !belief.valid {
+            return Ok(());
+        }
+        let newest = self.newest.insert(resource.clone(), token).unwrap_or_default();
+        if token < newest {
+            return Err(format!("{} got the token {token} of {resource} after {newest}", belief.worker));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::belief, *};
+
+    #[test]
+    fn tokens_are_unique_and_grow() {
+        let mut fencing = Fencing::default();
+        let mut see = |token, valid| {
+            fencing.see(Duration::ZERO, &Event::Granted(&belief(token, "a", token, valid)))
+        };
+        assert!(see(5, true).is_ok());
+        assert!(see(7, true).is_ok());
+        assert!(see(6, false).is_ok(), "a grant that had ended before it was seen");
+        assert!(see(7, true).is_err());
+        assert!(see(4, true).is_err());
+    }
+}

@@ -1,0 +1,51 @@
+//! What must hold in every run, one file each. An invariant sees true time and every event; it has no part
+//! in the run.
+
+mod exclusion;
+mod fencing;
+mod finality;
+mod leftovers;
+mod liveness;
+mod release;
+mod step_down;
+
+use super::referee::Event;
+use std::{fmt::Debug, time::Duration};
+
+/// Something that must hold at every moment.
+pub trait Invariant: Debug + Send {
+    /// What it is called in a report.
+    fn name(&self) -> &'static str;
+
+    /// Judges an event at the true time `now`.
+    ///
+    /// # Errors
+    /// What is wrong.
+    fn see(&mut self, now: Duration, event: &Event<'_>) -> Result<(), String>;
+}
+
+/// Every invariant.
+pub fn all() -> Vec<Box<dyn Invariant>> {
+    vec![
+        Box::new(exclusion::Exclusion),
+        Box::<fencing::Fencing>::default(),
+        Box::<finality::Finality>::default(),
+        Box::<step_down::StepDown>::default(),
+        Box::<release::Release>::default(),
+        Box::new(liveness::Liveness),
+        Box::new(leftovers::Leftovers),
+    ]
+}
+
+#[cfg(test)]
+pub(super) fn belief(lease: u64, worker: &str, token: u64, valid: bool) -> super::referee::Belief {
+    super::referee::Belief {
+        lease,
+        worker: worker.to_owned(),
+        resource: "x".to_owned(),
+        token,
+        valid,
+        told: !valid,
+        awake_for: Some(Duration::from_secs(9)),
+    }
+}

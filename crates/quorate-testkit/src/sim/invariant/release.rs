@@ -1,0 +1,72 @@
+use super::{Event, Invariant};
+use quorate::node::{Owner, Reply, Request, Resource};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+/// Once a server has run the release of an attempt, no request of that attempt sets its key there again:
+/// nothing would ever free it before its TTL.
+#[derive(Debug, Default)]
+pub(super) struct Release {
+    released: BTreeMap<String, BTreeSet<(Resource, Owner)>>,
+}
+
+impl Invariant for Release {
+    fn name(&self) -> &'static str {
+        "release"
+    }
+
+    fn see(&mut self, _now: Duration, event: &Event<'_>) -> Result<(), String> {
+        match event {
+            Event::Forgot { node } => drop(self.released.remove(*node)),
+            Event::Ran { node, request: Request::Release { resource, owner }, .. } => {
+                let released = self.released.entry((*node).to_owned()).or_default();
+                released.insert((resource.clone(), owner.clone()));
+            }
+            Event::Ran { node, request, reply: Reply::Granted { .. } | Reply::Extended } => {
+                let (Request::Acquire { resource, owner, .. } | Request::Extend { resource, owner, .. }) =
+                    request
+                else {
+                    return Ok(());
+                };
+                let attempt = (resource.clone(), owner.clone());
+                if self.released.get(*node).is_some_and(|released| released.contains(&attempt)) {
+                    return Err(format!("{node} sets {resource} for {owner:?} after its release"));
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quorate::node::FencingToken;
+
+    #[test]
+    fn nothing_is_set_after_its_release() {
+        let mut invariant = Release::default();
+        let (resource, owner) = (Resource::lock("x").unwrap(), Owner::from_node("a"));
+        let release = Request::Release { resource: resource.clone(), owner: owner.clone() };
+        let second = Duration::from_secs(1);
+        let token = FencingToken::new(1);
+        let extend = Request::Extend { resource, owner, ttl: second, token, keep: second };
+        let mut ran = |node, request: &Request, reply: &Reply| {
+            invariant.see(Duration::ZERO, &Event::Ran { node, request, reply })
+        };
+        assert!(ran("n1", &extend, &Reply::Extended).is_ok());
+        assert!(ran("n1", &release, &Reply::Released(true)).is_ok());
+        assert!(ran("n2", &extend, &Reply::Extended).is_ok(), "another server");
+        assert!(ran("n1", &extend, &Reply::Refused(quorate::node::Refusal::Stale)).is_ok());
+        assert!(ran("n1", &extend, &Reply::Extended).is_err());
+        invariant.see(Duration::ZERO, &Event::Forgot { node: "n1" }).unwrap();
+        let again = invariant.see(
+            Duration::ZERO,
+            &Event::Ran { node: "n1", request: &extend, reply: &Reply::Extended },
+        );
+        assert!(again.is_ok(), "who forgot the release forgot the attempt");
+    }
+}

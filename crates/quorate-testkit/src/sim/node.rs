@@ -1,0 +1,123 @@
+use super::{
+    Host, Link, Server, Trace, Truth,
+    connection::{Connection, Parcel},
+};
+use quorate::node::{Batch, BatchReply, Cause, Hello, Node, Nudge, Session};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+use tokio::sync::mpsc;
+
+/// One server as one worker's process sees it, over a road with a fate of its own.
+#[derive(Debug)]
+pub struct SimNode {
+    truth: Truth,
+    host: Arc<Host>,
+    link: Arc<Link>,
+    server: Arc<Server>,
+    trace: Trace,
+    opened: AtomicU64,
+}
+
+impl SimNode {
+    /// `server` as `host` sees it over `link`.
+    pub fn new(truth: Truth, host: Arc<Host>, link: Arc<Link>, server: Arc<Server>, trace: Trace) -> Self {
+        Self { truth, host, link, server, trace, opened: AtomicU64::new(0) }
+    }
+
+    /// One message to the server.
+    async fn there(&self) {
+        self.truth.reach(self.link.arrival()).await;
+        self.link.open_there().await;
+        self.server.awake().await;
+    }
+
+    async fn back(&self) {
+        self.truth.reach(self.link.arrival()).await;
+        self.link.open_back().await;
+    }
+}
+
+impl Node for SimNode {
+    type Session = SimSession;
+
+    fn name(&self) -> &str {
+        self.server.name()
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "the network belongs to no worker: it outlives their crashes")]
+    async fn open(&self, nudge: Nudge) -> Result<(SimSession, Hello), Cause> {
+        self.there().await;
+        let number = self.opened.fetch_add(1, Ordering::Relaxed);
+        let label = format!("{}>{}#{number}", self.host.name(), self.server.name());
+        let connection = Connection::new(
+            label,
+            self.truth,
+            Arc::clone(&self.host),
+            Arc::clone(&self.link),
+            Arc::clone(&self.server),
+            self.trace.clone(),
+            nudge,
+        );
+        let hello = self.server.accept(&connection);
+        self.back().await;
+        let Some(hello) = hello else {
+            return Err(Cause::Unreachable("connection refused".into()));
+        };
+        if connection.is_deaf() {
+            return Err(Cause::Closed);
+        }
+        self.trace.note(format_args!(
+            "{} open: {} {}",
+            connection.label,
+            hello.run_id,
+            if hello.marker.is_some() { "marked" } else { "unmarked" }
+        ));
+        let (parcels, queue) = mpsc::unbounded_channel();
+        tokio::spawn(Arc::clone(&connection).carry(queue));
+        Ok((SimSession { connection, parcels, sent: 0, last_arrival: Duration::ZERO }, hello))
+    }
+}
+
+/// One worker's end of a connection.
+#[derive(Debug)]
+pub struct SimSession {
+    connection: Arc<Connection>,
+    parcels: mpsc::UnboundedSender<Parcel>,
+    sent: u64,
+    last_arrival: Duration,
+}
+
+impl Session for SimSession {
+    fn send(&mut self, batch: Batch) -> impl Future<Output = Result<BatchReply, Cause>> + Send + 'static {
+        let connection = &self.connection;
+        // A crashed process has no network: what its destructors post goes nowhere.
+        let leaves = !connection.host.is_crashed() && !connection.is_deaf();
+        let reply = leaves.then(|| {
+            self.sent += 1;
+            self.last_arrival = connection.link.arrival().max(self.last_arrival);
+            let fate = connection.link.fate();
+            let parcel = Parcel { number: self.sent, batch, arrival: self.last_arrival, fate };
+            let reply = connection.expect(self.sent);
+            // The road ends only with its connection.
+            let _ = self.parcels.send(parcel);
+            reply
+        });
+        async move {
+            match reply {
+                Some(reply) => reply.await.map_err(|_| Cause::Closed),
+                None => Err(Cause::Closed),
+            }
+        }
+    }
+}
+
+impl Drop for SimSession {
+    fn drop(&mut self) {
+        self.connection.hang_up();
+    }
+}

@@ -1,0 +1,298 @@
+use super::{
+    Directions, Event, Fault, Host, Link, Plan, Referee, Scenario, SeedRng, Server, SimNode, SimWorld, Trace,
+    Truth, Weather,
+    scenario::{NODES, WORKERS},
+    worker::{RESOURCES, Worker},
+};
+use quorate::{env::Env, lease::Quorum};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+/// How long a worker may take to end its work, and how long a quorum may take to close.
+const WORK_ENDS_IN: Duration = Duration::from_secs(10);
+const CLOSES_IN: Duration = Duration::from_millis(400);
+/// In calm weather: how long a worker's first acquire may take (it may yet have to learn that nodes forgot, and
+/// tries again after 100 ms), and each one after.
+const FIRST_ACQUIRE: Duration = Duration::from_millis(350);
+const NEXT_ACQUIRE: Duration = Duration::from_millis(30);
+
+/// What came of one run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// The seed.
+    pub seed: u64,
+    /// What happened, line by line.
+    pub trace: Vec<String>,
+    /// How often what was reached.
+    pub coverage: BTreeMap<String, u64>,
+    /// The first thing that was wrong.
+    pub violation: Option<String>,
+}
+
+/// Runs the shipped code through what `seed` makes of `plan`, in a runtime of its own on paused time.
+///
+/// # Panics
+/// Where there is no runtime to be had.
+pub fn simulate(seed: u64, plan: &Plan) -> Outcome {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+    #[expect(clippy::expect_used, reason = "a test-kit that cannot start its runtime has nothing to report")]
+    let runtime = runtime.expect("a runtime on this thread");
+    runtime.block_on(async move {
+        let scenario = Scenario::new(seed, plan);
+        let truth = Truth::begin();
+        let trace = Trace::new(truth);
+        let referee = Referee::new(truth, trace.clone());
+        let mut run = Run::new(scenario, plan.clone(), truth, trace.clone(), Arc::clone(&referee));
+        run.open_for_business().await;
+        run.suffer().await;
+        run.heal().await;
+        run.prove_liveness().await;
+        run.end().await;
+        let (violation, coverage) = referee.verdict();
+        Outcome { seed, trace: trace.take(), coverage, violation }
+    })
+}
+
+/// One worker's process.
+#[derive(Debug)]
+struct Process {
+    host: Arc<Host>,
+    env: Env,
+    quorum: Quorum,
+}
+
+struct Run {
+    scenario: Scenario,
+    plan: Plan,
+    truth: Truth,
+    trace: Trace,
+    referee: Arc<Referee>,
+    servers: Vec<Arc<Server>>,
+    links: Vec<Vec<Arc<Link>>>,
+    down: [bool; NODES],
+    workers: Vec<Option<Process>>,
+    started: u64,
+}
+
+impl Run {
+    fn new(scenario: Scenario, plan: Plan, truth: Truth, trace: Trace, referee: Arc<Referee>) -> Self {
+        let server = |(at, clock): (usize, &_)| {
+            Server::start(&format!("n{at}"), truth, *clock, plan.lie, Arc::clone(&referee))
+        };
+        let servers = scenario.servers.iter().enumerate().map(server).collect();
+        let link = |worker: usize, node: usize| {
+            let rng = SeedRng::new(scenario.seed, &format!("road {worker} {node}"));
+            Arc::new(Link::new(truth, rng, Weather::CALM))
+        };
+        let links = (0..WORKERS).map(|worker| (0..NODES).map(|node| link(worker, node)).collect()).collect();
+        let workers = (0..WORKERS).map(|_| None).collect();
+        Self {
+            scenario,
+            plan,
+            truth,
+            trace,
+            referee,
+            servers,
+            links,
+            down: [false; NODES],
+            workers,
+            started: 0,
+        }
+    }
+
+    /// An operator admits the new servers, as `quorate nodes admit` does; then the workers start.
+    async fn open_for_business(&mut self) {
+        let operator = self.process(0);
+        operator.quorum.met(Duration::from_secs(1)).await;
+        if let Err(error) = operator.quorum.admit().await {
+            self.referee.fail(&format!("new servers could not be admitted: {error}"));
+        }
+        operator.quorum.close().await;
+        for worker in 0..WORKERS {
+            self.start_worker(worker);
+        }
+    }
+
+    /// The faults, one after the other.
+    async fn suffer(&mut self) {
+        self.set_weather(&self.scenario.weather.clone());
+        for (at, fault) in std::mem::take(&mut self.scenario.faults) {
+            self.truth.reach(at).await;
+            self.happen(fault);
+        }
+        self.truth.reach(self.scenario.length).await;
+    }
+
+    fn happen(&mut self, fault: Fault) {
+        match fault {
+            Fault::Road(worker, node, open) => self.links[worker][node].set_open(open),
+            Fault::StopServer(node) => self.servers[node].set_awake(false),
+            Fault::ResumeServer(node) => self.servers[node].set_awake(true),
+            Fault::CrashServer(node) if !self.down[node] => {
+                self.down[node] = true;
+                self.servers[node].crash();
+            }
+            Fault::StartServer(node, memory) if self.down[node] => {
+                self.down[node] = false;
+                self.servers[node].restart(memory);
+            }
+            Fault::FlushServer(node) if !self.down[node] => self.servers[node].flush(),
+            Fault::StepServer(node, by) => self.servers[node].step(by),
+            Fault::PauseWorker(worker) => self.with(worker, |process| process.host.pause()),
+            Fault::ResumeWorker(worker) => self.with(worker, |process| process.host.resume()),
+            Fault::CrashWorker(worker) if self.workers[worker].is_some() => self.crash_worker(worker),
+            Fault::StartWorker(worker) if self.workers[worker].is_none() => self.start_worker(worker),
+            _ => return,
+        }
+        self.trace.note(format_args!("FAULT {fault:?}"));
+        self.referee.count(fault.kind());
+        self.referee.look();
+    }
+
+    /// Everything is mended, and the workers end their work.
+    async fn heal(&mut self) {
+        self.trace.note(format_args!("the faults end"));
+        self.set_weather(&Weather::CALM);
+        for link in self.links.iter().flatten() {
+            link.set_open(Directions { there: true, back: true });
+        }
+        for node in 0..NODES {
+            self.happen(Fault::ResumeServer(node));
+            self.happen(Fault::StartServer(node, super::Memory::Empty));
+        }
+        for worker in 0..WORKERS {
+            self.happen(Fault::ResumeWorker(worker));
+            self.happen(Fault::StartWorker(worker));
+        }
+        let limit = self.truth.now() + WORK_ENDS_IN;
+        for process in self.workers.iter().flatten() {
+            process.env.stopped().cancel();
+        }
+        while self.workers.iter().flatten().any(|process| process.env.tasks_alive() > 0) {
+            if self.truth.now() > limit {
+                self.referee.fail("a worker's code hangs");
+                return;
+            }
+            self.truth.pass(Duration::from_millis(10)).await;
+        }
+    }
+
+    /// Once the quarantines are served and the last TTL is over, every worker gets the lease in turn.
+    async fn prove_liveness(&mut self) {
+        let served = self.plan.setup.quarantine().mul_f64(1.0 + self.plan.setup.drift_rate);
+        // A driver that was backing off needs a second to see its server, and only then is the wait over.
+        self.truth.pass(served + Duration::from_millis(1_500)).await;
+        self.look_for_keys();
+        for turn in 0..2 * WORKERS {
+            let Some(process) = &self.workers[turn % WORKERS] else { continue };
+            let bound = if turn < WORKERS { FIRST_ACQUIRE } else { NEXT_ACQUIRE };
+            let lock = process.quorum.lock(RESOURCES[0]).ttl(Duration::from_secs(2)).wait(bound * 10);
+            let began = self.truth.now();
+            let got = lock.acquire().await;
+            let took = self.truth.now() - began;
+            let token = got.as_ref().map(|lease| lease.token().get()).map_err(ToString::to_string);
+            let worker = process.host.name();
+            self.referee.tell(&Event::Calm { worker, took, bound, got: token });
+            let Ok(lease) = got else { continue };
+            let held = self.referee.granted(&process.host, lease);
+            self.truth.pass(Duration::from_millis(50)).await;
+            self.referee.look();
+            if let Some(lease) = held.take().and_then(Arc::into_inner)
+                && let Err(error) = lease.release().await
+            {
+                self.referee.fail(&format!("a release in calm weather: {error}"));
+            }
+        }
+    }
+
+    /// Everything is closed, and nothing is left.
+    async fn end(&mut self) {
+        for process in std::mem::take(&mut self.workers).into_iter().flatten() {
+            let began = self.truth.now();
+            process.quorum.close().await;
+            let took = self.truth.now() - began;
+            if took > CLOSES_IN {
+                self.referee.fail(&format!("{} took {took:?} to close", process.host.name()));
+            }
+            process.env.finish().await;
+            self.retire(&process);
+        }
+        self.look_for_keys();
+    }
+
+    // --- parts ------------------------------------------------------------------------------------------
+
+    fn process(&mut self, worker: usize) -> Process {
+        let seed = self.scenario.seed;
+        self.started += 1;
+        let host = Host::start(&format!("w{worker}"), self.truth);
+        let rng = SeedRng::new(seed, &format!("random {worker} {}", self.started));
+        let (boot, wall) = self.scenario.workers[worker];
+        let world = SimWorld::new(self.truth, Arc::clone(&host), boot, wall, rng);
+        let env = Env::new(Arc::new(world));
+        let node = |node: usize| {
+            let (link, server) = (Arc::clone(&self.links[worker][node]), Arc::clone(&self.servers[node]));
+            SimNode::new(self.truth, Arc::clone(&host), link, server, self.trace.clone())
+        };
+        let setup = quorate::round::Setup { worker: host.name().into(), ..self.plan.setup.clone() };
+        let quorum = Quorum::builder().env(env.clone()).setup(setup).nodes((0..NODES).map(node)).build();
+        #[expect(clippy::expect_used, reason = "the plan is written by hand: a wrong one must stop the test")]
+        let quorum = quorum.expect("the plan's setup can be used");
+        Process { host, env, quorum }
+    }
+
+    fn start_worker(&mut self, worker: usize) {
+        let process = self.process(worker);
+        for resource in RESOURCES {
+            let label = format!("work {worker} {} {resource}", self.started);
+            let code = Worker {
+                env: process.env.clone(),
+                quorum: process.quorum.clone(),
+                host: Arc::clone(&process.host),
+                referee: Arc::clone(&self.referee),
+                rng: SeedRng::new(self.scenario.seed, &label),
+                resource,
+            };
+            process.env.spawn(code.work());
+        }
+        self.workers[worker] = Some(process);
+    }
+
+    fn crash_worker(&mut self, worker: usize) {
+        let Some(process) = self.workers[worker].take() else { return };
+        process.host.crash();
+        self.referee.bury(&process.host);
+        // Its tasks are dropped when the runtime next looks at them: looked for at the end.
+        let (truth, referee) = (self.truth, Arc::clone(&self.referee));
+        #[expect(clippy::disallowed_methods, reason = "who counts the dead is no part of the simulated worker")]
+        tokio::spawn(async move {
+            truth.pass(Duration::from_millis(1)).await;
+            bury(&referee, &process);
+        });
+    }
+
+    fn retire(&self, process: &Process) {
+        bury(&self.referee, process);
+    }
+
+    fn look_for_keys(&self) {
+        for server in &self.servers {
+            self.referee.tell(&Event::Stands { node: server.name(), leases: &server.live_leases() });
+        }
+    }
+
+    fn set_weather(&self, weather: &Weather) {
+        self.links.iter().flatten().for_each(|link| link.set_weather(weather.clone()));
+    }
+
+    fn with(&self, worker: usize, act: impl FnOnce(&Process)) {
+        if let Some(process) = &self.workers[worker] {
+            act(process);
+        }
+    }
+}
+
+fn bury(referee: &Referee, process: &Process) {
+    let tasks = process.host.tasks_alive() + process.env.tasks_alive() + process.quorum.env().tasks_alive();
+    let panics = process.host.take_panics();
+    referee.tell(&Event::Ended { worker: process.host.name(), tasks, panics: &panics });
+}

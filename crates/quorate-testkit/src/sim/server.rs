@@ -1,0 +1,241 @@
+use super::{Referee, SimClock, Truth, connection::Connection, referee::Event, turnstile::Turnstile};
+use quorate::node::{
+    Batch, BatchReply, Hello, MemoryStore, NodeTime, Reply, Request, Resource,
+    engine::{self, Clocks, Store},
+};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    time::Duration,
+};
+
+/// How often a server writes the snapshot that it may come back with.
+const SNAPSHOT_EVERY: Duration = Duration::from_secs(2);
+
+/// How a server may break the rules, to prove that the invariants notice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lie {
+    /// When it loses its memory it keeps its run id and its marker, and so its vote.
+    Forgetful,
+    /// It runs requests that are past their `not_after`.
+    Timeless,
+    /// It grants what another still holds.
+    Generous,
+    /// It counts no grant: the fencing counter stands still.
+    Uncounting,
+}
+
+/// What a server has left after a crash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Memory {
+    /// Nothing.
+    Empty,
+    /// What it wrote to disk some seconds before, its marker and its counters among it.
+    Snapshot,
+}
+
+/// One simulated server: the shipped engine over a store in memory, on a clock of its own.
+#[derive(Debug)]
+pub struct Server {
+    name: String,
+    truth: Truth,
+    clock: SimClock,
+    lie: Option<Lie>,
+    referee: Arc<Referee>,
+    awake: Turnstile,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    store: MemoryStore,
+    snapshot: (Duration, MemoryStore),
+    up: bool,
+    run: u32,
+    born: Duration,
+    step_micros: i64,
+    connections: Vec<Weak<Connection>>,
+}
+
+impl Server {
+    /// An empty server that runs. Its clock starts where `clock` does.
+    pub fn start(
+        name: &str,
+        truth: Truth,
+        clock: SimClock,
+        lie: Option<Lie>,
+        referee: Arc<Referee>,
+    ) -> Arc<Self> {
+        let state = State { up: true, ..State::default() };
+        Arc::new(Self {
+            name: name.to_owned(),
+            truth,
+            clock,
+            lie,
+            referee,
+            awake: Turnstile::open(),
+            state: Mutex::new(state),
+        })
+    }
+
+    /// What it is called.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    // --- faults -----------------------------------------------------------------------------------------
+
+    /// Stops (SIGSTOP) or resumes it. What arrives meanwhile waits, and runs afterwards.
+    pub fn set_awake(&self, awake: bool) {
+        self.awake.set_open(awake);
+    }
+
+    /// Ends the process: every connection breaks, what waited in them is gone, and so is the memory.
+    pub fn crash(&self) {
+        let mut state = self.state();
+        state.up = false;
+        let connections = std::mem::take(&mut state.connections);
+        drop(state);
+        connections.iter().filter_map(Weak::upgrade).for_each(|connection| connection.reset_by_server());
+    }
+
+    /// Starts it again after a crash.
+    pub fn restart(&self, memory: Memory) {
+        let mut state = self.state();
+        let before = match memory {
+            Memory::Empty => MemoryStore::default(),
+            Memory::Snapshot => state.snapshot.1.clone(),
+        };
+        let before = std::mem::replace(&mut state.store, before);
+        state.up = true;
+        if self.lie == Some(Lie::Forgetful) {
+            Self::keep_marker(&before, &mut state.store);
+        } else {
+            state.run += 1;
+            state.born = self.truth.now();
+        }
+        drop(state);
+        self.referee.tell(&Event::Forgot { node: &self.name });
+    }
+
+    /// FLUSHALL: the memory is gone, the run goes on.
+    pub fn flush(&self) {
+        let mut state = self.state();
+        let before = std::mem::take(&mut state.store);
+        if self.lie == Some(Lie::Forgetful) {
+            Self::keep_marker(&before, &mut state.store);
+        }
+        drop(state);
+        self.referee.tell(&Event::Forgot { node: &self.name });
+    }
+
+    /// Steps its wall clock.
+    pub fn step(&self, by_millis: i64) {
+        self.state().step_micros += by_millis * 1_000;
+    }
+
+    fn keep_marker(before: &MemoryStore, after: &mut MemoryStore) {
+        let Ok(marker) = before.marker();
+        if let Some(marker) = marker {
+            let Ok(()) = after.set_marker(marker);
+        }
+    }
+
+    // --- service ----------------------------------------------------------------------------------------
+
+    /// Waits until it is not stopped.
+    pub(super) async fn awake(&self) {
+        self.awake.pass().await;
+    }
+
+    /// Takes a connection and says who it is; `None` while it is down.
+    pub(super) fn accept(&self, connection: &Arc<Connection>) -> Option<Hello> {
+        let mut state = self.state();
+        if !state.up {
+            return None;
+        }
+        state.connections.retain(|other| other.strong_count() > 0);
+        state.connections.push(Arc::downgrade(connection));
+        let Ok(marker) = state.store.marker();
+        Some(Hello {
+            node_time: self.clocks(&state).wall,
+            run_id: format!("{}-run-{}", self.name, state.run).into(),
+            marker,
+            uptime: self.truth.now().saturating_sub(state.born),
+            version: "simulated".into(),
+            replica: false,
+            eviction: Some("noeviction".into()),
+            durable: Some(false),
+        })
+    }
+
+    /// Runs a batch.
+    pub(super) fn run(&self, batch: &Batch) -> BatchReply {
+        let mut state = self.state();
+        let clocks = self.clocks(&state);
+        let now = self.truth.now();
+        if now.saturating_sub(state.snapshot.0) > SNAPSHOT_EVERY {
+            state.snapshot = (now, state.store.clone());
+        }
+        let reply = match self.lie {
+            Some(Lie::Timeless) => {
+                let forever = NodeTime::from_micros(u64::MAX);
+                engine::run(&mut state.store, &Batch { not_after: forever, ..batch.clone() }, clocks)
+            }
+            Some(lie @ (Lie::Generous | Lie::Uncounting)) => run_lying(&mut state.store, batch, clocks, lie),
+            Some(Lie::Forgetful) | None => engine::run(&mut state.store, batch, clocks),
+        };
+        drop(state);
+        for (request, reply) in batch.requests.iter().zip(&reply.replies) {
+            self.referee.tell(&Event::Ran { node: &self.name, request, reply });
+        }
+        reply
+    }
+
+    /// The leases that live now, and for how long yet.
+    pub fn live_leases(&self) -> Vec<(Resource, String, Duration)> {
+        let state = self.state();
+        let clocks = self.clocks(&state);
+        let live = state.store.live_leases(clocks).into_iter().map(|(resource, row)| {
+            let left = Duration::from_nanos(row.until_nanos - clocks.lease_nanos);
+            (resource, row.owner.to_string(), left)
+        });
+        live.collect()
+    }
+
+    /// As Redis does, it times leases by its wall clock.
+    fn clocks(&self, state: &State) -> Clocks {
+        let micros = self.clock.shows(self.truth.now()) / 1_000;
+        let micros = micros.saturating_add_signed(state.step_micros);
+        Clocks { wall: NodeTime::from_micros(micros), lease_nanos: micros * 1_000 }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Runs a batch item by item, undoing before each acquire what would have kept it honest.
+fn run_lying(store: &mut MemoryStore, batch: &Batch, clocks: Clocks, lie: Lie) -> BatchReply {
+    let mut replies = Vec::new();
+    let mut counters = BTreeMap::new();
+    for request in &batch.requests {
+        let one = Batch { requests: vec![request.clone()], ..batch.clone() };
+        if let (Lie::Generous, Request::Acquire { resource, .. }) = (lie, request) {
+            let Ok(()) = store.set_lease(resource, None);
+        }
+        if let (Lie::Uncounting, Request::Acquire { resource, .. }) = (lie, request) {
+            let Ok(row) = store.counter(resource);
+            counters.insert(resource.clone(), row);
+        }
+        let mut reply = engine::run(store, &one, clocks).replies.remove(0);
+        if let (Request::Acquire { resource, .. }, Reply::Granted { counter }) = (request, &mut reply)
+            && let Some(Some(row)) = counters.get(resource)
+        {
+            let Ok(()) = store.set_counter(resource, *row);
+            *counter = row.count;
+        }
+        replies.push(reply);
+    }
+    BatchReply { node_time: clocks.wall, replies }
+}

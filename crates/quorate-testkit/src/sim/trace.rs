@@ -1,0 +1,61 @@
+use super::Truth;
+use quorate::node::{Owner, Reply, Request};
+use std::{
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+/// What happened, line by line, in true time. Two runs of one seed must write the same lines.
+#[derive(Clone, Debug)]
+pub struct Trace {
+    truth: Truth,
+    lines: Arc<Mutex<Vec<String>>>,
+}
+
+impl Trace {
+    /// An empty trace.
+    pub fn new(truth: Truth) -> Self {
+        Self { truth, lines: Arc::default() }
+    }
+
+    /// Writes a line.
+    pub fn note(&self, what: fmt::Arguments<'_>) {
+        let line = format!("{:>6} {what}", self.truth.now().as_millis());
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+    }
+
+    /// The lines so far.
+    pub fn take(&self) -> Vec<String> {
+        std::mem::take(&mut *self.lines.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// A request and its reply, short enough to read thousands of.
+pub(super) fn exchange(request: &Request, reply: &Reply) -> String {
+    let asked = match request {
+        Request::Acquire { resource, owner, ttl, .. } => {
+            format!("acquire {resource} {} {}ms", short(owner), ttl.as_millis())
+        }
+        Request::Raise { resource, owner, to, .. } => format!("raise {resource} {} {to}", short(owner)),
+        Request::Extend { resource, owner, token, .. } => {
+            format!("extend {resource} {} {token}", short(owner))
+        }
+        Request::Release { resource, owner } => format!("release {resource} {}", short(owner)),
+        Request::Mark { marker, .. } => format!("mark {}", marker.replace('\n', " ")),
+        other => format!("{other:?}"),
+    };
+    let said = match reply {
+        Reply::Granted { counter } => format!("granted {counter}"),
+        Reply::Held { owner, remaining } => {
+            format!("held by {} for {:?}ms", short(owner), remaining.map(|left| left.as_millis()))
+        }
+        other => format!("{other:?}").replace("\\n", " "),
+    };
+    format!("[{asked} = {said}]")
+}
+
+/// The worker and the first bits of an owner token.
+pub(super) fn short(owner: &Owner) -> &str {
+    let text = owner.as_str();
+    text.get(..owner.worker().len() + 7).unwrap_or(text)
+}

@@ -1,0 +1,113 @@
+use super::{Host, Referee, SeedRng};
+use quorate::{
+    env::Env,
+    lease::{Lease, Lock, Quorum, TryAcquire},
+};
+use std::{sync::Arc, time::Duration};
+
+/// The resources for which the workers compete.
+pub(super) const RESOURCES: [&str; 2] = ["x", "y"];
+
+/// What a worker does all day: want a lease, work under it, let it go in one way or another.
+#[derive(Debug)]
+pub(super) struct Worker {
+    pub(super) env: Env,
+    pub(super) quorum: Quorum,
+    pub(super) host: Arc<Host>,
+    pub(super) referee: Arc<Referee>,
+    pub(super) rng: SeedRng,
+    pub(super) resource: &'static str,
+}
+
+impl Worker {
+    /// Works until its environment is asked to end.
+    pub(super) async fn work(mut self) {
+        while !self.env.stopped().is_cancelled() {
+            let think = self.rng.millis_up_to(&[30, 200, 1_500]);
+            self.env.sleep(think).await;
+            if let Some(lease) = self.want().await {
+                self.hold(lease).await;
+            }
+        }
+    }
+
+    /// One attempt, or a wait for one, which may be given up at any moment.
+    async fn want(&mut self) -> Option<Lease> {
+        let ttl = Duration::from_millis([1_000, 1_500, 2_500, 3_000][self.rng.index(4)]);
+        let lock = self.quorum.lock(self.resource).ttl(ttl).auto_extend(!self.rng.chance(200));
+        match self.rng.number(0..=9) {
+            0..=3 => self.attempt(&lock).await,
+            4..=6 => {
+                let deadline = self.env.now() + self.rng.millis(0..=120);
+                let env = self.env.clone();
+                let lease = env.before(deadline, self.attempt(&lock)).await;
+                if lease.is_none() {
+                    self.referee.count("attempt dropped");
+                }
+                lease.flatten()
+            }
+            _ => {
+                let wait = self.rng.millis(0..=4_000);
+                let got = lock.wait(wait).acquire().await;
+                self.referee.count(match &got {
+                    Ok(_) => "wait rewarded",
+                    Err(error) if error.is_contended() => "wait contended",
+                    Err(error) if error.is_untrusted() => "wait untrusted",
+                    Err(_) => "wait unreachable",
+                });
+                got.ok()
+            }
+        }
+    }
+
+    async fn attempt(&self, lock: &Lock) -> Option<Lease> {
+        match lock.try_acquire().await {
+            Ok(TryAcquire::Acquired(lease)) => Some(lease),
+            Ok(TryAcquire::Contended { .. }) => {
+                self.referee.count("attempt contended");
+                None
+            }
+            Err(error) => {
+                let untrusted = error.is_untrusted();
+                self.referee.count(if untrusted { "attempt untrusted" } else { "attempt unreachable" });
+                None
+            }
+        }
+    }
+
+    /// Works in small steps under `lease`, for a while or until told to stop.
+    async fn hold(&mut self, lease: Lease) {
+        let held = self.referee.granted(&self.host, lease);
+        let until = self.env.now() + self.rng.millis_up_to(&[50, 800, 5_000]);
+        let stubborn = self.rng.chance(300);
+        while let Some(lease) = held.lease() {
+            self.referee.look();
+            if lease.step_down().is_cancelled() && !stubborn {
+                self.referee.count("stepped down");
+                break;
+            }
+            if lease.lost().is_cancelled() {
+                self.referee.count("lost");
+                break;
+            }
+            if self.env.now() >= until || self.env.stopped().is_cancelled() {
+                break;
+            }
+            if self.rng.chance(50) {
+                let extended = lease.extend().await;
+                self.referee.count(if extended.is_ok() { "extended by hand" } else { "not extended by hand" });
+            }
+            drop(lease);
+            let step = self.rng.millis(1..=120);
+            self.env.sleep(step).await;
+        }
+        // From the moment it is taken out, nobody believes in it.
+        let lease = held.take().and_then(Arc::into_inner);
+        if self.rng.chance(600)
+            && let Some(lease) = lease
+        {
+            let released = lease.release().await;
+            self.referee.count(if released.is_ok() { "release confirmed" } else { "release unconfirmed" });
+        }
+    }
+}

@@ -1,0 +1,52 @@
+use super::{Host, SeedRng, SimClock, Truth};
+use futures_util::future::BoxFuture;
+use quorate::env::{BootTime, WallTime, World};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+use tokio_util::task::TaskTracker;
+
+/// The longest single timer; `Env` looks again.
+const LONGEST_NAP: Duration = Duration::from_secs(3600);
+
+/// What one worker takes from its simulated machine.
+#[derive(Debug)]
+pub struct SimWorld {
+    truth: Truth,
+    host: Arc<Host>,
+    boot: SimClock,
+    wall: SimClock,
+    rng: Mutex<SeedRng>,
+}
+
+impl SimWorld {
+    /// The world of the process `host`, with the clocks of its machine and randomness of its own.
+    pub fn new(truth: Truth, host: Arc<Host>, boot: SimClock, wall: SimClock, rng: SeedRng) -> Self {
+        Self { truth, host, boot, wall, rng: Mutex::new(rng) }
+    }
+}
+
+impl World for SimWorld {
+    fn now(&self) -> BootTime {
+        BootTime::from_nanos(self.boot.shows(self.truth.now()))
+    }
+
+    fn wall(&self) -> WallTime {
+        WallTime::from_micros(self.wall.shows(self.truth.now()) / 1_000)
+    }
+
+    fn random(&self) -> u64 {
+        self.rng.lock().unwrap_or_else(PoisonError::into_inner).bits()
+    }
+
+    fn sleep_until(&self, at: BootTime) -> BoxFuture<'static, ()> {
+        let wake = self.boot.truth_of(at.as_nanos()).min(self.truth.now() + LONGEST_NAP);
+        Box::pin(self.truth.reach(wake))
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "this is the simulated door")]
+    fn spawn(&self, tasks: &TaskTracker, work: BoxFuture<'static, ()>) {
+        tokio::spawn(tasks.track_future(self.host.gate(work)));
+    }
+}

@@ -1,0 +1,100 @@
+use super::CompleteError;
+use crate::{
+    lease::Lease,
+    node::{Owner, Reply, Request, engine::RESULT_MAX},
+    round::{Answer, Fleet, NodeOutcome},
+};
+use std::{sync::Arc, time::Duration};
+
+/// How long to wait before nodes that failed are asked again.
+const RETRY_AFTER: Duration = Duration::from_millis(50);
+
+/// That a message is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Completed {
+    /// How many nodes have recorded it: at least a majority.
+    pub nodes: usize,
+}
+
+/// Ends the lease without releasing it, so that nobody gets in between, and records that it is done.
+pub(super) async fn complete(
+    lease: &Lease,
+    result: &str,
+    retention: Duration,
+) -> Result<Completed, CompleteError> {
+    if result.len() > RESULT_MAX {
+        return Err(CompleteError::TooLong { length: result.len(), most: RESULT_MAX });
+    }
+    let fleet = Arc::clone(lease.hub().fleet());
+    lease.forget();
+    let deadline = fleet.env().now() + lease.ttl();
+    let result: Arc<str> = result.into();
+    let mut votes = Votes { outcomes: vec![NodeOutcome::Pending; fleet.len()], completed: 0, done: None };
+    let mut todo: Vec<usize> = (0..fleet.len()).collect();
+    loop {
+        let mut ballots = fleet.ask_some(todo, |_| Request::Complete {
+            resource: lease.resource().clone(),
+            owner: lease.owner().clone(),
+            token: lease.token(),
+            result: Arc::clone(&result),
+            retention,
+        });
+        while let Some(vote) = ballots.recv().await {
+            votes.count(vote.node, vote.answer);
+        }
+        if let Some(verdict) = votes.verdict(&fleet) {
+            return verdict;
+        }
+        if fleet.env().now() >= deadline || fleet.env().stopped().is_cancelled() {
+            return Err(CompleteError::NoMajority(fleet.report(votes.outcomes)));
+        }
+        fleet.env().sleep(RETRY_AFTER).await;
+        todo = votes.unanswered();
+    }
+}
+
+struct Votes {
+    outcomes: Vec<NodeOutcome>,
+    completed: usize,
+    done: Option<crate::node::DoneRecord>,
+}
+
+impl Votes {
+    fn count(&mut self, node: usize, answer: Answer) {
+        self.outcomes[node] = NodeOutcome::of(&answer);
+        match answer {
+            Answer::Reply(Reply::Completed) => self.completed += 1,
+            Answer::Reply(Reply::Done(done)) => self.done = Some(done),
+            _ => {}
+        }
+    }
+
+    /// Settled by a majority, or once every node has spoken.
+    fn verdict(&self, fleet: &Fleet) -> Option<Result<Completed, CompleteError>> {
+        if self.completed >= fleet.majority() {
+            return Some(Ok(Completed { nodes: self.completed }));
+        }
+        if let Some(done) = &self.done {
+            return Some(Err(CompleteError::AlreadyDone(done.clone())));
+        }
+        if let Some(holder) = self.holders().find(|owner| {
+            let held = self.holders().filter(|other| other == owner).count();
+            self.outcomes.len() - held < fleet.majority()
+        }) {
+            return Some(Err(CompleteError::TakenOver { holder: holder.clone() }));
+        }
+        None
+    }
+
+    fn holders(&self) -> impl Iterator<Item = &Owner> {
+        self.outcomes.iter().filter_map(|outcome| match outcome {
+            NodeOutcome::Contended { holder, .. } => Some(holder),
+            _ => None,
+        })
+    }
+
+    fn unanswered(&self) -> Vec<usize> {
+        let again = |&node: &usize| !matches!(self.outcomes[node], NodeOutcome::Granted);
+        (0..self.outcomes.len()).filter(again).collect()
+    }
+}

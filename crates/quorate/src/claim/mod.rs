@@ -1,0 +1,31 @@
+//! Claims: every copy sees a message, one handles it.
+//!
+//! # What is not guaranteed
+//!
+//! A claim alone does not make an effect happen exactly once: a worker may be paused after its last look and
+//! act when another has the claim. Compare [`Claim::check`]'s token in the sink's own transaction. A done
+//! record that reached a bare majority does not survive the loss of one of those nodes. After its retention
+//! a message is as new.
+//!
+//! Not built yet: counting attempts and poisoned messages, fingerprints of payloads.
+//!
+//! # States
+//!
+//! | a message is … | and a claim on it gives |
+//! | --- | --- |
+//! | free | [`ClaimOutcome::Claimed`]: ours until we complete, abandon, or lose it |
+//! | claimed | [`ClaimOutcome::InProgress`]: someone else's; when to look again |
+//! | done | [`ClaimOutcome::Done`]: with its small result, for the retention |
+//!
+//! A claim is a lease that the keeper extends while its handler runs. Any *done* in the answers wins over
+//! any number of grants; of two *done* records the one with the higher token stands.
+
+mod claims;
+mod complete;
+mod error;
+mod handle;
+
+pub use claims::{ClaimOutcome, ClaimResult, Claims, Processed};
+pub use complete::Completed;
+pub use error::{CompleteError, ProcessError};
+pub use handle::{Claim, ClaimHandle};

@@ -1,0 +1,101 @@
+use super::{CronError, Zone, crontab, local};
+use crate::env::WallTime;
+use std::{fmt, sync::Arc};
+
+/// Ticks by the calendar and the clock on the wall, in a zone.
+///
+/// Two dialects, told apart by the number of fields:
+///
+/// * **crontab**, 5 fields: `minute hour day-of-month month day-of-week`. Sunday is 0 or 7; names (`mon`,
+///   `jan`), ranges, lists and steps as in `crontab(5)`. Where neither day field begins with `*`, a day that
+///   meets *either* is meant. Also `@hourly`, `@daily` (`@midnight`), `@weekly`, `@monthly`, `@yearly`
+///   (`@annually`).
+/// * **the `cron` crate's**, 6 or 7 fields: `second minute hour day-of-month month day-of-week [year]`. Sunday
+///   is 1; a day must meet *both* day fields.
+///
+/// Skipped and repeated local times follow one rule in both, stated in the [module docs](super).
+///
+/// ```
+/// use quorate::schedule::Cron;
+///
+/// let nightly = Cron::parse("0 3 * * *")?.zone("Europe/Kyiv")?;
+/// assert_eq!(nightly.to_string(), "0 3 * * * (Europe/Kyiv)");
+/// assert_eq!(
+///     Cron::parse("61 3 * * *").unwrap_err().to_string(),
+///     "in `61 3 * * *`: minute `61` is not within 0-59",
+/// );
+/// # Ok::<(), quorate::schedule::CronError>(())
+/// ```
+#[derive(Clone)]
+pub struct Cron {
+    text: Arc<str>,
+    times: Arc<local::LocalTimes>,
+    zone: Zone,
+}
+
+impl Cron {
+    /// Reads a cron line; its zone is UTC until [`Cron::zone`] says otherwise.
+    ///
+    /// # Errors
+    /// [`CronError`], which names the field, the value and the mend. A line that can never fire (30 February)
+    /// is an error too.
+    pub fn parse(text: &str) -> Result<Self, CronError> {
+        let times = crontab::read(text)?;
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        if times.next(0).is_none() {
+            return Err(CronError::Never { text });
+        }
+        Ok(Self { text: text.into(), times: Arc::new(times), zone: Zone::UTC })
+    }
+
+    /// The same line in the zone of this IANA name.
+    ///
+    /// # Errors
+    /// [`CronError::Zone`] where there is no such zone, with the nearest name.
+    pub fn zone(self, name: &str) -> Result<Self, CronError> {
+        Ok(self.in_zone(Zone::named(name)?))
+    }
+
+    /// The same line in `zone`.
+    #[must_use]
+    pub fn in_zone(self, zone: Zone) -> Self {
+        Self { zone, ..self }
+    }
+
+    /// The cron line.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The first tick strictly later than `after`; `None` where there is none up to the year 2100.
+    pub fn next_after(&self, after: WallTime) -> Option<WallTime> {
+        let after = i64::try_from(after.as_micros() / 1_000_000).ok()?;
+        let tick = u64::try_from(local::next_after(&self.times, self.zone, after)?).ok()?;
+        Some(WallTime::from_micros(tick * 1_000_000))
+    }
+
+    /// `at` as people write it, in this line's zone.
+    pub fn show(&self, at: WallTime) -> String {
+        self.zone.show(at)
+    }
+}
+
+impl PartialEq for Cron {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text && self.zone == other.zone
+    }
+}
+
+impl Eq for Cron {}
+
+impl fmt::Display for Cron {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.text, self.zone)
+    }
+}
+
+impl fmt::Debug for Cron {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Cron({self})")
+    }
+}

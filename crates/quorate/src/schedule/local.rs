@@ -1,0 +1,119 @@
+//! From local times to instants: the one rule for gaps and repetitions (see the [module docs](super)).
+//!
+//! Everything here is in whole seconds since the epoch: an *instant* in UTC, a *local* time as if UTC.
+
+use super::Zone;
+use chrono::DateTime;
+
+/// A change of this much or more is a correction, to which the rule does not apply.
+const CORRECTION: i64 = 3 * 3600;
+/// How many skipped times of a fixed-time job are made up after one gap.
+const MADE_UP_MAX: usize = 60;
+/// How far apart the offset is looked at when looking for a change. (In the tables no two changes after
+/// 1970 are less than six days apart.)
+const STEP: i64 = 24 * 3600;
+
+/// The local times of a cron line.
+#[derive(Debug)]
+pub(super) struct LocalTimes {
+    /// Their union. (Two where crontab's day-of-month *or* day-of-week applies.)
+    pub(super) lines: Vec<::cron::Schedule>,
+    /// Whether the line is a fixed-time job.
+    pub(super) fixed: bool,
+}
+
+impl LocalTimes {
+    /// The first local time later than `local`.
+    pub(super) fn next(&self, local: i64) -> Option<i64> {
+        let after = DateTime::from_timestamp(local, 0)?;
+        self.lines.iter().filter_map(|line| line.after(&after).next()).map(|found| found.timestamp()).min()
+    }
+
+    fn has(&self, local: i64) -> bool {
+        self.next(local - 1) == Some(local)
+    }
+}
+
+/// The first tick later than the instant `after`.
+///
+/// Walks from one change of the offset to the next: between two changes local time and real time run side by
+/// side, so the first local time there is the first tick.
+pub(super) fn next_after(times: &LocalTimes, zone: Zone, after: i64) -> Option<i64> {
+    let mut from = after + 1;
+    loop {
+        let ahead = zone.ahead_at(from);
+        let made_up = if times.fixed { made_up_from(times, zone, from) } else { None };
+        let found = times.next(from + ahead - 1).map(|local| local - ahead);
+        let end = found.into_iter().chain(made_up).min()?;
+        if let Some(change) = change_within(zone, from, end) {
+            from = change;
+        } else if made_up == Some(end) || !times.fixed || !second_pass(zone, end) {
+            return Some(end);
+        } else {
+            from = end + 1;
+        }
+    }
+}
+
+/// A change of the offset: the first instant that has the new one.
+struct Change {
+    at: i64,
+    before: i64,
+    after: i64,
+}
+
+/// The first instant in `(from, to]` whose offset is not that of `from`.
+fn change_within(zone: Zone, from: i64, to: i64) -> Option<i64> {
+    let ahead = zone.ahead_at(from);
+    let mut same = from;
+    while same < to {
+        let look = to.min(same + STEP);
+        if zone.ahead_at(look) == ahead {
+            same = look;
+            continue;
+        }
+        let mut other = look;
+        while same + 1 < other {
+            let middle = same + (other - same) / 2;
+            if zone.ahead_at(middle) == ahead { same = middle } else { other = middle }
+        }
+        return Some(other);
+    }
+    None
+}
+
+/// The change to which the rule applies in the hours up to and including `at`.
+fn recent_change(zone: Zone, at: i64) -> Option<Change> {
+    let since = at - CORRECTION;
+    let changed = change_within(zone, since, at)?;
+    let change = Change { at: changed, before: zone.ahead_at(since), after: zone.ahead_at(changed) };
+    ((change.after - change.before).abs() < CORRECTION).then_some(change)
+}
+
+/// Whether the clock on the wall has shown before what it shows at `at`.
+fn second_pass(zone: Zone, at: i64) -> bool {
+    recent_change(zone, at).is_some_and(|change| at < change.at + change.before - change.after)
+}
+
+/// The first instant, not before `from`, at which a skipped time of a fixed-time job is made up for a gap
+/// that has just passed.
+fn made_up_from(times: &LocalTimes, zone: Zone, from: i64) -> Option<i64> {
+    let gap = recent_change(zone, from).filter(|change| change.after > change.before)?;
+    let end = gap.at + gap.after - gap.before;
+    let mut lost = gap.at + gap.before - 1;
+    let mut second = gap.at;
+    for _ in 0..MADE_UP_MAX {
+        lost = times.next(lost).filter(|local| *local < gap.at + gap.after)?;
+        while times.has(second + gap.after) {
+            second += 1;
+        }
+        if second >= end {
+            return None;
+        }
+        if second >= from {
+            return Some(second);
+        }
+        second += 1;
+    }
+    None
+}

@@ -1,0 +1,200 @@
+//! The shell around the plans: seals, sleeps, starts runs, and ends with the term.
+
+use super::{
+    Job,
+    plan::{JobPlan, NotRun, Sealed, low_water, registration, registration_key},
+    run::{Outcome, Run},
+};
+use crate::{
+    election::Term,
+    env::{Env, ScopedTask, WallTime},
+    ledger::{Ledger, LedgerError},
+};
+use futures_util::{StreamExt, stream::FuturesUnordered};
+use std::{any::Any, sync::Arc, time::Duration};
+
+/// The wall clock may step: it is looked at again at least this often.
+const LOOK_AT_LEAST_EVERY: Duration = Duration::from_millis(500);
+/// Between attempts to seal without a majority.
+const SEAL_AGAIN: Duration = Duration::from_millis(50);
+/// Between prunings of the ledger.
+const PRUNE_EVERY: Duration = Duration::from_secs(60);
+
+/// Runs `jobs` under `term` until it is told to stop and every run has ended.
+pub(super) async fn lead(jobs: &[Job], ledger: &Ledger, term: &Term) {
+    let env = term.env().clone();
+    let Some(sealed) = seal(ledger, term, &env).await else {
+        term.step_down().cancelled().await;
+        return;
+    };
+    let mut leader = Leader {
+        env: &env,
+        ledger,
+        term,
+        plans: Vec::new(),
+        sealed,
+        runs: FuturesUnordered::new(),
+        prune_at: env.now(),
+    };
+    for job in jobs {
+        leader.register(job).await;
+    }
+    leader.serve().await;
+}
+
+/// Seals the ledger; `None` if the term is told to stop before it could.
+async fn seal(ledger: &Ledger, term: &Term, env: &Env) -> Option<Sealed> {
+    let setup = term.quorum().setup();
+    let mut told = false;
+    loop {
+        let sealed = tokio::select! { biased;
+            () = term.step_down().cancelled() => return None,
+            sealed = ledger.seal(term.number()) => sealed,
+        };
+        match sealed {
+            Ok(answers) => {
+                let quorum = term.quorum().nodes().len() / 2 + 1;
+                return Some(Sealed { answers, quorum, max_clock_offset: setup.max_clock_offset });
+            }
+            // A later leader: this term is over, and will hear of it.
+            Err(LedgerError::Superseded { .. }) => return None,
+            Err(error) => {
+                if !std::mem::replace(&mut told, true) {
+                    tracing::warn!(group = &**term.group(), "cannot seal the ledger yet: {error}");
+                }
+                env.sleep(SEAL_AGAIN).await;
+            }
+        }
+    }
+}
+
+/// A run of one job's tick: which job, and what came of it.
+type Running = ScopedTask<Outcome>;
+
+struct Leader<'a> {
+    env: &'a Env,
+    ledger: &'a Ledger,
+    term: &'a Term,
+    plans: Vec<JobPlan>,
+    sealed: Sealed,
+    runs: FuturesUnordered<futures_util::future::BoxFuture<'static, Ended>>,
+    prune_at: crate::env::BootTime,
+}
+
+struct Ended {
+    job: usize,
+    tick: WallTime,
+    outcome: Result<Outcome, Box<dyn Any + Send>>,
+}
+
+impl Leader<'_> {
+    /// Finds from when on a job's ticks are due; registers it if the ledger does not know it.
+    async fn register(&mut self, job: &Job) {
+        let now = self.env.wall();
+        let window = job.misfire.within();
+        let since = match self.sealed.registered(&job.name) {
+            Some(since) => since,
+            None => {
+                let since = self.sealed.begins(now);
+                let record = registration(since, self.term.number());
+                if let Err(error) = self.ledger.write(&registration_key(&job.name), None, &record).await {
+                    // The next leader will try again; until then nothing before this term is made up.
+                    tracing::warn!(job = &*job.name, "not registered in the ledger: {error}");
+                }
+                since
+            }
+        };
+        let plan = JobPlan::new(job.clone(), since.max(now - window));
+        tracing::debug!(job = &*job.name, next = ?plan.next.map(|at| job.schedule.show(at)), "registered");
+        self.plans.push(plan);
+    }
+
+    async fn serve(&mut self) {
+        let step_down = self.term.step_down().clone();
+        while !step_down.is_cancelled() {
+            self.look();
+            let wake = self.wake();
+            let prune = self.env.now() >= self.prune_at;
+            let below = low_water(&self.plans, self.env.wall(), self.sealed.max_clock_offset);
+            tokio::select! { biased;
+                () = step_down.cancelled() => break,
+                Some(ended) = self.runs.next() => self.ended(ended),
+                () = prune_below(self.ledger, self.term, below), if prune => {
+                    self.prune_at = self.env.now() + PRUNE_EVERY;
+                }
+                () = self.env.sleep_until(wake) => {}
+            }
+        }
+        // They have been told to stop; what is still here when validity ends is dropped with this future.
+        while let Some(ended) = self.runs.next().await {
+            self.ended(ended);
+        }
+    }
+
+    /// Decides on what has come due and starts what may start.
+    fn look(&mut self) {
+        let now = self.env.wall();
+        for index in 0..self.plans.len() {
+            let plan = &mut self.plans[index];
+            let due = plan.next.is_some_and(|next| next <= now);
+            let not_run = if due { plan.look(&self.sealed, now) } else { Vec::new() };
+            let (start, too_late) = plan.start(now);
+            let job = plan.job.clone();
+            for not in not_run {
+                tell_not_run(&job, &not);
+            }
+            for tick in too_late {
+                tracing::warn!(
+                    job = &*job.name,
+                    tick = job.schedule.show(tick),
+                    "misfired: it waited too long"
+                );
+            }
+            if let Some(start) = start {
+                let tick = start.tick;
+                let run = Run::new(job, start, self.ledger.clone(), self.term.clone());
+                let running: Running = self.env.spawn_scoped(run.run());
+                self.runs.push(Box::pin(async move { Ended { job: index, tick, outcome: running.await } }));
+            }
+        }
+    }
+
+    fn ended(&mut self, ended: Ended) {
+        let plan = &mut self.plans[ended.job];
+        plan.running = false;
+        let (name, tick) = (Arc::clone(&plan.job.name), plan.job.schedule.show(ended.tick));
+        match ended.outcome {
+            Ok(outcome @ Outcome::Done(_)) => tracing::info!(job = &*name, tick, "{outcome}"),
+            Ok(outcome) => tracing::warn!(job = &*name, tick, "{outcome}"),
+            Err(_) => tracing::error!(job = &*name, tick, "its run was torn down by a panic"),
+        }
+    }
+
+    fn wake(&self) -> crate::env::BootTime {
+        let now = self.env.wall();
+        let next = self.plans.iter().filter_map(|plan| plan.next).min();
+        let pause = next.map_or(LOOK_AT_LEAST_EVERY, |next| now.until(next));
+        self.env.now() + pause.min(LOOK_AT_LEAST_EVERY)
+    }
+}
+
+async fn prune_below(ledger: &Ledger, term: &Term, below: u64) {
+    if let Err(error) = ledger.prune(term.number(), below).await {
+        tracing::debug!(group = &**term.group(), "not pruned: {error}");
+    }
+}
+
+fn tell_not_run(job: &Job, not: &NotRun) {
+    let name = &*job.name;
+    match not {
+        NotRun::Missed(missed) => {
+            let (first, last) = (job.schedule.show(missed.first), job.schedule.show(missed.last));
+            tracing::warn!(job = name, first, last, "ticks not run: {}", missed.why);
+        }
+        // Done by an earlier leader: nothing to tell.
+        NotRun::Decided(_, super::SkipReason::Final | super::SkipReason::Pruned) => {}
+        NotRun::Decided(tick, why) => {
+            tracing::warn!(job = name, tick = job.schedule.show(*tick), "tick not run: {why}");
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Claims over memory nodes on the real clock: what a user sees.
+
+#![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+use quorate::{
+    claim::{Claim, ClaimOutcome, Claims, CompleteError, ProcessError, Processed},
+    lease::Quorum,
+    node::MemoryNode,
+};
+use std::{convert::Infallible, time::Duration};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn nodes() -> Vec<MemoryNode> {
+    (0..5).map(|i| MemoryNode::new(&format!("memory-{i}"))).collect()
+}
+
+fn quorum(worker: &str, nodes: &[MemoryNode]) -> Quorum {
+    let builder = Quorum::builder().worker(worker).nodes(nodes.iter().cloned());
+    builder.trust_new_nodes(true).build().expect("a sound setup")
+}
+
+fn claims(quorum: &Quorum) -> Claims {
+    Claims::new(quorum, "orders").ttl(SECOND)
+}
+
+fn claimed(outcome: ClaimOutcome) -> Claim {
+    match outcome {
+        ClaimOutcome::Claimed(claim) => claim,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn one_handles_the_others_are_told_and_done_is_kept_with_its_result() {
+    let nodes = nodes();
+    let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
+    let claim = claimed(claims(&a).claim("m-1").await.expect("a quorum"));
+    match claims(&b).claim("m-1").await.expect("a quorum") {
+        ClaimOutcome::InProgress { holder, retry_after } => {
+            assert_eq!(holder.expect("a majority names it").worker(), "a");
+            assert!(retry_after.expect("memory nodes tell") <= SECOND);
+        }
+        other => panic!("{other:?}"),
+    }
+    let handle = claim.handle();
+    assert_eq!(claim.complete("42").await.expect("a majority").nodes, 5);
+    assert!(handle.check().is_err());
+    match claims(&b).claim("m-1").await.expect("a quorum") {
+        ClaimOutcome::Done { result } => assert_eq!(&*result, "42"),
+        other => panic!("{other:?}"),
+    }
+    a.close().await;
+    b.close().await;
+}
+
+#[tokio::test]
+async fn a_batch_has_a_verdict_an_id() {
+    let nodes = nodes();
+    let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
+    let _one = claimed(claims(&a).claim("m-1").await.expect("a quorum"));
+    claims(&a).process("m-2", |_| async { Ok::<_, Infallible>("two") }).await.expect("handled");
+    let ids: Vec<String> = (1..=400).map(|i| format!("m-{i}")).collect();
+    let outcomes = claims(&b).claim_many(ids.iter().map(String::as_str)).await.expect("names are sound");
+    assert_eq!(outcomes.len(), 400);
+    let mut held = Vec::new();
+    for (i, (id, outcome)) in outcomes.into_iter().enumerate() {
+        assert_eq!(*id, ids[i]);
+        match (i, outcome.expect("a quorum")) {
+            (0, ClaimOutcome::InProgress { .. }) | (1, ClaimOutcome::Done { .. }) => {}
+            (2.., ClaimOutcome::Claimed(claim)) => held.push(claim),
+            (_, other) => panic!("{id}: {other:?}"),
+        }
+    }
+    let late = claims(&b).claim_many(["ok", ""]).await.expect_err("an empty id");
+    assert!(late.to_string().contains("message id"), "{late}");
+    a.close().await;
+    b.close().await;
+}
+
+#[tokio::test]
+async fn process_handles_once_extends_meanwhile_and_abandons_what_failed() {
+    let nodes = nodes();
+    let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
+    let failed = claims(&a).process("m", |_| async { Err::<(), _>("no") }).await;
+    assert!(matches!(failed, Err(ProcessError::Handler("no"))));
+    let env = a.env().clone();
+    let slow = claims(&a);
+    let slow = slow.process("m", |claim| async move {
+        env.sleep(SECOND * 3 / 2).await;
+        claim.check().map(|_| "done")
+    });
+    let meanwhile = async {
+        b.env().sleep(SECOND * 5 / 4).await;
+        claims(&b).process("m", |_| async { Ok::<(), Infallible>(()) }).await.expect("a quorum")
+    };
+    let (slow, other) = tokio::join!(slow, meanwhile);
+    assert_eq!(slow.expect("handled, past its TTL"), Processed::Handled);
+    assert!(matches!(other, Processed::InProgress { .. }));
+    let again = claims(&b).process("m", |_| async { Ok::<(), Infallible>(()) }).await.expect("a quorum");
+    assert_eq!(again, Processed::AlreadyDone { result: "done".into() });
+    a.close().await;
+    b.close().await;
+}
+
+#[tokio::test]
+async fn a_stale_claim_cannot_complete_what_another_holds_and_long_results_are_refused() {
+    let nodes = nodes();
+    let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
+    let long = claimed(claims(&a).claim("long").await.expect("a quorum"));
+    assert!(matches!(long.complete(&"x".repeat(2000)).await, Err(CompleteError::TooLong { .. })));
+
+    let stale = claimed(claims(&a).claim("m").await.expect("a quorum"));
+    // As if its process had been paused for longer than its TTL.
+    a.close().await;
+    let other = claimed(claims(&b).claim("m").await.expect("a quorum"));
+    let c = quorum("c", &nodes);
+    assert!(stale.complete("stale").await.is_err(), "its quorum is closed");
+    assert_eq!(other.complete("fresh").await.expect("a majority").nodes, 5);
+    match claims(&c).claim("m").await.expect("a quorum") {
+        ClaimOutcome::Done { result } => assert_eq!(&*result, "fresh"),
+        other => panic!("{other:?}"),
+    }
+    b.close().await;
+    c.close().await;
+}

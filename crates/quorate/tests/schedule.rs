@@ -1,0 +1,136 @@
+//! Schedulers over memory nodes on the real clock: what a user sees.
+
+#![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+use quorate::{
+    lease::Quorum,
+    node::MemoryNode,
+    schedule::{Delivery, Job, RunAll, Scheduler, Tick, every},
+};
+use std::{
+    collections::BTreeMap,
+    convert::Infallible,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+use tokio_util::sync::CancellationToken;
+
+const SECOND: Duration = Duration::from_secs(1);
+const PERIOD: Duration = Duration::from_millis(100);
+
+fn nodes() -> Vec<MemoryNode> {
+    (0..5).map(|i| MemoryNode::new(&format!("memory-{i}"))).collect()
+}
+
+fn quorum(worker: &str, nodes: &[MemoryNode]) -> Quorum {
+    let builder = Quorum::builder().worker(worker).nodes(nodes.iter().cloned());
+    builder.trust_new_nodes(true).build().expect("a sound setup")
+}
+
+/// Who started which tick, by its time in microseconds.
+type Starts = Arc<Mutex<BTreeMap<u64, Vec<&'static str>>>>;
+
+fn counting(who: &'static str, starts: &Starts) -> impl Fn(Tick) -> futures::Work + Send + Sync + 'static {
+    let starts = Arc::clone(starts);
+    move |tick| {
+        starts.lock().expect("no panic").entry(tick.at().as_micros()).or_default().push(who);
+        Box::pin(async { Ok(()) })
+    }
+}
+
+mod futures {
+    use std::{convert::Infallible, pin::Pin};
+    pub(crate) type Work = Pin<Box<dyn Future<Output = Result<(), Infallible>> + Send>>;
+}
+
+#[tokio::test]
+async fn every_tick_starts_once_over_crashes_and_resignations() {
+    let nodes = nodes();
+    let starts = Starts::default();
+    let mut killed = Vec::new();
+    for (round, who) in ["a", "b", "c"].into_iter().enumerate() {
+        let quorum = quorum(who, &nodes);
+        let job = Job::new("j", every(PERIOD).expect("a period"), counting(who, &starts));
+        let job = job.misfire(RunAll::within(30 * SECOND)).delivery(Delivery::AtMostOnce);
+        let scheduler = Scheduler::new(&quorum, "g").ttl(SECOND).job(job);
+        let stop = CancellationToken::new();
+        let run = quorum.env().spawn_scoped(scheduler.run().until(stop.clone().cancelled_owned()));
+        let mine = || starts.lock().expect("no panic").values().flatten().filter(|&&by| by == who).count();
+        let deadline = quorum.env().now() + 10 * SECOND;
+        while mine() < 15 {
+            assert!(quorum.env().now() < deadline, "{who} ran {}", mine());
+            quorum.env().sleep(PERIOD).await;
+        }
+        if round == 0 {
+            // As good as a crash: the lease is released, but the hand-over takes a while.
+            drop(run);
+            quorum.env().sleep(SECOND / 2).await;
+        } else {
+            stop.cancel();
+            run.await.expect("no panic").expect("a shutdown is Ok");
+        }
+        killed.push(quorum);
+    }
+    for quorum in killed {
+        quorum.close().await;
+        assert_eq!(quorum.env().tasks_alive(), 0);
+    }
+    let starts = starts.lock().expect("no panic");
+    let twice: Vec<_> = starts.iter().filter(|(_, by)| by.len() > 1).collect();
+    assert!(twice.is_empty(), "{twice:?}");
+    let (first, last) = (starts.keys().next().expect("ticks"), starts.keys().last().expect("ticks"));
+    let due = (last - first) / 100_000 + 1;
+    assert_eq!(starts.len() as u64, due, "none is missed between the first and the last");
+}
+
+#[tokio::test]
+async fn a_slow_job_delays_no_other_and_is_told_to_stop() {
+    let nodes = nodes();
+    let quorum = quorum("a", &nodes);
+    let starts = Starts::default();
+    let stopped = CancellationToken::new();
+    let tell = stopped.clone();
+    let slow = Job::new("slow", every(PERIOD).expect("a period"), move |tick: Tick| {
+        let tell = tell.clone();
+        async move {
+            tick.stop().cancelled().await;
+            assert!(tick.check().is_ok(), "told before the term ends");
+            tell.cancel();
+            Ok::<(), Infallible>(())
+        }
+    });
+    let panics = Job::new("panics", every(PERIOD).expect("a period"), |_| async {
+        if true { panic!("oops") } else { Ok::<(), Infallible>(()) }
+    });
+    let late =
+        Job::new("late", every(PERIOD).expect("a period"), |_| std::future::pending::<Result<(), String>>());
+    let scheduler = Scheduler::new(&quorum, "g")
+        .ttl(SECOND)
+        .job(slow)
+        .job(panics)
+        .job(late.timeout(PERIOD))
+        .job(Job::new("quick", every(PERIOD).expect("a period"), counting("a", &starts)));
+    let stop = CancellationToken::new();
+    let run = quorum.env().spawn_scoped(scheduler.run().until(stop.clone().cancelled_owned()));
+    let deadline = quorum.env().now() + 10 * SECOND;
+    while starts.lock().expect("no panic").len() < 10 {
+        assert!(quorum.env().now() < deadline);
+        quorum.env().sleep(PERIOD).await;
+    }
+    stop.cancel();
+    run.await.expect("no panic").expect("a shutdown is Ok");
+    assert!(stopped.is_cancelled());
+    quorum.close().await;
+}
+
+#[tokio::test]
+async fn names_that_key_ticks_are_checked_before_the_first_campaign() {
+    let quorum = quorum("a", &nodes());
+    let job =
+        |name: &str| Job::new(name, every(SECOND).expect("a period"), |_| async { Ok::<(), Infallible>(()) });
+    let never = std::future::pending;
+    let twice = Scheduler::new(&quorum, "g").job(job("x")).job(job("x")).run().until(never()).await;
+    assert!(twice.expect_err("one name").to_string().contains("two jobs are called \"x\""));
+    let slash = Scheduler::new(&quorum, "g").job(job("x/y")).run().until(never()).await;
+    assert!(slash.expect_err("a slash").to_string().contains("x/y"));
+}
