@@ -88,7 +88,7 @@ async fn speaks_plainly(env: &Env, host: &str, port: u16) {
         stream.read_u8().await
     };
     if !matches!(asked.await, Ok(b'+' | b'-')) {
-        future::pending().await
+        future::pending::<()>().await;
     }
 }
 

@@ -286,10 +286,7 @@ mod tests {
         for part in &odd {
             assert!(matches!(one(part.clone()), Err(Cause::Protocol(_))), "{part:?}");
             assert!(matches!(read(vec![part.clone()], &[1]), Err(Cause::Protocol(_))), "{part:?}");
-            assert!(
-                matches!(read(vec![Value::Array(vec![part.clone(), a(&["raised"])])], &[1]), Err(_)),
-                "{part:?}"
-            );
+            assert!(read(vec![Value::Array(vec![part.clone(), a(&["raised"])])], &[1]).is_err(), "{part:?}");
             for word in words {
                 for length in 1..7 {
                     let mut parts = vec![s(word)];

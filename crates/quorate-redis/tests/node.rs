@@ -1,4 +1,5 @@
 //! What `RedisNode` promises alone, on real servers.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panic, its helpers too")]
 
 mod support;
 

@@ -1,4 +1,5 @@
 //! `rediss://` against a real server that speaks TLS, and against ports that do not.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panic, its helpers too")]
 
 mod support;
 
