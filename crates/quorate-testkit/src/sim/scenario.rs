@@ -26,8 +26,10 @@ pub struct Plan {
     pub lie: Option<Lie>,
     /// For how long faults happen.
     pub length: Duration,
-    /// Whether a server may come back with an old snapshot, and so with old counters.
-    pub snapshots: bool,
+    /// How often, of a thousand crashes, a server comes back with an old snapshot, and so with old counters.
+    pub snapshots: u64,
+    /// By how much a worker's timers may be late though its process runs: the shipped code's never are.
+    pub oversleep: Duration,
 }
 
 impl Default for Plan {
@@ -39,7 +41,7 @@ impl Default for Plan {
             clock_step_allowance: Duration::from_millis(100),
             ..Setup::default()
         };
-        Self { setup, lie: None, length: Duration::from_secs(20), snapshots: true }
+        Self { setup, lie: None, length: Duration::from_secs(20), snapshots: 300, oversleep: Duration::ZERO }
     }
 }
 
@@ -185,7 +187,7 @@ impl Faults<'_> {
                 let some = self.some_nodes(1..=3);
                 some.into_iter().for_each(|node| self.made.push((at, Fault::FlushServer(node))));
             }
-            61..=70 => self.step(at, node),
+            61..=70 => self.step(at),
             71..=87 => {
                 self.lasting(at, Fault::PauseWorker(worker), Fault::ResumeWorker(worker), 5..=4_500);
             }
@@ -195,7 +197,7 @@ impl Faults<'_> {
 
     fn crash_servers(&mut self, at: Duration) {
         for node in self.some_nodes(1..=3) {
-            let snapshot = self.plan.snapshots && self.rng.chance(300);
+            let snapshot = self.rng.chance(self.plan.snapshots);
             let memory = if snapshot { Memory::Snapshot } else { Memory::Empty };
             self.lasting(at, Fault::CrashServer(node), Fault::StartServer(node, memory), 1..=1_200);
         }
@@ -210,13 +212,15 @@ impl Faults<'_> {
         }
     }
 
-    fn step(&mut self, at: Duration, node: usize) {
-        if self.stepped[node].is_some_and(|last| at < last + STEP_APART) {
-            return;
-        }
-        self.stepped[node] = Some(at);
+    /// Some servers' clocks step, together: what sets one may set all.
+    fn step(&mut self, at: Duration) {
         let by = [STEP_MS, -STEP_MS, self.rng.signed(-STEP_MS..=STEP_MS)][self.rng.index(3)];
-        self.made.push((at, Fault::StepServer(node, by)));
+        for node in self.some_nodes(1..=5) {
+            if self.stepped[node].is_none_or(|last| at >= last + STEP_APART) {
+                self.stepped[node] = Some(at);
+                self.made.push((at, Fault::StepServer(node, by)));
+            }
+        }
     }
 
     fn lasting(&mut self, at: Duration, begin: Fault, end: Fault, millis: RangeInclusive<u64>) {
