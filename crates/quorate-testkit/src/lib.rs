@@ -6,5 +6,6 @@
 //! Nothing here is for production, and the package is not published. A test process that is killed outright
 //! leaves the servers that it started behind.
 
+pub mod conformance;
 pub mod redis;
 pub mod sim;

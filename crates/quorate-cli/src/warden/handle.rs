@@ -3,7 +3,9 @@ use super::wire::{self, Order, Report};
 use super::{ARGUMENT, CommandSpec, Deadline, EndedBy, Exit, StartError, Status};
 use quorate::env::{BootTime, Env};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
-use rustix::process::{Pid, Signal, getpgrp, getpid, kill_current_process_group, kill_process_group};
+use rustix::process::{
+    Pid, Signal, getpgrp, getpid, kill_current_process_group, kill_process_group, test_kill_process_group,
+};
 use std::{
     ffi::OsString,
     io::{self, IoSlice},
@@ -25,6 +27,8 @@ use tokio::{
 const TRUSTED_FOR: Duration = Duration::from_millis(200);
 /// How long a warden that has nothing left to do is waited for.
 const LAST_WORDS: Duration = Duration::from_secs(6);
+/// How long a group that we killed is waited for.
+const SEEN_GONE_WITHIN: Duration = Duration::from_secs(1);
 /// After stopping with the command: running for so long without a SIGCONT means that nobody stopped us.
 const NOT_STOPPED: Duration = Duration::from_millis(100);
 
@@ -149,9 +153,24 @@ impl Warden {
         }
         if !self.reaped {
             let _ = self.env.before(self.env.now() + LAST_WORDS, self.child.wait()).await;
+            if self.killed_at.is_some() {
+                self.see_it_gone().await;
+            }
             self.reaped = true;
         }
         self.exit.unwrap_or(WARDEN_GONE)
+    }
+
+    /// What we killed ourselves nobody has told us the end of.
+    async fn see_it_gone(&mut self) {
+        let late = self.env.now() + SEEN_GONE_WITHIN;
+        while test_kill_process_group(self.group).is_ok() {
+            if self.env.now() >= late {
+                self.exit = Some(Exit { survivors: true, ..self.exit.unwrap_or(WARDEN_GONE) });
+                return;
+            }
+            self.env.sleep(Duration::from_millis(5)).await;
+        }
     }
 
     fn hear(&mut self, event: Event) {

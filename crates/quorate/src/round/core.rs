@@ -1,14 +1,16 @@
 //! What a driver does next, as a pure state machine: no socket, no timer, no task.
 
 use super::{
-    Answer, Distrust, Marker, NodeState, QuarantineReason, ReplyTo, Vote,
+    Answer, NodeState, ReplyTo, Vote,
     board::Board,
+    flight::{Cargo, Errand, Flight, Post},
     offset::ClockOffset,
-    trust::{Judge, Judgement},
+    standing::{Admission, Marking, Standing},
+    trust::Judge,
 };
 use crate::{
     env::BootTime,
-    node::{Batch, BatchReply, Cause, Hello, NodeTime, Refusal, Reply, Request},
+    node::{Batch, BatchReply, Cause, Hello, Refusal, Reply, Request},
 };
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -22,31 +24,6 @@ const LATE_MAX: u32 = 3;
 const RELEASES_MAX: usize = 100_000;
 const BACK_OFF_FIRST: Duration = Duration::from_millis(10);
 const BACK_OFF_MAX: Duration = Duration::from_secs(1);
-
-/// Something for a node to do.
-#[derive(Debug)]
-pub(crate) struct Post {
-    pub(crate) errand: Errand,
-    /// When the answer is of no more use; for a release, when its key has ended anyway.
-    pub(crate) deadline: BootTime,
-    /// Who waits. A release goes on without its waiter.
-    pub(crate) reply: Option<ReplyTo>,
-}
-
-impl Post {
-    fn is_release(&self) -> bool {
-        matches!(self.errand, Errand::Ask(Request::Release { .. }))
-    }
-}
-
-/// What a post asks for.
-#[derive(Debug)]
-pub(crate) enum Errand {
-    /// A request to the node.
-    Ask(Request),
-    /// End the node's quarantine in its marker.
-    Admit,
-}
 
 /// What the shell is to do.
 #[derive(Debug)]
@@ -70,9 +47,6 @@ pub(crate) struct Core {
     next_flight: u64,
     line: Line,
     standing: Standing,
-    /// The memory whose votes are being counted: its beginning, by the node's clock.
-    memory: Option<Marker>,
-    hello: Option<Hello>,
     offset: Option<ClockOffset>,
     late: u32,
     back_off: Duration,
@@ -82,7 +56,6 @@ pub(crate) struct Core {
     kept: VecDeque<Post>,
     /// Releases of batches whose reply came too late; the next reply on this session confirms them.
     unconfirmed: Vec<Post>,
-    lost_memory: bool,
 }
 
 #[derive(Debug)]
@@ -95,53 +68,23 @@ enum Line {
     Up,
 }
 
-/// Whether the node may vote.
-#[derive(Debug)]
-enum Standing {
-    /// Being found out: voting requests wait.
-    Unknown,
-    /// Not yet or not at all.
-    Untrusted { until: Option<BootTime>, why: Distrust },
-    /// Yes.
-    Trusted,
-}
-
-#[derive(Debug)]
-struct Flight {
-    id: u64,
-    sent: BootTime,
-    deadline: BootTime,
-    cargo: Cargo,
-}
-
-#[derive(Debug)]
-enum Cargo {
-    /// In the order of the batch; an entry that has been answered is `None`.
-    Posts(Vec<Option<Post>>),
-    /// A marker on its way, and what holds once it stands.
-    Marker { marker: Marker, from: BootTime, reason: QuarantineReason, admits: Option<ReplyTo> },
-}
-
 impl Core {
     pub(crate) fn new(me: usize, judge: Arc<Judge>, board: Arc<Board>) -> Self {
         Self {
             me,
+            standing: Standing::new(me, Arc::clone(&judge), Arc::clone(&board)),
             judge,
             board,
             queue: VecDeque::new(),
             flights: Vec::new(),
             next_flight: 0,
             line: Line::Down { retry_at: BootTime::default(), cause: None },
-            standing: Standing::Unknown,
-            memory: None,
-            hello: None,
             offset: None,
             late: 0,
             back_off: BACK_OFF_FIRST,
             fence: BootTime::default(),
             kept: VecDeque::new(),
             unconfirmed: Vec::new(),
-            lost_memory: false,
         }
     }
 
@@ -163,9 +106,7 @@ impl Core {
                 self.back_off = BACK_OFF_FIRST;
                 self.offset = Some(ClockOffset::sample(hello.node_time, began, now));
                 self.board.set_round_trip(self.me, began.until(now));
-                self.board.met(self.me, &hello.run_id, &hello.version);
-                self.standing = Standing::Unknown;
-                self.hello = Some(hello);
+                self.standing.met(hello);
                 // What was waiting goes first: it belongs to attempts that are over.
                 self.kept.append(&mut self.queue);
                 self.queue = std::mem::take(&mut self.kept);
@@ -200,7 +141,7 @@ impl Core {
 
     /// Whether the node's memory was lost since the last call: leases must stop counting on it.
     pub(crate) fn take_lost_memory(&mut self) -> bool {
-        std::mem::take(&mut self.lost_memory)
+        self.standing.take_lost_memory()
     }
 
     /// Whether nothing is queued or under way.
@@ -234,8 +175,7 @@ impl Core {
             _ => {}
         }
         if matches!(self.line, Line::Up) {
-            self.judge_if_unknown(now, &mut commands);
-            self.become_trusted(now);
+            self.judge_standing(now, &mut commands);
             while self.send_batch(now, &mut commands) {}
         } else {
             self.answer_for_the_absent();
@@ -248,10 +188,7 @@ impl Core {
         let line = match &self.line {
             Line::Down { retry_at, .. } => Some((*retry_at).max(self.fence)),
             Line::Opening { until, .. } => Some(*until),
-            Line::Up => match &self.standing {
-                Standing::Untrusted { until, .. } => *until,
-                _ => None,
-            },
+            Line::Up => self.standing.wake(),
         };
         let flights = self.flights.iter().map(Flight::next_deadline);
         let kept = self.kept.front().map(|post| post.deadline);
@@ -276,8 +213,7 @@ impl Core {
             }
         }
         self.kept.extend(std::mem::take(&mut self.unconfirmed));
-        self.standing = Standing::Unknown;
-        self.hello = None;
+        self.standing.parted();
         self.offset = None;
         self.line = Line::Down { retry_at: now + self.back_off, cause: Some(cause) };
         self.back_off = (self.back_off * 2).min(BACK_OFF_MAX);
@@ -312,104 +248,25 @@ impl Core {
 
     // --- trust ------------------------------------------------------------------------------------------
 
-    fn judge_if_unknown(&mut self, now: BootTime, commands: &mut Vec<Command>) {
-        if !matches!(self.standing, Standing::Unknown) || self.marker_in_flight() {
-            return;
-        }
-        let Some(hello) = &self.hello else { return };
-        match self.judge.judge(hello, now) {
-            Judgement::Votes { marker, from, reason } => self.settle(now, marker, from, reason),
-            Judgement::Write { marker, from, reason } => {
-                self.lose_memory_unless(|known| known.since == marker.since);
-                self.send_marker(now, commands, Cargo::Marker { marker, from, reason, admits: None });
-            }
-            Judgement::Refused(why) => self.distrust(None, why),
-        }
-    }
-
-    /// The marker stands: votes count from `from` on.
-    fn settle(&mut self, now: BootTime, marker: Marker, from: BootTime, reason: QuarantineReason) {
-        let remembers = self.memory.as_ref().is_some_and(|known| known.since == marker.since);
-        if !remembers {
-            self.lost_memory |= self.memory.is_some();
-            self.board.begin_epoch(self.me, marker.since);
-        }
-        self.memory = Some(marker);
-        if from <= now {
-            self.trust();
-        } else {
-            let why = Distrust::Quarantined { reason, remaining: now.until(from) };
-            self.distrust(Some(from), why);
-        }
-    }
-
-    /// Stops counting on what the node remembers, at once and for leases already held.
-    fn lose_memory_unless(&mut self, same: impl FnOnce(&Marker) -> bool) {
-        if self.memory.as_ref().is_some_and(|known| !same(known)) {
-            self.memory = None;
-            self.lost_memory = true;
-            self.board.begin_epoch(self.me, self.board.since(self.me));
-        }
-    }
-
-    fn distrust(&mut self, until: Option<BootTime>, why: Distrust) {
-        let state = match until {
-            Some(until) => NodeState::Quarantined { until, why: why.clone() },
-            None => NodeState::Refused(why.clone()),
-        };
-        if until.is_none() {
-            // Whatever it granted while it voted no longer counts.
-            self.lose_memory_unless(|_| false);
-        }
-        self.board.set_state(self.me, state);
-        self.standing = Standing::Untrusted { until, why };
-    }
-
-    fn trust(&mut self) {
-        self.standing = Standing::Trusted;
-        self.board.set_state(self.me, NodeState::Trusted);
-    }
-
-    fn become_trusted(&mut self, now: BootTime) {
-        if matches!(self.standing, Standing::Untrusted { until: Some(until), .. } if now >= until) {
-            self.trust();
-        }
-    }
-
-    /// Why the node may not vote now, if so.
-    fn objection(&self, now: BootTime) -> Option<Distrust> {
-        if let Some(twin) = self.board.twin(self.me) {
-            return Some(Distrust::Twin(twin));
-        }
-        match &self.standing {
-            Standing::Untrusted { until: Some(until), why: Distrust::Quarantined { reason, .. } } => {
-                Some(Distrust::Quarantined { reason: *reason, remaining: now.until(*until) })
-            }
-            Standing::Untrusted { why, .. } => Some(why.clone()),
-            _ => None,
-        }
-    }
-
-    /// Another marker stands than we believed: judge again on what stands. The run is still the same, for
-    /// the connection is.
-    fn marker_changed(&mut self, reply_time: NodeTime, marker: Option<Arc<str>>) {
-        if let Some(hello) = &mut self.hello
-            && hello.marker != marker
+    fn judge_standing(&mut self, now: BootTime, commands: &mut Vec<Command>) {
+        if !self.marker_in_flight()
+            && let Some(marking) = self.standing.judge(now)
         {
-            let since =
-                marker.as_deref().and_then(|text| Marker::parse(text).ok()).map(|marker| marker.since);
-            hello.marker = marker;
-            hello.node_time = reply_time;
-            self.standing = Standing::Unknown;
-            self.lose_memory_unless(|known| since == Some(known.since));
+            self.send_marker(now, marking, None, commands);
         }
+        self.standing.tick(now);
     }
 
-    fn send_marker(&mut self, now: BootTime, commands: &mut Vec<Command>, cargo: Cargo) {
-        let Cargo::Marker { marker, .. } = &cargo else { return };
-        let expect = self.hello.as_ref().and_then(|hello| hello.marker.clone());
-        let request = Request::Mark { expect, marker: marker.to_text() };
-        self.send(now, vec![request], cargo, commands);
+    fn send_marker(
+        &mut self,
+        now: BootTime,
+        marking: Marking,
+        admits: Option<ReplyTo>,
+        commands: &mut Vec<Command>,
+    ) {
+        let expect = self.standing.standing_marker();
+        let request = Request::Mark { expect, marker: marking.marker.to_text() };
+        self.send(now, vec![request], Cargo::Marker { marking, admits }, commands);
     }
 
     fn marker_in_flight(&self) -> bool {
@@ -418,19 +275,11 @@ impl Core {
 
     /// Ends the quarantine in the marker, for all.
     fn admit(&mut self, now: BootTime, reply: Option<ReplyTo>, commands: &mut Vec<Command>) {
-        match (&self.standing, &self.memory) {
-            (Standing::Trusted, _) => self.answer(reply, Some(now), Answer::Reply(Reply::Marked)),
-            (Standing::Untrusted { until: Some(_), .. }, Some(memory)) => {
-                let marker = Marker { votes_from: memory.since, ..memory.clone() };
-                let reason = QuarantineReason::Marked;
-                let cargo = Cargo::Marker { marker, from: now, reason, admits: reply };
-                self.send_marker(now, commands, cargo);
-            }
-            (Standing::Untrusted { why, .. }, _) => {
-                let why = why.clone();
-                self.answer(reply, None, Answer::Untrusted(why));
-            }
-            (Standing::Unknown, _) => self.answer(reply, None, Answer::Failed(Cause::Closed)),
+        match self.standing.admission(now) {
+            Admission::Trusted => self.answer(reply, Some(now), Answer::Reply(Reply::Marked)),
+            Admission::Write(marking) => self.send_marker(now, marking, reply, commands),
+            Admission::Refused(why) => self.answer(reply, None, Answer::Untrusted(why)),
+            Admission::Unknown => self.answer(reply, None, Answer::Failed(Cause::Closed)),
         }
     }
 
@@ -441,10 +290,10 @@ impl Core {
         if self.flights.len() >= FLIGHTS_MAX || self.queue.is_empty() {
             return false;
         }
-        if matches!(self.standing, Standing::Unknown) || self.marker_in_flight() {
+        if self.standing.is_unknown() || self.marker_in_flight() {
             return false; // Nothing overtakes: an acquire must stay ahead of its release.
         }
-        let objection = self.objection(now);
+        let objection = self.standing.objection(now);
         let mut posts = Vec::new();
         let mut requests = Vec::new();
         while posts.len() < BATCH_MAX
@@ -476,12 +325,9 @@ impl Core {
     }
 
     fn send(&mut self, now: BootTime, requests: Vec<Request>, cargo: Cargo, commands: &mut Vec<Command>) {
-        let (Some(offset), Some(hello)) = (self.offset, &self.hello) else { return };
+        let Some(offset) = self.offset else { return };
         let deadline = now + self.judge.setup.node_timeout;
-        let stamp = match &self.memory {
-            Some(marker) => marker.to_text(),
-            None => hello.marker.clone().unwrap_or_default(),
-        };
+        let stamp = self.standing.standing_marker().unwrap_or_default();
         if requests.iter().any(Request::sets_a_key) {
             self.fence = now + self.judge.setup.fence();
         }
@@ -498,7 +344,7 @@ impl Core {
             Cargo::Posts(posts) if posts.len() == reply.replies.len() => {
                 for (post, answer) in posts.into_iter().zip(reply.replies) {
                     if let Reply::Refused(Refusal::Marker(marker)) = &answer {
-                        self.marker_changed(reply.node_time, marker.clone());
+                        self.standing.marker_changed(reply.node_time, marker.clone());
                     }
                     if let Some(post) = post {
                         self.answer(post.reply, sent, Answer::Reply(answer));
@@ -511,16 +357,13 @@ impl Core {
                     self.answer(post.reply, sent, Answer::Failed(cause.clone()));
                 }
             }
-            Cargo::Marker { marker, from, reason, admits } => match reply.replies.into_iter().next() {
+            Cargo::Marker { marking, admits } => match reply.replies.into_iter().next() {
                 Some(Reply::Marked) => {
-                    if let Some(hello) = &mut self.hello {
-                        hello.marker = Some(marker.to_text());
-                    }
-                    self.settle(now, marker, from, reason);
+                    self.standing.marked(now, marking);
                     self.answer(admits, sent, Answer::Reply(Reply::Marked));
                 }
                 Some(Reply::Refused(Refusal::Marker(standing))) => {
-                    self.marker_changed(reply.node_time, standing);
+                    self.standing.marker_changed(reply.node_time, standing);
                     self.answer(admits, sent, Answer::Failed(Cause::Closed));
                 }
                 // Too late, or the node failed: a new handshake tries again.
@@ -598,17 +441,5 @@ impl Core {
         let (epoch, since) = (self.board.epoch(self.me), self.board.since(self.me));
         // Whoever asked may have gone: a late vote has no taker.
         let _ = to.ballots.send(Vote { node: self.me, ticket: to.ticket, sent, epoch, since, answer });
-    }
-}
-
-impl Flight {
-    fn next_deadline(&self) -> BootTime {
-        match &self.cargo {
-            Cargo::Posts(posts) => {
-                let waiting = posts.iter().flatten().filter(|post| post.reply.is_some());
-                waiting.map(|post| post.deadline).min().unwrap_or(self.deadline).min(self.deadline)
-            }
-            Cargo::Marker { .. } => self.deadline,
-        }
     }
 }

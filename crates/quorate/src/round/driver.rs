@@ -1,4 +1,7 @@
-use super::core::{Command, Core, Post};
+use super::{
+    core::{Command, Core},
+    flight::Post,
+};
 use crate::{
     env::{BootTime, Env},
     node::{BatchReply, Cause, Hello, Node, Nudge, Push, Session},

@@ -1,8 +1,9 @@
 use super::{
     Answer, Ballots, Marker, NodeOutcome, NodeStatus, ReplyTo, Report, Setup, SetupError, Vote,
     board::Board,
-    core::{Core, Errand, Post},
+    core::Core,
     driver::{PostOffice, drive},
+    flight::{Errand, Post},
     trust::Judge,
 };
 use crate::{

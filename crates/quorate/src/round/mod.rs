@@ -30,12 +30,16 @@
 
 mod board;
 mod core;
+#[cfg(test)]
+mod core_tests;
 mod distrust;
 mod driver;
 mod fleet;
+mod flight;
 mod marker;
 mod offset;
 mod setup;
+mod standing;
 mod tally;
 mod trust;
 mod vote;

@@ -1,0 +1,236 @@
+use quorate::{
+    env::{BootTime, Env},
+    node::{
+        Batch, BatchReply, Cause, DoneRecord, FencingToken, Hello, LedgerState, Node, NodeTime, Nudge, Owner,
+        Record, Reply, Request, Resource, Session,
+    },
+};
+use std::{sync::Arc, time::Duration};
+
+/// Longer than any case.
+pub(super) const LONG: Duration = Duration::from_secs(60);
+
+/// How long something that must come may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The marker that a desk's node carries.
+pub(super) const STAMP: &str = "{\"run\":\"conformance\"}";
+
+/// A marked node, a session with it, and short ways to ask.
+pub(super) struct Desk<N: Node> {
+    pub(super) node: N,
+    pub(super) session: N::Session,
+    pub(super) hello: Hello,
+    pub(super) env: Env,
+    pub(super) stamp: Arc<str>,
+    pub(super) not_after: NodeTime,
+}
+
+impl<N: Node> Desk<N> {
+    /// A session with a node that has just been marked.
+    pub(super) async fn marked(node: N) -> Self {
+        let mut desk = Self::bare(node).await;
+        let marked = desk.ask(mark(None, STAMP)).await;
+        assert_eq!(marked, Reply::Marked);
+        desk
+    }
+
+    /// A session with a node as it is.
+    pub(super) async fn bare(node: N) -> Self {
+        let (session, hello) = expect(node.open(Nudge::channel().0).await);
+        let env = Env::system();
+        Self { node, session, hello, env, stamp: STAMP.into(), not_after: NodeTime::from_micros(u64::MAX) }
+    }
+
+    /// Another session with the same node.
+    pub(super) async fn reopen(&mut self) {
+        let (session, hello) = expect(self.node.open(Nudge::channel().0).await);
+        (self.session, self.hello) = (session, hello);
+    }
+
+    pub(super) fn batch(&self, requests: Vec<Request>) -> Batch {
+        Batch { requests, not_after: self.not_after, stamp: Arc::clone(&self.stamp) }
+    }
+
+    pub(super) async fn ask_all(&mut self, requests: Vec<Request>) -> BatchReply {
+        let (asked, batch) = (requests.len(), self.batch(requests));
+        let give_up = self.env.now() + PATIENCE;
+        let answer = self.env.before(give_up, self.session.send(batch)).await;
+        let reply = expect(answer.unwrap_or(Err(Cause::TimedOut)));
+        assert_eq!(reply.replies.len(), asked, "one reply a request");
+        reply
+    }
+
+    pub(super) async fn ask(&mut self, request: Request) -> Reply {
+        let mut reply = self.ask_all(vec![request]).await;
+        reply.replies.remove(0)
+    }
+
+    pub(super) async fn inspect(&mut self, resource: &Resource) -> Seen {
+        match self.ask(Request::Inspect { resource: resource.clone() }).await {
+            Reply::State { holder, counter, done } => {
+                Seen { holder, counter: counter.map(FencingToken::get), done }
+            }
+            other => unexpected(&other),
+        }
+    }
+
+    pub(super) async fn read(&mut self, group: &str) -> LedgerState {
+        match self.ask(Request::Read { ledger: group.into() }).await {
+            Reply::Ledger(state) => state,
+            other => unexpected(&other),
+        }
+    }
+
+    /// Asks until `wanted` holds of what stands at `resource`.
+    pub(super) async fn wait_until(&mut self, resource: &Resource, wanted: impl Fn(&Seen) -> bool) -> Seen {
+        let give_up = self.env.now() + PATIENCE;
+        loop {
+            let seen = self.inspect(resource).await;
+            if wanted(&seen) {
+                return seen;
+            }
+            assert!(self.env.now() < give_up, "still {seen:?}");
+            self.env.sleep(Duration::from_millis(2)).await;
+        }
+    }
+
+    pub(super) fn now(&self) -> BootTime {
+        self.env.now()
+    }
+
+    /// The node's wall clock: every kind that is tested shares this machine's.
+    pub(super) fn wall(&self) -> NodeTime {
+        self.env.wall()
+    }
+
+    /// An acquire for `ttl` that a fresh counter accepts.
+    pub(super) fn acquire(&self, resource: &Resource, owner: &Owner, ttl: Duration) -> Request {
+        self.acquire_from(resource, owner, ttl, self.wall().as_micros())
+    }
+
+    pub(super) fn acquire_from(
+        &self,
+        resource: &Resource,
+        owner: &Owner,
+        ttl: Duration,
+        propose: u64,
+    ) -> Request {
+        Request::Acquire {
+            resource: resource.clone(),
+            owner: owner.clone(),
+            ttl,
+            propose: FencingToken::new(propose),
+            tolerance: Duration::from_secs(5),
+            keep: LONG,
+        }
+    }
+
+    /// Acquires, and gives the count.
+    pub(super) async fn must_acquire(&mut self, resource: &Resource, owner: &Owner, ttl: Duration) -> u64 {
+        match self.ask(self.acquire(resource, owner, ttl)).await {
+            Reply::Granted { counter } => counter.get(),
+            other => unexpected(&other),
+        }
+    }
+}
+
+/// What stands at a resource.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Seen {
+    pub(super) holder: Option<(Owner, Option<Duration>)>,
+    pub(super) counter: Option<u64>,
+    pub(super) done: Option<DoneRecord>,
+}
+
+impl Seen {
+    pub(super) fn held_by(&self, owner: &Owner) -> bool {
+        self.holder.as_ref().is_some_and(|(holder, _)| holder == owner)
+    }
+
+    pub(super) fn is_free(&self) -> bool {
+        self.holder.is_none()
+    }
+
+    pub(super) fn remaining(&self) -> Duration {
+        self.holder.as_ref().and_then(|(_, remaining)| *remaining).unwrap_or_default()
+    }
+}
+
+pub(super) fn mark(expect: Option<&str>, marker: &str) -> Request {
+    Request::Mark { expect: expect.map(Into::into), marker: marker.into() }
+}
+
+pub(super) fn lock(name: &str) -> Resource {
+    expect(Resource::lock(name))
+}
+
+pub(super) fn claim(id: &str) -> Resource {
+    expect(Resource::claim("orders", id))
+}
+
+pub(super) fn owner(number: u64) -> Owner {
+    Owner::sign("worker", number, 7)
+}
+
+pub(super) fn token(number: u64) -> FencingToken {
+    FencingToken::new(number)
+}
+
+pub(super) fn record(at: u64, term: u64, last: bool, value: &str) -> Record {
+    Record { at, term: token(term), last, value: value.into() }
+}
+
+pub(super) fn extend(resource: &Resource, owner: &Owner, ttl: Duration, to: u64) -> Request {
+    Request::Extend { resource: resource.clone(), owner: owner.clone(), ttl, token: token(to), keep: LONG }
+}
+
+pub(super) fn raise(resource: &Resource, owner: &Owner, to: u64) -> Request {
+    Request::Raise { resource: resource.clone(), owner: owner.clone(), to: token(to), keep: LONG }
+}
+
+pub(super) fn release(resource: &Resource, owner: &Owner) -> Request {
+    Request::Release { resource: resource.clone(), owner: owner.clone() }
+}
+
+pub(super) fn complete(resource: &Resource, owner: &Owner, by: u64, result: &str) -> Request {
+    Request::Complete {
+        resource: resource.clone(),
+        owner: owner.clone(),
+        token: token(by),
+        result: result.into(),
+        retention: LONG,
+    }
+}
+
+pub(super) fn seal(group: &str, term: u64) -> Request {
+    Request::Seal { ledger: group.into(), term: token(term) }
+}
+
+pub(super) fn write(group: &str, term: u64, key: &str, seen: Option<&Record>, record: &Record) -> Request {
+    Request::Write {
+        ledger: group.into(),
+        term: token(term),
+        key: key.into(),
+        seen: seen.cloned(),
+        record: record.clone(),
+    }
+}
+
+pub(super) fn prune(group: &str, term: u64, below: u64) -> Request {
+    Request::Prune { ledger: group.into(), term: token(term), below }
+}
+
+#[track_caller]
+pub(super) fn expect<T, E: std::fmt::Debug>(result: Result<T, E>) -> T {
+    #[expect(clippy::panic, reason = "the case has failed")]
+    result.unwrap_or_else(|error| panic!("{error:?}"))
+}
+
+#[track_caller]
+pub(super) fn unexpected(reply: &Reply) -> ! {
+    #[expect(clippy::panic, reason = "the case has failed")]
+    {
+        panic!("unexpected reply: {reply:?}")
+    }
+}

@@ -1,0 +1,118 @@
+use super::{Desk, desk::*};
+use quorate::node::{LedgerState, Node, Refusal, Reply};
+
+pub(super) async fn a_fresh_ledger_is_empty<N: Node>(node: N) {
+    let mut desk = Desk::marked(node).await;
+    assert_eq!(desk.read("g").await, LedgerState::default());
+    assert_eq!(desk.read("g").await, LedgerState::default(), "reading makes none");
+}
+
+pub(super) async fn a_seal_refuses_earlier_terms<N: Node>(node: N) {
+    let mut desk = Desk::marked(node).await;
+    let one = record(5, 9, false, "v");
+    assert_eq!(desk.ask(write("g", 9, "k", None, &one)).await, Reply::Written);
+    // 10 is the lesser text and the greater number.
+    let sealed = LedgerState { term: token(10), low_water: 0, records: vec![("k".into(), one.clone())] };
+    for _ in 0..2 {
+        assert_eq!(desk.ask(seal("g", 10)).await, Reply::Ledger(sealed.clone()));
+    }
+    let refused = Reply::Refused(Refusal::Sealed { by: token(10) });
+    assert_eq!(desk.ask(seal("g", 9)).await, refused);
+    assert_eq!(desk.ask(write("g", 9, "l", None, &one)).await, refused);
+    // Even what stands already.
+    assert_eq!(desk.ask(write("g", 9, "k", None, &one)).await, refused);
+    assert_eq!(desk.ask(prune("g", 9, 100)).await, refused);
+    assert_eq!(desk.read("g").await, sealed);
+}
+
+pub(super) async fn a_write_needs_what_the_leader_saw<N: Node>(node: N) {
+    let mut desk = Desk::marked(node).await;
+    let (first, second) = (record(5, 1, false, "first"), record(5, 2, false, "second"));
+    let third = record(6, 2, false, "third");
+    assert_eq!(desk.ask(write("g", 2, "k", None, &first)).await, Reply::Written);
+    assert_eq!(desk.ask(write("g", 2, "k", None, &second)).await, Reply::Standing(first.clone()));
+    assert_eq!(desk.ask(write("g", 2, "k", Some(&third), &second)).await, Reply::Standing(first.clone()));
+    // A retry meets itself.
+    assert_eq!(desk.ask(write("g", 2, "k", None, &first)).await, Reply::Written);
+    assert_eq!(desk.ask(write("g", 2, "k", Some(&first), &second)).await, Reply::Written);
+    assert_eq!(desk.ask(write("g", 2, "k", Some(&first), &third)).await, Reply::Standing(second.clone()));
+    assert_eq!(desk.read("g").await.records, [("k".into(), second)]);
+    // What the leader saw elsewhere does not stand here: a node that missed it takes the next.
+    assert_eq!(desk.ask(write("g", 2, "l", Some(&first), &third)).await, Reply::Written);
+}
+
+pub(super) async fn a_last_record_is_final<N: Node>(node: N) {
+    let mut desk = Desk::marked(node).await;
+    let (last, more) = (record(5, 1, true, "done"), record(5, 2, false, "more"));
+    assert_eq!(desk.ask(write("g", 1, "k", None, &last)).await, Reply::Written);
+    assert_eq!(desk.ask(write("g", 2, "k", Some(&last), &more)).await, Reply::Standing(last.clone()));
+    assert_eq!(desk.ask(write("g", 1, "k", None, &last)).await, Reply::Written);
+    // Alike but for the finality.
+    let open = record(5, 1, false, "done");
+    assert_eq!(desk.ask(write("g", 1, "k", Some(&last), &open)).await, Reply::Standing(last));
+}
+
+pub(super) async fn a_later_term_seals_as_it_writes<N: Node>(node: N) {
+    let mut desk = Desk::marked(node).await;
+    let one = record(5, 3, false, "v");
+    assert_eq!(desk.ask(write("g", 3, "k", None, &one)).await, Reply::Written);
+    assert_eq!(desk.read("g").await.term, token(3));
+    let refused = Reply::Refused(Refusal::Sealed { by: token(3) });
+    assert_eq!(desk.ask(write("g", 2, "l", None, &one)).await, refused);
+    assert_eq!(desk.ask(prune("g", 4, 1)).await, Reply::Written);
+    assert_eq!(desk.read("g").await.term, token(4));
+    assert!(matches!(desk.ask(write("g", 3, "l", None, &one)).await, Reply::Refused(_)));
+}
+
+pub(super) async fn records_come_in_the_order_of_their_keys<N: Node>(node: N) {
+    let mut desk = Desk::marked(node).await;
+    let mut keys = vec!["b", "a", "B", "é", "z", "a/2", "a/10", "~", "t", "w", "r:a", "with space", "\n"];
+    let values = ["", ":", "1:2:1:x", "a\nb", "{\"ü\":1}"];
+    for (number, key) in keys.iter().enumerate() {
+        let one = record(number as u64, 1, false, values[number % values.len()]);
+        assert_eq!(desk.ask(write("g", 1, key, None, &one)).await, Reply::Written);
+    }
+    let order = keys.clone();
+    keys.sort_unstable();
+    let expected: Vec<_> = keys
+        .into_iter()
+        .map(|key| {
+            let number = order.iter().position(|k| *k == key).unwrap_or_default();
+            (key.into(), record(number as u64, 1, false, values[number % values.len()]))
+        })
+        .collect();
+    assert_eq!(desk.read("g").await.records, expected);
+}
+
+pub(super) async fn a_prune_forgets_and_refuses_what_is_before_it<N: Node>(node: N) {
+    let mut desk = Desk::marked(node).await;
+    let far = u64::MAX - 1;
+    for (key, at) in [("9", 9), ("10", 10), ("99", 99), ("far", far)] {
+        assert_eq!(desk.ask(write("g", 1, key, None, &record(at, 1, at == 9, "v"))).await, Reply::Written);
+    }
+    for below in [10, 5] {
+        assert_eq!(desk.ask(prune("g", 1, below)).await, Reply::Written);
+        let state = desk.read("g").await;
+        assert_eq!(state.low_water, 10, "the mark never falls");
+        let keys: Vec<_> = state.records.iter().map(|(key, _)| &**key).collect();
+        assert_eq!(keys, ["10", "99", "far"]);
+    }
+    let pruned = Reply::Refused(Refusal::Pruned);
+    assert_eq!(desk.ask(write("g", 1, "9", None, &record(9, 1, true, "v"))).await, pruned);
+    assert_eq!(desk.ask(write("g", 1, "8", None, &record(8, 1, false, "v"))).await, pruned);
+    assert_eq!(desk.ask(write("g", 1, "x", None, &record(10, 1, false, "v"))).await, Reply::Written);
+    // Numbers beyond a double's precision.
+    assert_eq!(desk.ask(prune("g", 1, far)).await, Reply::Written);
+    let state = desk.read("g").await;
+    assert_eq!((state.low_water, state.records.len()), (far, 1));
+    assert_eq!(desk.ask(write("g", 1, "y", None, &record(far - 1, 1, false, "v"))).await, pruned);
+}
+
+pub(super) async fn ledgers_of_two_groups_do_not_meet<N: Node>(node: N) {
+    let mut desk = Desk::marked(node).await;
+    let one = record(5, 1, false, "v");
+    assert_eq!(desk.ask(write("g", 1, "k", None, &one)).await, Reply::Written);
+    assert!(matches!(desk.ask(seal("h", 7)).await, Reply::Ledger(state) if state.records.is_empty()));
+    assert_eq!(desk.read("g").await.term, token(1));
+    assert_eq!(desk.read("g/k").await, LedgerState::default());
+}

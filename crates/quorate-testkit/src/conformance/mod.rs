@@ -1,0 +1,100 @@
+//! The suite that every kind of node passes: one case for each rule of
+//! [`quorate::node::engine`], and for each promise of [`quorate::node::Session`].
+//!
+//! # What is not guaranteed
+//!
+//! A node that passes keeps the rules that somebody wrote a case for. Faults of one kind of node alone (a
+//! wrong password, a full disk, a key of another type) are its own tests' business.
+
+mod acquire;
+mod claim;
+mod desk;
+mod gate;
+mod lease;
+mod ledger;
+mod session;
+
+use desk::Desk;
+use futures_util::FutureExt;
+use quorate::node::Node;
+use std::panic::AssertUnwindSafe;
+
+/// Runs every case, each on a fresh node from `make`: empty, without a marker, and forgotten by nobody while
+/// the case runs.
+///
+/// # Panics
+/// If a case failed, after all have run; names them all. Each one's own message is above.
+pub async fn suite<N: Node>(kind: &str, mut make: impl FnMut() -> N) {
+    let mut run = 0;
+    let mut failed = Vec::new();
+    macro_rules! run {
+        ($($module:ident: $($case:ident)+;)+) => {
+            $($(
+                run += 1;
+                if AssertUnwindSafe($module::$case(make())).catch_unwind().await.is_err() {
+                    failed.push(concat!(stringify!($module), "::", stringify!($case)));
+                }
+            )+)+
+        };
+    }
+    run! {
+        acquire:
+            a_free_resource_is_granted_and_counted
+            a_held_resource_says_by_whom_and_for_how_long
+            its_own_holder_does_not_acquire_again
+            a_lease_ends_at_its_time_and_not_before
+            a_counter_goes_on_whatever_is_proposed
+            a_missing_counter_takes_no_far_proposal
+            a_full_counter_grants_no_more
+            a_counter_is_forgotten_at_its_time
+            resources_of_different_kinds_do_not_meet
+            names_and_owners_may_hold_odd_characters;
+        lease:
+            raise_lifts_the_holders_counter
+            raise_is_for_the_holder
+            raise_never_lowers
+            raise_refuses_a_forgotten_counter
+            extend_lengthens_and_lifts_the_counter
+            extend_never_shortens
+            extend_sets_the_owner_again_where_free
+            extend_leaves_anothers_lease
+            extend_keeps_the_counter_alive
+            release_frees_its_own_and_keeps_the_counter
+            release_leaves_anothers_lease
+            inspect_changes_nothing;
+        gate:
+            what_comes_too_late_is_refused_and_changes_nothing
+            another_marker_is_refused_and_named
+            a_missing_marker_is_refused
+            releases_and_looks_are_always_served
+            mark_compares_and_sets;
+        claim:
+            complete_frees_the_claim_and_answers_for_it
+            complete_is_refused_while_another_holds
+            complete_after_the_end_needs_the_newest_count
+            of_two_done_records_the_higher_stands
+            a_done_claim_is_not_extended
+            done_is_forgotten_at_its_time_with_its_counter
+            results_may_hold_anything;
+        ledger:
+            a_fresh_ledger_is_empty
+            a_seal_refuses_earlier_terms
+            a_write_needs_what_the_leader_saw
+            a_last_record_is_final
+            a_later_term_seals_as_it_writes
+            records_come_in_the_order_of_their_keys
+            a_prune_forgets_and_refuses_what_is_before_it
+            ledgers_of_two_groups_do_not_meet;
+        session:
+            replies_come_in_the_order_of_the_requests
+            a_batch_may_be_empty_or_long
+            a_refused_item_spoils_no_other
+            batches_run_in_order_though_nobody_polls
+            a_batch_leaves_though_the_session_is_dropped
+            an_abandoned_batch_does_not_run_after_its_time
+            sessions_of_one_node_see_one_store
+            a_hello_states_facts
+            node_time_is_the_wall_clocks_and_goes_on;
+    }
+    assert!(failed.is_empty(), "{kind}: {} of {run} cases failed: {}", failed.len(), failed.join(", "));
+}

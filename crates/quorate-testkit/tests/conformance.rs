@@ -1,0 +1,91 @@
+//! Every kind of node keeps the same rules.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panic, its helpers too")]
+
+use quorate::node::{FileNode, MemoryNode};
+use quorate_redis::RedisNode;
+use quorate_testkit::{conformance, redis::RedisServer};
+use std::{collections::BTreeSet, fs, path::Path};
+
+/// The kinds that have a test below. `no_kind_of_node_is_left_out` compares it with the sources.
+const KINDS: [&str; 3] = ["MemoryNode", "FileNode", "RedisNode"];
+
+#[tokio::test]
+async fn memory_node() {
+    conformance::suite("MemoryNode", || MemoryNode::new("memory")).await;
+}
+
+#[tokio::test]
+async fn file_node() {
+    let home = tempfile::tempdir().unwrap();
+    let mut number = 0;
+    conformance::suite("FileNode", || {
+        number += 1;
+        FileNode::new(home.path().join(number.to_string()))
+    })
+    .await;
+}
+
+/// A fresh prefix is a fresh node: nothing but the server itself is shared.
+#[tokio::test]
+async fn redis_node() {
+    let server = RedisServer::start().unwrap();
+    let mut number = 0;
+    conformance::suite("RedisNode", || {
+        number += 1;
+        RedisNode::parse(&server.url()).unwrap().prefix(&format!("{number}:"))
+    })
+    .await;
+}
+
+/// The same with tasks on several threads, over a Unix socket, and with no prefix at all.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn redis_node_without_a_prefix() {
+    let server = quorate_testkit::redis::RedisConfig::new().unix_socket().start().unwrap();
+    let url = format!("unix://{}?db=3", server.socket().unwrap().display());
+    conformance::suite("RedisNode", || {
+        server.flushall();
+        RedisNode::parse(&url).unwrap().prefix("")
+    })
+    .await;
+}
+
+#[test]
+fn no_kind_of_node_is_left_out() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let mut found = BTreeSet::new();
+    for entry in fs::read_dir(crates).unwrap() {
+        let path = entry.unwrap().path();
+        // The test-kit's own nodes, and what tests make up, promise nothing to anybody.
+        if !path.ends_with("quorate-testkit") {
+            kinds_in(&path.join("src"), &mut found);
+        }
+    }
+    let tested: BTreeSet<String> = KINDS.iter().map(ToString::to_string).collect();
+    assert_eq!(found, tested, "a kind of node has no conformance test (or none is left): add it here");
+    let tests = include_str!("conformance.rs");
+    for kind in KINDS {
+        assert!(tests.contains(&format!("suite(\"{kind}\"")), "{kind} has no test");
+    }
+}
+
+/// The types for which the sources in `dir` implement `Node`, but for those in modules of tests.
+fn kinds_in(dir: &Path, found: &mut BTreeSet<String>) {
+    let Ok(entries) = fs::read_dir(dir) else { return };
+    for entry in entries {
+        let path = entry.unwrap().path();
+        if path.is_dir() && !path.ends_with("tests") {
+            kinds_in(&path, found);
+        } else if path.extension().is_some_and(|end| end == "rs") && !path.ends_with("tests.rs") {
+            let source = fs::read_to_string(&path).unwrap();
+            let shipped = source.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+            for line in shipped.lines() {
+                // As rustfmt writes it: `impl Node for X {`, `impl<T> Node for X<T> {`.
+                let Some((head, kind)) = line.split_once(" Node for ") else { continue };
+                if head.starts_with("impl") {
+                    let end = kind.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(kind.len());
+                    found.insert(kind[..end].to_owned());
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! The driver's core without a runtime: every event by hand, every time by hand.
+
+use super::{
+    Answer, Ballots, Distrust, Marker, ReplyTo, Setup, Vote,
+    board::Board,
+    core::{Command, Core},
+    flight::{Errand, Post},
+    trust::Judge,
+};
+use crate::{
+    env::BootTime,
+    node::{
+        Batch, BatchReply, Cause, FencingToken, Hello, NodeTime, Owner, Refusal, Reply, Request, Resource,
+    },
+};
+use std::{sync::Arc, time::Duration};
+use tokio::sync::mpsc;
+
+const fn at(ms: u64) -> BootTime {
+    BootTime::from_nanos(ms * 1_000_000)
+}
+
+/// The node's clock is an hour ahead of ours.
+fn node_time(ms: u64) -> NodeTime {
+    NodeTime::from_micros((3_600_000 + ms) * 1_000)
+}
+
+struct Bench {
+    core: Core,
+    board: Arc<Board>,
+    ballots: mpsc::UnboundedSender<Vote>,
+    votes: Ballots,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let board = Arc::new(Board::new(&["a".into()]));
+        let judge = Arc::new(Judge { nodes: "a".into(), setup: Setup::default() });
+        let (ballots, votes) = mpsc::unbounded_channel();
+        Self { core: Core::new(0, judge, Arc::clone(&board)), board, ballots, votes }
+    }
+
+    /// Connected to a node that has our marker and votes, at 10 ms.
+    fn trusted() -> Self {
+        let mut bench = Self::new();
+        assert!(matches!(bench.core.step(at(9))[..], [Command::Open]));
+        bench.core.opened(at(10), Ok(hello("run", Some("run"))));
+        assert!(bench.core.step(at(10)).is_empty());
+        bench
+    }
+
+    fn post(&mut self, request: Request, deadline: u64, waits: bool) {
+        let reply = waits.then(|| ReplyTo { ballots: self.ballots.clone(), ticket: 0 });
+        self.core.enqueue(Post { errand: Errand::Ask(request), deadline: at(deadline), reply });
+    }
+
+    fn answers(&mut self) -> Vec<Answer> {
+        std::iter::from_fn(|| self.votes.try_recv().ok()).map(|vote| vote.answer).collect()
+    }
+}
+
+fn hello(run_id: &str, marked: Option<&str>) -> Hello {
+    let marker = marked.map(|run_id| Marker {
+        run_id: run_id.into(),
+        nodes: "a".into(),
+        max_ttl: Setup::default().max_ttl,
+        since: node_time(0),
+        votes_from: node_time(0),
+    });
+    Hello {
+        node_time: node_time(10),
+        run_id: run_id.into(),
+        marker: marker.map(|marker| marker.to_text()),
+        uptime: Duration::from_secs(1),
+        version: "7".into(),
+        replica: false,
+        eviction: Some("noeviction".into()),
+        durable: None,
+    }
+}
+
+fn owner() -> Owner {
+    Owner::sign("w", 1, 2)
+}
+
+fn acquire() -> Request {
+    let second = Duration::from_secs(1);
+    let propose = FencingToken::new(7);
+    let resource = Resource::lock("x").unwrap();
+    Request::Acquire { resource, owner: owner(), ttl: second, propose, tolerance: second, keep: second }
+}
+
+fn release() -> Request {
+    Request::Release { resource: Resource::lock("x").unwrap(), owner: owner() }
+}
+
+fn sent(commands: Vec<Command>) -> Vec<(u64, Batch)> {
+    let sends = commands.into_iter().map(|command| match command {
+        Command::Send { flight, batch } => (flight, batch),
+        other => panic!("{other:?}"),
+    });
+    sends.collect()
+}
+
+fn reply(ms: u64, replies: Vec<Reply>) -> Result<BatchReply, Cause> {
+    Ok(BatchReply { node_time: node_time(ms), replies })
+}
+
+#[test]
+fn what_gathered_leaves_in_order_as_one_batch_with_a_not_after_on_the_node_s_clock() {
+    let mut bench = Bench::trusted();
+    bench.post(acquire(), 111, true);
+    bench.post(release(), 99_999, false);
+    let batches = sent(bench.core.step(at(11)));
+    assert_eq!(batches.len(), 1);
+    let (flight, batch) = &batches[0];
+    assert_eq!(batch.requests, [acquire(), release()]);
+    assert!(batch.not_after <= node_time(111), "the node refuses it once our waiter has given up");
+    assert!(batch.not_after >= node_time(105));
+    let granted = Reply::Granted { counter: FencingToken::new(8) };
+    bench.core.replied(at(12), *flight, reply(11, vec![granted, Reply::Released(true)]));
+    assert!(matches!(bench.answers()[..], [Answer::Reply(Reply::Granted { .. })]));
+    assert!(bench.core.is_idle());
+}
+
+#[test]
+fn two_batches_fly_at_most_and_what_is_past_its_deadline_never_leaves() {
+    let mut bench = Bench::trusted();
+    for _ in 0..3 {
+        bench.post(acquire(), 111, true);
+        let sends = sent(bench.core.step(at(11))).len();
+        assert!(sends <= 1);
+    }
+    assert!(bench.answers().is_empty());
+    let commands = bench.core.step(at(111));
+    let answers = bench.answers();
+    assert_eq!(answers.len(), 3);
+    assert!(answers.iter().all(|answer| matches!(answer, Answer::Failed(Cause::TimedOut))));
+    assert!(commands.is_empty(), "the third left the mailbox unsent: {commands:?}");
+}
+
+#[test]
+fn a_node_that_stays_silent_is_given_up_and_its_releases_go_first_on_the_next_session_after_the_fence() {
+    let mut bench = Bench::trusted();
+    bench.post(acquire(), 111, true);
+    assert_eq!(sent(bench.core.step(at(11))).len(), 1);
+    bench.post(release(), 99_999, false);
+    assert_eq!(sent(bench.core.step(at(12))).len(), 1);
+    assert!(bench.core.step(at(112)).is_empty(), "two late flights are not yet a dead connection");
+    bench.post(acquire(), 220, true);
+    assert_eq!(sent(bench.core.step(at(120))).len(), 1);
+    assert!(matches!(bench.core.step(at(220))[..], [Command::Close]));
+    // Whoever asks now hears at once.
+    bench.answers();
+    bench.post(acquire(), 330, true);
+    assert!(bench.core.step(at(230)).is_empty());
+    assert!(matches!(bench.answers()[..], [Answer::Failed(Cause::TimedOut)]));
+    // The last batch left at 120: until its not_after has certainly passed there is no new session.
+    let fence = 120 + 2 * 100 + 200;
+    assert!(bench.core.step(at(fence - 1)).is_empty());
+    assert!(matches!(bench.core.step(at(fence))[..], [Command::Open]));
+    bench.core.opened(at(fence + 1), Ok(hello("run", Some("run"))));
+    bench.post(acquire(), fence + 101, true);
+    let batches = sent(bench.core.step(at(fence + 1)));
+    assert_eq!(batches[0].1.requests, [release(), acquire()]);
+}
+
+#[test]
+fn a_flushed_node_stops_counting_at_once_and_waits_but_still_frees() {
+    let mut bench = Bench::trusted();
+    let before = bench.board.epoch(0);
+    bench.post(acquire(), 111, true);
+    let (flight, _) = sent(bench.core.step(at(11))).remove(0);
+    bench.core.replied(at(12), flight, reply(12, vec![Reply::Refused(Refusal::Marker(None))]));
+    assert!(bench.core.take_lost_memory() && bench.board.epoch(0) > before);
+    assert!(!bench.core.take_lost_memory(), "told once");
+    bench.answers();
+    let (flight, batch) = sent(bench.core.step(at(12))).remove(0);
+    let Request::Mark { expect: None, marker } = &batch.requests[0] else { panic!("{batch:?}") };
+    let marker = Marker::parse(marker).unwrap();
+    assert_eq!(marker.votes_from, marker.since + Setup::default().quarantine());
+    bench.core.replied(at(13), flight, reply(13, vec![Reply::Marked]));
+    bench.post(acquire(), 113, true);
+    bench.post(release(), 99_999, false);
+    let batches = sent(bench.core.step(at(13)));
+    assert_eq!(batches[0].1.requests, [release()]);
+    assert!(matches!(bench.answers()[..], [Answer::Untrusted(Distrust::Quarantined { .. })]));
+    bench.core.replied(at(14), batches[0].0, reply(14, vec![Reply::Released(false)]));
+    let over = 12 + 30_300;
+    assert!(bench.core.step(at(over - 1)).is_empty());
+    bench.post(acquire(), over + 100, true);
+    assert_eq!(sent(bench.core.step(at(over))).len(), 1, "then it votes");
+}
+
+#[test]
+fn admitting_ends_the_wait_in_the_marker() {
+    let mut bench = Bench::new();
+    bench.core.step(at(9));
+    bench.core.opened(at(10), Ok(hello("run", None)));
+    let (flight, _) = sent(bench.core.step(at(10))).remove(0);
+    bench.core.replied(at(11), flight, reply(11, vec![Reply::Marked]));
+    let reply_to = ReplyTo { ballots: bench.ballots.clone(), ticket: 0 };
+    bench.core.enqueue(Post { errand: Errand::Admit, deadline: at(200), reply: Some(reply_to) });
+    let (flight, batch) = sent(bench.core.step(at(12))).remove(0);
+    let Request::Mark { expect: Some(_), marker } = &batch.requests[0] else { panic!("{batch:?}") };
+    let marker = Marker::parse(marker).unwrap();
+    assert_eq!(marker.votes_from, marker.since);
+    bench.core.replied(at(13), flight, reply(13, vec![Reply::Marked]));
+    assert!(matches!(bench.answers()[..], [Answer::Reply(Reply::Marked)]));
+    bench.post(acquire(), 114, true);
+    assert_eq!(sent(bench.core.step(at(14))).len(), 1);
+}
+
+#[test]
+fn a_driver_that_ends_answers_everyone() {
+    let mut bench = Bench::trusted();
+    bench.post(acquire(), 111, true);
+    assert_eq!(sent(bench.core.step(at(11))).len(), 1);
+    bench.post(acquire(), 111, true);
+    bench.core.stop(at(12));
+    let answers = bench.answers();
+    assert_eq!(answers.len(), 2);
+    assert!(answers.iter().all(|answer| matches!(answer, Answer::Failed(Cause::Stopped))));
+}

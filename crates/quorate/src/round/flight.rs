@@ -1,0 +1,58 @@
+use super::{ReplyTo, standing::Marking};
+use crate::{env::BootTime, node::Request};
+
+/// Something for a node to do.
+#[derive(Debug)]
+pub(crate) struct Post {
+    pub(crate) errand: Errand,
+    /// When the answer is of no more use; for a release, when its key has ended anyway.
+    pub(crate) deadline: BootTime,
+    /// Who waits. A release goes on without its waiter.
+    pub(crate) reply: Option<ReplyTo>,
+}
+
+impl Post {
+    pub(super) fn is_release(&self) -> bool {
+        matches!(self.errand, Errand::Ask(Request::Release { .. }))
+    }
+}
+
+/// What a post asks for.
+#[derive(Debug)]
+pub(crate) enum Errand {
+    /// A request to the node.
+    Ask(Request),
+    /// End the node's quarantine in its marker.
+    Admit,
+}
+
+/// A batch under way.
+#[derive(Debug)]
+pub(super) struct Flight {
+    pub(super) id: u64,
+    pub(super) sent: BootTime,
+    pub(super) deadline: BootTime,
+    pub(super) cargo: Cargo,
+}
+
+/// What a batch carries.
+#[derive(Debug)]
+pub(super) enum Cargo {
+    /// In the order of the batch; an entry that has been answered is `None`.
+    Posts(Vec<Option<Post>>),
+    /// A marker on its way, and what holds once it stands.
+    Marker { marking: Marking, admits: Option<ReplyTo> },
+}
+
+impl Flight {
+    /// When the first of its waiters, or the flight itself, is answered *timed out*.
+    pub(super) fn next_deadline(&self) -> BootTime {
+        match &self.cargo {
+            Cargo::Posts(posts) => {
+                let waiting = posts.iter().flatten().filter(|post| post.reply.is_some());
+                waiting.map(|post| post.deadline).min().unwrap_or(self.deadline).min(self.deadline)
+            }
+            Cargo::Marker { .. } => self.deadline,
+        }
+    }
+}
