@@ -186,6 +186,9 @@ impl Run {
             let Some(process) = &self.workers[turn % WORKERS] else { continue };
             let bound = if turn < WORKERS { FIRST_ACQUIRE } else { NEXT_ACQUIRE };
             let lock = process.quorum.lock(RESOURCES[0]).ttl(Duration::from_secs(2)).wait(bound * 10);
+            if turn >= WORKERS {
+                self.give_up(turn).await;
+            }
             let began = self.truth.now();
             let got = lock.acquire().await;
             let took = self.truth.now() - began;
@@ -202,6 +205,19 @@ impl Run {
                 self.referee.fail(&format!("a release in calm weather: {error}"));
             }
         }
+    }
+
+    /// Another worker drops an attempt at some moment of its round. What it set must be gone soon.
+    async fn give_up(&self, turn: usize) {
+        let Some(process) = &self.workers[(turn + 1) % WORKERS] else { return };
+        let lock = process.quorum.lock(RESOURCES[0]).ttl(Duration::from_secs(2));
+        let moment = Duration::from_millis(turn as u64 % 5);
+        tokio::select! { biased;
+            // Won before the moment came: dropped all the same.
+            _ = lock.try_acquire() => {}
+            () = self.truth.pass(moment) => {}
+        }
+        self.truth.pass(Duration::from_millis(20)).await;
     }
 
     /// Everything is closed, and nothing is left.
