@@ -115,8 +115,11 @@ impl Connection {
             if self.state().reset {
                 return;
             }
-            let cut = self.state().cut_behind.is_some_and(|last| parcel.number > last);
-            if cut || parcel.fate == Fate::Lost {
+            if parcel.fate == Fate::Lost {
+                // A stream has no gaps: what is behind a lost request is lost as well.
+                self.state().cut_behind.get_or_insert(parcel.number.saturating_sub(1));
+            }
+            if self.state().cut_behind.is_some_and(|last| parcel.number > last) {
                 self.trace.note(format_args!("{}.{} lost", self.label, parcel.number));
                 continue;
             }

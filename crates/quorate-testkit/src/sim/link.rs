@@ -14,7 +14,7 @@ pub struct Weather {
     pub stall: u64,
     /// How long then.
     pub stalled: RangeInclusive<u64>,
-    /// How often a request never arrives.
+    /// How often a request never arrives, nor anything behind it on its connection.
     pub lose_request: u64,
     /// How often a reply never arrives.
     pub lose_reply: u64,

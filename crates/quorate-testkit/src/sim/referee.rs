@@ -1,5 +1,5 @@
 use super::{
-    Host, Trace, Truth,
+    Host, Server, Trace, Truth,
     invariant::{Invariant, all},
     trace::short,
 };
@@ -10,7 +10,7 @@ use quorate::{
 use std::{
     collections::BTreeMap,
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
 };
 
@@ -77,8 +77,12 @@ pub struct Belief {
     pub token: u64,
     /// Whether the worker takes it for valid.
     pub valid: bool,
+    /// Whether its validity ends within the step-down grace, or has ended, by the worker's clock.
+    pub ending: bool,
     /// Whether its work has been told to stop.
     pub told: bool,
+    /// How many servers hold it, or cannot vote for anyone else because they forgot.
+    pub backed_by: usize,
     /// For how long the worker's process has run without a pause; `None` while it is paused.
     pub awake_for: Option<Duration>,
 }
@@ -106,14 +110,20 @@ impl Held {
         self.lease.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn belief(&self, now: Duration) -> Option<Belief> {
+    fn belief(&self, now: Duration, servers: &[Weak<Server>]) -> Option<Belief> {
         let lease = self.lease()?;
+        // The builder's default, which no worker changes.
+        let grace = lease.ttl() / 5;
+        let valid = lease.is_valid();
+        let backs = |server: &Arc<Server>| valid && server.backs(lease.resource(), lease.owner());
         Some(Belief {
             lease: self.id,
             worker: Arc::clone(self.host.name()),
             resource: lease.resource().clone(),
             token: lease.token().get(),
-            valid: lease.is_valid(),
+            valid,
+            ending: lease.remaining() <= grace,
+            backed_by: servers.iter().filter_map(Weak::upgrade).filter(backs).count(),
             told: lease.step_down().is_cancelled(),
             awake_for: self.host.awake_since().map(|since| now.saturating_sub(since)),
         })
@@ -125,6 +135,7 @@ impl Held {
 pub struct Referee {
     truth: Truth,
     trace: Trace,
+    servers: Mutex<Vec<Weak<Server>>>,
     state: Mutex<State>,
 }
 
@@ -147,7 +158,13 @@ impl Referee {
             violation: None,
             coverage: BTreeMap::new(),
         };
-        Arc::new(Self { truth, trace, state: Mutex::new(state) })
+        Arc::new(Self { truth, trace, servers: Mutex::default(), state: Mutex::new(state) })
+    }
+
+    /// The servers that leases stand on.
+    pub fn watch_servers(&self, servers: &[Arc<Server>]) {
+        let servers = servers.iter().map(Arc::downgrade).collect();
+        *self.servers.lock().unwrap_or_else(PoisonError::into_inner) = servers;
     }
 
     /// Judges an event, and then what everybody believes at this moment.
@@ -163,7 +180,8 @@ impl Referee {
     pub fn look(&self) {
         let now = self.truth.now();
         let held = self.state().held.clone();
-        let beliefs: Vec<Belief> = held.iter().filter_map(|held| held.belief(now)).collect();
+        let servers = self.servers();
+        let beliefs: Vec<Belief> = held.iter().filter_map(|held| held.belief(now, &servers)).collect();
         self.judge(&Event::Looked(&beliefs));
     }
 
@@ -178,7 +196,7 @@ impl Referee {
         state.held.retain(|held| held.slot().is_some());
         state.held.push(Arc::clone(&held));
         drop(state);
-        if let Some(belief) = held.belief(self.truth.now()) {
+        if let Some(belief) = held.belief(self.truth.now(), &self.servers()) {
             self.trace.note(format_args!("{} holds {resource} under {token}", short(&owner)));
             self.count(if belief.valid { "lease granted" } else { "lease granted too late" });
             self.judge(&Event::Granted(&belief));
@@ -230,6 +248,10 @@ impl Referee {
         self.trace.note(format_args!("VIOLATION {what}"));
         let at = self.truth.now();
         self.state().violation.get_or_insert_with(|| format!("at {at:?}: {what}"));
+    }
+
+    fn servers(&self) -> Vec<Weak<Server>> {
+        self.servers.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

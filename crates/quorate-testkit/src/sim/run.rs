@@ -78,7 +78,8 @@ impl Run {
         let server = |(at, clock): (usize, &_)| {
             Server::start(&format!("n{at}"), truth, *clock, plan.lie, Arc::clone(&referee))
         };
-        let servers = scenario.servers.iter().enumerate().map(server).collect();
+        let servers: Vec<_> = scenario.servers.iter().enumerate().map(server).collect();
+        referee.watch_servers(&servers);
         let link = |worker: usize, node: usize| {
             let rng = SeedRng::new(scenario.seed, &format!("road {worker} {node}"));
             Arc::new(Link::new(truth, rng, Weather::CALM))

@@ -1,6 +1,6 @@
 use super::{Referee, SimClock, Truth, connection::Connection, referee::Event, turnstile::Turnstile};
 use quorate::node::{
-    Batch, BatchReply, Hello, MemoryStore, NodeTime, Reply, Request, Resource,
+    Batch, BatchReply, Hello, MemoryStore, NodeTime, Owner, Reply, Request, Resource,
     engine::{self, Clocks, Store},
 };
 use std::{
@@ -10,6 +10,9 @@ use std::{
 
 /// How often a server writes the snapshot that it may come back with.
 const SNAPSHOT_EVERY: Duration = Duration::from_secs(8);
+
+/// A server that forgot has no vote for longer than any lease lives that it may have forgotten.
+const QUARANTINED: Duration = Duration::from_secs(3);
 
 /// How a server may break the rules, to prove that the invariants notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +58,7 @@ struct State {
     run: u32,
     born: Duration,
     step_micros: i64,
+    forgot: Option<Duration>,
     connections: Vec<Weak<Connection>>,
 }
 
@@ -109,6 +113,7 @@ impl Server {
         };
         let before = std::mem::replace(&mut state.store, before);
         state.up = true;
+        state.forgot = Some(self.truth.now());
         if self.lie == Some(Lie::Forgetful) {
             Self::keep_marker(&before, &mut state.store);
         } else {
@@ -123,6 +128,7 @@ impl Server {
     pub fn flush(&self) {
         let mut state = self.state();
         let before = std::mem::take(&mut state.store);
+        state.forgot = Some(self.truth.now());
         if self.lie == Some(Lie::Forgetful) {
             Self::keep_marker(&before, &mut state.store);
         }
@@ -193,6 +199,17 @@ impl Server {
             self.referee.tell(&Event::Ran { node: &self.name, request, reply });
         }
         reply
+    }
+
+    /// Whether no honest server in its place could now grant `resource` to anyone but `owner`: it holds the
+    /// lease, or is down, or forgot so short a while ago that it must be in quarantine.
+    pub fn backs(&self, resource: &Resource, owner: &Owner) -> bool {
+        let state = self.state();
+        let Ok(row) = state.store.lease(resource);
+        let nanos = self.clocks(&state).lease_nanos;
+        let holds = row.is_some_and(|row| *row.owner == *owner.as_str() && row.until_nanos > nanos);
+        let forgot = state.forgot.is_some_and(|forgot| self.truth.now() < forgot + QUARANTINED);
+        holds || !state.up || forgot
     }
 
     /// The leases that live now, and for how long yet.

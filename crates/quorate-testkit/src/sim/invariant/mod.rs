@@ -1,6 +1,7 @@
 //! What must hold in every run, one file each. An invariant sees true time and every event; it has no part
 //! in the run.
 
+mod backing;
 mod exclusion;
 mod fencing;
 mod finality;
@@ -28,6 +29,7 @@ pub trait Invariant: Debug + Send {
 pub fn all() -> Vec<Box<dyn Invariant>> {
     vec![
         Box::new(exclusion::Exclusion),
+        Box::new(backing::Backing),
         Box::<fencing::Fencing>::default(),
         Box::<finality::Finality>::default(),
         Box::<step_down::StepDown>::default(),
@@ -45,7 +47,9 @@ pub(super) fn belief(lease: u64, worker: &str, token: u64, valid: bool) -> super
         resource: quorate::node::Resource::lock("x").unwrap(),
         token,
         valid,
+        ending: !valid,
         told: !valid,
+        backed_by: crate::sim::NODES,
         awake_for: Some(Duration::from_secs(9)),
     }
 }

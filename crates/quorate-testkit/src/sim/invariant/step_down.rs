@@ -1,14 +1,13 @@
 use super::{Event, Invariant};
 use std::{collections::BTreeMap, time::Duration};
 
-/// How long after the end of validity a running worker may take to tell its work. (It is told before the
-/// end, unless the end itself moved: a node forgot.)
+/// How long a running worker may take to tell its work once the grace has begun.
 const SOON: Duration = Duration::from_millis(5);
 
-/// Work under a lease that has ended has been told to stop, if its process runs at all.
+/// Work under a lease that ends within the grace has been told to stop, if its process runs at all.
 #[derive(Debug, Default)]
 pub(super) struct StepDown {
-    ended_at: BTreeMap<u64, Duration>,
+    ending_since: BTreeMap<u64, Duration>,
 }
 
 impl Invariant for StepDown {
@@ -18,10 +17,14 @@ impl Invariant for StepDown {
 
     fn see(&mut self, now: Duration, event: &Event<'_>) -> Result<(), String> {
         let Event::Looked(beliefs) = event else { return Ok(()) };
-        for belief in beliefs.iter().filter(|belief| !belief.valid) {
-            let ended_for = now.saturating_sub(*self.ended_at.entry(belief.lease).or_insert(now));
+        for belief in *beliefs {
+            if !belief.ending {
+                self.ending_since.remove(&belief.lease);
+                continue;
+            }
+            let ending_for = now.saturating_sub(*self.ending_since.entry(belief.lease).or_insert(now));
             let awake = belief.awake_for.is_some_and(|awake| awake > SOON);
-            if awake && ended_for > SOON && !belief.told {
+            if awake && ending_for > SOON && !belief.told {
                 return Err(format!("{} works on under {}, untold", belief.worker, belief.token));
             }
         }
@@ -35,14 +38,16 @@ mod tests {
     use crate::sim::Belief;
 
     #[test]
-    fn who_runs_and_has_lost_is_told() {
+    fn who_runs_is_told_before_the_end() {
         let mut step_down = StepDown::default();
         let mut see = |ms, belief| step_down.see(Duration::from_millis(ms), &Event::Looked(&[belief]));
-        let untold = Belief { told: false, ..belief(1, "a", 1, false) };
-        assert!(see(0, Belief { told: false, ..belief(1, "a", 1, true) }).is_ok());
+        let untold = Belief { told: false, ending: true, ..belief(1, "a", 1, true) };
+        assert!(see(0, belief(1, "a", 1, true)).is_ok());
         assert!(see(1, untold.clone()).is_ok(), "at once is soon enough");
         assert!(see(50, Belief { awake_for: None, ..untold.clone() }).is_ok(), "who is paused hears nothing");
         assert!(see(50, Belief { told: true, ..untold.clone() }).is_ok());
-        assert!(see(50, untold).is_err());
+        assert!(see(50, untold.clone()).is_err());
+        assert!(see(60, belief(1, "a", 1, true)).is_ok(), "extended meanwhile");
+        assert!(see(61, untold).is_ok(), "the grace begins anew");
     }
 }
