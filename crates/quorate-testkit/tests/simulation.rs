@@ -118,6 +118,15 @@ fn tokens_grow_though_servers_come_back_with_old_counters() {
     hold(&(1..41), &Plan { crashes: 300, snapshots: 1_000, ..Plan::default() });
 }
 
+/// Clocks that drift by what is allowed and never step, and a margin for just that: whoever counts validity from
+/// a moment too late believes too long.
+#[test]
+fn no_margin_is_wider_than_it_must_be() {
+    let mut plan = Plan { steps: false, ..Plan::default() };
+    plan.setup.clock_step_allowance = Duration::ZERO;
+    hold(&(1..61), &plan);
+}
+
 /// One seed with its whole trace: `QUORATE_SEED=27`.
 #[test]
 fn replay() {

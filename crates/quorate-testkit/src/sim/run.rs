@@ -4,11 +4,12 @@ use super::{
     scenario::{NODES, WORKERS},
     worker::{RESOURCES, Worker},
 };
-use quorate::{env::Env, lease::Quorum};
+use quorate::{env::Env, lease::Quorum, node::Owner};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// How long a worker may take to end its work, and how long a quorum may take to close.
 const WORK_ENDS_IN: Duration = Duration::from_secs(10);
+const RELEASED_IN: Duration = Duration::from_millis(1_700);
 const CLOSES_IN: Duration = Duration::from_millis(400);
 /// In calm weather: how long a worker's first acquire may take (it may yet have to learn that nodes forgot, and
 /// tries again after 100 ms), and each one after.
@@ -70,6 +71,7 @@ struct Run {
     links: Vec<Vec<Arc<Link>>>,
     down: [bool; NODES],
     workers: Vec<Option<Process>>,
+    crashed: Vec<Option<Duration>>,
     started: u64,
 }
 
@@ -96,6 +98,7 @@ impl Run {
             links,
             down: [false; NODES],
             workers,
+            crashed: vec![None; WORKERS],
             started: 0,
         }
     }
@@ -179,10 +182,15 @@ impl Run {
 
     /// Once the quarantines are served and the last TTL is over, every worker gets the lease in turn.
     async fn prove_liveness(&mut self) {
+        // Releases were kept for servers that were away: a back-off and a handshake later they have gone out.
+        self.truth.pass(RELEASED_IN).await;
+        let long_ago = self.truth.now().saturating_sub(self.plan.setup.max_ttl * 2);
+        let lives = |worker: usize| self.crashed[worker].is_none_or(|crashed| crashed < long_ago);
+        self.look_for_keys(|owner| (0..WORKERS).any(|worker| lives(worker) && owner == format!("w{worker}")));
         let served = self.plan.setup.quarantine().mul_f64(1.0 + self.plan.setup.drift_rate);
         // A driver that was backing off needs a second to see its server, and only then is the wait over.
         self.truth.pass(served + Duration::from_millis(1_500)).await;
-        self.look_for_keys();
+        self.look_for_keys(|_| true);
         for turn in 0..2 * WORKERS {
             let Some(process) = &self.workers[turn % WORKERS] else { continue };
             let bound = if turn < WORKERS { FIRST_ACQUIRE } else { NEXT_ACQUIRE };
@@ -233,7 +241,7 @@ impl Run {
             process.env.finish().await;
             self.retire(&process);
         }
-        self.look_for_keys();
+        self.look_for_keys(|_| true);
     }
 
     // --- parts ------------------------------------------------------------------------------------------
@@ -277,6 +285,7 @@ impl Run {
 
     fn crash_worker(&mut self, worker: usize) {
         let Some(process) = self.workers[worker].take() else { return };
+        self.crashed[worker] = Some(self.truth.now());
         process.host.crash();
         self.referee.bury(&process.host);
         // Its tasks are dropped when the runtime next looks at them: looked for at the end.
@@ -295,9 +304,12 @@ impl Run {
         bury(&self.referee, process);
     }
 
-    fn look_for_keys(&self) {
+    /// No key of these workers stands anywhere.
+    fn look_for_keys(&self, of: impl Fn(&str) -> bool) {
         for server in &self.servers {
-            self.referee.tell(&Event::Stands { node: server.name(), leases: &server.live_leases() });
+            let mut leases = server.live_leases();
+            leases.retain(|(_, owner, _)| of(Owner::from_node(owner).worker()));
+            self.referee.tell(&Event::Stands { node: server.name(), leases: &leases });
         }
     }
 

@@ -26,6 +26,8 @@ pub struct Plan {
     pub lie: Option<Lie>,
     /// For how long faults happen.
     pub length: Duration,
+    /// Whether servers' clocks step.
+    pub steps: bool,
     /// How many of a thousand faults are crashes of one to three servers, beside those that happen anyway.
     pub crashes: u64,
     /// How often, of a thousand crashes, a server comes back with an old snapshot, and so with old counters.
@@ -47,6 +49,7 @@ impl Default for Plan {
             setup,
             lie: None,
             length: Duration::from_secs(20),
+            steps: true,
             crashes: 0,
             snapshots: 300,
             oversleep: Duration::ZERO,
@@ -199,7 +202,8 @@ impl Faults<'_> {
                 let some = self.some_nodes(1..=3);
                 some.into_iter().for_each(|node| self.made.push((at, Fault::FlushServer(node))));
             }
-            61..=70 => self.step(at),
+            61..=70 if self.plan.steps => self.step(at),
+            61..=70 => {}
             71..=87 => {
                 self.lasting(at, Fault::PauseWorker(worker), Fault::ResumeWorker(worker), 5..=4_500);
             }
