@@ -10,6 +10,7 @@ pub mod config;
 mod exec;
 mod exit;
 mod guard;
+mod init;
 mod log;
 mod open;
 mod run;
@@ -49,6 +50,8 @@ fn dispatch(command: &Command) -> Result<u8, Failure> {
     let load = |nodes: &args::NodeArgs| Config::load(&nodes.flags(), &Surroundings::process());
     match command {
         Command::Demo(_) => Err(Failure::new(FAILURE, "not built yet")),
+        // `--check` starts nothing that could be left to process 1.
+        Command::Run(args) if init::is_process_one() && !args.check => runtime()?.block_on(init::supervise()),
         Command::Run(args) => {
             log::start(args.log_format, args.log_level);
             let config = load(&args.nodes)?;

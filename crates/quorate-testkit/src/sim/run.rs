@@ -227,7 +227,8 @@ impl Run {
         let host = Host::start(&format!("w{worker}"), self.truth);
         let rng = SeedRng::new(seed, &format!("random {worker} {}", self.started));
         let (boot, wall) = self.scenario.workers[worker];
-        let world = SimWorld::new(self.truth, Arc::clone(&host), boot, wall, rng).oversleeping(self.plan.oversleep);
+        let world =
+            SimWorld::new(self.truth, Arc::clone(&host), boot, wall, rng).oversleeping(self.plan.oversleep);
         let env = Env::new(Arc::new(world));
         let node = |node: usize| {
             let (link, server) = (Arc::clone(&self.links[worker][node]), Arc::clone(&self.servers[node]));

@@ -183,7 +183,9 @@ impl Server {
                 let forever = NodeTime::from_micros(u64::MAX);
                 engine::run(&mut state.store, &Batch { not_after: forever, ..batch.clone() }, clocks)
             }
-            Some(lie @ (Lie::Generous | Lie::Uncounting | Lie::Clinging)) => run_lying(&mut state.store, batch, clocks, lie),
+            Some(lie @ (Lie::Generous | Lie::Uncounting | Lie::Clinging)) => {
+                run_lying(&mut state.store, batch, clocks, lie)
+            }
             Some(Lie::Forgetful) | None => engine::run(&mut state.store, batch, clocks),
         };
         drop(state);

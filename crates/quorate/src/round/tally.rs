@@ -284,7 +284,8 @@ mod tests {
 
     #[test]
     fn a_counter_older_than_its_node_s_memory_counts_from_the_end_of_the_quarantine() {
-        let since = |seconds: u64, vote: Vote| Vote { since: NodeTime::from_micros(seconds * 1_000_000), ..vote };
+        let since =
+            |seconds: u64, vote: Vote| Vote { since: NodeTime::from_micros(seconds * 1_000_000), ..vote };
         // Node 0 came back at 5 s with a snapshot; the grants up to 9 happened on other nodes meanwhile.
         let won = tally(3, &[since(5, grant(0, 1, 7)), grant(1, 1, 8)]);
         assert_eq!(won.candidate(QUARANTINE).get(), 8_000_000);
