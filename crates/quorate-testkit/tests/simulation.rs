@@ -2,6 +2,8 @@
 //!
 //! A failure prints the seed and the command that replays it.
 
+#![expect(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
 use quorate_testkit::sim::{Lie, Outcome, Plan, simulate};
 use std::{
     collections::BTreeMap,
@@ -109,10 +111,11 @@ fn every_seed_holds_and_is_one_history() {
     }
 }
 
-/// Old counters come back with old snapshots, often enough that a majority of them does.
+/// Old counters come back with old snapshots, often enough that a majority of them does: a token below one
+/// already given, were a counter older than its node's memory taken at its word.
 #[test]
 fn tokens_grow_though_servers_come_back_with_old_counters() {
-    hold(&(1..61), &Plan { snapshots: 1_000, ..Plan::default() });
+    hold(&(1..41), &Plan { crashes: 300, snapshots: 1_000, ..Plan::default() });
 }
 
 /// One seed with its whole trace: `QUORATE_SEED=27`.

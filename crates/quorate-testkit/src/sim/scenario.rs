@@ -26,6 +26,8 @@ pub struct Plan {
     pub lie: Option<Lie>,
     /// For how long faults happen.
     pub length: Duration,
+    /// How many of a thousand faults are crashes of one to three servers, beside those that happen anyway.
+    pub crashes: u64,
     /// How often, of a thousand crashes, a server comes back with an old snapshot, and so with old counters.
     pub snapshots: u64,
     /// By how much a worker's timers may be late though its process runs: the shipped code's never are.
@@ -41,7 +43,14 @@ impl Default for Plan {
             clock_step_allowance: Duration::from_millis(100),
             ..Setup::default()
         };
-        Self { setup, lie: None, length: Duration::from_secs(20), snapshots: 300, oversleep: Duration::ZERO }
+        Self {
+            setup,
+            lie: None,
+            length: Duration::from_secs(20),
+            crashes: 0,
+            snapshots: 300,
+            oversleep: Duration::ZERO,
+        }
     }
 }
 
@@ -170,6 +179,9 @@ impl Faults<'_> {
     /// One fault at `at`, and its end.
     fn draw(&mut self, at: Duration) {
         let (node, worker) = (self.rng.index(NODES), self.rng.index(WORKERS));
+        if self.rng.chance(self.plan.crashes) {
+            return self.crash_servers(at);
+        }
         match self.rng.number(0..=99) {
             0..=27 => self.cut(at, [worker].as_slice(), &[node]),
             28..=39 => {
@@ -256,7 +268,7 @@ mod tests {
             let apart = f64::from(1_000_000 + most) / f64::from(1_000_000 + least) - 1.0;
             assert!(apart <= plan.setup.drift_rate, "{apart}");
         }
-        assert_eq!(kinds.len(), 16, "{kinds:?}");
+        assert_eq!(kinds.len(), 15, "{kinds:?}");
         assert_ne!(Scenario::new(1, &plan).faults, Scenario::new(2, &plan).faults);
     }
 }

@@ -9,7 +9,7 @@ use std::{
 };
 
 /// How often a server writes the snapshot that it may come back with.
-const SNAPSHOT_EVERY: Duration = Duration::from_secs(2);
+const SNAPSHOT_EVERY: Duration = Duration::from_secs(8);
 
 /// How a server may break the rules, to prove that the invariants notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
