@@ -128,7 +128,10 @@ impl Connection {
         }
     }
 
-    #[expect(clippy::disallowed_methods, reason = "the network belongs to no worker: it outlives their crashes")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the network belongs to no worker: it outlives their crashes"
+    )]
     fn carry_back(self: &Arc<Self>, number: u64, reply: BatchReply) {
         let arrival = self.link.arrival().max(self.state().last_reply);
         self.state().last_reply = arrival;

@@ -24,14 +24,8 @@ pub struct Weather {
 
 impl Weather {
     /// Nothing is lost and nothing is late.
-    pub const CALM: Self = Self {
-        delay: 0..=3,
-        stall: 0,
-        stalled: 0..=0,
-        lose_request: 0,
-        lose_reply: 0,
-        break_off: 0,
-    };
+    pub const CALM: Self =
+        Self { delay: 0..=3, stall: 0, stalled: 0..=0, lose_request: 0, lose_reply: 0, break_off: 0 };
 }
 
 /// What becomes of one request.
@@ -42,7 +36,10 @@ pub(super) enum Fate {
     ReplyLost,
     Lost,
     /// The sender's socket breaks. If it `runs`, that is later, and so do those that wait behind it.
-    BreaksOff { runs: bool, later: Duration },
+    BreaksOff {
+        runs: bool,
+        later: Duration,
+    },
 }
 
 /// The road between one worker's machine and one server.

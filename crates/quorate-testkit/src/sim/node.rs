@@ -49,7 +49,10 @@ impl Node for SimNode {
         self.server.name()
     }
 
-    #[expect(clippy::disallowed_methods, reason = "the network belongs to no worker: it outlives their crashes")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the network belongs to no worker: it outlives their crashes"
+    )]
     async fn open(&self, nudge: Nudge) -> Result<(SimSession, Hello), Cause> {
         self.there().await;
         let number = self.opened.fetch_add(1, Ordering::Relaxed);

@@ -263,7 +263,10 @@ impl Run {
         self.referee.bury(&process.host);
         // Its tasks are dropped when the runtime next looks at them: looked for at the end.
         let (truth, referee) = (self.truth, Arc::clone(&self.referee));
-        #[expect(clippy::disallowed_methods, reason = "who counts the dead is no part of the simulated worker")]
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "who counts the dead is no part of the simulated worker"
+        )]
         tokio::spawn(async move {
             truth.pass(Duration::from_millis(1)).await;
             bury(&referee, &process);

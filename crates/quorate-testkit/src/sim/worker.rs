@@ -95,7 +95,11 @@ impl Worker {
             }
             if self.rng.chance(50) {
                 let extended = lease.extend().await;
-                self.referee.count(if extended.is_ok() { "extended by hand" } else { "not extended by hand" });
+                self.referee.count(if extended.is_ok() {
+                    "extended by hand"
+                } else {
+                    "not extended by hand"
+                });
             }
             drop(lease);
             let step = self.rng.millis(1..=120);

@@ -41,9 +41,8 @@ mod tests {
     #[test]
     fn tokens_are_unique_and_grow() {
         let mut fencing = Fencing::default();
-        let mut see = |token, valid| {
-            fencing.see(Duration::ZERO, &Event::Granted(&belief(token, "a", token, valid)))
-        };
+        let mut see =
+            |token, valid| fencing.see(Duration::ZERO, &Event::Granted(&belief(token, "a", token, valid)));
         assert!(see(5, true).is_ok());
         assert!(see(7, true).is_ok());
         assert!(see(6, false).is_ok(), "a grant that had ended before it was seen");

@@ -63,10 +63,8 @@ mod tests {
         assert!(ran("n1", &extend, &Reply::Refused(quorate::node::Refusal::Stale)).is_ok());
         assert!(ran("n1", &extend, &Reply::Extended).is_err());
         invariant.see(Duration::ZERO, &Event::Forgot { node: "n1" }).unwrap();
-        let again = invariant.see(
-            Duration::ZERO,
-            &Event::Ran { node: "n1", request: &extend, reply: &Reply::Extended },
-        );
+        let again = invariant
+            .see(Duration::ZERO, &Event::Ran { node: "n1", request: &extend, reply: &Reply::Extended });
         assert!(again.is_ok(), "who forgot the release forgot the attempt");
     }
 }
