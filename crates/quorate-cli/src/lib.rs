@@ -7,6 +7,7 @@
 
 mod args;
 pub mod config;
+mod demo;
 mod exec;
 mod exit;
 mod guard;
@@ -29,6 +30,9 @@ pub fn main() -> ExitCode {
     if args.get(1).is_some_and(|first| first == warden::ARGUMENT) {
         return warden::main(args.into_iter().skip(2));
     }
+    if args.get(1).is_some_and(|first| first == demo::ARGUMENT) {
+        return demo::worker_main(args.into_iter().skip(2));
+    }
     let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
         Err(error) => {
@@ -49,7 +53,7 @@ pub fn main() -> ExitCode {
 fn dispatch(command: &Command) -> Result<u8, Failure> {
     let load = |nodes: &args::NodeArgs| Config::load(&nodes.flags(), &Surroundings::process());
     match command {
-        Command::Demo(_) => Err(Failure::new(FAILURE, "not built yet")),
+        Command::Demo(args) => runtime()?.block_on(demo::demo(args)),
         // `--check` starts nothing that could be left to process 1.
         Command::Run(args) if init::is_process_one() && !args.check => runtime()?.block_on(init::supervise()),
         Command::Run(args) => {

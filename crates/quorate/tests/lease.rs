@@ -52,6 +52,23 @@ async fn one_holds_the_other_is_told_who_and_a_release_hands_over_with_a_larger_
 }
 
 #[tokio::test]
+async fn a_lease_may_be_released_before_its_keeper_has_met_it() {
+    let nodes = nodes();
+    let quorum = quorum("a", &nodes);
+    for _ in 0..100 {
+        let lease = acquired(&quorum, "x", 10 * SECOND).await;
+        let mut events = lease.events();
+        lease.release().await.expect("all nodes answer");
+        let mut last = None;
+        while let Some(event) = events.next().await {
+            assert!(last < Some(event), "in order");
+            last = Some(event);
+        }
+    }
+    quorum.close().await;
+}
+
+#[tokio::test]
 async fn a_dropped_lease_and_a_closed_quorum_leave_nothing_behind() {
     let nodes = nodes();
     let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
