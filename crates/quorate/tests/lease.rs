@@ -143,3 +143,40 @@ async fn a_new_cluster_waits_or_is_admitted() {
     let _ = acquired(&quorum, "x", SECOND).await;
     quorum.close().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_tasks_on_two_threads_exclude_each_other_and_all_get_their_turn() {
+    let nodes = nodes();
+    let quorums: Vec<Quorum> = (0..4).map(|i| quorum(&format!("w{i}"), &nodes)).collect();
+    let inside = std::sync::Arc::new(std::sync::Mutex::new((0_u32, 0_u64, 0_u32)));
+    let tasks: Vec<_> = (0..16)
+        .map(|i| {
+            let (quorum, inside) = (quorums[i % 4].clone(), std::sync::Arc::clone(&inside));
+            let env = quorum.env().clone();
+            env.spawn_scoped(async move {
+                for _ in 0..10 {
+                    let lease = quorum.lock("x").acquire().await.expect("a quorum");
+                    {
+                        let mut inside = inside.lock().expect("no panic");
+                        inside.0 += 1;
+                        assert_eq!(inside.0, 1, "alone");
+                        assert!(lease.token().get() > inside.1, "tokens grow");
+                        inside.1 = lease.token().get();
+                        inside.2 += 1;
+                    }
+                    tokio::task::yield_now().await;
+                    inside.lock().expect("no panic").0 -= 1;
+                    lease.release().await.expect("all nodes answer");
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.expect("no panic");
+    }
+    assert_eq!(inside.lock().expect("no panic").2, 160);
+    for quorum in quorums {
+        quorum.close().await;
+        assert_eq!(quorum.env().tasks_alive(), 0);
+    }
+}
