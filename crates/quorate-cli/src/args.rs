@@ -50,7 +50,8 @@ pub(crate) struct NodeArgs {
     /// The nodes, with commas between: redis://HOST[:PORT][/DB], rediss://…, unix:///SOCKET, file:///DIR
     #[arg(long, value_name = "URL,…", value_delimiter = ',')]
     nodes: Vec<String>,
-    /// One node in a directory of this user on this host, for locks among its processes
+    /// One node in a directory of this user on this host, for locks among its processes. A new directory is
+    /// trusted at once: do not delete it while a lock is held
     #[arg(long, conflicts_with = "nodes")]
     local: bool,
     /// The configuration file

@@ -6,7 +6,7 @@ use crate::{
     exit::{CONFIG, FAILURE, Failure, LEASE_LOST, NO_QUORUM},
     guard::Guard,
     open,
-    warden::{CommandSpec, Exit, PassedOn, Warden},
+    warden::{CommandSpec, EndedBy, Exit, PassedOn, Warden},
 };
 use quorate::lease::{AcquireError, Lease, Quorum};
 use std::time::Duration;
@@ -86,8 +86,9 @@ async fn under_lease(
     let mut warden = match Warden::start(quorum.env(), command, deadline).await {
         Ok(warden) => warden,
         Err(error) => {
+            let code = if lease.is_valid() { error.code() } else { LEASE_LOST };
             release(lease).await;
-            return Err(Failure::new(error.code(), error));
+            return Err(Failure::new(code, error));
         }
     };
     let look = || lease.valid_until();
@@ -103,6 +104,10 @@ fn verdict(exit: &Exit, why: impl Fn() -> String, args: &ExecArgs) -> Result<u8,
     }
     match exit.ended_by {
         None => Ok(exit.code()),
+        Some(EndedBy::WardenGone) => Err(Failure::new(
+            FAILURE,
+            "the warden of the command was killed or stopped; the command has been ended",
+        )),
         Some(_) => Err(Failure::new(
             LEASE_LOST,
             format!(

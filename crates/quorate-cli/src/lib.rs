@@ -11,6 +11,7 @@ mod demo;
 mod exec;
 mod exit;
 mod guard;
+mod init;
 mod log;
 mod open;
 mod run;
@@ -53,6 +54,8 @@ fn dispatch(command: &Command) -> Result<u8, Failure> {
     let load = |nodes: &args::NodeArgs| Config::load(&nodes.flags(), &Surroundings::process());
     match command {
         Command::Demo(args) => runtime()?.block_on(demo::demo(args)),
+        // `--check` starts nothing that could be left to process 1.
+        Command::Run(args) if init::is_process_one() && !args.check => runtime()?.block_on(init::supervise()),
         Command::Run(args) => {
             log::start(args.log_format, args.log_level);
             let config = load(&args.nodes)?;

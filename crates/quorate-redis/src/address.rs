@@ -172,6 +172,8 @@ fn show(text: &str) -> String {
         None => (String::new(), text),
     };
     let (hidden, rest) = match rest.rsplit_once('@') {
+        // The `@` may be the password's own, in an option.
+        Some((before, _)) if before.contains(['?', '#']) => return format!("{scheme}…"),
         Some((_, rest)) => ("…@", rest),
         None => ("", rest),
     };

@@ -3,13 +3,17 @@ use crate::{
     fault, reply,
     wire::Duplex,
 };
-use quorate::node::Cause;
+use quorate::{env::Env, node::Cause};
 use std::{
-    io,
+    future, io,
     path::Path,
     sync::{Arc, OnceLock},
+    time::Duration,
 };
-use tokio::net::TcpStream;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
 use tokio_rustls::{
     TlsConnector,
     rustls::{
@@ -19,6 +23,9 @@ use tokio_rustls::{
     },
 };
 
+/// After how much silence a port is asked whether it speaks TLS at all.
+const SILENCE: Duration = Duration::from_millis(500);
+
 /// What is needed to speak TLS; read from the disk once.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tls {
@@ -27,6 +34,7 @@ pub(crate) struct Tls {
 
 /// A connection to `address`, ready for the first command.
 pub(crate) async fn connect(
+    env: &Env,
     address: &Address,
     tls: &Tls,
     ca_file: Option<&Path>,
@@ -42,14 +50,20 @@ pub(crate) async fn connect(
                 )
             })?;
             let stream = tcp(host, *port).await.map_err(failed)?;
-            let secured = TlsConnector::from(config).connect(server, stream).await;
-            Ok(Box::new(secured.map_err(|error| {
+            let failed = |why: &str| {
                 Cause::Unreachable(reply::cut(&format!(
-                    "{}: TLS failed: {error}; where the port speaks plain Redis, write redis://, and where \
-                     its certificate comes from an authority of your own, give ca_file",
+                    "{}: TLS failed: {why}; where the port speaks plain Redis, write redis://, and where its \
+                     certificate comes from an authority of your own, give ca_file",
                     address.name()
                 )))
-            })?))
+            };
+            tokio::select! { biased;
+                secured = TlsConnector::from(config).connect(server, stream) => match secured {
+                    Ok(stream) => Ok(Box::new(stream)),
+                    Err(error) => Err(failed(&error.to_string())),
+                },
+                () = speaks_plainly(env, host, *port) => Err(failed("the port answers without TLS")),
+            }
         }
         Place::Unix(path) => unix(path).await.map_err(failed),
     }
@@ -60,6 +74,22 @@ async fn tcp(host: &str, port: u16) -> io::Result<TcpStream> {
     // A request is small and somebody waits for it.
     stream.set_nodelay(true)?;
     Ok(stream)
+}
+
+/// Comes back only where the port answers a plain PING, as no port with TLS does.
+///
+/// Plain Redis waits in silence for the line's end that a TLS greeting does not hold, so without this the
+/// newcomer who wrote rediss:// would learn of a timeout only.
+async fn speaks_plainly(env: &Env, host: &str, port: u16) {
+    env.sleep(SILENCE).await;
+    let asked = async {
+        let mut stream = tcp(host, port).await?;
+        stream.write_all(b"PING\r\n").await?;
+        stream.read_u8().await
+    };
+    if !matches!(asked.await, Ok(b'+' | b'-')) {
+        future::pending::<()>().await;
+    }
 }
 
 #[cfg(unix)]

@@ -181,3 +181,59 @@ fn millis(time: Duration) -> u64 {
     let up = time.as_nanos().div_ceil(1_000_000).clamp(1, MS_MAX);
     u64::try_from(up).unwrap_or(u64::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quorate::node::{NodeTime, Owner};
+
+    fn release(name: &str) -> Request {
+        Request::Release { resource: Resource::lock(name).unwrap(), owner: Owner::sign("w", 1, 2) }
+    }
+
+    fn inspect(name: &str) -> Request {
+        Request::Inspect { resource: Resource::lock(name).unwrap() }
+    }
+
+    fn encoded(requests: Vec<Request>) -> Encoded {
+        let names = Script::ALL.iter().map(|script| format!("{script:?}")).collect();
+        let batch = Batch { requests, not_after: NodeTime::from_micros(7), stamp: "stamp".into() };
+        encode(&batch, &Keys::new("p:"), &Loaded::new(names).unwrap())
+    }
+
+    #[test]
+    fn a_time_to_live_is_rounded_up_and_never_zero() {
+        for (micros, ms) in [(0, 1), (1, 1), (1000, 1), (1001, 2), (80_300, 81)] {
+            assert_eq!(millis(Duration::from_micros(micros)), ms);
+        }
+        assert_eq!(u128::from(millis(Duration::MAX)), MS_MAX);
+    }
+
+    #[test]
+    fn like_requests_in_a_row_share_a_call_and_order_is_kept() {
+        let all = encoded(vec![release("a"), release("b"), inspect("a"), release("a")]);
+        assert_eq!(all.runs, [2, 1, 1]);
+        let text = String::from_utf8(all.bytes).unwrap();
+        let places: Vec<_> = ["Release", "p:b", "Inspect", "{p:a}:done"].map(|word| text.find(word)).into();
+        assert!(places.is_sorted() && places[0].is_some(), "{text}");
+    }
+
+    #[test]
+    fn a_long_run_is_cut_and_none_asks_for_the_time() {
+        let long = (0..600).map(|number| release(&number.to_string())).collect();
+        assert_eq!(encoded(long).runs, [256, 256, 88]);
+        let none = encoded(vec![]);
+        assert_eq!(none.runs, [0]);
+        assert_eq!(none.bytes, b"*1\r\n$4\r\nTIME\r\n");
+    }
+
+    /// What each script says of its items is what is sent to it: `serve(sets, votes, KEYS, ARGS, …)`.
+    #[test]
+    fn every_script_takes_as_many_keys_as_it_is_given() {
+        for script in Script::ALL {
+            let call = script.source().rsplit("return serve(").next().unwrap();
+            let keys = call.split(", ").nth(2).unwrap();
+            assert_eq!(keys, script.keys_per_item().to_string(), "{script:?}");
+        }
+    }
+}

@@ -8,6 +8,10 @@ use std::io;
 /// The mend for a server that does not know us.
 const CREDENTIALS: &str = "check the user and password in the node's URL or password_file";
 
+/// The mend for a user with too few rights. The braces are those of the counters.
+const RIGHTS: &str = "let the user of the node's URL do +@read +@write +@scripting +@connection +info +time, and \
+                      give it the keys ~PREFIX* and ~{PREFIX*";
+
 /// The cause behind an error of the server's own.
 pub(crate) fn of_server(error: &ServerError) -> Cause {
     of_error(error.code(), error.details().unwrap_or_default())
@@ -19,9 +23,7 @@ fn of_error(code: &str, details: &str) -> Cause {
         // The driver opens another session, which loads the scripts again.
         "NOSCRIPT" => Cause::Closed,
         "NOAUTH" | "WRONGPASS" => Cause::Denied(format!("{said}; {CREDENTIALS}").into()),
-        "NOPERM" => Cause::Denied(
-            format!("{said}; give the user of the node's URL +@all, or at least +@scripting +@string +@hash +@keyspace +info +time, on the prefix's keys").into(),
-        ),
+        "NOPERM" => Cause::Denied(format!("{said}; {RIGHTS}").into()),
         "LOADING" | "BUSY" | "MASTERDOWN" | "TRYAGAIN" | "CLUSTERDOWN" => Cause::Unreachable(said.into()),
         "DENIED" => Cause::Denied(
             "the server is in protected mode and takes no connection from another machine; give it a password, or set bind and protected-mode".into(),

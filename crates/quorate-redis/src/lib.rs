@@ -24,6 +24,7 @@
 
 mod address;
 mod connect;
+mod connect_quorum;
 mod encode;
 mod fault;
 mod handshake;
@@ -34,5 +35,6 @@ mod session;
 mod wire;
 
 pub use address::UrlError;
+pub use connect_quorum::{Connect, ConnectError};
 pub use node::RedisNode;
 pub use session::{LINGER, RedisSession};

@@ -109,7 +109,7 @@ impl Node for RedisNode {
 
     async fn open(&self, nudge: Nudge) -> Result<(RedisSession, Hello), Cause> {
         let login = self.login()?;
-        let stream = connect(&self.address, &self.tls, self.ca_file.as_deref()).await?;
+        let stream = connect(&self.env, &self.address, &self.tls, self.ca_file.as_deref()).await?;
         let mut halves = wire::split(stream);
         let (scripts, hello) = handshake::shake(self.name(), &mut halves, &login, &self.keys).await?;
         Ok((RedisSession::start(&self.env, halves, self.keys.clone(), scripts, nudge), hello))

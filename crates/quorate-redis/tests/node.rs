@@ -1,34 +1,423 @@
-//! What `RedisNode` alone promises, on real servers.
+//! What `RedisNode` promises alone, on real servers.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panic, its helpers too")]
 
-use quorate::node::{Batch, FencingToken, Node, NodeTime, Nudge, Owner, Reply, Request, Resource, Session};
-use quorate_redis::RedisNode;
-use quorate_testkit::redis::RedisServer;
-use std::time::Duration;
+mod support;
+
+use quorate::{
+    env::Env,
+    node::{Cause, Node, Nudge, Push, Refusal, Reply, Request},
+};
+use quorate_redis::{LINGER, RedisNode};
+use quorate_testkit::redis::{RedisConfig, RedisServer};
+use std::{fs, time::Duration};
+use support::{Desk, LONG, acquire, lock, owner, soon};
+
+const PASSWORD: &str = "pa/ss@wo:rd";
+const ESCAPED: &str = "pa%2Fss%40wo%3Ard";
 
 #[tokio::test]
-async fn smoke() {
+async fn a_wrong_password_is_denied_with_the_mend_and_never_shown() {
+    let server = RedisConfig::new().password("sesame").start().unwrap();
+    let port = server.port();
+    for url in [
+        format!("redis://:{ESCAPED}@127.0.0.1:{port}"),
+        format!("redis://nobody:{ESCAPED}@127.0.0.1:{port}"),
+        format!("redis://127.0.0.1:{port}"),
+    ] {
+        let node = RedisNode::parse(&url).unwrap();
+        let cause = refused(&node).await;
+        let shown = format!("{cause} {cause:?} {node:?} {}", node.name());
+        assert!(matches!(cause, Cause::Denied(_)), "{cause}");
+        assert!(shown.contains("check the user and password"), "{shown}");
+        assert!(
+            !shown.contains(PASSWORD) && !shown.contains(ESCAPED) && !shown.contains("sesame"),
+            "{shown}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_password_that_nobody_asked_for_is_named_as_such() {
+    let server = RedisServer::start().unwrap();
+    let url = format!("redis://:{ESCAPED}@127.0.0.1:{}", server.port());
+    let cause = refused(&RedisNode::parse(&url).unwrap()).await;
+    assert!(cause.to_string().contains("asks nobody for a password"), "{cause}");
+}
+
+#[tokio::test]
+async fn user_password_and_database_are_used() {
+    let rules = format!("on >{PASSWORD} ~q:* ~{{q:* &* +@all");
+    let server = RedisConfig::new().user("app", &rules).start().unwrap();
+    let url = format!("redis://app:{ESCAPED}@127.0.0.1:{}/7", server.port());
+    let mut desk = Desk::marked(RedisNode::parse(&url).unwrap().prefix("q:")).await;
+    desk.must_acquire("r", 1).await;
+    assert!(server.command(&["INFO", "keyspace"]).contains("db7:keys=3"));
+    // Keys beyond the user's are denied, each for itself.
+    let mut elsewhere = Desk::bare(RedisNode::parse(&url).unwrap().prefix("q:")).await;
+    let marker = server.command(&["ACL", "SETUSER", "app", "-set"]);
+    assert_eq!(marker, "OK");
+    elsewhere.stamp = support::STAMP.into();
+    match elsewhere.ask(acquire("s", 2)).await {
+        Reply::Refused(Refusal::Failed(why)) => assert!(!why.contains(PASSWORD), "{why}"),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(desk.raw_get(&server, 7, "q:s"), "(nil)");
+}
+
+#[tokio::test]
+async fn a_user_without_the_needed_rights_is_denied_with_the_mend() {
+    let server = RedisConfig::new().user("app", "on >secret ~* +ping +get").start().unwrap();
+    let url = format!("redis://app:secret@127.0.0.1:{}", server.port());
+    let cause = refused(&RedisNode::parse(&url).unwrap()).await;
+    assert!(matches!(&cause, Cause::Denied(text) if text.contains("+@scripting")), "{cause}");
+}
+
+#[tokio::test]
+async fn a_password_file_is_read_at_every_connection() {
+    let server = RedisConfig::new().password("sesame").start().unwrap();
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("password");
+    let node =
+        RedisNode::parse(&format!("redis://127.0.0.1:{}", server.port())).unwrap().password_file(&file);
+    let missing = refused(&node).await;
+    assert!(matches!(&missing, Cause::Denied(text) if text.contains("password_file")), "{missing}");
+    fs::write(&file, "\n").unwrap();
+    assert!(refused(&node).await.to_string().contains("is empty"));
+    fs::write(&file, "wrong one\n").unwrap();
+    assert!(!refused(&node).await.to_string().contains("wrong one"));
+    fs::write(&file, "sesame\n").unwrap();
+    Desk::marked(node).await.must_acquire("r", 1).await;
+}
+
+#[tokio::test]
+async fn a_database_that_is_not_there_is_denied() {
+    let server = RedisServer::start().unwrap();
+    let node = RedisNode::parse(&format!("redis://127.0.0.1:{}/99", server.port())).unwrap();
+    let cause = refused(&node).await;
+    assert!(matches!(&cause, Cause::Denied(text) if text.contains("choose another number")), "{cause}");
+}
+
+#[tokio::test]
+async fn a_unix_socket_serves_and_a_missing_one_is_unreachable() {
+    let server = RedisConfig::new().unix_socket().start().unwrap();
+    let socket = server.socket().unwrap();
+    for scheme in ["unix", "redis+unix"] {
+        let node = RedisNode::parse(&format!("{scheme}://{}?db=2", socket.display())).unwrap();
+        assert_eq!(node.name(), format!("unix://{}?db=2", socket.display()));
+        node.open(Nudge::channel().0).await.unwrap();
+    }
+    let node = RedisNode::parse(&format!("unix://{}.not", socket.display())).unwrap();
+    let cause = refused(&node).await;
+    assert!(matches!(&cause, Cause::Unreachable(text) if text.contains("unix://")), "{cause}");
+}
+
+#[tokio::test]
+async fn a_killed_server_is_unreachable_and_comes_back_under_another_run_id() {
+    let mut server = RedisServer::start().unwrap();
+    let (nudge, mut pushes) = Nudge::channel();
+    let node = RedisNode::parse(&server.url()).unwrap();
+    let (session, first) = node.open(nudge).await.unwrap();
+    server.kill();
+    // Although nothing was being asked.
+    assert_eq!(soon(pushes.recv()).await, Some(Push::Closed));
+    let mut desk = Desk::of(node.clone(), session, first.clone());
+    assert_eq!(desk.try_ask(vec![acquire("r", 1)]).await, Err(Cause::Closed));
+    let cause = refused(&node).await;
+    let named = format!("redis://127.0.0.1:{}/0", server.port());
+    assert!(matches!(&cause, Cause::Unreachable(text) if text.contains(&named)), "{cause}");
+    server.restart().unwrap();
+    let (_, second) = soon(node.open(Nudge::channel().0)).await.unwrap();
+    assert_ne!(first.run_id, second.run_id);
+    assert_eq!(second.marker, None);
+}
+
+#[tokio::test]
+async fn a_request_under_way_when_the_server_dies_is_closed() {
+    let mut server = RedisServer::start().unwrap();
+    let mut desk = Desk::marked(RedisNode::parse(&server.url()).unwrap()).await;
+    server.pause();
+    let batch = desk.batch(vec![acquire("r", 1)]);
+    let reply = quorate::node::Session::send(&mut desk.session, batch);
+    server.kill();
+    assert_eq!(soon(reply).await, Err(Cause::Closed));
+}
+
+#[tokio::test]
+async fn opening_a_paused_server_waits_and_leaves_no_task_when_dropped() {
+    let server = RedisServer::start().unwrap();
+    let env = Env::system();
+    let node = RedisNode::parse(&server.url()).unwrap().with_env(env.clone());
+    server.pause();
+    let give_up = env.now() + Duration::from_millis(100);
+    assert!(env.before(give_up, node.open(Nudge::channel().0)).await.is_none());
+    assert_eq!(env.tasks_alive(), 0);
+    server.resume();
+    soon(node.open(Nudge::channel().0)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_session_dropped_over_a_paused_server_ends_within_the_linger() {
+    let server = RedisServer::start().unwrap();
+    let env = Env::system();
+    let node = RedisNode::parse(&server.url()).unwrap().with_env(env.clone());
+    let mut desk = Desk::marked(node.clone()).await;
+    assert_eq!(env.tasks_alive(), 1);
+    server.pause();
+    // More than the kernel's buffers take: some of it can never leave.
+    for number in 0..40 {
+        let requests =
+            (0..2000).map(|item| acquire(&format!("{number}-{item}-{}", "x".repeat(200)), 1)).collect();
+        let batch = desk.batch(requests);
+        drop(quorate::node::Session::send(&mut desk.session, batch));
+    }
+    // The kernel takes what it can: the task must not stand in the way of others meanwhile.
+    env.sleep(Duration::from_millis(20)).await;
+    let dropped = env.now();
+    drop(desk);
+    while env.tasks_alive() > 0 {
+        assert!(dropped.until(env.now()) < LINGER + Duration::from_secs(2), "the task goes on");
+        env.sleep(Duration::from_millis(5)).await;
+    }
+    assert!(dropped.until(env.now()) >= LINGER, "it gave up early");
+    server.resume();
+    soon(node.open(Nudge::channel().0)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_dropped_session_ends_at_once_when_all_has_left() {
+    let server = RedisServer::start().unwrap();
+    let env = Env::system();
+    let node = RedisNode::parse(&server.url()).unwrap().with_env(env.clone());
+    let mut desk = Desk::marked(node).await;
+    desk.must_acquire("r", 1).await;
+    let dropped = env.now();
+    drop(desk);
+    while env.tasks_alive() > 0 {
+        assert!(dropped.until(env.now()) < LINGER / 2, "the task goes on");
+        env.sleep(Duration::from_millis(1)).await;
+    }
+    assert!(!server.command(&["CLIENT", "LIST"]).contains("name=quorate"), "the connection is gone");
+}
+
+#[tokio::test]
+async fn finishing_the_environment_ends_the_sessions() {
+    let server = RedisServer::start().unwrap();
+    let env = Env::system();
+    let node = RedisNode::parse(&server.url()).unwrap().with_env(env.clone());
+    let _held = node.open(Nudge::channel().0).await.unwrap();
+    soon(env.finish()).await;
+    assert_eq!(env.tasks_alive(), 0);
+}
+
+#[tokio::test]
+async fn a_flushed_server_refuses_votes_for_want_of_its_marker() {
+    let server = RedisServer::start().unwrap();
+    let mut desk = Desk::marked(RedisNode::parse(&server.url()).unwrap()).await;
+    desk.must_acquire("r", 1).await;
+    server.flushall();
+    assert_eq!(desk.ask(acquire("r", 2)).await, Reply::Refused(Refusal::Marker(None)));
+}
+
+#[tokio::test]
+async fn flushed_scripts_close_the_session_and_the_next_loads_them_again() {
     let server = RedisServer::start().unwrap();
     let node = RedisNode::parse(&server.url()).unwrap();
-    let (mut session, hello) = node.open(Nudge::channel().0).await.unwrap();
-    println!("{hello:?}");
-    let mark = Request::Mark { expect: None, marker: "m".into() };
-    let acquire = Request::Acquire {
-        resource: Resource::lock("r").unwrap(),
-        owner: Owner::sign("w", 1, 2),
-        ttl: Duration::from_secs(5),
-        propose: FencingToken::new(hello.node_time.as_micros()),
-        tolerance: Duration::from_secs(1),
-        keep: Duration::from_secs(60),
+    let mut desk = Desk::marked(node.clone()).await;
+    assert_eq!(server.command(&["SCRIPT", "FLUSH"]), "OK");
+    assert_eq!(desk.try_ask(vec![acquire("r", 1)]).await, Err(Cause::Closed));
+    let mut again = Desk::bare(node).await;
+    assert!(matches!(again.ask(acquire("r", 1)).await, Reply::Granted { .. }));
+}
+
+#[tokio::test]
+async fn a_plain_redlock_client_excludes_and_is_excluded() {
+    let server = RedisServer::start().unwrap();
+    let mut desk = Desk::marked(RedisNode::parse(&server.url()).unwrap().prefix("")).await;
+    assert_eq!(server.command(&["SET", "theirs", "\u{fffd}token", "NX", "PX", "30000"]), "OK");
+    match desk.ask(acquire("theirs", 1)).await {
+        Reply::Held { owner, remaining: Some(left) } => {
+            assert_eq!(owner.as_str(), "\u{fffd}token");
+            assert!(left > Duration::from_secs(20) && left <= Duration::from_millis(30_001));
+        }
+        other => panic!("{other:?}"),
+    }
+    desk.must_acquire("ours", 1).await;
+    assert_eq!(server.command(&["SET", "ours", "x", "NX", "PX", "30000"]), "(nil)");
+    assert_eq!(server.command(&["TYPE", "ours"]), "string");
+    assert_eq!(server.command(&["GET", "ours"]), owner(1).as_str());
+    let ttl: i64 = server.command(&["PTTL", "ours"]).parse().unwrap();
+    assert!(ttl > 0 && ttl <= i64::try_from(LONG.as_millis()).unwrap());
+    // A foreign lock without an end.
+    server.command(&["SET", "forever", "x"]);
+    assert!(matches!(desk.ask(acquire("forever", 1)).await, Reply::Held { remaining: None, .. }));
+    let looked = desk.ask(Request::Inspect { resource: lock("forever") }).await;
+    assert!(matches!(looked, Reply::State { holder: Some((_, None)), .. }), "{looked:?}");
+}
+
+#[tokio::test]
+async fn keys_stand_where_the_documentation_says() {
+    let server = RedisServer::start().unwrap();
+    let mut desk = Desk::marked(RedisNode::parse(&server.url()).unwrap()).await;
+    desk.must_acquire("r", 1).await;
+    let claim = quorate::node::Resource::claim("orders", "7").unwrap();
+    let done = Request::Complete {
+        resource: claim,
+        owner: owner(1),
+        token: quorate::node::FencingToken::new(5),
+        result: "ok".into(),
+        retention: LONG,
     };
-    let inspect = Request::Inspect { resource: Resource::lock("r").unwrap() };
-    let reply = session
-        .send(Batch {
-            requests: vec![mark, acquire.clone(), acquire, inspect],
-            not_after: NodeTime::from_micros(u64::MAX),
-            stamp: "m".into(),
-        })
+    assert_eq!(desk.ask(done).await, Reply::Completed);
+    let sealed =
+        desk.ask(Request::Seal { ledger: "billing".into(), term: quorate::node::FencingToken::new(3) });
+    assert!(matches!(sealed.await, Reply::Ledger(_)));
+    let keys = server.command(&["KEYS", "*"]);
+    let mut keys: Vec<_> = keys.lines().collect();
+    keys.sort_unstable();
+    assert_eq!(
+        keys,
+        [
+            "quorate:ledger/billing",
+            "quorate:node",
+            "quorate:r",
+            "{quorate:claim/orders/7}:done",
+            "{quorate:claim/orders/7}:fence",
+            "{quorate:r}:fence",
+        ]
+    );
+    for key in ["{quorate:r}:fence", "{quorate:claim/orders/7}:done"] {
+        assert!(server.command(&["PTTL", key]).parse::<i64>().unwrap() > 0, "{key} ends");
+    }
+    assert_eq!(server.command(&["PTTL", "quorate:node"]), "-1");
+}
+
+#[tokio::test]
+async fn a_key_of_another_type_spoils_its_own_item_only() {
+    let server = RedisServer::start().unwrap();
+    let mut desk = Desk::marked(RedisNode::parse(&server.url()).unwrap().prefix("")).await;
+    server.command(&["RPUSH", "list", "x"]);
+    server.command(&["SET", "{text}:fence", "12x"]);
+    server.command(&["RPUSH", "{fence}:fence", "x"]);
+    server.command(&["SET", "ledger/text", "x"]);
+    server.command(&["HSET", "ledger/odd", "t", "-1"]);
+    server.command(&["HSET", "ledger/stray", "stray", "1"]);
+    let read = |group: &str| Request::Read { ledger: group.into() };
+    let seal =
+        |group: &str| Request::Seal { ledger: group.into(), term: quorate::node::FencingToken::new(1) };
+    let replies = desk
+        .try_ask(vec![
+            acquire("fine", 1),
+            acquire("list", 1),
+            acquire("text", 1),
+            acquire("fence", 1),
+            acquire("also fine", 1),
+            Request::Release { resource: lock("list"), owner: owner(1) },
+            Request::Inspect { resource: lock("list") },
+            Request::Extend {
+                resource: lock("list"),
+                owner: owner(1),
+                ttl: LONG,
+                token: quorate::node::FencingToken::new(1),
+                keep: LONG,
+            },
+            read("text"),
+            read("stray"),
+            seal("text"),
+            seal("odd"),
+        ])
         .await
         .unwrap();
-    println!("{reply:?}");
-    assert!(matches!(reply.replies[1], Reply::Granted { .. }));
+    for (number, reply) in replies.iter().enumerate() {
+        match number {
+            0 | 4 => assert!(matches!(reply, Reply::Granted { .. }), "{number}: {reply:?}"),
+            _ => assert!(matches!(reply, Reply::Refused(Refusal::WrongType(_))), "{number}: {reply:?}"),
+        }
+    }
+    // Refused before anything was set.
+    for untouched in ["text", "fence"] {
+        assert_eq!(server.command(&["EXISTS", untouched]), "0");
+    }
+    assert_eq!(server.command(&["TYPE", "list"]), "list");
+}
+
+#[tokio::test]
+async fn a_marker_of_another_type_is_named_at_the_handshake() {
+    let server = RedisServer::start().unwrap();
+    server.command(&["RPUSH", "quorate:node", "x"]);
+    let cause = refused(&RedisNode::parse(&server.url()).unwrap()).await;
+    assert!(matches!(&cause, Cause::Protocol(text) if text.contains("another prefix")), "{cause}");
+}
+
+#[tokio::test]
+async fn a_server_out_of_memory_refuses_and_leaves_nothing_half_done() {
+    let server = RedisServer::start().unwrap();
+    let mut desk = Desk::marked(RedisNode::parse(&server.url()).unwrap().prefix("")).await;
+    desk.must_acquire("held", 1).await;
+    assert_eq!(server.command(&["CONFIG", "SET", "maxmemory", "1"]), "OK");
+    match desk.ask(acquire("r", 1)).await {
+        Reply::Refused(Refusal::Failed(why)) => assert!(why.contains("memory"), "{why}"),
+        other => panic!("{other:?}"),
+    }
+    // What is held can still be extended and freed.
+    let extended = Request::Extend {
+        resource: lock("held"),
+        owner: owner(1),
+        ttl: LONG * 2,
+        token: quorate::node::FencingToken::new(1),
+        keep: LONG,
+    };
+    assert_eq!(desk.ask(extended).await, Reply::Extended);
+    let released = desk.ask(Request::Release { resource: lock("held"), owner: owner(1) }).await;
+    assert_eq!(released, Reply::Released(true));
+    server.command(&["CONFIG", "SET", "maxmemory", "0"]);
+    assert_eq!(server.command(&["EXISTS", "r"]), "0", "an owner without a count");
+    desk.must_acquire("r", 2).await;
+}
+
+#[tokio::test]
+async fn a_hello_reports_policy_durability_and_replicas() {
+    let plain = RedisConfig::new().maxmemory_policy("allkeys-lru").start().unwrap();
+    let hello = hello_of(&plain).await;
+    assert_eq!(hello.eviction.as_deref(), Some("allkeys-lru"));
+    assert_eq!((hello.durable, hello.replica), (Some(false), false));
+    assert!(hello.version.starts_with(|c: char| c.is_ascii_digit()), "{}", hello.version);
+    let durable = RedisConfig::new().append_only().start().unwrap();
+    assert_eq!(hello_of(&durable).await.durable, Some(true));
+    let lazy = RedisConfig::new().append_only().line("appendfsync everysec").start().unwrap();
+    assert_eq!(hello_of(&lazy).await.durable, Some(false));
+    // Told by nobody.
+    let secretive =
+        RedisConfig::new().append_only().user("app", "on >secret ~* &* +@all -config").start().unwrap();
+    let url = format!("redis://app:secret@127.0.0.1:{}", secretive.port());
+    let (_, hello) = RedisNode::parse(&url).unwrap().open(Nudge::channel().0).await.unwrap();
+    assert_eq!(hello.durable, None);
+    let replica = RedisConfig::new().line(&format!("replicaof 127.0.0.1 {}", plain.port())).start().unwrap();
+    assert!(hello_of(&replica).await.replica);
+}
+
+#[tokio::test]
+async fn what_is_durable_restarts_with_its_marker_and_leases() {
+    let mut server = RedisConfig::new().append_only().start().unwrap();
+    let node = RedisNode::parse(&server.url()).unwrap();
+    let mut desk = Desk::marked(node.clone()).await;
+    desk.must_acquire("r", 1).await;
+    server.restart().unwrap();
+    let mut again = Desk::bare(node).await;
+    assert_ne!(again.hello.run_id, desk.hello.run_id);
+    assert_eq!(again.hello.marker.as_deref(), Some(support::STAMP));
+    assert!(
+        matches!(again.ask(acquire("r", 2)).await, Reply::Held { owner: holder, .. } if holder == owner(1))
+    );
+}
+
+async fn hello_of(server: &RedisServer) -> quorate::node::Hello {
+    let node = RedisNode::parse(&server.url()).unwrap();
+    soon(node.open(Nudge::channel().0)).await.unwrap().1
+}
+
+async fn refused(node: &RedisNode) -> Cause {
+    match soon(node.open(Nudge::channel().0)).await {
+        Ok((_, hello)) => panic!("opened: {hello:?}"),
+        Err(cause) => cause,
+    }
 }

@@ -1,4 +1,5 @@
 //! Every kind of node keeps the same rules.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panic, its helpers too")]
 
 use quorate::node::{FileNode, MemoryNode};
 use quorate_redis::RedisNode;

@@ -11,7 +11,7 @@
 //!
 //! # Modules, each using only those above it
 //!
-//! * [`env`]: clocks, timers, tasks, randomness; the only door to the world
+//! * [`mod@env`]: clocks, timers, tasks, randomness; the only door to the world
 //! * [`node`]: one server: requests, replies, the memory node and the file node
 //! * [`round`]: one driver task a node, trust, the pure tally
 //! * [`lease`]: the [`Quorum`](lease::Quorum), leases, the keeper that extends them, fencing

@@ -115,7 +115,10 @@ impl Reading<'_> {
         nodes: Vec<NodeSpec>,
         nodes_from: NodesFrom,
     ) -> Result<Config, ConfigError> {
-        let setup = self.told.setup(&format!("{}-{}", around.host, around.pid));
+        let mut setup = self.told.setup(&format!("{}-{}", around.host, around.pid));
+        // One user's directory on one host: a newcomer's first lock need not wait for memories that another
+        // machine may have of it. (Do not delete the directory while something holds a lock in it.)
+        setup.trust_new_nodes |= nodes_from == NodesFrom::Local;
         let names: Vec<Arc<str>> = nodes.iter().map(NodeSpec::name).collect();
         setup.check(&names).map_err(|error| self.setting(&error.to_string(), &nodes_from))?;
         let lease = self.told.lease(&setup);

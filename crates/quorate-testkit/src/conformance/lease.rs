@@ -109,8 +109,9 @@ pub(super) async fn extend_keeps_the_counter_alive<N: Node>(node: N) {
         if let Request::Acquire { keep, .. } = &mut forgetful {
             *keep = Duration::from_millis(150);
         }
-        let Reply::Granted { counter } = desk.ask(forgetful).await else {
-            return assert!(false, "not granted");
+        let counter = match desk.ask(forgetful).await {
+            Reply::Granted { counter } => counter,
+            other => unexpected(&other),
         };
         let extended = desk.ask(extend(&resource, &owner(1), LONG, counter.get() + more)).await;
         assert_eq!(extended, Reply::Extended);

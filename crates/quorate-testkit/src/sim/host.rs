@@ -15,7 +15,7 @@ const SPINNING: u64 = 200_000;
 /// The process that a worker runs in: it can be paused (SIGSTOP) and crashed (SIGKILL), whole.
 #[derive(Debug)]
 pub struct Host {
-    name: String,
+    name: Arc<str>,
     truth: Truth,
     state: Mutex<State>,
 }
@@ -48,11 +48,11 @@ impl Host {
             polls: (Duration::ZERO, 0),
             panics: Vec::new(),
         };
-        Arc::new(Self { name: name.to_owned(), truth, state: Mutex::new(state) })
+        Arc::new(Self { name: name.into(), truth, state: Mutex::new(state) })
     }
 
     /// What the worker is called.
-    pub fn name(&self) -> &str {
+    pub fn name(&self) -> &Arc<str> {
         &self.name
     }
 

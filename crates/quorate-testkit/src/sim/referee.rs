@@ -70,9 +70,9 @@ pub struct Belief {
     /// The lease, of all in this run.
     pub lease: u64,
     /// Whose it is.
-    pub worker: String,
+    pub worker: Arc<str>,
     /// What is held.
-    pub resource: String,
+    pub resource: Resource,
     /// Its fencing token.
     pub token: u64,
     /// Whether the worker takes it for valid.
@@ -110,8 +110,8 @@ impl Held {
         let lease = self.lease()?;
         Some(Belief {
             lease: self.id,
-            worker: self.host.name().to_owned(),
-            resource: lease.resource().to_string(),
+            worker: Arc::clone(self.host.name()),
+            resource: lease.resource().clone(),
             token: lease.token().get(),
             valid: lease.is_valid(),
             told: lease.step_down().is_cancelled(),
@@ -239,12 +239,32 @@ impl Referee {
 
 /// What kind of request came to what.
 fn outcome(request: &Request, reply: &Reply) -> String {
-    let word = |what: &dyn fmt::Debug| {
-        let text = format!("{what:?}");
-        text.split([' ', '(', '{']).next().unwrap_or_default().to_lowercase()
-    };
-    match reply {
-        Reply::Refused(why) => format!("{} refused {}", word(request), word(why)),
-        other => format!("{} {}", word(request), word(other)),
+    let mut text = Name::of(request);
+    text.push(' ');
+    text += &Name::of(reply);
+    if let Reply::Refused(why) = reply {
+        text.push(' ');
+        text += &Name::of(why);
+    }
+    text
+}
+
+/// The name of an enum's variant: its debug text up to the first delimiter.
+struct Name(String);
+
+impl Name {
+    fn of(variant: &dyn fmt::Debug) -> String {
+        let mut name = Self(String::new());
+        // An error means that the name is complete.
+        let _ = fmt::write(&mut name, format_args!("{variant:?}"));
+        name.0
+    }
+}
+
+impl fmt::Write for Name {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let name = text.split([' ', '(', '{']).next().unwrap_or_default();
+        self.0 += &name.to_lowercase();
+        if name.len() == text.len() { Ok(()) } else { Err(fmt::Error) }
     }
 }

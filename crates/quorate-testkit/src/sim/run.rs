@@ -227,13 +227,14 @@ impl Run {
         let host = Host::start(&format!("w{worker}"), self.truth);
         let rng = SeedRng::new(seed, &format!("random {worker} {}", self.started));
         let (boot, wall) = self.scenario.workers[worker];
-        let world = SimWorld::new(self.truth, Arc::clone(&host), boot, wall, rng);
+        let world =
+            SimWorld::new(self.truth, Arc::clone(&host), boot, wall, rng).oversleeping(self.plan.oversleep);
         let env = Env::new(Arc::new(world));
         let node = |node: usize| {
             let (link, server) = (Arc::clone(&self.links[worker][node]), Arc::clone(&self.servers[node]));
             SimNode::new(self.truth, Arc::clone(&host), link, server, self.trace.clone())
         };
-        let setup = quorate::round::Setup { worker: host.name().into(), ..self.plan.setup.clone() };
+        let setup = quorate::round::Setup { worker: Arc::clone(host.name()), ..self.plan.setup.clone() };
         let quorum = Quorum::builder().env(env.clone()).setup(setup).nodes((0..NODES).map(node)).build();
         #[expect(clippy::expect_used, reason = "the plan is written by hand: a wrong one must stop the test")]
         let quorum = quorum.expect("the plan's setup can be used");

@@ -26,8 +26,12 @@ pub struct Plan {
     pub lie: Option<Lie>,
     /// For how long faults happen.
     pub length: Duration,
-    /// Whether a server may come back with an old snapshot, and so with old counters.
-    pub snapshots: bool,
+    /// How many of a thousand faults are crashes of one to three servers, beside those that happen anyway.
+    pub crashes: u64,
+    /// How often, of a thousand crashes, a server comes back with an old snapshot, and so with old counters.
+    pub snapshots: u64,
+    /// By how much a worker's timers may be late though its process runs: the shipped code's never are.
+    pub oversleep: Duration,
 }
 
 impl Default for Plan {
@@ -39,7 +43,14 @@ impl Default for Plan {
             clock_step_allowance: Duration::from_millis(100),
             ..Setup::default()
         };
-        Self { setup, lie: None, length: Duration::from_secs(20), snapshots: true }
+        Self {
+            setup,
+            lie: None,
+            length: Duration::from_secs(20),
+            crashes: 0,
+            snapshots: 300,
+            oversleep: Duration::ZERO,
+        }
     }
 }
 
@@ -168,6 +179,9 @@ impl Faults<'_> {
     /// One fault at `at`, and its end.
     fn draw(&mut self, at: Duration) {
         let (node, worker) = (self.rng.index(NODES), self.rng.index(WORKERS));
+        if self.rng.chance(self.plan.crashes) {
+            return self.crash_servers(at);
+        }
         match self.rng.number(0..=99) {
             0..=27 => self.cut(at, [worker].as_slice(), &[node]),
             28..=39 => {
@@ -185,7 +199,7 @@ impl Faults<'_> {
                 let some = self.some_nodes(1..=3);
                 some.into_iter().for_each(|node| self.made.push((at, Fault::FlushServer(node))));
             }
-            61..=70 => self.step(at, node),
+            61..=70 => self.step(at),
             71..=87 => {
                 self.lasting(at, Fault::PauseWorker(worker), Fault::ResumeWorker(worker), 5..=4_500);
             }
@@ -195,7 +209,7 @@ impl Faults<'_> {
 
     fn crash_servers(&mut self, at: Duration) {
         for node in self.some_nodes(1..=3) {
-            let snapshot = self.plan.snapshots && self.rng.chance(300);
+            let snapshot = self.rng.chance(self.plan.snapshots);
             let memory = if snapshot { Memory::Snapshot } else { Memory::Empty };
             self.lasting(at, Fault::CrashServer(node), Fault::StartServer(node, memory), 1..=1_200);
         }
@@ -210,13 +224,15 @@ impl Faults<'_> {
         }
     }
 
-    fn step(&mut self, at: Duration, node: usize) {
-        if self.stepped[node].is_some_and(|last| at < last + STEP_APART) {
-            return;
-        }
-        self.stepped[node] = Some(at);
+    /// Some servers' clocks step, together: what sets one may set all.
+    fn step(&mut self, at: Duration) {
         let by = [STEP_MS, -STEP_MS, self.rng.signed(-STEP_MS..=STEP_MS)][self.rng.index(3)];
-        self.made.push((at, Fault::StepServer(node, by)));
+        for node in self.some_nodes(1..=5) {
+            if self.stepped[node].is_none_or(|last| at >= last + STEP_APART) {
+                self.stepped[node] = Some(at);
+                self.made.push((at, Fault::StepServer(node, by)));
+            }
+        }
     }
 
     fn lasting(&mut self, at: Duration, begin: Fault, end: Fault, millis: RangeInclusive<u64>) {
@@ -252,7 +268,7 @@ mod tests {
             let apart = f64::from(1_000_000 + most) / f64::from(1_000_000 + least) - 1.0;
             assert!(apart <= plan.setup.drift_rate, "{apart}");
         }
-        assert_eq!(kinds.len(), 16, "{kinds:?}");
+        assert_eq!(kinds.len(), 15, "{kinds:?}");
         assert_ne!(Scenario::new(1, &plan).faults, Scenario::new(2, &plan).faults);
     }
 }

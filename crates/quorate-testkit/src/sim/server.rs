@@ -4,13 +4,12 @@ use quorate::node::{
     engine::{self, Clocks, Store},
 };
 use std::{
-    collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
 };
 
 /// How often a server writes the snapshot that it may come back with.
-const SNAPSHOT_EVERY: Duration = Duration::from_secs(2);
+const SNAPSHOT_EVERY: Duration = Duration::from_secs(8);
 
 /// How a server may break the rules, to prove that the invariants notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +22,8 @@ pub enum Lie {
     Generous,
     /// It counts no grant: the fencing counter stands still.
     Uncounting,
+    /// It says that a lease is released, and keeps it.
+    Clinging,
 }
 
 /// What a server has left after a crash.
@@ -182,7 +183,9 @@ impl Server {
                 let forever = NodeTime::from_micros(u64::MAX);
                 engine::run(&mut state.store, &Batch { not_after: forever, ..batch.clone() }, clocks)
             }
-            Some(lie @ (Lie::Generous | Lie::Uncounting)) => run_lying(&mut state.store, batch, clocks, lie),
+            Some(lie @ (Lie::Generous | Lie::Uncounting | Lie::Clinging)) => {
+                run_lying(&mut state.store, batch, clocks, lie)
+            }
             Some(Lie::Forgetful) | None => engine::run(&mut state.store, batch, clocks),
         };
         drop(state);
@@ -215,27 +218,28 @@ impl Server {
     }
 }
 
-/// Runs a batch item by item, undoing before each acquire what would have kept it honest.
+/// Runs a batch item by item, undoing around each what would have kept it honest.
 fn run_lying(store: &mut MemoryStore, batch: &Batch, clocks: Clocks, lie: Lie) -> BatchReply {
-    let mut replies = Vec::new();
-    let mut counters = BTreeMap::new();
-    for request in &batch.requests {
+    let run = |request: &Request| {
         let one = Batch { requests: vec![request.clone()], ..batch.clone() };
-        if let (Lie::Generous, Request::Acquire { resource, .. }) = (lie, request) {
-            let Ok(()) = store.set_lease(resource, None);
+        match (lie, request) {
+            (Lie::Generous, Request::Acquire { resource, .. }) => {
+                let Ok(()) = store.set_lease(resource, None);
+                engine::run(store, &one, clocks).replies.remove(0)
+            }
+            (Lie::Uncounting, Request::Acquire { resource, .. }) => {
+                let Ok(before) = store.counter(resource);
+                match (engine::run(store, &one, clocks).replies.remove(0), before) {
+                    (Reply::Granted { .. }, Some(row)) => {
+                        let Ok(()) = store.set_counter(resource, row);
+                        Reply::Granted { counter: row.count }
+                    }
+                    (other, _) => other,
+                }
+            }
+            (Lie::Clinging, Request::Release { .. }) => Reply::Released(true),
+            _ => engine::run(store, &one, clocks).replies.remove(0),
         }
-        if let (Lie::Uncounting, Request::Acquire { resource, .. }) = (lie, request) {
-            let Ok(row) = store.counter(resource);
-            counters.insert(resource.clone(), row);
-        }
-        let mut reply = engine::run(store, &one, clocks).replies.remove(0);
-        if let (Request::Acquire { resource, .. }, Reply::Granted { counter }) = (request, &mut reply)
-            && let Some(Some(row)) = counters.get(resource)
-        {
-            let Ok(()) = store.set_counter(resource, *row);
-            *counter = row.count;
-        }
-        replies.push(reply);
-    }
-    BatchReply { node_time: clocks.wall, replies }
+    };
+    BatchReply { node_time: clocks.wall, replies: batch.requests.iter().map(run).collect() }
 }

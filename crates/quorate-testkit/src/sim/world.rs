@@ -18,12 +18,19 @@ pub struct SimWorld {
     boot: SimClock,
     wall: SimClock,
     rng: Mutex<SeedRng>,
+    oversleep: Duration,
 }
 
 impl SimWorld {
     /// The world of the process `host`, with the clocks of its machine and randomness of its own.
     pub fn new(truth: Truth, host: Arc<Host>, boot: SimClock, wall: SimClock, rng: SeedRng) -> Self {
-        Self { truth, host, boot, wall, rng: Mutex::new(rng) }
+        Self { truth, host, boot, wall, rng: Mutex::new(rng), oversleep: Duration::ZERO }
+    }
+
+    /// With timers that ring this much too late, to prove that it would be noticed.
+    pub fn oversleeping(mut self, by: Duration) -> Self {
+        self.oversleep = by;
+        self
     }
 }
 
@@ -42,7 +49,7 @@ impl World for SimWorld {
 
     fn sleep_until(&self, at: BootTime) -> BoxFuture<'static, ()> {
         let wake = self.boot.truth_of(at.as_nanos()).min(self.truth.now() + LONGEST_NAP);
-        Box::pin(self.truth.reach(wake))
+        Box::pin(self.truth.reach(wake + self.oversleep))
     }
 
     #[expect(clippy::disallowed_methods, reason = "this is the simulated door")]

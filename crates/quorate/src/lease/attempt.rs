@@ -166,7 +166,7 @@ impl<'a> Round<'a> {
     fn settle_token(&mut self, ticket: u64) {
         let fleet = self.hub.fleet();
         let Some(attempt) = self.attempts.get_mut(ticket as usize) else { return };
-        let token = attempt.tally.candidate();
+        let token = attempt.tally.candidate(fleet.setup().quarantine());
         if attempt.tally.agrees_on(token) {
             attempt.step = Step::Won(token);
             self.open -= 1;

@@ -14,7 +14,7 @@ const LOOK_AT_LEAST_EVERY: Duration = Duration::from_millis(100);
 /// What keeps waiters from coming all at once.
 const JITTER: Duration = Duration::from_millis(10);
 
-/// A lock about to be acquired: made by [`Quorum::lock`].
+/// A lock about to be acquired: made by [`Quorum::lock`](super::Quorum::lock).
 #[derive(Clone, Debug)]
 #[must_use = "a lock does nothing until it is acquired"]
 pub struct Lock {

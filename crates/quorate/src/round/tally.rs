@@ -1,7 +1,7 @@
 use super::{Answer, NodeOutcome, Vote};
 use crate::{
     env::BootTime,
-    node::{DoneRecord, FencingToken, Owner, Reply},
+    node::{DoneRecord, FencingToken, NodeTime, Owner, Reply},
 };
 use std::time::Duration;
 
@@ -25,6 +25,8 @@ pub struct Grant {
     pub sent: BootTime,
     /// Which memory of the node granted.
     pub epoch: u64,
+    /// When that memory began, by the node's clock.
+    pub since: NodeTime,
 }
 
 /// Counts the votes of one acquire. Pure: it reads no clock.
@@ -60,7 +62,8 @@ impl Tally {
     pub fn count(&mut self, vote: &Vote) {
         let slot = match (&vote.answer, vote.sent) {
             (Answer::Reply(Reply::Granted { counter }), Some(sent)) => {
-                Slot::Granted(Grant { counter: *counter, sent, epoch: vote.epoch })
+                let (epoch, since) = (vote.epoch, vote.since);
+                Slot::Granted(Grant { counter: *counter, sent, epoch, since })
             }
             (answer, sent) => {
                 if let Answer::Reply(Reply::Done(done)) = answer {
@@ -106,9 +109,18 @@ impl Tally {
         }
     }
 
-    /// The largest counter among the grants: the candidate for the fencing token.
-    pub fn candidate(&self) -> FencingToken {
-        self.granted().map(|(_, grant)| grant.counter).max().unwrap_or_default()
+    /// The candidate for the fencing token: the largest counter among the grants.
+    ///
+    /// A counter that is older than its node's memory came back with a snapshot and lacks the grants since.
+    /// It counts like one that was forgotten and seeded anew: from the time, by the node's clock, at which
+    /// the node's quarantine was over.
+    pub fn candidate(&self, quarantine: Duration) -> FencingToken {
+        let counts = |grant: Grant| {
+            let relic = grant.counter.get() < grant.since.as_micros();
+            let seed = FencingToken::new((grant.since + quarantine).as_micros()).min(FencingToken::MAX);
+            if relic { seed } else { grant.counter }
+        };
+        self.granted().map(|(_, grant)| counts(grant)).max().unwrap_or_default()
     }
 
     /// Whether a majority's counters stand at `token`.
@@ -214,6 +226,8 @@ mod tests {
         BootTime::from_nanos(ms * 1_000_000)
     }
 
+    const QUARANTINE: Duration = Duration::from_secs(3);
+
     fn vote(node: usize, sent_ms: u64, answer: Answer) -> Vote {
         Vote { node, ticket: 0, sent: Some(at(sent_ms)), epoch: 1, since: NodeTime::default(), answer }
     }
@@ -262,10 +276,23 @@ mod tests {
     #[test]
     fn the_token_is_the_largest_counter_once_a_majority_has_it() {
         let mut won = tally(5, &[grant(0, 1, 7), grant(1, 1, 9), grant(2, 1, 9)]);
-        let token = won.candidate();
+        let token = won.candidate(QUARANTINE);
         assert_eq!((token.get(), won.agrees_on(token), won.below(token)), (9, false, vec![0]));
         won.raised(0, token);
         assert!(won.agrees_on(token));
+    }
+
+    #[test]
+    fn a_counter_older_than_its_node_s_memory_counts_from_the_end_of_the_quarantine() {
+        let since =
+            |seconds: u64, vote: Vote| Vote { since: NodeTime::from_micros(seconds * 1_000_000), ..vote };
+        // Node 0 came back at 5 s with a snapshot; the grants up to 9 happened on other nodes meanwhile.
+        let won = tally(3, &[since(5, grant(0, 1, 7)), grant(1, 1, 8)]);
+        assert_eq!(won.candidate(QUARANTINE).get(), 8_000_000);
+        assert_eq!(won.below(won.candidate(QUARANTINE)), [0, 1]);
+        // Once raised, the counter is younger than the memory, and counts by itself.
+        let next = tally(3, &[since(5, grant(0, 1, 8_000_001)), grant(1, 1, 8_000_001)]);
+        assert_eq!(next.candidate(QUARANTINE).get(), 8_000_001);
     }
 
     #[test]

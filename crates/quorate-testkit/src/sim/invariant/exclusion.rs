@@ -31,10 +31,11 @@ mod tests {
 
     #[test]
     fn two_valid_leases_are_one_too_many() {
-        let mut see = |beliefs: &[_]| Exclusion.see(Duration::ZERO, &Event::Looked(beliefs));
+        let see = |beliefs: &[_]| Exclusion.see(Duration::ZERO, &Event::Looked(beliefs));
         assert!(see(&[belief(1, "a", 1, true), belief(2, "b", 2, false)]).is_ok());
         assert!(see(&[belief(1, "a", 1, true), belief(2, "b", 2, true)]).is_err());
-        let elsewhere = crate::sim::Belief { resource: "y".to_owned(), ..belief(2, "b", 2, true) };
+        let elsewhere = quorate::node::Resource::lock("y").unwrap();
+        let elsewhere = crate::sim::Belief { resource: elsewhere, ..belief(2, "b", 2, true) };
         assert!(see(&[belief(1, "a", 1, true), elsewhere]).is_ok());
     }
 }

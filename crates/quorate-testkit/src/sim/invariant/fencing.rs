@@ -1,4 +1,5 @@
 use super::{Event, Invariant};
+use quorate::node::Resource;
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,
@@ -7,8 +8,8 @@ use std::{
 /// The tokens of a resource are unique, and grow in the order of the grants.
 #[derive(Debug, Default)]
 pub(super) struct Fencing {
-    seen: BTreeSet<(String, u64)>,
-    newest: BTreeMap<String, u64>,
+    seen: BTreeSet<(Resource, u64)>,
+    newest: BTreeMap<Resource, u64>,
 }
 
 impl Invariant for Fencing {

@@ -41,8 +41,8 @@ pub fn all() -> Vec<Box<dyn Invariant>> {
 pub(super) fn belief(lease: u64, worker: &str, token: u64, valid: bool) -> super::referee::Belief {
     super::referee::Belief {
         lease,
-        worker: worker.to_owned(),
-        resource: "x".to_owned(),
+        worker: worker.into(),
+        resource: quorate::node::Resource::lock("x").unwrap(),
         token,
         valid,
         told: !valid,

@@ -1,0 +1,66 @@
+//! A batch of notifications is taken from a table by one of several workers, in one round trip a batch.
+
+use quorate::claim::{ClaimOutcome, Claims};
+use quorate_examples::{Failure, quorum};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+const ROWS: usize = 100;
+const BATCH: usize = 25;
+
+/// The outbox: how often each notification was sent.
+#[derive(Clone, Default)]
+struct Table(Arc<Mutex<BTreeMap<String, u32>>>);
+
+impl Table {
+    fn pending(&self) -> Vec<String> {
+        let rows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        rows.iter().filter(|(_, sent)| **sent == 0).map(|(id, _)| id.clone()).take(BATCH).collect()
+    }
+
+    fn sent(&self, id: &str) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(id.to_owned()).or_default() += 1;
+    }
+}
+
+async fn worker(name: &'static str, table: Table) -> Result<(), Failure> {
+    let quorum = quorum(name)?;
+    let claims = Claims::new(&quorum, "notifications");
+    loop {
+        let batch = table.pending();
+        if batch.is_empty() {
+            break;
+        }
+        let mut sent = 0;
+        for (id, outcome) in claims.claim_many(batch.iter().map(String::as_str)).await? {
+            match outcome? {
+                ClaimOutcome::Claimed(claim) => {
+                    claim.check()?;
+                    table.sent(&id);
+                    claim.complete("sent").await?;
+                    sent += 1;
+                }
+                // Another worker has it, or had it.
+                _ => continue,
+            }
+        }
+        println!("{name} sent {sent} of a batch of {}", batch.len());
+        tokio::task::yield_now().await;
+    }
+    quorum.close().await;
+    Ok(())
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Failure> {
+    let table = Table::default();
+    let rows = (0..ROWS).map(|i| (format!("notification-{i:03}"), 0));
+    table.0.lock().unwrap_or_else(PoisonError::into_inner).extend(rows);
+    tokio::try_join!(worker("a", table.clone()), worker("b", table.clone()), worker("c", table.clone()))?;
+    let rows = table.0.lock().unwrap_or_else(PoisonError::into_inner);
+    let once = rows.values().filter(|&&sent| sent == 1).count();
+    println!("{once} of {ROWS} notifications were sent once");
+    if once == ROWS { Ok(()) } else { Err("lost or sent twice".into()) }
+}

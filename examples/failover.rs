@@ -1,0 +1,54 @@
+//! Poor man's failover: three copies of a service, one of which works, for ever. The leader fails twice.
+
+use quorate::{
+    election::{Election, Term},
+    lease::Quorum,
+};
+use quorate_examples::{Failure, quorum};
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+/// The work of a leader: it runs until it is told to step down, or until it fails.
+async fn serve(name: &'static str, term: Term) -> Result<(), Failure> {
+    println!("{name} leads, term {}", term.number());
+    let env = term.quorum().env().clone();
+    for beat in 0.. {
+        // Before a write to the outside: is the term still ours? Pass the token on to the sink.
+        let token = term.check()?;
+        println!("  {name} writes beat {beat} under token {token}");
+        if beat == 2 {
+            return Err(format!("{name} fails").into());
+        }
+        tokio::select! { biased;
+            () = term.step_down().cancelled() => break,
+            () = env.sleep(Duration::from_millis(50)) => {}
+        }
+    }
+    Ok(())
+}
+
+async fn copy(name: &'static str, quorum: Quorum, shutdown: CancellationToken) {
+    let election = Election::new(&quorum, "billing").ttl(Duration::from_secs(2));
+    let ended = election.run(|term| serve(name, term)).until(shutdown.cancelled_owned()).await;
+    println!("{name} ended: {ended:?}");
+    // Sends what is left to send, and ends every task.
+    quorum.close().await;
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Failure> {
+    let shutdown = CancellationToken::new();
+    let (a, b, c) = (quorum("a")?, quorum("b")?, quorum("c")?);
+    let env = c.env().sibling();
+    let stop = async {
+        env.sleep(Duration::from_secs(1)).await;
+        shutdown.cancel();
+    };
+    tokio::join!(
+        copy("a", a, shutdown.clone()),
+        copy("b", b, shutdown.clone()),
+        copy("c", c, shutdown.clone()),
+        stop
+    );
+    Ok(())
+}

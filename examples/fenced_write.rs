@@ -1,0 +1,48 @@
+//! A sink that refuses an old fencing token: the answer to a holder that is paused between its look and its
+//! write, which no lock can prevent.
+
+use quorate::node::FencingToken;
+use quorate_examples::{Failure, quorum};
+use std::time::Duration;
+
+/// A store outside, which keeps the newest token it has seen in the same transaction as the value.
+#[derive(Default)]
+struct Store {
+    newest: FencingToken,
+    value: String,
+}
+
+impl Store {
+    fn write(&mut self, value: &str, token: FencingToken) -> Result<(), String> {
+        if token < self.newest {
+            return Err(format!("token {token} is older than {}", self.newest));
+        }
+        self.newest = token;
+        value.clone_into(&mut self.value);
+        Ok(())
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Failure> {
+    let (a, b) = (quorum("a")?, quorum("b")?);
+    let mut store = Store::default();
+
+    // A looks at its lease, and is paused before it writes: for longer than the lease lives.
+    let paused = a.lock("invoice-42").ttl(Duration::from_millis(500)).auto_extend(false).acquire().await?;
+    let looked = paused.check()?;
+    paused.lost().cancelled().await;
+
+    // B takes over, with a larger token, and writes.
+    let lease = b.lock("invoice-42").acquire().await?;
+    store.write("by B", lease.check()?)?;
+
+    // A wakes up and writes with the token of its look.
+    let refused = store.write("by A", looked).err().ok_or("the store took an old token")?;
+    println!("A's late write is refused: {refused}");
+    println!("the value is {:?}", store.value);
+    lease.release().await?;
+    a.close().await;
+    b.close().await;
+    if store.value == "by B" { Ok(()) } else { Err("the old holder's write landed".into()) }
+}

@@ -1,0 +1,68 @@
+//! Singleton cron: three copies of a service have the same jobs, and each tick runs on one of them.
+
+use quorate::{
+    env::Env,
+    schedule::{Cron, Delivery, Job, RunAll, RunOnce, Scheduler, Tick, every},
+};
+use quorate_examples::{Failure, quorum};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+use tokio_util::sync::CancellationToken;
+
+/// How often each tick ran, over all copies.
+type Runs = Arc<Mutex<BTreeMap<u64, u32>>>;
+
+async fn beat(name: &'static str, runs: Runs, tick: Tick) -> Result<(), Failure> {
+    let token = tick.check()?;
+    println!("{name} runs {} for tick {:?} under token {token}", tick.job(), tick.at());
+    *runs.lock().unwrap_or_else(PoisonError::into_inner).entry(tick.at().as_micros()).or_default() += 1;
+    Ok(())
+}
+
+async fn copy(name: &'static str, runs: Runs, shutdown: CancellationToken) -> Result<(), Failure> {
+    let quorum = quorum(name)?;
+    let hour = Duration::from_secs(3600);
+    // At three in the morning in Kyiv. If nobody could, it runs once within the hour.
+    let nightly = Cron::parse("0 3 * * *")?.zone("Europe/Kyiv")?;
+    let nightly =
+        Job::new("nightly", nightly, |_| async { Ok::<(), Failure>(()) }).misfire(RunOnce::within(hour));
+    // Five times a second: what a hand-over misses is made up, and what may have run is not run again.
+    let beat =
+        Job::new("beat", every(Duration::from_millis(200))?, move |tick| beat(name, Arc::clone(&runs), tick))
+            .misfire(RunAll::within(Duration::from_secs(60)))
+            .delivery(Delivery::AtMostOnce);
+    let scheduler = Scheduler::new(&quorum, "reports").ttl(Duration::from_secs(2)).job(nightly).job(beat);
+    scheduler.run().until(shutdown.cancelled_owned()).await?;
+    quorum.close().await;
+    Ok(())
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Failure> {
+    let (runs, env) = (Runs::default(), Env::system());
+    let (first, others) = (CancellationToken::new(), CancellationToken::new());
+    let story = async {
+        // One copy is stopped in the middle; if it led, another goes on.
+        env.sleep(Duration::from_millis(1500)).await;
+        first.cancel();
+        env.sleep(Duration::from_millis(1500)).await;
+        others.cancel();
+        Ok(())
+    };
+    tokio::try_join!(
+        copy("a", Arc::clone(&runs), first.clone()),
+        copy("b", Arc::clone(&runs), others.clone()),
+        copy("c", Arc::clone(&runs), others.clone()),
+        story
+    )?;
+    let runs = runs.lock().unwrap_or_else(PoisonError::into_inner);
+    let twice = runs.values().filter(|&&times| times > 1).count();
+    println!("{} ticks ran, {twice} of them twice", runs.len());
+    if twice > 0 || runs.len() < 5 {
+        return Err("a tick ran twice, or none ran".into());
+    }
+    Ok(())
+}
