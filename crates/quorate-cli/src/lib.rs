@@ -7,9 +7,11 @@
 
 mod args;
 pub mod config;
+mod demo;
 mod exec;
 mod exit;
 mod guard;
+mod init;
 mod log;
 mod open;
 mod run;
@@ -27,6 +29,9 @@ pub fn main() -> ExitCode {
     let args: Vec<OsString> = std::env::args_os().collect();
     if args.get(1).is_some_and(|first| first == warden::ARGUMENT) {
         return warden::main(args.into_iter().skip(2));
+    }
+    if args.get(1).is_some_and(|first| first == demo::ARGUMENT) {
+        return demo::worker_main(args.into_iter().skip(2));
     }
     let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
@@ -48,7 +53,9 @@ pub fn main() -> ExitCode {
 fn dispatch(command: &Command) -> Result<u8, Failure> {
     let load = |nodes: &args::NodeArgs| Config::load(&nodes.flags(), &Surroundings::process());
     match command {
-        Command::Demo(_) => Err(Failure::new(FAILURE, "not built yet")),
+        Command::Demo(args) => runtime()?.block_on(demo::demo(args)),
+        // `--check` starts nothing that could be left to process 1.
+        Command::Run(args) if init::is_process_one() && !args.check => runtime()?.block_on(init::supervise()),
         Command::Run(args) => {
             log::start(args.log_format, args.log_level);
             let config = load(&args.nodes)?;

@@ -10,11 +10,15 @@ use crate::{
 };
 use quorate::{
     election::{Election, ElectionError},
-    env::Env,
+    env::{Env, WallTime},
     round::NodeState,
     schedule::{Job, Scheduler, Tick},
 };
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::{
+    pin::pin,
+    sync::Arc,
+    time::{Duration, UNIX_EPOCH},
+};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// How long the first handshakes may take before the daemon goes on without them.
@@ -114,7 +118,7 @@ async fn command(job: &JobConfig, env: &Env, guard: Guard, tick: &Tick) -> Resul
     }
     spec = spec
         .env("QUORATE_JOB", &*job.name)
-        .env("QUORATE_TICK", quorate::schedule::Zone::UTC.show(tick.at()))
+        .env("QUORATE_TICK", rfc3339(tick.at()))
         .env("QUORATE_RESOURCE", format!("election/{}", tick.term().group()))
         .env("QUORATE_FENCING_TOKEN", token.to_string());
     if let Some(dir) = &job.cwd {
@@ -134,6 +138,16 @@ async fn command(job: &JobConfig, env: &Env, guard: Guard, tick: &Tick) -> Resul
             exit.await;
             Err(format!("timed out after {timeout:.1?}"))
         }
+    }
+}
+
+/// A tick's time as RFC 3339 has it, in UTC, with a fraction only where there is one.
+fn rfc3339(at: WallTime) -> String {
+    let time = UNIX_EPOCH + Duration::from_micros(at.as_micros());
+    if at.as_micros().is_multiple_of(1_000_000) {
+        humantime::format_rfc3339_seconds(time).to_string()
+    } else {
+        humantime::format_rfc3339_micros(time).to_string()
     }
 }
 

@@ -10,6 +10,21 @@
 //! A session that is dropped sends what it was given, for at most [`LINGER`]; what has left may run at any
 //! later time, until the batch's `not_after` by the server's own clock.
 //!
+//! # In short
+//!
+//! ```no_run
+//! use quorate::lease::Quorum;
+//! use quorate_redis::Connect;
+//!
+//! # async fn lead() -> Result<(), Box<dyn std::error::Error>> {
+//! let quorum = Quorum::connect(["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"]).await?;
+//! let lease = quorum.lock("invoice-42").acquire().await?;
+//! println!("fencing token {}", lease.check()?);
+//! lease.release().await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! # Keys
 //!
 //! With the prefix `P` (by default `quorate:`), lock `R` is the plain string `PR`, set with `NX` and `PX`, so

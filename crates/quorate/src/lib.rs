@@ -9,6 +9,55 @@
 //! transaction. Exclusion rests on clock *rates* and on nodes that remember; see [`lease`] for the exact
 //! conditions and [`round`] for which nodes may vote.
 //!
+//! # In short
+//!
+//! ```
+//! use quorate::{
+//!     claim::{Claims, Processed},
+//!     election::Election,
+//!     lease::Quorum,
+//!     node::MemoryNode,
+//!     schedule::{Cron, Job, RunOnce, Scheduler},
+//! };
+//! use std::{convert::Infallible, time::Duration};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! // Five nodes in memory; `quorate-redis` has those that several processes share.
+//! let nodes = (0..5).map(|i| MemoryNode::new(&format!("memory-{i}")));
+//! let quorum = Quorum::builder().nodes(nodes).trust_new_nodes(true).build()?;
+//!
+//! // One lock, signed, fenced, extended until it is released.
+//! let lease = quorum.lock("invoice-42").ttl(Duration::from_secs(10)).acquire().await?;
+//! let token = lease.check()?; // pass it to the write
+//! lease.release().await?;
+//!
+//! // One copy at a time, until the shutdown. Here the work ends with an error, which ends the campaign.
+//! let led = Election::new(&quorum, "billing").run(|term| async move { Err::<(), _>(term.number()) });
+//! assert!(led.until(std::future::pending()).await.is_err());
+//!
+//! // Singleton cron.
+//! let nightly = Cron::parse("0 3 * * *")?.zone("Europe/Kyiv")?;
+//! let nightly = Job::new("nightly", nightly, |tick| async move {
+//!     println!("due at {:?}, under token {:?}", tick.at(), tick.check());
+//!     Ok::<(), Infallible>(())
+//! });
+//! let nightly = nightly.misfire(RunOnce::within(Duration::from_secs(3600)));
+//! let scheduler = Scheduler::new(&quorum, "billing").job(nightly);
+//! scheduler.run().until(std::future::ready(())).await?;
+//!
+//! // Every copy sees every message; one handles it.
+//! let claims = Claims::new(&quorum, "orders");
+//! let handle = |_claim| async { Ok::<_, Infallible>("shipped") };
+//! assert_eq!(claims.process("order-1", handle).await?, Processed::Handled);
+//! let again = claims.process("order-1", handle).await?;
+//! assert_eq!(again, Processed::AlreadyDone { result: "shipped".into() });
+//!
+//! quorum.close().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! # Modules, each using only those above it
 //!
 //! * [`mod@env`]: clocks, timers, tasks, randomness; the only door to the world

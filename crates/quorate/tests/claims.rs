@@ -55,6 +55,29 @@ async fn one_handles_the_others_are_told_and_done_is_kept_with_its_result() {
 }
 
 #[tokio::test]
+async fn nobody_gets_in_between_the_work_and_its_done_record() {
+    let nodes = nodes();
+    let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
+    for i in 0..100 {
+        let id = format!("m-{i}");
+        let claim = claimed(claims(&a).claim(&id).await.expect("a quorum"));
+        let rival = async {
+            for _ in 0..20 {
+                match claims(&b).claim(&id).await.expect("a quorum") {
+                    ClaimOutcome::Claimed(_) => panic!("{id} was handled, and claimed again"),
+                    ClaimOutcome::Done { .. } => return,
+                    _ => tokio::task::yield_now().await,
+                }
+            }
+        };
+        let (completed, ()) = tokio::join!(claim.complete("done"), rival);
+        assert_eq!(completed.expect("a majority").nodes, 5);
+    }
+    a.close().await;
+    b.close().await;
+}
+
+#[tokio::test]
 async fn a_batch_has_a_verdict_an_id() {
     let nodes = nodes();
     let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));

@@ -52,6 +52,23 @@ async fn one_holds_the_other_is_told_who_and_a_release_hands_over_with_a_larger_
 }
 
 #[tokio::test]
+async fn a_lease_may_be_released_before_its_keeper_has_met_it() {
+    let nodes = nodes();
+    let quorum = quorum("a", &nodes);
+    for _ in 0..100 {
+        let lease = acquired(&quorum, "x", 10 * SECOND).await;
+        let mut events = lease.events();
+        lease.release().await.expect("all nodes answer");
+        let mut last = None;
+        while let Some(event) = events.next().await {
+            assert!(last < Some(event), "in order");
+            last = Some(event);
+        }
+    }
+    quorum.close().await;
+}
+
+#[tokio::test]
 async fn a_dropped_lease_and_a_closed_quorum_leave_nothing_behind() {
     let nodes = nodes();
     let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
@@ -125,4 +142,41 @@ async fn a_new_cluster_waits_or_is_admitted() {
     quorum.admit().await.expect("all nodes answer");
     let _ = acquired(&quorum, "x", SECOND).await;
     quorum.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_tasks_on_two_threads_exclude_each_other_and_all_get_their_turn() {
+    let nodes = nodes();
+    let quorums: Vec<Quorum> = (0..4).map(|i| quorum(&format!("w{i}"), &nodes)).collect();
+    let inside = std::sync::Arc::new(std::sync::Mutex::new((0_u32, 0_u64, 0_u32)));
+    let tasks: Vec<_> = (0..16)
+        .map(|i| {
+            let (quorum, inside) = (quorums[i % 4].clone(), std::sync::Arc::clone(&inside));
+            let env = quorum.env().clone();
+            env.spawn_scoped(async move {
+                for _ in 0..10 {
+                    let lease = quorum.lock("x").acquire().await.expect("a quorum");
+                    {
+                        let mut inside = inside.lock().expect("no panic");
+                        inside.0 += 1;
+                        assert_eq!(inside.0, 1, "alone");
+                        assert!(lease.token().get() > inside.1, "tokens grow");
+                        inside.1 = lease.token().get();
+                        inside.2 += 1;
+                    }
+                    tokio::task::yield_now().await;
+                    inside.lock().expect("no panic").0 -= 1;
+                    lease.release().await.expect("all nodes answer");
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.expect("no panic");
+    }
+    assert_eq!(inside.lock().expect("no panic").2, 160);
+    for quorum in quorums {
+        quorum.close().await;
+        assert_eq!(quorum.env().tasks_alive(), 0);
+    }
 }

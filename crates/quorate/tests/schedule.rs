@@ -3,14 +3,18 @@
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 use quorate::{
+    env::Env,
     lease::Quorum,
-    node::MemoryNode,
+    node::{Batch, BatchReply, Cause, Hello, MemoryNode, MemorySession, Node, Nudge, Request, Session},
     schedule::{Delivery, Job, RunAll, Scheduler, Tick, every},
 };
 use std::{
     collections::BTreeMap,
     convert::Infallible,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 use tokio_util::sync::CancellationToken;
@@ -81,6 +85,89 @@ async fn every_tick_starts_once_over_crashes_and_resignations() {
     let (first, last) = (starts.keys().next().expect("ticks"), starts.keys().last().expect("ticks"));
     let due = (last - first) / 100_000 + 1;
     assert_eq!(starts.len() as u64, due, "none is missed between the first and the last");
+}
+
+/// A node on which a leader is told to resign while its third *started* is being written.
+#[derive(Clone, Debug)]
+struct Meddling {
+    node: MemoryNode,
+    writes: Arc<AtomicUsize>,
+    stop: CancellationToken,
+}
+
+impl Node for Meddling {
+    type Session = MeddlingSession;
+    fn name(&self) -> &str {
+        self.node.name()
+    }
+    async fn open(&self, nudge: Nudge) -> Result<(MeddlingSession, Hello), Cause> {
+        let (session, hello) = self.node.open(nudge).await?;
+        Ok((MeddlingSession { session, by: self.clone() }, hello))
+    }
+}
+
+#[derive(Debug)]
+struct MeddlingSession {
+    session: MemorySession,
+    by: Meddling,
+}
+
+impl Session for MeddlingSession {
+    fn send(&mut self, batch: Batch) -> impl Future<Output = Result<BatchReply, Cause>> + Send + 'static {
+        let started = |request: &Request| matches!(request, Request::Write { seen: None, key, .. } if key.starts_with("tick/"));
+        let writes = batch.requests.iter().filter(|request| started(request)).count();
+        let before = self.by.writes.fetch_add(writes, Ordering::Relaxed);
+        let meddle = before < 3 && before + writes >= 3;
+        let (reply, stop) = (self.session.send(batch), self.by.stop.clone());
+        async move {
+            if meddle {
+                stop.cancel();
+            }
+            // So that the campaign hears of the shutdown before the write has its majority.
+            Env::system().sleep(PERIOD / 5).await;
+            reply.await
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_resignation_during_the_write_of_started_loses_no_tick() {
+    for delivery in [Delivery::AtMostOnce, Delivery::AtLeastOnce] {
+        let (nodes, starts, stop) = (nodes(), Starts::default(), CancellationToken::new());
+        let meddling = nodes.iter().map(|node| Meddling {
+            node: node.clone(),
+            writes: Arc::default(),
+            stop: stop.clone(),
+        });
+        let builder = Quorum::builder().worker("a").nodes(meddling).trust_new_nodes(true);
+        let first = builder.build().expect("a sound setup");
+        let second = quorum("b", &nodes);
+        for (who, quorum) in [("a", &first), ("b", &second)] {
+            let job = Job::new("j", every(PERIOD).expect("a period"), counting(who, &starts));
+            let job = job.misfire(RunAll::within(30 * SECOND)).delivery(delivery);
+            let run = Scheduler::new(quorum, "g").ttl(SECOND).job(job).run();
+            let mine =
+                || starts.lock().expect("no panic").values().flatten().filter(|&&by| by == who).count();
+            let deadline = quorum.env().now() + 10 * SECOND;
+            let enough = async {
+                while if who == "a" { !stop.is_cancelled() } else { mine() < 3 } {
+                    assert!(quorum.env().now() < deadline, "{who} ran {}", mine());
+                    quorum.env().sleep(PERIOD / 10).await;
+                }
+            };
+            run.until(enough).await.expect("a shutdown is Ok");
+            assert!(mine() >= 2, "{who} ran {}", mine());
+            quorum.close().await;
+        }
+        let starts = starts.lock().expect("no panic");
+        assert!(starts.values().all(|by| by.len() == 1), "{delivery}: {starts:?}");
+        let (first, last) = (starts.keys().next().expect("ticks"), starts.keys().last().expect("ticks"));
+        assert_eq!(
+            starts.len() as u64,
+            (last - first) / 100_000 + 1,
+            "{delivery}: one is missing: {starts:?}"
+        );
+    }
 }
 
 #[tokio::test]

@@ -232,8 +232,10 @@ const WARDEN_GONE: Exit =
 
 /// Runs this same binary as the warden, its standard input being the socket.
 fn spawn_warden(command: &CommandSpec, deadline: Deadline, socket: StdStream) -> Result<Child, StartError> {
-    let group = getpgrp();
-    let job = command.job_control.then(|| Job { group, leads: getpid() == group });
+    let job = command.job_control.then(|| {
+        let group = getpgrp();
+        Job { group, leads: getpid() == group }
+    });
     let call = Call { deadline, job, program: command.program.clone(), args: command.args.clone() };
     let mut warden = std::process::Command::new(this_binary()?);
     warden

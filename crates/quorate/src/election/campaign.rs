@@ -234,16 +234,16 @@ where
         };
         let end = tend(env, election, &term, work, &mut events, shutdown).await;
         // The work has been dropped by now.
-        let event = match &end {
-            End::Lost => ElectionEvent::Lost(number),
-            _ => ElectionEvent::Resigned(number),
+        let (event, told) = match &end {
+            End::Lost => (ElectionEvent::Lost(number), "lost the term: too few nodes extended it in time"),
+            _ => (ElectionEvent::Resigned(number), "resigned"),
         };
         if let Err(error) = term.lease().end().await {
             tracing::warn!(group = &**election.group(), term = number.get(), "{error}");
         }
         election.set_term(None);
         drop(tenant);
-        tracing::info!(group = &**election.group(), term = number.get(), "{event:?}");
+        tracing::info!(group = &**election.group(), term = number.get(), "{told}");
         election.tell(event);
         end
     }

@@ -161,6 +161,12 @@ impl Held {
         if skips_step_down { vec![LeaseEvent::StepDown, next] } else { vec![next] }
     }
 
+    /// Ends it, for whatever reason, and gives the events that have not been told yet.
+    pub(crate) fn finish(&mut self) -> Vec<LeaseEvent> {
+        let told = std::mem::replace(&mut self.stage, LeaseEvent::Lost);
+        [LeaseEvent::StepDown, LeaseEvent::Lost].into_iter().filter(|event| *event > told).collect()
+    }
+
     /// When there is something to decide, if no vote comes before.
     pub(crate) fn wake(&self) -> BootTime {
         let until = self.valid_until().unwrap_or_default();

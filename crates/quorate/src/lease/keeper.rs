@@ -189,20 +189,24 @@ impl Keeper {
     fn attend(&mut self, now: BootTime, id: u64) {
         let Some(kept) = self.kept.get_mut(&id) else { return };
         self.wheel.remove(&(kept.wake, id));
+        let until = kept.held.valid_until().unwrap_or_default();
+        if !kept.tenure.set(now, until) {
+            kept.finish();
+            // Over by the votes: free what is left. Where the handle ended it, its order is on the way, and may
+            // be to leave the keys standing.
+            if until <= now {
+                self.let_go(id, None);
+            }
+            return;
+        }
         let due = kept.held.due(now);
         if !due.is_empty() {
             kept.take_late();
         }
-        let alive = kept.tenure.set(now, kept.held.valid_until().unwrap_or_default());
         for event in kept.held.advance(now) {
             kept.tell(event);
         }
         kept.answer_extensions(&self.fleet);
-        if !alive {
-            // Over, whether by the votes or because the handle looked first: what it saw stands.
-            self.let_go(id, None);
-            return;
-        }
         for node in due {
             let request = Request::Extend {
                 resource: kept.held.resource.clone(),
@@ -228,16 +232,7 @@ impl Keeper {
     fn end(&mut self, id: u64) -> Option<Held> {
         let mut kept = self.kept.remove(&id)?;
         self.wheel.remove(&(kept.wake, id));
-        kept.tenure.end();
-        if kept.held.stage() < LeaseEvent::StepDown {
-            kept.tell(LeaseEvent::StepDown);
-        }
-        if kept.held.stage() < LeaseEvent::Lost {
-            kept.tell(LeaseEvent::Lost);
-        }
-        for (_, done) in kept.extending.drain(..) {
-            let _ = done.send(Err(LeaseLost.into()));
-        }
+        kept.finish();
         Some(kept.held)
     }
 }
@@ -251,6 +246,17 @@ impl Kept {
             {
                 self.held.granted(vote.node, sent, vote.epoch);
             }
+        }
+    }
+
+    /// Ends the lease for good and tells whoever has not heard.
+    fn finish(&mut self) {
+        self.tenure.end();
+        for event in self.held.finish() {
+            self.tell(event);
+        }
+        for (_, done) in self.extending.drain(..) {
+            let _ = done.send(Err(LeaseLost.into()));
         }
     }
 

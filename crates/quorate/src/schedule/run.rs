@@ -33,12 +33,21 @@ impl Run {
 
     /// Runs the tick. Dropping it drops the work; the tick stands as started.
     pub(super) async fn run(self) -> Outcome {
+        if self.stopped() {
+            // Nothing is recorded yet: the next leader makes the tick up.
+            return Outcome::Abandoned;
+        }
         let started = match self.write_started().await {
             Ok(record) => record,
             Err(error) => return Outcome::NotStarted(error),
         };
         // A pause may lie between the write and here: a later leader may have made this tick up.
-        if !self.term.is_valid() || self.term.step_down().is_cancelled() {
+        if !self.term.is_valid() {
+            return Outcome::Abandoned;
+        }
+        // Told to stop during the write: what is at most once nobody else will start any more, so it has what
+        // is left of the grace, under a stop signal that has fired. What is at least once is left to the next.
+        if self.stopped() && self.job.delivery == Delivery::AtLeastOnce {
             return Outcome::Abandoned;
         }
         let env = self.term.env();

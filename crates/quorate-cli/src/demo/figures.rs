@@ -1,0 +1,337 @@
+//! From what the workers wrote down, and what stands on the nodes, to the summary. Pure.
+
+use super::{
+    TICK_EVERY,
+    journal::{Entry, Event, WorkerId},
+    nodes::Nodes,
+};
+use quorate::env::{BootTime, WallTime};
+use serde::Serialize;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+/// What the figures are made of.
+#[derive(Debug, Default)]
+pub(crate) struct Evidence {
+    /// All journals.
+    pub(crate) entries: Vec<Entry>,
+    /// The signals that ended leaders.
+    pub(crate) signals: Vec<Sent>,
+    /// The last moment of which ticks are counted.
+    pub(crate) until: WallTime,
+    /// For each tick of which any node has a record: the term that wrote it, and whether it is final.
+    pub(crate) ledger: BTreeMap<WallTime, (u64, bool)>,
+    /// How many messages were sent, `m-1` and so on.
+    pub(crate) sent: usize,
+    /// For each message that no worker wrote down as done: the token of the done record on the nodes.
+    pub(crate) done: BTreeMap<Arc<str>, u64>,
+}
+
+/// A signal that ended a leader.
+#[derive(Clone, Debug)]
+pub(crate) struct Sent {
+    /// `KILL` or `TERM`.
+    pub(crate) signal: &'static str,
+    /// To whom.
+    pub(crate) to: WorkerId,
+    /// When.
+    pub(crate) at: BootTime,
+}
+
+/// The summary.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Figures {
+    pub(crate) failovers: Vec<Failover>,
+    pub(crate) ticks: Ticks,
+    pub(crate) messages: Messages,
+}
+
+/// From a signal to the next leader.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Failover {
+    pub(crate) signal: &'static str,
+    /// From the signal to the next worker's `elected`; `None` if there was none.
+    pub(crate) ms: Option<f64>,
+}
+
+/// The job's ticks, from the first that started to the last that was due before the end.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Ticks {
+    pub(crate) due: usize,
+    /// Of these, how many handlers began.
+    pub(crate) started: usize,
+    /// How many began more than once.
+    pub(crate) started_twice: usize,
+    /// How many the SIGKILL caught: recorded as started, or begun, and never done.
+    pub(crate) interrupted: usize,
+    /// How many neither began nor were recorded as started by the worker that was killed.
+    pub(crate) missed: usize,
+}
+
+/// The messages.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Messages {
+    pub(crate) sent: usize,
+    /// How many are done.
+    pub(crate) processed: usize,
+    /// How many were handled under two claims, but for those interrupted.
+    pub(crate) processed_twice: usize,
+    /// How many the SIGKILL caught between their start and their done record; another worker's claim follows.
+    pub(crate) interrupted: usize,
+}
+
+impl Figures {
+    pub(crate) fn of(evidence: &Evidence) -> Self {
+        let killed: BTreeSet<&WorkerId> =
+            evidence.signals.iter().filter(|sent| sent.signal == "KILL").map(|sent| &sent.to).collect();
+        Self {
+            failovers: evidence.signals.iter().map(|sent| failover(sent, &evidence.entries)).collect(),
+            ticks: ticks(evidence, &killed),
+            messages: messages(evidence, &killed),
+        }
+    }
+
+    /// Whether nothing was started twice, missed, processed twice or lost.
+    pub(crate) fn is_clean(&self) -> bool {
+        let Ticks { due, started_twice, missed, .. } = self.ticks;
+        let Messages { sent, processed, processed_twice, .. } = self.messages;
+        let led = self.failovers.iter().all(|failover| failover.ms.is_some());
+        led && due > 0 && started_twice == 0 && missed == 0 && processed == sent && processed_twice == 0
+    }
+
+    /// One JSON object.
+    pub(crate) fn to_json(&self, nodes: &Nodes) -> serde_json::Result<String> {
+        #[derive(Serialize)]
+        struct Page<'a> {
+            nodes: &'a str,
+            #[serde(flatten)]
+            figures: &'a Figures,
+        }
+        serde_json::to_string(&Page { nodes: nodes.kind(), figures: self })
+    }
+}
+
+fn failover(sent: &Sent, entries: &[Entry]) -> Failover {
+    let elected = |entry: &&Entry| {
+        matches!(entry.event, Event::Elected { .. }) && entry.at() > sent.at && entry.who != sent.to
+    };
+    let next = entries.iter().filter(elected).map(Entry::at).min();
+    let ms = next.map(|at| (sent.at.until(at).as_secs_f64() * 1e4).round() / 10.0);
+    Failover { signal: sent.signal, ms }
+}
+
+fn ticks(evidence: &Evidence, killed: &BTreeSet<&WorkerId>) -> Ticks {
+    let mut started: BTreeMap<WallTime, Vec<&WorkerId>> = BTreeMap::new();
+    let mut done = BTreeSet::new();
+    let mut killed_terms = BTreeSet::new();
+    for Entry { who, event, .. } in &evidence.entries {
+        match event {
+            Event::TickStart { tick, .. } => {
+                started.entry(WallTime::from_micros(*tick)).or_default().push(who);
+            }
+            Event::TickDone { tick, .. } => drop(done.insert(WallTime::from_micros(*tick))),
+            Event::Elected { term } if killed.contains(who) => drop(killed_terms.insert(*term)),
+            _ => {}
+        }
+    }
+    let Some((&first, _)) = started.first_key_value() else { return Ticks::default() };
+    let mut ticks = Ticks::default();
+    let mut tick = first;
+    while tick <= evidence.until {
+        let starts = started.get(&tick).map_or(&[][..], Vec::as_slice);
+        let recorded = evidence.ledger.get(&tick);
+        // A SIGKILL may also fall between the record and the journal's line, at both ends of a run.
+        let finished = done.contains(&tick) || recorded.is_some_and(|(_, last)| *last);
+        let by_killed = match starts {
+            [] => recorded.is_some_and(|(term, _)| killed_terms.contains(term)),
+            starts => starts.iter().any(|who| killed.contains(who)),
+        };
+        ticks.due += 1;
+        ticks.started += usize::from(!starts.is_empty());
+        ticks.started_twice += usize::from(starts.len() > 1);
+        ticks.interrupted += usize::from(by_killed && !finished);
+        ticks.missed += usize::from(starts.is_empty() && !by_killed);
+        tick = tick + TICK_EVERY;
+    }
+    ticks
+}
+
+fn messages(evidence: &Evidence, killed: &BTreeSet<&WorkerId>) -> Messages {
+    let mut begun: BTreeMap<&str, Vec<(&WorkerId, u64)>> = BTreeMap::new();
+    let mut done: BTreeSet<(&str, u64)> = BTreeSet::new();
+    for Entry { who, event, .. } in &evidence.entries {
+        match event {
+            Event::MessageStart { id, token } => begun.entry(id).or_default().push((who, *token)),
+            Event::MessageDone { id, token } => drop(done.insert((id, *token))),
+            _ => {}
+        }
+    }
+    done.extend(evidence.done.iter().map(|(id, token)| (&**id, *token)));
+    let mut messages = Messages { sent: evidence.sent, ..Messages::default() };
+    for id in (1..=evidence.sent).map(|n| format!("m-{n}")) {
+        let handled = begun.get(&*id).map_or(&[][..], Vec::as_slice);
+        let cut = |(who, token): &&(&WorkerId, u64)| killed.contains(who) && !done.contains(&(&*id, *token));
+        let interrupted = handled.iter().filter(cut).count();
+        messages.processed += usize::from(handled.iter().any(|(_, token)| done.contains(&(&*id, *token))));
+        messages.processed_twice += usize::from(handled.len() - interrupted > 1);
+        messages.interrupted += usize::from(interrupted > 0);
+    }
+    messages
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn who(worker: &str) -> WorkerId {
+        WorkerId { worker: worker.into(), run: 1 }
+    }
+
+    fn entry(ms: u64, worker: &str, event: Event) -> Entry {
+        Entry { at: ms * 1_000_000, who: who(worker), event }
+    }
+
+    /// The tick due at `n` periods.
+    fn tick(n: u64) -> u64 {
+        n * TICK_EVERY.as_micros() as u64
+    }
+
+    fn start(worker: &str, n: u64) -> Entry {
+        entry(0, worker, Event::TickStart { tick: tick(n), term: 1, made_up: false })
+    }
+
+    fn end(worker: &str, n: u64) -> Entry {
+        entry(0, worker, Event::TickDone { tick: tick(n), term: 1 })
+    }
+
+    fn ran(worker: &str, ticks: std::ops::RangeInclusive<u64>) -> Vec<Entry> {
+        ticks.flat_map(|n| [start(worker, n), end(worker, n)]).collect()
+    }
+
+    fn begin(worker: &str, id: &str, token: u64) -> Entry {
+        entry(0, worker, Event::MessageStart { id: id.into(), token })
+    }
+
+    fn finish(worker: &str, id: &str, token: u64) -> Entry {
+        entry(0, worker, Event::MessageDone { id: id.into(), token })
+    }
+
+    fn killed(worker: &str, ms: u64) -> Sent {
+        Sent { signal: "KILL", to: who(worker), at: BootTime::from_nanos(ms * 1_000_000) }
+    }
+
+    /// Ticks 4 to 9 are due, `a` leads for term 1 and is killed, `b` for term 2.
+    fn evidence(entries: Vec<Entry>) -> Evidence {
+        let mut all =
+            vec![entry(0, "a", Event::Elected { term: 1 }), entry(3100, "b", Event::Elected { term: 2 })];
+        all.extend(entries);
+        let until = WallTime::from_micros(tick(9) + 1);
+        Evidence { entries: all, signals: vec![killed("a", 1000)], until, ..Evidence::default() }
+    }
+
+    #[test]
+    fn a_failover_lasts_from_the_signal_to_the_next_worker_that_is_elected() {
+        let figures = Figures::of(&evidence(Vec::new()));
+        assert_eq!(figures.failovers, [Failover { signal: "KILL", ms: Some(2100.0) }]);
+        let mut alone = evidence(Vec::new());
+        alone.entries.pop();
+        alone.entries.push(entry(1500, "a", Event::Elected { term: 3 }));
+        assert_eq!(Figures::of(&alone).failovers[0].ms, None, "not by the one that was killed");
+        // The same name started again is another worker.
+        alone.entries.push(Entry { who: WorkerId { run: 2, ..who("a") }, ..alone.entries[1].clone() });
+        assert_eq!(Figures::of(&alone).failovers[0].ms, Some(500.0));
+        assert!(!Figures::of(&evidence(Vec::new())).is_clean(), "nothing ran");
+    }
+
+    #[test]
+    fn ticks_that_ran_once_are_clean() {
+        let figures = Figures::of(&evidence([ran("a", 4..=6), ran("b", 7..=12)].concat()));
+        assert_eq!(figures.ticks, Ticks { due: 6, started: 6, ..Ticks::default() });
+        assert!(figures.is_clean());
+    }
+
+    #[test]
+    fn a_tick_that_started_twice_or_never_shows() {
+        let twice = Figures::of(&evidence([ran("a", 4..=7), ran("b", 7..=9)].concat()));
+        assert_eq!(twice.ticks, Ticks { due: 6, started: 6, started_twice: 1, ..Ticks::default() });
+        assert!(!twice.is_clean());
+        let never = Figures::of(&evidence([ran("a", 4..=6), ran("b", 8..=9)].concat()));
+        assert_eq!(never.ticks, Ticks { due: 6, started: 5, missed: 1, ..Ticks::default() });
+        assert!(!never.is_clean());
+        let stopped = Figures::of(&evidence(ran("a", 4..=6)));
+        assert_eq!(stopped.ticks.missed, 3, "due, though nobody started any later one");
+    }
+
+    #[test]
+    fn what_the_kill_caught_is_interrupted_and_not_missed() {
+        let mut entries = [ran("a", 4..=5), ran("b", 8..=9)].concat();
+        entries.push(start("a", 6));
+        let mut evidence = evidence(entries);
+        // Recorded, and killed before the handler's first line.
+        evidence.ledger.insert(WallTime::from_micros(tick(7)), (1, false));
+        let figures = Figures::of(&evidence);
+        assert_eq!(figures.ticks, Ticks { due: 6, started: 5, interrupted: 2, ..Ticks::default() });
+        assert!(figures.is_clean());
+        // Done, and killed before the line that says so.
+        evidence.ledger.insert(WallTime::from_micros(tick(6)), (1, true));
+        assert_eq!(Figures::of(&evidence).ticks.interrupted, 1);
+        // The record of a worker that was not killed excuses nothing.
+        evidence.ledger.insert(WallTime::from_micros(tick(7)), (2, false));
+        assert_eq!(Figures::of(&evidence).ticks.missed, 1);
+        evidence.ledger.remove(&WallTime::from_micros(tick(7)));
+        assert_eq!(Figures::of(&evidence).ticks.missed, 1);
+    }
+
+    #[test]
+    fn a_message_is_processed_once_by_whoever_claims_it() {
+        let ran = ran("b", 4..=9);
+        let once = [ran.clone(), vec![begin("a", "m-1", 1), finish("a", "m-1", 1)]].concat();
+        let figures = |entries: Vec<Entry>, sent| Figures::of(&Evidence { sent, ..evidence(entries) });
+        assert_eq!(
+            figures(once.clone(), 1).messages,
+            Messages { sent: 1, processed: 1, ..Messages::default() }
+        );
+        assert!(figures(once.clone(), 1).is_clean());
+        let lost = figures(once.clone(), 2);
+        assert_eq!(lost.messages, Messages { sent: 2, processed: 1, ..Messages::default() });
+        assert!(!lost.is_clean());
+        let twice = figures([once, vec![begin("b", "m-1", 2), finish("b", "m-1", 2)]].concat(), 1);
+        assert_eq!(twice.messages.processed_twice, 1, "`a` was killed after it was done");
+        assert!(!twice.is_clean());
+    }
+
+    #[test]
+    fn a_message_that_the_kill_caught_is_handled_again_and_only_that_one_may_be() {
+        let again = |first: &str| vec![begin(first, "m-1", 1), begin("b", "m-1", 2), finish("b", "m-1", 2)];
+        let messages = |entries| Figures::of(&Evidence { sent: 1, ..evidence(entries) }).messages;
+        let caught = Messages { sent: 1, processed: 1, processed_twice: 0, interrupted: 1 };
+        assert_eq!(messages(again("a")), caught);
+        assert_eq!(messages(again("c")).processed_twice, 1, "nobody killed `c`");
+    }
+
+    #[test]
+    fn a_done_record_counts_where_the_kill_caught_the_line_that_tells_it() {
+        let mut evidence = Evidence { sent: 1, ..evidence(vec![begin("a", "m-1", 1)]) };
+        assert_eq!(Figures::of(&evidence).messages.interrupted, 1);
+        evidence.done.insert("m-1".into(), 1);
+        assert_eq!(
+            Figures::of(&evidence).messages,
+            Messages { sent: 1, processed: 1, ..Messages::default() }
+        );
+        evidence.entries.push(begin("b", "m-1", 2));
+        assert_eq!(Figures::of(&evidence).messages.processed_twice, 1);
+    }
+
+    #[test]
+    fn the_json_is_the_one_that_is_documented() {
+        let figures = Figures::of(&Evidence { sent: 1, ..evidence(ran("a", 4..=9)) });
+        assert_eq!(
+            figures.to_json(&Nodes::Files).unwrap(),
+            "{\"nodes\":\"file\",\"failovers\":[{\"signal\":\"KILL\",\"ms\":2100.0}],\"ticks\":{\"due\":6,\
+             \"started\":6,\"started_twice\":0,\"interrupted\":0,\"missed\":0},\"messages\":{\"sent\":1,\
+             \"processed\":0,\"processed_twice\":0,\"interrupted\":0}}"
+        );
+    }
+}

@@ -1,0 +1,206 @@
+//! What happens, and when. What came of it is for the [figures](super::figures) to say.
+
+use super::{
+    GROUP, JOB, MESSAGES, TICK_EVERY,
+    cast::Cast,
+    figures::{Evidence, Figures, Sent},
+    journal::{Entry, Event, WorkerId},
+    narrator::Narrator,
+    nodes::Nodes,
+    watch::Watch,
+};
+use crate::exit::{FAILURE, Failure};
+use quorate::{
+    env::{Env, WallTime},
+    lease::Quorum,
+    ledger::Ledger,
+    node::Resource,
+    schedule::TickKey,
+};
+use rustix::process::Signal;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+/// How many workers compete.
+const WORKERS: usize = 3;
+/// How long the first leader may take, and any other thing that should happen at once.
+const SOON: Duration = Duration::from_secs(5);
+/// How long a next leader is waited for.
+const TAKE_OVER: Duration = Duration::from_secs(6);
+/// How long a leader leads undisturbed, at least; a random part of two job periods comes on top.
+const LEADS_FOR: Duration = Duration::from_millis(2500);
+/// How long after a failover the one that was killed starts again.
+const START_AGAIN: Duration = Duration::from_millis(600);
+/// How long the last messages may take. A claim of a worker that was killed has to run out.
+const SETTLE: Duration = Duration::from_secs(5);
+
+/// Plays it all, and gives the figures.
+pub(crate) async fn perform(
+    env: &Env,
+    quorum: &Quorum,
+    nodes: &Nodes,
+    cast: &mut Cast,
+    narrator: &mut Narrator,
+) -> Result<Figures, Failure> {
+    let watch = Watch::new(env, cast.dir())?;
+    let mut show = Show { env, quorum, nodes, cast, narrator, watch, signals: Vec::new() };
+    show.open().await?;
+    show.kill("KILL", Signal::KILL).await?;
+    show.kill("TERM", Signal::TERM).await?;
+    show.rest(LEADS_FOR).await?;
+    let evidence = show.close().await?;
+    Ok(Figures::of(&evidence))
+}
+
+struct Show<'a> {
+    env: &'a Env,
+    quorum: &'a Quorum,
+    nodes: &'a Nodes,
+    cast: &'a mut Cast,
+    narrator: &'a mut Narrator,
+    watch: Watch,
+    signals: Vec<Sent>,
+}
+
+impl Show<'_> {
+    /// Three workers, the first leader, the first tick.
+    async fn open(&mut self) -> Result<(), Failure> {
+        let mut pids = Vec::new();
+        for number in 1..=WORKERS {
+            pids.push(self.enter(&format!("worker-{number}").into())?);
+        }
+        self.narrator.workers(&pids);
+        self.watch.send(true);
+        let ticked = self.until(SOON, |watch| watch.entries().iter().find_map(tick_start)).await?;
+        ticked
+            .map(drop)
+            .ok_or_else(|| Failure::new(FAILURE, "nobody ran a tick in time: is the machine very busy?"))
+    }
+
+    /// Lets the leader lead for a while, ends it, sees who is next, and starts the one that was ended again.
+    async fn kill(&mut self, name: &'static str, signal: Signal) -> Result<(), Failure> {
+        self.rest(LEADS_FOR + self.env.random_below(TICK_EVERY * 2)).await?;
+        let leader = self.until(TAKE_OVER, |watch| watch.leader().cloned()).await?;
+        let leader =
+            leader.ok_or_else(|| Failure::new(FAILURE, "nobody leads: is the machine very busy?"))?;
+        let (from, at) = (self.env.wall(), self.cast.signal(&leader, signal)?);
+        self.signals.push(Sent { signal: name, to: leader.clone(), at });
+        self.narrator.signal(name, &leader, at);
+        let next = |watch: &Watch| watch.leader().filter(|next| **next != leader).cloned();
+        if let Some(next) = self.until(TAKE_OVER, next).await? {
+            self.tell_made_up(&next, from).await?;
+        }
+        self.rest(START_AGAIN).await?;
+        let pid = self.enter(&leader.worker)?;
+        self.narrator.again(&pid);
+        Ok(())
+    }
+
+    /// Tells how many of the ticks that came due since `from` the new leader made up.
+    async fn tell_made_up(&mut self, leader: &WorkerId, from: WallTime) -> Result<(), Failure> {
+        let now = self.env.wall();
+        let of = |entry: &Entry| tick_start(entry).filter(|_| entry.who == *leader);
+        self.until(SOON, |watch| watch.entries().iter().filter_map(of).find(|tick| *tick > now)).await?;
+        let made_up = self.watch.entries().iter().filter_map(of).filter(|tick| from < *tick && *tick <= now);
+        self.narrator.made_up(leader, made_up.count());
+        Ok(())
+    }
+
+    /// The end: everything due is waited for, the workers are told to end, the evidence is gathered.
+    async fn close(&mut self) -> Result<Evidence, Failure> {
+        self.watch.send(false);
+        let until = self.env.wall();
+        let last = last_due(until);
+        let sent = self.watch.sent();
+        let settled = self.until(SETTLE, |watch| {
+            let ticked = watch.entries().iter().filter_map(tick_start).any(|tick| tick >= last);
+            (ticked && done(watch.entries()).len() == sent).then_some(())
+        });
+        settled.await?;
+        self.narrator.end();
+        if !self.cast.end().await {
+            return Err(Failure::new(
+                FAILURE,
+                "a worker did not end when it was told to, and has been killed",
+            ));
+        }
+        self.watch.read()?;
+        let done = self.unwritten(sent).await?;
+        let (entries, signals) = (self.watch.entries().to_vec(), std::mem::take(&mut self.signals));
+        Ok(Evidence { entries, signals, until, ledger: self.ledger().await?, sent, done })
+    }
+
+    /// What the nodes know of the ticks.
+    async fn ledger(&self) -> Result<BTreeMap<WallTime, (u64, bool)>, Failure> {
+        let fail = |error: &dyn std::fmt::Display| Failure::new(FAILURE, error);
+        let ledger = Ledger::new(self.quorum, GROUP).map_err(|error| fail(&error))?;
+        let mut ticks = BTreeMap::new();
+        for answered in ledger.read().await.map_err(|error| fail(&error))? {
+            for (key, record) in answered.state.records {
+                let Some(key) = TickKey::parse(&key).map_err(|error| fail(&error))? else { continue };
+                if &*key.job == JOB {
+                    let seen = ticks.entry(key.tick).or_insert((0, false));
+                    *seen = (*seen).max((record.term.get(), record.last));
+                }
+            }
+        }
+        Ok(ticks)
+    }
+
+    /// The done records of messages that no worker wrote down as done: a SIGKILL may fall in between.
+    async fn unwritten(&self, sent: usize) -> Result<BTreeMap<Arc<str>, u64>, Failure> {
+        let fail = |error: &dyn std::fmt::Display| Failure::new(FAILURE, error);
+        let written = done(self.watch.entries());
+        let mut records = BTreeMap::new();
+        for id in (1..=sent).map(|n| format!("m-{n}")).filter(|id| !written.contains(&**id)) {
+            let resource = Resource::claim(MESSAGES, &id).map_err(|error| fail(&error))?;
+            let seen = self.quorum.inspect(&resource).await.map_err(|error| fail(&error))?;
+            if let Some(done) = seen.done {
+                records.insert(id.into(), done.token.get());
+            }
+        }
+        Ok(records)
+    }
+
+    fn enter(&mut self, worker: &Arc<str>) -> Result<(WorkerId, u32), Failure> {
+        let (who, pid) = self.cast.enter(worker, self.nodes)?;
+        self.watch.follow(&who, self.cast.dir());
+        Ok((who, pid))
+    }
+
+    async fn rest(&mut self, time: Duration) -> Result<(), Failure> {
+        self.watch.rest(time, self.cast, self.narrator).await
+    }
+
+    async fn until<T>(
+        &mut self,
+        wait: Duration,
+        found: impl Fn(&Watch) -> Option<T>,
+    ) -> Result<Option<T>, Failure> {
+        self.watch.until(wait, self.cast, self.narrator, found).await
+    }
+}
+
+fn tick_start(entry: &Entry) -> Option<WallTime> {
+    match entry.event {
+        Event::TickStart { tick, .. } => Some(WallTime::from_micros(tick)),
+        _ => None,
+    }
+}
+
+/// The last tick due at `now`: ticks are multiples of their period.
+fn last_due(now: WallTime) -> WallTime {
+    let period = u64::try_from(TICK_EVERY.as_micros()).unwrap_or(u64::MAX);
+    WallTime::from_micros(now.as_micros() / period * period)
+}
+
+fn done(entries: &[Entry]) -> BTreeSet<&str> {
+    let done = entries.iter().filter_map(|entry| match &entry.event {
+        Event::MessageDone { id, .. } => Some(&**id),
+        _ => None,
+    });
+    done.collect()
+}

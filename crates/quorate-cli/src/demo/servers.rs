@@ -1,0 +1,118 @@
+use super::NODES;
+use crate::{
+    exit::{FAILURE, Failure, NO_QUORUM},
+    warden::{CommandSpec, Deadline, StartError, Stream, Warden},
+};
+use quorate::env::Env;
+use std::{
+    fs,
+    net::TcpListener,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+/// What a server's log says once it listens.
+const READY: &str = "Ready to accept connections";
+/// How long a server may take to say so.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Between two looks at its log.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// How often another port is tried, if somebody took the one that was free a moment ago.
+const TRIES: usize = 5;
+/// The wardens end the servers after this, whatever happens to us.
+const LONGEST: Duration = Duration::from_secs(60);
+/// How long a server that is told to end may take.
+const TO_END: Duration = Duration::from_secs(2);
+
+/// The demo's Redis servers, each under a warden. Dropping it ends them.
+#[derive(Debug)]
+pub(crate) struct Servers {
+    env: Env,
+    wardens: Vec<Warden>,
+}
+
+impl Servers {
+    pub(crate) fn new(env: &Env) -> Self {
+        Self { env: env.clone(), wardens: Vec::new() }
+    }
+
+    /// Starts the servers on free loopback ports, with nothing that outlives them. Gives their ports.
+    pub(crate) async fn start(&mut self, dir: &Path) -> Result<Vec<u16>, Failure> {
+        let mut ports = Vec::new();
+        for number in 1..=NODES {
+            let dir = dir.join(format!("redis-{number}"));
+            fs::create_dir(&dir).map_err(|error| Failure::new(FAILURE, error))?;
+            ports.push(self.start_one(&dir).await?);
+        }
+        Ok(ports)
+    }
+
+    async fn start_one(&mut self, dir: &Path) -> Result<u16, Failure> {
+        let mut log = String::new();
+        for _ in 0..TRIES {
+            let port = free_port().map_err(|error| Failure::new(FAILURE, error))?;
+            let warden = Warden::start(&self.env, command(dir, port)?, self.deadline(LONGEST)).await;
+            let mut warden = warden.map_err(|error| refusal(&error))?;
+            let deadline = self.env.now() + PATIENCE;
+            let mut ended = None;
+            while ended.is_none() && self.env.now() < deadline {
+                // Its own log: whoever else has the port would answer too.
+                log = fs::read_to_string(log_of(dir)).unwrap_or_default();
+                if log.contains(READY) {
+                    self.wardens.push(warden);
+                    return Ok(port);
+                }
+                ended = self.env.before(self.env.now() + LOOK_EVERY, warden.wait()).await;
+            }
+            self.wardens.extend(ended.is_none().then_some(warden));
+        }
+        Err(Failure::new(NO_QUORUM, format!("redis-server does not start; its log says: {}", log.trim())))
+    }
+
+    /// Tells all servers to end, and waits until they have. Idempotent.
+    pub(crate) async fn end(&mut self) {
+        for warden in &mut self.wardens {
+            warden.extend(Deadline { kill: self.env.now() + TO_END, step_down: self.env.now() });
+            warden.step_down();
+        }
+        for mut warden in self.wardens.drain(..) {
+            warden.wait().await;
+        }
+    }
+
+    fn deadline(&self, from_now: Duration) -> Deadline {
+        let at = self.env.now() + from_now;
+        Deadline { step_down: at, kill: at + TO_END }
+    }
+}
+
+fn command(dir: &Path, port: u16) -> Result<CommandSpec, Failure> {
+    let conf = dir.join("redis.conf");
+    let text = format!(
+        "port {port}\nbind 127.0.0.1\nsave \"\"\nappendonly no\ndaemonize no\nmaxmemory-policy noeviction\nlogfile log\n"
+    );
+    let _ = fs::remove_file(log_of(dir));
+    fs::write(&conf, text).map_err(|error| Failure::new(FAILURE, error))?;
+    let command = CommandSpec::new("redis-server").args(["redis.conf"]).dir(dir);
+    Ok(command.stdin(Stream::Null).stdout(Stream::Null).stderr(Stream::Null))
+}
+
+fn log_of(dir: &Path) -> PathBuf {
+    dir.join("log")
+}
+
+fn refusal(error: &StartError) -> Failure {
+    match error {
+        StartError::NotFound { .. } => Failure::new(
+            NO_QUORUM,
+            "--redis needs the program redis-server, and PATH has none; install it (apt-get install redis-server, \
+             dnf install redis, apk add redis, brew install redis), or leave --redis away: quorate demo needs \
+             nothing but itself",
+        ),
+        error => Failure::new(FAILURE, format!("redis-server: {error}")),
+    }
+}
+
+fn free_port() -> std::io::Result<u16> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+}

@@ -1,0 +1,133 @@
+use super::{
+    cast::Cast,
+    inbox::Outlet,
+    journal::{Entry, Event, Lines, WorkerId},
+    narrator::Narrator,
+};
+use crate::exit::{FAILURE, Failure};
+use quorate::env::{BootTime, Env};
+use std::{path::Path, time::Duration};
+
+/// Between two looks at the journals.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// Messages come in bursts of so many,
+const BURST: usize = 5;
+/// so far apart.
+const BURST_EVERY: Duration = Duration::from_millis(200);
+
+/// Reads the journals while the workers write them, and meanwhile sends messages.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    env: Env,
+    readers: Vec<(WorkerId, Lines)>,
+    entries: Vec<Entry>,
+    outlet: Outlet,
+    send_at: Option<BootTime>,
+}
+
+impl Watch {
+    pub(crate) fn new(env: &Env, dir: &Path) -> Result<Self, Failure> {
+        let outlet = Outlet::create(dir).map_err(|error| Failure::new(FAILURE, error))?;
+        Ok(Self { env: env.clone(), readers: Vec::new(), entries: Vec::new(), outlet, send_at: None })
+    }
+
+    /// Reads this worker's journal too from now on.
+    pub(crate) fn follow(&mut self, who: &WorkerId, dir: &Path) {
+        self.readers.push((who.clone(), Lines::of(who.journal(dir))));
+    }
+
+    /// What has been read, a worker's own in order.
+    pub(crate) fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// Begins or ceases to send messages.
+    pub(crate) fn send(&mut self, yes: bool) {
+        self.send_at = yes.then(|| self.env.now());
+    }
+
+    /// How many messages have been sent.
+    pub(crate) fn sent(&self) -> usize {
+        self.outlet.sent()
+    }
+
+    /// Who leads, by what the workers wrote, and since which line.
+    pub(crate) fn leader(&self) -> Option<&WorkerId> {
+        let last = self
+            .entries
+            .iter()
+            .filter(|entry| matches!(entry.event, Event::Elected { .. }))
+            .max_by_key(|entry| entry.at)?;
+        let Event::Elected { term } = last.event else { return None };
+        let over = self.entries.iter().any(|entry| match entry.event {
+            Event::StepDown { term: ended }
+            | Event::Lost { term: ended }
+            | Event::Resigned { term: ended } => ended == term,
+            _ => false,
+        });
+        (!over).then_some(&last.who)
+    }
+
+    /// Reads what is new.
+    pub(crate) fn read(&mut self) -> Result<&[Entry], Failure> {
+        let before = self.entries.len();
+        for (who, lines) in &mut self.readers {
+            let fail = |error: std::io::Error| {
+                Failure::new(FAILURE, format!("the journal of {} cannot be read: {error}", who.worker))
+            };
+            for line in lines.read().map_err(fail)? {
+                self.entries.push(serde_json::from_str(&line).map_err(|error| fail(error.into()))?);
+            }
+        }
+        Ok(&self.entries[before..])
+    }
+
+    /// Watches until `at`.
+    pub(crate) async fn rest(
+        &mut self,
+        time: Duration,
+        cast: &mut Cast,
+        narrator: &mut Narrator,
+    ) -> Result<(), Failure> {
+        let at = self.env.now() + time;
+        let env = self.env.clone();
+        while env.now() < at {
+            self.step(cast, narrator)?;
+            env.sleep_until(at.min(env.now() + LOOK_EVERY)).await;
+        }
+        Ok(())
+    }
+
+    /// Watches until `found` finds something, for `wait` at most.
+    pub(crate) async fn until<T>(
+        &mut self,
+        wait: Duration,
+        cast: &mut Cast,
+        narrator: &mut Narrator,
+        found: impl Fn(&Self) -> Option<T>,
+    ) -> Result<Option<T>, Failure> {
+        let deadline = self.env.now() + wait;
+        loop {
+            self.step(cast, narrator)?;
+            if let Some(found) = found(self) {
+                return Ok(Some(found));
+            }
+            if self.env.now() >= deadline {
+                return Ok(None);
+            }
+            self.env.sleep(LOOK_EVERY).await;
+        }
+    }
+
+    fn step(&mut self, cast: &mut Cast, narrator: &mut Narrator) -> Result<(), Failure> {
+        cast.bury()?;
+        while let Some(at) = self.send_at.filter(|at| *at <= self.env.now()) {
+            self.outlet.send(BURST).map_err(|error| Failure::new(FAILURE, error))?;
+            self.send_at = Some(at + BURST_EVERY);
+        }
+        for entry in self.read()? {
+            narrator.entry(entry);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,283 @@
+//! A worker process: what a service that uses Quorate looks like, plus a journal.
+
+use super::{
+    GROUP, JOB, LEASE_TTL, MESSAGES, STEP_DOWN_GRACE, TICK_EVERY, inbox,
+    journal::{Event, Journal, Lines, WorkerId},
+    nodes::Nodes,
+};
+use crate::exit::{FAILURE, Failure};
+use quorate::{
+    claim::{Claim, ClaimOutcome, Claims},
+    election::{Election, ElectionEvent, ElectionEvents, Term},
+    env::{BootTime, Env},
+    lease::Quorum,
+    schedule::{Delivery, Job, RunAll, Scheduler, Tick, every},
+};
+use std::{
+    collections::BTreeMap,
+    ffi::OsString,
+    io::{self, stdin},
+    os::fd::AsFd,
+    path::PathBuf,
+    process::ExitCode,
+    sync::Arc,
+    time::Duration,
+};
+use tokio::{
+    net::unix::pipe,
+    signal::unix::{Signal, SignalKind, signal},
+};
+use tokio_util::sync::CancellationToken;
+
+/// The first argument with which this binary is a worker of the demo.
+pub(crate) const ARGUMENT: &str = "__demo-worker";
+
+/// How long a run of the job takes.
+const TICK_TAKES: Duration = Duration::from_millis(40);
+/// How far back ticks are made up.
+const MAKE_UP: Duration = Duration::from_secs(60);
+/// How many messages are claimed at once.
+const BATCH: usize = 10;
+/// How long it takes to handle a batch.
+const BATCH_TAKES: Duration = Duration::from_millis(10);
+/// Between two looks at the inbox: not in step with the others.
+const LOOK_EVERY: Duration = Duration::from_millis(60);
+/// A message that someone else handles is looked at again after this at the latest.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
+
+/// The worker, which the demo starts as `quorate __demo-worker …`: not for people. `args` are those after
+/// [`ARGUMENT`].
+pub(crate) fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let Some((who, dir, nodes)) = parse(args.into_iter()) else {
+        eprintln!("quorate: {ARGUMENT} is for quorate's own use; see quorate demo --help");
+        return ExitCode::from(FAILURE);
+    };
+    let name = Arc::clone(&who.worker);
+    let ended = crate::runtime().and_then(|runtime| runtime.block_on(work(who, dir, nodes)));
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("quorate: {name}: {failure}");
+            ExitCode::from(FAILURE)
+        }
+    }
+}
+
+/// The arguments that [`parse`] reads.
+pub(crate) fn to_args(who: &WorkerId, dir: &std::path::Path, nodes: &Nodes) -> Vec<OsString> {
+    let head = [ARGUMENT.into(), OsString::from(&*who.worker), who.run.to_string().into(), dir.into()];
+    head.into_iter().chain(nodes.to_args()).collect()
+}
+
+fn parse(mut args: impl Iterator<Item = OsString>) -> Option<(WorkerId, PathBuf, Nodes)> {
+    let worker = args.next()?.to_str()?.into();
+    let run = args.next()?.to_str()?.parse().ok()?;
+    let dir = args.next()?.into();
+    Some((WorkerId { worker, run }, dir, Nodes::from_args(args)?))
+}
+
+async fn work(who: WorkerId, dir: PathBuf, nodes: Nodes) -> Result<(), Failure> {
+    let fail = |error: io::Error| Failure::new(FAILURE, error);
+    let mut terminate = signal(SignalKind::terminate()).map_err(fail)?;
+    let parent = stdin().as_fd().try_clone_to_owned().and_then(pipe::Receiver::from_owned_fd);
+    let parent = parent.map_err(fail)?;
+    let quorum = nodes.quorum(&dir, &who.worker)?;
+    let journal = Journal::create(quorum.env(), who, &dir).map_err(fail)?;
+    let stop = CancellationToken::new();
+    let told = told_to_stop(&mut terminate, &parent, &stop);
+    let ended = tokio::join!(lead(&quorum, &journal, &stop), handle(&quorum, &journal, &dir, &stop), told);
+    quorum.close().await;
+    ended.0.and(ended.1)
+}
+
+/// Waits for SIGTERM or the end of the demo, however it ended.
+async fn told_to_stop(terminate: &mut Signal, parent: &pipe::Receiver, stop: &CancellationToken) {
+    let gone = async {
+        loop {
+            match parent.readable().await.and_then(|()| parent.try_read(&mut [0; 16])) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Ok(0) | Err(_) => return,
+                Ok(_) => {}
+            }
+        }
+    };
+    tokio::select! { biased;
+        () = stop.cancelled() => {}
+        _ = terminate.recv() => {}
+        () = gone => {}
+    }
+    stop.cancel();
+}
+
+/// Competes for the leadership, and runs the job while it leads.
+async fn lead(quorum: &Quorum, journal: &Journal, stop: &CancellationToken) -> Result<(), Failure> {
+    // Whatever ends this ends the other half too.
+    let _stop = stop.clone().drop_guard();
+    let election = Election::new(quorum, GROUP).ttl(LEASE_TTL).step_down_grace(STEP_DOWN_GRACE);
+    let scheduler = Scheduler::on(&election).job(job(journal)?);
+    let events = quorum.env().spawn_scoped(note(election.events(), journal.clone()));
+    let campaign = election.run(|term: Term| {
+        let (journal, scheduler) = (journal.clone(), scheduler.clone());
+        async move {
+            journal.write(Event::Elected { term: term.number().get() }).map_err(|e| e.to_string())?;
+            scheduler.lead(term).await.map_err(|e| e.to_string())
+        }
+    });
+    let ended = campaign.until(stop.cancelled()).await.map_err(|error| Failure::new(FAILURE, error));
+    // Every clone of the election is gone with these, and so the events end.
+    drop((election, scheduler));
+    let noted = events.await.unwrap_or(Ok(())).map_err(|error| Failure::new(FAILURE, error));
+    ended.and(noted)
+}
+
+fn job(journal: &Journal) -> Result<Job, Failure> {
+    let every = every(TICK_EVERY).map_err(|error| Failure::new(FAILURE, error))?;
+    let journal = journal.clone();
+    let job = Job::new(JOB, every, move |tick: Tick| {
+        let journal = journal.clone();
+        async move {
+            let (at, term) = (tick.at().as_micros(), tick.term().number().get());
+            journal.write(Event::TickStart { tick: at, term, made_up: tick.is_made_up() })?;
+            tick.term().quorum().env().sleep(TICK_TAKES).await;
+            journal.write(Event::TickDone { tick: at, term })
+        }
+    });
+    Ok(job.delivery(Delivery::AtMostOnce).misfire(RunAll::within(MAKE_UP)))
+}
+
+/// Writes down what becomes of the terms.
+async fn note(mut events: ElectionEvents, journal: Journal) -> io::Result<()> {
+    while let Some(event) = events.next().await {
+        match event {
+            ElectionEvent::StepDown(term) => journal.write(Event::StepDown { term: term.get() })?,
+            ElectionEvent::Resigned(term) => journal.write(Event::Resigned { term: term.get() })?,
+            ElectionEvent::Lost(term) => journal.write(Event::Lost { term: term.get() })?,
+            // Written by the work itself, before anything else is.
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Sees every message, claims what nobody has, and handles that. Leading or not.
+async fn handle(
+    quorum: &Quorum,
+    journal: &Journal,
+    dir: &std::path::Path,
+    stop: &CancellationToken,
+) -> Result<(), Failure> {
+    let _stop = stop.clone().drop_guard();
+    let env = quorum.env();
+    let claims = Claims::new(quorum, MESSAGES).ttl(LEASE_TTL).step_down_grace(STEP_DOWN_GRACE);
+    let mut open = Open { lines: inbox::inbox(dir), ids: BTreeMap::new(), seen: 0 };
+    while !stop.is_cancelled() {
+        let batch = open.take(env.now()).map_err(|error| Failure::new(FAILURE, error))?;
+        let claimed = claims.claim_many(batch.iter().map(|(_, id)| &**id)).await;
+        let claimed = claimed.map_err(|error| Failure::new(FAILURE, error))?;
+        let mut ours = Vec::new();
+        for ((at, id), (_, outcome)) in batch.into_iter().zip(claimed) {
+            match outcome {
+                Ok(ClaimOutcome::Claimed(claim)) => ours.push((at, claim)),
+                Ok(ClaimOutcome::Done { .. }) => {}
+                Ok(ClaimOutcome::InProgress { retry_after, .. }) => {
+                    let wait = retry_after.unwrap_or_default().min(LOOK_AGAIN);
+                    open.put_back(at, id, env.now() + wait);
+                }
+                // Too few nodes, or an outcome of a later version: someone, perhaps we, will try again.
+                Ok(_) | Err(_) => open.put_back(at, id, env.now() + LOOK_AGAIN),
+            }
+        }
+        for (at, id) in handle_batch(env, journal, ours).await? {
+            open.put_back(at, id, env.now() + LOOK_AGAIN);
+        }
+        let nap = LOOK_EVERY + env.random_below(LOOK_EVERY);
+        let _ = env.before(env.now() + nap, stop.cancelled()).await;
+    }
+    Ok(())
+}
+
+/// Handles what has been claimed; gives back what could not be brought to its end.
+async fn handle_batch(
+    env: &Env,
+    journal: &Journal,
+    ours: Vec<(usize, Claim)>,
+) -> Result<Vec<(usize, Arc<str>)>, Failure> {
+    let fail = |error: io::Error| Failure::new(FAILURE, error);
+    let mut begun = Vec::new();
+    let mut again = Vec::new();
+    for (at, claim) in ours {
+        match claim.check() {
+            Ok(token) => {
+                journal
+                    .write(Event::MessageStart { id: Arc::clone(claim.id()), token: token.get() })
+                    .map_err(fail)?;
+                begun.push((at, claim));
+            }
+            Err(_) => again.push((at, Arc::clone(claim.id()))),
+        }
+    }
+    if !begun.is_empty() {
+        env.sleep(BATCH_TAKES).await;
+    }
+    let complete = |(at, claim): (usize, Claim)| {
+        let (id, token) = (Arc::clone(claim.id()), claim.token().get());
+        (at, id, token, env.spawn_scoped(claim.complete("")))
+    };
+    let completing: Vec<_> = begun.into_iter().map(complete).collect();
+    for (at, id, token, completing) in completing {
+        match completing.await {
+            Ok(Ok(_)) => journal.write(Event::MessageDone { id, token }).map_err(fail)?,
+            // Not recorded: whoever has it next will know more.
+            _ => again.push((at, id)),
+        }
+    }
+    Ok(again)
+}
+
+/// The messages that this worker does not know to be done.
+struct Open {
+    lines: Lines,
+    /// In the order of their arrival, with the time before which there is no use in looking.
+    ids: BTreeMap<usize, (Arc<str>, BootTime)>,
+    seen: usize,
+}
+
+impl Open {
+    /// The next batch.
+    fn take(&mut self, now: BootTime) -> io::Result<Vec<(usize, Arc<str>)>> {
+        for id in self.lines.read()? {
+            self.seen += 1;
+            self.ids.insert(self.seen, (id.into(), now));
+        }
+        let ready = self.ids.iter().filter(|(_, (_, from))| *from <= now);
+        let batch: Vec<_> = ready.take(BATCH).map(|(at, (id, _))| (*at, Arc::clone(id))).collect();
+        batch.iter().for_each(|(at, _)| drop(self.ids.remove(at)));
+        Ok(batch)
+    }
+
+    fn put_back(&mut self, at: usize, id: Arc<str>, from: BootTime) {
+        self.ids.insert(at, (id, from));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    #[test]
+    fn a_worker_gets_what_the_demo_told_it() {
+        let who = WorkerId { worker: "worker-3".into(), run: 2 };
+        for nodes in [Nodes::Files, Nodes::Redis(vec![1, 2, 3, 4, 5])] {
+            let mut args = to_args(&who, Path::new("/tmp/x y"), &nodes).into_iter();
+            assert_eq!(args.next().unwrap(), ARGUMENT);
+            let (read, dir, on) = parse(args).unwrap();
+            assert_eq!(
+                (read, dir.as_path(), on.to_args()),
+                (who.clone(), Path::new("/tmp/x y"), nodes.to_args())
+            );
+        }
+        assert!(parse(["worker-3", "2", "/tmp", "seven"].into_iter().map(OsString::from)).is_none());
+        assert!(parse(["worker-3"].into_iter().map(OsString::from)).is_none());
+    }
+}
