@@ -13,6 +13,10 @@ use std::time::Duration;
 
 /// Without `--wait`, how long to wait for a quorum: contention is waited out, dead nodes are not.
 const QUORUM_PATIENCE: Duration = Duration::from_secs(10);
+/// How long the first connections may take before the lock is tried without them.
+const FIRST_HANDSHAKE: Duration = Duration::from_secs(1);
+/// How often the wait is looked at as a whole.
+const SLICE: Duration = Duration::from_secs(1);
 
 /// Runs the command and gives the exit status.
 pub(crate) async fn exec(args: &ExecArgs, config: &Config) -> Result<u8, Failure> {
@@ -39,16 +43,22 @@ async fn acquire(args: &ExecArgs, config: &Config, quorum: &Quorum) -> Result<Le
     }
     let wait = if args.no_wait { Some(Duration::ZERO) } else { args.wait };
     let ends = wait.map(|wait| env.now() + wait);
+    // A first attempt waits for connections no longer than for answers, and a handshake takes longer.
+    quorum.ready(wait.unwrap_or(FIRST_HANDSHAKE).max(FIRST_HANDSHAKE)).await;
+    let mut quorum_seen = env.now();
     loop {
-        let slice = ends.map_or(QUORUM_PATIENCE, |ends| env.now().until(ends));
+        let slice = ends.map_or(SLICE, |ends| env.now().until(ends).min(SLICE));
         let error = match lock.clone().wait(slice).acquire().await {
             Ok(lease) => return Ok(lease),
             Err(error) => error,
         };
+        if !error.is_unreachable() {
+            // Contention is waited out, and so is a quarantine: it ends by itself.
+            quorum_seen = env.now();
+        }
         let over = ends.is_some_and(|ends| env.now() >= ends);
-        // A quarantine ends by itself, and is worth waiting for.
-        let hopeless = error.is_permanent() || error.is_unreachable();
-        if over || (hopeless && ends.is_none()) || error.is_permanent() {
+        let hopeless = ends.is_none() && env.now().since(quorum_seen) >= QUORUM_PATIENCE;
+        if over || hopeless || error.is_permanent() {
             return Err(refusal(&error, args, quorum));
         }
     }

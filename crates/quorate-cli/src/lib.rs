@@ -53,34 +53,35 @@ pub fn main() -> ExitCode {
 fn dispatch(command: &Command) -> Result<u8, Failure> {
     let load = |nodes: &args::NodeArgs| Config::load(&nodes.flags(), &Surroundings::process());
     match command {
-        Command::Demo(args) => runtime()?.block_on(demo::demo(args)),
+        Command::Demo(args) => block_on(demo::demo(args)),
         // `--check` starts nothing that could be left to process 1.
-        Command::Run(args) if init::is_process_one() && !args.check => runtime()?.block_on(init::supervise()),
+        Command::Run(args) if init::is_process_one() && !args.check => block_on(init::supervise()),
         Command::Run(args) => {
             log::start(args.log_format, args.log_level);
             let config = load(&args.nodes)?;
-            runtime()?.block_on(run::run(args, &config))
+            block_on(run::run(args, &config))
         }
         Command::Exec(args) => {
             log::start(LogFormat::Text, LogLevel::Warn);
             let config = load(&args.nodes)?;
-            runtime()?.block_on(exec::exec(args, &config))
+            block_on(exec::exec(args, &config))
         }
         Command::Status(args) => {
             let config = load(&args.nodes)?;
-            runtime()?.block_on(status::status(args, &config))
+            block_on(status::status(args, &config))
         }
         Command::Nodes(NodesCommand::Admit(args)) => {
             let config = load(&args.nodes)?;
-            runtime()?.block_on(status::admit(args, &config))
+            block_on(status::admit(args, &config))
         }
     }
 }
 
-fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
-    tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::new(FAILURE, error))
+/// Runs `work` to its end, and waits for nothing that hangs beside it (a resolver, say).
+fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::new(FAILURE, error))?;
+    let result = runtime.block_on(work);
+    runtime.shutdown_background();
+    result
 }

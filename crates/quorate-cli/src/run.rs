@@ -10,7 +10,7 @@ use crate::{
 };
 use quorate::{
     election::{Election, ElectionError},
-    env::{Env, WallTime},
+    env::{BootTime, Env, WallTime},
     round::NodeState,
     schedule::{Job, Scheduler, Tick},
 };
@@ -69,7 +69,8 @@ pub(crate) async fn run(args: &RunArgs, config: &Config) -> Result<u8, Failure> 
             Ok(0)
         }
         Err(ElectionError::Setup(error)) => Err(Failure::new(CONFIG, error)),
-        Err(error) => Err(Failure::new(CONFIG, error)),
+        Err(ElectionError::Work(error)) => Err(Failure::new(CONFIG, error)),
+        Err(error) => Err(Failure::new(FAILURE, error)),
     }
 }
 
@@ -129,14 +130,20 @@ async fn command(job: &JobConfig, env: &Env, guard: Guard, tick: &Tick) -> Resul
     let mut warden = Warden::start(env, spec, deadline).await.map_err(|error| error.to_string())?;
     let stop = tick.stop().child_token();
     let mut exit = pin!(guard.tend(env, &mut warden, look, &stop, None));
-    let Some(timeout) = job.timeout else { return outcome(&exit.await) };
-    match env.before(env.now() + timeout, &mut exit).await {
-        Some(exit) => outcome(&exit),
+    let deadline = job.timeout.map_or(BootTime::from_nanos(u64::MAX), |timeout| env.now() + timeout);
+    match env.before(deadline, &mut exit).await {
+        Some(exit) => {
+            if exit.ended_by.is_some() {
+                // Ended because of the lease, not by itself: at least once, it runs again.
+                tick.mark_interrupted();
+            }
+            outcome(&exit)
+        }
         None => {
             // Told to end like at a step-down: it has the grace.
             stop.cancel();
             exit.await;
-            Err(format!("timed out after {timeout:.1?}"))
+            Err(format!("timed out after {:.1?}", job.timeout.unwrap_or_default()))
         }
     }
 }

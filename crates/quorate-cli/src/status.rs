@@ -154,8 +154,9 @@ async fn look(quorum: &Quorum, resource: &Resource) -> ResourceLine {
         error: None,
     };
     match quorum.inspect(resource).await {
-        Ok(Inspection { holder, token, done, .. }) => {
-            line.held = Some(holder.is_some());
+        Ok(Inspection { holder, contended, token, done, .. }) => {
+            // Named by a minority: a majority's word is the truth, and there is none.
+            line.held = (!contended).then_some(holder.is_some());
             line.fencing_token = token.map(quorate::node::FencingToken::get);
             line.done = done.map(|done| done.result.to_string());
             if let Some(holder) = holder {
@@ -218,6 +219,10 @@ impl ResourceLine {
                 format!("held by {holder} for {:.1} s yet, fencing token {token}", ms as f64 / 1e3)
             }
             (Some(holder), None) => format!("held by {holder} without an end (not by Quorate)"),
+            (None, _) if self.held.is_none() => format!(
+                "named by a minority of nodes only: being taken, or held by one that too few nodes can tell of; last \
+                 fencing token {token}"
+            ),
             (None, _) => format!("free, last fencing token {token}"),
         }
     }

@@ -180,3 +180,17 @@ async fn many_tasks_on_two_threads_exclude_each_other_and_all_get_their_turn() {
         assert_eq!(quorum.env().tasks_alive(), 0);
     }
 }
+
+#[tokio::test]
+async fn whoever_waits_on_a_quorum_that_is_closed_hears_it() {
+    let nodes = nodes();
+    let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
+    let _held = acquired(&a, "x", 10 * SECOND).await;
+    let (waited, ()) = tokio::join!(b.lock("x").acquire(), async {
+        b.env().sleep(SECOND / 5).await;
+        b.close().await;
+    });
+    assert!(matches!(waited, Err(AcquireError::Closed)), "{waited:?}");
+    assert!(matches!(b.lock("x").try_acquire().await, Err(AcquireError::Closed)));
+    a.close().await;
+}

@@ -221,3 +221,46 @@ async fn names_that_key_ticks_are_checked_before_the_first_campaign() {
     let slash = Scheduler::new(&quorum, "g").job(job("x/y")).run().until(never()).await;
     assert!(slash.expect_err("a slash").to_string().contains("x/y"));
 }
+
+#[tokio::test]
+async fn more_ticks_than_a_ledger_can_carry_are_refused() {
+    let quorum = quorum("a", &nodes());
+    let job = Job::new("busy", every(PERIOD / 10).expect("a period"), |_| async { Ok::<(), Infallible>(()) });
+    let job = job.misfire(RunAll::within(SECOND * 3600));
+    let refused = Scheduler::new(&quorum, "g").job(job).run().until(std::future::pending()).await;
+    let told = refused.expect_err("360,000 ticks").to_string();
+    assert!(told.contains("busy") && told.contains("3600s") && told.contains("shorten"), "{told}");
+    quorum.close().await;
+}
+
+#[tokio::test]
+async fn what_a_resignation_drops_has_ended_before_the_lease() {
+    let nodes = nodes();
+    let quorum = quorum("a", &nodes);
+    let (ended, seen) = (CancellationToken::new(), CancellationToken::new());
+    /// Tells when the work is dropped, and whether the term was still held then.
+    struct Dropped(Tick, CancellationToken);
+    impl Drop for Dropped {
+        fn drop(&mut self) {
+            assert!(self.0.check().is_ok(), "the work ends first, then the lease");
+            self.1.cancel();
+        }
+    }
+    let (tell, started) = (ended.clone(), seen.clone());
+    let stubborn = Job::new("stubborn", every(PERIOD).expect("a period"), move |tick: Tick| {
+        let (dropped, started) = (Dropped(tick, tell.clone()), started.clone());
+        async move {
+            let _dropped = dropped;
+            started.cancel();
+            std::future::pending::<Result<(), Infallible>>().await
+        }
+    });
+    let stop = CancellationToken::new();
+    let scheduler = Scheduler::new(&quorum, "g").ttl(SECOND).job(stubborn);
+    let run = quorum.env().spawn_scoped(scheduler.run().until(stop.clone().cancelled_owned()));
+    seen.cancelled().await;
+    stop.cancel();
+    run.await.expect("no panic").expect("a shutdown is Ok");
+    assert!(ended.is_cancelled());
+    quorum.close().await;
+}

@@ -92,20 +92,21 @@ impl Desk<'_> {
         let name = self.name;
         if name.is_empty()
             || name.len() > NAME_MAX
-            || name.contains(['{', '}'])
+            || name.contains(['{', '}', '/'])
             || name.chars().any(char::is_control)
         {
-            let why = "has a name that cannot be used; give it 1 to 128 bytes without braces and control characters";
+            let why = "has a name that cannot be used; give it 1 to 128 bytes without slashes, braces and control characters";
             return Err(self.fail(self.at.clone(), why));
         }
         self.check_env()?;
+        let schedule = self.schedule()?;
         Ok(JobConfig {
             name: name.into(),
-            schedule: self.schedule()?,
+            misfire: self.misfire(&schedule, lease)?,
+            schedule,
             command: self.command()?,
             cwd: self.told.cwd.as_deref().map(|cwd| beside(self.page.file, cwd)),
             env: self.told.env.clone(),
-            misfire: self.misfire(lease)?,
             delivery: match self.told.delivery {
                 Some(DeliveryText::AtMostOnce) => Delivery::AtMostOnce,
                 Some(DeliveryText::AtLeastOnce) => Delivery::AtLeastOnce,
@@ -179,12 +180,14 @@ impl Desk<'_> {
         }
     }
 
-    fn misfire(&self, lease: LeaseConfig) -> Result<Misfire, ConfigError> {
-        let Some(misfire) = &self.told.misfire else { return Ok(Misfire::default()) };
+    fn misfire(&self, schedule: &Schedule, lease: LeaseConfig) -> Result<Misfire, ConfigError> {
+        // What a crashed leader misses must fit into the window.
+        let usual = Misfire::default_for(schedule).within().max(lease.ttl * 2);
+        let Some(misfire) = &self.told.misfire else { return Ok(RunOnce::within(usual)) };
         let MisfireText { rule, within } = misfire.as_ref();
         let window = match within {
             Some(within) => **within.as_ref(),
-            None => Misfire::default().within(),
+            None => usual,
         };
         let at = within.as_ref().map_or_else(|| misfire.span(), Spanned::span);
         match rule {

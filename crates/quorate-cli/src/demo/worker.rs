@@ -53,7 +53,7 @@ pub(crate) fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         return ExitCode::from(FAILURE);
     };
     let name = Arc::clone(&who.worker);
-    let ended = crate::runtime().and_then(|runtime| runtime.block_on(work(who, dir, nodes)));
+    let ended = crate::block_on(work(who, dir, nodes));
     match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {

@@ -4,6 +4,10 @@
 return serve(true, true, 1, 2, function(k, a)
   local ledger, mark = KEYS[k], ARGV[a + 1]
   sealed(ledger, ARGV[a])
+  -- A leader whose clock is ahead must not have the ledger forget what is yet to come.
+  if less(decimal(now), mark) then
+    mark = decimal(now)
+  end
   local standing = low_water(ledger)
   if less(mark, standing) then
     mark = standing

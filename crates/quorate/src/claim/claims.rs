@@ -1,7 +1,10 @@
 use super::{Claim, ClaimHandle, ProcessError};
 use crate::{
     lease::{AcquireError, Attempted, Quorum, Terms, attempt_each, is_contended, lease_terms},
-    node::{Owner, Resource},
+    node::{
+        Owner, Resource,
+        engine::{RESULT_MAX, cut},
+    },
 };
 use std::{sync::Arc, time::Duration};
 
@@ -141,7 +144,7 @@ impl Claims {
 
     /// Claims `id`, handles it, and records that it is done. The claim is extended while the handler runs;
     /// if it is lost, the handler is dropped. If the handler fails, the message is abandoned, so that it may
-    /// be claimed again.
+    /// be claimed again. Of a result over 1 KiB only the beginning is kept.
     ///
     /// # Errors
     /// [`ProcessError`]. That someone else has it, or had it, is no error.
@@ -166,7 +169,8 @@ impl Claims {
         };
         match handled {
             Ok(result) => {
-                claim.complete(result.text()).await?;
+                // Handled is handled: a result too long to keep is cut, rather than the work done again.
+                claim.complete(cut(result.text(), RESULT_MAX)).await?;
                 Ok(Processed::Handled)
             }
             Err(error) => {

@@ -1,7 +1,7 @@
 use super::CompleteError;
 use crate::{
     lease::Lease,
-    node::{Owner, Reply, Request, engine::RESULT_MAX},
+    node::{DoneRecord, Owner, Refusal, Reply, Request, engine::RESULT_MAX},
     round::{Answer, Fleet, NodeOutcome},
 };
 use std::{sync::Arc, time::Duration};
@@ -29,7 +29,8 @@ pub(super) async fn complete(
     lease.forget();
     let deadline = fleet.env().now() + lease.ttl();
     let result: Arc<str> = result.into();
-    let mut votes = Votes { outcomes: vec![NodeOutcome::Pending; fleet.len()], completed: 0, done: None };
+    let mut votes =
+        Votes { outcomes: vec![NodeOutcome::Pending; fleet.len()], completed: 0, superseded: 0, done: None };
     let mut todo: Vec<usize> = (0..fleet.len()).collect();
     loop {
         let mut ballots = fleet.ask_some(todo, |_| Request::Complete {
@@ -39,6 +40,7 @@ pub(super) async fn complete(
             result: Arc::clone(&result),
             retention,
         });
+        votes.superseded = 0;
         while let Some(vote) = ballots.recv().await {
             votes.count(vote.node, vote.answer);
         }
@@ -56,7 +58,9 @@ pub(super) async fn complete(
 struct Votes {
     outcomes: Vec<NodeOutcome>,
     completed: usize,
-    done: Option<crate::node::DoneRecord>,
+    /// Nodes where a later claim has been counted, and ended.
+    superseded: usize,
+    done: Option<DoneRecord>,
 }
 
 impl Votes {
@@ -65,6 +69,7 @@ impl Votes {
         match answer {
             Answer::Reply(Reply::Completed) => self.completed += 1,
             Answer::Reply(Reply::Done(done)) => self.done = Some(done),
+            Answer::Reply(Reply::Refused(Refusal::Superseded)) => self.superseded += 1,
             _ => {}
         }
     }
@@ -76,6 +81,9 @@ impl Votes {
         }
         if let Some(done) = &self.done {
             return Some(Err(CompleteError::AlreadyDone(done.clone())));
+        }
+        if self.outcomes.len() - self.superseded < fleet.majority() {
+            return Some(Err(CompleteError::Superseded));
         }
         if let Some(holder) = self.holders().find(|owner| {
             let held = self.holders().filter(|other| other == owner).count();

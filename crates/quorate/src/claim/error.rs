@@ -22,6 +22,9 @@ pub enum CompleteError {
         /// Who.
         holder: Owner,
     },
+    /// A later claim was made, and has ended: abandoned or expired.
+    #[error("a later claim was made on the message meanwhile; it may be handled again")]
+    Superseded,
     /// A later claim has completed it.
     #[error("a later claim, token {}, has completed the message", .0.token)]
     AlreadyDone(DoneRecord),

@@ -233,12 +233,17 @@ where
             AssertUnwindSafe(async move { work(term).await }).catch_unwind().boxed()
         };
         let end = tend(env, election, &term, work, &mut events, shutdown).await;
-        // The work has been dropped by now.
+        // The work has been dropped by now; tasks that it has started for the term end with it, and first.
+        if let Some(until) = term.valid_until() {
+            env.before(until, term.ended()).await;
+        }
         let (event, told) = match &end {
             End::Lost => (ElectionEvent::Lost(number), "lost the term: too few nodes extended it in time"),
             _ => (ElectionEvent::Resigned(number), "resigned"),
         };
-        if let Err(error) = term.lease().end().await {
+        if !matches!(end, End::Lost)
+            && let Err(error) = term.lease().end().await
+        {
             tracing::warn!(group = &**election.group(), term = number.get(), "{error}");
         }
         election.set_term(None);
@@ -314,7 +319,6 @@ async fn acquire<E>(election: &Election, env: &Env) -> Result<Lease, ElectionErr
             Err(error @ (AcquireError::Name(_) | AcquireError::Setup(_) | AcquireError::Closed)) => {
                 return Err(ElectionError::Setup(error));
             }
-            Err(_) if env.stopped().is_cancelled() => return Err(ElectionError::Setup(AcquireError::Closed)),
             Err(error) => {
                 tracing::error!(group = &**election.group(), "cannot campaign: {error}");
                 env.sleep(AFTER_ERROR).await;

@@ -1,10 +1,10 @@
 use crate::{
-    env::{BootTime, Env},
+    env::{BootTime, Env, ScopedTask},
     lease::{Lease, LeaseLost, Quorum},
     node::FencingToken,
 };
 use std::{sync::Arc, time::Duration};
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 /// One tenure of a leader. Clones are the same term; none of them keeps it alive.
 #[derive(Clone, Debug)]
@@ -16,12 +16,13 @@ struct Inner {
     lease: Lease,
     step_down: CancellationToken,
     group: Arc<str>,
+    tasks: TaskTracker,
 }
 
 impl Term {
     pub(super) fn new(quorum: Quorum, group: Arc<str>, lease: Lease) -> Self {
         let step_down = lease.step_down().child_token();
-        Self(Arc::new(Inner { quorum, lease, step_down, group }))
+        Self(Arc::new(Inner { quorum, lease, step_down, group, tasks: TaskTracker::new() }))
     }
 
     /// The fencing token, if the term is still ours at this moment: pass it to the write that follows.
@@ -70,6 +71,20 @@ impl Term {
     /// The quorum by which the term is held.
     pub fn quorum(&self) -> &Quorum {
         &self.0.quorum
+    }
+
+    /// Starts a task that ends when its handle is dropped, and for whose end the resignation waits.
+    pub(crate) fn spawn<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> ScopedTask<T> {
+        self.env().spawn_scoped(self.0.tasks.track_future(work))
+    }
+
+    /// Waits until every task of the term has ended.
+    pub(super) async fn ended(&self) {
+        self.0.tasks.close();
+        self.0.tasks.wait().await;
     }
 
     pub(crate) fn env(&self) -> &Env {

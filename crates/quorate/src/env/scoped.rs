@@ -13,7 +13,8 @@ use tokio::sync::oneshot;
 
 /// A task that ends with its handle: dropping the handle aborts it at its next await point.
 ///
-/// Awaiting it gives the output, or the panic as an error. It is never detached.
+/// Awaiting it gives the output, or the panic as an error. It is never detached, and ends at the latest when
+/// its environment is asked to.
 #[derive(Debug)]
 pub struct ScopedTask<T> {
     abort: AbortHandle,
@@ -25,10 +26,14 @@ impl<T: Send + 'static> ScopedTask<T> {
         let (abort, registration) = AbortHandle::new_pair();
         let (done, output) = oneshot::channel();
         let work = Abortable::new(AssertUnwindSafe(work).catch_unwind(), registration);
+        let stopped = env.stopped().clone();
         env.spawn(async move {
-            if let Ok(result) = work.await {
-                // Nobody waits any more: the output has no owner.
-                let _ = done.send(result);
+            tokio::select! { biased;
+                () = stopped.cancelled() => {}
+                result = work => if let Ok(result) = result {
+                    // Where nobody waits any more, the output has no owner.
+                    let _ = done.send(result);
+                }
             }
         });
         Self { abort, output }

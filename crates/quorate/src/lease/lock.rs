@@ -11,8 +11,8 @@ use std::{sync::Arc, time::Duration};
 
 /// A waiter looks at least this often, whatever the holder's remaining TTL.
 const LOOK_AT_LEAST_EVERY: Duration = Duration::from_millis(100);
-/// What keeps waiters from coming all at once.
-const JITTER: Duration = Duration::from_millis(10);
+/// What keeps waiters from coming all at once, and again all at once.
+const JITTER: Duration = Duration::from_millis(20);
 
 /// A lock about to be acquired: made by [`Quorum::lock`](super::Quorum::lock).
 #[derive(Clone, Debug)]
@@ -92,6 +92,7 @@ impl Lock {
         match attempt(&self.hub, &resource, terms).await {
             Attempted::Held(lease) => Ok(TryAcquire::Acquired(lease)),
             Attempted::Closed => Err(AcquireError::Closed),
+            Attempted::Lost(_) if self.hub.env().stopped().is_cancelled() => Err(AcquireError::Closed),
             Attempted::Lost(tally) if is_contended(&tally) => Ok(TryAcquire::Contended {
                 retry_after: tally.retry_after(),
                 holder: tally.holder().cloned(),
@@ -118,6 +119,7 @@ impl Lock {
             let tally = match attempt(&self.hub, &resource, terms).await {
                 Attempted::Held(lease) => return Ok(lease),
                 Attempted::Closed => return Err(AcquireError::Closed),
+                Attempted::Lost(_) if env.stopped().is_cancelled() => return Err(AcquireError::Closed),
                 Attempted::Lost(tally) => tally,
             };
             let error = self.lost(resource.clone(), &tally);
@@ -129,8 +131,7 @@ impl Lock {
                 tracing::warn!("waiting for a quorum: {error}");
                 told = true;
             }
-            let pause = tally.retry_after().unwrap_or(LOOK_AT_LEAST_EVERY) + env.random_below(JITTER);
-            let next = env.now() + pause.min(LOOK_AT_LEAST_EVERY);
+            let next = env.now() + pause(&tally, env.random_below(JITTER));
             env.sleep_until(deadline.map_or(next, |deadline| next.min(deadline))).await;
         }
     }
@@ -143,6 +144,17 @@ impl Lock {
 
     fn lost(&self, resource: Resource, tally: &Tally) -> AcquireError {
         AcquireError::lost(resource, is_contended(tally), self.hub.fleet().report(tally.outcomes()))
+    }
+}
+
+/// How long to wait before the next attempt.
+fn pause(tally: &Tally, jitter: Duration) -> Duration {
+    match (is_contended(tally), tally.holder(), tally.retry_after()) {
+        // Attempts that split the votes between them have released by now: the first to come again wins.
+        // (Or a holder lacks a majority's word because a node is away: so not quite at once.)
+        (true, None, _) => JITTER / 2 + jitter * 2,
+        (_, _, Some(left)) => (left + jitter / 4).min(LOOK_AT_LEAST_EVERY - jitter),
+        (_, _, None) => LOOK_AT_LEAST_EVERY - jitter,
     }
 }
 

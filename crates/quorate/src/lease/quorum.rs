@@ -46,14 +46,16 @@ impl Quorum {
         self.settled(wait, |nodes| !nodes.iter().any(|node| node.state == NodeState::Connecting)).await
     }
 
-    /// Waits until a majority of nodes votes, for `wait` at most, and gives how they stand.
+    /// Waits until a majority of nodes votes, or every node has been met or found away, for `wait` at most,
+    /// and gives how they stand.
     ///
     /// # Cancel safety
     /// Safe: it only looks.
     pub async fn ready(&self, wait: Duration) -> Vec<NodeStatus> {
         let majority = self.0.fleet().majority();
         let trusted = |nodes: &[NodeStatus]| nodes.iter().filter(|n| n.state == NodeState::Trusted).count();
-        self.settled(wait, |nodes| trusted(nodes) >= majority).await
+        let met = |nodes: &[NodeStatus]| !nodes.iter().any(|node| node.state == NodeState::Connecting);
+        self.settled(wait, |nodes| trusted(nodes) >= majority || met(nodes)).await
     }
 
     /// Who holds `resource`, by the word of a majority.

@@ -61,7 +61,8 @@ impl Ledger {
     ///
     /// # Errors
     /// [`LedgerError::Superseded`] where a later term has sealed the ledger; [`LedgerError::Standing`] where
-    /// another record stands on so many nodes that no majority is left; [`LedgerError::NoMajority`]. After
+    /// another record stands on so many nodes that no majority is left; [`LedgerError::Forgotten`] where so
+    /// many have forgotten that time; [`LedgerError::NoMajority`]. After
     /// an error the record may stand on a minority.
     ///
     /// # Cancel safety
@@ -126,13 +127,17 @@ impl Ledger {
     async fn settle(&self, mut votes: Ballots, counts: impl Fn(Memory) -> bool) -> Result<(), LedgerError> {
         let fleet = self.quorum.fleet();
         let mut outcomes = vec![NodeOutcome::Pending; fleet.len()];
-        let (mut written, mut against) = (0, 0);
+        let (mut written, mut against, mut forgotten) = (0, 0, 0);
         let (mut superseded, mut standing) = (None, None);
         while written < fleet.majority() && fleet.len() - against >= fleet.majority() {
             let Some(vote) = votes.recv().await else { break };
             outcomes[vote.node] = NodeOutcome::of(&vote.answer);
             match vote.answer {
                 Answer::Reply(Reply::Written) if counts(self.memory(vote.since)) => written += 1,
+                Answer::Reply(Reply::Written | Reply::Refused(Refusal::Pruned)) => {
+                    forgotten += 1;
+                    against += 1;
+                }
                 Answer::Reply(Reply::Refused(Refusal::Sealed { by })) => {
                     superseded = superseded.max(Some(by));
                     against += 1;
@@ -148,6 +153,9 @@ impl Ledger {
             _ if written >= fleet.majority() => Ok(()),
             (Some(by), _) => Err(LedgerError::Superseded { by }),
             (None, Some(record)) => Err(LedgerError::Standing(record)),
+            (None, None) if fleet.len() - forgotten < fleet.majority() => {
+                Err(LedgerError::Forgotten(fleet.report(outcomes)))
+            }
             (None, None) => Err(LedgerError::NoMajority(fleet.report(outcomes))),
         }
     }

@@ -12,6 +12,12 @@ use std::{sync::Arc, time::Duration};
 /// The longest result that a done record keeps, in bytes.
 pub const RESULT_MAX: usize = 1024;
 
+/// The beginning of `text`, at most `most` bytes of it, ending between two characters.
+pub(crate) fn cut(text: &str, most: usize) -> &str {
+    let end = (0..=most.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
+    &text[..end.unwrap_or(0)]
+}
+
 /// A node's clocks at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Clocks {
@@ -317,6 +323,8 @@ impl<S: Store> Desk<'_, S> {
             return Ok(Reply::Refused(Refusal::Sealed { by: state.term }));
         }
         state.term = term;
+        // A leader whose clock is ahead must not have the ledger forget what is yet to come.
+        let below = below.min(self.clocks.wall.as_micros());
         state.low_water = state.low_water.max(below);
         let mark = state.low_water;
         state.records.retain(|(_, record)| record.at >= mark);

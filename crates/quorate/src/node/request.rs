@@ -105,8 +105,8 @@ pub enum Request {
         /// What is to stand there.
         record: Record,
     },
-    /// Raises the ledger's low-water mark to `below` and forgets the records before it. Refused for a term
-    /// before the ledger's.
+    /// Raises the ledger's low-water mark to `below`, but never beyond the node's own time, and forgets the
+    /// records before it. Refused for a term before the ledger's.
     Prune {
         /// The group.
         ledger: Arc<str>,

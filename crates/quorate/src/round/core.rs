@@ -22,6 +22,10 @@ const FLIGHTS_MAX: usize = 2;
 const LATE_MAX: u32 = 3;
 /// Releases kept for a node that is away; the oldest go first, and their keys end by their TTL.
 const RELEASES_MAX: usize = 100_000;
+/// How often a node in quarantine is asked whether its marker still says so: somebody may have admitted it.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How often a node that was refused is met anew: somebody may have mended it.
+const MEET_EVERY: Duration = Duration::from_secs(10);
 const BACK_OFF_FIRST: Duration = Duration::from_millis(10);
 const BACK_OFF_MAX: Duration = Duration::from_secs(1);
 
@@ -56,6 +60,8 @@ pub(crate) struct Core {
     kept: VecDeque<Post>,
     /// Releases of batches whose reply came too late; the next reply on this session confirms them.
     unconfirmed: Vec<Post>,
+    /// When to look again at a node whose vote is withheld.
+    look_at: Option<BootTime>,
 }
 
 #[derive(Debug)]
@@ -85,6 +91,7 @@ impl Core {
             fence: BootTime::default(),
             kept: VecDeque::new(),
             unconfirmed: Vec::new(),
+            look_at: None,
         }
     }
 
@@ -176,7 +183,8 @@ impl Core {
         }
         if matches!(self.line, Line::Up) {
             self.judge_standing(now, &mut commands);
-            while self.send_batch(now, &mut commands) {}
+            self.look_again(now, &mut commands);
+            while matches!(self.line, Line::Up) && self.send_batch(now, &mut commands) {}
         } else {
             self.answer_for_the_absent();
         }
@@ -188,7 +196,7 @@ impl Core {
         let line = match &self.line {
             Line::Down { retry_at, .. } => Some((*retry_at).max(self.fence)),
             Line::Opening { until, .. } => Some(*until),
-            Line::Up => self.standing.wake(),
+            Line::Up => self.standing.wake().into_iter().chain(self.look_at).min(),
         };
         let flights = self.flights.iter().map(Flight::next_deadline);
         let kept = self.kept.front().map(|post| post.deadline);
@@ -201,6 +209,12 @@ impl Core {
 
     fn down(&mut self, now: BootTime, cause: Cause) {
         self.board.set_state(self.me, NodeState::Unreachable(cause.clone()));
+        self.part(now, cause);
+    }
+
+    /// The session is over; the board still says how the node stands.
+    fn part(&mut self, now: BootTime, cause: Cause) {
+        self.look_at = None;
         for flight in std::mem::take(&mut self.flights) {
             let sent = Some(flight.sent);
             match flight.cargo {
@@ -210,6 +224,7 @@ impl Core {
                     }
                 }
                 Cargo::Marker { admits, .. } => self.answer(admits, sent, Answer::Failed(cause.clone())),
+                Cargo::Look => {}
             }
         }
         self.kept.extend(std::mem::take(&mut self.unconfirmed));
@@ -255,6 +270,32 @@ impl Core {
             self.send_marker(now, marking, None, commands);
         }
         self.standing.tick(now);
+    }
+
+    /// What keeps a node from voting may be over without its saying so.
+    fn look_again(&mut self, now: BootTime, commands: &mut Vec<Command>) {
+        let quarantined = self.standing.wake().is_some();
+        let every = if quarantined { LOOK_EVERY } else { MEET_EVERY };
+        match self.look_at {
+            _ if !self.standing.is_withheld() => self.look_at = None,
+            None => self.look_at = Some(now + every),
+            Some(at) if now < at => {}
+            Some(_) if self.flights.len() >= FLIGHTS_MAX => {
+                self.look_at = Some(now + self.judge.setup.node_timeout);
+            }
+            Some(_) if quarantined => {
+                self.look_at = Some(now + every);
+                if let Some(marker) = self.standing.standing_marker() {
+                    // Changes nothing, and says so where something else stands.
+                    let request = Request::Mark { expect: Some(Arc::clone(&marker)), marker };
+                    self.send(now, vec![request], Cargo::Look, commands);
+                }
+            }
+            Some(_) => {
+                commands.push(Command::Close);
+                self.part(now, Cause::Closed);
+            }
+        }
     }
 
     fn send_marker(
@@ -355,6 +396,11 @@ impl Core {
                 let cause = Cause::Protocol("as many replies as requests were expected".into());
                 for post in posts.into_iter().flatten() {
                     self.answer(post.reply, sent, Answer::Failed(cause.clone()));
+                }
+            }
+            Cargo::Look => {
+                if let Some(Reply::Refused(Refusal::Marker(standing))) = reply.replies.into_iter().next() {
+                    self.standing.marker_changed(reply.node_time, standing);
                 }
             }
             Cargo::Marker { marking, admits } => match reply.replies.into_iter().next() {

@@ -187,7 +187,9 @@ fn a_flushed_node_stops_counting_at_once_and_waits_but_still_frees() {
     assert!(matches!(bench.answers()[..], [Answer::Untrusted(Distrust::Quarantined { .. })]));
     bench.core.replied(at(14), batches[0].0, reply(14, vec![Reply::Released(false)]));
     let over = 12 + 30_300;
-    assert!(bench.core.step(at(over - 1)).is_empty());
+    let looks = sent(bench.core.step(at(over - 1)));
+    assert!(matches!(&looks[0].1.requests[..], [Request::Mark { expect: Some(a), marker: b }] if a == b));
+    bench.core.replied(at(over - 1), looks[0].0, reply(over - 1, vec![Reply::Marked]));
     bench.post(acquire(), over + 100, true);
     assert_eq!(sent(bench.core.step(at(over))).len(), 1, "then it votes");
 }
@@ -209,6 +211,40 @@ fn admitting_ends_the_wait_in_the_marker() {
     assert!(matches!(bench.answers()[..], [Answer::Reply(Reply::Marked)]));
     bench.post(acquire(), 114, true);
     assert_eq!(sent(bench.core.step(at(14))).len(), 1);
+}
+
+#[test]
+fn an_admission_by_another_worker_is_noticed_within_a_second() {
+    let mut bench = Bench::new();
+    bench.core.step(at(9));
+    bench.core.opened(at(10), Ok(hello("run", None)));
+    let (flight, batch) = sent(bench.core.step(at(10))).remove(0);
+    bench.core.replied(at(11), flight, reply(11, vec![Reply::Marked]));
+    let Request::Mark { marker, .. } = &batch.requests[0] else { panic!("{batch:?}") };
+    let ours = Marker::parse(marker).unwrap();
+    let admitted = Marker { votes_from: ours.since, ..ours };
+    assert!(bench.core.step(at(11)).is_empty());
+    assert_eq!(bench.core.wake(), at(1011));
+    let (flight, _) = sent(bench.core.step(at(1011))).remove(0);
+    let other = Reply::Refused(Refusal::Marker(Some(admitted.to_text())));
+    bench.core.replied(at(1012), flight, reply(1012, vec![other]));
+    assert!(!bench.core.take_lost_memory(), "its memory goes on");
+    bench.post(acquire(), 1112, true);
+    assert_eq!(sent(bench.core.step(at(1012))).len(), 1, "it votes");
+}
+
+#[test]
+fn a_refused_node_is_met_anew_until_somebody_has_mended_it() {
+    let mut bench = Bench::new();
+    bench.core.step(at(9));
+    let evicts = Hello { eviction: Some("allkeys-lru".into()), ..hello("run", Some("run")) };
+    bench.core.opened(at(10), Ok(evicts));
+    assert!(bench.core.step(at(10)).is_empty());
+    assert!(matches!(bench.core.step(at(10_010))[..], [Command::Close]));
+    assert!(matches!(bench.core.step(at(10_020))[..], [Command::Open]));
+    bench.core.opened(at(10_021), Ok(hello("run", Some("run"))));
+    bench.post(acquire(), 10_121, true);
+    assert_eq!(sent(bench.core.step(at(10_021))).len(), 1, "it votes");
 }
 
 #[test]

@@ -40,6 +40,8 @@ pub(super) struct Flight {
 pub(super) enum Cargo {
     /// In the order of the batch; an entry that has been answered is `None`.
     Posts(Vec<Option<Post>>),
+    /// A look whether our marker still stands.
+    Look,
     /// A marker on its way, and what holds once it stands.
     Marker { marking: Marking, admits: Option<ReplyTo> },
 }
@@ -52,7 +54,7 @@ impl Flight {
                 let waiting = posts.iter().flatten().filter(|post| post.reply.is_some());
                 waiting.map(|post| post.deadline).min().unwrap_or(self.deadline).min(self.deadline)
             }
-            Cargo::Marker { .. } => self.deadline,
+            Cargo::Look | Cargo::Marker { .. } => self.deadline,
         }
     }
 }

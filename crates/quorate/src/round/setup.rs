@@ -94,6 +94,18 @@ impl Setup {
                 self.worker
             ));
         }
+        let (minute, day) = (Duration::from_secs(60), Duration::from_secs(24 * 3600));
+        for (name, value, most) in [
+            ("node_timeout", self.node_timeout, minute),
+            ("max_ttl", self.max_ttl, day),
+            ("clock_step_allowance", self.clock_step_allowance, day),
+            ("max_clock_offset", self.max_clock_offset, day),
+            ("fence_retention", self.fence_retention, day * 3660),
+        ] {
+            if value > most {
+                return fail(format!("{name} is {value:?}; give it at most {most:?}"));
+            }
+        }
         if self.node_timeout < Duration::from_millis(1) {
             return fail(format!("node_timeout is {:?}; give it at least 1ms", self.node_timeout));
         }

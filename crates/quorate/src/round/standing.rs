@@ -138,6 +138,11 @@ impl Standing {
         }
     }
 
+    /// Whether the vote is withheld.
+    pub(super) fn is_withheld(&self) -> bool {
+        matches!(self.trust, Trust::Withheld { .. })
+    }
+
     /// When [`Standing::tick`] has something to do.
     pub(super) fn wake(&self) -> Option<BootTime> {
         match &self.trust {

@@ -1,11 +1,18 @@
 use super::{Delivery, Misfire, Schedule};
 use crate::{election::Term, env::WallTime, lease::LeaseLost, node::FencingToken};
 use futures_util::{FutureExt, future::BoxFuture};
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 use tokio_util::sync::CancellationToken;
 
 /// A periodic job. Its handler runs on the leader only, and never beside itself: a tick that falls due while
-/// an earlier one of the same job runs waits, and is misfired once it is older than the misfire window.
+/// an earlier one of the same job runs waits; under a misfire rule other than run-all only the latest does.
 #[derive(Clone)]
 pub struct Job {
     pub(super) name: Arc<str>,
@@ -29,23 +36,25 @@ impl Job {
     {
         let handler: Handler =
             Arc::new(move |tick| handler(tick).map(|done| done.map_err(|error| error.to_string())).boxed());
+        let schedule = schedule.into();
         Self {
             name: name.into(),
-            schedule: schedule.into(),
-            misfire: Misfire::default(),
+            misfire: Misfire::default_for(&schedule),
+            schedule,
             delivery: Delivery::default(),
             timeout: None,
             handler,
         }
     }
 
-    /// What happens to ticks that nobody ran in time. Default: the latest missed within an hour runs once.
+    /// What happens to ticks that nobody ran in time. Default [`Misfire::default_for`] the schedule.
     pub fn misfire(mut self, misfire: Misfire) -> Self {
         self.misfire = misfire;
         self
     }
 
-    /// Whether a tick that was started and never recorded done runs again. Default at least once.
+    /// Whether a tick that was started and never recorded as ended runs again. Default at least once. A
+    /// handler that returns an error has ended: the tick is recorded as failed, and does not run again.
     pub fn delivery(mut self, delivery: Delivery) -> Self {
         self.delivery = delivery;
         self
@@ -88,6 +97,7 @@ pub struct Tick {
     pub(super) made_up: bool,
     pub(super) term: Term,
     pub(super) stop: CancellationToken,
+    pub(super) interrupted: Arc<AtomicBool>,
 }
 
 impl Tick {
@@ -117,6 +127,12 @@ impl Tick {
     /// [`LeaseLost`] once it does not.
     pub fn check(&self) -> Result<FencingToken, LeaseLost> {
         self.term.check()
+    }
+
+    /// Says that this run did not come to an end of its own, though the term may go on: whatever the handler
+    /// returns is not recorded, and an at-least-once tick runs again under the next leader.
+    pub fn mark_interrupted(&self) {
+        self.interrupted.store(true, Ordering::Release);
     }
 
     /// Fires when the run should end: at step-down, shutdown or timeout. What still runs when validity ends

@@ -39,19 +39,22 @@ pub enum Misfire {
 }
 
 impl Misfire {
+    /// What a job has unless told otherwise: one run for all that was missed within an hour, or within a
+    /// thousand periods of an [`every`](super::every), so that the ledger keeps at most a thousand ticks.
+    pub fn default_for(schedule: &Schedule) -> Self {
+        let hour = Duration::from_secs(3600);
+        match schedule {
+            Schedule::Every(every) => RunOnce::within((every.period() * 1000).min(hour)),
+            Schedule::Cron(_) => RunOnce::within(hour),
+        }
+    }
+
     /// How long after its due time a misfired tick may still run.
     pub const fn within(self) -> Duration {
         match self {
             Self::Skip => Duration::ZERO,
             Self::RunOnce { within } | Self::RunAll { within } => within,
         }
-    }
-}
-
-impl Default for Misfire {
-    /// One run for all that was missed within an hour.
-    fn default() -> Self {
-        RunOnce::within(Duration::from_secs(3600))
     }
 }
 

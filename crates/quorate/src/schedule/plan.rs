@@ -1,8 +1,8 @@
 //! What the leader has to do for one job, as a pure function of the sealed ledger and the wall clock.
 
 use super::{
-    Decision, Delivery, Due, Job, NodeAnswer, SkipReason, TickKey, TickVerdict, due, misfire::Skipped,
-    verdict,
+    DUE_MAX, Decision, Delivery, Due, Job, Misfire, NodeAnswer, SkipReason, TickKey, TickVerdict, due,
+    misfire::Skipped, verdict,
 };
 use crate::{
     env::WallTime,
@@ -13,6 +13,8 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 /// A tick that starts later than this after its time is a misfire, and is made up by the rule.
 pub(super) const LATE_AFTER: Duration = Duration::from_secs(1);
+/// Records are kept for longer than any misfire window by this, and by twice `max_clock_offset`.
+const KEPT_BESIDES: Duration = Duration::from_secs(60);
 /// The time of records that pruning never reaches: the largest that a node's Lua can compare.
 const FOR_EVER: u64 = FencingToken::MAX.get();
 
@@ -83,7 +85,7 @@ pub(super) struct JobPlan {
     /// Every tick up to here has been decided on.
     looked: WallTime,
     waiting: VecDeque<Start>,
-    pub(super) running: bool,
+    pub(super) running: Option<WallTime>,
     pub(super) next: Option<WallTime>,
 }
 
@@ -91,6 +93,8 @@ pub(super) struct JobPlan {
 #[derive(Debug, PartialEq)]
 pub(super) enum NotRun {
     Missed(Skipped),
+    /// Due while an earlier run of the job went on; the later tick stands for it, or there were too many.
+    Overtaken(WallTime),
     Decided(WallTime, SkipReason),
 }
 
@@ -98,7 +102,7 @@ impl JobPlan {
     /// A job whose ticks after `from` are due.
     pub(super) fn new(job: Job, from: WallTime) -> Self {
         let next = job.schedule.next_after(from);
-        Self { job, looked: from, waiting: VecDeque::new(), running: false, next }
+        Self { job, looked: from, waiting: VecDeque::new(), running: None, next }
     }
 
     /// Decides on the ticks that have come due.
@@ -123,14 +127,36 @@ impl JobPlan {
                 Decision::Skip(why) => not_run.push(NotRun::Decided(tick, why)),
             }
         }
+        self.overtake(&mut not_run);
         not_run
+    }
+
+    /// Of the ticks that wait behind a run, all stay under run-all (up to a limit), else the latest. What has
+    /// been started before, or may have been, stays: it is owed a run of its own.
+    fn overtake(&mut self, not_run: &mut Vec<NotRun>) {
+        let most = match self.job.misfire {
+            Misfire::RunAll { .. } => DUE_MAX,
+            _ => 1,
+        };
+        while self.waiting.len() > most {
+            let Some(at) = self.waiting.iter().position(|start| start.seen.is_none() && !start.unknown)
+            else {
+                return;
+            };
+            not_run.extend(self.waiting.remove(at).map(|start| NotRun::Overtaken(start.tick)));
+        }
+    }
+
+    /// The earliest tick that has not ended: the ledger must remember it.
+    fn oldest(&self) -> Option<WallTime> {
+        self.waiting.iter().map(|start| start.tick).chain(self.running).min()
     }
 
     /// The tick to start now, unless one of this job runs. One that has waited past the misfire window is
     /// misfired.
     pub(super) fn start(&mut self, now: WallTime) -> (Option<Start>, Vec<WallTime>) {
         let mut too_late = Vec::new();
-        while !self.running
+        while self.running.is_none()
             && let Some(start) = self.waiting.pop_front()
         {
             let window = self.job.misfire.within().max(LATE_AFTER);
@@ -139,7 +165,7 @@ impl JobPlan {
                 too_late.push(start.tick);
                 continue;
             }
-            self.running = true;
+            self.running = Some(start.tick);
             return (Some(start), too_late);
         }
         (None, too_late)
@@ -149,8 +175,16 @@ impl JobPlan {
 /// Before which time records are of no more use to any job.
 pub(super) fn low_water(jobs: &[JobPlan], now: WallTime, max_clock_offset: Duration) -> u64 {
     let longest = jobs.iter().map(|plan| plan.job.misfire.within()).max().unwrap_or_default();
-    let kept = (longest.max(LATE_AFTER) + max_clock_offset) * 2;
-    (now - kept.max(Duration::from_secs(60))).as_micros()
+    let kept = longest.max(LATE_AFTER) + max_clock_offset * 2 + KEPT_BESIDES;
+    let oldest = jobs.iter().filter_map(JobPlan::oldest).min().unwrap_or(now);
+    (now - kept).min(oldest).as_micros()
+}
+
+/// How many ticks of a job the ledger has to keep, counted up to `most`.
+pub(super) fn ticks_kept(job: &Job, now: WallTime, most: usize) -> usize {
+    let from = now - (job.misfire.within() + KEPT_BESIDES);
+    let next = |after: &WallTime| job.schedule.next_after(*after).filter(|tick| *tick <= now);
+    std::iter::successors(next(&from), next).take(most).count()
 }
 
 /// Whether a failed start may be tried under `delivery` over a record that the seal did not show.
@@ -164,7 +198,7 @@ mod tests {
     use crate::{
         ledger::Memory,
         node::LedgerState,
-        schedule::{RunAll, TickRecord, every},
+        schedule::{RunAll, RunOnce, TickRecord, every},
     };
 
     const SECOND: Duration = Duration::from_secs(1);
@@ -197,7 +231,7 @@ mod tests {
     fn ticks(plan: &mut JobPlan, now: WallTime) -> Vec<(WallTime, bool)> {
         let mut ticks = Vec::new();
         while let (Some(start), _) = plan.start(now) {
-            plan.running = false;
+            plan.running = None;
             ticks.push((start.tick, start.made_up));
         }
         ticks
@@ -213,7 +247,7 @@ mod tests {
             .iter()
             .map(|not| match not {
                 NotRun::Decided(tick, why) => (*tick, *why),
-                NotRun::Missed(missed) => panic!("{missed:?}"),
+                other => panic!("{other:?}"),
             })
             .collect();
         let (done, started) = (SkipReason::Final, SkipReason::Started);
@@ -252,12 +286,45 @@ mod tests {
         assert!(plan.start(at(11)).0.is_some());
         plan.look(&sealed, at(12));
         assert!(plan.start(at(12)).0.is_none(), "never beside itself");
-        plan.running = false;
+        plan.running = None;
         assert_eq!(plan.start(at(13)).0.map(|start| start.tick), Some(at(12)));
-        plan.running = false;
+        plan.running = None;
         plan.look(&sealed, at(14));
         let (late, too_late) = plan.start(at(40));
         assert_eq!((late, too_late), (None, vec![at(13), at(14)]), "older than the window");
+    }
+
+    #[test]
+    fn behind_a_slow_run_only_the_latest_tick_waits_unless_all_are_to_run() {
+        let sealed = sealed(&[], &[]);
+        let mut plan = JobPlan::new(job(Delivery::AtMostOnce).misfire(RunOnce::within(100 * SECOND)), at(10));
+        plan.look(&sealed, at(11));
+        assert_eq!(plan.start(at(11)).0.map(|start| start.tick), Some(at(11)));
+        assert!(plan.look(&sealed, at(12)).is_empty());
+        assert_eq!(plan.look(&sealed, at(13)), [NotRun::Overtaken(at(12))]);
+        assert_eq!(plan.look(&sealed, at(14)), [NotRun::Overtaken(at(13))]);
+        plan.running = None;
+        assert_eq!(ticks(&mut plan, at(14)), [(at(14), false)]);
+    }
+
+    #[test]
+    fn the_ledger_remembers_what_runs_and_what_waits() {
+        let sealed = sealed(&[], &[]);
+        let mut plan = JobPlan::new(job(Delivery::AtMostOnce), at(10));
+        plan.look(&sealed, at(11));
+        plan.start(at(11));
+        let hour = at(3600);
+        let plans = [plan];
+        assert_eq!(low_water(&plans, hour, SECOND), at(11).as_micros(), "a run of an hour is not forgotten");
+        let [mut plan] = plans;
+        plan.running = None;
+        assert_eq!(low_water(&[plan], hour, SECOND), (hour - 72 * SECOND).as_micros());
+    }
+
+    #[test]
+    fn the_ticks_that_the_ledger_keeps_are_counted() {
+        assert_eq!(ticks_kept(&job(Delivery::AtMostOnce), at(1000), 5000), 70);
+        assert_eq!(ticks_kept(&job(Delivery::AtMostOnce), at(1000), 50), 50);
     }
 
     #[test]

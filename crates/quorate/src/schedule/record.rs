@@ -138,8 +138,7 @@ fn millis(took: Duration) -> u64 {
 }
 
 fn cut(text: &str) -> Arc<str> {
-    let end = (0..=OUTCOME_MAX.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
-    text[..end.unwrap_or(0)].into()
+    crate::node::engine::cut(text, OUTCOME_MAX).into()
 }
 
 #[cfg(test)]

@@ -11,7 +11,15 @@ use crate::{
     node::Record,
 };
 use futures_util::FutureExt;
-use std::{fmt, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    panic::AssertUnwindSafe,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 /// Between attempts to write without a majority.
 const WRITE_AGAIN: Duration = Duration::from_millis(50);
@@ -52,14 +60,20 @@ impl Run {
         }
         let env = self.term.env();
         let began = env.now();
-        let result = self.work(began).await;
+        let interrupted = Arc::new(AtomicBool::new(false));
+        let result = self.work(began, &interrupted).await;
         let took = env.now().since(began);
         match result {
             Ok(()) => {
                 self.write_last(&started, TickRecord::done(self.worker(), took, "")).await;
                 Outcome::Done(took)
             }
-            Err(_) if self.stopped() && self.job.delivery == Delivery::AtLeastOnce => Outcome::Interrupted,
+            Err(_)
+                if (self.stopped() || interrupted.load(Ordering::Acquire))
+                    && self.job.delivery == Delivery::AtLeastOnce =>
+            {
+                Outcome::Interrupted
+            }
             Err(why) => {
                 self.write_last(&started, TickRecord::failed(self.worker(), took, &why)).await;
                 Outcome::Failed(took, why)
@@ -67,7 +81,7 @@ impl Run {
         }
     }
 
-    async fn work(&self, began: BootTime) -> Result<(), String> {
+    async fn work(&self, began: BootTime, interrupted: &Arc<AtomicBool>) -> Result<(), String> {
         let env = self.term.env();
         let stop = self.term.step_down().child_token();
         let tick = Tick {
@@ -76,6 +90,7 @@ impl Run {
             made_up: self.start.made_up,
             term: self.term.clone(),
             stop: stop.clone(),
+            interrupted: Arc::clone(interrupted),
         };
         let handler = Arc::clone(&self.job.handler);
         let work = AssertUnwindSafe(async move { handler(tick).await }).catch_unwind();
@@ -100,6 +115,9 @@ impl Run {
                 Ok(()) => return Ok(record),
                 // A majority that could remember it is not to be had: at least once means to run it still.
                 Err(LedgerError::NoMajority(_)) if self.start.unknown => return Ok(record),
+                Err(LedgerError::Forgotten(_)) if self.job.delivery == Delivery::AtLeastOnce => {
+                    return Ok(record);
+                }
                 // A minority's record, which the seal did not show.
                 Err(LedgerError::Standing(other))
                     if start_over(self.job.delivery, &other) && seen.as_ref() != Some(&other) =>
@@ -142,8 +160,9 @@ impl Run {
         Ok(())
     }
 
+    /// The clock is looked at as well: after a pause the signal may be behind it.
     fn stopped(&self) -> bool {
-        self.term.step_down().is_cancelled()
+        self.term.step_down().is_cancelled() || !self.term.is_valid()
     }
 
     fn worker(&self) -> &str {

@@ -2,15 +2,15 @@
 
 use super::{
     Job,
-    plan::{JobPlan, NotRun, Sealed, low_water, registration, registration_key},
+    plan::{JobPlan, LATE_AFTER, NotRun, Sealed, low_water, registration, registration_key},
     run::{Outcome, Run},
 };
 use crate::{
     election::Term,
-    env::{Env, ScopedTask, WallTime},
+    env::{BootTime, Env, ScopedTask, WallTime},
     ledger::{Ledger, LedgerError},
 };
-use futures_util::{StreamExt, stream::FuturesUnordered};
+use futures_util::{StreamExt, future::OptionFuture, stream::FuturesUnordered};
 use std::{any::Any, sync::Arc, time::Duration};
 
 /// The wall clock may step: it is looked at again at least this often.
@@ -23,10 +23,7 @@ const PRUNE_EVERY: Duration = Duration::from_secs(60);
 /// Runs `jobs` under `term` until it is told to stop and every run has ended.
 pub(super) async fn lead(jobs: &[Job], ledger: &Ledger, term: &Term) {
     let env = term.env().clone();
-    let Some(sealed) = seal(ledger, term, &env).await else {
-        term.step_down().cancelled().await;
-        return;
-    };
+    let Some(sealed) = seal(ledger, term, &env).await else { return };
     let mut leader = Leader {
         env: &env,
         ledger,
@@ -35,6 +32,7 @@ pub(super) async fn lead(jobs: &[Job], ledger: &Ledger, term: &Term) {
         sealed,
         runs: FuturesUnordered::new(),
         prune_at: env.now(),
+        pruning: None,
     };
     for job in jobs {
         leader.register(job).await;
@@ -56,8 +54,12 @@ async fn seal(ledger: &Ledger, term: &Term, env: &Env) -> Option<Sealed> {
                 let quorum = term.quorum().nodes().len() / 2 + 1;
                 return Some(Sealed { answers, quorum, max_clock_offset: setup.max_clock_offset });
             }
-            // A later leader: this term is over, and will hear of it.
-            Err(LedgerError::Superseded { .. }) => return None,
+            // A later leader has been here. If this term is over, it will hear of it; if it is not, tokens went
+            // backwards, and only a new term can help.
+            Err(error @ LedgerError::Superseded { .. }) => {
+                tracing::error!(group = &**term.group(), term = term.number().get(), "resigning: {error}");
+                return None;
+            }
             Err(error) => {
                 if !std::mem::replace(&mut told, true) {
                     tracing::warn!(group = &**term.group(), "cannot seal the ledger yet: {error}");
@@ -78,7 +80,8 @@ struct Leader<'a> {
     plans: Vec<JobPlan>,
     sealed: Sealed,
     runs: FuturesUnordered<futures_util::future::BoxFuture<'static, Ended>>,
-    prune_at: crate::env::BootTime,
+    prune_at: BootTime,
+    pruning: Option<ScopedTask<()>>,
 }
 
 struct Ended {
@@ -104,7 +107,8 @@ impl Leader<'_> {
                 since
             }
         };
-        let plan = JobPlan::new(job.clone(), since.max(now - window));
+        // A tick within the allowance is on time under every rule.
+        let plan = JobPlan::new(job.clone(), since.max(now - window.max(LATE_AFTER)));
         tracing::debug!(job = &*job.name, next = ?plan.next.map(|at| job.schedule.show(at)), "registered");
         self.plans.push(plan);
     }
@@ -114,14 +118,11 @@ impl Leader<'_> {
         while !step_down.is_cancelled() {
             self.look();
             let wake = self.wake();
-            let prune = self.env.now() >= self.prune_at;
-            let below = low_water(&self.plans, self.env.wall(), self.sealed.max_clock_offset);
+            self.prune();
             tokio::select! { biased;
                 () = step_down.cancelled() => break,
                 Some(ended) = self.runs.next() => self.ended(ended),
-                () = prune_below(self.ledger, self.term, below), if prune => {
-                    self.prune_at = self.env.now() + PRUNE_EVERY;
-                }
+                Some(_) = OptionFuture::from(self.pruning.as_mut()) => self.pruning = None,
                 () = self.env.sleep_until(wake) => {}
             }
         }
@@ -153,7 +154,7 @@ impl Leader<'_> {
             if let Some(start) = start {
                 let tick = start.tick;
                 let run = Run::new(job, start, self.ledger.clone(), self.term.clone());
-                let running: Running = self.env.spawn_scoped(run.run());
+                let running: Running = self.term.spawn(run.run());
                 self.runs.push(Box::pin(async move { Ended { job: index, tick, outcome: running.await } }));
             }
         }
@@ -161,7 +162,7 @@ impl Leader<'_> {
 
     fn ended(&mut self, ended: Ended) {
         let plan = &mut self.plans[ended.job];
-        plan.running = false;
+        plan.running = None;
         let (name, tick) = (Arc::clone(&plan.job.name), plan.job.schedule.show(ended.tick));
         match ended.outcome {
             Ok(outcome @ Outcome::Done(_)) => tracing::info!(job = &*name, tick, "{outcome}"),
@@ -170,17 +171,26 @@ impl Leader<'_> {
         }
     }
 
-    fn wake(&self) -> crate::env::BootTime {
+    /// Has the ledger forget what is of no more use, now and then.
+    fn prune(&mut self) {
+        if self.pruning.is_some() || self.env.now() < self.prune_at {
+            return;
+        }
+        self.prune_at = self.env.now() + PRUNE_EVERY;
+        let below = low_water(&self.plans, self.env.wall(), self.sealed.max_clock_offset);
+        let (ledger, term) = (self.ledger.clone(), self.term.clone());
+        self.pruning = Some(self.term.spawn(async move {
+            if let Err(error) = ledger.prune(term.number(), below).await {
+                tracing::debug!(group = &**term.group(), "not pruned: {error}");
+            }
+        }));
+    }
+
+    fn wake(&self) -> BootTime {
         let now = self.env.wall();
         let next = self.plans.iter().filter_map(|plan| plan.next).min();
         let pause = next.map_or(LOOK_AT_LEAST_EVERY, |next| now.until(next));
         self.env.now() + pause.min(LOOK_AT_LEAST_EVERY)
-    }
-}
-
-async fn prune_below(ledger: &Ledger, term: &Term, below: u64) {
-    if let Err(error) = ledger.prune(term.number(), below).await {
-        tracing::debug!(group = &**term.group(), "not pruned: {error}");
     }
 }
 
@@ -191,8 +201,16 @@ fn tell_not_run(job: &Job, not: &NotRun) {
             let (first, last) = (job.schedule.show(missed.first), job.schedule.show(missed.last));
             tracing::warn!(job = name, first, last, "ticks not run: {}", missed.why);
         }
+        NotRun::Overtaken(tick) => {
+            let tick = job.schedule.show(*tick);
+            tracing::warn!(
+                job = name,
+                tick,
+                "tick not run: it came due while the job ran, and a later one did too"
+            );
+        }
         // Done by an earlier leader: nothing to tell.
-        NotRun::Decided(_, super::SkipReason::Final | super::SkipReason::Pruned) => {}
+        NotRun::Decided(_, super::SkipReason::Final) => {}
         NotRun::Decided(tick, why) => {
             tracing::warn!(job = name, tick = job.schedule.show(*tick), "tick not run: {why}");
         }

@@ -1,4 +1,4 @@
-use super::{Job, runner};
+use super::{Job, plan::ticks_kept, runner};
 use crate::{
     election::{Campaign, Election, ElectionError, Term},
     lease::Quorum,
@@ -6,6 +6,9 @@ use crate::{
     node::NameError,
 };
 use std::{sync::Arc, time::Duration};
+
+/// Ticks that a group's ledger keeps at most: it travels whole when a leader seals it.
+const TICKS_MAX: usize = 10_000;
 
 /// Runs periodic jobs on whichever copy leads.
 ///
@@ -32,6 +35,17 @@ pub enum ScheduleError {
     JobName {
         /// The name.
         name: Arc<str>,
+    },
+    /// The ledger would have to remember too many ticks.
+    #[error(
+        "the job {name:?} has a misfire window of {window:?}, in which it is due so often that the ledger would keep \
+         more than {TICKS_MAX} ticks of all jobs together; shorten the windows or lengthen the periods"
+    )]
+    TooManyTicks {
+        /// The job at which the limit was passed.
+        name: Arc<str>,
+        /// Its window.
+        window: Duration,
     },
     /// The group's name cannot be used.
     #[error(transparent)]
@@ -99,12 +113,19 @@ impl Scheduler {
 
     fn check(&self) -> Result<Ledger, ScheduleError> {
         let mut names = std::collections::BTreeSet::new();
+        let mut room = TICKS_MAX;
+        let now = self.election.quorum().env().wall();
         for job in &self.jobs {
             let name = Arc::clone(job.name());
             if name.is_empty() || name.len() > 128 || name.contains('/') || name.chars().any(char::is_control)
             {
                 return Err(ScheduleError::JobName { name });
             }
+            let kept = ticks_kept(job, now, room + 1);
+            if kept > room {
+                return Err(ScheduleError::TooManyTicks { name, window: job.misfire.within() });
+            }
+            room -= kept;
             if !names.insert(Arc::clone(&name)) {
                 return Err(ScheduleError::DuplicateJob { name });
             }
