@@ -81,7 +81,7 @@ impl Narrator {
                 );
             }
             Event::Lost { .. } => {
-                self.at(entry.at(), &format!("{worker}  lost its lease: too few nodes extended it in time"))
+                self.at(entry.at(), &format!("{worker}  lost its lease: too few nodes extended it in time"));
             }
             _ => {}
         }
