@@ -13,10 +13,10 @@
 //!
 //! # Where the figures come from
 //!
-//! Each worker process writes what happens to it into a [journal](journal) of its own, one `write` a line,
-//! the line that announces a start before the start. The [figures](figures) are a pure function of these
+//! Each worker process writes what happens to it into a [journal] of its own, one `write` a line,
+//! the line that announces a start before the start. The [figures] are a pure function of these
 //! journals, of the signals sent, and, for what a SIGKILL kept a worker from writing down, of the records
-//! that stand on the nodes. What the [script](script) meant to happen is not asked.
+//! that stand on the nodes. What the [script] meant to happen is not asked.
 //!
 //! # Who ends whom
 //!

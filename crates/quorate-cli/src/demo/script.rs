@@ -7,7 +7,7 @@ use super::{
     journal::{Entry, Event, WorkerId},
     narrator::Narrator,
     nodes::Nodes,
-    watch::Watch,
+    watch::{BURST, BURST_EVERY, Watch},
 };
 use crate::exit::{FAILURE, Failure};
 use quorate::{
@@ -76,6 +76,7 @@ impl Show<'_> {
         }
         self.narrator.workers(&pids);
         self.watch.send(true);
+        self.narrator.messages(BURST, BURST_EVERY);
         let ticked = self.until(SOON, |watch| watch.entries().iter().find_map(tick_start)).await?;
         ticked
             .map(drop)
