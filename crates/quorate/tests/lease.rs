@@ -186,7 +186,8 @@ async fn whoever_waits_on_a_quorum_that_is_closed_hears_it() {
     let nodes = nodes();
     let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
     let _held = acquired(&a, "x", 10 * SECOND).await;
-    let (waited, ()) = tokio::join!(b.lock("x").acquire(), async {
+    let lock = b.lock("x");
+    let (waited, ()) = tokio::join!(lock.acquire(), async {
         b.env().sleep(SECOND / 5).await;
         b.close().await;
     });

@@ -88,11 +88,6 @@ impl Cast {
         fallen.map_or(Ok(()), Err)
     }
 
-    /// Whether this run of a worker still runs.
-    pub(crate) fn runs(&self, who: &WorkerId) -> bool {
-        self.on_stage.contains_key(who)
-    }
-
     /// Tells all workers to end, and waits; those that do not are killed. Idempotent. Says whether all ended
     /// when told to.
     pub(crate) async fn end(&mut self) -> bool {

@@ -13,10 +13,10 @@
 //!
 //! # Where the figures come from
 //!
-//! Each worker process writes what happens to it into a [journal](journal) of its own, one `write` a line,
-//! the line that announces a start before the start. The [figures](figures) are a pure function of these
+//! Each worker process writes what happens to it into a [journal] of its own, one `write` a line,
+//! the line that announces a start before the start. The [figures] are a pure function of these
 //! journals, of the signals sent, and, for what a SIGKILL kept a worker from writing down, of the records
-//! that stand on the nodes. What the [script](script) meant to happen is not asked.
+//! that stand on the nodes. What the [script] meant to happen is not asked.
 //!
 //! # Who ends whom
 //!
@@ -47,6 +47,7 @@ use nodes::Nodes;
 use quorate::env::Env;
 use servers::Servers;
 use std::{path::Path, time::Duration};
+use tempfile::TempDir;
 
 /// For how long a crashed leader blocks the others, at most.
 pub(crate) const LEASE_TTL: Duration = Duration::from_secs(2);
@@ -69,8 +70,7 @@ const LONGEST: Duration = Duration::from_secs(28);
 /// Runs the demo and gives the exit status: 0 if nothing started twice and nothing was missed.
 pub(crate) async fn demo(args: &DemoArgs) -> Result<u8, Failure> {
     let mut signals = PassedOn::catch().map_err(|error| Failure::new(FAILURE, error))?;
-    let dir = tempfile::Builder::new().prefix("quorate-demo-").tempdir();
-    let dir = dir.map_err(|error| Failure::new(FAILURE, format!("no temporary directory: {error}")))?;
+    let dir = scratch().map_err(|error| Failure::new(FAILURE, format!("no temporary directory: {error}")))?;
     let env = Env::system();
     // In this order they are dropped should anything panic: workers, servers, directory.
     let (mut servers, mut cast) = (Servers::new(&env), Cast::new(&env, dir.path()));
@@ -89,6 +89,20 @@ pub(crate) async fn demo(args: &DemoArgs) -> Result<u8, Failure> {
     dir.close()
         .map_err(|error| Failure::new(FAILURE, format!("the temporary directory remains: {error}")))?;
     ended
+}
+
+/// A directory for nodes, journals and messages: in memory where there is such a place, since a slow disk
+/// under file nodes, which sync what must outlast a power loss, is not what is shown here. TMPDIR overrides.
+fn scratch() -> std::io::Result<TempDir> {
+    let named = |place: &Path| tempfile::Builder::new().prefix("quorate-demo-").tempdir_in(place);
+    let memory = Path::new("/dev/shm");
+    if std::env::var_os("TMPDIR").is_none()
+        && memory.is_dir()
+        && let Ok(dir) = named(memory)
+    {
+        return Ok(dir);
+    }
+    named(&std::env::temp_dir())
 }
 
 async fn play(

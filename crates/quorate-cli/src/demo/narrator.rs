@@ -8,6 +8,7 @@ use quorate::env::{BootTime, Env};
 use std::{
     io::{Write, stdout},
     path::Path,
+    time::Duration,
 };
 
 /// Says on standard output what happens, for people who see it for the first time.
@@ -62,6 +63,12 @@ impl Narrator {
         }
     }
 
+    pub(crate) fn messages(&self, many: usize, every: Duration) {
+        self.say(&format!(
+            "messages  {many} go to every worker each {every:?}; whoever claims one handles it"
+        ));
+    }
+
     /// What a worker has just written down, where it matters to people.
     pub(crate) fn entry(&mut self, entry: &Entry) {
         let worker = &entry.who.worker;
@@ -81,7 +88,7 @@ impl Narrator {
                 );
             }
             Event::Lost { .. } => {
-                self.at(entry.at(), &format!("{worker}  lost its lease: too few nodes extended it in time"))
+                self.at(entry.at(), &format!("{worker}  lost its lease: too few nodes extended it in time"));
             }
             _ => {}
         }
@@ -110,7 +117,7 @@ impl Narrator {
     }
 
     pub(crate) fn end(&self) {
-        self.say("the end    all workers are told to stop");
+        self.say("the end   all workers are told to stop");
     }
 
     pub(crate) fn summary(&self, figures: &Figures) {
@@ -135,10 +142,13 @@ impl Narrator {
             "  {:9} {:>5} sent to every worker: {} processed, {} twice, {} interrupted by the SIGKILL{again}",
             "messages", messages.sent, messages.processed, messages.processed_twice, messages.interrupted
         ));
-        self.line(if figures.is_clean() {
-            "\nEverything was done, and nothing was done twice."
-        } else {
-            "\nNOT as promised: something was done twice, or not at all."
+        self.line(match (figures.is_clean(), ticks.interrupted) {
+            (false, _) => "\nNOT as promised: something was done twice, or not at all.",
+            (true, 0) => "\nEverything was done, and nothing was done twice.",
+            (true, _) => {
+                "\nNothing was missed, and nothing was done twice: the job runs at most once, so what the SIGKILL \
+                 interrupted\nis not run again."
+            }
         });
     }
 }

@@ -7,7 +7,7 @@ use super::{
     journal::{Entry, Event, WorkerId},
     narrator::Narrator,
     nodes::Nodes,
-    watch::Watch,
+    watch::{BURST, BURST_EVERY, Watch},
 };
 use crate::exit::{FAILURE, Failure};
 use quorate::{
@@ -36,6 +36,8 @@ const LEADS_FOR: Duration = Duration::from_millis(2500);
 const START_AGAIN: Duration = Duration::from_millis(600);
 /// How long the last messages may take. A claim of a worker that was killed has to run out.
 const SETTLE: Duration = Duration::from_secs(5);
+/// Between two questions to the nodes about what nobody wrote down.
+const ASK_EVERY: Duration = Duration::from_millis(500);
 
 /// Plays it all, and gives the figures.
 pub(crate) async fn perform(
@@ -74,6 +76,7 @@ impl Show<'_> {
         }
         self.narrator.workers(&pids);
         self.watch.send(true);
+        self.narrator.messages(BURST, BURST_EVERY);
         let ticked = self.until(SOON, |watch| watch.entries().iter().find_map(tick_start)).await?;
         ticked
             .map(drop)
@@ -113,13 +116,8 @@ impl Show<'_> {
     async fn close(&mut self) -> Result<Evidence, Failure> {
         self.watch.send(false);
         let until = self.env.wall();
-        let last = last_due(until);
         let sent = self.watch.sent();
-        let settled = self.until(SETTLE, |watch| {
-            let ticked = watch.entries().iter().filter_map(tick_start).any(|tick| tick >= last);
-            (ticked && done(watch.entries()).len() == sent).then_some(())
-        });
-        settled.await?;
+        self.settle(last_due(until), sent).await?;
         self.narrator.end();
         if !self.cast.end().await {
             return Err(Failure::new(
@@ -131,6 +129,24 @@ impl Show<'_> {
         let done = self.unwritten(sent).await?;
         let (entries, signals) = (self.watch.entries().to_vec(), std::mem::take(&mut self.signals));
         Ok(Evidence { entries, signals, until, ledger: self.ledger().await?, sent, done })
+    }
+
+    /// Waits until the tick `last` has started and all messages are done, so far as that ever happens.
+    async fn settle(&mut self, last: WallTime, sent: usize) -> Result<(), Failure> {
+        let deadline = self.env.now() + SETTLE;
+        let ticked = |watch: &Watch| watch.entries().iter().filter_map(tick_start).any(|tick| tick >= last);
+        while self.env.now() < deadline {
+            let all = |watch: &Watch| (ticked(watch) && done(watch.entries()).len() == sent).then_some(());
+            if self.until(ASK_EVERY, all).await?.is_some() {
+                break;
+            }
+            // What a SIGKILL kept from being written will never be.
+            let unwritten = self.unwritten(sent).await?.len();
+            if ticked(&self.watch) && done(self.watch.entries()).len() + unwritten == sent {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// What the nodes know of the ticks.

@@ -106,7 +106,7 @@ fn refusal(error: &StartError) -> Failure {
         StartError::NotFound { .. } => Failure::new(
             NO_QUORUM,
             "--redis needs the program redis-server, and PATH has none; install it (apt-get install redis-server, \
-             dnf install redis, apk add redis, brew install redis), or leave --redis away: quorate demo needs \
+             dnf install redis, apk add redis, brew install redis), or try it without --redis: quorate demo needs \
              nothing but itself",
         ),
         error => Failure::new(FAILURE, format!("redis-server: {error}")),

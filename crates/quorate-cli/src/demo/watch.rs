@@ -11,9 +11,9 @@ use std::{path::Path, time::Duration};
 /// Between two looks at the journals.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// Messages come in bursts of so many,
-const BURST: usize = 5;
+pub(crate) const BURST: usize = 4;
 /// so far apart.
-const BURST_EVERY: Duration = Duration::from_millis(200);
+pub(crate) const BURST_EVERY: Duration = Duration::from_millis(250);
 
 /// Reads the journals while the workers write them, and meanwhile sends messages.
 #[derive(Debug)]

@@ -1,0 +1,174 @@
+//! `quorate demo`, as a newcomer runs it: what it promises, and that nothing of it stays behind.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "the helpers of tests")]
+
+use quorate::env::{SystemWorld, World};
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use serde_json::Value;
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+use tempfile::TempDir;
+
+/// For what should happen at once, on a busy machine.
+const SOON: Duration = Duration::from_secs(10);
+/// The demo's lease.
+const LEASE_MS: f64 = 2000.0;
+
+/// Failovers are timed: one demo at a time.
+fn alone() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn demo(args: &[&str]) -> Command {
+    let mut demo = Command::new(env!("CARGO_BIN_EXE_quorate-under-test"));
+    demo.arg("demo").args(args).stdin(Stdio::null());
+    demo
+}
+
+fn run(args: &[&str], scratch: Option<&Path>) -> (Output, String) {
+    let mut demo = demo(args);
+    if let Some(scratch) = scratch {
+        demo.env("TMPDIR", scratch);
+    }
+    let began = SystemWorld.now();
+    let output = demo.output().unwrap();
+    let took = SystemWorld.now().since(began);
+    let said = String::from_utf8(output.stdout.clone()).unwrap();
+    assert!(took < Duration::from_secs(30), "it took {took:?}:\n{said}");
+    (output, said)
+}
+
+/// The processes that the narration names.
+fn pids(said: &str) -> Vec<Pid> {
+    let words: Vec<&str> = said.split_whitespace().collect();
+    let named = words.windows(2).filter(|pair| pair[0] == "process");
+    named.map(|pair| Pid::from_raw(pair[1].parse().unwrap()).unwrap()).collect()
+}
+
+/// The processes that work in `dir`: servers and their wardens.
+fn inside(dir: &Path) -> Vec<PathBuf> {
+    let processes = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+    let cwd = |process: &fs::DirEntry| fs::read_link(process.path().join("cwd")).ok();
+    processes
+        .filter(|process| cwd(process).is_some_and(|cwd| cwd.starts_with(dir)))
+        .map(|p| p.path())
+        .collect()
+}
+
+fn until(what: &str, said: &str, condition: impl Fn() -> bool) {
+    let deadline = SystemWorld.now() + SOON;
+    while !condition() {
+        assert!(SystemWorld.now() < deadline, "{what}:\n{said}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn number(page: &Value, at: &str) -> f64 {
+    page.pointer(at).and_then(Value::as_f64).unwrap_or_else(|| panic!("no {at} in {page}"))
+}
+
+/// The promises of the summary.
+fn check(output: &Output, said: &str, nodes: &str) {
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && errors.is_empty(), "{}, {errors}\n{said}", output.status);
+    let page: Value = serde_json::from_str(said.lines().last().unwrap()).unwrap();
+    assert_eq!(page["nodes"], nodes);
+    assert_eq!(page["failovers"].as_array().unwrap().len(), 2, "{page}");
+    let bounds = [("KILL", LEASE_MS + 250.0), ("TERM", 250.0)];
+    for (n, (signal, bound)) in bounds.into_iter().enumerate() {
+        assert_eq!(page["failovers"][n]["signal"], signal);
+        let ms = number(&page, &format!("/failovers/{n}/ms"));
+        assert!(0.0 < ms && ms <= bound, "{signal}: {ms} ms\n{said}");
+    }
+    for zero in ["/ticks/started_twice", "/ticks/missed", "/messages/processed_twice"] {
+        assert_eq!(number(&page, zero), 0.0, "{zero}\n{said}");
+    }
+    // Ten seconds at four ticks a second, and a batch of messages beside each.
+    assert!(number(&page, "/ticks/due") > 30.0, "{page}");
+    let cut = number(&page, "/ticks/due") - number(&page, "/ticks/started");
+    assert!(cut <= number(&page, "/ticks/interrupted") && cut <= 1.0, "{page}");
+    assert!(number(&page, "/messages/sent") > 100.0, "{page}");
+    assert_eq!(number(&page, "/messages/processed"), number(&page, "/messages/sent"), "{page}");
+    assert_eq!(said.matches("  LEADS").count(), 3, "{said}");
+    assert_eq!(pids(said).len(), 5, "three workers, two of them again:\n{said}");
+    for pid in pids(said) {
+        assert!(test_kill_process(pid).is_err(), "{pid:?} still runs\n{said}");
+    }
+}
+
+#[test]
+fn on_files_it_keeps_its_promises_and_leaves_nothing() {
+    let _alone = alone();
+    let (output, said) = run(&["--json"], None);
+    check(&output, &said, "file");
+    let dir = said.lines().find_map(|line| Some(line.split_once("directories in ")?.1)).unwrap();
+    assert!(dir.contains("quorate-demo-") && !Path::new(dir).exists(), "{dir}");
+}
+
+#[test]
+fn on_redis_servers_it_keeps_its_promises_and_leaves_nothing() {
+    let _alone = alone();
+    let scratch = TempDir::new().unwrap();
+    let (output, said) = run(&["--redis", "--json"], Some(scratch.path()));
+    check(&output, &said, "redis");
+    assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 0);
+    assert_eq!(inside(scratch.path()), Vec::<PathBuf>::new());
+}
+
+/// Starts a demo on Redis servers and reads what it says until the first worker leads.
+fn first_leader(scratch: &Path) -> (Child, String) {
+    let demo = demo(&["--redis"]).env("TMPDIR", scratch).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
+    let mut demo = demo.unwrap();
+    let mut said = String::new();
+    let mut lines = BufReader::new(demo.stdout.take().unwrap());
+    while !said.contains("LEADS") {
+        assert_ne!(lines.read_line(&mut said).unwrap(), 0, "it ended early:\n{said}");
+    }
+    assert_eq!(pids(&said).len(), 3, "{said}");
+    assert!(inside(scratch).len() >= 5, "five servers:\n{said}");
+    (demo, said)
+}
+
+#[test]
+fn a_signal_ends_it_with_all_that_it_started() {
+    let _alone = alone();
+    let scratch = TempDir::new().unwrap();
+    let (mut demo, said) = first_leader(scratch.path());
+    kill_process(Pid::from_child(&demo), Signal::INT).unwrap();
+    assert_eq!(demo.wait().unwrap().code(), Some(130), "{said}");
+    assert!(pids(&said).into_iter().all(|pid| test_kill_process(pid).is_err()), "{said}");
+    assert_eq!(inside(scratch.path()), Vec::<PathBuf>::new());
+    assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 0, "the directory");
+}
+
+#[test]
+fn killed_itself_it_leaves_no_process() {
+    let _alone = alone();
+    let scratch = TempDir::new().unwrap();
+    let (mut demo, said) = first_leader(scratch.path());
+    demo.kill().unwrap();
+    demo.wait().unwrap();
+    until("workers", &said, || pids(&said).into_iter().all(|pid| test_kill_process(pid).is_err()));
+    until("servers", &said, || inside(scratch.path()).is_empty());
+}
+
+#[test]
+fn without_redis_server_it_says_how_to_get_one() {
+    let scratch = TempDir::new().unwrap();
+    let output =
+        demo(&["--redis"]).env("TMPDIR", scratch.path()).env("PATH", scratch.path()).output().unwrap();
+    assert_eq!(output.status.code(), Some(69));
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        errors.contains("apt-get install redis-server") && errors.contains("without --redis"),
+        "{errors}"
+    );
+    assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 0, "the directory");
+}
