@@ -1,0 +1,256 @@
+//! `quorate exec` on real Redis servers: what it hands to a command, what it says, and that the command is
+//! dead before anyone else can hold the lock.
+
+#![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+use quorate::env::WallTime;
+use quorate_tests::support::{Beats, Ended, Nodes, PATIENCE, Program, Running, is_alive, now, until};
+use std::{io::Write, process::Stdio, time::Duration};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// One cluster that has been admitted, and the program that uses it.
+struct Bench {
+    program: Program,
+    nodes: Nodes,
+}
+
+impl Bench {
+    fn new(size: usize) -> Self {
+        let program = Program::new(env!("CARGO_BIN_EXE_quorate-under-test"));
+        let nodes = Nodes::admitted(size, &program, &[]);
+        Self { program, nodes }
+    }
+
+    /// `exec` with its options, then the command.
+    fn args(&self, options: &[&str], command: &[impl AsRef<str>]) -> Vec<String> {
+        let list = self.nodes.list();
+        let head = ["exec", "--nodes", &list, "--lock", "job"];
+        let head = head.iter().chain(options).chain(&["--"]);
+        let command = command.iter().map(AsRef::as_ref);
+        head.copied().chain(command).map(str::to_owned).collect()
+    }
+
+    fn start(&self, options: &[&str], command: &[impl AsRef<str>]) -> Running {
+        self.program.start(self.args(options, command))
+    }
+
+    #[track_caller]
+    fn run(&self, options: &[&str], command: &[impl AsRef<str>]) -> Ended {
+        self.start(options, command).wait(PATIENCE)
+    }
+
+    fn beats(&self) -> Beats {
+        Beats::new(self.program.file("beats"))
+    }
+
+    /// Tries to hold the lock for a moment, and gives the fencing token.
+    #[track_caller]
+    fn token(&self, options: &[&str]) -> u64 {
+        let ended = self.run(options, &["sh", "-c", "echo $QUORATE_FENCING_TOKEN"]).expect(0);
+        ended.stdout.trim().parse().expect("a fencing token")
+    }
+}
+
+#[test]
+fn the_exit_status_is_the_commands_own() {
+    let bench = Bench::new(3);
+    let shell = |script: &str| bench.run(&["--no-wait"], &["sh", "-c", script]);
+    shell("exit 0").expect(0);
+    shell("exit 7").expect(7);
+    shell("exit 255").expect(255);
+    shell("kill -TERM $$").expect(128 + 15);
+    shell("kill -KILL $$").expect(128 + 9);
+    bench.run(&["--no-wait"], &["quorate-no-such-program"]).expect(127).says(&["quorate-no-such-program"]);
+    let file = bench.program.write("not-executable", "true");
+    bench.run(&["--no-wait"], &[&file]).expect(126).says(&[&file]);
+    // Each of them has released the lock, or the next would have had 75.
+    shell("exit 0").expect(0);
+}
+
+#[test]
+fn the_command_knows_its_resource_and_token_and_has_our_standard_streams() {
+    let bench = Bench::new(3);
+    let script = r#"echo "$QUORATE_RESOURCE $QUORATE_FENCING_TOKEN"; cat; echo to-stderr >&2; printenv MINE"#;
+    let mut command = bench.program.command(bench.args(&[], &["sh", "-c", script]));
+    command.stdin(Stdio::piped()).env("MINE", "kept");
+    let mut running = bench.program.start_command(command);
+    let mut stdin = running.stdin().expect("a pipe");
+    stdin.write_all(b"first line\nsecond line\n").expect("the command reads");
+    drop(stdin);
+    let ended = running.wait(PATIENCE).expect(0).says(&["to-stderr"]);
+    let mut lines = ended.stdout.lines();
+    let (resource, token) = lines.next().and_then(|line| line.split_once(' ')).expect("two words");
+    assert_eq!(resource, "job");
+    let token: u64 = token.parse().expect("a fencing token");
+    assert_eq!(lines.collect::<Vec<_>>(), ["first line", "second line", "kept"]);
+    assert!(bench.token(&[]) > token);
+}
+
+#[test]
+fn a_taken_lock_is_a_conflict_unless_it_is_waited_for() {
+    let bench = Bench::new(3);
+    let (held, go) = (bench.program.file("held"), bench.program.file("go"));
+    let script = format!(
+        "echo $QUORATE_FENCING_TOKEN > {held}.new; mv {held}.new {held}; until [ -e {go} ]; do sleep 0.02; done; date +%s%N",
+        held = held.display(),
+        go = go.display()
+    );
+    let first = bench.start(&["--ttl", "3s"], &["sh", "-c", &script]);
+    until("word from the first command", PATIENCE, || held.exists().then_some(()));
+
+    let never = ["touch", "ran"];
+    bench.run(&["--no-wait"], &never).expect(75).says(&["job", "held by"]);
+    bench.run(&["--no-wait", "--conflict-exit-code", "3"], &never).expect(3);
+    let patient = bench.run(&["--wait", "700ms"], &never).expect(75);
+    assert!(patient.took >= Duration::from_millis(700), "{patient}");
+    assert!(!bench.program.file("ran").exists(), "a command ran without the lock");
+    // Another lock is free.
+    let list = bench.nodes.list();
+    bench.program.run(["exec", "--nodes", &list, "--lock", "other", "--no-wait", "--", "true"]).expect(0);
+
+    let script = "date +%s%N; echo $QUORATE_FENCING_TOKEN";
+    let second = bench.start(&[], &["sh", "-c", script]);
+    let third = bench.start(&["--wait", "19s"], &["sh", "-c", script]);
+    bench.program.write("go", "");
+    let ended: u64 = first.wait(PATIENCE).expect(0).stdout.trim().parse().expect("a time");
+    let mut tokens = vec![bench.program.read("held").trim().parse::<u64>().expect("a token")];
+    let mut began = Vec::new();
+    for waiter in [second, third] {
+        let ended = waiter.wait(PATIENCE).expect(0);
+        let (at, token) = ended.stdout.trim().split_once('\n').expect("two lines");
+        began.push((at.parse::<u64>().expect("a time"), token.parse::<u64>().expect("a token")));
+    }
+    began.sort_unstable();
+    assert!(began[0].0 >= ended, "the second command began before the first had ended");
+    let handed_over = Duration::from_nanos(began[0].0 - ended);
+    assert!(handed_over < 2 * SECOND, "released, not expired: {handed_over:?} of a TTL of 3 s");
+    tokens.extend(began.iter().map(|(_, token)| *token));
+    assert!(tokens.is_sorted_by(|a, b| a < b), "{tokens:?}");
+}
+
+#[test]
+fn without_a_quorum_it_says_which_nodes_and_why() {
+    let mut bench = Bench::new(5);
+    bench.nodes[0].kill();
+    bench.nodes[1].kill();
+    bench.token(&["--no-wait"]);
+    bench.nodes[2].pause();
+    let names: Vec<String> = (0..3).map(|index| bench.nodes.name(index)).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let ended = bench.run(&["--no-wait"], &["true"]).expect(69).says(&names);
+    assert!(ended.took < 5 * SECOND, "{ended}");
+    assert!(!ended.stderr.contains(&bench.nodes.name(3)), "names a node that votes: {ended}");
+    bench.run(&["--wait", "300ms"], &["true"]).expect(69).says(&["2 of 5 nodes vote, 3 needed"]);
+    // Waiting pays: a node that comes back is enough.
+    let waits = bench.start(&["--wait", "19s"], &["true"]);
+    waits.until_it_says("waiting for a quorum");
+    bench.nodes[2].resume();
+    waits.wait(PATIENCE).expect(0);
+}
+
+#[test]
+fn what_cannot_be_used_is_78_and_names_the_mend() {
+    let bench = Bench::new(1);
+    bench.run(&["--ttl", "10m"], &["true"]).expect(78).says(&["--ttl", "max_ttl", "30s"]);
+    bench.run(&["--ttl", "1ms"], &["true"]).expect(78).says(&["ttl", "1ms"]);
+    bench.run(&["--ttl", "ten"], &["true"]).expect(78).says(&["--ttl", "ten", "10s"]);
+    bench.run(&["--wait", "1s", "--no-wait"], &["true"]).expect(78).says(&["--wait", "--no-wait"]);
+    bench.run(&["--waite"], &["true"]).expect(78).says(&["--waite", "--wait"]);
+    let list = bench.nodes.list();
+    for name in ["a{b", "election/x", "node", ""] {
+        bench.program.run(["exec", "--nodes", &list, "--lock", name, "--", "true"]).expect(78);
+    }
+}
+
+#[test]
+fn one_paused_server_of_five_costs_no_time() {
+    let bench = Bench::new(5);
+    bench.nodes[1].pause();
+    // The best of some: the machine may be busy for a moment, but not at each.
+    let runs = (0..4).map(|_| bench.run(&["--no-wait"], &["true"]).expect(0).took);
+    let best = runs.min().expect("four runs");
+    assert!(best < SECOND / 2, "the whole of exec took {best:?}");
+}
+
+/// When all leases have ended whose last extension left before `at`.
+fn bound(at: WallTime, ttl: Duration) -> WallTime {
+    at + ttl
+}
+
+#[test]
+fn when_the_majority_goes_the_command_is_dead_before_validity_ends() {
+    let bench = Bench::new(5);
+    let beats = bench.beats();
+    let ttl = 2 * SECOND;
+    let running = bench.start(&["--ttl", "2s"], &beats.stubborn());
+    beats.wait_for_child();
+    let pids = beats.pids();
+    // It is extended: the command outlives its first TTL.
+    let began = beats.tenures()[0].1;
+    until("beat after the TTL", PATIENCE, || (beats.last() > began + ttl + SECOND / 2).then_some(()));
+
+    (1..4).for_each(|index| bench.nodes[index].pause());
+    let paused = now();
+    let names: Vec<String> = (1..4).map(|index| bench.nodes.name(index)).collect();
+    let ended = running.wait(PATIENCE).expect(70);
+    for name in &names {
+        assert!(ended.stderr.contains(name), "does not name {name}: {ended}");
+    }
+    let ended = ended.says(&["the lease on job was lost", "2 of 5 nodes vote, 3 needed", "no reply in time"]);
+    for pid in &pids {
+        assert!(!is_alive(*pid), "process {pid} still runs: {ended}");
+    }
+    let last = beats.last();
+    assert!(last > paused, "the command was dead before the nodes were paused: nothing was shown");
+    let bound = bound(paused, ttl);
+    assert!(last < bound, "alive {:?} after the lease", bound.until(last));
+
+    let before = beats.tenures()[0].0;
+    (1..4).for_each(|index| bench.nodes[index].resume());
+    assert!(bench.token(&[]) > before);
+}
+
+#[test]
+fn a_lease_is_lost_as_soon_as_a_node_of_its_majority_forgets() {
+    let bench = Bench::new(5);
+    bench.nodes[3].pause();
+    bench.nodes[4].pause();
+    let beats = bench.beats();
+    let running = bench.start(&["--ttl", "5s"], &beats.stubborn());
+    beats.wait_for_child();
+    let flushed = now();
+    bench.nodes[0].flushall();
+    running.wait(PATIENCE).expect(70).says(&["the lease on job was lost", "is new or was flushed"]);
+    // It is found out at the next extension, a third of the TTL later at most; not at the end of the lease.
+    let lived = flushed.until(beats.last());
+    assert!(lived < 4 * SECOND, "the command lived on for {lived:?}");
+}
+
+#[test]
+fn a_killed_exec_takes_its_command_with_it_before_another_gets_the_lock() {
+    let bench = Bench::new(5);
+    let beats = bench.beats();
+    let ttl = 2 * SECOND;
+    let first = bench.start(&["--ttl", "2s"], &beats.stubborn());
+    beats.wait_for_child();
+    let pids = beats.pids();
+    assert!(pids.len() >= 2, "a command and its child: {pids:?}");
+    let second = bench.start(&["--ttl", "2s"], &beats.stubborn());
+    first.kill();
+    let killed = now();
+    first.wait(PATIENCE);
+    for pid in pids {
+        until("end of the command", PATIENCE, || (!is_alive(pid)).then_some(()));
+    }
+    let tenures = until("beat of the second command", PATIENCE, || {
+        Some(beats.tenures()).filter(|tenures| tenures.len() > 1)
+    });
+    let ((old, _, last), (new, first, _)) = (tenures[0], tenures[1]);
+    assert!(new > old, "{tenures:?}");
+    assert!(last < bound(killed, ttl), "alive after the lease by {:?}", bound(killed, ttl).until(last));
+    assert!(last < first, "two commands at once for {:?}", first.until(last));
+    let taken_over = killed.until(first);
+    assert!(taken_over < ttl + 2 * SECOND, "a free lock was not taken for {taken_over:?}");
+    second.kill();
+}

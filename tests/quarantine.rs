@@ -1,0 +1,141 @@
+//! A node that has lost its memory gives nobody what another still holds.
+//!
+//! The case that breaks plain Redlock: a lease stands on three of five servers, because the other two were
+//! away. Its holder dies. One of the three restarts empty, the two come back: three servers now know nothing
+//! of a lease that has not ended.
+
+#![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+use quorate::{
+    env::WallTime,
+    lease::{Lease, Quorum, TryAcquire},
+    round::NodeState,
+};
+use quorate_redis::RedisNode;
+use quorate_testkit::redis::RedisServer;
+use quorate_tests::support::{Nodes, PATIENCE, Program, now, until};
+use std::time::Duration;
+
+/// The leases' and the deployment's. Long enough for two nodes to be back well before it is over.
+const TTL: Duration = Duration::from_secs(4);
+
+/// A lease on the nodes 0 to 2 of five whose holder is dead, and the nodes 3 and 4 still away.
+struct Orphan {
+    nodes: Nodes,
+    /// When its keys end on the nodes 1 and 2, the later of them last. The server's clock is ours.
+    ends: [WallTime; 2],
+    token: u64,
+    _program: Program,
+}
+
+impl Orphan {
+    fn new() -> Self {
+        let program = Program::new(env!("CARGO_BIN_EXE_quorate-under-test"));
+        let config = program.write("quorate.toml", "max_ttl = \"4s\"\n");
+        let nodes = Nodes::admitted(5, &program, &["--config", &config]);
+        nodes[3].pause();
+        nodes[4].pause();
+        let list = nodes.list();
+        let script = "echo $QUORATE_FENCING_TOKEN; exec sleep 1000";
+        let exec = ["exec", "--config", &config, "--nodes", &list, "--lock", "x", "--ttl", "4s"];
+        let holder = program.start([&exec[..], &["--", "sh", "-c", script]].concat());
+        let token = until("word from the holder's command", PATIENCE, || holder.stdout().trim().parse().ok());
+        holder.kill();
+        holder.wait(PATIENCE);
+        let mut ends = [1, 2].map(|index: usize| expiry(&nodes[index]));
+        ends.sort_unstable();
+        assert!(now().until(ends[0]) > TTL / 2, "the holder was killed late in its lease");
+        Self { nodes, ends, token, _program: program }
+    }
+
+    /// Tries again and again until the lease is granted, and checks that it was not while the first stood.
+    async fn contend(&self, quorum: &Quorum) -> Lease {
+        let lock = quorum.lock("x").ttl(TTL);
+        let (mut tries, mut in_danger) = (0, 0);
+        loop {
+            let attempt = lock.try_acquire().await;
+            let after = now();
+            if let Ok(TryAcquire::Acquired(lease)) = attempt {
+                // Two nodes hold the first lease and one is in quarantine: a majority needs one of the two.
+                assert!(after >= self.ends[0], "granted {:?} too soon", after.until(self.ends[0]));
+                assert!(in_danger > 0, "none of {tries} attempts met the two nodes that were away");
+                assert!(lease.token().get() > self.token);
+                return lease;
+            }
+            let late = self.ends[1].until(after);
+            assert!(late < Duration::from_secs(3), "free for {late:?} and not granted: {attempt:?}");
+            tries += 1;
+            in_danger += usize::from(is_dangerous(quorum));
+            quorum.env().sleep(Duration::from_millis(20)).await;
+        }
+    }
+}
+
+/// When the key of the lock ends, by the server's clock.
+fn expiry(server: &RedisServer) -> WallTime {
+    let ms: u64 = server.command(&["PEXPIRETIME", "quorate:x"]).parse().expect("the lock has an end");
+    WallTime::from_micros(ms * 1000)
+}
+
+/// The node that forgot does not vote yet, and the two that were away do: nothing but its quarantine keeps a
+/// majority from knowing of no lease.
+fn is_dangerous(quorum: &Quorum) -> bool {
+    let states: Vec<_> = quorum.nodes().into_iter().map(|node| node.state).collect();
+    let votes = |index: usize| states[index] == NodeState::Trusted;
+    matches!(states[0], NodeState::Quarantined { .. }) && votes(3) && votes(4)
+}
+
+fn quorum(nodes: &Nodes, trust_new_nodes: bool) -> Quorum {
+    let redis = nodes.urls().into_iter().map(|url| RedisNode::parse(&url).expect("a URL"));
+    let builder = Quorum::builder().nodes(redis).max_ttl(TTL).trust_new_nodes(trust_new_nodes);
+    builder.build().expect("a sound setup")
+}
+
+/// Makes node 0 forget by `forget`, and contends with a quorum that has seen it all, then with a new one.
+async fn second_holder_waits(forget: impl FnOnce(&mut RedisServer)) {
+    let mut orphan = Orphan::new();
+    let witness = quorum(&orphan.nodes, false);
+    let met = witness.ready(PATIENCE).await;
+    assert_eq!(met.iter().filter(|node| node.state == NodeState::Trusted).count(), 3, "{met:?}");
+    forget(&mut orphan.nodes[0]);
+    orphan.nodes[3].resume();
+    orphan.nodes[4].resume();
+    let newcomer = quorum(&orphan.nodes, false);
+    // One of the two is first; the other gets it after that one has let go.
+    let both = async |quorum: &Quorum| {
+        let lease = orphan.contend(quorum).await;
+        let granted = now();
+        lease.release().await.expect("a majority answers");
+        granted
+    };
+    let (first, second) = tokio::join!(both(&witness), both(&newcomer));
+    let soon = orphan.ends[1].until(first.min(second));
+    assert!(soon < Duration::from_secs(2), "free for {soon:?} before anyone had it");
+    witness.close().await;
+    newcomer.close().await;
+}
+
+#[tokio::test]
+async fn a_server_that_restarted_empty_gives_nothing_twice() {
+    second_holder_waits(|server| server.restart().expect("it starts again")).await;
+}
+
+#[tokio::test]
+async fn a_flushed_server_gives_nothing_twice() {
+    second_holder_waits(|server| server.flushall()).await;
+}
+
+/// The same with the safety switched off: this is what the tests above would see.
+#[tokio::test]
+async fn without_quarantine_there_are_two_holders() {
+    let orphan = Orphan::new();
+    orphan.nodes[0].flushall();
+    orphan.nodes[3].resume();
+    orphan.nodes[4].resume();
+    let reckless = quorum(&orphan.nodes, true);
+    let lease = reckless.lock("x").ttl(TTL).wait(PATIENCE).acquire().await.expect("a quorum");
+    let granted = now();
+    assert!(granted < orphan.ends[0], "granted only {:?} after the end", orphan.ends[0].until(granted));
+    drop(lease);
+    reckless.close().await;
+}

@@ -1,0 +1,106 @@
+use super::{PATIENCE, until};
+use quorate::env::WallTime;
+use rustix::process::{Pid, test_kill_process};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// A file to which a command writes the time as long as it lives, and so do its children.
+#[derive(Debug)]
+pub struct Beats {
+    file: PathBuf,
+}
+
+impl Beats {
+    /// Writes the time every 20 ms, as the command and as a child of it, under the token that the command was
+    /// given. Neither ends at SIGTERM.
+    const STUBBORN: &str = r#"
+        trap "" TERM
+        beat='while :; do echo "$0 $$ $QUORATE_FENCING_TOKEN $(date +%s%N)" >> "$1"; sleep 0.02; done'
+        sh -c "$beat" child "$0" &
+        exec sh -c "$beat" self "$0"
+    "#;
+
+    /// Of commands that write to `file`.
+    pub fn new(file: PathBuf) -> Self {
+        Self { file }
+    }
+
+    /// The command: it ends only if it is killed.
+    pub fn stubborn(&self) -> [String; 4] {
+        ["sh", "-c", Self::STUBBORN, &self.file.display().to_string()].map(str::to_owned)
+    }
+
+    /// Waits until the command of the process at `token`, or of any, has written.
+    #[track_caller]
+    pub fn wait_for_child(&self) {
+        until("beat of a child", PATIENCE, || self.read().iter().any(|beat| beat.child).then_some(()));
+    }
+
+    /// When the last word was written that stands there now.
+    ///
+    /// # Panics
+    /// Where there is none.
+    #[track_caller]
+    pub fn last(&self) -> WallTime {
+        self.read().iter().map(|beat| beat.at).max().expect("at least one beat")
+    }
+
+    /// The fencing tokens that have written, in the order of their first words, with the time of their first
+    /// and of their last.
+    pub fn tenures(&self) -> Vec<(u64, WallTime, WallTime)> {
+        let mut tenures: Vec<(u64, WallTime, WallTime)> = Vec::new();
+        for beat in self.read() {
+            match tenures.iter_mut().find(|(token, _, _)| *token == beat.token) {
+                Some((_, first, last)) => (*first, *last) = ((*first).min(beat.at), (*last).max(beat.at)),
+                None => tenures.push((beat.token, beat.at, beat.at)),
+            }
+        }
+        tenures
+    }
+
+    /// The process ids of the commands that have written.
+    pub fn pids(&self) -> Vec<u32> {
+        let mut pids: Vec<u32> = self.read().iter().map(|beat| beat.pid).collect();
+        pids.sort_unstable();
+        pids.dedup();
+        pids
+    }
+
+    fn read(&self) -> Vec<Beat> {
+        read(&self.file).lines().filter_map(Beat::parse).collect()
+    }
+}
+
+struct Beat {
+    child: bool,
+    pid: u32,
+    token: u64,
+    at: WallTime,
+}
+
+impl Beat {
+    /// `None` for a line that is being written.
+    fn parse(line: &str) -> Option<Self> {
+        let mut words = line.split(' ');
+        let (who, pid) = (words.next()?, words.next()?.parse().ok()?);
+        let (token, nanos) = (words.next()?.parse().ok()?, words.next()?.parse::<u64>().ok()?);
+        Some(Self { child: who == "child", pid, token, at: WallTime::from_micros(nanos / 1000) })
+    }
+}
+
+fn read(file: &Path) -> String {
+    fs::read_to_string(file).unwrap_or_default()
+}
+
+/// Whether a process runs that need not be our child. A dead one that nobody has reaped does not.
+pub fn is_alive(pid: u32) -> bool {
+    match fs::read_to_string(format!("/proc/{pid}/stat")) {
+        // `pid (name) state …`, where the name may hold anything.
+        Ok(stat) => !stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with(['Z', 'X'])),
+        Err(_) => {
+            i32::try_from(pid).ok().and_then(Pid::from_raw).is_some_and(|pid| test_kill_process(pid).is_ok())
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! Processes of the program under test, what they wrote down, and waiting for conditions.
+
+#![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod beats;
+mod ended;
+mod nodes;
+mod program;
+mod running;
+
+pub use beats::{Beats, is_alive};
+pub use ended::Ended;
+pub use nodes::Nodes;
+pub use program::Program;
+pub use running::Running;
+
+use quorate::env::{SystemWorld, WallTime, World};
+use std::{thread, time::Duration};
+
+/// How long anything may take that takes no time on an idle machine.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Between two looks at a condition.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+/// The wall clock.
+pub fn now() -> WallTime {
+    SystemWorld.wall()
+}
+
+/// Looks until `look` gives something, for `within` at most.
+///
+/// # Panics
+/// With `what` was waited for, when the time is over.
+pub fn until<T>(what: &str, within: Duration, mut look: impl FnMut() -> Option<T>) -> T {
+    let give_up = SystemWorld.now() + within;
+    loop {
+        // The last look comes after the deadline: a test that was not scheduled for a while still gets it.
+        let late = SystemWorld.now() >= give_up;
+        match look() {
+            Some(found) => return found,
+            None if late => panic!("no {what} in {within:?}"),
+            None => thread::sleep(LOOK_EVERY),
+        }
+    }
+}

@@ -1,0 +1,108 @@
+use super::{Ended, PATIENCE, until};
+use quorate::env::{BootTime, SystemWorld, World};
+use rustix::process::{Pid, Signal, kill_process};
+use std::{
+    fs::{self, File},
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus},
+    time::Duration,
+};
+
+/// A process that was started. Dropping it kills it; a warden that it has ends its command then.
+#[derive(Debug)]
+pub struct Running {
+    child: Child,
+    since: BootTime,
+    stdout: PathBuf,
+    stderr: PathBuf,
+}
+
+impl Running {
+    /// Its outputs go to files, which nobody needs to read for it to go on.
+    pub(super) fn start(mut command: Command, outputs: &Path) -> Self {
+        let (stdout, stderr) = (outputs.with_extension("out"), outputs.with_extension("err"));
+        let file = |path| File::create(path).expect("a file in our own directory");
+        let since = SystemWorld.now();
+        let child = command.stdout(file(&stdout)).stderr(file(&stderr)).spawn().expect("the program starts");
+        Self { child, since, stdout, stderr }
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Its standard input, where the command was given a pipe.
+    pub fn stdin(&mut self) -> Option<std::process::ChildStdin> {
+        self.child.stdin.take()
+    }
+
+    /// Sends it a signal.
+    ///
+    /// # Panics
+    /// Where that fails: a fault that was not made proves nothing.
+    pub fn signal(&self, signal: Signal) {
+        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).expect("a process id");
+        kill_process(pid, signal).expect("it runs");
+    }
+
+    /// Kills it outright.
+    pub fn kill(&self) {
+        self.signal(Signal::KILL);
+    }
+
+    /// What it has written to standard output so far.
+    pub fn stdout(&self) -> String {
+        fs::read_to_string(&self.stdout).unwrap_or_default()
+    }
+
+    /// What it has written to standard error so far.
+    pub fn stderr(&self) -> String {
+        fs::read_to_string(&self.stderr).unwrap_or_default()
+    }
+
+    /// Waits until standard error holds `text`.
+    #[track_caller]
+    pub fn until_it_says(&self, text: &str) {
+        until(&format!("{text:?} from process {}", self.pid()), PATIENCE, || {
+            self.stderr().contains(text).then_some(())
+        });
+    }
+
+    /// Whether it has not ended.
+    ///
+    /// # Panics
+    /// Where the system does not tell.
+    pub fn is_running(&mut self) -> bool {
+        self.child.try_wait().expect("our own child").is_none()
+    }
+
+    /// Waits for its end, for `within` at most.
+    ///
+    /// # Panics
+    /// With what it said, where it does not end.
+    #[track_caller]
+    pub fn wait(mut self, within: Duration) -> Ended {
+        let give_up = SystemWorld.now() + within;
+        while self.is_running() {
+            assert!(
+                SystemWorld.now() < give_up,
+                "process {} still runs after {within:?}:\n{}{}",
+                self.pid(),
+                self.stdout(),
+                self.stderr()
+            );
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        let status: ExitStatus = self.child.wait().expect("our own child");
+        let took = SystemWorld.now().since(self.since);
+        Ended { code: status.code(), stdout: self.stdout(), stderr: self.stderr(), took }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
