@@ -32,10 +32,14 @@ impl Beats {
         ["sh", "-c", Self::STUBBORN, &self.file.display().to_string()].map(str::to_owned)
     }
 
-    /// Waits until the command of the process at `token`, or of any, has written.
+    /// Waits until both a command and its child have written.
     #[track_caller]
     pub fn wait_for_child(&self) {
-        until("beat of a child", PATIENCE, || self.read().iter().any(|beat| beat.child).then_some(()));
+        until("beats of a command and its child", PATIENCE, || {
+            let beats = self.read();
+            let (own, child) = (beats.iter().any(|beat| !beat.child), beats.iter().any(|beat| beat.child));
+            (own && child).then_some(())
+        });
     }
 
     /// When the last word was written that stands there now.

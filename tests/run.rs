@@ -1,0 +1,191 @@
+//! `quorate run` on real Redis servers: two daemons with one file, and each tick runs on one of them.
+
+#![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+use quorate_tests::support::{Nodes, PATIENCE, Program, Running, now, until};
+use rustix::process::Signal;
+use std::{collections::BTreeMap, time::Duration};
+
+const SECOND: Duration = Duration::from_secs(1);
+/// Between two ticks.
+const PERIOD: Duration = Duration::from_millis(500);
+
+/// A cluster of three, and daemons of one group.
+struct Bench {
+    program: Program,
+    _nodes: Nodes,
+    config: String,
+}
+
+impl Bench {
+    /// The job appends its tick and its daemon's token to the file `ticks`.
+    fn new() -> Self {
+        let program = Program::new(env!("CARGO_BIN_EXE_quorate-under-test"));
+        let nodes = Nodes::admitted(3, &program, &[]);
+        let list: Vec<String> = nodes.urls().iter().map(|url| format!("{url:?}")).collect();
+        let text = format!(
+            "nodes = [{}]\ngroup = \"g\"\nlease = {{ ttl = \"2s\" }}\n\
+             [[job]]\nname = \"beat\"\nevery = \"500ms\"\ndelivery = \"at-most-once\"\n\
+             misfire = {{ rule = \"run-all\", within = \"60s\" }}\n\
+             command = [\"sh\", \"-c\", \"echo $QUORATE_JOB $QUORATE_TICK $QUORATE_FENCING_TOKEN >> ticks\"]\n",
+            list.join(", ")
+        );
+        let config = program.write("quorate.toml", &text);
+        Self { program, _nodes: nodes, config }
+    }
+
+    fn daemon(&self) -> Running {
+        self.program.start(["run", "--config", &self.config])
+    }
+
+    /// Under which tokens each tick ran, by its time.
+    fn ticks(&self) -> BTreeMap<u64, Vec<u64>> {
+        let mut ticks: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+        let text = self.program.read("ticks");
+        for line in text.lines() {
+            let mut words = line.split(' ');
+            let (Some("beat"), Some(tick), Some(token)) = (words.next(), words.next(), words.next()) else {
+                panic!("{line:?}")
+            };
+            let token = token.parse().unwrap_or_else(|_| panic!("no token in {line:?}"));
+            ticks.entry(millis(tick)).or_default().push(token);
+        }
+        ticks
+    }
+
+    #[track_caller]
+    fn until_ticks(&self, more: usize) {
+        let enough = self.ticks().len() + more;
+        until(&format!("{enough} ticks"), PATIENCE, || (self.ticks().len() >= enough).then_some(()));
+    }
+}
+
+/// Which of the two leads, and the other: by what their logs say.
+fn leader_first(a: Running, b: Running) -> (Running, Running) {
+    let elected = |daemon: &Running| daemon.stderr().contains("elected");
+    until("leader", PATIENCE, || (elected(&a) || elected(&b)).then_some(()));
+    if elected(&a) { (a, b) } else { (b, a) }
+}
+
+#[test]
+fn sigterm_hands_over_without_a_tick_lost_or_doubled_and_sigkill_after_the_expiry() {
+    let bench = Bench::new();
+    let (leader, follower) = leader_first(bench.daemon(), bench.daemon());
+    bench.until_ticks(3);
+
+    leader.signal(Signal::TERM);
+    let told = now();
+    let ended = leader.wait(PATIENCE).expect(0).says(&["SIGTERM: resigning", "ended"]);
+    assert!(told.until(now()) < 2 * SECOND, "the stated bound is the grace and a second: {ended}");
+    follower.until_it_says("elected");
+    bench.until_ticks(3);
+
+    let third = bench.daemon();
+    third.until_it_says("nodes from");
+    follower.kill();
+    let killed = now();
+    third.until_it_says("elected");
+    let taken_over = killed.until(now());
+    assert!(taken_over < 4 * SECOND, "a TTL of 2 s was over, and it took {taken_over:?}");
+    bench.until_ticks(4);
+    third.signal(Signal::TERM);
+    third.wait(PATIENCE).expect(0);
+
+    let ticks = bench.ticks();
+    let twice: Vec<_> = ticks.iter().filter(|(_, tokens)| tokens.len() > 1).collect();
+    assert!(twice.is_empty(), "{twice:?}");
+    let tokens: Vec<u64> = ticks.values().flatten().copied().collect();
+    assert!(tokens.is_sorted(), "later ticks run under later terms: {ticks:?}");
+    assert_eq!(tokens.iter().collect::<std::collections::BTreeSet<_>>().len(), 3, "three terms: {ticks:?}");
+    // A kill can catch one tick between its start and its line; nothing else may be missing.
+    let missing = due(&ticks) - ticks.len();
+    assert!(missing <= 1, "{missing} ticks are missing: {ticks:?}");
+}
+
+/// How many ticks were due from the first to the last that ran.
+fn due(ticks: &BTreeMap<u64, Vec<u64>>) -> usize {
+    let (first, last) = (ticks.keys().next().expect("a tick"), ticks.keys().last().expect("a tick"));
+    usize::try_from((last - first) / PERIOD.as_millis() as u64).expect("few") + 1
+}
+
+/// `2026-11-21T05:08:45.500000Z`, or without a fraction, in milliseconds of a run of days.
+fn millis(tick: &str) -> u64 {
+    let (date, time) = tick.trim_end_matches('Z').split_once('T').expect("RFC 3339");
+    let day = date.rsplit('-').next().map_or(0, |day| day.parse::<u64>().expect("a day"));
+    let mut parts = time.split([':', '.']);
+    let mut part = || parts.next().map_or(0, |part| part.parse::<u64>().expect("a number"));
+    (((day * 24 + part()) * 60 + part()) * 60 + part()) * 1000 + part() / 1000
+}
+
+#[test]
+fn a_killed_daemon_takes_its_command_with_it() {
+    let program = Program::new(env!("CARGO_BIN_EXE_quorate-under-test"));
+    let text = format!(
+        "nodes = [\"file://{}/node\"]\ngroup = \"g\"\ntrust_new_nodes = true\nlease = {{ ttl = \"2s\" }}\n\
+         [[job]]\nname = \"long\"\nevery = \"100ms\"\n\
+         command = [\"sh\", \"-c\", \"trap '' TERM; echo $$ > pid.new; mv pid.new pid; while :; do sleep 0.1; done\"]\n",
+        program.dir().display()
+    );
+    let config = program.write("quorate.toml", &text);
+    let daemon = program.start(["run", "--config", &config]);
+    let pid: u32 = until("command", PATIENCE, || program.read("pid").trim().parse().ok());
+    daemon.kill();
+    let killed = now();
+    until("end of the command", PATIENCE, || (!quorate_tests::support::is_alive(pid)).then_some(()));
+    assert!(killed.until(now()) < 2 * SECOND, "alive {:?} after the kill", killed.until(now()));
+}
+
+#[test]
+fn check_reads_the_file_and_says_what_it_means_or_what_is_wrong_and_where() {
+    let program = Program::new(env!("CARGO_BIN_EXE_quorate-under-test"));
+    let good = "nodes = [\"redis://127.0.0.1:1\"]\ngroup = \"g\"\n\
+                [[job]]\nname = \"nightly\"\nschedule = \"0 3 * * *\"\nzone = \"Europe/Kyiv\"\ncommand = [\"./report.sh\"]\n";
+    let check = |text: &str| {
+        let config = program.write("quorate.toml", text);
+        program.run(["run", "--check", "--config", &config])
+    };
+    let told = check(good).expect(0).stdout;
+    for part in
+        ["group g", "redis://127.0.0.1:1", "nightly", "0 3 * * *", "Europe/Kyiv", "03:00:00", "./report.sh"]
+    {
+        assert!(told.contains(part), "{part:?} is not in {told}");
+    }
+    for (wrong, says) in [
+        (good.replace("0 3 * * *", "0 25 * * *"), ["quorate.toml:5", "25"]),
+        (good.replace("Europe/Kyiv", "Europe/Kiew"), ["quorate.toml:6", "did you mean"]),
+        (good.replace("zone", "zne"), ["quorate.toml:6", "zone"]),
+        (good.replace("nightly", "a/b"), ["quorate.toml:4", "slashes"]),
+        (format!("{good}{}", &good[good.find("[[job]]").expect("a job")..]), ["quorate.toml", "nightly"]),
+        (good.replace("group = \"g\"\n", ""), ["quorate.toml", "group"]),
+        (
+            good.replace("group = \"g\"", "group = \"g\"\nlease = { ttl = \"2 parsecs\" }"),
+            ["quorate.toml:3", "parsecs"],
+        ),
+        (
+            good.replace("group = \"g\"", "group = \"g\"\nlease = { ttl = \"50ms\" }"),
+            ["quorate.toml:3", "ttl"],
+        ),
+    ] {
+        check(&wrong).expect(78).says(&says);
+    }
+}
+
+#[test]
+fn logs_are_json_where_that_is_asked_for_and_a_refused_list_ends_the_daemon() {
+    let bench = Bench::new();
+    let daemon = bench.program.start(["run", "--config", &bench.config, "--log-format", "json"]);
+    bench.until_ticks(1);
+    daemon.signal(Signal::INT);
+    let ended = daemon.wait(PATIENCE).expect(0);
+    let mut messages = Vec::new();
+    for line in ended.stderr.lines() {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"));
+        messages.push(line["message"].as_str().expect("a message").to_owned());
+    }
+    for message in ["elected", "SIGINT: resigning", "resigned", "ended"] {
+        assert!(messages.iter().any(|told| told == message), "{message:?} is not in {messages:?}");
+    }
+    let half = bench.program.read("quorate.toml").replacen(", \"redis", "] # \"redis", 1);
+    let half = bench.program.write("half.toml", &half);
+    bench.program.run(["run", "--config", &half]).expect(78).says(&["names the node set", "same list"]);
+}
