@@ -4,7 +4,10 @@
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 use quorate::env::WallTime;
-use quorate_tests::support::{Beats, Ended, Nodes, PATIENCE, Program, Running, is_alive, now, until};
+use quorate_tests::support::{
+    Beats, Ended, Nodes, PATIENCE, Program, Running, is_alive, now, parent_of, signal, until,
+};
+use rustix::process::Signal;
 use std::{io::Write, process::Stdio, time::Duration};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -225,6 +228,27 @@ fn a_lease_is_lost_as_soon_as_a_node_of_its_majority_forgets() {
     // It is found out at the next extension, a third of the TTL later at most; not at the end of the lease.
     let lived = flushed.until(beats.last());
     assert!(lived < 4 * SECOND, "the command lived on for {lived:?}");
+}
+
+#[test]
+fn a_stopped_warden_does_not_hide_that_the_lease_was_lost() {
+    let bench = Bench::new(3);
+    let beats = bench.beats();
+    let running = bench.start(&["--ttl", "2s"], &beats.stubborn());
+    beats.wait_for_child();
+    let pids = beats.pids();
+    let warden = pids.iter().map(|pid| parent_of(*pid)).find(|parent| !pids.contains(parent));
+    let warden = warden.expect("someone has started the command");
+    assert_eq!(parent_of(warden), running.pid(), "not the warden");
+    signal(warden, Signal::STOP);
+    bench.nodes[0].flushall();
+    bench.nodes[1].flushall();
+    // `exec` has to do it itself; the warden finds the command dead and its orders unread.
+    for pid in pids {
+        until("end of the command", PATIENCE, || (!is_alive(pid)).then_some(()));
+    }
+    signal(warden, Signal::CONT);
+    running.wait(PATIENCE).expect(70).says(&["the lease on job was lost"]);
 }
 
 #[test]

@@ -1,6 +1,5 @@
 use super::{PATIENCE, until};
 use quorate::env::WallTime;
-use rustix::process::{Pid, test_kill_process};
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -96,15 +95,4 @@ impl Beat {
 
 fn read(file: &Path) -> String {
     fs::read_to_string(file).unwrap_or_default()
-}
-
-/// Whether a process runs that need not be our child. A dead one that nobody has reaped does not.
-pub fn is_alive(pid: u32) -> bool {
-    match fs::read_to_string(format!("/proc/{pid}/stat")) {
-        // `pid (name) state …`, where the name may hold anything.
-        Ok(stat) => !stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with(['Z', 'X'])),
-        Err(_) => {
-            i32::try_from(pid).ok().and_then(Pid::from_raw).is_some_and(|pid| test_kill_process(pid).is_ok())
-        }
-    }
 }

@@ -5,12 +5,14 @@
 mod beats;
 mod ended;
 mod nodes;
+mod processes;
 mod program;
 mod running;
 
-pub use beats::{Beats, is_alive};
+pub use beats::Beats;
 pub use ended::Ended;
 pub use nodes::Nodes;
+pub use processes::{is_alive, parent_of, signal};
 pub use program::Program;
 pub use running::Running;
 

@@ -1,6 +1,6 @@
 use super::{Ended, PATIENCE, until};
 use quorate::env::{BootTime, SystemWorld, World};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use std::{
     fs::{self, File},
     path::{Path, PathBuf},
@@ -42,8 +42,7 @@ impl Running {
     /// # Panics
     /// Where that fails: a fault that was not made proves nothing.
     pub fn signal(&self, signal: Signal) {
-        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).expect("a process id");
-        kill_process(pid, signal).expect("it runs");
+        super::signal(self.pid(), signal);
     }
 
     /// Kills it outright.

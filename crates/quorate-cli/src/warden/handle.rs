@@ -44,6 +44,8 @@ pub struct Warden {
     inbox: Vec<u8>,
     group: Pid,
     deadline: Deadline,
+    /// When the warden was told of it, which may be after it has passed.
+    told_at: BootTime,
     continued: Option<Signals>,
     /// When the command is continued unless we were stopped with it.
     resume_at: Option<BootTime>,
@@ -93,6 +95,7 @@ impl Warden {
                     // A number below one is no process: then it is the warden that has to go.
                     group: Pid::from_raw(group).unwrap_or(warden),
                     deadline,
+                    told_at: env.now(),
                     continued,
                     resume_at: None,
                     killed_at: None,
@@ -120,6 +123,7 @@ impl Warden {
     /// Never blocks.
     pub fn extend(&mut self, deadline: Deadline) {
         self.deadline = deadline;
+        self.told_at = self.env.now();
         self.post(deadline.into());
     }
 
@@ -140,7 +144,7 @@ impl Warden {
     /// Safe: call it again.
     pub async fn wait(&mut self) -> Exit {
         while self.exit.is_none() {
-            let overdue = self.deadline.kill.max(self.killed_at.unwrap_or_default());
+            let overdue = self.deadline.kill.max(self.told_at).max(self.killed_at.unwrap_or_default());
             let overdue = overdue + if self.killed_at.is_some() { LAST_WORDS } else { TRUSTED_FOR };
             let resume_at = self.resume_at.unwrap_or(BootTime::from_nanos(u64::MAX));
             let event = tokio::select! { biased;
@@ -175,6 +179,13 @@ impl Warden {
 
     fn hear(&mut self, event: Event) {
         match event {
+            // The warden may see the command dead before it reads what we told it: the reason is ours.
+            Event::Report(Some(Report::Ended(exit)))
+                if self.killed_at.is_some() && exit.status == Status::Signal(9) =>
+            {
+                let ended_by = exit.ended_by.or(Some(EndedBy::Deadline));
+                self.exit = Some(Exit { ended_by, killed: true, ..exit });
+            }
             Event::Report(Some(Report::Ended(exit))) => self.exit = Some(exit),
             Event::Report(Some(Report::Stopped(number))) => {
                 if let Some(signal) = Signal::from_named_raw(number) {
