@@ -12,16 +12,22 @@ use std::{ffi::OsString, path::PathBuf, time::Duration};
                   directories on one host), on which of them leads, runs a job or handles a message.",
     after_long_help = "\
 Examples:
-  quorate demo                                      see it work: three workers, five nodes, two kills
-  quorate exec --nodes redis://a,redis://b,redis://c --lock nightly --no-wait -- ./report.sh
-  quorate run --config /etc/quorate/quorate.toml    the jobs of the file, on whichever machine leads
-  quorate status --config quorate.toml              who votes, who leads, for how long yet
+  # see it work: three workers, five nodes, two kills
+  quorate demo
+  # a command on one machine of several
+  quorate exec --nodes redis://a,redis://b,redis://c --lock nightly -- ./report
+  # the jobs of the file, on whichever machine leads
+  quorate run --config /etc/quorate/quorate.toml
+  # who votes, who leads, for how long yet
+  quorate status --config quorate.toml
 
-Where the nodes come from, the first that names any: --nodes, --local, QUORATE_NODES, the file of --config or
-QUORATE_CONFIG, ~/.config/quorate/quorate.toml, /etc/quorate/quorate.toml.
+Where the nodes come from, the first that names any: --nodes, --local,
+QUORATE_NODES, the file of --config or QUORATE_CONFIG,
+~/.config/quorate/quorate.toml, /etc/quorate/quorate.toml.
 
-A lock cannot give exactly-once effects alone: a command may be paused between its last look and its write.
-Compare QUORATE_FENCING_TOKEN in the place that the command writes to."
+A lock cannot give exactly-once effects alone: a command may be paused between
+its last look and its write. Compare QUORATE_FENCING_TOKEN in the place that
+the command writes to."
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -100,11 +106,15 @@ pub(crate) enum LogLevel {
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
-  quorate demo                on five directories: needs nothing but this program
-  quorate demo --redis        on five redis-server processes that it starts and stops
-  quorate demo --json         one JSON object on the last line
+  # on five directories: needs nothing but this program
+  quorate demo
+  # on five redis-server processes that it starts and stops
+  quorate demo --redis
+  # one JSON object on the last line
+  quorate demo --json
 
-Exit status: 0 if no tick started twice and none was missed, and no message was processed twice or lost; else 1.")]
+Exit status: 0 if no tick started twice and none was missed, and no message
+was processed twice or lost; else 1.")]
 pub(crate) struct DemoArgs {
     /// On five redis-server processes, started on free loopback ports and stopped at the end
     #[arg(long)]
@@ -118,12 +128,15 @@ pub(crate) struct DemoArgs {
 #[command(after_long_help = "\
 Examples:
   quorate run --config /etc/quorate/quorate.toml
-  quorate run --check --config quorate.toml         only read the file, and show when each job is next due
+  # only read the file, and show when each job is next due
+  quorate run --check --config quorate.toml
 
-Run it on several machines with one file. SIGTERM and SIGINT resign: running commands get SIGTERM, what is left
-at the end of lease.step_down_grace gets SIGKILL, then the lease is released; that takes no longer than the grace
-and one second. A command finds QUORATE_JOB, QUORATE_TICK (RFC 3339), QUORATE_RESOURCE and QUORATE_FENCING_TOKEN
-in its environment. It runs under a warden, and so ends in time even if quorate is killed, stopped or stuck.")]
+Run it on several machines with one file. SIGTERM and SIGINT resign: running
+commands get SIGTERM, what is left at the end of lease.step_down_grace gets
+SIGKILL, then the lease is released; that takes no longer than the grace and
+one second. A command finds QUORATE_JOB, QUORATE_TICK (RFC 3339),
+QUORATE_RESOURCE and QUORATE_FENCING_TOKEN in its environment. It runs under a
+warden, and so ends in time even if quorate is killed, stopped or stuck.")]
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) nodes: NodeArgs,
@@ -141,16 +154,21 @@ pub(crate) struct RunArgs {
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
-  quorate exec --lock backup -- ./backup.sh                     wait for the lock, for ever if need be
-  quorate exec --lock nightly --no-wait -- ./report.sh          or let another machine do it
-  quorate exec --lock migrate --wait 30s --ttl 5s -- ./migrate  try for half a minute
+  # wait for the lock, for ever if need be
+  quorate exec --lock backup -- ./backup.sh
+  # or let another machine do it
+  quorate exec --lock nightly --no-wait -- ./report.sh
+  # try for half a minute
+  quorate exec --lock migrate --wait 30s --ttl 5s -- ./migrate
 
-The command finds QUORATE_RESOURCE and QUORATE_FENCING_TOKEN in its environment. It runs under a warden: at
-step-down, a fifth of the TTL before the lease ends, its process group gets SIGTERM, and SIGKILL before the lease
+The command finds QUORATE_RESOURCE and QUORATE_FENCING_TOKEN in its
+environment. It runs under a warden: at step-down, a fifth of the TTL before
+the lease ends, its process group gets SIGTERM, and SIGKILL before the lease
 ends, even if quorate itself is killed, stopped or stuck.
 
-Exit status: the command's own; 128+n if signal n ended it; 126 not executable; 127 not found; 125 quorate failed;
-75 the lock was not had in time (--conflict-exit-code); 69 no quorum of nodes; 70 the lease was lost while the
+Exit status: the command's own; 128+n if signal n ended it; 126 not
+executable; 127 not found; 125 quorate failed; 75 the lock was not had in time
+(--conflict-exit-code); 69 no quorum of nodes; 70 the lease was lost while the
 command ran; 78 configuration.")]
 pub(crate) struct ExecArgs {
     #[command(flatten)]
@@ -178,12 +196,13 @@ pub(crate) struct ExecArgs {
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
-  quorate status                         the nodes, and the leader of the file's group
+  # the nodes, and the leader of the file's group
+  quorate status
   quorate status backup election/billing claim/orders/17
   quorate status --json backup
 
-It only looks: it writes no marker and competes for nothing.
-Exit status: 0 if a majority of nodes votes; 69 if not; 78 configuration.")]
+It only looks: it writes no marker and competes for nothing. Exit status: 0 if
+a majority of nodes votes; 69 if not; 78 configuration.")]
 pub(crate) struct StatusArgs {
     #[command(flatten)]
     pub(crate) nodes: NodeArgs,
@@ -200,9 +219,10 @@ pub(crate) struct StatusArgs {
 pub(crate) enum NodesCommand {
     /// Let nodes vote at once that are new, flushed or restarted
     #[command(after_long_help = "\
-A node without memory waits max_ttl before it votes, since it may have granted what another still holds. On a
-cluster that no worker has used yet that wait serves nothing: admit ends it, in the nodes' markers and so for
-every worker. On a cluster in use, admit can make two holders.
+A node without memory waits max_ttl before it votes, since it may have granted
+what another still holds. On a cluster that no worker has used yet that wait
+serves nothing: admit ends it, in the nodes' markers and so for every worker.
+On a cluster in use, admit can make two holders.
 
 Exit status: 0 if every node votes; 69 if not; 78 configuration.")]
     Admit(AdmitArgs),

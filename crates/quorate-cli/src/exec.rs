@@ -45,13 +45,19 @@ async fn acquire(args: &ExecArgs, config: &Config, quorum: &Quorum) -> Result<Le
     let ends = wait.map(|wait| env.now() + wait);
     // A first attempt waits for connections no longer than for answers, and a handshake takes longer.
     quorum.ready(wait.unwrap_or(FIRST_HANDSHAKE).max(FIRST_HANDSHAKE)).await;
-    let mut quorum_seen = env.now();
+    let (mut quorum_seen, mut told) = (env.now(), false);
     loop {
         let slice = ends.map_or(SLICE, |ends| env.now().until(ends).min(SLICE));
         let error = match lock.clone().wait(slice).acquire().await {
             Ok(lease) => return Ok(lease),
             Err(error) => error,
         };
+        if error.is_contended()
+            && ends.is_none_or(|ends| env.now() < ends)
+            && !std::mem::replace(&mut told, true)
+        {
+            eprintln!("quorate: waiting: {error}");
+        }
         if !error.is_unreachable() {
             // Contention is waited out, and so is a quarantine: it ends by itself.
             quorum_seen = env.now();

@@ -223,6 +223,7 @@ impl ResourceLine {
                 "named by a minority of nodes only: being taken, or held by one that too few nodes can tell of; last \
                  fencing token {token}"
             ),
+            (None, _) if self.fencing_token.is_none() => "free, never held".to_owned(),
             (None, _) => format!("free, last fencing token {token}"),
         }
     }

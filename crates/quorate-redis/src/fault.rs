@@ -39,6 +39,10 @@ fn of_error(code: &str, details: &str) -> Cause {
 
 /// The cause behind a failed connection to the node called `name`.
 pub(crate) fn of_io(name: &str, error: &io::Error) -> Cause {
+    if error.kind() == io::ErrorKind::ConnectionRefused {
+        let mend = "no Redis server listens there; start it, or correct the node's address";
+        return Cause::Unreachable(cut(&format!("{name}: {error}; {mend}")));
+    }
     Cause::Unreachable(cut(&format!("{name}: {error}")))
 }
 

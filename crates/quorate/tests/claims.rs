@@ -2,23 +2,14 @@
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod common;
+
+use common::{SECOND, nodes, quorum};
 use quorate::{
     claim::{Claim, ClaimOutcome, Claims, CompleteError, ProcessError, Processed},
     lease::Quorum,
-    node::MemoryNode,
 };
-use std::{convert::Infallible, time::Duration};
-
-const SECOND: Duration = Duration::from_secs(1);
-
-fn nodes() -> Vec<MemoryNode> {
-    (0..5).map(|i| MemoryNode::new(&format!("memory-{i}"))).collect()
-}
-
-fn quorum(worker: &str, nodes: &[MemoryNode]) -> Quorum {
-    let builder = Quorum::builder().worker(worker).nodes(nodes.iter().cloned());
-    builder.trust_new_nodes(true).build().expect("a sound setup")
-}
+use std::convert::Infallible;
 
 fn claims(quorum: &Quorum) -> Claims {
     Claims::new(quorum, "orders").ttl(SECOND)

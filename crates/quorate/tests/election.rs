@@ -2,10 +2,12 @@
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod common;
+
+use common::{SECOND, nodes, quorum};
 use quorate::{
     election::{Election, ElectionError, ElectionEvent, Term},
     lease::Quorum,
-    node::MemoryNode,
 };
 use std::{
     convert::Infallible,
@@ -17,17 +19,6 @@ use std::{
 };
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
-
-const SECOND: Duration = Duration::from_secs(1);
-
-fn nodes() -> Vec<MemoryNode> {
-    (0..5).map(|i| MemoryNode::new(&format!("memory-{i}"))).collect()
-}
-
-fn quorum(worker: &str, nodes: &[MemoryNode]) -> Quorum {
-    let builder = Quorum::builder().worker(worker).nodes(nodes.iter().cloned());
-    builder.trust_new_nodes(true).build().expect("a sound setup")
-}
 
 fn candidate(quorum: &Quorum) -> Election {
     Election::new(quorum, "billing").ttl(SECOND)

@@ -2,22 +2,14 @@
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod common;
+
+use common::{SECOND, nodes, quorum};
 use quorate::{
     lease::{AcquireError, Lease, LeaseEvent, Quorum, TryAcquire},
-    node::{MemoryNode, Resource},
+    node::Resource,
 };
 use std::time::Duration;
-
-const SECOND: Duration = Duration::from_secs(1);
-
-fn nodes() -> Vec<MemoryNode> {
-    (0..5).map(|i| MemoryNode::new(&format!("memory-{i}"))).collect()
-}
-
-fn quorum(worker: &str, nodes: &[MemoryNode]) -> Quorum {
-    let builder = Quorum::builder().worker(worker).nodes(nodes.iter().cloned());
-    builder.trust_new_nodes(true).build().expect("a sound setup")
-}
 
 async fn acquired(quorum: &Quorum, name: &str, ttl: Duration) -> Lease {
     match quorum.lock(name).ttl(ttl).try_acquire().await.expect("a quorum") {

@@ -2,6 +2,9 @@
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod common;
+
+use common::{SECOND, nodes, quorum};
 use quorate::{
     env::Env,
     lease::Quorum,
@@ -19,17 +22,7 @@ use std::{
 };
 use tokio_util::sync::CancellationToken;
 
-const SECOND: Duration = Duration::from_secs(1);
 const PERIOD: Duration = Duration::from_millis(100);
-
-fn nodes() -> Vec<MemoryNode> {
-    (0..5).map(|i| MemoryNode::new(&format!("memory-{i}"))).collect()
-}
-
-fn quorum(worker: &str, nodes: &[MemoryNode]) -> Quorum {
-    let builder = Quorum::builder().worker(worker).nodes(nodes.iter().cloned());
-    builder.trust_new_nodes(true).build().expect("a sound setup")
-}
 
 /// Who started which tick, by its time in microseconds.
 type Starts = Arc<Mutex<BTreeMap<u64, Vec<&'static str>>>>;

@@ -69,9 +69,26 @@ impl Page<'_> {
         let key = span.as_ref().and_then(|span| key_at(self.text, span.start));
         let text = match (error.message(), span.clone().and_then(|span| self.text.get(span))) {
             ("duplicate key", Some(key)) => format!("duplicate key `{key}`; keep one of them"),
-            (message, _) => explain(message, key),
+            (message, _) => explain(&without_address(message, key), key),
         };
         self.error(span, &redact(&text))
+    }
+}
+
+/// The message without the value that it repeats, where that may be a node's URL: what follows it would hide
+/// from [`redact`] where the URL ends.
+fn without_address(message: &str, key: Option<&str>) -> String {
+    let quoted = message.split_once("string \"").and_then(|(before, rest)| {
+        let (value, after) = rest.rsplit_once("\", expected")?;
+        Some((before, value, after))
+    });
+    match quoted {
+        Some((before, value, after))
+            if matches!(key, Some("nodes" | "url")) || value.contains('@') || value.contains("://") =>
+        {
+            format!("{before}string, expected{after}")
+        }
+        _ => message.to_owned(),
     }
 }
 

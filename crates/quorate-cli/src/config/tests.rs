@@ -128,7 +128,7 @@ fn every_key_arrives() {
 
 #[test]
 fn errors_name_line_key_value_and_mend() {
-    let table: [(String, &[&str]); 40] = [
+    let table: [(String, &[&str]); 41] = [
         // Keys and types.
         ("nodez = []".into(), &["/q.toml:1: unknown key `nodez`; did you mean `nodes`?"]),
         (
@@ -168,6 +168,7 @@ fn errors_name_line_key_value_and_mend() {
         // Nodes.
         ("nodes = []".into(), &[":1: nodes is empty"]),
         ("nodes = \"redis://:hush@a\"".into(), &[":1: nodes: ", "write a list"]),
+        ("nodes = \"redis://me:hush\"".into(), &[":1: nodes: ", "write a list"]),
         (
             "nodes = [\n\"redis://a\",\n\"redis://:hush@b:x\"]".into(),
             &[":3: node `redis://***@b:x` is no URL"],

@@ -43,7 +43,10 @@ pub enum Distrust {
     )]
     MarkerUnreadable(MarkerError),
     /// It has no marker, and this worker only looks.
-    #[error("it has no marker: no worker has used it under this prefix yet, or it was flushed")]
+    #[error(
+        "it has no marker: no worker has used it under this prefix yet, or it was flushed; the first worker waits \
+         max_ttl for it, unless `quorate nodes admit` says that it is new"
+    )]
     Unmarked,
     /// It restarted, nobody has marked it since, and this worker only looks.
     #[error("it restarted and no worker has met it since, so it waits max_ttl before it votes")]

@@ -1,0 +1,19 @@
+//! Workers over five memory nodes on the real clock.
+
+#![allow(clippy::expect_used, reason = "a test fails by panicking")]
+
+use quorate::{lease::Quorum, node::MemoryNode};
+use std::time::Duration;
+
+pub(crate) const SECOND: Duration = Duration::from_secs(1);
+
+/// Five nodes that workers may share.
+pub(crate) fn nodes() -> Vec<MemoryNode> {
+    (0..5).map(|i| MemoryNode::new(&format!("memory-{i}"))).collect()
+}
+
+/// One worker's quorum of them.
+pub(crate) fn quorum(worker: &str, nodes: &[MemoryNode]) -> Quorum {
+    let builder = Quorum::builder().worker(worker).nodes(nodes.iter().cloned());
+    builder.trust_new_nodes(true).build().expect("a sound setup")
+}

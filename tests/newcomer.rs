@@ -1,0 +1,335 @@
+//! What someone reads who tries Quorate for the first time, or has set it up wrongly: each message names the
+//! node, what is wrong and the mend. And no message, log or status shows a password.
+
+#![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+use quorate_testkit::redis::{RedisConfig, RedisServer};
+use quorate_tests::support::{Ended, Nodes, PATIENCE, Program, until};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::{fmt::Write as _, time::Duration};
+
+/// Loopback, and nobody listens: the port is reserved for a service that nobody runs.
+const CLOSED: &str = "redis://127.0.0.1:1";
+
+/// In all passwords here.
+const SECRET: &str = "SECRETWORD";
+
+fn program() -> Program {
+    Program::new(env!("CARGO_BIN_EXE_quorate-under-test"))
+}
+
+fn exec(program: &Program, nodes: &str) -> Ended {
+    program.run(["exec", "--nodes", nodes, "--lock", "job", "--no-wait", "--", "true"])
+}
+
+fn server(config: RedisConfig) -> RedisServer {
+    config.start().unwrap_or_else(|error| panic!("{error}"))
+}
+
+#[test]
+fn without_a_server_it_says_where_nobody_listens() {
+    let program = program();
+    let ended = exec(&program, CLOSED).expect(69).says(&["0 of 1 nodes vote", CLOSED, "Connection refused"]);
+    assert!(ended.took < Duration::from_secs(5), "{ended}");
+    ended.says(&["start it, or correct the node's address"]);
+    let status = program.run(["status", "--nodes", CLOSED]).expect(69);
+    for part in ["NO QUORUM", CLOSED, "Connection refused"] {
+        assert!(status.stdout.contains(part), "{part}: {status}");
+    }
+}
+
+#[test]
+fn one_node_of_five_may_be_unreachable_from_the_beginning() {
+    let program = program();
+    let nodes = Nodes::new(4);
+    let list = format!("{},{CLOSED}", nodes.list());
+    // Not every node votes, and it says which one does not.
+    program.run(["nodes", "admit", "--nodes", &list]).expect(69).says(&[CLOSED, "Connection refused"]);
+    exec(&program, &list).expect(0);
+    program.run(["status", "--nodes", &list]).expect(0);
+}
+
+#[test]
+fn a_wrong_password_is_named_by_its_node_and_place() {
+    let program = program();
+    let guarded = server(RedisConfig::new().password("right"));
+    let port = guarded.port();
+    let name = format!("redis://127.0.0.1:{port}");
+    let check = "check the user and password";
+    exec(&program, &format!("redis://:wrong@127.0.0.1:{port}")).expect(69).says(&[&name, "WRONGPASS", check]);
+    exec(&program, &format!("redis://me:right@127.0.0.1:{port}")).expect(69).says(&[&name, check]);
+    exec(&program, &name).expect(69).says(&[&name, "NOAUTH", check]);
+    let open = server(RedisConfig::new());
+    let url = format!("redis://:right@127.0.0.1:{}", open.port());
+    exec(&program, &url).expect(69).says(&["asks nobody for a password", check]);
+}
+
+#[test]
+fn a_server_that_may_evict_is_told_to_stop_that() {
+    let program = program();
+    let evicts = server(RedisConfig::new().maxmemory_policy("allkeys-lru"));
+    exec(&program, &evicts.url()).expect(69).says(&["allkeys-lru", "set maxmemory-policy to noeviction"]);
+    evicts.command(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
+    program.run(["nodes", "admit", "--nodes", &evicts.url()]).expect(0);
+    exec(&program, &evicts.url()).expect(0);
+}
+
+#[test]
+fn one_server_has_one_vote_however_often_it_is_named() {
+    let program = program();
+    let nodes = Nodes::new(2);
+    let (first, other) = (nodes.name(0), nodes.name(1));
+    exec(&program, &format!("{first},{other},{first}/0")).expect(78).says(&[&first, "twice"]);
+    let again = format!("redis://localhost:{}", nodes[0].port());
+    let list = format!("{first},{other},{again}");
+    exec(&program, &list).expect(69).says(&["are one server", &first, &again, "name each server once"]);
+    // Nobody admits them either: they would be two of three.
+    program.run(["nodes", "admit", "--nodes", &list]).expect(69).says(&["are one server"]);
+    let status = program.run(["status", "--nodes", &list]).expect(69);
+    assert!(status.stdout.contains("are one server"), "{status}");
+}
+
+#[test]
+fn workers_that_disagree_are_told_both_sides() {
+    let program = program();
+    let nodes = Nodes::admitted(3, &program, &[]);
+    let list = nodes.list();
+    let two = format!("{},{}", nodes.name(0), nodes.name(1));
+    let all: Vec<String> = (0..3).map(|index| format!("{}/0", nodes.name(index))).collect();
+    let sorted = |names: &[String]| {
+        let mut names = names.to_vec();
+        names.sort();
+        format!("[{}]", names.join(","))
+    };
+    let ended = exec(&program, &two).expect(69);
+    ended.says(&[&sorted(&all), &sorted(&all[..2]), "give every worker the same list"]);
+
+    let quoted = all.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ");
+    let text = format!("nodes = [{quoted}]\nmax_ttl = \"20s\"\ngroup = \"g\"\n");
+    let job = "[[job]]\nname = \"j\"\nevery = \"1h\"\ncommand = [\"true\"]\n";
+    let file = program.write("quorate.toml", &format!("{text}{job}"));
+    let parts = ["max_ttl", "30s", "20s", "give every worker the same max_ttl"];
+    program
+        .run(["exec", "--config", &file, "--lock", "job", "--no-wait", "--", "true"])
+        .expect(69)
+        .says(&parts);
+    // A daemon would be refused for ever: it ends, and is not to be started again.
+    program.run(["run", "--config", &file]).expect(78).says(&parts);
+    // Nothing of that has moved the nodes.
+    exec(&program, &list).expect(0);
+}
+
+#[test]
+fn an_unknown_variable_is_refused_and_the_known_one_suggested() {
+    let program = program();
+    let mut command = program.command(["exec", "--lock", "job", "--", "true"]);
+    command.env("QUORATE_NODE", CLOSED);
+    let ended = program.start_command(command).wait(PATIENCE).expect(78);
+    ended.says(&["QUORATE_NODE;", "did you mean QUORATE_NODES?"]);
+}
+
+#[test]
+fn without_nodes_it_names_every_way_to_name_them() {
+    let program = program();
+    for args in [&["status"][..], &["nodes", "admit"], &["exec", "--lock", "job", "--", "true"]] {
+        let ways =
+            ["--nodes redis://", "QUORATE_NODES=", "nodes = [", "--config", "QUORATE_CONFIG", "--local"];
+        program.run(args).expect(78).says(&ways);
+    }
+    program.run(["exec", "--local", "--lock", "job", "--no-wait", "--", "true"]).expect(0);
+}
+
+#[test]
+fn a_new_cluster_says_how_to_begin_and_admit_begins_it_for_all() {
+    let program = program();
+    let nodes = Nodes::new(3);
+    let list = nodes.list();
+    let args = |wait| ["exec", "--nodes", &list, "--lock", "job", "--wait", wait, "--", "true"];
+    let ended = program.run(args("300ms")).expect(69);
+    ended.says(&["0 of 3 nodes vote, 2 needed", "it is new or was flushed", "`quorate nodes admit`"]);
+    // Quarantine is longer than this process waits: only the other's admission lets it vote.
+    let waits = program.start(args("15s"));
+    waits.until_it_says("waiting for a quorum");
+    let admitted = program.run(["nodes", "admit", "--nodes", &list]).expect(0);
+    assert_eq!(admitted.stdout.matches(": votes").count(), 3, "{admitted}");
+    exec(&program, &list).expect(0);
+    waits.wait(PATIENCE).expect(0);
+}
+
+#[test]
+fn status_only_looks() {
+    let program = program();
+    let nodes = Nodes::new(3);
+    let list = nodes.list();
+    for args in [&["status", "--nodes", &list][..], &["status", "--json", "--nodes", &list, "job"]] {
+        let ended = program.run(args).expect(69);
+        assert!(ended.stdout.contains("no worker has used it"), "{ended}");
+    }
+    for node in nodes.iter() {
+        assert_eq!(node.command(&["EXISTS", "quorate:node"]), "0");
+        assert_eq!(node.command(&["DBSIZE"]), "0");
+    }
+}
+
+#[test]
+fn status_tells_who_votes_and_who_holds_what() {
+    let program = program();
+    let mut nodes = Nodes::admitted(3, &program, &[]);
+    let list = nodes.list();
+    let status = |code| {
+        let ended = program.run(["status", "--json", "--nodes", &list, "job", "other"]).expect(code);
+        let page = serde_json::from_str::<Value>(&ended.stdout);
+        page.unwrap_or_else(|error| panic!("{error}: {ended}"))
+    };
+    let free = program.run(["status", "--nodes", &list, "job"]).expect(0);
+    assert!(free.stdout.contains("job: free"), "{free}");
+
+    let (held, go) = (program.file("held"), program.file("go"));
+    let script = format!(
+        "echo $QUORATE_FENCING_TOKEN > {held}.new; mv {held}.new {held}; until [ -e {go} ]; do sleep 0.02; done",
+        held = held.display(),
+        go = go.display()
+    );
+    let holder = program.start(["exec", "--nodes", &list, "--lock", "job", "--", "sh", "-c", &script]);
+    until("command that holds the lock", PATIENCE, || held.exists().then_some(()));
+    let token: u64 = program.read("held").trim().parse().expect("a fencing token");
+
+    let page = status(0);
+    assert_eq!(page["quorum"], true, "{page:#}");
+    for (index, node) in page["nodes"].as_array().expect("a list").iter().enumerate() {
+        assert_eq!(node["name"], format!("{}/0", nodes.name(index)), "{page:#}");
+        assert_eq!(
+            (&node["reachable"], &node["trusted"]),
+            (&Value::Bool(true), &Value::Bool(true)),
+            "{page:#}"
+        );
+        assert!(node["why"].is_null(), "{page:#}");
+        assert!(node["version"].as_str().is_some_and(|version| version.contains('.')), "{page:#}");
+        assert!(node["round_trip_ms"].as_f64().is_some_and(|ms| ms > 0.0), "{page:#}");
+    }
+    let (job, other) = (&page["resources"][0], &page["resources"][1]);
+    assert_eq!((&job["resource"], &job["held"]), (&Value::from("job"), &Value::Bool(true)), "{page:#}");
+    let owner = job["owner"].as_str().expect("an owner");
+    assert!(job["holder"].as_str().is_some_and(|name| name.contains(&holder.pid().to_string())), "{page:#}");
+    assert_eq!(nodes[0].command(&["GET", "quorate:job"]), owner);
+    assert!(job["remaining_ms"].as_u64().is_some_and(|ms| (1..=10_000).contains(&ms)), "{page:#}");
+    assert_eq!(job["fencing_token"].as_u64(), Some(token), "{page:#}");
+    assert_eq!((&other["held"], &other["holder"]), (&Value::Bool(false), &Value::Null), "{page:#}");
+    let text = program.run(["status", "--nodes", &list, "job", "other"]).expect(0).stdout;
+    for part in ["3 of 3 nodes vote, 2 needed", "job: held by", &token.to_string(), "other: free"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+
+    program.write("go", "");
+    holder.wait(PATIENCE).expect(0);
+    let page = status(0);
+    let job = &page["resources"][0];
+    assert_eq!((&job["held"], job["fencing_token"].as_u64()), (&Value::Bool(false), Some(token)), "{page:#}");
+
+    nodes[0].kill();
+    assert_eq!(status(0)["nodes"][0]["reachable"], false);
+    nodes[1].kill();
+    let page = status(69);
+    assert_eq!(page["quorum"], false, "{page:#}");
+    assert_eq!(page["nodes"][1]["trusted"], false, "{page:#}");
+    assert!(page["nodes"][1]["why"].as_str().is_some_and(|why| why.contains("refused")), "{page:#}");
+    assert_eq!(page["nodes"][2]["trusted"], true, "{page:#}");
+    assert!(page["resources"][0]["held"].is_null(), "nobody knows without a quorum: {page:#}");
+}
+
+/// All that the commands say with these nodes in `file`, with the daemon stopped once it has said `until_it_says`.
+fn everything_said(program: &Program, file: &str, flags: &[&str], until_it_says: &str) -> String {
+    let mut said = String::new();
+    let (config, exec) = (["--config", file], ["--lock", "job", "--no-wait", "--", "true"]);
+    let calls: [Vec<&str>; 5] = [
+        [&["exec"], flags, &exec].concat(),
+        [&["status"], flags, &["job"]].concat(),
+        [&["status", "--json"], flags, &["job"]].concat(),
+        [&["nodes", "admit"], flags].concat(),
+        [&["run", "--check"], &config[..]].concat(),
+    ];
+    for call in &calls {
+        let _ = write!(said, "{}", program.run(call));
+    }
+    for format in ["text", "json"] {
+        let call = [&["run", "--log-level", "trace", "--log-format", format], &config[..]].concat();
+        let daemon = program.start(call);
+        daemon.until_it_says(until_it_says);
+        // Not killed: it also says how it ends, and the next one need not wait for its lease.
+        daemon.signal(Signal::TERM);
+        let _ = write!(said, "{}", daemon.wait(PATIENCE));
+    }
+    said
+}
+
+#[test]
+fn no_password_is_ever_shown() {
+    let program = program();
+    let right = format!("right{SECRET}");
+    let guarded = server(RedisConfig::new().password(&right));
+    let at = format!("127.0.0.1:{}", guarded.port());
+    program.run(["nodes", "admit", "--nodes", &guarded.url()]).expect(0);
+    let password_file = program.write("right", &format!("{right}\n"));
+    let wrong_file = program.write("wrong", &format!("wrong{SECRET}\n"));
+    let job = "group = \"g\"\n[[job]]\nname = \"j\"\nevery = \"100ms\"\ncommand = [\"sh\", \"-c\", \"echo the-job-ran >&2\"]\n";
+    let plain = |url: &str| (format!("\"{url}\""), Some(url.to_owned()));
+    let in_file =
+        |at: &str, file: &str| (format!("{{ url = \"redis://{at}\", password_file = \"{file}\" }}"), None);
+    let denied = "check the user and password";
+    let table = [
+        (plain(&format!("redis://:{right}@{at}")), "the-job-ran"),
+        (plain(&format!("redis://:wrong{SECRET}@{at}")), denied),
+        (plain(&format!("redis://user{SECRET}:wrong{SECRET}@{at}")), denied),
+        (plain(&format!("redis://:{right}@127.0.0.1:1")), "refused"),
+        (in_file(&at, &password_file), "the-job-ran"),
+        (in_file(&at, &wrong_file), denied),
+        (in_file("127.0.0.1:1", &password_file), "refused"),
+    ];
+    for ((node, url), word) in table {
+        let file = program.write("quorate.toml", &format!("nodes = [{node}]\n{job}"));
+        let flags = match &url {
+            Some(url) => vec!["--nodes", url],
+            None => vec!["--config", &file],
+        };
+        let said = everything_said(&program, &file, &flags, word);
+        assert!(said.contains("redis://127.0.0.1:"), "the node is named: {said}");
+        assert!(!said.contains(SECRET), "with {node}: {said}");
+    }
+}
+
+#[test]
+fn no_password_is_shown_where_it_cannot_even_be_read() {
+    let program = program();
+    let urls = [
+        format!("redis://:{SECRET}@127.0.0.1:x"),
+        format!("redis://:a/{SECRET}@127.0.0.1"),
+        format!("redis://:a#{SECRET}@127.0.0.1"),
+        format!("redis://:a?{SECRET}@127.0.0.1"),
+        format!("redis://:a,{SECRET}@127.0.0.1"),
+        format!("redis://:a@{SECRET}@127.0.0.1:x"),
+        format!("redis://me:{SECRET}"),
+        format!("redsi://:{SECRET}@127.0.0.1"),
+        format!("redis:{SECRET}@127.0.0.1"),
+        format!("redis://:{SECRET}@127.0.0.1/jobs"),
+        format!("redis://:{SECRET}@127.0.0.1,redis://:{SECRET}@127.0.0.1"),
+        format!("unix://run/redis.sock?pass={SECRET}"),
+    ];
+    for url in urls {
+        let mut variable = program.command(["status"]);
+        variable.env("QUORATE_NODES", &url);
+        let file = program.write("list.toml", &format!("nodes = [\"{url}\"]\n"));
+        let text = program.write("text.toml", &format!("nodes = \"{url}\"\n"));
+        let open = program.write("open.toml", &format!("nodes = [\"{url}]\n"));
+        let table = program.write("table.toml", &format!("nodes = [{{ uri = \"{url}\" }}]\n"));
+        let mut all = vec![exec(&program, &url), program.start_command(variable).wait(PATIENCE)];
+        for file in [&file, &text, &open, &table] {
+            all.push(program.run(["status", "--config", file]));
+        }
+        for ended in all {
+            assert!(matches!(ended.code, Some(69 | 78)), "{url}: {ended}");
+            assert!(!ended.stderr.is_empty() || !ended.stdout.is_empty(), "{url}: says nothing");
+            assert!(!format!("{ended}").contains(SECRET), "{url}: {ended}");
+        }
+    }
+}
