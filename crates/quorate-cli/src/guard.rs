@@ -25,7 +25,8 @@ impl Guard {
         Deadline { step_down: until - self.grace, kill: until - self.lead }
     }
 
-    /// Waits for the command's end; passes on each new deadline, the step-down, and signals.
+    /// Waits for the command's end; passes on each new deadline, the step-down, and signals. `valid_until`
+    /// says until when the command may run, `None` once it may not.
     ///
     /// # Cancel safety
     /// Safe: the command goes on under its warden until its last deadline.
@@ -38,7 +39,8 @@ impl Guard {
         mut signals: Option<&mut PassedOn>,
     ) -> Exit {
         let mut told = false;
-        let mut last = valid_until();
+        // What the warden was started with may be older than what holds by now.
+        let mut last = None;
         loop {
             let signal = async {
                 match &mut signals {
@@ -55,12 +57,15 @@ impl Guard {
                     let until = valid_until().unwrap_or_default().min(env.now() + self.grace);
                     warden.extend(self.deadline(until));
                     warden.step_down();
+                    last = Some(until);
                 }
-                () = env.sleep(self.look_every), if !told => {
-                    let now = valid_until();
-                    if let Some(until) = now && now != last {
-                        warden.extend(self.deadline(until));
-                        last = now;
+                () = env.sleep(self.look_every) => {
+                    let now = valid_until().unwrap_or_default();
+                    // Once told, it may get less time, and never more.
+                    let moved = if told { last.is_some_and(|last| now < last) } else { last != Some(now) };
+                    if moved {
+                        warden.extend(self.deadline(now));
+                        last = Some(now);
                     }
                 }
             }

@@ -125,7 +125,7 @@ async fn command(job: &JobConfig, env: &Env, guard: Guard, tick: &Tick) -> Resul
     if let Some(dir) = &job.cwd {
         spec = spec.dir(dir);
     }
-    let look = || tick.term().valid_until();
+    let look = || tick.term().work_until();
     let deadline = guard.deadline(look().unwrap_or_default());
     let mut warden = Warden::start(env, spec, deadline).await.map_err(|error| error.to_string())?;
     let stop = tick.stop().child_token();
@@ -134,7 +134,7 @@ async fn command(job: &JobConfig, env: &Env, guard: Guard, tick: &Tick) -> Resul
     match env.before(deadline, &mut exit).await {
         Some(exit) => {
             if exit.ended_by.is_some() {
-                // Ended because of the lease, not by itself: at least once, it runs again.
+                // Ended by its guard, not by itself: at least once, it runs again.
                 tick.mark_interrupted();
             }
             outcome(&exit)

@@ -23,7 +23,7 @@ use tokio::{
     signal::unix::{Signal as Signals, SignalKind, signal},
 };
 
-/// How far past [`Deadline::kill`] the warden is trusted before we kill the group ourselves.
+/// How far past [`Deadline::kill`] the warden is trusted, at most, before we kill the group ourselves.
 const TRUSTED_FOR: Duration = Duration::from_millis(200);
 /// How long a warden that has nothing left to do is waited for.
 const LAST_WORDS: Duration = Duration::from_secs(6);
@@ -34,7 +34,7 @@ const NOT_STOPPED: Duration = Duration::from_millis(100);
 
 /// A command that runs under a warden. See the [module](super) for what it does and does not do.
 ///
-/// Dropping it ends the command: the warden sees its parent gone.
+/// Dropping it kills the command and its group at once, with SIGKILL.
 #[derive(Debug)]
 pub struct Warden {
     env: Env,
@@ -82,15 +82,15 @@ impl Warden {
         send_streams(&ours, &streams)?;
         drop(streams);
         ours.set_nonblocking(true)?;
-        let socket = UnixStream::from_std(ours)?;
+        let mut unborn = Unborn(Some(UnixStream::from_std(ours)?));
         let mut inbox = Vec::new();
-        let first = env.before(deadline.kill, next_report(Some(&socket), &mut inbox)).await;
+        let first = env.before(deadline.kill, next_report(unborn.0.as_ref(), &mut inbox)).await;
         let failed = match first.flatten() {
             Some(Report::Started { group }) => {
                 return Ok(Self {
                     env: env.clone(),
                     child,
-                    socket: Some(socket),
+                    socket: unborn.0.take(),
                     inbox,
                     // A number below one is no process: then it is the warden that has to go.
                     group: Pid::from_raw(group).unwrap_or(warden),
@@ -109,7 +109,7 @@ impl Warden {
             Some(other) => StartError::Warden(format!("the warden said {other:?}")),
             None => StartError::Warden("the warden gave no word in time".into()),
         };
-        drop(socket);
+        drop(unborn);
         let _ = env.before(env.now() + LAST_WORDS, child.wait()).await;
         Err(failed)
     }
@@ -145,7 +145,7 @@ impl Warden {
     pub async fn wait(&mut self) -> Exit {
         while self.exit.is_none() {
             let overdue = self.deadline.kill.max(self.told_at).max(self.killed_at.unwrap_or_default());
-            let overdue = overdue + if self.killed_at.is_some() { LAST_WORDS } else { TRUSTED_FOR };
+            let overdue = overdue + if self.killed_at.is_some() { LAST_WORDS } else { self.trusted_for() };
             let resume_at = self.resume_at.unwrap_or(BootTime::from_nanos(u64::MAX));
             let event = tokio::select! { biased;
                 report = next_report(self.socket.as_ref(), &mut self.inbox) => Event::Report(report),
@@ -230,12 +230,42 @@ impl Warden {
         }
     }
 
+    /// The time to kill lies before a moment that matters: of what is left until then, half at most.
+    fn trusted_for(&self) -> Duration {
+        (self.deadline.step_down.until(self.deadline.kill) / 6).min(TRUSTED_FOR)
+    }
+
     fn shut(&mut self) {
         if let Some(socket) = &self.socket {
             let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Write);
         }
     }
 }
+
+impl Drop for Warden {
+    fn drop(&mut self) {
+        if self.exit.is_none() {
+            // Whoever lets go of it may release the lease at once: nothing of the group may run any more.
+            self.post(NOW);
+            let _ = kill_process_group(self.group, Signal::KILL);
+        }
+    }
+}
+
+/// A warden that has not yet said that the command runs. Dropped, it tells it that there is no time.
+struct Unborn(Option<UnixStream>);
+
+impl Drop for Unborn {
+    fn drop(&mut self) {
+        if let Some(socket) = &self.0 {
+            // Where it cannot be told, the end of the file tells it, and the deadline that it knows.
+            let _ = socket.try_write(&wire::line(&NOW));
+        }
+    }
+}
+
+/// A deadline that is over.
+const NOW: Order = Order::Deadline { step_down: 0, kill: 0 };
 
 /// What is said where the warden could not.
 const WARDEN_GONE: Exit =

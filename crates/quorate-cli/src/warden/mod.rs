@@ -10,7 +10,7 @@
 //!   Linux alone, and only when the command was ended because of the lease; when the command ends by itself,
 //!   what has left its group is left alone.
 //! * Killing both this process and the warden with SIGKILL leaves the command without a guard, as does
-//!   stopping both with SIGSTOP. Killing or stopping either one does not.
+//!   stopping both with SIGSTOP. Killing or stopping either one does not, but for what has left the group.
 //! * Job control is best effort: see below.
 //!
 //! # How

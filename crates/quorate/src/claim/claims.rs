@@ -199,6 +199,11 @@ impl Claims {
                 Ok(ClaimOutcome::Claimed(Claim::new(Arc::clone(id), lease, self.retention)))
             }
             Attempted::Closed => Err(AcquireError::Closed),
+            Attempted::Lost(tally)
+                if tally.done().is_none() && self.quorum.env().stopped().is_cancelled() =>
+            {
+                Err(AcquireError::Closed)
+            }
             Attempted::Lost(tally) => match tally.done() {
                 Some(done) => Ok(ClaimOutcome::Done { result: Arc::clone(&done.result) }),
                 None if is_contended(&tally) => Ok(ClaimOutcome::InProgress {

@@ -183,7 +183,8 @@ where
     /// With the work's panic, once the leader has resigned.
     ///
     /// # Cancel safety
-    /// Dropping it drops the work, then releases the lease.
+    /// Dropping it drops the work, then releases the lease. Runs of a [scheduler](crate::schedule) are tasks of
+    /// their own: they are told to end, and not waited for.
     pub async fn until(mut self, shutdown: impl Future<Output = ()> + Send) -> Result<(), ElectionError<E>> {
         let election = self.election.clone();
         let _running = Running::begin(&election)?;
@@ -290,7 +291,7 @@ where
             },
             () = &mut shutdown, if !shutdown.is_terminated() => {
                 stop_at = env.now() + election.grace();
-                term.step_down().cancel();
+                term.stop(stop_at);
                 if !told_to_stop {
                     told_to_stop = true;
                     election.tell(ElectionEvent::StepDown(number));

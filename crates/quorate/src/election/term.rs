@@ -3,7 +3,13 @@ use crate::{
     lease::{Lease, LeaseLost, Quorum},
     node::FencingToken,
 };
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 /// One tenure of a leader. Clones are the same term; none of them keeps it alive.
@@ -17,12 +23,21 @@ struct Inner {
     step_down: CancellationToken,
     group: Arc<str>,
     tasks: TaskTracker,
+    /// Until when the work has time once it is told to resign; nanoseconds of the boot clock.
+    stop_by: AtomicU64,
 }
 
 impl Term {
     pub(super) fn new(quorum: Quorum, group: Arc<str>, lease: Lease) -> Self {
         let step_down = lease.step_down().child_token();
-        Self(Arc::new(Inner { quorum, lease, step_down, group, tasks: TaskTracker::new() }))
+        Self(Arc::new(Inner {
+            quorum,
+            lease,
+            step_down,
+            group,
+            tasks: TaskTracker::new(),
+            stop_by: AtomicU64::new(u64::MAX),
+        }))
     }
 
     /// The fencing token, if the term is still ours at this moment: pass it to the write that follows.
@@ -58,6 +73,14 @@ impl Term {
         self.0.lease.valid_until()
     }
 
+    /// Until when the work may run: the end of the term, or of the grace once the leader is told to resign;
+    /// `None` once the term has ended. What runs longer is dropped, and what other processes do for it must
+    /// have ended by then.
+    pub fn work_until(&self) -> Option<BootTime> {
+        let stop_by = BootTime::from_nanos(self.0.stop_by.load(Ordering::Acquire));
+        self.valid_until().map(|until| until.min(stop_by))
+    }
+
     /// Fires when the work should finish: at a shutdown, or some time before validity ends.
     pub fn step_down(&self) -> &CancellationToken {
         &self.0.step_down
@@ -79,6 +102,12 @@ impl Term {
         work: impl Future<Output = T> + Send + 'static,
     ) -> ScopedTask<T> {
         self.env().spawn_scoped(self.0.tasks.track_future(work))
+    }
+
+    /// Tells the work to end, and until when it has time.
+    pub(super) fn stop(&self, by: BootTime) {
+        self.0.stop_by.fetch_min(by.as_nanos(), Ordering::AcqRel);
+        self.0.step_down.cancel();
     }
 
     /// Waits until every task of the term has ended.

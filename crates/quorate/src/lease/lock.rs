@@ -152,7 +152,7 @@ fn pause(tally: &Tally, jitter: Duration) -> Duration {
     match (is_contended(tally), tally.holder(), tally.retry_after()) {
         // Attempts that split the votes between them have released by now: the first to come again wins.
         // (Or a holder lacks a majority's word because a node is away: so not quite at once.)
-        (true, None, _) => JITTER / 2 + jitter * 2,
+        (true, None, _) => JITTER + jitter * 2,
         (_, _, Some(left)) => (left + jitter / 4).min(LOOK_AT_LEAST_EVERY - jitter),
         (_, _, None) => LOOK_AT_LEAST_EVERY - jitter,
     }

@@ -40,13 +40,9 @@ pub enum Misfire {
 
 impl Misfire {
     /// What a job has unless told otherwise: one run for all that was missed within an hour, or within a
-    /// thousand periods of an [`every`](super::every), so that the ledger keeps at most a thousand ticks.
+    /// thousand times the shortest gap between two ticks, so that the ledger keeps few of them.
     pub fn default_for(schedule: &Schedule) -> Self {
-        let hour = Duration::from_secs(3600);
-        match schedule {
-            Schedule::Every(every) => RunOnce::within((every.period() * 1000).min(hour)),
-            Schedule::Cron(_) => RunOnce::within(hour),
-        }
+        RunOnce::within((schedule.busiest_gap() * 1000).min(Duration::from_secs(3600)))
     }
 
     /// How long after its due time a misfired tick may still run.

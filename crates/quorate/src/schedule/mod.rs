@@ -106,6 +106,22 @@ impl Schedule {
         Some(last)
     }
 
+    /// The shortest time between two ticks that follow each other: as found among some of a cron line's.
+    pub(crate) fn busiest_gap(&self) -> Duration {
+        /// 2024-01-01, so that all workers look at the same ticks.
+        const ANCHOR: WallTime = WallTime::from_micros(1_704_067_200_000_000);
+        const LOOK_AT: usize = 100;
+        match self {
+            Self::Every(every) => every.period(),
+            Self::Cron(cron) => {
+                let ticks = std::iter::successors(cron.next_after(ANCHOR), |at| cron.next_after(*at));
+                let ticks: Vec<WallTime> = ticks.take(LOOK_AT).collect();
+                let gaps = ticks.windows(2).map(|two| two[0].until(two[1]));
+                gaps.min().unwrap_or(Duration::from_secs(24 * 3600))
+            }
+        }
+    }
+
     /// No two ticks are closer than this.
     pub(crate) fn least_gap(&self) -> Duration {
         match self {

@@ -15,6 +15,8 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 pub(super) const LATE_AFTER: Duration = Duration::from_secs(1);
 /// Records are kept for longer than any misfire window by this, and by twice `max_clock_offset`.
 const KEPT_BESIDES: Duration = Duration::from_secs(60);
+/// How often a tick is run again within one term.
+const INTERRUPTED_MAX: u32 = 3;
 /// The time of records that pruning never reaches: the largest that a node's Lua can compare.
 const FOR_EVER: u64 = FencingToken::MAX.get();
 
@@ -34,6 +36,8 @@ pub(super) struct Start {
     pub(super) seen: Option<Record>,
     /// Too few nodes can remember a tick of this time: its start cannot reach a majority that counts.
     pub(super) unknown: bool,
+    /// How often it was interrupted in this term.
+    pub(super) times: u32,
 }
 
 impl Sealed {
@@ -122,12 +126,14 @@ impl JobPlan {
                         _ => (None, false),
                     };
                     let made_up = seen.is_some() || unknown || tick + LATE_AFTER < now;
-                    self.waiting.push_back(Start { tick, made_up, seen, unknown });
+                    self.waiting.push_back(Start { tick, made_up, seen, unknown, times: 0 });
                 }
                 Decision::Skip(why) => not_run.push(NotRun::Decided(tick, why)),
             }
         }
-        self.overtake(&mut not_run);
+        if self.running.is_some() {
+            self.overtake(&mut not_run);
+        }
         not_run
     }
 
@@ -144,6 +150,14 @@ impl JobPlan {
                 return;
             };
             not_run.extend(self.waiting.remove(at).map(|start| NotRun::Overtaken(start.tick)));
+        }
+    }
+
+    /// A run was interrupted though the term goes on: it has another, before all others. After some, it is
+    /// left to the next leader.
+    pub(super) fn again(&mut self, start: Start) {
+        if start.times <= INTERRUPTED_MAX {
+            self.waiting.push_front(start);
         }
     }
 
@@ -180,11 +194,10 @@ pub(super) fn low_water(jobs: &[JobPlan], now: WallTime, max_clock_offset: Durat
     (now - kept).min(oldest).as_micros()
 }
 
-/// How many ticks of a job the ledger has to keep, counted up to `most`.
-pub(super) fn ticks_kept(job: &Job, now: WallTime, most: usize) -> usize {
-    let from = now - (job.misfire.within() + KEPT_BESIDES);
-    let next = |after: &WallTime| job.schedule.next_after(*after).filter(|tick| *tick <= now);
-    std::iter::successors(next(&from), next).take(most).count()
+/// How many ticks of a job the ledger has to keep, at the job's busiest.
+pub(super) fn ticks_kept(job: &Job) -> u128 {
+    let kept = job.misfire.within() + KEPT_BESIDES;
+    kept.as_nanos() / job.schedule.busiest_gap().as_nanos().max(1) + 1
 }
 
 /// Whether a failed start may be tried under `delivery` over a record that the seal did not show.
@@ -323,8 +336,15 @@ mod tests {
 
     #[test]
     fn the_ticks_that_the_ledger_keeps_are_counted() {
-        assert_eq!(ticks_kept(&job(Delivery::AtMostOnce), at(1000), 5000), 70);
-        assert_eq!(ticks_kept(&job(Delivery::AtMostOnce), at(1000), 50), 50);
+        assert_eq!(ticks_kept(&job(Delivery::AtMostOnce)), 71);
+        let hour = RunAll::within(Duration::from_secs(3600));
+        let cron = |line| {
+            let schedule = crate::schedule::Cron::parse(line).unwrap();
+            ticks_kept(&Job::new("c", schedule, |_| async { Ok::<(), String>(()) }).misfire(hour))
+        };
+        assert_eq!(cron("0 3 * * *"), 1);
+        assert_eq!(cron("*/5 * * * *"), 13);
+        assert_eq!(cron("* * 9 * * MON"), 3661, "at its busiest, whenever that is asked");
     }
 
     #[test]

@@ -72,7 +72,9 @@ impl Run {
                 if (self.stopped() || interrupted.load(Ordering::Acquire))
                     && self.job.delivery == Delivery::AtLeastOnce =>
             {
-                Outcome::Interrupted
+                let again =
+                    Start { made_up: true, seen: Some(started), times: self.start.times + 1, ..self.start };
+                Outcome::Interrupted(Box::new(again))
             }
             Err(why) => {
                 self.write_last(&started, TickRecord::failed(self.worker(), took, &why)).await;
@@ -183,8 +185,8 @@ fn message(panic: &(dyn std::any::Any + Send)) -> &str {
 pub(super) enum Outcome {
     Done(Duration),
     Failed(Duration, String),
-    /// Told to stop before it was done; an at-least-once tick will run again.
-    Interrupted,
+    /// Ended before it was done; an at-least-once tick will run again, over this record.
+    Interrupted(Box<Start>),
     NotStarted(LedgerError),
     Abandoned,
 }
@@ -194,7 +196,7 @@ impl fmt::Display for Outcome {
         match self {
             Self::Done(took) => write!(f, "done in {took:.1?}"),
             Self::Failed(took, why) => write!(f, "failed after {took:.1?}: {why}"),
-            Self::Interrupted => f.write_str("interrupted by the step-down"),
+            Self::Interrupted(_) => f.write_str("interrupted: it will run again"),
             Self::NotStarted(why) => write!(f, "not started: {why}"),
             Self::Abandoned => f.write_str("not started: the term ended before"),
         }

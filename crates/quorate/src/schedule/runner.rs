@@ -33,6 +33,7 @@ pub(super) async fn lead(jobs: &[Job], ledger: &Ledger, term: &Term) {
         runs: FuturesUnordered::new(),
         prune_at: env.now(),
         pruning: None,
+        superseded: false,
     };
     for job in jobs {
         leader.register(job).await;
@@ -82,6 +83,8 @@ struct Leader<'a> {
     runs: FuturesUnordered<futures_util::future::BoxFuture<'static, Ended>>,
     prune_at: BootTime,
     pruning: Option<ScopedTask<()>>,
+    /// A later term has sealed the ledger: nothing can be started any more.
+    superseded: bool,
 }
 
 struct Ended {
@@ -115,7 +118,7 @@ impl Leader<'_> {
 
     async fn serve(&mut self) {
         let step_down = self.term.step_down().clone();
-        while !step_down.is_cancelled() {
+        while !step_down.is_cancelled() && !self.superseded {
             self.look();
             let wake = self.wake();
             self.prune();
@@ -165,6 +168,14 @@ impl Leader<'_> {
         plan.running = None;
         let (name, tick) = (Arc::clone(&plan.job.name), plan.job.schedule.show(ended.tick));
         match ended.outcome {
+            Ok(Outcome::Interrupted(again)) if !self.term.step_down().is_cancelled() => {
+                tracing::warn!(job = &*name, tick, "interrupted, though the term goes on: it runs again");
+                plan.again(*again);
+            }
+            Ok(Outcome::NotStarted(error @ LedgerError::Superseded { .. })) => {
+                tracing::error!(job = &*name, tick, "resigning: {error}");
+                self.superseded = true;
+            }
             Ok(outcome @ Outcome::Done(_)) => tracing::info!(job = &*name, tick, "{outcome}"),
             Ok(outcome) => tracing::warn!(job = &*name, tick, "{outcome}"),
             Err(_) => tracing::error!(job = &*name, tick, "its run was torn down by a panic"),

@@ -8,7 +8,7 @@ use crate::{
 use std::{sync::Arc, time::Duration};
 
 /// Ticks that a group's ledger keeps at most: it travels whole when a leader seals it.
-const TICKS_MAX: usize = 10_000;
+const TICKS_MAX: u128 = 10_000;
 
 /// Runs periodic jobs on whichever copy leads.
 ///
@@ -113,19 +113,17 @@ impl Scheduler {
 
     fn check(&self) -> Result<Ledger, ScheduleError> {
         let mut names = std::collections::BTreeSet::new();
-        let mut room = TICKS_MAX;
-        let now = self.election.quorum().env().wall();
+        let mut kept = 0;
         for job in &self.jobs {
             let name = Arc::clone(job.name());
             if name.is_empty() || name.len() > 128 || name.contains('/') || name.chars().any(char::is_control)
             {
                 return Err(ScheduleError::JobName { name });
             }
-            let kept = ticks_kept(job, now, room + 1);
-            if kept > room {
+            kept += ticks_kept(job);
+            if kept > TICKS_MAX {
                 return Err(ScheduleError::TooManyTicks { name, window: job.misfire.within() });
             }
-            room -= kept;
             if !names.insert(Arc::clone(&name)) {
                 return Err(ScheduleError::DuplicateJob { name });
             }
