@@ -136,6 +136,40 @@ fn a_killed_daemon_takes_its_command_with_it() {
 }
 
 #[test]
+fn a_command_deaf_to_sigterm_is_dead_before_a_resigning_daemon_releases_its_lease() {
+    let program = Program::new(env!("CARGO_BIN_EXE_quorate-under-test"));
+    let nodes = format!("file://{}/node", program.dir().display());
+    let text = format!(
+        "nodes = [{nodes:?}]\ngroup = \"g\"\ntrust_new_nodes = true\nlease = {{ ttl = \"4s\" }}\n\
+         [[job]]\nname = \"deaf\"\nevery = \"100ms\"\n\
+         command = [\"sh\", \"-c\", \"trap '' TERM; while :; do date +%s%N >> beats; sleep 0.01; done\"]\n",
+    );
+    let config = program.write("quorate.toml", &text);
+    let daemon = program.start(["run", "--config", &config]);
+    until("command", PATIENCE, || (!program.read("beats").is_empty()).then_some(()));
+    // Whoever waits gets the leadership's lock only once the daemon has let go of it.
+    let rival = program.write(
+        "rival.toml",
+        &text.replace("deaf", "rival").replace(
+            "trap '' TERM; while :; do date +%s%N >> beats; sleep 0.01; done",
+            "date +%s%N >> rival",
+        ),
+    );
+    let rival = program.start(["run", "--config", &rival]);
+    rival.until_it_says("node votes");
+    daemon.signal(Signal::TERM);
+    daemon.wait(PATIENCE).expect(0);
+    until("rival", PATIENCE, || (!program.read("rival").is_empty()).then_some(()));
+    let nanos = |text: &str| text.trim().parse::<u64>().expect("a time");
+    let beats = program.read("beats");
+    let last = beats.lines().last().map(nanos).expect("a beat");
+    let first = program.read("rival").lines().next().map(nanos).expect("a beat");
+    assert!(last < first, "both ran for {:?}", Duration::from_nanos(last - first.min(last)));
+    rival.signal(Signal::TERM);
+    rival.wait(PATIENCE).expect(0);
+}
+
+#[test]
 fn check_reads_the_file_and_says_what_it_means_or_what_is_wrong_and_where() {
     let program = Program::new(env!("CARGO_BIN_EXE_quorate-under-test"));
     let good = "nodes = [\"redis://127.0.0.1:1\"]\ngroup = \"g\"\n\

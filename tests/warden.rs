@@ -189,6 +189,16 @@ fn told_to_step_down_it_ends() {
 }
 
 #[test]
+fn it_dies_at_once_when_its_parent_lets_go_of_it() {
+    let scratch = Scratch::new();
+    let mut probe = scratch.family(&["30000", "60000", "drop"], DEAF_FAMILY);
+    let warden = warden_of(&scratch);
+    until(Duration::from_secs(1) + LATE, "the command and its child are gone", || scratch.family_is_gone());
+    assert!(probe.0.try_wait().unwrap().is_none(), "the parent has ended, and killed them by that");
+    until(SOON, "the warden is gone", || !runs(warden));
+}
+
+#[test]
 fn it_dies_in_time_when_its_parent_is_killed() {
     let scratch = Scratch::new();
     let probe = scratch.family(&["1000", "1500", "extend"], DEAF_FAMILY);

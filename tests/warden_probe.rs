@@ -2,7 +2,7 @@
 //!
 //! `warden-probe STEP_DOWN_MS KILL_MS HOW [job] -- COMMAND…`, where HOW is `once` (one deadline, from now),
 //! `extend` (a new one every 50 ms), `stuck` (`once`, and the process does nothing more), or `step-down` (as
-//! `extend`, and told to step down after 300 ms). What came of it is one JSON object on standard error.
+//! `extend`, and told to step down after 300 ms) or `drop` (let go of after a second, by a process that goes on). What came of it is one JSON object on standard error.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a program for tests")]
 
@@ -50,6 +50,11 @@ async fn run(
         loop {
             std::thread::park();
         }
+    }
+    if how == "drop" {
+        env.sleep(Duration::from_secs(1)).await;
+        drop(warden);
+        return std::future::pending().await;
     }
     let mut told = how != "step-down";
     let tell_at = env.now() + Duration::from_millis(300);
