@@ -84,8 +84,10 @@ fn one_server_has_one_vote_however_often_it_is_named() {
     let again = format!("redis://localhost:{}", nodes[0].port());
     let list = format!("{first},{other},{again}");
     exec(&program, &list).expect(69).says(&["are one server", &first, &again, "name each server once"]);
-    // Nobody admits them either: they would be two of three.
-    program.run(["nodes", "admit", "--nodes", &list]).expect(69).says(&["are one server"]);
+    // Nobody admits them either, however often it is asked: they would be two of three.
+    for _ in 0..3 {
+        program.run(["nodes", "admit", "--nodes", &list]).expect(69).says(&["are one server"]);
+    }
     let status = program.run(["status", "--nodes", &list]).expect(69);
     assert!(status.stdout.contains("are one server"), "{status}");
 }

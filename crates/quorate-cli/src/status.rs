@@ -8,15 +8,21 @@ use crate::{
 };
 use quorate::{
     env::BootTime,
-    lease::{Inspection, Quorum},
-    node::Resource,
-    round::{NodeState, NodeStatus, Setup},
+    lease::{AdmitError, Inspection, Quorum},
+    node::{Cause, Resource},
+    round::{NodeOutcome, NodeState, NodeStatus, Setup},
 };
 use serde::Serialize;
 use std::{io::Write, time::Duration};
 
 /// How long a handshake may take before its node is called away.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How often an admission is tried where a node did not answer in time: nobody waits for it meanwhile, as a
+/// round would.
+const ADMISSIONS: usize = 4;
+/// Between two of them; time for another connection.
+const ADMIT_AGAIN: Duration = Duration::from_millis(250);
 
 /// Everything that `status` shows.
 #[derive(Debug, Serialize)]
@@ -82,7 +88,14 @@ pub(crate) async fn status(args: &StatusArgs, config: &Config) -> Result<u8, Fai
 pub(crate) async fn admit(_args: &AdmitArgs, config: &Config) -> Result<u8, Failure> {
     let quorum = open::quorum(config, config.setup.clone())?;
     quorum.met(PATIENCE).await;
-    let admitted = quorum.admit().await;
+    let mut admitted = quorum.admit().await;
+    for _ in 1..ADMISSIONS {
+        if !admitted.as_ref().is_err_and(was_late) {
+            break;
+        }
+        quorum.env().sleep(ADMIT_AGAIN).await;
+        admitted = quorum.admit().await;
+    }
     let nodes = quorum.nodes();
     let now = quorum.env().now();
     quorum.close().await;
@@ -97,6 +110,12 @@ pub(crate) async fn admit(_args: &AdmitArgs, config: &Config) -> Result<u8, Fail
         Ok(()) => Ok(0),
         Err(_) => Err(Failure::new(NO_QUORUM, format!("not every node votes: {}", open::explain(&nodes)))),
     }
+}
+
+fn was_late(error: &AdmitError) -> bool {
+    let late =
+        |outcome: &NodeOutcome| matches!(outcome, NodeOutcome::Unreachable(Cause::TimedOut | Cause::Closed));
+    error.report.count(late) > 0
 }
 
 fn resources(args: &StatusArgs, config: &Config) -> Result<Vec<Resource>, Failure> {

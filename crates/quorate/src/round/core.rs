@@ -414,9 +414,15 @@ impl Core {
                 }
                 // Too late, or the node failed: a new handshake tries again.
                 other => {
-                    let text = format!("the marker could not be written: {other:?}");
-                    self.answer(admits, sent, Answer::Failed(Cause::Protocol(text.as_str().into())));
-                    self.down(now, Cause::Protocol(text.into()));
+                    let cause = match other {
+                        Some(Reply::Refused(Refusal::Stale)) => Cause::TimedOut,
+                        Some(Reply::Refused(why)) => {
+                            Cause::Protocol(format!("the marker could not be written: {why}").into())
+                        }
+                        _ => Cause::Protocol("the marker was written, and answered by something else".into()),
+                    };
+                    self.answer(admits, sent, Answer::Failed(cause.clone()));
+                    self.down(now, cause);
                 }
             },
         }

@@ -1,7 +1,7 @@
 //! The driver's core without a runtime: every event by hand, every time by hand.
 
 use super::{
-    Answer, Ballots, Distrust, Marker, ReplyTo, Setup, Vote,
+    Answer, Ballots, Distrust, Marker, NodeState, ReplyTo, Setup, Vote,
     board::Board,
     core::{Command, Core},
     flight::{Errand, Post},
@@ -257,4 +257,21 @@ fn a_driver_that_ends_answers_everyone() {
     let answers = bench.answers();
     assert_eq!(answers.len(), 2);
     assert!(answers.iter().all(|answer| matches!(answer, Answer::Failed(Cause::Stopped))));
+}
+
+#[test]
+fn a_marker_that_came_too_late_is_written_on_the_next_connection() {
+    let mut bench = Bench::new();
+    let _ = bench.core.step(at(9));
+    bench.core.opened(at(10), Ok(hello("run", None)));
+    let (flight, _) = sent(bench.core.step(at(10))).remove(0);
+    bench.core.replied(at(90), flight, reply(120, vec![Reply::Refused(Refusal::Stale)]));
+    assert_eq!(bench.board.status()[0].state, NodeState::Unreachable(Cause::TimedOut));
+    let again = bench.core.wake().max(at(90));
+    assert!(matches!(bench.core.step(again)[..], [Command::Open]));
+    bench.core.opened(again, Ok(Hello { node_time: node_time(500), ..hello("run", None) }));
+    let (flight, batch) = sent(bench.core.step(again)).remove(0);
+    assert!(matches!(batch.requests[..], [Request::Mark { .. }]));
+    bench.core.replied(again, flight, reply(501, vec![Reply::Marked]));
+    assert!(matches!(bench.board.status()[0].state, NodeState::Quarantined { .. }));
 }

@@ -120,6 +120,9 @@ impl Standing {
 
     /// Ends the quarantine, if that is all that is against the node.
     pub(super) fn admission(&self, now: BootTime) -> Admission {
+        if let Some(twin) = self.board.twin(self.me) {
+            return Admission::Refused(Distrust::Twin(twin));
+        }
         match (&self.trust, &self.memory) {
             (Trust::Given, _) => Admission::Trusted,
             (Trust::Withheld { until: Some(_), .. }, Some(memory)) => {
