@@ -8,7 +8,7 @@ use crate::{
     open,
     warden::{CommandSpec, EndedBy, Exit, PassedOn, Warden},
 };
-use quorate::lease::{AcquireError, Lease, Quorum};
+use quorate::lease::{AcquireError, Lease, Quorum, TryAcquire};
 use std::time::Duration;
 
 /// Without `--wait`, how long to wait for a quorum: contention is waited out, dead nodes are not.
@@ -48,6 +48,11 @@ async fn acquire(args: &ExecArgs, config: &Config, quorum: &Quorum) -> Result<Le
     let (mut quorum_seen, mut told) = (env.now(), false);
     loop {
         let slice = ends.map_or(SLICE, |ends| env.now().until(ends).min(SLICE));
+        if args.no_wait
+            && let Ok(TryAcquire::Acquired(lease)) = lock.try_acquire().await
+        {
+            return Ok(lease);
+        }
         let error = match lock.clone().wait(slice).acquire().await {
             Ok(lease) => return Ok(lease),
             Err(error) => error,

@@ -138,3 +138,26 @@ async fn a_stale_claim_cannot_complete_what_another_holds_and_long_results_are_r
     b.close().await;
     c.close().await;
 }
+
+#[tokio::test]
+async fn of_many_that_claim_at_one_moment_one_has_it() {
+    let nodes = nodes();
+    let quorums: Vec<Quorum> = (0..4).map(|i| quorum(&format!("w{i}"), &nodes)).collect();
+    for i in 0..50 {
+        let id = format!("m-{i}");
+        let claims: Vec<Claims> = quorums.iter().map(claims).collect();
+        let outcomes = tokio::join!(
+            claims[0].claim(&id),
+            claims[1].claim(&id),
+            claims[2].claim(&id),
+            claims[3].claim(&id)
+        );
+        let outcomes =
+            [outcomes.0, outcomes.1, outcomes.2, outcomes.3].map(|outcome| outcome.expect("a quorum"));
+        let claimed = outcomes.iter().filter(|outcome| matches!(outcome, ClaimOutcome::Claimed(_))).count();
+        assert_eq!(claimed, 1, "{id}: {outcomes:?}");
+    }
+    for quorum in quorums {
+        quorum.close().await;
+    }
+}

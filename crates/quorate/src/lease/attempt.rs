@@ -36,18 +36,45 @@ pub(crate) enum Attempted {
     Closed,
 }
 
+impl Attempted {
+    /// Lost, and to nobody: the votes were split, or are still being released.
+    fn is_split(&self) -> bool {
+        matches!(self, Self::Lost(tally) if tally.done().is_none() && is_contended(tally) && tally.holder().is_none())
+    }
+}
+
+/// How often an attempt is made again because the votes were split.
+const SPLITS_MAX: u32 = 8;
+/// How long to wait before that, at most, the first time; longer each time.
+const SPLIT_PAUSE: Duration = Duration::from_millis(10);
+
 /// Attempts `resource` once.
 pub(crate) async fn attempt(hub: &Arc<Hub>, resource: &Resource, terms: Terms) -> Attempted {
     let mut all = Round::start(hub, std::slice::from_ref(resource), terms).run().await;
     all.pop().unwrap_or(Attempted::Closed)
 }
 
-/// Attempts every one of `resources` once, in one batch a node; the outcomes are in their order.
+/// Attempts every one of `resources`, in one batch a node; the outcomes are in their order.
+///
+/// Attempts made at one moment may split the votes between them, so that all are lost and nobody holds. Such
+/// an attempt is made again after a moment, until it is won, or a majority names who won.
 ///
 /// # Cancel safety
 /// Dropping it releases what was won and what may yet be granted.
 pub(crate) async fn attempt_each(hub: &Arc<Hub>, resources: &[Resource], terms: Terms) -> Vec<Attempted> {
-    Round::start(hub, resources, terms).run().await
+    let mut all = Round::start(hub, resources, terms).run().await;
+    for times in 1..=SPLITS_MAX {
+        let split: Vec<usize> = (0..all.len()).filter(|&at| all[at].is_split()).collect();
+        if split.is_empty() {
+            break;
+        }
+        hub.env().sleep(hub.env().random_below(SPLIT_PAUSE * times)).await;
+        let again: Vec<Resource> = split.iter().map(|&at| resources[at].clone()).collect();
+        for (at, outcome) in split.into_iter().zip(Round::start(hub, &again, terms).run().await) {
+            all[at] = outcome;
+        }
+    }
+    all
 }
 
 /// Attempts that travel together.

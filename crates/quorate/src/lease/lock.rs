@@ -1,6 +1,6 @@
 use super::{
     AcquireError, Lease,
-    attempt::{Attempted, Terms, attempt, is_contended},
+    attempt::{Attempted, Terms, attempt, attempt_each, is_contended},
     hub::Hub,
 };
 use crate::{
@@ -79,7 +79,9 @@ impl Lock {
         self
     }
 
-    /// One attempt: one round trip where the resource has been used on these nodes before.
+    /// One attempt: one round trip where the resource has been used on these nodes before. Where attempts of
+    /// several workers split the votes, so that all are lost, it is made again after a moment, a few times:
+    /// *contended* means that somebody else has it, as far as can be told.
     ///
     /// # Errors
     /// [`AcquireError`] for a name or timings that cannot be used, and where too few nodes answered or may
@@ -89,7 +91,8 @@ impl Lock {
     /// Safe: a dropped attempt posts its releases behind its own requests.
     pub async fn try_acquire(&self) -> Result<TryAcquire, AcquireError> {
         let (resource, terms) = self.parsed()?;
-        match attempt(&self.hub, &resource, terms).await {
+        let mut attempted = attempt_each(&self.hub, std::slice::from_ref(&resource), terms).await;
+        match attempted.pop().unwrap_or(Attempted::Closed) {
             Attempted::Held(lease) => Ok(TryAcquire::Acquired(lease)),
             Attempted::Closed => Err(AcquireError::Closed),
             Attempted::Lost(_) if self.hub.env().stopped().is_cancelled() => Err(AcquireError::Closed),
