@@ -8,7 +8,10 @@ use crate::{
     open,
     warden::{CommandSpec, EndedBy, Exit, PassedOn, Warden},
 };
-use quorate::lease::{AcquireError, Lease, Quorum, TryAcquire};
+use quorate::{
+    lease::{AcquireError, Lease, Quorum, TryAcquire},
+    round::Setup,
+};
 use std::time::Duration;
 
 /// Without `--wait`, how long to wait for a quorum: contention is waited out, dead nodes are not.
@@ -95,7 +98,7 @@ async fn under_lease(
     lease: Lease,
     signals: &mut PassedOn,
 ) -> Result<u8, Failure> {
-    let grace = args.ttl.map_or(config.lease.step_down_grace, |ttl| ttl / 5);
+    let grace = args.ttl.map_or(config.lease.step_down_grace, Setup::default_grace);
     let guard = Guard::new(lease.ttl(), grace);
     let (program, rest) = args.command.split_first().ok_or_else(|| Failure::new(FAILURE, "no command"))?;
     let command = CommandSpec::new(program)

@@ -5,7 +5,7 @@ use crate::{
 use quorate::{
     lease::Quorum,
     node::FileNode,
-    round::{NodeState, NodeStatus, Setup},
+    round::{NodeState, NodeStatus, Setup, majority},
 };
 use quorate_redis::RedisNode;
 use std::fmt::Write;
@@ -29,10 +29,15 @@ pub(crate) fn quorum(config: &Config, setup: Setup) -> Result<Quorum, Failure> {
     builder.build().map_err(|error| Failure::new(CONFIG, format!("{}: {error}", config.nodes_from)))
 }
 
+/// How many nodes vote.
+pub(crate) fn votes(nodes: &[NodeStatus]) -> usize {
+    nodes.iter().filter(|node| node.state == NodeState::Trusted).count()
+}
+
 /// What keeps a majority from voting, a line a node.
 pub(crate) fn explain(nodes: &[NodeStatus]) -> String {
-    let votes = nodes.iter().filter(|node| node.state == NodeState::Trusted).count();
-    let mut text = format!("{votes} of {} nodes vote, {} needed", nodes.len(), nodes.len() / 2 + 1);
+    let mut text =
+        format!("{} of {} nodes vote, {} needed", votes(nodes), nodes.len(), majority(nodes.len()));
     for node in nodes {
         let why = match &node.state {
             NodeState::Trusted => continue,

@@ -10,7 +10,7 @@ use quorate::{
     env::BootTime,
     lease::{AdmitError, Inspection, Quorum},
     node::{Cause, Resource},
-    round::{NodeOutcome, NodeState, NodeStatus, Setup},
+    round::{NodeOutcome, NodeState, NodeStatus, Setup, majority},
 };
 use serde::Serialize;
 use std::{io::Write, time::Duration};
@@ -66,7 +66,7 @@ pub(crate) async fn status(args: &StatusArgs, config: &Config) -> Result<u8, Fai
     let mut page = Page {
         prefix: config.prefix.to_string(),
         nodes_from: config.nodes_from.to_string(),
-        quorum: votes(&nodes),
+        quorum: open::votes(&nodes) >= majority(nodes.len()),
         nodes: nodes.iter().map(|node| line(node, now)).collect(),
         resources: Vec::new(),
     };
@@ -138,10 +138,6 @@ fn resources(args: &StatusArgs, config: &Config) -> Result<Vec<Resource>, Failur
     }
 }
 
-fn votes(nodes: &[NodeStatus]) -> bool {
-    nodes.iter().filter(|node| node.state == NodeState::Trusted).count() > nodes.len() / 2
-}
-
 fn line(node: &NodeStatus, now: BootTime) -> NodeLine {
     let (why, until) = match &node.state {
         NodeState::Trusted => (None, None),
@@ -201,7 +197,7 @@ impl Page {
             "{} of {} nodes vote, {} needed: {} (nodes from {}, prefix {:?})\n",
             trusted,
             self.nodes.len(),
-            self.nodes.len() / 2 + 1,
+            majority(self.nodes.len()),
             if self.quorum { "a quorum" } else { "NO QUORUM" },
             self.nodes_from,
             self.prefix

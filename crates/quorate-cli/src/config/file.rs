@@ -143,8 +143,11 @@ impl FileText {
 
     /// The lease's timings as told, with the library's defaults.
     pub(super) fn lease(&self, setup: &Setup) -> LeaseConfig {
-        let ttl = time(self.lease.ttl.as_ref(), Duration::from_secs(10).min(setup.max_ttl));
-        LeaseConfig { ttl, step_down_grace: time(self.lease.step_down_grace.as_ref(), ttl / 5) }
+        let ttl = time(self.lease.ttl.as_ref(), setup.default_ttl());
+        LeaseConfig {
+            ttl,
+            step_down_grace: time(self.lease.step_down_grace.as_ref(), Setup::default_grace(ttl)),
+        }
     }
 
     /// Where a key stands, if it does.

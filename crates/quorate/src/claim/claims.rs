@@ -83,7 +83,7 @@ impl ClaimResult for &str {
 impl Claims {
     /// Claims on the messages of `set`.
     pub fn new(quorum: &Quorum, set: &str) -> Self {
-        let ttl = Duration::from_secs(10).min(quorum.setup().max_ttl);
+        let ttl = quorum.setup().default_ttl();
         let retention = Duration::from_secs(24 * 3600);
         Self { quorum: quorum.clone(), set: set.into(), ttl, grace: None, retention }
     }

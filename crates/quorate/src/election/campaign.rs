@@ -3,6 +3,7 @@ use crate::{
     env::{BootTime, Env},
     lease::{AcquireError, Lease, LeaseEvent, LeaseEvents, Lock, Quorum},
     node::{NameError, Resource},
+    round::Setup,
 };
 use futures_util::{
     FutureExt,
@@ -53,7 +54,7 @@ impl Election {
             term: Mutex::new(None),
             audience: Audience::default(),
         };
-        let ttl = Duration::from_secs(10).min(quorum.setup().max_ttl);
+        let ttl = quorum.setup().default_ttl();
         Self { shared: Arc::new(shared), ttl, grace: None, back_off: None }
     }
 
@@ -130,7 +131,7 @@ impl Election {
     }
 
     fn grace(&self) -> Duration {
-        self.grace.unwrap_or(self.ttl / 5)
+        self.grace.unwrap_or(Setup::default_grace(self.ttl))
     }
 
     fn tell(&self, event: ElectionEvent) {

@@ -4,7 +4,7 @@ use super::{attempt::Terms, handle::LeaseEvent};
 use crate::{
     env::BootTime,
     node::{FencingToken, Owner, Reply, Resource},
-    round::{Answer, NodeOutcome, Setup, Vote, quorum_th},
+    round::{Answer, NodeOutcome, Setup, Vote, majority, quorum_th},
 };
 use std::time::Duration;
 
@@ -211,7 +211,7 @@ impl Held {
     }
 
     fn majority(&self) -> usize {
-        self.slots.len() / 2 + 1
+        majority(self.slots.len())
     }
 }
 

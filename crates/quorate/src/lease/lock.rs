@@ -5,7 +5,7 @@ use super::{
 };
 use crate::{
     node::{NameError, Owner, Resource},
-    round::Tally,
+    round::{Setup, Tally},
 };
 use std::{sync::Arc, time::Duration};
 
@@ -43,7 +43,7 @@ pub enum TryAcquire {
 
 impl Lock {
     pub(crate) fn new(hub: Arc<Hub>, resource: Result<Resource, NameError>) -> Self {
-        let ttl = Duration::from_secs(10).min(hub.setup().max_ttl);
+        let ttl = hub.setup().default_ttl();
         Self { hub, resource, ttl, grace: None, min_validity: None, wait: None, extended: true }
     }
 
@@ -169,7 +169,7 @@ pub(crate) fn terms(
     min_validity: Option<Duration>,
     extended: bool,
 ) -> Result<Terms, AcquireError> {
-    let grace = grace.unwrap_or(ttl / 5);
+    let grace = grace.unwrap_or(Setup::default_grace(ttl));
     hub.setup().check_lease(ttl, grace, extended)?;
     let min_validity = min_validity.unwrap_or(grace);
     Ok(Terms { ttl, grace, min_validity, keep: hub.setup().fence_retention, extended })

@@ -4,6 +4,7 @@ use super::{
     core::Core,
     driver::{PostOffice, drive},
     flight::{Errand, Post},
+    majority,
     trust::Judge,
 };
 use crate::{
@@ -102,7 +103,7 @@ impl Fleet {
     }
 
     pub(crate) fn majority(&self) -> usize {
-        self.len() / 2 + 1
+        majority(self.len())
     }
 
     pub(crate) fn name(&self, node: usize) -> &Arc<str> {

@@ -48,7 +48,7 @@ pub use board::{NodeState, NodeStatus};
 pub use distrust::{Distrust, QuarantineReason};
 pub use marker::{Marker, MarkerError};
 pub use setup::{Setup, SetupError};
-pub use tally::{Grant, Tally, Verdict};
+pub use tally::{Grant, Tally, Verdict, majority};
 pub use vote::{Answer, NodeOutcome, Report, Vote};
 
 pub(crate) use fleet::{Fleet, FleetEvent, Starter};

@@ -50,6 +50,17 @@ impl Default for Setup {
 }
 
 impl Setup {
+    /// The TTL of a lease that is not told another: 10 s, or `max_ttl` where that is shorter.
+    pub fn default_ttl(&self) -> Duration {
+        Duration::from_secs(10).min(self.max_ttl)
+    }
+
+    /// How long before the end of validity the work is told to stop, where nothing else is said: a fifth of
+    /// the TTL.
+    pub fn default_grace(ttl: Duration) -> Duration {
+        ttl / 5
+    }
+
     /// How long a node that forgot must not vote: `max_ttl × (1 + drift_rate)`.
     pub fn quarantine(&self) -> Duration {
         self.max_ttl + self.max_ttl.mul_f64(self.drift_rate)

@@ -55,7 +55,7 @@ impl Tally {
 
     /// ⌊N/2⌋ + 1.
     pub fn majority(&self) -> usize {
-        self.slots.len() / 2 + 1
+        majority(self.slots.len())
     }
 
     /// Counts a vote. A node's second vote in a round replaces its first.
@@ -208,6 +208,11 @@ impl Tally {
             self.done = Some(done.clone());
         }
     }
+}
+
+/// How many of `nodes` are a quorum: ⌊N/2⌋ + 1.
+pub fn majority(nodes: usize) -> usize {
+    nodes / 2 + 1
 }
 
 /// The `majority`-th largest of `times`: from then on fewer than a majority were sent.

@@ -52,7 +52,7 @@ async fn seal(ledger: &Ledger, term: &Term, env: &Env) -> Option<Sealed> {
         };
         match sealed {
             Ok(answers) => {
-                let quorum = term.quorum().nodes().len() / 2 + 1;
+                let quorum = term.quorum().fleet().majority();
                 return Some(Sealed { answers, quorum, max_clock_offset: setup.max_clock_offset });
             }
             // A later leader has been here. If this term is over, it will hear of it; if it is not, tokens went
