@@ -96,6 +96,11 @@ impl Node for FileNode {
         &self.name
     }
 
+    // The boot clock does.
+    fn ends_leases_by_wall_clock(&self) -> bool {
+        false
+    }
+
     async fn open(&self, nudge: Nudge) -> Result<(FileSession, Hello), Cause> {
         let (hello_tx, hello) = oneshot::channel();
         let (jobs, inbox) = mpsc::channel();

@@ -48,6 +48,11 @@ impl Node for MemoryNode {
         &self.name
     }
 
+    // The boot clock does.
+    fn ends_leases_by_wall_clock(&self) -> bool {
+        false
+    }
+
     async fn open(&self, _nudge: Nudge) -> Result<(MemorySession, Hello), Cause> {
         let wall = self.world.wall();
         let hello = Hello {

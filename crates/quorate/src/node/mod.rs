@@ -63,6 +63,12 @@ pub trait Node: Send + Sync + 'static {
     /// that mean one node must call it by one name.
     fn name(&self) -> &str;
 
+    /// Whether its leases end by its wall clock, so that a step of it may end them early. Then its replies'
+    /// times are watched. Default true.
+    fn ends_leases_by_wall_clock(&self) -> bool {
+        true
+    }
+
     /// One connection and its handshake. The caller sets the deadline.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-use super::Distrust;
+use super::{Distrust, majority};
 use crate::{
     env::BootTime,
     node::{Cause, NodeTime},
@@ -60,6 +60,8 @@ struct Seat {
     since_micros: AtomicU64,
     round_trip_nanos: AtomicU64,
     twin: AtomicBool,
+    /// From when to when, by our clock, its clock is known to have kept step with ours.
+    steady: Mutex<(BootTime, BootTime)>,
 }
 
 #[derive(Debug)]
@@ -77,6 +79,7 @@ impl Board {
             since_micros: AtomicU64::new(0),
             round_trip_nanos: AtomicU64::new(0),
             twin: AtomicBool::new(false),
+            steady: Mutex::default(),
         };
         let table = Table {
             states: vec![NodeState::Connecting; names.len()],
@@ -146,6 +149,21 @@ impl Board {
     pub(crate) fn set_round_trip(&self, node: usize, time: Duration) {
         let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).max(1);
         self.seats[node].round_trip_nanos.store(nanos, Ordering::Relaxed);
+    }
+
+    /// The node's clock has kept step with ours from `from` to `to`.
+    pub(crate) fn set_steady(&self, node: usize, from: BootTime, to: BootTime) {
+        *self.seats[node].steady.lock().unwrap_or_else(PoisonError::into_inner) = (from, to);
+    }
+
+    /// Whether a majority of the clocks have kept step with ours from `from` to `to`: then ours did not stand
+    /// still, and theirs did not jump together.
+    pub(crate) fn most_were_steady(&self, from: BootTime, to: BootTime) -> bool {
+        let steady = |seat: &&Seat| {
+            let (since, until) = *seat.steady.lock().unwrap_or_else(PoisonError::into_inner);
+            since <= from && to <= until
+        };
+        self.seats.iter().filter(steady).count() >= majority(self.seats.len())
     }
 
     /// A signal for every change of a state.

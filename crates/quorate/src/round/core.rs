@@ -6,11 +6,12 @@ use super::{
     flight::{Cargo, Errand, Flight, Post},
     offset::ClockOffset,
     standing::{Admission, Marking, Standing},
+    steps::{Gait, StepWatch},
     trust::Judge,
 };
 use crate::{
     env::BootTime,
-    node::{Batch, BatchReply, Cause, Hello, Refusal, Reply, Request},
+    node::{Batch, BatchReply, Cause, Hello, NodeTime, Refusal, Reply, Request},
 };
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -26,6 +27,8 @@ const RELEASES_MAX: usize = 100_000;
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How often a node that was refused is met anew: somebody may have mended it.
 const MEET_EVERY: Duration = Duration::from_secs(10);
+/// A node that nobody asks anything is looked at this often in `max_ttl`, so that a jump of its clock shows.
+const IDLE_PARTS: u32 = 3;
 const BACK_OFF_FIRST: Duration = Duration::from_millis(10);
 const BACK_OFF_MAX: Duration = Duration::from_secs(1);
 
@@ -52,6 +55,10 @@ pub(crate) struct Core {
     line: Line,
     standing: Standing,
     offset: Option<ClockOffset>,
+    /// Whether its clock keeps step with ours, where leases end by it. Outlives a connection.
+    steps: Option<StepWatch>,
+    /// When it last said something, or was looked at.
+    idle_since: BootTime,
     late: u32,
     back_off: Duration,
     /// No session may be opened before this: requests of the old one might still run.
@@ -75,7 +82,10 @@ enum Line {
 }
 
 impl Core {
-    pub(crate) fn new(me: usize, judge: Arc<Judge>, board: Arc<Board>) -> Self {
+    /// The driver of node `me`; `watched` where a step of its clock may end leases early.
+    pub(crate) fn new(me: usize, watched: bool, judge: Arc<Judge>, board: Arc<Board>) -> Self {
+        let setup = &judge.setup;
+        let steps = StepWatch::new(setup.quarantine(), setup.drift_rate, setup.clock_step_allowance);
         Self {
             me,
             standing: Standing::new(me, Arc::clone(&judge), Arc::clone(&board)),
@@ -86,6 +96,8 @@ impl Core {
             next_flight: 0,
             line: Line::Down { retry_at: BootTime::default(), cause: None },
             offset: None,
+            steps: watched.then_some(steps),
+            idle_since: BootTime::default(),
             late: 0,
             back_off: BACK_OFF_FIRST,
             fence: BootTime::default(),
@@ -113,7 +125,9 @@ impl Core {
                 self.back_off = BACK_OFF_FIRST;
                 self.offset = Some(ClockOffset::sample(hello.node_time, began, now));
                 self.board.set_round_trip(self.me, began.until(now));
+                let node_time = hello.node_time;
                 self.standing.met(hello);
+                self.watch(node_time, began, now);
                 // What was waiting goes first: it belongs to attempts that are over.
                 self.kept.append(&mut self.queue);
                 self.queue = std::mem::take(&mut self.kept);
@@ -140,6 +154,8 @@ impl Core {
                 self.board.set_round_trip(self.me, flight.sent.until(now));
                 let sample = ClockOffset::sample(reply.node_time, flight.sent, now);
                 self.offset = Some(self.offset.map_or(sample, |known| known.refine(sample)));
+                // First: a vote that shows a jump is a vote of the memory before it.
+                self.watch(reply.node_time, flight.sent, now);
                 self.land(now, flight, reply);
             }
             (Err(cause), _) => self.down(now, cause),
@@ -196,7 +212,7 @@ impl Core {
         let line = match &self.line {
             Line::Down { retry_at, .. } => Some((*retry_at).max(self.fence)),
             Line::Opening { until, .. } => Some(*until),
-            Line::Up => self.standing.wake().into_iter().chain(self.look_at).min(),
+            Line::Up => self.standing.wake().into_iter().chain(self.look_at).chain(self.idle_until()).min(),
         };
         let flights = self.flights.iter().map(Flight::next_deadline);
         let kept = self.kept.front().map(|post| post.deadline);
@@ -263,6 +279,16 @@ impl Core {
 
     // --- trust ------------------------------------------------------------------------------------------
 
+    /// Looks whether the node's clock has kept step with ours.
+    fn watch(&mut self, node_time: NodeTime, sent: BootTime, now: BootTime) {
+        self.idle_since = now;
+        let Some(steps) = &mut self.steps else { return };
+        match steps.see(node_time, sent, now) {
+            Gait::Steady { from } => self.board.set_steady(self.me, from, sent),
+            Gait::Jumped(jump) => self.standing.jumped(jump),
+        }
+    }
+
     fn judge_standing(&mut self, now: BootTime, commands: &mut Vec<Command>) {
         if !self.marker_in_flight()
             && let Some(marking) = self.standing.judge(now)
@@ -277,7 +303,10 @@ impl Core {
         let quarantined = self.standing.wake().is_some();
         let every = if quarantined { LOOK_EVERY } else { MEET_EVERY };
         match self.look_at {
-            _ if !self.standing.is_withheld() => self.look_at = None,
+            _ if !self.standing.is_withheld() => {
+                self.look_at = None;
+                self.look_at_the_idle(now, commands);
+            }
             None => self.look_at = Some(now + every),
             Some(at) if now < at => {}
             Some(_) if self.flights.len() >= FLIGHTS_MAX => {
@@ -285,16 +314,34 @@ impl Core {
             }
             Some(_) if quarantined => {
                 self.look_at = Some(now + every);
-                if let Some(marker) = self.standing.standing_marker() {
-                    // Changes nothing, and says so where something else stands.
-                    let request = Request::Mark { expect: Some(Arc::clone(&marker)), marker };
-                    self.send(now, vec![request], Cargo::Look, commands);
-                }
+                self.send_look(now, commands);
             }
             Some(_) => {
                 commands.push(Command::Close);
                 self.part(now, Cause::Closed);
             }
+        }
+    }
+
+    /// Changes nothing, and says so where another marker stands.
+    fn send_look(&mut self, now: BootTime, commands: &mut Vec<Command>) {
+        if let Some(marker) = self.standing.standing_marker() {
+            let request = Request::Mark { expect: Some(Arc::clone(&marker)), marker };
+            self.send(now, vec![request], Cargo::Look, commands);
+        }
+    }
+
+    /// When to look at a node that nobody asks anything: who has not heard from it for long cannot tell whether
+    /// its clock has jumped.
+    fn idle_until(&self) -> Option<BootTime> {
+        let idles = self.steps.is_some() && self.flights.is_empty() && !self.standing.is_withheld();
+        idles.then(|| self.idle_since + self.judge.setup.max_ttl / IDLE_PARTS)
+    }
+
+    fn look_at_the_idle(&mut self, now: BootTime, commands: &mut Vec<Command>) {
+        if self.queue.is_empty() && self.idle_until().is_some_and(|at| now >= at) {
+            self.idle_since = now;
+            self.send_look(now, commands);
         }
     }
 
@@ -375,7 +422,8 @@ impl Core {
         let batch = Batch { requests, not_after: offset.node_time_at_least(deadline), stamp };
         let id = self.next_flight;
         self.next_flight += 1;
-        self.flights.push(Flight { id, sent: now, deadline, cargo });
+        let memory = (self.board.epoch(self.me), self.board.since(self.me));
+        self.flights.push(Flight { id, sent: now, memory, deadline, cargo });
         commands.push(Command::Send { flight: id, batch });
     }
 
@@ -388,7 +436,7 @@ impl Core {
                         self.standing.marker_changed(reply.node_time, marker.clone());
                     }
                     if let Some(post) = post {
-                        self.answer(post.reply, sent, Answer::Reply(answer));
+                        self.answer_under(flight.memory, post.reply, sent, Answer::Reply(answer));
                     }
                 }
             }
@@ -489,8 +537,19 @@ impl Core {
     }
 
     fn answer(&self, to: Option<ReplyTo>, sent: Option<BootTime>, answer: Answer) {
+        let memory = (self.board.epoch(self.me), self.board.since(self.me));
+        self.answer_under(memory, to, sent, answer);
+    }
+
+    /// Answers for the memory of the node that was asked, which may have ended since.
+    fn answer_under(
+        &self,
+        (epoch, since): (u64, NodeTime),
+        to: Option<ReplyTo>,
+        sent: Option<BootTime>,
+        answer: Answer,
+    ) {
         let Some(to) = to else { return };
-        let (epoch, since) = (self.board.epoch(self.me), self.board.since(self.me));
         // Whoever asked may have gone: a late vote has no taker.
         let _ = to.ballots.send(Vote { node: self.me, ticket: to.ticket, sent, epoch, since, answer });
     }

@@ -1,7 +1,7 @@
 //! The driver's core without a runtime: every event by hand, every time by hand.
 
 use super::{
-    Answer, Ballots, Distrust, Marker, NodeState, ReplyTo, Setup, Vote,
+    Answer, Ballots, Distrust, Marker, NodeState, QuarantineReason, ReplyTo, Setup, Vote,
     board::Board,
     core::{Command, Core},
     flight::{Errand, Post},
@@ -37,7 +37,7 @@ impl Bench {
         let board = Arc::new(Board::new(&["a".into()]));
         let judge = Arc::new(Judge { nodes: "a".into(), setup: Setup::default() });
         let (ballots, votes) = mpsc::unbounded_channel();
-        Self { core: Core::new(0, judge, Arc::clone(&board)), board, ballots, votes }
+        Self { core: Core::new(0, true, judge, Arc::clone(&board)), board, ballots, votes }
     }
 
     /// Connected to a node that has our marker and votes, at 10 ms.
@@ -274,4 +274,118 @@ fn a_marker_that_came_too_late_is_written_on_the_next_connection() {
     assert!(matches!(batch.requests[..], [Request::Mark { .. }]));
     bench.core.replied(again, flight, reply(501, vec![Reply::Marked]));
     assert!(matches!(bench.board.status()[0].state, NodeState::Quarantined { .. }));
+}
+
+/// The core of the first of three nodes, trusted at 10 ms. `steady` says what the other two's clocks did.
+fn one_of_three(steady: bool) -> Bench {
+    let names: Vec<Arc<str>> = vec!["a".into(), "b".into(), "c".into()];
+    let board = Arc::new(Board::new(&names));
+    let judge = Arc::new(Judge { nodes: "a".into(), setup: Setup::default() });
+    let (ballots, votes) = mpsc::unbounded_channel();
+    let mut bench = Bench { core: Core::new(0, true, judge, Arc::clone(&board)), board, ballots, votes };
+    assert!(matches!(bench.core.step(at(9))[..], [Command::Open]));
+    bench.core.opened(at(10), Ok(hello("run", Some("run"))));
+    assert!(bench.core.step(at(10)).is_empty());
+    if steady {
+        (1..3).for_each(|node| bench.board.set_steady(node, at(5), at(60_000)));
+    }
+    bench
+}
+
+/// Acquires at 1000 ms; the reply shows a clock that has jumped a minute ahead.
+fn jump(bench: &mut Bench) -> Vote {
+    bench.post(acquire(), 1_100, true);
+    let (flight, _) = sent(bench.core.step(at(1_000))).remove(0);
+    let granted = Reply::Granted { counter: FencingToken::new(8) };
+    bench.core.replied(at(1_001), flight, reply(61_001, vec![granted]));
+    bench.votes.try_recv().unwrap()
+}
+
+#[test]
+fn a_vote_that_shows_a_jump_counts_for_the_memory_before_it() {
+    let mut bench = one_of_three(false);
+    let before = bench.board.epoch(0);
+    let vote = jump(&mut bench);
+    assert!(bench.core.take_lost_memory(), "leases stop counting on it");
+    assert_eq!(vote.epoch, before);
+    assert!(bench.board.epoch(0) > before, "so the vote is of no more use");
+    // The others may have jumped as well, which is to say that ours stood still: nothing goes into the marker.
+    assert!(bench.core.step(at(1_001)).is_empty());
+    bench.post(acquire(), 1_200, true);
+    bench.post(release(), 99_999, false);
+    assert_eq!(sent(bench.core.step(at(1_100)))[0].1.requests, [release()]);
+    let answers = bench.answers();
+    let [Answer::Untrusted(Distrust::Quarantined { reason, .. })] = answers[..] else {
+        panic!("{answers:?}")
+    };
+    assert_eq!(reason, QuarantineReason::Jumped);
+    bench.core.stop(at(1_200));
+}
+
+#[test]
+fn the_quarantine_after_a_jump_is_this_worker_s_own_and_ends() {
+    let mut bench = one_of_three(false);
+    jump(&mut bench);
+    // Across a reconnect as well.
+    bench.core.closed(at(1_002), Cause::Closed);
+    assert!(matches!(bench.core.step(at(1_500))[..], [Command::Open]));
+    bench.core.opened(at(1_501), Ok(Hello { node_time: node_time(61_501), ..hello("run", Some("run")) }));
+    bench.core.step(at(1_501));
+    let over = 1_001 + 30_300;
+    let NodeState::Quarantined { until, .. } = bench.board.status()[0].state else { panic!() };
+    assert_eq!(until, at(over));
+    bench.core.step(at(over));
+    assert_eq!(bench.board.status()[0].state, NodeState::Trusted);
+}
+
+#[test]
+fn a_jump_of_one_clock_among_steady_ones_is_told_to_all_in_its_marker_once() {
+    let mut bench = one_of_three(true);
+    jump(&mut bench);
+    let (flight, batch) = sent(bench.core.step(at(1_001))).remove(0);
+    let Request::Mark { expect: Some(_), marker } = &batch.requests[0] else { panic!("{batch:?}") };
+    let marker = Marker::parse(marker).unwrap();
+    assert_eq!(marker.since, node_time(61_001));
+    assert_eq!(marker.votes_from, node_time(61_001) + Setup::default().quarantine());
+    bench.core.replied(at(1_003), flight, reply(61_003, vec![Reply::Marked]));
+    assert!(bench.core.step(at(1_004)).is_empty(), "told once");
+    assert!(matches!(bench.board.status()[0].state, NodeState::Quarantined { .. }));
+}
+
+#[test]
+fn what_another_worker_told_of_the_same_jump_is_not_told_again() {
+    let mut bench = one_of_three(true);
+    jump(&mut bench);
+    let (flight, batch) = sent(bench.core.step(at(1_001))).remove(0);
+    let Request::Mark { marker, .. } = &batch.requests[0] else { panic!("{batch:?}") };
+    let theirs =
+        Marker { since: node_time(60_990), votes_from: node_time(91_290), ..Marker::parse(marker).unwrap() };
+    let other = Reply::Refused(Refusal::Marker(Some(theirs.to_text())));
+    bench.core.replied(at(1_003), flight, reply(61_003, vec![other]));
+    assert!(bench.core.step(at(1_003)).is_empty());
+    assert!(bench.core.step(at(1_004)).is_empty());
+    assert!(matches!(bench.board.status()[0].state, NodeState::Quarantined { .. }));
+}
+
+#[test]
+fn an_operator_ends_the_quarantine_after_a_jump() {
+    let mut bench = one_of_three(false);
+    jump(&mut bench);
+    bench.core.step(at(1_001));
+    let reply_to = ReplyTo { ballots: bench.ballots.clone(), ticket: 0 };
+    bench.core.enqueue(Post { errand: Errand::Admit, deadline: at(2_000), reply: Some(reply_to) });
+    let (flight, _) = sent(bench.core.step(at(1_002))).remove(0);
+    bench.core.replied(at(1_003), flight, reply(61_003, vec![Reply::Marked]));
+    assert_eq!(bench.board.status()[0].state, NodeState::Trusted);
+}
+
+#[test]
+fn a_node_that_nobody_asks_is_looked_at_so_that_a_jump_shows() {
+    let mut bench = one_of_three(false);
+    assert_eq!(bench.core.wake(), at(10_010));
+    let looks = sent(bench.core.step(at(10_010)));
+    assert!(matches!(&looks[0].1.requests[..], [Request::Mark { expect: Some(a), marker: b }] if a == b));
+    bench.core.replied(at(10_011), looks[0].0, reply(10_011, vec![Reply::Marked]));
+    assert!(bench.core.step(at(10_011)).is_empty());
+    assert_eq!(bench.core.wake(), at(20_011));
 }

@@ -90,6 +90,8 @@ pub enum QuarantineReason {
     Restarted,
     /// Another worker put it there.
     Marked,
+    /// Its clock and ours have jumped against each other: leases on it may have ended early.
+    Jumped,
 }
 
 impl fmt::Display for QuarantineReason {
@@ -97,7 +99,10 @@ impl fmt::Display for QuarantineReason {
         f.write_str(match self {
             Self::Unmarked => "is new or was flushed",
             Self::Restarted => "restarted and may have forgotten leases",
-            Self::Marked => "is new, restarted or was flushed a short while ago",
+            Self::Marked => "is new, restarted, was flushed or had its clock set a short while ago",
+            Self::Jumped => {
+                "showed a clock that jumped ahead of this worker's (or this worker's stood still)"
+            }
         })
     }
 }

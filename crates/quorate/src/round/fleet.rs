@@ -27,17 +27,18 @@ type Start = Box<dyn FnOnce(Env, Core, PostOffice) + Send>;
 /// A node that waits for its driver. Nodes of different kinds stand in one list: each is erased here.
 pub(crate) struct Starter {
     name: Arc<str>,
+    watched: bool,
     start: Start,
 }
 
 impl Starter {
     pub(crate) fn new<N: Node>(node: N) -> Self {
-        let name = node.name().into();
+        let (name, watched) = (node.name().into(), node.ends_leases_by_wall_clock());
         let start: Start = Box::new(move |env: Env, core, office| {
             let inner = env.clone();
             env.spawn(async move { drive(node, inner, core, office).await });
         });
-        Self { name, start }
+        Self { name, watched, start }
     }
 }
 
@@ -84,7 +85,7 @@ impl Fleet {
                 flush: flush.clone(),
                 flush_for: setup.node_timeout * 2,
             };
-            let core = Core::new(me, Arc::clone(&judge), Arc::clone(&board));
+            let core = Core::new(me, node.watched, Arc::clone(&judge), Arc::clone(&board));
             (node.start)(env.clone(), core, office);
         }
         Ok(Self { env, setup, board, mailboxes, flush })

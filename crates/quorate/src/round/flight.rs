@@ -1,5 +1,8 @@
 use super::{ReplyTo, standing::Marking};
-use crate::{env::BootTime, node::Request};
+use crate::{
+    env::BootTime,
+    node::{NodeTime, Request},
+};
 
 /// Something for a node to do.
 #[derive(Debug)]
@@ -31,6 +34,8 @@ pub(crate) enum Errand {
 pub(super) struct Flight {
     pub(super) id: u64,
     pub(super) sent: BootTime,
+    /// The memory of the node that was asked: its epoch, and when it began.
+    pub(super) memory: (u64, NodeTime),
     pub(super) deadline: BootTime,
     pub(super) cargo: Cargo,
 }

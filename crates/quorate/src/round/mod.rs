@@ -20,8 +20,16 @@
 //! | is a replica, or evicts keys | no |
 //! | has the run id of another node of the list | no, and neither has that one |
 //!
-//! Uptime never shortens a quarantine: it is wall-clock time, and lies after a step. Judging clock *steps*
-//! is not built yet.
+//! | has a clock that jumped ahead of ours by more than `clock_step_allowance` | after as long again |
+//!
+//! Uptime never shortens a quarantine: it is wall-clock time, and lies after a step.
+//!
+//! A clock that jumps ahead ends leases early, so a node that shows such a jump is not counted from that very
+//! reply on, not even for leases already held. Where a majority of the other clocks kept step with ours, the
+//! node is quarantined in its marker, for all. Where they did not, ours may have stood still: then the
+//! quarantine is this worker's own, and no cluster is shut because one worker's clock failed. A worker knows
+//! of a jump only if it heard from the node before, within the last quarantine's length; a node that nobody
+//! asks anything is therefore looked at every third of `max_ttl`.
 //!
 //! # The parts
 //!
@@ -40,6 +48,7 @@ mod marker;
 mod offset;
 mod setup;
 mod standing;
+mod steps;
 mod tally;
 mod trust;
 mod vote;

@@ -1,6 +1,7 @@
 use super::{
     Distrust, Marker, NodeState, QuarantineReason,
     board::Board,
+    steps::Jump,
     trust::{Judge, Judgement},
 };
 use crate::{
@@ -21,6 +22,8 @@ pub(super) struct Standing {
     /// The memory whose votes are being counted. It outlives a connection.
     memory: Option<Marker>,
     lost_memory: bool,
+    /// The last jump of its clock against ours, while it keeps the node from voting.
+    jump: Option<Jump>,
 }
 
 #[derive(Debug)]
@@ -39,6 +42,8 @@ pub(super) struct Marking {
     pub(super) marker: Marker,
     from: BootTime,
     reason: QuarantineReason,
+    /// It ends the quarantine, whatever it was for.
+    admits: bool,
 }
 
 /// What an admission comes to.
@@ -56,7 +61,16 @@ pub(super) enum Admission {
 
 impl Standing {
     pub(super) fn new(me: usize, judge: Arc<Judge>, board: Arc<Board>) -> Self {
-        Self { me, judge, board, trust: Trust::Unknown, hello: None, memory: None, lost_memory: false }
+        Self {
+            me,
+            judge,
+            board,
+            trust: Trust::Unknown,
+            hello: None,
+            memory: None,
+            lost_memory: false,
+            jump: None,
+        }
     }
 
     /// A new connection: all is to be judged anew.
@@ -79,16 +93,16 @@ impl Standing {
     /// Judges, if that is to be done. Gives the marker to be written first, if one is.
     pub(super) fn judge(&mut self, now: BootTime) -> Option<Marking> {
         if !self.is_unknown() {
-            return None;
+            return self.jump_to_be_told();
         }
         match self.judge.judge(self.hello.as_ref()?, now) {
             Judgement::Votes { marker, from, reason } => {
-                self.settle(now, Marking { marker, from, reason });
-                None
+                self.settle(now, Marking { marker, from, reason, admits: false });
+                self.jump_to_be_told()
             }
             Judgement::Write { marker, from, reason } => {
                 self.lose_memory_unless(|known| known.since == marker.since);
-                Some(Marking { marker, from, reason })
+                Some(Marking { marker, from, reason, admits: false })
             }
             Judgement::Refused(why) => {
                 // Whatever it granted while it voted no longer counts.
@@ -118,6 +132,36 @@ impl Standing {
         self.lose_memory_unless(|known| since == Some(known.since));
     }
 
+    /// The node's clock and ours have jumped against each other: leases on it may have ended early, so that it
+    /// may grant what is held. At once it stops counting, and votes no sooner than after a quarantine.
+    pub(super) fn jumped(&mut self, jump: Jump) {
+        self.lose_memory_unless(|_| false);
+        self.jump = Some(jump);
+        if let Some(hello) = &mut self.hello {
+            hello.node_time = jump.node_time;
+        }
+        self.trust = Trust::Unknown;
+    }
+
+    /// A jump of this one node's clock is told to all others in its marker, once it is clear that it was the
+    /// node's: the others kept step with ours meanwhile. Until then it may have been ours.
+    fn jump_to_be_told(&self) -> Option<Marking> {
+        let (jump, memory) = (self.jump.as_ref()?, self.memory.as_ref()?);
+        let Trust::Withheld { until: Some(_), .. } = self.trust else { return None };
+        // A marker that was written by the clock as it is now was written after the jump.
+        let told = memory.since > jump.node_time - jump.gained;
+        if told || self.judge.setup.only_looks || !self.board.most_were_steady(jump.after, jump.heard) {
+            return None;
+        }
+        let votes_from = jump.node_time + self.judge.setup.quarantine();
+        let marker = Marker { since: jump.node_time, votes_from, ..memory.clone() };
+        Some(Marking { marker, from: self.jump_over(jump), reason: QuarantineReason::Jumped, admits: false })
+    }
+
+    fn jump_over(&self, jump: &Jump) -> BootTime {
+        jump.heard + self.judge.setup.quarantine()
+    }
+
     /// Ends the quarantine, if that is all that is against the node.
     pub(super) fn admission(&self, now: BootTime) -> Admission {
         if let Some(twin) = self.board.twin(self.me) {
@@ -127,7 +171,12 @@ impl Standing {
             (Trust::Given, _) => Admission::Trusted,
             (Trust::Withheld { until: Some(_), .. }, Some(memory)) => {
                 let marker = Marker { votes_from: memory.since, ..memory.clone() };
-                Admission::Write(Marking { marker, from: now, reason: QuarantineReason::Marked })
+                Admission::Write(Marking {
+                    marker,
+                    from: now,
+                    reason: QuarantineReason::Marked,
+                    admits: true,
+                })
             }
             (Trust::Withheld { why, .. }, _) => Admission::Refused(why.clone()),
             (Trust::Unknown, _) => Admission::Unknown,
@@ -137,6 +186,7 @@ impl Standing {
     /// A quarantine that is over is over.
     pub(super) fn tick(&mut self, now: BootTime) {
         if matches!(self.trust, Trust::Withheld { until: Some(until), .. } if now >= until) {
+            self.jump = None;
             self.give();
         }
     }
@@ -180,7 +230,14 @@ impl Standing {
 
     /// Votes count from the marking's time on.
     fn settle(&mut self, now: BootTime, marking: Marking) {
-        let Marking { marker, from, reason } = marking;
+        let Marking { marker, mut from, mut reason, admits } = marking;
+        match &self.jump {
+            Some(_) if admits => self.jump = None,
+            Some(jump) if self.jump_over(jump) > from => {
+                (from, reason) = (self.jump_over(jump), QuarantineReason::Jumped);
+            }
+            _ => {}
+        }
         let remembers = self.memory.as_ref().is_some_and(|known| known.since == marker.since);
         if !remembers {
             self.lost_memory |= self.memory.is_some();
