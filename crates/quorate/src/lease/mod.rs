@@ -5,8 +5,9 @@
 //! A lease says who *may* act, not who *does*. Between [`Lease::check`] and the write that follows it, the
 //! process may be paused for longer than the lease lives: compare the fencing token in the sink. Exclusion
 //! rests on clock rates within `drift_rate` of each other, node clocks that step by no more than
-//! `clock_step_allowance`, and a majority of nodes that remember or are quarantined after forgetting (see
-//! [`round`](crate::round)). Another Redlock client on the same name is excluded and excludes, but with
+//! `clock_step_allowance` (or further, where the acquirer has watched the node for `max_ttl`), a clock of our
+//! own that never stands still, and a majority of nodes that remember or are quarantined after forgetting
+//! (see [`round`](crate::round)). Another Redlock client on the same name is excluded and excludes, but with
 //! plain Redlock's promise only.
 //!
 //! Not built yet: read-write and fair leases, waking waiters on release, maximum hold time, transfer.
