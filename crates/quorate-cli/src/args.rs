@@ -45,6 +45,8 @@ pub(crate) enum Command {
     Exec(ExecArgs),
     /// Show which nodes vote, and who holds what
     Status(StatusArgs),
+    /// Examine the nodes, and say what to mend
+    Doctor(DoctorArgs),
     /// Look after the nodes
     #[command(subcommand)]
     Nodes(NodesCommand),
@@ -212,6 +214,24 @@ pub(crate) struct StatusArgs {
     /// Locks by name, groups as election/GROUP, messages as claim/SET/ID
     #[arg(value_name = "RESOURCE")]
     pub(crate) resources: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  quorate doctor --config /etc/quorate/quorate.toml
+  quorate doctor --nodes redis://a,redis://b,redis://c --json
+
+Looks at roles, run ids, eviction, memory, persistence against `durable`,
+clocks, round trips against node_timeout and ttl, versions, and whether the
+user may do what is needed. It writes nothing. Exit status: 2 if something is
+grave, 1 if something is a warning, else 0; 78 configuration.")]
+pub(crate) struct DoctorArgs {
+    #[command(flatten)]
+    pub(crate) nodes: NodeArgs,
+    /// One JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// What can be done to nodes.

@@ -8,6 +8,7 @@
 mod args;
 pub mod config;
 mod demo;
+mod doctor;
 mod exec;
 mod exit;
 mod guard;
@@ -69,6 +70,10 @@ fn dispatch(command: &Command) -> Result<u8, Failure> {
         Command::Status(args) => {
             let config = load(&args.nodes)?;
             block_on(status::status(args, &config))
+        }
+        Command::Doctor(args) => {
+            let config = load(&args.nodes)?;
+            block_on(doctor::doctor(args, &config))
         }
         Command::Nodes(NodesCommand::Admit(args)) => {
             let config = load(&args.nodes)?;

@@ -10,7 +10,7 @@ const CREDENTIALS: &str = "check the user and password in the node's URL or pass
 
 /// The mend for a user with too few rights. The braces are those of the counters.
 const RIGHTS: &str = "let the user of the node's URL do +@read +@write +@scripting +@connection +info +time, and \
-                      give it the keys ~PREFIX* and ~{PREFIX*";
+                      give it the keys ~PREFIX* and ~{PREFIX*; `quorate doctor` names the least that would do";
 
 /// The cause behind an error of the server's own.
 pub(crate) fn of_server(error: &ServerError) -> Cause {

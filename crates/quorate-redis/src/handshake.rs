@@ -146,7 +146,7 @@ fn durable(append_only: Option<&str>, fsync: Option<&str>) -> Option<bool> {
 }
 
 /// The `name:value` lines of INFO.
-fn facts(info: &str) -> BTreeMap<String, String> {
+pub(crate) fn facts(info: &str) -> BTreeMap<String, String> {
     let lines = info.lines().filter_map(|line| line.split_once(':'));
     lines.map(|(name, value)| (name.to_owned(), value.trim().to_owned())).collect()
 }

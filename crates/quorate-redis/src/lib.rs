@@ -41,6 +41,7 @@ mod address;
 mod connect;
 mod connect_quorum;
 mod encode;
+mod examine;
 mod fault;
 mod handshake;
 mod node;
@@ -51,5 +52,6 @@ mod wire;
 
 pub use address::UrlError;
 pub use connect_quorum::{Connect, ConnectError};
+pub use examine::{COMMANDS, Examination, Look};
 pub use node::RedisNode;
 pub use session::{LINGER, RedisSession};

@@ -3,7 +3,8 @@ use crate::{
     address::{Address, Login, Secret},
     connect::{Tls, connect},
     encode::Keys,
-    handshake, wire,
+    handshake,
+    wire::{self, Reader, Writer},
 };
 use quorate::{
     env::Env,
@@ -91,6 +92,22 @@ impl RedisNode {
         self
     }
 
+    pub(crate) fn env(&self) -> &Env {
+        &self.env
+    }
+
+    pub(crate) fn keys(&self) -> &Keys {
+        &self.keys
+    }
+
+    /// A connection, and who we are on it.
+    pub(crate) async fn dial(&self) -> Result<(Reader, Writer, Login), Cause> {
+        let login = self.login()?;
+        let stream = connect(&self.env, &self.address, &self.tls, self.ca_file.as_deref()).await?;
+        let (reader, writer) = wire::split(stream);
+        Ok((reader, writer, login))
+    }
+
     fn login(&self) -> Result<Login, Cause> {
         let mut login = self.address.login().clone();
         if let Some(file) = &self.password_file {
@@ -108,9 +125,8 @@ impl Node for RedisNode {
     }
 
     async fn open(&self, nudge: Nudge) -> Result<(RedisSession, Hello), Cause> {
-        let login = self.login()?;
-        let stream = connect(&self.env, &self.address, &self.tls, self.ca_file.as_deref()).await?;
-        let mut halves = wire::split(stream);
+        let (reader, writer, login) = self.dial().await?;
+        let mut halves = (reader, writer);
         let (scripts, hello) = handshake::shake(self.name(), &mut halves, &login, &self.keys).await?;
         Ok((RedisSession::start(&self.env, halves, self.keys.clone(), scripts, nudge), hello))
     }

@@ -1,0 +1,372 @@
+//! What an experienced operator would look at. Pure: judges what was found out, and asks nobody.
+
+use super::{
+    finding::{
+        Finding,
+        Weight::{self, Grave, Note, Warning},
+    },
+    ward::{Body, Examined, Patient, Ward},
+};
+use quorate::round::{Distrust, NodeState, Setup, majority};
+use quorate_redis::RedisNode;
+use std::{cmp::Reverse, collections::BTreeMap, time::Duration};
+
+/// The oldest Redis that the tests of Quorate run against.
+const TRIED: (u64, u64) = (7, 0);
+/// The oldest that has what the scripts use.
+const LEAST: (u64, u64) = (6, 2);
+
+/// Every finding, the gravest first.
+pub(super) fn findings(ward: &Ward) -> Vec<Finding> {
+    let mut all = Vec::new();
+    of_the_set(ward, &mut all);
+    for patient in &ward.patients {
+        of_standing(patient, &mut all);
+        let Body::Redis(examined) = &patient.body else { continue };
+        match examined {
+            Ok(examined) => {
+                let mut node = Node { ward, patient, examined, found: &mut all };
+                node.role();
+                node.version();
+                node.memory();
+                node.persistence();
+                node.clock();
+                node.speed();
+                node.rights();
+            }
+            Err(cause) => all.push(Finding::new(
+                Grave,
+                Some(&patient.name),
+                format!("cannot be asked: {cause}"),
+                "until it answers, a majority of the others must be there",
+            )),
+        }
+    }
+    // A stable sort: what was found first stays first.
+    all.sort_by_key(|finding| Reverse(finding.weight));
+    all
+}
+
+fn of_the_set(ward: &Ward, found: &mut Vec<Finding>) {
+    let count = ward.patients.len();
+    let mut say = |weight, what: String, mend: &str| found.push(Finding::new(weight, None, what, mend));
+    let votes = ward.patients.iter().filter(|patient| patient.state == NodeState::Trusted).count();
+    let new = ward.patients.iter().filter(|patient| is_new(patient)).count();
+    if new >= majority(count) {
+        let what = format!(
+            "{new} of {count} nodes are new: the first worker waits {:?} for them",
+            ward.setup.max_ttl
+        );
+        say(Note, what, "`quorate nodes admit`, if no worker has used them before");
+    } else if votes < majority(count) {
+        let what =
+            format!("{votes} of {count} nodes vote, {} are needed: nobody can take a lease", majority(count));
+        say(Grave, what, "mend the nodes below");
+    } else if votes == majority(count) && count > 1 {
+        let what = format!("{votes} of {count} nodes vote, just a majority: one more fault stops everything");
+        say(Warning, what, "mend the nodes below");
+    }
+    match count {
+        1 => say(
+            Warning,
+            "one node: when it is away, nobody leads; when it forgets, everybody waits max_ttl".to_owned(),
+            "name three or five independent servers",
+        ),
+        _ if count.is_multiple_of(2) => say(
+            Note,
+            format!("{count} nodes bear no more faults than {}", count - 1),
+            "an odd number gives as much for less",
+        ),
+        _ => {}
+    }
+    let directories = ward.patients.iter().filter(|patient| matches!(patient.body, Body::Directory)).count();
+    if directories > 1 || (directories == 1 && count > 1) {
+        let what = format!("{directories} nodes are directories of this host: they fail with it, together");
+        say(
+            Warning,
+            what,
+            "directories are for locks among the processes of one host; one is enough for that",
+        );
+    }
+    let mut hosts: BTreeMap<&str, usize> = BTreeMap::new();
+    for patient in &ward.patients {
+        if let Some(host) = host(&patient.name) {
+            *hosts.entry(host).or_default() += 1;
+        }
+    }
+    for (host, there) in hosts.iter().filter(|(_, there)| **there >= majority(count) && count > 1) {
+        say(
+            Warning,
+            format!("{there} of {count} nodes are on {host}: when that host fails, there is no majority"),
+            "a node a host, each with power and network of its own",
+        );
+    }
+    spread(ward, found);
+    if let Err(error) = ward.setup.check_lease(ward.ttl, Setup::default_grace(ward.ttl), true) {
+        found.push(Finding::new(Grave, None, error.to_string(), "see above"));
+    }
+}
+
+/// How far the nodes' clocks are apart from each other.
+fn spread(ward: &Ward, found: &mut Vec<Finding>) {
+    let offset = |patient: &Patient| match &patient.body {
+        Body::Redis(Ok(examined)) => examined.offset.map(|(offset, _)| (offset, patient.name.clone())),
+        _ => None,
+    };
+    let offsets: Vec<(i128, String)> = ward.patients.iter().filter_map(offset).collect();
+    let (Some(least), Some(most)) = (offsets.iter().min(), offsets.iter().max()) else { return };
+    let apart = micros(most.0 - least.0);
+    if apart > ward.setup.max_clock_offset {
+        found.push(Finding::new(
+            Warning,
+            None,
+            format!(
+                "the clocks of {} and {} are {} apart, more than max_clock_offset {:?}: where both forget a fencing \
+                 counter, a token could come twice",
+                least.1,
+                most.1,
+                round(apart),
+                ward.setup.max_clock_offset
+            ),
+            "set the nodes' clocks by NTP",
+        ));
+    }
+}
+
+/// Whether nobody has used it yet, or it was flushed.
+fn is_new(patient: &Patient) -> bool {
+    patient.state == NodeState::Refused(Distrust::Unmarked)
+}
+
+/// What keeps the node from voting, by a worker's own judgement.
+fn of_standing(patient: &Patient, found: &mut Vec<Finding>) {
+    let name = Some(&*patient.name);
+    match &patient.state {
+        NodeState::Trusted => {}
+        NodeState::Quarantined { why, .. } => {
+            found.push(Finding::new(Warning, name, format!("does not vote yet: {why}"), "it will by itself"));
+        }
+        // The doctor's own looks at the server tell these, with more of what is to be done.
+        NodeState::Refused(Distrust::Replica | Distrust::Evicts(_) | Distrust::EvictionUnknown) => {}
+        NodeState::Refused(why) if why.is_permanent() => {
+            found.push(Finding::new(Grave, name, format!("has no vote: {why}"), "see there"));
+        }
+        NodeState::Refused(why) => {
+            found.push(Finding::new(Warning, name, format!("has no vote: {why}"), "see there"));
+        }
+        // Those that cannot be reached are told with the cause of the doctor's own question.
+        NodeState::Unreachable(_) | NodeState::Connecting => {
+            if matches!(patient.body, Body::Directory) {
+                let NodeState::Unreachable(cause) = &patient.state else { return };
+                found.push(Finding::new(
+                    Grave,
+                    name,
+                    cause.to_string(),
+                    "let this user read and write the directory",
+                ));
+            }
+        }
+    }
+}
+
+/// The checks of one server.
+struct Node<'a> {
+    ward: &'a Ward,
+    patient: &'a Patient,
+    examined: &'a Examined,
+    found: &'a mut Vec<Finding>,
+}
+
+impl Node<'_> {
+    fn say(&mut self, weight: Weight, what: impl Into<String>, mend: impl Into<String>) {
+        self.found.push(Finding::new(weight, Some(&self.patient.name), what, mend));
+    }
+
+    fn role(&mut self) {
+        if self.examined.info("role").is_some_and(|role| role != "master") {
+            self.say(
+                Grave,
+                "it is a replica: its memory is another server's",
+                "REPLICAOF NO ONE, or name another",
+            );
+        }
+        if let Some(replicas @ 1..) = self.examined.number("connected_slaves") {
+            self.say(
+                Warning,
+                format!(
+                    "{replicas} replicas follow it: one that takes its place would have forgotten leases"
+                ),
+                "let no failover put a replica in its place: a node that is down is what the majority is for",
+            );
+        }
+        if self.examined.number("cluster_enabled") == Some(1) {
+            self.say(
+                Grave,
+                "it is part of a Redis Cluster, which moves keys between servers",
+                "use independent servers, started with cluster-enabled no",
+            );
+        }
+        if self.examined.number("loading") == Some(1) {
+            self.say(Warning, "it is loading its data", "wait");
+        }
+    }
+
+    fn version(&mut self) {
+        if self.examined.info("valkey_version").is_some() {
+            return;
+        }
+        let Some(version) = self.examined.info("redis_version").map(str::to_owned) else { return };
+        let mut parts = version.split('.').map(|part| part.parse().unwrap_or(0));
+        let parsed = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
+        if parsed < LEAST {
+            let mend = format!("Redis {}.{} or later", LEAST.0, LEAST.1);
+            self.say(Warning, format!("Redis {version} is older than anything this was written for"), mend);
+        } else if parsed < TRIED {
+            let what =
+                format!("Redis {version} is older than {}.{}, which the tests run against", TRIED.0, TRIED.1);
+            self.say(Note, what, "a newer one, or tests of your own");
+        }
+    }
+
+    fn memory(&mut self) {
+        match self.examined.info("maxmemory_policy").map(str::to_owned) {
+            Some(policy) if policy == "noeviction" => {}
+            Some(policy) => self.say(
+                Grave,
+                format!("maxmemory-policy is {policy}: it may evict a held lease"),
+                "CONFIG SET maxmemory-policy noeviction, and in redis.conf",
+            ),
+            None => self.say(Grave, "it does not tell its maxmemory-policy", "allow the user INFO"),
+        }
+        let (used, most) = (self.examined.number("used_memory"), self.examined.number("maxmemory"));
+        if let (Some(used), Some(most @ 1..)) = (used, most) {
+            let percent = used.saturating_mul(100) / most;
+            let what = format!("it uses {percent} % of its maxmemory: at 100 it grants nothing new");
+            let mend = "raise maxmemory, or find out what else is kept there";
+            match percent {
+                90.. => self.say(Grave, what, mend),
+                70.. => self.say(Warning, what, mend),
+                _ => {}
+            }
+        }
+    }
+
+    fn persistence(&mut self) {
+        let appends = self.examined.number("aof_enabled") == Some(1);
+        let always = self.examined.setting("appendfsync").map(|when| when == "always");
+        match (self.ward.setup.durable, appends, always) {
+            (true, false, _) | (true, true, Some(false)) => self.say(
+                Warning,
+                "durable = true, but it does not write every change to disk before it answers: each of its restarts \
+                 costs max_ttl all the same",
+                "appendonly yes and appendfsync always, or durable = false",
+            ),
+            (true, true, None) => self.say(
+                Warning,
+                "durable = true, but it does not tell its appendfsync, so that it is not believed",
+                "allow the user CONFIG GET, or durable = false",
+            ),
+            (false, true, Some(true)) => self.say(
+                Note,
+                "it writes every change to disk before it answers, and nothing is made of that",
+                "durable = true on every worker, where all nodes do: then a restart costs no wait",
+            ),
+            (false, ..) | (true, true, Some(true)) => {}
+        }
+        let failed = |field: &str| self.examined.info(field).is_some_and(|status| status != "ok");
+        let stops = self.examined.setting("stop-writes-on-bgsave-error") == Some("yes");
+        if failed("aof_last_write_status") {
+            self.say(
+                Grave,
+                "its last write to the append-only file failed: it takes no writes",
+                "look at its disk",
+            );
+        } else if failed("rdb_last_bgsave_status") && stops {
+            self.say(Grave, "its last snapshot failed, so it takes no writes (MISCONF)", "look at its disk");
+        }
+    }
+
+    fn clock(&mut self) {
+        let Some((offset, uncertain)) = self.examined.offset else { return };
+        let allowed = self.ward.setup.max_clock_offset;
+        let certain = micros((offset.abs() - uncertain).max(0));
+        let direction = if offset < 0 { "behind" } else { "ahead of" };
+        let what = format!("its clock is {} {direction} this machine's", round(micros(offset.abs())));
+        let mend = "set both by NTP (chronyd, systemd-timesyncd)";
+        if certain > allowed {
+            let what = format!(
+                "{what}, more than max_clock_offset {allowed:?}: it grants nothing that it never held"
+            );
+            self.say(Grave, what, mend);
+        } else if certain > allowed / 2 {
+            self.say(Warning, format!("{what}, more than half of max_clock_offset {allowed:?}"), mend);
+        }
+    }
+
+    fn speed(&mut self) {
+        let (timeout, ttl) = (self.ward.setup.node_timeout, self.ward.ttl);
+        let (Some(quickest), Some(slowest)) = (self.examined.round_trip(), self.examined.slowest()) else {
+            return;
+        };
+        let what = |trip: Duration| format!("a round trip took {}, node_timeout is {timeout:?}", round(trip));
+        let mend = "a node nearer by, less load on it, or a longer node_timeout (and a longer ttl with it)";
+        if quickest >= timeout {
+            self.say(Grave, format!("{}: its vote never comes in time", what(quickest)), mend);
+        } else if slowest >= timeout / 2 {
+            self.say(Warning, what(slowest), mend);
+        }
+        if quickest * 20 > ttl {
+            let what = format!("a round trip of {} is much against a ttl of {ttl:?}", round(quickest));
+            self.say(Warning, what, "a longer ttl");
+        }
+    }
+
+    fn rights(&mut self) {
+        let user = self.examined.told.user.clone().unwrap_or_else(|| "NAME".to_owned());
+        let least = RedisNode::least_acl(&self.ward.prefix);
+        let denied = self.examined.told.denied.join(", ");
+        if !denied.is_empty() {
+            self.say(
+                Grave,
+                format!("the user {user} may not do: {denied}"),
+                format!("ACL SETUSER {user} {least}"),
+            );
+        } else if user == "default" {
+            self.say(
+                Note,
+                "we are the user `default`, who mostly may do everything",
+                format!("a user of our own: ACL SETUSER quorate on >PASSWORD {least}"),
+            );
+        }
+        if self.examined.setting("appendfsync").is_none() {
+            self.say(
+                Note,
+                "the user may not do CONFIG GET, so nothing is known of its settings",
+                "+config|get",
+            );
+        }
+    }
+}
+
+/// The host in a node's name.
+fn host(name: &str) -> Option<&str> {
+    let (scheme, rest) = name.split_once("://")?;
+    if !scheme.starts_with("redis") {
+        return None;
+    }
+    let place = rest.split('/').next()?;
+    Some(place.rsplit_once(':').map_or(place, |(host, _)| host))
+}
+
+fn micros(micros: i128) -> Duration {
+    Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX))
+}
+
+/// As people read it.
+fn round(time: Duration) -> String {
+    if time >= Duration::from_secs(1) {
+        format!("{time:.1?}")
+    } else {
+        format!("{:.2} ms", time.as_secs_f64() * 1e3)
+    }
+}

@@ -1,0 +1,112 @@
+//! `quorate doctor`: looks at a set of nodes the way an experienced operator would.
+//!
+//! # What is not guaranteed
+//!
+//! It sees one moment, from one machine. It writes nothing to the nodes, so that it cannot tell what only a
+//! write would show (a full disk that no write has met yet). That servers have different run ids says that
+//! they are different processes, not that they have power, disks and networks of their own.
+
+mod checks;
+mod finding;
+#[cfg(test)]
+mod tests;
+mod ward;
+
+use crate::{
+    args::DoctorArgs,
+    config::{Config, NodeSpec},
+    exit::{CONFIG, FAILURE, Failure},
+    open,
+};
+use finding::{Finding, Weight};
+use futures_util::future::join_all;
+use quorate::{
+    env::Env,
+    node::Cause,
+    round::{NodeStatus, Setup},
+};
+use quorate_redis::RedisNode;
+use serde::Serialize;
+use std::{io::Write, time::Duration};
+use ward::{Body, Examined, Patient, Ward};
+
+/// How long a node may take to answer all that it is asked.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+#[derive(Debug, Serialize)]
+struct Page<'a> {
+    prefix: &'a str,
+    nodes_from: String,
+    nodes: Vec<&'a str>,
+    findings: &'a [Finding],
+}
+
+/// Examines the nodes and tells what it finds; the exit status is the worst finding's.
+pub(crate) async fn doctor(args: &DoctorArgs, config: &Config) -> Result<u8, Failure> {
+    let quorum = open::quorum(config, Setup { only_looks: true, ..config.setup.clone() })?;
+    let env = quorum.env().clone();
+    let (stands, bodies) = futures_util::join!(
+        quorum.met(PATIENCE),
+        join_all(config.nodes.iter().map(|spec| body(&env, config, spec)))
+    );
+    quorum.close().await;
+    let patient = |(status, body): (NodeStatus, Result<Body, Failure>)| {
+        Ok(Patient { name: status.name.to_string(), state: status.state, body: body? })
+    };
+    let patients: Result<Vec<Patient>, Failure> = stands.into_iter().zip(bodies).map(patient).collect();
+    let ward = Ward {
+        setup: config.setup.clone(),
+        ttl: config.lease.ttl,
+        prefix: config.prefix.clone(),
+        patients: patients?,
+    };
+    let findings = checks::findings(&ward);
+    let text = if args.json { json(config, &ward, &findings)? } else { for_people(config, &ward, &findings) };
+    // A reader that has gone (`| head`) is no failure.
+    let _ = std::io::stdout().write_all(text.as_bytes());
+    Ok(match findings.first().map(|finding| finding.weight) {
+        Some(Weight::Grave) => 2,
+        Some(Weight::Warning) => 1,
+        _ => 0,
+    })
+}
+
+async fn body(env: &Env, config: &Config, spec: &NodeSpec) -> Result<Body, Failure> {
+    let NodeSpec::Redis { url, password_file } = spec else { return Ok(Body::Directory) };
+    let redis = RedisNode::parse(url.expose()).map_err(|error| Failure::new(CONFIG, error))?;
+    let redis = redis.prefix(&config.prefix);
+    let redis = match password_file {
+        Some(file) => redis.password_file(file),
+        None => redis,
+    };
+    let told = env.before(env.now() + PATIENCE, redis.examine()).await.unwrap_or(Err(Cause::TimedOut));
+    Ok(Body::Redis(told.map(|told| Box::new(Examined::new(told, env.wall(), env.now().as_nanos())))))
+}
+
+fn json(config: &Config, ward: &Ward, findings: &[Finding]) -> Result<String, Failure> {
+    let page = Page {
+        prefix: &ward.prefix,
+        nodes_from: config.nodes_from.to_string(),
+        nodes: ward.patients.iter().map(|patient| &*patient.name).collect(),
+        findings,
+    };
+    Ok(serde_json::to_string(&page).map_err(|error| Failure::new(FAILURE, error))? + "\n")
+}
+
+fn for_people(config: &Config, ward: &Ward, findings: &[Finding]) -> String {
+    let mut text = format!(
+        "{} nodes from {}, prefix {:?}: {}\n",
+        ward.patients.len(),
+        config.nodes_from,
+        ward.prefix,
+        match findings.len() {
+            0 => "nothing found".to_owned(),
+            count => format!("{count} findings, the gravest first"),
+        }
+    );
+    for Finding { weight, node, what, mend } in findings {
+        let node = node.as_deref().map_or(String::new(), |node| format!("{node}: "));
+        text += &format!("{weight:7}  {node}{what}\n         mend: {mend}\n");
+    }
+    text
+}

@@ -1,0 +1,180 @@
+//! The checks over nodes made by hand: each bad sign is found, with its weight, and a healthy set has none.
+
+use super::{
+    checks::findings,
+    finding::Weight::{self, Grave, Note, Warning},
+    ward::{Body, Examined, Patient, Ward},
+};
+use quorate::{
+    env::{BootTime, WallTime},
+    node::Cause,
+    round::{Distrust, NodeState, Setup},
+};
+use quorate_redis::{Examination, Look};
+use std::{collections::BTreeMap, time::Duration};
+
+const NOW: u64 = 1_700_000_000_000_000;
+
+fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+    pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+}
+
+/// A healthy server whose clock is `ahead_ms` ahead of ours and whose answers take `trip_ms`.
+fn told(ahead_ms: i64, trip_ms: u64) -> Examination {
+    let sent = BootTime::from_nanos(1_000_000_000);
+    let received = sent + Duration::from_millis(trip_ms);
+    let node_time = WallTime::from_micros((NOW + trip_ms * 500).saturating_add_signed(ahead_ms * 1_000));
+    Examination {
+        info: map(&[
+            ("role", "master"),
+            ("redis_version", "7.2.5"),
+            ("maxmemory_policy", "noeviction"),
+            ("maxmemory", "0"),
+            ("used_memory", "1000000"),
+            ("aof_enabled", "0"),
+            ("aof_last_write_status", "ok"),
+            ("rdb_last_bgsave_status", "ok"),
+            ("connected_slaves", "0"),
+            ("cluster_enabled", "0"),
+        ]),
+        settings: map(&[("appendfsync", "everysec"), ("stop-writes-on-bgsave-error", "yes")]),
+        looks: vec![Look { sent, received, node_time }],
+        user: Some("quorate".to_owned()),
+        denied: Vec::new(),
+    }
+}
+
+fn patient(name: &str, told: Examination) -> Patient {
+    let examined = Examined::new(told, WallTime::from_micros(NOW), 1_000_000_000);
+    Patient { name: name.to_owned(), state: NodeState::Trusted, body: Body::Redis(Ok(Box::new(examined))) }
+}
+
+fn ward(first: Patient) -> Ward {
+    let rest = ["redis://b:6379", "redis://c:6379"].map(|name| patient(name, told(0, 1)));
+    Ward {
+        setup: Setup::default(),
+        ttl: Duration::from_secs(10),
+        prefix: "quorate:".into(),
+        patients: [first].into_iter().chain(rest).collect(),
+    }
+}
+
+/// The findings of three nodes of which the first is sick, as weight and text.
+fn of(first: Patient) -> Vec<(Weight, String)> {
+    let found = findings(&ward(first));
+    assert!(found.is_sorted_by(|a, b| a.weight >= b.weight), "the gravest first");
+    found.into_iter().map(|finding| (finding.weight, finding.what)).collect()
+}
+
+#[track_caller]
+fn finds(first: Patient, weight: Weight, text: &str) {
+    let found = of(first);
+    assert!(found.iter().any(|(w, what)| *w == weight && what.contains(text)), "{text}: {found:?}");
+}
+
+fn with_info(pairs: &[(&str, &str)]) -> Patient {
+    let mut told = told(0, 1);
+    told.info.extend(map(pairs));
+    patient("redis://a:6379", told)
+}
+
+#[test]
+fn a_healthy_set_has_no_findings() {
+    assert_eq!(of(with_info(&[])), []);
+}
+
+#[test]
+fn what_the_server_tells_of_itself() {
+    finds(with_info(&[("role", "slave")]), Grave, "replica");
+    finds(with_info(&[("connected_slaves", "2")]), Warning, "2 replicas");
+    finds(with_info(&[("cluster_enabled", "1")]), Grave, "Redis Cluster");
+    finds(with_info(&[("loading", "1")]), Warning, "loading");
+    finds(with_info(&[("maxmemory_policy", "allkeys-lru")]), Grave, "allkeys-lru");
+    finds(with_info(&[("maxmemory", "1050000")]), Grave, "95 %");
+    finds(with_info(&[("maxmemory", "1300000")]), Warning, "76 %");
+    finds(with_info(&[("redis_version", "5.0.7")]), Warning, "5.0.7");
+    finds(with_info(&[("redis_version", "6.2.1")]), Note, "6.2.1");
+    finds(with_info(&[("aof_last_write_status", "err")]), Grave, "append-only");
+    finds(with_info(&[("rdb_last_bgsave_status", "err")]), Grave, "MISCONF");
+}
+
+#[test]
+fn persistence_is_held_against_what_is_claimed() {
+    let durable = |pairs: &[(&str, &str)], fsync: Option<&str>| {
+        let mut told = told(0, 1);
+        told.info.extend(map(pairs));
+        match fsync {
+            Some(fsync) => drop(told.settings.insert("appendfsync".to_owned(), fsync.to_owned())),
+            None => told.settings.clear(),
+        }
+        let mut ward = ward(patient("redis://a:6379", told));
+        ward.setup.durable = true;
+        let found = findings(&ward);
+        found.into_iter().filter(|finding| finding.node.as_deref() == Some("redis://a:6379")).count()
+    };
+    assert_eq!(durable(&[("aof_enabled", "1")], Some("always")), 0);
+    assert_eq!(durable(&[("aof_enabled", "1")], Some("everysec")), 1);
+    assert_eq!(durable(&[("aof_enabled", "0")], Some("always")), 1);
+    assert_eq!(durable(&[("aof_enabled", "1")], None), 2, "not believed, and CONFIG GET denied");
+    let mut told = told(0, 1);
+    told.info.insert("aof_enabled".to_owned(), "1".to_owned());
+    told.settings.insert("appendfsync".to_owned(), "always".to_owned());
+    finds(patient("redis://a:6379", told), Note, "nothing is made of that");
+}
+
+#[test]
+fn clocks_and_round_trips() {
+    let sick = |ahead, trip| patient("redis://a:6379", told(ahead, trip));
+    finds(sick(3_000, 1), Grave, "ahead of");
+    finds(sick(-3_000, 1), Grave, "behind");
+    finds(sick(700, 1), Warning, "more than half");
+    finds(sick(1_500, 1), Warning, "are 1.5s apart");
+    finds(sick(0, 60), Warning, "a round trip took 60.00 ms");
+    finds(sick(0, 120), Grave, "never comes in time");
+    assert_eq!(of(sick(300, 1)), []);
+}
+
+#[test]
+fn rights_and_the_least_that_would_do() {
+    let denied = Examination { denied: vec!["hset".to_owned()], ..told(0, 1) };
+    let found = findings(&ward(patient("redis://a:6379", denied)));
+    assert_eq!(found[0].weight, Grave);
+    assert!(
+        found[0].mend.starts_with("ACL SETUSER quorate resetkeys ~quorate:* ~{quorate:* -@all "),
+        "{found:?}"
+    );
+    let cautious = Examination { settings: BTreeMap::new(), ..told(0, 1) };
+    finds(patient("redis://a:6379", cautious), Note, "CONFIG GET");
+    let root = Examination { user: Some("default".to_owned()), ..told(0, 1) };
+    finds(patient("redis://a:6379", root), Note, "`default`");
+}
+
+#[test]
+fn the_set_as_a_whole() {
+    let away = |name: &str| Patient {
+        name: name.to_owned(),
+        state: NodeState::Unreachable(Cause::TimedOut),
+        body: Body::Redis(Err(Cause::TimedOut)),
+    };
+    finds(away("redis://a:6379"), Warning, "just a majority");
+    finds(away("redis://a:6379"), Grave, "cannot be asked");
+    let mut sick = ward(away("redis://a:6379"));
+    sick.patients[1] = away("redis://b:6379");
+    assert!(findings(&sick)[0].what.contains("nobody can take a lease"));
+    finds(patient("redis://b:6380", told(0, 1)), Warning, "2 of 3 nodes are on b");
+    let mut even = ward(with_info(&[]));
+    even.patients.push(patient("redis://d:6379", told(0, 1)));
+    assert!(findings(&even)[0].what.contains("no more faults than 3"));
+    let mut alone = ward(with_info(&[]));
+    alone.patients.truncate(1);
+    assert!(findings(&alone)[0].what.contains("one node"));
+    let mut new = ward(with_info(&[]));
+    new.patients.iter_mut().for_each(|patient| patient.state = NodeState::Refused(Distrust::Unmarked));
+    assert!(findings(&new).iter().any(|found| found.weight == Note && found.what.contains("are new")));
+    assert!(findings(&new).iter().all(|found| found.weight < Grave));
+    let twin = NodeState::Refused(Distrust::Twin("redis://b:6379".into()));
+    finds(Patient { state: twin, ..with_info(&[]) }, Grave, "one server");
+    let mut short = ward(with_info(&[]));
+    short.ttl = Duration::from_millis(200);
+    assert!(findings(&short)[0].what.contains("ttl is 200ms"));
+}

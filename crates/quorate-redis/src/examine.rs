@@ -1,0 +1,192 @@
+use crate::{
+    RedisNode,
+    address::Login,
+    fault, handshake, reply,
+    wire::{Reader, Writer},
+};
+use quorate::{
+    env::BootTime,
+    node::{Cause, Node, NodeTime},
+};
+use redis::{Cmd, Value};
+use std::collections::BTreeMap;
+
+/// How often the clock is read: the quickest answer tells most.
+const LOOKS: usize = 5;
+
+/// What a server tells of itself to somebody who looks after it. Facts only; nothing is judged, and nothing
+/// is written to the server.
+#[derive(Clone, Debug, Default)]
+pub struct Examination {
+    /// The fields of INFO.
+    pub info: BTreeMap<String, String>,
+    /// The settings that matter here, as CONFIG GET tells them. Empty where the user may not ask.
+    pub settings: BTreeMap<String, String>,
+    /// Its clock, read several times.
+    pub looks: Vec<Look>,
+    /// The user that we are, where the server or the URL tells.
+    pub user: Option<String>,
+    /// What the user may not do and Quorate needs.
+    pub denied: Vec<String>,
+}
+
+/// One reading of a server's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Look {
+    /// Our boot clock just before the question left.
+    pub sent: BootTime,
+    /// Our boot clock when the answer had come.
+    pub received: BootTime,
+    /// What the server's clock showed in between.
+    pub node_time: NodeTime,
+}
+
+/// The settings that [`Examination::settings`] holds.
+const SETTINGS: [&str; 7] = [
+    "appendonly",
+    "appendfsync",
+    "maxmemory",
+    "maxmemory-policy",
+    "save",
+    "stop-writes-on-bgsave-error",
+    "cluster-enabled",
+];
+
+/// What the user of a node must be allowed, as words of an ACL rule: everything that the handshake asks and
+/// the scripts call.
+pub const COMMANDS: [&str; 16] = [
+    "select",
+    "client|setname",
+    "info",
+    "time",
+    "config|get",
+    "script|load",
+    "evalsha",
+    "get",
+    "set",
+    "del",
+    "pexpire",
+    "pttl",
+    "hget",
+    "hset",
+    "hdel",
+    "hgetall",
+];
+
+impl RedisNode {
+    /// Asks the server what an operator would want to know of it. The caller sets the deadline.
+    ///
+    /// # Errors
+    /// The [`Cause`] for which it could not be asked. Its text holds no password.
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops the connection. Nothing is written to the server.
+    pub async fn examine(&self) -> Result<Examination, Cause> {
+        let (reader, writer, login) = self.dial().await?;
+        let mut talk = Talk { name: self.name(), reader, writer };
+        talk.log_in(&login).await?;
+        let mut found = Examination::default();
+        match talk.ask(&redis::cmd("INFO")).await? {
+            Value::ServerError(error) => return Err(fault::of_server(&error)),
+            value => found.info = handshake::facts(&reply::text(&value)?),
+        }
+        for name in SETTINGS {
+            if let Value::Array(pair) = talk.ask(redis::cmd("CONFIG").arg("GET").arg(name)).await?
+                && let [_, value] = &pair[..]
+            {
+                found.settings.insert(name.to_owned(), reply::text(value)?.to_string());
+            }
+        }
+        for _ in 0..LOOKS {
+            let sent = self.env().now();
+            if let Value::Array(parts) = talk.ask(&redis::cmd("TIME")).await? {
+                let received = self.env().now();
+                found.looks.push(Look { sent, received, node_time: reply::time(&parts)? });
+            }
+        }
+        if let value @ (Value::BulkString(_) | Value::SimpleString(_)) =
+            talk.ask(redis::cmd("ACL").arg("WHOAMI")).await?
+        {
+            found.user = Some(reply::text(&value)?.to_string());
+        }
+        // Who may not ask for its name has been told it.
+        found.user = found.user.or(login.user);
+        found.denied = talk.denied(self.keys().prefix()).await?;
+        Ok(found)
+    }
+
+    /// The least that the user of a node must be allowed, as an ACL rule for `ACL SETUSER` or a `user` line.
+    pub fn least_acl(prefix: &str) -> String {
+        let commands: Vec<String> = COMMANDS.iter().map(|command| format!("+{command}")).collect();
+        format!("resetkeys ~{prefix}* ~{{{prefix}* -@all {}", commands.join(" "))
+    }
+}
+
+/// One question after the other.
+struct Talk<'a> {
+    name: &'a str,
+    reader: Reader,
+    writer: Writer,
+}
+
+impl Talk<'_> {
+    async fn ask(&mut self, command: &Cmd) -> Result<Value, Cause> {
+        let bytes = command.get_packed_command();
+        self.writer.send(&bytes).await.map_err(|error| fault::of_io(self.name, &error))?;
+        self.reader.next().await.map_err(|error| fault::of_broken(self.name, &error))
+    }
+
+    async fn log_in(&mut self, login: &Login) -> Result<(), Cause> {
+        let Some(password) = &login.password else { return Ok(()) };
+        let mut auth = redis::cmd("AUTH");
+        if let Some(user) = &login.user {
+            auth.arg(user);
+        }
+        match self.ask(auth.arg(password.reveal())).await? {
+            Value::ServerError(error) => Err(fault::of_server(&error)),
+            _ => Ok(()),
+        }
+    }
+
+    /// What of [`COMMANDS`] the user may not do, on keys such as Quorate's. Each is tried in a form that changes
+    /// nothing: servers look at rights first, and then find that there is nothing to be done.
+    async fn denied(&mut self, prefix: &str) -> Result<Vec<String>, Cause> {
+        let mut denied = Vec::new();
+        // No resource's name has braces, so these are keys of nobody.
+        for key in [format!("{prefix}{{doctor}}"), format!("{{{prefix}}}doctor")] {
+            for words in harmless(&key) {
+                let reply = self.ask(redis::cmd(words[0]).arg(&words[1..])).await?;
+                if matches!(&reply, Value::ServerError(error) if error.code() == "NOPERM") {
+                    let text = words.join(" ");
+                    if !denied.contains(&text) {
+                        denied.push(text);
+                    }
+                }
+            }
+        }
+        Ok(denied)
+    }
+}
+
+/// Each of [`COMMANDS`] in a form that changes nothing where `key` does not exist.
+fn harmless(key: &str) -> [Vec<&str>; COMMANDS.len()] {
+    [
+        vec!["select", "0"],
+        vec!["client", "setname", "quorate"],
+        vec!["info", "server"],
+        vec!["time"],
+        vec!["config", "get", "appendfsync"],
+        vec!["script", "load", "no Lua"],
+        vec!["evalsha", "0000000000000000000000000000000000000000", "1", key],
+        vec!["get", key],
+        vec!["set", key, "1", "xx", "px", "1"],
+        vec!["del", key],
+        vec!["pexpire", key, "1"],
+        vec!["pttl", key],
+        vec!["hget", key, "f"],
+        // A value without its field.
+        vec!["hset", key, "f", "v", "g"],
+        vec!["hdel", key, "f"],
+        vec!["hgetall", key],
+    ]
+}
