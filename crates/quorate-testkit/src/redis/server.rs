@@ -68,9 +68,14 @@ impl RedisServer {
 
     /// The URL, with the password where there is one.
     pub fn url(&self) -> String {
+        self.url_at(self.port)
+    }
+
+    /// The URL of whatever stands before this server on another loopback port.
+    pub(crate) fn url_at(&self, port: u16) -> String {
         match self.config.asks_for() {
-            Some(password) => format!("redis://:{password}@127.0.0.1:{}/0", self.port),
-            None => format!("redis://127.0.0.1:{}/0", self.port),
+            Some(password) => format!("redis://:{password}@127.0.0.1:{port}/0"),
+            None => format!("redis://127.0.0.1:{port}/0"),
         }
     }
 
