@@ -8,6 +8,7 @@ mod nodes;
 mod processes;
 mod program;
 mod running;
+mod sink;
 
 pub use beats::Beats;
 pub use ended::Ended;
@@ -15,6 +16,7 @@ pub use nodes::Nodes;
 pub use processes::{is_alive, parent_of, signal};
 pub use program::Program;
 pub use running::Running;
+pub use sink::Sink;
 
 use quorate::env::{SystemWorld, WallTime, World};
 use std::{thread, time::Duration};

@@ -90,6 +90,13 @@ impl Held {
         }
     }
 
+    /// A node has answered, under a memory that it may have lost since: it is to be asked again.
+    pub(crate) fn discount(&mut self, now: BootTime, node: usize) {
+        let slot = &mut self.slots[node];
+        slot.asked = false;
+        slot.retry_at = Some(now + self.retry_every);
+    }
+
     /// Stops counting on nodes that may have forgotten, and asks them all again at once.
     pub(crate) fn forget_unless(&mut self, now: BootTime, remembers: impl Fn(usize, u64) -> bool) {
         for (node, slot) in self.slots.iter_mut().enumerate() {
@@ -317,6 +324,23 @@ mod tests {
         assert_eq!(held.valid_until(), None);
         assert_eq!(held.advance(at(2000)), [LeaseEvent::StepDown, LeaseEvent::Lost]);
         assert!(held.due(at(2000)).is_empty());
+    }
+
+    /// Once such an answer was dropped whole, and its node was never asked again: a lease that a flushed node
+    /// had lost was not repaired there.
+    #[test]
+    fn a_node_whose_answer_does_not_count_is_asked_again() {
+        let mut held = held();
+        assert_eq!(held.due(at(4400)), [0, 1, 2, 3, 4]);
+        (0..4).for_each(|node| held.count(at(4401), &extended(node, 4400)));
+        held.discount(at(4401), 4);
+        assert!(held.due(at(4402)).is_empty(), "the round is won without it");
+        assert_eq!(held.due(at(4400) + Duration::from_secs(10) / 3), [0, 1, 2, 3, 4]);
+        held.discount(at(8000), 4);
+        (0..2).for_each(|node| held.count(at(8000), &extended(node, 7800)));
+        (2..4).for_each(|node| held.count(at(8000), &late(node, 7800)));
+        assert_eq!(held.round_since(at(7700)), Some(false), "nobody is waited for");
+        assert_eq!(held.due(at(8600)), [2, 3, 4], "and before the next round where this one needs it");
     }
 
     #[test]

@@ -176,11 +176,12 @@ impl Keeper {
     }
 
     fn count(&mut self, now: BootTime, vote: &Vote) {
-        if vote.epoch != self.fleet.epoch(vote.node) {
-            return; // The node may have forgotten since; the next round asks it again.
-        }
         if let Some(kept) = self.kept.get_mut(&vote.ticket) {
-            kept.held.count(now, vote);
+            if vote.epoch == self.fleet.epoch(vote.node) {
+                kept.held.count(now, vote);
+            } else {
+                kept.held.discount(now, vote.node); // The node may have forgotten since.
+            }
             self.attend(now, vote.ticket);
         }
     }

@@ -1,0 +1,281 @@
+use quorate::{
+    env::{BootTime, Env},
+    lease::{AcquireError, Lease, Lock, Quorum, QuorumBuilder, TryAcquire},
+    node::{Cause, FencingToken, Hello, Node, Nudge},
+    round::{NodeState, NodeStatus, Setup},
+};
+use quorate_redis::{RedisNode, RedisSession};
+use quorate_testkit::{
+    proxy::{Directions, Proxy},
+    redis::{RedisCluster, RedisConfig, RedisServer},
+};
+use quorate_tests::support::PATIENCE;
+use std::{sync::Mutex, time::Duration};
+
+/// Of all leases here, and the deployment's `max_ttl`.
+pub(crate) const TTL: Duration = Duration::from_secs(2);
+
+/// How long a node may take to answer: more than the default, for busy machines.
+pub(crate) const NODE_TIMEOUT: Duration = Duration::from_millis(150);
+
+/// Between two looks at a condition.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+/// Five servers that have been admitted.
+pub(crate) struct Bench {
+    pub(crate) servers: RedisCluster,
+    durable: bool,
+}
+
+/// One worker: its quorum, and the network that it alone has, if it has one.
+pub(crate) struct Worker {
+    pub(crate) quorum: Quorum,
+    pub(crate) roads: Vec<Proxy>,
+}
+
+impl Bench {
+    pub(crate) async fn new() -> Self {
+        Self::with(&RedisConfig::new(), false).await
+    }
+
+    /// Of servers that run as `config` says; `durable` is what the workers are told of them.
+    pub(crate) async fn with(config: &RedisConfig, durable: bool) -> Self {
+        let servers = RedisCluster::start_with(5, config).unwrap_or_else(|error| panic!("{error}"));
+        let bench = Self { servers, durable };
+        let quorum = bench.builder("operator").nodes(bench.nodes()).build().expect("a sound setup");
+        quorum.ready(PATIENCE).await;
+        quorum.admit().await.expect("all five are new");
+        quorum.close().await;
+        bench
+    }
+
+    /// A worker that reaches the servers without a detour, once they all have its trust.
+    pub(crate) async fn worker(&self, name: &str) -> Worker {
+        let worker = self.newcomer(name);
+        worker.trusts(5).await;
+        worker
+    }
+
+    /// The same, met or not.
+    pub(crate) fn newcomer(&self, name: &str) -> Worker {
+        let quorum = self.builder(name).nodes(self.nodes()).build().expect("a sound setup");
+        Worker { quorum, roads: Vec::new() }
+    }
+
+    /// A worker with a network of its own, whose faults nobody else feels.
+    pub(crate) async fn worker_on_roads(&self, name: &str) -> Worker {
+        self.worker_on_roads_with(name, |setup| setup).await
+    }
+
+    pub(crate) async fn worker_on_roads_with(&self, name: &str, tune: impl FnOnce(Setup) -> Setup) -> Worker {
+        let roads: Vec<Proxy> =
+            self.servers.iter().map(|server| Proxy::before(server).expect("a port")).collect();
+        let nodes = self.servers.iter().zip(&roads).map(|(server, road)| Road {
+            to: RedisNode::parse(&server.url()).expect("a URL"),
+            over: RedisNode::parse(&road.url()).expect("a URL"),
+        });
+        let builder = Quorum::builder().setup(tune(self.setup(name))).nodes(nodes);
+        let worker = Worker { quorum: builder.build().expect("a sound setup"), roads };
+        worker.trusts(5).await;
+        worker
+    }
+
+    pub(crate) fn setup(&self, worker: &str) -> Setup {
+        Setup {
+            worker: worker.into(),
+            max_ttl: TTL,
+            node_timeout: NODE_TIMEOUT,
+            durable: self.durable,
+            ..Setup::default()
+        }
+    }
+
+    fn builder(&self, worker: &str) -> QuorumBuilder {
+        Quorum::builder().setup(self.setup(worker))
+    }
+
+    fn nodes(&self) -> impl Iterator<Item = RedisNode> {
+        self.servers.iter().map(|server| RedisNode::parse(&server.url()).expect("a URL"))
+    }
+
+    /// Whether `key` stands on the server at `index`.
+    pub(crate) fn stands(&self, index: usize, key: &str) -> bool {
+        self.servers[index].command(&["EXISTS", key]) == "1"
+    }
+
+    /// The same on all servers, by the lock's name.
+    pub(crate) fn holders_of(&self, lock: &str) -> Vec<usize> {
+        let key = format!("quorate:{lock}");
+        (0..self.servers.len()).filter(|&index| self.stands(index, &key)).collect()
+    }
+
+    /// Nothing is left behind: every key of a lease has an end, no later than a TTL from now, and soon none is
+    /// left. (Markers, ledgers and fencing counters stay.)
+    pub(crate) async fn clean(&self) {
+        eventually("servers without keys of leases", || {
+            let left: usize = self.servers.iter().map(leases_on).sum();
+            (left == 0).then_some(())
+        })
+        .await;
+    }
+}
+
+/// How many keys of leases stand on `server`; each has an end within a TTL.
+fn leases_on(server: &RedisServer) -> usize {
+    let keys = server.command(&["KEYS", "quorate:*"]);
+    let leases = keys.lines().filter(|key| *key != "quorate:node" && !key.starts_with("quorate:ledger/"));
+    let leases = leases.filter(|key| server.command(&["TYPE", key]) == "string");
+    leases
+        .inspect(|key| {
+            let left: i128 = server.command(&["PTTL", key]).parse().expect("milliseconds");
+            let most = i128::try_from(TTL.as_millis()).expect("small");
+            assert!(left <= most && left != -1, "{key} stands for {left} ms yet");
+        })
+        .count()
+}
+
+impl Worker {
+    pub(crate) fn lock(&self, name: &str) -> Lock {
+        self.quorum.lock(name).ttl(TTL).wait(PATIENCE)
+    }
+
+    /// The lease, however often it takes within the patience.
+    #[track_caller]
+    pub(crate) fn must_acquire(&self, name: &str) -> impl Future<Output = Lease> {
+        let lock = self.lock(name);
+        async move { lock.acquire().await.unwrap_or_else(|error| panic!("{error}")) }
+    }
+
+    /// One attempt, which must not be won. Its error, if it was one rather than a holder's name.
+    pub(crate) async fn must_not_acquire(&self, name: &str) -> Option<AcquireError> {
+        match self.lock(name).try_acquire().await {
+            Ok(TryAcquire::Acquired(lease)) => panic!("acquired: {lease:?}"),
+            Ok(TryAcquire::Contended { .. }) => None,
+            Err(error) => Some(error),
+        }
+    }
+
+    /// Waits until so many nodes may vote.
+    pub(crate) async fn trusts(&self, count: usize) {
+        eventually(&format!("trust in {count} nodes"), || {
+            let trusted = self.quorum.nodes().iter().filter(|node| node.state == NodeState::Trusted).count();
+            (trusted >= count).then_some(())
+        })
+        .await;
+    }
+
+    /// Waits until the node at `index` stands so.
+    pub(crate) async fn sees(&self, index: usize, what: &str, so: impl Fn(&NodeState) -> bool) -> NodeStatus {
+        eventually(&format!("{what} node {index}"), || {
+            let node = self.quorum.nodes().swap_remove(index);
+            so(&node.state).then_some(node)
+        })
+        .await
+    }
+
+    pub(crate) fn now(&self) -> BootTime {
+        self.quorum.env().now()
+    }
+
+    /// Acquires and releases what has never been used here: the quorum serves.
+    pub(crate) async fn serves(&self, name: &str) {
+        let lease = self.must_acquire(name).await;
+        lease.release().await.unwrap_or_else(|error| panic!("{error}"));
+    }
+
+    /// The lease stays valid for so long, looked at all the time.
+    pub(crate) async fn keeps(&self, lease: &Lease, time: Duration) {
+        let until = self.now() + time;
+        while self.now() < until {
+            assert!(lease.is_valid(), "lost, {:?} before the end", self.now().until(until));
+            self.quorum.env().sleep(LOOK_EVERY).await;
+        }
+    }
+
+    /// Waits until the lease is over, and looks at the order in which that is told.
+    pub(crate) async fn sees_the_end(&self, lease: &Lease) {
+        let over = self.quorum.env().before(self.now() + PATIENCE, lease.lost().cancelled()).await;
+        assert!(over.is_some(), "the lease is not lost in {PATIENCE:?}");
+        assert!(lease.step_down().is_cancelled() && !lease.is_valid() && lease.check().is_err());
+    }
+
+    /// Its network is as it should be again.
+    pub(crate) fn heal(&self) {
+        self.roads.iter().for_each(Proxy::heal);
+    }
+
+    /// Dies with the network first: nothing that its drops would send arrives.
+    pub(crate) fn crash(self) {
+        for road in &self.roads {
+            road.refuse();
+            road.cut(Directions::Both);
+            road.sever();
+        }
+        drop(self.quorum);
+    }
+}
+
+/// Tries for what `held` holds until it is granted, whatever the errors: nobody is to have it meanwhile.
+pub(crate) async fn take_over(worker: &Worker, held: &Lease) -> Lease {
+    let lock = worker.lock(held.resource().key());
+    let give_up = worker.now() + PATIENCE;
+    loop {
+        let attempt = lock.try_acquire().await;
+        if let Ok(TryAcquire::Acquired(lease)) = attempt {
+            assert!(!held.is_valid(), "two hold it: {:?} left to the first", held.remaining());
+            assert!(lease.token() > held.token(), "{:?} after {:?}", lease.token(), held.token());
+            return lease;
+        }
+        assert!(worker.now() < give_up, "never free: {attempt:?}");
+        worker.quorum.env().sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Looks until `look` gives something.
+pub(crate) async fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let env = Env::system();
+    let give_up = env.now() + PATIENCE;
+    loop {
+        let late = env.now() >= give_up;
+        match look() {
+            Some(found) => return found,
+            None if late => panic!("no {what} in {PATIENCE:?}"),
+            None => env.sleep(LOOK_EVERY).await,
+        }
+    }
+}
+
+/// What leases guard: it takes no write under a lower token than it has seen.
+#[derive(Default)]
+pub(crate) struct Sink(Mutex<Option<FencingToken>>);
+
+impl Sink {
+    pub(crate) fn write(&self, token: FencingToken) -> Result<(), FencingToken> {
+        let mut highest = self.0.lock().expect("no writer panics");
+        match *highest {
+            Some(seen) if seen > token => Err(seen),
+            _ => {
+                *highest = Some(token);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// A server that is known by its own address and reached over a road.
+struct Road {
+    to: RedisNode,
+    over: RedisNode,
+}
+
+impl Node for Road {
+    type Session = RedisSession;
+
+    fn name(&self) -> &str {
+        self.to.name()
+    }
+
+    async fn open(&self, nudge: Nudge) -> Result<(RedisSession, Hello), Cause> {
+        self.over.open(nudge).await
+    }
+}

@@ -1,0 +1,143 @@
+//! Servers that die (SIGKILL), and come back empty or with their append-only file.
+
+use super::bench::{Bench, TTL, eventually, take_over};
+use quorate::round::{Distrust, NodeState, QuarantineReason};
+use quorate_testkit::redis::{RedisConfig, RedisServer};
+
+fn quarantined(state: &NodeState, because: QuarantineReason) -> bool {
+    matches!(state, NodeState::Quarantined { why: Distrust::Quarantined { reason, .. }, .. } if *reason == because)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_minority_that_is_killed_costs_nothing_and_takes_part_again_after_its_quarantine() {
+    let mut bench = Bench::new().await;
+    let worker = bench.worker("a").await;
+    let lease = worker.must_acquire("x").await;
+    bench.servers[0].kill();
+    bench.servers[1].kill();
+    worker.serves("y").await;
+    worker.keeps(&lease, TTL + TTL / 2).await;
+    let mut since = worker.now();
+    for index in 0..2 {
+        since = worker.now();
+        bench.servers[index].restart().expect("it starts again");
+        worker.sees(index, "quarantined", |state| quarantined(state, QuarantineReason::Unmarked)).await;
+    }
+    worker.sees(1, "trusted", |state| *state == NodeState::Trusted).await;
+    assert!(since.until(worker.now()) >= worker.quorum.setup().quarantine(), "it voted too soon");
+    worker.trusts(5).await;
+    eventually("lease on all five", || (bench.holders_of("x").len() == 5).then_some(())).await;
+    worker.keeps(&lease, TTL / 2).await;
+    lease.release().await.expect("a majority answers");
+    worker.serves("x").await;
+    bench.clean().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_majority_that_is_killed_ends_the_lease_in_time_and_comes_back_without_a_second_holder() {
+    let mut bench = Bench::new().await;
+    let (worker, rival) = (bench.worker("a").await, bench.worker("b").await);
+    let lease = worker.must_acquire("x").await;
+    let killed = worker.now();
+    (0..3).for_each(|index| bench.servers[index].kill());
+    worker.sees_the_end(&lease).await;
+    assert!(killed.until(worker.now()) < TTL * 2, "lost only {:?} later", killed.until(worker.now()));
+    let error = rival.must_not_acquire("x").await.expect("nobody holds it");
+    assert!(error.is_unreachable(), "{error}");
+    for index in 0..3 {
+        let port = bench.servers[index].port();
+        assert!(error.to_string().contains(&format!("127.0.0.1:{port}")), "{error}");
+    }
+    let since = worker.now();
+    for index in 0..3 {
+        bench.servers[index].restart().expect("it starts again");
+    }
+    // Two that remember and none that may vote: not before the quarantine is over.
+    let next = take_over(&rival, &lease).await;
+    assert!(since.until(rival.now()) >= rival.quorum.setup().quarantine());
+    next.release().await.expect("a majority answers");
+    worker.serves("x").await;
+    bench.clean().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_majority_that_restarts_empty_under_a_held_lease_makes_no_second_holder() {
+    let mut bench = Bench::new().await;
+    let (worker, rival) = (bench.worker("a").await, bench.worker("b").await);
+    let lease = worker.must_acquire("x").await;
+    let since = worker.now();
+    for index in 0..3 {
+        bench.servers[index].restart().expect("it starts again");
+    }
+    let next = take_over(&rival, &lease).await;
+    assert!(since.until(rival.now()) >= rival.quorum.setup().quarantine());
+    next.release().await.expect("a majority answers");
+    worker.serves("x").await;
+    bench.clean().await;
+}
+
+/// Since when each node's memory counts, by its marker. A quarantine begins with a new one.
+fn began(bench: &Bench) -> Vec<String> {
+    let markers = bench.servers.iter().map(|server| server.command(&["GET", "quorate:node"]));
+    let since = |marker: String| marker.lines().find(|line| line.starts_with("since_us=")).map(str::to_owned);
+    markers.map(|marker| since(marker).expect("a marker")).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_five_restart_from_files_synced_at_every_write_and_the_lease_goes_on() {
+    let mut bench = Bench::with(&RedisConfig::new().append_only(), true).await;
+    let (worker, rival) = (bench.worker("a").await, bench.worker("b").await);
+    let lease = worker.must_acquire("x").await;
+    let killed = worker.now();
+    let memories = began(&bench);
+    bench.servers.iter_mut().for_each(RedisServer::kill);
+    for index in 0..5 {
+        bench.servers[index].restart().expect("it starts again");
+    }
+    worker.trusts(5).await;
+    rival.trusts(5).await;
+    assert_eq!(began(&bench), memories, "what a node remembers is what it remembered");
+    let away = killed.until(worker.now());
+    // Nobody extends it while they are away.
+    if away < TTL / 2 {
+        assert_eq!(bench.holders_of("x").len(), 5, "the files hold the lease");
+        worker.keeps(&lease, TTL).await;
+        assert!(rival.must_not_acquire("x").await.is_none(), "held is held, by the majority's word");
+    } else {
+        println!("all five were away for {away:?}: too long for a TTL of {TTL:?}");
+    }
+    let token = lease.token().get();
+    let _ = lease.release().await;
+    let next = rival.must_acquire("x").await;
+    // The counters are in the files too: one that was seeded anew would be microseconds of the clock ahead.
+    let step = next.token().get() - token;
+    assert!((1..100).contains(&step), "the counter rose by {step}");
+    next.release().await.expect("a majority answers");
+    bench.clean().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_synced_every_second_is_not_durable_whatever_the_workers_were_told() {
+    let config = RedisConfig::new().append_only().line("appendfsync everysec");
+    let mut bench = Bench::with(&config, true).await;
+    let (worker, rival) = (bench.worker("a").await, bench.worker("b").await);
+    let lease = worker.must_acquire("x").await;
+    let memories = began(&bench);
+    let since = worker.now();
+    for index in 0..3 {
+        bench.servers[index].restart().expect("it starts again");
+    }
+    // The marker survived, under the run id of a server that is no more.
+    rival
+        .sees(0, "quarantined", |state| {
+            quarantined(state, QuarantineReason::Restarted) || quarantined(state, QuarantineReason::Marked)
+        })
+        .await;
+    let next = take_over(&rival, &lease).await;
+    assert!(since.until(rival.now()) >= rival.quorum.setup().quarantine());
+    let anew = began(&bench).iter().zip(&memories).filter(|(now, before)| now != before).count();
+    assert_eq!(anew, 3, "a memory that may have gaps begins anew");
+    next.release().await.expect("a majority answers");
+    worker.serves("x").await;
+    bench.clean().await;
+}

@@ -1,0 +1,135 @@
+//! The two scenarios of Martin Kleppmann, "How to do distributed locking" (2016), played on real servers.
+
+use super::{
+    bench::{Bench, Sink, TTL, Worker, eventually, take_over},
+    clock::{LARGE, SMALL, bench},
+    worker::Probe,
+};
+use quorate::lease::{Lease, TryAcquire};
+use quorate_testkit::proxy::Directions;
+
+/// Nodes A to E. Client 1 reaches A, B and C alone, client 2 C, D and E.
+struct Scene {
+    bench: Bench,
+    clients: [Worker; 2],
+}
+
+const C: usize = 2;
+
+impl Scene {
+    async fn new() -> Self {
+        let bench = bench().await;
+        let clients = [bench.worker_on_roads("client-1").await, bench.worker_on_roads("client-2").await];
+        clients[0].roads[3..].iter().for_each(|road| road.cut(Directions::Both));
+        clients[1].roads[..2].iter().for_each(|road| road.cut(Directions::Both));
+        Self { bench, clients }
+    }
+
+    /// Client 1 has the lease on A, B and C, a bare majority, and does not extend it.
+    async fn client_1_acquires(&self) -> Lease {
+        let lease = self.clients[0].lock("x").auto_extend(false).acquire().await.expect("A, B and C answer");
+        assert_eq!(self.bench.holders_of("x"), [0, 1, 2]);
+        lease
+    }
+
+    async fn ends_clean(&self) {
+        for client in &self.clients {
+            client.heal();
+            client.trusts(5).await;
+        }
+        self.clients[0].serves("x").await;
+        self.clients[1].serves("x").await;
+        self.bench.clean().await;
+    }
+}
+
+/// "The clock on node C jumps forward, causing the lock to expire. Client 2 acquires lock on nodes C, D, E.
+/// Clients 1 and 2 now both believe they hold the lock."
+///
+/// By no more than `clock_step_allowance`: they do not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clock_jump_on_node_c_within_the_allowance() {
+    let scene = Scene::new().await;
+    let lease = scene.client_1_acquires().await;
+    scene.bench.servers[C].step_clock(SMALL, true);
+    let next = take_over(&scene.clients[1], &lease).await;
+    next.release().await.expect("C, D and E answer");
+    scene.ends_clean().await;
+}
+
+/// The same, by more than the allowance, on the one node that both majorities share: outside of the promise of
+/// exclusion, as long as steps are not judged, and both may believe that they hold it. The tokens are in order
+/// all the same, since C counted both grants: the sink refuses client 1.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clock_jump_on_node_c_beyond_the_allowance_is_fenced() {
+    let scene = Scene::new().await;
+    let sink = Sink::default();
+    let lease = scene.client_1_acquires().await;
+    sink.write(lease.check().expect("just acquired")).expect("the first");
+    scene.bench.servers[C].step_clock(LARGE, true);
+    let next = scene.clients[1].must_acquire("x").await;
+    println!("observed: client 2 holds it {:?} before client 1 has lost it", lease.remaining());
+    assert!(next.token() > lease.token(), "{:?} after {:?}", next.token(), lease.token());
+    sink.write(next.check().expect("just acquired")).expect("a larger token");
+    assert_eq!(sink.write(lease.token()), Err(next.token()), "client 1's late write was taken");
+    scene.clients[0].sees_the_end(&lease).await;
+    scene.clients[1].keeps(&next, TTL).await;
+    next.release().await.expect("C, D and E answer");
+    // C's own key of client 1 is gone with its step; nothing else is out of the ordinary.
+    scene.bench.servers[C].step_clock(LARGE, false);
+    scene.ends_clean().await;
+}
+
+/// The same jump where client 1 had reached all five: its lease stands on more than a bare majority, and C
+/// alone changes nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clock_jump_on_node_c_does_nothing_to_a_lease_on_all_nodes() {
+    let scene = Scene::new().await;
+    let [client_1, client_2] = &scene.clients;
+    client_1.heal();
+    client_1.trusts(5).await;
+    let lease = client_1.must_acquire("x").await;
+    eventually("lease on all five", || (scene.bench.holders_of("x").len() == 5).then_some(())).await;
+    scene.bench.servers[C].step_clock(LARGE, true);
+    let until = client_2.now() + TTL * 3 / 2;
+    let mut tries = 0;
+    while client_2.now() < until {
+        let attempt = client_2.lock("x").try_acquire().await;
+        assert!(!matches!(attempt, Ok(TryAcquire::Acquired(_))), "two hold it: {attempt:?}");
+        assert!(lease.is_valid());
+        tries += 1;
+    }
+    assert!(tries > 3, "only {tries} attempts");
+    lease.release().await.expect("a majority answers");
+    scene.bench.servers[C].step_clock(LARGE, false);
+    scene.ends_clean().await;
+}
+
+/// "Client 1 requests lock on nodes A, B, C, D, E. While the responses to client 1 are in flight, client 1 goes
+/// into stop-the-world GC. Locks expire on all Redis nodes. Client 2 acquires lock. Client 1 finishes GC": here
+/// it is stopped (SIGSTOP) once it has the lease, for longer than the TTL, and then writes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pause_after_acquire() {
+    let bench = Bench::new().await;
+    let client_2 = bench.worker("client-2").await;
+    let client_1 = Probe::start(&bench, "client-1", "write-when-told");
+    let first = client_1.until_it_notes("held").await;
+    client_1.stop();
+    let next = client_2.must_acquire("job").await;
+    assert!(next.token().get() > first.token);
+    assert!(client_1.sink().write(next.check().expect("just acquired").get()).expect("a server"));
+    client_1.tell();
+    let woke = client_1.go_on();
+    // Its first look says so, and nobody has told it before.
+    let refused = client_1.until_it_notes("lost").await;
+    assert_eq!((refused.token, client_1.first_since(woke).what), (first.token, "lost".to_owned()));
+    // And if it writes regardless, the sink knows.
+    let written = client_1.until_it_notes("refused").await;
+    assert_eq!(written.token, first.token);
+    assert_eq!(client_1.sink().highest().expect("a server"), next.token().get());
+    client_2.keeps(&next, TTL).await;
+    next.release().await.expect("a majority answers");
+    drop(client_1);
+    client_2.serves("job").await;
+    bench.clean().await;
+}

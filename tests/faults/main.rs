@@ -1,0 +1,22 @@
+//! Five real Redis servers, and what befalls them: killed, stopped, flushed, full, cut off, slow, stepped; and
+//! workers that stand still. After each fault two things are looked at: nobody held what another held, and
+//! once it is over the lease is to be had again, and nothing is left behind.
+//!
+//! # What is not guaranteed
+//!
+//! All of it is one machine: the workers share one boot clock, which is how the tests can tell who came first.
+//! No real suspend, no real network, no power loss.
+
+#![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+#![cfg(target_os = "linux")]
+
+mod bench;
+mod clock;
+mod forgotten;
+mod killed;
+mod kleppmann;
+mod memory;
+mod network;
+mod stopped;
+mod worker;
+mod wrong_type;

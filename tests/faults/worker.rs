@@ -1,0 +1,175 @@
+//! Workers in processes of their own, which are stopped (SIGSTOP) and go on, and killed.
+
+use super::bench::{Bench, TTL, eventually};
+use quorate::env::{BootTime, SystemWorld, World};
+use quorate_testkit::redis::RedisServer;
+use quorate_tests::support::{PATIENCE, Program, Running, Sink};
+use rustix::process::Signal;
+use std::time::Duration;
+
+/// A `lease-probe`, its journal, and the sink that it writes to.
+pub(crate) struct Probe {
+    running: Running,
+    program: Program,
+    sink: RedisServer,
+}
+
+/// A line of a probe's journal.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Note {
+    /// The boot clock, read before what is noted was looked at.
+    pub(crate) at: BootTime,
+    pub(crate) what: String,
+    pub(crate) token: u64,
+}
+
+impl Probe {
+    /// A worker that does what `mode` says (see `lease_probe.rs`), with a sink of its own.
+    pub(crate) fn start(bench: &Bench, name: &str, mode: &str) -> Self {
+        let sink = RedisServer::start().unwrap_or_else(|error| panic!("{error}"));
+        Self::start_with(bench, name, mode, sink)
+    }
+
+    fn start_with(bench: &Bench, name: &str, mode: &str, sink: RedisServer) -> Self {
+        let url = sink.url();
+        Self::start_at(bench, name, mode, sink, &url)
+    }
+
+    fn start_at(bench: &Bench, name: &str, mode: &str, own: RedisServer, sink: &str) -> Self {
+        let program = Program::new(env!("CARGO_BIN_EXE_lease-probe"));
+        let list = bench.servers.urls().join(",");
+        let ms = TTL.as_millis().to_string();
+        let running = program.start([name, mode, &list, "job", &ms, sink]);
+        Self { running, program, sink: own }
+    }
+
+    pub(crate) fn sink(&self) -> Sink {
+        Sink::at(&self.sink.url()).expect("a server of ours")
+    }
+
+    pub(crate) fn notes(&self) -> Vec<Note> {
+        // The last line may be half written.
+        let text = self.program.read("journal");
+        let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
+        whole.lines().map(|line| Note::parse(line).unwrap_or_else(|| panic!("{line:?}"))).collect()
+    }
+
+    pub(crate) async fn until_it_notes(&self, what: &str) -> Note {
+        eventually(&format!("note of {what:?} from {:?}", self.running), || {
+            self.notes().into_iter().find(|note| note.what == what)
+        })
+        .await
+    }
+
+    /// The first note of what it looked at after `since`.
+    pub(crate) fn first_since(&self, since: BootTime) -> Note {
+        let notes = self.notes();
+        notes
+            .iter()
+            .find(|note| note.at > since)
+            .cloned()
+            .unwrap_or_else(|| panic!("nothing since: {notes:?}"))
+    }
+
+    pub(crate) fn stop(&self) {
+        self.running.signal(Signal::STOP);
+        quorate_tests::support::until("standstill", PATIENCE, || {
+            let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.running.pid())).ok()?;
+            stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T')).then_some(())
+        });
+    }
+
+    /// Lets it go on; gives the boot clock just before.
+    pub(crate) fn go_on(&self) -> BootTime {
+        let at = SystemWorld.now();
+        self.running.signal(Signal::CONT);
+        at
+    }
+
+    /// Makes the file for which it waits.
+    pub(crate) fn tell(&self) {
+        self.program.write("go", "");
+    }
+}
+
+impl Note {
+    /// `NANOSECONDS WHAT TOKEN`
+    fn parse(line: &str) -> Option<Self> {
+        let mut parts = line.split(' ');
+        let at = BootTime::from_nanos(parts.next()?.parse().ok()?);
+        let what = parts.next()?.to_owned();
+        Some(Self { at, what, token: parts.next()?.parse().ok()? })
+    }
+}
+
+/// By the time at which they looked, the tokens of those who believed that they hold never fall: none believed
+/// so after another had it.
+fn never_two(probes: &[&Probe]) {
+    let mut beliefs: Vec<Note> = probes.iter().flat_map(|probe| probe.notes()).collect();
+    beliefs.retain(|note| note.what == "ok" || note.what == "held");
+    beliefs.sort_by_key(|note| note.at);
+    assert!(beliefs.len() > 2, "nobody held it");
+    for pair in beliefs.windows(2) {
+        assert!(pair[0].token <= pair[1].token, "two held it: {pair:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_that_stood_still_finds_out_at_once_and_the_next_has_a_larger_token() {
+    let bench = Bench::new().await;
+    let sink = RedisServer::start().unwrap_or_else(|error| panic!("{error}"));
+    let url = sink.url();
+    let first = Probe::start_with(&bench, "a", "work", sink);
+    let held = first.until_it_notes("ok").await;
+    let spare = RedisServer::start().unwrap_or_else(|error| panic!("{error}"));
+    let second = Probe::start_at(&bench, "b", "work", spare, &url);
+    first.stop();
+    let taken = second.until_it_notes("ok").await;
+    assert!(taken.token > held.token);
+    let woke = first.go_on();
+    let lost = eventually("loss", || first.notes().into_iter().find(|note| note.what == "lost")).await;
+    assert_eq!(first.first_since(woke), lost, "it believed in its lease after it woke");
+    assert!(woke.until(lost.at) < Duration::from_secs(2), "it found out {:?} later", woke.until(lost.at));
+    // Both signals are out by then, or at once: code that waits for them is told too.
+    let told = first.until_it_notes("told").await;
+    assert!(woke.until(told.at) < Duration::from_secs(2), "it was told {:?} later", woke.until(told.at));
+    never_two(&[&first, &second]);
+    // The one that woke campaigns again, and has it when the other dies.
+    second.running.kill();
+    let back = eventually("first again", || {
+        first.notes().into_iter().find(|note| note.what == "ok" && note.token > taken.token)
+    })
+    .await;
+    never_two(&[&first, &second]);
+    // What reached the sink grew: a write in flight over the pause was refused, not taken.
+    let taken_in = first.sink().history().expect("a server");
+    assert!(taken_in.is_sorted() && taken_in.contains(&held.token) && taken_in.contains(&back.token));
+    drop((first, second));
+    bench.worker("c").await.serves("job").await;
+    bench.clean().await;
+}
+
+/// For less than the lease lives: it goes on, and nobody else has had it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_that_stood_still_for_a_moment_goes_on() {
+    let bench = Bench::new().await;
+    let rival = bench.worker("b").await;
+    let worker = Probe::start(&bench, "a", "work");
+    let held = worker.until_it_notes("ok").await;
+    for _ in 0..3 {
+        worker.stop();
+        let until = rival.now() + TTL / 10;
+        while rival.now() < until {
+            assert!(rival.must_not_acquire("job").await.is_none(), "a majority says who holds it");
+        }
+        let woke = worker.go_on();
+        eventually("look after it woke", || worker.notes().into_iter().find(|note| note.at > woke)).await;
+        if woke.until(rival.now()) < TTL / 10 {
+            let note = worker.first_since(woke);
+            assert_eq!((note.what.as_str(), note.token), ("ok", held.token));
+        }
+    }
+    drop(worker);
+    rival.serves("job").await;
+    bench.clean().await;
+}

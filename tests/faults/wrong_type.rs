@@ -1,0 +1,171 @@
+//! Keys of other types in our places: each spoils its own item, and the error says which key.
+
+use super::bench::{Bench, Worker, eventually};
+use quorate::{
+    claim::{ClaimOutcome, Claims},
+    ledger::Ledger,
+    node::{FencingToken, Record, Refusal},
+    round::{NodeOutcome, NodeState, Report},
+};
+
+/// Replaces `key` by a list, at once.
+const SPOIL: &str = "redis.call('DEL', KEYS[1]) return redis.call('RPUSH', KEYS[1], 'x')";
+
+fn spoil(bench: &Bench, nodes: usize, key: &str) {
+    for index in 0..nodes {
+        assert_eq!(bench.servers[index].command(&["EVAL", SPOIL, "1", key]), "1");
+    }
+}
+
+fn mend(bench: &Bench, key: &str) {
+    for server in bench.servers.iter() {
+        server.command(&["DEL", key]);
+    }
+}
+
+/// At least a majority's refusals name the key.
+#[track_caller]
+fn names(report: &Report, key: &str) {
+    let named = |outcome: &NodeOutcome| matches!(outcome, NodeOutcome::Refused(Refusal::WrongType(what)) if what.contains(key));
+    assert!(report.count(named) >= report.needed, "{key}: {report}");
+    assert!(report.to_string().contains(key), "{report}");
+}
+
+/// With a minority spoilt it is acquired; with a majority spoilt the error names the key, other locks are not
+/// touched, and once it is mended it is to be had.
+async fn spoils_one_lock(key: &str) {
+    let bench = Bench::new().await;
+    let worker = bench.worker("a").await;
+    spoil(&bench, 2, key);
+    worker.serves("x").await;
+    spoil(&bench, 3, key);
+    let error = worker.must_not_acquire("x").await.expect("nobody holds it");
+    names(error.report().expect("a round"), key);
+    worker.serves("y").await;
+    mend(&bench, key);
+    worker.serves("x").await;
+    bench.clean().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_the_place_of_a_lock() {
+    spoils_one_lock("quorate:x").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_the_place_of_a_counter() {
+    spoils_one_lock("{quorate:x}:fence").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_the_place_of_a_held_lock_on_a_majority_the_lease_ends_and_nobody_has_two() {
+    let bench = Bench::new().await;
+    let (worker, rival) = (bench.worker("a").await, bench.worker("b").await);
+    let lease = worker.must_acquire("x").await;
+    spoil(&bench, 3, "quorate:x");
+    worker.sees_the_end(&lease).await;
+    names(
+        rival.must_not_acquire("x").await.expect("nobody holds it").report().expect("a round"),
+        "quorate:x",
+    );
+    mend(&bench, "quorate:x");
+    let next = rival.must_acquire("x").await;
+    assert!(next.token() > lease.token());
+    next.release().await.expect("a majority answers");
+    bench.clean().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_the_place_of_the_marker_the_node_has_no_vote_until_it_is_deleted() {
+    let bench = Bench::new().await;
+    let worker = bench.worker("a").await;
+    let lease = worker.must_acquire("x").await;
+    spoil(&bench, 3, "quorate:node");
+    let error = worker.must_not_acquire("y").await.expect("nobody holds it");
+    names(error.report().expect("a round"), "quorate:node");
+    // Who comes now is told at the handshake, with the mend.
+    let late = bench.newcomer("b");
+    let seen = late.sees(0, "unusable", |state| matches!(state, NodeState::Unreachable(_))).await;
+    let told = format!("{:?}", seen.state);
+    assert!(told.contains("marker's key holds another type; delete it"), "{told}");
+    // Nothing can be extended there, nor granted to anybody else.
+    worker.sees_the_end(&lease).await;
+    mend(&bench, "quorate:node");
+    // A node without a marker may be new or flushed: it waits.
+    let since = worker.now();
+    let next = late.must_acquire("x").await;
+    assert!(since.until(late.now()) + QUARANTINE_BEGAN >= late.quorum.setup().quarantine());
+    assert!(next.token() > lease.token());
+    next.release().await.expect("a majority answers");
+    worker.serves("y").await;
+    bench.clean().await;
+}
+
+/// The first marker may have been gone for a moment before `since` was read.
+const QUARANTINE_BEGAN: std::time::Duration = std::time::Duration::from_millis(500);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_the_place_of_a_ledger_nothing_else_suffers() {
+    let bench = Bench::new().await;
+    let worker = bench.worker("a").await;
+    let (ledger, other) = (ledger(&worker, "g"), ledger(&worker, "h"));
+    let term = FencingToken::new(7);
+    // Since the nodes' memory began: they can remember.
+    let record = |at| Record { at, term, last: false, value: "v".into() };
+    let at = worker.quorum.env().wall().as_micros() + 10_000_000;
+    spoil(&bench, 3, "quorate:ledger/g");
+    let refused = ledger.seal(term).await.expect_err("a majority is spoilt").to_string();
+    assert!(refused.contains("quorate:ledger/g holds another type"), "{refused}");
+    let refused =
+        ledger.write(&"k".into(), None, &record(at)).await.expect_err("a majority is spoilt").to_string();
+    assert!(refused.contains("quorate:ledger/g holds another type"), "{refused}");
+    other.seal(term).await.expect("another group's");
+    worker.serves("x").await;
+    mend(&bench, "quorate:ledger/g");
+    ledger.seal(term).await.expect("mended");
+    ledger.write(&"k".into(), None, &record(at)).await.expect("mended");
+    bench.clean().await;
+}
+
+fn ledger(worker: &Worker, group: &str) -> Ledger {
+    Ledger::new(&worker.quorum, group).expect("a name")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_the_place_of_a_claim_the_batch_goes_on() {
+    let bench = Bench::new().await;
+    let worker = bench.worker("a").await;
+    let claims = Claims::new(&worker.quorum, "s").ttl(super::bench::TTL);
+    spoil(&bench, 3, "quorate:claim/s/lock");
+    spoil(&bench, 3, "{quorate:claim/s/done}:done");
+    spoil(&bench, 3, "{quorate:claim/s/count}:fence");
+    let all = claims.claim_many(["first", "lock", "done", "count", "last"]).await.expect("names");
+    let spoilt = ["quorate:claim/s/lock", "{quorate:claim/s/done}:done", "{quorate:claim/s/count}:fence"];
+    let mut mine = Vec::new();
+    for (number, (id, outcome)) in all.into_iter().enumerate() {
+        match (number, outcome) {
+            (0 | 4, Ok(ClaimOutcome::Claimed(claim))) => mine.push(claim),
+            (1..=3, Err(error)) => names(error.report().expect("a round"), spoilt[number - 1]),
+            (_, other) => panic!("{id}: {other:?}"),
+        }
+    }
+    for claim in mine {
+        claim.complete("ok").await.unwrap_or_else(|error| panic!("{error}"));
+    }
+    spoilt.iter().for_each(|key| mend(&bench, key));
+    let again = eventually_claimed(&claims, "lock").await;
+    again.abandon().await.expect("a majority answers");
+    bench.clean().await;
+}
+
+async fn eventually_claimed(claims: &Claims, id: &str) -> quorate::claim::Claim {
+    let env = quorate::env::Env::system();
+    for _ in 0..100 {
+        if let Ok(ClaimOutcome::Claimed(claim)) = claims.claim(id).await {
+            return claim;
+        }
+        env.sleep(std::time::Duration::from_millis(50)).await;
+    }
+    eventually::<()>("claim", || None).await;
+    panic!("{id} was not to be claimed")
+}

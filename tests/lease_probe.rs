@@ -1,0 +1,107 @@
+//! A worker that holds a lease and writes under it, for tests to stop and to kill.
+//!
+//! `lease-probe NAME MODE NODES RESOURCE TTL_MS SINK`, where MODE is `work` (acquire, look and write every few
+//! milliseconds, and when the lease is lost acquire again, for ever) or `write-when-told` (acquire, do nothing
+//! until a file `go` is there, then look once, and write whatever the look said).
+//!
+//! What it does is in the file `journal`, a line each: `NANOSECONDS WHAT TOKEN`, where the time is the boot
+//! clock *before* the look: `held` (just acquired), `ok` (the lease is valid), `lost` (it is not), `told` (the
+//! signals for stepping down and for the loss have fired), `refused` (by the sink).
+
+#![expect(clippy::expect_used, reason = "a program for tests")]
+
+use quorate::{
+    env::BootTime,
+    lease::{Lease, Quorum},
+    round::Setup,
+};
+use quorate_redis::Connect;
+use quorate_tests::support::Sink;
+use std::{fs::File, io::Write, path::Path, thread, time::Duration};
+
+/// Between two looks.
+const LOOK_EVERY: Duration = Duration::from_millis(2);
+
+fn main() {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let [name, mode, nodes, resource, ttl, sink] = &args[..] else { panic_usage() };
+    let ttl = Duration::from_millis(ttl.parse().expect("TTL_MS"));
+    // Two threads: this one may stand and wait while the other keeps the lease.
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    runtime.expect("a runtime").block_on(async {
+        let setup = Setup {
+            worker: name.as_str().into(),
+            max_ttl: ttl,
+            node_timeout: Duration::from_millis(150),
+            ..Setup::default()
+        };
+        let quorum = Quorum::redis(nodes.split(',')).expect("URLs").setup(setup).build().expect("a setup");
+        let probe = Probe {
+            sink: Sink::at(sink).expect("a sink"),
+            journal: File::options().create(true).append(true).open("journal").expect("a file"),
+            quorum,
+        };
+        let lock = probe.quorum.lock(resource).ttl(ttl);
+        loop {
+            let lease = lock.acquire().await.expect("a quorum");
+            probe.note(probe.now(), "held", &lease);
+            match mode.as_str() {
+                "work" => probe.work(&lease).await,
+                "write-when-told" => return probe.write_when_told(&lease),
+                _ => panic_usage(),
+            }
+        }
+    });
+}
+
+struct Probe {
+    quorum: Quorum,
+    sink: Sink,
+    journal: File,
+}
+
+impl Probe {
+    async fn work(&self, lease: &Lease) {
+        loop {
+            let at = self.now();
+            let Ok(token) = lease.check() else {
+                self.note(at, "lost", lease);
+                lease.step_down().cancelled().await;
+                lease.lost().cancelled().await;
+                return self.note(self.now(), "told", lease);
+            };
+            self.note(at, "ok", lease);
+            if !self.sink.write(token.get()).expect("the sink answers") {
+                self.note(self.now(), "refused", lease);
+            }
+            self.quorum.env().sleep(LOOK_EVERY).await;
+        }
+    }
+
+    fn write_when_told(&self, lease: &Lease) {
+        while !Path::new("go").exists() {
+            thread::sleep(LOOK_EVERY);
+        }
+        let at = self.now();
+        self.note(at, if lease.check().is_ok() { "ok" } else { "lost" }, lease);
+        // Whatever it was told.
+        if !self.sink.write(lease.token().get()).expect("the sink answers") {
+            self.note(self.now(), "refused", lease);
+        }
+    }
+
+    fn now(&self) -> BootTime {
+        self.quorum.env().now()
+    }
+
+    /// In one write, so that a line is whole or not there.
+    fn note(&self, at: BootTime, what: &str, lease: &Lease) {
+        let line = format!("{} {what} {}\n", at.as_nanos(), lease.token().get());
+        (&self.journal).write_all(line.as_bytes()).expect("a file of our own");
+    }
+}
+
+fn panic_usage() -> ! {
+    eprintln!("lease-probe NAME work|write-when-told NODES RESOURCE TTL_MS SINK");
+    std::process::exit(64)
+}
