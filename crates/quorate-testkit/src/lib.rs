@@ -1,5 +1,5 @@
-//! What the tests of Quorate stand on: real Redis servers, the suite that every kind of node passes,
-//! and a seeded simulation.
+//! What the tests of Quorate stand on: real Redis servers, a faulty network before them, the suite that every
+//! kind of node passes, and a seeded simulation.
 //!
 //! # What is not guaranteed
 //!
@@ -7,5 +7,6 @@
 //! leaves the servers that it started behind.
 
 pub mod conformance;
+pub mod proxy;
 pub mod redis;
 pub mod sim;

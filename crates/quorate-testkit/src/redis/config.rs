@@ -6,6 +6,7 @@ use std::{fmt::Write as _, path::Path};
 pub struct RedisConfig {
     append_only: bool,
     unix_socket: bool,
+    own_clock: bool,
     password: Option<String>,
     lines: Vec<String>,
 }
@@ -27,6 +28,13 @@ impl RedisConfig {
     #[must_use]
     pub fn unix_socket(mut self) -> Self {
         self.unix_socket = true;
+        self
+    }
+
+    /// Gives the server a wall clock of its own, which [`RedisServer::step_clock`] steps. Needs `cc`, and Linux.
+    #[must_use]
+    pub fn own_clock(mut self) -> Self {
+        self.own_clock = true;
         self
     }
 
@@ -72,6 +80,11 @@ impl RedisConfig {
     /// Whether there is to be a Unix socket.
     pub(super) fn has_socket(&self) -> bool {
         self.unix_socket
+    }
+
+    /// Whether its wall clock is to be its own.
+    pub(super) fn has_own_clock(&self) -> bool {
+        self.own_clock
     }
 
     /// The text of `redis.conf`.

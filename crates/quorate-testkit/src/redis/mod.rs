@@ -4,7 +4,11 @@
 //!
 //! Ports are found free and then taken: another process may be quicker, and then another port is tried. A
 //! test process that is killed outright leaves its servers behind; one that panics does not.
+//!
+//! A server's clock can be stepped ([`RedisConfig::own_clock`]) on 64-bit Linux only, and not that of a worker: a
+//! process that asks the kernel itself takes no notice of a preloaded library.
 
+mod clock;
 mod cluster;
 mod config;
 mod server;

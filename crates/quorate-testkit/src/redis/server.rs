@@ -1,4 +1,4 @@
-use super::RedisConfig;
+use super::{RedisConfig, clock::ServerClock};
 use quorate::env::{SystemWorld, World};
 use redis::{IntoConnectionInfo, RedisError, Value};
 use rustix::process::{Pid, Signal, kill_process};
@@ -25,6 +25,7 @@ pub struct RedisServer {
     config: RedisConfig,
     dir: TempDir,
     port: u16,
+    clock: Option<ServerClock>,
     child: Option<Child>,
 }
 
@@ -43,7 +44,8 @@ impl RedisServer {
     /// [`StartError`], which says how to install `redis-server` where it is missing.
     pub fn start_with(config: RedisConfig) -> Result<Self, StartError> {
         let dir = tempfile::Builder::new().prefix("quorate-redis-").tempdir()?;
-        let mut server = Self { config, dir, port: 0, child: None };
+        let clock = config.has_own_clock().then(|| ServerClock::new(dir.path())).transpose()?;
+        let mut server = Self { config, dir, port: 0, clock, child: None };
         let mut tries = 0;
         loop {
             server.port = free_port()?;
@@ -68,9 +70,14 @@ impl RedisServer {
 
     /// The URL, with the password where there is one.
     pub fn url(&self) -> String {
+        self.url_at(self.port)
+    }
+
+    /// The URL of whatever stands before this server on another loopback port.
+    pub(crate) fn url_at(&self, port: u16) -> String {
         match self.config.asks_for() {
-            Some(password) => format!("redis://:{password}@127.0.0.1:{}/0", self.port),
-            None => format!("redis://127.0.0.1:{}/0", self.port),
+            Some(password) => format!("redis://:{password}@127.0.0.1:{port}/0"),
+            None => format!("redis://127.0.0.1:{port}/0"),
         }
     }
 
@@ -129,6 +136,26 @@ impl RedisServer {
         self.must_signal(Signal::CONT);
     }
 
+    /// Steps the server's wall clock by so much, at once: `forward`, or back. Its monotonic clock goes on. The
+    /// step outlives a restart, as a machine's would.
+    ///
+    /// # Panics
+    /// Where [`RedisConfig::own_clock`] did not ask for a clock: a fault that was not made proves nothing.
+    pub fn step_clock(&self, by: Duration, forward: bool) {
+        let Some(clock) = &self.clock else {
+            #[expect(clippy::panic, reason = "a test that steps a clock that is not there is wrong")]
+            {
+                panic!("redis-server on port {} has the machine's clock", self.port)
+            }
+        };
+        if let Err(error) = clock.step(by, forward) {
+            #[expect(clippy::panic, reason = "a fault that was not made proves nothing")]
+            {
+                panic!("redis-server on port {}: its clock: {error}", self.port)
+            }
+        }
+    }
+
     /// Makes the server forget every key in every database.
     pub fn flushall(&self) {
         self.command(&["FLUSHALL"]);
@@ -171,18 +198,24 @@ impl RedisServer {
         let dir = self.dir.path();
         let conf = dir.join("redis.conf");
         fs::write(&conf, self.config.render(self.port, dir, &dir.join("s")))?;
-        let started = Command::new("redis-server")
-            .arg(&conf)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn();
-        let child = started.map_err(|error| match error.kind() {
+        let mut command = Command::new("redis-server");
+        command.arg(&conf).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        if let Some(clock) = &self.clock {
+            clock.preload(&mut command);
+        }
+        let child = command.spawn().map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => StartError::Missing,
             _ => StartError::Io(error),
         })?;
+        let pid = child.id();
         self.child = Some(child);
-        self.wait_until_it_answers()
+        self.wait_until_it_answers()?;
+        match &self.clock {
+            Some(clock) if !clock.rules(pid) => {
+                Err(StartError::NoClock("redis-server did not take the preloaded library".to_owned()))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn wait_until_it_answers(&mut self) -> Result<(), StartError> {
@@ -249,6 +282,15 @@ pub enum StartError {
     /// It runs and does not answer.
     #[error("redis-server did not answer PING in {PATIENCE:?}: {0}")]
     NoPong(String),
+    /// There is no C compiler.
+    #[error(
+        "cc is not installed, and tests that step a server's clock need it; install it with `bash tests/run.sh`, or \
+         `apt-get install gcc libc6-dev`, `dnf install gcc`, `apk add build-base`"
+    )]
+    NoCompiler,
+    /// It would have no clock of its own. Only 64-bit Linux can do that.
+    #[error("redis-server has no clock of its own (64-bit Linux only): {0}")]
+    NoClock(String),
     /// The directory, the port or the process could not be had.
     #[error("redis-server could not be started: {0}")]
     Io(#[from] io::Error),

@@ -1,0 +1,132 @@
+use super::{
+    pump::{Pump, PumpEnd},
+    rules::{Rules, Way},
+};
+use crate::sim::SeedRng;
+use quorate::env::Env;
+use rustix::net::{Shutdown, shutdown, sockopt::set_socket_linger};
+use std::{
+    io,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::watch,
+};
+
+/// After an accept that failed (too many open files), before the next.
+const AFTER_ERROR: Duration = Duration::from_millis(10);
+
+/// What the proxy's tasks share.
+#[derive(Clone)]
+pub(super) struct Office {
+    pub(super) env: Env,
+    pub(super) upstream: SocketAddr,
+    pub(super) rules: watch::Sender<Rules>,
+    pub(super) accepted: Arc<AtomicU64>,
+    pub(super) seed: u64,
+}
+
+/// Takes clients until the proxy is stopped.
+pub(super) async fn accept(office: &Office, listener: std::net::TcpListener) {
+    let Ok(listener) = TcpListener::from_std(listener) else { return };
+    loop {
+        let accepted = tokio::select! { biased;
+            () = office.env.stopped().cancelled() => return,
+            accepted = listener.accept() => accepted,
+        };
+        let Ok((client, _)) = accepted else {
+            office.env.sleep(AFTER_ERROR).await;
+            continue;
+        };
+        let number = office.accepted.fetch_add(1, Ordering::Relaxed);
+        // Subscribed before the look, so that a `sever` in between is seen.
+        let rules = office.rules.subscribe();
+        let (refused, severed) = {
+            let rules = rules.borrow();
+            (rules.refuses, rules.severed)
+        };
+        if refused {
+            reset(&client);
+        } else {
+            office.env.spawn(carry(office.clone(), client, severed, number));
+        }
+    }
+}
+
+/// Carries one connection to its end.
+async fn carry(office: Office, client: TcpStream, severed: u64, number: u64) {
+    let env = &office.env;
+    let mut rules = office.rules.subscribe();
+    let broken = async move {
+        // The sender lives in the office.
+        let _ = rules.wait_for(|rules| rules.severed != severed).await;
+    };
+    tokio::pin!(broken);
+    let server = tokio::select! { biased;
+        () = env.stopped().cancelled() => return reset(&client),
+        () = &mut broken => return reset(&client),
+        server = connect(office.upstream) => server,
+    };
+    let Ok(server) = server else {
+        // That nobody listens is news from over there.
+        let mut rules = office.rules.subscribe();
+        tokio::select! { biased;
+            () = env.stopped().cancelled() => {}
+            () = &mut broken => {}
+            _ = rules.wait_for(|rules| !rules.is_cut(Way::Back)) => {}
+        }
+        return reset(&client);
+    };
+    let _ = client.set_nodelay(true);
+    let rng = |label| SeedRng::new(office.seed ^ number, label);
+    let mut there = Pump::new(env, &client, &server, Way::There, &office.rules, rng("there"));
+    let mut back = Pump::new(env, &server, &client, Way::Back, &office.rules, rng("back"));
+    let end = tokio::select! { biased;
+        () = env.stopped().cancelled() => PumpEnd::Broken,
+        () = &mut broken => PumpEnd::Broken,
+        end = both(&mut there, &mut back) => end,
+    };
+    match end {
+        // The client is to read what it was given, and then the end.
+        PumpEnd::ReplyCut => {
+            let _ = shutdown(&client, Shutdown::Write);
+            reset(&server);
+        }
+        PumpEnd::Broken => {
+            reset(&client);
+            reset(&server);
+        }
+        PumpEnd::Finished => {}
+    }
+}
+
+async fn connect(upstream: SocketAddr) -> io::Result<TcpStream> {
+    let server = TcpStream::connect(upstream).await?;
+    server.set_nodelay(true)?;
+    Ok(server)
+}
+
+/// Until both ways have ended, or one not as it should.
+async fn both(there: &mut Pump<'_>, back: &mut Pump<'_>) -> PumpEnd {
+    let (there, back) = (there.run(), back.run());
+    tokio::pin!(there, back);
+    let (first, other) = tokio::select! { biased;
+        end = &mut there => (end, &mut back as &mut (dyn Future<Output = PumpEnd> + Unpin + Send)),
+        end = &mut back => (end, &mut there as _),
+    };
+    match first {
+        PumpEnd::Finished => other.await,
+        end => end,
+    }
+}
+
+/// The other end is to see a broken connection once this one is dropped.
+fn reset(stream: &TcpStream) {
+    let _ = set_socket_linger(stream, Some(Duration::ZERO));
+}

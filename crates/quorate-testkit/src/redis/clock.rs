@@ -1,0 +1,95 @@
+use super::StartError;
+use std::{
+    env, fs,
+    hash::{DefaultHasher, Hash, Hasher},
+    io,
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+/// What is preloaded into the server.
+const SOURCE: &str = include_str!("clock_shim.c");
+
+/// A wall clock of one server's own, which can be stepped while it runs. Linux only.
+///
+/// It is a small library in C, preloaded into the server and compiled by `cc` when first needed. The step
+/// stands in a file that the server has mapped, so that it outlives a restart, as a machine's clock would.
+#[derive(Debug)]
+pub(super) struct ServerClock {
+    library: PathBuf,
+    file: PathBuf,
+}
+
+impl ServerClock {
+    /// A clock that shows the right time, for a server with the directory `dir`.
+    pub(super) fn new(dir: &Path) -> Result<Self, StartError> {
+        let library = library(dir)?;
+        let file = dir.join("clock");
+        fs::write(&file, 0_i64.to_ne_bytes())?;
+        Ok(Self { library, file })
+    }
+
+    /// Puts the server that `command` starts under this clock.
+    pub(super) fn preload(&self, command: &mut Command) {
+        command.env("LD_PRELOAD", &self.library).env("QUORATE_CLOCK_FILE", &self.file);
+    }
+
+    /// Whether the process has the library: a program that was linked statically takes none.
+    pub(super) fn rules(&self, pid: u32) -> bool {
+        let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+        maps.contains(&*self.library.to_string_lossy())
+    }
+
+    /// Steps the clock, at once: forward, or back.
+    pub(super) fn step(&self, by: Duration, forward: bool) -> io::Result<()> {
+        let by = i64::try_from(by.as_micros()).map_err(io::Error::other)?;
+        let mut step = [0; 8];
+        let file = fs::File::options().read(true).write(true).open(&self.file)?;
+        file.read_exact_at(&mut step, 0)?;
+        let step = i64::from_ne_bytes(step) + if forward { by } else { -by };
+        // In place: the server has mapped this very file.
+        file.write_all_at(&step.to_ne_bytes(), 0)
+    }
+}
+
+/// The compiled library, from an earlier run if there is one.
+fn library(dir: &Path) -> Result<PathBuf, StartError> {
+    let mut hasher = DefaultHasher::new();
+    (SOURCE, env::consts::ARCH).hash(&mut hasher);
+    let name = format!("quorate-clock-{:016x}.so", hasher.finish());
+    let place = build_dir().unwrap_or_else(|| dir.to_owned());
+    fs::create_dir_all(&place)?;
+    let library = place.join(name);
+    if !library.exists() {
+        // Several processes may be at it: each compiles for itself, and one rename is the last.
+        let made = compile(dir)?;
+        let beside = tempfile::Builder::new().prefix("clock-").tempfile_in(&place)?;
+        fs::copy(made, beside.path())?;
+        beside.persist(&library).map_err(|failed| failed.error)?;
+    }
+    Ok(library)
+}
+
+/// Beside what Cargo has built, if this program is run from there.
+fn build_dir() -> Option<PathBuf> {
+    let program = env::current_exe().ok()?;
+    let profile = program.ancestors().find(|dir| dir.join(".fingerprint").is_dir())?;
+    Some(profile.join("quorate-clock"))
+}
+
+fn compile(dir: &Path) -> Result<PathBuf, StartError> {
+    let (source, library) = (dir.join("clock_shim.c"), dir.join("clock_shim.so"));
+    fs::write(&source, SOURCE)?;
+    let mut cc = Command::new("cc");
+    cc.args(["-std=gnu11", "-O2", "-shared", "-fPIC", "-o"]).arg(&library).arg(&source);
+    let compiled = cc.stdin(Stdio::null()).output().map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => StartError::NoCompiler,
+        _ => StartError::Io(error),
+    })?;
+    if !compiled.status.success() {
+        return Err(StartError::NoClock(String::from_utf8_lossy(&compiled.stderr).into_owned()));
+    }
+    Ok(library)
+}
