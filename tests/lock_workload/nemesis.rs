@@ -105,7 +105,7 @@ impl Nemesis {
 
     /// The next thing that a worker says.
     fn listen(&mut self) -> Option<(Told, (String, u64))> {
-        let fallen = self.crew.fallen();
+        let fallen = self.crew.ended(PATIENCE);
         assert!(fallen.is_empty(), "workers ended: {fallen:?}");
         let told = self.crew.next(Duration::from_millis(50))?;
         let (what, element) = told.line.as_deref()?.split_once(' ').expect("two words");

@@ -1,4 +1,4 @@
-use super::{LOOK_EVERY, PATIENCE, is_alive, signal, until};
+use super::{PATIENCE, is_alive, signal, until};
 use quorate::env::{BootTime, SystemWorld, World};
 use rustix::process::Signal;
 use std::{
@@ -42,6 +42,7 @@ struct Member {
     child: Child,
     _stdin: Option<ChildStdin>,
     stopped: bool,
+    told: Option<BootTime>,
 }
 
 impl Crew {
@@ -75,7 +76,7 @@ impl Crew {
             }
             let _ = tell.send(Told { who, line: None });
         });
-        self.members[member] = Some(Member { child, _stdin: stdin, stopped: false });
+        self.members[member] = Some(Member { child, _stdin: stdin, stopped: false, told: None });
         who
     }
 
@@ -89,9 +90,9 @@ impl Crew {
         self.members[member].as_ref().map(|one| one.child.id())
     }
 
-    /// Whether it has been started, not ended by us, and not stopped.
+    /// Whether it runs, and has neither been stopped nor told to end.
     pub fn is_going(&self, member: usize) -> bool {
-        self.members[member].as_ref().is_some_and(|one| !one.stopped)
+        self.members[member].as_ref().is_some_and(|one| !one.stopped && one.told.is_none())
     }
 
     /// The next line that anybody writes, within `wait`.
@@ -139,45 +140,40 @@ impl Crew {
         at
     }
 
-    /// Tells a member to end (SIGTERM), and waits for it: whether it ended well, within `within`. One that
-    /// does not is killed.
-    ///
-    /// # Errors
-    /// How it ended, in words.
+    /// Tells a member to end (SIGTERM), and does not wait: [`Crew::ended`] tells.
     ///
     /// # Panics
     /// Where it does not run.
-    pub fn terminate(&mut self, member: usize, within: Duration) -> Result<Duration, String> {
-        let mut one = self.members[member].take().expect("it runs");
-        let began = SystemWorld.now();
+    pub fn tell_to_end(&mut self, member: usize) -> BootTime {
+        let one = self.members[member].as_mut().expect("it runs");
+        let at = SystemWorld.now();
         signal(one.child.id(), Signal::TERM);
-        let ended = loop {
-            match one.child.try_wait() {
-                Ok(Some(status)) if status.success() => break Ok(SystemWorld.now().since(began)),
-                Ok(Some(status)) => break Err(format!("ended with {status} when told to end")),
-                Err(error) => break Err(error.to_string()),
-                Ok(None) if SystemWorld.now().since(began) > within => {
-                    break Err(format!("did not end within {within:?} of SIGTERM"));
-                }
-                Ok(None) => thread::sleep(LOOK_EVERY),
-            }
-        };
-        let _ = one.child.kill();
-        let _ = one.child.wait();
-        ended
+        one.told.get_or_insert(at);
+        at
     }
 
-    /// The members that have ended by themselves, with how. They do not run any more.
-    pub fn fallen(&mut self) -> Vec<(usize, String)> {
-        let mut fallen = Vec::new();
+    /// The members that have ended, but for those that we killed, with how long that took since they were told
+    /// to; they do not run any more. Ending without being told, with a failure, or not within `within` of being
+    /// told (then it is killed) is an error.
+    pub fn ended(&mut self, within: Duration) -> Vec<(usize, Result<Duration, String>)> {
+        let mut ended = Vec::new();
         for (member, place) in self.members.iter_mut().enumerate() {
             let Some(one) = place else { continue };
-            if let Ok(Some(status)) = one.child.try_wait() {
-                fallen.push((member, format!("ended by itself: {status}")));
-                *place = None;
-            }
+            let took = one.told.map(|told| SystemWorld.now().since(told));
+            let how = match (one.child.try_wait(), took) {
+                (Ok(Some(status)), Some(took)) if status.success() => Ok(took),
+                (Ok(Some(status)), Some(_)) => Err(format!("ended with {status} when told to end")),
+                (Ok(Some(status)), None) => Err(format!("ended by itself: {status}")),
+                (Err(error), _) => Err(error.to_string()),
+                (Ok(None), Some(took)) if took > within => Err(format!("did not end in {took:?} of SIGTERM")),
+                (Ok(None), _) => continue,
+            };
+            let _ = one.child.kill();
+            let _ = one.child.wait();
+            *place = None;
+            ended.push((member, how));
         }
-        fallen
+        ended
     }
 
     /// The process ids of members that run.
