@@ -3,6 +3,7 @@
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod beats;
+mod crew;
 mod ended;
 mod nodes;
 mod processes;
@@ -11,6 +12,7 @@ mod running;
 mod sink;
 
 pub use beats::Beats;
+pub use crew::{Crew, Told, Who};
 pub use ended::Ended;
 pub use nodes::Nodes;
 pub use processes::{is_alive, parent_of, signal};

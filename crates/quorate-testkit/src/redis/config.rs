@@ -7,6 +7,7 @@ pub struct RedisConfig {
     append_only: bool,
     unix_socket: bool,
     own_clock: bool,
+    own_group: bool,
     password: Option<String>,
     lines: Vec<String>,
 }
@@ -35,6 +36,14 @@ impl RedisConfig {
     #[must_use]
     pub fn own_clock(mut self) -> Self {
         self.own_clock = true;
+        self
+    }
+
+    /// Puts the server in a process group of its own: a Ctrl-C on the terminal does not reach it, and whoever
+    /// asked for this ends it by dropping it.
+    #[must_use]
+    pub fn own_process_group(mut self) -> Self {
+        self.own_group = true;
         self
     }
 
@@ -80,6 +89,11 @@ impl RedisConfig {
     /// Whether there is to be a Unix socket.
     pub(super) fn has_socket(&self) -> bool {
         self.unix_socket
+    }
+
+    /// Whether it is to have a process group of its own.
+    pub(super) fn has_own_group(&self) -> bool {
+        self.own_group
     }
 
     /// Whether its wall clock is to be its own.

@@ -5,6 +5,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::{
     fmt, fs, io,
     net::TcpListener,
+    os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     thread,
@@ -202,6 +203,9 @@ impl RedisServer {
         command.arg(&conf).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         if let Some(clock) = &self.clock {
             clock.preload(&mut command);
+        }
+        if self.config.has_own_group() {
+            command.process_group(0);
         }
         let child = command.spawn().map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => StartError::Missing,

@@ -1,0 +1,40 @@
+//! What may stand on a server when every worker has ended.
+
+/// What is wrong with a key that has `pttl` milliseconds to live (-1: for ever).
+pub(crate) fn leftover(key: &str, pttl: i64) -> Option<String> {
+    let Some(name) = key.strip_prefix("quorate:").or_else(|| key.strip_prefix("{quorate:")) else {
+        return Some(format!("leftovers: {key} is none of Quorate's keys"));
+    };
+    let lasting = name == "node" || name.starts_with("ledger/");
+    let record = name.ends_with("}:fence") || name.ends_with("}:done");
+    if !lasting && !record {
+        return Some(format!("leftovers: {key} still stands, for {pttl} ms"));
+    }
+    (record && pttl < 0).then(|| format!("leftovers: {key} will stand for ever"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_that_end_are_no_leftovers_and_locks_are() {
+        for (key, pttl) in [
+            ("quorate:node", -1),
+            ("quorate:ledger/soak", -1),
+            ("{quorate:lock-0}:fence", 9),
+            ("{quorate:claim/soak/m-1}:done", 5),
+        ] {
+            assert_eq!(leftover(key, pttl), None);
+        }
+        for (key, pttl) in [
+            ("quorate:lock-0", 900),
+            ("quorate:election/soak", 900),
+            ("quorate:claim/soak/m-1", 900),
+            ("{quorate:lock-0}:fence", -1),
+            ("other", 5),
+        ] {
+            assert!(leftover(key, pttl).is_some(), "{key}");
+        }
+    }
+}

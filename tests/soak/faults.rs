@@ -1,0 +1,235 @@
+//! Which faults come when: a deck of all kinds, shuffled by the seed and dealt to its end, so that none is left
+//! out.
+
+use super::settings::NODES;
+use quorate_testkit::sim::SeedRng;
+use std::time::Duration;
+
+/// A kind of fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    LeaderKilled,
+    WorkerKilled,
+    WorkerTold,
+    LeaderStopped,
+    WorkerStopped,
+    AllWorkersStopped,
+    ServerKilled,
+    ServerStopped,
+    ServerFlushed,
+    AllFlushed,
+    MajorityStopped,
+    MajorityKilled,
+    CutThere,
+    CutBack,
+    CutBoth,
+    MajorityCut,
+    Slow,
+    Severed,
+    ReplyCut,
+}
+
+impl Kind {
+    pub(crate) const ALL: [Self; 19] = [
+        Self::LeaderKilled,
+        Self::WorkerKilled,
+        Self::WorkerTold,
+        Self::LeaderStopped,
+        Self::WorkerStopped,
+        Self::AllWorkersStopped,
+        Self::ServerKilled,
+        Self::ServerStopped,
+        Self::ServerFlushed,
+        Self::AllFlushed,
+        Self::MajorityStopped,
+        Self::MajorityKilled,
+        Self::CutThere,
+        Self::CutBack,
+        Self::CutBoth,
+        Self::MajorityCut,
+        Self::Slow,
+        Self::Severed,
+        Self::ReplyCut,
+    ];
+
+    /// For people.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::LeaderKilled => "leader killed (SIGKILL)",
+            Self::WorkerKilled => "worker killed (SIGKILL)",
+            Self::WorkerTold => "worker told to end (SIGTERM)",
+            Self::LeaderStopped => "leader stopped (SIGSTOP)",
+            Self::WorkerStopped => "worker stopped (SIGSTOP)",
+            Self::AllWorkersStopped => "all workers stopped",
+            Self::ServerKilled => "server killed and restarted",
+            Self::ServerStopped => "server stopped (SIGSTOP)",
+            Self::ServerFlushed => "server flushed",
+            Self::AllFlushed => "all servers flushed",
+            Self::MajorityStopped => "majority of servers stopped",
+            Self::MajorityKilled => "majority of servers killed",
+            Self::CutThere => "requests cut off",
+            Self::CutBack => "replies cut off",
+            Self::CutBoth => "server cut off",
+            Self::MajorityCut => "majority of servers cut off",
+            Self::Slow => "slow network",
+            Self::Severed => "connections severed",
+            Self::ReplyCut => "severed in mid-reply",
+        }
+    }
+}
+
+/// What the parent does to somebody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    KillWorker(usize),
+    KillLeader,
+    TellWorker(usize),
+    StopWorker(usize),
+    StopLeader,
+    ResumeWorkers,
+    StartWorkers,
+    KillServer(usize),
+    StartServer(usize),
+    StopServer(usize),
+    ResumeServer(usize),
+    Flush(usize),
+    CutThere(usize),
+    CutBack(usize),
+    CutBoth(usize),
+    Slow(usize, Duration, Duration),
+    HealProxy(usize),
+    Sever(usize),
+    CutReply(usize, usize),
+}
+
+/// Deals faults.
+#[derive(Debug)]
+pub(crate) struct Deck {
+    rng: SeedRng,
+    cards: Vec<Kind>,
+    workers: usize,
+}
+
+impl Deck {
+    pub(crate) fn new(seed: u64, workers: usize) -> Self {
+        Self { rng: SeedRng::new(seed, "faults"), cards: Vec::new(), workers }
+    }
+
+    /// The next episode: faults, each with its actions and when, from now; and how long nothing is done after
+    /// the last of them.
+    pub(crate) fn episode(&mut self) -> (Vec<(Kind, Vec<(Duration, Action)>)>, Duration) {
+        let many = self.rng.number(1..=3);
+        let faults = (0..many).map(|_| {
+            let kind = self.draw();
+            (kind, self.actions(kind))
+        });
+        let faults: Vec<_> = faults.collect();
+        // Long enough for a quarantine to end and for every bound of liveness; or hardly any time.
+        let calm =
+            if self.rng.chance(450) { self.rng.millis(11_500..=14_000) } else { self.rng.millis(500..=3000) };
+        (faults, calm)
+    }
+
+    fn draw(&mut self) -> Kind {
+        if self.cards.is_empty() {
+            self.cards = Kind::ALL.to_vec();
+            for last in (1..self.cards.len()).rev() {
+                let other = self.rng.index(last + 1);
+                self.cards.swap(last, other);
+            }
+        }
+        self.cards.pop().unwrap_or(Kind::Severed)
+    }
+
+    fn actions(&mut self, kind: Kind) -> Vec<(Duration, Action)> {
+        let at = self.rng.millis(0..=2000);
+        let last = self.rng.millis_up_to(&[500, 2000, 5000]) + Duration::from_millis(50);
+        let (worker, server) = (self.rng.index(self.workers), self.rng.index(NODES));
+        // Three that follow each other, from any on.
+        let majority: Vec<usize> = (0..NODES / 2 + 1).map(|n| (server + n) % NODES).collect();
+        let each = |does: fn(usize) -> Action, undoes: fn(usize) -> Action| {
+            let of = |node: &usize| [(at, does(*node)), (at + last, undoes(*node))];
+            majority.iter().flat_map(of).collect::<Vec<_>>()
+        };
+        match kind {
+            Kind::LeaderKilled => vec![(at, Action::KillLeader), (at + last, Action::StartWorkers)],
+            Kind::WorkerKilled => vec![(at, Action::KillWorker(worker)), (at + last, Action::StartWorkers)],
+            Kind::WorkerTold => vec![(at, Action::TellWorker(worker)), (at + last, Action::StartWorkers)],
+            Kind::LeaderStopped => vec![(at, Action::StopLeader), (at + last, Action::ResumeWorkers)],
+            Kind::WorkerStopped => vec![(at, Action::StopWorker(worker)), (at + last, Action::ResumeWorkers)],
+            Kind::AllWorkersStopped => {
+                let all = (0..self.workers).map(|worker| (at, Action::StopWorker(worker)));
+                all.chain([(at + last, Action::ResumeWorkers)]).collect()
+            }
+            Kind::ServerKilled => {
+                vec![(at, Action::KillServer(server)), (at + last, Action::StartServer(server))]
+            }
+            Kind::ServerStopped => {
+                vec![(at, Action::StopServer(server)), (at + last, Action::ResumeServer(server))]
+            }
+            Kind::ServerFlushed => vec![(at, Action::Flush(server))],
+            Kind::AllFlushed => (0..NODES).map(|node| (at, Action::Flush(node))).collect(),
+            Kind::MajorityStopped => each(Action::StopServer, Action::ResumeServer),
+            Kind::MajorityKilled => each(Action::KillServer, Action::StartServer),
+            Kind::CutThere => vec![(at, Action::CutThere(server)), (at + last, Action::HealProxy(server))],
+            Kind::CutBack => vec![(at, Action::CutBack(server)), (at + last, Action::HealProxy(server))],
+            Kind::CutBoth => vec![(at, Action::CutBoth(server)), (at + last, Action::HealProxy(server))],
+            Kind::MajorityCut => each(Action::CutBoth, Action::HealProxy),
+            Kind::Slow => {
+                let (each_way, jitter) = (self.rng.millis(1..=20), self.rng.millis(0..=20));
+                let slow = (0..NODES).map(|node| (at, Action::Slow(node, each_way, jitter)));
+                let healed = (0..NODES).map(|node| (at + last, Action::HealProxy(node)));
+                slow.chain(healed).collect()
+            }
+            Kind::Severed => vec![(at, Action::Sever(server))],
+            Kind::ReplyCut => {
+                let bytes = self.rng.index(60);
+                vec![(at, Action::CutReply(server, bytes)), (at + last, Action::HealProxy(server))]
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn a_seed_fixes_the_faults_and_a_deck_holds_every_kind() {
+        let deal = |seed| {
+            let mut deck = Deck::new(seed, 4);
+            (0..30).map(|_| deck.episode()).collect::<Vec<_>>()
+        };
+        assert_eq!(deal(1), deal(1));
+        assert_ne!(deal(1), deal(2));
+        let kinds: BTreeSet<Kind> =
+            deal(1).iter().flat_map(|(faults, _)| faults.iter().map(|f| f.0)).collect();
+        assert_eq!(kinds.len(), Kind::ALL.len());
+    }
+
+    #[test]
+    fn whatever_is_done_is_undone() {
+        let mut deck = Deck::new(3, 4);
+        for kind in Kind::ALL {
+            let actions = deck.actions(kind);
+            for (at, action) in &actions {
+                let undo = match action {
+                    Action::KillServer(node) => Action::StartServer(*node),
+                    Action::StopServer(node) => Action::ResumeServer(*node),
+                    Action::CutThere(node)
+                    | Action::CutBack(node)
+                    | Action::CutBoth(node)
+                    | Action::CutReply(node, _)
+                    | Action::Slow(node, ..) => Action::HealProxy(*node),
+                    Action::KillLeader | Action::KillWorker(_) | Action::TellWorker(_) => {
+                        Action::StartWorkers
+                    }
+                    Action::StopLeader | Action::StopWorker(_) => Action::ResumeWorkers,
+                    _ => continue,
+                };
+                assert!(actions.iter().any(|(when, other)| *other == undo && when > at), "{kind:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! A worker process: what a service that uses Quorate looks like, plus a journal. One thread, so that a pause
+//! of the one is a pause of all.
+
+mod jobs;
+mod locks;
+mod messages;
+
+use super::{
+    journal::{Event, Journal},
+    settings::{Post, quorum},
+};
+use quorate_testkit::sim::SeedRng;
+use std::{error::Error, io, io::stdin, os::fd::AsFd, process::ExitCode, time::Duration};
+use tokio::{
+    net::unix::pipe,
+    signal::unix::{SignalKind, signal},
+};
+use tokio_util::sync::CancellationToken;
+
+/// The first argument with which this program is a worker.
+pub(crate) const ARGUMENT: &str = "__worker";
+
+/// Between two beats of the pulse.
+const BEAT: Duration = Duration::from_millis(20);
+/// A pulse that is late by this was not scheduled.
+const STALLED: Duration = Duration::from_millis(100);
+
+type Failure = Box<dyn Error>;
+
+/// `args` are those after [`ARGUMENT`].
+pub(crate) fn main(args: &[String]) -> ExitCode {
+    let Some(post) = Post::parse(args) else {
+        eprintln!("soak: {ARGUMENT} is for its own use");
+        return ExitCode::FAILURE;
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    match runtime.block_on(work(&post)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("soak: worker {} run {}: {error}", post.member, post.run);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn work(post: &Post) -> Result<(), Failure> {
+    let quorum = quorum(&post.urls, &format!("worker-{}.{}", post.member, post.run))?;
+    let journal = Journal::new(quorum.env());
+    journal.write(Event::Ready);
+    let stop = CancellationToken::new();
+    let rng = |label: &str| SeedRng::new(post.seed, &format!("{label}-{}-{}", post.member, post.run));
+    let told = told_to_stop(&stop);
+    let (led, locked, handled, told, ()) = tokio::join!(
+        jobs::lead(&quorum, &journal, &stop),
+        locks::compete(&quorum, &journal, rng("locks"), &stop),
+        messages::handle(&quorum, &journal, rng("messages"), post.epoch, &stop),
+        told,
+        pulse(&journal, &quorum, &stop),
+    );
+    quorum.close().await;
+    led.and(locked).and(handled).and(told)
+}
+
+/// Waits for SIGTERM or the end of the parent, however it ended.
+async fn told_to_stop(stop: &CancellationToken) -> Result<(), Failure> {
+    let _stop = stop.clone().drop_guard();
+    let mut terminate = signal(SignalKind::terminate())?;
+    let parent = stdin().as_fd().try_clone_to_owned().and_then(pipe::Receiver::from_owned_fd)?;
+    let gone = async {
+        loop {
+            match parent.readable().await.and_then(|()| parent.try_read(&mut [0; 16])) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Ok(0) | Err(_) => return,
+                Ok(_) => {}
+            }
+        }
+    };
+    tokio::select! { biased;
+        () = stop.cancelled() => {}
+        _ = terminate.recv() => {}
+        () = gone => {}
+    }
+    Ok(())
+}
+
+/// Writes down when this process was not scheduled.
+async fn pulse(journal: &Journal, quorum: &quorate::lease::Quorum, stop: &CancellationToken) {
+    let mut last = journal.now();
+    while !stop.is_cancelled() {
+        quorum.env().sleep(BEAT).await;
+        let now = journal.now();
+        if last.until(now) > BEAT + STALLED {
+            journal.write_at(now, Event::Stalled { from: last.as_nanos() });
+        }
+        last = now;
+    }
+}

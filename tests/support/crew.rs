@@ -1,0 +1,204 @@
+use super::{PATIENCE, is_alive, signal, until};
+use quorate::env::{BootTime, SystemWorld, World};
+use rustix::process::Signal;
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    process::{Child, ChildStdin, Command, Stdio},
+    sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel},
+    thread,
+    time::Duration,
+};
+
+/// A process of a crew: which member, and how often that one has been started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Who {
+    /// The member, from zero.
+    pub member: usize,
+    /// Its run, from one.
+    pub run: u32,
+}
+
+/// What a process of a crew has written: a line, or nothing more.
+#[derive(Clone, Debug)]
+pub struct Told {
+    /// Who.
+    pub who: Who,
+    /// The line; `None` at the end of its output.
+    pub line: Option<String>,
+}
+
+/// Processes that tell what they do on standard output, to be stopped, killed and started again. Their
+/// standard input is a pipe that ends when we do. Dropping the crew kills them.
+pub struct Crew {
+    command: Box<dyn Fn(Who) -> Command + Send>,
+    members: Vec<Option<Member>>,
+    runs: Vec<u32>,
+    tell: Sender<Told>,
+    told: Receiver<Told>,
+}
+
+struct Member {
+    child: Child,
+    _stdin: Option<ChildStdin>,
+    stopped: bool,
+    told: Option<BootTime>,
+}
+
+impl Crew {
+    /// A crew of `size`, none of whom runs yet. `command` starts one of them.
+    pub fn new(size: usize, command: impl Fn(Who) -> Command + Send + 'static) -> Self {
+        let (tell, told) = channel();
+        let members = (0..size).map(|_| None).collect();
+        Self { command: Box::new(command), members, runs: vec![0; size], tell, told }
+    }
+
+    /// How many members there are, running or not.
+    pub fn size(&self) -> usize {
+        self.members.len()
+    }
+
+    /// Starts a member that does not run.
+    ///
+    /// # Panics
+    /// Where it cannot be started.
+    pub fn start(&mut self, member: usize) -> Who {
+        assert!(self.members[member].is_none(), "member {member} runs");
+        self.runs[member] += 1;
+        let who = self.who(member);
+        let mut command = (self.command)(who);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts");
+        let (stdin, stdout) = (child.stdin.take(), child.stdout.take().expect("a pipe"));
+        let tell = self.tell.clone();
+        thread::spawn(move || {
+            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                let _ = tell.send(Told { who, line: Some(line) });
+            }
+            let _ = tell.send(Told { who, line: None });
+        });
+        self.members[member] = Some(Member { child, _stdin: stdin, stopped: false, told: None });
+        who
+    }
+
+    /// The member's present run, or its last.
+    pub fn who(&self, member: usize) -> Who {
+        Who { member, run: self.runs[member] }
+    }
+
+    /// Its process id, while it runs.
+    pub fn pid(&self, member: usize) -> Option<u32> {
+        self.members[member].as_ref().map(|one| one.child.id())
+    }
+
+    /// Whether it runs, and has neither been stopped nor told to end.
+    pub fn is_going(&self, member: usize) -> bool {
+        self.members[member].as_ref().is_some_and(|one| !one.stopped && one.told.is_none())
+    }
+
+    /// The next line that anybody writes, within `wait`.
+    pub fn next(&self, wait: Duration) -> Option<Told> {
+        match self.told.recv_timeout(wait) {
+            Ok(told) => Some(told),
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => None,
+        }
+    }
+
+    /// Stops a member where it stands (SIGSTOP), and waits until it has. Gives the time after that.
+    ///
+    /// # Panics
+    /// Where it does not run: a fault that was not made proves nothing.
+    pub fn stop(&mut self, member: usize) -> BootTime {
+        let one = self.members[member].as_mut().expect("it runs");
+        let pid = one.child.id();
+        signal(pid, Signal::STOP);
+        one.stopped = true;
+        until("stopped process", PATIENCE, || is_stopped(pid).then_some(()));
+        SystemWorld.now()
+    }
+
+    /// Lets a stopped member go on (SIGCONT). Gives the time before that.
+    ///
+    /// # Panics
+    /// Where it does not run.
+    pub fn go_on(&mut self, member: usize) -> BootTime {
+        let one = self.members[member].as_mut().expect("it runs");
+        let at = SystemWorld.now();
+        signal(one.child.id(), Signal::CONT);
+        one.stopped = false;
+        at
+    }
+
+    /// Kills a member (SIGKILL) and reaps it. Gives the time before that.
+    ///
+    /// # Panics
+    /// Where it does not run.
+    pub fn kill(&mut self, member: usize) -> BootTime {
+        let mut one = self.members[member].take().expect("it runs");
+        let at = SystemWorld.now();
+        let _ = one.child.kill();
+        let _ = one.child.wait();
+        at
+    }
+
+    /// Tells a member to end (SIGTERM), and does not wait: [`Crew::ended`] tells.
+    ///
+    /// # Panics
+    /// Where it does not run.
+    pub fn tell_to_end(&mut self, member: usize) -> BootTime {
+        let one = self.members[member].as_mut().expect("it runs");
+        let at = SystemWorld.now();
+        signal(one.child.id(), Signal::TERM);
+        one.told.get_or_insert(at);
+        at
+    }
+
+    /// The members that have ended, but for those that we killed, with how long that took since they were told
+    /// to; they do not run any more. Ending without being told, with a failure, or not within `within` of being
+    /// told (then it is killed) is an error.
+    pub fn ended(&mut self, within: Duration) -> Vec<(usize, Result<Duration, String>)> {
+        let mut ended = Vec::new();
+        for (member, place) in self.members.iter_mut().enumerate() {
+            let Some(one) = place else { continue };
+            let took = one.told.map(|told| SystemWorld.now().since(told));
+            let how = match (one.child.try_wait(), took) {
+                (Ok(Some(status)), Some(took)) if status.success() => Ok(took),
+                (Ok(Some(status)), Some(_)) => Err(format!("ended with {status} when told to end")),
+                (Ok(Some(status)), None) => Err(format!("ended by itself: {status}")),
+                (Err(error), _) => Err(error.to_string()),
+                (Ok(None), Some(took)) if took > within => Err(format!("did not end in {took:?} of SIGTERM")),
+                (Ok(None), _) => continue,
+            };
+            let _ = one.child.kill();
+            let _ = one.child.wait();
+            *place = None;
+            ended.push((member, how));
+        }
+        ended
+    }
+
+    /// The process ids of members that run.
+    pub fn pids(&self) -> Vec<u32> {
+        (0..self.size()).filter_map(|member| self.pid(member)).filter(|pid| is_alive(*pid)).collect()
+    }
+}
+
+impl Drop for Crew {
+    fn drop(&mut self) {
+        for one in self.members.iter_mut().flatten() {
+            let _ = one.child.kill();
+            let _ = one.child.wait();
+        }
+    }
+}
+
+impl std::fmt::Debug for Crew {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Crew").field("pids", &self.pids()).finish_non_exhaustive()
+    }
+}
+
+/// Whether the kernel says that the process is stopped.
+fn is_stopped(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
+}
