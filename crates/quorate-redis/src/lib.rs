@@ -44,6 +44,8 @@ mod encode;
 mod fault;
 mod handshake;
 mod node;
+#[doc(hidden)]
+pub mod probe;
 mod reply;
 mod scripts;
 mod session;
