@@ -6,3 +6,4 @@
 //! slack is on the safe side: it may miss a fault of a few milliseconds, and never finds one that is not there.
 
 pub mod support;
+pub mod unfriendly;

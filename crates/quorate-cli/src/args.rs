@@ -1,6 +1,10 @@
-use crate::config::{Flags, Secret};
+use crate::config::{Flags, Secret, redact};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use quorate::plain::plain;
 use std::{ffi::OsString, path::PathBuf, time::Duration};
+
+/// The longest line of an error that repeats what was typed, in bytes.
+const LINE_MAX: usize = 1_000;
 
 /// The command line, as clap reads it.
 #[derive(Debug, Parser)]
@@ -32,6 +36,44 @@ the command writes to."
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+/// Why there is no command line to follow.
+#[derive(Debug)]
+pub(crate) struct Unread {
+    /// What to print. No node's password is in it.
+    pub(crate) text: String,
+    /// Whether this is the help or version that was asked for, and no error.
+    pub(crate) asked_for: bool,
+}
+
+impl Cli {
+    /// Reads the arguments, of which the first is the program's name.
+    pub(crate) fn read(args: &[OsString]) -> Result<Self, Unread> {
+        Self::try_parse_from(args).map_err(|error| {
+            let mut text = error.render().to_string();
+            // clap repeats what it could not place, and a node's URL in the wrong place has its password too.
+            for arg in args.iter().skip(1) {
+                let arg = arg.to_string_lossy();
+                let value = arg.split_once('=').map(|(_, value)| value);
+                for part in [Some(&*arg), value].into_iter().flatten() {
+                    if part.contains("://") || part.contains('@') {
+                        text = text.replace(part, &redact(part));
+                    }
+                }
+            }
+            let text: String = text.split_inclusive('\n').map(|line| line_of(line)).collect();
+            Unread { text, asked_for: !error.use_stderr() }
+        })
+    }
+}
+
+/// A line of help or of an error, which may repeat what somebody typed.
+fn line_of(line: &str) -> String {
+    match line.strip_suffix('\n') {
+        Some(line) => plain(line, LINE_MAX) + "\n",
+        None => plain(line, LINE_MAX),
+    }
 }
 
 /// What the program can do.

@@ -15,15 +15,16 @@ mod guard;
 mod init;
 mod log;
 mod open;
+#[doc(hidden)]
+pub mod probe;
 mod run;
 mod status;
 pub mod warden;
 
-use args::{Cli, Command, LogFormat, LogLevel, NodesCommand};
-use clap::Parser;
+use args::{Cli, Command, LogFormat, LogLevel, NodesCommand, Unread};
 use config::{Config, Surroundings};
 use exit::{FAILURE, Failure};
-use std::{ffi::OsString, process::ExitCode};
+use std::{ffi::OsString, io::Write, process::ExitCode};
 
 /// The program: reads the process's arguments and environment, and gives its exit status.
 pub fn main() -> ExitCode {
@@ -34,12 +35,16 @@ pub fn main() -> ExitCode {
     if args.get(1).is_some_and(|first| first == demo::ARGUMENT) {
         return demo::worker_main(args.into_iter().skip(2));
     }
-    let cli = match Cli::try_parse_from(args) {
+    let cli = match Cli::read(&args) {
         Ok(cli) => cli,
-        Err(error) => {
-            // Help and version are errors to clap, and go to standard output with status 0.
-            let _ = error.print();
-            return if error.use_stderr() { ExitCode::from(exit::CONFIG) } else { ExitCode::SUCCESS };
+        Err(Unread { text, asked_for: true }) => {
+            // Whoever asked for help may have closed the pipe.
+            let _ = std::io::stdout().write_all(text.as_bytes());
+            return ExitCode::SUCCESS;
+        }
+        Err(Unread { text, asked_for: false }) => {
+            eprint!("{text}");
+            return ExitCode::from(exit::CONFIG);
         }
     };
     match dispatch(&cli.command) {

@@ -51,7 +51,7 @@ pub(crate) async fn connect(
             })?;
             let stream = tcp(host, *port).await.map_err(failed)?;
             let failed = |why: &str| {
-                Cause::Unreachable(reply::cut(&format!(
+                Cause::Unreachable(reply::shown(&format!(
                     "{}: TLS failed: {why}; where the port speaks plain Redis, write redis://, and where its \
                      certificate comes from an authority of your own, give ca_file",
                     address.name()

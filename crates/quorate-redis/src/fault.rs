@@ -1,7 +1,7 @@
 //! What went wrong, in words that say what to do. No password reaches them: a server never repeats one.
 
-use crate::reply::{cut, unexpected};
-use quorate::node::Cause;
+use crate::reply::{shown, unexpected};
+use quorate::{node::Cause, plain::plain};
 use redis::{RedisError, ServerError};
 use std::io;
 
@@ -41,24 +41,23 @@ fn of_error(code: &str, details: &str) -> Cause {
 pub(crate) fn of_io(name: &str, error: &io::Error) -> Cause {
     if error.kind() == io::ErrorKind::ConnectionRefused {
         let mend = "no Redis server listens there; start it, or correct the node's address";
-        return Cause::Unreachable(cut(&format!("{name}: {error}; {mend}")));
+        return Cause::Unreachable(shown(&format!("{name}: {error}; {mend}")));
     }
-    Cause::Unreachable(cut(&format!("{name}: {error}")))
+    Cause::Unreachable(shown(&format!("{name}: {error}")))
 }
 
 /// The cause behind a connection to the node called `name` that broke during the handshake.
 pub(crate) fn of_broken(name: &str, error: &RedisError) -> Cause {
     if error.is_connection_dropped() {
         let hint = "it closed the connection before it answered; where the port speaks TLS, write rediss://";
-        return Cause::Unreachable(cut(&format!("{name}: {hint}")));
+        return Cause::Unreachable(shown(&format!("{name}: {hint}")));
     }
     if error.is_io_error() {
-        return Cause::Unreachable(cut(&format!("{name}: {error}")));
+        return Cause::Unreachable(shown(&format!("{name}: {error}")));
     }
     unexpected(&format!("{name} does not speak Redis's protocol: {error}"))
 }
 
 fn said(code: &str, details: &str) -> String {
-    let clean: String = details.chars().map(|c| if c.is_control() { ' ' } else { c }).take(200).collect();
-    format!("{} {}", code.chars().take(32).collect::<String>(), clean.trim())
+    format!("{} {}", plain(code, 32), plain(details, 200).trim())
 }

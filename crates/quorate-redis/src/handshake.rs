@@ -81,9 +81,9 @@ impl Answers {
             return match question {
                 // Managed servers and careful ACLs deny these, and nothing depends on them.
                 Question::SetName | Question::Fsync => Ok(()),
-                Question::Select => Err(Cause::Denied(
-                    format!("no such database: {error}; choose another number in the node's URL").into(),
-                )),
+                Question::Select => Err(Cause::Denied(reply::shown(&format!(
+                    "no such database; choose another number in the node's URL: {error}"
+                )))),
                 Question::Marker if error.code() == "WRONGTYPE" => Err(reply::unexpected(
                     "the marker's key holds another type; delete it, or choose another prefix",
                 )),
@@ -123,11 +123,11 @@ impl Answers {
         };
         let hello = Hello {
             node_time: self.node_time,
-            run_id: reply::cut(need("run_id")?),
+            run_id: reply::shown(need("run_id")?),
             uptime: Duration::from_secs(uptime),
-            version: reply::cut(&version),
+            version: reply::shown(&version),
             replica: need("role")? != "master",
-            eviction: fact("maxmemory_policy").map(reply::cut),
+            eviction: fact("maxmemory_policy").map(reply::shown),
             durable: durable(fact("aof_enabled"), self.fsync.as_deref()),
             marker: self.marker,
         };

@@ -45,6 +45,8 @@ mod examine;
 mod fault;
 mod handshake;
 mod node;
+#[doc(hidden)]
+pub mod probe;
 mod reply;
 mod scripts;
 mod session;

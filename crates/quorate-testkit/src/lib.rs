@@ -1,11 +1,12 @@
 //! What the tests of Quorate stand on: real Redis servers, a faulty network before them, the suite that every
-//! kind of node passes, and a seeded simulation.
+//! kind of node passes, random histories that every kind must answer alike, and a seeded simulation.
 //!
 //! # What is not guaranteed
 //!
 //! Nothing here is for production, and the package is not published. A test process that is killed outright
 //! leaves the servers that it started behind.
 
+pub mod alike;
 pub mod conformance;
 pub mod proxy;
 pub mod redis;

@@ -75,5 +75,7 @@ pub mod env;
 pub mod lease;
 pub mod ledger;
 pub mod node;
+#[doc(hidden)]
+pub mod plain;
 pub mod round;
 pub mod schedule;

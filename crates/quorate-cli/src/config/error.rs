@@ -1,9 +1,47 @@
 use super::{file::FileText, nodes::redact};
+use quorate::plain::plain;
 use std::{
     fmt,
     ops::Range,
     path::{Path, PathBuf},
 };
+
+/// The keys whose values can be of a wrong kind.
+const KEYS: [&str; 30] = [
+    "clock_step_allowance",
+    "command",
+    "cwd",
+    "delivery",
+    "drift_rate",
+    "durable",
+    "env",
+    "every",
+    "fence_retention",
+    "group",
+    "job",
+    "lease",
+    "max_clock_offset",
+    "max_ttl",
+    "misfire",
+    "name",
+    "node_timeout",
+    "nodes",
+    "password_file",
+    "prefix",
+    "rule",
+    "schedule",
+    "step_down_grace",
+    "timeout",
+    "trust_new_nodes",
+    "ttl",
+    "url",
+    "within",
+    "worker",
+    "zone",
+];
+
+/// The longest line of an error, in bytes: what it repeats may be anything.
+const LINE_MAX: usize = 1_000;
 
 /// Something in flags, environment or file that cannot be used: where it stands, what it says, and the mend.
 /// Shows no password.
@@ -19,7 +57,8 @@ impl ConfigError {
     pub const EXIT: u8 = 78;
 
     pub(super) fn new(file: Option<&Path>, line: Option<usize>, text: &str) -> Self {
-        Self { file: file.map(Path::to_owned), line, text: text.to_owned() }
+        let lines: Vec<_> = text.lines().map(|line| plain(line, LINE_MAX)).collect();
+        Self { file: file.map(Path::to_owned), line, text: lines.join("\n") }
     }
 
     /// An error that is in no file.
@@ -98,7 +137,11 @@ fn key_at(text: &str, start: usize) -> Option<&str> {
     if let Some(keys) = before.trim_end().strip_suffix('=') {
         let keys = keys.trim_end();
         let bare = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-        return Some(&keys[keys.trim_end_matches(bare).len()..]).filter(|key| !key.is_empty());
+        let (line, key) = keys.split_at(keys.trim_end_matches(bare).len());
+        // A `=` may be a password's, in a text that does not end where it should.
+        let known =
+            KEYS.contains(&key) || (!key.is_empty() && line.trim_end_matches([' ', '\t']).ends_with('\n'));
+        return known.then_some(key);
     }
     let (table, _) = after.strip_prefix('[')?.trim_start_matches('[').split_once(']')?;
     before.ends_with(['\n', ' ']).then(|| table.trim())
@@ -163,6 +206,10 @@ fn example(key: &str) -> &'static str {
 
 /// The word among `words` that was probably meant.
 pub(super) fn nearest<'a>(word: &str, words: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    // Distances take time and memory by the product of the lengths.
+    if word.len() > 64 {
+        return None;
+    }
     let lower = word.to_lowercase().replace('-', "_");
     let apart = |other: &str| strsim::damerau_levenshtein(&other.to_lowercase().replace('-', "_"), &lower);
     let (near, apart) = words.map(|other| (other, apart(other))).min_by_key(|(_, apart)| *apart)?;

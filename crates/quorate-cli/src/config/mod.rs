@@ -25,6 +25,7 @@ mod source;
 
 pub use error::ConfigError;
 pub use job::JobConfig;
+pub(crate) use nodes::redact;
 pub use nodes::{NodeError, NodeSpec, SecretUrl};
 pub use source::{Flags, NodesFrom, Secret, Surroundings};
 

@@ -1,9 +1,13 @@
+use quorate::plain::plain;
 use std::{
     fmt,
     path::{Path, PathBuf},
     sync::Arc,
 };
 use url::Url;
+
+/// The most bytes of a node's text that an error repeats.
+const SHOWN_MAX: usize = 300;
 
 /// Redis' port where a URL names none.
 const PORT: u16 = 6379;
@@ -31,7 +35,7 @@ impl NodeSpec {
     /// # Errors
     /// [`NodeError`], which names what is wrong and the mend, and shows no password.
     pub fn parse(text: &str, password_file: Option<PathBuf>) -> Result<Self, NodeError> {
-        let fail = |why: &str| Err(NodeError { text: redact(text), why: why.to_owned() });
+        let fail = |why: &str| Err(NodeError { text: plain(&redact(text), SHOWN_MAX), why: why.to_owned() });
         let parsed = Url::parse(text);
         let scheme = text.split_once("://").map_or("", |(scheme, _)| scheme);
         match (scheme, parsed) {
@@ -77,7 +81,7 @@ impl NodeSpec {
         let in_query = url.query_pairs().any(|(key, _)| key == "pass");
         if password_file.is_some() && (url.password().is_some() || in_query) {
             let why = "has a password, and a password_file besides; keep one of them".to_owned();
-            return Err(NodeError { text: redact(text), why });
+            return Err(NodeError { text: plain(&redact(text), SHOWN_MAX), why });
         }
         Ok(Self::Redis { url: SecretUrl(text.into()), password_file })
     }
@@ -154,34 +158,37 @@ pub struct NodeError {
 /// `text` without what may be a password: all between `://` (or the beginning) and the last `@`, what stands
 /// in the place of a port and is none, and what follows `pass=`. Takes away too much rather than too little:
 /// the text may be anything.
-pub(super) fn redact(text: &str) -> String {
+pub(crate) fn redact(text: &str) -> String {
     let (scheme, rest) = match text.split_once("://") {
         Some((scheme, rest)) => (format!("{scheme}://"), rest),
         None => (String::new(), text),
     };
-    let mut shown = match rest.rsplit_once('@') {
+    // First of all: such a password may hold an @ of its own.
+    let pass = rest.find("pass").and_then(|at| Some(at + rest[at..].find('=')? + 1));
+    let (rest, hidden) = pass.map_or((rest, ""), |at| (&rest[..at], "***"));
+    let shown = match rest.rsplit_once('@') {
         Some((_, rest)) => format!("{scheme}***@{rest}"),
         None if scheme.is_empty() => rest.to_owned(),
         None => format!("{scheme}{}", without_odd_port(rest)),
     };
-    if let Some(at) = shown.find("pass=") {
-        shown.truncate(at + "pass=".len());
-        shown.push_str("***");
-    }
-    shown
+    shown + hidden
 }
 
 /// Where `@host` was forgotten, or a password's comma parted a list, the password stands where a port does.
 fn without_odd_port(rest: &str) -> String {
-    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-    match authority.rsplit_once(':') {
-        Some((host, port))
-            if !host.is_empty() && (port.ends_with(']') || port.bytes().all(|b| b.is_ascii_digit())) =>
-        {
-            rest.to_owned()
-        }
-        Some((host, _)) => format!("{host}:***{path}"),
-        None => rest.to_owned(),
+    let host_ends = match rest.find(']') {
+        Some(end) if rest.starts_with('[') => end + 1,
+        _ => rest.find([':', '/']).unwrap_or(rest.len()),
+    };
+    let (host, after) = rest.split_at(host_ends);
+    let Some(after) = after.strip_prefix(':') else { return rest.to_owned() };
+    let (port, database) = after.split_at(after.find('/').unwrap_or(after.len()));
+    let digits = |text: &str| text.bytes().all(|b| b.is_ascii_digit());
+    match host.is_empty() || !digits(port) {
+        true => format!("{host}:***"),
+        false if digits(database.trim_start_matches('/')) => rest.to_owned(),
+        // Of a password with a slash in it, perhaps.
+        false => format!("{host}:{port}/***"),
     }
 }
 

@@ -4,7 +4,7 @@
 return serve(false, false, 3, 1, function(k, a)
   local holder, left = call('GET', KEYS[k]), '-2'
   if holder then
-    left = tostring(call('PTTL', KEYS[k]))
+    left = left_of(KEYS[k])
   end
   local count = counter(KEYS[k + 1])
   local token, result

@@ -37,9 +37,9 @@ local function less(a, b)
   return #a < #b or (#a == #b and a < b)
 end
 
--- Whether text is a decimal number as we write them: no sign, no leading zero, within 64 bits or so.
+-- Whether text is a decimal number as we write them: no sign, no leading zero, within 64 bits.
 local function is_number(text)
-  return #text <= 20 and (text == '0' or string.find(text, '^[1-9]%d*$') ~= nil)
+  return (text == '0' or string.find(text, '^[1-9]%d*$') ~= nil) and not less('18446744073709551615', text)
 end
 
 -- The count at a fencing counter, a decimal string, or nil.
@@ -77,9 +77,15 @@ local function done_record(key)
   return token, result
 end
 
--- What to say where `holder` has the lock. PTTL is -1 for a key that never expires.
+-- The milliseconds that `lock` has left: -1 for a key that never expires. Another client's may be far off,
+-- and tostring would round them.
+local function left_of(lock)
+  return decimal(call('PTTL', lock))
+end
+
+-- What to say where `holder` has the lock.
 local function held(holder, lock)
-  return { 'held', holder, tostring(call('PTTL', lock)) }
+  return { 'held', holder, left_of(lock) }
 end
 
 -- The term of the ledger at `key`, refusing where it is later than `term`.

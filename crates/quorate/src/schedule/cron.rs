@@ -43,7 +43,7 @@ impl Cron {
         let times = crontab::read(text)?;
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
         if times.next(0).is_none() {
-            return Err(CronError::Never { text });
+            return Err(CronError::Never { text: crontab::shown(&text) });
         }
         Ok(Self { text: text.into(), times: Arc::new(times), zone: Zone::UTC })
     }

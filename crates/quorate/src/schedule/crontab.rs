@@ -1,7 +1,11 @@
 //! The text of a cron line: fields to values, with errors that say what to write instead.
 
 use super::{ZoneError, local::LocalTimes};
+use crate::plain::plain;
 use std::{collections::BTreeSet, str::FromStr};
+
+/// The most bytes of a line that an error repeats.
+const SHOWN_MAX: usize = 160;
 
 /// A cron line that cannot be used, why, and what to write instead.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -72,9 +76,7 @@ pub(super) fn read(text: &str) -> Result<LocalTimes, CronError> {
         [_, _, _, _, _, _] | [_, _, _, _, _, _, _] => {
             Reader { text, dialect: Dialect::Seconds }.seconds(&fields)
         }
-        _ => {
-            Err(CronError::Fields { text: text.to_owned(), fields: fields.len(), hint: count_hint(&fields) })
-        }
+        _ => Err(CronError::Fields { text: shown(text), fields: fields.len(), hint: count_hint(&fields) }),
     }
 }
 
@@ -97,7 +99,7 @@ fn word(text: &str) -> Result<&'static str, CronError> {
         _ if text.starts_with("@every") => "; for a fixed distance use `every` instead of a cron line",
         _ => "",
     };
-    Err(CronError::Word { text: text.to_owned(), hint })
+    Err(CronError::Word { text: shown(text), hint })
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -193,7 +195,7 @@ impl Reader<'_> {
 
     fn line(&self, line: &str) -> Result<::cron::Schedule, CronError> {
         ::cron::Schedule::from_str(line).map_err(|error| CronError::Line {
-            text: self.text.to_owned(),
+            text: shown(self.text),
             why: error.to_string().split_whitespace().collect::<Vec<_>>().join(" "),
         })
     }
@@ -207,9 +209,9 @@ impl Reader<'_> {
         let mut values = BTreeSet::new();
         for item in text.split(',') {
             self.item(field, item, &mut values).map_err(|Wrong(value, why)| CronError::Field {
-                text: self.text.to_owned(),
+                text: shown(self.text),
                 field: field.name,
-                value,
+                value: shown(&value),
                 why,
             })?;
         }
@@ -273,7 +275,7 @@ impl Reader<'_> {
         }
         if from > to {
             let (least, most) = (field.least, field.most);
-            let why = format!("runs backwards; write `{first}-{most},{least}-{last}`");
+            let why = shown(&format!("runs backwards; write `{first}-{most},{least}-{last}`"));
             return Err(Wrong(span.to_owned(), why));
         }
         Ok((from, to))
@@ -311,6 +313,11 @@ impl Reader<'_> {
             "cannot be read; write a number within {least}-{most}{name}, `a-b`, `*`, `*/n`, or a list{read}"
         )
     }
+}
+
+/// As much of what was written as an error repeats.
+pub(super) fn shown(text: &str) -> String {
+    plain(text, SHOWN_MAX)
 }
 
 fn list(values: &BTreeSet<u32>) -> String {

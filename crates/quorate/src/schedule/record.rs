@@ -1,6 +1,7 @@
 use crate::{
     env::WallTime,
     node::{FencingToken, Record},
+    plain::plain,
 };
 use std::{sync::Arc, time::Duration};
 
@@ -129,7 +130,7 @@ pub struct RecordError {
 
 impl RecordError {
     fn new(what: &'static str, text: &str, why: &str) -> Self {
-        Self { what, text: text.chars().take(120).collect(), why: why.to_owned() }
+        Self { what, text: plain(text, 120), why: plain(why, 240) }
     }
 }
 

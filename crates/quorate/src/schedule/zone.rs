@@ -1,10 +1,13 @@
-use crate::env::WallTime;
+use crate::{env::WallTime, plain::plain};
 use chrono::{DateTime, Offset, TimeZone};
 use chrono_tz::Tz;
 use std::{fmt, str::FromStr};
 
 /// Names that differ in more letters than this are no suggestion.
 const NEAR: usize = 3;
+
+/// The longest name of the tables, in bytes, or somewhat more.
+const LONGEST: usize = 40;
 
 /// A time zone of the IANA tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +67,10 @@ impl fmt::Display for Zone {
 /// The zone whose name, or the name of whose city, is nearest.
 fn nearest(name: &str) -> Option<&'static str> {
     let wanted = name.trim().to_lowercase();
+    // Distances take time and memory by the product of the lengths, and no name is near one twice as long.
+    if wanted.len() > LONGEST * 2 {
+        return None;
+    }
     let distance = |zone: &str| {
         let zone = zone.to_lowercase();
         let city = zone.rsplit('/').next().unwrap_or_default();
@@ -76,7 +83,7 @@ fn nearest(name: &str) -> Option<&'static str> {
 }
 
 fn shortened(name: &str) -> String {
-    name.chars().take(80).collect()
+    plain(name, 80)
 }
 
 /// A zone that the tables do not have.

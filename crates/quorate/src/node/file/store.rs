@@ -8,13 +8,16 @@ use std::{
     cell::OnceCell,
     collections::{BTreeMap, BTreeSet},
     fs::File,
-    io::{self, Write},
+    io::{self, Read, Write},
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 /// More new files than this in one batch are synced in one call for the whole file system.
 const SYNC_SINGLY_UP_TO: usize = 32;
+
+/// The longest file, in bytes: a ledger is the longest, and each write of a record writes it anew.
+const PAGE_MAX: u64 = 64 << 20;
 
 /// Which kind of row, in the order in which a batch is written: what is remembered comes before the lease
 /// that rests on it, so that a worker that dies between has counted a grant that nobody got.
@@ -116,7 +119,7 @@ impl<'a> Transaction<'a> {
         let bytes = match self.changes.get(&(shelf, name.to_owned())) {
             Some(Some(bytes)) => bytes.clone(),
             Some(None) => return Ok(None),
-            None => match std::fs::read(&path) {
+            None => match read_page(&path) {
                 Ok(bytes) => bytes,
                 Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
                 Err(e) => return Err(FileError::new(&path, "be read", &e)),
@@ -133,6 +136,9 @@ impl<'a> Transaction<'a> {
     pub(super) fn write<T: Serialize>(&mut self, shelf: Shelf, name: &str, row: &T) -> Result<(), FileError> {
         let page = serde_json::to_vec(&Page { name, row })
             .map_err(|e| FileError::torn(&self.dir.path(shelf, name), &e))?;
+        if page.len() as u64 > PAGE_MAX {
+            return Err(FileError::new(&self.dir.path(shelf, name), "be written", &too_long()));
+        }
         self.changes.insert((shelf, name.to_owned()), Some(page));
         Ok(())
     }
@@ -232,6 +238,21 @@ impl Store for Transaction<'_> {
         self.marker = OnceCell::from(Some(marker));
         Ok(())
     }
+}
+
+/// The whole of a file, unless it is longer than any that is written here.
+pub(super) fn read_page(path: &Path) -> io::Result<Vec<u8>> {
+    let file = File::open(path)?;
+    if file.metadata()?.len() > PAGE_MAX {
+        return Err(too_long());
+    }
+    let mut page = Vec::new();
+    file.take(PAGE_MAX).read_to_end(&mut page)?;
+    Ok(page)
+}
+
+fn too_long() -> io::Error {
+    io::Error::new(io::ErrorKind::FileTooLarge, "it is longer than 64 MiB")
 }
 
 fn fill(path: &Path, page: &[u8], sync: bool) -> Result<(), FileError> {

@@ -1,5 +1,5 @@
 use super::names::file_name;
-use super::store::{Directory, Page, Shelf};
+use super::store::{Directory, Page, Shelf, read_page};
 use crate::node::engine::{Clocks, CounterRow, DoneRow, LeaseRow};
 use serde::de::DeserializeOwned;
 use std::{
@@ -89,7 +89,7 @@ fn remove_if_ended(entry: &DirEntry, place: Place, dir: &Directory, clocks: Cloc
 }
 
 fn row<T: DeserializeOwned>(path: &Path, ended: impl Fn(T) -> bool) -> bool {
-    let page = std::fs::read(path).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
+    let page = read_page(path).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
     // A file that is not its name's own is evidence, and must go on spoiling the requests that need it.
     page.is_some_and(|page: Page<String, T>| path.ends_with(file_name(&page.name)) && ended(page.row))
 }

@@ -429,6 +429,20 @@ async fn a_stopped_holder_of_the_lock_times_the_others_out() {
 }
 
 #[tokio::test]
+async fn a_file_of_any_length_is_not_read_into_memory() {
+    let scratch = Scratch::new();
+    let (mut session, _) = marked(&scratch.node()).await;
+    let wall = SystemWorld.wall();
+    granted(&ask(&mut session, acquire("r", 1, wall)).await);
+    let file = scratch.file("leases", "r");
+    // A hole, which takes no room on the disk.
+    std::fs::File::create(&file).and_then(|file| file.set_len(1 << 40)).unwrap();
+    let reply = ask(&mut session, acquire("r", 2, wall)).await;
+    let Reply::Refused(Refusal::Failed(why)) = reply else { panic!("{reply:?}") };
+    assert!(why.contains("longer than 64 MiB") && why.contains(&*file.to_string_lossy()), "{why}");
+}
+
+#[tokio::test]
 async fn a_release_outlives_its_session_and_the_thread_ends() {
     let scratch = Scratch::new();
     let env = Env::system();

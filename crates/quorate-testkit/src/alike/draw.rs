@@ -1,0 +1,137 @@
+use super::words;
+use super::{Ask, Count, Late, Life, Pass, Seen, Stamp, Step, Tolerance, When};
+use proptest::{collection::vec, prelude::*};
+
+/// Histories of up to `longest` steps, few of whose names are different, so that requests meet.
+pub fn history(longest: usize) -> impl Strategy<Value = Vec<Step>> {
+    vec(step(), 1..=longest.max(1))
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        300 => (vec(ask(), 1..6), late(), stamp()).prop_map(|(asks, late, stamp)| Step::Batch(asks, late, stamp)),
+        60 => prop_oneof![4 => Just(Pass::Little), 4 => Just(Pass::More), 1 => Just(Pass::Much)].prop_map(Step::Pass),
+        15 => Just(Step::Reopen),
+        // A server takes a while.
+        1 => Just(Step::Restart),
+        5 => Just(Step::Flush),
+    ]
+}
+
+fn late() -> impl Strategy<Value = Late> {
+    prop_oneof![20 => Just(Late::InTime), 5 => Just(Late::Never), 1 => Just(Late::Past), 1 => Just(Late::Epoch)]
+}
+
+fn stamp() -> impl Strategy<Value = Stamp> {
+    prop_oneof![20 => Just(Stamp::Right), 1 => (0..words::MARKERS).prop_map(Stamp::Other)]
+}
+
+fn ask() -> impl Strategy<Value = Ask> {
+    let (r, o) = (resource, owner);
+    prop_oneof![
+        8 => (r(), o(), life(), propose(), tolerance(), life()).prop_map(
+            |(resource, owner, ttl, propose, tolerance, keep)| Ask::Acquire {
+                resource, owner, ttl, propose, tolerance, keep
+            }
+        ),
+        4 => (r(), o(), count(), life())
+            .prop_map(|(resource, owner, to, keep)| Ask::Raise { resource, owner, to, keep }),
+        5 => (r(), o(), life(), count(), life()).prop_map(
+            |(resource, owner, ttl, token, keep)| Ask::Extend { resource, owner, ttl, token, keep }
+        ),
+        4 => (r(), o()).prop_map(|(resource, owner)| Ask::Release { resource, owner }),
+        3 => r().prop_map(|resource| Ask::Inspect { resource }),
+        4 => (claim(), o(), count(), 0..words::RESULTS, life()).prop_map(
+            |(resource, owner, token, result, retention)| Ask::Complete {
+                resource, owner, token, result, retention
+            }
+        ),
+        2 => (ledger(), count()).prop_map(|(ledger, term)| Ask::Seal { ledger, term }),
+        6 => write(),
+        2 => (ledger(), count(), when()).prop_map(|(ledger, term, below)| Ask::Prune { ledger, term, below }),
+        2 => ledger().prop_map(|ledger| Ask::Read { ledger }),
+        1 => (prop::option::of(stamp()), 0..words::MARKERS)
+            .prop_map(|(expect, marker)| Ask::Mark { expect, marker }),
+    ]
+}
+
+fn write() -> impl Strategy<Value = Ask> {
+    let seen = prop_oneof![
+        4 => Just(Seen::Right),
+        2 => Just(Seen::Nothing),
+        1 => Just(Seen::OtherFinality),
+        1 => Just(Seen::OtherValue),
+    ];
+    let key = prop_oneof![3 => Just(0), 1 => 0..words::KEYS];
+    let last = prop::bool::weighted(0.2);
+    (ledger(), count(), key, seen, when(), count(), last, 0..words::VALUES).prop_map(
+        |(ledger, term, key, seen, at, written_in, last, value)| Ask::Write {
+            ledger,
+            term,
+            key,
+            seen,
+            at,
+            written_in,
+            last,
+            value,
+        },
+    )
+}
+
+fn resource() -> impl Strategy<Value = u8> {
+    prop_oneof![5 => Just(0), 5 => Just(1), 3 => 0..words::RESOURCES]
+}
+
+/// Mostly a claim; *complete* is for these alone, and must not break on others.
+fn claim() -> impl Strategy<Value = u8> {
+    prop_oneof![6 => Just(1), 1 => 0..words::RESOURCES]
+}
+
+fn owner() -> impl Strategy<Value = u8> {
+    prop_oneof![6 => Just(0), 3 => Just(1), 1 => 0..words::OWNERS]
+}
+
+fn ledger() -> impl Strategy<Value = u8> {
+    prop_oneof![6 => Just(0), 1 => 0..words::LEDGERS]
+}
+
+fn life() -> impl Strategy<Value = Life> {
+    prop_oneof![
+        15 => Just(Life::Long),
+        15 => Just(Life::Middle),
+        15 => Just(Life::Short),
+        // These are waited for.
+        1 => Just(Life::Tiny),
+        1 => Just(Life::Half),
+        1 => Just(Life::Zero),
+        2 => Just(Life::Endless),
+    ]
+}
+
+fn count() -> impl Strategy<Value = Count> {
+    prop_oneof![
+        12 => (-2..3_i8).prop_map(Count::Standing),
+        4 => (0..12_u8).prop_map(Count::Small),
+        2 => (-2..3_i8).prop_map(Count::Top),
+        1 => Just(Count::Huge),
+    ]
+}
+
+fn propose() -> impl Strategy<Value = When> {
+    prop_oneof![12 => Just(When::Now), 4 => when()]
+}
+
+fn tolerance() -> impl Strategy<Value = Tolerance> {
+    prop_oneof![8 => Just(Tolerance::Days), 3 => Just(Tolerance::Any), 1 => Just(Tolerance::None)]
+}
+
+fn when() -> impl Strategy<Value = When> {
+    prop_oneof![
+        6 => (0..12_u8).prop_map(When::Early),
+        4 => Just(When::Now),
+        1 => Just(When::Ahead),
+        1 => Just(When::Ago),
+        1 => (-2..3_i8).prop_map(When::Top),
+        1 => Just(When::End),
+    ]
+}

@@ -1,0 +1,161 @@
+use futures_util::future::BoxFuture;
+use quorate::{
+    env::{BootTime, SystemWorld, WallTime, World},
+    node::{FileNode, MemoryNode, Node, NodeTime},
+};
+use std::{
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+use tokio_util::task::TaskTracker;
+
+/// One kind of node, and what may happen to it.
+pub trait Kind {
+    /// The node.
+    type Node: Node;
+    /// What to call it.
+    fn name(&self) -> &'static str;
+    /// The node as it stands; every session is opened with a new one.
+    fn node(&self) -> Self::Node;
+    /// The node's wall clock.
+    fn wall(&self) -> NodeTime;
+    /// Lets `time` pass on everything that ends.
+    fn pass(&mut self, time: Duration);
+    /// Has it forget everything.
+    fn flush(&mut self);
+    /// Starts it again with its data; nothing to do for one that can't.
+    fn restart(&mut self);
+}
+
+/// The real world with clocks that are ahead.
+#[derive(Debug, Default)]
+pub struct ShiftedWorld {
+    ahead_nanos: AtomicU64,
+}
+
+impl ShiftedWorld {
+    /// Moves both clocks on.
+    pub fn pass(&self, time: Duration) {
+        let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        self.ahead_nanos.fetch_add(nanos, Ordering::Relaxed);
+    }
+
+    fn ahead(&self) -> Duration {
+        Duration::from_nanos(self.ahead_nanos.load(Ordering::Relaxed))
+    }
+}
+
+impl World for ShiftedWorld {
+    fn now(&self) -> BootTime {
+        SystemWorld.now() + self.ahead()
+    }
+
+    fn wall(&self) -> WallTime {
+        SystemWorld.wall() + self.ahead()
+    }
+
+    fn random(&self) -> u64 {
+        SystemWorld.random()
+    }
+
+    fn sleep_until(&self, at: BootTime) -> BoxFuture<'static, ()> {
+        SystemWorld.sleep_until(at - self.ahead())
+    }
+
+    fn spawn(&self, tasks: &TaskTracker, work: BoxFuture<'static, ()>) {
+        SystemWorld.spawn(tasks, work);
+    }
+}
+
+/// [`MemoryNode`]. What its process forgets it cannot keep over a restart, so that a restart does nothing.
+#[derive(Debug)]
+pub struct MemoryKind {
+    world: Arc<ShiftedWorld>,
+    node: MemoryNode,
+}
+
+impl MemoryKind {
+    /// An empty node.
+    pub fn new() -> Self {
+        let world = Arc::<ShiftedWorld>::default();
+        Self { node: MemoryNode::with_world("memory", world.clone()), world }
+    }
+}
+
+impl Default for MemoryKind {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Kind for MemoryKind {
+    type Node = MemoryNode;
+
+    fn name(&self) -> &'static str {
+        "MemoryNode"
+    }
+
+    fn node(&self) -> MemoryNode {
+        self.node.clone()
+    }
+
+    fn wall(&self) -> NodeTime {
+        self.world.wall()
+    }
+
+    fn pass(&mut self, time: Duration) {
+        self.world.pass(time);
+    }
+
+    fn flush(&mut self) {
+        self.node = MemoryNode::with_world("memory", self.world.clone());
+    }
+
+    fn restart(&mut self) {}
+}
+
+/// [`FileNode`], in a new directory of a given one for each life.
+#[derive(Debug)]
+pub struct FileKind {
+    world: Arc<ShiftedWorld>,
+    home: PathBuf,
+    lives: u32,
+}
+
+impl FileKind {
+    /// An empty node in a directory of its own below `home`.
+    pub fn new(home: &Path) -> Self {
+        Self { world: Arc::default(), home: home.to_owned(), lives: 0 }
+    }
+}
+
+impl Kind for FileKind {
+    type Node = FileNode;
+
+    fn name(&self) -> &'static str {
+        "FileNode"
+    }
+
+    fn node(&self) -> FileNode {
+        FileNode::with_world(self.home.join(self.lives.to_string()), self.world.clone())
+    }
+
+    fn wall(&self) -> NodeTime {
+        self.world.wall()
+    }
+
+    fn pass(&mut self, time: Duration) {
+        self.world.pass(time);
+    }
+
+    fn flush(&mut self) {
+        self.lives += 1;
+    }
+
+    /// Nothing of the old process is left but the directory: [`Kind::node`] makes a new node anyway.
+    fn restart(&mut self) {}
+}

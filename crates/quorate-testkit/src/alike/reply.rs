@@ -1,0 +1,78 @@
+use quorate::node::{LedgerState, Owner, Refusal, Reply};
+use std::time::Duration;
+
+/// How much the time that a lease has left may differ: the nodes are asked one after the other.
+const SLACK: Duration = Duration::from_secs(2);
+
+/// What lasts longer than this is for ever: the nodes' clocks end at different times.
+const FOR_EVER: Duration = Duration::from_secs(50 * 365 * 86_400);
+
+/// How much the clocks of nodes may differ: one kind's stand still while time passes for its keys.
+const CLOCKS: Duration = Duration::from_secs(10 * 86_400);
+
+/// Whether two replies to one request say the same, in all that does not depend on the moment.
+pub fn replies_alike(a: &Reply, b: &Reply) -> bool {
+    match (a, b) {
+        (Reply::Held { owner: one, remaining: left }, Reply::Held { owner: two, remaining: right }) => {
+            one == two && lasts_alike(*left, *right)
+        }
+        (
+            Reply::State { holder: one, counter: c1, done: d1 },
+            Reply::State { holder: two, counter: c2, done: d2 },
+        ) => c1 == c2 && d1 == d2 && holders_alike(one.as_ref(), two.as_ref()),
+        (Reply::Refused(Refusal::Clock { apart: one }), Reply::Refused(Refusal::Clock { apart: two })) => {
+            one.abs_diff(*two) <= CLOCKS
+        }
+        (Reply::Ledger(one), Reply::Ledger(two)) => ledgers_alike(one, two),
+        _ => a == b,
+    }
+}
+
+type Holder = (Owner, Option<Duration>);
+
+fn holders_alike(one: Option<&Holder>, two: Option<&Holder>) -> bool {
+    match (one, two) {
+        (Some((one, left)), Some((two, right))) => one == two && lasts_alike(*left, *right),
+        (one, two) => one == two,
+    }
+}
+
+fn lasts_alike(one: Option<Duration>, two: Option<Duration>) -> bool {
+    match (one, two) {
+        (Some(one), Some(two)) => one.min(FOR_EVER).abs_diff(two.min(FOR_EVER)) <= SLACK,
+        (one, two) => one == two,
+    }
+}
+
+fn ledgers_alike(one: &LedgerState, two: &LedgerState) -> bool {
+    let marks = Duration::from_micros(one.low_water.abs_diff(two.low_water));
+    // A mark of the epoch's first years was set by its number; a later one is the node's time.
+    let by_number = one.low_water.min(two.low_water) < 1_000_000_000;
+    one.term == two.term
+        && one.records == two.records
+        && if by_number { marks.is_zero() } else { marks <= CLOCKS }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quorate::node::FencingToken;
+
+    fn held(seconds: u64) -> Reply {
+        Reply::Held { owner: Owner::sign("w", 1, 1), remaining: Some(Duration::from_secs(seconds)) }
+    }
+
+    #[test]
+    fn what_depends_on_the_moment_is_forgiven_and_nothing_else() {
+        assert!(replies_alike(&held(20), &held(21)) && !replies_alike(&held(20), &held(25)));
+        let never = Reply::Held { owner: Owner::sign("w", 1, 1), remaining: None };
+        assert!(!replies_alike(&held(20), &never));
+        let other = Reply::Held { owner: Owner::sign("w", 1, 2), remaining: Some(Duration::from_secs(20)) };
+        assert!(!replies_alike(&held(20), &other));
+        let ledger = |low_water| Reply::Ledger(LedgerState { low_water, ..LedgerState::default() });
+        assert!(!replies_alike(&ledger(9), &ledger(10)));
+        assert!(replies_alike(&ledger(1_700_000_000_000_000), &ledger(1_700_000_000_000_009)));
+        let granted = |counter| Reply::Granted { counter: FencingToken::new(counter) };
+        assert!(!replies_alike(&granted(1), &granted(2)));
+    }
+}

@@ -1,0 +1,194 @@
+use super::words;
+use super::{Ask, Count, Life, Pass, Seen, Stamp, Tolerance, When};
+use quorate::node::{FencingToken, LedgerState, NodeTime, Record, Request};
+use std::{sync::Arc, time::Duration};
+
+/// A year, in microseconds.
+const YEAR: u64 = 365 * 86_400 * 1_000_000;
+
+/// What the requests of a batch are made concrete by: the first node's word on what stands before it.
+#[derive(Debug)]
+pub(super) struct Ground {
+    /// A moment shortly before the history began: proposals are numbers, and the same for every node.
+    pub(super) began: NodeTime,
+    /// The marker that stands.
+    pub(super) marker: Option<Arc<str>>,
+    /// The counter of each resource that is asked about.
+    pub(super) counters: Vec<(u8, FencingToken)>,
+    /// Each ledger that is asked about.
+    pub(super) ledgers: Vec<(u8, LedgerState)>,
+}
+
+impl Ground {
+    /// The looks at what `asks` name.
+    pub(super) fn looks(asks: &[Ask]) -> Vec<(u8, Request)> {
+        let look = |ask: &Ask| match *ask {
+            Ask::Raise { resource, .. } | Ask::Extend { resource, .. } | Ask::Complete { resource, .. } => {
+                Some((resource, Request::Inspect { resource: words::resource(resource) }))
+            }
+            Ask::Seal { ledger, .. } | Ask::Write { ledger, .. } | Ask::Prune { ledger, .. } => {
+                Some((ledger, Request::Read { ledger: words::ledger(ledger) }))
+            }
+            _ => None,
+        };
+        asks.iter().filter_map(look).collect()
+    }
+
+    pub(super) fn request(&self, ask: &Ask) -> Request {
+        match *ask {
+            Ask::Acquire { resource, owner, ttl, propose, tolerance, keep } => Request::Acquire {
+                resource: words::resource(resource),
+                owner: words::owner(owner),
+                ttl: ttl.time(),
+                propose: FencingToken::new(self.micros(propose)),
+                tolerance: tolerance.time(),
+                keep: keep.time(),
+            },
+            Ask::Raise { resource, owner, to, keep } => Request::Raise {
+                resource: words::resource(resource),
+                owner: words::owner(owner),
+                to: to.above(self.counter(resource)),
+                keep: keep.time(),
+            },
+            Ask::Extend { resource, owner, ttl, token, keep } => Request::Extend {
+                resource: words::resource(resource),
+                owner: words::owner(owner),
+                ttl: ttl.time(),
+                token: token.above(self.counter(resource)),
+                keep: keep.time(),
+            },
+            Ask::Release { resource, owner } => {
+                Request::Release { resource: words::resource(resource), owner: words::owner(owner) }
+            }
+            Ask::Inspect { resource } => Request::Inspect { resource: words::resource(resource) },
+            Ask::Complete { resource, owner, token, result, retention } => Request::Complete {
+                resource: words::resource(resource),
+                owner: words::owner(owner),
+                token: token.above(self.counter(resource)),
+                result: words::result(result),
+                retention: retention.time(),
+            },
+            Ask::Mark { expect, marker } => Request::Mark {
+                expect: expect.and_then(|stamp| self.stamp(stamp)),
+                marker: words::marker(marker),
+            },
+            Ask::Read { ledger } => Request::Read { ledger: words::ledger(ledger) },
+            Ask::Seal { ledger, term } => {
+                Request::Seal { ledger: words::ledger(ledger), term: term.above(self.term(ledger)) }
+            }
+            Ask::Prune { ledger, term, below } => Request::Prune {
+                ledger: words::ledger(ledger),
+                term: term.above(self.term(ledger)),
+                below: self.micros(below),
+            },
+            Ask::Write { ledger, term, key, seen, at, written_in, last, value } => {
+                let standing = self.standing(ledger, key);
+                Request::Write {
+                    ledger: words::ledger(ledger),
+                    term: term.above(self.term(ledger)),
+                    key: words::key(key),
+                    seen: seen.of(standing),
+                    record: Record {
+                        at: self.micros(at),
+                        term: written_in.above(self.term(ledger)),
+                        last,
+                        value: words::value(value),
+                    },
+                }
+            }
+        }
+    }
+
+    pub(super) fn stamp(&self, stamp: Stamp) -> Option<Arc<str>> {
+        match stamp {
+            Stamp::Right => self.marker.clone(),
+            Stamp::Other(number) => Some(words::marker(number)),
+        }
+    }
+
+    fn counter(&self, resource: u8) -> FencingToken {
+        let found = self.counters.iter().find(|(of, _)| *of == resource);
+        found.map_or(FencingToken::new(0), |(_, counter)| *counter)
+    }
+
+    fn ledger(&self, ledger: u8) -> Option<&LedgerState> {
+        self.ledgers.iter().find(|(of, _)| *of == ledger).map(|(_, state)| state)
+    }
+
+    fn term(&self, ledger: u8) -> FencingToken {
+        self.ledger(ledger).map_or(FencingToken::new(0), |state| state.term)
+    }
+
+    fn standing(&self, ledger: u8, key: u8) -> Option<&Record> {
+        let key = words::key(key);
+        self.ledger(ledger)?.records.iter().find(|(of, _)| *of == key).map(|(_, record)| record)
+    }
+
+    fn micros(&self, when: When) -> u64 {
+        let now = self.began.as_micros();
+        match when {
+            When::Early(micros) => micros.into(),
+            When::Now => now,
+            When::Ahead => now + YEAR,
+            When::Ago => now - YEAR,
+            When::Top(more) => FencingToken::MAX.get().saturating_add_signed(more.into()),
+            When::End => u64::MAX,
+        }
+    }
+}
+
+impl Seen {
+    fn of(self, standing: Option<&Record>) -> Option<Record> {
+        match self {
+            Self::Right => standing.cloned(),
+            Self::Nothing => None,
+            Self::OtherFinality => standing.map(|record| Record { last: !record.last, ..record.clone() }),
+            Self::OtherValue => standing.map(|record| Record { value: "other".into(), ..record.clone() }),
+        }
+    }
+}
+
+impl Count {
+    fn above(self, standing: FencingToken) -> FencingToken {
+        FencingToken::new(match self {
+            Self::Standing(more) => standing.get().saturating_add_signed(more.into()),
+            Self::Small(number) => number.into(),
+            Self::Top(more) => FencingToken::MAX.get().saturating_add_signed(more.into()),
+            Self::Huge => u64::MAX,
+        })
+    }
+}
+
+impl Life {
+    fn time(self) -> Duration {
+        match self {
+            Self::Zero => Duration::ZERO,
+            Self::Half => Duration::from_micros(500),
+            Self::Tiny => Duration::from_millis(3),
+            Self::Short => Duration::from_secs(9),
+            Self::Middle => Duration::from_secs(22),
+            Self::Long => Duration::from_secs(3_599),
+            Self::Endless => Duration::MAX,
+        }
+    }
+}
+
+impl Pass {
+    pub(super) fn time(self) -> Duration {
+        match self {
+            Self::Little => Duration::from_secs(6),
+            Self::More => Duration::from_secs(14),
+            Self::Much => Duration::from_secs(7_200),
+        }
+    }
+}
+
+impl Tolerance {
+    fn time(self) -> Duration {
+        match self {
+            Self::None => Duration::ZERO,
+            Self::Days => Duration::from_secs(20 * 86_400),
+            Self::Any => Duration::MAX,
+        }
+    }
+}

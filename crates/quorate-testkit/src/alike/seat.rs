@@ -1,0 +1,91 @@
+use super::Kind;
+use futures_util::future::BoxFuture;
+use quorate::{
+    env::Env,
+    node::{Batch, BatchReply, Cause, Hello, Node, NodeTime, Nudge, Session},
+};
+use std::time::Duration;
+
+/// How long a node may take to answer.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A [`Kind`] and the session that is open with it, whatever its type.
+pub trait Sits {
+    /// What to call it.
+    fn name(&self) -> &'static str;
+    /// The node's wall clock.
+    fn wall(&self) -> NodeTime;
+    /// Opens another session.
+    fn open(&mut self) -> BoxFuture<'_, Result<Hello, Cause>>;
+    /// What the node says to `batch`.
+    fn ask(&mut self, batch: Batch) -> BoxFuture<'_, Result<BatchReply, Cause>>;
+    /// Lets `time` pass.
+    fn pass(&mut self, time: Duration);
+    /// Has the node forget everything.
+    fn flush(&mut self);
+    /// Starts the node again with its data.
+    fn restart(&mut self);
+}
+
+/// A [`Kind`] at the table.
+pub struct Seat<K: Kind> {
+    kind: K,
+    session: Option<<K::Node as Node>::Session>,
+}
+
+impl<K: Kind> Seat<K> {
+    /// A kind with no session yet.
+    pub fn new(kind: K) -> Self {
+        Self { kind, session: None }
+    }
+}
+
+impl<K: Kind> std::fmt::Debug for Seat<K> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Seat").field("kind", &self.kind.name()).finish_non_exhaustive()
+    }
+}
+
+impl<K: Kind + Send> Sits for Seat<K> {
+    fn name(&self) -> &'static str {
+        self.kind.name()
+    }
+
+    fn wall(&self) -> NodeTime {
+        self.kind.wall()
+    }
+
+    fn open(&mut self) -> BoxFuture<'_, Result<Hello, Cause>> {
+        let node = self.kind.node();
+        Box::pin(async move {
+            self.session = None;
+            let env = Env::system();
+            let opened = env.before(env.now() + PATIENCE, node.open(Nudge::channel().0)).await;
+            let (session, hello) = opened.unwrap_or(Err(Cause::TimedOut))?;
+            self.session = Some(session);
+            Ok(hello)
+        })
+    }
+
+    fn ask(&mut self, batch: Batch) -> BoxFuture<'_, Result<BatchReply, Cause>> {
+        let answer = self.session.as_mut().map(|session| session.send(batch));
+        Box::pin(async move {
+            let env = Env::system();
+            let Some(answer) = answer else { return Err(Cause::Closed) };
+            env.before(env.now() + PATIENCE, answer).await.unwrap_or(Err(Cause::TimedOut))
+        })
+    }
+
+    fn pass(&mut self, time: Duration) {
+        self.kind.pass(time);
+    }
+
+    fn flush(&mut self) {
+        self.kind.flush();
+    }
+
+    fn restart(&mut self) {
+        self.session = None;
+        self.kind.restart();
+    }
+}

@@ -1,0 +1,168 @@
+/// One step of a history. Names, owners, keys and texts are numbers of the tables in `words.rs`, so that a
+/// printed history is short, and is Rust that a regression test can hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// One batch on the open session.
+    Batch(Vec<Ask>, Late, Stamp),
+    /// Time passes: a lease or counter of a [`Life`] may end.
+    Pass(Pass),
+    /// Another session.
+    Reopen,
+    /// What the node's process or server does when it starts again with its data: the run id may change,
+    /// nothing else does.
+    Restart,
+    /// The node forgets everything, its marker too; the marker is then set anew.
+    Flush,
+}
+
+/// Whether a batch comes in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Late {
+    /// `not_after` lies an hour ahead.
+    InTime,
+    /// `not_after` is the end of the clock.
+    Never,
+    /// `not_after` passed ten seconds ago.
+    Past,
+    /// `not_after` is the clock's beginning.
+    Epoch,
+}
+
+/// Under which marker a batch votes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stamp {
+    /// The one that stands.
+    Right,
+    /// The marker of this number, which may be right by chance.
+    Other(u8),
+}
+
+/// How long time passes. No sum of these comes within a second of a [`Life`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pass {
+    /// Six seconds.
+    Little,
+    /// Fourteen seconds.
+    More,
+    /// Two hours.
+    Much,
+}
+
+/// How long something lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Life {
+    /// Nothing at all.
+    Zero,
+    /// Half a millisecond, which a server rounds up to a whole one.
+    Half,
+    /// Three milliseconds.
+    Tiny,
+    /// Nine seconds.
+    Short,
+    /// Twenty-two seconds.
+    Middle,
+    /// An hour, less a second.
+    Long,
+    /// As long as can be said.
+    Endless,
+}
+
+/// A token, count or term.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Count {
+    /// What stands where it is asked for, and this much more.
+    Standing(i8),
+    /// A small number.
+    Small(u8),
+    /// The largest token, and this much more.
+    Top(i8),
+    /// The largest number of 64 bits.
+    Huge,
+}
+
+/// How far a proposal may be off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tolerance {
+    /// Not at all.
+    None,
+    /// Some days: more than all time that passes.
+    Days,
+    /// As far as can be said.
+    Any,
+}
+
+/// Where a missing counter is to start, or what time a record is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// Microseconds since the epoch.
+    Early(u8),
+    /// About now.
+    Now,
+    /// A year ahead.
+    Ahead,
+    /// A year ago.
+    Ago,
+    /// The largest token, and this much more.
+    Top(i8),
+    /// The end of the clock.
+    End,
+}
+
+/// What a leader claims to have seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// What stands.
+    Right,
+    /// Nothing.
+    Nothing,
+    /// What stands, but for its finality.
+    OtherFinality,
+    /// What stands, but for its value.
+    OtherValue,
+}
+
+/// A request, by the numbers of what it names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the fields are those of `Request`, by number")]
+pub enum Ask {
+    Acquire { resource: u8, owner: u8, ttl: Life, propose: When, tolerance: Tolerance, keep: Life },
+    Raise { resource: u8, owner: u8, to: Count, keep: Life },
+    Extend { resource: u8, owner: u8, ttl: Life, token: Count, keep: Life },
+    Release { resource: u8, owner: u8 },
+    Inspect { resource: u8 },
+    Complete { resource: u8, owner: u8, token: Count, result: u8, retention: Life },
+    Seal { ledger: u8, term: Count },
+    Write { ledger: u8, term: Count, key: u8, seen: Seen, at: When, written_in: Count, last: bool, value: u8 },
+    Prune { ledger: u8, term: Count, below: When },
+    Read { ledger: u8 },
+    Mark { expect: Option<Stamp>, marker: u8 },
+}
+
+impl Ask {
+    /// Whether something that this sets may end before the batch does.
+    pub(super) fn is_brief(&self) -> bool {
+        match self {
+            Self::Acquire { ttl, keep, .. } | Self::Extend { ttl, keep, .. } => {
+                ttl.is_brief() || keep.is_brief()
+            }
+            Self::Raise { keep, .. } => keep.is_brief(),
+            Self::Complete { retention, .. } => retention.is_brief(),
+            _ => false,
+        }
+    }
+}
+
+impl Life {
+    fn is_brief(self) -> bool {
+        matches!(self, Self::Zero | Self::Half | Self::Tiny)
+    }
+}
+
+/// How much happens in `steps`: requests, and every other step. What a shrunk history is measured by.
+pub fn asks_in(steps: &[Step]) -> usize {
+    let size = |step: &Step| match step {
+        Step::Batch(asks, ..) => asks.len(),
+        _ => 1,
+    };
+    steps.iter().map(size).sum()
+}

@@ -1,0 +1,208 @@
+use quorate::{
+    env::{SystemWorld, World},
+    node::{
+        Batch, BatchReply, Cause, Hello, MemoryStore, Node, Nudge, Owner, Reply, Request, Session,
+        engine::{self, Clocks, CounterRow, LeaseRow, Store},
+    },
+};
+use std::{
+    convert::Infallible,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+/// What a [`WrongNode`] does wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Frees the resource for whoever asks.
+    ReleasesForAnyone,
+    /// Counts every grant twice.
+    CountsTwice,
+    /// Counts no grant.
+    CountsNothing,
+    /// Has an extension end the lease when it says, however long it had.
+    ShortensByExtending,
+    /// Serves what comes too late.
+    IgnoresNotAfter,
+    /// Serves votes under any marker.
+    IgnoresTheMarker,
+    /// Lets any leader write over a final record.
+    OverwritesWhatIsFinal,
+    /// Lets leaders of earlier terms write.
+    ForgetsTheSeal,
+    /// Takes a raise for anybody's.
+    RaisesForAnyone,
+    /// Keeps leases for ever.
+    KeepsWhatHasEnded,
+    /// Grants a claim that is done.
+    GrantsWhatIsDone,
+    /// Cuts a result to half of what a done record keeps.
+    CutsResults,
+}
+
+impl Fault {
+    /// All of them.
+    pub const ALL: [Self; 12] = [
+        Self::ReleasesForAnyone,
+        Self::CountsTwice,
+        Self::CountsNothing,
+        Self::ShortensByExtending,
+        Self::IgnoresNotAfter,
+        Self::IgnoresTheMarker,
+        Self::OverwritesWhatIsFinal,
+        Self::ForgetsTheSeal,
+        Self::RaisesForAnyone,
+        Self::KeepsWhatHasEnded,
+        Self::GrantsWhatIsDone,
+        Self::CutsResults,
+    ];
+}
+
+/// A memory node with one [`Fault`]: what proves that a comparison can fail.
+#[derive(Clone, Debug)]
+pub struct WrongNode {
+    fault: Fault,
+    world: Arc<dyn World>,
+    store: Arc<Mutex<MemoryStore>>,
+}
+
+impl WrongNode {
+    /// An empty node on the clocks of `world`.
+    pub fn new(fault: Fault, world: Arc<dyn World>) -> Self {
+        Self { fault, world, store: Arc::default() }
+    }
+
+    fn run(&self, batch: &Batch) -> BatchReply {
+        let clocks = Clocks { wall: self.world.wall(), lease_nanos: self.world.now().as_nanos() };
+        let mut store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut replies = Vec::new();
+        for request in &batch.requests {
+            let mut one = Batch { requests: vec![request.clone()], ..batch.clone() };
+            never_fails(before(self.fault, &mut one, &mut store, clocks));
+            let mut reply = engine::run(&mut *store, &one, clocks).replies.remove(0);
+            never_fails(after(self.fault, request, &mut reply, &mut store));
+            replies.push(reply);
+        }
+        BatchReply { node_time: clocks.wall, replies }
+    }
+}
+
+impl Default for WrongNode {
+    fn default() -> Self {
+        Self::new(Fault::CountsTwice, Arc::new(SystemWorld))
+    }
+}
+
+impl Node for WrongNode {
+    type Session = Self;
+
+    fn name(&self) -> &str {
+        "wrong"
+    }
+
+    async fn open(&self, _nudge: Nudge) -> Result<(Self, Hello), Cause> {
+        let store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
+        let hello = Hello {
+            node_time: self.world.wall(),
+            run_id: "wrong".into(),
+            marker: never_fails(store.marker()),
+            uptime: Duration::ZERO,
+            version: "wrong".into(),
+            replica: false,
+            eviction: Some("noeviction".into()),
+            durable: Some(false),
+        };
+        Ok((self.clone(), hello))
+    }
+}
+
+impl Session for WrongNode {
+    fn send(&mut self, batch: Batch) -> impl Future<Output = Result<BatchReply, Cause>> + Send + 'static {
+        std::future::ready(Ok(self.run(&batch)))
+    }
+}
+
+/// What the fault makes of the request, or of what stands.
+fn before(
+    fault: Fault,
+    batch: &mut Batch,
+    store: &mut MemoryStore,
+    clocks: Clocks,
+) -> Result<(), Infallible> {
+    let holder = |store: &MemoryStore, resource| {
+        let row = store.lease(resource)?.filter(|row| row.until_nanos > clocks.lease_nanos);
+        Ok::<_, Infallible>(row.map(|row| Owner::from_node(&row.owner)))
+    };
+    match (fault, &mut batch.requests[0]) {
+        (Fault::ReleasesForAnyone, Request::Release { resource, owner })
+        | (Fault::RaisesForAnyone, Request::Raise { resource, owner, .. }) => {
+            *owner = holder(store, resource)?.unwrap_or_else(|| owner.clone());
+        }
+        (Fault::ShortensByExtending, Request::Extend { resource, owner, .. })
+            if holder(store, resource)?.as_ref() == Some(owner) =>
+        {
+            store.set_lease(resource, None)?;
+        }
+        (Fault::IgnoresNotAfter, _) => batch.not_after = clocks.wall + Duration::from_secs(1),
+        (Fault::IgnoresTheMarker, _) => {
+            if let Some(marker) = store.marker()? {
+                batch.stamp = marker;
+            }
+        }
+        (Fault::OverwritesWhatIsFinal, Request::Write { ledger, .. }) => {
+            let mut state = store.ledger(ledger)?;
+            state.records.iter_mut().for_each(|(_, record)| record.last = false);
+            store.set_ledger(ledger, state)?;
+        }
+        (Fault::ForgetsTheSeal, Request::Write { ledger, .. }) => {
+            let mut state = store.ledger(ledger)?;
+            state.term = quorate::node::FencingToken::default();
+            store.set_ledger(ledger, state)?;
+        }
+        (Fault::GrantsWhatIsDone, Request::Acquire { resource, .. }) => {
+            if let Some(row) = store.done(resource)? {
+                store.set_done(resource, engine::DoneRow { until_micros: 0, ..row })?;
+            }
+        }
+        (Fault::CutsResults, Request::Complete { result, .. }) => {
+            *result = result.chars().take(engine::RESULT_MAX / 2).collect::<String>().into();
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// What the fault makes of the reply, or of what stands after it.
+fn after(
+    fault: Fault,
+    request: &Request,
+    reply: &mut Reply,
+    store: &mut MemoryStore,
+) -> Result<(), Infallible> {
+    let Request::Acquire { resource, .. } = request else { return Ok(()) };
+    let Reply::Granted { counter } = reply else { return Ok(()) };
+    match fault {
+        Fault::CountsTwice | Fault::CountsNothing => {
+            let changed = match fault {
+                Fault::CountsTwice => counter.get() + 1,
+                _ => counter.get() - 1,
+            };
+            *counter = quorate::node::FencingToken::new(changed);
+            if let Some(row) = store.counter(resource)? {
+                store.set_counter(resource, CounterRow { count: *counter, ..row })?;
+            }
+        }
+        Fault::KeepsWhatHasEnded => {
+            if let Some(row) = store.lease(resource)? {
+                store.set_lease(resource, Some(LeaseRow { until_nanos: u64::MAX, ..row }))?;
+            }
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+fn never_fails<T>(result: Result<T, Infallible>) -> T {
+    let Ok(value) = result;
+    value
+}

@@ -1,0 +1,66 @@
+use super::fit_to_print;
+use quorate_cli::{config::Surroundings, probe};
+use std::{collections::BTreeMap, ffi::OsString, io, path::Path};
+
+pub(super) const PIECES: &[&str] = &[
+    "exec\0",
+    "run\0",
+    "status\0",
+    "nodes\0",
+    "admit\0",
+    "demo\0",
+    "--nodes\0",
+    "redis://a,redis://b,redis://c\0",
+    "--local\0",
+    "--lock\0",
+    "x\0",
+    "--ttl\0",
+    "5s\0",
+    "0s\0",
+    "--wait\0",
+    "--no-wait\0",
+    "--conflict-exit-code\0",
+    "256\0",
+    "7\0",
+    "--\0",
+    "true\0",
+    "--config\0",
+    "/q.toml\0",
+    "--prefix\0",
+    "{\0",
+    "\u{1b}[2J\0",
+    "--help\0",
+    "-h\0",
+    "--version\0",
+    "--json\0",
+    "--log-level\0",
+    "debug\0",
+    "--log-format\0",
+    "file:///a\0",
+    "--check\0",
+    "ü",
+    "=",
+    "-",
+    "\0",
+];
+
+/// The program's arguments, each ended by a NUL.
+pub fn arguments(bytes: &[u8]) {
+    use std::os::unix::ffi::OsStringExt;
+    let args = bytes.split(|byte| *byte == 0).map(|arg| OsString::from_vec(arg.to_vec()));
+    read([OsString::from("quorate")].into_iter().chain(args).collect());
+}
+
+pub(super) fn read(args: Vec<OsString>) {
+    let missing = |_: &Path| Err(io::ErrorKind::NotFound.into());
+    let env: BTreeMap<_, _> = [("HOME".to_owned(), "/home/x".to_owned())].into();
+    let around = Surroundings { env, read: &missing, host: "oak".to_owned(), pid: 7 };
+    match probe::arguments(&args, &around) {
+        Ok(Some(config)) => {
+            assert!(!config.nodes.is_empty(), "no default stands in for a list of nodes");
+            assert!(!config.lease.ttl.is_zero() && config.lease.ttl <= config.setup.max_ttl);
+        }
+        Ok(None) => {}
+        Err(error) => fit_to_print(&error),
+    }
+}

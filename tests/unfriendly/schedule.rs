@@ -1,0 +1,167 @@
+use super::{fit_to_print, text};
+use quorate::{
+    env::WallTime,
+    schedule::{Cron, Every, Schedule, Zone},
+};
+use std::time::Duration;
+
+pub(super) const CRON: &[&str] = &[
+    " ",
+    " ",
+    " ",
+    " ",
+    " ",
+    "*",
+    "*",
+    "*",
+    "0",
+    "1",
+    "30",
+    "29",
+    "2",
+    "59",
+    "-",
+    "/",
+    ",",
+    "MON",
+    "sun",
+    "feb",
+    "*/5",
+    "?",
+    "L",
+    "#",
+    "2100",
+    "1970",
+    "@daily",
+    "@",
+    "\t",
+    "\n",
+    "\u{1b}[2J",
+    "ü",
+    "Europe/Kyiv",
+    "\nAmerica/New_York",
+    "\nPacific/Apia",
+    "\nAustralia/Lord_Howe",
+    "60",
+    "00000000000000000000001",
+    "31 2",
+    "0-59/59",
+];
+
+pub(super) const DURATION: &[&str] = &[
+    "1",
+    "0",
+    "5",
+    "s",
+    "ms",
+    "m",
+    "h",
+    "d",
+    "y",
+    "us",
+    "ns",
+    " ",
+    "-",
+    ".",
+    "99999999999999999999",
+    "18446744073709551615",
+    "584542046090",
+    "years",
+    "\u{1b}",
+    "ü",
+    "month",
+    "+",
+];
+
+/// How many ticks are walked.
+const TICKS: usize = 4;
+
+/// A cron line, and on the next line a zone: what can be read can be printed and read again, and its ticks grow.
+pub fn cron(bytes: &[u8]) {
+    let Some(text) = text(bytes) else { return };
+    let (line, zone) = text.split_once('\n').unwrap_or((text, "UTC"));
+    let zone = match Zone::named(zone) {
+        Ok(zone) => {
+            assert_eq!(Zone::named(zone.name()), Ok(zone));
+            zone
+        }
+        Err(error) => {
+            fit_to_print(&error.to_string());
+            Zone::UTC
+        }
+    };
+    match Cron::parse(line) {
+        Ok(cron) => {
+            let cron = cron.in_zone(zone);
+            let again = Cron::parse(cron.text()).map(|again| again.in_zone(zone));
+            assert_eq!(again.as_ref(), Ok(&cron), "what it prints it reads");
+            for from in [0, 1_741_503_600_000_000, 4_102_000_000_000_000, u64::MAX] {
+                ticks_grow(&cron.clone().into(), WallTime::from_micros(from));
+            }
+        }
+        Err(error) => fit_to_print(&error.to_string()),
+    }
+}
+
+/// A period as a number of nanoseconds, and where to begin.
+pub fn every(bytes: &[u8]) {
+    let number = |at: usize| {
+        let mut word = [0; 8];
+        let from = bytes.get(at * 8..).unwrap_or_default();
+        let some = from.len().min(8);
+        word[..some].copy_from_slice(&from[..some]);
+        u64::from_le_bytes(word)
+    };
+    let (seconds, nanos, from) = (number(0), number(1), WallTime::from_micros(number(2)));
+    let below = u32::try_from(nanos % 1_000_000_000).unwrap_or_default();
+    for period in [Duration::new(seconds, below), Duration::from_nanos(nanos), Duration::from_micros(seconds)]
+    {
+        match Every::new(period) {
+            Ok(every) => {
+                assert_eq!(every.period(), period);
+                if let Some(tick) = every.next_after(from) {
+                    assert!(tick > from && from.until(tick) <= period, "{every} after {from:?}: {tick:?}");
+                    assert_eq!(u128::from(tick.as_micros()) % period.as_micros(), 0);
+                }
+                ticks_grow(&every.into(), from);
+            }
+            Err(error) => fit_to_print(&error.to_string()),
+        }
+    }
+}
+
+/// The text of a duration, where the program takes one.
+pub fn duration(bytes: &[u8]) {
+    let Some(text) = text(bytes) else { return };
+    for (flag, command) in [("--ttl", "exec"), ("--wait", "exec")] {
+        let args = ["quorate", command, "--local", "--lock", "x", flag, text, "--", "true"];
+        super::arguments::read(args.iter().map(Into::into).collect());
+    }
+    super::config::read(&format!(
+        "nodes = [\"file:///a\"]\nmax_ttl = {0}\nnode_timeout = {0}\n[lease]\nttl = {0}\n[[job]]\nname = \"n\"\ncommand = [\"x\"]\n\
+         every = {0}\nmisfire = {{ rule = \"run-all\", within = {0} }}\ntimeout = {0}\n",
+        toml_text(text)
+    ));
+}
+
+fn toml_text(text: &str) -> String {
+    let escaped: String = text
+        .chars()
+        .map(|c| match c {
+            '"' => "\\\"".to_owned(),
+            '\\' => "\\\\".to_owned(),
+            c if c.is_control() => format!("\\u{:04x}", u32::from(c)),
+            c => c.to_string(),
+        })
+        .collect();
+    format!("\"{escaped}\"")
+}
+
+fn ticks_grow(schedule: &Schedule, from: WallTime) {
+    let mut last = from;
+    for _ in 0..TICKS {
+        let Some(tick) = schedule.next_after(last) else { return };
+        assert!(tick > last, "{schedule:?} after {last:?}: {tick:?}");
+        last = tick;
+    }
+}

@@ -1,0 +1,76 @@
+use super::{fit_to_print, text};
+use quorate::{
+    env::WallTime,
+    node::FencingToken,
+    round::Marker,
+    schedule::{TickKey, TickRecord},
+};
+
+pub(super) const MARKER: &[&str] = &[
+    "quorate-marker 1\n",
+    "quorate-marker 1\r\n",
+    "run=abc\n",
+    "nodes=redis://a,redis://b\n",
+    "max_ttl_ms=30000\n",
+    "since_us=1\n",
+    "votes_us=18446744073709551615",
+    "votes_us=+5\n",
+    "since_us=-1\n",
+    "max_ttl_ms=18446744073709551615\n",
+    "run=",
+    "\n",
+    "\r",
+    "\u{1b}",
+    "=",
+];
+
+pub(super) const RECORDS: &[&str] = &[
+    "{\"state\":\"started\",\"worker\":\"a\"}",
+    "{\"state\":\"done\",\"worker\":\"a\",\"took_ms\":18446744073709551615,\"outcome\":\"\"}",
+    "{\"state\":",
+    "\"failed\"",
+    ",",
+    "\"worker\":",
+    "\"took_ms\":-1",
+    "\"took_ms\":1e300",
+    "}",
+    "{",
+    "[[[[[[[[[[[[[[[[",
+    "\\ud800",
+    "\"",
+    "tick/",
+    "nightly/",
+    "00001741503600000000",
+    "18446744073709551615",
+    "99999999999999999999",
+    "/",
+    "\n",
+    "ü",
+];
+
+/// The text of a node's marker: what can be read is written and read the same.
+pub fn marker(bytes: &[u8]) {
+    let Some(text) = text(bytes) else { return };
+    match Marker::parse(text) {
+        Ok(marker) => assert_eq!(Marker::parse(&marker.to_text()), Ok(marker)),
+        Err(error) => fit_to_print(&error.to_string()),
+    }
+}
+
+/// The key and, on the next line, the value of a tick's record.
+pub fn records(bytes: &[u8]) {
+    let Some(text) = text(bytes) else { return };
+    let (key, value) = text.split_once('\n').unwrap_or((text, text));
+    match TickKey::parse(key) {
+        Ok(Some(tick)) => assert_eq!(&*tick.key(), key, "a tick has one key"),
+        Ok(None) => assert!(!key.starts_with("tick/")),
+        Err(error) => fit_to_print(&error.to_string()),
+    }
+    match TickRecord::parse(value) {
+        Ok(record) => {
+            let written = record.clone().into_record(WallTime::from_micros(5), FencingToken::new(7), false);
+            assert_eq!(TickRecord::parse(&written.value), Ok(record));
+        }
+        Err(error) => fit_to_print(&error.to_string()),
+    }
+}
