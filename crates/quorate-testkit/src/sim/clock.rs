@@ -31,7 +31,7 @@ impl Truth {
 }
 
 /// A clock that starts anywhere and runs a little fast or slow, as a pure function of the true time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SimClock {
     /// What it shows at the beginning, in nanoseconds.
     pub start_nanos: u64,
@@ -61,9 +61,73 @@ impl SimClock {
 
 const MILLION: i128 = 1_000_000;
 
+/// A [`SimClock`] that somebody may set, and that may stand still for a while and then go on from there.
+/// Still a pure function of the true time, as long as nobody touches it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Dial {
+    clock: SimClock,
+    stepped_nanos: i64,
+    /// For how long it has stood still, all in all, until it last went on.
+    stood: Duration,
+    stands_since: Option<Duration>,
+}
+
+impl Dial {
+    /// `clock`, untouched.
+    pub fn new(clock: SimClock) -> Self {
+        Self { clock, ..Self::default() }
+    }
+
+    /// What it shows at the true time `at`, in nanoseconds.
+    pub fn shows(&self, at: Duration) -> u64 {
+        self.clock.shows(at.saturating_sub(self.stood_by(at))).saturating_add_signed(self.stepped_nanos)
+    }
+
+    /// The first true time from `at` on at which it shows `nanos` or more, if it runs from now on and
+    /// nobody touches it.
+    pub fn will_show(&self, at: Duration, nanos: u64) -> Duration {
+        let untouched = nanos.saturating_add_signed(self.stepped_nanos.saturating_neg());
+        (self.clock.truth_of(untouched) + self.stood_by(at)).max(at)
+    }
+
+    /// Sets it ahead, or back.
+    pub fn step(&mut self, by_millis: i64) {
+        self.stepped_nanos = self.stepped_nanos.saturating_add(by_millis.saturating_mul(1_000_000));
+    }
+
+    /// Stands still from `at` on.
+    pub fn stand(&mut self, at: Duration) {
+        self.stands_since.get_or_insert(at);
+    }
+
+    /// Goes on from where it stood.
+    pub fn go_on(&mut self, at: Duration) {
+        self.stood = self.stood_by(at);
+        self.stands_since = None;
+    }
+
+    /// Goes on, and is set to what it would show if nobody had touched it.
+    pub fn set_right(&mut self) {
+        *self = Self::new(self.clock);
+    }
+
+    /// Whether it stands still.
+    pub fn stands(&self) -> bool {
+        self.stands_since.is_some()
+    }
+
+    fn stood_by(&self, at: Duration) -> Duration {
+        self.stood + self.stands_since.map_or(Duration::ZERO, |since| at.saturating_sub(since))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const fn secs(secs: u64) -> Duration {
+        Duration::from_secs(secs)
+    }
 
     #[test]
     fn there_and_back_never_comes_early() {
@@ -80,6 +144,53 @@ mod tests {
     #[test]
     fn a_fast_clock_runs_fast() {
         let fast = SimClock { start_nanos: 5, rate_ppm: 4_000 };
-        assert_eq!(fast.shows(Duration::from_secs(1)), 1_004_000_005);
+        assert_eq!(fast.shows(secs(1)), 1_004_000_005);
+    }
+
+    #[test]
+    fn what_stands_still_goes_on_from_there() {
+        let mut dial = Dial::new(SimClock { start_nanos: 1_000, rate_ppm: 0 });
+        dial.stand(secs(10));
+        dial.stand(secs(11));
+        assert_eq!(dial.shows(secs(13)), dial.shows(secs(10)), "it stands since it first stood");
+        assert!(dial.stands());
+        dial.go_on(secs(14));
+        assert_eq!(dial.shows(secs(15)), 11_000_001_000);
+        dial.stand(secs(20));
+        dial.go_on(secs(21));
+        assert_eq!(dial.shows(secs(30)), 25_000_001_000, "five seconds were lost");
+        dial.go_on(secs(40));
+        assert_eq!(dial.shows(secs(40)), 35_000_001_000, "what runs goes on running");
+    }
+
+    #[test]
+    fn steps_add_up_and_can_be_undone() {
+        let mut dial = Dial::new(SimClock { start_nanos: 5_000_000_000, rate_ppm: 0 });
+        dial.step(2_000);
+        dial.step(-3_000);
+        assert_eq!(dial.shows(secs(10)), 14_000_000_000);
+        dial.step(-3_600_000);
+        assert_eq!(dial.shows(secs(10)), 0, "no clock shows less than nothing");
+        dial.stand(secs(11));
+        dial.set_right();
+        assert_eq!(dial.shows(secs(20)), 25_000_000_000);
+    }
+
+    #[test]
+    fn a_timer_is_set_for_when_the_dial_will_show_it() {
+        let mut dial = Dial::new(SimClock { start_nanos: 700, rate_ppm: 4_900 });
+        dial.step(-1);
+        dial.stand(secs(2));
+        for now in [secs(1), secs(3)] {
+            for ahead in [1, 999_999, 1_000_000, 2_345_678_901] {
+                let due = dial.shows(now) + ahead;
+                let at = dial.will_show(now, due);
+                let mut later = dial;
+                later.go_on(now.max(secs(2)));
+                assert!(later.shows(at) >= due, "{now:?} {ahead}");
+                assert!(later.shows(at - Duration::from_nanos(2)) < due, "{now:?} {ahead}");
+            }
+        }
+        assert_eq!(dial.will_show(secs(3), 0), secs(3), "what has been shown is due now");
     }
 }

@@ -85,6 +85,12 @@ impl Connection {
         }
     }
 
+    /// Both ends see it break, whatever the road is like.
+    pub(super) fn tear(&self) {
+        self.state().reset = true;
+        self.break_off(None);
+    }
+
     /// The sender sees its socket break. What has left still arrives, but for what is behind `cut_behind`.
     pub(super) fn break_off(&self, cut_behind: Option<u64>) {
         let mut state = self.state();
@@ -123,6 +129,9 @@ impl Connection {
                 self.trace.note(format_args!("{}.{} lost", self.label, parcel.number));
                 continue;
             }
+            if self.is_deaf() {
+                self.server.runs_for_the_gone();
+            }
             let reply = self.server.run(&parcel.batch);
             self.note(&parcel, &reply);
             if parcel.fate != Fate::ReplyLost {
@@ -151,6 +160,9 @@ impl Connection {
     }
 
     fn note(&self, parcel: &Parcel, reply: &BatchReply) {
+        if !self.trace.is_written() {
+            return;
+        }
         let mut text = String::new();
         for (request, reply) in parcel.batch.requests.iter().zip(&reply.replies) {
             // Writing to a string cannot fail.

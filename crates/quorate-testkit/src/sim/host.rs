@@ -1,4 +1,4 @@
-use super::Truth;
+use super::{Machine, Truth, machine::NAP};
 use futures_util::{FutureExt, future::BoxFuture};
 use std::{
     collections::BTreeMap,
@@ -12,17 +12,22 @@ use std::{
 /// How many polls of one host within one true millisecond mean that it spins.
 const SPINNING: u64 = 200_000;
 
-/// The process that a worker runs in: it can be paused (SIGSTOP) and crashed (SIGKILL), whole.
+/// The process that a worker runs in: it can be paused (SIGSTOP) and crashed (SIGKILL), whole. It stands still
+/// with its machine as well.
 #[derive(Debug)]
 pub struct Host {
     name: Arc<str>,
     truth: Truth,
+    machine: Arc<Machine>,
     state: Mutex<State>,
 }
 
 #[derive(Debug)]
 struct State {
-    mode: Mode,
+    crashed: bool,
+    paused: bool,
+    frozen: bool,
+    asleep: bool,
     awake_since: Duration,
     tasks: BTreeMap<u64, Option<Waker>>,
     next_task: u64,
@@ -33,22 +38,35 @@ struct State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
     Running,
-    Paused,
+    Stopped,
     Crashed,
+}
+
+impl State {
+    fn mode(&self) -> Mode {
+        match self {
+            Self { crashed: true, .. } => Mode::Crashed,
+            Self { paused: false, frozen: false, asleep: false, .. } => Mode::Running,
+            _ => Mode::Stopped,
+        }
+    }
 }
 
 impl Host {
     /// A running process without tasks.
-    pub fn start(name: &str, truth: Truth) -> Arc<Self> {
+    pub fn start(name: &str, truth: Truth, machine: Arc<Machine>) -> Arc<Self> {
         let state = State {
-            mode: Mode::Running,
+            crashed: false,
+            paused: false,
+            frozen: false,
+            asleep: false,
             awake_since: truth.now(),
             tasks: BTreeMap::new(),
             next_task: 0,
             polls: (Duration::ZERO, 0),
             panics: Vec::new(),
         };
-        Arc::new(Self { name: name.into(), truth, state: Mutex::new(state) })
+        Arc::new(Self { name: name.into(), truth, machine, state: Mutex::new(state) })
     }
 
     /// What the worker is called.
@@ -56,21 +74,47 @@ impl Host {
         &self.name
     }
 
+    /// What it runs on.
+    pub fn machine(&self) -> &Arc<Machine> {
+        &self.machine
+    }
+
     /// Stops every task where it stands. Time goes on, and so do the messages on their way.
     pub fn pause(&self) {
-        let mut state = self.state();
-        if state.mode == Mode::Running {
-            state.mode = Mode::Paused;
-        }
+        self.state().paused = true;
     }
 
     /// Lets a paused process go on.
     pub fn resume(&self) {
         let mut state = self.state();
-        if state.mode == Mode::Paused {
-            state.mode = Mode::Running;
-            state.awake_since = self.truth.now();
-            Self::wake_all(state);
+        if std::mem::take(&mut state.paused) {
+            self.go_on(state, Duration::ZERO);
+        }
+    }
+
+    /// Stands still with its machine, clocks and all.
+    pub fn freeze(&self) {
+        self.state().frozen = true;
+    }
+
+    /// Goes on with its machine.
+    pub fn unfreeze(&self) {
+        let mut state = self.state();
+        if std::mem::take(&mut state.frozen) {
+            self.go_on(state, Duration::ZERO);
+        }
+    }
+
+    /// Stands still with its machine, which sleeps.
+    pub fn fall_asleep(&self) {
+        self.state().asleep = true;
+    }
+
+    /// Its machine wakes. Its timers may be late by as much as a nap.
+    pub fn wake(&self) {
+        let mut state = self.state();
+        if std::mem::take(&mut state.asleep) {
+            self.go_on(state, NAP);
         }
     }
 
@@ -78,19 +122,20 @@ impl Host {
     /// every task is dropped, unpolled.
     pub fn crash(&self) {
         let mut state = self.state();
-        state.mode = Mode::Crashed;
+        state.crashed = true;
         Self::wake_all(state);
     }
 
     /// Whether the process is gone. Its sockets are.
     pub fn is_crashed(&self) -> bool {
-        self.state().mode == Mode::Crashed
+        self.state().crashed
     }
 
-    /// Since when the process has run without a pause, if it runs.
+    /// Since when the process has run without a pause and its timers ring in time, if it runs. After a sleep of
+    /// its machine that is yet to come, for as long as a nap.
     pub fn awake_since(&self) -> Option<Duration> {
         let state = self.state();
-        (state.mode == Mode::Running).then_some(state.awake_since)
+        (state.mode() == Mode::Running).then_some(state.awake_since)
     }
 
     /// How many tasks have neither ended nor been dropped.
@@ -117,6 +162,13 @@ impl Host {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn go_on(&self, mut state: MutexGuard<'_, State>, late: Duration) {
+        state.awake_since = state.awake_since.max(self.truth.now() + late);
+        if state.mode() == Mode::Running {
+            Self::wake_all(state);
+        }
+    }
+
     fn wake_all(mut state: MutexGuard<'_, State>) {
         let wakers: Vec<Waker> = state.tasks.values_mut().filter_map(Option::take).collect();
         drop(state);
@@ -132,7 +184,7 @@ impl Host {
         if let Some(slot) = state.tasks.get_mut(&id) {
             *slot = Some(waker.clone());
         }
-        state.mode
+        state.mode()
     }
 }
 
@@ -155,7 +207,7 @@ impl Future for Gate {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let mode = self.host.enter(self.id, cx.waker());
         match (mode, &mut self.work) {
-            (Mode::Paused, _) => Poll::Pending,
+            (Mode::Stopped, _) => Poll::Pending,
             (Mode::Crashed, _) | (_, None) => {
                 self.work = None;
                 Poll::Ready(())

@@ -6,6 +6,7 @@ use super::{
 use quorate::{
     lease::Lease,
     node::{Owner, Reply, Request, Resource},
+    round::Setup,
 };
 use std::{
     collections::BTreeMap,
@@ -83,6 +84,12 @@ pub struct Belief {
     pub told: bool,
     /// How many servers hold it, or cannot vote for anyone else because they forgot.
     pub backed_by: usize,
+    /// Whether the worker's boot clock has stood still since the requests left on which the lease's validity
+    /// rests, so that it may have ended without the worker's knowing. No longer once a majority has extended
+    /// it at the request of a clock that runs.
+    pub clock_stood: bool,
+    /// The token that signs it.
+    pub owner: Owner,
     /// For how long the worker's process has run without a pause; `None` while it is paused.
     pub awake_for: Option<Duration>,
 }
@@ -110,11 +117,13 @@ impl Held {
         self.lease.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn belief(&self, now: Duration, servers: &[Weak<Server>]) -> Option<Belief> {
+    fn belief(&self, now: Duration, servers: &[Weak<Server>], setup: &Setup) -> Option<Belief> {
         let lease = self.lease()?;
         // The builder's default, which no worker changes.
         let grace = lease.ttl() / 5;
         let valid = lease.is_valid();
+        let sent = lease.valid_until().map(|until| (until - setup.validity(lease.ttl())).as_nanos());
+        let stood = self.host.machine().stood_at();
         let backs = |server: &Arc<Server>| valid && server.backs(lease.resource(), lease.owner());
         Some(Belief {
             lease: self.id,
@@ -125,6 +134,8 @@ impl Held {
             ending: lease.remaining() <= grace,
             backed_by: servers.iter().filter_map(Weak::upgrade).filter(backs).count(),
             told: lease.step_down().is_cancelled(),
+            clock_stood: sent.is_some_and(|sent| stood.is_some_and(|stood| sent <= stood)),
+            owner: lease.owner().clone(),
             awake_for: self.host.awake_since().map(|since| now.saturating_sub(since)),
         })
     }
@@ -135,6 +146,7 @@ impl Held {
 pub struct Referee {
     truth: Truth,
     trace: Trace,
+    setup: Setup,
     servers: Mutex<Vec<Weak<Server>>>,
     state: Mutex<State>,
 }
@@ -149,8 +161,8 @@ struct State {
 }
 
 impl Referee {
-    /// A referee over every invariant.
-    pub fn new(truth: Truth, trace: Trace) -> Arc<Self> {
+    /// A referee over every invariant, for workers that agree on `setup`.
+    pub fn new(truth: Truth, trace: Trace, setup: Setup) -> Arc<Self> {
         let state = State {
             invariants: all(),
             held: Vec::new(),
@@ -158,7 +170,12 @@ impl Referee {
             violation: None,
             coverage: BTreeMap::new(),
         };
-        Arc::new(Self { truth, trace, servers: Mutex::default(), state: Mutex::new(state) })
+        Arc::new(Self { truth, trace, setup, servers: Mutex::default(), state: Mutex::new(state) })
+    }
+
+    /// From here on judges nothing that rests on an assumption about time.
+    pub fn judge_only_what_needs_no_time(&self) {
+        self.state().invariants.retain(|invariant| invariant.is_timeless());
     }
 
     /// The servers that leases stand on.
@@ -181,7 +198,8 @@ impl Referee {
         let now = self.truth.now();
         let held = self.state().held.clone();
         let servers = self.servers();
-        let beliefs: Vec<Belief> = held.iter().filter_map(|held| held.belief(now, &servers)).collect();
+        let beliefs: Vec<Belief> =
+            held.iter().filter_map(|held| held.belief(now, &servers, &self.setup)).collect();
         self.judge(&Event::Looked(&beliefs));
     }
 
@@ -196,7 +214,7 @@ impl Referee {
         state.held.retain(|held| held.slot().is_some());
         state.held.push(Arc::clone(&held));
         drop(state);
-        if let Some(belief) = held.belief(self.truth.now(), &self.servers()) {
+        if let Some(belief) = held.belief(self.truth.now(), &self.servers(), &self.setup) {
             self.trace.note(format_args!("{} holds {resource} under {token}", short(&owner)));
             self.count(if belief.valid { "lease granted" } else { "lease granted too late" });
             self.judge(&Event::Granted(&belief));

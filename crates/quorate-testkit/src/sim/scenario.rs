@@ -1,4 +1,4 @@
-use super::{Directions, Lie, Memory, SeedRng, SimClock, Weather};
+use super::{Directions, Fault, Halves, Lie, Memory, Mistake, Parted, SeedRng, SimClock, Weather};
 use quorate::round::Setup;
 use std::{ops::RangeInclusive, time::Duration};
 
@@ -16,6 +16,8 @@ const EPOCH_MS: i64 = 1_700_000_000_000;
 /// A node's clock steps at most this far at once, at most once in [`STEP_APART`].
 const STEP_MS: i64 = 95;
 const STEP_APART: Duration = Duration::from_secs(9);
+/// How far a wall clock steps whose steps are outside of every promise.
+const FAR_STEP_MS: i64 = 3 * 3_600_000;
 
 /// What is simulated, whatever the seed.
 #[derive(Clone, Debug)]
@@ -26,8 +28,15 @@ pub struct Plan {
     pub lie: Option<Lie>,
     /// For how long faults happen.
     pub length: Duration,
-    /// Whether servers' clocks step.
+    /// Whether servers' clocks step, by what is allowed.
     pub steps: bool,
+    /// Whether servers' clocks step by hours and stand still as well. Then what rests on time is not judged,
+    /// and no server forgets.
+    pub wild_clocks: bool,
+    /// Whether workers' boot clocks stand still.
+    pub stands: bool,
+    /// Whether workers come up with another node list, or another `max_ttl`.
+    pub mistakes: bool,
     /// How many of a thousand faults are crashes of one to three servers, beside those that happen anyway.
     pub crashes: u64,
     /// How often, of a thousand crashes, a server comes back with an old snapshot, and so with old counters.
@@ -50,6 +59,9 @@ impl Default for Plan {
             lie: None,
             length: Duration::from_secs(20),
             steps: true,
+            wild_clocks: false,
+            stands: true,
+            mistakes: false,
             crashes: 0,
             snapshots: 300,
             oversleep: Duration::ZERO,
@@ -74,56 +86,6 @@ pub struct Scenario {
     pub length: Duration,
 }
 
-/// One thing that happens to the world.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
-    /// The road between a worker and a server opens or closes.
-    Road(usize, usize, Directions),
-    /// A server stops (SIGSTOP).
-    StopServer(usize),
-    /// A server goes on.
-    ResumeServer(usize),
-    /// A server is killed.
-    CrashServer(usize),
-    /// A server starts again.
-    StartServer(usize, Memory),
-    /// A server forgets everything and runs on.
-    FlushServer(usize),
-    /// A server's clock steps by this many milliseconds.
-    StepServer(usize, i64),
-    /// A worker's process stops.
-    PauseWorker(usize),
-    /// A worker's process goes on.
-    ResumeWorker(usize),
-    /// A worker's process is killed.
-    CrashWorker(usize),
-    /// A worker's process starts again.
-    StartWorker(usize),
-}
-
-impl Fault {
-    /// What it is counted as.
-    pub fn kind(&self) -> &'static str {
-        match self {
-            Self::Road(_, _, Directions { there: true, back: true }) => "road mended",
-            Self::Road(_, _, Directions { there: false, back: false }) => "road cut",
-            Self::Road(_, _, Directions { there: false, .. }) => "road there cut",
-            Self::Road(..) => "road back cut",
-            Self::StopServer(_) => "server stopped",
-            Self::ResumeServer(_) => "server resumed",
-            Self::CrashServer(_) => "server crashed",
-            Self::StartServer(_, Memory::Empty) => "server started empty",
-            Self::StartServer(_, Memory::Snapshot) => "server started from a snapshot",
-            Self::FlushServer(_) => "server flushed",
-            Self::StepServer(..) => "server clock stepped",
-            Self::PauseWorker(_) => "worker paused",
-            Self::ResumeWorker(_) => "worker resumed",
-            Self::CrashWorker(_) => "worker crashed",
-            Self::StartWorker(_) => "worker started",
-        }
-    }
-}
-
 impl Scenario {
     /// What `seed` makes of `plan`.
     pub fn new(seed: u64, plan: &Plan) -> Self {
@@ -135,7 +97,7 @@ impl Scenario {
         let mut at = Duration::from_millis(300);
         while at < plan.length {
             faults.draw(at);
-            at += faults.rng.millis(50..=1_100);
+            at += faults.rng.millis(50..=900);
         }
         let mut faults = faults.made;
         faults.retain(|(at, _)| *at < plan.length);
@@ -185,7 +147,7 @@ impl Faults<'_> {
         if self.rng.chance(self.plan.crashes) {
             return self.crash_servers(at);
         }
-        match self.rng.number(0..=99) {
+        match self.rng.number(0..=129) {
             0..=27 => self.cut(at, [worker].as_slice(), &[node]),
             28..=39 => {
                 let some = self.some_nodes(1..=4);
@@ -198,24 +160,90 @@ impl Faults<'_> {
                 }
             }
             52..=57 => self.crash_servers(at),
-            58..=60 => {
-                let some = self.some_nodes(1..=3);
-                some.into_iter().for_each(|node| self.made.push((at, Fault::FlushServer(node))));
-            }
-            61..=70 if self.plan.steps => self.step(at),
-            61..=70 => {}
+            58..=60 => self.flush_servers(at),
+            61..=70 => self.step(at),
             71..=87 => {
                 self.lasting(at, Fault::PauseWorker(worker), Fault::ResumeWorker(worker), 5..=4_500);
             }
-            _ => self.lasting(at, Fault::CrashWorker(worker), Fault::StartWorker(worker), 1..=2_000),
+            88..=99 => self.crash_worker(at, worker),
+            100..=104 => self.part(at),
+            105..=109 => {
+                let some = self.some_nodes(1..=5);
+                some.into_iter().for_each(|node| self.made.push((at, Fault::Tear(node))));
+            }
+            110..=117 => {
+                self.lasting(at, Fault::SleepWorker(worker), Fault::WakeWorker(worker), 5..=4_500);
+            }
+            118..=122 => self.step_worker(at, worker),
+            _ => self.stand_worker(at, worker),
         }
     }
 
+    /// What servers lose when they crash; where clocks are wild they lose nothing.
     fn crash_servers(&mut self, at: Duration) {
         for node in self.some_nodes(1..=3) {
-            let snapshot = self.rng.chance(self.plan.snapshots);
-            let memory = if snapshot { Memory::Snapshot } else { Memory::Empty };
+            if self.rng.chance(100) && !self.plan.wild_clocks {
+                let clock = machine(&mut self.rng).1;
+                self.made.push((at, Fault::ReplaceServer(node, clock)));
+                continue;
+            }
+            let kept = if self.plan.setup.durable { 800 } else { 200 };
+            let memory = match self.rng.number(0..=999) {
+                _ if self.plan.wild_clocks => Memory::Kept,
+                dice if dice < kept => Memory::Kept,
+                // What says that it is durable comes back with all it had, or with a new disk.
+                _ if self.plan.setup.durable => Memory::Empty,
+                _ if self.rng.chance(self.plan.snapshots) => Memory::Snapshot,
+                _ => Memory::Empty,
+            };
             self.lasting(at, Fault::CrashServer(node), Fault::StartServer(node, memory), 1..=1_200);
+        }
+    }
+
+    fn flush_servers(&mut self, at: Duration) {
+        let some = self.some_nodes(1..=3);
+        if !self.plan.wild_clocks {
+            some.into_iter().for_each(|node| self.made.push((at, Fault::FlushServer(node))));
+        }
+    }
+
+    fn crash_worker(&mut self, at: Duration, worker: usize) {
+        let mistake = match self.rng.number(0..=3) {
+            _ if !self.plan.mistakes => None,
+            0 | 1 => Some(Mistake::FewerNodes(self.rng.index(NODES))),
+            2 => Some(Mistake::OtherMaxTtl),
+            _ => None,
+        };
+        self.lasting(at, Fault::CrashWorker(worker), Fault::StartWorker(worker, mistake), 1..=2_000);
+        if mistake.is_some() {
+            // Somebody finds the mistake.
+            let found = at + self.rng.millis(2_500..=9_000);
+            self.lasting(found, Fault::CrashWorker(worker), Fault::StartWorker(worker, None), 1..=1_000);
+        }
+    }
+
+    /// The network falls in halves, of which none need have a majority of anything.
+    fn part(&mut self, at: Duration) {
+        let mut draw = |_| self.rng.chance(500);
+        let halves = Halves { workers: [(); WORKERS].map(&mut draw), nodes: [(); NODES].map(draw) };
+        let parted = if self.rng.chance(500) { Parted::Torn } else { Parted::Cut };
+        let (begin, end) = (Fault::Partition(halves, parted), Fault::Partition(halves, Parted::Mended));
+        self.lasting(at, begin, end, 50..=4_000);
+    }
+
+    /// A worker's wall clock may be set to anything: by seconds, or by hours.
+    fn step_worker(&mut self, at: Duration, worker: usize) {
+        let far = [1_500, 60_000, FAR_STEP_MS][self.rng.index(3)];
+        let by = self.rng.signed(-far..=far);
+        self.made.push((at, Fault::StepWorker(worker, by)));
+    }
+
+    fn stand_worker(&mut self, at: Duration, worker: usize) {
+        let frozen = self.rng.chance(500);
+        let millis = if self.rng.chance(700) { 20..=1_000 } else { 1_000..=6_000 };
+        if self.plan.stands {
+            let begin = if frozen { Fault::FreezeWorker(worker) } else { Fault::StandWorker(worker) };
+            self.lasting(at, begin, Fault::UnfreezeWorker(worker), millis);
         }
     }
 
@@ -230,9 +258,15 @@ impl Faults<'_> {
 
     /// Some servers' clocks step, together: what sets one may set all.
     fn step(&mut self, at: Duration) {
-        let by = [STEP_MS, -STEP_MS, self.rng.signed(-STEP_MS..=STEP_MS)][self.rng.index(3)];
+        let wild = self.plan.wild_clocks && self.rng.chance(700);
+        let far = if wild { [1_500, 60_000, FAR_STEP_MS][self.rng.index(3)] } else { STEP_MS };
+        let by = [far, -far, self.rng.signed(-far..=far)][self.rng.index(3)];
         for node in self.some_nodes(1..=5) {
-            if self.stepped[node].is_none_or(|last| at >= last + STEP_APART) {
+            if wild && self.rng.chance(300) {
+                self.lasting(at, Fault::StandServer(node), Fault::UnstandServer(node), 20..=6_000);
+            } else if wild {
+                self.made.push((at, Fault::StepServer(node, by)));
+            } else if self.plan.steps && self.stepped[node].is_none_or(|last| at >= last + STEP_APART) {
                 self.stepped[node] = Some(at);
                 self.made.push((at, Fault::StepServer(node, by)));
             }
@@ -260,19 +294,58 @@ mod tests {
     #[test]
     fn a_seed_fixes_everything_and_the_clocks_keep_the_promises() {
         let plan = Plan::default();
-        let mut kinds = BTreeSet::new();
         for seed in 0..50 {
             let scenario = Scenario::new(seed, &plan);
             assert_eq!(scenario, Scenario::new(seed, &plan));
             assert!(scenario.faults.is_sorted_by_key(|(at, _)| *at));
-            kinds.extend(scenario.faults.iter().map(|(_, fault)| fault.kind()));
-            let rates = || scenario.servers.iter().chain(scenario.workers.iter().map(|(boot, _)| boot));
-            let most = rates().map(|clock| clock.rate_ppm).max().unwrap();
-            let least = rates().map(|clock| clock.rate_ppm).min().unwrap();
+            let replaced = scenario.faults.iter().filter_map(|(_, fault)| match fault {
+                Fault::ReplaceServer(_, clock) => Some(clock),
+                _ => None,
+            });
+            let workers = scenario.workers.iter().map(|(boot, _)| boot);
+            let clocks: Vec<_> = scenario.servers.iter().chain(workers).chain(replaced).collect();
+            let most = clocks.iter().map(|clock| clock.rate_ppm).max().unwrap();
+            let least = clocks.iter().map(|clock| clock.rate_ppm).min().unwrap();
             let apart = f64::from(1_000_000 + most) / f64::from(1_000_000 + least) - 1.0;
             assert!(apart <= plan.setup.drift_rate, "{apart}");
+            let far = |fault: &Fault| matches!(fault, Fault::StepServer(_, by) if by.abs() > STEP_MS);
+            assert!(!scenario.faults.iter().any(|(_, fault)| far(fault)));
         }
-        assert_eq!(kinds.len(), 15, "{kinds:?}");
         assert_ne!(Scenario::new(1, &plan).faults, Scenario::new(2, &plan).faults);
+    }
+
+    #[test]
+    fn every_kind_of_fault_is_drawn_and_named() {
+        let mut kinds = BTreeSet::new();
+        let wild = Plan { wild_clocks: true, ..Plan::default() };
+        let mistaken = Plan { mistakes: true, ..Plan::default() };
+        for seed in 0..50 {
+            for plan in [&Plan::default(), &wild, &mistaken] {
+                let faults = Scenario::new(seed, plan).faults;
+                kinds.extend(faults.iter().map(|(_, fault)| fault.kind()));
+                let forgets = |fault: &Fault| {
+                    matches!(
+                        fault,
+                        Fault::FlushServer(_)
+                            | Fault::ReplaceServer(..)
+                            | Fault::StartServer(_, Memory::Empty | Memory::Snapshot)
+                    )
+                };
+                assert!(!plan.wild_clocks || !faults.iter().any(|(_, fault)| forgets(fault)), "{seed}");
+            }
+        }
+        let ends = [
+            "road mended",
+            "network whole",
+            "server resumed",
+            "server clock went on",
+            "worker resumed",
+            "worker woke",
+            "worker clock went on",
+            "worker started",
+        ];
+        let faults: Vec<_> = kinds.iter().filter(|kind| !ends.contains(kind)).collect();
+        assert!(faults.iter().all(|kind| Fault::is_kind(kind)), "{faults:?}");
+        assert_eq!((faults.len(), kinds.len()), (23, 23 + ends.len()), "{kinds:?}");
     }
 }

@@ -1,4 +1,4 @@
-use super::{Referee, SimClock, Truth, connection::Connection, referee::Event, turnstile::Turnstile};
+use super::{Dial, Referee, SimClock, Truth, connection::Connection, referee::Event, turnstile::Turnstile};
 use quorate::node::{
     Batch, BatchReply, Hello, MemoryStore, NodeTime, Owner, Reply, Request, Resource,
     engine::{self, Clocks, Store},
@@ -36,6 +36,8 @@ pub enum Memory {
     Empty,
     /// What it wrote to disk some seconds before, its marker and its counters among it.
     Snapshot,
+    /// Everything that it answered for: an append-only file that is written before each answer.
+    Kept,
 }
 
 /// One simulated server: the shipped engine over a store in memory, on a clock of its own.
@@ -43,8 +45,8 @@ pub enum Memory {
 pub struct Server {
     name: String,
     truth: Truth,
-    clock: SimClock,
     lie: Option<Lie>,
+    durable: bool,
     referee: Arc<Referee>,
     awake: Turnstile,
     state: Mutex<State>,
@@ -52,31 +54,32 @@ pub struct Server {
 
 #[derive(Debug, Default)]
 struct State {
+    clock: Dial,
     store: MemoryStore,
     snapshot: (Duration, MemoryStore),
     up: bool,
     run: u32,
     born: Duration,
-    step_micros: i64,
     forgot: Option<Duration>,
     connections: Vec<Weak<Connection>>,
 }
 
 impl Server {
-    /// An empty server that runs. Its clock starts where `clock` does.
+    /// An empty server that runs. Its clock starts where `clock` does. It says that it is `durable`, or not.
     pub fn start(
         name: &str,
         truth: Truth,
         clock: SimClock,
         lie: Option<Lie>,
+        durable: bool,
         referee: Arc<Referee>,
     ) -> Arc<Self> {
-        let state = State { up: true, ..State::default() };
+        let state = State { up: true, clock: Dial::new(clock), ..State::default() };
         Arc::new(Self {
             name: name.to_owned(),
             truth,
-            clock,
             lie,
+            durable,
             referee,
             awake: Turnstile::open(),
             state: Mutex::new(state),
@@ -107,12 +110,17 @@ impl Server {
     /// Starts it again after a crash.
     pub fn restart(&self, memory: Memory) {
         let mut state = self.state();
+        state.up = true;
+        if memory == Memory::Kept {
+            state.run += 1;
+            state.born = self.truth.now();
+            return;
+        }
         let before = match memory {
-            Memory::Empty => MemoryStore::default(),
             Memory::Snapshot => state.snapshot.1.clone(),
+            Memory::Empty | Memory::Kept => MemoryStore::default(),
         };
         let before = std::mem::replace(&mut state.store, before);
-        state.up = true;
         state.forgot = Some(self.truth.now());
         if self.lie == Some(Lie::Forgetful) {
             Self::keep_marker(&before, &mut state.store);
@@ -122,6 +130,20 @@ impl Server {
         }
         drop(state);
         self.referee.tell(&Event::Forgot { node: &self.name });
+    }
+
+    /// Another, new server takes its name and its address, with a clock of its own.
+    pub fn replace(&self, clock: SimClock) {
+        self.crash();
+        self.state().clock = Dial::new(clock);
+        self.restart(Memory::Empty);
+    }
+
+    /// Every connection of the workers that `of` names breaks at both ends: what has not run is lost.
+    pub fn tear(&self, of: impl Fn(&str) -> bool) {
+        let mut connections: Vec<_> = self.state().connections.iter().filter_map(Weak::upgrade).collect();
+        connections.retain(|connection| of(connection.host.name()));
+        connections.iter().for_each(|connection| connection.tear());
     }
 
     /// FLUSHALL: the memory is gone, the run goes on.
@@ -138,7 +160,14 @@ impl Server {
 
     /// Steps its wall clock.
     pub fn step(&self, by_millis: i64) {
-        self.state().step_micros += by_millis * 1_000;
+        self.state().clock.step(by_millis);
+    }
+
+    /// Its clock stands still, or goes on from where it stood.
+    pub fn set_clock_running(&self, running: bool) {
+        let now = self.truth.now();
+        let clock = &mut self.state().clock;
+        if running { clock.go_on(now) } else { clock.stand(now) }
     }
 
     fn keep_marker(before: &MemoryStore, after: &mut MemoryStore) {
@@ -153,6 +182,11 @@ impl Server {
     /// Waits until it is not stopped.
     pub(super) async fn awake(&self) {
         self.awake.pass().await;
+    }
+
+    /// A request runs whose sender has hung up, or has seen its connection break.
+    pub(super) fn runs_for_the_gone(&self) {
+        self.referee.count("ran on a broken connection");
     }
 
     /// Takes a connection and says who it is; `None` while it is down.
@@ -172,7 +206,7 @@ impl Server {
             version: "simulated".into(),
             replica: false,
             eviction: Some("noeviction".into()),
-            durable: Some(false),
+            durable: Some(self.durable),
         })
     }
 
@@ -212,6 +246,12 @@ impl Server {
         holds || !state.up || forgot
     }
 
+    /// The marker that stands on it.
+    pub fn marker(&self) -> Option<Arc<str>> {
+        let Ok(marker) = self.state().store.marker();
+        marker
+    }
+
     /// The leases that live now, and for how long yet.
     pub fn live_leases(&self) -> Vec<(Resource, String, Duration)> {
         let state = self.state();
@@ -225,8 +265,7 @@ impl Server {
 
     /// As Redis does, it times leases by its wall clock.
     fn clocks(&self, state: &State) -> Clocks {
-        let micros = self.clock.shows(self.truth.now()) / 1_000;
-        let micros = micros.saturating_add_signed(state.step_micros);
+        let micros = state.clock.shows(self.truth.now()) / 1_000;
         Clocks { wall: NodeTime::from_micros(micros), lease_nanos: micros * 1_000 }
     }
 

@@ -9,24 +9,37 @@ use std::{
 #[derive(Clone, Debug)]
 pub struct Trace {
     truth: Truth,
-    lines: Arc<Mutex<Vec<String>>>,
+    /// `None` where nothing is written.
+    lines: Option<Arc<Mutex<Vec<String>>>>,
 }
 
 impl Trace {
     /// An empty trace.
     pub fn new(truth: Truth) -> Self {
-        Self { truth, lines: Arc::default() }
+        Self { truth, lines: Some(Arc::default()) }
+    }
+
+    /// A trace that nobody will read.
+    pub fn none(truth: Truth) -> Self {
+        Self { truth, lines: None }
     }
 
     /// Writes a line.
     pub fn note(&self, what: fmt::Arguments<'_>) {
+        let Some(lines) = &self.lines else { return };
         let line = format!("{:>6} {what}", self.truth.now().as_millis());
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+        lines.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+    }
+
+    /// Whether anything is written.
+    pub fn is_written(&self) -> bool {
+        self.lines.is_some()
     }
 
     /// The lines so far.
     pub fn take(&self) -> Vec<String> {
-        std::mem::take(&mut *self.lines.lock().unwrap_or_else(PoisonError::into_inner))
+        let lines = self.lines.as_ref().map(|lines| lines.lock().unwrap_or_else(PoisonError::into_inner));
+        lines.map(|mut lines| std::mem::take(&mut *lines)).unwrap_or_default()
     }
 }
 

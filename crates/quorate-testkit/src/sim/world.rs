@@ -1,4 +1,4 @@
-use super::{Host, SeedRng, SimClock, Truth};
+use super::{Host, SeedRng};
 use futures_util::future::BoxFuture;
 use quorate::env::{BootTime, WallTime, World};
 use std::{
@@ -13,18 +13,15 @@ const LONGEST_NAP: Duration = Duration::from_secs(3600);
 /// What one worker takes from its simulated machine.
 #[derive(Debug)]
 pub struct SimWorld {
-    truth: Truth,
     host: Arc<Host>,
-    boot: SimClock,
-    wall: SimClock,
     rng: Mutex<SeedRng>,
     oversleep: Duration,
 }
 
 impl SimWorld {
     /// The world of the process `host`, with the clocks of its machine and randomness of its own.
-    pub fn new(truth: Truth, host: Arc<Host>, boot: SimClock, wall: SimClock, rng: SeedRng) -> Self {
-        Self { truth, host, boot, wall, rng: Mutex::new(rng), oversleep: Duration::ZERO }
+    pub fn new(host: Arc<Host>, rng: SeedRng) -> Self {
+        Self { host, rng: Mutex::new(rng), oversleep: Duration::ZERO }
     }
 
     /// With timers that ring this much too late, to prove that it would be noticed.
@@ -36,11 +33,11 @@ impl SimWorld {
 
 impl World for SimWorld {
     fn now(&self) -> BootTime {
-        BootTime::from_nanos(self.boot.shows(self.truth.now()))
+        BootTime::from_nanos(self.host.machine().boot())
     }
 
     fn wall(&self) -> WallTime {
-        WallTime::from_micros(self.wall.shows(self.truth.now()) / 1_000)
+        WallTime::from_micros(self.host.machine().wall() / 1_000)
     }
 
     fn random(&self) -> u64 {
@@ -48,8 +45,7 @@ impl World for SimWorld {
     }
 
     fn sleep_until(&self, at: BootTime) -> BoxFuture<'static, ()> {
-        let wake = self.boot.truth_of(at.as_nanos()).min(self.truth.now() + LONGEST_NAP);
-        Box::pin(self.truth.reach(wake + self.oversleep))
+        Box::pin(Arc::clone(self.host.machine()).timer(at.as_nanos(), LONGEST_NAP, self.oversleep))
     }
 
     #[expect(clippy::disallowed_methods, reason = "this is the simulated door")]

@@ -1,7 +1,9 @@
 use super::{Event, Invariant};
+use crate::sim::Belief;
 use std::time::Duration;
 
-/// No two leases on one resource are taken for valid at one true moment, each by its own worker's clock.
+/// No two leases on one resource are taken for valid at one true moment, each by its own worker's clock. A lease
+/// whose worker's clock stood still is outside of the promise until it is extended by a clock that runs.
 #[derive(Debug)]
 pub(super) struct Exclusion;
 
@@ -12,8 +14,8 @@ impl Invariant for Exclusion {
 
     fn see(&mut self, _now: Duration, event: &Event<'_>) -> Result<(), String> {
         let Event::Looked(beliefs) = event else { return Ok(()) };
-        for (at, one) in beliefs.iter().enumerate().filter(|(_, belief)| belief.valid) {
-            let twin = beliefs[at + 1..].iter().find(|two| two.valid && two.resource == one.resource);
+        for (at, one) in beliefs.iter().enumerate().filter(|(_, belief)| counts(belief)) {
+            let twin = beliefs[at + 1..].iter().find(|two| counts(two) && two.resource == one.resource);
             if let Some(two) = twin {
                 return Err(format!(
                     "{} under {} and {} under {} both hold {}",
@@ -25,6 +27,10 @@ impl Invariant for Exclusion {
     }
 }
 
+fn counts(belief: &Belief) -> bool {
+    belief.valid && !belief.clock_stood
+}
+
 #[cfg(test)]
 mod tests {
     use super::{super::belief, *};
@@ -34,8 +40,11 @@ mod tests {
         let see = |beliefs: &[_]| Exclusion.see(Duration::ZERO, &Event::Looked(beliefs));
         assert!(see(&[belief(1, "a", 1, true), belief(2, "b", 2, false)]).is_ok());
         assert!(see(&[belief(1, "a", 1, true), belief(2, "b", 2, true)]).is_err());
+        let stood = Belief { clock_stood: true, ..belief(2, "b", 2, true) };
+        assert!(see(&[belief(1, "a", 1, true), stood.clone()]).is_ok());
+        assert!(see(&[belief(1, "a", 1, true), stood, belief(3, "c", 3, true)]).is_err());
         let elsewhere = quorate::node::Resource::lock("y").unwrap();
-        let elsewhere = crate::sim::Belief { resource: elsewhere, ..belief(2, "b", 2, true) };
+        let elsewhere = Belief { resource: elsewhere, ..belief(2, "b", 2, true) };
         assert!(see(&[belief(1, "a", 1, true), elsewhere]).is_ok());
     }
 }

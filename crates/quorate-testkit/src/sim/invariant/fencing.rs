@@ -23,8 +23,9 @@ impl Invariant for Fencing {
         if !self.seen.insert((resource.clone(), token)) {
             return Err(format!("{} got the token {token} of {resource} a second time", belief.worker));
         }
-        // A worker that was paused between the verdict and here holds nothing: others may have come since.
-        if !belief.valid {
+        // A worker that was paused between the verdict and here holds nothing: others may have come since. Nor
+        // does one whose clock stood still meanwhile know better: see `Succession` for its order.
+        if !belief.valid || belief.clock_stood {
             return Ok(());
         }
         let newest = self.newest.insert(resource.clone(), token).unwrap_or_default();

@@ -12,6 +12,10 @@ impl Invariant for Finality {
         "finality"
     }
 
+    fn is_timeless(&self) -> bool {
+        true
+    }
+
     fn see(&mut self, _now: Duration, event: &Event<'_>) -> Result<(), String> {
         let Event::Looked(beliefs) = event else { return Ok(()) };
         for belief in *beliefs {

@@ -10,6 +10,10 @@ impl Invariant for Leftovers {
         "leftovers"
     }
 
+    fn is_timeless(&self) -> bool {
+        true
+    }
+
     fn see(&mut self, _now: Duration, event: &Event<'_>) -> Result<(), String> {
         match event {
             Event::Stands { node, leases } if !leases.is_empty() => {

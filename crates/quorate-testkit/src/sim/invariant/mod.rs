@@ -9,6 +9,7 @@ mod leftovers;
 mod liveness;
 mod release;
 mod step_down;
+mod succession;
 
 use super::referee::Event;
 use std::{fmt::Debug, time::Duration};
@@ -17,6 +18,11 @@ use std::{fmt::Debug, time::Duration};
 pub trait Invariant: Debug + Send {
     /// What it is called in a report.
     fn name(&self) -> &'static str;
+
+    /// Whether it holds whatever the clocks do, as long as no server forgets.
+    fn is_timeless(&self) -> bool {
+        false
+    }
 
     /// Judges an event at the true time `now`.
     ///
@@ -31,6 +37,7 @@ pub fn all() -> Vec<Box<dyn Invariant>> {
         Box::new(exclusion::Exclusion),
         Box::new(backing::Backing),
         Box::<fencing::Fencing>::default(),
+        Box::<succession::Succession>::default(),
         Box::<finality::Finality>::default(),
         Box::<step_down::StepDown>::default(),
         Box::<release::Release>::default(),
@@ -50,6 +57,8 @@ pub(super) fn belief(lease: u64, worker: &str, token: u64, valid: bool) -> super
         ending: !valid,
         told: !valid,
         backed_by: crate::sim::NODES,
+        clock_stood: false,
+        owner: quorate::node::Owner::from_node(&format!("{worker}:{lease}")),
         awake_for: Some(Duration::from_secs(9)),
     }
 }

@@ -15,6 +15,10 @@ impl Invariant for StepDown {
         "step-down"
     }
 
+    fn is_timeless(&self) -> bool {
+        true
+    }
+
     fn see(&mut self, now: Duration, event: &Event<'_>) -> Result<(), String> {
         let Event::Looked(beliefs) = event else { return Ok(()) };
         for belief in *beliefs {

@@ -1,0 +1,212 @@
+//! Runs the seeded simulation over as many seeds as one likes, on every processor, and sums up what came of it.
+//!
+//! Exit status: 0 where every seed held, 1 where one did not, 2 for arguments that cannot be used.
+
+use clap::Parser;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use quorate_testkit::sim::{Failure, PLANS, Plan, Summary, Sweep, simulate};
+use std::{
+    io::IsTerminal,
+    process::ExitCode,
+    sync::atomic::{AtomicU64, Ordering},
+    time::{Duration, Instant},
+};
+
+/// How often a line is written where there is no terminal for a bar.
+const LINE_EVERY: Duration = Duration::from_secs(30);
+
+/// Runs the shipped code through seeded faults, and holds what it does against the invariants.
+#[derive(Debug, Parser)]
+#[command(name = "simulate", version)]
+struct Args {
+    /// How many seeds of each plan, from --from on.
+    #[arg(long, default_value_t = 1_000, conflicts_with = "to")]
+    seeds: u64,
+    /// The first seed.
+    #[arg(long, default_value_t = 1)]
+    from: u64,
+    /// The seed to end before.
+    #[arg(long)]
+    to: Option<u64>,
+    /// Which plan, or `all`, or `list` to see them.
+    #[arg(long, default_value = "all")]
+    plan: String,
+    /// Run each seed twice and compare the traces.
+    #[arg(long)]
+    twice: bool,
+    /// How many threads; as many as processors if not given.
+    #[arg(long)]
+    threads: Option<usize>,
+    /// Print the summary as one JSON object.
+    #[arg(long)]
+    json: bool,
+    /// Begin no further seed after this many failures.
+    #[arg(long, default_value_t = 20)]
+    stop_after_failures: u64,
+    /// Run one seed of one plan and print its whole trace.
+    #[arg(long, value_name = "SEED")]
+    replay: Option<u64>,
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    if args.plan == "list" {
+        PLANS.iter().for_each(|(name, what)| println!("{name:14} {what}"));
+        return ExitCode::SUCCESS;
+    }
+    if let Some(seed) = args.replay {
+        return replay(&args.plan, seed);
+    }
+    let Some(sweeps) = sweeps(&args) else {
+        eprintln!("simulate: there is no plan {:?}; --plan list names them", args.plan);
+        return ExitCode::from(2);
+    };
+    let began = now();
+    let mut total = Summary::default();
+    let progress = Progress::over(&sweeps);
+    for sweep in sweeps {
+        let left = args.stop_after_failures.saturating_sub(total.failures.len() as u64);
+        if left == 0 {
+            break;
+        }
+        total.merge(Sweep { stop_after: left, ..sweep }.run(|_, failure| progress.step(failure)));
+    }
+    progress.bar.finish_and_clear();
+    if args.json {
+        print_json(&total, began.elapsed())
+    } else {
+        print(&total, began.elapsed())
+    }
+    ExitCode::from(u8::from(!total.failures.is_empty()))
+}
+
+#[expect(clippy::disallowed_methods, reason = "how long all of it took is real time")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+fn sweeps(args: &Args) -> Option<Vec<Sweep>> {
+    let seeds = args.from..args.to.unwrap_or(args.from.saturating_add(args.seeds));
+    let names = PLANS.iter().map(|(name, _)| *name).filter(|name| args.plan == "all" || args.plan == *name);
+    let sweeps: Vec<Sweep> = names
+        .filter_map(|name| {
+            let sweep = Sweep::over(name, seeds.clone())?;
+            Some(Sweep { twice: args.twice, threads: args.threads.unwrap_or(sweep.threads), ..sweep })
+        })
+        .collect();
+    (!sweeps.is_empty()).then_some(sweeps)
+}
+
+fn replay(name: &str, seed: u64) -> ExitCode {
+    let name = if name == "all" { "default" } else { name };
+    let Some(plan) = Plan::named(name) else {
+        eprintln!("simulate: there is no plan {name:?}; --plan list names them");
+        return ExitCode::from(2);
+    };
+    let outcome = simulate(seed, &plan);
+    outcome.trace.iter().for_each(|line| println!("{line}"));
+    outcome.coverage.iter().for_each(|(what, count)| println!("{count:>8} {what}"));
+    println!("{}", outcome.violation.as_deref().unwrap_or("every invariant held"));
+    ExitCode::from(u8::from(outcome.violation.is_some()))
+}
+
+/// A bar at a terminal; elsewhere a line now and then. Failures are told at once.
+struct Progress {
+    bar: ProgressBar,
+    began: Instant,
+    lines: AtomicU64,
+}
+
+impl Progress {
+    fn over(sweeps: &[Sweep]) -> Self {
+        let seeds = sweeps.iter().map(|sweep| sweep.seeds.end.saturating_sub(sweep.seeds.start)).sum();
+        let target = if std::io::stderr().is_terminal() {
+            ProgressDrawTarget::stderr()
+        } else {
+            ProgressDrawTarget::hidden()
+        };
+        let bar = ProgressBar::with_draw_target(Some(seeds), target);
+        let style = "{wide_bar} {human_pos}/{human_len} seeds, {per_sec}, {eta} left {msg}";
+        if let Ok(style) = ProgressStyle::with_template(style) {
+            bar.set_style(style);
+        }
+        Self { bar, began: now(), lines: AtomicU64::new(0) }
+    }
+
+    fn step(&self, failure: Option<&Failure>) {
+        if let Some(failure) = failure {
+            let told = format!(
+                "plan {} seed {}: {}\n  replay: {}",
+                failure.plan,
+                failure.seed,
+                failure.violation,
+                failure.replay()
+            );
+            self.bar.suspend(|| eprintln!("{told}"));
+        }
+        self.bar.inc(1);
+        let due = self.began.elapsed().as_secs() / LINE_EVERY.as_secs();
+        if self.bar.is_hidden() && due > self.lines.fetch_max(due, Ordering::Relaxed) {
+            let (done, all) = (self.bar.position(), self.bar.length().unwrap_or_default());
+            eprintln!("{done} of {all} seeds in {:.0?}", self.began.elapsed());
+        }
+    }
+}
+
+/// What a reader wants to know first: each with the names under which it is counted.
+const HEADLINES: [(&str, &str); 4] = [
+    ("leases granted", "lease granted"),
+    ("leader changes", "leader changed"),
+    ("ticks", "tick"),
+    ("claims", "claim"),
+];
+
+/// How often anything was reached that is counted as `name`, or as `name` and something more.
+fn counted(total: &Summary, name: &str) -> u64 {
+    let is =
+        |what: &str| what.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '));
+    total.coverage.iter().filter(|(what, _)| is(what)).map(|(_, count)| count).sum()
+}
+
+fn by_invariant(total: &Summary) -> Vec<(&str, usize, &Failure)> {
+    let mut names: Vec<&str> = total.failures.iter().map(|failure| failure.invariant.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    let of = |name| total.failures.iter().filter(move |failure| failure.invariant == name);
+    names.into_iter().filter_map(|name| Some((name, of(name).count(), of(name).next()?))).collect()
+}
+
+fn print(total: &Summary, took: Duration) {
+    println!("{:>12} seeds in {took:.1?}", total.seeds);
+    println!("{:>12.1} simulated hours", total.simulated.as_secs_f64() / 3_600.0);
+    for (what, name) in HEADLINES {
+        println!("{:>12} {what}", counted(total, name));
+    }
+    println!("{:>12} faults, of which", total.faults().map(|(_, count)| count).sum::<u64>());
+    total.faults().for_each(|(kind, count)| println!("{count:>16} {kind}"));
+    println!("{:>12} seeds broke an invariant", total.failures.len());
+    for (name, count, first) in by_invariant(total) {
+        println!("{count:>16} {name}; the first: {}", first.replay());
+    }
+}
+
+fn print_json(total: &Summary, took: Duration) {
+    let failures = total.failures.iter().map(|failure| {
+        serde_json::json!({
+            "plan": failure.plan,
+            "seed": failure.seed,
+            "invariant": failure.invariant,
+            "violation": failure.violation,
+            "replay": failure.replay(),
+        })
+    });
+    let summary = serde_json::json!({
+        "seeds": total.seeds,
+        "wall_seconds": took.as_secs_f64(),
+        "simulated_hours": total.simulated.as_secs_f64() / 3_600.0,
+        "coverage": total.coverage,
+        "faults": total.faults().collect::<std::collections::BTreeMap<_, _>>(),
+        "failures": failures.collect::<Vec<_>>(),
+    });
+    println!("{summary}");
+}

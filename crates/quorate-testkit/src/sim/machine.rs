@@ -1,0 +1,191 @@
+use super::{Dial, SimClock, Truth};
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+/// The shipped world sleeps in naps of this length, so that a timer that stood still while the machine slept
+/// rings this much too late at most.
+pub(super) const NAP: Duration = Duration::from_millis(100);
+
+/// What a worker's processes run on: its clocks, which outlive them, and its sleep.
+#[derive(Debug)]
+pub struct Machine {
+    truth: Truth,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    boot: Dial,
+    wall: Dial,
+    /// What the boot clock showed when it last stood still.
+    stood_at: Option<u64>,
+    asleep_since: Option<Duration>,
+    sleeps: Vec<Sleep>,
+}
+
+/// A time during which the machine slept: its timers stood still, and its clocks went on.
+#[derive(Clone, Copy, Debug)]
+struct Sleep {
+    from: Duration,
+    until: Duration,
+}
+
+impl Machine {
+    /// A machine that is awake.
+    pub fn new(truth: Truth, boot: SimClock, wall: SimClock) -> Arc<Self> {
+        let (boot, wall) = (Dial::new(boot), Dial::new(wall));
+        let state = State { boot, wall, stood_at: None, asleep_since: None, sleeps: Vec::new() };
+        Arc::new(Self { truth, state: Mutex::new(state) })
+    }
+
+    /// What the boot clock shows, in nanoseconds.
+    pub fn boot(&self) -> u64 {
+        self.state().boot.shows(self.truth.now())
+    }
+
+    /// What the wall clock shows, in nanoseconds.
+    pub fn wall(&self) -> u64 {
+        self.state().wall.shows(self.truth.now())
+    }
+
+    /// What the boot clock showed when it last stood still, if it ever did. Whatever was sent when it showed
+    /// no more than this may have been sent earlier than it says.
+    pub fn stood_at(&self) -> Option<u64> {
+        self.state().stood_at
+    }
+
+    /// Waits until a timer rings that is set now for when the boot clock shows `nanos`, or for `at_most`.
+    pub(super) async fn timer(self: Arc<Self>, nanos: u64, at_most: Duration, late: Duration) {
+        let set = self.truth.now();
+        let due = self.state().boot.will_show(set, nanos).min(set + at_most) + late;
+        loop {
+            let rings = rings(set, due, &self.state().sleeps);
+            if self.truth.now() >= rings {
+                return;
+            }
+            self.truth.reach(rings).await;
+        }
+    }
+
+    // --- faults -----------------------------------------------------------------------------------------
+
+    /// Sets the wall clock ahead, or back.
+    pub fn step_wall(&self, by_millis: i64) {
+        self.state().wall.step(by_millis);
+    }
+
+    /// The boot clock stands still, alone: the timers and the wall clock go on.
+    pub fn stand(&self) {
+        let now = self.truth.now();
+        let mut state = self.state();
+        state.boot.stand(now);
+        state.stood_at = Some(state.boot.shows(now));
+    }
+
+    /// Every clock stands still, as when a virtual machine is paused.
+    pub fn freeze(&self) {
+        self.stand();
+        let now = self.truth.now();
+        self.state().wall.stand(now);
+    }
+
+    /// The clocks go on from where they stood: nothing tells the machine that time has passed.
+    pub fn go_on(&self) {
+        let now = self.truth.now();
+        let mut state = self.state();
+        state.boot.go_on(now);
+        state.wall.go_on(now);
+    }
+
+    /// Somebody sets the wall clock right.
+    pub fn set_wall_right(&self) {
+        self.state().wall.set_right();
+    }
+
+    /// Sleeps: timers stand still, clocks do not.
+    pub fn fall_asleep(&self) {
+        let now = self.truth.now();
+        self.state().asleep_since.get_or_insert(now);
+    }
+
+    /// Wakes. Timers go on from where they stood.
+    pub fn wake(&self) {
+        let until = self.truth.now();
+        let mut state = self.state();
+        if let Some(from) = state.asleep_since.take() {
+            state.sleeps.push(Sleep { from, until });
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// When a timer rings that was set at `set` for `due`, on a machine that has slept meanwhile. It is a chain of
+/// naps, after each of which the clock is looked at; the nap that a sleep interrupts goes on afterwards.
+fn rings(set: Duration, due: Duration, sleeps: &[Sleep]) -> Duration {
+    let mut from = set;
+    for sleep in sleeps.iter().filter(|sleep| sleep.from >= set) {
+        if sleep.from >= from.max(due) {
+            break; // It rang before.
+        }
+        let nap_left = if sleep.from < from {
+            // It fell asleep again in the nap that the last sleep interrupted.
+            from - sleep.from
+        } else {
+            let napped = (sleep.from - from).as_nanos() % NAP.as_nanos();
+            let napped = Duration::from_nanos(u64::try_from(napped).unwrap_or_default());
+            (NAP - napped).min(due - sleep.from)
+        };
+        from = sleep.until + nap_left;
+    }
+    from.max(due)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn a_timer_that_slept_rings_at_the_end_of_its_nap() {
+        let slept = |from, until| [Sleep { from: ms(from), until: ms(until) }];
+        assert_eq!(rings(ms(0), ms(1_000), &[]), ms(1_000));
+        assert_eq!(rings(ms(0), ms(1_000), &slept(1_000, 9_000)), ms(1_000), "it rang before");
+        assert_eq!(rings(ms(0), ms(1_000), &slept(230, 600)), ms(1_000), "it looked at 670 and slept on");
+        assert_eq!(rings(ms(0), ms(1_000), &slept(230, 5_000)), ms(5_070), "30 of 100 ms had passed");
+        assert_eq!(rings(ms(0), ms(240), &slept(230, 5_000)), ms(5_010), "a shorter nap at the end");
+        assert_eq!(rings(ms(9_500), ms(9_700), &slept(230, 5_000)), ms(9_700), "set afterwards");
+        let twice = [Sleep { from: ms(230), until: ms(600) }, Sleep { from: ms(700), until: ms(2_000) }];
+        assert_eq!(rings(ms(0), ms(1_000), &twice), ms(2_070), "naps began anew at 670");
+        let dozed = [Sleep { from: ms(10), until: ms(500) }, Sleep { from: ms(520), until: ms(800) }];
+        assert_eq!(rings(ms(0), ms(400), &dozed), ms(870), "the nap of 90 had 70 left");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_frozen_machine_knows_nothing_of_it_and_a_sleeping_one_does() {
+        let truth = Truth::begin();
+        let clock = SimClock { start_nanos: 1_000_000_000, rate_ppm: 0 };
+        let machine = Machine::new(truth, clock, clock);
+        machine.freeze();
+        truth.pass(ms(5_000)).await;
+        assert_eq!((machine.boot(), machine.wall()), (clock.start_nanos, clock.start_nanos));
+        machine.go_on();
+        assert_eq!(machine.stood_at(), Some(clock.start_nanos));
+        machine.fall_asleep();
+        truth.pass(ms(1_000)).await;
+        machine.wake();
+        assert_eq!(machine.boot(), 2_000_000_000);
+        machine.stand();
+        truth.pass(ms(1_000)).await;
+        assert_eq!((machine.boot(), machine.wall()), (2_000_000_000, 3_000_000_000));
+        machine.set_wall_right();
+        assert_eq!(machine.wall(), 8_000_000_000);
+    }
+}

@@ -1,0 +1,40 @@
+use super::Plan;
+use std::time::Duration;
+
+/// The plans under which every seed must hold, by name, so that a failure can be replayed; and what each is for.
+pub const PLANS: [(&str, &str); 6] = [
+    ("default", "every fault within the promises, and workers' clocks that stand still"),
+    ("old-counters", "old counters come back with old snapshots, often enough that a majority of them does"),
+    ("no-slack", "clocks drift by what is allowed and never step, and the margin is for just that"),
+    ("durable", "servers come back with all they had, and are trusted with it"),
+    ("mistaken", "workers come up with another node list or another max_ttl"),
+    ("wild-clocks", "servers' clocks step by hours and stand still: what rests on time is not judged"),
+];
+
+impl Plan {
+    /// The plan of [`PLANS`] that is called `name`.
+    pub fn named(name: &str) -> Option<Self> {
+        let mut plan = Self::default();
+        match name {
+            "default" => {}
+            "old-counters" => (plan.crashes, plan.snapshots) = (300, 1_000),
+            "no-slack" => (plan.steps, plan.setup.clock_step_allowance) = (false, Duration::ZERO),
+            "durable" => (plan.setup.durable, plan.crashes) = (true, 200),
+            "mistaken" => plan.mistakes = true,
+            "wild-clocks" => plan.wild_clocks = true,
+            _ => return None,
+        }
+        Some(plan)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_plan_has_its_name() {
+        assert!(PLANS.iter().all(|(name, _)| Plan::named(name).is_some()));
+        assert!(Plan::named("nothing").is_none());
+    }
+}

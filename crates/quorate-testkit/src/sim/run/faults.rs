@@ -1,0 +1,143 @@
+//! What each fault does to the world.
+
+use super::{Process, Run};
+use crate::sim::{
+    Directions, Fault, Halves, Memory, Parted, Referee,
+    scenario::{NODES, WORKERS},
+};
+use quorate::{
+    env::Env,
+    lease::Quorum,
+    round::{Distrust, Marker, NodeState},
+};
+use std::{sync::Arc, time::Duration};
+
+impl Run {
+    /// Lets `fault` happen, where it can.
+    pub(super) fn happen(&mut self, fault: Fault) {
+        if !self.strike(fault) {
+            return;
+        }
+        self.trace.note(format_args!("FAULT {fault:?}"));
+        self.referee.count(fault.kind());
+        self.referee.look();
+    }
+
+    fn strike(&mut self, fault: Fault) -> bool {
+        match fault {
+            Fault::Road(worker, node, open) => self.links[worker][node].set_open(open),
+            Fault::Partition(halves, parted) => self.part(halves, parted),
+            Fault::Tear(node) => self.servers[node].tear(|_| true),
+            Fault::StopServer(node) => self.servers[node].set_awake(false),
+            Fault::ResumeServer(node) => self.servers[node].set_awake(true),
+            Fault::CrashServer(node) if !self.down[node] => {
+                self.down[node] = true;
+                self.servers[node].crash();
+            }
+            Fault::StartServer(node, memory) if self.down[node] => {
+                self.down[node] = false;
+                self.servers[node].restart(memory);
+            }
+            Fault::ReplaceServer(node, clock) if !self.down[node] => self.servers[node].replace(clock),
+            Fault::FlushServer(node) if !self.down[node] => self.servers[node].flush(),
+            Fault::StepServer(node, by) => self.servers[node].step(by),
+            Fault::StandServer(node) => self.servers[node].set_clock_running(false),
+            Fault::UnstandServer(node) => self.servers[node].set_clock_running(true),
+            other => return self.strike_worker(other),
+        }
+        true
+    }
+
+    fn strike_worker(&mut self, fault: Fault) -> bool {
+        match fault {
+            Fault::PauseWorker(worker) => self.with(worker, |process| process.host.pause()),
+            Fault::ResumeWorker(worker) => self.with(worker, |process| process.host.resume()),
+            Fault::StepWorker(worker, by) => self.machines[worker].step_wall(by),
+            Fault::StandWorker(worker) => self.machines[worker].stand(),
+            Fault::FreezeWorker(worker) => {
+                self.machines[worker].freeze();
+                self.with(worker, |process| process.host.freeze());
+            }
+            Fault::UnfreezeWorker(worker) => {
+                self.machines[worker].go_on();
+                self.with(worker, |process| process.host.unfreeze());
+            }
+            Fault::SleepWorker(worker) => {
+                self.machines[worker].fall_asleep();
+                self.with(worker, |process| process.host.fall_asleep());
+            }
+            Fault::WakeWorker(worker) => {
+                self.machines[worker].wake();
+                self.with(worker, |process| process.host.wake());
+            }
+            Fault::CrashWorker(worker) if self.workers[worker].is_some() => self.crash_worker(worker),
+            Fault::StartWorker(worker, mistake) if self.workers[worker].is_none() => {
+                // Whoever starts a process has found its machine running.
+                self.machines[worker].go_on();
+                self.machines[worker].wake();
+                self.start_worker(worker, mistake);
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    /// What an operator does about a marker that a mistaken worker left on a server that had forgotten its own:
+    /// no worker may, so the server is of no use to the others until somebody starts it anew.
+    pub(super) fn delete_foreign_markers(&mut self) {
+        let names: Vec<Arc<str>> = self.servers.iter().map(|server| server.name().into()).collect();
+        let (nodes, max_ttl) = (Marker::node_set(&names), self.plan.setup.max_ttl);
+        for node in 0..NODES {
+            let marker = self.servers[node].marker().and_then(|text| Marker::parse(&text).ok());
+            if marker.is_some_and(|marker| marker.nodes != nodes || marker.max_ttl != max_ttl) {
+                self.referee.count("foreign marker deleted");
+                self.happen(Fault::CrashServer(node));
+                self.happen(Fault::StartServer(node, Memory::Empty));
+            }
+        }
+    }
+
+    /// Every road from half to half.
+    fn part(&self, halves: Halves, parted: Parted) {
+        let open = parted == Parted::Mended;
+        for node in 0..NODES {
+            let apart = |worker: usize| halves.workers[worker] != halves.nodes[node];
+            for worker in (0..WORKERS).filter(|&worker| apart(worker)) {
+                self.links[worker][node].set_open(Directions { there: open, back: open });
+            }
+            if parted == Parted::Torn {
+                let names: Vec<_> =
+                    self.workers.iter().enumerate().filter(|(worker, _)| apart(*worker)).collect();
+                let names = names.into_iter().filter_map(|(_, process)| process.as_ref());
+                let names: Vec<_> = names.map(|process: &Process| Arc::clone(process.host.name())).collect();
+                self.servers[node].tear(|worker| names.iter().any(|name| **name == *worker));
+            }
+        }
+    }
+}
+
+/// How often somebody looks whether a mistake has been refused.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// Counts a process whose mistake is found out, by an error that names what stands and what it brought.
+pub(super) async fn watch_mistake(env: Env, quorum: Quorum, referee: Arc<Referee>) {
+    while !env.stopped().is_cancelled() {
+        let refused = quorum.nodes().into_iter().find_map(|node| match node.state {
+            NodeState::Refused(why) => Some(why),
+            _ => None,
+        });
+        if let Some(why) = refused {
+            let (theirs, ours) = match &why {
+                Distrust::OtherNodeSet { theirs, ours } => (theirs.to_string(), ours.to_string()),
+                Distrust::OtherMaxTtl { theirs, ours } => (format!("{theirs:?}"), format!("{ours:?}")),
+                other => return referee.fail(&format!("a mistaken worker is told: {other}")),
+            };
+            let text = why.to_string();
+            if theirs == ours || !text.contains(&theirs) || !text.contains(&ours) {
+                return referee.fail(&format!("{text:?} does not name {theirs} and {ours}"));
+            }
+            return referee.count("mistake refused");
+        }
+        env.sleep(LOOK_EVERY).await;
+    }
+}

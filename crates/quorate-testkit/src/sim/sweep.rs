@@ -1,0 +1,205 @@
+use super::{Fault, Outcome, Plan, invariant, simulate, simulate_untraced};
+use std::{
+    collections::BTreeMap,
+    ops::Range,
+    panic::AssertUnwindSafe,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+/// Many seeds of one plan, on several threads, each seed in a runtime of its own. Nothing of a seed is kept
+/// but what was wrong with it.
+#[derive(Clone, Debug)]
+pub struct Sweep {
+    /// What the plan is called, for whoever replays.
+    pub name: String,
+    /// What is simulated.
+    pub plan: Plan,
+    /// Which seeds.
+    pub seeds: Range<u64>,
+    /// Whether each is run twice, and the traces compared.
+    pub twice: bool,
+    /// How many threads.
+    pub threads: usize,
+    /// After this many failures no further seed is begun.
+    pub stop_after: u64,
+}
+
+/// What came of many seeds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// How many seeds have been run.
+    pub seeds: u64,
+    /// How much true time has gone by in them, a seed counted once.
+    pub simulated: Duration,
+    /// How often what was reached.
+    pub coverage: BTreeMap<String, u64>,
+    /// What was wrong, by seed.
+    pub failures: Vec<Failure>,
+}
+
+/// A seed that broke an invariant, had two histories, or panicked.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Failure {
+    /// The seed.
+    pub seed: u64,
+    /// The plan.
+    pub plan: String,
+    /// The invariant's name, or `run`.
+    pub invariant: String,
+    /// What was wrong, and when.
+    pub violation: String,
+}
+
+impl Failure {
+    /// The command that shows it again, with the whole trace.
+    pub fn replay(&self) -> String {
+        let (plan, seed) = (&self.plan, self.seed);
+        format!("cargo run --release -p quorate-testkit --bin simulate -- --plan {plan} --replay {seed}")
+    }
+}
+
+impl Sweep {
+    /// Every seed of `seeds` under the plan of [`PLANS`](super::PLANS) called `name`, on every processor.
+    pub fn over(name: &str, seeds: Range<u64>) -> Option<Self> {
+        let threads = std::thread::available_parallelism().map_or(2, usize::from);
+        let plan = Plan::named(name)?;
+        Some(Self { name: name.to_owned(), plan, seeds, twice: false, threads, stop_after: u64::MAX })
+    }
+
+    /// Runs them. `after` hears of each seed as it ends, from whichever thread, with what was wrong with it.
+    pub fn run(&self, after: impl Fn(u64, Option<&Failure>) + Sync) -> Summary {
+        let (next, failed) = (AtomicU64::new(self.seeds.start), AtomicU64::new(0));
+        let stopped = AtomicBool::new(false);
+        let total = Mutex::new(Summary::default());
+        let work = || {
+            while !stopped.load(Ordering::Relaxed) {
+                let seed = next.fetch_add(1, Ordering::Relaxed);
+                if seed >= self.seeds.end {
+                    return;
+                }
+                let (outcome, failure) = self.judge(seed);
+                after(seed, failure.as_ref());
+                if failure.is_some() && failed.fetch_add(1, Ordering::Relaxed) + 1 >= self.stop_after {
+                    stopped.store(true, Ordering::Relaxed);
+                }
+                total.lock().unwrap_or_else(PoisonError::into_inner).add(outcome, failure);
+            }
+        };
+        std::thread::scope(|scope| (0..self.threads.max(1)).for_each(|_| drop(scope.spawn(work))));
+        let mut total = total.into_inner().unwrap_or_else(PoisonError::into_inner);
+        total.failures.sort();
+        total
+    }
+
+    /// Runs a seed, and says what was wrong.
+    fn judge(&self, seed: u64) -> (Option<Outcome>, Option<Failure>) {
+        let run = || {
+            if !self.twice {
+                return (simulate_untraced(seed, &self.plan), None);
+            }
+            let (one, two) = (simulate(seed, &self.plan), simulate(seed, &self.plan));
+            let parted = parted(&one, &two);
+            (Outcome { trace: Vec::new(), ..one }, parted)
+        };
+        let (outcome, wrong) = match std::panic::catch_unwind(AssertUnwindSafe(run)) {
+            Ok((outcome, parted)) => {
+                let wrong = outcome.violation.clone().or(parted);
+                (Some(outcome), wrong)
+            }
+            Err(panic) => {
+                let text = panic.downcast_ref::<String>().cloned();
+                let text = text.or_else(|| panic.downcast_ref::<&str>().map(|&text| text.to_owned()));
+                (None, Some(format!("a panic: {}", text.unwrap_or_default())))
+            }
+        };
+        let failure = wrong.map(|violation| Failure {
+            seed,
+            plan: self.name.clone(),
+            invariant: broken(&violation).to_owned(),
+            violation,
+        });
+        (outcome, failure)
+    }
+}
+
+/// Where two runs of one seed part, if they do.
+fn parted(one: &Outcome, two: &Outcome) -> Option<String> {
+    let line = one.trace.iter().zip(&two.trace).position(|(one, two)| one != two);
+    let line = line.or((one != two).then_some(one.trace.len().min(two.trace.len())))?;
+    let says = |outcome: &Outcome| outcome.trace.get(line).cloned().unwrap_or_default();
+    Some(format!("two runs part at line {line} of the trace: {:?}, {:?}", says(one), says(two)))
+}
+
+/// The invariant that a violation names, after the time.
+fn broken(violation: &str) -> &'static str {
+    let name = violation.split(": ").nth(1).unwrap_or_default();
+    let known = invariant::all().into_iter().map(|invariant| invariant.name());
+    known.into_iter().find(|known| *known == name).unwrap_or("run")
+}
+
+impl Summary {
+    /// Adds what came of others.
+    pub fn merge(&mut self, other: Self) {
+        self.seeds += other.seeds;
+        self.simulated += other.simulated;
+        self.failures.extend(other.failures);
+        other.coverage.into_iter().for_each(|(what, count)| *self.coverage.entry(what).or_default() += count);
+    }
+
+    /// How often something was reached.
+    pub fn count(&self, what: &str) -> u64 {
+        self.coverage.get(what).copied().unwrap_or_default()
+    }
+
+    /// The faults that happened, by kind.
+    pub fn faults(&self) -> impl Iterator<Item = (&str, u64)> {
+        let counts = self.coverage.iter().map(|(what, count)| (what.as_str(), *count));
+        counts.filter(|(what, _)| Fault::is_kind(what))
+    }
+
+    fn add(&mut self, outcome: Option<Outcome>, failure: Option<Failure>) {
+        let (coverage, simulated) =
+            outcome.map(|outcome| (outcome.coverage, outcome.simulated)).unwrap_or_default();
+        self.merge(Self { seeds: 1, simulated, coverage, failures: failure.into_iter().collect() });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sim::Lie;
+
+    #[test]
+    fn a_sweep_counts_every_seed_once_and_names_what_broke() {
+        let mut sweep = Sweep::over("default", 1..4).unwrap();
+        sweep.plan.length = Duration::from_secs(3);
+        let seen = Mutex::new(Vec::new());
+        let held = sweep.run(|seed, failure| seen.lock().unwrap().push((seed, failure.is_some())));
+        assert_eq!((held.seeds, held.failures.len()), (3, 0));
+        assert!(held.simulated > Duration::from_secs(9) && held.count("lease granted") > 0);
+        let mut seen = seen.into_inner().unwrap();
+        seen.sort_unstable();
+        assert_eq!(seen, [(1, false), (2, false), (3, false)]);
+
+        sweep.plan.lie = Some(Lie::Generous);
+        let broken = Sweep { seeds: 1..100, threads: 1, stop_after: 1, ..sweep }.run(|_, _| {});
+        assert_eq!(broken.failures.len(), 1, "{broken:?}");
+        assert!(broken.seeds < 99, "it stops");
+        let failure = &broken.failures[0];
+        assert_ne!(failure.invariant, "run", "{failure:?}");
+        assert!(failure.replay().ends_with(&format!("--plan default --replay {}", failure.seed)));
+    }
+
+    #[test]
+    fn two_histories_are_told() {
+        let one = simulate(1, &Plan { length: Duration::from_secs(1), ..Plan::default() });
+        assert_eq!(parted(&one, &one), None);
+        let mut two = one.clone();
+        two.trace[7].push('!');
+        assert!(parted(&one, &two).unwrap().contains("line 7 "));
+    }
+}
