@@ -28,7 +28,9 @@
 
 mod clock;
 mod connection;
+mod event;
 mod fault;
+mod held;
 mod host;
 pub mod invariant;
 mod link;
@@ -47,13 +49,15 @@ mod worker;
 mod world;
 
 pub use clock::{Dial, SimClock, Truth};
+pub use event::{Belief, Event, TickEnd, TickStart, Working, Write};
 pub use fault::{Fault, Halves, Mistake, Parted};
+pub use held::{Grip, Held};
 pub use host::{Gate, Host};
 pub use link::{Directions, Link, Weather};
 pub use machine::Machine;
 pub use node::{SimNode, SimSession};
 pub use plans::PLANS;
-pub use referee::{Belief, Event, Held, Referee};
+pub use referee::{Referee, TickRun, Work};
 pub use rng::SeedRng;
 pub use run::{Outcome, simulate, simulate_untraced};
 pub use scenario::{NODES, Plan, Scenario, WORKERS};

@@ -1,10 +1,11 @@
+mod calm;
 mod faults;
 
 use super::{
     Directions, Event, Fault, Host, Link, Machine, Memory, Mistake, Plan, Referee, Scenario, SeedRng, Server,
     SimNode, SimWorld, Trace, Truth, Weather,
     scenario::{NODES, WORKERS},
-    worker::{RESOURCES, Worker},
+    worker::{Duties, Inbox, Outside, RESOURCES, Sinks, Worker},
 };
 use quorate::{env::Env, lease::Quorum, node::Owner};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -66,8 +67,12 @@ fn run(seed: u64, plan: &Plan, trace: impl FnOnce(Truth) -> Trace) -> Outcome {
         let mut run = Run::new(scenario, plan.clone(), truth, trace.clone(), Arc::clone(&referee));
         run.open_for_business().await;
         run.suffer().await;
-        run.heal().await;
-        if !plan.wild_clocks {
+        run.heal();
+        if plan.wild_clocks {
+            run.stop_work().await;
+        } else {
+            run.work_in_peace().await;
+            run.stop_work().await;
             run.prove_liveness().await;
         }
         run.end().await;
@@ -98,6 +103,8 @@ struct Run {
     workers: Vec<Option<Process>>,
     crashed: Vec<Option<Duration>>,
     started: u64,
+    duties: [Duties; WORKERS],
+    outside: Arc<Outside>,
 }
 
 impl Run {
@@ -116,7 +123,10 @@ impl Run {
         let machine = |&(boot, wall): &_| Machine::new(truth, boot, wall);
         let machines = scenario.workers.iter().map(machine).collect();
         let workers = (0..WORKERS).map(|_| None).collect();
+        let outside = Outside { sinks: Sinks::default(), inbox: Inbox::new(truth, scenario.length) };
         Self {
+            duties: Duties::of(scenario.seed),
+            outside: Arc::new(outside),
             scenario,
             plan,
             truth,
@@ -155,8 +165,8 @@ impl Run {
         self.truth.reach(self.scenario.length).await;
     }
 
-    /// Everything is mended, and the workers end their work.
-    async fn heal(&mut self) {
+    /// Everything is mended.
+    fn heal(&mut self) {
         self.trace.note(format_args!("the faults end"));
         self.set_weather(&Weather::CALM);
         for link in self.links.iter().flatten() {
@@ -179,6 +189,11 @@ impl Run {
             self.happen(Fault::StartWorker(worker, None));
         }
         self.delete_foreign_markers();
+        self.referee.calm_down();
+    }
+
+    /// The workers end their work.
+    async fn stop_work(&mut self) {
         let limit = self.truth.now() + WORK_ENDS_IN;
         for process in self.workers.iter().flatten() {
             process.env.stopped().cancel();
@@ -294,18 +309,18 @@ impl Run {
                 Arc::clone(&self.referee),
             ));
         }
-        for resource in RESOURCES {
-            let label = format!("work {worker} {} {resource}", self.started);
-            let code = Worker {
-                env: process.env.clone(),
-                quorum: process.quorum.clone(),
-                host: Arc::clone(&process.host),
-                referee: Arc::clone(&self.referee),
-                rng: SeedRng::new(self.scenario.seed, &label),
-                resource,
-            };
-            process.env.spawn(code.work());
-        }
+        let (seed, label) = (self.scenario.seed, format!("{worker} {}", self.started));
+        let code = Worker {
+            env: process.env.clone(),
+            quorum: process.quorum.clone(),
+            host: Arc::clone(&process.host),
+            referee: Arc::clone(&self.referee),
+            outside: Arc::clone(&self.outside),
+            rng: SeedRng::new(seed, &label),
+            seed,
+            label,
+        };
+        code.start(self.duties[worker]);
         self.workers[worker] = Some(process);
     }
 
@@ -351,6 +366,7 @@ impl Run {
 }
 
 fn bury(referee: &Referee, process: &Process) {
+    referee.bury(&process.host);
     let tasks = process.host.tasks_alive() + process.env.tasks_alive() + process.quorum.env().tasks_alive();
     let panics = process.host.take_panics();
     referee.tell(&Event::Ended { worker: process.host.name(), tasks, panics: &panics });

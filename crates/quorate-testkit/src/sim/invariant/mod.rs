@@ -2,17 +2,24 @@
 //! in the run.
 
 mod backing;
+mod claims;
 mod exclusion;
+mod fence;
 mod fencing;
 mod finality;
 mod leftovers;
 mod liveness;
+mod order;
 mod release;
 mod step_down;
 mod succession;
+mod ticks;
 
-use super::referee::Event;
+use super::Event;
 use std::{fmt::Debug, time::Duration};
+
+/// How many servers are more than half.
+const MAJORITY: usize = super::NODES / 2 + 1;
 
 /// Something that must hold at every moment.
 pub trait Invariant: Debug + Send {
@@ -37,9 +44,13 @@ pub fn all() -> Vec<Box<dyn Invariant>> {
         Box::new(exclusion::Exclusion),
         Box::new(backing::Backing),
         Box::<fencing::Fencing>::default(),
-        Box::<succession::Succession>::default(),
+        Box::<order::Order>::default(),
         Box::<finality::Finality>::default(),
         Box::<step_down::StepDown>::default(),
+        Box::new(succession::Succession),
+        Box::<ticks::Ticks>::default(),
+        Box::<claims::Claims>::default(),
+        Box::new(fence::Fence),
         Box::<release::Release>::default(),
         Box::new(liveness::Liveness),
         Box::new(leftovers::Leftovers),
@@ -47,8 +58,8 @@ pub fn all() -> Vec<Box<dyn Invariant>> {
 }
 
 #[cfg(test)]
-pub(super) fn belief(lease: u64, worker: &str, token: u64, valid: bool) -> super::referee::Belief {
-    super::referee::Belief {
+pub(super) fn belief(lease: u64, worker: &str, token: u64, valid: bool) -> super::Belief {
+    super::Belief {
         lease,
         worker: worker.into(),
         resource: quorate::node::Resource::lock("x").unwrap(),
@@ -58,7 +69,7 @@ pub(super) fn belief(lease: u64, worker: &str, token: u64, valid: bool) -> super
         told: !valid,
         backed_by: crate::sim::NODES,
         clock_stood: false,
-        owner: quorate::node::Owner::from_node(&format!("{worker}:{lease}")),
+        owner: Some(quorate::node::Owner::from_node(&format!("{worker}:{lease}"))),
         awake_for: Some(Duration::from_secs(9)),
     }
 }

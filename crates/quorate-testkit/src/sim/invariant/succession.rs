@@ -1,88 +1,50 @@
-use super::{Event, Invariant};
-use quorate::node::{Owner, Request, Resource};
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use super::{Event, Invariant, step_down::SOON};
+use std::time::Duration;
 
-/// Whatever the clocks do, no token of a resource is given twice, and an attempt that reaches its first server
-/// after somebody was granted the resource gets a larger token than he.
-#[derive(Debug, Default)]
-pub(super) struct Succession {
-    seen: BTreeSet<(Resource, u64)>,
-    newest: BTreeMap<Resource, u64>,
-    /// The newest token when an attempt reached its first server, while it may yet be granted.
-    begun_after: BTreeMap<Owner, u64>,
-}
+/// When a term or a claim begins, the work under every earlier one of the same resource has ended: runs of
+/// jobs, the leader's own work, handlers of messages. The shipped code has dropped what did not stop.
+///
+/// Promised (*stepping down*) where the process is scheduled: who is paused, or has only just gone on, has had
+/// no turn in which to end anything.
+#[derive(Debug)]
+pub(super) struct Succession;
 
 impl Invariant for Succession {
     fn name(&self) -> &'static str {
         "succession"
     }
 
-    fn is_timeless(&self) -> bool {
-        true
-    }
-
     fn see(&mut self, _now: Duration, event: &Event<'_>) -> Result<(), String> {
-        match event {
-            Event::Ran { request: Request::Acquire { resource, owner, .. }, .. } => {
-                let newest = self.newest.get(resource).copied().unwrap_or_default();
-                self.begun_after.entry(owner.clone()).or_insert(newest);
-            }
-            Event::Granted(belief) => {
-                let (resource, token) = (&belief.resource, belief.token);
-                if !self.seen.insert((resource.clone(), token)) {
-                    return Err(format!(
-                        "{} got the token {token} of {resource} a second time",
-                        belief.worker
-                    ));
-                }
-                let newest = self.newest.entry(resource.clone()).or_default();
-                *newest = token.max(*newest);
-                let before = self.begun_after.remove(&belief.owner).unwrap_or_default();
-                if token < before {
-                    return Err(format!(
-                        "{} got the token {token} of {resource}, and had begun after {before} was given",
-                        belief.worker
-                    ));
-                }
-            }
-            _ => {}
+        let Event::Succeeded { belief, working } = event else { return Ok(()) };
+        // What had ended before it was seen is nobody's turn.
+        let late = working.iter().filter(|_| belief.valid);
+        match late.into_iter().find(|work| work.awake_for.is_some_and(|awake| awake > SOON)) {
+            Some(work) => Err(format!(
+                "{} has {} under {}, and {} still does {} under {}",
+                belief.worker, belief.resource, belief.token, work.worker, work.what, work.token
+            )),
+            None => Ok(()),
         }
-        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::{super::belief, *};
-    use quorate::node::{FencingToken, Reply};
+    use crate::sim::Working;
 
     #[test]
-    fn who_comes_after_a_grant_gets_more() {
-        let mut succession = Succession::default();
-        let begin = |invariant: &mut Succession, owner: &Owner| {
-            let request = Request::Acquire {
-                resource: Resource::lock("x").unwrap(),
-                owner: owner.clone(),
-                ttl: Duration::from_secs(1),
-                propose: FencingToken::new(1),
-                tolerance: Duration::from_secs(1),
-                keep: Duration::from_secs(9),
-            };
-            let reply = Reply::Granted { counter: FencingToken::new(1) };
-            let ran = Event::Ran { node: "n1", request: &request, reply: &reply };
-            invariant.see(Duration::ZERO, &ran).unwrap();
+    fn work_ends_before_the_next_holder_begins() {
+        let see = |valid, awake_for| {
+            let belief = belief(2, "b", 2, valid);
+            let working = Working { worker: "a".into(), what: "a job".into(), token: 1, awake_for };
+            Succession.see(Duration::ZERO, &Event::Succeeded { belief: &belief, working: &[working] })
         };
-        // The first lease begins before the second is granted, and is seen after it, ended: that is no wrong.
-        let [early, second, late] = [(1, 4), (2, 7), (3, 6)].map(|(id, token)| belief(id, "a", token, false));
-        begin(&mut succession, &early.owner);
-        begin(&mut succession, &second.owner);
-        assert!(succession.see(Duration::ZERO, &Event::Granted(&second)).is_ok());
-        assert!(succession.see(Duration::ZERO, &Event::Granted(&early)).is_ok());
-        begin(&mut succession, &late.owner);
-        assert!(succession.see(Duration::ZERO, &Event::Granted(&late)).is_err());
-        assert!(succession.see(Duration::ZERO, &Event::Granted(&second)).is_err(), "a second time");
+        assert!(see(true, None).is_ok(), "who is paused ends nothing");
+        assert!(see(true, Some(SOON)).is_ok(), "who has just gone on has had no turn");
+        assert!(see(false, Some(SOON * 2)).is_ok(), "a grant that had ended before it was seen");
+        assert!(see(true, Some(SOON * 2)).is_err());
+        let nothing = Event::Succeeded { belief: &belief(2, "b", 2, true), working: &[] };
+        assert!(Succession.see(Duration::ZERO, &nothing).is_ok());
     }
 }
