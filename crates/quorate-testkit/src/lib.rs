@@ -7,5 +7,6 @@
 //! leaves the servers that it started behind.
 
 pub mod conformance;
+pub mod model;
 pub mod redis;
 pub mod sim;
