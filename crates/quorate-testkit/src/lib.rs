@@ -8,6 +8,7 @@
 
 pub mod alike;
 pub mod conformance;
+pub mod model;
 pub mod proxy;
 pub mod redis;
 pub mod sim;

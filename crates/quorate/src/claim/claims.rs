@@ -183,8 +183,8 @@ impl Claims {
     }
 
     fn terms(&self) -> Result<Terms, AcquireError> {
-        // A claim's counter dies with its record.
-        let keep = self.retention.max(self.ttl * 2);
+        // A claim's counter dies with its record, but not before it can be seeded anew.
+        let keep = self.retention.max(self.ttl * 2).max(self.quorum.setup().reseed_after());
         Ok(Terms { keep, ..lease_terms(self.quorum.hub(), self.ttl, self.grace, None, true)? })
     }
 

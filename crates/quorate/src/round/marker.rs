@@ -15,7 +15,8 @@ pub struct Marker {
     pub nodes: Arc<str>,
     /// The deployment's longest TTL.
     pub max_ttl: Duration,
-    /// When the node's memory began, by its own clock.
+    /// When the node's memory began, by its own clock; after a restart, from which old counters may have come
+    /// back, a little later: after all that a clock that was ahead may have seeded.
     pub since: NodeTime,
     /// From when its votes count, by its own clock.
     pub votes_from: NodeTime,

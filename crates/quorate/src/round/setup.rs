@@ -61,9 +61,17 @@ impl Setup {
         ttl / 5
     }
 
-    /// How long a node that forgot must not vote: `max_ttl × (1 + drift_rate)`.
+    /// How long a node that forgot must not vote: `max_ttl × (1 + drift_rate)`, so that no lease that it
+    /// granted lives; and [`Setup::reseed_after`], so that no token that it counted is given again.
     pub fn quarantine(&self) -> Duration {
-        self.max_ttl + self.max_ttl.mul_f64(self.drift_rate)
+        (self.max_ttl + self.max_ttl.mul_f64(self.drift_rate)).max(self.reseed_after())
+    }
+
+    /// How long a counter that is gone must not be seeded anew, by a clock that may be behind: four times
+    /// `max_clock_offset`. Its first seed may have been ahead of the node's clock by twice that, the next may be
+    /// behind it by once that, and with three times it the model finds a token given twice.
+    pub fn reseed_after(&self) -> Duration {
+        self.max_clock_offset * 4
     }
 
     /// What is taken off a TTL to find how long a lease is valid from the moment its request was sent:
@@ -135,6 +143,12 @@ impl Setup {
                 self.fence_retention, self.max_ttl
             ));
         }
+        if self.fence_retention < self.reseed_after() {
+            return fail(format!(
+                "fence_retention is {:?}, shorter than four times max_clock_offset {:?}; a counter that starts anew must not repeat its tokens",
+                self.fence_retention, self.max_clock_offset
+            ));
+        }
         Ok(())
     }
 
@@ -183,6 +197,8 @@ mod tests {
         assert_eq!(setup.margin(Duration::from_secs(10)), Duration::from_millis(100 + 200 + 2));
         assert_eq!(setup.margin(Duration::from_secs(1)), Duration::from_millis(10 + 100 + 2));
         assert_eq!(setup.quarantine(), Duration::from_millis(30_300));
+        let short = Setup { max_ttl: Duration::from_secs(2), ..Setup::default() };
+        assert_eq!(short.quarantine(), Duration::from_secs(4), "long enough for seeds, too");
     }
 
     #[test]
@@ -193,10 +209,12 @@ mod tests {
         assert!(setup.check(&[]).unwrap_err().to_string().contains("nodes is empty"));
         let wild = Setup { drift_rate: 2.0, ..Setup::default() };
         assert!(wild.check(&names(&["a"])).unwrap_err().to_string().contains("drift_rate is 2"));
+        let second = Duration::from_secs(1);
+        let apart = Setup { max_clock_offset: 20 * second, fence_retention: 60 * second, ..Setup::default() };
+        assert!(apart.check(&names(&["a"])).unwrap_err().to_string().contains("max_clock_offset 20s"));
         let slow = Setup { node_timeout: Duration::from_secs(20), ..Setup::default() };
         assert!(slow.check(&names(&["a"])).unwrap_err().to_string().contains("max_ttl is 30s"));
 
-        let second = Duration::from_secs(1);
         assert!(setup.check_lease(2 * second, second * 2 / 5, true).is_ok());
         let long = setup.check_lease(40 * second, second, true).unwrap_err().to_string();
         assert!(long.contains("ttl is 40s") && long.contains("max_ttl 30s"), "{long}");

@@ -72,11 +72,18 @@ impl Judge {
                 _ => Distrust::Unmet,
             });
         }
+        // A node that was marked may come back with old counters, and clocks that were ahead may have seeded
+        // them: a worker's by `max_clock_offset` of another node's, and that one by as much of this one's. They
+        // are told from new ones by being older than the memory, so it begins after all of them.
+        let margin = match reason {
+            QuarantineReason::Restarted => self.setup.max_clock_offset * 2,
+            _ => Duration::ZERO,
+        };
         let marker = Marker {
             run_id: Arc::clone(&hello.run_id),
             nodes: Arc::clone(&self.nodes),
             max_ttl: self.setup.max_ttl,
-            since: hello.node_time,
+            since: hello.node_time + margin,
             votes_from: hello.node_time + wait,
         };
         Judgement::Write { marker, from: now + wait, reason }
@@ -174,7 +181,10 @@ mod tests {
             panic!()
         };
         assert_eq!((NOW.until(from), reason), (judge().setup.quarantine(), QuarantineReason::Restarted));
-        assert_eq!((&*new.run_id, new.since), ("run-1", NODE_NOW));
+        assert_eq!(&*new.run_id, "run-1");
+        assert_eq!(new.votes_from, NODE_NOW + judge().setup.quarantine());
+        let ahead = judge().setup.max_clock_offset * 2;
+        assert_eq!(new.since, NODE_NOW + ahead, "later than any seed that may have come back with it");
 
         let mut durable = judge();
         durable.setup.durable = true;

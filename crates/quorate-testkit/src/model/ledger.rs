@@ -1,0 +1,369 @@
+//! The ledger: no tick is started twice under `at_most_once`.
+//!
+//! # What is not looked at
+//!
+//! `at_least_once`, which may start a tick twice; retries within a term; who leads, and whether anyone still does:
+//! no leader here ever stops because its lease has ended.
+//!
+//! # What is in it
+//!
+//! Three nodes, one tick, and leaders whose terms are unique and grow (which [`fencing`](super::fencing)
+//! shows). A leader may be paused at any point for as long as it likes: between its seal and its write, and
+//! between its write and its start. Requests run at any later moment, in any order, or never; writes as often
+//! as they like. A leader decides at any moment at which a majority has answered. A node may forget everything, or come
+//! back with what it knew earlier; its memory is then younger than the tick. (Had it forgotten before, it would
+//! have had nothing to forget.) It answers at once: quarantine is not needed here. A leader whose tick has ended may
+//! prune it.
+//!
+//! *Spread* ticks, which the code does not have yet: workers claim the tick, each with an owner token of its own,
+//! a claim may end at any moment, and *started* is written where the worker is still the claimer.
+//!
+//! # What stands in for the code
+//!
+//! Seal, read, write and prune run on the shipped engine; answers are weighed by the shipped
+//! [`verdict`] and [`Delivery::decide`]. The claim and the counting of writes are written out here.
+
+use super::{NODES, Name, book::{Book, NOW, TICK, ask, prune, read, seal, standing, write}};
+use quorate::{
+    env::WallTime,
+    node::{NodeTime, Reply},
+    round::majority,
+    schedule::{Decision, Delivery, NodeAnswer, SkipReason, verdict},
+};
+use stateright::{Model, Property};
+use std::{fmt, time::Duration};
+
+/// Leaders, or workers, at most.
+pub const WRITERS: usize = 4;
+
+/// One model, within these bounds.
+#[derive(Clone, Copy, Debug)]
+pub struct Ledger {
+    /// Leaders, each with a term of its own; or workers that claim the tick.
+    pub writers: usize,
+    /// Whether the tick is spread over workers.
+    pub spread: bool,
+    /// How often a node forgets everything.
+    pub forgets: u8,
+    /// How often a node comes back with an earlier memory.
+    pub returns: u8,
+    /// Whether leaders prune.
+    pub prunes: bool,
+    /// The rule that is left out.
+    pub without: Option<Rule>,
+}
+
+/// What keeps a tick from being started twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// A leader seals the ledger before it writes; without that, it reads.
+    Seal,
+    /// A write names what was seen, and is refused where something else stands.
+    CompareAndSet,
+    /// A node counts only if its memory is older than the tick.
+    Memory,
+    /// A spread tick's start is written to a majority before the work.
+    Majority,
+}
+
+/// Where nodes and writers stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct State {
+    sites: [Site; NODES],
+    phases: [Phase; WRITERS],
+    forgets: u8,
+    returns: u8,
+}
+
+/// One node, and what is under way between it and each writer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+struct Site {
+    book: Book,
+    /// Who has claimed a spread tick.
+    claimer: u8,
+    /// Whether its memory is younger than the tick.
+    young: bool,
+    saved: Option<Book>,
+    lines: [Line; WRITERS],
+    name: Name,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+struct Line {
+    /// The seal, or the claim, has run.
+    asked: bool,
+    /// What it answered, on its way, and then arrived.
+    answer: Option<(Book, bool)>,
+    arrived: bool,
+    /// A write was done: its answer is on its way, and then counted.
+    written: bool,
+    counted: bool,
+}
+
+/// What a leader, or a worker, is at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+enum Phase {
+    /// Seals, or claims.
+    #[default]
+    Asking,
+    /// Writes *started*.
+    Writing,
+    /// Has started the work.
+    Started,
+    /// Found it started before.
+    Skipped,
+    /// Found that too few remember.
+    Unknown,
+}
+
+/// What may happen. Writers are numbered from one: a leader's number is its term.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Action {
+    /// A seal, or a claim, runs.
+    Ask(u8, Name),
+    /// Its answer arrives.
+    Answer(u8, Name),
+    /// The leader decides on the answers it has.
+    Decide(u8),
+    /// A write of *started* runs.
+    Write(u8, Name),
+    /// Its answer arrives.
+    Written(u8, Name),
+    /// A node prunes the tick.
+    Prune(u8, Name),
+    /// A node forgets everything.
+    Forget(Name),
+    /// A node saves what it knows.
+    Save(Name),
+    /// A node comes back with what it saved.
+    Return(Name),
+}
+
+impl fmt::Debug for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Ask(l, node) => write!(f, "{l} asks {node:?}"),
+            Self::Answer(l, node) => write!(f, "{l} hears {node:?}"),
+            Self::Decide(l) => write!(f, "{l} decides"),
+            Self::Write(l, node) => write!(f, "{l} writes {node:?}"),
+            Self::Written(l, node) => write!(f, "{l} hears {node:?} written"),
+            Self::Prune(l, node) => write!(f, "{l} prunes {node:?}"),
+            Self::Forget(node) => write!(f, "{node:?} forgets"),
+            Self::Save(node) => write!(f, "{node:?} saves"),
+            Self::Return(node) => write!(f, "{node:?} returns"),
+        }
+    }
+}
+
+impl Ledger {
+    /// Two leaders, and a node that forgets.
+    pub fn leaders() -> Self {
+        Self { writers: 2, spread: false, forgets: 1, returns: 0, prunes: false, without: None }
+    }
+
+    /// Two workers that claim one tick, and a node that forgets.
+    pub fn spread() -> Self {
+        Self { spread: true, ..Self::leaders() }
+    }
+
+    fn leaves_out(&self, rule: Rule) -> bool {
+        self.without == Some(rule)
+    }
+
+    fn ask(&self, site: &mut Site, writer: u8) {
+        let line = usize::from(writer) - 1;
+        site.lines[line].asked = true;
+        if self.spread {
+            // Whoever had it before has lost it just now.
+            site.claimer = writer;
+            site.lines[line].answer = Some((Book::default(), site.young));
+            return;
+        }
+        let request = if self.leaves_out(Rule::Seal) { read() } else { seal(writer) };
+        if let Reply::Ledger(_) = ask(&mut site.book, request) {
+            site.lines[line].answer = Some((site.book, site.young));
+        }
+    }
+
+    /// Weighs what has arrived, as the shipped code does.
+    fn decide(&self, state: &State, line: usize) -> Option<Phase> {
+        let answers = state.sites.iter().filter(|site| site.lines[line].arrived);
+        let answers: Vec<(Book, bool)> = answers.filter_map(|site| site.lines[line].answer).collect();
+        if self.spread {
+            return (answers.len() >= majority(NODES)).then_some(Phase::Writing);
+        }
+        let records: Vec<_> = answers.iter().map(|(book, _)| standing(book)).collect();
+        let views = answers.iter().zip(&records).map(|((book, young), record)| {
+            let young = *young && !self.leaves_out(Rule::Memory);
+            let since = NodeTime::from_micros(if young { NOW } else { 0 });
+            NodeAnswer { since, low_water: book.low_water(), record: record.as_ref() }
+        });
+        let views: Vec<NodeAnswer<'_>> = views.collect();
+        let tick = WallTime::from_micros(TICK);
+        let weighed = verdict(&views, majority(NODES), tick, Duration::from_micros(1));
+        match Delivery::AtMostOnce.decide(&weighed) {
+            Decision::Run => Some(Phase::Writing),
+            Decision::Skip(SkipReason::Unknown) => Some(Phase::Unknown),
+            Decision::Skip(_) => Some(Phase::Skipped),
+            Decision::AskAgain => None,
+        }
+    }
+
+    fn write(&self, site: &mut Site, writer: u8) {
+        if self.spread && site.claimer != writer {
+            return;
+        }
+        // What stands is named as seen: then nothing is compared.
+        let seen = if self.leaves_out(Rule::CompareAndSet) { standing(&site.book) } else { None };
+        let term = if self.spread { 1 } else { writer };
+        let counts = !site.young || self.leaves_out(Rule::Memory);
+        if ask(&mut site.book, write(term, writer, seen)) == Reply::Written && counts {
+            site.lines[usize::from(writer) - 1].written = true;
+        }
+    }
+
+    fn counted(&self, state: &mut State, line: usize) {
+        let enough = if self.leaves_out(Rule::Majority) { 1 } else { majority(NODES) };
+        if state.sites.iter().filter(|site| site.lines[line].counted).count() >= enough {
+            state.phases[line] = Phase::Started;
+        }
+    }
+
+    /// A new memory begins, younger than the tick; what was under way to the old one is gone.
+    fn lose_memory(site: &mut Site, book: Book) {
+        (site.book, site.young, site.claimer) = (book, true, 0);
+    }
+
+    /// Answers to who no longer listens are of no account.
+    fn tidy(state: &mut State) {
+        for (line, phase) in state.phases.iter().enumerate() {
+            if *phase == Phase::Asking {
+                continue;
+            }
+            for site in &mut state.sites {
+                let Line { written, counted, .. } = site.lines[line];
+                let listens = *phase == Phase::Writing;
+                site.lines[line] = Line {
+                    asked: true,
+                    written: written && listens,
+                    counted: counted && listens,
+                    ..Line::default()
+                };
+            }
+        }
+    }
+
+    fn line_actions(&self, state: &State, site: &Site, actions: &mut Vec<Action>) {
+        let name = site.name;
+        for (writer, (line, phase)) in (1..).zip(site.lines.iter().zip(state.phases)).take(self.writers) {
+            if !line.asked && phase == Phase::Asking {
+                actions.push(Action::Ask(writer, name));
+            }
+            if line.answer.is_some() && !line.arrived {
+                actions.push(Action::Answer(writer, name));
+            }
+            if matches!(phase, Phase::Writing | Phase::Started) {
+                actions.push(Action::Write(writer, name));
+            }
+            if line.written && !line.counted {
+                actions.push(Action::Written(writer, name));
+            }
+            if self.prunes && matches!(phase, Phase::Started | Phase::Skipped | Phase::Unknown) {
+                actions.push(Action::Prune(writer, name));
+            }
+        }
+    }
+}
+
+fn started(state: &State) -> usize {
+    state.phases.iter().filter(|phase| **phase == Phase::Started).count()
+}
+
+impl Model for Ledger {
+    type State = State;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<State> {
+        let sites = std::array::from_fn(|node| Site { name: Name(node as u8), ..Site::default() });
+        let phases = [Phase::Asking; WRITERS];
+        vec![State { sites, phases, forgets: self.forgets, returns: self.returns }]
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+        for writer in 1..=self.writers as u8 {
+            if state.phases[usize::from(writer) - 1] == Phase::Asking {
+                actions.push(Action::Decide(writer));
+            }
+        }
+        for site in &state.sites {
+            self.line_actions(state, site, actions);
+            if state.forgets > 0 {
+                actions.push(Action::Forget(site.name));
+            }
+            if state.returns > 0 && state.sites.iter().all(|any| any.saved.is_none()) {
+                actions.push(Action::Save(site.name));
+            }
+            if state.returns > 0 && site.saved.is_some() {
+                actions.push(Action::Return(site.name));
+            }
+        }
+    }
+
+    fn next_state(&self, last: &State, action: Action) -> Option<State> {
+        let mut state = *last;
+        let at = |name: Name| last.sites.iter().position(|site| site.name.0 == name.0);
+        match action {
+            Action::Ask(writer, node) => self.ask(&mut state.sites[at(node)?], writer),
+            Action::Answer(writer, node) => {
+                state.sites[at(node)?].lines[usize::from(writer) - 1].arrived = true;
+            }
+            Action::Decide(writer) => {
+                let line = usize::from(writer) - 1;
+                state.phases[line] = self.decide(last, line)?;
+            }
+            Action::Write(writer, node) => self.write(&mut state.sites[at(node)?], writer),
+            Action::Written(writer, node) => {
+                let line = usize::from(writer) - 1;
+                state.sites[at(node)?].lines[line].counted = true;
+                self.counted(&mut state, line);
+            }
+            Action::Prune(writer, node) => {
+                ask(&mut state.sites[at(node)?].book, prune(writer));
+            }
+            Action::Forget(node) => {
+                state.forgets -= 1;
+                Self::lose_memory(&mut state.sites[at(node)?], Book::default());
+            }
+            Action::Save(node) => {
+                let site = &mut state.sites[at(node)?];
+                site.saved = Some(site.book);
+            }
+            Action::Return(node) => {
+                state.returns -= 1;
+                let saved = state.sites[at(node)?].saved.take()?;
+                Self::lose_memory(&mut state.sites[at(node)?], saved);
+            }
+        }
+        Self::tidy(&mut state);
+        state.sites.sort();
+        (state != *last).then_some(state)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        let mut properties = vec![
+            Property::always("a tick starts once", |_, state: &State| started(state) <= 1),
+            Property::sometimes("a tick started", |_, state: &State| started(state) == 1),
+        ];
+        if !self.spread {
+            properties.push(Property::sometimes("a leader found it started", |_, state: &State| {
+                state.phases[1] == Phase::Skipped && state.phases[0] == Phase::Started
+            }));
+            if self.forgets + self.returns >= 2 {
+                properties.push(Property::sometimes("too few remembered", |_, state: &State| {
+                    state.phases.contains(&Phase::Unknown)
+                }));
+            }
+        }
+        properties
+    }
+}

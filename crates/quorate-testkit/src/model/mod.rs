@@ -1,0 +1,37 @@
+//! Models of the protocol's core, searched state by state.
+//!
+//! # What is not guaranteed
+//!
+//! A model is searched within stated bounds: three nodes, a few attempts, a few faults, a short time. What
+//! needs more of any of them to go wrong is not found. A search that is cut off by its number of states has
+//! seen every history up to some length and no longer ones; [`Found::complete`] says which it was. And a model is not the
+//! code: drivers, batches, queues, sockets and timers are left out, and what stands in for them is said at
+//! the head of each model. The simulation runs the shipped code itself.
+//!
+//! # The models
+//!
+//! | model | what is asked |
+//! | --- | --- |
+//! | [`fencing`] | are fencing tokens unique, and growing in the order of the grants, whatever time does? |
+//! | [`ledger`] | is a tick started twice; are poisoned counts true? |
+//! | [`exclusion`] | do two workers ever believe in one lease at the same true time? |
+//!
+//! What a node does with a request is the shipped [`engine`](quorate::node::engine) over a small store
+//! ([`shelf`]); what votes mean is the shipped [`Tally`](quorate::round::Tally); what a ledger's answers mean is the
+//! shipped [`verdict`](quorate::schedule::verdict). So the models do not drift from the code.
+//!
+//! Each model can be told to leave one rule out. A rule whose absence changes nothing would be a
+//! rule that the model does not look at: the tests ask for a counterexample to each.
+
+mod book;
+pub mod fencing;
+pub mod ledger;
+mod name;
+mod search;
+pub mod shelf;
+
+pub use name::Name;
+pub use search::{Found, Limits, search, search_until_failure};
+
+/// Nodes in every model.
+pub const NODES: usize = 3;

@@ -1,0 +1,131 @@
+//! What a model's node keeps of one resource, for the shipped engine to work on.
+
+use super::NODES;
+use quorate::node::{
+    Batch, FencingToken, LedgerState, NodeTime, Owner, Reply, Request, Resource,
+    engine::{self, Clocks, CounterRow, DoneRow, LeaseRow, Store},
+};
+use quorate::{env::BootTime, round::{Answer, Tally, Vote}};
+use std::{
+    convert::Infallible,
+    sync::{Arc, LazyLock},
+};
+
+/// The owner tokens there are.
+pub const OWNERS: usize = 8;
+
+static SIGNED: LazyLock<[Owner; OWNERS]> =
+    LazyLock::new(|| std::array::from_fn(|owner| Owner::from_node(&format!("{owner}"))));
+static MARK: LazyLock<Arc<str>> = LazyLock::new(|| "marked".into());
+static LOCK: LazyLock<Resource> =
+    LazyLock::new(|| Resource::lock("r").unwrap_or_else(|error| unreachable!("{error}")));
+
+/// The resource that all contend for.
+pub fn resource() -> Resource {
+    LOCK.clone()
+}
+
+/// The owner token of this number.
+pub fn owner(number: u8) -> Owner {
+    SIGNED[usize::from(number)].clone()
+}
+
+/// One resource on one node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Shelf {
+    /// Who holds it, and until when, on the clock that times leases.
+    pub lease: Option<(u8, u32)>,
+    /// The fencing counter, and when it may be forgotten.
+    pub counter: Option<(u32, u32)>,
+}
+
+/// Packs a number: what is too large is the end of time.
+pub fn pack(number: u64) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+fn unpack(number: u32) -> u64 {
+    if number == u32::MAX { u64::MAX } else { number.into() }
+}
+
+impl Shelf {
+    /// Asks the shipped engine. The marker always stands: whether a node may vote is the model's to say.
+    pub fn ask(&mut self, request: Request, clocks: Clocks, not_after: NodeTime) -> Reply {
+        let batch = Batch { requests: vec![request], not_after, stamp: Arc::clone(&MARK) };
+        let reply = engine::run(self, &batch, clocks);
+        reply.replies.into_iter().next().unwrap_or_else(|| unreachable!("one request has one reply"))
+    }
+}
+
+impl Store for Shelf {
+    type Error = Infallible;
+
+    fn lease(&self, _: &Resource) -> Result<Option<LeaseRow>, Infallible> {
+        let row = |(number, until)| LeaseRow {
+            owner: owner(number).as_str().into(),
+            until_nanos: unpack(until),
+        };
+        Ok(self.lease.map(row))
+    }
+
+    fn set_lease(&mut self, _: &Resource, row: Option<LeaseRow>) -> Result<(), Infallible> {
+        self.lease = row.map(|row| (row.owner.as_bytes()[0] - b'0', pack(row.until_nanos)));
+        Ok(())
+    }
+
+    fn counter(&self, _: &Resource) -> Result<Option<CounterRow>, Infallible> {
+        let row = |(count, until): (u32, u32)| CounterRow {
+            count: FencingToken::new(count.into()),
+            until_micros: unpack(until),
+        };
+        Ok(self.counter.map(row))
+    }
+
+    fn set_counter(&mut self, _: &Resource, row: CounterRow) -> Result<(), Infallible> {
+        self.counter = Some((pack(row.count.get()), pack(row.until_micros)));
+        Ok(())
+    }
+
+    fn done(&self, _: &Resource) -> Result<Option<DoneRow>, Infallible> {
+        Ok(None)
+    }
+
+    fn set_done(&mut self, _: &Resource, _: DoneRow) -> Result<(), Infallible> {
+        Ok(())
+    }
+
+    fn ledger(&self, _: &str) -> Result<LedgerState, Infallible> {
+        Ok(LedgerState::default())
+    }
+
+    fn set_ledger(&mut self, _: &str, _: LedgerState) -> Result<(), Infallible> {
+        Ok(())
+    }
+
+    fn marker(&self) -> Result<Option<Arc<str>>, Infallible> {
+        Ok(Some(Arc::clone(&MARK)))
+    }
+
+    fn set_marker(&mut self, _: Arc<str>) -> Result<(), Infallible> {
+        Ok(())
+    }
+}
+
+/// The shipped tally of these grants: for each node the counter, when its memory began in microseconds, and
+/// when the request was sent.
+pub fn tally(grants: [Option<(u32, u32, u32)>; NODES]) -> Tally {
+    let mut tally = Tally::new(NODES);
+    for (node, grant) in grants.into_iter().enumerate() {
+        if let Some((counter, since, sent)) = grant {
+            tally.count(&Vote {
+                node,
+                ticket: 0,
+                sent: Some(BootTime::from_nanos(sent.into())),
+                epoch: 0,
+                since: NodeTime::from_micros(since.into()),
+                answer: Answer::Reply(Reply::Granted { counter: FencingToken::new(counter.into()) }),
+            });
+        }
+    }
+    tally
+}
