@@ -109,6 +109,24 @@ impl Bench {
         (0..self.servers.len()).filter(|&index| self.stands(index, &key)).collect()
     }
 
+    /// Waits until no server has a key of the lock, and sees that it was freed: no key reached its end.
+    pub(crate) async fn freed(&self, lock: &str) {
+        let key = format!("quorate:{lock}");
+        let mut left = vec![i64::MAX; self.servers.len()];
+        eventually("lock freed", || {
+            let mut stands = false;
+            for (server, left) in self.servers.iter().zip(&mut left) {
+                let now: i64 = server.command(&["PTTL", &key]).parse().expect("milliseconds");
+                if now >= 0 {
+                    (stands, *left) = (true, now);
+                }
+            }
+            (!stands).then_some(())
+        })
+        .await;
+        assert!(left.iter().all(|&left| left > 100), "freed only by the end of its time: {left:?} ms left");
+    }
+
     /// Nothing is left behind: every key of a lease has an end, no later than a TTL from now, and soon none is
     /// left. (Markers, ledgers and fencing counters stay.)
     pub(crate) async fn clean(&self) {

@@ -30,10 +30,8 @@ async fn replies_cut_in_the_middle_on_a_majority_lose_the_round_and_leave_nothin
         assert!(error.to_string().contains("the connection closed"), "{error}");
         // They were granted, unheard; the releases follow on the next connections.
         assert!((0..3).all(|index| bench.stands(index, "{quorate:x}:fence")));
+        bench.freed("x").await;
         worker.trusts(5).await;
-        let began = worker.now();
-        eventually("lock freed", || bench.holders_of("x").is_empty().then_some(())).await;
-        assert!(began.until(worker.now()) < TTL, "freed only by the end of its time");
     }
     worker.serves("x").await;
     bench.clean().await;
@@ -74,7 +72,7 @@ async fn requests_whose_replies_a_cut_holds_back_run_and_are_taken_back() {
     assert!(error.is_unreachable(), "{error}");
     // Granted unheard. The releases travel behind, on the way that is not cut.
     eventually("grants", || (0..3).all(|index| bench.stands(index, "{quorate:x}:fence")).then_some(())).await;
-    eventually("lock freed", || bench.holders_of("x").is_empty().then_some(())).await;
+    bench.freed("x").await;
     worker.heal();
     worker.trusts(5).await;
     worker.serves("x").await;
@@ -177,8 +175,8 @@ async fn beyond_the_node_timeout_there_is_no_lease_and_nothing_stays() {
         let error = worker.must_not_acquire("x").await.expect("nobody holds it");
         assert!(error.is_unreachable(), "{error}");
         assert!(began.until(worker.now()) < Duration::from_secs(5));
+        bench.freed("x").await;
     }
-    bench.clean().await;
     worker.heal();
     worker.trusts(5).await;
     worker.serves("x").await;
