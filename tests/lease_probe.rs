@@ -32,7 +32,7 @@ fn main() {
         let setup = Setup {
             worker: name.as_str().into(),
             max_ttl: ttl,
-            node_timeout: Duration::from_millis(150),
+            node_timeout: Duration::from_millis(250),
             ..Setup::default()
         };
         let quorum = Quorum::redis(nodes.split(',')).expect("URLs").setup(setup).build().expect("a setup");

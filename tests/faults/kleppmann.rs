@@ -20,6 +20,9 @@ impl Scene {
     async fn new() -> Self {
         let bench = bench().await;
         let clients = [bench.worker_on_roads("client-1").await, bench.worker_on_roads("client-2").await];
+        // Every node has counted it, all to the same number: what comes is told apart by what they count now.
+        clients[0].serves("x").await;
+        bench.freed("x").await;
         clients[0].roads[3..].iter().for_each(|road| road.cut(Directions::Both));
         clients[1].roads[..2].iter().for_each(|road| road.cut(Directions::Both));
         Self { bench, clients }

@@ -5,7 +5,8 @@
 //! # What is not guaranteed
 //!
 //! All of it is one machine: the workers share one boot clock, which is how the tests can tell who came first.
-//! No real suspend, no real network, no power loss.
+//! No real suspend, no real network, no power loss. Linux alone: the servers' clocks are stepped by a preloaded
+//! library, and whether a process stands still is read in `/proc`.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 #![cfg(target_os = "linux")]

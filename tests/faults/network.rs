@@ -30,10 +30,8 @@ async fn replies_cut_in_the_middle_on_a_majority_lose_the_round_and_leave_nothin
         assert!(error.to_string().contains("the connection closed"), "{error}");
         // They were granted, unheard; the releases follow on the next connections.
         assert!((0..3).all(|index| bench.stands(index, "{quorate:x}:fence")));
+        bench.freed("x").await;
         worker.trusts(5).await;
-        let began = worker.now();
-        eventually("lock freed", || bench.holders_of("x").is_empty().then_some(())).await;
-        assert!(began.until(worker.now()) < TTL, "freed only by the end of its time");
     }
     worker.serves("x").await;
     bench.clean().await;
@@ -70,11 +68,16 @@ async fn requests_whose_replies_a_cut_holds_back_run_and_are_taken_back() {
     worker.roads[..2].iter().for_each(|road| road.cut(Directions::Back));
     worker.serves("w").await;
     worker.roads[2].cut(Directions::Back);
-    let error = worker.must_not_acquire("x").await.expect("nobody holds it");
-    assert!(error.is_unreachable(), "{error}");
-    // Granted unheard. The releases travel behind, on the way that is not cut.
-    eventually("grants", || (0..3).all(|index| bench.stands(index, "{quorate:x}:fence")).then_some(())).await;
-    eventually("lock freed", || bench.holders_of("x").is_empty().then_some(())).await;
+    // Granted unheard; the releases travel behind, on the way that is not cut. (On the first two nodes others
+    // may be waiting for a reply, so that the request never leaves.)
+    let mut tries = 0;
+    while !bench.stands(2, "{quorate:x}:fence") {
+        let error = worker.must_not_acquire("x").await.expect("nobody holds it");
+        assert!(error.is_unreachable(), "{error}");
+        tries += 1;
+        assert!(tries < 20, "node 2 never ran what it was asked: {error}");
+    }
+    bench.freed("x").await;
     worker.heal();
     worker.trusts(5).await;
     worker.serves("x").await;
@@ -145,7 +148,7 @@ async fn over_a_slow_network_validity_counts_from_the_send() {
     let bench = Bench::new().await;
     let worker = bench
         .worker_on_roads_with("a", |setup| quorate::round::Setup {
-            node_timeout: Duration::from_millis(300),
+            node_timeout: NODE_TIMEOUT * 3 / 2,
             ..setup
         })
         .await;
@@ -177,8 +180,8 @@ async fn beyond_the_node_timeout_there_is_no_lease_and_nothing_stays() {
         let error = worker.must_not_acquire("x").await.expect("nobody holds it");
         assert!(error.is_unreachable(), "{error}");
         assert!(began.until(worker.now()) < Duration::from_secs(5));
+        bench.freed("x").await;
     }
-    bench.clean().await;
     worker.heal();
     worker.trusts(5).await;
     worker.serves("x").await;
