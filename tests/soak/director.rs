@@ -4,7 +4,7 @@ use super::{
     Args,
     arena::Arena,
     checks::{Check, Claims, Exclusion, Fencing, HORIZON, Liveness, StepDown, Ticks, leftover},
-    faults::{Action, Deck, Kind},
+    faults::{Action, Deck, Episode, Fault, Kind},
     figures::Figures,
     journal::{Entry, Event},
     settings::{NODES, Post, TTL, WORKERS, quorum},
@@ -179,6 +179,7 @@ impl Director {
             time: self.took,
             figures: &self.figures,
             ticks: self.ticks.counts(),
+            messages: (self.claims.done(), self.claims.again()),
             violations: self.violations,
         }
     }
@@ -187,9 +188,9 @@ impl Director {
     fn plan(&mut self, now: BootTime) {
         // One that was slow to end when it was told to.
         self.act(None, Action::StartWorkers);
-        let (faults, calm) = self.deck.episode();
+        let Episode { faults, calm } = self.deck.episode();
         let mut last = now;
-        for (kind, actions) in faults {
+        for Fault { kind, actions } in faults {
             let mut kind = Some(kind);
             for (after, action) in actions {
                 self.planned += 1;
@@ -212,7 +213,7 @@ impl Director {
         }
         if now >= self.say_at {
             self.say_at = now + SAY_EVERY;
-            let Figures { locks, terms, done, faults, .. } = &self.figures;
+            let (done, Figures { locks, terms, faults, .. }) = (self.claims.done(), &self.figures);
             eprintln!(
                 "soak: {:.0?}: {locks} locks, {terms} terms, {done} messages, {} faults, {} violations",
                 self.began.until(now),

@@ -119,6 +119,20 @@ pub(crate) enum Action {
     CutReply(usize, usize),
 }
 
+/// A fault, and when what of it is done, from the beginning of its episode.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Fault {
+    pub(crate) kind: Kind,
+    pub(crate) actions: Vec<(Duration, Action)>,
+}
+
+/// Some faults at once, and how long nothing is done after the last of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Episode {
+    pub(crate) faults: Vec<Fault>,
+    pub(crate) calm: Duration,
+}
+
 /// Deals faults.
 #[derive(Debug)]
 pub(crate) struct Deck {
@@ -132,19 +146,17 @@ impl Deck {
         Self { rng: SeedRng::new(seed, "faults"), cards: Vec::new(), workers }
     }
 
-    /// The next episode: faults, each with its actions and when, from now; and how long nothing is done after
-    /// the last of them.
-    pub(crate) fn episode(&mut self) -> (Vec<(Kind, Vec<(Duration, Action)>)>, Duration) {
-        let many = self.rng.number(1..=4);
-        let faults = (0..many).map(|_| {
+    /// The next episode.
+    pub(crate) fn episode(&mut self) -> Episode {
+        let faults = (0..self.rng.number(1..=4)).map(|_| {
             let kind = self.draw();
-            (kind, self.actions(kind))
+            Fault { kind, actions: self.actions(kind) }
         });
-        let faults: Vec<_> = faults.collect();
+        let faults = faults.collect();
         // Long enough for a quarantine to end and for every bound of liveness; or hardly any time.
         let calm =
             if self.rng.chance(350) { self.rng.millis(11_500..=14_000) } else { self.rng.millis(500..=3000) };
-        (faults, calm)
+        Episode { faults, calm }
     }
 
     fn draw(&mut self) -> Kind {
@@ -232,7 +244,7 @@ mod tests {
         assert_eq!(deal(1), deal(1));
         assert_ne!(deal(1), deal(2));
         let kinds: BTreeSet<Kind> =
-            deal(1).iter().flat_map(|(faults, _)| faults.iter().map(|f| f.0)).collect();
+            deal(1).iter().flat_map(|episode| episode.faults.iter().map(|fault| fault.kind)).collect();
         assert_eq!(kinds.len(), Kind::ALL.len());
     }
 
