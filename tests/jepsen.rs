@@ -1,7 +1,5 @@
 //! Jepsen's lock workload, in short: see `lock_workload/main.rs`, which runs for as long as one likes.
 
-#![expect(clippy::expect_used, reason = "a test fails by panicking")]
-
 use serde_json::Value;
 use std::process::Command;
 

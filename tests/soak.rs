@@ -1,12 +1,10 @@
 //! The soak, in short: see `soak/main.rs`, which runs for as long as one likes.
 
-#![expect(clippy::expect_used, reason = "a test fails by panicking")]
-
 use serde_json::Value;
 use std::process::Command;
 
-/// For CI: under this seed the leader is killed, and a server forgets, in the first seconds.
-const SEED: &str = "4";
+/// Under this seed holders are stopped while all servers forget, and the leader is killed in a run, within 8 s.
+const SEED: &str = "192";
 
 #[test]
 fn everything_at_once_under_faults_breaks_no_promise() {

@@ -67,7 +67,8 @@ impl Nemesis {
         // Whatever the time, each kind of pause is tried.
         let mut next = began + args.pause_every / 2;
         while SystemWorld.now() < began + args.time || self.pauses.len() < 2 {
-            let point = if self.pauses.len() % 2 == 0 { Point::BeforeLook } else { Point::AfterLook };
+            let even = self.pauses.len().is_multiple_of(2);
+            let point = if even { Point::BeforeLook } else { Point::AfterLook };
             let Some((told, said)) = self.listen() else { continue };
             let at_point = match point {
                 Point::BeforeLook => said.0 == says::READ,
@@ -124,7 +125,7 @@ impl Nemesis {
             let give_up = SystemWorld.now() + PATIENCE;
             let skips = self.skipped + 1;
             let may_skip = mode == Mode::Look && last.point == Point::BeforeLook;
-            while !self.store.set().has_seen(last.element) && !(may_skip && self.skipped >= skips) {
+            while !(self.store.set().has_seen(last.element) || may_skip && self.skipped >= skips) {
                 assert!(SystemWorld.now() < give_up, "a worker that was paused does not go on");
                 self.listen();
             }

@@ -4,7 +4,7 @@ use super::{
     Args,
     arena::Arena,
     checks::{Check, Claims, Exclusion, Fencing, HORIZON, Liveness, StepDown, Ticks, leftover},
-    faults::{Action, Deck, Kind},
+    faults::{Action, Deck, Episode, Fault, Kind},
     figures::Figures,
     journal::{Entry, Event},
     settings::{NODES, Post, TTL, WORKERS, quorum},
@@ -50,6 +50,8 @@ pub(crate) struct Director {
     deck: Deck,
     agenda: BTreeMap<(BootTime, u64), (Option<Kind>, Action)>,
     planned: u64,
+    /// What is done to the leader once it begins to run a job.
+    ambush: Option<Action>,
     next_episode: BootTime,
     truth: Truth,
     figures: Figures,
@@ -93,6 +95,7 @@ impl Director {
             deck: Deck::new(seed, WORKERS),
             agenda: BTreeMap::new(),
             planned: 0,
+            ambush: None,
             next_episode: now + Duration::from_secs(3),
             truth,
             figures: Figures::default(),
@@ -134,6 +137,7 @@ impl Director {
     /// Heals everything, waits until all is done, ends the workers, and looks at what is left.
     pub(crate) fn finish(&mut self) {
         self.agenda.clear();
+        self.ambush = None;
         self.arena.heal_all();
         self.act(None, Action::ResumeWorkers);
         self.act(None, Action::StartWorkers);
@@ -175,6 +179,7 @@ impl Director {
             time: self.took,
             figures: &self.figures,
             ticks: self.ticks.counts(),
+            messages: (self.claims.done(), self.claims.again()),
             violations: self.violations,
         }
     }
@@ -183,9 +188,9 @@ impl Director {
     fn plan(&mut self, now: BootTime) {
         // One that was slow to end when it was told to.
         self.act(None, Action::StartWorkers);
-        let (faults, calm) = self.deck.episode();
+        let Episode { faults, calm } = self.deck.episode();
         let mut last = now;
-        for (kind, actions) in faults {
+        for Fault { kind, actions } in faults {
             let mut kind = Some(kind);
             for (after, action) in actions {
                 self.planned += 1;
@@ -208,7 +213,7 @@ impl Director {
         }
         if now >= self.say_at {
             self.say_at = now + SAY_EVERY;
-            let Figures { locks, terms, done, faults, .. } = &self.figures;
+            let (done, Figures { locks, terms, faults, .. }) = (self.claims.done(), &self.figures);
             eprintln!(
                 "soak: {:.0?}: {locks} locks, {terms} terms, {done} messages, {} faults, {} violations",
                 self.began.until(now),
@@ -260,6 +265,9 @@ impl Director {
         ];
         let found = checks.into_iter().flat_map(|check| check.take(who, entry, truth)).collect();
         self.tell(found);
+        if matches!(entry.event, Event::TickStart { .. }) && self.figures.leader() == Some(who) {
+            self.spring(who);
+        }
     }
 
     fn settle(&mut self, now: BootTime) {
@@ -323,6 +331,11 @@ impl Director {
             Action::Sever(node) => self.arena.sever(node),
             Action::CutReply(node, bytes) => self.arena.cut_reply(node, bytes),
             Action::KillLeader => self.figures.leader().is_some_and(|who| self.kill(who.member)),
+            Action::TellLeader => self.figures.leader().is_some_and(|who| self.tell_to_end(who.member)),
+            Action::KillLeaderAtWork | Action::StopLeaderAtWork(_) => {
+                self.ambush = Some(action);
+                true
+            }
             Action::KillWorker(member) => self.kill(member),
             Action::StopLeader => self.figures.leader().is_some_and(|who| self.stop(who.member)),
             Action::StopWorker(member) => self.stop(member),
@@ -342,6 +355,21 @@ impl Director {
                 eprintln!("soak: {:.3?}: {action:?}", self.began.until(now));
             }
         }
+    }
+
+    /// Does to the leader, which has just begun to run a job, what was waiting for that.
+    fn spring(&mut self, who: Who) {
+        let (undo, after) = match self.ambush.take() {
+            Some(Action::StopLeaderAtWork(time)) if self.stop(who.member) => (Action::ResumeWorkers, time),
+            Some(Action::KillLeaderAtWork) if self.kill(who.member) => {
+                (Action::StartWorkers, Duration::from_secs(1))
+            }
+            _ => return,
+        };
+        let now = self.count();
+        self.truth.disturb(now);
+        self.planned += 1;
+        self.agenda.insert((now + after, self.planned), (None, undo));
     }
 
     fn kill(&mut self, member: usize) -> bool {

@@ -9,9 +9,13 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
     LeaderKilled,
+    LeaderTold,
+    LeaderStopped,
+    LeaderKilledAtWork,
+    LeaderStoppedAtWork,
+    HoldersStoppedAllFlushed,
     WorkerKilled,
     WorkerTold,
-    LeaderStopped,
     WorkerStopped,
     AllWorkersStopped,
     ServerKilled,
@@ -30,11 +34,15 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 19] = [
+    pub(crate) const ALL: [Self; 23] = [
         Self::LeaderKilled,
+        Self::LeaderTold,
+        Self::LeaderStopped,
+        Self::LeaderKilledAtWork,
+        Self::LeaderStoppedAtWork,
+        Self::HoldersStoppedAllFlushed,
         Self::WorkerKilled,
         Self::WorkerTold,
-        Self::LeaderStopped,
         Self::WorkerStopped,
         Self::AllWorkersStopped,
         Self::ServerKilled,
@@ -56,8 +64,12 @@ impl Kind {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::LeaderKilled => "leader killed (SIGKILL)",
+            Self::LeaderKilledAtWork => "leader killed in a job's run",
+            Self::LeaderStoppedAtWork => "leader stopped in a job's run",
+            Self::HoldersStoppedAllFlushed => "holders stopped, then all flushed",
             Self::WorkerKilled => "worker killed (SIGKILL)",
             Self::WorkerTold => "worker told to end (SIGTERM)",
+            Self::LeaderTold => "leader told to end (SIGTERM)",
             Self::LeaderStopped => "leader stopped (SIGSTOP)",
             Self::WorkerStopped => "worker stopped (SIGSTOP)",
             Self::AllWorkersStopped => "all workers stopped",
@@ -83,6 +95,11 @@ impl Kind {
 pub(crate) enum Action {
     KillWorker(usize),
     KillLeader,
+    TellLeader,
+    /// As soon as it begins to run a job; it starts again after a second.
+    KillLeaderAtWork,
+    /// As soon as it begins to run a job, for so long.
+    StopLeaderAtWork(Duration),
     TellWorker(usize),
     StopWorker(usize),
     StopLeader,
@@ -102,6 +119,20 @@ pub(crate) enum Action {
     CutReply(usize, usize),
 }
 
+/// A fault, and when what of it is done, from the beginning of its episode.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Fault {
+    pub(crate) kind: Kind,
+    pub(crate) actions: Vec<(Duration, Action)>,
+}
+
+/// Some faults at once, and how long nothing is done after the last of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Episode {
+    pub(crate) faults: Vec<Fault>,
+    pub(crate) calm: Duration,
+}
+
 /// Deals faults.
 #[derive(Debug)]
 pub(crate) struct Deck {
@@ -115,24 +146,23 @@ impl Deck {
         Self { rng: SeedRng::new(seed, "faults"), cards: Vec::new(), workers }
     }
 
-    /// The next episode: faults, each with its actions and when, from now; and how long nothing is done after
-    /// the last of them.
-    pub(crate) fn episode(&mut self) -> (Vec<(Kind, Vec<(Duration, Action)>)>, Duration) {
-        let many = self.rng.number(1..=3);
-        let faults = (0..many).map(|_| {
+    /// The next episode.
+    pub(crate) fn episode(&mut self) -> Episode {
+        let faults = (0..self.rng.number(1..=4)).map(|_| {
             let kind = self.draw();
-            (kind, self.actions(kind))
+            Fault { kind, actions: self.actions(kind) }
         });
-        let faults: Vec<_> = faults.collect();
+        let faults = faults.collect();
         // Long enough for a quarantine to end and for every bound of liveness; or hardly any time.
         let calm =
-            if self.rng.chance(450) { self.rng.millis(11_500..=14_000) } else { self.rng.millis(500..=3000) };
-        (faults, calm)
+            if self.rng.chance(350) { self.rng.millis(11_500..=14_000) } else { self.rng.millis(500..=3000) };
+        Episode { faults, calm }
     }
 
     fn draw(&mut self) -> Kind {
         if self.cards.is_empty() {
-            self.cards = Kind::ALL.to_vec();
+            // The leader's end is what most of this is about.
+            self.cards = [&Kind::ALL[..], &[Kind::LeaderKilled, Kind::LeaderKilledAtWork]].concat();
             for last in (1..self.cards.len()).rev() {
                 let other = self.rng.index(last + 1);
                 self.cards.swap(last, other);
@@ -153,6 +183,16 @@ impl Deck {
         };
         match kind {
             Kind::LeaderKilled => vec![(at, Action::KillLeader), (at + last, Action::StartWorkers)],
+            Kind::LeaderTold => vec![(at, Action::TellLeader), (at + last, Action::StartWorkers)],
+            Kind::LeaderKilledAtWork => vec![(at, Action::KillLeaderAtWork)],
+            Kind::LeaderStoppedAtWork => vec![(at, Action::StopLeaderAtWork(last))],
+            Kind::HoldersStoppedAllFlushed => {
+                // What they hold has more than a second to go, which nobody on the nodes remembers.
+                let stops = [(at, Action::StopLeader), (at, Action::StopWorker(worker))];
+                let flushes = (0..NODES).map(|node| (at + Duration::from_millis(50), Action::Flush(node)));
+                let resumed = (at + self.rng.millis(1000..=2500), Action::ResumeWorkers);
+                stops.into_iter().chain(flushes).chain([resumed]).collect()
+            }
             Kind::WorkerKilled => vec![(at, Action::KillWorker(worker)), (at + last, Action::StartWorkers)],
             Kind::WorkerTold => vec![(at, Action::TellWorker(worker)), (at + last, Action::StartWorkers)],
             Kind::LeaderStopped => vec![(at, Action::StopLeader), (at + last, Action::ResumeWorkers)],
@@ -204,7 +244,7 @@ mod tests {
         assert_eq!(deal(1), deal(1));
         assert_ne!(deal(1), deal(2));
         let kinds: BTreeSet<Kind> =
-            deal(1).iter().flat_map(|(faults, _)| faults.iter().map(|f| f.0)).collect();
+            deal(1).iter().flat_map(|episode| episode.faults.iter().map(|fault| fault.kind)).collect();
         assert_eq!(kinds.len(), Kind::ALL.len());
     }
 
@@ -222,9 +262,10 @@ mod tests {
                     | Action::CutBoth(node)
                     | Action::CutReply(node, _)
                     | Action::Slow(node, ..) => Action::HealProxy(*node),
-                    Action::KillLeader | Action::KillWorker(_) | Action::TellWorker(_) => {
-                        Action::StartWorkers
-                    }
+                    Action::KillLeader
+                    | Action::TellLeader
+                    | Action::KillWorker(_)
+                    | Action::TellWorker(_) => Action::StartWorkers,
                     Action::StopLeader | Action::StopWorker(_) => Action::ResumeWorkers,
                     _ => continue,
                 };

@@ -17,7 +17,6 @@ pub(crate) struct Figures {
     pub(crate) terms: usize,
     pub(crate) claims: usize,
     pub(crate) lost: usize,
-    pub(crate) done: usize,
     pub(crate) lines: usize,
     pub(crate) stalls: usize,
     pub(crate) faults: BTreeMap<Kind, usize>,
@@ -83,7 +82,6 @@ impl Figures {
                     self.leader = None;
                 }
             }
-            Event::Done { .. } => self.done += 1,
             Event::Stalled { .. } => self.stalls += 1,
             _ => {}
         }

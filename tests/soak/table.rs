@@ -14,13 +14,15 @@ pub(crate) struct Summary<'a> {
     pub(crate) time: Duration,
     pub(crate) figures: &'a Figures,
     pub(crate) ticks: &'a BTreeMap<Arc<str>, Counts>,
+    /// Messages that are done, and how many of them were done again.
+    pub(crate) messages: (usize, usize),
     pub(crate) violations: usize,
 }
 
 impl Summary<'_> {
     /// One JSON object.
     pub(crate) fn json(&self) -> Value {
-        let Figures { locks, terms, claims, done, lost, lines, stalls, memory, watched, .. } = self.figures;
+        let Figures { locks, terms, claims, lost, lines, stalls, memory, watched, .. } = self.figures;
         let faults: BTreeMap<&str, usize> = self.figures.faults.iter().map(|(k, n)| (k.name(), *n)).collect();
         json!({
             "seed": self.seed,
@@ -28,7 +30,8 @@ impl Summary<'_> {
             "locks": locks,
             "terms": terms,
             "claims": claims,
-            "messages_done": done,
+            "messages_done": self.messages.0,
+            "messages_done_again": self.messages.1,
             "lost": lost,
             "ticks": self.ticks,
             "faults": faults,
@@ -56,7 +59,9 @@ impl Summary<'_> {
         row("time", format!("{:.0?} (seed {})", self.time, self.seed));
         row("locks granted", figures.locks.to_string());
         row("terms (leader changes)", figures.terms.to_string());
-        row("claims granted / messages done", format!("{} / {}", figures.claims, figures.done));
+        row("claims granted", figures.claims.to_string());
+        let (done, again) = self.messages;
+        row("messages done", format!("{done}, and {again} done again after nodes forgot"));
         row("leases lost before their release", figures.lost.to_string());
         for (job, c) in self.ticks {
             let Counts { due, started, again, done, left_out } = c;

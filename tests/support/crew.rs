@@ -5,7 +5,7 @@ use std::{
     fs,
     io::{BufRead, BufReader},
     process::{Child, ChildStdin, Command, Stdio},
-    sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel},
+    sync::mpsc::{Receiver, Sender, channel},
     thread,
     time::Duration,
 };
@@ -97,10 +97,7 @@ impl Crew {
 
     /// The next line that anybody writes, within `wait`.
     pub fn next(&self, wait: Duration) -> Option<Told> {
-        match self.told.recv_timeout(wait) {
-            Ok(told) => Some(told),
-            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => None,
-        }
+        self.told.recv_timeout(wait).ok()
     }
 
     /// Stops a member where it stands (SIGSTOP), and waits until it has. Gives the time after that.

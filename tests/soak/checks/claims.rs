@@ -25,6 +25,7 @@ pub(crate) struct Claims {
     /// The messages of which no one has said that they are done, up to `seen`.
     missing: BTreeSet<u64>,
     seen: u64,
+    again: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -37,7 +38,17 @@ struct Done {
 impl Claims {
     pub(crate) fn new(epoch: BootTime) -> Self {
         let (done, claimed) = (BTreeMap::new(), BTreeMap::new());
-        Self { epoch, done, claimed, missing: BTreeSet::new(), seen: 0 }
+        Self { epoch, done, claimed, missing: BTreeSet::new(), seen: 0, again: 0 }
+    }
+
+    /// How many messages have been sent and done.
+    pub(crate) fn done(&self) -> usize {
+        self.seen as usize - self.missing.len()
+    }
+
+    /// How many were done again, because too many nodes had forgotten that they were done.
+    pub(crate) fn again(&self) -> usize {
+        self.again
     }
 
     /// Whether every message sent by `when` is done.
@@ -104,6 +115,7 @@ impl Check for Claims {
                 let mut found = Vec::new();
                 match self.done.get(message).copied() {
                     Some(other) if other.token != *token => {
+                        self.again += 1;
                         let (first, later) = if other.at < at { (other, done) } else { (done, other) };
                         let excused = first.nodes.saturating_sub(truth.losses(first.at, later.at)) < MAJORITY;
                         if !excused && first.at.until(later.at) < RETENTION - EARLY {
@@ -193,6 +205,10 @@ mod tests {
         assert_eq!(found(&truth, &lines(5)), 1, "three of five are left");
         truth.forgot(2, at(7000));
         assert_eq!(found(&truth, &lines(5)), 0);
+        let mut check = Claims::new(at(0));
+        let twice = [(0, done(300, 0, 2, 5)), (1, done(9000, 0, 3, 5))];
+        assert_eq!(judge(&mut check, &truth, &twice).len(), 0);
+        assert_eq!(check.again(), 1);
     }
 
     #[test]

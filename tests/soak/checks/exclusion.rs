@@ -5,7 +5,11 @@ use crate::{
 };
 use quorate::env::BootTime;
 use quorate_tests::support::Who;
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 /// A look this shortly before a stop tells that the lease was valid when the process was stopped.
 const FRESH: Duration = Duration::from_millis(150);
@@ -18,6 +22,8 @@ const FRESH: Duration = Duration::from_millis(150);
 pub(crate) struct Exclusion {
     open: BTreeMap<Arc<str>, BTreeMap<u64, Belief>>,
     settled: BTreeMap<Arc<str>, Vec<Span>>,
+    /// The pairs that have been told of.
+    told: BTreeSet<(Arc<str>, u64, u64)>,
 }
 
 #[derive(Clone, Debug)]
@@ -101,8 +107,14 @@ impl Check for Exclusion {
                 let Some(belief) = open.remove(&token) else { continue };
                 let span = belief.span(token, truth, now);
                 let others = open.iter().map(|(token, belief)| belief.span(*token, truth, now));
-                found.extend(others.filter_map(|other| span.against(&other, res)));
-                found.extend(settled.iter().filter_map(|other| span.against(other, res)));
+                for other in others.chain(settled.iter().copied()) {
+                    let pair = (Arc::clone(res), token.min(other.token), token.max(other.token));
+                    if let Some(overlap) = span.against(&other, res)
+                        && self.told.insert(pair)
+                    {
+                        found.push(overlap);
+                    }
+                }
                 settled.push(span);
             }
         }

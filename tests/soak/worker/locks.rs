@@ -63,7 +63,7 @@ async fn hold(
     let Some(diary) = Diary::begin(journal, name, lease.token().get(), asked, || lease.remaining()) else {
         return;
     };
-    let over = env.now() + if rng.chance(250) { rng.millis(1000..=5000) } else { rng.millis(5..=200) };
+    let over = env.now() + if rng.chance(100) { rng.millis(1000..=5000) } else { rng.millis(5..=200) };
     let mut told = false;
     while env.now() < over && !stop.is_cancelled() {
         tokio::select! { biased;
