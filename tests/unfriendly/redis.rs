@@ -68,6 +68,7 @@ pub(super) const HANDSHAKE: &[&str] = &[
     "$-1\r\n",
     "*2\r\n$11\r\nappendfsync\r\n$6\r\nalways\r\n",
     "$40\r\naaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n",
+    "-ERR unknown command AUTH hunter2-hunter2\r\n",
     "-WRONGPASS \u{1b}]0;x\u{7}\r\n",
     "-NOAUTH\r\n",
     "-ERR AUTH\r\n",
@@ -134,6 +135,9 @@ pub fn handshake(bytes: &[u8]) {
             }
             assert!(!hello.run_id.is_empty(), "every run has an id");
         }
-        Err(cause) => fit_to_print(&cause.to_string()),
+        Err(cause) => {
+            fit_to_print(&cause.to_string());
+            assert!(!cause.to_string().contains(PASSWORD), "{cause}");
+        }
     }
 }

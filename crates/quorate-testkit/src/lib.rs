@@ -8,5 +8,6 @@
 
 pub mod alike;
 pub mod conformance;
+pub mod hostile;
 pub mod redis;
 pub mod sim;
