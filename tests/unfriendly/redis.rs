@@ -113,7 +113,7 @@ pub fn replies(bytes: &[u8]) {
 fn is_bounded(reply: &Reply) {
     match reply {
         Reply::Refused(refusal @ (Refusal::WrongType(_) | Refusal::Failed(_))) => {
-            fit_to_print(&refusal.to_string())
+            fit_to_print(&refusal.to_string());
         }
         Reply::Held { owner, .. } | Reply::State { holder: Some((owner, _)), .. } => {
             assert!(owner.as_str().len() <= 1024, "an owner of {} bytes", owner.as_str().len());
