@@ -68,6 +68,7 @@ pub(super) const HANDSHAKE: &[&str] = &[
     "$-1\r\n",
     "*2\r\n$11\r\nappendfsync\r\n$6\r\nalways\r\n",
     "$40\r\naaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n",
+    "-ERR unknown command AUTH hunter2-hunter2\r\n",
     "-WRONGPASS \u{1b}]0;x\u{7}\r\n",
     "-NOAUTH\r\n",
     "-ERR AUTH\r\n",
@@ -112,7 +113,7 @@ pub fn replies(bytes: &[u8]) {
 fn is_bounded(reply: &Reply) {
     match reply {
         Reply::Refused(refusal @ (Refusal::WrongType(_) | Refusal::Failed(_))) => {
-            fit_to_print(&refusal.to_string())
+            fit_to_print(&refusal.to_string());
         }
         Reply::Held { owner, .. } | Reply::State { holder: Some((owner, _)), .. } => {
             assert!(owner.as_str().len() <= 1024, "an owner of {} bytes", owner.as_str().len());
@@ -134,6 +135,9 @@ pub fn handshake(bytes: &[u8]) {
             }
             assert!(!hello.run_id.is_empty(), "every run has an id");
         }
-        Err(cause) => fit_to_print(&cause.to_string()),
+        Err(cause) => {
+            fit_to_print(&cause.to_string());
+            assert!(!cause.to_string().contains(PASSWORD), "{cause}");
+        }
     }
 }

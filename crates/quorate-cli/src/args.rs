@@ -62,7 +62,7 @@ impl Cli {
                     }
                 }
             }
-            let text: String = text.split_inclusive('\n').map(|line| line_of(line)).collect();
+            let text: String = text.split_inclusive('\n').map(line_of).collect();
             Unread { text, asked_for: !error.use_stderr() }
         })
     }

@@ -19,6 +19,7 @@ pub fn arguments(args: &[OsString], around: &Surroundings<'_>) -> Result<Option<
         Command::Run(args) => load(&args.nodes).map(Some),
         Command::Exec(args) => load(&args.nodes).map(Some),
         Command::Status(args) => load(&args.nodes).map(Some),
+        Command::Doctor(args) => load(&args.nodes).map(Some),
         Command::Nodes(NodesCommand::Admit(args)) => load(&args.nodes).map(Some),
     }
 }

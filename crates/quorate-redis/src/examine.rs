@@ -83,18 +83,30 @@ impl RedisNode {
     /// Dropping the future drops the connection. Nothing is written to the server.
     pub async fn examine(&self) -> Result<Examination, Cause> {
         let (reader, writer, login) = self.dial().await?;
-        let mut talk = Talk { name: self.name(), reader, writer };
-        talk.log_in(&login).await?;
+        let talk = Talk { name: self.name(), reader, writer };
+        let found = self.question(talk, &login).await;
+        // A server that repeats what it was told would have its password in every log.
+        found.map_err(|cause| match &login.password {
+            Some(password) => fault::without(cause, password.reveal()),
+            None => cause,
+        })
+    }
+
+    async fn question(&self, mut talk: Talk<'_>, login: &Login) -> Result<Examination, Cause> {
+        talk.log_in(login).await?;
         let mut found = Examination::default();
         match talk.ask(&redis::cmd("INFO")).await? {
             Value::ServerError(error) => return Err(fault::of_server(&error)),
-            value => found.info = handshake::facts(&reply::text(&value)?),
+            value => {
+                let facts = handshake::facts(&reply::text(&value)?).into_iter();
+                found.info = facts.map(|(name, value)| (name, reply::shown(&value).to_string())).collect();
+            }
         }
         for name in SETTINGS {
             if let Value::Array(pair) = talk.ask(redis::cmd("CONFIG").arg("GET").arg(name)).await?
                 && let [_, value] = &pair[..]
             {
-                found.settings.insert(name.to_owned(), reply::text(value)?.to_string());
+                found.settings.insert(name.to_owned(), reply::shown(&reply::text(value)?).to_string());
             }
         }
         for _ in 0..LOOKS {
@@ -107,10 +119,10 @@ impl RedisNode {
         if let value @ (Value::BulkString(_) | Value::SimpleString(_)) =
             talk.ask(redis::cmd("ACL").arg("WHOAMI")).await?
         {
-            found.user = Some(reply::text(&value)?.to_string());
+            found.user = Some(reply::shown(&reply::text(&value)?).to_string());
         }
         // Who may not ask for its name has been told it.
-        found.user = found.user.or(login.user);
+        found.user = found.user.or(login.user.clone());
         found.denied = talk.denied(self.keys().prefix()).await?;
         Ok(found)
     }

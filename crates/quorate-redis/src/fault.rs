@@ -1,4 +1,4 @@
-//! What went wrong, in words that say what to do. No password reaches them: a server never repeats one.
+//! What went wrong, in words that say what to do. No password reaches them, though a server repeats it.
 
 use crate::reply::{shown, unexpected};
 use quorate::{node::Cause, plain::plain};
@@ -56,6 +56,20 @@ pub(crate) fn of_broken(name: &str, error: &RedisError) -> Cause {
         return Cause::Unreachable(shown(&format!("{name}: {error}")));
     }
     unexpected(&format!("{name} does not speak Redis's protocol: {error}"))
+}
+
+/// `cause` without `secret`.
+pub(crate) fn without(cause: Cause, secret: &str) -> Cause {
+    let clean = |text: std::sync::Arc<str>| match text.contains(secret) {
+        true => text.replace(secret, "***").into(),
+        false => text,
+    };
+    match cause {
+        Cause::Unreachable(text) => Cause::Unreachable(clean(text)),
+        Cause::Denied(text) => Cause::Denied(clean(text)),
+        Cause::Protocol(text) => Cause::Protocol(clean(text)),
+        other => other,
+    }
 }
 
 fn said(code: &str, details: &str) -> String {

@@ -9,8 +9,25 @@ use quorate::node::{Cause, Hello, NodeTime};
 use redis::{Cmd, Value};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+/// The longest marker that is believed to be one, in bytes.
+const MARKER_MAX: usize = 64 << 10;
+
 /// Greets the server, all in one round trip: who we are, which database, what it is, and the scripts.
 pub(crate) async fn shake(
+    name: &str,
+    halves: &mut (Reader, Writer),
+    login: &Login,
+    keys: &Keys,
+) -> Result<(Loaded, Hello), Cause> {
+    let shaken = ask(name, halves, login, keys).await;
+    // A server that repeats what it was told would have its password in every log.
+    shaken.map_err(|cause| match &login.password {
+        Some(password) => fault::without(cause, password.reveal()),
+        None => cause,
+    })
+}
+
+async fn ask(
     name: &str,
     (reader, writer): &mut (Reader, Writer),
     login: &Login,
@@ -97,7 +114,13 @@ impl Answers {
                 return Err(reply::unexpected(&format!("{} for TIME", reply::kind(other))));
             }
             (Question::Marker, Value::Nil) => self.marker = None,
-            (Question::Marker, _) => self.marker = Some(reply::text(&value)?),
+            (Question::Marker, _) => {
+                let marker = reply::text(&value)?;
+                if marker.len() > MARKER_MAX {
+                    return Err(reply::unexpected(&format!("a marker of {} bytes", marker.len())));
+                }
+                self.marker = Some(marker);
+            }
             (Question::Fsync, Value::Array(pair)) => {
                 self.fsync = pair.get(1).map(reply::text).transpose()?;
             }

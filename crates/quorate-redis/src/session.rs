@@ -35,11 +35,12 @@ impl RedisSession {
     /// Takes over a connection whose handshake is done.
     pub(crate) fn start(
         env: &Env,
-        (reader, writer): (Reader, Writer),
+        (mut reader, writer): (Reader, Writer),
         keys: Keys,
         scripts: Loaded,
         nudge: Nudge,
     ) -> Self {
+        reader.is_known();
         let (jobs, inbox) = mpsc::unbounded_channel();
         let gone = CancellationToken::new();
         env.spawn(serve(env.clone(), reader, writer, inbox, gone.clone(), nudge));

@@ -13,6 +13,9 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf, ReadHalf, WriteHa
 /// The most bytes of one reply. A server that sends more has gone mad: a ledger is the longest that is read.
 const REPLY_MAX: usize = 64 << 20;
 
+/// The most bytes of one answer of a handshake.
+const ANSWER_MAX: usize = 1 << 20;
+
 /// A connection, whatever carries it.
 pub(crate) trait Duplex: AsyncRead + AsyncWrite + Unpin + Send {}
 
@@ -21,19 +24,25 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Duplex for S {}
 /// The two directions of a connection.
 pub(crate) fn split(stream: Box<dyn Duplex>) -> (Reader, Writer) {
     let (read, write) = tokio::io::split(stream);
-    (Reader { read: Measured { read, left: 0 }, decoder: Decoder::new() }, Writer { write })
+    (Reader { read: Measured { read, left: 0 }, decoder: Decoder::new(), most: ANSWER_MAX }, Writer { write })
 }
 
 /// Replies, one after the other.
 pub(crate) struct Reader {
     read: Measured,
     decoder: Decoder<AnySendSyncPartialState, PointerOffset<[u8]>>,
+    most: usize,
 }
 
 impl Reader {
+    /// The handshake is done: from now on replies may be long.
+    pub(crate) fn is_known(&mut self) {
+        self.most = REPLY_MAX;
+    }
+
     /// The next reply.
     pub(crate) async fn next(&mut self) -> Result<Value, RedisError> {
-        self.read.left = REPLY_MAX;
+        self.read.left = self.most;
         redis::parse_redis_value_async(&mut self.decoder, &mut self.read).await
     }
 }
@@ -69,7 +78,7 @@ impl AsyncRead for Measured {
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         if self.left == 0 {
-            let why = "a reply is longer than 64 MiB";
+            let why = "a reply is longer than any that was asked for";
             return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, why)));
         }
         let before = into.filled().len();

@@ -340,6 +340,49 @@ async fn a_key_of_another_type_spoils_its_own_item_only() {
     assert_eq!(server.command(&["TYPE", "list"]), "list");
 }
 
+/// Numbers that no script of ours wrote: each once spoiled the whole batch, and closed the session.
+#[tokio::test]
+async fn a_number_out_of_bounds_spoils_its_own_item_only() {
+    let server = RedisServer::start().unwrap();
+    let mut desk = Desk::marked(RedisNode::parse(&server.url()).unwrap().prefix("")).await;
+    let beyond = "99999999999999999999";
+    server.command(&["SET", "{counter}:fence", beyond]);
+    server.command(&["SET", "{claim/s/1}:done", &format!("{beyond}:x")]);
+    server.command(&["HSET", "ledger/term", "t", beyond]);
+    server.command(&["HSET", "ledger/text", "t", "x"]);
+    server.command(&["HSET", "ledger/mark", "w", "-1"]);
+    server.command(&["SET", "long", "theirs", "PX", "4000000000000000"]);
+    let claim = quorate::node::Resource::claim("s", "1").unwrap();
+    let read = |group: &str| Request::Read { ledger: group.into() };
+    let replies = desk
+        .try_ask(vec![
+            acquire("counter", 1),
+            Request::Inspect { resource: lock("counter") },
+            Request::Inspect { resource: claim },
+            read("term"),
+            read("text"),
+            read("mark"),
+            acquire("long", 1),
+            Request::Inspect { resource: lock("long") },
+        ])
+        .await
+        .unwrap();
+    for (number, reply) in replies.iter().enumerate() {
+        match reply {
+            Reply::Held { remaining: Some(left), .. }
+            | Reply::State { holder: Some((_, Some(left))), .. } => {
+                assert!(number > 5 && left.as_secs() > 3_999_999_999_000, "{number}: {left:?}");
+            }
+            other => {
+                assert!(
+                    number < 6 && matches!(other, Reply::Refused(Refusal::WrongType(_))),
+                    "{number}: {other:?}"
+                );
+            }
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_marker_of_another_type_is_named_at_the_handshake() {
     let server = RedisServer::start().unwrap();

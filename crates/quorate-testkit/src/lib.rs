@@ -8,6 +8,7 @@
 
 pub mod alike;
 pub mod conformance;
+pub mod hostile;
 pub mod model;
 pub mod proxy;
 pub mod redis;

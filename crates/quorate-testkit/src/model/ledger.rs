@@ -23,7 +23,10 @@
 //! Seal, read, write and prune run on the shipped engine; answers are weighed by the shipped
 //! [`verdict`] and [`Delivery::decide`]. The claim and the counting of writes are written out here.
 
-use super::{NODES, Name, book::{Book, NOW, TICK, ask, prune, read, seal, standing, write}};
+use super::{
+    NODES, Name,
+    book::{Book, NOW, TICK, ask, prune, read, seal, standing, write},
+};
 use quorate::{
     env::WallTime,
     node::{NodeTime, Reply},

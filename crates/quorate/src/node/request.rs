@@ -1,4 +1,4 @@
-use super::{FencingToken, NodeTime, Owner, Record, Resource};
+use super::{FencingToken, NodeTime, Owner, Record, Reply, Resource};
 use std::{sync::Arc, time::Duration};
 
 /// Requests that travel and run together, each atomic by itself.
@@ -138,5 +138,34 @@ impl Request {
     /// Whether the node must refuse this where its marker is not [`Batch::stamp`].
     pub fn votes(&self) -> bool {
         self.sets_a_key() && !matches!(self, Self::Mark { .. })
+    }
+
+    /// Whether a node that keeps to the protocol can say this to it. What it cannot say is no vote.
+    pub fn is_answered_by(&self, reply: &Reply) -> bool {
+        let done = |resource: &Resource| matches!(reply, Reply::Done(_)) && resource.is_claim();
+        match (self, reply) {
+            (_, Reply::Refused(_)) => true,
+            // A count beyond what every node can count would poison the others with the next raise.
+            (Self::Acquire { .. }, Reply::Granted { counter }) => {
+                (FencingToken::new(1)..=FencingToken::MAX).contains(counter)
+            }
+            (Self::Acquire { .. } | Self::Extend { .. } | Self::Complete { .. }, Reply::Held { .. })
+            | (Self::Raise { .. }, Reply::Raised)
+            | (Self::Extend { .. }, Reply::Extended)
+            | (Self::Release { .. }, Reply::Released(_))
+            | (Self::Inspect { .. }, Reply::State { .. })
+            | (Self::Complete { .. }, Reply::Completed)
+            | (Self::Seal { .. } | Self::Read { .. }, Reply::Ledger(_))
+            | (Self::Write { .. } | Self::Prune { .. }, Reply::Written)
+            | (Self::Write { .. }, Reply::Standing(_))
+            | (Self::Mark { .. }, Reply::Marked) => true,
+            (
+                Self::Acquire { resource, .. }
+                | Self::Extend { resource, .. }
+                | Self::Complete { resource, .. },
+                _,
+            ) => done(resource),
+            _ => false,
+        }
     }
 }

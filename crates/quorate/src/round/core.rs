@@ -147,6 +147,9 @@ impl Core {
         match (result, flight) {
             // Too late: its posts have been answered.
             (Ok(_), None) => {}
+            (Ok(reply), Some(at)) if !self.flights[at].fits(&reply) => {
+                self.down(now, Cause::Protocol("it answered something else than was asked".into()));
+            }
             (Ok(reply), Some(at)) => {
                 let flight = self.flights.remove(at);
                 self.late = 0;

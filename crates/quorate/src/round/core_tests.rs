@@ -10,7 +10,8 @@ use super::{
 use crate::{
     env::BootTime,
     node::{
-        Batch, BatchReply, Cause, FencingToken, Hello, NodeTime, Owner, Refusal, Reply, Request, Resource,
+        Batch, BatchReply, Cause, DoneRecord, FencingToken, Hello, NodeTime, Owner, Refusal, Reply, Request,
+        Resource,
     },
 };
 use std::{sync::Arc, time::Duration};
@@ -388,4 +389,29 @@ fn a_node_that_nobody_asks_is_looked_at_so_that_a_jump_shows() {
     bench.core.replied(at(10_011), looks[0].0, reply(10_011, vec![Reply::Marked]));
     assert!(bench.core.step(at(10_011)).is_empty());
     assert_eq!(bench.core.wake(), at(20_011));
+}
+
+/// Each is no answer to *acquire*, and would be believed, or counted as one.
+#[test]
+fn an_answer_to_something_else_is_no_vote_and_ends_the_session() {
+    for wrong in [
+        Reply::Raised,
+        Reply::Extended,
+        Reply::Released(true),
+        Reply::Marked,
+        Reply::Done(DoneRecord { token: FencingToken::new(1), result: "".into() }),
+        Reply::Granted { counter: FencingToken::new(0) },
+        Reply::Granted { counter: FencingToken::new(FencingToken::MAX.get() + 1) },
+        Reply::Granted { counter: FencingToken::new(u64::MAX) },
+    ] {
+        let mut bench = Bench::trusted();
+        bench.post(acquire(), 100, true);
+        bench.post(release(), 100, false);
+        let flown = sent(bench.core.step(at(11)));
+        bench.core.replied(at(12), flown[0].0, reply(12, vec![wrong.clone(), Reply::Released(true)]));
+        let answers = bench.answers();
+        assert!(matches!(&answers[..], [Answer::Failed(Cause::Protocol(_))]), "{wrong:?}: {answers:?}");
+        assert!(matches!(bench.board.status()[0].state, NodeState::Unreachable(Cause::Protocol(_))));
+        assert!(!bench.core.is_idle(), "the release is kept for the next session");
+    }
 }

@@ -1,7 +1,7 @@
 use super::{ReplyTo, standing::Marking};
 use crate::{
     env::BootTime,
-    node::{NodeTime, Request},
+    node::{BatchReply, NodeTime, Request},
 };
 
 /// Something for a node to do.
@@ -52,6 +52,15 @@ pub(super) enum Cargo {
 }
 
 impl Flight {
+    /// Whether each reply can be one to what was asked. What has been answered for already is not looked at.
+    pub(super) fn fits(&self, reply: &BatchReply) -> bool {
+        let Cargo::Posts(posts) = &self.cargo else { return true };
+        posts.iter().zip(&reply.replies).all(|(post, reply)| match post.as_ref().map(|post| &post.errand) {
+            Some(Errand::Ask(request)) => request.is_answered_by(reply),
+            _ => true,
+        })
+    }
+
     /// When the first of its waiters, or the flight itself, is answered *timed out*.
     pub(super) fn next_deadline(&self) -> BootTime {
         match &self.cargo {

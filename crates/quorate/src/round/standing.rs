@@ -170,7 +170,9 @@ impl Standing {
         match (&self.trust, &self.memory) {
             (Trust::Given, _) => Admission::Trusted,
             (Trust::Withheld { until: Some(_), .. }, Some(memory)) => {
-                let marker = Marker { votes_from: memory.since, ..memory.clone() };
+                // A restarted node's memory begins a little later than now.
+                let met = self.hello.as_ref().map_or(memory.since, |hello| hello.node_time);
+                let marker = Marker { votes_from: memory.since.min(met), ..memory.clone() };
                 Admission::Write(Marking {
                     marker,
                     from: now,

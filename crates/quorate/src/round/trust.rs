@@ -4,8 +4,12 @@ use super::{Distrust, Marker, QuarantineReason, Setup};
 use crate::{
     env::BootTime,
     node::{Hello, NodeTime},
+    plain::plain,
 };
 use std::{sync::Arc, time::Duration};
+
+/// The most bytes of what a node says that an error repeats.
+const SHOWN_MAX: usize = 2_048;
 
 /// What a handshake, or a marker that changed, means.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,7 +37,7 @@ impl Judge {
         }
         match hello.eviction.as_deref() {
             Some("noeviction") => {}
-            Some(policy) => return Judgement::Refused(Distrust::Evicts(policy.into())),
+            Some(policy) => return Judgement::Refused(Distrust::Evicts(plain(policy, SHOWN_MAX).into())),
             None => return Judgement::Refused(Distrust::EvictionUnknown),
         }
         let Some(text) = &hello.marker else {
@@ -45,7 +49,7 @@ impl Judge {
             Err(error) => return Judgement::Refused(Distrust::MarkerUnreadable(error)),
         };
         if marker.nodes != self.nodes {
-            let (theirs, ours) = (marker.nodes, Arc::clone(&self.nodes));
+            let (theirs, ours) = (plain(&marker.nodes, SHOWN_MAX).into(), Arc::clone(&self.nodes));
             return Judgement::Refused(Distrust::OtherNodeSet { theirs, ours });
         }
         if marker.max_ttl != self.setup.max_ttl {

@@ -2,6 +2,7 @@ use super::Distrust;
 use crate::{
     env::BootTime,
     node::{Cause, NodeTime, Owner, Refusal, Reply},
+    plain::plain,
 };
 use std::{fmt, sync::Arc, time::Duration};
 use tokio::sync::mpsc;
@@ -76,10 +77,10 @@ impl fmt::Display for NodeOutcome {
             Self::Done => f.write_str("done already"),
             Self::Pending => f.write_str("had not answered yet"),
             Self::Contended { holder, remaining: Some(left) } => {
-                write!(f, "held by {} for {left:.1?}", holder.worker())
+                write!(f, "held by {} for {left:.1?}", plain(holder.worker(), 200))
             }
             Self::Contended { holder, remaining: None } => {
-                write!(f, "held by {} without an end", holder.worker())
+                write!(f, "held by {} without an end", plain(holder.worker(), 200))
             }
             Self::Unreachable(cause) => cause.fmt(f),
             Self::Untrusted(why) => write!(f, "not trusted: {why}"),

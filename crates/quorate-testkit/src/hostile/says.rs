@@ -1,0 +1,271 @@
+use crate::sim::SeedRng;
+use quorate::env::{SystemWorld, World};
+
+/// How a server is hostile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hostility {
+    /// Not at all, but for granting everything to everyone.
+    Liar,
+    /// Every answer is of another type than it should be.
+    WrongTypes,
+    /// A word of 2 MiB where a short one belongs.
+    HugeString,
+    /// The length of an answer is 2^60.
+    HugeLength,
+    /// The server's time is negative.
+    NegativeTime,
+    /// The server's time is beyond what can be counted.
+    EndOfTime,
+    /// Grants of a counter beyond 2^53.
+    HugeCounter,
+    /// Grants of a counter that is no number.
+    NanCounter,
+    /// Grants of the counter -1.
+    NegativeCounter,
+    /// Arrays in arrays, ten thousand deep.
+    DeepNesting,
+    /// One answer too few, for ever.
+    TooFew,
+    /// One answer too many.
+    TooMany,
+    /// A string that never ends.
+    Endless,
+    /// A push before each answer.
+    Push,
+    /// Errors that repeat all they were told, among what steers a terminal.
+    Error,
+    /// INFO is noise.
+    InfoNoise,
+    /// Another run id on every connection, no marker ever, and no connection lives longer than one answer. A node
+    /// that really restarts all the time looks the same.
+    AnotherRun,
+    /// The connection closes in the middle of an answer.
+    Partial,
+    /// One byte every ten milliseconds.
+    Drip,
+    /// No answer at all.
+    Silence,
+    /// The answers of another request.
+    OtherAnswer,
+    /// It says that it is done, whatever it is.
+    Done,
+    /// One of the others for each answer, by the seed; every other answer is right.
+    Mixed(u64),
+}
+
+impl Hostility {
+    /// All that break the protocol, or never answer as they should.
+    pub const BREAKERS: [Self; 20] = [
+        Self::WrongTypes,
+        Self::HugeString,
+        Self::HugeLength,
+        Self::NegativeTime,
+        Self::EndOfTime,
+        Self::HugeCounter,
+        Self::NanCounter,
+        Self::NegativeCounter,
+        Self::DeepNesting,
+        Self::TooFew,
+        Self::TooMany,
+        Self::Endless,
+        Self::Push,
+        Self::Error,
+        Self::InfoNoise,
+        Self::Partial,
+        Self::Drip,
+        Self::Silence,
+        Self::OtherAnswer,
+        Self::Done,
+    ];
+}
+
+/// What to do to the client.
+pub(super) enum Deed {
+    Say(Vec<u8>),
+    /// Then close.
+    SayAndClose(Vec<u8>),
+    /// Byte by byte.
+    Drip(Vec<u8>),
+    /// For ever.
+    Flood(Vec<u8>),
+    Nothing,
+}
+
+/// One connection's side of the talk.
+pub(super) struct Speaker {
+    hostility: Hostility,
+    rng: SeedRng,
+    run_id: String,
+    told: String,
+    scripts: usize,
+    marker: Option<Vec<u8>>,
+}
+
+/// How many keys an item of each script has, in the order in which they are loaded.
+const KEYS: [usize; 11] = [3, 2, 3, 1, 3, 3, 1, 1, 1, 1, 1];
+/// What each script says to an item that goes as it is to go.
+const WORDS: [&str; 11] = [
+    "granted",
+    "raised",
+    "extended",
+    "released",
+    "state",
+    "completed",
+    "ledger",
+    "written",
+    "written",
+    "ledger",
+    "marked",
+];
+
+impl Speaker {
+    pub(super) fn new(hostility: Hostility, port: u16, connection: u64, marker: Option<Vec<u8>>) -> Self {
+        let seed = if let Hostility::Mixed(seed) = hostility { seed } else { 0 };
+        let run = if hostility == Hostility::AnotherRun { connection } else { 0 };
+        Self {
+            hostility,
+            rng: SeedRng::new(seed.wrapping_mul(1_000) + connection, "hostile"),
+            run_id: format!("{port:08x}{run:032x}"),
+            told: String::new(),
+            scripts: 0,
+            marker,
+        }
+    }
+
+    /// The marker that was set last.
+    pub(super) fn marker(&self) -> Option<Vec<u8>> {
+        self.marker.clone()
+    }
+
+    pub(super) fn answer(&mut self, command: &[Vec<u8>]) -> Deed {
+        let word = |at: usize| command.get(at).map(|word| String::from_utf8_lossy(word)).unwrap_or_default();
+        self.told.push_str(&format!("{} ", word(1).chars().take(200).collect::<String>()));
+        let hostility = match self.hostility {
+            Hostility::Mixed(_) if self.rng.chance(500) => {
+                Hostility::BREAKERS[self.rng.index(Hostility::BREAKERS.len())]
+            }
+            Hostility::Mixed(_) => Hostility::Liar,
+            other => other,
+        };
+        match word(0).to_ascii_uppercase().as_str() {
+            "EVALSHA" => self.script(hostility, command),
+            "INFO" => self.info(hostility),
+            "SCRIPT" => {
+                self.scripts += 1;
+                Deed::Say(bulk(&(self.scripts - 1).to_string()))
+            }
+            "TIME" => Deed::Say(time(hostility)),
+            "GET" if hostility == Hostility::AnotherRun => Deed::Say(b"$-1\r\n".to_vec()),
+            "GET" => Deed::Say(match &self.marker {
+                Some(marker) => bulk(&String::from_utf8_lossy(marker)),
+                None => b"$-1\r\n".to_vec(),
+            }),
+            "CONFIG" => Deed::Say(array(&[bulk("appendfsync"), bulk("always")])),
+            _ => Deed::Say(b"+OK\r\n".to_vec()),
+        }
+    }
+
+    fn info(&self, hostility: Hostility) -> Deed {
+        let honest = format!(
+            "redis_version:7.0.15\r\nrun_id:{}\r\nuptime_in_seconds:5\r\nrole:master\r\nmaxmemory_policy:noeviction\r\n\
+             aof_enabled:0\r\n",
+            self.run_id
+        );
+        match hostility {
+            Hostility::InfoNoise => {
+                Deed::Say(bulk("run_id\r\n::::\r\nuptime_in_seconds:\u{1b}[2J\r\nrole\0\r\n"))
+            }
+            Hostility::Error => Deed::Say(format!("-ERR\u{1b}[2J AUTH \u{7}{}\r\n", self.told).into_bytes()),
+            Hostility::HugeLength => Deed::Say(b"$1152921504606846976\r\n".to_vec()),
+            Hostility::Endless => Deed::Flood(b"$1152921504606846976\r\n".to_vec()),
+            Hostility::DeepNesting => Deed::Say(b"*1\r\n".repeat(10_000)),
+            Hostility::Silence => Deed::Nothing,
+            _ => Deed::Say(bulk(&honest)),
+        }
+    }
+
+    fn script(&mut self, hostility: Hostility, command: &[Vec<u8>]) -> Deed {
+        let number = |at: usize| -> usize {
+            command.get(at).and_then(|word| std::str::from_utf8(word).ok()?.parse().ok()).unwrap_or_default()
+        };
+        let script = number(1).min(KEYS.len() - 1);
+        let items = number(2).saturating_sub(1) / KEYS[script];
+        if script == KEYS.len() - 1 {
+            self.marker = command.last().cloned();
+        }
+        let reply = reply(hostility, script, items);
+        match hostility {
+            Hostility::WrongTypes => {
+                Deed::Say([b":5\r\n", &b"#t\r\n"[..], b"_\r\n", b"%0\r\n"][self.rng.index(4)].to_vec())
+            }
+            Hostility::HugeLength => Deed::Say(b"*1152921504606846976\r\n".to_vec()),
+            Hostility::DeepNesting => Deed::Say(b"*1\r\n".repeat(10_000)),
+            Hostility::Endless => Deed::Flood(b"$1152921504606846976\r\n".to_vec()),
+            Hostility::Push => Deed::Say([b">2\r\n+message\r\n+x\r\n".to_vec(), reply].concat()),
+            Hostility::Error => Deed::Say(format!("-ERR\u{1b}[2J \u{7}{}\r\n", self.told).into_bytes()),
+            Hostility::Partial => {
+                let cut = self.rng.index(reply.len());
+                Deed::SayAndClose(reply[..cut].to_vec())
+            }
+            Hostility::AnotherRun => Deed::SayAndClose(reply),
+            Hostility::Drip => Deed::Drip(reply),
+            Hostility::Silence => Deed::Nothing,
+            _ => Deed::Say(reply),
+        }
+    }
+}
+
+/// A script's reply, wrong in what it says and not in how.
+fn reply(hostility: Hostility, script: usize, items: usize) -> Vec<u8> {
+    let items = match hostility {
+        Hostility::TooFew => items.saturating_sub(1),
+        Hostility::TooMany => items + 1,
+        _ => items,
+    };
+    let now = SystemWorld.wall().as_micros();
+    let now = match hostility {
+        Hostility::NegativeTime => "-5".to_owned(),
+        Hostility::EndOfTime => "99999999999999999999".to_owned(),
+        Hostility::HugeString => "9".repeat(2 << 20),
+        _ => now.to_string(),
+    };
+    let counter = match hostility {
+        Hostility::HugeCounter => "9007199254740993".to_owned(),
+        Hostility::NanCounter => "nan".to_owned(),
+        Hostility::NegativeCounter => "-1".to_owned(),
+        _ => SystemWorld.wall().as_micros().to_string(),
+    };
+    // The marker is set as asked: who never gets so far breaks nothing else.
+    let said = match hostility {
+        Hostility::OtherAnswer if script < 10 => WORDS[(script + 1) % 4],
+        Hostility::Done if script < 10 => "done",
+        _ => WORDS[script],
+    };
+    let item = match said {
+        "granted" => array(&[bulk("granted"), bulk(&counter)]),
+        "released" => array(&[bulk("released"), bulk("1")]),
+        "state" => array(&[bulk("state"), bulk("-2"), bulk(""), bulk(""), bulk(""), bulk("")]),
+        "done" => array(&[bulk("done"), bulk("7"), bulk("yours")]),
+        word => array(&[bulk(word)]),
+    };
+    let mut parts = vec![bulk(&now)];
+    parts.extend(std::iter::repeat_n(item, items));
+    array(&parts)
+}
+
+fn time(hostility: Hostility) -> Vec<u8> {
+    let now = SystemWorld.wall().as_micros();
+    match hostility {
+        Hostility::NegativeTime => array(&[bulk("-5"), bulk("-5")]),
+        Hostility::EndOfTime => array(&[bulk("18446744073709551615"), bulk("999999")]),
+        _ => array(&[bulk(&(now / 1_000_000).to_string()), bulk(&(now % 1_000_000).to_string())]),
+    }
+}
+
+fn bulk(text: &str) -> Vec<u8> {
+    format!("${}\r\n{text}\r\n", text.len()).into_bytes()
+}
+
+fn array(parts: &[Vec<u8>]) -> Vec<u8> {
+    [format!("*{}\r\n", parts.len()).into_bytes(), parts.concat()].concat()
+}

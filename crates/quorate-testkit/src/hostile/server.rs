@@ -1,0 +1,144 @@
+use super::{
+    Hostility, asked,
+    says::{Deed, Speaker},
+};
+use std::{
+    io::{self, BufReader, Write},
+    net::{Shutdown, TcpListener, TcpStream},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+/// How long a byte takes that drips.
+const DROP_EVERY: Duration = Duration::from_millis(10);
+
+/// A server of one [`Hostility`], on a free loopback port. Dropping it closes every connection and ends its
+/// threads.
+#[derive(Debug)]
+pub struct HostileServer {
+    port: u16,
+    shared: Arc<Shared>,
+    listening: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    hostility: Hostility,
+    port: u16,
+    /// Every connection that is open, and whether more are taken.
+    open: Mutex<Option<Vec<TcpStream>>>,
+    marker: Mutex<Option<Vec<u8>>>,
+    connections: AtomicU64,
+    batches: AtomicU64,
+}
+
+impl HostileServer {
+    /// Starts one.
+    ///
+    /// # Errors
+    /// Where no port can be had.
+    pub fn start(hostility: Hostility) -> io::Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let port = listener.local_addr()?.port();
+        let shared = Arc::new(Shared {
+            hostility,
+            port,
+            open: Mutex::new(Some(Vec::new())),
+            marker: Mutex::default(),
+            connections: AtomicU64::new(0),
+            batches: AtomicU64::new(0),
+        });
+        let work = Arc::clone(&shared);
+        let listening = thread::spawn(move || work.listen(&listener));
+        Ok(Self { port, shared, listening: Some(listening) })
+    }
+
+    /// Its URL, with a password that everybody is asked for by being given one.
+    pub fn url(&self, password: &str) -> String {
+        format!("redis://:{password}@127.0.0.1:{}", self.port)
+    }
+
+    /// How many connections were made.
+    pub fn connections(&self) -> u64 {
+        self.shared.connections.load(Ordering::Relaxed)
+    }
+
+    /// How many scripts were called.
+    pub fn batches(&self) -> u64 {
+        self.shared.batches.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for HostileServer {
+    fn drop(&mut self) {
+        let open = self.shared.open.lock().unwrap_or_else(PoisonError::into_inner).take();
+        for stream in open.into_iter().flatten() {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+        // Whoever listens is woken by one more.
+        let _ = TcpStream::connect(("127.0.0.1", self.port));
+        if let Some(listening) = self.listening.take() {
+            let _ = listening.join();
+        }
+    }
+}
+
+impl Shared {
+    fn listen(self: &Arc<Self>, listener: &TcpListener) {
+        let mut talking = Vec::new();
+        while let Ok((stream, _)) = listener.accept() {
+            let Ok(other) = stream.try_clone() else { break };
+            match &mut *self.open.lock().unwrap_or_else(PoisonError::into_inner) {
+                Some(open) => open.push(other),
+                None => break,
+            }
+            let (me, connection) = (Arc::clone(self), self.connections.fetch_add(1, Ordering::Relaxed));
+            talking.push(thread::spawn(move || {
+                // However the talk ends, the connection does.
+                let _ = me.talk(&stream, connection);
+                let _ = stream.shutdown(Shutdown::Both);
+            }));
+        }
+        for talk in talking {
+            let _ = talk.join();
+        }
+    }
+
+    fn talk(&self, stream: &TcpStream, connection: u64) -> io::Result<()> {
+        stream.set_nodelay(true)?;
+        let marker = self.marker.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut speaker = Speaker::new(self.hostility, self.port, connection, marker);
+        let mut from = BufReader::new(stream.try_clone()?);
+        let mut to = stream;
+        while let Some(command) = asked::command(&mut from)? {
+            if command.first().is_some_and(|word| word == b"EVALSHA") {
+                self.batches.fetch_add(1, Ordering::Relaxed);
+            }
+            let deed = speaker.answer(&command);
+            *self.marker.lock().unwrap_or_else(PoisonError::into_inner) = speaker.marker();
+            match deed {
+                Deed::Say(bytes) => to.write_all(&bytes)?,
+                Deed::SayAndClose(bytes) => return to.write_all(&bytes),
+                Deed::Drip(bytes) => {
+                    for byte in bytes {
+                        to.write_all(&[byte])?;
+                        thread::sleep(DROP_EVERY);
+                    }
+                }
+                Deed::Flood(bytes) => {
+                    to.write_all(&bytes)?;
+                    let more = [b'x'; 1 << 16];
+                    loop {
+                        to.write_all(&more)?;
+                    }
+                }
+                Deed::Nothing => {}
+            }
+        }
+        Ok(())
+    }
+}

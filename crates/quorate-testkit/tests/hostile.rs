@@ -1,0 +1,268 @@
+//! Servers that speak wrongly on purpose have no vote, break nothing, and learn nobody to print their words.
+//!
+//! `QUORATE_CASES=200` tries more seeds than CI does.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panic, its helpers too")]
+
+use quorate::{
+    env::Env,
+    lease::{Lease, Quorum, TryAcquire},
+    node::{Batch, BatchReply, Cause, Hello, MemoryNode, MemorySession, Node, Nudge, Session},
+    round::{NodeState, Setup},
+};
+use quorate_redis::RedisNode;
+use quorate_testkit::hostile::{HostileServer, Hostility};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+const PASSWORD: &str = "hunter2-hunter2";
+const TTL: Duration = Duration::from_secs(5);
+
+/// How long anything may take that must come. It is for slow machines: a round is a tenth of a second.
+const BOUND: Duration = Duration::from_secs(20);
+
+/// `honest` memory nodes, `hostile` servers, and a quorum of them all.
+struct Cluster {
+    servers: Vec<HostileServer>,
+    quorum: Quorum,
+}
+
+impl Cluster {
+    fn new(honest: usize, hostile: &[Hostility]) -> Self {
+        let servers: Vec<_> = hostile.iter().map(|kind| HostileServer::start(*kind).unwrap()).collect();
+        let nodes = (0..honest).map(|number| MemoryNode::new(&format!("memory{number}")));
+        let redis = servers.iter().map(|server| RedisNode::parse(&server.url(PASSWORD)).unwrap());
+        let quorum = Quorum::builder().nodes(nodes).nodes(redis).trust_new_nodes(true);
+        // A slow machine's honest nodes are to answer in time though others send it megabytes to read.
+        let quorum = quorum.node_timeout(Duration::from_millis(400)).build().unwrap();
+        Self { servers, quorum }
+    }
+
+    /// What the quorum says of its nodes, which goes into logs.
+    fn check_words(&self) {
+        for node in self.quorum.nodes() {
+            fit_to_print(&format!("{node:?}"));
+        }
+    }
+}
+
+#[track_caller]
+fn fit_to_print(text: &str) {
+    assert!(text.len() < 16_000, "{} bytes: {text:.300}", text.len());
+    assert!(!text.contains(|c: char| c.is_control()), "{text:?}");
+    assert!(!text.contains(PASSWORD), "{text}");
+}
+
+async fn soon<T>(work: impl Future<Output = T>) -> T {
+    let env = Env::system();
+    env.before(env.now() + BOUND, work).await.unwrap_or_else(|| panic!("nothing came in {BOUND:?}"))
+}
+
+async fn acquire(quorum: &Quorum) -> Lease {
+    soon(quorum.lock("r").ttl(TTL).acquire()).await.unwrap()
+}
+
+/// Three honest nodes of five are enough, whatever the others say.
+async fn a_minority_hinders_nobody(hostile: &[Hostility]) {
+    let cluster = Cluster::new(3, hostile);
+    let mut last = None;
+    for _ in 0..3 {
+        let lease = acquire(&cluster.quorum).await;
+        let token = lease.check().unwrap();
+        assert!(last < Some(token), "{hostile:?}: tokens grow: {last:?}, {token}");
+        last = Some(token);
+        soon(lease.extend()).await.unwrap();
+        let tried = soon(cluster.quorum.lock("r").ttl(TTL).try_acquire()).await;
+        assert!(!matches!(tried, Ok(TryAcquire::Acquired(_))), "{hostile:?}: held twice");
+        if let Err(error) = tried {
+            fit_to_print(&error.to_string());
+        }
+        assert!(lease.check().is_ok());
+        // Confirmed by a majority, which is all of the honest.
+        soon(lease.release()).await.unwrap();
+        cluster.check_words();
+    }
+    soon(cluster.quorum.close()).await;
+}
+
+/// Three hostile nodes of five are never a majority with the two honest ones: none of them has a vote.
+async fn a_majority_is_never_believed(hostility: Hostility) {
+    let cluster = Cluster::new(2, &[hostility; 3]);
+    let tried = soon(cluster.quorum.lock("r").ttl(TTL).wait(Duration::from_millis(1_500)).acquire()).await;
+    let error = tried.err().unwrap_or_else(|| panic!("{hostility:?}: a lease on garbage"));
+    fit_to_print(&error.to_string());
+    cluster.check_words();
+    for server in &cluster.servers {
+        assert!(server.connections() > 0, "{hostility:?}: it was never asked");
+    }
+    soon(cluster.quorum.close()).await;
+}
+
+/// Runs `work` for each of `kinds`, a few at a time: most of it is waiting.
+async fn for_each<F: Future<Output = ()>>(kinds: &[Hostility], work: impl Fn(Hostility) -> F) {
+    for some in kinds.chunks(4) {
+        futures_util::future::join_all(some.iter().map(|kind| work(*kind))).await;
+    }
+}
+
+#[tokio::test]
+async fn two_hostile_nodes_of_five_hinder_nobody() {
+    for_each(&Hostility::BREAKERS, |kind| async move { a_minority_hinders_nobody(&[kind; 2]).await }).await;
+}
+
+#[tokio::test]
+async fn three_hostile_nodes_of_five_have_no_vote() {
+    for_each(&Hostility::BREAKERS, a_majority_is_never_believed).await;
+}
+
+/// A server that comes back under another name each time is never remembered long enough to vote, unless new nodes
+/// are trusted.
+#[tokio::test]
+async fn a_node_of_another_run_each_time_has_no_vote() {
+    let servers: Vec<_> = (0..3).map(|_| HostileServer::start(Hostility::AnotherRun).unwrap()).collect();
+    let honest = (0..2).map(|number| MemoryNode::new(&format!("memory{number}")));
+    let hostile = servers.iter().map(|server| RedisNode::parse(&server.url(PASSWORD)).unwrap());
+    let setup = Setup { max_ttl: Duration::from_secs(2), ..Setup::default() };
+    let quorum = Quorum::builder().setup(setup).nodes(honest).nodes(hostile).build().unwrap();
+    let tried =
+        soon(quorum.lock("r").ttl(Duration::from_secs(1)).wait(Duration::from_secs(4)).acquire()).await;
+    fit_to_print(&tried.err().unwrap().to_string());
+    let trusted = quorum.nodes().iter().filter(|node| node.state == NodeState::Trusted).count();
+    assert_eq!(trusted, 2, "the honest ones have served their wait: {:?}", quorum.nodes());
+    assert!(servers.iter().all(|server| server.connections() > 1));
+    soon(quorum.close()).await;
+}
+
+#[tokio::test]
+async fn any_mixture_of_hostility_hinders_nobody() {
+    let seeds = std::env::var("QUORATE_CASES").map_or(12, |text| text.parse().unwrap());
+    for seed in 0..seeds {
+        let one = Hostility::Mixed(seed);
+        let two = Hostility::BREAKERS[usize::try_from(seed).unwrap() % Hostility::BREAKERS.len()];
+        println!("seed {seed}");
+        a_minority_hinders_nobody(&[one, two]).await;
+    }
+}
+
+/// A server that floods, and one whose answers are never whole, are given up before they fill the memory.
+#[tokio::test]
+async fn a_flood_is_bounded() {
+    let before = memory();
+    let cluster = Cluster::new(3, &[Hostility::Endless, Hostility::HugeLength]);
+    let lease = acquire(&cluster.quorum).await;
+    let env = Env::system();
+    let until = env.now() + Duration::from_secs(2);
+    while env.now() < until {
+        soon(lease.extend()).await.unwrap();
+        env.sleep(Duration::from_millis(20)).await;
+        let more = memory().saturating_sub(before);
+        assert!(more < 400 << 20, "{} MiB more than before", more >> 20);
+    }
+    soon(lease.release()).await.unwrap();
+    soon(cluster.quorum.close()).await;
+}
+
+/// The memory that this process has now, in bytes.
+fn memory() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
+}
+
+/// Nothing tells a node that grants everything to everyone from an honest one. With four honest nodes beside it
+/// exclusion stands as long as the holder has three of them: this is what a full round gives.
+#[tokio::test]
+async fn one_liar_of_five_does_not_make_a_second_holder_where_the_first_has_the_honest_ones() {
+    let server = HostileServer::start(Hostility::Liar).unwrap();
+    let honest: Vec<_> = (0..4).map(|number| Switched::new(&format!("memory{number}"))).collect();
+    let (a, b) = (worker(&honest, &server), worker(&honest, &server));
+    for worker in [&a, &b] {
+        soon(all_trusted(worker)).await;
+    }
+    let lease = acquire(&a).await;
+    for _ in 0..5 {
+        let tried = soon(b.lock("r").ttl(TTL).try_acquire()).await;
+        assert!(!matches!(tried, Ok(TryAcquire::Acquired(_))), "two holders");
+    }
+    assert!(lease.check().is_ok());
+    assert!(server.batches() > 0, "the liar was asked");
+    soon(lease.release()).await.unwrap();
+}
+
+/// And this is what is *not* promised: a majority that rests on the liar is none. Two workers, each of which
+/// reaches another half of the honest nodes, and the liar, both hold. Redlock takes nodes at their word.
+#[tokio::test]
+async fn one_liar_of_five_makes_two_holders_where_each_reaches_half_of_the_honest_ones() {
+    let server = HostileServer::start(Hostility::Liar).unwrap();
+    let honest: Vec<_> = (0..4).map(|number| Switched::new(&format!("memory{number}"))).collect();
+    let (a, b) = (worker(&honest, &server), worker(&honest, &server));
+    honest[2..].iter().for_each(|node| node.switch(false));
+    let first = acquire(&a).await;
+    honest[2..].iter().for_each(|node| node.switch(true));
+    honest[..2].iter().for_each(|node| node.switch(false));
+    // The second worker has met the nodes before: it connects again as soon as it notices.
+    let second = acquire(&b).await;
+    assert!(first.check().is_ok() && second.check().is_ok(), "the limit of the promise has moved: say so");
+}
+
+async fn all_trusted(quorum: &Quorum) {
+    while !quorum.nodes().iter().all(|node| node.state == NodeState::Trusted) {
+        quorum.env().sleep(Duration::from_millis(5)).await;
+    }
+}
+
+fn worker(honest: &[Switched], liar: &HostileServer) -> Quorum {
+    let liar = RedisNode::parse(&liar.url(PASSWORD)).unwrap();
+    Quorum::builder().nodes(honest.iter().cloned()).node(liar).trust_new_nodes(true).build().unwrap()
+}
+
+/// A memory node behind a line that can be cut.
+#[derive(Clone)]
+struct Switched {
+    node: MemoryNode,
+    on: Arc<AtomicBool>,
+}
+
+impl Switched {
+    fn new(name: &str) -> Self {
+        Self { node: MemoryNode::new(name), on: Arc::new(AtomicBool::new(true)) }
+    }
+
+    fn switch(&self, on: bool) {
+        self.on.store(on, Ordering::Release);
+    }
+}
+
+struct SwitchedSession(MemorySession, Arc<AtomicBool>);
+
+impl Node for Switched {
+    type Session = SwitchedSession;
+
+    fn name(&self) -> &str {
+        self.node.name()
+    }
+
+    async fn open(&self, nudge: Nudge) -> Result<(SwitchedSession, Hello), Cause> {
+        if !self.on.load(Ordering::Acquire) {
+            return Err(Cause::Unreachable("switched off".into()));
+        }
+        let (session, hello) = self.node.open(nudge).await?;
+        Ok((SwitchedSession(session, Arc::clone(&self.on)), hello))
+    }
+}
+
+impl Session for SwitchedSession {
+    fn send(&mut self, batch: Batch) -> impl Future<Output = Result<BatchReply, Cause>> + Send + 'static {
+        let reply = self.1.load(Ordering::Acquire).then(|| self.0.send(batch));
+        async move {
+            match reply {
+                Some(reply) => reply.await,
+                None => Err(Cause::Closed),
+            }
+        }
+    }
+}
