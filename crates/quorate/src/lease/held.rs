@@ -4,7 +4,7 @@ use super::{attempt::Terms, handle::LeaseEvent};
 use crate::{
     env::BootTime,
     node::{FencingToken, Owner, Reply, Resource},
-    round::{Answer, NodeOutcome, Setup, Vote, majority, quorum_th},
+    round::{Answer, NodeOutcome, Sabotage, Setup, Vote, majority, quorum_th},
 };
 use std::time::Duration;
 
@@ -20,6 +20,8 @@ pub(crate) struct Held {
     round: Option<BootTime>,
     renew_at: BootTime,
     validity: Duration,
+    /// Sabotaged: a late reply may lower what stands.
+    lowers: bool,
     retry_every: Duration,
     stage: LeaseEvent,
 }
@@ -54,6 +56,7 @@ impl Held {
             round: None,
             renew_at,
             validity: setup.validity(terms.ttl),
+            lowers: setup.sabotaged(Sabotage::ExtensionsLower),
             retry_every: (terms.ttl / 20)
                 .clamp(Duration::from_millis(10), setup.node_timeout.max(terms.ttl / 10)),
             stage: LeaseEvent::Held,
@@ -65,7 +68,7 @@ impl Held {
         let slot = &mut self.slots[node];
         slot.said = NodeOutcome::Granted;
         slot.retry_at = None;
-        if slot.granted.is_none_or(|(before, memory)| memory != epoch || before < sent) {
+        if self.lowers || slot.granted.is_none_or(|(before, memory)| memory != epoch || before < sent) {
             slot.granted = Some((sent, epoch));
         }
     }
@@ -173,10 +176,14 @@ impl Held {
         if self.stage >= LeaseEvent::StepDown {
             return until;
         }
+        self.asks_at().min(until - self.terms.grace)
+    }
+
+    /// When the nodes are to be asked again, before the step-down.
+    pub(crate) fn asks_at(&self) -> BootTime {
         let retries = self.slots.iter().filter(|slot| !slot.asked).filter_map(|slot| slot.retry_at);
         let retry = if self.round_won() { None } else { retries.min() };
-        let step_down = until - self.terms.grace;
-        retry.into_iter().chain([self.renew_at, step_down]).min().unwrap_or(until)
+        retry.map_or(self.renew_at, |retry| retry.min(self.renew_at))
     }
 
     /// The last stage that was told.

@@ -1,0 +1,210 @@
+//! Every safety mechanism switched off, one at a time: the simulation must find a violation, of the invariant
+//! that the mechanism is for, within a stated number of seeds.
+//!
+//! A mechanism that another one covers as well is switched off together with that one, and each of the two
+//! alone must then be harmless.
+//!
+//! `QUORATE_SABOTAGE=100 cargo test --release -p quorate-testkit --all-features --test sabotage -- --nocapture
+//! every` counts, of so many seeds, those that find each out; `QUORATE_SABOTAGE_ONLY=raise` picks by name.
+
+#![expect(clippy::panic, reason = "a test fails by panicking")]
+
+use quorate::round::Sabotage;
+use quorate_testkit::sim::{Lie, Plan, simulate};
+use std::{
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Duration,
+};
+
+/// A mechanism left out, and who notices.
+struct Case {
+    /// What is left out.
+    what: &'static str,
+    /// Which of the plans.
+    plan: Ground,
+    /// How the servers lie.
+    lie: Option<Lie>,
+    /// What the workers leave out.
+    sabotage: &'static [Sabotage],
+    /// The invariant that must be found broken.
+    breaks: &'static str,
+    /// Within how many seeds, from the first: at least three times what it takes.
+    within: u64,
+}
+
+/// The plans. Each holds, seed by seed, while nothing is left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Ground {
+    /// What the simulation does by itself.
+    Default,
+    /// Servers crash often, and come back with old snapshots.
+    OldCounters,
+    /// Clocks drift by what is allowed and never step, and the margin is for just that.
+    NoSlack,
+}
+
+impl Ground {
+    const ALL: [Self; 3] = [Self::Default, Self::OldCounters, Self::NoSlack];
+
+    fn plan(self) -> Plan {
+        let mut plan = Plan::default();
+        match self {
+            Self::Default => {}
+            Self::OldCounters => (plan.crashes, plan.snapshots) = (300, 1_000),
+            Self::NoSlack => (plan.steps, plan.setup.clock_step_allowance) = (false, Duration::ZERO),
+        }
+        plan
+    }
+}
+
+impl Case {
+    const fn worker(
+        what: &'static str,
+        sabotage: &'static [Sabotage],
+        breaks: &'static str,
+        within: u64,
+    ) -> Self {
+        Self { what, plan: Ground::Default, lie: None, sabotage, breaks, within }
+    }
+
+    const fn node(what: &'static str, lie: Lie, breaks: &'static str, within: u64) -> Self {
+        Self { what, plan: Ground::Default, lie: Some(lie), sabotage: &[], breaks, within }
+    }
+
+    const fn on(self, plan: Ground) -> Self {
+        Self { plan, ..self }
+    }
+
+    const fn with(self, lie: Lie) -> Self {
+        Self { lie: Some(lie), ..self }
+    }
+
+    /// What the seed finds, if it finds it.
+    fn found(&self, seed: u64) -> Option<String> {
+        let mut plan = self.plan.plan();
+        plan.lie = self.lie;
+        plan.setup.sabotage = self.sabotage.to_vec();
+        let broken = format!("VIOLATION {}: ", self.breaks);
+        simulate(seed, &plan).trace.into_iter().find(|line| line.contains(&broken))
+    }
+}
+
+const CASES: &[Case] = &[
+    // --- fencing ---
+    Case::node("no increment", Lie::Uncounting, "fencing", 20),
+    Case::worker("no raise", &[Sabotage::NoRaise], "fencing", 100),
+    Case::node("no owner check in raise", Lie::Obliging, "fencing", 100),
+    Case::worker("old snapshots' counters trusted", &[Sabotage::RelicsTrusted], "fencing", 100)
+        .on(Ground::OldCounters),
+    Case::node("low re-seed", Lie::Backdating, "fencing", 100),
+    Case::worker("low re-seed, old counters trusted", &[Sabotage::RelicsTrusted], "fencing", 100)
+        .with(Lie::Backdating),
+    Case::node("extend lowers the counter", Lie::Lowering, "fencing", 100),
+    // --- who owns it ---
+    Case::worker("owner token reused", &[Sabotage::TokenReused], "backing", 100),
+    Case::worker("owner token reused", &[Sabotage::TokenReused], "exclusion", 100),
+    Case::node("no owner check in release", Lie::Ruthless, "backing", 100),
+    Case::node("no not_after, at the node", Lie::Timeless, "release", 100),
+    Case::worker("no not_after, at the worker", &[Sabotage::NoNotAfter], "release", 100),
+    Case::worker("no fence between connections", &[Sabotage::NoFence], "release", 100),
+    Case::worker("mailbox sorted", &[Sabotage::ReleasesFirst], "release", 100),
+    Case::worker("dropped attempt posts nothing", &[Sabotage::DropsSilently], "liveness", 100),
+    Case::worker("dropped attempt posts nothing", &[Sabotage::DropsSilently], "leftovers", 100),
+    Case::worker("split votes stand", &[Sabotage::SplitsStand], "liveness", 100),
+    // --- until when ---
+    Case::worker("validity from receipt", &[Sabotage::ValidityFromReceipt], "backing", 100),
+    Case::worker("validity from receipt", &[Sabotage::ValidityFromReceipt], "backing", 100)
+        .on(Ground::NoSlack),
+    Case::worker("late is handed over", &[Sabotage::LateIsHandedOver], "exclusion", 100),
+    Case::worker("looks without clock", &[Sabotage::LooksWithoutClock], "exclusion", 100),
+    Case::worker("loss from votes only", &[Sabotage::LossFromVotesOnly], "step-down", 100),
+    Case::worker("revived", &[Sabotage::Revived], "finality", 100),
+    Case::worker("extensions lower", &[Sabotage::ExtensionsLower], "backing", 100),
+    Case::worker("lease outlives its release", &[Sabotage::LeaseOutlivesRelease], "exclusion", 100),
+    Case::node("extend does not lengthen", Lie::Shortening, "backing", 100),
+    // --- who may vote ---
+    Case::node("a forgetful node keeps its vote", Lie::Forgetful, "exclusion", 100),
+    Case::worker("no quarantine", &[Sabotage::NoQuarantine], "exclusion", 100),
+    Case::worker("epochs never advanced", &[Sabotage::ForgettersCount], "backing", 100),
+    Case::worker(
+        "neither epochs nor quarantine",
+        &[Sabotage::ForgettersCount, Sabotage::NoQuarantine],
+        "exclusion",
+        100,
+    ),
+];
+
+/// Runs `look` over `0..count` on as many threads as there are processors; the results are in order.
+fn over<T: Send>(count: usize, look: impl Fn(usize) -> T + Sync) -> Vec<T> {
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut found = Vec::new();
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            if at >= count {
+                return found;
+            }
+            found.push((at, look(at)));
+        }
+    };
+    let mut all: Vec<(usize, T)> = std::thread::scope(|scope| {
+        let threads = std::thread::available_parallelism().map_or(2, usize::from);
+        let running: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        running
+            .into_iter()
+            .flat_map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect()
+    });
+    all.sort_by_key(|(at, _)| *at);
+    all.into_iter().map(|(_, result)| result).collect()
+}
+
+/// The cases to look at: all, or those whose name holds `QUORATE_SABOTAGE_ONLY`.
+fn cases() -> Vec<&'static Case> {
+    let only = std::env::var("QUORATE_SABOTAGE_ONLY").unwrap_or_default();
+    CASES.iter().filter(|case| case.what.contains(&only)).collect()
+}
+
+#[test]
+fn every_mechanism_that_is_left_out_is_missed() {
+    if let Some(seeds) = std::env::var("QUORATE_SABOTAGE").ok().and_then(|text| text.parse().ok()) {
+        return count(seeds);
+    }
+    let cases = cases();
+    let results = over(cases.len(), |at| {
+        let case = cases[at];
+        let first = (1..=case.within).find_map(|seed| case.found(seed).map(|line| (seed, line)));
+        match first {
+            Some((seed, line)) => Ok(format!("{}: seed {seed}: {}", case.what, line.trim())),
+            None => Err(format!("{}: {} holds in {} seeds", case.what, case.breaks, case.within)),
+        }
+    });
+    results.iter().flatten().for_each(|found| println!("{found}"));
+    let missed: Vec<&String> = results.iter().filter_map(|result| result.as_ref().err()).collect();
+    assert!(missed.is_empty(), "not found out:\n{missed:#?}");
+}
+
+/// Prints, for each case, the first of so many seeds that finds it out, and how many do.
+fn count(seeds: u64) {
+    println!("| left out | plan | broken | first seed | seeds of {seeds} |\n| --- | --- | --- | --- | --- |");
+    for case in cases() {
+        let found = over(seeds as usize, |at| case.found(at as u64 + 1).is_some());
+        let first =
+            found.iter().position(|found| *found).map_or("none".to_owned(), |at| (at + 1).to_string());
+        let times = found.iter().filter(|found| **found).count();
+        println!("| {} | {:?} | {} | {first} | {times} |", case.what, case.plan, case.breaks);
+    }
+}
+
+#[test]
+fn every_plan_holds_while_nothing_is_left_out() {
+    const SEEDS: usize = 6;
+    let wrong: Vec<String> = over(Ground::ALL.len() * SEEDS, |at| {
+        let (ground, seed) = (Ground::ALL[at / SEEDS], (at % SEEDS) as u64 + 1);
+        simulate(seed, &ground.plan()).violation.map(|why| format!("{ground:?}, seed {seed}: {why}"))
+    })
+    .into_iter()
+    .flatten()
+    .collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
