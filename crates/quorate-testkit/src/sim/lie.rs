@@ -21,8 +21,8 @@ pub enum Lie {
     Ruthless,
     /// It raises a counter for whoever asks.
     Obliging,
-    /// It seeds a counter that it does not have an hour ago, and finds that all right.
-    Backdating,
+    /// It begins a counter that it does not have at one, whatever the time.
+    Restarting,
     /// It lowers a counter to the token of whoever extends.
     Lowering,
     /// It says that a lease is extended, and never moves its deadline on.
@@ -56,7 +56,7 @@ impl Liar<'_> {
                 self.honestly(request)
             }
             (Lie::Uncounting, Request::Acquire { resource, .. }) => self.uncounted(resource, request),
-            (Lie::Backdating, Request::Acquire { .. }) => self.backdated(request.clone()),
+            (Lie::Restarting, Request::Acquire { .. }) => self.restarted(request.clone()),
             (Lie::Clinging, Request::Release { .. }) => Reply::Released(true),
             (Lie::Ruthless, Request::Release { resource, .. }) => {
                 let Ok(()) = self.store.set_lease(resource, None);
@@ -95,11 +95,9 @@ impl Liar<'_> {
         }
     }
 
-    fn backdated(&mut self, mut request: Request) -> Reply {
+    fn restarted(&mut self, mut request: Request) -> Reply {
         if let Request::Acquire { propose, tolerance, .. } = &mut request {
-            let hour = u64::try_from(HOUR.as_micros()).unwrap_or_default();
-            *propose = FencingToken::new(propose.get().saturating_sub(hour));
-            *tolerance = Duration::MAX;
+            (*propose, *tolerance) = (FencingToken::new(0), Duration::MAX);
         }
         self.honestly(&request)
     }

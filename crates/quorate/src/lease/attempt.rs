@@ -143,7 +143,7 @@ impl<'a> Round<'a> {
             step: Step::Acquiring,
         });
         let attempts: Vec<Attempt> = attempts.collect();
-        let propose = propose(hub);
+        let propose = FencingToken::new(fleet.env().wall().as_micros());
         for node in 0..fleet.len() {
             for (ticket, attempt) in attempts.iter().enumerate() {
                 let request = Request::Acquire {
@@ -277,14 +277,6 @@ impl<'a> Round<'a> {
         };
         self.attempts.into_iter().map(adopt).collect()
     }
-}
-
-/// Where a counter begins that a node does not have: now, by our wall clock.
-fn propose(hub: &Hub) -> FencingToken {
-    let wall = hub.env().wall();
-    let an_hour_ago = wall - Duration::from_secs(3600);
-    let from = if hub.setup().sabotaged(Sabotage::LowProposal) { an_hour_ago } else { wall };
-    FencingToken::new(from.as_micros())
 }
 
 /// The candidate for the fencing token.

@@ -4,7 +4,7 @@ use super::{attempt::Terms, handle::LeaseEvent};
 use crate::{
     env::BootTime,
     node::{FencingToken, Owner, Reply, Resource},
-    round::{Answer, NodeOutcome, Sabotage, Setup, Vote, majority, quorum_th},
+    round::{Answer, NodeOutcome, Setup, Vote, majority, quorum_th},
 };
 use std::time::Duration;
 
@@ -20,8 +20,6 @@ pub(crate) struct Held {
     round: Option<BootTime>,
     renew_at: BootTime,
     validity: Duration,
-    /// Sabotaged: a late reply may lower what stands.
-    lowers: bool,
     retry_every: Duration,
     stage: LeaseEvent,
 }
@@ -56,7 +54,6 @@ impl Held {
             round: None,
             renew_at,
             validity: setup.validity(terms.ttl),
-            lowers: setup.sabotaged(Sabotage::ExtensionsLower),
             retry_every: (terms.ttl / 20)
                 .clamp(Duration::from_millis(10), setup.node_timeout.max(terms.ttl / 10)),
             stage: LeaseEvent::Held,
@@ -68,7 +65,7 @@ impl Held {
         let slot = &mut self.slots[node];
         slot.said = NodeOutcome::Granted;
         slot.retry_at = None;
-        if self.lowers || slot.granted.is_none_or(|(before, memory)| memory != epoch || before < sent) {
+        if slot.granted.is_none_or(|(before, memory)| memory != epoch || before < sent) {
             slot.granted = Some((sent, epoch));
         }
     }

@@ -11,8 +11,6 @@ pub enum Sabotage {
     NoRaise,
     /// A counter that came back with an old snapshot is taken at its word.
     RelicsTrusted,
-    /// Counters are seeded an hour ago.
-    LowProposal,
 
     // --- who owns it ---
     /// All attempts of a worker are signed by one owner token.
@@ -39,8 +37,6 @@ pub enum Sabotage {
     LossFromVotesOnly,
     /// An extension revives what was seen ended.
     Revived,
-    /// A late reply to an earlier extension takes the place of a later one's.
-    ExtensionsLower,
     /// A lease stands for its holder though its release has left.
     LeaseOutlivesRelease,
     /// A leader that resigns does not wait for its term's tasks.
