@@ -1,5 +1,5 @@
 use quorate::node::{
-    Batch, BatchReply, FencingToken, LedgerState, MemoryStore, Reply, Request, Resource,
+    Batch, BatchReply, FencingToken, LedgerState, MemoryStore, Refusal, Reply, Request, Resource,
     engine::{self, Clocks, CounterRow, Store},
 };
 use std::{sync::Arc, time::Duration};
@@ -104,9 +104,10 @@ impl Liar<'_> {
 
     fn obliged(&mut self, resource: &Resource, to: FencingToken) -> Reply {
         let Ok(standing) = self.store.counter(resource);
-        if standing.is_none_or(|row| row.count <= to) {
-            self.set_count(resource, to);
+        if standing.is_none_or(|row| row.count > to) {
+            return Reply::Refused(Refusal::Superseded);
         }
+        self.set_count(resource, to);
         Reply::Raised
     }
 
