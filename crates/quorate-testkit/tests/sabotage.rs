@@ -37,32 +37,31 @@ struct Case {
 enum Ground {
     /// What the simulation does by itself.
     Default,
-    /// Servers crash often, and come back with old snapshots.
+    /// Servers crash often.
+    Crashes,
+    /// Servers crash often, come back with old snapshots, and have time to serve their quarantines.
     OldCounters,
-    /// Servers' clocks step by seconds at any moment: keys end whenever they like. Only for fencing.
+    /// Servers' clocks step by seconds at any moment, so that keys end whenever they like, and no server
+    /// forgets. Only that no token comes twice is judged.
     WildClocks,
-    Old2,
-    Old3,
-    Old4,
     /// Clocks drift by what is allowed and never step, and the margin is for just that.
     NoSlack,
 }
 
 impl Ground {
-    const ALL: [Self; 4] = [Self::Default, Self::OldCounters, Self::WildClocks, Self::NoSlack];
+    const ALL: [Self; 5] = [Self::Default, Self::Crashes, Self::OldCounters, Self::WildClocks, Self::NoSlack];
 
     fn plan(self) -> Plan {
         let mut plan = Plan::default();
         match self {
             Self::Default => {}
-            Self::OldCounters => (plan.crashes, plan.snapshots) = (300, 1_000),
-            Self::WildClocks => plan.wild_steps = Some(4_000),
-            Self::Old2 => (plan.crashes, plan.snapshots) = (600, 1_000),
-            Self::Old3 => {
-                (plan.crashes, plan.snapshots) = (400, 1_000);
-                plan.length = Duration::from_secs(40);
+            Self::Crashes => plan.crashes = 250,
+            Self::OldCounters => {
+                (plan.crashes, plan.snapshots, plan.length) = (300, 1_000, Duration::from_secs(60));
             }
-            Self::Old4 => (plan.crashes, plan.snapshots) = (600, 600),
+            Self::WildClocks => {
+                (plan.wild_steps, plan.setup.node_timeout) = (Some(4_000), Duration::from_millis(330));
+            }
             Self::NoSlack => (plan.steps, plan.setup.clock_step_allowance) = (false, Duration::ZERO),
         }
         plan
@@ -110,19 +109,10 @@ const CASES: &[Case] = &[
     // --- fencing ---
     Case::node("no increment", Lie::Uncounting, "fencing", 20),
     Case::worker("no raise", &[Sabotage::NoRaise], "fencing", 20),
-    Case::node("no owner check in raise", Lie::Obliging, TWICE, 100).on(Ground::WildClocks),
-    Case::worker("old snapshots' counters trusted", &[Sabotage::RelicsTrusted], "fencing", 100)
-        .on(Ground::OldCounters),
-    Case::worker("OLD", &[Sabotage::RelicsTrusted], "fencing", 100).on(Ground::Old2),
-    Case::worker("OLD", &[Sabotage::RelicsTrusted], "fencing", 100).on(Ground::Old3),
-    Case::worker("OLD", &[Sabotage::RelicsTrusted], "fencing", 100).on(Ground::Old4),
-    Case::node("low re-seed", Lie::Restarting, "fencing", 100),
+    Case::worker("old counters trusted", &[Sabotage::RelicsTrusted], "fencing", 100).on(Ground::OldCounters),
     Case::worker("low re-seed, old counters trusted", &[Sabotage::RelicsTrusted], "fencing", 100)
         .with(Lie::Restarting),
-    Case::node("an extension lowers the counter", Lie::Lowering, "fencing", 100),
     Case::node("an extension lowers the counter", Lie::Lowering, TWICE, 100).on(Ground::WildClocks),
-    Case::worker("WILD", &[], TWICE, 100).on(Ground::WildClocks),
-    Case::worker("WILD", &[], "exclusion", 100).on(Ground::WildClocks),
     // --- who owns it ---
     Case::worker("owner token reused", &[Sabotage::TokenReused], "backing", 100),
     Case::node("no owner check in release", Lie::Ruthless, "backing", 20),
@@ -131,26 +121,37 @@ const CASES: &[Case] = &[
     Case::worker("no fence between connections", &[Sabotage::NoFence], "release", 50),
     Case::worker("mailbox sorted", &[Sabotage::ReleasesFirst], "release", 20),
     Case::worker("a dropped attempt posts nothing", &[Sabotage::DropsSilently], "liveness", 20),
-    Case::worker("a dropped attempt posts nothing", &[Sabotage::DropsSilently], "leftovers", 20),
     Case::worker("split votes stand", &[Sabotage::SplitsStand], "liveness", 100),
     // --- until when ---
     Case::worker("validity from receipt", &[Sabotage::ValidityFromReceipt], "backing", 100)
         .on(Ground::NoSlack),
     Case::worker("a look does not look at the clock", &[Sabotage::LooksWithoutClock], "exclusion", 20),
     Case::worker("loss is noticed by no clock", &[Sabotage::LossFromVotesOnly], "step-down", 20),
-    Case::worker("an extension revives", &[Sabotage::Revived], "finality", 1000),
     Case::worker("a lease outlives its release", &[Sabotage::LeaseOutlivesRelease], "exclusion", 100),
+    Case::worker("work outlives its term", &[Sabotage::WorkOutlivesTerm], "succession", 100),
     Case::node("an extension does not lengthen", Lie::Shortening, "backing", 20),
     // --- who may vote ---
-    Case::node("a node that forgot keeps its vote", Lie::Forgetful, "exclusion", 100),
-    Case::worker("no quarantine", &[Sabotage::NoQuarantine], "exclusion", 100),
-    Case::worker(
-        "neither epochs nor quarantine",
-        &[Sabotage::ForgettersCount, Sabotage::NoQuarantine],
-        "exclusion",
-        100,
-    ),
+    Case::node("a node that forgot keeps its vote", Lie::Forgetful, "exclusion", 100).on(Ground::Crashes),
+    Case::worker("no quarantine", &[Sabotage::NoQuarantine], "exclusion", 100).on(Ground::Crashes),
+    Case::worker("neither epochs nor quarantine", BOTH, "exclusion", 100).on(Ground::Crashes),
+    // --- records ---
+    Case::worker("plain read in place of the seal", &[Sabotage::PlainRead], "ticks", 100),
+    Case::node("writes of terms before the seal", Lie::Unsealed, "ticks", 100),
+    Case::worker("LL read", &[Sabotage::PlainRead], "ticks", 100).with(Lie::Unsealed),
+    Case::worker("LL look unsealed", &[Sabotage::NoLookBeforeWork], "ticks", 100).with(Lie::Unsealed),
+    Case::node("unseen overwrite", Lie::Overwriting, "ticks", 100),
+    Case::worker("LL unseen overwrite, plain read", &[Sabotage::PlainRead], "ticks", 100)
+        .with(Lie::Overwriting),
+    Case::node("a final record overwritten", Lie::Reopening, "ticks", 100),
+    Case::worker("no memory rule", &[Sabotage::NoMemoryRule], "ticks", 100),
+    Case::worker("no memory rule", &[Sabotage::NoMemoryRule], "ticks", 100).on(Ground::Crashes),
+    Case::node("LL a node that forgot keeps its vote", Lie::Forgetful, "ticks", 100).on(Ground::Crashes),
+    Case::worker("no look between started and the work", &[Sabotage::NoLookBeforeWork], "ticks", 100),
+    Case::worker("a done overruled", &[Sabotage::DoneOverruled], "claims", 100),
 ];
+
+/// Neither do nodes that forgot wait, nor stops what they granted before to count.
+const BOTH: &[Sabotage] = &[Sabotage::ForgettersCount, Sabotage::NoQuarantine];
 
 /// Runs `look` over `0..count` on as many threads as there are processors; the results are in order.
 fn over<T: Send>(count: usize, look: impl Fn(usize) -> T + Sync) -> Vec<T> {

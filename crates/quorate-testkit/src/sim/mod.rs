@@ -28,6 +28,8 @@
 
 mod clock;
 mod connection;
+mod event;
+mod held;
 mod host;
 pub mod invariant;
 mod lie;
@@ -44,11 +46,13 @@ mod worker;
 mod world;
 
 pub use clock::{SimClock, Truth};
+pub use event::{Belief, Event, TickEnd, TickStart, Working, Write};
+pub use held::{Grip, Held};
 pub use host::{Gate, Host};
 pub use lie::Lie;
 pub use link::{Directions, Link, Weather};
 pub use node::{SimNode, SimSession};
-pub use referee::{Belief, Event, Held, Referee};
+pub use referee::{Referee, TickRun, Work};
 pub use rng::SeedRng;
 pub use run::{Outcome, simulate};
 pub use scenario::{Fault, NODES, Plan, Scenario, WORKERS};

@@ -1,11 +1,13 @@
 use super::{
-    Host, Server, Trace, Truth,
+    Belief, Event, Grip, Held, Host, Server, TickEnd, TickStart, Trace, Truth, Working, Write,
     invariant::{Invariant, all},
-    trace::short,
+    scenario::true_wall,
 };
 use quorate::{
+    env::WallTime,
     lease::Lease,
-    node::{Owner, Reply, Request, Resource},
+    node::{Reply, Request, Resource},
+    schedule::Tick,
 };
 use std::{
     collections::BTreeMap,
@@ -13,122 +15,6 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
 };
-
-/// Something that an invariant may judge.
-#[derive(Debug)]
-pub enum Event<'a> {
-    /// A server ran a request.
-    Ran {
-        /// Which server.
-        node: &'a str,
-        /// What was asked.
-        request: &'a Request,
-        /// What it said.
-        reply: &'a Reply,
-    },
-    /// A server lost its memory.
-    Forgot {
-        /// Which server.
-        node: &'a str,
-    },
-    /// A worker's code received a lease.
-    Granted(&'a Belief),
-    /// What every worker would say of its leases at this moment, if it looked.
-    Looked(&'a [Belief]),
-    /// After the faults: what came of an acquire, and how long it took.
-    Calm {
-        /// Who tried.
-        worker: &'a str,
-        /// How long it took, in true time.
-        took: Duration,
-        /// How long it may take.
-        bound: Duration,
-        /// The token, or why not.
-        got: Result<u64, String>,
-    },
-    /// After the faults: leases that stand on a server though nobody holds one any more.
-    Stands {
-        /// Which server.
-        node: &'a str,
-        /// The leases.
-        leases: &'a [(Resource, String, Duration)],
-    },
-    /// A worker's process has been told to end.
-    Ended {
-        /// Which worker.
-        worker: &'a str,
-        /// How many of its tasks have not ended.
-        tasks: usize,
-        /// What its tasks panicked with.
-        panics: &'a [String],
-    },
-}
-
-/// What one worker believes of one lease.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Belief {
-    /// The lease, of all in this run.
-    pub lease: u64,
-    /// Whose it is.
-    pub worker: Arc<str>,
-    /// What is held.
-    pub resource: Resource,
-    /// Its fencing token.
-    pub token: u64,
-    /// Whether the worker takes it for valid.
-    pub valid: bool,
-    /// Whether its validity ends within the step-down grace, or has ended, by the worker's clock.
-    pub ending: bool,
-    /// Whether its work has been told to stop.
-    pub told: bool,
-    /// How many servers hold it, or cannot vote for anyone else because they forgot.
-    pub backed_by: usize,
-    /// For how long the worker's process has run without a pause; `None` while it is paused.
-    pub awake_for: Option<Duration>,
-}
-
-/// A lease that the referee can look at while its holder works.
-#[derive(Debug)]
-pub struct Held {
-    id: u64,
-    host: Arc<Host>,
-    lease: Mutex<Option<Arc<Lease>>>,
-}
-
-impl Held {
-    /// The lease, to work with.
-    pub fn lease(&self) -> Option<Arc<Lease>> {
-        self.slot().clone()
-    }
-
-    /// Takes the lease out: from here on its holder believes nothing.
-    pub fn take(&self) -> Option<Arc<Lease>> {
-        self.slot().take()
-    }
-
-    fn slot(&self) -> MutexGuard<'_, Option<Arc<Lease>>> {
-        self.lease.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn belief(&self, now: Duration, servers: &[Weak<Server>]) -> Option<Belief> {
-        let lease = self.lease()?;
-        // The builder's default, which no worker changes.
-        let grace = lease.ttl() / 5;
-        let valid = lease.is_valid();
-        let backs = |server: &Arc<Server>| valid && server.backs(lease.resource(), lease.owner());
-        Some(Belief {
-            lease: self.id,
-            worker: Arc::clone(self.host.name()),
-            resource: lease.resource().clone(),
-            token: lease.token().get(),
-            valid,
-            ending: lease.remaining() <= grace,
-            backed_by: servers.iter().filter_map(Weak::upgrade).filter(backs).count(),
-            told: lease.step_down().is_cancelled(),
-            awake_for: self.host.awake_since().map(|since| now.saturating_sub(since)),
-        })
-    }
-}
 
 /// Sees true time and everything that happens, and holds it against the invariants.
 #[derive(Debug)]
@@ -143,9 +29,78 @@ pub struct Referee {
 struct State {
     invariants: Vec<Box<dyn Invariant>>,
     held: Vec<Arc<Held>>,
-    leases: u64,
+    work: BTreeMap<u64, Job>,
+    numbers: u64,
+    last_leader: Option<Arc<str>>,
+    calm: bool,
     violation: Option<String>,
     coverage: BTreeMap<String, u64>,
+}
+
+/// What runs under a grant.
+#[derive(Debug)]
+struct Job {
+    host: Arc<Host>,
+    resource: Resource,
+    token: u64,
+    what: Arc<str>,
+}
+
+impl State {
+    /// A number that nothing else in this run has.
+    fn next(&mut self) -> u64 {
+        self.numbers += 1;
+        self.numbers
+    }
+}
+
+/// Code at work under a grant, until this is dropped.
+#[derive(Debug)]
+pub struct Work {
+    referee: Arc<Referee>,
+    id: u64,
+}
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        self.referee.state().work.remove(&self.id);
+    }
+}
+
+/// One run of one tick, until this is dropped.
+#[derive(Debug)]
+pub struct TickRun {
+    work: Work,
+    tick: Tick,
+    end: Option<TickEnd>,
+}
+
+impl TickRun {
+    /// Which run this is, of all in this history.
+    pub fn number(&self) -> u64 {
+        self.work.id
+    }
+
+    /// The handler is about to end by itself.
+    pub fn ends(mut self, end: TickEnd) {
+        self.end = Some(end);
+    }
+}
+
+impl Drop for TickRun {
+    fn drop(&mut self) {
+        // Dropped under a term that goes on and wants no end: that was the timeout.
+        let timed_out = self.tick.check().is_ok() && !self.tick.stop().is_cancelled();
+        let timed_out = timed_out.then_some(TickEnd::Itself);
+        let end = self.end.or(timed_out).unwrap_or(TickEnd::Torn);
+        let referee = &self.work.referee;
+        referee.count(match (self.end, end) {
+            (None, TickEnd::Itself) => "tick timed out",
+            (_, TickEnd::Itself) => "tick ended",
+            (_, TickEnd::Torn) => "tick torn",
+        });
+        referee.judge(&Event::TickEnded { run: self.work.id, end });
+    }
 }
 
 impl Referee {
@@ -154,7 +109,10 @@ impl Referee {
         let state = State {
             invariants: all(),
             held: Vec::new(),
-            leases: 0,
+            work: BTreeMap::new(),
+            numbers: 0,
+            last_leader: None,
+            calm: false,
             violation: None,
             coverage: BTreeMap::new(),
         };
@@ -187,22 +145,136 @@ impl Referee {
 
     /// A worker's code has received `lease`.
     pub fn granted(&self, host: &Arc<Host>, lease: Lease) -> Arc<Held> {
-        let (owner, resource, token): (Owner, _, _) =
-            (lease.owner().clone(), lease.resource().clone(), lease.token());
+        let (resource, token) = (lease.resource().clone(), lease.token().get());
+        // The builder's default, which no worker changes.
+        let grace = lease.ttl() / 5;
+        self.holds(host, Grip::Lease(Arc::new(lease)), resource, token, grace)
+    }
+
+    /// A worker's code has received what `grip` is a look at.
+    pub fn holds(
+        &self,
+        host: &Arc<Host>,
+        grip: Grip,
+        resource: Resource,
+        token: u64,
+        grace: Duration,
+    ) -> Arc<Held> {
+        let kind = match grip {
+            Grip::Lease(_) => "lease",
+            Grip::Term(_) => "term",
+            Grip::Claim(_) => "claim",
+        };
         let mut state = self.state();
-        state.leases += 1;
-        let lease = Mutex::new(Some(Arc::new(lease)));
-        let held = Arc::new(Held { id: state.leases, host: Arc::clone(host), lease });
-        state.held.retain(|held| held.slot().is_some());
+        state.held.retain(|held| !held.is_over());
+        let grip = Mutex::new(Some(grip));
+        let (id, host) = (state.next(), Arc::clone(host));
+        let held = Arc::new(Held { id, host, resource, token, grace, grip });
         state.held.push(Arc::clone(&held));
         drop(state);
         if let Some(belief) = held.belief(self.truth.now(), &self.servers()) {
-            self.trace.note(format_args!("{} holds {resource} under {token}", short(&owner)));
-            self.count(if belief.valid { "lease granted" } else { "lease granted too late" });
+            self.trace.note(format_args!("{} holds {} under {token}", belief.worker, belief.resource));
+            let late = if belief.valid { "" } else { " too late" };
+            self.count(&format!("{kind} granted{late}"));
             self.judge(&Event::Granted(&belief));
+            let working = self.working(&belief);
+            self.judge(&Event::Succeeded { belief: &belief, working: &working });
+            if kind == "term"
+                && self.state().last_leader.replace(Arc::clone(&belief.worker)) != Some(belief.worker)
+            {
+                self.count("leader changed");
+            }
         }
         self.look();
         held
+    }
+
+    /// Code begins to work under `held`; it is over when what is returned goes.
+    pub fn begin(self: &Arc<Self>, held: &Held, what: &str) -> Work {
+        let mut state = self.state();
+        let id = state.next();
+        let job = Job {
+            host: Arc::clone(&held.host),
+            resource: held.resource.clone(),
+            token: held.token,
+            what: what.into(),
+        };
+        state.work.insert(id, job);
+        Work { referee: Arc::clone(self), id }
+    }
+
+    /// What works under other grants of the same resource.
+    fn working(&self, belief: &Belief) -> Vec<Working> {
+        let now = self.truth.now();
+        let state = self.state();
+        let others =
+            state.work.values().filter(|job| job.resource == belief.resource && job.token != belief.token);
+        let working = others.map(|job| Working {
+            worker: Arc::clone(job.host.name()),
+            what: Arc::clone(&job.what),
+            token: job.token,
+            awake_for: job.host.awake_since().map(|since| now.saturating_sub(since)),
+        });
+        working.collect()
+    }
+
+    /// The handler of `tick` begins to work under `held`.
+    pub fn tick_started(self: &Arc<Self>, held: &Held, tick: &Tick, wall: WallTime) -> TickRun {
+        let work = self.begin(held, tick.job());
+        let valid = tick.check().is_ok();
+        let start = TickStart {
+            run: work.id,
+            worker: Arc::clone(held.host.name()),
+            job: Arc::clone(tick.job()),
+            at: tick.at(),
+            token: held.token,
+            valid,
+            wall,
+            true_wall: self.true_wall(),
+        };
+        let again = if tick.is_made_up() { " again" } else { "" };
+        let text = format!("{} starts {}{again}, due at {:?}", start.worker, start.job, start.at);
+        self.trace.note(format_args!("{text} under {}", start.token));
+        self.judge(&Event::TickStarted(&start));
+        TickRun { work, tick: tick.clone(), end: None }
+    }
+
+    /// What time it really is.
+    pub fn true_wall(&self) -> WallTime {
+        true_wall(self.truth.now())
+    }
+
+    /// A write has reached a store outside.
+    pub fn wrote(&self, write: &Write) {
+        let lost = write.accepted && write.base != write.stands;
+        self.count(match (write.checked, write.accepted) {
+            (true, true) => "checked write taken",
+            (true, false) => "checked write refused",
+            (false, _) if lost => "unchecked write lost an update",
+            (false, _) => "unchecked write taken",
+        });
+        self.judge(&Event::Wrote(write));
+    }
+
+    /// The faults are over: from now on the workers work without mistakes.
+    pub fn calm_down(&self) {
+        self.state().calm = true;
+    }
+
+    /// Whether the faults are over.
+    pub fn is_calm(&self) -> bool {
+        self.state().calm
+    }
+
+    /// Who leads at this moment, by what its worker believes, and under which token.
+    pub fn leader(&self, group: &Resource) -> Option<u64> {
+        let now = self.truth.now();
+        let held = self.state().held.clone();
+        let leading = held.iter().filter(|held| held.resource == *group);
+        leading
+            .filter_map(|held| held.belief(now, &[]))
+            .find(|belief| belief.valid)
+            .map(|belief| belief.token)
     }
 
     /// The process `host` is gone: what it believed is gone with it.
@@ -211,6 +283,7 @@ impl Referee {
         for held in held.iter().filter(|held| Arc::ptr_eq(&held.host, host)) {
             drop(held.take());
         }
+        self.state().held.retain(|held| !held.is_over());
     }
 
     /// Counts something that the simulation is meant to reach.

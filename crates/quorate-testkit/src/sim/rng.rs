@@ -14,6 +14,11 @@ impl SeedRng {
         Self(label.bytes().fold(start, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)))
     }
 
+    /// A stream of its own, which follows from this one.
+    pub fn split(&mut self) -> Self {
+        Self(self.bits())
+    }
+
     /// 64 bits.
     pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);

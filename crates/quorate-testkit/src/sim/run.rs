@@ -2,7 +2,7 @@ use super::{
     Directions, Event, Fault, Host, Link, Plan, Referee, Scenario, SeedRng, Server, SimNode, SimWorld, Trace,
     Truth, Weather,
     scenario::{NODES, WORKERS},
-    worker::{RESOURCES, Worker},
+    worker::{Duties, Inbox, Outside, RESOURCES, Sinks, Worker},
 };
 use futures_util::future::join_all;
 use quorate::{
@@ -11,6 +11,8 @@ use quorate::{
     node::Owner,
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+mod calm;
 
 /// How long a worker may take to end its work, and how long a quorum may take to close.
 const WORK_ENDS_IN: Duration = Duration::from_secs(10);
@@ -52,7 +54,9 @@ pub fn simulate(seed: u64, plan: &Plan) -> Outcome {
         let mut run = Run::new(scenario, plan.clone(), truth, trace.clone(), Arc::clone(&referee));
         run.open_for_business().await;
         run.suffer().await;
-        run.heal().await;
+        run.heal();
+        run.work_in_peace().await;
+        run.stop_work().await;
         run.prove_liveness().await;
         run.end().await;
         let (violation, coverage) = referee.verdict();
@@ -80,6 +84,8 @@ struct Run {
     workers: Vec<Option<Process>>,
     crashed: Vec<Option<Duration>>,
     started: u64,
+    duties: [Duties; WORKERS],
+    outside: Arc<Outside>,
 }
 
 impl Run {
@@ -95,7 +101,10 @@ impl Run {
         };
         let links = (0..WORKERS).map(|worker| (0..NODES).map(|node| link(worker, node)).collect()).collect();
         let workers = (0..WORKERS).map(|_| None).collect();
+        let outside = Outside { sinks: Sinks::default(), inbox: Inbox::new(truth, scenario.length) };
         Self {
+            duties: Duties::of(scenario.seed),
+            outside: Arc::new(outside),
             scenario,
             plan,
             truth,
@@ -159,8 +168,8 @@ impl Run {
         self.referee.look();
     }
 
-    /// Everything is mended, and the workers end their work.
-    async fn heal(&mut self) {
+    /// Everything is mended.
+    fn heal(&mut self) {
         self.trace.note(format_args!("the faults end"));
         self.set_weather(&Weather::CALM);
         for link in self.links.iter().flatten() {
@@ -174,6 +183,11 @@ impl Run {
             self.happen(Fault::ResumeWorker(worker));
             self.happen(Fault::StartWorker(worker));
         }
+        self.referee.calm_down();
+    }
+
+    /// The workers end their work.
+    async fn stop_work(&mut self) {
         let limit = self.truth.now() + WORK_ENDS_IN;
         for process in self.workers.iter().flatten() {
             process.env.stopped().cancel();
@@ -294,18 +308,18 @@ impl Run {
 
     fn start_worker(&mut self, worker: usize) {
         let process = self.process(worker);
-        for resource in RESOURCES {
-            let label = format!("work {worker} {} {resource}", self.started);
-            let code = Worker {
-                env: process.env.clone(),
-                quorum: process.quorum.clone(),
-                host: Arc::clone(&process.host),
-                referee: Arc::clone(&self.referee),
-                rng: SeedRng::new(self.scenario.seed, &label),
-                resource,
-            };
-            process.env.spawn(code.work());
-        }
+        let (seed, label) = (self.scenario.seed, format!("{worker} {}", self.started));
+        let code = Worker {
+            env: process.env.clone(),
+            quorum: process.quorum.clone(),
+            host: Arc::clone(&process.host),
+            referee: Arc::clone(&self.referee),
+            outside: Arc::clone(&self.outside),
+            rng: SeedRng::new(seed, &label),
+            seed,
+            label,
+        };
+        code.start(self.duties[worker]);
         self.workers[worker] = Some(process);
     }
 
@@ -351,6 +365,7 @@ impl Run {
 }
 
 fn bury(referee: &Referee, process: &Process) {
+    referee.bury(&process.host);
     let tasks = process.host.tasks_alive() + process.env.tasks_alive() + process.quorum.env().tasks_alive();
     let panics = process.host.take_panics();
     referee.tell(&Event::Ended { worker: process.host.name(), tasks, panics: &panics });

@@ -1,5 +1,5 @@
 use super::{Directions, Lie, Memory, SeedRng, SimClock, Weather};
-use quorate::round::Setup;
+use quorate::{env::WallTime, round::Setup};
 use std::{ops::RangeInclusive, time::Duration};
 
 /// How many servers there are.
@@ -13,6 +13,11 @@ const RATE_PPM: i64 = 4_900;
 const WALL_OFFSET_MS: i64 = 200;
 /// The true wall time at the beginning.
 const EPOCH_MS: i64 = 1_700_000_000_000;
+/// What a clock that is right shows at the true time `at`.
+pub(super) fn true_wall(at: Duration) -> WallTime {
+    WallTime::from_micros(EPOCH_MS.unsigned_abs() * 1_000) + at
+}
+
 /// A node's clock steps at most this far at once, at most once in [`STEP_APART`].
 const STEP_MS: i64 = 95;
 const STEP_APART: Duration = Duration::from_secs(9);

@@ -1,6 +1,6 @@
-use super::{Lie, Referee, SimClock, Truth, connection::Connection, referee::Event, turnstile::Turnstile};
+use super::{Event, Lie, Referee, SimClock, Truth, connection::Connection, turnstile::Turnstile};
 use quorate::node::{
-    Batch, BatchReply, Hello, MemoryStore, NodeTime, Owner, Resource,
+    Batch, BatchReply, Hello, MemoryStore, NodeTime, Resource,
     engine::{self, Clocks, Store},
 };
 use std::{
@@ -184,13 +184,13 @@ impl Server {
         reply
     }
 
-    /// Whether no honest server in its place could now grant `resource` to anyone but `owner`: it holds the
-    /// lease, or is down, or forgot so short a while ago that it must be in quarantine.
-    pub fn backs(&self, resource: &Resource, owner: &Owner) -> bool {
+    /// Whether no honest server in its place could now grant `resource` to anyone but an owner that `is_ours`:
+    /// it holds the lease, or is down, or forgot so short a while ago that it must be in quarantine.
+    pub fn backs(&self, resource: &Resource, is_ours: impl Fn(&str) -> bool) -> bool {
         let state = self.state();
         let Ok(row) = state.store.lease(resource);
         let nanos = self.clocks(&state).lease_nanos;
-        let holds = row.is_some_and(|row| *row.owner == *owner.as_str() && row.until_nanos > nanos);
+        let holds = row.is_some_and(|row| row.until_nanos > nanos && is_ours(&row.owner));
         let forgot = state.forgot.is_some_and(|forgot| self.truth.now() < forgot + QUARANTINED);
         holds || !state.up || forgot
     }

@@ -41,6 +41,13 @@ pub(super) fn exchange(request: &Request, reply: &Reply) -> String {
             format!("extend {resource} {} {token}", short(owner))
         }
         Request::Release { resource, owner } => format!("release {resource} {}", short(owner)),
+        Request::Complete { resource, owner, token, .. } => {
+            format!("complete {resource} {} {token}", short(owner))
+        }
+        Request::Seal { term, .. } => format!("seal {term}"),
+        Request::Write { term, key, record, .. } => {
+            format!("write {key} {term}{}", if record.last { " last" } else { "" })
+        }
         Request::Mark { marker, .. } => format!("mark {}", marker.replace('\n', " ")),
         other => format!("{other:?}"),
     };
@@ -49,6 +56,8 @@ pub(super) fn exchange(request: &Request, reply: &Reply) -> String {
         Reply::Held { owner, remaining } => {
             format!("held by {} for {:?}ms", short(owner), remaining.map(|left| left.as_millis()))
         }
+        Reply::Ledger(state) => format!("ledger {} of {}", state.records.len(), state.term),
+        Reply::Standing(record) => format!("standing {} {}", record.term, record.value),
         other => format!("{other:?}").replace("\\n", " "),
     };
     format!("[{asked} = {said}]")

@@ -46,6 +46,7 @@ mod local;
 mod misfire;
 mod plan;
 mod record;
+mod registration;
 mod run;
 mod runner;
 mod scheduler;

@@ -4,11 +4,7 @@ use super::{
     DUE_MAX, Decision, Delivery, Due, Job, Misfire, NodeAnswer, SkipReason, TickKey, TickVerdict, due,
     misfire::Skipped, verdict,
 };
-use crate::{
-    env::WallTime,
-    ledger::Answered,
-    node::{FencingToken, Record},
-};
+use crate::{env::WallTime, ledger::Answered, node::Record};
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 /// A tick that starts later than this after its time is a misfire, and is made up by the rule.
@@ -17,9 +13,6 @@ pub(super) const LATE_AFTER: Duration = Duration::from_secs(1);
 const KEPT_BESIDES: Duration = Duration::from_secs(60);
 /// How often a tick is run again within one term.
 const INTERRUPTED_MAX: u32 = 3;
-/// The time of records that pruning never reaches: the largest that a node's Lua can compare.
-const FOR_EVER: u64 = FencingToken::MAX.get();
-
 /// What the seal found: the ledger as every node that answered has it.
 #[derive(Debug)]
 pub(super) struct Sealed {
@@ -48,12 +41,9 @@ impl Sealed {
         verdict(&views, self.quorum, tick, self.max_clock_offset)
     }
 
-    /// When `job` was first registered, where the ledger says so.
-    pub(super) fn registered(&self, job: &str) -> Option<WallTime> {
-        let key = registration_key(job);
-        let records = self.answers.iter().filter_map(|answer| view(answer, &key).record);
-        let record = records.max_by_key(|record| record.term)?;
-        record.value.parse().ok().map(WallTime::from_micros)
+    /// What each node that answered has under `key`.
+    pub(super) fn records<'a>(&'a self, key: &'a Arc<str>) -> impl Iterator<Item = Option<&'a Record>> {
+        self.answers.iter().map(move |answer| view(answer, key).record)
     }
 
     /// From when on a majority can answer for a tick: a job that is new begins there, or now.
@@ -70,16 +60,6 @@ fn view<'a>(answer: &'a Answered, key: &Arc<str>) -> NodeAnswer<'a> {
     let at = records.binary_search_by(|(name, _)| name.cmp(key));
     let record = at.ok().map(|at| &records[at].1);
     NodeAnswer { since: answer.memory.since, low_water: answer.state.low_water, record }
-}
-
-/// Where a job's registration stands.
-pub(super) fn registration_key(job: &str) -> Arc<str> {
-    format!("job/{job}").into()
-}
-
-/// A job's registration: the time before which none of its ticks is due.
-pub(super) fn registration(at: WallTime, term: FencingToken) -> Record {
-    Record { at: FOR_EVER, term, last: false, value: at.as_micros().to_string().into() }
 }
 
 /// The ticks of one job that wait to be run.
@@ -210,7 +190,7 @@ mod tests {
     use super::*;
     use crate::{
         ledger::Memory,
-        node::LedgerState,
+        node::{FencingToken, LedgerState},
         schedule::{RunAll, RunOnce, TickRecord, every},
     };
 
@@ -363,6 +343,5 @@ mod tests {
         let sealed = sealed(&[], &[]);
         assert_eq!(sealed.begins(at(0)), at(1));
         assert_eq!(sealed.begins(at(9)), at(9));
-        assert_eq!(sealed.registered("j"), None);
     }
 }

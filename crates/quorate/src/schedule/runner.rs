@@ -2,7 +2,8 @@
 
 use super::{
     Job,
-    plan::{JobPlan, LATE_AFTER, NotRun, Sealed, low_water, registration, registration_key},
+    plan::{JobPlan, LATE_AFTER, NotRun, Sealed, low_water},
+    registration::Registration,
     run::{Outcome, Run},
 };
 use crate::{
@@ -33,6 +34,7 @@ pub(super) async fn lead(jobs: &[Job], ledger: &Ledger, term: &Term) {
         runs: FuturesUnordered::new(),
         prune_at: env.now(),
         pruning: None,
+        registering: Vec::new(),
         superseded: false,
     };
     for job in jobs {
@@ -83,6 +85,8 @@ struct Leader<'a> {
     runs: FuturesUnordered<futures_util::future::BoxFuture<'static, Ended>>,
     prune_at: BootTime,
     pruning: Option<ScopedTask<()>>,
+    /// Jobs whose registration is on its way to a majority, or back to nodes that forgot it.
+    registering: Vec<ScopedTask<()>>,
     /// A later term has sealed the ledger: nothing can be started any more.
     superseded: bool,
 }
@@ -94,22 +98,21 @@ struct Ended {
 }
 
 impl Leader<'_> {
-    /// Finds from when on a job's ticks are due; registers it if the ledger does not know it.
+    /// Finds from when on a job's ticks are due, and sees to it that the ledger knows.
     async fn register(&mut self, job: &Job) {
         let now = self.env.wall();
         let window = job.misfire.within();
-        let since = match self.sealed.registered(&job.name) {
-            Some(since) => since,
-            None => {
-                let since = self.sealed.begins(now);
-                let record = registration(since, self.term.number());
-                if let Err(error) = self.ledger.write(&registration_key(&job.name), None, &record).await {
-                    // The next leader will try again; until then nothing before this term is made up.
-                    tracing::warn!(job = &*job.name, "not registered in the ledger: {error}");
-                }
-                since
-            }
-        };
+        let mut registration = Registration::find(&self.sealed, &job.name, now);
+        if registration.is_new()
+            && let Err(error) = registration.write(self.ledger, self.term.number()).await
+        {
+            tracing::warn!(job = &*job.name, "not registered in the ledger yet: {error}");
+        }
+        let since = registration.since();
+        if !registration.is_everywhere() {
+            let (ledger, term) = (self.ledger.clone(), self.term.clone());
+            self.registering.push(self.term.spawn(registration.keep(ledger, term)));
+        }
         // A tick within the allowance is on time under every rule.
         let plan = JobPlan::new(job.clone(), since.max(now - window.max(LATE_AFTER)));
         tracing::debug!(job = &*job.name, next = ?plan.next.map(|at| job.schedule.show(at)), "registered");

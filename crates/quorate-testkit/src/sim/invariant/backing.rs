@@ -1,5 +1,4 @@
-use super::{Event, Invariant};
-use crate::sim::NODES;
+use super::{Event, Invariant, MAJORITY};
 use std::time::Duration;
 
 /// A lease that is taken for valid stands on a majority of servers, or on servers that cannot vote because
@@ -14,7 +13,7 @@ impl Invariant for Backing {
 
     fn see(&mut self, _now: Duration, event: &Event<'_>) -> Result<(), String> {
         let Event::Looked(beliefs) = event else { return Ok(()) };
-        match beliefs.iter().find(|belief| belief.valid && belief.backed_by < NODES / 2 + 1) {
+        match beliefs.iter().find(|belief| belief.valid && belief.backed_by < MAJORITY) {
             Some(belief) => Err(format!(
                 "{} believes in {} under {}, which stands on {} servers",
                 belief.worker, belief.resource, belief.token, belief.backed_by

@@ -2,16 +2,23 @@
 //! in the run.
 
 mod backing;
+mod claims;
 mod exclusion;
+mod fence;
 mod fencing;
 mod finality;
 mod leftovers;
 mod liveness;
 mod release;
 mod step_down;
+mod succession;
+mod ticks;
 
-use super::referee::Event;
+use super::Event;
 use std::{fmt::Debug, time::Duration};
+
+/// How many servers are more than half.
+const MAJORITY: usize = super::NODES / 2 + 1;
 
 /// Something that must hold at every moment.
 pub trait Invariant: Debug + Send {
@@ -33,6 +40,10 @@ pub fn all() -> Vec<Box<dyn Invariant>> {
         Box::<fencing::Fencing>::default(),
         Box::<finality::Finality>::default(),
         Box::<step_down::StepDown>::default(),
+        Box::new(succession::Succession),
+        Box::<ticks::Ticks>::default(),
+        Box::<claims::Claims>::default(),
+        Box::new(fence::Fence),
         Box::<release::Release>::default(),
         Box::new(liveness::Liveness),
         Box::new(leftovers::Leftovers),
@@ -40,8 +51,8 @@ pub fn all() -> Vec<Box<dyn Invariant>> {
 }
 
 #[cfg(test)]
-pub(super) fn belief(lease: u64, worker: &str, token: u64, valid: bool) -> super::referee::Belief {
-    super::referee::Belief {
+pub(super) fn belief(lease: u64, worker: &str, token: u64, valid: bool) -> super::Belief {
+    super::Belief {
         lease,
         worker: worker.into(),
         resource: quorate::node::Resource::lock("x").unwrap(),

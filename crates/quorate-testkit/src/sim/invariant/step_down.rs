@@ -2,7 +2,7 @@ use super::{Event, Invariant};
 use std::{collections::BTreeMap, time::Duration};
 
 /// How long a running worker may take to tell its work once the grace has begun.
-const SOON: Duration = Duration::from_millis(5);
+pub(super) const SOON: Duration = Duration::from_millis(5);
 
 /// Work under a lease that ends within the grace has been told to stop, if its process runs at all.
 #[derive(Debug, Default)]

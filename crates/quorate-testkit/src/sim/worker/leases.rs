@@ -1,40 +1,25 @@
-use super::{Host, Referee, SeedRng};
-use quorate::{
-    env::Env,
-    lease::{Lease, Lock, Quorum, TryAcquire},
-};
+use super::Worker;
+use quorate::lease::{Lease, Lock, TryAcquire};
 use std::{sync::Arc, time::Duration};
 
 /// The resources for which the workers compete.
-pub(super) const RESOURCES: [&str; 2] = ["x", "y"];
+pub(in super::super) const RESOURCES: [&str; 2] = ["x", "y"];
 
-/// What a worker does all day: want a lease, work under it, let it go in one way or another.
-#[derive(Debug)]
-pub(super) struct Worker {
-    pub(super) env: Env,
-    pub(super) quorum: Quorum,
-    pub(super) host: Arc<Host>,
-    pub(super) referee: Arc<Referee>,
-    pub(super) rng: SeedRng,
-    pub(super) resource: &'static str,
+/// Wants a lease, works under it, lets it go in one way or another, until the environment is asked to end.
+pub(super) async fn work(mut worker: Worker, resource: &'static str) {
+    while !worker.is_stopped() {
+        worker.think(&[30, 200, 1_500]).await;
+        if let Some(lease) = worker.want(resource).await {
+            worker.hold(lease).await;
+        }
+    }
 }
 
 impl Worker {
-    /// Works until its environment is asked to end.
-    pub(super) async fn work(mut self) {
-        while !self.env.stopped().is_cancelled() {
-            let think = self.rng.millis_up_to(&[30, 200, 1_500]);
-            self.env.sleep(think).await;
-            if let Some(lease) = self.want().await {
-                self.hold(lease).await;
-            }
-        }
-    }
-
     /// One attempt, or a wait for one, which may be given up at any moment.
-    async fn want(&mut self) -> Option<Lease> {
+    async fn want(&mut self, resource: &str) -> Option<Lease> {
         let ttl = Duration::from_millis([1_000, 1_500, 2_500, 3_000][self.rng.index(4)]);
-        let lock = self.quorum.lock(self.resource).ttl(ttl).auto_extend(!self.rng.chance(200));
+        let lock = self.quorum.lock(resource).ttl(ttl).auto_extend(!self.rng.chance(200));
         match self.rng.number(0..=9) {
             0..=3 => self.attempt(&lock).await,
             4..=6 => {

@@ -1,0 +1,118 @@
+use super::{Belief, Host, Server};
+use quorate::{
+    claim::ClaimHandle,
+    election::Term,
+    lease::Lease,
+    node::{Owner, Resource},
+};
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    time::Duration,
+};
+
+/// What a worker's code has been given.
+#[derive(Clone, Debug)]
+pub enum Grip {
+    /// A lease, which ends when the last of its clones goes.
+    Lease(Arc<Lease>),
+    /// A look at a term.
+    Term(Term),
+    /// A look at a claim.
+    Claim(ClaimHandle),
+}
+
+impl Grip {
+    fn is_valid(&self) -> bool {
+        match self {
+            Self::Lease(lease) => lease.is_valid(),
+            Self::Term(term) => term.is_valid(),
+            Self::Claim(claim) => claim.check().is_ok(),
+        }
+    }
+
+    fn remaining(&self) -> Duration {
+        match self {
+            Self::Lease(lease) => lease.remaining(),
+            Self::Term(term) => term.remaining(),
+            Self::Claim(claim) => claim.remaining(),
+        }
+    }
+
+    fn is_told(&self) -> bool {
+        match self {
+            Self::Lease(lease) => lease.step_down().is_cancelled(),
+            Self::Term(term) => term.step_down().is_cancelled(),
+            Self::Claim(claim) => claim.step_down().is_cancelled(),
+        }
+    }
+}
+
+/// Something that the referee can look at while its holder works.
+#[derive(Debug)]
+pub struct Held {
+    pub(super) id: u64,
+    pub(super) host: Arc<Host>,
+    pub(super) resource: Resource,
+    pub(super) token: u64,
+    /// How long before its end the holder is told.
+    pub(super) grace: Duration,
+    pub(super) grip: Mutex<Option<Grip>>,
+}
+
+impl Held {
+    /// The lease, to work with.
+    pub fn lease(&self) -> Option<Arc<Lease>> {
+        match &*self.slot() {
+            Some(Grip::Lease(lease)) => Some(Arc::clone(lease)),
+            _ => None,
+        }
+    }
+
+    /// Takes it out: from here on its holder believes nothing.
+    pub fn take(&self) -> Option<Arc<Lease>> {
+        match self.slot().take() {
+            Some(Grip::Lease(lease)) => Some(lease),
+            _ => None,
+        }
+    }
+
+    /// Whether there is anything left to look at. A lease is taken out by its holder; of a term or a claim
+    /// that has ended nothing more is to be seen.
+    pub(super) fn is_over(&self) -> bool {
+        match &*self.slot() {
+            None => true,
+            Some(Grip::Lease(_)) => false,
+            Some(grip) => !grip.is_valid(),
+        }
+    }
+
+    pub(super) fn belief(&self, now: Duration, servers: &[Weak<Server>]) -> Option<Belief> {
+        let grip = self.slot().clone()?;
+        let valid = grip.is_valid();
+        let backs =
+            |server: &Arc<Server>| valid && server.backs(&self.resource, |owner| self.is_ours(&grip, owner));
+        Some(Belief {
+            lease: self.id,
+            worker: Arc::clone(self.host.name()),
+            resource: self.resource.clone(),
+            token: self.token,
+            valid,
+            ending: grip.remaining() <= self.grace,
+            backed_by: servers.iter().filter_map(Weak::upgrade).filter(backs).count(),
+            told: grip.is_told(),
+            awake_for: self.host.awake_since().map(|since| now.saturating_sub(since)),
+        })
+    }
+
+    /// Terms and claims do not tell their owner token, so that their worker's name must do.
+    fn is_ours(&self, grip: &Grip, owner: &str) -> bool {
+        match grip {
+            Grip::Lease(lease) => owner == lease.owner().as_str(),
+            _ => Owner::from_node(owner).worker() == &**self.host.name(),
+        }
+    }
+
+    fn slot(&self) -> MutexGuard<'_, Option<Grip>> {
+        self.grip.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

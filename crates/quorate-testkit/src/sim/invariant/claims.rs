@@ -1,0 +1,174 @@
+use super::{Event, Invariant, MAJORITY};
+use quorate::node::{Reply, Request, Resource};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+/// A message that is done stays done: while its done record stands on a majority nobody is given the message,
+/// no server that has the record grants it, and on a server a record of a lower token never replaces one of a
+/// higher. Who was told that it is completed was told so by a majority, and who is told that it is done hears a
+/// result that somebody had recorded. (That no message stays claimed is for `leftovers` and `liveness`.)
+///
+/// Promised within the retention, which no run outlasts; and "a *done* on a bare majority does not survive the
+/// loss of one of its nodes": a server that forgot counts no more, though it may come back with a snapshot that
+/// has the record.
+#[derive(Debug, Default)]
+pub(super) struct Claims {
+    /// The token under which a claim is done, by server.
+    done: BTreeMap<Resource, BTreeMap<String, u64>>,
+    /// The servers that ever recorded it, by token.
+    recorded: BTreeMap<(Resource, u64), BTreeSet<String>>,
+    results: BTreeMap<Resource, BTreeSet<Arc<str>>>,
+}
+
+impl Invariant for Claims {
+    fn name(&self) -> &'static str {
+        "claims"
+    }
+
+    fn see(&mut self, _now: Duration, event: &Event<'_>) -> Result<(), String> {
+        match event {
+            Event::Forgot { node } => {
+                for done in self.done.values_mut() {
+                    done.remove(*node);
+                }
+            }
+            Event::Ran { node, request: Request::Complete { resource, token, result, .. }, reply } => {
+                if matches!(reply, Reply::Completed) {
+                    return self.record(node, resource, token.get(), result);
+                }
+            }
+            Event::Ran { node, request: Request::Acquire { resource, .. }, reply: Reply::Granted { .. } }
+                if self.done.get(resource).is_some_and(|done| done.contains_key(*node)) =>
+            {
+                return Err(format!("{node} grants {resource}, which is done there"));
+            }
+            Event::Granted(belief) if belief.valid => {
+                let on = self.done.get(&belief.resource).map_or(0, BTreeMap::len);
+                if on >= MAJORITY {
+                    let (worker, token) = (&belief.worker, belief.token);
+                    return Err(format!(
+                        "{worker} is given {} under {token}, which is done on {on} servers",
+                        belief.resource
+                    ));
+                }
+            }
+            Event::Completed { worker, resource, token } => {
+                let recorded = self.recorded.get(&((*resource).clone(), *token));
+                let on = recorded.map_or(0, BTreeSet::len);
+                if on < MAJORITY {
+                    return Err(format!("{worker} completed {resource} under {token} on {on} servers"));
+                }
+            }
+            Event::ToldDone { worker, resource, result }
+                if !self.results.get(resource).is_some_and(|results| results.contains(*result)) =>
+            {
+                return Err(format!("{worker} is told that {resource} came to {result:?}"));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+impl Claims {
+    fn record(
+        &mut self,
+        node: &str,
+        resource: &Resource,
+        token: u64,
+        result: &Arc<str>,
+    ) -> Result<(), String> {
+        let done = self.done.entry(resource.clone()).or_default();
+        let stood = done.insert(node.to_owned(), token);
+        self.recorded.entry((resource.clone(), token)).or_default().insert(node.to_owned());
+        self.results.entry(resource.clone()).or_default().insert(Arc::clone(result));
+        match stood.filter(|stood| *stood > token) {
+            Some(stood) => {
+                Err(format!("{node} replaces the done record of {resource} under {stood} by {token}'s"))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::belief, *};
+    use crate::sim::Belief;
+    use quorate::node::{FencingToken, Owner};
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    fn resource() -> Resource {
+        Resource::claim("s", "m").unwrap()
+    }
+
+    fn complete(claims: &mut Claims, node: &str, token: u64, result: &str) -> Result<(), String> {
+        let request = Request::Complete {
+            resource: resource(),
+            owner: Owner::from_node("a"),
+            token: FencingToken::new(token),
+            result: result.into(),
+            retention: HOUR,
+        };
+        claims.see(Duration::ZERO, &Event::Ran { node, request: &request, reply: &Reply::Completed })
+    }
+
+    fn given(claims: &mut Claims, valid: bool) -> Result<(), String> {
+        let belief = Belief { resource: resource(), ..belief(9, "b", 9, valid) };
+        claims.see(Duration::ZERO, &Event::Granted(&belief))
+    }
+
+    #[test]
+    fn what_is_done_on_a_majority_is_given_to_nobody() {
+        let mut claims = Claims::default();
+        for node in ["n0", "n1"] {
+            complete(&mut claims, node, 5, "x").unwrap();
+        }
+        assert!(given(&mut claims, true).is_ok(), "a minority's word");
+        complete(&mut claims, "n2", 5, "x").unwrap();
+        assert!(given(&mut claims, false).is_ok(), "a grant that had ended before it was seen");
+        assert!(given(&mut claims, true).is_err());
+        claims.see(Duration::ZERO, &Event::Forgot { node: "n0" }).unwrap();
+        assert!(given(&mut claims, true).is_ok(), "a bare majority lost one");
+        let completed = Event::Completed { worker: "a", resource: &resource(), token: 5 };
+        assert!(claims.see(Duration::ZERO, &completed).is_ok(), "it had been recorded when it was told");
+    }
+
+    #[test]
+    fn a_server_keeps_what_it_was_told() {
+        let mut claims = Claims::default();
+        complete(&mut claims, "n0", 5, "x").unwrap();
+        complete(&mut claims, "n0", 7, "y").unwrap();
+        assert!(complete(&mut claims, "n0", 6, "z").is_err(), "the higher token's stands");
+        let request = Request::Acquire {
+            resource: resource(),
+            owner: Owner::from_node("b"),
+            ttl: HOUR,
+            propose: FencingToken::new(1),
+            tolerance: HOUR,
+            keep: HOUR,
+        };
+        let reply = Reply::Granted { counter: FencingToken::new(8) };
+        let mut grants =
+            |node| claims.see(Duration::ZERO, &Event::Ran { node, request: &request, reply: &reply });
+        assert!(grants("n1").is_ok());
+        assert!(grants("n0").is_err());
+    }
+
+    #[test]
+    fn nobody_is_told_what_did_not_happen() {
+        let mut claims = Claims::default();
+        for node in ["n0", "n1"] {
+            complete(&mut claims, node, 5, "x").unwrap();
+        }
+        let resource = resource();
+        let mut see = |event: Event<'_>| claims.see(Duration::ZERO, &event);
+        assert!(see(Event::Completed { worker: "a", resource: &resource, token: 5 }).is_err(), "two of five");
+        assert!(see(Event::ToldDone { worker: "b", resource: &resource, result: "x" }).is_ok());
+        assert!(see(Event::ToldDone { worker: "b", resource: &resource, result: "y" }).is_err());
+    }
+}

@@ -1,0 +1,47 @@
+use super::{Event, Invariant};
+use std::time::Duration;
+
+/// A store that compares fencing tokens, at reads as at writes, loses no update: what it takes was made from
+/// what stands. The store beside it that compares nothing does lose some, which is counted and no violation:
+/// a pause between a look and a write is outside of what a lease can promise.
+#[derive(Debug)]
+pub(super) struct Fence;
+
+impl Invariant for Fence {
+    fn name(&self) -> &'static str {
+        "fence"
+    }
+
+    fn see(&mut self, _now: Duration, event: &Event<'_>) -> Result<(), String> {
+        match event {
+            Event::Wrote(write) if write.checked && write.accepted && write.base != write.stands => {
+                Err(format!(
+                    "{} lost an update: version {} was made from {} under {}",
+                    write.register,
+                    write.stands + 1,
+                    write.base,
+                    write.token
+                ))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sim::Write;
+
+    #[test]
+    fn a_lost_update_is_found_where_tokens_are_compared() {
+        let see = |checked, accepted, base| {
+            let write = Write { checked, register: "r".into(), token: 7, base, stands: 3, accepted };
+            Fence.see(Duration::ZERO, &Event::Wrote(&write))
+        };
+        assert!(see(true, true, 3).is_ok());
+        assert!(see(true, false, 2).is_ok(), "refused");
+        assert!(see(false, true, 2).is_ok(), "nobody promised anything");
+        assert!(see(true, true, 2).is_err());
+    }
+}

@@ -1,0 +1,50 @@
+use super::{Event, Invariant, step_down::SOON};
+use std::time::Duration;
+
+/// When a term or a claim begins, the work under every earlier one of the same resource has ended: runs of
+/// jobs, the leader's own work, handlers of messages. The shipped code has dropped what did not stop.
+///
+/// Promised (*stepping down*) where the process is scheduled: who is paused, or has only just gone on, has had
+/// no turn in which to end anything.
+#[derive(Debug)]
+pub(super) struct Succession;
+
+impl Invariant for Succession {
+    fn name(&self) -> &'static str {
+        "succession"
+    }
+
+    fn see(&mut self, _now: Duration, event: &Event<'_>) -> Result<(), String> {
+        let Event::Succeeded { belief, working } = event else { return Ok(()) };
+        // What had ended before it was seen is nobody's turn.
+        let late = working.iter().filter(|_| belief.valid);
+        match late.into_iter().find(|work| work.awake_for.is_some_and(|awake| awake > SOON)) {
+            Some(work) => Err(format!(
+                "{} has {} under {}, and {} still does {} under {}",
+                belief.worker, belief.resource, belief.token, work.worker, work.what, work.token
+            )),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::belief, *};
+    use crate::sim::Working;
+
+    #[test]
+    fn work_ends_before_the_next_holder_begins() {
+        let see = |valid, awake_for| {
+            let belief = belief(2, "b", 2, valid);
+            let working = Working { worker: "a".into(), what: "a job".into(), token: 1, awake_for };
+            Succession.see(Duration::ZERO, &Event::Succeeded { belief: &belief, working: &[working] })
+        };
+        assert!(see(true, None).is_ok(), "who is paused ends nothing");
+        assert!(see(true, Some(SOON)).is_ok(), "who has just gone on has had no turn");
+        assert!(see(false, Some(SOON * 2)).is_ok(), "a grant that had ended before it was seen");
+        assert!(see(true, Some(SOON * 2)).is_err());
+        let nothing = Event::Succeeded { belief: &belief(2, "b", 2, true), working: &[] };
+        assert!(Succession.see(Duration::ZERO, &nothing).is_ok());
+    }
+}

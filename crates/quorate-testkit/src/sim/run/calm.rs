@@ -1,0 +1,81 @@
+//! After the faults: work in peace, and what must come of it.
+
+use super::Run;
+use crate::sim::{Event, worker::group};
+use futures_util::future::join;
+use quorate::env::WallTime;
+use std::time::Duration;
+
+/// How long after the last quarantine and the last crashed holder's TTL a leader may take to be there.
+const LEADS_IN: Duration = Duration::from_millis(600);
+/// How long a leader may take to make up for all that was missed.
+const MAKES_UP_IN: Duration = Duration::from_millis(1_500);
+/// How long it is watched afterwards.
+const WATCHED_FOR: Duration = Duration::from_secs(3);
+/// How long the consumers may take to have every message done.
+const DONE_IN: Duration = Duration::from_millis(4_500);
+
+impl Run {
+    /// The workers go on, without faults: a leader comes up, ticks are made up for, every message gets done.
+    pub(super) async fn work_in_peace(&mut self) {
+        if !self.duties.iter().any(|duties| duties.jobs || duties.claims) {
+            return;
+        }
+        self.trace.note(format_args!("the workers go on in peace"));
+        // Drivers back off for a second at most; the rest is the quarantine, which outlasts every lease.
+        let served = self.plan.setup.quarantine().mul_f64(1.0 + self.plan.setup.drift_rate);
+        let began = self.truth.now();
+        let usable = began + served + Duration::from_millis(1_100);
+        let jobs = async {
+            if self.duties.iter().any(|duties| duties.jobs) {
+                self.watch_jobs(began, usable + LEADS_IN).await;
+            }
+        };
+        let messages = async {
+            if self.duties.iter().any(|duties| duties.claims) {
+                self.watch_messages(began, usable + DONE_IN).await;
+            }
+        };
+        join(jobs, messages).await;
+    }
+
+    async fn watch_jobs(&self, began: Duration, until: Duration) {
+        let group = group();
+        let leader = || self.referee.leader(&group);
+        self.watch("the group", began, until, leader).await;
+        // A leader may yet be lost to what happened before; one of after the quarantine is not.
+        self.truth.reach(until).await;
+        let term = leader();
+        let led_since = self.referee.true_wall();
+        self.truth.pass(MAKES_UP_IN + WATCHED_FOR).await;
+        if let Some(term) = term {
+            let same = leader() == Some(term);
+            let got = if same { Ok(term) } else { Err(format!("the term {term} ended in calm weather")) };
+            self.tell_calm("the leader", Duration::ZERO, Duration::ZERO, got);
+        }
+        let (served_since, now): (WallTime, _) = (led_since + MAKES_UP_IN, self.referee.true_wall());
+        self.referee.tell(&Event::Reckoned { served_since, now });
+    }
+
+    async fn watch_messages(&self, began: Duration, until: Duration) {
+        let none_open = || (self.outside.inbox.open() == 0).then_some(0);
+        self.watch("the messages", began, until, none_open).await;
+    }
+
+    /// Waits for something until a point in time, and tells what came of it.
+    async fn watch(&self, what: &str, began: Duration, until: Duration, there: impl Fn() -> Option<u64>) {
+        let got = loop {
+            match there() {
+                Some(token) => break Ok(token),
+                None if self.truth.now() > until => break Err("the time is over".to_owned()),
+                None => self.truth.pass(Duration::from_millis(10)).await,
+            }
+        };
+        self.tell_calm(what, self.truth.now() - began, until - began, got);
+    }
+
+    fn tell_calm(&self, worker: &str, took: Duration, bound: Duration, got: Result<u64, String>) {
+        self.trace.note(format_args!("{worker}: {got:?} after {took:?}"));
+        self.referee.tell(&Event::Calm { worker, took, bound: bound + Duration::from_millis(20), got });
+    }
+}

@@ -1,0 +1,62 @@
+use super::super::{SeedRng, Truth};
+use std::{
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+/// The set of claims to which the messages belong.
+pub(super) const SET: &str = "s";
+/// How far messages are apart.
+const PACE: Duration = Duration::from_millis(500);
+/// How many of the open messages a consumer is offered.
+const OFFERED: usize = 6;
+
+/// A broker that delivers each message to every consumer, again and again until one of them knows that it is
+/// done, and now and then once more.
+#[derive(Debug)]
+pub(in super::super) struct Inbox {
+    truth: Truth,
+    length: Duration,
+    done: Mutex<Vec<bool>>,
+}
+
+impl Inbox {
+    /// Publishes a message now and then, until `length` is over.
+    pub(in super::super) fn new(truth: Truth, length: Duration) -> Self {
+        let count = usize::try_from(length.as_millis() / PACE.as_millis()).unwrap_or_default();
+        Self { truth, length, done: Mutex::new(vec![false; count]) }
+    }
+
+    /// A message for whoever asks.
+    pub(super) fn deliver(&self, rng: &mut SeedRng) -> Option<usize> {
+        let published = self.published();
+        let done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
+        let open: Vec<usize> = (0..published).filter(|at| !done[*at]).collect();
+        if published > 0 && (open.is_empty() || rng.chance(120)) {
+            return Some(rng.index(published));
+        }
+        let offered = &open[..open.len().min(OFFERED)];
+        (!offered.is_empty()).then(|| offered[rng.index(offered.len())])
+    }
+
+    /// A consumer knows that the message is done.
+    pub(super) fn finish(&self, message: usize) {
+        self.done.lock().unwrap_or_else(PoisonError::into_inner)[message] = true;
+    }
+
+    /// How many messages are not known to be done.
+    pub(in super::super) fn open(&self) -> usize {
+        let done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
+        done[..self.published()].iter().filter(|done| !**done).count()
+    }
+
+    fn published(&self) -> usize {
+        let now = self.truth.now().min(self.length);
+        usize::try_from(now.as_millis() / PACE.as_millis()).unwrap_or_default()
+    }
+}
+
+/// The id of a message.
+pub(super) fn id(message: usize) -> String {
+    format!("m{message}")
+}

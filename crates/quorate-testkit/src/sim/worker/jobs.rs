@@ -1,0 +1,115 @@
+use super::Worker;
+use crate::sim::{Held, SeedRng, TickEnd};
+use quorate::schedule::{Cron, Delivery, Job, Misfire, RunAll, RunOnce, Schedule, Tick, every};
+use std::{panic::resume_unwind, sync::Arc, time::Duration};
+
+/// Longer than any run, so that nothing of a job with this window may be lost.
+const FOR_GOOD: Duration = Duration::from_secs(300);
+
+/// A job of the group: every worker has the same.
+#[derive(Clone, Debug)]
+pub(in super::super) struct JobSpec {
+    pub(in super::super) name: &'static str,
+    pub(in super::super) schedule: Schedule,
+    pub(in super::super) delivery: Delivery,
+    pub(in super::super) misfire: Misfire,
+    timeout: Option<Duration>,
+}
+
+impl JobSpec {
+    /// Whether every tick that was missed is made up, however late.
+    pub(in super::super) fn makes_up_all(&self) -> bool {
+        self.misfire == RunAll::within(FOR_GOOD)
+    }
+}
+
+/// The jobs: both delivery rules, all misfire rules, both kinds of schedule.
+pub(in super::super) fn specs() -> Vec<JobSpec> {
+    let spec =
+        |name, schedule, delivery, misfire, timeout| JobSpec { name, schedule, delivery, misfire, timeout };
+    let (all, second) = (RunAll::within(FOR_GOOD), Duration::from_secs(1));
+    use Delivery::{AtLeastOnce, AtMostOnce};
+    vec![
+        spec("each", millis(700), AtLeastOnce, all, Some(second)),
+        spec("once", millis(500), AtMostOnce, all, Some(2 * second)),
+        spec("latest", millis(1_100), AtLeastOnce, RunOnce::within(8 * second), None),
+        spec("fresh", millis(900), AtMostOnce, Misfire::Skip, None),
+        spec("cron", cron("*/2 * * * * *"), AtLeastOnce, RunAll::within(5 * second), None),
+    ]
+}
+
+#[expect(clippy::expect_used, reason = "written by hand")]
+fn millis(period: u64) -> Schedule {
+    every(Duration::from_millis(period)).expect("a sound period").into()
+}
+
+#[expect(clippy::expect_used, reason = "written by hand")]
+fn cron(text: &str) -> Schedule {
+    Cron::parse(text).expect("a sound line").into()
+}
+
+/// The job of `spec` under the term that `held` is a look at.
+pub(super) fn job(spec: JobSpec, worker: &Worker, held: &Arc<Held>) -> Job {
+    let (worker, held) = (worker.clone(), Arc::clone(held));
+    let job = Job::new(spec.name, spec.schedule, move |tick| run(worker.clone(), Arc::clone(&held), tick));
+    let job = job.delivery(spec.delivery).misfire(spec.misfire);
+    match spec.timeout {
+        Some(timeout) => job.timeout(timeout),
+        None => job,
+    }
+}
+
+/// One run of one tick: it may be quick, slow, stubborn, or a failure.
+async fn run(mut worker: Worker, held: Arc<Held>, tick: Tick) -> Result<(), String> {
+    let run = worker.referee.tick_started(&held, &tick, worker.env.wall());
+    worker.rng = SeedRng::new(worker.seed, &format!("run {}", run.number()));
+    let job = worker.spec(&tick);
+    worker.referee.count(&format!("tick started {job}"));
+    let calm = worker.referee.is_calm();
+    let how = if calm { 0 } else { worker.rng.number(0..=19) };
+    let time = match how {
+        _ if calm => worker.rng.millis(0..=4),
+        0..=12 => worker.rng.millis(0..=150),
+        _ => worker.rng.millis(100..=3_000),
+    };
+    match how {
+        // Stubborn: it hears no signal, and runs past its term if it is let.
+        16 => worker.env.sleep(time).await,
+        _ => {
+            let env = worker.env.clone();
+            tokio::select! { biased;
+                () = tick.stop().cancelled() => {
+                    worker.referee.count("tick stopped");
+                    run.ends(TickEnd::Torn);
+                    return Err("told to stop".to_owned());
+                }
+                () = env.sleep(time) => {}
+            }
+        }
+    }
+    worker.update(tick.job(), || tick.check().ok().map(quorate::node::FencingToken::get)).await;
+    let (end, result) = match how {
+        17 => (TickEnd::Itself, Err("on purpose".to_owned())),
+        18 => {
+            tick.mark_interrupted();
+            (TickEnd::Torn, Err("interrupted".to_owned()))
+        }
+        _ => (TickEnd::Itself, Ok(())),
+    };
+    // The worker's word comes before what the library makes of it.
+    run.ends(if tick.stop().is_cancelled() && result.is_err() { TickEnd::Torn } else { end });
+    if how == 19 {
+        // Without the hook, which would print it.
+        resume_unwind(Box::new("on purpose"));
+    }
+    result
+}
+
+impl Worker {
+    /// The delivery rule of a tick's job, for counting.
+    fn spec(&self, tick: &Tick) -> String {
+        let spec = specs().into_iter().find(|spec| *spec.name == **tick.job());
+        let again = if tick.is_made_up() { " made up" } else { "" };
+        spec.map_or_else(String::new, |spec| format!("{}{again}", spec.delivery))
+    }
+}

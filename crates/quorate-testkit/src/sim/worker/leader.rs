@@ -1,0 +1,142 @@
+use super::{
+    Worker,
+    jobs::{job, specs},
+};
+use crate::sim::{Grip, SeedRng};
+use quorate::{
+    election::{Election, ElectionError, Term},
+    node::Resource,
+    schedule::Scheduler,
+};
+use std::{
+    panic::{AssertUnwindSafe, resume_unwind},
+    time::Duration,
+};
+
+use futures_util::FutureExt;
+
+/// The group that the workers elect a leader of.
+pub(in super::super) const GROUP: &str = "g";
+
+/// The group's leadership.
+pub(in super::super) fn group() -> Resource {
+    #[expect(clippy::expect_used, reason = "a name written by hand")]
+    Resource::election(GROUP).expect("a sound name")
+}
+
+/// Campaigns, leads, gives up in one way or another and campaigns again, until the environment is asked to end.
+pub(super) async fn work(mut worker: Worker) {
+    let ttl = Duration::from_millis([1_000, 1_500, 2_500, 3_000][worker.rng.index(4)]);
+    let election = Election::new(&worker.quorum, GROUP).ttl(ttl);
+    let mut number = 0;
+    while !worker.is_stopped() {
+        worker.think(&[10, 300]).await;
+        number += 1;
+        let tenant = Tenant { election: election.clone(), ttl, campaign: number, terms: 0 };
+        worker.campaign(tenant).await;
+    }
+}
+
+/// One campaign's work.
+struct Tenant {
+    election: Election,
+    ttl: Duration,
+    campaign: u64,
+    terms: u64,
+}
+
+impl Worker {
+    /// One campaign, which may be shut down or dropped at any moment.
+    async fn campaign(&mut self, mut tenant: Tenant) {
+        let (how, time) = (self.rng.number(0..=9), self.rng.millis_up_to(&[400, 3_000, 9_000]));
+        let election = tenant.election.clone();
+        let leader = self.clone();
+        let campaign = election.run(move |term| {
+            tenant.terms += 1;
+            leader.lead(&tenant, term)
+        });
+        let shutdown = async {
+            tokio::select! { biased;
+                () = self.env.stopped().cancelled() => {}
+                () = self.patience(time), if how >= 7 => {}
+            }
+        };
+        let campaign = AssertUnwindSafe(campaign.until(shutdown)).catch_unwind();
+        let ended = tokio::select! { biased;
+            ended = campaign => ended,
+            () = self.patience(time), if (5..7).contains(&how) => {
+                self.referee.count("campaign dropped");
+                return;
+            }
+        };
+        self.referee.count(match ended {
+            Ok(Ok(())) => "campaign shut down",
+            Ok(Err(ElectionError::Work(_))) => "campaign failed",
+            Ok(Err(_)) => "campaign impossible",
+            Err(_) => "campaign panicked",
+        });
+    }
+
+    /// The work of one term: the jobs, writes of its own, and at times an end before its time.
+    fn lead(
+        &self,
+        tenant: &Tenant,
+        term: Term,
+    ) -> impl Future<Output = Result<(), &'static str>> + Send + use<> {
+        let label = format!("term {} {} {}", self.label, tenant.campaign, tenant.terms);
+        let mut worker = Self { rng: SeedRng::new(self.seed, &label), label, ..self.clone() };
+        let (election, grace) = (tenant.election.clone(), tenant.ttl / 5);
+        async move {
+            let token = term.number().get();
+            let held = worker.referee.holds(&worker.host, Grip::Term(term.clone()), group(), token, grace);
+            let _work = worker.referee.begin(&held, "its term");
+            let jobs = specs().into_iter().map(|spec| job(spec, &worker, &held));
+            let scheduler = jobs.fold(Scheduler::on(&election), Scheduler::job);
+            let (how, time) = (worker.rng.number(0..=9), worker.rng.millis_up_to(&[200, 2_000, 6_000]));
+            let patient = worker.clone();
+            tokio::select! { biased;
+                led = scheduler.lead(term.clone()) => led.map_err(|_| "the jobs are not sound"),
+                () = patient.patience(time), if how >= 5 => {
+                    let count = |what| worker.referee.count(what);
+                    match how {
+                        5..=7 => { count("leader resigned"); Ok(()) }
+                        8 => { count("leader failed"); Err("tired") }
+                        // Without the hook, which would print it.
+                        _ => { count("leader panicked"); resume_unwind(Box::new("on purpose")) }
+                    }
+                }
+                () = worker.clone().write_on(&term) => Err("never"),
+            }
+        }
+    }
+
+    /// Writes to the stores outside for as long as the term lasts, and now and then checks first.
+    async fn write_on(mut self, term: &Term) {
+        loop {
+            let pause = self.rng.millis(20..=400);
+            self.env.sleep(pause).await;
+            self.update("term", || term.check().ok().map(quorate::node::FencingToken::get)).await;
+        }
+    }
+
+    /// Reads, thinks, looks whether it may still, and writes: to both stores. Between the look and the write
+    /// lies the way to the store.
+    pub(super) async fn update(&mut self, register: &str, token: impl Fn() -> Option<u64>) {
+        for checked in [true, false] {
+            let Some(mine) = token() else { return };
+            let Ok(base) = self.outside.sinks.read(checked, register, mine) else {
+                self.referee.count("checked read refused");
+                return;
+            };
+            let think = self.rng.millis(0..=30);
+            self.env.sleep(think).await;
+            if token().is_none() {
+                self.referee.count("write given up at the check");
+                return;
+            }
+            let way = self.rng.millis(0..=3);
+            self.env.sleep(way).await;
+            self.outside.sinks.write(&self.referee, checked, register, mine, base);
+        }
+    }
+}
