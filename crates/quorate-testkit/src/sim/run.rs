@@ -7,7 +7,12 @@ use super::{
     scenario::{NODES, WORKERS},
     worker::{Duties, Inbox, Outside, RESOURCES, Sinks, Worker},
 };
-use quorate::{env::Env, lease::Quorum, node::Owner};
+use futures_util::future::join_all;
+use quorate::{
+    env::Env,
+    lease::{Lease, Quorum, TryAcquire},
+    node::Owner,
+};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// How long a worker may take to end its work, and how long a quorum may take to close.
@@ -20,6 +25,8 @@ const FIRST_ACQUIRE: Duration = Duration::from_millis(350);
 const NEXT_ACQUIRE: Duration = Duration::from_millis(30);
 /// How many nodes a list has that lacks some.
 const FEWER_NODES: usize = 3;
+/// How long it may take until one of three that try at one moment has it, and the others know.
+const RUSH: Duration = Duration::from_millis(300);
 
 /// What came of one run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -241,6 +248,25 @@ impl Run {
                 self.referee.fail(&format!("a release in calm weather: {error}"));
             }
         }
+        self.rush().await;
+    }
+
+    /// All workers try at one moment: votes that are split are cast again, so one of them has it.
+    async fn rush(&self) {
+        let began = self.truth.now();
+        let attempts = self.workers.iter().flatten().map(|process| async move {
+            let lock = process.quorum.lock(RESOURCES[1]).ttl(Duration::from_secs(2));
+            match lock.try_acquire().await {
+                Ok(TryAcquire::Acquired(lease)) => Some(lease),
+                _ => None,
+            }
+        });
+        let got: Vec<Lease> = join_all(attempts).await.into_iter().flatten().collect();
+        let (took, bound) = (self.truth.now() - began, RUSH);
+        let got = got.first().map(|lease| lease.token().get());
+        let got = got.ok_or_else(|| "all tried at once, and nobody has it".to_owned());
+        self.referee.tell(&Event::Calm { worker: "one of all", took, bound, got });
+        self.truth.pass(Duration::from_millis(20)).await;
     }
 
     /// Another worker drops an attempt at some moment of its round. What it set must be gone soon.

@@ -42,6 +42,9 @@ pub struct Plan {
     pub stands: bool,
     /// Whether workers come up with another node list, or another `max_ttl`.
     pub mistakes: bool,
+    /// Servers forget nothing; in place of it their clocks step by up to so many milliseconds, each at any
+    /// moment. Nothing that rests on time holds then, and fencing tokens must be unique all the same.
+    pub wild_steps: Option<i64>,
     /// How many of a thousand faults are crashes of one to three servers, beside those that happen anyway.
     pub crashes: u64,
     /// How often, of a thousand crashes, a server comes back with an old snapshot, and so with old counters.
@@ -67,6 +70,7 @@ impl Default for Plan {
             wild_clocks: false,
             stands: true,
             mistakes: false,
+            wild_steps: None,
             crashes: 0,
             snapshots: 300,
             oversleep: Duration::ZERO,
@@ -104,6 +108,7 @@ impl Scenario {
             faults.draw(at);
             at += faults.rng.millis(50..=900);
         }
+        faults.step_wildly();
         let mut faults = faults.made;
         faults.retain(|(at, _)| *at < plan.length);
         // A stable sort: what was drawn first happens first.
@@ -153,6 +158,7 @@ impl Faults<'_> {
             return self.crash_servers(at);
         }
         match self.rng.number(0..=129) {
+            52..=70 if self.plan.wild_steps.is_some() => {}
             0..=27 => self.cut(at, [worker].as_slice(), &[node]),
             28..=39 => {
                 let some = self.some_nodes(1..=4);
@@ -275,6 +281,18 @@ impl Faults<'_> {
                 self.stepped[node] = Some(at);
                 self.made.push((at, Fault::StepServer(node, by)));
             }
+        }
+    }
+
+    fn step_wildly(&mut self) {
+        let Some(most) = self.plan.wild_steps else { return };
+        let mut at = Duration::from_millis(300);
+        while at < self.plan.length {
+            let by = [most, -most, self.rng.signed(-most..=most)][self.rng.index(3)];
+            for node in self.some_nodes(1..=3) {
+                self.made.push((at, Fault::StepServer(node, by)));
+            }
+            at += self.rng.millis(1..=400);
         }
     }
 

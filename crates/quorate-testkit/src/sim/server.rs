@@ -1,6 +1,6 @@
-use super::{Dial, Event, Referee, SimClock, Truth, connection::Connection, turnstile::Turnstile};
+use super::{Dial, Event, Lie, Referee, SimClock, Truth, connection::Connection, turnstile::Turnstile};
 use quorate::node::{
-    Batch, BatchReply, Hello, MemoryStore, NodeTime, Reply, Request, Resource,
+    Batch, BatchReply, Hello, MemoryStore, NodeTime, Resource,
     engine::{self, Clocks, Store},
 };
 use std::{
@@ -13,21 +13,6 @@ const SNAPSHOT_EVERY: Duration = Duration::from_secs(8);
 
 /// A server that forgot has no vote for longer than any lease lives that it may have forgotten.
 const QUARANTINED: Duration = Duration::from_secs(3);
-
-/// How a server may break the rules, to prove that the invariants notice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lie {
-    /// When it loses its memory it keeps its run id and its marker, and so its vote.
-    Forgetful,
-    /// It runs requests that are past their `not_after`.
-    Timeless,
-    /// It grants what another still holds.
-    Generous,
-    /// It counts no grant: the fencing counter stands still.
-    Uncounting,
-    /// It says that a lease is released, and keeps it.
-    Clinging,
-}
 
 /// What a server has left after a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -223,10 +208,8 @@ impl Server {
                 let forever = NodeTime::from_micros(u64::MAX);
                 engine::run(&mut state.store, &Batch { not_after: forever, ..batch.clone() }, clocks)
             }
-            Some(lie @ (Lie::Generous | Lie::Uncounting | Lie::Clinging)) => {
-                run_lying(&mut state.store, batch, clocks, lie)
-            }
             Some(Lie::Forgetful) | None => engine::run(&mut state.store, batch, clocks),
+            Some(lie) => super::lie::run(&mut state.store, batch, clocks, lie),
         };
         drop(state);
         for (request, reply) in batch.requests.iter().zip(&reply.replies) {
@@ -272,30 +255,4 @@ impl Server {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Runs a batch item by item, undoing around each what would have kept it honest.
-fn run_lying(store: &mut MemoryStore, batch: &Batch, clocks: Clocks, lie: Lie) -> BatchReply {
-    let run = |request: &Request| {
-        let one = Batch { requests: vec![request.clone()], ..batch.clone() };
-        match (lie, request) {
-            (Lie::Generous, Request::Acquire { resource, .. }) => {
-                let Ok(()) = store.set_lease(resource, None);
-                engine::run(store, &one, clocks).replies.remove(0)
-            }
-            (Lie::Uncounting, Request::Acquire { resource, .. }) => {
-                let Ok(before) = store.counter(resource);
-                match (engine::run(store, &one, clocks).replies.remove(0), before) {
-                    (Reply::Granted { .. }, Some(row)) => {
-                        let Ok(()) = store.set_counter(resource, row);
-                        Reply::Granted { counter: row.count }
-                    }
-                    (other, _) => other,
-                }
-            }
-            (Lie::Clinging, Request::Release { .. }) => Reply::Released(true),
-            _ => engine::run(store, &one, clocks).replies.remove(0),
-        }
-    };
-    BatchReply { node_time: clocks.wall, replies: batch.requests.iter().map(run).collect() }
 }

@@ -3,7 +3,7 @@ use crate::{
     env::{BootTime, Env},
     lease::{AcquireError, Lease, LeaseEvent, LeaseEvents, Lock, Quorum},
     node::{NameError, Resource},
-    round::Setup,
+    round::{Sabotage, Setup},
 };
 use futures_util::{
     FutureExt,
@@ -236,7 +236,8 @@ where
         };
         let end = tend(env, election, &term, work, &mut events, shutdown).await;
         // The work has been dropped by now; tasks that it has started for the term end with it, and first.
-        if let Some(until) = term.valid_until() {
+        let waits = !election.quorum().setup().sabotaged(Sabotage::WorkOutlivesTerm);
+        if let Some(until) = term.valid_until().filter(|_| waits) {
             env.before(until, term.ended()).await;
         }
         let (event, told) = match &end {

@@ -7,10 +7,11 @@ use super::{
     tenure::Tenure,
 };
 use crate::{
-    node::{FencingToken, Owner, Reply, Request, Resource},
-    round::{Answer, Ballots, NodeOutcome, ReplyTo, Tally, Verdict},
+    env::BootTime,
+    node::{Cause, FencingToken, Owner, Reply, Request, Resource},
+    round::{Answer, Ballots, NodeOutcome, ReplyTo, Sabotage, Tally, Verdict, Vote},
 };
-use std::{sync::Arc, time::Duration};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 use tokio::sync::mpsc;
 
 /// How a lease is to be held.
@@ -63,7 +64,8 @@ pub(crate) async fn attempt(hub: &Arc<Hub>, resource: &Resource, terms: Terms) -
 /// Dropping it releases what was won and what may yet be granted.
 pub(crate) async fn attempt_each(hub: &Arc<Hub>, resources: &[Resource], terms: Terms) -> Vec<Attempted> {
     let mut all = Round::start(hub, resources, terms).run().await;
-    for times in 1..=SPLITS_MAX {
+    let casts = if hub.setup().sabotaged(Sabotage::SplitsStand) { 0 } else { SPLITS_MAX };
+    for times in 1..=casts {
         let split: Vec<usize> = (0..all.len()).filter(|&at| all[at].is_split()).collect();
         if split.is_empty() {
             break;
@@ -83,7 +85,7 @@ struct Round<'a> {
     terms: Terms,
     attempts: Vec<Attempt>,
     votes: Ballots,
-    raises: mpsc::UnboundedSender<crate::round::Vote>,
+    raises: mpsc::UnboundedSender<Vote>,
     raised: Ballots,
     open: usize,
 }
@@ -112,7 +114,9 @@ enum Step {
 
 impl Drop for Attempt {
     fn drop(&mut self) {
-        self.release();
+        if !self.hub.setup().sabotaged(Sabotage::DropsSilently) {
+            self.release();
+        }
     }
 }
 
@@ -168,13 +172,13 @@ impl<'a> Round<'a> {
         self.hand_over()
     }
 
-    fn on_vote(&mut self, vote: &crate::round::Vote) {
+    fn on_vote(&mut self, vote: &Vote) {
         let fleet = self.hub.fleet();
         let Some(attempt) = self.attempts.get_mut(vote.ticket as usize) else { return };
         if !matches!(attempt.step, Step::Acquiring) {
             return; // A late grant: the first extension finds it. Or a late loss, released behind its request.
         }
-        attempt.tally.count(vote);
+        attempt.tally.count(&heard(self.hub, vote));
         if attempt.tally.verdict() == Verdict::Won {
             // A node that forgot since its grant must not be part of the majority.
             attempt.tally.forget_unless(|node, epoch| fleet.epoch(node) == epoch);
@@ -193,8 +197,8 @@ impl<'a> Round<'a> {
     fn settle_token(&mut self, ticket: u64) {
         let fleet = self.hub.fleet();
         let Some(attempt) = self.attempts.get_mut(ticket as usize) else { return };
-        let token = attempt.tally.candidate(fleet.setup().quarantine());
-        if attempt.tally.agrees_on(token) {
+        let token = candidate(self.hub, &attempt.tally);
+        if attempt.tally.agrees_on(token) || fleet.setup().sabotaged(Sabotage::NoRaise) {
             attempt.step = Step::Won(token);
             self.open -= 1;
             return;
@@ -212,7 +216,7 @@ impl<'a> Round<'a> {
         }
     }
 
-    fn on_raised(&mut self, vote: &crate::round::Vote) {
+    fn on_raised(&mut self, vote: &Vote) {
         let Some(attempt) = self.attempts.get_mut(vote.ticket as usize) else { return };
         let Step::Raising { token, waiting } = &mut attempt.step else { return };
         let token = *token;
@@ -234,7 +238,7 @@ impl<'a> Round<'a> {
     /// owns a lease whose drop releases.
     fn hand_over(self) -> Vec<Attempted> {
         let (hub, terms, only) = (self.hub, self.terms, self.attempts.len() == 1);
-        let mut late = only.then_some(self.votes);
+        let mut late_votes = only.then_some(self.votes);
         let adopt = |mut attempt: Attempt| {
             let token = match attempt.step {
                 Step::Won(token) => token,
@@ -246,7 +250,9 @@ impl<'a> Round<'a> {
             attempt.tally.forget_unless(|node, epoch| fleet.epoch(node) == epoch);
             let valid_until =
                 attempt.tally.sent_by_quorum().map(|sent| sent + fleet.setup().validity(terms.ttl));
-            let Some(valid_until) = valid_until.filter(|&until| now.until(until) > terms.min_validity) else {
+            let late = fleet.setup().sabotaged(Sabotage::LateIsHandedOver);
+            let in_time = |until: &BootTime| late || now.until(*until) > terms.min_validity;
+            let Some(valid_until) = valid_until.filter(in_time) else {
                 attempt.release();
                 return Attempted::Lost(attempt.tally.clone());
             };
@@ -259,7 +265,7 @@ impl<'a> Round<'a> {
                 token,
                 terms,
                 grants: attempt.tally.granted().collect(),
-                late: late.take(),
+                late: late_votes.take(),
                 tenure: Arc::clone(&tenure),
             };
             if !hub.order(Order::Adopt(Box::new(adoption))) {
@@ -271,6 +277,23 @@ impl<'a> Round<'a> {
         };
         self.attempts.into_iter().map(adopt).collect()
     }
+}
+
+/// The candidate for the fencing token.
+fn candidate(hub: &Hub, tally: &Tally) -> FencingToken {
+    if hub.setup().sabotaged(Sabotage::RelicsTrusted) {
+        return tally.granted().map(|(_, grant)| grant.counter).max().unwrap_or_default();
+    }
+    tally.candidate(hub.setup().quarantine())
+}
+
+/// A vote as it counts.
+fn heard<'a>(hub: &Hub, vote: &'a Vote) -> Cow<'a, Vote> {
+    let done = matches!(vote.answer, Answer::Reply(Reply::Done(_)));
+    if done && hub.setup().sabotaged(Sabotage::DoneOverruled) {
+        return Cow::Owned(Vote { answer: Answer::Failed(Cause::Closed), ..vote.clone() });
+    }
+    Cow::Borrowed(vote)
 }
 
 /// Whether an attempt was lost to a holder rather than to absent nodes: `Lost` after enough grants counts as

@@ -7,7 +7,7 @@ use super::{
 use crate::{
     env::BootTime,
     node::{FencingToken, Owner, Resource},
-    round::{NodeOutcome, ReplyTo},
+    round::{NodeOutcome, ReplyTo, Sabotage},
 };
 use std::{sync::Arc, time::Duration};
 use tokio::sync::{mpsc, oneshot};
@@ -167,7 +167,9 @@ impl Lease {
 
     /// Ends the lease before the first message of its release leaves. A second call is nothing.
     pub(crate) fn let_go(&self, reply: Option<ReplyTo>) {
-        self.tenure.end();
+        if !self.hub.setup().sabotaged(Sabotage::LeaseOutlivesRelease) {
+            self.tenure.end();
+        }
         self.hub.order(Order::Release { id: self.id, reply });
     }
 
@@ -183,6 +185,9 @@ impl Lease {
     }
 
     fn now(&self) -> BootTime {
+        if self.hub.setup().sabotaged(Sabotage::LooksWithoutClock) {
+            return BootTime::default();
+        }
         self.hub.env().now()
     }
 }

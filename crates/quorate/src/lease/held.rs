@@ -180,10 +180,14 @@ impl Held {
         if self.stage >= LeaseEvent::StepDown {
             return until;
         }
+        self.asks_at().min(until - self.terms.grace)
+    }
+
+    /// When the nodes are to be asked again, before the step-down.
+    pub(crate) fn asks_at(&self) -> BootTime {
         let retries = self.slots.iter().filter(|slot| !slot.asked).filter_map(|slot| slot.retry_at);
         let retry = if self.round_won() { None } else { retries.min() };
-        let step_down = until - self.terms.grace;
-        retry.into_iter().chain([self.renew_at, step_down]).min().unwrap_or(until)
+        retry.map_or(self.renew_at, |retry| retry.min(self.renew_at))
     }
 
     /// The last stage that was told.

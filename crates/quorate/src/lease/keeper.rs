@@ -8,7 +8,7 @@ use super::{
 use crate::{
     env::BootTime,
     node::{FencingToken, Owner, Request, Resource},
-    round::{Answer, Ballots, Fleet, FleetEvent, Grant, ReplyTo, Vote},
+    round::{Answer, Ballots, Fleet, FleetEvent, Grant, ReplyTo, Sabotage, Vote},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -191,7 +191,8 @@ impl Keeper {
         let Some(kept) = self.kept.get_mut(&id) else { return };
         self.wheel.remove(&(kept.wake, id));
         let until = kept.held.valid_until().unwrap_or_default();
-        if !kept.tenure.set(now, until) {
+        let revived = self.fleet.setup().sabotaged(Sabotage::Revived) && kept.tenure.revive(now, until);
+        if !revived && !kept.tenure.set(now, until) {
             kept.finish();
             // Over by the votes: free what is left. Where the handle ended it, its order is on the way, and may
             // be to leave the keys standing.
@@ -219,6 +220,10 @@ impl Keeper {
             self.fleet.ask(node, request, ReplyTo { ballots: self.ballots.clone(), ticket: id });
         }
         kept.wake = kept.held.wake();
+        if self.fleet.setup().sabotaged(Sabotage::LossFromVotesOnly) {
+            let steps_down = kept.held.stage() >= LeaseEvent::StepDown;
+            kept.wake = if steps_down { BootTime::from_nanos(u64::MAX) } else { kept.held.asks_at() };
+        }
         self.wheel.insert((kept.wake, id));
     }
 
@@ -233,7 +238,9 @@ impl Keeper {
     fn end(&mut self, id: u64) -> Option<Held> {
         let mut kept = self.kept.remove(&id)?;
         self.wheel.remove(&(kept.wake, id));
-        kept.finish();
+        if !self.fleet.setup().sabotaged(Sabotage::LeaseOutlivesRelease) {
+            kept.finish();
+        }
         Some(kept.held)
     }
 }

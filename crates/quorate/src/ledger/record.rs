@@ -1,8 +1,8 @@
 use super::{LedgerError, Memory};
 use crate::{
     lease::Quorum,
-    node::{FencingToken, LedgerState, NameError, Record, Refusal, Reply, Request},
-    round::{Answer, Ballots, NodeOutcome},
+    node::{FencingToken, LedgerState, NameError, NodeTime, Record, Refusal, Reply, Request},
+    round::{Answer, Ballots, NodeOutcome, Sabotage},
 };
 use std::sync::Arc;
 
@@ -41,6 +41,9 @@ impl Ledger {
     /// # Cancel safety
     /// Dropping it leaves some nodes sealed, which hurts no one but older terms.
     pub async fn seal(&self, term: FencingToken) -> Result<Vec<Answered>, LedgerError> {
+        if self.quorum.setup().sabotaged(Sabotage::PlainRead) {
+            return self.read().await;
+        }
         let ledger = || Arc::clone(&self.group);
         self.gather(self.quorum.fleet().ask_all(|_| Request::Seal { ledger: ledger(), term })).await
     }
@@ -160,7 +163,9 @@ impl Ledger {
         }
     }
 
-    fn memory(&self, since: crate::node::NodeTime) -> Memory {
+    fn memory(&self, since: NodeTime) -> Memory {
+        let forgets_nothing = self.quorum.setup().sabotaged(Sabotage::NoMemoryRule);
+        let since = if forgets_nothing { NodeTime::default() } else { since };
         Memory { since, max_clock_offset: self.quorum.setup().max_clock_offset }
     }
 }

@@ -107,9 +107,13 @@ impl Board {
         NodeTime::from_micros(self.seats[node].since_micros.load(Ordering::Acquire))
     }
 
-    /// A new memory of the node: what it granted before no longer counts.
-    pub(crate) fn begin_epoch(&self, node: usize, since: NodeTime) {
+    /// When the node's present memory began, by its clock. To be followed by [`Board::begin_epoch`].
+    pub(crate) fn set_since(&self, node: usize, since: NodeTime) {
         self.seats[node].since_micros.store(since.as_micros(), Ordering::Release);
+    }
+
+    /// A new memory of the node: what it granted before no longer counts.
+    pub(crate) fn begin_epoch(&self, node: usize) {
         self.seats[node].epoch.fetch_add(1, Ordering::AcqRel);
     }
 

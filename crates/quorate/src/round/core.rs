@@ -1,7 +1,7 @@
 //! What a driver does next, as a pure state machine: no socket, no timer, no task.
 
 use super::{
-    Answer, NodeState, ReplyTo, Vote,
+    Answer, NodeState, ReplyTo, Sabotage, Vote,
     board::Board,
     flight::{Cargo, Errand, Flight, Post},
     offset::ClockOffset,
@@ -187,7 +187,7 @@ impl Core {
         let mut commands = Vec::new();
         self.expire(now, &mut commands);
         match &self.line {
-            Line::Down { retry_at, .. } if now >= (*retry_at).max(self.fence) => {
+            Line::Down { retry_at, .. } if now >= self.opens_at(*retry_at) => {
                 let Line::Down { cause, .. } = &mut self.line else { return commands };
                 let cause = cause.take();
                 let until = now + self.open_timeout();
@@ -213,7 +213,7 @@ impl Core {
     /// When [`Core::step`] has something to do, if nothing happens before.
     pub(crate) fn wake(&self) -> BootTime {
         let line = match &self.line {
-            Line::Down { retry_at, .. } => Some((*retry_at).max(self.fence)),
+            Line::Down { retry_at, .. } => Some(self.opens_at(*retry_at)),
             Line::Opening { until, .. } => Some(*until),
             Line::Up => self.standing.wake().into_iter().chain(self.look_at).chain(self.idle_until()).min(),
         };
@@ -222,6 +222,11 @@ impl Core {
         let queue = self.queue.iter().map(|post| post.deadline);
         let far = BootTime::from_nanos(u64::MAX);
         line.into_iter().chain(flights).chain(kept).chain(queue.min()).min().unwrap_or(far)
+    }
+
+    /// When the next session may be opened: requests of the last one may run until the fence.
+    fn opens_at(&self, retry_at: BootTime) -> BootTime {
+        if self.judge.setup.sabotaged(Sabotage::NoFence) { retry_at } else { retry_at.max(self.fence) }
     }
 
     // --- the line ---------------------------------------------------------------------------------------
@@ -384,6 +389,9 @@ impl Core {
         if self.standing.is_unknown() || self.marker_in_flight() {
             return false; // Nothing overtakes: an acquire must stay ahead of its release.
         }
+        if self.judge.setup.sabotaged(Sabotage::ReleasesFirst) {
+            self.queue.make_contiguous().sort_by_key(|post| !post.is_release());
+        }
         let objection = self.standing.objection(now);
         let mut posts = Vec::new();
         let mut requests = Vec::new();
@@ -422,7 +430,10 @@ impl Core {
         if requests.iter().any(Request::sets_a_key) {
             self.fence = now + self.judge.setup.fence();
         }
-        let batch = Batch { requests, not_after: offset.node_time_at_least(deadline), stamp };
+        let mut batch = Batch { requests, not_after: offset.node_time_at_least(deadline), stamp };
+        if self.judge.setup.sabotaged(Sabotage::NoNotAfter) {
+            batch.not_after = NodeTime::from_micros(u64::MAX);
+        }
         let id = self.next_flight;
         self.next_flight += 1;
         let memory = (self.board.epoch(self.me), self.board.since(self.me));
@@ -431,7 +442,8 @@ impl Core {
     }
 
     fn land(&mut self, now: BootTime, flight: Flight, reply: BatchReply) {
-        let sent = Some(flight.sent);
+        let late = self.judge.setup.sabotaged(Sabotage::ValidityFromReceipt);
+        let sent = Some(if late { now } else { flight.sent });
         match flight.cargo {
             Cargo::Posts(posts) if posts.len() == reply.replies.len() => {
                 for (post, answer) in posts.into_iter().zip(reply.replies) {

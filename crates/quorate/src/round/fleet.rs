@@ -1,5 +1,5 @@
 use super::{
-    Answer, Ballots, Marker, NodeOutcome, NodeStatus, ReplyTo, Report, Setup, SetupError, Vote,
+    Answer, Ballots, Marker, NodeOutcome, NodeStatus, ReplyTo, Report, Sabotage, Setup, SetupError, Vote,
     board::Board,
     core::Core,
     driver::{PostOffice, drive},
@@ -125,6 +125,9 @@ impl Fleet {
 
     /// A fresh owner token: it signs one attempt.
     pub(crate) fn sign(&self) -> Owner {
+        if self.setup.sabotaged(Sabotage::TokenReused) {
+            return Owner::sign(&self.setup.worker, 0, 0);
+        }
         Owner::sign(&self.setup.worker, self.env.random(), self.env.random())
     }
 

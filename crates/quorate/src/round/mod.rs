@@ -46,6 +46,7 @@ mod fleet;
 mod flight;
 mod marker;
 mod offset;
+mod sabotage;
 mod setup;
 mod standing;
 mod steps;
@@ -59,6 +60,11 @@ pub use marker::{Marker, MarkerError};
 pub use setup::{Setup, SetupError};
 pub use tally::{Grant, Tally, Verdict, majority};
 pub use vote::{Answer, NodeOutcome, Report, Vote};
+
+#[cfg(feature = "sabotage")]
+pub use sabotage::Sabotage;
+#[cfg(not(feature = "sabotage"))]
+pub(crate) use sabotage::Sabotage;
 
 pub(crate) use fleet::{Fleet, FleetEvent, Starter};
 pub(crate) use tally::quorum_th;

@@ -1,3 +1,4 @@
+use super::Sabotage;
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 /// What never shrinks below this: reading a clock, and the rounding of TTLs to milliseconds.
@@ -30,6 +31,9 @@ pub struct Setup {
     /// This worker only looks: it writes no marker, so nothing it was told wrongly stays behind. Default
     /// false.
     pub only_looks: bool,
+    /// The safety mechanisms that this worker leaves out: for tests of the tests. Default none.
+    #[cfg(feature = "sabotage")]
+    pub sabotage: Vec<Sabotage>,
 }
 
 impl Default for Setup {
@@ -45,6 +49,8 @@ impl Default for Setup {
             durable: false,
             trust_new_nodes: false,
             only_looks: false,
+            #[cfg(feature = "sabotage")]
+            sabotage: Vec::new(),
         }
     }
 }
@@ -83,6 +89,18 @@ impl Setup {
     /// How long a lease is valid from the moment its request was sent.
     pub fn validity(&self, ttl: Duration) -> Duration {
         ttl.saturating_sub(self.margin(ttl))
+    }
+
+    /// Whether a test has this worker leave out a safety mechanism.
+    #[cfg(feature = "sabotage")]
+    pub(crate) fn sabotaged(&self, mechanism: Sabotage) -> bool {
+        self.sabotage.contains(&mechanism)
+    }
+
+    /// Never: what no test asks for is not even compiled.
+    #[cfg(not(feature = "sabotage"))]
+    pub(crate) const fn sabotaged(&self, _: Sabotage) -> bool {
+        false
     }
 
     /// How long a voting request may wait on an abandoned connection before the node certainly refuses it.

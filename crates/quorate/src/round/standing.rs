@@ -1,5 +1,5 @@
 use super::{
-    Distrust, Marker, NodeState, QuarantineReason,
+    Distrust, Marker, NodeState, QuarantineReason, Sabotage,
     board::Board,
     steps::Jump,
     trust::{Judge, Judgement},
@@ -243,7 +243,7 @@ impl Standing {
         let remembers = self.memory.as_ref().is_some_and(|known| known.since == marker.since);
         if !remembers {
             self.lost_memory |= self.memory.is_some();
-            self.board.begin_epoch(self.me, marker.since);
+            self.begin_epoch(marker.since);
         }
         self.memory = Some(marker);
         if from <= now {
@@ -258,7 +258,14 @@ impl Standing {
         if self.memory.as_ref().is_some_and(|known| !same(known)) {
             self.memory = None;
             self.lost_memory = true;
-            self.board.begin_epoch(self.me, self.board.since(self.me));
+            self.begin_epoch(self.board.since(self.me));
+        }
+    }
+
+    fn begin_epoch(&self, since: NodeTime) {
+        self.board.set_since(self.me, since);
+        if !self.judge.setup.sabotaged(Sabotage::ForgettersCount) {
+            self.board.begin_epoch(self.me);
         }
     }
 

@@ -1,6 +1,6 @@
 //! The pure judgement: may this node vote?
 
-use super::{Distrust, Marker, QuarantineReason, Setup};
+use super::{Distrust, Marker, QuarantineReason, Sabotage, Setup};
 use crate::{
     env::BootTime,
     node::{Hello, NodeTime},
@@ -41,7 +41,7 @@ impl Judge {
             None => return Judgement::Refused(Distrust::EvictionUnknown),
         }
         let Some(text) = &hello.marker else {
-            let wait = if self.setup.trust_new_nodes { Duration::ZERO } else { self.setup.quarantine() };
+            let wait = if self.setup.trust_new_nodes { Duration::ZERO } else { self.quarantine() };
             return self.write(hello, now, wait, QuarantineReason::Unmarked);
         };
         let marker = match Marker::parse(text) {
@@ -65,7 +65,7 @@ impl Judge {
             let marker = Marker { run_id: Arc::clone(&hello.run_id), ..marker };
             return Judgement::Write { marker, from, reason };
         }
-        self.write(hello, now, self.setup.quarantine(), QuarantineReason::Restarted)
+        self.write(hello, now, self.quarantine(), QuarantineReason::Restarted)
     }
 
     /// A marker whose memory begins now and whose votes count after `wait`, on the node's clock and on ours.
@@ -91,6 +91,10 @@ impl Judge {
             votes_from: hello.node_time + wait,
         };
         Judgement::Write { marker, from: now + wait, reason }
+    }
+
+    fn quarantine(&self) -> Duration {
+        if self.setup.sabotaged(Sabotage::NoQuarantine) { Duration::ZERO } else { self.setup.quarantine() }
     }
 
     /// When the marker's wait is over on our own clock. It began in the past, so that a node whose clock was

@@ -9,6 +9,7 @@ use crate::{
     env::BootTime,
     ledger::{Ledger, LedgerError},
     node::Record,
+    round::Sabotage,
 };
 use futures_util::FutureExt;
 use std::{
@@ -50,7 +51,8 @@ impl Run {
             Err(error) => return Outcome::NotStarted(error),
         };
         // A pause may lie between the write and here: a later leader may have made this tick up.
-        if !self.term.is_valid() {
+        let looks = !self.term.quorum().setup().sabotaged(Sabotage::NoLookBeforeWork);
+        if looks && !self.term.is_valid() {
             return Outcome::Abandoned;
         }
         // Told to stop during the write: what is at most once nobody else will start any more, so it has what

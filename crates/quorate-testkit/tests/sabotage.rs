@@ -1,0 +1,229 @@
+//! Every safety mechanism switched off, one at a time: the simulation must find a violation, of the invariant
+//! that the mechanism is for, within a stated number of seeds.
+//!
+//! A mechanism that another one covers as well is switched off together with that one, and each of the two
+//! alone must then be harmless.
+//!
+//! `QUORATE_SABOTAGE=100 cargo test --release -p quorate-testkit --all-features --test sabotage -- --nocapture
+//! every` counts, of so many seeds, those that find each out; `QUORATE_SABOTAGE_ONLY=raise` picks by name.
+
+#![expect(clippy::panic, reason = "a test fails by panicking")]
+
+use quorate::round::Sabotage;
+use quorate_testkit::sim::{Lie, Plan, simulate};
+use std::{
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Duration,
+};
+
+/// A mechanism left out, and who notices.
+struct Case {
+    /// What is left out.
+    what: &'static str,
+    /// Which of the plans.
+    plan: Ground,
+    /// How the servers lie.
+    lie: Option<Lie>,
+    /// What the workers leave out.
+    sabotage: &'static [Sabotage],
+    /// The invariant that must be found broken, and how it puts it if it must be in that way.
+    breaks: &'static str,
+    /// Within how many seeds, from the first: at least three times what it takes.
+    within: u64,
+}
+
+/// The plans. Each holds, seed by seed, while nothing is left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Ground {
+    /// What the simulation does by itself.
+    Default,
+    /// Servers crash often.
+    Crashes,
+    /// Servers crash often, come back with old snapshots, and have time to serve their quarantines.
+    OldCounters,
+    /// Servers' clocks step by seconds at any moment, so that keys end whenever they like, and no server
+    /// forgets. Only that no token comes twice is judged.
+    WildClocks,
+    /// Clocks drift by what is allowed and never step, and the margin is for just that.
+    NoSlack,
+}
+
+impl Ground {
+    const ALL: [Self; 5] = [Self::Default, Self::Crashes, Self::OldCounters, Self::WildClocks, Self::NoSlack];
+
+    fn plan(self) -> Plan {
+        let mut plan = Plan::default();
+        match self {
+            Self::Default => {}
+            Self::Crashes => plan.crashes = 250,
+            Self::OldCounters => {
+                (plan.crashes, plan.snapshots, plan.length) = (300, 1_000, Duration::from_secs(60));
+            }
+            Self::WildClocks => {
+                (plan.wild_steps, plan.setup.node_timeout) = (Some(4_000), Duration::from_millis(330));
+            }
+            Self::NoSlack => (plan.steps, plan.setup.clock_step_allowance) = (false, Duration::ZERO),
+        }
+        plan
+    }
+}
+
+impl Case {
+    const fn worker(
+        what: &'static str,
+        sabotage: &'static [Sabotage],
+        breaks: &'static str,
+        within: u64,
+    ) -> Self {
+        Self { what, plan: Ground::Default, lie: None, sabotage, breaks, within }
+    }
+
+    const fn node(what: &'static str, lie: Lie, breaks: &'static str, within: u64) -> Self {
+        Self { what, plan: Ground::Default, lie: Some(lie), sabotage: &[], breaks, within }
+    }
+
+    const fn on(self, plan: Ground) -> Self {
+        Self { plan, ..self }
+    }
+
+    const fn with(self, lie: Lie) -> Self {
+        Self { lie: Some(lie), ..self }
+    }
+
+    /// What the seed finds, if it finds it.
+    fn found(&self, seed: u64) -> Option<String> {
+        let mut plan = self.plan.plan();
+        plan.lie = self.lie;
+        plan.setup.sabotage = self.sabotage.to_vec();
+        let (invariant, how) = self.breaks.split_once(": ").unwrap_or((self.breaks, ""));
+        let broken = format!("VIOLATION {invariant}: ");
+        simulate(seed, &plan).trace.into_iter().find(|line| line.contains(&broken) && line.contains(how))
+    }
+}
+
+/// A token came twice. Under clocks that step wildly the order of the tokens says nothing: a worker may hear of
+/// its grant when the next one has been heard of.
+const TWICE: &str = "fencing: a second time";
+
+const CASES: &[Case] = &[
+    // --- fencing ---
+    Case::node("no increment", Lie::Uncounting, "fencing", 20),
+    Case::worker("no raise", &[Sabotage::NoRaise], "fencing", 20),
+    Case::worker("old counters trusted", &[Sabotage::RelicsTrusted], "fencing", 100).on(Ground::OldCounters),
+    Case::worker("low re-seed, old counters trusted", &[Sabotage::RelicsTrusted], "fencing", 100)
+        .with(Lie::Restarting),
+    Case::node("an extension lowers the counter", Lie::Lowering, TWICE, 100).on(Ground::WildClocks),
+    // --- who owns it ---
+    Case::worker("owner token reused", &[Sabotage::TokenReused], "backing", 100),
+    Case::node("no owner check in release", Lie::Ruthless, "backing", 20),
+    Case::node("no not_after, at the node", Lie::Timeless, "release", 20),
+    Case::worker("no not_after, at the worker", &[Sabotage::NoNotAfter], "release", 20),
+    Case::worker("no fence between connections", &[Sabotage::NoFence], "release", 50),
+    Case::worker("mailbox sorted", &[Sabotage::ReleasesFirst], "release", 20),
+    Case::worker("a dropped attempt posts nothing", &[Sabotage::DropsSilently], "liveness", 20),
+    Case::worker("split votes stand", &[Sabotage::SplitsStand], "liveness", 100),
+    // --- until when ---
+    Case::worker("validity from receipt", &[Sabotage::ValidityFromReceipt], "backing", 100)
+        .on(Ground::NoSlack),
+    Case::worker("a look does not look at the clock", &[Sabotage::LooksWithoutClock], "exclusion", 20),
+    Case::worker("loss is noticed by no clock", &[Sabotage::LossFromVotesOnly], "step-down", 20),
+    Case::worker("a lease outlives its release", &[Sabotage::LeaseOutlivesRelease], "exclusion", 100),
+    Case::worker("work outlives its term", &[Sabotage::WorkOutlivesTerm], "succession", 100),
+    Case::node("an extension does not lengthen", Lie::Shortening, "backing", 20),
+    // --- who may vote ---
+    Case::node("a node that forgot keeps its vote", Lie::Forgetful, "exclusion", 100).on(Ground::Crashes),
+    Case::worker("no quarantine", &[Sabotage::NoQuarantine], "exclusion", 100).on(Ground::Crashes),
+    Case::worker("neither epochs nor quarantine", BOTH, "exclusion", 100).on(Ground::Crashes),
+    // --- records ---
+    Case::worker("plain read in place of the seal", &[Sabotage::PlainRead], "ticks", 100),
+    Case::node("writes of terms before the seal", Lie::Unsealed, "ticks", 100),
+    Case::worker("LL read", &[Sabotage::PlainRead], "ticks", 100).with(Lie::Unsealed),
+    Case::worker("LL look unsealed", &[Sabotage::NoLookBeforeWork], "ticks", 100).with(Lie::Unsealed),
+    Case::node("unseen overwrite", Lie::Overwriting, "ticks", 100),
+    Case::worker("LL unseen overwrite, plain read", &[Sabotage::PlainRead], "ticks", 100)
+        .with(Lie::Overwriting),
+    Case::node("a final record overwritten", Lie::Reopening, "ticks", 100),
+    Case::worker("no memory rule", &[Sabotage::NoMemoryRule], "ticks", 100),
+    Case::worker("no memory rule", &[Sabotage::NoMemoryRule], "ticks", 100).on(Ground::Crashes),
+    Case::node("LL a node that forgot keeps its vote", Lie::Forgetful, "ticks", 100).on(Ground::Crashes),
+    Case::worker("no look between started and the work", &[Sabotage::NoLookBeforeWork], "ticks", 100),
+    Case::worker("a done overruled", &[Sabotage::DoneOverruled], "claims", 100),
+];
+
+/// Neither do nodes that forgot wait, nor stops what they granted before to count.
+const BOTH: &[Sabotage] = &[Sabotage::ForgettersCount, Sabotage::NoQuarantine];
+
+/// Runs `look` over `0..count` on as many threads as there are processors; the results are in order.
+fn over<T: Send>(count: usize, look: impl Fn(usize) -> T + Sync) -> Vec<T> {
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut found = Vec::new();
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            if at >= count {
+                return found;
+            }
+            found.push((at, look(at)));
+        }
+    };
+    let mut all: Vec<(usize, T)> = std::thread::scope(|scope| {
+        let threads = std::thread::available_parallelism().map_or(2, usize::from);
+        let running: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        running
+            .into_iter()
+            .flat_map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect()
+    });
+    all.sort_by_key(|(at, _)| *at);
+    all.into_iter().map(|(_, result)| result).collect()
+}
+
+/// The cases to look at: all, or those whose name holds `QUORATE_SABOTAGE_ONLY`.
+fn cases() -> Vec<&'static Case> {
+    let only = std::env::var("QUORATE_SABOTAGE_ONLY").unwrap_or_default();
+    CASES.iter().filter(|case| case.what.contains(&only)).collect()
+}
+
+#[test]
+fn every_mechanism_that_is_left_out_is_missed() {
+    if let Some(seeds) = std::env::var("QUORATE_SABOTAGE").ok().and_then(|text| text.parse().ok()) {
+        return count(seeds);
+    }
+    let cases = cases();
+    let results = over(cases.len(), |at| {
+        let case = cases[at];
+        let first = (1..=case.within).find_map(|seed| case.found(seed).map(|line| (seed, line)));
+        match first {
+            Some((seed, line)) => Ok(format!("{}: seed {seed}: {}", case.what, line.trim())),
+            None => Err(format!("{}: {} holds in {} seeds", case.what, case.breaks, case.within)),
+        }
+    });
+    results.iter().flatten().for_each(|found| println!("{found}"));
+    let missed: Vec<&String> = results.iter().filter_map(|result| result.as_ref().err()).collect();
+    assert!(missed.is_empty(), "not found out:\n{missed:#?}");
+}
+
+/// Prints, for each case, the first of so many seeds that finds it out, and how many do.
+fn count(seeds: u64) {
+    println!("| left out | plan | broken | first seed | seeds of {seeds} |\n| --- | --- | --- | --- | --- |");
+    for case in cases() {
+        let found = over(seeds as usize, |at| case.found(at as u64 + 1).is_some());
+        let first =
+            found.iter().position(|found| *found).map_or("none".to_owned(), |at| (at + 1).to_string());
+        let times = found.iter().filter(|found| **found).count();
+        println!("| {} | {:?} | {} | {first} | {times} |", case.what, case.plan, case.breaks);
+    }
+}
+
+#[test]
+fn every_plan_holds_while_nothing_is_left_out() {
+    const SEEDS: usize = 6;
+    let wrong: Vec<String> = over(Ground::ALL.len() * SEEDS, |at| {
+        let (ground, seed) = (Ground::ALL[at / SEEDS], (at % SEEDS) as u64 + 1);
+        simulate(seed, &ground.plan()).violation.map(|why| format!("{ground:?}, seed {seed}: {why}"))
+    })
+    .into_iter()
+    .flatten()
+    .collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
