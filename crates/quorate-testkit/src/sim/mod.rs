@@ -29,6 +29,7 @@
 mod clock;
 mod connection;
 mod event;
+mod hearing;
 mod held;
 mod host;
 pub mod invariant;

@@ -1,6 +1,7 @@
 use super::{
     Directions, Event, Fault, Host, Link, Plan, Referee, Scenario, SeedRng, Server, SimNode, SimWorld, Trace,
     Truth, Weather,
+    hearing::hearing,
     scenario::{NODES, WORKERS},
     worker::{Duties, Inbox, Outside, RESOURCES, Sinks, Worker},
 };
@@ -44,6 +45,7 @@ pub fn simulate(seed: u64, plan: &Plan) -> Outcome {
         let truth = Truth::begin();
         let trace = Trace::new(truth);
         let referee = Referee::new(truth, trace.clone());
+        let _heard = hearing(&trace, &referee);
         let mut run = Run::new(scenario, plan.clone(), truth, trace.clone(), Arc::clone(&referee));
         run.open_for_business().await;
         run.suffer().await;
@@ -94,7 +96,7 @@ impl Run {
         };
         let links = (0..WORKERS).map(|worker| (0..NODES).map(|node| link(worker, node)).collect()).collect();
         let workers = (0..WORKERS).map(|_| None).collect();
-        let outside = Outside { sinks: Sinks::default(), inbox: Inbox::new(truth, scenario.length) };
+        let outside = Outside { sinks: Arc::<Sinks>::default(), inbox: Inbox::new(truth, scenario.length) };
         Self {
             duties: Duties::of(scenario.seed),
             outside: Arc::new(outside),

@@ -195,9 +195,7 @@ impl Server {
             Some(Lie::Forgetful) | None => engine::run(&mut state.store, batch, clocks),
         };
         drop(state);
-        for (request, reply) in batch.requests.iter().zip(&reply.replies) {
-            self.referee.tell(&Event::Ran { node: &self.name, request, reply });
-        }
+        self.referee.ran(&self.name, batch, &reply);
         reply
     }
 
