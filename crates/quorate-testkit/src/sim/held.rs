@@ -90,7 +90,9 @@ impl Held {
 
     pub(super) fn belief(&self, now: Duration, servers: &[Weak<Server>], setup: &Setup) -> Option<Belief> {
         let grip = self.slot().clone()?;
-        let valid = grip.is_valid();
+        // One look at the clock for both.
+        let remaining = grip.remaining();
+        let valid = !remaining.is_zero();
         let backs =
             |server: &Arc<Server>| valid && server.backs(&self.resource, |owner| self.is_ours(&grip, owner));
         Some(Belief {
@@ -99,7 +101,7 @@ impl Held {
             resource: self.resource.clone(),
             token: self.token,
             valid,
-            ending: grip.remaining() <= self.grace,
+            ending: remaining <= self.grace,
             backed_by: servers.iter().filter_map(Weak::upgrade).filter(backs).count(),
             told: grip.is_told(),
             clock_stood: self.clock_stood(&grip, setup),

@@ -30,6 +30,7 @@ mod clock;
 mod connection;
 mod event;
 mod fault;
+mod hearing;
 mod held;
 mod host;
 pub mod invariant;

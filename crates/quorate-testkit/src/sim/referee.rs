@@ -6,7 +6,7 @@ use super::{
 use quorate::{
     env::WallTime,
     lease::Lease,
-    node::{Reply, Request, Resource},
+    node::{Batch, BatchReply, Reply, Request, Resource},
     round::Setup,
     schedule::Tick,
 };
@@ -135,7 +135,13 @@ impl Referee {
     /// Judges an event, and then what everybody believes at this moment.
     pub fn tell(&self, event: &Event<'_>) {
         self.judge(event);
-        if let Event::Ran { request, reply, .. } = event {
+        self.look();
+    }
+
+    /// A server ran a batch, all at one moment.
+    pub fn ran(&self, node: &str, batch: &Batch, reply: &BatchReply) {
+        for (request, reply) in batch.requests.iter().zip(&reply.replies) {
+            self.judge(&Event::Ran { node, request, reply });
             self.count(&outcome(request, reply));
         }
         self.look();
@@ -262,6 +268,16 @@ impl Referee {
             (false, _) => "unchecked write taken",
         });
         self.judge(&Event::Wrote(write));
+    }
+
+    /// The true time.
+    pub fn truth(&self) -> Truth {
+        self.truth
+    }
+
+    /// A number that grows.
+    pub fn next_number(&self) -> u64 {
+        self.state().next()
     }
 
     /// The faults are over: from now on the workers work without mistakes.

@@ -4,6 +4,7 @@ mod faults;
 use super::{
     Directions, Event, Fault, Host, Link, Machine, Memory, Mistake, Plan, Referee, Scenario, SeedRng, Server,
     SimNode, SimWorld, Trace, Truth, Weather,
+    hearing::hearing,
     scenario::{NODES, WORKERS},
     worker::{Duties, Inbox, Outside, RESOURCES, Sinks, Worker},
 };
@@ -71,6 +72,7 @@ fn run(seed: u64, plan: &Plan, trace: impl FnOnce(Truth) -> Trace) -> Outcome {
         if plan.wild_clocks {
             referee.judge_only_what_needs_no_time();
         }
+        let _heard = hearing(&trace, &referee);
         let mut run = Run::new(scenario, plan.clone(), truth, trace.clone(), Arc::clone(&referee));
         run.open_for_business().await;
         run.suffer().await;
@@ -130,7 +132,7 @@ impl Run {
         let machine = |&(boot, wall): &_| Machine::new(truth, boot, wall);
         let machines = scenario.workers.iter().map(machine).collect();
         let workers = (0..WORKERS).map(|_| None).collect();
-        let outside = Outside { sinks: Sinks::default(), inbox: Inbox::new(truth, scenario.length) };
+        let outside = Outside { sinks: Arc::<Sinks>::default(), inbox: Inbox::new(truth, scenario.length) };
         Self {
             duties: Duties::of(scenario.seed),
             outside: Arc::new(outside),

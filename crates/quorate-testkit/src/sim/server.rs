@@ -212,9 +212,7 @@ impl Server {
             Some(lie) => super::lie::run(&mut state.store, batch, clocks, lie),
         };
         drop(state);
-        for (request, reply) in batch.requests.iter().zip(&reply.replies) {
-            self.referee.tell(&Event::Ran { node: &self.name, request, reply });
-        }
+        self.referee.ran(&self.name, batch, &reply);
         reply
     }
 

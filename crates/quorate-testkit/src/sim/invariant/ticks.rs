@@ -41,7 +41,9 @@ pub(super) struct Ticks {
     ticks: BTreeMap<TickKey, Tick>,
     runs: BTreeMap<u64, (TickKey, u64)>,
     registrations: BTreeMap<Arc<str>, Registration>,
-    forgot: Vec<WallTime>,
+    /// When servers lost their memory, and from when on new ones say that they remember: that is when
+    /// somebody marked them, which may be much later.
+    memories: Vec<WallTime>,
 }
 
 /// What is known of one tick.
@@ -74,7 +76,7 @@ impl Default for Ticks {
             ticks: BTreeMap::new(),
             runs: BTreeMap::new(),
             registrations: BTreeMap::new(),
-            forgot: Vec::new(),
+            memories: Vec::new(),
         }
     }
 }
@@ -93,6 +95,10 @@ impl Invariant for Ticks {
             Event::Ran { node, request: Request::Write { key, record, .. }, reply: Reply::Written } => {
                 self.written(node, key, record)
             }
+            Event::Ran { request: Request::Mark { marker, .. }, reply: Reply::Marked, .. } => {
+                self.memories.extend(memory_since(marker));
+                Ok(())
+            }
             Event::TickStarted(start) => self.started(start),
             Event::TickEnded { run, end } => {
                 self.ended(*run, *end);
@@ -106,7 +112,7 @@ impl Invariant for Ticks {
 
 impl Ticks {
     fn forget(&mut self, node: &str, now: WallTime) {
-        self.forgot.push(now);
+        self.memories.push(now);
         for tick in self.ticks.values_mut() {
             tick.done_on.remove(node);
         }
@@ -204,11 +210,17 @@ impl Ticks {
             }
             Delivery::AtMostOnce => {
                 let written = !tick.started_on.is_empty();
-                let forgotten = self.forgot.iter().any(|forgot| *forgot + OFFSET * 2 >= key.tick);
+                let forgotten = self.memories.iter().any(|since| *since + OFFSET * 2 >= key.tick);
                 (tick.starts == 0 && !written && !forgotten).then_some("was neither started nor unknown")
             }
         }
     }
+}
+
+/// From when on a server remembers, by the marker that it was given.
+fn memory_since(marker: &str) -> Option<WallTime> {
+    let since = marker.lines().find_map(|line| line.strip_prefix("since_us="))?;
+    since.parse().ok().map(WallTime::from_micros)
 }
 
 impl Registration {
@@ -322,6 +334,13 @@ mod tests {
             }
         }
 
+        fn marked(&mut self, since: u64) {
+            let marker = format!("quorate-marker 1\nrun=r\nsince_us={}\nvotes_us=0", at(since).as_micros());
+            let request = Request::Mark { expect: None, marker: marker.into() };
+            let ran = Event::Ran { node: NODES[4], request: &request, reply: &Reply::Marked };
+            self.0.see(Duration::ZERO, &ran).unwrap();
+        }
+
         fn forget(&mut self, node: usize, now: u64) {
             self.0.see(BEGAN + Duration::from_millis(now), &Event::Forgot { node: NODES[node] }).unwrap();
         }
@@ -390,6 +409,8 @@ mod tests {
         assert!(reckon(&[("each", 700)], &nothing).is_err(), "one that all are made up of");
         assert!(reckon(&[("once", 500)], &nothing).is_err(), "neither started nor unknown");
         assert!(reckon(&[("once", 500)], &|history| history.forget(4, 400)).is_ok(), "a server forgot");
+        assert!(reckon(&[("once", 500)], &|history| history.marked(400)).is_ok(), "it was marked anew");
+        assert!(reckon(&[("once", 4_500)], &|history| history.marked(400)).is_err(), "long before");
         assert!(reckon(&[("once", 500)], &|history| history.stands("once", 500, 1, false, 1)).is_ok());
         for missed in [("latest", 1_100), ("fresh", 900), ("cron", 2_000)] {
             assert!(reckon(&[missed], &nothing).is_ok(), "{missed:?} was before the peace");

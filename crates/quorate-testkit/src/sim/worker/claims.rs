@@ -18,7 +18,7 @@ pub(super) async fn work(mut worker: Worker) {
     let ttl = Duration::from_millis([1_000, 1_500, 2_500][worker.rng.index(3)]);
     let mut consumer = Consumer { claims: Claims::new(&worker.quorum, SET).ttl(ttl), ttl };
     while !worker.is_stopped() {
-        worker.think(if worker.referee.is_calm() { &[40] } else { &[40, 400, 1_000] }).await;
+        worker.think(if worker.referee.is_calm() { &[150] } else { &[40, 400, 1_000] }).await;
         let Some(message) = worker.outside.inbox.deliver(&mut worker.rng) else { continue };
         match worker.rng.number(0..=9) {
             0..=4 => consumer.process(&mut worker, message).await,

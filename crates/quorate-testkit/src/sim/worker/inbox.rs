@@ -32,7 +32,7 @@ impl Inbox {
         let published = self.published();
         let done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
         let open: Vec<usize> = (0..published).filter(|at| !done[*at]).collect();
-        if published > 0 && (open.is_empty() || rng.chance(120)) {
+        if published > 0 && rng.chance(120) {
             return Some(rng.index(published));
         }
         let offered = &open[..open.len().min(OFFERED)];

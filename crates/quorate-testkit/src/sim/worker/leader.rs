@@ -1,8 +1,10 @@
 use super::{
     Worker,
     jobs::{job, specs},
+    sink::Letter,
 };
 use crate::sim::{Grip, SeedRng};
+use futures_util::FutureExt;
 use quorate::{
     election::{Election, ElectionError, Term},
     node::Resource,
@@ -12,8 +14,6 @@ use std::{
     panic::{AssertUnwindSafe, resume_unwind},
     time::Duration,
 };
-
-use futures_util::FutureExt;
 
 /// The group that the workers elect a leader of.
 pub(in super::super) const GROUP: &str = "g";
@@ -120,11 +120,12 @@ impl Worker {
     }
 
     /// Reads, thinks, looks whether it may still, and writes: to both stores. Between the look and the write
-    /// lies the way to the store.
+    /// lies the way to the store, which is long at times.
     pub(super) async fn update(&mut self, register: &str, token: impl Fn() -> Option<u64>) {
         for checked in [true, false] {
             let Some(mine) = token() else { return };
-            let Ok(base) = self.outside.sinks.read(checked, register, mine) else {
+            let fence = (mine, self.referee.next_number());
+            let Ok(base) = self.outside.sinks.read(checked, register, fence) else {
                 self.referee.count("checked read refused");
                 return;
             };
@@ -134,9 +135,11 @@ impl Worker {
                 self.referee.count("write given up at the check");
                 return;
             }
-            let way = self.rng.millis(0..=3);
+            let detour = !self.referee.is_calm() && self.rng.chance(100);
+            let way = self.rng.millis(if detour { 200..=2_500 } else { 0..=3 });
+            let letter = Letter { checked, register: register.to_owned(), fence, base };
+            self.outside.sinks.send(self.referee.truth(), way, &self.referee, letter);
             self.env.sleep(way).await;
-            self.outside.sinks.write(&self.referee, checked, register, mine, base);
         }
     }
 }

@@ -21,7 +21,7 @@ use std::sync::Arc;
 /// What there is beside the servers.
 #[derive(Debug)]
 pub(super) struct Outside {
-    pub(super) sinks: Sinks,
+    pub(super) sinks: Arc<Sinks>,
     pub(super) inbox: Inbox,
 }
 

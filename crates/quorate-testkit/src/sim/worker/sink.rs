@@ -1,50 +1,87 @@
-use super::super::{Referee, Write};
+use super::super::{Referee, Truth, Write};
 use std::{
     collections::BTreeMap,
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 /// Two stores outside of Quorate that workers read from and write to, as they would to a database: one that
 /// compares fencing tokens in its own transaction, and one that does not.
 #[derive(Debug, Default)]
 pub(in super::super) struct Sinks {
-    registers: Mutex<BTreeMap<(bool, String), Register>>,
+    registers: Mutex<Registers>,
 }
+
+type Registers = BTreeMap<(bool, String), Register>;
 
 #[derive(Debug, Default)]
 struct Register {
     version: u64,
-    newest: u64,
+    newest: Fence,
 }
+
+/// What is compared: the fencing token, and, as one holder may come again while its last write is on its way,
+/// a number of its own that grows.
+pub(super) type Fence = (u64, u64);
 
 /// The reader's word that a later token has been seen.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Outdated;
 
 impl Sinks {
-    /// Reads a register's version, under `token`. The store that compares tokens remembers it from here on:
-    /// who has been overtaken by a reader may write no more.
-    pub(super) fn read(&self, checked: bool, register: &str, token: u64) -> Result<u64, Outdated> {
-        let mut registers = self.registers.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Reads a register's version. The store that compares tokens remembers this one from here on: who has
+    /// been overtaken by a reader may write no more.
+    pub(super) fn read(&self, checked: bool, register: &str, fence: Fence) -> Result<u64, Outdated> {
+        let mut registers = self.registers();
         let register = registers.entry((checked, register.to_owned())).or_default();
-        if checked && token < register.newest {
+        if checked && fence < register.newest {
             return Err(Outdated);
         }
-        register.newest = register.newest.max(token);
+        register.newest = register.newest.max(fence);
         Ok(register.version)
     }
 
-    /// Writes what was made from `base`, under `token`.
-    pub(super) fn write(&self, referee: &Referee, checked: bool, register: &str, token: u64, base: u64) {
-        let mut registers = self.registers.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = registers.entry((checked, register.to_owned())).or_default();
-        let accepted = !checked || token >= found.newest;
+    /// Sends a write of what was made from `base`. It arrives, whatever becomes of its sender.
+    #[expect(clippy::disallowed_methods, reason = "what has left outlives the worker that sent it")]
+    pub(super) fn send(
+        self: &Arc<Self>,
+        truth: Truth,
+        way: Duration,
+        referee: &Arc<Referee>,
+        letter: Letter,
+    ) {
+        let (sinks, referee) = (Arc::clone(self), Arc::clone(referee));
+        tokio::spawn(async move {
+            truth.pass(way).await;
+            sinks.write(&referee, letter);
+        });
+    }
+
+    fn write(&self, referee: &Referee, letter: Letter) {
+        let Letter { checked, register, fence, base } = letter;
+        let mut registers = self.registers();
+        let found = registers.entry((checked, register.clone())).or_default();
+        let accepted = !checked || fence >= found.newest;
         let stands = found.version;
         if accepted {
             found.version += 1;
-            found.newest = found.newest.max(token);
+            found.newest = found.newest.max(fence);
         }
         drop(registers);
+        let token = fence.0;
         referee.wrote(&Write { checked, register: register.into(), token, base, stands, accepted });
     }
+
+    fn registers(&self) -> MutexGuard<'_, Registers> {
+        self.registers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A write on its way.
+#[derive(Debug)]
+pub(super) struct Letter {
+    pub(super) checked: bool,
+    pub(super) register: String,
+    pub(super) fence: Fence,
+    pub(super) base: u64,
 }

@@ -1,0 +1,89 @@
+use super::{Referee, Trace};
+use std::{
+    fmt::{Debug, Write},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+use tracing::{
+    Event, Level, Metadata, Subscriber,
+    field::{Field, Visit},
+    level_filters::LevelFilter,
+    span::{Attributes, Id, Record},
+    subscriber::DefaultGuard,
+};
+
+/// What the library says in its log, and what it is counted as: only there does it tell of these.
+const HEARD: [(&str, &str); 8] = [
+    ("ticks not run: they were missed by more", "ticks missed: window"),
+    ("ticks not run: they were missed, and the misfire rule", "ticks missed: skip"),
+    ("ticks not run: they were missed, and the run of", "ticks missed: stood for"),
+    ("tick not run: it came due while", "tick overtaken"),
+    ("tick not run: it was started before", "tick left: started before"),
+    ("tick not run: too few nodes remember", "tick left: unknown"),
+    ("interrupted, though the term goes on", "tick interrupted in its term"),
+    ("not registered", "registration not at once"),
+];
+
+/// Writes what the library logs on this thread into the trace, until the guard goes.
+pub(super) fn hearing(trace: &Trace, referee: &Arc<Referee>) -> DefaultGuard {
+    let hearing = Hearing { trace: trace.clone(), referee: Arc::clone(referee), spans: AtomicU64::new(1) };
+    tracing::subscriber::set_default(hearing)
+}
+
+#[derive(Debug)]
+struct Hearing {
+    trace: Trace,
+    referee: Arc<Referee>,
+    spans: AtomicU64,
+}
+
+impl Subscriber for Hearing {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target().starts_with("quorate") && *metadata.level() <= Level::INFO
+    }
+
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        Some(LevelFilter::INFO)
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        let mut line = Line::default();
+        event.record(&mut line);
+        let Line { message, fields } = line;
+        if let Some((_, what)) = HEARD.iter().find(|(begin, _)| message.starts_with(begin)) {
+            self.referee.count(what);
+        }
+        self.trace.note(format_args!("LOG {} {message}{fields}", event.metadata().level()));
+    }
+
+    // The library opens no spans; should it ever, they are of no interest here.
+    fn new_span(&self, _span: &Attributes<'_>) -> Id {
+        Id::from_u64(self.spans.fetch_add(1, Ordering::Relaxed))
+    }
+
+    fn record(&self, _span: &Id, _values: &Record<'_>) {}
+
+    fn record_follows_from(&self, _span: &Id, _follows: &Id) {}
+
+    fn enter(&self, _span: &Id) {}
+
+    fn exit(&self, _span: &Id) {}
+}
+
+#[derive(Default)]
+struct Line {
+    message: String,
+    fields: String,
+}
+
+impl Visit for Line {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        // Writing to a string cannot fail.
+        let _ = match field.name() {
+            "message" => write!(self.message, "{value:?}"),
+            name => write!(self.fields, " {name}={value:?}"),
+        };
+    }
+}
