@@ -37,6 +37,8 @@ pub struct Plan {
     pub stands: bool,
     /// Whether workers come up with another node list, or another `max_ttl`.
     pub mistakes: bool,
+    /// Whether it is one server, whichever the seed says, that forgets, and the others keep what they have.
+    pub one_forgets: bool,
     /// How many of a thousand faults are crashes of one to three servers, beside those that happen anyway.
     pub crashes: u64,
     /// How often, of a thousand crashes, a server comes back with an old snapshot, and so with old counters.
@@ -62,6 +64,7 @@ impl Default for Plan {
             wild_clocks: false,
             stands: true,
             mistakes: false,
+            one_forgets: false,
             crashes: 0,
             snapshots: 300,
             oversleep: Duration::ZERO,
@@ -93,7 +96,8 @@ impl Scenario {
         let workers = (0..WORKERS).map(|_| machine(&mut rng)).collect();
         let servers = (0..NODES).map(|_| machine(&mut rng).1).collect();
         let weather = weather(&mut rng);
-        let mut faults = Faults { rng, plan, stepped: [None; NODES], made: Vec::new() };
+        let forgetful = rng.index(NODES);
+        let mut faults = Faults { rng, plan, forgetful, stepped: [None; NODES], made: Vec::new() };
         let mut at = Duration::from_millis(300);
         while at < plan.length {
             faults.draw(at);
@@ -136,6 +140,8 @@ fn weather(rng: &mut SeedRng) -> Weather {
 struct Faults<'a> {
     rng: SeedRng,
     plan: &'a Plan,
+    /// The server that may forget, where only one does.
+    forgetful: usize,
     stepped: [Option<Duration>; NODES],
     made: Vec<(Duration, Fault)>,
 }
@@ -179,17 +185,17 @@ impl Faults<'_> {
         }
     }
 
-    /// What servers lose when they crash; where clocks are wild they lose nothing.
+    /// Some servers crash, and come back with what the plan lets them keep.
     fn crash_servers(&mut self, at: Duration) {
         for node in self.some_nodes(1..=3) {
-            if self.rng.chance(100) && !self.plan.wild_clocks {
+            if self.rng.chance(100) && self.may_forget(node) {
                 let clock = machine(&mut self.rng).1;
                 self.made.push((at, Fault::ReplaceServer(node, clock)));
                 continue;
             }
             let kept = if self.plan.setup.durable { 800 } else { 200 };
             let memory = match self.rng.number(0..=999) {
-                _ if self.plan.wild_clocks => Memory::Kept,
+                _ if !self.may_forget(node) => Memory::Kept,
                 dice if dice < kept => Memory::Kept,
                 // What says that it is durable comes back with all it had, or with a new disk.
                 _ if self.plan.setup.durable => Memory::Empty,
@@ -201,10 +207,15 @@ impl Faults<'_> {
     }
 
     fn flush_servers(&mut self, at: Duration) {
-        let some = self.some_nodes(1..=3);
-        if !self.plan.wild_clocks {
-            some.into_iter().for_each(|node| self.made.push((at, Fault::FlushServer(node))));
+        for node in self.some_nodes(1..=3) {
+            if self.may_forget(node) {
+                self.made.push((at, Fault::FlushServer(node)));
+            }
         }
+    }
+
+    fn may_forget(&self, node: usize) -> bool {
+        !self.plan.wild_clocks && (!self.plan.one_forgets || node == self.forgetful)
     }
 
     fn crash_worker(&mut self, at: Duration, worker: usize) {
