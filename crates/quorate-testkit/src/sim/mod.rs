@@ -68,7 +68,7 @@ pub use clock::{Dial, SimClock, Truth};
 pub use fault::{Fault, Halves, Mistake, Parted};
 pub use host::{Gate, Host};
 pub use link::{Directions, Link, Weather};
-pub use machine::Machine;
+pub use machine::{Machine, NAP};
 pub use node::{SimNode, SimSession};
 pub use plans::{OPEN_PLANS, PLANS};
 pub use referee::{Belief, Event, Held, Referee};

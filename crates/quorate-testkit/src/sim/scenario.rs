@@ -1,4 +1,4 @@
-use super::{Directions, Fault, Halves, Lie, Memory, Mistake, Parted, SeedRng, SimClock, Weather};
+use super::{Directions, Fault, Halves, Lie, Memory, Mistake, NAP, Parted, SeedRng, SimClock, Weather};
 use quorate::round::Setup;
 use std::{ops::RangeInclusive, time::Duration};
 
@@ -35,6 +35,8 @@ pub struct Plan {
     pub wild_clocks: bool,
     /// Whether workers' boot clocks stand still.
     pub stands: bool,
+    /// Whether it is held against a worker that its boot clock stood still, to prove that it would be noticed.
+    pub excuse_no_clock: bool,
     /// Whether workers come up with another node list, or another `max_ttl`.
     pub mistakes: bool,
     /// Whether it is one server, whichever the seed says, that forgets, and the others keep what they have.
@@ -43,6 +45,8 @@ pub struct Plan {
     pub crashes: u64,
     /// How often, of a thousand crashes, a server comes back with an old snapshot, and so with old counters.
     pub snapshots: u64,
+    /// How long workers' timers sleep before they look at the clock again.
+    pub naps: Duration,
     /// By how much a worker's timers may be late though its process runs: the shipped code's never are.
     pub oversleep: Duration,
 }
@@ -63,10 +67,12 @@ impl Default for Plan {
             steps: true,
             wild_clocks: false,
             stands: true,
+            excuse_no_clock: false,
             mistakes: false,
             one_forgets: false,
             crashes: 0,
             snapshots: 300,
+            naps: NAP,
             oversleep: Duration::ZERO,
         }
     }
