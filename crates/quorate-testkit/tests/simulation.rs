@@ -4,7 +4,7 @@
 
 #![expect(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
-use quorate_testkit::sim::{Lie, Plan, Summary, Sweep, simulate};
+use quorate_testkit::sim::{Lie, NAP, Plan, Summary, Sweep, simulate};
 use std::{ops::Range, time::Duration};
 
 /// The seeds of every run; `QUORATE_SEEDS=1..5001` tries others.
@@ -238,4 +238,18 @@ fn without_a_margin_for_drift_a_belief_outlives_its_keys() {
 fn timers_that_ring_late_are_found_out() {
     let plan = Plan { oversleep: Duration::from_millis(700), ..Plan::default() };
     found_out("step-down", &plan, 1..41);
+}
+
+/// What is excused would be noticed, so it happens.
+#[test]
+fn a_clock_that_stands_still_is_found_out_where_it_is_not_excused() {
+    let plan = Plan { excuse_no_clock: true, ..Plan::default() };
+    found_out("backing", &plan, 1..41);
+}
+
+/// The shipped timers look at the boot clock after every nap: else they would sleep on after their machine woke.
+#[test]
+fn a_machine_that_sleeps_makes_timers_late_by_a_nap_and_no_more() {
+    let plan = Plan { naps: NAP * 20, ..Plan::default() };
+    found_out("step-down", &plan, 1..101);
 }

@@ -4,7 +4,7 @@
 
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use quorate_testkit::sim::{Failure, PLANS, Plan, Summary, Sweep, simulate};
+use quorate_testkit::sim::{Failure, OPEN_PLANS, PLANS, Plan, Summary, Sweep, simulate};
 use std::{
     io::IsTerminal,
     process::ExitCode,
@@ -51,7 +51,8 @@ struct Args {
 fn main() -> ExitCode {
     let args = Args::parse();
     if args.plan == "list" {
-        PLANS.iter().for_each(|(name, what)| println!("{name:14} {what}"));
+        PLANS.iter().for_each(|(name, what)| println!("{name:24}{what}"));
+        OPEN_PLANS.iter().for_each(|(name, what)| println!("{name:24}(not in `all`) {what}"));
         return ExitCode::SUCCESS;
     }
     if let Some(seed) = args.replay {
@@ -73,9 +74,9 @@ fn main() -> ExitCode {
     }
     progress.bar.finish_and_clear();
     if args.json {
-        print_json(&total, began.elapsed())
+        print_json(&total, began.elapsed());
     } else {
-        print(&total, began.elapsed())
+        print(&total, began.elapsed());
     }
     ExitCode::from(u8::from(!total.failures.is_empty()))
 }
@@ -87,8 +88,10 @@ fn now() -> Instant {
 
 fn sweeps(args: &Args) -> Option<Vec<Sweep>> {
     let seeds = args.from..args.to.unwrap_or(args.from.saturating_add(args.seeds));
-    let names = PLANS.iter().map(|(name, _)| *name).filter(|name| args.plan == "all" || args.plan == *name);
+    let names = PLANS.iter().map(|(name, _)| *name);
+    let names: Vec<&str> = if args.plan == "all" { names.collect() } else { vec![&args.plan] };
     let sweeps: Vec<Sweep> = names
+        .into_iter()
         .filter_map(|name| {
             let sweep = Sweep::over(name, seeds.clone())?;
             Some(Sweep { twice: args.twice, threads: args.threads.unwrap_or(sweep.threads), ..sweep })

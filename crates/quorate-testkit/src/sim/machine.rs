@@ -6,12 +6,13 @@ use std::{
 
 /// The shipped world sleeps in naps of this length, so that a timer that stood still while the machine slept
 /// rings this much too late at most.
-pub(super) const NAP: Duration = Duration::from_millis(100);
+pub const NAP: Duration = Duration::from_millis(100);
 
 /// What a worker's processes run on: its clocks, which outlive them, and its sleep.
 #[derive(Debug)]
 pub struct Machine {
     truth: Truth,
+    nap: Duration,
     state: Mutex<State>,
 }
 
@@ -33,11 +34,11 @@ struct Sleep {
 }
 
 impl Machine {
-    /// A machine that is awake.
-    pub fn new(truth: Truth, boot: SimClock, wall: SimClock) -> Arc<Self> {
+    /// A machine that is awake, whose processes sleep in naps of `nap`: [`NAP`], where they are as shipped.
+    pub fn new(truth: Truth, boot: SimClock, wall: SimClock, nap: Duration) -> Arc<Self> {
         let (boot, wall) = (Dial::new(boot), Dial::new(wall));
         let state = State { boot, wall, stood_at: None, asleep_since: None, sleeps: Vec::new() };
-        Arc::new(Self { truth, state: Mutex::new(state) })
+        Arc::new(Self { truth, nap, state: Mutex::new(state) })
     }
 
     /// What the boot clock shows, in nanoseconds.
@@ -61,7 +62,7 @@ impl Machine {
         let set = self.truth.now();
         let due = self.state().boot.will_show(set, nanos).min(set + at_most) + late;
         loop {
-            let rings = rings(set, due, &self.state().sleeps);
+            let rings = rings(set, due, self.nap, &self.state().sleeps);
             if self.truth.now() >= rings {
                 return;
             }
@@ -126,7 +127,7 @@ impl Machine {
 
 /// When a timer rings that was set at `set` for `due`, on a machine that has slept meanwhile. It is a chain of
 /// naps, after each of which the clock is looked at; the nap that a sleep interrupts goes on afterwards.
-fn rings(set: Duration, due: Duration, sleeps: &[Sleep]) -> Duration {
+fn rings(set: Duration, due: Duration, nap: Duration, sleeps: &[Sleep]) -> Duration {
     let mut from = set;
     for sleep in sleeps.iter().filter(|sleep| sleep.from >= set) {
         if sleep.from >= from.max(due) {
@@ -136,9 +137,9 @@ fn rings(set: Duration, due: Duration, sleeps: &[Sleep]) -> Duration {
             // It fell asleep again in the nap that the last sleep interrupted.
             from - sleep.from
         } else {
-            let napped = (sleep.from - from).as_nanos() % NAP.as_nanos();
+            let napped = (sleep.from - from).as_nanos() % nap.as_nanos();
             let napped = Duration::from_nanos(u64::try_from(napped).unwrap_or_default());
-            (NAP - napped).min(due - sleep.from)
+            (nap - napped).min(due - sleep.from)
         };
         from = sleep.until + nap_left;
     }
@@ -156,23 +157,27 @@ mod tests {
     #[test]
     fn a_timer_that_slept_rings_at_the_end_of_its_nap() {
         let slept = |from, until| [Sleep { from: ms(from), until: ms(until) }];
-        assert_eq!(rings(ms(0), ms(1_000), &[]), ms(1_000));
-        assert_eq!(rings(ms(0), ms(1_000), &slept(1_000, 9_000)), ms(1_000), "it rang before");
-        assert_eq!(rings(ms(0), ms(1_000), &slept(230, 600)), ms(1_000), "it looked at 670 and slept on");
-        assert_eq!(rings(ms(0), ms(1_000), &slept(230, 5_000)), ms(5_070), "30 of 100 ms had passed");
-        assert_eq!(rings(ms(0), ms(240), &slept(230, 5_000)), ms(5_010), "a shorter nap at the end");
-        assert_eq!(rings(ms(9_500), ms(9_700), &slept(230, 5_000)), ms(9_700), "set afterwards");
+        assert_eq!(rings(ms(0), ms(1_000), NAP, &[]), ms(1_000));
+        assert_eq!(rings(ms(0), ms(1_000), NAP, &slept(1_000, 9_000)), ms(1_000), "it rang before");
+        assert_eq!(
+            rings(ms(0), ms(1_000), NAP, &slept(230, 600)),
+            ms(1_000),
+            "it looked at 670 and slept on"
+        );
+        assert_eq!(rings(ms(0), ms(1_000), NAP, &slept(230, 5_000)), ms(5_070), "30 of 100 ms had passed");
+        assert_eq!(rings(ms(0), ms(240), NAP, &slept(230, 5_000)), ms(5_010), "a shorter nap at the end");
+        assert_eq!(rings(ms(9_500), ms(9_700), NAP, &slept(230, 5_000)), ms(9_700), "set afterwards");
         let twice = [Sleep { from: ms(230), until: ms(600) }, Sleep { from: ms(700), until: ms(2_000) }];
-        assert_eq!(rings(ms(0), ms(1_000), &twice), ms(2_070), "naps began anew at 670");
+        assert_eq!(rings(ms(0), ms(1_000), NAP, &twice), ms(2_070), "naps began anew at 670");
         let dozed = [Sleep { from: ms(10), until: ms(500) }, Sleep { from: ms(520), until: ms(800) }];
-        assert_eq!(rings(ms(0), ms(400), &dozed), ms(870), "the nap of 90 had 70 left");
+        assert_eq!(rings(ms(0), ms(400), NAP, &dozed), ms(870), "the nap of 90 had 70 left");
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_frozen_machine_knows_nothing_of_it_and_a_sleeping_one_does() {
         let truth = Truth::begin();
         let clock = SimClock { start_nanos: 1_000_000_000, rate_ppm: 0 };
-        let machine = Machine::new(truth, clock, clock);
+        let machine = Machine::new(truth, clock, clock, NAP);
         machine.freeze();
         truth.pass(ms(5_000)).await;
         assert_eq!((machine.boot(), machine.wall()), (clock.start_nanos, clock.start_nanos));

@@ -3,10 +3,24 @@
 //! # What is not guaranteed
 //!
 //! A seed is one history among very many, and time passes in whole milliseconds: what needs two events
-//! within one is not tried, nor is a lost, doubled or reordered byte inside a connection. Workers' clocks
-//! never stand still and nodes' clocks step within the stated allowance, since outside of that Quorate
-//! promises nothing. The scripts that Redis runs are not simulated: the engine here is the Rust one, and
-//! the conformance suite holds the two together.
+//! within one is not tried, nor is a lost, doubled or reordered byte inside a connection. The scripts that
+//! Redis runs are not simulated: the engine here is the Rust one, and the conformance suite holds the two
+//! together.
+//!
+//! What Quorate does not promise is not judged:
+//!
+//! - **A worker's boot clock that stood still.** A lease is excused from *exclusion* and *backing* as long as its
+//!   validity rests on requests that were sent while the clock stood or before ([`Belief::clock_stood`]): from
+//!   the first extension that a majority granted after the clock went on, it is judged again. In *fencing* it
+//!   counts as one that had ended before it was seen; *succession* orders it all the same. Nothing else is
+//!   excused, *step-down* least of all: that goes by the worker's own clock.
+//! - **Servers' clocks that step further than `clock_step_allowance`, or stand still**, are in the plan
+//!   `wild-clocks` alone, in which no server forgets, and only the invariants that are
+//!   [timeless](invariant::Invariant::is_timeless) are judged.
+//! - **Workers with another node list or another `max_ttl`** are in the plan `mistaken` alone, in which one
+//!   server may forget: they must be refused by name. Where a majority of a wrong list's nodes forget, and the rest
+//!   of them is out of reach, such a worker may mark them as its own and lead by them
+//!   (the plan `mistaken-and-forgotten`, which is run by nobody but who asks for it).
 //!
 //! # What runs
 //!
@@ -19,12 +33,16 @@
 //! | --- | --- |
 //! | messages late, later than the node timeout, lost either way | [`Weather`], drawn a message |
 //! | connections break, with requests that run afterwards | [`Weather`] |
-//! | roads cut in one direction or both | [`Fault`] |
-//! | servers stop, crash, come back empty or with an old snapshot, are flushed, step their clocks | [`Fault`] |
+//! | connections break at both ends, with requests that are lost | [`Fault::Tear`] |
+//! | roads cut in one direction or both; the network in halves | [`Fault::Road`], [`Fault::Partition`] |
+//! | servers stop, crash, come back empty, with an old snapshot or with all they had, are flushed, are replaced by new ones, step their clocks | [`Fault`] |
 //! | workers pause, crash (the network goes before the futures are dropped) and start again | [`Fault`] |
+//! | workers' machines sleep (timers stand still, clocks do not; see [`Machine`]), stand still clocks and all, or with the boot clock alone | [`Fault`] |
+//! | workers' wall clocks step by seconds or hours | [`Fault::StepWorker`] |
 //!
 //! A seed decides all of it ([`Scenario`]), and two runs of a seed write the same [`Trace`]. What must hold
-//! is in [`invariant`], one file each; that each would notice is proved with servers that [`Lie`].
+//! is in [`invariant`], one file each; that each would notice is proved with servers that [`Lie`]. A [`Sweep`]
+//! runs many seeds of one of the [`PLANS`]; the program `simulate` does so from a shell.
 
 mod clock;
 mod connection;
@@ -57,9 +75,9 @@ pub use held::{Grip, Held};
 pub use host::{Gate, Host};
 pub use lie::Lie;
 pub use link::{Directions, Link, Weather};
-pub use machine::Machine;
+pub use machine::{Machine, NAP};
 pub use node::{SimNode, SimSession};
-pub use plans::PLANS;
+pub use plans::{OPEN_PLANS, PLANS};
 pub use referee::{Referee, TickRun, Work};
 pub use rng::SeedRng;
 pub use run::{Outcome, simulate, simulate_untraced};

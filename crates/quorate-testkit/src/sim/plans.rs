@@ -7,12 +7,18 @@ pub const PLANS: [(&str, &str); 6] = [
     ("old-counters", "old counters come back with old snapshots, often enough that a majority of them does"),
     ("no-slack", "clocks drift by what is allowed and never step, and the margin is for just that"),
     ("durable", "servers come back with all they had, and are trusted with it"),
-    ("mistaken", "workers come up with another node list or another max_ttl"),
+    ("mistaken", "workers come up with another node list or another max_ttl, and one server forgets"),
     ("wild-clocks", "servers' clocks step by hours and stand still: what rests on time is not judged"),
 ];
 
+/// Plans under which Quorate promises less than is judged: for whoever wants to see what comes of it.
+pub const OPEN_PLANS: [(&str, &str); 1] = [(
+    "mistaken-and-forgotten",
+    "as mistaken, and any servers forget: a wrong list whose majority forgot may elect a leader of its own",
+)];
+
 impl Plan {
-    /// The plan of [`PLANS`] that is called `name`.
+    /// The plan of [`PLANS`] or [`OPEN_PLANS`] that is called `name`.
     pub fn named(name: &str) -> Option<Self> {
         let mut plan = Self::default();
         match name {
@@ -20,7 +26,8 @@ impl Plan {
             "old-counters" => (plan.crashes, plan.snapshots) = (300, 1_000),
             "no-slack" => (plan.steps, plan.setup.clock_step_allowance) = (false, Duration::ZERO),
             "durable" => (plan.setup.durable, plan.crashes) = (true, 200),
-            "mistaken" => plan.mistakes = true,
+            "mistaken" => (plan.mistakes, plan.one_forgets) = (true, true),
+            "mistaken-and-forgotten" => plan.mistakes = true,
             "wild-clocks" => plan.wild_clocks = true,
             _ => return None,
         }
@@ -34,7 +41,7 @@ mod tests {
 
     #[test]
     fn every_plan_has_its_name() {
-        assert!(PLANS.iter().all(|(name, _)| Plan::named(name).is_some()));
+        assert!(PLANS.iter().chain(&OPEN_PLANS).all(|(name, _)| Plan::named(name).is_some()));
         assert!(Plan::named("nothing").is_none());
     }
 }

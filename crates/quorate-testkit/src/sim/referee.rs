@@ -13,7 +13,10 @@ use quorate::{
 use std::{
     collections::BTreeMap,
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -23,6 +26,7 @@ pub struct Referee {
     truth: Truth,
     trace: Trace,
     setup: Setup,
+    excuses_none: AtomicBool,
     servers: Mutex<Vec<Weak<Server>>>,
     state: Mutex<State>,
 }
@@ -118,12 +122,24 @@ impl Referee {
             violation: None,
             coverage: BTreeMap::new(),
         };
-        Arc::new(Self { truth, trace, setup, servers: Mutex::default(), state: Mutex::new(state) })
+        Arc::new(Self {
+            truth,
+            trace,
+            setup,
+            excuses_none: AtomicBool::new(false),
+            servers: Mutex::default(),
+            state: Mutex::new(state),
+        })
     }
 
     /// From here on judges nothing that rests on an assumption about time.
     pub fn judge_only_what_needs_no_time(&self) {
         self.state().invariants.retain(|invariant| invariant.is_timeless());
+    }
+
+    /// From here on holds it against a worker that its clock stood still, to prove that it would be noticed.
+    pub fn excuse_no_clock(&self) {
+        self.excuses_none.store(true, Ordering::Relaxed);
     }
 
     /// The servers that leases stand on.
@@ -152,8 +168,7 @@ impl Referee {
         let now = self.truth.now();
         let held = self.state().held.clone();
         let servers = self.servers();
-        let beliefs: Vec<Belief> =
-            held.iter().filter_map(|held| held.belief(now, &servers, &self.setup)).collect();
+        let beliefs: Vec<Belief> = held.iter().filter_map(|held| self.belief(held, now, &servers)).collect();
         self.judge(&Event::Looked(&beliefs));
     }
 
@@ -186,7 +201,7 @@ impl Referee {
         let held = Arc::new(Held { id, host, resource, token, grace, grip });
         state.held.push(Arc::clone(&held));
         drop(state);
-        if let Some(belief) = held.belief(self.truth.now(), &self.servers(), &self.setup) {
+        if let Some(belief) = self.belief(&held, self.truth.now(), &self.servers()) {
             self.trace.note(format_args!("{} holds {} under {token}", belief.worker, belief.resource));
             let late = if belief.valid { "" } else { " too late" };
             self.count(&format!("{kind} granted{late}"));
@@ -328,6 +343,12 @@ impl Referee {
     pub fn verdict(&self) -> (Option<String>, BTreeMap<String, u64>) {
         let state = self.state();
         (state.violation.clone(), state.coverage.clone())
+    }
+
+    fn belief(&self, held: &Held, now: Duration, servers: &[Weak<Server>]) -> Option<Belief> {
+        let belief = held.belief(now, servers, &self.setup)?;
+        let excused = belief.clock_stood && !self.excuses_none.load(Ordering::Relaxed);
+        Some(Belief { clock_stood: excused, ..belief })
     }
 
     fn judge(&self, event: &Event<'_>) {

@@ -73,6 +73,9 @@ fn run(seed: u64, plan: &Plan, trace: impl FnOnce(Truth) -> Trace) -> Outcome {
             referee.judge_only_what_needs_no_time();
         }
         let _heard = hearing(&trace, &referee);
+        if plan.excuse_no_clock {
+            referee.excuse_no_clock();
+        }
         let mut run = Run::new(scenario, plan.clone(), truth, trace.clone(), Arc::clone(&referee));
         run.open_for_business().await;
         run.suffer().await;
@@ -129,7 +132,7 @@ impl Run {
             Arc::new(Link::new(truth, rng, Weather::CALM))
         };
         let links = (0..WORKERS).map(|worker| (0..NODES).map(|node| link(worker, node)).collect()).collect();
-        let machine = |&(boot, wall): &_| Machine::new(truth, boot, wall);
+        let machine = |&(boot, wall): &_| Machine::new(truth, boot, wall, plan.naps);
         let machines = scenario.workers.iter().map(machine).collect();
         let workers = (0..WORKERS).map(|_| None).collect();
         let outside = Outside { sinks: Arc::<Sinks>::default(), inbox: Inbox::new(truth, scenario.length) };

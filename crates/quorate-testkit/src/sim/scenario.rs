@@ -1,4 +1,4 @@
-use super::{Directions, Fault, Halves, Lie, Memory, Mistake, Parted, SeedRng, SimClock, Weather};
+use super::{Directions, Fault, Halves, Lie, Memory, Mistake, NAP, Parted, SeedRng, SimClock, Weather};
 use quorate::{env::WallTime, round::Setup};
 use std::{ops::RangeInclusive, time::Duration};
 
@@ -40,15 +40,21 @@ pub struct Plan {
     pub wild_clocks: bool,
     /// Whether workers' boot clocks stand still.
     pub stands: bool,
+    /// Whether it is held against a worker that its boot clock stood still, to prove that it would be noticed.
+    pub excuse_no_clock: bool,
     /// Whether workers come up with another node list, or another `max_ttl`.
     pub mistakes: bool,
     /// Servers forget nothing; in place of it their clocks step by up to so many milliseconds, each at any
     /// moment. Nothing that rests on time holds then, and fencing tokens must be unique all the same.
     pub wild_steps: Option<i64>,
+    /// Whether it is one server, whichever the seed says, that forgets, and the others keep what they have.
+    pub one_forgets: bool,
     /// How many of a thousand faults are crashes of one to three servers, beside those that happen anyway.
     pub crashes: u64,
     /// How often, of a thousand crashes, a server comes back with an old snapshot, and so with old counters.
     pub snapshots: u64,
+    /// How long workers' timers sleep before they look at the clock again.
+    pub naps: Duration,
     /// By how much a worker's timers may be late though its process runs: the shipped code's never are.
     pub oversleep: Duration,
 }
@@ -69,10 +75,13 @@ impl Default for Plan {
             steps: true,
             wild_clocks: false,
             stands: true,
+            excuse_no_clock: false,
             mistakes: false,
             wild_steps: None,
+            one_forgets: false,
             crashes: 0,
             snapshots: 300,
+            naps: NAP,
             oversleep: Duration::ZERO,
         }
     }
@@ -102,7 +111,8 @@ impl Scenario {
         let workers = (0..WORKERS).map(|_| machine(&mut rng)).collect();
         let servers = (0..NODES).map(|_| machine(&mut rng).1).collect();
         let weather = weather(&mut rng);
-        let mut faults = Faults { rng, plan, stepped: [None; NODES], made: Vec::new() };
+        let forgetful = rng.index(NODES);
+        let mut faults = Faults { rng, plan, forgetful, stepped: [None; NODES], made: Vec::new() };
         let mut at = Duration::from_millis(300);
         while at < plan.length {
             faults.draw(at);
@@ -146,6 +156,8 @@ fn weather(rng: &mut SeedRng) -> Weather {
 struct Faults<'a> {
     rng: SeedRng,
     plan: &'a Plan,
+    /// The server that may forget, where only one does.
+    forgetful: usize,
     stepped: [Option<Duration>; NODES],
     made: Vec<(Duration, Fault)>,
 }
@@ -190,17 +202,17 @@ impl Faults<'_> {
         }
     }
 
-    /// What servers lose when they crash; where clocks are wild they lose nothing.
+    /// Some servers crash, and come back with what the plan lets them keep.
     fn crash_servers(&mut self, at: Duration) {
         for node in self.some_nodes(1..=3) {
-            if self.rng.chance(100) && !self.plan.wild_clocks {
+            if self.rng.chance(100) && self.may_forget(node) {
                 let clock = machine(&mut self.rng).1;
                 self.made.push((at, Fault::ReplaceServer(node, clock)));
                 continue;
             }
             let kept = if self.plan.setup.durable { 800 } else { 200 };
             let memory = match self.rng.number(0..=999) {
-                _ if self.plan.wild_clocks => Memory::Kept,
+                _ if !self.may_forget(node) => Memory::Kept,
                 dice if dice < kept => Memory::Kept,
                 // What says that it is durable comes back with all it had, or with a new disk.
                 _ if self.plan.setup.durable => Memory::Empty,
@@ -212,10 +224,15 @@ impl Faults<'_> {
     }
 
     fn flush_servers(&mut self, at: Duration) {
-        let some = self.some_nodes(1..=3);
-        if !self.plan.wild_clocks {
-            some.into_iter().for_each(|node| self.made.push((at, Fault::FlushServer(node))));
+        for node in self.some_nodes(1..=3) {
+            if self.may_forget(node) {
+                self.made.push((at, Fault::FlushServer(node)));
+            }
         }
+    }
+
+    fn may_forget(&self, node: usize) -> bool {
+        !self.plan.wild_clocks && (!self.plan.one_forgets || node == self.forgetful)
     }
 
     fn crash_worker(&mut self, at: Duration, worker: usize) {

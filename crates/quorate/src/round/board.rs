@@ -69,6 +69,8 @@ struct Table {
     states: Vec<NodeState>,
     versions: Vec<Option<Arc<str>>>,
     run_ids: Vec<Option<Arc<str>>>,
+    /// What each node's marker, when it was last met, says of what this worker was told: nothing, if it had none.
+    words: Vec<Option<Result<(), Distrust>>>,
 }
 
 impl Board {
@@ -85,6 +87,7 @@ impl Board {
             states: vec![NodeState::Connecting; names.len()],
             versions: vec![None; names.len()],
             run_ids: vec![None; names.len()],
+            words: vec![None; names.len()],
         };
         Self {
             seats: names.iter().map(seat).collect(),
@@ -137,6 +140,28 @@ impl Board {
         }
         drop(table);
         self.changed.send_replace(());
+    }
+
+    /// Notes what a node's marker says of the node set and the `max_ttl` that this worker was told.
+    pub(crate) fn heard(&self, node: usize, word: Option<Result<(), Distrust>>) {
+        self.table().words[node] = word;
+    }
+
+    /// Why this worker may write no marker where there is none: a node says that it was told something wrong,
+    /// and no more nodes agree with it than say so. Otherwise a worker with a wrong list would make nodes that
+    /// forgot its own, and could lead by them while another leads by the rest.
+    pub(crate) fn contradiction(&self) -> Option<Distrust> {
+        let table = self.table();
+        let against = table.words.iter().enumerate().filter_map(|(node, word)| match word {
+            Some(Err(why)) => Some((node, why)),
+            _ => None,
+        });
+        let agree = table.words.iter().filter(|word| matches!(word, Some(Ok(())))).count();
+        if against.clone().count() < agree {
+            return None;
+        }
+        let (node, why) = against.clone().next()?;
+        Some(Distrust::Contradicted { by: Arc::clone(&self.seats[node].name), why: Arc::new(why.clone()) })
     }
 
     pub(crate) fn set_state(&self, node: usize, state: NodeState) {

@@ -37,6 +37,14 @@ pub enum Distrust {
         /// This worker's.
         ours: Duration,
     },
+    /// It has no marker, and another node's says that this worker is not set up as the others are.
+    #[error("it has no marker, and this worker may not write one while {by} speaks against it: {why}")]
+    Contradicted {
+        /// The other node.
+        by: Arc<str>,
+        /// What its marker says.
+        why: Arc<Distrust>,
+    },
     /// Something that is no marker stands in its place.
     #[error(
         "its marker {0}; another program or version uses this prefix: choose another prefix, or delete the key"

@@ -95,7 +95,7 @@ impl Standing {
         if !self.is_unknown() {
             return self.jump_to_be_told();
         }
-        match self.judge.judge(self.hello.as_ref()?, now) {
+        match self.heed_the_others(self.judge.judge(self.hello.as_ref()?, now)) {
             Judgement::Votes { marker, from, reason } => {
                 self.settle(now, Marking { marker, from, reason, admits: false });
                 self.jump_to_be_told()
@@ -230,6 +230,25 @@ impl Standing {
         std::mem::take(&mut self.lost_memory)
     }
 
+    /// Notes what the node's marker says, and writes none where other nodes' markers speak against us.
+    fn heed_the_others(&self, judgement: Judgement) -> Judgement {
+        let word = match &judgement {
+            Judgement::Votes { .. } => Some(Ok(())),
+            Judgement::Write { reason, .. } => (*reason != QuarantineReason::Unmarked).then_some(Ok(())),
+            Judgement::Refused(why @ (Distrust::OtherNodeSet { .. } | Distrust::OtherMaxTtl { .. })) => {
+                Some(Err(why.clone()))
+            }
+            Judgement::Refused(_) => None,
+        };
+        self.board.heard(self.me, word);
+        match (&judgement, self.board.contradiction()) {
+            (Judgement::Write { reason: QuarantineReason::Unmarked, .. }, Some(why)) => {
+                Judgement::Refused(why)
+            }
+            _ => judgement,
+        }
+    }
+
     /// Votes count from the marking's time on.
     fn settle(&mut self, now: BootTime, marking: Marking) {
         let Marking { marker, mut from, mut reason, admits } = marking;
@@ -281,5 +300,74 @@ impl Standing {
         };
         self.board.set_state(self.me, state);
         self.trust = Trust::Withheld { until, why };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::round::Setup;
+    use std::time::Duration;
+
+    const NOW: BootTime = BootTime::from_nanos(1_000_000_000);
+    const NODE_NOW: NodeTime = NodeTime::from_micros(1_700_000_000_000_000);
+
+    fn hello(node: usize, nodes: Option<&str>) -> Hello {
+        let run_id: Arc<str> = format!("run of {node}").into();
+        let marker = nodes.map(|nodes| Marker {
+            run_id: Arc::clone(&run_id),
+            nodes: nodes.into(),
+            max_ttl: Setup::default().max_ttl,
+            since: NODE_NOW - Duration::from_secs(1000),
+            votes_from: NODE_NOW - Duration::from_secs(900),
+        });
+        Hello {
+            node_time: NODE_NOW,
+            run_id,
+            marker: marker.as_ref().map(Marker::to_text),
+            uptime: Duration::from_secs(3600),
+            version: "7".into(),
+            replica: false,
+            eviction: Some("noeviction".into()),
+            durable: None,
+        }
+    }
+
+    /// A worker that was told `a,b,c` meets them, with these node sets in their markers, in this order; each
+    /// says whether a marker is to be written.
+    fn meets(markers: [Option<&str>; 3]) -> ([bool; 3], Option<Distrust>) {
+        let names = ["a", "b", "c"].map(Arc::from);
+        let board = Arc::new(Board::new(&names));
+        let judge = Arc::new(Judge { nodes: Marker::node_set(&names), setup: Setup::default() });
+        let mut objection = None;
+        let writes = [0, 1, 2].map(|node| {
+            let mut standing = Standing::new(node, Arc::clone(&judge), Arc::clone(&board));
+            standing.met(hello(node, markers[node]));
+            let writes = standing.judge(NOW).is_some();
+            objection = standing.objection(NOW);
+            writes
+        });
+        (writes, objection)
+    }
+
+    /// A worker that came up with three of five nodes, two of which were flushed, marked the two and led by
+    /// them, while the others led by the rest of the five. Seed 347 of the simulation's plan `mistaken`.
+    #[test]
+    fn who_is_contradicted_marks_no_node_that_forgot() {
+        let five = Some("a,b,c,d,e");
+        let (writes, why) = meets([five, None, None]);
+        assert_eq!(writes, [false; 3]);
+        let text = why.unwrap().to_string();
+        assert!(text.contains("while a speaks against it") && text.contains("[a,b,c,d,e]"), "{text}");
+    }
+
+    #[test]
+    fn one_foreign_marker_keeps_nobody_from_marking_whom_more_nodes_agree_with() {
+        let ours = Some("a,b,c");
+        assert_eq!(meets([None, None, None]).0, [true; 3], "a new cluster");
+        assert_eq!(meets([ours, ours, None]).0, [false, false, true]);
+        assert_eq!(meets([Some("a,b"), ours, None]).0, [false; 3], "one word against one");
+        let (writes, _) = meets([Some("a,b"), None, ours]);
+        assert_eq!(writes, [false; 3], "the order of the meetings decides nothing but when to ask again");
     }
 }

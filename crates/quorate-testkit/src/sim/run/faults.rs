@@ -123,6 +123,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 pub(super) async fn watch_mistake(env: Env, quorum: Quorum, referee: Arc<Referee>) {
     while !env.stopped().is_cancelled() {
         let refused = quorum.nodes().into_iter().find_map(|node| match node.state {
+            // Another node than the one that says why.
+            NodeState::Refused(Distrust::Contradicted { .. }) => None,
             NodeState::Refused(why) => Some(why),
             _ => None,
         });
