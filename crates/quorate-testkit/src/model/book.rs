@@ -17,7 +17,8 @@ pub(super) const NOW: u64 = 200;
 static MARK: LazyLock<Arc<str>> = LazyLock::new(|| "marked".into());
 static GROUP: LazyLock<Arc<str>> = LazyLock::new(|| "g".into());
 static KEY: LazyLock<Arc<str>> = LazyLock::new(|| "tick".into());
-static NAMES: LazyLock<[Arc<str>; 8]> = LazyLock::new(|| std::array::from_fn(|name| format!("{name}").into()));
+static NAMES: LazyLock<[Arc<str>; 8]> =
+    LazyLock::new(|| std::array::from_fn(|name| format!("{name}").into()));
 
 /// A ledger with at most one record: that of one tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]

@@ -23,7 +23,10 @@
 //! Seal, read, write and prune run on the shipped engine; answers are weighed by the shipped
 //! [`verdict`] and [`Delivery::decide`]. The claim and the counting of writes are written out here.
 
-use super::{NODES, Name, book::{Book, NOW, TICK, ask, prune, read, seal, standing, write}};
+use super::{
+    NODES, Name,
+    book::{Book, NOW, TICK, ask, prune, read, seal, standing, write},
+};
 use quorate::{
     env::WallTime,
     node::{NodeTime, Reply},
@@ -49,8 +52,8 @@ pub struct Ledger {
     pub returns: u8,
     /// Whether leaders prune.
     pub prunes: bool,
-    /// The rule that is left out.
-    pub without: Option<Rule>,
+    /// The rules that are left out.
+    pub without: &'static [Rule],
 }
 
 /// What keeps a tick from being started twice.
@@ -158,7 +161,7 @@ impl fmt::Debug for Action {
 impl Ledger {
     /// Two leaders, and a node that forgets.
     pub fn leaders() -> Self {
-        Self { writers: 2, spread: false, forgets: 1, returns: 0, prunes: false, without: None }
+        Self { writers: 2, spread: false, forgets: 1, returns: 0, prunes: false, without: &[] }
     }
 
     /// Two workers that claim one tick, and a node that forgets.
@@ -167,7 +170,7 @@ impl Ledger {
     }
 
     fn leaves_out(&self, rule: Rule) -> bool {
-        self.without == Some(rule)
+        self.without.contains(&rule)
     }
 
     fn ask(&self, site: &mut Site, writer: u8) {

@@ -5,7 +5,10 @@ use quorate::node::{
     Batch, FencingToken, LedgerState, NodeTime, Owner, Reply, Request, Resource,
     engine::{self, Clocks, CounterRow, DoneRow, LeaseRow, Store},
 };
-use quorate::{env::BootTime, round::{Answer, Tally, Vote}};
+use quorate::{
+    env::BootTime,
+    round::{Answer, Tally, Vote},
+};
 use std::{
     convert::Infallible,
     sync::{Arc, LazyLock},
@@ -61,10 +64,8 @@ impl Store for Shelf {
     type Error = Infallible;
 
     fn lease(&self, _: &Resource) -> Result<Option<LeaseRow>, Infallible> {
-        let row = |(number, until)| LeaseRow {
-            owner: owner(number).as_str().into(),
-            until_nanos: unpack(until),
-        };
+        let row =
+            |(number, until)| LeaseRow { owner: owner(number).as_str().into(), until_nanos: unpack(until) };
         Ok(self.lease.map(row))
     }
 
