@@ -1,8 +1,6 @@
 //! The models hold, and each of them breaks once a rule is left out.
 
-#![expect(clippy::panic, reason = "a test fails by panicking")]
-
-use quorate_testkit::model::{Found, Limits, fencing, search, search_until_failure};
+use quorate_testkit::model::{Found, Limits, exclusion, fencing, ledger, search, search_until_failure};
 use stateright::Model;
 use std::{fmt::Debug, hash::Hash};
 
@@ -88,5 +86,65 @@ mod fence {
     fn three_clock_offsets_are_too_short() {
         breaks("a long quarantine", Fencing { stride: 3, quarantine: 3, ..Fencing::forgetful() });
         breaks("a long retention", Fencing { stride: 3, keep: 3, ..Fencing::retiring() });
+    }
+}
+
+mod tick {
+    use super::{breaks, holds, ledger::*};
+
+    #[test]
+    fn no_tick_is_started_twice() {
+        holds("ledger, two leaders, a node forgets", Ledger::leaders());
+        let wild = Ledger { returns: 1, prunes: true, ..Ledger::leaders() };
+        holds("ledger, two leaders, nodes forget and come back, prunes", wild);
+        holds("ledger, three leaders", Ledger { writers: 3, forgets: 0, ..Ledger::leaders() });
+        holds("ledger, spread", Ledger::spread());
+        holds("ledger, spread, nodes forget and come back", Ledger { returns: 1, ..Ledger::spread() });
+    }
+
+    /// Under at-most-once any record on any node is a start, so nobody ever writes over one: then the seal and
+    /// compare-and-set are each enough for leaders, and one of them is needed.
+    #[test]
+    fn leaders_need_the_seal_or_compare_and_set() {
+        let wild = Ledger { returns: 1, ..Ledger::leaders() };
+        holds("ledger without CompareAndSet", Ledger { without: &[Rule::CompareAndSet], ..wild });
+        holds("ledger without Seal", Ledger { without: &[Rule::Seal], ..wild });
+        let neither = &[Rule::CompareAndSet, Rule::Seal];
+        breaks("Seal and CompareAndSet", Ledger { without: neither, ..Ledger::leaders() });
+    }
+
+    #[test]
+    fn each_rule_is_needed() {
+        breaks("Memory", Ledger { without: &[Rule::Memory], ..Ledger::leaders() });
+        for without in [&[Rule::CompareAndSet], &[Rule::Memory], &[Rule::Majority]] {
+            breaks(&format!("{without:?} (spread)"), Ledger { without, ..Ledger::spread() });
+        }
+    }
+}
+
+mod belief {
+    use super::{breaks, exclusion::*, holds};
+
+    #[test]
+    fn two_never_believe_at_once() {
+        holds("exclusion, late replies", Exclusion::plain());
+        holds("exclusion, extended", Exclusion::extending());
+        holds("exclusion, a node forgets", Exclusion::forgetful());
+        holds("exclusion, a worker tries again", Exclusion::retrying());
+    }
+
+    #[test]
+    fn each_rule_is_needed() {
+        breaks("Send", Exclusion { without: Some(Rule::Send), ..Exclusion::plain() });
+        breaks("FreshOwner", Exclusion { without: Some(Rule::FreshOwner), ..Exclusion::retrying() });
+        for rule in [
+            Rule::Quarantine,
+            Rule::QuarantineOfHolders,
+            Rule::QuorumthSend,
+            Rule::Margin,
+            Rule::EndBeforeRelease,
+        ] {
+            breaks(&format!("{rule:?}"), Exclusion { without: Some(rule), ..Exclusion::forgetful() });
+        }
     }
 }

@@ -52,8 +52,8 @@ pub struct Ledger {
     pub returns: u8,
     /// Whether leaders prune.
     pub prunes: bool,
-    /// The rule that is left out.
-    pub without: Option<Rule>,
+    /// The rules that are left out.
+    pub without: &'static [Rule],
 }
 
 /// What keeps a tick from being started twice.
@@ -161,7 +161,7 @@ impl fmt::Debug for Action {
 impl Ledger {
     /// Two leaders, and a node that forgets.
     pub fn leaders() -> Self {
-        Self { writers: 2, spread: false, forgets: 1, returns: 0, prunes: false, without: None }
+        Self { writers: 2, spread: false, forgets: 1, returns: 0, prunes: false, without: &[] }
     }
 
     /// Two workers that claim one tick, and a node that forgets.
@@ -170,7 +170,7 @@ impl Ledger {
     }
 
     fn leaves_out(&self, rule: Rule) -> bool {
-        self.without == Some(rule)
+        self.without.contains(&rule)
     }
 
     fn ask(&self, site: &mut Site, writer: u8) {

@@ -24,6 +24,7 @@
 //! rule that the model does not look at: the tests ask for a counterexample to each.
 
 mod book;
+pub mod exclusion;
 pub mod fencing;
 pub mod ledger;
 mod name;
