@@ -1,4 +1,8 @@
 //! What came of the runs: pure.
+//!
+//! *Lost* counts as Jepsen does: acknowledged, and not in the set at the end. What a paused worker's write leaves
+//! out is more than that, since the write of a holder that had read the set just before brings some of it back,
+//! and loses the paused worker's own addition.
 
 use super::{
     Args, Mode,

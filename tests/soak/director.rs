@@ -180,6 +180,7 @@ impl Director {
             figures: &self.figures,
             ticks: self.ticks.counts(),
             messages: (self.claims.done(), self.claims.again()),
+            calms: self.liveness.calms(),
             violations: self.violations,
         }
     }

@@ -16,6 +16,8 @@ pub(crate) struct Summary<'a> {
     pub(crate) ticks: &'a BTreeMap<Arc<str>, Counts>,
     /// Messages that are done, and how many of them were done again.
     pub(crate) messages: (usize, usize),
+    /// How often liveness could be judged by all its bounds.
+    pub(crate) calms: usize,
     pub(crate) violations: usize,
 }
 
@@ -40,6 +42,7 @@ impl Summary<'_> {
             "leaderless_ms": spread(&self.figures.leaderless),
             "told_before_end_ms": spread(&self.figures.told_before),
             "to_end_ms": spread(&self.figures.to_end),
+            "calms_judged": self.calms,
             "journal_lines": lines,
             "stalls": stalls,
             "worker_memory_kib": memory,
@@ -74,6 +77,7 @@ impl Summary<'_> {
         row("without a leader, all causes", quantiles(&figures.leaderless));
         row("told to stop before the end", quantiles(&figures.told_before));
         row("from SIGTERM to the process's end", quantiles(&figures.to_end));
+        row("times of calm, liveness judged", self.calms.to_string());
         row("processes that were not scheduled", format!("{} times, by their own word", figures.stalls));
         row("largest worker", format!("{} KiB", figures.memory));
         row("journal lines", figures.lines.to_string());

@@ -15,6 +15,15 @@ pub(crate) struct Liveness {
     last: [BootTime; 4],
     /// The calm in which each was found wanting: told once.
     told: [Option<BootTime>; 4],
+    /// The last calm that was long enough to judge by, and how many there were.
+    judged: (Option<BootTime>, usize),
+}
+
+impl Liveness {
+    /// How many times of calm were long enough for every bound.
+    pub(crate) fn calms(&self) -> usize {
+        self.judged.1
+    }
 }
 
 /// What must go on, and how long it may take. A crashed holder blocks others for its TTL of 2 s; the rest is for
@@ -41,6 +50,9 @@ impl Check for Liveness {
 
     fn settle(&mut self, now: BootTime, truth: &Truth) -> Vec<String> {
         let Some(calm) = truth.calm_since() else { return Vec::new() };
+        if KINDS.iter().all(|(_, bound)| calm.until(now) > *bound) && self.judged.0 != Some(calm) {
+            self.judged = (Some(calm), self.judged.1 + 1);
+        }
         let mut found = Vec::new();
         for (kind, (what, bound)) in KINDS.iter().enumerate() {
             let waited = self.last[kind].max(calm).until(now);
@@ -81,5 +93,6 @@ mod tests {
         truth.disturb(at(70_500));
         assert!(check.settle(at(71_000), &truth).is_empty());
         assert_eq!(check.settle(at(80_000), &truth).len(), 4);
+        assert_eq!(check.calms(), 2);
     }
 }
