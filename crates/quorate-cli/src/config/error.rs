@@ -70,7 +70,7 @@ impl ConfigError {
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(file) = &self.file {
-            write!(f, "{}:", file.display())?;
+            write!(f, "{}:", plain(&file.to_string_lossy(), LINE_MAX))?;
             if let Some(line) = self.line {
                 write!(f, "{line}:")?;
             }
