@@ -137,7 +137,7 @@ impl FileText {
             fence_retention: time(self.fence_retention.as_ref(), default.fence_retention),
             durable: self.durable.unwrap_or(default.durable),
             trust_new_nodes: self.trust_new_nodes.unwrap_or(default.trust_new_nodes),
-            only_looks: default.only_looks,
+            ..default
         }
     }
 

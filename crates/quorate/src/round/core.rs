@@ -65,8 +65,6 @@ pub(crate) struct Core {
     fence: BootTime,
     /// Releases for a node that is away, oldest first.
     kept: VecDeque<Post>,
-    /// Releases of batches whose reply came too late; the next reply on this session confirms them.
-    unconfirmed: Vec<Post>,
     /// When to look again at a node whose vote is withheld.
     look_at: Option<BootTime>,
 }
@@ -102,7 +100,6 @@ impl Core {
             back_off: BACK_OFF_FIRST,
             fence: BootTime::default(),
             kept: VecDeque::new(),
-            unconfirmed: Vec::new(),
             look_at: None,
         }
     }
@@ -153,7 +150,6 @@ impl Core {
             (Ok(reply), Some(at)) => {
                 let flight = self.flights.remove(at);
                 self.late = 0;
-                self.unconfirmed.clear();
                 self.board.set_round_trip(self.me, flight.sent.until(now));
                 let sample = ClockOffset::sample(reply.node_time, flight.sent, now);
                 self.offset = Some(self.offset.map_or(sample, |known| known.refine(sample)));
@@ -251,7 +247,6 @@ impl Core {
                 Cargo::Look => {}
             }
         }
-        self.kept.extend(std::mem::take(&mut self.unconfirmed));
         self.standing.parted();
         self.offset = None;
         self.line = Line::Down { retry_at: now + self.back_off, cause: Some(cause) };
@@ -535,7 +530,8 @@ impl Core {
             commands.push(Command::Close);
             self.down(now, Cause::TimedOut);
         } else {
-            // The batch stays on its way, in order before whatever follows; only its reply has no taker.
+            // The batch stays on its way, in order before whatever follows; only its reply has no taker. Releases
+            // go again: on a connection that is broken and does not say so, nothing else might ever follow.
             for flight in std::mem::take(&mut self.flights) {
                 if flight.deadline > now {
                     self.flights.push(flight);
@@ -543,7 +539,7 @@ impl Core {
                     for mut post in posts.into_iter().flatten() {
                         self.answer(post.reply.take(), Some(flight.sent), Answer::Failed(Cause::TimedOut));
                         if post.is_release() {
-                            self.unconfirmed.push(post);
+                            self.queue.push_back(post);
                         }
                     }
                 }
