@@ -7,7 +7,6 @@ use super::{
     tenure::Tenure,
 };
 use crate::{
-    env::BootTime,
     node::{Cause, FencingToken, Owner, Reply, Request, Resource},
     round::{Answer, Ballots, NodeOutcome, ReplyTo, Sabotage, Tally, Verdict, Vote},
 };
@@ -238,7 +237,7 @@ impl<'a> Round<'a> {
     /// owns a lease whose drop releases.
     fn hand_over(self) -> Vec<Attempted> {
         let (hub, terms, only) = (self.hub, self.terms, self.attempts.len() == 1);
-        let mut late_votes = only.then_some(self.votes);
+        let mut late = only.then_some(self.votes);
         let adopt = |mut attempt: Attempt| {
             let token = match attempt.step {
                 Step::Won(token) => token,
@@ -250,9 +249,7 @@ impl<'a> Round<'a> {
             attempt.tally.forget_unless(|node, epoch| fleet.epoch(node) == epoch);
             let valid_until =
                 attempt.tally.sent_by_quorum().map(|sent| sent + fleet.setup().validity(terms.ttl));
-            let late = fleet.setup().sabotaged(Sabotage::LateIsHandedOver);
-            let in_time = |until: &BootTime| late || now.until(*until) > terms.min_validity;
-            let Some(valid_until) = valid_until.filter(in_time) else {
+            let Some(valid_until) = valid_until.filter(|&until| now.until(until) > terms.min_validity) else {
                 attempt.release();
                 return Attempted::Lost(attempt.tally.clone());
             };
@@ -265,7 +262,7 @@ impl<'a> Round<'a> {
                 token,
                 terms,
                 grants: attempt.tally.granted().collect(),
-                late: late_votes.take(),
+                late: late.take(),
                 tenure: Arc::clone(&tenure),
             };
             if !hub.order(Order::Adopt(Box::new(adoption))) {

@@ -191,8 +191,7 @@ impl Keeper {
         let Some(kept) = self.kept.get_mut(&id) else { return };
         self.wheel.remove(&(kept.wake, id));
         let until = kept.held.valid_until().unwrap_or_default();
-        let revived = self.fleet.setup().sabotaged(Sabotage::Revived) && kept.tenure.revive(now, until);
-        if !revived && !kept.tenure.set(now, until) {
+        if !kept.tenure.set(now, until) {
             kept.finish();
             // Over by the votes: free what is left. Where the handle ended it, its order is on the way, and may
             // be to leave the keys standing.

@@ -60,15 +60,6 @@ impl Tenure {
         }
     }
 
-    /// Sabotage: moves the deadline even of what has ended.
-    pub(crate) fn revive(&self, now: BootTime, until: BootTime) -> bool {
-        let alive = now < until;
-        if alive {
-            self.valid_until.store(until.as_nanos(), Ordering::Release);
-        }
-        alive
-    }
-
     /// Ends the lease. Called before the first message of a release leaves.
     pub(crate) fn end(&self) {
         self.valid_until.store(ENDED, Ordering::Release);

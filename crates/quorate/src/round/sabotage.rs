@@ -29,14 +29,10 @@ pub enum Sabotage {
     // --- until when ---
     /// Validity counts from the reply.
     ValidityFromReceipt,
-    /// A lease is handed over though its validity is over.
-    LateIsHandedOver,
     /// A look at a lease does not look at the clock.
     LooksWithoutClock,
     /// Loss and step-down are noticed when a call returns, and by no clock.
     LossFromVotesOnly,
-    /// An extension revives what was seen ended.
-    Revived,
     /// A lease stands for its holder though its release has left.
     LeaseOutlivesRelease,
     /// A leader that resigns does not wait for its term's tasks.
