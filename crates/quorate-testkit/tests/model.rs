@@ -1,6 +1,8 @@
 //! The models hold, and each of them breaks once a rule is left out.
 
-use quorate_testkit::model::{Found, Limits, exclusion, fencing, ledger, search, search_until_failure};
+use quorate_testkit::model::{
+    Found, Limits, exclusion, fencing, ledger, poison, search, search_until_failure,
+};
 use stateright::Model;
 use std::{fmt::Debug, hash::Hash};
 
@@ -145,6 +147,25 @@ mod belief {
             Rule::EndBeforeRelease,
         ] {
             breaks(&format!("{rule:?}"), Exclusion { without: Some(rule), ..Exclusion::forgetful() });
+        }
+    }
+}
+
+mod count {
+    use super::{breaks, holds, poison::*};
+
+    #[test]
+    fn an_id_is_poisoned_by_real_attempts_only() {
+        holds("poison, one attempt may begin", Poison::plain());
+        let by_anyone = Some(Rule::CountByOwner);
+        holds("poison, without CountByOwner", Poison { without: by_anyone, ..Poison::plain() });
+        holds("poison, a node forgets", Poison { attempts: 2, forgets: 1, ..Poison::plain() });
+    }
+
+    #[test]
+    fn each_rule_is_needed() {
+        for rule in [Rule::CountWhenWon, Rule::CountByMajority, Rule::CountIfMore] {
+            breaks(&format!("{rule:?}"), Poison { without: Some(rule), ..Poison::plain() });
         }
     }
 }

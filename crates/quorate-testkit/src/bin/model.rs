@@ -2,7 +2,9 @@
 //!
 //! `cargo run --release -p quorate-testkit --bin model -- --states 20000000`
 
-use quorate_testkit::model::{Limits, exclusion::Exclusion, fencing::Fencing, ledger::Ledger, search};
+use quorate_testkit::model::{
+    Limits, exclusion::Exclusion, fencing::Fencing, ledger::Ledger, poison::Poison, search,
+};
 use stateright::Model;
 use std::{fmt::Debug, hash::Hash, process::ExitCode};
 
@@ -44,6 +46,7 @@ fn all(limits: Limits) -> bool {
         run("ledger, two leaders, many faults", Ledger { forgets: 2, returns: 2, ..wild }, limits),
         run("ledger, spread over three", Ledger { writers: 3, ..spread }, limits),
         run("ledger, spread, many faults", Ledger { forgets: 2, returns: 2, ..spread }, limits),
+        run("poison, two of three begin", Poison { limit: 2, ..Poison::plain() }, limits),
         run("exclusion, late replies, forgets", Exclusion { prompt: false, ..exclusion }, limits),
         run("exclusion, two extensions, forgets", Exclusion { extensions: 2, ..exclusion }, limits),
         run("exclusion, retry, extension, forgets", Exclusion { attempts: 3, ..exclusion }, limits),

@@ -1,0 +1,258 @@
+//! Poisoned claims: an id is given up after so many attempts, and only after as many real ones.
+//!
+//! # What is not looked at
+//!
+//! *Done*, completion, and who hands a poisoned id to the dead-letter hook (which is itself a claim).
+//!
+//! # What is in it
+//!
+//! A rule that the code does not have yet, so all of it is written out here but [`majority`]. A grant tells how
+//! many attempts its node has counted. Who has a majority of grants takes the largest of these counts: at the
+//! limit the id is poisoned. Below it, one more is written wherever the claimer is still the owner and fewer
+//! have been counted; once a majority has it, the handler begins. Requests run at any later moment, in any
+//! order, or never; a claim may end at any moment; replies arrive at any later moment, or never. A node may
+//! forget; then more attempts than the limit may begin, but the id is not poisoned for less.
+
+use super::{NODES, Name};
+use quorate::round::majority;
+use stateright::{Model, Property};
+use std::fmt;
+
+/// Attempts at most.
+pub const ATTEMPTS: usize = 4;
+
+/// One model, within these bounds.
+#[derive(Clone, Copy, Debug)]
+pub struct Poison {
+    /// Attempts that are made.
+    pub attempts: usize,
+    /// As many attempts may begin.
+    pub limit: u8,
+    /// How often a node forgets everything.
+    pub forgets: u8,
+    /// The rule that is left out.
+    pub without: Option<Rule>,
+}
+
+/// What keeps counts true.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// An attempt is counted only once a majority is won, not with each node's grant.
+    CountWhenWon,
+    /// Only the owner counts. (The model holds without it: [`Rule::CountIfMore`] is enough.)
+    CountByOwner,
+    /// The handler begins once a majority has counted.
+    CountByMajority,
+    /// A count is refused where as many have been counted before. (The majority that counts need not be the one
+    /// that granted: a node of it may have counted another's attempt meanwhile.)
+    CountIfMore,
+}
+
+/// Where nodes and attempts stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct State {
+    sites: [Site; NODES],
+    phases: [Phase; ATTEMPTS],
+    forgets: u8,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+struct Site {
+    /// Who has the claim; attempts are numbered from one.
+    owner: u8,
+    /// Attempts counted.
+    count: u8,
+    lines: [Line; ATTEMPTS],
+    name: Name,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+struct Line {
+    asked: bool,
+    /// What a grant said of the count: on its way, then arrived.
+    granted: Option<u8>,
+    arrived: bool,
+    /// A count was written: word of it on its way, then arrived.
+    written: bool,
+    counted: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+enum Phase {
+    #[default]
+    Asking,
+    /// Won a majority; writes this count.
+    Counting(u8),
+    /// The handler runs, or ran.
+    Begun,
+    /// Found the limit reached.
+    Poisoned,
+}
+
+/// What may happen.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Action {
+    /// An acquire runs.
+    Acquire(u8, Name),
+    /// Its grant arrives.
+    Granted(u8, Name),
+    /// A count is written.
+    Count(u8, Name),
+    /// Word of it arrives.
+    Counted(u8, Name),
+    /// A node forgets everything.
+    Forget(Name),
+}
+
+impl fmt::Debug for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Acquire(a, node) => write!(f, "{a} acquires {node:?}"),
+            Self::Granted(a, node) => write!(f, "{a} hears {node:?}"),
+            Self::Count(a, node) => write!(f, "{a} counts at {node:?}"),
+            Self::Counted(a, node) => write!(f, "{a} hears {node:?} counted"),
+            Self::Forget(node) => write!(f, "{node:?} forgets"),
+        }
+    }
+}
+
+impl Poison {
+    /// Three attempts, of which one may begin.
+    pub fn plain() -> Self {
+        Self { attempts: 3, limit: 1, forgets: 0, without: None }
+    }
+
+    fn leaves_out(&self, rule: Rule) -> bool {
+        self.without == Some(rule)
+    }
+
+    fn acquire(&self, site: &mut Site, attempt: u8) {
+        let line = &mut site.lines[usize::from(attempt) - 1];
+        // Whoever had it before has lost it just now.
+        site.owner = attempt;
+        (line.asked, line.granted) = (true, Some(site.count));
+        site.count += u8::from(self.leaves_out(Rule::CountWhenWon));
+    }
+
+    /// A grant arrives: with a majority of them the attempt is won.
+    fn granted(&self, state: &mut State, at: usize, attempt: usize) {
+        state.sites[at].lines[attempt].arrived = true;
+        let arrived = state.sites.iter().map(|site| site.lines[attempt]).filter(|line| line.arrived);
+        let counts: Vec<u8> = arrived.filter_map(|line| line.granted).collect();
+        if counts.len() < majority(NODES) {
+            return;
+        }
+        let count = counts.into_iter().max().unwrap_or_default();
+        let poisoned = count >= self.limit;
+        state.phases[attempt] = if poisoned { Phase::Poisoned } else { Phase::Counting(count + 1) };
+        for site in &mut state.sites {
+            site.lines[attempt] = Line { asked: true, ..Line::default() };
+        }
+    }
+
+    fn count(&self, site: &mut Site, attempt: u8, count: u8) {
+        let owns = site.owner == attempt || self.leaves_out(Rule::CountByOwner);
+        let more = site.count < count || self.leaves_out(Rule::CountIfMore);
+        if owns && more {
+            site.count = site.count.max(count);
+            site.lines[usize::from(attempt) - 1].written = true;
+        }
+    }
+
+    fn counted(&self, state: &mut State, at: usize, attempt: usize) {
+        state.sites[at].lines[attempt].counted = true;
+        let enough = if self.leaves_out(Rule::CountByMajority) { 1 } else { majority(NODES) };
+        if state.sites.iter().filter(|site| site.lines[attempt].counted).count() < enough {
+            return;
+        }
+        state.phases[attempt] = Phase::Begun;
+        for site in &mut state.sites {
+            site.lines[attempt] = Line { asked: true, ..Line::default() };
+        }
+    }
+}
+
+fn number(state: &State, of: impl Fn(&Phase) -> bool) -> usize {
+    state.phases.iter().filter(|phase| of(phase)).count()
+}
+
+/// How many attempts won a majority and were to be counted.
+fn won(state: &State) -> usize {
+    number(state, |phase| matches!(phase, Phase::Counting(_) | Phase::Begun))
+}
+
+impl Model for Poison {
+    type State = State;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<State> {
+        let sites = std::array::from_fn(|node| Site { name: Name(node as u8), ..Site::default() });
+        vec![State { sites, phases: [Phase::Asking; ATTEMPTS], forgets: self.forgets }]
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+        for site in &state.sites {
+            for (attempt, (line, phase)) in (1..).zip(site.lines.iter().zip(state.phases)).take(self.attempts)
+            {
+                match phase {
+                    Phase::Asking if !line.asked => actions.push(Action::Acquire(attempt, site.name)),
+                    Phase::Asking if line.granted.is_some() && !line.arrived => {
+                        actions.push(Action::Granted(attempt, site.name));
+                    }
+                    Phase::Counting(_) => {
+                        actions.push(Action::Count(attempt, site.name));
+                        if line.written && !line.counted {
+                            actions.push(Action::Counted(attempt, site.name));
+                        }
+                    }
+                    _ => {}
+                }
+            }
+            if state.forgets > 0 {
+                actions.push(Action::Forget(site.name));
+            }
+        }
+    }
+
+    fn next_state(&self, last: &State, action: Action) -> Option<State> {
+        let mut state = *last;
+        let at = |name: Name| last.sites.iter().position(|site| site.name.0 == name.0);
+        match action {
+            Action::Acquire(a, node) => self.acquire(&mut state.sites[at(node)?], a),
+            Action::Granted(a, node) => self.granted(&mut state, at(node)?, usize::from(a) - 1),
+            Action::Count(a, node) => {
+                let Phase::Counting(count) = state.phases[usize::from(a) - 1] else { return None };
+                self.count(&mut state.sites[at(node)?], a, count);
+            }
+            Action::Counted(a, node) => self.counted(&mut state, at(node)?, usize::from(a) - 1),
+            Action::Forget(node) => {
+                state.forgets -= 1;
+                let site = &mut state.sites[at(node)?];
+                (site.owner, site.count) = (0, 0);
+            }
+        }
+        state.sites.sort();
+        (state != *last).then_some(state)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        let mut properties = vec![
+            Property::always("no count is above the attempts that were won", |_, state: &State| {
+                state.sites.iter().all(|site| usize::from(site.count) <= won(state))
+            }),
+            Property::always("poisoned only after as many were won", |model: &Self, state: &State| {
+                !state.phases.contains(&Phase::Poisoned) || won(state) >= usize::from(model.limit)
+            }),
+            Property::sometimes("as many as may begin did, and one was poisoned", |model: &Self, state| {
+                number(state, |phase| *phase == Phase::Begun) == usize::from(model.limit)
+                    && state.phases.contains(&Phase::Poisoned)
+            }),
+        ];
+        if self.forgets == 0 {
+            properties.push(Property::always("no more begin than may", |model: &Self, state: &State| {
+                number(state, |phase| *phase == Phase::Begun) <= usize::from(model.limit)
+            }));
+        }
+        properties
+    }
+}
