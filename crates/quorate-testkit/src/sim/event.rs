@@ -137,6 +137,8 @@ pub struct Working {
     pub token: u64,
     /// For how long the worker's process has run without a pause; `None` while it is paused or gone.
     pub awake_for: Option<Duration>,
+    /// Whether the worker's boot clock has stood still since the work began, or before under the same grant.
+    pub clock_stood: bool,
 }
 
 /// One start of one tick.
@@ -158,6 +160,9 @@ pub struct TickStart {
     pub wall: WallTime,
     /// The true wall time.
     pub true_wall: WallTime,
+    /// Whether the worker's wall clock is wrong by more than `max_clock_offset`, or was ever set: what is due is
+    /// told by that clock.
+    pub astray: bool,
 }
 
 /// How one run of a tick ended.

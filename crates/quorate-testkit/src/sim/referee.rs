@@ -50,6 +50,9 @@ struct Job {
     resource: Resource,
     token: u64,
     what: Arc<str>,
+    /// What the worker's boot clock showed when it last stood still before; none where the grant itself may have
+    /// been over already for that reason.
+    stood_before: Option<Option<u64>>,
 }
 
 impl State {
@@ -220,6 +223,8 @@ impl Referee {
 
     /// Code begins to work under `held`; it is over when what is returned goes.
     pub fn begin(self: &Arc<Self>, held: &Held, what: &str) -> Work {
+        let belief = self.belief(held, self.truth.now(), &[]);
+        let stale = belief.is_some_and(|belief| belief.clock_stood);
         let mut state = self.state();
         let id = state.next();
         let job = Job {
@@ -227,6 +232,7 @@ impl Referee {
             resource: held.resource.clone(),
             token: held.token,
             what: what.into(),
+            stood_before: (!stale).then_some(held.host.machine().stood_at()),
         };
         state.work.insert(id, job);
         Work { referee: Arc::clone(self), id }
@@ -243,6 +249,8 @@ impl Referee {
             what: Arc::clone(&job.what),
             token: job.token,
             awake_for: job.host.awake_since().map(|since| now.saturating_sub(since)),
+            clock_stood: !self.excuses_none.load(Ordering::Relaxed)
+                && job.stood_before != Some(job.host.machine().stood_at()),
         });
         working.collect()
     }
@@ -260,12 +268,18 @@ impl Referee {
             valid,
             wall,
             true_wall: self.true_wall(),
+            astray: self.is_astray(&held.host, wall),
         };
         let again = if tick.is_made_up() { " again" } else { "" };
         let text = format!("{} starts {}{again}, due at {:?}", start.worker, start.job, start.at);
         self.trace.note(format_args!("{text} under {}", start.token));
         self.judge(&Event::TickStarted(&start));
         TickRun { work, tick: tick.clone(), end: None }
+    }
+
+    /// Whether a worker's wall clock, which shows `wall`, is of no use to tell what is due.
+    fn is_astray(&self, host: &Host, wall: WallTime) -> bool {
+        wall.distance(self.true_wall()) > self.setup.max_clock_offset || host.machine().wall_was_set()
     }
 
     /// What time it really is.

@@ -112,7 +112,8 @@ impl Scenario {
         let servers = (0..NODES).map(|_| machine(&mut rng).1).collect();
         let weather = weather(&mut rng);
         let forgetful = rng.index(NODES);
-        let mut faults = Faults { rng, plan, forgetful, stepped: [None; NODES], made: Vec::new() };
+        let astray = rng.chance(250);
+        let mut faults = Faults { rng, plan, forgetful, astray, stepped: [None; NODES], made: Vec::new() };
         let mut at = Duration::from_millis(300);
         while at < plan.length {
             faults.draw(at);
@@ -158,6 +159,8 @@ struct Faults<'a> {
     plan: &'a Plan,
     /// The server that may forget, where only one does.
     forgetful: usize,
+    /// Whether workers' wall clocks are set: in a seed of four, since what is due then is nobody's promise.
+    astray: bool,
     stepped: [Option<Duration>; NODES],
     made: Vec<(Duration, Fault)>,
 }
@@ -197,7 +200,8 @@ impl Faults<'_> {
             110..=117 => {
                 self.lasting(at, Fault::SleepWorker(worker), Fault::WakeWorker(worker), 5..=4_500);
             }
-            118..=122 => self.step_worker(at, worker),
+            118..=122 if self.astray => self.step_worker(at, worker),
+            118..=122 => {}
             _ => self.stand_worker(at, worker),
         }
     }

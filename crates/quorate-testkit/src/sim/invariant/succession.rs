@@ -1,11 +1,12 @@
 use super::{Event, Invariant, step_down::SOON};
+use crate::sim::Working;
 use std::time::Duration;
 
 /// When a term or a claim begins, the work under every earlier one of the same resource has ended: runs of
 /// jobs, the leader's own work, handlers of messages. The shipped code has dropped what did not stop.
 ///
 /// Promised (*stepping down*) where the process is scheduled: who is paused, or has only just gone on, has had
-/// no turn in which to end anything.
+/// no turn in which to end anything; and not where the worker's boot clock stood still.
 #[derive(Debug)]
 pub(super) struct Succession;
 
@@ -18,7 +19,8 @@ impl Invariant for Succession {
         let Event::Succeeded { belief, working } = event else { return Ok(()) };
         // What had ended before it was seen is nobody's turn.
         let late = working.iter().filter(|_| belief.valid);
-        match late.into_iter().find(|work| work.awake_for.is_some_and(|awake| awake > SOON)) {
+        let told = |work: &&Working| work.awake_for.is_some_and(|awake| awake > SOON) && !work.clock_stood;
+        match late.into_iter().find(told) {
             Some(work) => Err(format!(
                 "{} has {} under {}, and {} still does {} under {}",
                 belief.worker, belief.resource, belief.token, work.worker, work.what, work.token
@@ -31,15 +33,17 @@ impl Invariant for Succession {
 #[cfg(test)]
 mod tests {
     use super::{super::belief, *};
-    use crate::sim::Working;
 
     #[test]
     fn work_ends_before_the_next_holder_begins() {
-        let see = |valid, awake_for| {
+        let see_by = |valid, awake_for, clock_stood| {
             let belief = belief(2, "b", 2, valid);
-            let working = Working { worker: "a".into(), what: "a job".into(), token: 1, awake_for };
+            let working =
+                Working { worker: "a".into(), what: "a job".into(), token: 1, awake_for, clock_stood };
             Succession.see(Duration::ZERO, &Event::Succeeded { belief: &belief, working: &[working] })
         };
+        let see = |valid, awake_for| see_by(valid, awake_for, false);
+        assert!(see_by(true, Some(SOON * 2), true).is_ok(), "whose clock stood still does not know");
         assert!(see(true, None).is_ok(), "who is paused ends nothing");
         assert!(see(true, Some(SOON)).is_ok(), "who has just gone on has had no turn");
         assert!(see(false, Some(SOON * 2)).is_ok(), "a grant that had ended before it was seen");

@@ -25,10 +25,12 @@ const INTERRUPTED: u32 = 4;
 /// Each tick starts at most once, or again until it is recorded done.
 ///
 /// Whatever the rule, a run starts under a valid term, not before the tick is due by the worker's own clock,
-/// and no more than `max_clock_offset` before it is due in truth. `at_most_once`: never twice, by anybody, and
+/// and no more than `max_clock_offset` before it is due in truth (unless that clock is further from the truth,
+/// or was ever set). `at_most_once`: never twice, by anybody, and
 /// not before *started* stands on a majority. `at_least_once`: not while *done* stands on a majority; and once
 /// there has been a leader in peace for a while, every tick since the job's registration has been started and
-/// has come to an end of its own, where the misfire rule makes up all. A tick of an `at_most_once` job that
+/// has come to an end of its own, where the misfire rule makes up all (and no worker's wall clock was ever set:
+/// a leader an hour ahead runs the hour's ticks, and drops what is too old by its clock). A tick of an `at_most_once` job that
 /// makes up all has been started, or something of it was written, or a server forgot that time. A job of any
 /// rule starts every tick in peace.
 ///
@@ -152,9 +154,9 @@ impl Ticks {
         let started_on = tick.started_on.get(token).map_or(0, BTreeSet::len);
         let wrong = if !start.valid {
             "though its term is over".to_owned()
-        } else if start.wall < *at {
+        } else if !start.astray && start.wall < *at {
             format!("though its own clock shows {:?}", start.wall)
-        } else if start.true_wall + OFFSET < *at {
+        } else if !start.astray && start.true_wall + OFFSET < *at {
             format!("in truth at {:?}", start.true_wall)
         } else if delivery == Delivery::AtMostOnce && tick.starts > 1 {
             format!("for the {}. time", tick.starts)
@@ -356,6 +358,7 @@ mod tests {
             valid: true,
             wall: at(due),
             true_wall: at(due),
+            astray: false,
         }
     }
 
@@ -387,6 +390,11 @@ mod tests {
         assert!(history.start(&good).is_ok());
         assert!(history.start(&TickStart { valid: false, ..good.clone() }).is_err());
         assert!(history.start(&TickStart { wall: at(699), ..good.clone() }).is_err());
+        let set = TickStart { wall: at(699), astray: true, ..good.clone() };
+        assert!(
+            !history.start(&set).unwrap_err().contains("own clock"),
+            "a clock that was set tells nothing"
+        );
         assert!(
             history.start(&TickStart { true_wall: at(0), ..good.clone() }).is_ok(),
             "a clock that is ahead"
