@@ -67,6 +67,8 @@ struct Tick {
 struct Registration {
     stands: BTreeMap<WallTime, BTreeSet<String>>,
     since: Option<WallTime>,
+    /// The newest term that wrote it.
+    term: u64,
     /// Up to here ticks are nobody's: a majority lost the registration.
     lost_until: WallTime,
 }
@@ -130,7 +132,9 @@ impl Ticks {
             let since =
                 record.value.parse().map(WallTime::from_micros).map_err(|_| format!("{key} is spoilt"))?;
             let registration = self.registrations.entry(job.into()).or_default();
-            return registration.written(node, since).map_err(|why| format!("{job} {why}"));
+            return registration
+                .written(node, record.term.get(), since)
+                .map_err(|why| format!("{job} {why}"));
         }
         let key = TickKey::parse(key).map_err(|error| error.to_string())?;
         let Some(key) = key else { return Ok(()) };
@@ -226,8 +230,14 @@ fn memory_since(marker: &str) -> Option<WallTime> {
 }
 
 impl Registration {
-    fn written(&mut self, node: &str, since: WallTime) -> Result<(), String> {
-        let stood = self.since.filter(|stood| *stood < since).and_then(|stood| self.stands.get(&stood));
+    fn written(&mut self, node: &str, term: u64, since: WallTime) -> Result<(), String> {
+        // A leader that learns of an earlier registration writes that, and its first attempt may arrive after.
+        let later = term > self.term;
+        if self.since == Some(since) {
+            self.term = self.term.max(term);
+        }
+        let stood =
+            self.since.filter(|stood| later && *stood < since).and_then(|stood| self.stands.get(&stood));
         if let Some(on) = stood.filter(|on| on.len() >= MAJORITY) {
             return Err(format!(
                 "is registered anew, though its registration stands on {} servers",
@@ -238,12 +248,13 @@ impl Registration {
             on.remove(node);
         }
         // Whoever registers a job later than it was must have found nothing: what lies between is nobody's.
-        if self.since.is_some_and(|known| known < since) {
+        if later && self.since.is_some_and(|known| known < since) {
             self.lost_until = self.lost_until.max(since);
         }
         let on = self.stands.entry(since).or_default();
         on.insert(node.to_owned());
         if on.len() >= MAJORITY {
+            self.term = self.term.max(term);
             self.since = Some(since);
         }
         Ok(())
@@ -290,7 +301,7 @@ mod tests {
 
         fn registered(&mut self, node: usize, job: &str, since: u64) -> Result<(), String> {
             let value = at(since).as_micros().to_string().into();
-            let record = Record { at: 0, term: FencingToken::new(1), last: false, value };
+            let record = Record { at: 0, term: FencingToken::new(1 + since), last: false, value };
             self.written(node, &format!("job/{job}"), &record)
         }
 
