@@ -285,7 +285,7 @@ impl Exclusion {
     }
 
     fn tally(state: &State, attempt: usize) -> Tally {
-        tally(state.sites.map(|site| site.lines[attempt].vote.map(|age| (1, 0, NOW - u32::from(age)))))
+        tally(state.sites.map(|site| site.lines[attempt].vote.map(|age| (1, [0; 2], NOW - u32::from(age)))))
     }
 
     /// For how long the votes let it be believed in.

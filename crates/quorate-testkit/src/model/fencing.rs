@@ -147,11 +147,12 @@ struct Line {
     vote: Grant,
 }
 
-/// A counter, and since when the memory lasts that it came from. Zero is none.
+/// A counter, and since when the memory lasts that it came from, and votes. Zero is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 struct Grant {
     counter: u32,
     since: u32,
+    votes_from: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -333,7 +334,7 @@ impl Fencing {
             if state.attempts[attempt].phase == Phase::Acquiring {
                 let line = &mut site.lines[attempt];
                 // The smaller, which is the empty one where there is one, makes room.
-                line.grants[0] = Grant { counter, since: site.since };
+                line.grants[0] = Grant { counter, since: site.since, votes_from: site.votes_from };
                 line.grants.sort_unstable();
             }
         }
@@ -352,7 +353,7 @@ impl Fencing {
         if votes.verdict() != Verdict::Won {
             return;
         }
-        let token = votes.candidate(micros(self.quarantine()));
+        let token = votes.candidate();
         state.attempts[attempt].token = pack(token.get());
         if votes.agrees_on(token) || self.leaves_out(Rule::Raise) {
             Self::win(state, attempt);
@@ -372,7 +373,7 @@ impl Fencing {
         tally(state.sites.map(|site| {
             let vote = site.lines[attempt].vote;
             let since = if self.leaves_out(Rule::OldCounters) { 0 } else { vote.since };
-            (vote.counter > 0).then_some((vote.counter, since, 0))
+            (vote.counter > 0).then_some((vote.counter, [since, vote.votes_from], 0))
         }))
     }
 

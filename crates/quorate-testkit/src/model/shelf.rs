@@ -112,18 +112,19 @@ impl Store for Shelf {
     }
 }
 
-/// The shipped tally of these grants: for each node the counter, when its memory began in microseconds, and
-/// when the request was sent.
-pub fn tally(grants: [Option<(u32, u32, u32)>; NODES]) -> Tally {
+/// The shipped tally of these grants: for each node the counter, when its memory began and from when it votes in
+/// microseconds, and when the request was sent.
+pub fn tally(grants: [Option<(u32, [u32; 2], u32)>; NODES]) -> Tally {
     let mut tally = Tally::new(NODES);
     for (node, grant) in grants.into_iter().enumerate() {
-        if let Some((counter, since, sent)) = grant {
+        if let Some((counter, [since, votes_from], sent)) = grant {
             tally.count(&Vote {
                 node,
                 ticket: 0,
                 sent: Some(BootTime::from_nanos(sent.into())),
                 epoch: 0,
                 since: NodeTime::from_micros(since.into()),
+                votes_from: NodeTime::from_micros(votes_from.into()),
                 answer: Answer::Reply(Reply::Granted { counter: FencingToken::new(counter.into()) }),
             });
         }

@@ -260,7 +260,15 @@ mod tests {
     }
 
     fn vote(node: usize, sent: u64, answer: Answer) -> Vote {
-        Vote { node, ticket: 0, sent: Some(at(sent)), epoch: 0, since: NodeTime::default(), answer }
+        Vote {
+            node,
+            ticket: 0,
+            sent: Some(at(sent)),
+            epoch: 0,
+            since: NodeTime::default(),
+            votes_from: NodeTime::default(),
+            answer,
+        }
     }
 
     fn extended(node: usize, sent: u64) -> Vote {

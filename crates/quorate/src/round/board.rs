@@ -53,11 +53,20 @@ pub(crate) struct Board {
     changed: watch::Sender<()>,
 }
 
+/// Which memory of a node: that a vote is given under.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Recall {
+    pub(crate) epoch: u64,
+    pub(crate) since: NodeTime,
+    pub(crate) votes_from: NodeTime,
+}
+
 #[derive(Debug)]
 struct Seat {
     name: Arc<str>,
     epoch: AtomicU64,
     since_micros: AtomicU64,
+    votes_from_micros: AtomicU64,
     round_trip_nanos: AtomicU64,
     twin: AtomicBool,
     /// From when to when, by our clock, its clock is known to have kept step with ours.
@@ -79,6 +88,7 @@ impl Board {
             name: Arc::clone(name),
             epoch: AtomicU64::new(0),
             since_micros: AtomicU64::new(0),
+            votes_from_micros: AtomicU64::new(0),
             round_trip_nanos: AtomicU64::new(0),
             twin: AtomicBool::new(false),
             steady: Mutex::default(),
@@ -103,6 +113,20 @@ impl Board {
     /// Which memory of the node is the present one.
     pub(crate) fn epoch(&self, node: usize) -> u64 {
         self.seats[node].epoch.load(Ordering::Acquire)
+    }
+
+    /// From when the node's present memory votes, by its clock.
+    pub(crate) fn votes_from(&self, node: usize) -> NodeTime {
+        NodeTime::from_micros(self.seats[node].votes_from_micros.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn set_votes_from(&self, node: usize, from: NodeTime) {
+        self.seats[node].votes_from_micros.store(from.as_micros(), Ordering::Release);
+    }
+
+    /// What is known of the node's present memory, for a vote that it gives.
+    pub(crate) fn recall(&self, node: usize) -> Recall {
+        Recall { epoch: self.epoch(node), since: self.since(node), votes_from: self.votes_from(node) }
     }
 
     /// When the node's present memory began, by its clock.

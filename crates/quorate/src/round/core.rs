@@ -2,7 +2,7 @@
 
 use super::{
     Answer, NodeState, ReplyTo, Sabotage, Vote,
-    board::Board,
+    board::{Board, Recall},
     flight::{Cargo, Errand, Flight, Post},
     offset::ClockOffset,
     standing::{Admission, Marking, Standing},
@@ -431,7 +431,7 @@ impl Core {
         }
         let id = self.next_flight;
         self.next_flight += 1;
-        let memory = (self.board.epoch(self.me), self.board.since(self.me));
+        let memory = self.board.recall(self.me);
         self.flights.push(Flight { id, sent: now, memory, deadline, cargo });
         commands.push(Command::Send { flight: id, batch });
     }
@@ -548,20 +548,28 @@ impl Core {
     }
 
     fn answer(&self, to: Option<ReplyTo>, sent: Option<BootTime>, answer: Answer) {
-        let memory = (self.board.epoch(self.me), self.board.since(self.me));
+        let memory = self.board.recall(self.me);
         self.answer_under(memory, to, sent, answer);
     }
 
     /// Answers for the memory of the node that was asked, which may have ended since.
     fn answer_under(
         &self,
-        (epoch, since): (u64, NodeTime),
+        Recall { epoch, since, votes_from }: Recall,
         to: Option<ReplyTo>,
         sent: Option<BootTime>,
         answer: Answer,
     ) {
         let Some(to) = to else { return };
         // Whoever asked may have gone: a late vote has no taker.
-        let _ = to.ballots.send(Vote { node: self.me, ticket: to.ticket, sent, epoch, since, answer });
+        let _ = to.ballots.send(Vote {
+            node: self.me,
+            ticket: to.ticket,
+            sent,
+            epoch,
+            since,
+            votes_from,
+            answer,
+        });
     }
 }

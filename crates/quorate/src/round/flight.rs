@@ -1,7 +1,7 @@
-use super::{ReplyTo, standing::Marking};
+use super::{ReplyTo, board::Recall, standing::Marking};
 use crate::{
     env::BootTime,
-    node::{BatchReply, NodeTime, Request},
+    node::{BatchReply, Request},
 };
 
 /// Something for a node to do.
@@ -34,8 +34,8 @@ pub(crate) enum Errand {
 pub(super) struct Flight {
     pub(super) id: u64,
     pub(super) sent: BootTime,
-    /// The memory of the node that was asked: its epoch, and when it began.
-    pub(super) memory: (u64, NodeTime),
+    /// The memory of the node that was asked.
+    pub(super) memory: Recall,
     pub(super) deadline: BootTime,
     pub(super) cargo: Cargo,
 }

@@ -101,7 +101,7 @@ impl Standing {
                 self.jump_to_be_told()
             }
             Judgement::Write { marker, from, reason } => {
-                self.lose_memory_unless(|known| known.since == marker.since);
+                self.lose_memory_unless(|known| goes_on(known, &marker));
                 Some(Marking { marker, from, reason, admits: false })
             }
             Judgement::Refused(why) => {
@@ -125,11 +125,11 @@ impl Standing {
     /// the connection is.
     pub(super) fn marker_changed(&mut self, node_time: NodeTime, marker: Option<Arc<str>>) {
         let Some(hello) = self.hello.as_mut().filter(|hello| hello.marker != marker) else { return };
-        let since = marker.as_deref().and_then(|text| Marker::parse(text).ok()).map(|marker| marker.since);
+        let standing = marker.as_deref().and_then(|text| Marker::parse(text).ok());
         hello.marker = marker;
         hello.node_time = node_time;
         self.trust = Trust::Unknown;
-        self.lose_memory_unless(|known| since == Some(known.since));
+        self.lose_memory_unless(|known| standing.is_some_and(|marker| goes_on(known, &marker)));
     }
 
     /// The node's clock and ours have jumped against each other: leases on it may have ended early, so that it
@@ -148,13 +148,14 @@ impl Standing {
     fn jump_to_be_told(&self) -> Option<Marking> {
         let (jump, memory) = (self.jump.as_ref()?, self.memory.as_ref()?);
         let Trust::Withheld { until: Some(_), .. } = self.trust else { return None };
-        // A marker that was written by the clock as it is now was written after the jump.
-        let told = memory.since > jump.node_time - jump.gained;
+        // Only a marker that was written by the clock as it is now, after the jump, waits for so long.
+        let quarantine = self.judge.setup.quarantine();
+        let told = memory.votes_from > jump.node_time - jump.gained + quarantine;
         if told || self.judge.setup.only_looks || !self.board.most_were_steady(jump.after, jump.heard) {
             return None;
         }
-        let votes_from = jump.node_time + self.judge.setup.quarantine();
-        let marker = Marker { since: jump.node_time, votes_from, ..memory.clone() };
+        // Its records and counters are what they were: only its leases may have ended early.
+        let marker = Marker { votes_from: jump.node_time + quarantine, ..memory.clone() };
         Some(Marking { marker, from: self.jump_over(jump), reason: QuarantineReason::Jumped, admits: false })
     }
 
@@ -259,11 +260,12 @@ impl Standing {
             }
             _ => {}
         }
-        let remembers = self.memory.as_ref().is_some_and(|known| known.since == marker.since);
+        let remembers = self.memory.as_ref().is_some_and(|known| goes_on(known, &marker));
         if !remembers {
             self.lost_memory |= self.memory.is_some();
             self.begin_epoch(marker.since);
         }
+        self.board.set_votes_from(self.me, marker.votes_from);
         self.memory = Some(marker);
         if from <= now {
             self.give();
@@ -301,6 +303,12 @@ impl Standing {
         self.board.set_state(self.me, state);
         self.trust = Trust::Withheld { until, why };
     }
+}
+
+/// Whether the memory that `known` speaks of is still the one that counts: it began then, and nobody has put the
+/// node in quarantine since.
+fn goes_on(known: &Marker, now: &Marker) -> bool {
+    known.since == now.since && now.votes_from <= known.votes_from
 }
 
 #[cfg(test)]

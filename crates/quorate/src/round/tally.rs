@@ -27,6 +27,8 @@ pub struct Grant {
     pub epoch: u64,
     /// When that memory began, by the node's clock.
     pub since: NodeTime,
+    /// From when that memory votes, by the node's clock.
+    pub votes_from: NodeTime,
 }
 
 /// Counts the votes of one acquire. Pure: it reads no clock.
@@ -62,8 +64,8 @@ impl Tally {
     pub fn count(&mut self, vote: &Vote) {
         let slot = match (&vote.answer, vote.sent) {
             (Answer::Reply(Reply::Granted { counter }), Some(sent)) => {
-                let (epoch, since) = (vote.epoch, vote.since);
-                Slot::Granted(Grant { counter: *counter, sent, epoch, since })
+                let Vote { epoch, since, votes_from, .. } = *vote;
+                Slot::Granted(Grant { counter: *counter, sent, epoch, since, votes_from })
             }
             (answer, sent) => {
                 if let Answer::Reply(Reply::Done(done)) = answer {
@@ -113,12 +115,13 @@ impl Tally {
     ///
     /// A counter that is older than its node's memory came back with a snapshot and lacks the grants since.
     /// It counts like one that was forgotten and seeded anew: from the time, by the node's clock, at which
-    /// the node's quarantine was over.
-    pub fn candidate(&self, quarantine: Duration) -> FencingToken {
+    /// the node's quarantine was over. (Never from a later time: a token that is ahead of the clocks would be
+    /// repeated by those that are seeded once the nodes have forgotten it.)
+    pub fn candidate(&self) -> FencingToken {
         let counts = |grant: Grant| {
             let relic = grant.counter.get() < grant.since.as_micros();
-            let seed = FencingToken::new((grant.since + quarantine).as_micros()).min(FencingToken::MAX);
-            if relic { seed } else { grant.counter }
+            let seed = FencingToken::new(grant.votes_from.as_micros()).min(FencingToken::MAX);
+            if relic { seed.max(grant.counter) } else { grant.counter }
         };
         self.granted().map(|(_, grant)| counts(grant)).max().unwrap_or_default()
     }
@@ -231,10 +234,17 @@ mod tests {
         BootTime::from_nanos(ms * 1_000_000)
     }
 
-    const QUARANTINE: Duration = Duration::from_secs(3);
 
     fn vote(node: usize, sent_ms: u64, answer: Answer) -> Vote {
-        Vote { node, ticket: 0, sent: Some(at(sent_ms)), epoch: 1, since: NodeTime::default(), answer }
+        Vote {
+            node,
+            ticket: 0,
+            sent: Some(at(sent_ms)),
+            epoch: 1,
+            since: NodeTime::default(),
+            votes_from: NodeTime::default(),
+            answer,
+        }
     }
 
     fn grant(node: usize, sent_ms: u64, counter: u64) -> Vote {
@@ -281,7 +291,7 @@ mod tests {
     #[test]
     fn the_token_is_the_largest_counter_once_a_majority_has_it() {
         let mut won = tally(5, &[grant(0, 1, 7), grant(1, 1, 9), grant(2, 1, 9)]);
-        let token = won.candidate(QUARANTINE);
+        let token = won.candidate();
         assert_eq!((token.get(), won.agrees_on(token), won.below(token)), (9, false, vec![0]));
         won.raised(0, token);
         assert!(won.agrees_on(token));
@@ -289,15 +299,20 @@ mod tests {
 
     #[test]
     fn a_counter_older_than_its_node_s_memory_counts_from_the_end_of_the_quarantine() {
-        let since =
-            |seconds: u64, vote: Vote| Vote { since: NodeTime::from_micros(seconds * 1_000_000), ..vote };
+        let at = |seconds: u64| NodeTime::from_micros(seconds * 1_000_000);
+        let since = |seconds: u64, vote: Vote| Vote { since: at(seconds), votes_from: at(8), ..vote };
         // Node 0 came back at 5 s with a snapshot; the grants up to 9 happened on other nodes meanwhile.
         let won = tally(3, &[since(5, grant(0, 1, 7)), grant(1, 1, 8)]);
-        assert_eq!(won.candidate(QUARANTINE).get(), 8_000_000);
-        assert_eq!(won.below(won.candidate(QUARANTINE)), [0, 1]);
+        assert_eq!(won.candidate().get(), 8_000_000);
+        assert_eq!(won.below(won.candidate()), [0, 1]);
         // Once raised, the counter is younger than the memory, and counts by itself.
         let next = tally(3, &[since(5, grant(0, 1, 8_000_001)), grant(1, 1, 8_000_001)]);
-        assert_eq!(next.candidate(QUARANTINE).get(), 8_000_001);
+        assert_eq!(next.candidate().get(), 8_000_001);
+        // A node that was admitted waited for nothing. A worker whose clock is behind has seeded there: the token is
+        // no later than the node's clock, or a seed after the next loss would repeat it (simulation, seed 5682).
+        let admitted = Vote { votes_from: at(5), ..since(5, grant(0, 1, 4_900_000)) };
+        let won = tally(3, &[admitted, grant(1, 1, 4_900_000)]);
+        assert_eq!(won.candidate().get(), 5_000_000);
     }
 
     #[test]

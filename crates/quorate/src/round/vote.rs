@@ -31,6 +31,8 @@ pub struct Vote {
     pub epoch: u64,
     /// When that memory began, by the node's clock.
     pub since: NodeTime,
+    /// From when that memory votes, by the node's clock.
+    pub votes_from: NodeTime,
     /// What came of it.
     pub answer: Answer,
 }
