@@ -234,7 +234,6 @@ mod tests {
         BootTime::from_nanos(ms * 1_000_000)
     }
 
-
     fn vote(node: usize, sent_ms: u64, answer: Answer) -> Vote {
         Vote {
             node,

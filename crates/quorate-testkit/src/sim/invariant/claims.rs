@@ -13,7 +13,7 @@ use std::{
 ///
 /// Promised within the retention, which no run outlasts; and "a *done* on a bare majority does not survive the
 /// loss of one of its nodes": a server that forgot counts no more, though it may come back with a snapshot that
-/// has the record.
+/// has the record. Nor is it known to a worker whose boot clock stood still that its grant is long over.
 #[derive(Debug, Default)]
 pub(super) struct Claims {
     /// The token under which a claim is done, by server.
@@ -45,7 +45,7 @@ impl Invariant for Claims {
             {
                 return Err(format!("{node} grants {resource}, which is done there"));
             }
-            Event::Granted(belief) if belief.valid => {
+            Event::Granted(belief) if belief.valid && !belief.clock_stood => {
                 let on = self.done.get(&belief.resource).map_or(0, BTreeMap::len);
                 if on >= MAJORITY {
                     let (worker, token) = (&belief.worker, belief.token);
