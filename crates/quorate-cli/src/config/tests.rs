@@ -100,7 +100,7 @@ fn every_key_arrives() {
         fence_retention: Duration::from_secs(2 * 24 * 3600),
         durable: true,
         trust_new_nodes: true,
-        only_looks: false,
+        ..Setup::default()
     };
     assert_eq!(config.setup, setup);
     let lease = LeaseConfig { ttl: Duration::from_secs(5), step_down_grace: Duration::from_millis(500) };
