@@ -402,10 +402,7 @@ mod tests {
         assert!(history.start(&TickStart { valid: false, ..good.clone() }).is_err());
         assert!(history.start(&TickStart { wall: at(699), ..good.clone() }).is_err());
         let set = TickStart { wall: at(699), astray: true, ..good.clone() };
-        assert!(
-            !history.start(&set).unwrap_err().contains("own clock"),
-            "a clock that was set tells nothing"
-        );
+        assert!(history.start(&set).is_ok(), "a clock that was set tells nothing");
         assert!(
             history.start(&TickStart { true_wall: at(0), ..good.clone() }).is_ok(),
             "a clock that is ahead"
