@@ -281,7 +281,8 @@ pub(crate) struct DoctorArgs {
 pub(crate) enum NodesCommand {
     /// Let nodes vote at once that are new, flushed or restarted
     #[command(after_long_help = "\
-A node without memory waits max_ttl before it votes, since it may have granted
+A node without memory waits max_ttl (and four times max_clock_offset at least)
+before it votes, since it may have granted
 what another still holds. On a cluster that no worker has used yet that wait
 serves nothing: admit ends it, in the nodes' markers and so for every worker.
 On a cluster in use, admit can make two holders.

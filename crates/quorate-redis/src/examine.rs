@@ -86,10 +86,15 @@ impl RedisNode {
         let talk = Talk { name: self.name(), reader, writer };
         let found = self.question(talk, &login).await;
         // A server that repeats what it was told would have its password in every log.
-        found.map_err(|cause| match &login.password {
-            Some(password) => fault::without(cause, password.reveal()),
-            None => cause,
-        })
+        let Some(password) = &login.password else { return found };
+        match found {
+            Ok(mut found) => {
+                let clean = |text: &mut String| *text = text.replace(password.reveal(), "***");
+                found.info.values_mut().chain(found.settings.values_mut()).for_each(clean);
+                Ok(found)
+            }
+            Err(cause) => Err(fault::without(cause, password.reveal())),
+        }
     }
 
     async fn question(&self, mut talk: Talk<'_>, login: &Login) -> Result<Examination, Cause> {
@@ -123,7 +128,7 @@ impl RedisNode {
         }
         // Who may not ask for its name has been told it.
         found.user = found.user.or(login.user.clone());
-        found.denied = talk.denied(self.keys().prefix()).await?;
+        found.denied = talk.denied(self.keys().prefix(), login.database).await?;
         Ok(found)
     }
 
@@ -155,18 +160,24 @@ impl Talk<'_> {
             auth.arg(user);
         }
         match self.ask(auth.arg(password.reveal())).await? {
-            Value::ServerError(error) => Err(fault::of_server(&error)),
+            Value::ServerError(error) => {
+                fault::unless_it_repeats(&error, password.reveal())?;
+                Err(fault::of_server(&error))
+            }
             _ => Ok(()),
         }
     }
 
     /// What of [`COMMANDS`] the user may not do, on keys such as Quorate's. Each is tried in a form that changes
     /// nothing: servers look at rights first, and then find that there is nothing to be done.
-    async fn denied(&mut self, prefix: &str) -> Result<Vec<String>, Cause> {
+    async fn denied(&mut self, prefix: &str, database: i64) -> Result<Vec<String>, Cause> {
         let mut denied = Vec::new();
         // No resource's name has braces, so these are keys of nobody.
         for key in [format!("{prefix}{{doctor}}"), format!("{{{prefix}}}doctor")] {
             for words in harmless(&key) {
+                if words[0] == "select" && database == 0 {
+                    continue;
+                }
                 let reply = self.ask(redis::cmd(words[0]).arg(&words[1..])).await?;
                 if matches!(&reply, Value::ServerError(error) if error.code() == "NOPERM") {
                     let text = words.join(" ");

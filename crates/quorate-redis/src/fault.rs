@@ -9,12 +9,22 @@ use std::io;
 const CREDENTIALS: &str = "check the user and password in the node's URL or password_file";
 
 /// The mend for a user with too few rights. The braces are those of the counters.
-const RIGHTS: &str = "let the user of the node's URL do +@read +@write +@scripting +@connection +info +time, and \
+const RIGHTS: &str = "let the user of the node's URL do +config|get +@read +@write +@scripting +@connection +info +time, and \
                       give it the keys ~PREFIX* and ~{PREFIX*; `quorate doctor` names the least that would do";
 
 /// The cause behind an error of the server's own.
 pub(crate) fn of_server(error: &ServerError) -> Cause {
     of_error(error.code(), error.details().unwrap_or_default())
+}
+
+/// The cause behind an error that repeats `secret`, without it. Looked for before the text is cut: half a password
+/// would not be known for one.
+pub(crate) fn unless_it_repeats(error: &ServerError, secret: &str) -> Result<(), Cause> {
+    let (code, details) = (error.code(), error.details().unwrap_or_default());
+    if !code.contains(secret) && !details.contains(secret) {
+        return Ok(());
+    }
+    Err(of_error(&code.replace(secret, "***"), &details.replace(secret, "***")))
 }
 
 fn of_error(code: &str, details: &str) -> Cause {

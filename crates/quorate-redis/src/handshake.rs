@@ -21,10 +21,15 @@ pub(crate) async fn shake(
 ) -> Result<(Loaded, Hello), Cause> {
     let shaken = ask(name, halves, login, keys).await;
     // A server that repeats what it was told would have its password in every log.
-    shaken.map_err(|cause| match &login.password {
-        Some(password) => fault::without(cause, password.reveal()),
-        None => cause,
-    })
+    let Some(password) = &login.password else { return shaken };
+    let clean = |text: &Arc<str>| -> Arc<str> { text.replace(password.reveal(), "***").into() };
+    match shaken {
+        Ok((scripts, hello)) => {
+            let (version, eviction) = (clean(&hello.version), hello.eviction.as_ref().map(clean));
+            Ok((scripts, Hello { version, eviction, ..hello }))
+        }
+        Err(cause) => Err(fault::without(cause, password.reveal())),
+    }
 }
 
 async fn ask(
@@ -42,6 +47,9 @@ async fn ask(
     let mut answers = Answers::default();
     for (question, _) in questions {
         let value = reader.next().await.map_err(|error| fault::of_broken(name, &error))?;
+        if let (Value::ServerError(error), Some(password)) = (&value, &login.password) {
+            fault::unless_it_repeats(error, password.reveal())?;
+        }
         answers.take(question, value)?;
     }
     answers.finish()

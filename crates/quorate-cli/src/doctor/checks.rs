@@ -69,7 +69,7 @@ fn of_the_set(ward: &Ward, found: &mut Vec<Finding>) {
     match count {
         1 => say(
             Warning,
-            "one node: when it is away, nobody leads; when it forgets, everybody waits max_ttl".to_owned(),
+            "one node: when it is away, nobody leads; when it forgets, everybody waits for it".to_owned(),
             "name three or five independent servers",
         ),
         _ if count.is_multiple_of(2) => say(
@@ -324,25 +324,24 @@ impl Node<'_> {
     fn rights(&mut self) {
         let user = self.examined.told.user.clone().unwrap_or_else(|| "NAME".to_owned());
         let least = RedisNode::least_acl(&self.ward.prefix);
-        let denied = self.examined.told.denied.join(", ");
-        if !denied.is_empty() {
-            self.say(
-                Grave,
-                format!("the user {user} may not do: {denied}"),
-                format!("ACL SETUSER {user} {least}"),
-            );
+        // The handshake bears that these are denied.
+        let spared = |denied: &&String| denied.starts_with("config ") || denied.starts_with("client ");
+        let (spared, needed): (Vec<&String>, Vec<&String>) =
+            self.examined.told.denied.iter().partition(spared);
+        let list =
+            |denied: &[&String]| denied.iter().map(|text| text.as_str()).collect::<Vec<_>>().join(", ");
+        if !needed.is_empty() {
+            let what = format!("the user {user} may not do: {}", list(&needed));
+            self.say(Grave, what, format!("ACL SETUSER {user} {least}"));
+        } else if !spared.is_empty() {
+            let what =
+                format!("the user {user} may not do: {}; so its settings are not known", list(&spared));
+            self.say(Note, what, format!("ACL SETUSER {user} +config|get +client|setname"));
         } else if user == "default" {
             self.say(
                 Note,
                 "we are the user `default`, who mostly may do everything",
                 format!("a user of our own: ACL SETUSER quorate on >PASSWORD {least}"),
-            );
-        }
-        if self.examined.setting("appendfsync").is_none() {
-            self.say(
-                Note,
-                "the user may not do CONFIG GET, so nothing is known of its settings",
-                "+config|get",
             );
         }
     }

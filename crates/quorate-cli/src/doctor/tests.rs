@@ -115,7 +115,7 @@ fn persistence_is_held_against_what_is_claimed() {
     assert_eq!(durable(&[("aof_enabled", "1")], Some("always")), 0);
     assert_eq!(durable(&[("aof_enabled", "1")], Some("everysec")), 1);
     assert_eq!(durable(&[("aof_enabled", "0")], Some("always")), 1);
-    assert_eq!(durable(&[("aof_enabled", "1")], None), 2, "not believed, and CONFIG GET denied");
+    assert_eq!(durable(&[("aof_enabled", "1")], None), 1, "not believed");
     let mut told = told(0, 1);
     told.info.insert("aof_enabled".to_owned(), "1".to_owned());
     told.settings.insert("appendfsync".to_owned(), "always".to_owned());
@@ -143,8 +143,10 @@ fn rights_and_the_least_that_would_do() {
         found[0].mend.starts_with("ACL SETUSER quorate resetkeys ~quorate:* ~{quorate:* -@all "),
         "{found:?}"
     );
-    let cautious = Examination { settings: BTreeMap::new(), ..told(0, 1) };
-    finds(patient("redis://a:6379", cautious), Note, "CONFIG GET");
+    let denied = vec!["config get appendfsync".to_owned()];
+    let cautious = Examination { settings: BTreeMap::new(), denied, ..told(0, 1) };
+    finds(patient("redis://a:6379", cautious.clone()), Note, "config get");
+    assert!(of(patient("redis://a:6379", cautious)).iter().all(|(weight, _)| *weight == Note));
     let root = Examination { user: Some("default".to_owned()), ..told(0, 1) };
     finds(patient("redis://a:6379", root), Note, "`default`");
 }

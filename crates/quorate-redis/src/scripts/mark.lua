@@ -10,6 +10,8 @@ return serve(true, false, 1, 3, function(k, a)
   elseif ARGV[a] ~= '1' or standing ~= ARGV[a + 1] then
     refuse('marker', standing)
   end
-  call('SET', KEYS[k], ARGV[a + 2])
+  if standing ~= ARGV[a + 2] then
+    call('SET', KEYS[k], ARGV[a + 2])
+  end
   return { 'marked' }
 end)

@@ -353,7 +353,7 @@ impl Fencing {
         if votes.verdict() != Verdict::Won {
             return;
         }
-        let token = votes.candidate();
+        let token = votes.candidate(micros(self.quarantine()));
         state.attempts[attempt].token = pack(token.get());
         if votes.agrees_on(token) || self.leaves_out(Rule::Raise) {
             Self::win(state, attempt);

@@ -281,7 +281,7 @@ fn candidate(hub: &Hub, tally: &Tally) -> FencingToken {
     if hub.setup().sabotaged(Sabotage::RelicsTrusted) {
         return tally.granted().map(|(_, grant)| grant.counter).max().unwrap_or_default();
     }
-    tally.candidate()
+    tally.candidate(hub.setup().quarantine())
 }
 
 /// A vote as it counts.

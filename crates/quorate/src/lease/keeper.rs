@@ -167,7 +167,7 @@ impl Keeper {
         let ids: Vec<u64> = self.kept.keys().copied().collect();
         for id in ids {
             if let Some(kept) = self.kept.get_mut(&id) {
-                kept.take_late();
+                kept.take_late(&self.fleet);
                 let fleet = &self.fleet;
                 kept.held.forget_unless(now, |node, epoch| fleet.epoch(node) == epoch);
             }
@@ -202,7 +202,7 @@ impl Keeper {
         }
         let due = kept.held.due(now);
         if !due.is_empty() {
-            kept.take_late();
+            kept.take_late(&self.fleet);
         }
         for event in kept.held.advance(now) {
             kept.tell(event);
@@ -246,9 +246,12 @@ impl Keeper {
 
 impl Kept {
     /// Grants that came after the verdict count as well.
-    fn take_late(&mut self) {
+    fn take_late(&mut self, fleet: &Fleet) {
         let Some(mut late) = self.late.take() else { return };
         while let Ok(vote) = late.try_recv() {
+            if vote.epoch != fleet.epoch(vote.node) {
+                continue; // The node may have forgotten since.
+            }
             if let (Answer::Reply(crate::node::Reply::Granted { .. }), Some(sent)) = (&vote.answer, vote.sent)
             {
                 self.held.granted(vote.node, sent, vote.epoch);

@@ -337,7 +337,10 @@ impl<S: Store> Desk<'_, S> {
         if standing.as_ref() != expect {
             return Ok(Reply::Refused(Refusal::Marker(standing)));
         }
-        self.store.set_marker(Arc::clone(marker))?;
+        // Whoever only looks says what stands: nothing is written.
+        if standing.as_ref() != Some(marker) {
+            self.store.set_marker(Arc::clone(marker))?;
+        }
         Ok(Reply::Marked)
     }
 

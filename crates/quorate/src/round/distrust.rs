@@ -53,11 +53,13 @@ pub enum Distrust {
     /// It has no marker, and this worker only looks.
     #[error(
         "it has no marker: no worker has used it under this prefix yet, or it was flushed; the first worker waits \
-         max_ttl for it, unless `quorate nodes admit` says that it is new"
+         max_ttl for it (four times max_clock_offset at least), unless `quorate nodes admit` says that it is new"
     )]
     Unmarked,
     /// It restarted, nobody has marked it since, and this worker only looks.
-    #[error("it restarted and no worker has met it since, so it waits max_ttl before it votes")]
+    #[error(
+        "it restarted and no worker has met it since, so it waits max_ttl (four times max_clock_offset at least) before it votes"
+    )]
     Unmet,
     /// Another node of the list is the same server.
     #[error("it and {0} are one server (one run id), so neither has a vote; name each server once")]
@@ -85,7 +87,15 @@ pub enum Distrust {
 impl Distrust {
     /// Whether only an operator can mend it.
     pub fn is_permanent(&self) -> bool {
-        !matches!(self, Self::Quarantined { .. } | Self::Clock { .. } | Self::Unmarked | Self::Unmet)
+        // What contradicts is permanent by itself; who is contradicted may only have been met before the others.
+        !matches!(
+            self,
+            Self::Quarantined { .. }
+                | Self::Clock { .. }
+                | Self::Contradicted { .. }
+                | Self::Unmarked
+                | Self::Unmet
+        )
     }
 }
 

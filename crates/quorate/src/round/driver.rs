@@ -119,9 +119,9 @@ impl<N: Node> Driver<'_, N> {
     }
 
     fn landed(&mut self, flight: u64, result: Result<BatchReply, Cause>) {
-        let broken = result.is_err();
         self.core.replied(self.env.now(), flight, result);
-        if broken {
+        // The line broke, or what came over it was no answer.
+        if !self.core.is_up() {
             self.hang_up();
         }
     }

@@ -14,19 +14,18 @@
 //! | a node that … | may vote |
 //! | --- | --- |
 //! | shows our marker under its present run id | yes, from the marker's time on |
-//! | has no marker (new, or flushed) | after `max_ttl × (1 + drift_rate)`, unless admitted |
+//! | has no marker (new, or flushed) | after `max_ttl × (1 + drift_rate)`, and four times `max_clock_offset` at least, unless admitted |
 //! | shows a marker of another run (restarted) | the same, unless `durable` and verified so |
 //! | shows another node set or another `max_ttl` | no: two halves of a deployment would elect two leaders |
 //! | is a replica, or evicts keys | no |
 //! | has the run id of another node of the list | no, and neither has that one |
-//!
 //! | has a clock that jumped ahead of ours by more than `clock_step_allowance` | after as long again |
 //!
 //! Uptime never shortens a quarantine: it is wall-clock time, and lies after a step.
 //!
 //! A clock that jumps ahead ends leases early, so a node that shows such a jump is not counted from that very
-//! reply on, not even for leases already held. Where a majority of the other clocks kept step with ours, the
-//! node is quarantined in its marker, for all. Where they did not, ours may have stood still: then the
+//! reply on, not even for leases already held. Where the clocks of a majority of all nodes kept step with ours (so
+//! of three nodes both others), the node is quarantined in its marker, for all. Where they did not, ours may have stood still: then the
 //! quarantine is this worker's own, and no cluster is shut because one worker's clock failed. A worker knows
 //! of a jump only if it heard from the node before, within the last quarantine's length; a node that nobody
 //! asks anything is therefore looked at every third of `max_ttl`.

@@ -19,7 +19,8 @@ pub struct Setup {
     /// By how much a node's clock may step. Default 200 ms, never more than a tenth of the TTL.
     pub clock_step_allowance: Duration,
     /// How far the wall clocks of nodes and workers may be apart where a fencing counter is seeded, and by
-    /// how much a node's memory must predate a tick. Default 1 s.
+    /// how much a node's memory must predate a tick. All workers must agree on it: a node that forgot waits for
+    /// four times this at least. Default 1 s.
     pub max_clock_offset: Duration,
     /// How long a fencing counter outlives its last use. Default 7 days.
     pub fence_retention: Duration,

@@ -129,6 +129,13 @@ impl Standing {
         hello.marker = marker;
         hello.node_time = node_time;
         self.trust = Trust::Unknown;
+        if let (Some(known), Some(standing)) = (&self.memory, &standing)
+            && known.since == standing.since
+            && standing.votes_from < known.votes_from
+        {
+            // Somebody has admitted the node, a jump of its clock notwithstanding.
+            self.jump = None;
+        }
         self.lose_memory_unless(|known| standing.is_some_and(|marker| goes_on(known, &marker)));
     }
 
@@ -197,6 +204,11 @@ impl Standing {
     /// Whether the vote is withheld.
     pub(super) fn is_withheld(&self) -> bool {
         matches!(self.trust, Trust::Withheld { .. })
+    }
+
+    /// Whether the vote is withheld for what other nodes say, which may be otherwise as soon as more are met.
+    pub(super) fn is_contradicted(&self) -> bool {
+        matches!(&self.trust, Trust::Withheld { why: Distrust::Contradicted { .. }, .. })
     }
 
     /// When [`Standing::tick`] has something to do.

@@ -115,12 +115,14 @@ impl Tally {
     ///
     /// A counter that is older than its node's memory came back with a snapshot and lacks the grants since.
     /// It counts like one that was forgotten and seeded anew: from the time, by the node's clock, at which
-    /// the node's quarantine was over. (Never from a later time: a token that is ahead of the clocks would be
-    /// repeated by those that are seeded once the nodes have forgotten it.)
-    pub fn candidate(&self) -> FencingToken {
+    /// the node's quarantine was over. (Never from a later time, and so not from the end of one that was put on it
+    /// since: a token that is ahead of the clocks would be repeated by those that are seeded once the nodes have
+    /// forgotten it.)
+    pub fn candidate(&self, quarantine: Duration) -> FencingToken {
         let counts = |grant: Grant| {
             let relic = grant.counter.get() < grant.since.as_micros();
-            let seed = FencingToken::new(grant.votes_from.as_micros()).min(FencingToken::MAX);
+            let from = grant.votes_from.min(grant.since + quarantine);
+            let seed = FencingToken::new(from.as_micros()).min(FencingToken::MAX);
             if relic { seed.max(grant.counter) } else { grant.counter }
         };
         self.granted().map(|(_, grant)| counts(grant)).max().unwrap_or_default()
@@ -234,6 +236,8 @@ mod tests {
         BootTime::from_nanos(ms * 1_000_000)
     }
 
+    const QUARANTINE: Duration = Duration::from_secs(4);
+
     fn vote(node: usize, sent_ms: u64, answer: Answer) -> Vote {
         Vote {
             node,
@@ -290,7 +294,7 @@ mod tests {
     #[test]
     fn the_token_is_the_largest_counter_once_a_majority_has_it() {
         let mut won = tally(5, &[grant(0, 1, 7), grant(1, 1, 9), grant(2, 1, 9)]);
-        let token = won.candidate();
+        let token = won.candidate(QUARANTINE);
         assert_eq!((token.get(), won.agrees_on(token), won.below(token)), (9, false, vec![0]));
         won.raised(0, token);
         assert!(won.agrees_on(token));
@@ -302,16 +306,19 @@ mod tests {
         let since = |seconds: u64, vote: Vote| Vote { since: at(seconds), votes_from: at(8), ..vote };
         // Node 0 came back at 5 s with a snapshot; the grants up to 9 happened on other nodes meanwhile.
         let won = tally(3, &[since(5, grant(0, 1, 7)), grant(1, 1, 8)]);
-        assert_eq!(won.candidate().get(), 8_000_000);
-        assert_eq!(won.below(won.candidate()), [0, 1]);
+        assert_eq!(won.candidate(QUARANTINE).get(), 8_000_000);
+        assert_eq!(won.below(won.candidate(QUARANTINE)), [0, 1]);
         // Once raised, the counter is younger than the memory, and counts by itself.
         let next = tally(3, &[since(5, grant(0, 1, 8_000_001)), grant(1, 1, 8_000_001)]);
-        assert_eq!(next.candidate().get(), 8_000_001);
+        assert_eq!(next.candidate(QUARANTINE).get(), 8_000_001);
         // A node that was admitted waited for nothing. A worker whose clock is behind has seeded there: the token is
         // no later than the node's clock, or a seed after the next loss would repeat it (simulation, seed 5682).
         let admitted = Vote { votes_from: at(5), ..since(5, grant(0, 1, 4_900_000)) };
         let won = tally(3, &[admitted, grant(1, 1, 4_900_000)]);
-        assert_eq!(won.candidate().get(), 5_000_000);
+        assert_eq!(won.candidate(QUARANTINE).get(), 5_000_000);
+        // Nor is a quarantine that was put on the node later, by a clock that was ahead, of any account.
+        let jumped = Vote { votes_from: at(3_600), ..since(5, grant(0, 1, 7)) };
+        assert_eq!(tally(3, &[jumped, grant(1, 1, 8)]).candidate(QUARANTINE).get(), 9_000_000);
     }
 
     #[test]

@@ -56,10 +56,17 @@ impl Judge {
             let (theirs, ours) = (marker.max_ttl, self.setup.max_ttl);
             return Judgement::Refused(Distrust::OtherMaxTtl { theirs, ours });
         }
-        let from = self.from(&marker, hello.node_time, now);
         let reason = QuarantineReason::Marked;
+        let from = self.from(&marker, hello.node_time, now);
         if marker.run_id == hello.run_id {
-            return Judgement::Votes { marker, from, reason };
+            return match self.is_from_the_future(&marker, hello.node_time) {
+                true => {
+                    let wait = self.setup.quarantine();
+                    let marker = Marker { votes_from: hello.node_time + wait, ..marker };
+                    Judgement::Write { marker, from: now + wait, reason }
+                }
+                false => Judgement::Votes { marker, from, reason },
+            };
         }
         if self.setup.durable && hello.durable == Some(true) {
             let marker = Marker { run_id: Arc::clone(&hello.run_id), ..marker };
@@ -95,6 +102,15 @@ impl Judge {
 
     fn quarantine(&self) -> Duration {
         if self.setup.sabotaged(Sabotage::NoQuarantine) { Duration::ZERO } else { self.setup.quarantine() }
+    }
+
+    /// Whether the marker's wait is longer than anybody writes: the node's clock was ahead then, and has been set
+    /// back. Left as it is, every new connection would wait again, for as long as the clock had been ahead.
+    fn is_from_the_future(&self, marker: &Marker, node_time: NodeTime) -> bool {
+        let quarantine = self.setup.quarantine();
+        let drift = quarantine.mul_f64(self.setup.drift_rate);
+        !self.setup.only_looks
+            && node_time.until(marker.votes_from) > quarantine + drift + self.setup.clock_step_allowance
     }
 
     /// When the marker's wait is over on our own clock. It began in the past, so that a node whose clock was
@@ -154,8 +170,24 @@ mod tests {
         let Judgement::Votes { from, .. } = judge().judge(&hello(Some(&waits)), NOW) else { panic!() };
         assert_eq!(NOW.until(from), Duration::from_millis(10_100));
         let far = Marker { votes_from: NODE_NOW + Duration::from_secs(10_000), ..marker() };
-        let Judgement::Votes { from, .. } = judge().judge(&hello(Some(&far)), NOW) else { panic!() };
+        let mut looks = judge();
+        looks.setup.only_looks = true;
+        let Judgement::Votes { from, .. } = looks.judge(&hello(Some(&far)), NOW) else { panic!() };
         assert_eq!(NOW.until(from), judge().setup.quarantine());
+    }
+
+    #[test]
+    fn a_wait_that_a_clock_wrote_while_it_was_ahead_is_served_once() {
+        let far = Marker { votes_from: NODE_NOW + Duration::from_secs(3600), ..marker() };
+        let Judgement::Write { marker, from, .. } = judge().judge(&hello(Some(&far)), NOW) else { panic!() };
+        assert_eq!(NOW.until(from), judge().setup.quarantine());
+        assert_eq!((marker.since, marker.votes_from), (far.since, NODE_NOW + judge().setup.quarantine()));
+        // Of another run it is a restart, whatever the clock showed: its memory is gone.
+        let other = Marker { run_id: "run-0".into(), ..far };
+        let Judgement::Write { marker, reason, .. } = judge().judge(&hello(Some(&other)), NOW) else {
+            panic!()
+        };
+        assert!(marker.since > NODE_NOW && reason == QuarantineReason::Restarted);
     }
 
     #[test]

@@ -20,6 +20,8 @@ use std::{sync::Arc, time::Duration};
 
 /// Between attempts to write without a majority.
 const WRITE_AGAIN: Duration = Duration::from_millis(50);
+/// And after many: a node that is out of memory stays so for a while.
+const WRITE_AGAIN_MAX: Duration = Duration::from_secs(2);
 /// The time of records that pruning never reaches: the largest that a node's Lua can compare.
 const FOR_EVER: u64 = FencingToken::MAX.get();
 
@@ -85,6 +87,7 @@ impl Registration {
 
     /// Writes it until a majority has it, for as long as the term lasts.
     pub(super) async fn keep(mut self, ledger: Ledger, term: Term) {
+        let mut pause = WRITE_AGAIN;
         loop {
             match self.write(&ledger, term.number()).await {
                 Ok(()) => return,
@@ -94,7 +97,8 @@ impl Registration {
                     return;
                 }
             }
-            term.env().sleep(WRITE_AGAIN).await;
+            term.env().sleep(pause).await;
+            pause = (pause * 2).min(WRITE_AGAIN_MAX);
         }
     }
 }
