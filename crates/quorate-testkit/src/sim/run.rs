@@ -189,7 +189,8 @@ impl Run {
         }
         for node in 0..NODES {
             self.happen(Fault::ResumeServer(node));
-            let memory = if self.plan.wild_clocks || self.plan.far_steps { Memory::Kept } else { Memory::Empty };
+            let memory =
+                if self.plan.wild_clocks || self.plan.far_steps { Memory::Kept } else { Memory::Empty };
             self.happen(Fault::StartServer(node, memory));
             self.happen(Fault::UnstandServer(node));
         }
