@@ -84,7 +84,7 @@ const CASES: &[Case] = &[
     Case::worker("a dropped attempt posts nothing", &[Sabotage::DropsSilently], "liveness", 20),
     Case::worker("split votes stand", &[Sabotage::SplitsStand], "liveness", 60),
     // --- until when ---
-    Case::worker("validity from receipt", &[Sabotage::ValidityFromReceipt], "backing", 60).on("no-slack"),
+    Case::worker("validity from receipt", &[Sabotage::ValidityFromReceipt], "backing", 90).on("no-slack"),
     Case::worker("no margin", &[Sabotage::NoMargin], "backing", 60).on("no-slack"),
     Case::worker("no margin, clocks that step", &[Sabotage::NoMargin], "backing", 60),
     Case::worker("a look does not look at the clock", &[Sabotage::LooksWithoutClock], "exclusion", 20),
@@ -96,12 +96,8 @@ const CASES: &[Case] = &[
     Case::worker("no quarantine", &[Sabotage::NoQuarantine], "exclusion", 60).on("crashes"),
     Case::worker("neither epochs nor quarantine", BOTH, "exclusion", 60).on("crashes"),
     Case::worker("jumps of clocks unseen", &[Sabotage::JumpsUnseen], "exclusion", 60).on("far-steps"),
-    Case::worker("epochs never advanced, clocks that jump", &[Sabotage::ForgettersCount], "exclusion", 60)
-        .on("far-steps"),
     // --- records ---
-    Case::worker("neither seal nor compare-and-set", &[Sabotage::PlainRead], "ticks", 60)
-        .with(Lie::Overwriting),
-    Case::node("unseen overwrite", Lie::Overwriting, "ticks", 100),
+    Case::node("unseen overwrite", Lie::Overwriting, "ticks", 150).on("far-steps"),
     Case::worker("no memory rule", &[Sabotage::NoMemoryRule], "ticks", 100),
 ];
 
@@ -114,7 +110,7 @@ const NOT_MISSED: &[(Case, &str)] = &[
     ),
     (
         Case::worker("plain read in place of the seal", &[Sabotage::PlainRead], "ticks", 100),
-        "compare-and-set covers it: left out together above",
+        "compare-and-set covers it; the model of the ledger, Seal and CompareAndSet together",
     ),
     (
         Case::node("writes of terms before the seal", Lie::Unsealed, "ticks", 100),
@@ -150,7 +146,7 @@ const NOT_MISSED: &[(Case, &str)] = &[
     ),
     (
         Case::worker("epochs never advanced", &[Sabotage::ForgettersCount], "exclusion", 100).on("crashes"),
-        "the quarantine covers it where nodes forget: left out together above; alone it is missed where clocks jump",
+        "the quarantine covers it: left out together above; the model of beliefs, QuarantineOfHolders",
     ),
 ];
 
