@@ -377,6 +377,24 @@ mod tests {
     }
 
     #[test]
+    fn clocks_that_step_far_are_a_minority_that_every_worker_hears() {
+        let plan = Plan::named("far-steps").unwrap();
+        for seed in 0..50 {
+            let faults = Scenario::new(seed, &plan).faults;
+            let far = faults.iter().filter_map(|(at, fault)| match fault {
+                Fault::StepServer(node, by) if *by > STEP_MS => Some((*at, *node)),
+                _ => None,
+            });
+            let far: Vec<_> = far.collect();
+            let astray: Vec<usize> =
+                BTreeSet::from_iter(far.iter().map(|(_, node)| *node)).into_iter().collect();
+            assert!((1..=2).contains(&astray.len()), "{seed}: {astray:?}");
+            assert!(far.len() >= 3 && far.iter().all(|(at, _)| *at >= FAR_STEPS_FROM), "{seed}: {far:?}");
+            assert!(!faults.iter().any(|(_, fault)| fault.parts_from(&astray)), "{seed}");
+        }
+    }
+
+    #[test]
     fn every_kind_of_fault_is_drawn_and_named() {
         let mut kinds = BTreeSet::new();
         let wild = Plan { wild_clocks: true, ..Plan::default() };
