@@ -9,7 +9,7 @@ const SEED: &str = "192";
 #[test]
 fn everything_at_once_under_faults_breaks_no_promise() {
     let output = Command::new(env!("CARGO_BIN_EXE_soak"))
-        .args(["--for", "10s", "--seed", SEED, "--json"])
+        .args(["--for", "20s", "--seed", SEED, "--json"])
         .output()
         .expect("it starts");
     let (page, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));

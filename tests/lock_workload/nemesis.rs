@@ -8,11 +8,16 @@ use super::{
 };
 use quorate::env::{BootTime, SystemWorld, World};
 use quorate_tests::support::{Crew, PATIENCE, Told};
-use std::{collections::BTreeSet, process::Command, thread, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    process::Command,
+    thread,
+    time::Duration,
+};
 
 /// How many additions of others must be acknowledged during a pause, so that there is something to lose.
 const OTHERS: usize = 3;
-/// How long a request may take from a worker's socket to the store.
+/// How long a request may take from a worker's socket to the store, and a line from its output to us.
 const ON_THE_WAY: Duration = Duration::from_millis(100);
 
 /// Where a worker is paused.
@@ -41,8 +46,15 @@ pub(crate) fn run(mode: Mode, args: &Args, urls: &[String]) -> Outcome {
         command.args(worker::to_args(who.member, mode, ttl, port, &urls));
         command
     });
-    let mut nemesis =
-        Nemesis { crew, store, ttl, acknowledged: BTreeSet::new(), skipped: 0, pauses: Vec::new() };
+    let mut nemesis = Nemesis {
+        crew,
+        store,
+        ttl,
+        acknowledged: BTreeSet::new(),
+        skipped: BTreeSet::new(),
+        looking: BTreeMap::new(),
+        pauses: Vec::new(),
+    };
     for member in 0..WORKERS {
         nemesis.crew.start(member);
     }
@@ -55,7 +67,9 @@ struct Nemesis {
     store: Store,
     ttl: Duration,
     acknowledged: BTreeSet<u64>,
-    skipped: usize,
+    skipped: BTreeSet<u64>,
+    /// The element for which each member last went to look at its lease.
+    looking: BTreeMap<usize, u64>,
     pauses: Vec<Pause>,
 }
 
@@ -74,7 +88,7 @@ impl Nemesis {
                 Point::BeforeLook => said.0 == says::READ,
                 Point::AfterLook => said.0 == says::LOOKED,
             };
-            if at_point && SystemWorld.now() >= next && self.pause(told.who.member, said.1) {
+            if at_point && SystemWorld.now() >= next && self.pause(told.who.member, point, said.1) {
                 self.pauses.push(Pause { point, element: said.1 });
                 next = next.max(SystemWorld.now() - args.pause_every) + args.pause_every;
             }
@@ -82,17 +96,26 @@ impl Nemesis {
     }
 
     /// Pauses a member that is adding `element`, until its lease is over and others have added more. `false`
-    /// where its write was quicker.
-    fn pause(&mut self, member: usize, element: u64) -> bool {
+    /// where it had passed `point` before it stood still.
+    fn pause(&mut self, member: usize, point: Point, element: u64) -> bool {
         let stopped = self.crew.stop(member);
         // What it may have sent before it was stopped arrives now or never.
         thread::sleep(ON_THE_WAY);
-        let hit = !self.store.set().has_seen(element);
+        while self.listen_for(Duration::ZERO).is_some() {}
+        let mut hit = self.stands_at(member, point, element);
         if hit {
             self.wait_for_others(stopped);
+            // A line that took longer than all that has come by now.
+            hit = self.stands_at(member, point, element);
         }
         self.crew.go_on(member);
         hit
+    }
+
+    /// Whether a member that stands still has not gone beyond `point` with `element`, by what has arrived.
+    fn stands_at(&self, member: usize, point: Point, element: u64) -> bool {
+        let beyond = point == Point::BeforeLook && self.looking.get(&member) == Some(&element);
+        !beyond && !self.store.set().has_seen(element)
     }
 
     fn wait_for_others(&mut self, stopped: BootTime) {
@@ -108,12 +131,17 @@ impl Nemesis {
     fn listen(&mut self) -> Option<(Told, (String, u64))> {
         let fallen = self.crew.ended(PATIENCE);
         assert!(fallen.is_empty(), "workers ended: {fallen:?}");
-        let told = self.crew.next(Duration::from_millis(50))?;
+        self.listen_for(Duration::from_millis(50))
+    }
+
+    fn listen_for(&mut self, wait: Duration) -> Option<(Told, (String, u64))> {
+        let told = self.crew.next(wait)?;
         let (what, element) = told.line.as_deref()?.split_once(' ').expect("two words");
         let said = (what.to_owned(), element.parse().expect("a number"));
         match &*said.0 {
             says::ACKNOWLEDGED => drop(self.acknowledged.insert(said.1)),
-            says::SKIPPED => self.skipped += 1,
+            says::SKIPPED => drop(self.skipped.insert(said.1)),
+            says::LOOKING => drop(self.looking.insert(told.who.member, said.1)),
             _ => {}
         }
         Some((told, said))
@@ -123,9 +151,7 @@ impl Nemesis {
     fn finish(mut self, mode: Mode) -> Outcome {
         if let Some(last) = self.pauses.last().copied() {
             let give_up = SystemWorld.now() + PATIENCE;
-            let skips = self.skipped + 1;
-            let may_skip = mode == Mode::Look && last.point == Point::BeforeLook;
-            while !(self.store.set().has_seen(last.element) || may_skip && self.skipped >= skips) {
+            while !(self.store.set().has_seen(last.element) || self.skipped.contains(&last.element)) {
                 assert!(SystemWorld.now() < give_up, "a worker that was paused does not go on");
                 self.listen();
             }
@@ -141,10 +167,13 @@ impl Nemesis {
                 Some((says::ACKNOWLEDGED, element)) => {
                     self.acknowledged.insert(element.parse().expect("a number"));
                 }
+                Some((says::SKIPPED, element)) => {
+                    self.skipped.insert(element.parse().expect("a number"));
+                }
                 Some(_) => {}
                 None => open -= 1,
             }
         }
-        Outcome::of(mode, &self.acknowledged, &self.store.set(), self.skipped, &self.pauses)
+        Outcome::of(mode, &self.acknowledged, &self.store.set(), self.skipped.len(), &self.pauses)
     }
 }

@@ -20,8 +20,10 @@ const THINKS: Duration = Duration::from_millis(25);
 
 /// What a worker says on standard output, each with the element that it is adding.
 pub(crate) mod says {
-    /// The set has been read; next is the look, where there is one.
+    /// The set has been read; next it thinks.
     pub(crate) const READ: &str = "read";
+    /// It has thought; next is the look, where there is one.
+    pub(crate) const LOOKING: &str = "looking";
     /// The lease has been looked at, where it is; next is the write.
     pub(crate) const LOOKED: &str = "looked";
     /// The look said no.
@@ -69,6 +71,7 @@ async fn work(args: &[String]) -> Result<(), Failure> {
         if let Some(mut elements) = store.read(lease.token().get()).await? {
             say(says::READ, element)?;
             think(&env).await;
+            say(says::LOOKING, element)?;
             if mode == Mode::Look && lease.check().is_err() {
                 say(says::SKIPPED, element)?;
                 continue;

@@ -4,7 +4,10 @@ use quorate::env::{BootTime, Env};
 use serde::{Deserialize, Serialize};
 use std::{
     io::{self, Write},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -80,12 +83,14 @@ impl Journal {
     }
 }
 
-/// Writes down the life of one lease.
-#[derive(Clone, Debug)]
+/// Writes down the life of one lease: its end once, and that its work was told to stop once.
+#[derive(Debug)]
 pub(crate) struct Diary {
     journal: Journal,
     res: Arc<str>,
     token: u64,
+    told: AtomicBool,
+    closed: AtomicBool,
 }
 
 impl Diary {
@@ -99,7 +104,8 @@ impl Diary {
     ) -> Option<Self> {
         let before = journal.now();
         let left = remaining();
-        let diary = Self { journal: journal.clone(), res: res.into(), token };
+        let (told, closed) = (AtomicBool::new(false), AtomicBool::new(false));
+        let diary = Self { journal: journal.clone(), res: res.into(), token, told, closed };
         let (res, asked, until) = (Arc::clone(&diary.res), asked.as_nanos(), (before + left).as_nanos());
         if left.is_zero() {
             return None;
@@ -116,14 +122,17 @@ impl Diary {
         let valid = !left.is_zero();
         if valid {
             self.journal.write_at(at, Event::Look { res, token, until: (at + left).as_nanos() });
-        } else {
+        } else if !self.closed.swap(true, Ordering::Relaxed) {
             self.journal.write(Event::Over { res, token });
         }
         valid
     }
 
-    /// The last look, before the worker ends the lease itself.
+    /// The last look, before the worker ends the lease itself. `false` where it is over already.
     pub(crate) fn end(&self, remaining: impl FnOnce() -> Duration) -> bool {
+        if self.closed.swap(true, Ordering::Relaxed) {
+            return false;
+        }
         let at = self.journal.now();
         let (res, token) = (Arc::clone(&self.res), self.token);
         let valid = !remaining().is_zero();
@@ -134,7 +143,14 @@ impl Diary {
 
     /// The work was told to stop.
     pub(crate) fn told(&self) {
-        self.journal.write(Event::Told { res: Arc::clone(&self.res), token: self.token });
+        if !self.told.swap(true, Ordering::Relaxed) {
+            self.journal.write(Event::Told { res: Arc::clone(&self.res), token: self.token });
+        }
+    }
+
+    /// Whether that has been written.
+    pub(crate) fn has_told(&self) -> bool {
+        self.told.load(Ordering::Relaxed)
     }
 }
 

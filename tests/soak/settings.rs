@@ -13,12 +13,14 @@ pub(crate) const DURABLE: usize = 2;
 pub(crate) const MAJORITY: usize = NODES / 2 + 1;
 /// How many worker processes there are.
 pub(crate) const WORKERS: usize = 4;
-/// The deployment's longest TTL, and so its quarantine.
+/// The deployment's longest TTL.
 pub(crate) const MAX_TTL: Duration = Duration::from_secs(3);
 /// Of every lease, term and claim.
 pub(crate) const TTL: Duration = Duration::from_secs(2);
 /// How long work has to end.
 pub(crate) const GRACE: Duration = Duration::from_millis(400);
+/// A lease may be seen to be over before its work is told, if it was lost at once: within this it is.
+pub(crate) const TO_BE_TOLD: Duration = Duration::from_secs(1);
 /// The locks that the workers compete for.
 pub(crate) const LOCKS: [&str; 2] = ["lock-0", "lock-1"];
 /// The group whose leader runs the jobs.

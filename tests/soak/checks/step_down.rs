@@ -1,22 +1,24 @@
 use super::{Check, HORIZON};
 use crate::{
     journal::{Entry, Event},
-    settings::TERM,
+    settings::{TERM, TO_BE_TOLD},
     truth::Truth,
 };
 use quorate::env::BootTime;
 use quorate_tests::support::Who;
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// A process that did not run shortly before cannot have stopped its work in time.
 const EXCUSED: Duration = Duration::from_millis(300);
 
-/// Work ends before the next holder begins, and is told to before its lease ends; for processes that run.
+/// Work ends before the next holder begins, is told to before its lease ends, and is told at all; for processes
+/// that run.
 #[derive(Debug, Default)]
 pub(crate) struct StepDown {
     terms: BTreeMap<u64, Work>,
-    /// Until when each lease that is being watched would be valid.
-    until: BTreeMap<(String, u64), BootTime>,
+    leases: BTreeMap<(Arc<str>, u64), Watched>,
+    /// When each process last wrote.
+    heard: BTreeMap<Who, BootTime>,
 }
 
 #[derive(Debug)]
@@ -26,32 +28,59 @@ struct Work {
     last: BootTime,
 }
 
+/// A lease, by the words of the process that holds it.
+#[derive(Debug)]
+struct Watched {
+    who: Who,
+    /// Until when it would be valid.
+    until: BootTime,
+    /// When its work was told, and `until` then.
+    told: Option<(BootTime, BootTime)>,
+    /// When it was found to be over.
+    over: Option<BootTime>,
+    last: BootTime,
+}
+
+impl Watched {
+    fn fault(&self, res: &str, heard: BootTime, truth: &Truth) -> Option<String> {
+        let who = self.who;
+        match (self.told, self.over) {
+            (Some((at, until)), _) if until < at && !truth.was_stalled(who, at, EXCUSED) => {
+                let late = until.until(at);
+                Some(format!("step-down: {res}: {who:?} was told {late:?} after the end of validity"))
+            }
+            // One that did not live to be told proves nothing.
+            (None, Some(over)) if heard > over + TO_BE_TOLD => {
+                let stalled = truth.was_stalled(who, over + TO_BE_TOLD, TO_BE_TOLD + EXCUSED);
+                (!stalled)
+                    .then(|| format!("step-down: {res}: {who:?} found it over at {over:?}, and was not told"))
+            }
+            _ => None,
+        }
+    }
+}
+
 impl Check for StepDown {
-    fn take(&mut self, who: Who, entry: &Entry, truth: &Truth) -> Vec<String> {
+    fn take(&mut self, who: Who, entry: &Entry, _: &Truth) -> Vec<String> {
         let at = entry.at();
+        let heard = self.heard.entry(who).or_default();
+        *heard = at.max(*heard);
         match &entry.event {
             Event::Held { res, token, until, .. } => {
-                self.until.insert((res.to_string(), *token), BootTime::from_nanos(*until));
+                let until = BootTime::from_nanos(*until);
+                let watched = Watched { who, until, told: None, over: None, last: at };
+                self.leases.insert((Arc::clone(res), *token), watched);
                 if &**res == TERM {
                     self.terms.insert(*token, Work { who, from: at, last: at });
                 }
             }
             Event::Look { res, token, until } => {
-                if let Some(stands) = self.until.get_mut(&(res.to_string(), *token)) {
-                    *stands = BootTime::from_nanos(*until);
-                }
+                self.lease(res, *token, at, |lease| lease.until = BootTime::from_nanos(*until));
             }
             Event::Told { res, token } => {
-                let until = self.until.get(&(res.to_string(), *token)).copied();
-                if let Some(until) = until.filter(|until| *until < at)
-                    && !truth.was_stalled(who, at, EXCUSED)
-                {
-                    let late = until.until(at);
-                    return vec![format!(
-                        "step-down: {res}: {who:?} was told {late:?} after the end of validity"
-                    )];
-                }
+                self.lease(res, *token, at, |lease| lease.told = Some((at, lease.until)));
             }
+            Event::Over { res, token } => self.lease(res, *token, at, |lease| lease.over = Some(at)),
             Event::TickStart { term, .. } | Event::TickDone { term, .. } => {
                 if let Some(work) = self.terms.get_mut(term) {
                     work.last = work.last.max(at);
@@ -62,9 +91,18 @@ impl Check for StepDown {
         Vec::new()
     }
 
+    /// That a process did not run is in a line after those that it excuses.
     fn settle(&mut self, now: BootTime, truth: &Truth) -> Vec<String> {
         let mut found = Vec::new();
-        self.until.retain(|_, until| *until + HORIZON > now);
+        let Self { leases, heard, .. } = self;
+        leases.retain(|(res, _), lease| {
+            let ripe = lease.last + HORIZON < now && !truth.is_stopped(lease.who);
+            if ripe {
+                found.extend(lease.fault(res, heard.get(&lease.who).copied().unwrap_or_default(), truth));
+            }
+            !ripe
+        });
+        heard.retain(|who, at| *at + HORIZON * 2 > now || truth.is_stopped(*who));
         // A term is judged once the next has been there for a while.
         while let Some((&term, &Work { who, last, .. })) = self.terms.first_key_value() {
             let Some(next) = self.terms.values().nth(1) else { break };
@@ -81,7 +119,16 @@ impl Check for StepDown {
     }
 
     fn watching(&self) -> usize {
-        self.terms.len() + self.until.len()
+        self.terms.len() + self.leases.len()
+    }
+}
+
+impl StepDown {
+    fn lease(&mut self, res: &Arc<str>, token: u64, at: BootTime, note: impl FnOnce(&mut Watched)) {
+        if let Some(lease) = self.leases.get_mut(&(Arc::clone(res), token)) {
+            lease.last = at.max(lease.last);
+            note(lease);
+        }
     }
 }
 
@@ -124,8 +171,29 @@ mod tests {
     }
 
     #[test]
-    fn a_step_down_after_the_end_is_found() {
+    fn a_step_down_after_the_end_is_found_unless_the_process_did_not_run() {
         assert_eq!(found(&Truth::default(), &[(0, leads(1000, 1)), (0, told(2600, 1))]), 0);
-        assert_eq!(found(&Truth::default(), &[(0, leads(1000, 1)), (0, told(3001, 1))]), 1);
+        let late = [(0, leads(1000, 1)), (0, told(3001, 1))];
+        assert_eq!(found(&Truth::default(), &late), 1);
+        // That it did not is known later.
+        let (mut check, mut truth) = (StepDown::default(), Truth::default());
+        late.iter().for_each(|(member, line)| assert!(check.take(who(*member), line, &truth).is_empty()));
+        truth.stalled(who(0), at(2500), at(3002));
+        assert!(check.settle(at(100_000), &truth).is_empty());
+        assert_eq!(check.watching(), 1, "the last term");
+    }
+
+    #[test]
+    fn a_lease_that_ends_and_nobody_is_told_is_found() {
+        let over = |ms| line(ms, Event::Over { res: TERM.into(), token: 1 });
+        let ready = |ms| (0, line(ms, Event::Ready));
+        let untold = [(0, leads(1000, 1)), (0, over(1500)), ready(4000)];
+        assert_eq!(found(&Truth::default(), &untold), 1);
+        assert_eq!(found(&Truth::default(), &untold[..2]), 0, "it did not live on");
+        let at_once = [(0, leads(1000, 1)), (0, over(1500)), (0, told(1501, 1)), ready(4000)];
+        assert_eq!(found(&Truth::default(), &at_once), 0);
+        let mut stalled = Truth::default();
+        stalled.stalled(who(0), at(1490), at(3900));
+        assert_eq!(found(&stalled, &untold), 0);
     }
 }

@@ -1,4 +1,4 @@
-use super::Check;
+use super::{Check, HORIZON};
 use crate::{
     journal::{Entry, Event},
     settings::{AT_LEAST_ONCE, AT_MOST_ONCE, MAJORITY, MAKE_UP, TICK_EVERY},
@@ -30,6 +30,8 @@ pub(crate) struct Ticks {
     /// Judged up to here, by job.
     judged: BTreeMap<Arc<str>, u64>,
     counts: BTreeMap<Arc<str>, Counts>,
+    /// Starts after a recorded end. That a process did not run is in a later line, and excuses it.
+    suspects: Vec<(Who, BootTime, String)>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -58,7 +60,7 @@ pub(crate) struct Counts {
 impl Ticks {
     pub(crate) fn new(wall: WallTime, boot: BootTime) -> Self {
         let (jobs, judged, counts) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Self { clocks: (wall, boot), jobs, judged, counts }
+        Self { clocks: (wall, boot), jobs, judged, counts, suspects: Vec::new() }
     }
 
     /// What became of the ticks that have been judged.
@@ -75,7 +77,15 @@ impl Ticks {
 
     /// At the end: judges all ticks that were due by `when`.
     pub(crate) fn finish(&mut self, when: BootTime, truth: &Truth) -> Vec<String> {
-        self.judge(self.wall(when), truth)
+        let mut found = self.convict(BootTime::from_nanos(u64::MAX), truth);
+        found.extend(self.judge(self.wall(when), truth));
+        found
+    }
+
+    /// Judges the suspects from before `until`, once.
+    fn convict(&mut self, until: BootTime, truth: &Truth) -> Vec<String> {
+        let ripe = self.suspects.extract_if(.., |(_, at, _)| *at < until);
+        ripe.filter(|(who, at, _)| !truth.was_stalled(*who, *at, EXCUSED)).map(|(_, _, what)| what).collect()
     }
 
     fn wall(&self, at: BootTime) -> u64 {
@@ -132,12 +142,12 @@ impl Ticks {
         if let (Some((by, done)), Some(recorded)) = (tick.done, tick.recorded)
             && recorded < now
             && truth.losses(boot.min(done) - UNKNOWN, now) == 0
-            && !truth.was_stalled(who, now, EXCUSED)
         {
-            found.push(format!(
+            let what = format!(
                 "ticks: {job}: the tick {at} started at {now:?} under {term}, was done at {done:?} under {by}, and \
                  that was recorded by {recorded:?}"
-            ));
+            );
+            self.suspects.push((who, now, what));
         }
         tick.starts.push(start);
         found
@@ -158,7 +168,8 @@ impl Check for Ticks {
     }
 
     fn settle(&mut self, now: BootTime, truth: &Truth) -> Vec<String> {
-        let found = self.judge(self.wall(now - MAKE_UP - SETTLED), truth);
+        let mut found = self.convict(now - HORIZON, truth);
+        found.extend(self.judge(self.wall(now - MAKE_UP - SETTLED), truth));
         // At-most-once ticks that start again much later are to be found as well.
         let old = self.wall(now - MAKE_UP * 4);
         for ticks in self.jobs.values_mut() {
@@ -169,7 +180,7 @@ impl Check for Ticks {
     }
 
     fn watching(&self) -> usize {
-        self.jobs.values().map(BTreeMap::len).sum()
+        self.jobs.values().map(BTreeMap::len).sum::<usize>() + self.suspects.len()
     }
 }
 
@@ -207,7 +218,8 @@ mod tests {
 
     fn found(truth: &Truth, lines: &[Entry]) -> usize {
         let mut check = ticks();
-        lines.iter().map(|line| check.take(who(0), line, truth).len()).sum()
+        let at_once: usize = lines.iter().map(|line| check.take(who(0), line, truth).len()).sum();
+        at_once + check.settle(at(5001) + HORIZON, truth).len()
     }
 
     #[test]
@@ -235,6 +247,12 @@ mod tests {
         let mut forgot = Truth::default();
         forgot.forgot(4, at(3000));
         assert_eq!(found(&forgot, &lines), 0);
+        // That the process did not run is said after the start that it excuses.
+        let (mut check, mut stalled) = (ticks(), Truth::default());
+        lines.iter().for_each(|line| assert!(check.take(who(0), line, &stalled).is_empty()));
+        assert!(check.settle(at(5000) + HORIZON, &stalled).is_empty(), "too early");
+        stalled.stalled(who(0), at(4000), at(5200));
+        assert!(check.settle(at(5001) + HORIZON, &stalled).is_empty());
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Competes for the leadership, and runs two jobs while it leads, one of each delivery rule.
 
-use super::Failure;
+use super::{Failure, be_told};
 use crate::{
     journal::{Diary, Event, Journal},
     settings::{AT_LEAST_ONCE, AT_MOST_ONCE, GRACE, GROUP, LOOK_EVERY, MAKE_UP, TERM, TICK_EVERY, TTL},
@@ -38,31 +38,50 @@ pub(super) async fn lead(
             let diary = Diary::begin(&journal, TERM, term.number().get(), asked, || term.remaining());
             // Over before it began: the campaign will say so.
             let Some(diary) = diary else { return Ok(()) };
-            let watched = watch(&term, &diary);
+            let tenure = Tenure { term, diary };
             let led = tokio::select! { biased;
-                led = scheduler.lead(term.clone()) => led,
-                () = watched => return Ok(()),
+                led = scheduler.lead(tenure.term.clone()) => led,
+                () = tenure.watch() => return Ok(()),
             };
-            // The last word before the lease is let go of.
-            diary.end(|| term.remaining());
+            if !tenure.term.is_valid() {
+                tenure.be_told().await;
+            }
             led.map_err(|error| error.to_string())
         }
     });
     Ok(campaign.until(stop.cancelled()).await?)
 }
 
-/// Looks at the term until it is over.
-async fn watch(term: &Term, diary: &Diary) {
-    let env = term.quorum().env();
-    let mut told = false;
-    while diary.look(|| term.remaining()) {
-        tokio::select! { biased;
-            () = term.step_down().cancelled(), if !told => {
-                told = true;
-                diary.told();
+/// A term and its diary. The campaign drops it as soon as the lease is lost, and before it lets go of it.
+struct Tenure {
+    term: Term,
+    diary: Diary,
+}
+
+impl Tenure {
+    /// Looks at the term until it is over.
+    async fn watch(&self) {
+        let Self { term, diary } = self;
+        while diary.look(|| term.remaining()) {
+            tokio::select! { biased;
+                () = term.step_down().cancelled(), if !diary.has_told() => diary.told(),
+                () = term.quorum().env().sleep(LOOK_EVERY) => {}
             }
-            () = env.sleep(LOOK_EVERY) => {}
         }
+        self.be_told().await;
+    }
+
+    async fn be_told(&self) {
+        be_told(self.term.quorum().env(), &self.diary, self.term.step_down()).await;
+    }
+}
+
+impl Drop for Tenure {
+    fn drop(&mut self) {
+        if self.term.step_down().is_cancelled() {
+            self.diary.told();
+        }
+        self.diary.end(|| self.term.remaining());
     }
 }
 

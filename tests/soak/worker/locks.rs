@@ -1,6 +1,6 @@
 //! Competes for locks: short holds, and long ones that live by extension.
 
-use super::Failure;
+use super::{Failure, be_told};
 use crate::{
     journal::{Diary, Journal},
     settings::{GRACE, LOCKS, LOOK_EVERY, TTL},
@@ -64,19 +64,15 @@ async fn hold(
         return;
     };
     let over = env.now() + if rng.chance(100) { rng.millis(1000..=5000) } else { rng.millis(5..=200) };
-    let mut told = false;
     while env.now() < over && !stop.is_cancelled() {
         tokio::select! { biased;
+            () = lease.step_down().cancelled(), if !diary.has_told() => diary.told(),
             () = lease.lost().cancelled() => {}
-            () = lease.step_down().cancelled(), if !told => {
-                told = true;
-                diary.told();
-            }
             () = stop.cancelled() => break,
             () = env.sleep_until(over.min(env.now() + LOOK_EVERY)) => {}
         }
         if !diary.look(|| lease.remaining()) {
-            return;
+            return be_told(env, &diary, lease.step_down()).await;
         }
         if rng.chance(30) {
             // What came of it shows in the next look.
@@ -84,7 +80,7 @@ async fn hold(
         }
     }
     if !diary.end(|| lease.remaining()) {
-        return;
+        return be_told(env, &diary, lease.step_down()).await;
     }
     if rng.chance(800) {
         // A release that reached no majority has ended the lease all the same.

@@ -1,6 +1,6 @@
 //! Sees every message, claims what nobody has, and handles that.
 
-use super::Failure;
+use super::{Failure, be_told};
 use crate::{
     journal::{Diary, Event, Journal},
     settings::{GRACE, LOOK_BACK, LOOK_EVERY, MESSAGE_EVERY, MESSAGES, RETENTION, TTL, sent_by},
@@ -106,15 +106,18 @@ impl Task {
         let over = env.now() + takes;
         while env.now() < over && !stop.is_cancelled() {
             tokio::select! { biased;
+                () = handle.step_down().cancelled(), if !diary.has_told() => diary.told(),
                 () = handle.lost().cancelled() => {}
                 () = stop.cancelled() => {}
                 () = env.sleep_until(over.min(env.now() + LOOK_EVERY)) => {}
             }
             if !diary.look(|| handle.remaining()) {
+                be_told(&env, &diary, handle.step_down()).await;
                 return false;
             }
         }
         if !diary.end(|| handle.remaining()) {
+            be_told(&env, &diary, handle.step_down()).await;
             return false;
         }
         if fails || stop.is_cancelled() {

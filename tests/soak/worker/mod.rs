@@ -6,9 +6,10 @@ mod locks;
 mod messages;
 
 use super::{
-    journal::{Event, Journal},
-    settings::{Post, quorum},
+    journal::{Diary, Event, Journal},
+    settings::{Post, TO_BE_TOLD, quorum},
 };
+use quorate::env::Env;
 use quorate_testkit::sim::SeedRng;
 use std::{error::Error, io, io::stdin, os::fd::AsFd, process::ExitCode, time::Duration};
 use tokio::{
@@ -59,6 +60,14 @@ async fn work(post: &Post) -> Result<(), Failure> {
     );
     quorum.close().await;
     led.and(locked).and(handled).and(told)
+}
+
+/// A lease is over: writes down that its work was told so, unless nobody tells it.
+async fn be_told(env: &Env, diary: &Diary, step_down: &CancellationToken) {
+    let told = env.before(env.now() + TO_BE_TOLD, step_down.cancelled()).await;
+    if told.is_some() {
+        diary.told();
+    }
 }
 
 /// Waits for SIGTERM or the end of the parent, however it ended.
