@@ -190,6 +190,11 @@ impl Keeper {
     fn attend(&mut self, now: BootTime, id: u64) {
         let Some(kept) = self.kept.get_mut(&id) else { return };
         self.wheel.remove(&(kept.wake, id));
+        let due = kept.held.due(now);
+        if !due.is_empty() {
+            // Before the deadline is told: the step-down is counted from what the handle sees.
+            kept.take_late(&self.fleet);
+        }
         let until = kept.held.valid_until().unwrap_or_default();
         if !kept.tenure.set(now, until) {
             kept.finish();
@@ -199,10 +204,6 @@ impl Keeper {
                 self.let_go(id, None);
             }
             return;
-        }
-        let due = kept.held.due(now);
-        if !due.is_empty() {
-            kept.take_late(&self.fleet);
         }
         for event in kept.held.advance(now) {
             kept.tell(event);
