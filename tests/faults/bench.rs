@@ -10,7 +10,7 @@ use quorate_testkit::{
     redis::{RedisCluster, RedisConfig, RedisServer},
 };
 use quorate_tests::support::PATIENCE;
-use std::{sync::Mutex, time::Duration};
+use std::{ops::Range, sync::Mutex, time::Duration};
 
 /// Of all leases on most benches, and the deployment's `max_ttl`.
 pub(crate) const TTL: Duration = Duration::from_secs(2);
@@ -130,13 +130,18 @@ impl Bench {
     /// Waits until no server has a key of the lock, and sees that it was freed: no key reached its end. For a
     /// bench [of long leases](Bench::of_long_leases).
     pub(crate) async fn freed(&self, lock: &str) {
+        self.freed_on(0..self.servers.len(), lock).await;
+    }
+
+    /// The same of these nodes.
+    pub(crate) async fn freed_on(&self, nodes: Range<usize>, lock: &str) {
         assert_eq!(self.ttl, LONG_TTL, "a busy machine may sleep for a shorter lease's time");
         let key = format!("quorate:{lock}");
-        let mut left = vec![i64::MAX; self.servers.len()];
+        let mut left = vec![i64::MAX; nodes.len()];
         eventually("lock freed", || {
             let mut stands = false;
-            for (server, left) in self.servers.iter().zip(&mut left) {
-                let now: i64 = server.command(&["PTTL", &key]).parse().expect("milliseconds");
+            for (index, left) in nodes.clone().zip(&mut left) {
+                let now: i64 = self.servers[index].command(&["PTTL", &key]).parse().expect("milliseconds");
                 if now >= 0 {
                     (stands, *left) = (true, now);
                 }
