@@ -2,7 +2,7 @@ use quorate::{
     env::{BootTime, Env},
     lease::{AcquireError, Lease, Lock, Quorum, QuorumBuilder, TryAcquire},
     node::{Cause, FencingToken, Hello, Node, Nudge},
-    round::{NodeState, NodeStatus, Setup},
+    round::{Distrust, NodeState, NodeStatus, QuarantineReason, Setup},
 };
 use quorate_redis::{RedisNode, RedisSession};
 use quorate_testkit::{
@@ -10,10 +10,13 @@ use quorate_testkit::{
     redis::{RedisCluster, RedisConfig, RedisServer},
 };
 use quorate_tests::support::PATIENCE;
-use std::{sync::Mutex, time::Duration};
+use std::{ops::Range, sync::Mutex, time::Duration};
 
-/// Of all leases here, and the deployment's `max_ttl`.
+/// Of all leases on most benches, and the deployment's `max_ttl`.
 pub(crate) const TTL: Duration = Duration::from_secs(2);
+
+/// The same where a release must be told from the end of a key's time, on a machine however busy.
+const LONG_TTL: Duration = Duration::from_secs(10);
 
 /// How long a node may take to answer: more than the default, for busy machines.
 pub(crate) const NODE_TIMEOUT: Duration = Duration::from_millis(250);
@@ -25,12 +28,14 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 pub(crate) struct Bench {
     pub(crate) servers: RedisCluster,
     durable: bool,
+    ttl: Duration,
 }
 
 /// One worker: its quorum, and the network that it alone has, if it has one.
 pub(crate) struct Worker {
     pub(crate) quorum: Quorum,
     pub(crate) roads: Vec<Proxy>,
+    ttl: Duration,
 }
 
 impl Bench {
@@ -38,10 +43,19 @@ impl Bench {
         Self::with(&RedisConfig::new(), false).await
     }
 
+    /// One for [`Bench::freed`]: its leases live long.
+    pub(crate) async fn of_long_leases() -> Self {
+        Self::of(&RedisConfig::new(), false, LONG_TTL).await
+    }
+
     /// Of servers that run as `config` says; `durable` is what the workers are told of them.
     pub(crate) async fn with(config: &RedisConfig, durable: bool) -> Self {
+        Self::of(config, durable, TTL).await
+    }
+
+    async fn of(config: &RedisConfig, durable: bool, ttl: Duration) -> Self {
         let servers = RedisCluster::start_with(5, config).unwrap_or_else(|error| panic!("{error}"));
-        let bench = Self { servers, durable };
+        let bench = Self { servers, durable, ttl };
         let quorum = bench.builder("operator").nodes(bench.nodes()).build().expect("a sound setup");
         let give_up = quorum.env().now() + PATIENCE;
         // On a busy machine one may not have been met yet.
@@ -63,7 +77,7 @@ impl Bench {
     /// The same, met or not.
     pub(crate) fn newcomer(&self, name: &str) -> Worker {
         let quorum = self.builder(name).nodes(self.nodes()).build().expect("a sound setup");
-        Worker { quorum, roads: Vec::new() }
+        Worker { quorum, roads: Vec::new(), ttl: self.ttl }
     }
 
     /// A worker with a network of its own, whose faults nobody else feels.
@@ -79,7 +93,7 @@ impl Bench {
             over: RedisNode::parse(&road.url()).expect("a URL"),
         });
         let builder = Quorum::builder().setup(tune(self.setup(name))).nodes(nodes);
-        let worker = Worker { quorum: builder.build().expect("a sound setup"), roads };
+        let worker = Worker { quorum: builder.build().expect("a sound setup"), roads, ttl: self.ttl };
         worker.trusts(5).await;
         worker
     }
@@ -87,7 +101,7 @@ impl Bench {
     pub(crate) fn setup(&self, worker: &str) -> Setup {
         Setup {
             worker: worker.into(),
-            max_ttl: TTL,
+            max_ttl: self.ttl,
             node_timeout: NODE_TIMEOUT,
             durable: self.durable,
             ..Setup::default()
@@ -113,14 +127,21 @@ impl Bench {
         (0..self.servers.len()).filter(|&index| self.stands(index, &key)).collect()
     }
 
-    /// Waits until no server has a key of the lock, and sees that it was freed: no key reached its end.
+    /// Waits until no server has a key of the lock, and sees that it was freed: no key reached its end. For a
+    /// bench [of long leases](Bench::of_long_leases).
     pub(crate) async fn freed(&self, lock: &str) {
+        self.freed_on(0..self.servers.len(), lock).await;
+    }
+
+    /// The same of these nodes.
+    pub(crate) async fn freed_on(&self, nodes: Range<usize>, lock: &str) {
+        assert_eq!(self.ttl, LONG_TTL, "a busy machine may sleep for a shorter lease's time");
         let key = format!("quorate:{lock}");
-        let mut left = vec![i64::MAX; self.servers.len()];
+        let mut left = vec![i64::MAX; nodes.len()];
         eventually("lock freed", || {
             let mut stands = false;
-            for (server, left) in self.servers.iter().zip(&mut left) {
-                let now: i64 = server.command(&["PTTL", &key]).parse().expect("milliseconds");
+            for (index, left) in nodes.clone().zip(&mut left) {
+                let now: i64 = self.servers[index].command(&["PTTL", &key]).parse().expect("milliseconds");
                 if now >= 0 {
                     (stands, *left) = (true, now);
                 }
@@ -135,7 +156,7 @@ impl Bench {
     /// left. (Markers, ledgers and fencing counters stay.)
     pub(crate) async fn clean(&self) {
         eventually("servers without keys of leases", || {
-            let left: usize = self.servers.iter().map(leases_on).sum();
+            let left: usize = self.servers.iter().map(|server| leases_on(server, self.ttl)).sum();
             (left == 0).then_some(())
         })
         .await;
@@ -143,14 +164,14 @@ impl Bench {
 }
 
 /// How many keys of leases stand on `server`; each has an end within a TTL.
-fn leases_on(server: &RedisServer) -> usize {
+fn leases_on(server: &RedisServer, ttl: Duration) -> usize {
     let keys = server.command(&["KEYS", "quorate:*"]);
     let leases = keys.lines().filter(|key| *key != "quorate:node" && !key.starts_with("quorate:ledger/"));
     let leases = leases.filter(|key| server.command(&["TYPE", key]) == "string");
     leases
         .inspect(|key| {
             let left: i128 = server.command(&["PTTL", key]).parse().expect("milliseconds");
-            let most = i128::try_from(TTL.as_millis()).expect("small");
+            let most = i128::try_from(ttl.as_millis()).expect("small");
             assert!(left <= most && left != -1, "{key} stands for {left} ms yet");
         })
         .count()
@@ -158,7 +179,7 @@ fn leases_on(server: &RedisServer) -> usize {
 
 impl Worker {
     pub(crate) fn lock(&self, name: &str) -> Lock {
-        self.quorum.lock(name).ttl(TTL).wait(PATIENCE)
+        self.quorum.lock(name).ttl(self.ttl).wait(PATIENCE)
     }
 
     /// The lease, however often it takes within the patience.
@@ -251,6 +272,14 @@ pub(crate) async fn take_over(worker: &Worker, held: &Lease) -> Lease {
         assert!(worker.now() < give_up, "never free: {attempt:?}");
         worker.quorum.env().sleep(Duration::from_millis(5)).await;
     }
+}
+
+/// Whether the node must not vote because its clock jumped.
+pub(crate) fn jumped(state: &NodeState) -> bool {
+    let NodeState::Quarantined { why: Distrust::Quarantined { reason, .. }, .. } = state else {
+        return false;
+    };
+    *reason == QuarantineReason::Jumped
 }
 
 /// Looks until `look` gives something.

@@ -2,21 +2,28 @@
 //!
 //! # What is not guaranteed
 //!
-//! Steps are not judged yet (`round` says so): beyond `clock_step_allowance`, on as many nodes as a lease's
-//! majority rests on, there may be two holders, who have different tokens. The tests below say where that is
-//! so; see also Kleppmann's scenario.
+//! A step beyond `clock_step_allowance` is known to whoever heard from the node before and after it. Who met the
+//! node only afterwards has nothing to compare with: where as many nodes stepped as a lease's majority rests on,
+//! such a rival and the holder may both hold it, with different tokens. See also Kleppmann's scenario.
+//!
+//! Nodes that were judged are left ahead: set back, their quarantine would end by a clock that has yet to come
+//! there.
 
-use super::bench::{Bench, Sink, TTL, Worker, eventually, take_over};
+use super::bench::{Bench, Sink, TTL, Worker, eventually, jumped, take_over};
 use quorate::{
     lease::{Lease, TryAcquire},
     round::Setup,
 };
-use quorate_testkit::redis::RedisConfig;
+use quorate_testkit::{proxy::Directions, redis::RedisConfig};
+use quorate_tests::support::PATIENCE;
 use std::time::Duration;
 
 /// Within the allowance of 200 ms, which a TTL of two seconds does not cap.
 pub(crate) const SMALL: Duration = Duration::from_millis(150);
 pub(crate) const LARGE: Duration = Duration::from_secs(60);
+
+/// What is left of a lease when its holder has looked at its idle nodes for the second time, and not the third.
+const LAST_LOOK: Duration = Duration::from_millis(400);
 
 pub(crate) async fn bench() -> Bench {
     Bench::with(&RedisConfig::new().own_clock(), false).await
@@ -30,12 +37,16 @@ fn left(bench: &Bench, index: usize) -> i64 {
 async fn stepped_under(bench: &Bench, holder: &Worker, by: Duration) -> Lease {
     let lease = holder.lock("x").auto_extend(false).acquire().await.expect("a quorum");
     eventually("lease on all five", || (bench.holders_of("x").len() == 5).then_some(())).await;
+    step_all(bench, by);
+    lease
+}
+
+fn step_all(bench: &Bench, by: Duration) {
     for index in 0..5 {
         let before = left(bench, index);
         bench.servers[index].step_clock(by, true);
         assert!(before - left(bench, index) >= i64::try_from(by.as_millis()).expect("small"), "no step");
     }
-    lease
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -57,7 +68,8 @@ async fn steps_within_the_allowance_on_all_nodes_make_no_second_holder() {
     bench.clean().await;
 }
 
-/// What the test above would see if the allowance were not taken off.
+/// What the test above would see if the allowance were not taken off. The step comes after the holder's last
+/// look at its nodes (every third of `max_ttl`, while they are idle), so that it cannot judge it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_the_allowance_there_are_two_holders() {
     let bench = bench().await;
@@ -67,11 +79,16 @@ async fn without_the_allowance_there_are_two_holders() {
     let mut seen = false;
     // A busy machine may sleep through the 130 ms in which both hold it.
     for _ in 0..5 {
-        let lease = stepped_under(&bench, &holder, SMALL).await;
+        let lease = holder.lock("x").auto_extend(false).acquire().await.expect("a quorum");
+        eventually("end that is near", || (lease.remaining() < LAST_LOOK).then_some(())).await;
+        step_all(&bench, SMALL);
+        let give_up = rival.now() + PATIENCE;
         let next = loop {
-            if let Ok(TryAcquire::Acquired(next)) = rival.lock("x").try_acquire().await {
+            let attempt = rival.lock("x").try_acquire().await;
+            if let Ok(TryAcquire::Acquired(next)) = attempt {
                 break next;
             }
+            assert!(rival.now() < give_up, "never free: {attempt:?}");
         };
         seen |= lease.is_valid();
         next.release().await.expect("a majority answers");
@@ -126,22 +143,19 @@ async fn a_large_step_back_on_one_node_delays_nobody_after_a_crash() {
     rival.serves("x").await;
 }
 
-/// Outside of the promise: the keys of a majority end at once. What still holds is the order of the tokens,
-/// and so a sink that compares them.
+/// The keys of a majority end at once. A rival that has watched these nodes counts none of their votes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_large_step_on_a_majority_is_beyond_exclusion_and_not_beyond_fencing() {
+async fn a_large_step_on_a_majority_makes_no_second_holder_of_a_rival_that_watched() {
     let bench = bench().await;
     let (holder, rival) = (bench.worker("a").await, bench.worker("b").await);
     let sink = Sink::default();
     let lease = holder.lock("x").auto_extend(false).acquire().await.expect("a quorum");
     sink.write(lease.check().expect("just acquired")).expect("the first");
+    let since = rival.now();
     (0..3).for_each(|index| bench.servers[index].step_clock(LARGE, true));
-    let next = rival.must_acquire("x").await;
-    let overlap = lease.remaining();
-    println!(
-        "observed: with the clocks of 3 of 5 nodes ahead, a second holder {overlap:?} before the first had lost"
-    );
-    assert!(next.token() > lease.token());
+    assert!((0..3).all(|index| !bench.stands(index, "quorate:x")), "the step did not end the keys");
+    let next = take_over(&rival, &lease).await;
+    assert!(since.until(rival.now()) >= rival.quorum.setup().quarantine(), "they voted too soon");
     sink.write(next.check().expect("just acquired")).expect("a larger token");
     assert_eq!(sink.write(lease.token()), Err(next.token()), "the sink took an old holder's write");
     holder.sees_the_end(&lease).await;
@@ -151,12 +165,40 @@ async fn a_large_step_on_a_majority_is_beyond_exclusion_and_not_beyond_fencing()
     bench.clean().await;
 }
 
+/// Outside of the promise: a rival that met the nodes after the step has nothing to compare with, and they vote
+/// for it at once. What still holds is the order of the tokens, and so a sink that compares them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_large_step_on_a_majority_is_fenced_where_the_rival_came_after_it() {
+    let bench = bench().await;
+    let holder = bench.worker_on_roads("a").await;
+    let sink = Sink::default();
+    let lease = holder.lock("x").auto_extend(false).acquire().await.expect("a quorum");
+    sink.write(lease.check().expect("just acquired")).expect("the first");
+    eventually("lease on all five", || (bench.holders_of("x").len() == 5).then_some(())).await;
+    // Or it would tell the others, in the markers of those that it saw step first.
+    holder.roads.iter().for_each(|road| road.cut(Directions::Both));
+    (0..3).for_each(|index| bench.servers[index].step_clock(LARGE, true));
+    let rival = bench.newcomer("b");
+    let next = rival.must_acquire("x").await;
+    let node_states = rival.quorum.nodes();
+    assert!(!node_states.iter().any(|node| jumped(&node.state)), "nobody was to know: {node_states:?}");
+    assert!(next.token() > lease.token());
+    sink.write(next.check().expect("just acquired")).expect("a larger token");
+    assert_eq!(sink.write(lease.token()), Err(next.token()), "the sink took an old holder's write");
+    holder.sees_the_end(&lease).await;
+    rival.keeps(&next, TTL).await;
+    next.release().await.expect("a majority answers");
+    rival.serves("x").await;
+    bench.clean().await;
+}
+
 /// A counter that is not there is seeded by the worker's clock: a node whose clock is elsewhere does not grant.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_whose_clock_is_far_off_seeds_no_counter_and_says_so() {
     let bench = bench().await;
-    let worker = bench.worker("a").await;
     (0..3).for_each(|index| bench.servers[index].step_clock(LARGE, true));
+    // One that had met them before would say that they jumped.
+    let worker = bench.worker("a").await;
     let error =
         worker.lock("new").wait(Duration::from_secs(1)).acquire().await.expect_err("three do not grant");
     assert!(error.is_untrusted() && error.to_string().contains("apart; set both by NTP"), "{error}");

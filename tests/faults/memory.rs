@@ -55,7 +55,7 @@ async fn full_servers_refuse_new_leases_by_name_and_extend_those_that_stand() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_attempt_that_a_full_majority_refuses_leaves_nothing_on_the_others() {
-    let bench = Bench::new().await;
+    let bench = Bench::of_long_leases().await;
     let worker = bench.worker("a").await;
     fill(&bench, 3);
     for _ in 0..5 {
