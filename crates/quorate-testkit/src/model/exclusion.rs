@@ -47,6 +47,9 @@ const MARGIN: u8 = EARLY + SLOW;
 /// The present, for the shipped code: times are kept relative to it.
 const NOW: u32 = 1000;
 
+/// The property: nobody believes in a lease while another does.
+pub const ALONE: &str = "one lease is believed in at a time";
+
 /// One model, within these bounds.
 #[derive(Clone, Copy, Debug)]
 pub struct Exclusion {
@@ -477,7 +480,7 @@ impl Model for Exclusion {
 
     fn properties(&self) -> Vec<Property<Self>> {
         let mut properties = vec![
-            Property::always("one lease is believed in at a time", |_, state: &State| held(state) <= 1),
+            Property::always(ALONE, |_, state: &State| held(state) <= 1),
             Property::sometimes("two leases in turn", |_, state: &State| {
                 held(state) == 1 && state.phases.contains(&Phase::Ended)
             }),

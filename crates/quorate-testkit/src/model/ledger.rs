@@ -39,6 +39,9 @@ use std::{fmt, time::Duration};
 /// Leaders, or workers, at most.
 pub const WRITERS: usize = 4;
 
+/// The property: two writers never both start the tick.
+pub const ONCE: &str = "a tick starts once";
+
 /// One model, within these bounds.
 #[derive(Clone, Copy, Debug)]
 pub struct Ledger {
@@ -354,7 +357,7 @@ impl Model for Ledger {
 
     fn properties(&self) -> Vec<Property<Self>> {
         let mut properties = vec![
-            Property::always("a tick starts once", |_, state: &State| started(state) <= 1),
+            Property::always(ONCE, |_, state: &State| started(state) <= 1),
             Property::sometimes("a tick started", |_, state: &State| started(state) == 1),
         ];
         if !self.spread {
