@@ -50,6 +50,20 @@ where
     assert!(found.broken.contains(&property), "without {name} it still holds that {property}: {found}");
 }
 
+/// Fails if the model, with a rule left out, breaks this property within its bounds, whatever else it breaks.
+fn keeps<M>(name: &str, property: &'static str, model: M)
+where
+    M: Model + Debug + Send + Sync + 'static,
+    M::State: Hash + Debug + Send + Sync + Clone + PartialEq + 'static,
+    M::Action: Clone + PartialEq + Debug,
+{
+    let has = model.properties().iter().any(|any| any.name == property);
+    let found = search_until(model, Limits { states: usize::MAX }, property);
+    println!("without {name}: {found}");
+    assert!(has && found.complete, "without {name}: {found}");
+    assert!(!found.broken.contains(&property), "without {name}: {found}");
+}
+
 mod fence {
     use super::{breaks, fencing::*, holds, holds_so_far};
 
@@ -94,7 +108,7 @@ mod fence {
 }
 
 mod tick {
-    use super::{breaks, holds, ledger::*};
+    use super::{breaks, holds, keeps, ledger::*};
 
     #[test]
     fn no_tick_is_started_twice() {
@@ -106,13 +120,27 @@ mod tick {
         holds("ledger, spread, nodes forget and come back", Ledger { returns: 1, ..Ledger::spread() });
     }
 
-    /// Under at-most-once any record on any node is a start, so nobody ever writes over one: then the seal and
-    /// compare-and-set are each enough for leaders, and one of them is needed.
     #[test]
-    fn leaders_need_the_seal_or_compare_and_set() {
-        let wild = Ledger { returns: 1, ..Ledger::leaders() };
-        holds("ledger without CompareAndSet", Ledger { without: &[Rule::CompareAndSet], ..wild });
-        holds("ledger without Seal", Ledger { without: &[Rule::Seal], ..wild });
+    fn not_started_stands_by_the_seal_alone() {
+        breaks("Seal", FOUND, Ledger { without: &[Rule::Seal], ..Ledger::leaders() });
+        let faultless = Ledger { without: &[Rule::Seal], forgets: 0, ..Ledger::leaders() };
+        breaks("Seal (no faults)", FOUND, faultless);
+        // Nothing but the seal is behind it.
+        let wild = Ledger { without: &[Rule::CompareAndSet], returns: 1, ..Ledger::leaders() };
+        holds("ledger without CompareAndSet", wild);
+        holds(
+            "ledger without CompareAndSet, three leaders",
+            Ledger { writers: 3, forgets: 0, returns: 0, ..wild },
+        );
+    }
+
+    /// Under at-most-once nobody writes over a record: then the seal and compare-and-set are each enough to keep
+    /// leaders from starting a tick twice, and one of them is needed.
+    #[test]
+    fn leaders_start_once_by_the_seal_or_compare_and_set() {
+        let wild = Ledger { without: &[Rule::Seal], returns: 1, ..Ledger::leaders() };
+        keeps("Seal", ONCE, wild);
+        keeps("Seal, three leaders", ONCE, Ledger { writers: 3, forgets: 0, returns: 0, ..wild });
         let neither = &[Rule::CompareAndSet, Rule::Seal];
         breaks("Seal and CompareAndSet", ONCE, Ledger { without: neither, ..Ledger::leaders() });
     }
