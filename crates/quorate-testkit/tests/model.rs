@@ -161,6 +161,8 @@ mod belief {
     fn two_never_believe_at_once() {
         holds("exclusion, late replies", Exclusion::plain());
         holds("exclusion, extended", Exclusion::extending());
+        holds("exclusion, late replies, doubled", Exclusion { doubles: 1, ..Exclusion::plain() });
+        holds("exclusion, extended, doubled", Exclusion::doubled());
         holds("exclusion, a node forgets", Exclusion::forgetful());
         holds("exclusion, a worker tries again", Exclusion::retrying());
     }
