@@ -1,8 +1,6 @@
 //! The models hold, and each of them breaks once a rule is left out.
 
-use quorate_testkit::model::{
-    Found, Limits, exclusion, fencing, ledger, poison, search, search_until_failure,
-};
+use quorate_testkit::model::{Found, Limits, exclusion, fencing, ledger, poison, search, search_until};
 use stateright::Model;
 use std::{fmt::Debug, hash::Hash};
 
@@ -40,16 +38,30 @@ where
     found
 }
 
-/// Fails unless the model, with a rule left out, breaks.
-fn breaks<M>(name: &str, model: M)
+/// Fails unless the model, with a rule left out, breaks this property.
+fn breaks<M>(name: &str, property: &'static str, model: M)
 where
     M: Model + Debug + Send + Sync + 'static,
     M::State: Hash + Debug + Send + Sync + Clone + PartialEq + 'static,
     M::Action: Clone + PartialEq + Debug,
 {
-    let found = search_until_failure(model, Limits { states: 20_000_000 });
+    let found = search_until(model, Limits { states: 20_000_000 }, property);
     println!("without {name}: {found}");
-    assert!(!found.broken.is_empty(), "without {name} the model still holds: {found}");
+    assert!(found.broken.contains(&property), "without {name} it still holds that {property}: {found}");
+}
+
+/// Fails if the model, with a rule left out, breaks this property within its bounds, whatever else it breaks.
+fn keeps<M>(name: &str, property: &'static str, model: M)
+where
+    M: Model + Debug + Send + Sync + 'static,
+    M::State: Hash + Debug + Send + Sync + Clone + PartialEq + 'static,
+    M::Action: Clone + PartialEq + Debug,
+{
+    let has = model.properties().iter().any(|any| any.name == property);
+    let found = search_until(model, Limits { states: usize::MAX }, property);
+    println!("without {name}: {found}");
+    assert!(has && found.complete, "without {name}: {found}");
+    assert!(!found.broken.contains(&property), "without {name}: {found}");
 }
 
 mod fence {
@@ -72,27 +84,31 @@ mod fence {
     #[test]
     fn each_rule_is_needed() {
         let plain = Fencing::plain();
-        for rule in [Rule::Increment, Rule::Raise, Rule::RaiseByOwner] {
-            breaks(&format!("{rule:?}"), Fencing { without: Some(rule), ..plain });
+        for (rule, property) in
+            [(Rule::Increment, UNIQUE), (Rule::Raise, GROWING), (Rule::RaiseByOwner, UNIQUE)]
+        {
+            breaks(&format!("{rule:?}"), property, Fencing { without: Some(rule), ..plain });
         }
         let three = Fencing { attempts: 3, doubles: 0, apart: Some(0), prompt: true, ..plain };
-        breaks("RepairKeepsMore", Fencing { without: Some(Rule::RepairKeepsMore), ..three });
-        breaks("Quarantine", Fencing { without: Some(Rule::Quarantine), ..Fencing::forgetful() });
-        breaks("Seed", Fencing { without: Some(Rule::Seed), ..Fencing::retiring() });
+        breaks("RepairKeepsMore", GROWING, Fencing { without: Some(Rule::RepairKeepsMore), ..three });
+        let forgetful = Fencing::forgetful();
+        breaks("Quarantine", GROWING, Fencing { without: Some(Rule::Quarantine), ..forgetful });
+        breaks("Seed", GROWING, Fencing { without: Some(Rule::Seed), ..Fencing::retiring() });
         for rule in [Rule::OldCounters, Rule::LateMemory] {
-            breaks(&format!("{rule:?}"), Fencing { without: Some(rule), ..Fencing::returning() });
+            breaks(&format!("{rule:?}"), GROWING, Fencing { without: Some(rule), ..Fencing::returning() });
         }
     }
 
     #[test]
     fn three_clock_offsets_are_too_short() {
-        breaks("a long quarantine", Fencing { stride: 3, quarantine: 3, ..Fencing::forgetful() });
-        breaks("a long retention", Fencing { stride: 3, keep: 3, ..Fencing::retiring() });
+        let forgetful = Fencing::forgetful();
+        breaks("a long quarantine", GROWING, Fencing { stride: 3, quarantine: 3, ..forgetful });
+        breaks("a long retention", GROWING, Fencing { stride: 3, keep: 3, ..Fencing::retiring() });
     }
 }
 
 mod tick {
-    use super::{breaks, holds, ledger::*};
+    use super::{breaks, holds, keeps, ledger::*};
 
     #[test]
     fn no_tick_is_started_twice() {
@@ -104,22 +120,36 @@ mod tick {
         holds("ledger, spread, nodes forget and come back", Ledger { returns: 1, ..Ledger::spread() });
     }
 
-    /// Under at-most-once any record on any node is a start, so nobody ever writes over one: then the seal and
-    /// compare-and-set are each enough for leaders, and one of them is needed.
     #[test]
-    fn leaders_need_the_seal_or_compare_and_set() {
-        let wild = Ledger { returns: 1, ..Ledger::leaders() };
-        holds("ledger without CompareAndSet", Ledger { without: &[Rule::CompareAndSet], ..wild });
-        holds("ledger without Seal", Ledger { without: &[Rule::Seal], ..wild });
+    fn not_started_stands_by_the_seal_alone() {
+        breaks("Seal", FOUND, Ledger { without: &[Rule::Seal], ..Ledger::leaders() });
+        let faultless = Ledger { without: &[Rule::Seal], forgets: 0, ..Ledger::leaders() };
+        breaks("Seal (no faults)", FOUND, faultless);
+        // Nothing but the seal is behind it.
+        let wild = Ledger { without: &[Rule::CompareAndSet], returns: 1, ..Ledger::leaders() };
+        holds("ledger without CompareAndSet", wild);
+        holds(
+            "ledger without CompareAndSet, three leaders",
+            Ledger { writers: 3, forgets: 0, returns: 0, ..wild },
+        );
+    }
+
+    /// Under at-most-once nobody writes over a record: then the seal and compare-and-set are each enough to keep
+    /// leaders from starting a tick twice, and one of them is needed.
+    #[test]
+    fn leaders_start_once_by_the_seal_or_compare_and_set() {
+        let wild = Ledger { without: &[Rule::Seal], returns: 1, ..Ledger::leaders() };
+        keeps("Seal", ONCE, wild);
+        keeps("Seal, three leaders", ONCE, Ledger { writers: 3, forgets: 0, returns: 0, ..wild });
         let neither = &[Rule::CompareAndSet, Rule::Seal];
-        breaks("Seal and CompareAndSet", Ledger { without: neither, ..Ledger::leaders() });
+        breaks("Seal and CompareAndSet", ONCE, Ledger { without: neither, ..Ledger::leaders() });
     }
 
     #[test]
     fn each_rule_is_needed() {
-        breaks("Memory", Ledger { without: &[Rule::Memory], ..Ledger::leaders() });
+        breaks("Memory", ONCE, Ledger { without: &[Rule::Memory], ..Ledger::leaders() });
         for without in [&[Rule::CompareAndSet], &[Rule::Memory], &[Rule::Majority]] {
-            breaks(&format!("{without:?} (spread)"), Ledger { without, ..Ledger::spread() });
+            breaks(&format!("{without:?} (spread)"), ONCE, Ledger { without, ..Ledger::spread() });
         }
     }
 }
@@ -131,14 +161,16 @@ mod belief {
     fn two_never_believe_at_once() {
         holds("exclusion, late replies", Exclusion::plain());
         holds("exclusion, extended", Exclusion::extending());
+        holds("exclusion, late replies, doubled", Exclusion { doubles: 1, ..Exclusion::plain() });
+        holds("exclusion, extended, doubled", Exclusion::doubled());
         holds("exclusion, a node forgets", Exclusion::forgetful());
         holds("exclusion, a worker tries again", Exclusion::retrying());
     }
 
     #[test]
     fn each_rule_is_needed() {
-        breaks("Send", Exclusion { without: Some(Rule::Send), ..Exclusion::plain() });
-        breaks("FreshOwner", Exclusion { without: Some(Rule::FreshOwner), ..Exclusion::retrying() });
+        breaks("Send", ALONE, Exclusion { without: Some(Rule::Send), ..Exclusion::plain() });
+        breaks("FreshOwner", ALONE, Exclusion { without: Some(Rule::FreshOwner), ..Exclusion::retrying() });
         for rule in [
             Rule::Quarantine,
             Rule::QuarantineOfHolders,
@@ -146,7 +178,7 @@ mod belief {
             Rule::Margin,
             Rule::EndBeforeRelease,
         ] {
-            breaks(&format!("{rule:?}"), Exclusion { without: Some(rule), ..Exclusion::forgetful() });
+            breaks(&format!("{rule:?}"), ALONE, Exclusion { without: Some(rule), ..Exclusion::forgetful() });
         }
     }
 }
@@ -164,8 +196,10 @@ mod count {
 
     #[test]
     fn each_rule_is_needed() {
-        for rule in [Rule::CountWhenWon, Rule::CountByMajority, Rule::CountIfMore] {
-            breaks(&format!("{rule:?}"), Poison { without: Some(rule), ..Poison::plain() });
+        for (rule, property) in
+            [(Rule::CountWhenWon, COUNTED), (Rule::CountByMajority, FEW), (Rule::CountIfMore, FEW)]
+        {
+            breaks(&format!("{rule:?}"), property, Poison { without: Some(rule), ..Poison::plain() });
         }
     }
 }

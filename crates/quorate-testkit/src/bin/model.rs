@@ -50,6 +50,7 @@ fn all(limits: Limits) -> bool {
         run("exclusion, late replies, forgets", Exclusion { prompt: false, ..exclusion }, limits),
         run("exclusion, two extensions, forgets", Exclusion { extensions: 2, ..exclusion }, limits),
         run("exclusion, retry, extension, forgets", Exclusion { attempts: 3, ..exclusion }, limits),
+        run("exclusion, doubled, forgets", Exclusion { doubles: 1, ..exclusion }, limits),
         run("exclusion, two nodes forget", Exclusion { forgets: 2, ..exclusion }, limits),
     ];
     fits.into_iter().all(|holds| holds)

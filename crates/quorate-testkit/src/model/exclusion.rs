@@ -9,7 +9,9 @@
 //! # What is in it
 //!
 //! Three nodes, a few attempts, and true time in steps, without an end: all times are kept as how long ago, or how
-//! long yet, and what is too old to matter is forgotten. Requests run at any later time, in any order, or never; replies
+//! long yet, and what is too old to matter is forgotten. Requests run at any later time, in any order, or never; an acquire or an
+//! extension may run twice, with any time between, and be answered twice (a release that runs twice does what
+//! a late one does). Replies
 //! arrive at any later time, or never. Nothing keeps a release behind its acquire. A third attempt is the first
 //! worker's retry. A holder may be paused at any point: its belief ends by the clock alone.
 //!
@@ -47,6 +49,9 @@ const MARGIN: u8 = EARLY + SLOW;
 /// The present, for the shipped code: times are kept relative to it.
 const NOW: u32 = 1000;
 
+/// The property: nobody believes in a lease while another does.
+pub const ALONE: &str = "one lease is believed in at a time";
+
 /// One model, within these bounds.
 #[derive(Clone, Copy, Debug)]
 pub struct Exclusion {
@@ -54,6 +59,8 @@ pub struct Exclusion {
     pub attempts: usize,
     /// Rounds of extensions in all.
     pub extensions: u8,
+    /// Acquires and extensions that run twice.
+    pub doubles: u8,
     /// How often a node forgets everything.
     pub forgets: u8,
     /// Whether a reply comes at once or never; without that, at any later time or never.
@@ -87,6 +94,7 @@ pub struct State {
     sites: [Site; NODES],
     phases: [Phase; ATTEMPTS],
     extensions: u8,
+    doubles: u8,
     forgets: u8,
 }
 
@@ -138,12 +146,12 @@ pub enum Action {
     Extend(u8),
     /// Its lease ends and its releases leave.
     Release(u8),
-    /// An acquire runs.
-    Acquires(u8, Name),
-    /// An extension runs.
-    Extends(u8, Name),
-    /// An acquire or an extension runs and is heard.
-    AtOnce(u8, Name),
+    /// An acquire runs; with `true` it may run again.
+    Acquires(u8, Name, bool),
+    /// An extension runs; with `true` it may run again.
+    Extends(u8, Name, bool),
+    /// An acquire or an extension runs and is heard; with `true` it may run again.
+    AtOnce(u8, Name, bool),
     /// A release runs.
     Releases(u8, Name),
     /// A grant, or word of an extension, arrives.
@@ -157,14 +165,15 @@ pub enum Action {
 impl fmt::Debug for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let who = |attempt: u8| ["A", "B", "A'"][usize::from(attempt)];
+        let kept = |again: bool| if again { " (kept)" } else { "" };
         match *self {
             Self::Begin(a) => write!(f, "{} begins", who(a)),
             Self::GiveUp(a) => write!(f, "{} gives up", who(a)),
             Self::Extend(a) => write!(f, "{} extends", who(a)),
             Self::Release(a) => write!(f, "{} releases", who(a)),
-            Self::Acquires(a, node) => write!(f, "{node:?} runs {}'s acquire", who(a)),
-            Self::Extends(a, node) => write!(f, "{node:?} runs {}'s extension", who(a)),
-            Self::AtOnce(a, node) => write!(f, "{node:?} serves {}", who(a)),
+            Self::Acquires(a, node, again) => write!(f, "{node:?} runs {}'s acquire{}", who(a), kept(again)),
+            Self::Extends(a, node, again) => write!(f, "{node:?} runs {}'s extension{}", who(a), kept(again)),
+            Self::AtOnce(a, node, again) => write!(f, "{node:?} serves {}{}", who(a), kept(again)),
             Self::Releases(a, node) => write!(f, "{node:?} runs {}'s release", who(a)),
             Self::Hears(a, node) => write!(f, "{} hears {node:?}", who(a)),
             Self::Forget(node) => write!(f, "{node:?} forgets"),
@@ -176,7 +185,7 @@ impl fmt::Debug for Action {
 impl Exclusion {
     /// Two attempts, and replies that come whenever they like.
     pub fn plain() -> Self {
-        Self { attempts: 2, extensions: 0, forgets: 0, prompt: false, without: None }
+        Self { attempts: 2, extensions: 0, doubles: 0, forgets: 0, prompt: false, without: None }
     }
 
     /// Two attempts, and a round of extensions.
@@ -187,6 +196,11 @@ impl Exclusion {
     /// Two attempts, a round of extensions, and a node that forgets.
     pub fn forgetful() -> Self {
         Self { forgets: 1, ..Self::extending() }
+    }
+
+    /// Two attempts, a round of extensions, and requests that run twice.
+    pub fn doubled() -> Self {
+        Self { doubles: 1, ..Self::extending() }
     }
 
     /// A worker that tries again, and another.
@@ -225,9 +239,14 @@ impl Exclusion {
         reply
     }
 
-    fn acquires(&self, state: &mut State, at: usize, attempt: usize) -> Option<()> {
+    fn acquires(&self, state: &mut State, at: usize, attempt: usize, again: bool) -> Option<()> {
         let site = &mut state.sites[at];
-        let age = site.lines[attempt].acquire.take()?;
+        let age = site.lines[attempt].acquire?;
+        if again {
+            state.doubles -= 1;
+        } else {
+            site.lines[attempt].acquire = None;
+        }
         let request = Request::Acquire {
             resource: resource(),
             owner: owner(self.owner(attempt)),
@@ -244,9 +263,14 @@ impl Exclusion {
         Some(())
     }
 
-    fn extends(&self, state: &mut State, at: usize, attempt: usize) -> Option<()> {
+    fn extends(&self, state: &mut State, at: usize, attempt: usize, again: bool) -> Option<()> {
         let site = &mut state.sites[at];
-        let age = site.lines[attempt].extend.take()?;
+        let age = site.lines[attempt].extend?;
+        if again {
+            state.doubles -= 1;
+        } else {
+            site.lines[attempt].extend = None;
+        }
         let request = Request::Extend {
             resource: resource(),
             owner: owner(self.owner(attempt)),
@@ -394,23 +418,35 @@ impl Model for Exclusion {
     fn init_states(&self) -> Vec<State> {
         let sites = std::array::from_fn(|node| Site { name: Name(node as u8), ..Site::default() });
         let phases = [Phase::Idle; ATTEMPTS];
-        vec![State { sites, phases, extensions: self.extensions, forgets: self.forgets }]
+        vec![State {
+            sites,
+            phases,
+            extensions: self.extensions,
+            doubles: self.doubles,
+            forgets: self.forgets,
+        }]
     }
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
         (0..ATTEMPTS).for_each(|attempt| self.worker_actions(state, attempt, actions));
         for site in &state.sites {
             for (attempt, line) in (0..).zip(&site.lines) {
-                if line.acquire.is_some() && self.serves(site, false) {
-                    actions.push(Action::Acquires(attempt, site.name));
-                }
-                if line.extend.is_some() && self.serves(site, true) {
-                    actions.push(Action::Extends(attempt, site.name));
-                }
-                let asks = line.acquire.is_some() && self.serves(site, false)
-                    || line.extend.is_some() && self.serves(site, true);
-                if asks && self.prompt {
-                    actions.push(Action::AtOnce(attempt, site.name));
+                let acquires = line.acquire.is_some() && self.serves(site, false);
+                let extends = line.extend.is_some() && self.serves(site, true);
+                for again in [false, true].into_iter().take(1 + usize::from(state.doubles > 0)) {
+                    if acquires {
+                        actions.push(Action::Acquires(attempt, site.name, again));
+                    }
+                    if extends {
+                        actions.push(Action::Extends(attempt, site.name, again));
+                    }
+                    let listens = match state.phases[usize::from(attempt)] {
+                        Phase::Acquiring => acquires,
+                        _ => extends,
+                    };
+                    if listens && self.prompt {
+                        actions.push(Action::AtOnce(attempt, site.name, again));
+                    }
                 }
                 if line.release {
                     actions.push(Action::Releases(attempt, site.name));
@@ -444,13 +480,13 @@ impl Model for Exclusion {
                 let after = if self.leaves_out(Rule::EndBeforeRelease) { before } else { Phase::Ended };
                 Self::end(&mut state, a.into(), after);
             }
-            Action::Acquires(a, node) => self.acquires(&mut state, at(node)?, a.into())?,
-            Action::Extends(a, node) => self.extends(&mut state, at(node)?, a.into())?,
-            Action::AtOnce(a, node) => {
+            Action::Acquires(a, node, again) => self.acquires(&mut state, at(node)?, a.into(), again)?,
+            Action::Extends(a, node, again) => self.extends(&mut state, at(node)?, a.into(), again)?,
+            Action::AtOnce(a, node, again) => {
                 let (at, attempt) = (at(node)?, usize::from(a));
-                match state.sites[at].lines[attempt].acquire {
-                    Some(_) => self.acquires(&mut state, at, attempt)?,
-                    None => self.extends(&mut state, at, attempt)?,
+                match last.phases[attempt] {
+                    Phase::Acquiring => self.acquires(&mut state, at, attempt, again)?,
+                    _ => self.extends(&mut state, at, attempt, again)?,
                 }
                 self.hears(&mut state, at, attempt)?;
             }
@@ -477,7 +513,7 @@ impl Model for Exclusion {
 
     fn properties(&self) -> Vec<Property<Self>> {
         let mut properties = vec![
-            Property::always("one lease is believed in at a time", |_, state: &State| held(state) <= 1),
+            Property::always(ALONE, |_, state: &State| held(state) <= 1),
             Property::sometimes("two leases in turn", |_, state: &State| {
                 held(state) == 1 && state.phases.contains(&Phase::Ended)
             }),

@@ -45,6 +45,11 @@ const OFFSET: u32 = STEP + 100;
 /// The true time when a history begins.
 const BEGIN: u32 = 100 * STEP;
 
+/// The property: no token is given twice.
+pub const UNIQUE: &str = "tokens are unique";
+/// The property: who begins after a grant has the larger token.
+pub const GROWING: &str = "a later grant has the larger token";
+
 /// One model, within these bounds.
 #[derive(Clone, Copy, Debug)]
 pub struct Fencing {
@@ -597,12 +602,12 @@ impl Model for Fencing {
 
     fn properties(&self) -> Vec<Property<Self>> {
         let mut properties = vec![
-            Property::always("tokens are unique", |_, state: &State| {
+            Property::always(UNIQUE, |_, state: &State| {
                 let mut tokens: Vec<u32> = won(state).map(|attempt| attempt.token).collect();
                 tokens.sort_unstable();
                 tokens.windows(2).all(|two| two[0] != two[1])
             }),
-            Property::always("a later grant has the larger token", |_, state: &State| {
+            Property::always(GROWING, |_, state: &State| {
                 won(state).all(|attempt| attempt.token > attempt.floor)
             }),
             Property::sometimes("two leases in turn", |_, state: &State| {

@@ -1,4 +1,16 @@
-//! The ledger: no tick is started twice under `at_most_once`.
+//! The ledger: no tick is started twice under `at_most_once`, and what a leader found not started no older
+//! leader starts.
+//!
+//! # What each rule is for
+//!
+//! Compare-and-set alone keeps a leader's tick from being started twice: under `at_most_once` nobody writes over
+//! a record, so each node takes the first that reaches it, and two of them cannot both have a majority. The
+//! same follows from the seal alone: who found nothing at a sealed majority has left no older leader one to
+//! write to, and who found anything does not start. So for that promise one of the two is enough.
+//!
+//! The seal alone carries the other promise, which is what *not started* means: a leader may act on it before it
+//! has written anything of its own, or give the tick up as misfired and never write. After a plain read, an older
+//! leader's write that was on its way starts the tick all the same.
 //!
 //! # What is not looked at
 //!
@@ -38,6 +50,11 @@ use std::{fmt, time::Duration};
 
 /// Leaders, or workers, at most.
 pub const WRITERS: usize = 4;
+
+/// The property: two writers never both start the tick.
+pub const ONCE: &str = "a tick starts once";
+/// The property of leaders: the verdict *not started* stands.
+pub const FOUND: &str = "what a leader found not started, no older one starts";
 
 /// One model, within these bounds.
 #[derive(Clone, Copy, Debug)]
@@ -278,6 +295,14 @@ impl Ledger {
     }
 }
 
+/// Whether a leader has started what a newer one had found not started: writing begins with that verdict.
+/// What an older leader had started before, the newer one would have found.
+fn belied(state: &State) -> bool {
+    let found = |phase: &Phase| matches!(phase, Phase::Writing | Phase::Started);
+    let older = state.phases.iter().position(|phase| *phase == Phase::Started);
+    older.is_some_and(|older| state.phases[older + 1..].iter().any(found))
+}
+
 fn started(state: &State) -> usize {
     state.phases.iter().filter(|phase| **phase == Phase::Started).count()
 }
@@ -354,10 +379,11 @@ impl Model for Ledger {
 
     fn properties(&self) -> Vec<Property<Self>> {
         let mut properties = vec![
-            Property::always("a tick starts once", |_, state: &State| started(state) <= 1),
+            Property::always(ONCE, |_, state: &State| started(state) <= 1),
             Property::sometimes("a tick started", |_, state: &State| started(state) == 1),
         ];
         if !self.spread {
+            properties.push(Property::always(FOUND, |_, state: &State| !belied(state)));
             properties.push(Property::sometimes("a leader found it started", |_, state: &State| {
                 state.phases[1] == Phase::Skipped && state.phases[0] == Phase::Started
             }));

@@ -14,7 +14,7 @@
 //! | --- | --- |
 //! | [`fencing`] | are fencing tokens unique, and growing in the order of the grants, whatever time does? |
 //! | [`exclusion`] | do two workers ever believe in one lease at the same true time? |
-//! | [`ledger`] | is a tick started twice, on the leader or spread over workers? |
+//! | [`ledger`] | is a tick started twice, on the leader or spread over workers? by an older leader than one that found it not started? |
 //! | [`poison`] | is an id given up after as many attempts as were to be, and not before? |
 //!
 //! What a node does with a request is the shipped [`engine`](quorate::node::engine) over a small store
@@ -35,7 +35,7 @@ mod search;
 pub mod shelf;
 
 pub use name::Name;
-pub use search::{Found, Limits, search, search_until_failure};
+pub use search::{Found, Limits, search, search_until};
 
 /// Nodes in every model.
 pub const NODES: usize = 3;

@@ -21,6 +21,13 @@ use std::fmt;
 /// Attempts at most.
 pub const ATTEMPTS: usize = 4;
 
+/// The property: what is counted was won.
+pub const COUNTED: &str = "no count is above the attempts that were won";
+/// The property: an id is not given up too early.
+pub const EARNED: &str = "poisoned only after as many were won";
+/// The property, where no node forgets: nor too late.
+pub const FEW: &str = "no more begin than may";
+
 /// One model, within these bounds.
 #[derive(Clone, Copy, Debug)]
 pub struct Poison {
@@ -237,10 +244,10 @@ impl Model for Poison {
 
     fn properties(&self) -> Vec<Property<Self>> {
         let mut properties = vec![
-            Property::always("no count is above the attempts that were won", |_, state: &State| {
+            Property::always(COUNTED, |_, state: &State| {
                 state.sites.iter().all(|site| usize::from(site.count) <= won(state))
             }),
-            Property::always("poisoned only after as many were won", |model: &Self, state: &State| {
+            Property::always(EARNED, |model: &Self, state: &State| {
                 !state.phases.contains(&Phase::Poisoned) || won(state) >= usize::from(model.limit)
             }),
             Property::sometimes("as many as may begin did, and one was poisoned", |model: &Self, state| {
@@ -249,7 +256,7 @@ impl Model for Poison {
             }),
         ];
         if self.forgets == 0 {
-            properties.push(Property::always("no more begin than may", |model: &Self, state: &State| {
+            properties.push(Property::always(FEW, |model: &Self, state: &State| {
                 number(state, |phase| *phase == Phase::Begun) <= usize::from(model.limit)
             }));
         }

@@ -68,14 +68,14 @@ where
     run(model, limits, HasDiscoveries::All)
 }
 
-/// The same, until the first counterexample.
-pub fn search_until_failure<M>(model: M, limits: Limits) -> Found
+/// The same, until this property has its example or counterexample.
+pub fn search_until<M>(model: M, limits: Limits, property: &'static str) -> Found
 where
     M: Model + Send + Sync + 'static,
     M::State: Hash + Debug + Send + Sync + Clone + PartialEq + 'static,
     M::Action: Clone + PartialEq + Debug,
 {
-    run(model, limits, HasDiscoveries::AnyFailures)
+    run(model, limits, HasDiscoveries::AllOf([property].into()))
 }
 
 #[expect(clippy::disallowed_methods, reason = "how long the search took, by the real clock")]
