@@ -73,7 +73,7 @@ fn every_seed_holds_and_is_one_history() {
         ("worker paused", 300),
         ("worker crashed", 150),
         ("worker slept", 100),
-        ("worker clock stepped", 70),
+        ("worker clock stepped", 15),
         ("worker frozen", 40),
         ("worker clock stood still", 40),
         ("network parted", 25),
