@@ -1,0 +1,49 @@
+use crate::model::Name;
+use std::fmt;
+
+/// What may happen.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Action {
+    /// An attempt begins: its acquires leave.
+    Begin(u8),
+    /// It gives up: its releases leave.
+    GiveUp(u8),
+    /// Its extensions leave.
+    Extend(u8),
+    /// Its lease ends and its releases leave.
+    Release(u8),
+    /// An acquire runs; with `true` it may run again.
+    Acquires(u8, Name, bool),
+    /// An extension runs; with `true` it may run again.
+    Extends(u8, Name, bool),
+    /// An acquire or an extension runs and is heard; with `true` it may run again.
+    AtOnce(u8, Name, bool),
+    /// A release runs.
+    Releases(u8, Name),
+    /// A grant, or word of an extension, arrives.
+    Hears(u8, Name),
+    /// A node forgets everything.
+    Forget(Name),
+    /// A step of time.
+    Step,
+}
+
+impl fmt::Debug for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let who = |attempt: u8| ["A", "B", "A'"][usize::from(attempt)];
+        let kept = |again: bool| if again { " (kept)" } else { "" };
+        match *self {
+            Self::Begin(a) => write!(f, "{} begins", who(a)),
+            Self::GiveUp(a) => write!(f, "{} gives up", who(a)),
+            Self::Extend(a) => write!(f, "{} extends", who(a)),
+            Self::Release(a) => write!(f, "{} releases", who(a)),
+            Self::Acquires(a, node, again) => write!(f, "{node:?} runs {}'s acquire{}", who(a), kept(again)),
+            Self::Extends(a, node, again) => write!(f, "{node:?} runs {}'s extension{}", who(a), kept(again)),
+            Self::AtOnce(a, node, again) => write!(f, "{node:?} serves {}{}", who(a), kept(again)),
+            Self::Releases(a, node) => write!(f, "{node:?} runs {}'s release", who(a)),
+            Self::Hears(a, node) => write!(f, "{} hears {node:?}", who(a)),
+            Self::Forget(node) => write!(f, "{node:?} forgets"),
+            Self::Step => write!(f, "step"),
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! What each action does.
+
+use super::{
+    bounds::{ATTEMPTS, EARLY, Exclusion, MARGIN, NOW, Rule, SLOW, TTL},
+    state::{Line, Phase, Site, State},
+};
+use crate::model::shelf::{Shelf, owner, resource, tally};
+use quorate::{
+    node::{FencingToken, NodeTime, Reply, Request, engine::Clocks},
+    round::{Tally, Verdict},
+};
+use std::time::Duration;
+
+impl Exclusion {
+    pub(super) fn leaves_out(&self, rule: Rule) -> bool {
+        self.without == Some(rule)
+    }
+
+    fn owner(&self, attempt: usize) -> u8 {
+        if self.leaves_out(Rule::FreshOwner) && attempt == 2 { 0 } else { attempt as u8 }
+    }
+
+    /// For how long a lease is believed in, in true time from its send.
+    fn believed(&self) -> u8 {
+        if self.leaves_out(Rule::Margin) { TTL + SLOW } else { TTL - MARGIN + SLOW }
+    }
+
+    /// Whether the node serves this attempt's voting requests.
+    pub(super) fn serves(&self, site: &Site, extends: bool) -> bool {
+        site.quarantine == 0 || (extends && self.leaves_out(Rule::QuarantineOfHolders))
+    }
+
+    /// Asks the shipped engine.
+    fn ask(site: &mut Site, request: Request) -> Reply {
+        let now = u64::from(NOW);
+        let mut shelf = Shelf {
+            lease: site.key.map(|(owner, left)| (owner, NOW + u32::from(left))),
+            counter: Some((1, u32::MAX)),
+        };
+        let clocks = Clocks { wall: NodeTime::from_micros(now), lease_nanos: now };
+        let reply = shelf.ask(request, clocks, NodeTime::from_micros(u64::MAX));
+        site.key = shelf.lease.map(|(owner, until)| (owner, (until - NOW) as u8));
+        reply
+    }
+
+    pub(super) fn acquires(&self, state: &mut State, at: usize, attempt: usize, again: bool) -> Option<()> {
+        let site = &mut state.sites[at];
+        let age = site.lines[attempt].acquire?;
+        if again {
+            state.doubles -= 1;
+        } else {
+            site.lines[attempt].acquire = None;
+        }
+        let request = Request::Acquire {
+            resource: resource(),
+            owner: owner(self.owner(attempt)),
+            ttl: steps(TTL - EARLY),
+            propose: FencingToken::new(u64::from(NOW)),
+            tolerance: Duration::ZERO,
+            keep: FOR_EVER,
+        };
+        if matches!(Self::ask(site, request), Reply::Granted { .. })
+            && state.phases[attempt] == Phase::Acquiring
+        {
+            site.lines[attempt].reply = Some(age);
+        }
+        Some(())
+    }
+
+    pub(super) fn extends(&self, state: &mut State, at: usize, attempt: usize, again: bool) -> Option<()> {
+        let site = &mut state.sites[at];
+        let age = site.lines[attempt].extend?;
+        if again {
+            state.doubles -= 1;
+        } else {
+            site.lines[attempt].extend = None;
+        }
+        let request = Request::Extend {
+            resource: resource(),
+            owner: owner(self.owner(attempt)),
+            ttl: steps(TTL - EARLY),
+            token: FencingToken::new(1),
+            keep: FOR_EVER,
+        };
+        if Self::ask(site, request) == Reply::Extended && matches!(state.phases[attempt], Phase::Held(_)) {
+            site.lines[attempt].reply = Some(age);
+        }
+        Some(())
+    }
+
+    pub(super) fn releases(&self, site: &mut Site, attempt: usize) {
+        site.lines[attempt].release = false;
+        let owner = owner(self.owner(attempt));
+        Self::ask(site, Request::Release { resource: resource(), owner });
+    }
+
+    /// A reply arrives, and what it means is decided at once.
+    pub(super) fn hears(&self, state: &mut State, at: usize, attempt: usize) -> Option<()> {
+        let line = &mut state.sites[at].lines[attempt];
+        let age = line.reply.take()?;
+        let age = if self.leaves_out(Rule::Send) { 0 } else { age };
+        // Never lowers what stands.
+        line.vote = Some(line.vote.map_or(age, |vote| vote.min(age)));
+        let votes = Self::tally(state, attempt);
+        if votes.verdict() == Verdict::Won {
+            let left = self.left(&votes);
+            match state.phases[attempt] {
+                Phase::Acquiring if left == 0 => Self::end(state, attempt, Phase::Lost),
+                _ => state.phases[attempt] = Phase::Held(left),
+            }
+        }
+        Some(())
+    }
+
+    fn tally(state: &State, attempt: usize) -> Tally {
+        tally(state.sites.map(|site| site.lines[attempt].vote.map(|age| (1, [0; 2], NOW - u32::from(age)))))
+    }
+
+    /// For how long the votes let it be believed in.
+    fn left(&self, votes: &Tally) -> u8 {
+        let sent = match self.leaves_out(Rule::QuorumthSend) {
+            false => votes.sent_by_quorum(),
+            true => votes.granted().map(|(_, grant)| grant.sent).max(),
+        };
+        let age = sent.map_or(u64::MAX, |sent| u64::from(NOW) - sent.as_nanos());
+        u64::from(self.believed()).saturating_sub(age) as u8
+    }
+
+    /// It is over, and its releases leave.
+    pub(super) fn end(state: &mut State, attempt: usize, phase: Phase) {
+        state.phases[attempt] = phase;
+        for site in &mut state.sites {
+            site.lines[attempt].release = true;
+        }
+    }
+
+    /// All ages grow, and what is left shrinks.
+    pub(super) fn step(&self, state: &mut State) {
+        for site in &mut state.sites {
+            site.quarantine = site.quarantine.saturating_sub(1);
+            site.key = site.key.and_then(|(owner, left)| (left > 1).then_some((owner, left - 1)));
+            for line in &mut site.lines {
+                // What is too old to let anyone believe in anything is as good as lost.
+                let older = |age: u8| (age + 1 < self.believed()).then_some(age + 1);
+                line.acquire = line.acquire.and_then(older);
+                line.extend = line.extend.and_then(older);
+                line.reply = line.reply.and_then(older);
+                line.vote = line.vote.and_then(older);
+            }
+        }
+        for attempt in 0..ATTEMPTS {
+            match state.phases[attempt] {
+                Phase::Held(1) => state.phases[attempt] = Phase::Ended,
+                Phase::Held(left) => state.phases[attempt] = Phase::Held(left - 1),
+                Phase::Acquiring => {
+                    let lines = state.sites.iter().map(|site| site.lines[attempt]);
+                    let hopes = |line: &Line| line.acquire.or(line.reply).or(line.vote).is_some();
+                    if lines.filter(hopes).count() < 2 {
+                        Self::end(state, attempt, Phase::Lost);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// What nobody listens to is of no account. A request of an attempt that is over could only keep others
+    /// away: it might as well be lost.
+    pub(super) fn tidy(state: &mut State) {
+        for (attempt, phase) in state.phases.iter().enumerate() {
+            if matches!(phase, Phase::Ended | Phase::Lost) {
+                for site in &mut state.sites {
+                    let line = &mut site.lines[attempt];
+                    *line = Line { release: line.release, ..Line::default() };
+                }
+            }
+        }
+    }
+}
+
+/// Longer than anything takes.
+const FOR_EVER: Duration = Duration::from_secs(1 << 30);
+
+/// A step is a nanosecond of the clock that times leases.
+fn steps(steps: u8) -> Duration {
+    Duration::from_nanos(steps.into())
+}

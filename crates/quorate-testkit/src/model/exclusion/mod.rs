@@ -1,0 +1,199 @@
+//! Exclusion: no two workers believe in a lease on one resource at the same true time.
+//!
+//! # What is not looked at
+//!
+//! What a worker does after it has looked: for a pause between look and use there is the fencing token. Tokens
+//! themselves, *raise*, and an attempt that is won but has too little validity left. A node that comes back with
+//! an earlier memory: it can only hold more keys than one that came back empty. Clocks beyond the assumptions.
+//!
+//! # What is in it
+//!
+//! Three nodes, a few attempts, and true time in steps, without an end: all times are kept as how long ago, or how
+//! long yet, and what is too old to matter is forgotten. Requests run at any later time, in any order, or never; an acquire or an
+//! extension may run twice, with any time between, and be answered twice (a release that runs twice does what
+//! a late one does). Replies
+//! arrive at any later time, or never. Nothing keeps a release behind its acquire. A third attempt is the first
+//! worker's retry. A holder may be paused at any point: its belief ends by the clock alone.
+//!
+//! Clocks are as bad as they may be: each key ends a step early (its node's clock is fast, or has stepped), each worker believes
+//! for a step too long (its clock is slow), and the margin that is taken off the TTL is just these two steps.
+//! A node that forgot votes again after a TTL of true time, which the quarantine is at least by any clock allowed.
+//! What was under way to it is gone with its run. Whether a holder hears of it is left open: it may go on
+//! counting on what the node granted before.
+//!
+//! # What stands in for the code
+//!
+//! Requests run on the shipped engine; won or not, and since when, is the shipped tally's word, for extensions
+//! too. `not_after` refuses nothing here: exclusion must not rest on it.
+
+mod action;
+mod bounds;
+mod effects;
+mod state;
+
+pub use action::Action;
+pub use bounds::{ALONE, ATTEMPTS, Exclusion, Rule};
+pub use state::State;
+
+use super::Name;
+use bounds::{EARLY, TTL};
+use state::{Phase, Site};
+use stateright::{Model, Property};
+
+impl Exclusion {
+    fn may_begin(&self, state: &State, attempt: usize) -> bool {
+        let over = |phase: Phase| matches!(phase, Phase::Ended | Phase::Lost);
+        let turn = attempt == 0 || state.phases[attempt - 1] != Phase::Idle;
+        attempt < self.attempts
+            && state.phases[attempt] == Phase::Idle
+            && turn
+            && (attempt < 2 || over(state.phases[attempt - 2]))
+    }
+
+    fn worker_actions(&self, state: &State, attempt: usize, actions: &mut Vec<Action>) {
+        let number = attempt as u8;
+        match state.phases[attempt] {
+            Phase::Idle if self.may_begin(state, attempt) => actions.push(Action::Begin(number)),
+            // Its releases matter to nobody but a retry: an attempt may as well never go on.
+            Phase::Acquiring if self.attempts > 2 => actions.push(Action::GiveUp(number)),
+            Phase::Held(_) => {
+                actions.push(Action::Release(number));
+                if state.extensions > 0 {
+                    actions.push(Action::Extend(number));
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+fn held(state: &State) -> usize {
+    state.phases.iter().filter(|phase| matches!(phase, Phase::Held(_))).count()
+}
+
+impl Model for Exclusion {
+    type State = State;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<State> {
+        let sites = std::array::from_fn(|node| Site { name: Name(node as u8), ..Site::default() });
+        let phases = [Phase::Idle; ATTEMPTS];
+        vec![State {
+            sites,
+            phases,
+            extensions: self.extensions,
+            doubles: self.doubles,
+            forgets: self.forgets,
+        }]
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+        (0..ATTEMPTS).for_each(|attempt| self.worker_actions(state, attempt, actions));
+        for site in &state.sites {
+            for (attempt, line) in (0..).zip(&site.lines) {
+                let acquires = line.acquire.is_some() && self.serves(site, false);
+                let extends = line.extend.is_some() && self.serves(site, true);
+                for again in [false, true].into_iter().take(1 + usize::from(state.doubles > 0)) {
+                    if acquires {
+                        actions.push(Action::Acquires(attempt, site.name, again));
+                    }
+                    if extends {
+                        actions.push(Action::Extends(attempt, site.name, again));
+                    }
+                    let listens = match state.phases[usize::from(attempt)] {
+                        Phase::Acquiring => acquires,
+                        _ => extends,
+                    };
+                    if listens && self.prompt {
+                        actions.push(Action::AtOnce(attempt, site.name, again));
+                    }
+                }
+                if line.release {
+                    actions.push(Action::Releases(attempt, site.name));
+                }
+                if line.reply.is_some() {
+                    actions.push(Action::Hears(attempt, site.name));
+                }
+            }
+            if state.forgets > 0 {
+                actions.push(Action::Forget(site.name));
+            }
+        }
+        actions.push(Action::Step);
+    }
+
+    fn next_state(&self, last: &State, action: Action) -> Option<State> {
+        let mut state = *last;
+        let at = |name: Name| last.sites.iter().position(|site| site.name.0 == name.0);
+        match action {
+            Action::Begin(a) => {
+                state.phases[usize::from(a)] = Phase::Acquiring;
+                state.sites.iter_mut().for_each(|site| site.lines[usize::from(a)].acquire = Some(0));
+            }
+            Action::GiveUp(a) => Self::end(&mut state, a.into(), Phase::Lost),
+            Action::Extend(a) => {
+                state.extensions -= 1;
+                state.sites.iter_mut().for_each(|site| site.lines[usize::from(a)].extend = Some(0));
+            }
+            Action::Release(a) => {
+                let before = state.phases[usize::from(a)];
+                let after = if self.leaves_out(Rule::EndBeforeRelease) { before } else { Phase::Ended };
+                Self::end(&mut state, a.into(), after);
+            }
+            Action::Acquires(a, node, again) => self.acquires(&mut state, at(node)?, a.into(), again)?,
+            Action::Extends(a, node, again) => self.extends(&mut state, at(node)?, a.into(), again)?,
+            Action::AtOnce(a, node, again) => {
+                let (at, attempt) = (at(node)?, usize::from(a));
+                match last.phases[attempt] {
+                    Phase::Acquiring => self.acquires(&mut state, at, attempt, again)?,
+                    _ => self.extends(&mut state, at, attempt, again)?,
+                }
+                self.hears(&mut state, at, attempt)?;
+            }
+            Action::Releases(a, node) => self.releases(&mut state.sites[at(node)?], a.into()),
+            Action::Hears(a, node) => self.hears(&mut state, at(node)?, a.into())?,
+            Action::Forget(node) => {
+                state.forgets -= 1;
+                let quarantine = if self.leaves_out(Rule::Quarantine) { 0 } else { TTL };
+                let site = &mut state.sites[at(node)?];
+                (site.key, site.quarantine, site.forgot) = (None, quarantine, true);
+                for line in &mut site.lines {
+                    (line.acquire, line.extend, line.release) = (None, None, false);
+                }
+            }
+            Action::Step => self.step(&mut state),
+        }
+        Self::tidy(&mut state);
+        if self.prompt {
+            state.sites.iter_mut().flat_map(|site| &mut site.lines).for_each(|line| line.reply = None);
+        }
+        state.sites.sort();
+        (state != *last).then_some(state)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        let mut properties = vec![
+            Property::always(ALONE, |_, state: &State| held(state) <= 1),
+            Property::sometimes("two leases in turn", |_, state: &State| {
+                held(state) == 1 && state.phases.contains(&Phase::Ended)
+            }),
+        ];
+        if self.extensions > 0 {
+            properties.push(Property::sometimes("an extension was heard", |model: &Self, state: &State| {
+                let spent = state.extensions < model.extensions;
+                let fresh = |attempt: usize| {
+                    let lines = state.sites.iter().map(|site| site.lines[attempt]);
+                    lines.filter(|line| line.vote == Some(0) && line.acquire.is_none()).count() >= 2
+                };
+                let old = state.sites.iter().any(|site| site.key.is_some_and(|(_, left)| left < TTL - EARLY));
+                spent && old && (0..ATTEMPTS).any(|a| matches!(state.phases[a], Phase::Held(_)) && fresh(a))
+            }));
+        }
+        if self.forgets > 0 {
+            properties.push(Property::sometimes("a node granted again", |_, state: &State| {
+                state.sites.iter().any(|site| site.forgot && site.key.is_some()) && held(state) == 1
+            }));
+        }
+        properties
+    }
+}

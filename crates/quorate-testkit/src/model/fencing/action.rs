@@ -1,0 +1,54 @@
+use crate::model::Name;
+use std::fmt;
+
+/// What may happen.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Action {
+    /// The next attempt begins, on a clock that is off by so many steps.
+    Begin(i8),
+    /// An attempt's acquire runs on a node; with `true` it may run again.
+    Acquire(u8, Name, bool),
+    /// It runs and its reply arrives.
+    AcquireAtOnce(u8, Name),
+    /// A grant arrives: the first or the second on its way.
+    Granted(u8, Name, u8),
+    /// A raise runs.
+    Raise(u8, Name),
+    /// It runs and its reply arrives.
+    RaiseAtOnce(u8, Name),
+    /// A raise's reply arrives.
+    Raised(u8, Name),
+    /// A repair runs.
+    Repair(u8, Name),
+    /// Time goes on.
+    Step,
+    /// A node forgets everything.
+    Forget(Name),
+    /// A node saves what it knows.
+    Save(Name),
+    /// A node comes back with what it saved.
+    Return(Name),
+}
+
+impl fmt::Debug for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let who = |attempt: u8| char::from(b'A' + attempt);
+        match *self {
+            Self::Begin(0) => write!(f, "begin"),
+            Self::Begin(off) => write!(f, "begin({off:+})"),
+            Self::Acquire(a, node, again) => {
+                write!(f, "{} acquires {node:?}{}", who(a), if again { " (kept)" } else { "" })
+            }
+            Self::AcquireAtOnce(a, node) => write!(f, "{} acquires and hears {node:?}", who(a)),
+            Self::RaiseAtOnce(a, node) => write!(f, "{} raises and hears {node:?}", who(a)),
+            Self::Granted(a, node, _) => write!(f, "{} hears {node:?}", who(a)),
+            Self::Raise(a, node) => write!(f, "{} raises {node:?}", who(a)),
+            Self::Raised(a, node) => write!(f, "{} hears {node:?} raised", who(a)),
+            Self::Repair(a, node) => write!(f, "{} repairs {node:?}", who(a)),
+            Self::Step => write!(f, "step"),
+            Self::Forget(node) => write!(f, "{node:?} forgets"),
+            Self::Save(node) => write!(f, "{node:?} saves"),
+            Self::Return(node) => write!(f, "{node:?} returns"),
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! What each action does.
+
+use super::{
+    bounds::{BEGIN, Fencing, OFFSET, Rule, STEP},
+    state::{Attempt, Grant, Line, Phase, Site, State},
+};
+use crate::model::shelf::{Shelf, owner, pack, resource, tally};
+use quorate::{
+    node::{FencingToken, NodeTime, Reply, Request, engine::Clocks},
+    round::{Tally, Verdict},
+};
+use std::time::Duration;
+
+impl Fencing {
+    pub(super) fn leaves_out(&self, rule: Rule) -> bool {
+        self.without == Some(rule)
+    }
+
+    fn wall(state: &State, site: &Site) -> u32 {
+        BEGIN + u32::from(state.now + site.ahead) * STEP
+    }
+
+    fn quarantine(&self) -> u32 {
+        if self.leaves_out(Rule::Quarantine) { 0 } else { u32::from(self.quarantine) * STEP }
+    }
+
+    pub(super) fn votes(state: &State, site: &Site) -> bool {
+        Self::wall(state, site) >= site.votes_from
+    }
+
+    fn ask(&self, state: &State, site: &mut Site, request: Request) -> Reply {
+        if !matches!(request, Request::Raise { .. }) {
+            site.shelf.lease = None; // It has just ended.
+        }
+        let clocks = Clocks { wall: NodeTime::from_micros(Self::wall(state, site).into()), lease_nanos: 0 };
+        site.shelf.ask(request, clocks, NodeTime::from_micros(u64::MAX))
+    }
+
+    fn keep(&self) -> Duration {
+        if self.keep == u8::MAX { Duration::from_secs(1 << 30) } else { micros(u32::from(self.keep) * STEP) }
+    }
+
+    pub(super) fn begin(&self, state: &mut State, off: i8) {
+        let number = usize::from(state.begun);
+        let floor = state.attempts.iter().filter(|one| one.phase == Phase::Won).map(|one| one.token).max();
+        let true_time = BEGIN + u32::from(state.now) * STEP;
+        let propose = match self.leaves_out(Rule::Seed) {
+            false => true_time.wrapping_add_signed(i32::from(off) * STEP.cast_signed()),
+            true => BEGIN / 2,
+        };
+        let floor = floor.unwrap_or_default();
+        state.attempts[number] = Attempt { phase: Phase::Acquiring, propose, token: 0, floor };
+        state.begun += 1;
+        state.sites.iter_mut().for_each(|site| site.lines[number].acquire = true);
+    }
+
+    pub(super) fn acquire(&self, state: &mut State, at: usize, attempt: usize, again: bool) {
+        let mut site = state.sites[at];
+        let before = site.shelf.counter;
+        let request = Request::Acquire {
+            resource: resource(),
+            owner: owner(attempt as u8),
+            ttl: FOR_EVER,
+            propose: token_of(state.attempts[attempt].propose),
+            tolerance: if self.leaves_out(Rule::Seed) { FOR_EVER } else { micros(OFFSET) },
+            keep: self.keep(),
+        };
+        let reply = self.ask(state, &mut site, request);
+        site.lines[attempt].acquire = again;
+        state.doubles -= u8::from(again);
+        if let Reply::Granted { counter } = reply {
+            let mut counter = pack(counter.get());
+            if let (true, Some((last, until))) = (self.leaves_out(Rule::Increment), before) {
+                counter = last;
+                site.shelf.counter = Some((last, until));
+            }
+            if state.attempts[attempt].phase == Phase::Acquiring {
+                let line = &mut site.lines[attempt];
+                // The smaller, which is the empty one where there is one, makes room.
+                line.grants[0] = Grant { counter, since: site.since, votes_from: site.votes_from };
+                line.grants.sort_unstable();
+            }
+        }
+        state.sites[at] = site;
+    }
+
+    /// A grant arrives, if there is one. Once a majority has granted, its largest counter is to be the token.
+    pub(super) fn granted(&self, state: &mut State, at: usize, attempt: usize, which: usize) {
+        let line = &mut state.sites[at].lines[attempt];
+        line.vote = std::mem::take(&mut line.grants[which]);
+        line.grants.sort_unstable();
+        if line.vote.counter == 0 {
+            return;
+        }
+        let votes = self.tally(state, attempt);
+        if votes.verdict() != Verdict::Won {
+            return;
+        }
+        let token = votes.candidate(micros(self.quarantine()));
+        state.attempts[attempt].token = pack(token.get());
+        if votes.agrees_on(token) || self.leaves_out(Rule::Raise) {
+            Self::win(state, attempt);
+            return;
+        }
+        state.attempts[attempt].phase = Phase::Raising;
+        let below = votes.below(token);
+        for (node, site) in state.sites.iter_mut().enumerate() {
+            let line = &mut site.lines[attempt];
+            line.grants = Default::default();
+            // A raise is posted to the node that granted; had it forgotten since, the raise is refused.
+            line.raise = below.contains(&node) && line.vote.since == site.since;
+        }
+    }
+
+    fn tally(&self, state: &State, attempt: usize) -> Tally {
+        tally(state.sites.map(|site| {
+            let vote = site.lines[attempt].vote;
+            let since = if self.leaves_out(Rule::OldCounters) { 0 } else { vote.since };
+            (vote.counter > 0).then_some((vote.counter, [since, vote.votes_from], 0))
+        }))
+    }
+
+    /// Nobody listens any more; what was asked may still run.
+    fn win(state: &mut State, attempt: usize) {
+        state.attempts[attempt].phase = Phase::Won;
+        for site in &mut state.sites {
+            let Line { acquire, raise, .. } = site.lines[attempt];
+            site.lines[attempt] = Line { acquire, raise, ..Line::default() };
+        }
+    }
+
+    pub(super) fn raise(&self, state: &mut State, at: usize, attempt: usize) {
+        let mut site = state.sites[at];
+        let to = token_of(state.attempts[attempt].token);
+        let by = match (self.leaves_out(Rule::RaiseByOwner), site.shelf.lease) {
+            (true, Some((whoever, _))) => whoever,
+            _ => attempt as u8,
+        };
+        let request = Request::Raise { resource: resource(), owner: owner(by), to, keep: self.keep() };
+        if self.ask(state, &mut site, request) == Reply::Raised
+            && state.attempts[attempt].phase == Phase::Raising
+        {
+            site.lines[attempt].raised = true;
+        }
+        state.sites[at] = site;
+    }
+
+    pub(super) fn raised(&self, state: &mut State, at: usize, attempt: usize) {
+        let token = state.attempts[attempt].token;
+        let line = &mut state.sites[at].lines[attempt];
+        if !std::mem::take(&mut line.raised) {
+            return;
+        }
+        line.vote.counter = token;
+        if self.tally(state, attempt).agrees_on(token_of(token)) {
+            Self::win(state, attempt);
+        }
+    }
+
+    pub(super) fn repair(&self, state: &mut State, at: usize, attempt: usize) {
+        let mut site = state.sites[at];
+        let token = state.attempts[attempt].token;
+        let request = Request::Extend {
+            resource: resource(),
+            owner: owner(attempt as u8),
+            ttl: FOR_EVER,
+            token: token_of(token),
+            keep: self.keep(),
+        };
+        let reply = self.ask(state, &mut site, request);
+        if let (true, Reply::Extended, Some(counter)) =
+            (self.leaves_out(Rule::RepairKeepsMore), reply, &mut site.shelf.counter)
+        {
+            counter.0 = token;
+        }
+        state.sites[at] = site;
+    }
+
+    /// A new memory begins with `shelf`. What was under way to the old run is gone; replies that left are not.
+    pub(super) fn lose_memory(&self, state: &mut State, at: usize, shelf: Shelf, margin: u32) {
+        let now = Self::wall(state, &state.sites[at]);
+        let site = &mut state.sites[at];
+        (site.shelf, site.since, site.votes_from) = (shelf, now + margin, now + self.quarantine());
+        for line in &mut site.lines {
+            (line.acquire, line.raise) = (false, false);
+        }
+    }
+}
+
+/// Longer than anything takes, and short enough to be added to a time.
+const FOR_EVER: Duration = Duration::from_secs(1 << 30);
+
+fn micros(micros: u32) -> Duration {
+    Duration::from_micros(micros.into())
+}
+
+fn token_of(token: u32) -> FencingToken {
+    FencingToken::new(token.into())
+}

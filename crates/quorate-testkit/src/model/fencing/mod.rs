@@ -1,0 +1,207 @@
+//! Fencing tokens: unique, and growing in the order of the grants.
+//!
+//! # What is not looked at
+//!
+//! Exclusion ([`exclusion`](super::exclusion)), who waits for whom, and liveness.
+//!
+//! # What is in it
+//!
+//! Three nodes and a few attempts on one resource. A request may run at any later moment, in any order, or
+//! never; an acquire may run twice, a raise as often as it likes. A reply may come at any later moment, or
+//! never. A key may end at any moment; so a release has nothing to add, and neither has an attempt that gives up.
+//! (It is taken to end just before whatever needs it gone. A request that finds it standing is refused, and
+//! might as well be lost.) Whoever has won may repair any node at any later moment, as often as it likes, also
+//! long after its lease has ended. What the votes mean is decided as soon as a majority has granted.
+//!
+//! Time matters only to seeds. It moves on in steps of `max_clock_offset`; each node's wall clock is right or
+//! ahead by one such step, each worker's is up to `behind` or `ahead` of it; a node refuses a proposal
+//! that is too far from its own time. A node may forget everything, or come back with what it knew at some
+//! earlier moment. It then votes again after its quarantine. What was under way to it is gone with its run (in the code: the
+//! connection broke, or its marker differs); replies that had left still arrive.
+//!
+//! # What stands in for the code
+//!
+//! Requests run on the shipped engine, votes are weighed by the shipped tally. `not_after` refuses nothing here:
+//! fencing must not rest on it.
+
+mod action;
+mod bounds;
+mod effects;
+mod state;
+
+pub use action::Action;
+pub use bounds::{ATTEMPTS, Fencing, GROWING, Rule, UNIQUE};
+pub use state::State;
+
+use super::{NODES, Name, shelf::Shelf};
+use bounds::{BEGIN, OFFSET, STEP};
+use state::{Attempt, Line, Phase, Site};
+use stateright::{Model, Property};
+
+impl Fencing {
+    fn fence_actions(&self, state: &State, site: &Site, actions: &mut Vec<Action>) {
+        let name = site.name;
+        let votes = Self::votes(state, site);
+        for (number, (line, attempt)) in (0..).zip(site.lines.iter().zip(&state.attempts)) {
+            if line.acquire && votes {
+                actions.push(Action::Acquire(number, name, false));
+                if state.doubles > 0 {
+                    actions.push(Action::Acquire(number, name, true));
+                }
+                if self.prompt && attempt.phase == Phase::Acquiring {
+                    actions.push(Action::AcquireAtOnce(number, name));
+                }
+            }
+            for which in 0..2 {
+                if line.grants[usize::from(which)].counter > 0 {
+                    actions.push(Action::Granted(number, name, which));
+                }
+            }
+            if line.raise && votes {
+                actions.push(Action::Raise(number, name));
+                if self.prompt && attempt.phase == Phase::Raising {
+                    actions.push(Action::RaiseAtOnce(number, name));
+                }
+            }
+            if line.raised {
+                actions.push(Action::Raised(number, name));
+            }
+            if attempt.phase == Phase::Won && self.repair && votes {
+                actions.push(Action::Repair(number, name));
+            }
+        }
+    }
+}
+
+fn won(state: &State) -> impl Iterator<Item = &Attempt> {
+    state.attempts.iter().filter(|attempt| attempt.phase == Phase::Won)
+}
+
+impl Model for Fencing {
+    type State = State;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<State> {
+        let mut states = Vec::new();
+        let (counters, clocks) = (u32::from(self.apart.unwrap_or(0)) + 1, u32::from(self.ahead) + 1);
+        let missing = u32::from(self.missing && self.apart.is_some());
+        let counters = counters + missing;
+        let choices = counters * clocks;
+        for choice in 0..choices.pow(NODES as u32) {
+            let site = |node: usize| {
+                let digit = choice / choices.pow(node as u32) % choices;
+                let count = (digit % counters).checked_sub(missing);
+                let count = count.filter(|_| self.apart.is_some());
+                let count = count.map(|count| (BEGIN + u32::from(self.seeded) * STEP + count, u32::MAX));
+                Site {
+                    shelf: Shelf { lease: None, counter: count },
+                    ahead: (digit / counters) as u8,
+                    since: BEGIN / 2,
+                    votes_from: BEGIN / 2,
+                    saved: None,
+                    lines: [Line::default(); ATTEMPTS],
+                    name: Name(node as u8),
+                }
+            };
+            let mut sites: [Site; NODES] = std::array::from_fn(site);
+            sites.sort();
+            let attempts = [Attempt::default(); ATTEMPTS];
+            let Self { doubles, forgets, returns, .. } = *self;
+            let state = State { sites, attempts, begun: 0, now: 0, doubles, forgets, returns };
+            if !states.contains(&state) {
+                states.push(state);
+            }
+        }
+        states
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+        if usize::from(state.begun) < self.attempts {
+            actions.extend(self.offs.iter().copied().map(Action::Begin));
+        }
+        if state.now < self.steps * self.stride {
+            actions.push(Action::Step);
+        }
+        for site in &state.sites {
+            self.fence_actions(state, site, actions);
+            if state.forgets > 0 {
+                actions.push(Action::Forget(site.name));
+            }
+            if state.returns > 0 && state.sites.iter().all(|any| any.saved.is_none()) {
+                actions.push(Action::Save(site.name));
+            }
+            if state.returns > 0 && site.saved.is_some() {
+                actions.push(Action::Return(site.name));
+            }
+        }
+    }
+
+    fn next_state(&self, last: &State, action: Action) -> Option<State> {
+        let mut state = *last;
+        let at = |name: Name| last.sites.iter().position(|site| site.name.0 == name.0);
+        match action {
+            Action::Begin(off) => self.begin(&mut state, off),
+            Action::Acquire(a, node, again) => self.acquire(&mut state, at(node)?, a.into(), again),
+            Action::AcquireAtOnce(a, node) => {
+                self.acquire(&mut state, at(node)?, a.into(), false);
+                self.granted(&mut state, at(node)?, a.into(), 1);
+            }
+            Action::Granted(a, node, which) => self.granted(&mut state, at(node)?, a.into(), which.into()),
+            Action::Raise(a, node) => self.raise(&mut state, at(node)?, a.into()),
+            Action::RaiseAtOnce(a, node) => {
+                self.raise(&mut state, at(node)?, a.into());
+                self.raised(&mut state, at(node)?, a.into());
+            }
+            Action::Raised(a, node) => self.raised(&mut state, at(node)?, a.into()),
+            Action::Repair(a, node) => self.repair(&mut state, at(node)?, a.into()),
+            Action::Step => state.now += self.stride,
+            Action::Forget(node) => {
+                state.forgets -= 1;
+                self.lose_memory(&mut state, at(node)?, Shelf::default(), 0);
+            }
+            Action::Save(node) => {
+                let site = &mut state.sites[at(node)?];
+                site.saved = Some(Shelf { lease: None, ..site.shelf });
+            }
+            Action::Return(node) => {
+                state.returns -= 1;
+                let saved = state.sites[at(node)?].saved.take()?;
+                let margin = if self.leaves_out(Rule::LateMemory) { 0 } else { 2 * OFFSET };
+                self.lose_memory(&mut state, at(node)?, saved, margin);
+            }
+        }
+        if self.prompt {
+            // What was not heard at once never is.
+            for line in state.sites.iter_mut().flat_map(|site| &mut site.lines) {
+                (line.grants, line.raised) = (Default::default(), false);
+            }
+        }
+        state.sites.sort();
+        (state != *last).then_some(state)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        let mut properties = vec![
+            Property::always(UNIQUE, |_, state: &State| {
+                let mut tokens: Vec<u32> = won(state).map(|attempt| attempt.token).collect();
+                tokens.sort_unstable();
+                tokens.windows(2).all(|two| two[0] != two[1])
+            }),
+            Property::always(GROWING, |_, state: &State| {
+                won(state).all(|attempt| attempt.token > attempt.floor)
+            }),
+            Property::sometimes("two leases in turn", |_, state: &State| {
+                won(state).any(|attempt| attempt.floor > 0)
+            }),
+            Property::sometimes("a token had to be raised", |_, state: &State| {
+                state.attempts.iter().any(|attempt| attempt.phase == Phase::Raising)
+            }),
+        ];
+        if self.forgets + self.returns > 0 {
+            properties.push(Property::sometimes("a node voted again", |_, state: &State| {
+                state.sites.iter().flat_map(|site| site.lines).any(|line| line.vote.since >= BEGIN)
+            }));
+        }
+        properties
+    }
+}
