@@ -93,6 +93,7 @@ fn admit(cluster: &RedisCluster, ttl: Duration) {
         let give_up = quorum.env().now() + PATIENCE;
         while let Err(error) = quorum.admit().await {
             assert!(quorum.env().now() < give_up, "{error}");
+            quorum.env().sleep(Duration::from_millis(20)).await;
         }
         quorum.close().await;
     });

@@ -460,6 +460,7 @@ fn admit(urls: &[String]) {
         let give_up = quorum.env().now() + PATIENCE;
         while let Err(error) = quorum.admit().await {
             assert!(quorum.env().now() < give_up, "{error}");
+            quorum.env().sleep(Duration::from_millis(20)).await;
         }
         quorum.close().await;
     });
