@@ -78,9 +78,11 @@ impl Nemesis {
     /// its end.
     fn haunt(&mut self, args: &Args) {
         let began = SystemWorld.now();
+        let give_up = began + args.time + PATIENCE * 3;
         // Whatever the time, each kind of pause is tried.
         let mut next = began + args.pause_every / 2;
         while SystemWorld.now() < began + args.time || self.pauses.len() < 2 {
+            assert!(SystemWorld.now() < give_up, "no pause hits where it should: {:?}", self.pauses);
             let even = self.pauses.len().is_multiple_of(2);
             let point = if even { Point::BeforeLook } else { Point::AfterLook };
             let Some((told, said)) = self.listen() else { continue };
