@@ -104,6 +104,9 @@ fn every_seed_holds_and_is_one_history() {
         ("tick left: unknown", 300),
         ("tick left: started before", 150),
         ("ticks missed: stood for", 60),
+        // Every tick of a seed is accounted for, and most of them without an excuse.
+        ("ticks reckoned", 20),
+        ("at-most-once tick reckoned", 600),
         ("write standing", 50),
         ("claim granted", 1_200),
         ("claim in progress", 1_200),

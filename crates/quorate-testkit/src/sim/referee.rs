@@ -356,7 +356,11 @@ impl Referee {
     /// The first violation, and what was reached how often.
     pub fn verdict(&self) -> (Option<String>, BTreeMap<String, u64>) {
         let state = self.state();
-        (state.violation.clone(), state.coverage.clone())
+        let mut coverage = state.coverage.clone();
+        for (what, count) in state.invariants.iter().flat_map(|invariant| invariant.judged()) {
+            *coverage.entry(what.to_owned()).or_default() += count;
+        }
+        (state.violation.clone(), coverage)
     }
 
     fn belief(&self, held: &Held, now: Duration, servers: &[Weak<Server>]) -> Option<Belief> {
