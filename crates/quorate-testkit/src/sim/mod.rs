@@ -9,11 +9,25 @@
 //!
 //! What Quorate does not promise is not judged:
 //!
-//! - **A worker's boot clock that stood still.** A lease is excused from *exclusion* and *backing* as long as its
+//! - **A worker's boot clock that stood still.** What is held (a lease, a term, a claim) is excused as long as its
 //!   validity rests on requests that were sent while the clock stood or before ([`Belief::clock_stood`]): from
-//!   the first extension that a majority granted after the clock went on, it is judged again. In *fencing* it
-//!   counts as one that had ended before it was seen; *succession* orders it all the same. Nothing else is
-//!   excused, *step-down* least of all: that goes by the worker's own clock.
+//!   the first extension that a majority granted after the clock went on, it is judged again. It is excused from
+//!   *exclusion* and *backing*; in *fencing* a grant counts as one that had ended before it was seen, and *claims*
+//!   does not ask whether a message that is granted so is done; *succession* lets the work under it go on beside
+//!   the next holder's ([`Working::clock_stood`]), while it judges that of others when it begins itself.
+//!   *Step-down*, *finality* and *order* excuse no clock.
+//! - **A worker that is paused**, or went on no more than some milliseconds ago, need not have told its work
+//!   (*step-down*) or ended it (*succession*). A grant that is over by the worker's own clock when its code first
+//!   sees it has no place in the order of *fencing*, and is no new holder to *succession*.
+//! - **A worker's wall clock that was ever set**, or is further than `max_clock_offset` from the truth: whether it
+//!   started a tick too early is not judged ([`TickStart::astray`]), and in a history in which any was set nobody
+//!   reckons which ticks have run.
+//! - **What servers forgot.** Such a server counts no more for what stands: a *done* of a claim, a final record or a
+//!   registration that a majority has so lost may come again, or be nobody's. A tick of an at-most-once job may have
+//!   been skipped that the last leader's seal, or its own term afterwards, found a server not to remember. *Backing*
+//!   counts a server that is down, unless it keeps everything, or that forgot within `max_ttl`.
+//! - **Outside of peace**, after the faults, a missed tick that its misfire rule does not make up is nobody's, nor is a
+//!   tick that was interrupted four times in one term; *liveness* is asked for in peace alone.
 //! - **Servers' clocks that step further than `clock_step_allowance`, or stand still**, are in the plan
 //!   `wild-clocks` alone, in which no server forgets, and only the invariants that are
 //!   [timeless](invariant::Invariant::is_timeless) are judged.
