@@ -184,9 +184,12 @@ impl Referee {
             let mut beliefs = beliefs.iter().filter(|belief| belief.lease == job.held);
             beliefs.any(|belief| belief.valid && !belief.clock_stood)
         };
+        let mut restored = 0;
         for job in self.state().work.values_mut().filter(|job| sound(job)) {
-            job.stood_before = Some(job.host.machine().stood_at());
+            let stood_at = Some(job.host.machine().stood_at());
+            restored += usize::from(std::mem::replace(&mut job.stood_before, stood_at) != stood_at);
         }
+        (0..restored).for_each(|_| self.count("work judged again"));
     }
 
     /// A worker's code has received `lease`.

@@ -125,7 +125,7 @@ mod tests {
     fn a_term_is_ordered_by_the_attempt_that_it_was_given_to() {
         let mut order = Order::default();
         let group = Resource::election("g").unwrap();
-        let mut given = |order: &mut Order, attempt: u64, token: u64| {
+        let given = |order: &mut Order, attempt: u64, token: u64| {
             let request = Request::Acquire {
                 resource: group.clone(),
                 owner: Owner::sign("a", attempt, 0),
