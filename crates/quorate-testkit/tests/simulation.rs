@@ -224,6 +224,13 @@ fn fencing_needs_no_clock() {
     );
 }
 
+/// A clock that is set ahead ends leases early: whoever has watched it does not count what it grants.
+#[test]
+fn clocks_that_are_set_far_ahead_give_no_lease_twice() {
+    let total = hold("far-steps", 1..41);
+    reached(&total, &[("server clock stepped", 400), ("lease granted", 2_000), ("lost", 40)]);
+}
+
 /// Whoever counts validity from a moment too late believes too long.
 #[test]
 fn no_margin_is_wider_than_it_must_be() {
@@ -279,21 +286,6 @@ fn without_quarantine_two_hold() {
     let mut plan = Plan::default();
     plan.setup.trust_new_nodes = true;
     found_out("exclusion", &plan, 1..101);
-}
-
-#[test]
-fn without_a_margin_for_drift_and_steps_a_belief_outlives_its_keys() {
-    let mut plan = Plan::default();
-    plan.setup.drift_rate = 0.0;
-    plan.setup.clock_step_allowance = Duration::ZERO;
-    found_out("backing", &plan, 1..61);
-}
-
-#[test]
-fn without_a_margin_for_drift_a_belief_outlives_its_keys() {
-    let mut plan = Plan::named("no-slack").expect("a plan that has this name");
-    plan.setup.drift_rate = 0.0;
-    found_out("backing", &plan, 1..101);
 }
 
 #[test]

@@ -164,6 +164,9 @@ pub struct TickStart {
     /// Whether the worker's wall clock is wrong by more than `max_clock_offset`, or was ever set: what is due is
     /// told by that clock.
     pub astray: bool,
+    /// Whether the worker's boot clock has stood still since the term was last extended: it cannot know whether
+    /// the term has ended.
+    pub clock_stood: bool,
 }
 
 /// How one run of a tick ended.

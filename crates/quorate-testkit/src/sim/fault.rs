@@ -119,6 +119,16 @@ impl Fault {
         }
     }
 
+    /// Whether it may keep a worker from hearing of one of these servers for long, or makes a worker forget what
+    /// it heard.
+    pub(super) fn parts_from(&self, nodes: &[usize]) -> bool {
+        match self {
+            Self::Road(_, node, _) | Self::StopServer(node) | Self::CrashServer(node) => nodes.contains(node),
+            Self::Partition(..) | Self::CrashWorker(_) | Self::StartWorker(..) => true,
+            _ => false,
+        }
+    }
+
     /// Whether a thing that was counted is a fault, rather than the end of one or something else.
     pub fn is_kind(counted: &str) -> bool {
         const FAULTS: [&str; 23] = [

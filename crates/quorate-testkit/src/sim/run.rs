@@ -72,6 +72,9 @@ fn run(seed: u64, plan: &Plan, trace: impl FnOnce(Truth) -> Trace) -> Outcome {
         if plan.wild_clocks {
             referee.judge_only_what_needs_no_time();
         }
+        if plan.far_steps {
+            referee.judge_no_backing();
+        }
         let _heard = hearing(&trace, &referee);
         if plan.excuse_no_clock {
             referee.excuse_no_clock();
@@ -186,7 +189,8 @@ impl Run {
         }
         for node in 0..NODES {
             self.happen(Fault::ResumeServer(node));
-            let memory = if self.plan.wild_clocks { Memory::Kept } else { Memory::Empty };
+            let memory =
+                if self.plan.wild_clocks || self.plan.far_steps { Memory::Kept } else { Memory::Empty };
             self.happen(Fault::StartServer(node, memory));
             self.happen(Fault::UnstandServer(node));
         }

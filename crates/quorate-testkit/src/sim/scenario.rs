@@ -28,6 +28,8 @@ const STEP_MS: i64 = 95;
 const STEP_APART: Duration = Duration::from_secs(9);
 /// How far a wall clock steps whose steps are outside of every promise.
 const FAR_STEP_MS: i64 = 3 * 3_600_000;
+/// Before this no clock steps far: every worker has to have watched for `max_ttl`.
+const FAR_STEPS_FROM: Duration = Duration::from_millis(3_500);
 
 /// What is simulated, whatever the seed.
 #[derive(Clone, Debug)]
@@ -43,15 +45,16 @@ pub struct Plan {
     /// Whether servers' clocks step by hours and stand still as well. Then what rests on time is not judged,
     /// and no server forgets.
     pub wild_clocks: bool,
+    /// The clocks of one or two servers, the same ones throughout, step far ahead. All else is such that every
+    /// worker hears from them again and again: the roads to them are open, they forget nothing, and workers stay
+    /// and are never away for long.
+    pub far_steps: bool,
     /// Whether workers' boot clocks stand still.
     pub stands: bool,
     /// Whether it is held against a worker that its boot clock stood still, to prove that it would be noticed.
     pub excuse_no_clock: bool,
     /// Whether workers come up with another node list, or another `max_ttl`.
     pub mistakes: bool,
-    /// Servers forget nothing; in place of it their clocks step by up to so many milliseconds, each at any
-    /// moment. Nothing that rests on time holds then, and fencing tokens must be unique all the same.
-    pub wild_steps: Option<i64>,
     /// Whether it is one server, whichever the seed says, that forgets, and the others keep what they have.
     pub one_forgets: bool,
     /// How many of a thousand faults are crashes of one to three servers, beside those that happen anyway.
@@ -79,10 +82,10 @@ impl Default for Plan {
             length: Duration::from_secs(20),
             steps: true,
             wild_clocks: false,
+            far_steps: false,
             stands: true,
             excuse_no_clock: false,
             mistakes: false,
-            wild_steps: None,
             one_forgets: false,
             crashes: 0,
             snapshots: 300,
@@ -128,7 +131,7 @@ impl Scenario {
             faults.draw(at);
             at += faults.rng.millis(50..=900);
         }
-        faults.step_wildly();
+        faults.step_far();
         let mut faults = faults.made;
         faults.retain(|(at, _)| *at < plan.length);
         // A stable sort: what was drawn first happens first.
@@ -198,7 +201,6 @@ impl Faults<'_> {
             return self.crash_servers(at);
         }
         match self.rng.number(0..=129) {
-            52..=70 if self.plan.wild_steps.is_some() => {}
             0..=27 => self.cut(at, [worker].as_slice(), &[node]),
             28..=39 => {
                 let some = self.some_nodes(1..=4);
@@ -214,7 +216,8 @@ impl Faults<'_> {
             58..=60 => self.flush_servers(at),
             61..=70 => self.step(at),
             71..=87 => {
-                self.lasting(at, Fault::PauseWorker(worker), Fault::ResumeWorker(worker), 5..=4_500);
+                let (begin, end) = (Fault::PauseWorker(worker), Fault::ResumeWorker(worker));
+                self.lasting(at, begin, end, 5..=self.away_ms());
             }
             88..=99 => self.crash_worker(at, worker),
             100..=104 => self.part(at),
@@ -223,7 +226,8 @@ impl Faults<'_> {
                 some.into_iter().for_each(|node| self.made.push((at, Fault::Tear(node))));
             }
             110..=117 => {
-                self.lasting(at, Fault::SleepWorker(worker), Fault::WakeWorker(worker), 5..=4_500);
+                let (begin, end) = (Fault::SleepWorker(worker), Fault::WakeWorker(worker));
+                self.lasting(at, begin, end, 5..=self.away_ms());
             }
             118..=122 if self.astray => self.step_worker(at, worker),
             118..=122 => {}
@@ -261,8 +265,13 @@ impl Faults<'_> {
         }
     }
 
+    /// For how long a worker may be away.
+    fn away_ms(&self) -> u64 {
+        if self.plan.far_steps { 900 } else { 4_500 }
+    }
+
     fn may_forget(&self, node: usize) -> bool {
-        !self.plan.wild_clocks && (!self.plan.one_forgets || node == self.forgetful)
+        !self.plan.wild_clocks && !self.plan.far_steps && (!self.plan.one_forgets || node == self.forgetful)
     }
 
     fn crash_worker(&mut self, at: Duration, worker: usize) {
@@ -334,15 +343,24 @@ impl Faults<'_> {
         }
     }
 
-    fn step_wildly(&mut self) {
-        let Some(most) = self.plan.wild_steps else { return };
-        let mut at = Duration::from_millis(300);
+    /// The clocks of a few servers step ahead, at one moment or at two. What would keep a worker from hearing of
+    /// it is taken out.
+    fn step_far(&mut self) {
+        if !self.plan.far_steps {
+            return;
+        }
+        let astray = self.some_nodes(1..=2);
+        self.made.retain(|(_, fault)| !fault.parts_from(&astray));
+        let mut at = FAR_STEPS_FROM + self.rng.millis(0..=3_000);
         while at < self.plan.length {
-            let by = [most, -most, self.rng.signed(-most..=most)][self.rng.index(3)];
-            for node in self.some_nodes(1..=3) {
-                self.made.push((at, Fault::StepServer(node, by)));
+            let far = [1_500, 60_000, 3_600_000][self.rng.index(3)];
+            let apart = [0, 400][self.rng.index(2)];
+            for &node in &astray {
+                let by = self.rng.signed(1_000..=far);
+                self.made.push((at + self.rng.millis(0..=apart), Fault::StepServer(node, by)));
             }
-            at += self.rng.millis(1..=400);
+            // Once it votes again.
+            at += self.plan.setup.quarantine() + self.rng.millis(1_500..=6_000);
         }
     }
 
@@ -431,6 +449,24 @@ mod tests {
         }
         assert!((30..=70).contains(&edges), "{edges} of 200 seeds");
         assert!(widest >= 499, "{widest}");
+    }
+
+    #[test]
+    fn clocks_that_step_far_are_a_minority_that_every_worker_hears() {
+        let plan = Plan::named("far-steps").unwrap();
+        for seed in 0..50 {
+            let faults = Scenario::new(seed, &plan).faults;
+            let far = faults.iter().filter_map(|(at, fault)| match fault {
+                Fault::StepServer(node, by) if *by > STEP_MS => Some((*at, *node)),
+                _ => None,
+            });
+            let far: Vec<_> = far.collect();
+            let astray: Vec<usize> =
+                BTreeSet::from_iter(far.iter().map(|(_, node)| *node)).into_iter().collect();
+            assert!((1..=2).contains(&astray.len()), "{seed}: {astray:?}");
+            assert!(far.len() >= 3 && far.iter().all(|(at, _)| *at >= FAR_STEPS_FROM), "{seed}: {far:?}");
+            assert!(!faults.iter().any(|(_, fault)| fault.parts_from(&astray)), "{seed}");
+        }
     }
 
     #[test]

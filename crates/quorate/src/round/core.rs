@@ -288,6 +288,7 @@ impl Core {
         let Some(steps) = &mut self.steps else { return };
         match steps.see(node_time, sent, now) {
             Gait::Steady { from } => self.board.set_steady(self.me, from, sent),
+            Gait::Jumped(_) if self.judge.setup.sabotaged(Sabotage::JumpsUnseen) => {}
             Gait::Jumped(jump) => self.standing.jumped(jump),
         }
     }

@@ -27,6 +27,8 @@ pub enum Sabotage {
     SplitsStand,
 
     // --- until when ---
+    /// Nothing is taken off a TTL for what clocks may do.
+    NoMargin,
     /// Validity counts from the reply.
     ValidityFromReceipt,
     /// A look at a lease does not look at the clock.
@@ -43,6 +45,8 @@ pub enum Sabotage {
     NoQuarantine,
     /// What a node granted before it forgot still counts.
     ForgettersCount,
+    /// A node whose clock has jumped votes on.
+    JumpsUnseen,
 
     // --- records ---
     /// A new leader reads the ledger and does not seal it.

@@ -83,6 +83,9 @@ impl Setup {
     /// What is taken off a TTL to find how long a lease is valid from the moment its request was sent:
     /// `ttl × drift_rate + clock_step_allowance + 2 ms`, the allowance being at most a tenth of the TTL.
     pub fn margin(&self, ttl: Duration) -> Duration {
+        if self.sabotaged(Sabotage::NoMargin) {
+            return Duration::ZERO;
+        }
         ttl.mul_f64(self.drift_rate) + self.clock_step_allowance.min(ttl / 10) + ROUNDING
     }
 

@@ -18,8 +18,8 @@ impl Invariant for Succession {
 
     fn see(&mut self, _now: Duration, event: &Event<'_>) -> Result<(), String> {
         let Event::Succeeded { belief, working } = event else { return Ok(()) };
-        // What had ended before it was seen is nobody's turn.
-        let late = working.iter().filter(|_| belief.valid);
+        // What had ended before it was seen is nobody's turn; and whose clock stood still does not know that it has.
+        let late = working.iter().filter(|_| belief.valid && !belief.clock_stood);
         let told = |work: &&Working| work.awake_for.is_some_and(|awake| awake > SOON) && !work.clock_stood;
         match late.into_iter().find(told) {
             Some(work) => Err(format!(

@@ -27,7 +27,8 @@ const INTERRUPTED: u32 = 4;
 /// Whatever the rule, a run starts under a valid term, not before the tick is due by the worker's own clock,
 /// and no more than `max_clock_offset` before it is due in truth (unless that clock is further from the truth,
 /// or was ever set). `at_most_once`: never twice, by anybody, and
-/// not before *started* stands on a majority. `at_least_once`: not while *done* stands on a majority; and once
+/// not before *started* stands on a majority. `at_least_once`: not while *done* stands on a majority (by a worker
+/// whose clock has not stood still since its term was last extended: another cannot know that it has ended); and once
 /// there has been a leader in peace for a while, every tick since the job's registration has been started and
 /// has come to an end of its own, where the misfire rule makes up all (and no worker's wall clock was ever set:
 /// a leader an hour ahead runs the hour's ticks, and drops what is too old by its clock). A tick of an `at_most_once` job that
@@ -212,7 +213,7 @@ impl Ticks {
             format!("for the {}. time", tick.starts)
         } else if delivery == Delivery::AtMostOnce && started_on < MAJORITY {
             format!("with its start on {started_on} servers")
-        } else if tick.done_on.len() >= MAJORITY {
+        } else if !start.clock_stood && tick.done_on.len() >= MAJORITY {
             format!("though it is done on {} servers", tick.done_on.len())
         } else {
             return Ok(());
@@ -441,6 +442,7 @@ mod tests {
             wall: at(due),
             true_wall: at(due),
             astray: false,
+            clock_stood: false,
         }
     }
 
@@ -461,6 +463,8 @@ mod tests {
         history.run("each", 700, 2).unwrap();
         history.stands("each", 700, 2, true, 3);
         assert!(history.run("each", 700, 3).is_err());
+        let stood = TickStart { clock_stood: true, ..tick("each", 700, 1) };
+        assert!(history.start(&stood).is_ok(), "whose clock stood still does not know");
         history.forget(0, 800);
         assert!(history.run("each", 700, 4).is_ok(), "a majority can no longer know");
     }
