@@ -13,9 +13,9 @@
 //!   validity rests on requests that were sent while the clock stood or before ([`Belief::clock_stood`]): from
 //!   the first extension that a majority granted after the clock went on, it is judged again. It is excused from
 //!   *exclusion* and *backing*; in *fencing* a grant counts as one that had ended before it was seen, and *claims*
-//!   does not ask whether a message that is granted so is done; *succession* lets the work under it go on beside
-//!   the next holder's ([`Working::clock_stood`]), while it judges that of others when it begins itself.
-//!   *Step-down*, *finality* and *order* excuse no clock.
+//!   does not ask whether a message that is granted so is done; to *succession* it succeeds nobody, and the work
+//!   under it may go on beside the next holder's ([`Working::clock_stood`]); to *ticks* it may start what is done
+//!   ([`TickStart::clock_stood`]). *Step-down*, *finality* and *order* excuse no clock.
 //! - **A worker that is paused**, or went on no more than some milliseconds ago, need not have told its work
 //!   (*step-down*) or ended it (*succession*). A grant that is over by the worker's own clock when its code first
 //!   sees it has no place in the order of *fencing*, and is no new holder to *succession*.
