@@ -31,6 +31,7 @@
 //! - **Servers' clocks that step further than `clock_step_allowance`, or stand still**, are in the plan
 //!   `wild-clocks` alone, in which no server forgets, and only the invariants that are
 //!   [timeless](invariant::Invariant::is_timeless) are judged.
+//!   In the plan `far-steps` one or two servers' clocks are set far ahead: *backing* alone is not judged there.
 //! - **Workers with another node list or another `max_ttl`** are in the plan `mistaken` alone, in which one
 //!   server may forget: they must be refused by name. Where a majority of a wrong list's nodes forget, and the rest
 //!   of them is out of reach, such a worker may mark them as its own and lead by them
