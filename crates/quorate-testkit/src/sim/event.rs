@@ -137,7 +137,8 @@ pub struct Working {
     pub token: u64,
     /// For how long the worker's process has run without a pause; `None` while it is paused or gone.
     pub awake_for: Option<Duration>,
-    /// Whether the worker's boot clock has stood still since the work began, or before under the same grant.
+    /// Whether the worker's boot clock has stood still since the work began, or before under the same grant, and
+    /// no majority has extended that grant since at the request of a clock that runs.
     pub clock_stood: bool,
 }
 

@@ -9,14 +9,29 @@
 //!
 //! What Quorate does not promise is not judged:
 //!
-//! - **A worker's boot clock that stood still.** A lease is excused from *exclusion* and *backing* as long as its
+//! - **A worker's boot clock that stood still.** What is held (a lease, a term, a claim) is excused as long as its
 //!   validity rests on requests that were sent while the clock stood or before ([`Belief::clock_stood`]): from
-//!   the first extension that a majority granted after the clock went on, it is judged again. In *fencing* it
-//!   counts as one that had ended before it was seen; *succession* orders it all the same. Nothing else is
-//!   excused, *step-down* least of all: that goes by the worker's own clock.
+//!   the first extension that a majority granted after the clock went on, it is judged again. It is excused from
+//!   *exclusion* and *backing*; in *fencing* a grant counts as one that had ended before it was seen, and *claims*
+//!   does not ask whether a message that is granted so is done; to *succession* it succeeds nobody, and the work
+//!   under it may go on beside the next holder's ([`Working::clock_stood`]); to *ticks* it may start what is done
+//!   ([`TickStart::clock_stood`]). *Step-down*, *finality* and *order* excuse no clock.
+//! - **A worker that is paused**, or went on no more than some milliseconds ago, need not have told its work
+//!   (*step-down*) or ended it (*succession*). A grant that is over by the worker's own clock when its code first
+//!   sees it has no place in the order of *fencing*, and is no new holder to *succession*.
+//! - **A worker's wall clock that was ever set**, or is further than `max_clock_offset` from the truth: whether it
+//!   started a tick too early is not judged ([`TickStart::astray`]), and in a history in which any was set nobody
+//!   reckons which ticks have run.
+//! - **What servers forgot.** Such a server counts no more for what stands: a *done* of a claim, a final record or a
+//!   registration that a majority has so lost may come again, or be nobody's. A tick of an at-most-once job may have
+//!   been skipped that the last leader's seal, or its own term afterwards, found a server not to remember. *Backing*
+//!   counts a server that is down, unless it keeps everything, or that forgot within `max_ttl`.
+//! - **Outside of peace**, after the faults, a missed tick that its misfire rule does not make up is nobody's, nor is a
+//!   tick that was interrupted four times in one term; *liveness* is asked for in peace alone.
 //! - **Servers' clocks that step further than `clock_step_allowance`, or stand still**, are in the plan
 //!   `wild-clocks` alone, in which no server forgets, and only the invariants that are
 //!   [timeless](invariant::Invariant::is_timeless) are judged.
+//!   In the plan `far-steps` one or two servers' clocks are set far ahead: *backing* alone is not judged there.
 //! - **Workers with another node list or another `max_ttl`** are in the plan `mistaken` alone, in which one
 //!   server may forget: they must be refused by name. Where a majority of a wrong list's nodes forget, and the rest
 //!   of them is out of reach, such a worker may mark them as its own and lead by them

@@ -50,8 +50,10 @@ struct Job {
     resource: Resource,
     token: u64,
     what: Arc<str>,
-    /// What the worker's boot clock showed when it last stood still before; none where the grant itself may have
-    /// been over already for that reason.
+    /// The grant, of all in this run.
+    held: u64,
+    /// What the worker's boot clock showed when it last stood still, before the grant was last known to be within
+    /// the promise; none where it never was since the work began.
     stood_before: Option<Option<u64>>,
 }
 
@@ -178,7 +180,22 @@ impl Referee {
         let held = self.state().held.clone();
         let servers = self.servers();
         let beliefs: Vec<Belief> = held.iter().filter_map(|held| self.belief(held, now, &servers)).collect();
+        self.restore(&beliefs);
         self.judge(&Event::Looked(&beliefs));
+    }
+
+    /// Work under a grant that a majority has extended since its worker's clock went on is within the promise again.
+    fn restore(&self, beliefs: &[Belief]) {
+        let sound = |job: &Job| {
+            let mut beliefs = beliefs.iter().filter(|belief| belief.lease == job.held);
+            beliefs.any(|belief| belief.valid && !belief.clock_stood)
+        };
+        let mut restored = 0;
+        for job in self.state().work.values_mut().filter(|job| sound(job)) {
+            let stood_at = Some(job.host.machine().stood_at());
+            restored += usize::from(std::mem::replace(&mut job.stood_before, stood_at) != stood_at);
+        }
+        (0..restored).for_each(|_| self.count("work judged again"));
     }
 
     /// A worker's code has received `lease`.
@@ -238,6 +255,7 @@ impl Referee {
             resource: held.resource.clone(),
             token: held.token,
             what: what.into(),
+            held: held.id,
             stood_before: (!stale).then_some(held.host.machine().stood_at()),
         };
         state.work.insert(id, job);
@@ -364,7 +382,11 @@ impl Referee {
     /// The first violation, and what was reached how often.
     pub fn verdict(&self) -> (Option<String>, BTreeMap<String, u64>) {
         let state = self.state();
-        (state.violation.clone(), state.coverage.clone())
+        let mut coverage = state.coverage.clone();
+        for (what, count) in state.invariants.iter().flat_map(|invariant| invariant.judged()) {
+            *coverage.entry(what.to_owned()).or_default() += count;
+        }
+        (state.violation.clone(), coverage)
     }
 
     fn belief(&self, held: &Held, now: Duration, servers: &[Weak<Server>]) -> Option<Belief> {

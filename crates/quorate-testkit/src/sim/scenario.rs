@@ -9,8 +9,13 @@ pub const WORKERS: usize = 3;
 
 /// Clock rates differ from true time by at most this, so that any two are within `drift_rate` of each other.
 const RATE_PPM: i64 = 4_900;
-/// Wall clocks start at most this far from true time.
+/// Wall clocks start at most this far from true time, but for one seed of four.
 const WALL_OFFSET_MS: i64 = 200;
+/// In that one they are anywhere up to this far from it, often as far as that, and never further: two of them are
+/// `max_clock_offset` apart at most.
+const EDGE_MS: i64 = 500;
+/// At least as long as any run.
+const LONGEST_RUN: Duration = Duration::from_secs(60);
 /// The true wall time at the beginning.
 const EPOCH_MS: i64 = 1_700_000_000_000;
 /// What a clock that is right shows at the true time `at`.
@@ -111,12 +116,16 @@ impl Scenario {
     /// What `seed` makes of `plan`.
     pub fn new(seed: u64, plan: &Plan) -> Self {
         let mut rng = SeedRng::new(seed, "scenario");
-        let workers = (0..WORKERS).map(|_| machine(&mut rng)).collect();
-        let servers = (0..NODES).map(|_| machine(&mut rng).1).collect();
+        // A stream of its own: the other seeds are what they would be without.
+        let edge = SeedRng::new(seed, "wall clocks").chance(250);
+        let workers = (0..WORKERS).map(|_| machine(&mut rng, edge)).collect();
+        let servers: Vec<_> = (0..NODES).map(|_| machine(&mut rng, edge).1).collect();
         let weather = weather(&mut rng);
         let forgetful = rng.index(NODES);
         let astray = rng.chance(250);
-        let mut faults = Faults { rng, plan, forgetful, astray, stepped: [None; NODES], made: Vec::new() };
+        let walls = servers.clone();
+        let stepped = [None; NODES];
+        let mut faults = Faults { rng, plan, forgetful, astray, edge, walls, stepped, made: Vec::new() };
         let mut at = Duration::from_millis(300);
         while at < plan.length {
             faults.draw(at);
@@ -132,7 +141,7 @@ impl Scenario {
 }
 
 /// A boot clock and a wall clock that run at one rate.
-fn machine(rng: &mut SeedRng) -> (SimClock, SimClock) {
+fn machine(rng: &mut SeedRng, edge: bool) -> (SimClock, SimClock) {
     // The ends of the range are where the margins are.
     let rate = match rng.number(0..=3) {
         0 => -RATE_PPM,
@@ -141,8 +150,20 @@ fn machine(rng: &mut SeedRng) -> (SimClock, SimClock) {
     };
     let rate_ppm = i32::try_from(rate).unwrap_or_default();
     let boot = SimClock { start_nanos: rng.number(1_000_000_000..=9_000_000_000_000_000), rate_ppm };
-    let wall_ms = (EPOCH_MS + rng.signed(-WALL_OFFSET_MS..=WALL_OFFSET_MS)).unsigned_abs();
+    let room = room(rate_ppm);
+    let offset = if edge {
+        rng.signed(-2 * EDGE_MS..=2 * EDGE_MS).clamp(*room.start(), *room.end())
+    } else {
+        rng.signed(-WALL_OFFSET_MS..=WALL_OFFSET_MS)
+    };
+    let wall_ms = (EPOCH_MS + offset).unsigned_abs();
     (boot, SimClock { start_nanos: wall_ms * 1_000_000, rate_ppm })
+}
+
+/// How far from the truth a clock may start that runs at this rate and never leaves the edge.
+fn room(rate_ppm: i32) -> RangeInclusive<i64> {
+    let drifts = i64::from(rate_ppm) * i64::try_from(LONGEST_RUN.as_millis()).unwrap_or(i64::MAX) / 1_000_000;
+    -EDGE_MS - drifts.min(0)..=EDGE_MS - drifts.max(0)
 }
 
 fn weather(rng: &mut SeedRng) -> Weather {
@@ -164,6 +185,10 @@ struct Faults<'a> {
     forgetful: usize,
     /// Whether workers' wall clocks are set: in a seed of four, since what is due then is nobody's promise.
     astray: bool,
+    /// Whether wall clocks are as far apart as they may be.
+    edge: bool,
+    /// The servers' wall clocks, with all their steps so far.
+    walls: Vec<SimClock>,
     stepped: [Option<Duration>; NODES],
     made: Vec<(Duration, Fault)>,
 }
@@ -214,7 +239,8 @@ impl Faults<'_> {
     fn crash_servers(&mut self, at: Duration) {
         for node in self.some_nodes(1..=3) {
             if self.rng.chance(100) && self.may_forget(node) {
-                let clock = machine(&mut self.rng).1;
+                let clock = machine(&mut self.rng, self.edge).1;
+                self.walls[node] = clock;
                 self.made.push((at, Fault::ReplaceServer(node, clock)));
                 continue;
             }
@@ -308,6 +334,9 @@ impl Faults<'_> {
             } else if wild {
                 self.made.push((at, Fault::StepServer(node, by)));
             } else if self.plan.steps && self.stepped[node].is_none_or(|last| at >= last + STEP_APART) {
+                if self.edge && !self.may_step(node, by) {
+                    continue;
+                }
                 self.stepped[node] = Some(at);
                 self.made.push((at, Fault::StepServer(node, by)));
             }
@@ -338,6 +367,18 @@ impl Faults<'_> {
     fn lasting(&mut self, at: Duration, begin: Fault, end: Fault, millis: RangeInclusive<u64>) {
         self.made.push((at, begin));
         self.made.push((at + self.rng.millis(millis), end));
+    }
+
+    /// Whether a server's clock is within the edge after a step, which it then takes.
+    fn may_step(&mut self, node: usize, by: i64) -> bool {
+        let wall = &mut self.walls[node];
+        let start = wall.start_nanos.saturating_add_signed(by * 1_000_000);
+        let offset = i64::try_from(start / 1_000_000).unwrap_or(i64::MAX) - EPOCH_MS;
+        let may = room(wall.rate_ppm).contains(&offset);
+        if may {
+            wall.start_nanos = start;
+        }
+        may
     }
 
     /// Some servers, each once.
@@ -374,6 +415,40 @@ mod tests {
             assert!(!scenario.faults.iter().any(|(_, fault)| far(fault)));
         }
         assert_ne!(Scenario::new(1, &plan).faults, Scenario::new(2, &plan).faults);
+    }
+
+    /// Where wall clocks go to the edge of `max_clock_offset`, they reach it and keep within.
+    #[test]
+    fn wall_clocks_reach_the_edge_and_stay_within_it() {
+        let plan = Plan::default();
+        let (mut edges, mut widest) = (0_u64, 0);
+        for seed in (0..200).filter(|seed| SeedRng::new(*seed, "wall clocks").chance(250)) {
+            edges += 1;
+            let scenario = Scenario::new(seed, &plan);
+            let mut servers = scenario.servers.clone();
+            let mut see = |clock: &SimClock| {
+                for at in [Duration::ZERO, LONGEST_RUN] {
+                    let apart = clock.shows(at).abs_diff(true_wall(at).as_micros() * 1_000) / 1_000_000;
+                    assert!(apart <= EDGE_MS.unsigned_abs(), "{seed}: {apart} ms");
+                    widest = widest.max(apart);
+                }
+            };
+            scenario.workers.iter().for_each(|(_, wall)| see(wall));
+            servers.iter().for_each(&mut see);
+            for (_, fault) in &scenario.faults {
+                match *fault {
+                    Fault::ReplaceServer(node, clock) => servers[node] = clock,
+                    Fault::StepServer(node, by) => {
+                        let start = servers[node].start_nanos.checked_add_signed(by * 1_000_000);
+                        servers[node].start_nanos = start.unwrap();
+                    }
+                    _ => continue,
+                }
+                servers.iter().for_each(&mut see);
+            }
+        }
+        assert!((30..=70).contains(&edges), "{edges} of 200 seeds");
+        assert!(widest >= 499, "{widest}");
     }
 
     #[test]

@@ -217,14 +217,15 @@ impl Server {
     }
 
     /// Whether no honest server in its place could now grant `resource` to anyone but an owner that `is_ours`:
-    /// it holds the lease, or is down, or forgot so short a while ago that it must be in quarantine.
+    /// it holds the lease, or is down, or forgot so short a while ago that it must be in quarantine. Where it keeps
+    /// everything it may vote as soon as it is up, so that being down is no excuse for what it never had.
     pub fn backs(&self, resource: &Resource, is_ours: impl Fn(&str) -> bool) -> bool {
         let state = self.state();
         let Ok(row) = state.store.lease(resource);
         let nanos = self.clocks(&state).lease_nanos;
         let holds = row.is_some_and(|row| row.until_nanos > nanos && is_ours(&row.owner));
         let forgot = state.forgot.is_some_and(|forgot| self.truth.now() < forgot + QUARANTINED);
-        holds || !state.up || forgot
+        holds || (!state.up && !self.durable) || forgot
     }
 
     /// The marker that stands on it.
@@ -252,5 +253,28 @@ impl Server {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sim::{Plan, Trace};
+
+    /// What keeps everything votes as soon as it is up again, for whoever asks.
+    #[tokio::test(start_paused = true)]
+    async fn a_durable_server_that_is_down_backs_what_it_holds_alone() {
+        let truth = Truth::begin();
+        let resource = Resource::lock("x").unwrap();
+        for durable in [false, true] {
+            let referee = Referee::new(truth, Trace::none(truth), Plan::default().setup);
+            let server = Server::start("n0", truth, SimClock::default(), None, durable, referee);
+            assert!(!server.backs(&resource, |_| true));
+            server.crash();
+            assert_eq!(server.backs(&resource, |_| true), !durable);
+            let row = engine::LeaseRow { owner: "a".into(), until_nanos: 1_000_000_000 };
+            let Ok(()) = server.state().store.set_lease(&resource, Some(row));
+            assert!(server.backs(&resource, |owner| owner == "a"), "it comes back with it");
+        }
     }
 }

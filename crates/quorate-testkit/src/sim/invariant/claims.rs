@@ -131,6 +131,8 @@ mod tests {
         assert!(given(&mut claims, true).is_ok(), "a minority's word");
         complete(&mut claims, "n2", 5, "x").unwrap();
         assert!(given(&mut claims, false).is_ok(), "a grant that had ended before it was seen");
+        let frozen = Belief { resource: resource(), clock_stood: true, ..belief(9, "b", 9, true) };
+        assert!(claims.see(Duration::ZERO, &Event::Granted(&frozen)).is_ok(), "its clock stood (seed 1220)");
         assert!(given(&mut claims, true).is_err());
         claims.see(Duration::ZERO, &Event::Forgot { node: "n0" }).unwrap();
         assert!(given(&mut claims, true).is_ok(), "a bare majority lost one");

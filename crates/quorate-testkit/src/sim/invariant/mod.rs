@@ -31,6 +31,11 @@ pub trait Invariant: Debug + Send {
         false
     }
 
+    /// What it has judged that it might as well have excused, and how often: for the coverage.
+    fn judged(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
+
     /// Judges an event at the true time `now`.
     ///
     /// # Errors

@@ -1,18 +1,24 @@
 use super::{Event, Invariant};
-use quorate::node::{Owner, Request, Resource, ResourceKind};
+use crate::sim::Belief;
+use quorate::node::{Owner, Reply, Request, Resource, ResourceKind};
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,
 };
 
 /// Whatever the clocks do, no token of a resource is given twice, and an attempt that reaches its first server
-/// after somebody was granted the resource gets a larger token than he.
+/// after somebody was granted the resource gets a larger token than he. A term does not tell its owner: the token
+/// was given or raised on a server to some attempt of its worker, and the earliest of those is taken for the one.
+///
+/// Claims are left to *fencing*: a claim's counter dies with its record, and begins anew from the clock.
 #[derive(Debug, Default)]
 pub(super) struct Order {
     seen: BTreeSet<(Resource, u64)>,
     newest: BTreeMap<Resource, u64>,
     /// The newest token when an attempt reached its first server, while it may yet be granted.
     begun_after: BTreeMap<Owner, u64>,
+    /// To whom servers gave or raised which token.
+    given: BTreeMap<(Resource, u64), BTreeSet<Owner>>,
 }
 
 impl Invariant for Order {
@@ -26,11 +32,18 @@ impl Invariant for Order {
 
     fn see(&mut self, _now: Duration, event: &Event<'_>) -> Result<(), String> {
         match event {
-            Event::Ran { request: Request::Acquire { resource, owner, .. }, .. } => {
+            Event::Ran { request: Request::Acquire { resource, owner, .. }, reply, .. } => {
                 let newest = self.newest.get(resource).copied().unwrap_or_default();
                 self.begun_after.entry(owner.clone()).or_insert(newest);
+                if let Reply::Granted { counter } = reply {
+                    self.give(resource, counter.get(), owner);
+                }
             }
-            // A claim's counter dies with its record, and begins anew from the clock.
+            Event::Ran {
+                request: Request::Raise { resource, owner, to, .. }, reply: Reply::Raised, ..
+            } => {
+                self.give(resource, to.get(), owner);
+            }
             Event::Granted(belief) if belief.resource.kind() == ResourceKind::Claim => {}
             Event::Granted(belief) => {
                 let (resource, token) = (&belief.resource, belief.token);
@@ -42,11 +55,9 @@ impl Invariant for Order {
                 }
                 let newest = self.newest.entry(resource.clone()).or_default();
                 *newest = token.max(*newest);
-                let before = belief
-                    .owner
-                    .as_ref()
-                    .and_then(|owner| self.begun_after.remove(owner))
-                    .unwrap_or_default();
+                let before = self.begun_after(belief).ok_or_else(|| {
+                    format!("{} got the token {token} of {resource}, which no server gave it", belief.worker)
+                })?;
                 if token < before {
                     return Err(format!(
                         "{} got the token {token} of {resource}, and had begun after {before} was given",
@@ -60,10 +71,28 @@ impl Invariant for Order {
     }
 }
 
+impl Order {
+    fn give(&mut self, resource: &Resource, token: u64, owner: &Owner) {
+        if resource.kind() == ResourceKind::Election {
+            self.given.entry((resource.clone(), token)).or_default().insert(owner.clone());
+        }
+    }
+
+    /// The newest token when the attempt that led to this grant reached its first server.
+    fn begun_after(&mut self, belief: &Belief) -> Option<u64> {
+        if let Some(owner) = &belief.owner {
+            return self.begun_after.remove(owner);
+        }
+        let given = self.given.remove(&(belief.resource.clone(), belief.token))?;
+        let ours = given.iter().filter(|owner| owner.worker() == &*belief.worker);
+        ours.filter_map(|owner| self.begun_after.get(owner).copied()).min()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::{super::belief, *};
-    use quorate::node::{FencingToken, Reply};
+    use quorate::node::FencingToken;
 
     #[test]
     fn who_comes_after_a_grant_gets_more() {
@@ -90,5 +119,39 @@ mod tests {
         begin(&mut order, late.owner.as_ref().unwrap());
         assert!(order.see(Duration::ZERO, &Event::Granted(&late)).is_err());
         assert!(order.see(Duration::ZERO, &Event::Granted(&second)).is_err(), "a second time");
+    }
+
+    #[test]
+    fn a_term_is_ordered_by_the_attempt_that_it_was_given_to() {
+        let mut order = Order::default();
+        let group = Resource::election("g").unwrap();
+        let given = |order: &mut Order, attempt: u64, token: u64| {
+            let request = Request::Acquire {
+                resource: group.clone(),
+                owner: Owner::sign("a", attempt, 0),
+                ttl: Duration::from_secs(1),
+                propose: FencingToken::new(1),
+                tolerance: Duration::from_secs(1),
+                keep: Duration::from_secs(9),
+            };
+            let reply = Reply::Granted { counter: FencingToken::new(token) };
+            order.see(Duration::ZERO, &Event::Ran { node: "n1", request: &request, reply: &reply }).unwrap();
+        };
+        let term = |token| Belief {
+            resource: Resource::election("g").unwrap(),
+            owner: None,
+            ..belief(token, "a", token, true)
+        };
+        let see = |order: &mut Order, token| order.see(Duration::ZERO, &Event::Granted(&term(token)));
+        given(&mut order, 1, 5);
+        given(&mut order, 2, 7);
+        assert!(see(&mut order, 7).is_ok());
+        assert!(see(&mut order, 5).is_ok(), "both had begun before either was granted");
+        given(&mut order, 3, 6);
+        assert!(see(&mut order, 6).is_err(), "it began after 7");
+        assert!(see(&mut order, 9).is_err(), "nobody gave it");
+        given(&mut order, 4, 8);
+        let other = Belief { worker: "b".into(), ..term(8) };
+        assert!(order.see(Duration::ZERO, &Event::Granted(&other)).is_err(), "it was given to another");
     }
 }

@@ -6,7 +6,8 @@ use std::time::Duration;
 /// jobs, the leader's own work, handlers of messages. The shipped code has dropped what did not stop.
 ///
 /// Promised (*stepping down*) where the process is scheduled: who is paused, or has only just gone on, has had
-/// no turn in which to end anything; and not where the worker's boot clock stood still.
+/// no turn in which to end anything; and not where the worker's boot clock stood still, until a majority has extended
+/// its grant at the request of a clock that runs.
 #[derive(Debug)]
 pub(super) struct Succession;
 

@@ -32,8 +32,10 @@ const INTERRUPTED: u32 = 4;
 /// there has been a leader in peace for a while, every tick since the job's registration has been started and
 /// has come to an end of its own, where the misfire rule makes up all (and no worker's wall clock was ever set:
 /// a leader an hour ahead runs the hour's ticks, and drops what is too old by its clock). A tick of an `at_most_once` job that
-/// makes up all has been started, or something of it was written, or a server forgot that time. A job of any
-/// rule starts every tick in peace.
+/// makes up all has been started, or something of it was written, or it was unknown to the last leader: when that
+/// one sealed the ledger, some server that took the seal did not remember that time, or, where the tick came due
+/// later, forgot it afterwards. (The leader may have heard from a bare majority.) A job of any rule starts every
+/// tick in peace.
 ///
 /// Excuses, from *tick once*: "ticks that a node has forgotten are treated as unknown", so a server that forgot
 /// counts no more for what stands; a registration that a majority lost begins anew, and ticks before that are
@@ -45,9 +47,25 @@ pub(super) struct Ticks {
     ticks: BTreeMap<TickKey, Tick>,
     runs: BTreeMap<u64, (TickKey, u64)>,
     registrations: BTreeMap<Arc<str>, Registration>,
-    /// When servers lost their memory, and from when on new ones say that they remember: that is when
-    /// somebody marked them, which may be much later.
-    memories: Vec<WallTime>,
+    /// From when on each server says that it remembers: that is about when somebody marked it, which may be much
+    /// later than when it forgot.
+    memories: BTreeMap<String, WallTime>,
+    sealed: Sealed,
+    /// How many ticks of an `at_most_once` job had to be started, and how many might have been unknown.
+    known: u64,
+    unknown: u64,
+}
+
+/// What the servers could remember for the newest term that sealed the ledger.
+#[derive(Debug, Default)]
+struct Sealed {
+    term: u64,
+    /// When the first of them took the seal, in true time.
+    at: WallTime,
+    /// From when on each that took it remembered when it did.
+    memories: BTreeMap<String, WallTime>,
+    /// Memories that began afterwards.
+    later: Vec<WallTime>,
 }
 
 /// What is known of one tick.
@@ -85,7 +103,10 @@ impl Default for Ticks {
             ticks: BTreeMap::new(),
             runs: BTreeMap::new(),
             registrations: BTreeMap::new(),
-            memories: Vec::new(),
+            memories: BTreeMap::new(),
+            sealed: Sealed::default(),
+            known: 0,
+            unknown: 0,
         }
     }
 }
@@ -95,17 +116,25 @@ impl Invariant for Ticks {
         "ticks"
     }
 
+    fn judged(&self) -> Vec<(&'static str, u64)> {
+        vec![("at-most-once tick reckoned", self.known), ("at-most-once tick unknown", self.unknown)]
+    }
+
     fn see(&mut self, now: Duration, event: &Event<'_>) -> Result<(), String> {
         match event {
             Event::Forgot { node } => {
-                self.forget(node, true_wall(now));
+                self.forget(node);
                 Ok(())
             }
             Event::Ran { node, request: Request::Write { key, record, .. }, reply: Reply::Written } => {
                 self.written(node, key, record)
             }
-            Event::Ran { request: Request::Mark { marker, .. }, reply: Reply::Marked, .. } => {
-                self.memories.extend(memory_since(marker));
+            Event::Ran { node, request: Request::Mark { marker, .. }, reply: Reply::Marked } => {
+                self.marked(node, marker);
+                Ok(())
+            }
+            Event::Ran { node, request: Request::Seal { term, .. }, reply: Reply::Ledger(_) } => {
+                self.sealed(node, term.get(), true_wall(now));
                 Ok(())
             }
             Event::TickStarted(start) => self.started(start),
@@ -120,8 +149,7 @@ impl Invariant for Ticks {
 }
 
 impl Ticks {
-    fn forget(&mut self, node: &str, now: WallTime) {
-        self.memories.push(now);
+    fn forget(&mut self, node: &str) {
         for tick in self.ticks.values_mut() {
             tick.done_on.remove(node);
         }
@@ -129,6 +157,24 @@ impl Ticks {
             for on in registration.stands.values_mut() {
                 on.remove(node);
             }
+        }
+    }
+
+    fn marked(&mut self, node: &str, marker: &str) {
+        let Some(since) = memory_since(marker) else { return };
+        // Who admits a server writes its memory as it was.
+        if self.memories.insert(node.to_owned(), since) != Some(since) {
+            self.sealed.later.push(since);
+        }
+    }
+
+    fn sealed(&mut self, node: &str, term: u64, now: WallTime) {
+        if term > self.sealed.term {
+            self.sealed = Sealed { term, at: now, ..Sealed::default() };
+        }
+        if term == self.sealed.term {
+            let since = self.memories.get(node).copied().unwrap_or_default();
+            self.sealed.memories.insert(node.to_owned(), since);
         }
     }
 
@@ -190,8 +236,9 @@ impl Ticks {
     }
 
     /// Accounts for every tick that is due.
-    fn reckon(&self, served_since: WallTime, now: WallTime) -> Result<(), String> {
+    fn reckon(&mut self, served_since: WallTime, now: WallTime) -> Result<(), String> {
         let until = now - YOUNG;
+        let (mut known, mut unknown) = (0, 0);
         for spec in &self.jobs {
             let registration = self.registrations.get(spec.name);
             let since = registration.and_then(|known| known.since.map(|since| since.max(known.lost_until)));
@@ -201,11 +248,15 @@ impl Ticks {
             let after = |at: &WallTime| spec.schedule.next_after(*at).filter(|at| *at <= until);
             for at in std::iter::successors(after(&from), after) {
                 let key = TickKey::new(spec.name, at);
+                if spec.delivery == Delivery::AtMostOnce && spec.makes_up_all() {
+                    *if self.sealed.may_not_know(at) { &mut unknown } else { &mut known } += 1;
+                }
                 if let Some(why) = self.wants(spec, &key, at > peace) {
                     return Err(format!("{}, due at {at:?}, {why}", spec.name));
                 }
             }
         }
+        (self.known, self.unknown) = (self.known + known, self.unknown + unknown);
         Ok(())
     }
 
@@ -222,10 +273,21 @@ impl Ticks {
             }
             Delivery::AtMostOnce => {
                 let written = !tick.started_on.is_empty();
-                let forgotten = self.memories.iter().any(|since| *since + OFFSET * 2 >= key.tick);
-                (tick.starts == 0 && !written && !forgotten).then_some("was neither started nor unknown")
+                let unknown = self.sealed.may_not_know(key.tick);
+                (tick.starts == 0 && !written && !unknown).then_some("was neither started nor unknown")
             }
         }
+    }
+}
+
+impl Sealed {
+    /// Whether the tick due at `tick` may have been unknown to the leader, by the leader's own rule: a server
+    /// remembers from its beginning on, plus what its clock may be off.
+    fn may_not_know(&self, tick: WallTime) -> bool {
+        let forgot = |since: &WallTime| *since + OFFSET > tick;
+        // What was due before was decided on by what answered the seal; a leader's clock is off as well.
+        let afterwards = tick + OFFSET > self.at && self.later.iter().any(forgot);
+        afterwards || self.memories.values().any(forgot)
     }
 }
 
@@ -270,7 +332,7 @@ impl Registration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quorate::node::FencingToken;
+    use quorate::node::{FencingToken, LedgerState};
 
     /// When every job is due at once, and what is the true time then.
     const EPOCH: u64 = 1_700_001_072_000_000;
@@ -360,6 +422,15 @@ mod tests {
             self.0.see(Duration::ZERO, &ran).unwrap();
         }
 
+        fn sealed(&mut self, term: u64, now: u64) {
+            let request = Request::Seal { ledger: "g".into(), term: FencingToken::new(term) };
+            let reply = Reply::Ledger(LedgerState::default());
+            for node in NODES {
+                let ran = Event::Ran { node, request: &request, reply: &reply };
+                self.0.see(BEGAN + Duration::from_millis(now), &ran).unwrap();
+            }
+        }
+
         fn forget(&mut self, node: usize, now: u64) {
             self.0.see(BEGAN + Duration::from_millis(now), &Event::Forgot { node: NODES[node] }).unwrap();
         }
@@ -433,9 +504,23 @@ mod tests {
         assert_eq!(reckon(&[], &nothing), Ok(()));
         assert!(reckon(&[("each", 700)], &nothing).is_err(), "one that all are made up of");
         assert!(reckon(&[("once", 500)], &nothing).is_err(), "neither started nor unknown");
-        assert!(reckon(&[("once", 500)], &|history| history.forget(4, 400)).is_ok(), "a server forgot");
+        assert!(
+            reckon(&[("once", 500)], &|history| history.forget(4, 400)).is_err(),
+            "who forgot has no vote"
+        );
         assert!(reckon(&[("once", 500)], &|history| history.marked(400)).is_ok(), "it was marked anew");
         assert!(reckon(&[("once", 4_500)], &|history| history.marked(400)).is_err(), "long before");
+        let before =
+            |since: u64| move |history: &mut History| (history.marked(since), history.sealed(2, 4_000)).0;
+        let after =
+            |since: u64| move |history: &mut History| (history.sealed(2, 4_000), history.marked(since)).1;
+        assert!(reckon(&[("once", 500)], &before(400)).is_ok(), "the last leader could not know");
+        assert!(reckon(&[("once", 1_500)], &before(400)).is_err(), "and of this it could");
+        assert!(reckon(&[("once", 500)], &after(4_100)).is_err(), "the last leader had decided on it");
+        assert!(
+            reckon(&[("once", 4_500)], &after(4_100)).is_ok(),
+            "due after the seal, forgotten in the term"
+        );
         assert!(reckon(&[("once", 500)], &|history| history.stands("once", 500, 1, false, 1)).is_ok());
         for missed in [("latest", 1_100), ("fresh", 900), ("cron", 2_000)] {
             assert!(reckon(&[missed], &nothing).is_ok(), "{missed:?} was before the peace");
