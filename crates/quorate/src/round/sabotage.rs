@@ -2,7 +2,7 @@
 /// and the simulation must find out.
 ///
 /// A user's program cannot name it: without the feature `sabotage`, which nothing but the test-kit turns on,
-/// [`Setup::sabotaged`](super::Setup::sabotaged) is a constant `false`.
+/// `Setup::sabotaged` is a constant `false`.
 #[cfg_attr(not(feature = "sabotage"), expect(unreachable_pub, reason = "public with the feature only"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sabotage {
