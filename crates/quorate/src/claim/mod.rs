@@ -4,8 +4,9 @@
 //!
 //! A claim alone does not make an effect happen exactly once: a worker may be paused after its last look and
 //! act when another has the claim. Compare [`Claim::check`]'s token in the sink's own transaction. A done
-//! record that reached a bare majority does not survive the loss of one of those nodes. After its retention
-//! a message is as new.
+//! record that reached a bare majority does not survive the loss of one of those nodes, nor any the restarts of
+//! a majority, one after the other, that keep nothing (a rolling restart): nobody writes it again. After its
+//! retention a message is as new. Who is told that a message is done may hear of a minority's older record.
 //!
 //! Not built yet: counting attempts and poisoned messages, fingerprints of payloads.
 //!
