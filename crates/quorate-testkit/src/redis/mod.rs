@@ -11,6 +11,7 @@
 mod clock;
 mod cluster;
 mod config;
+mod port;
 mod server;
 
 pub use cluster::RedisCluster;

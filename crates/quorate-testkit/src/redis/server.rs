@@ -1,10 +1,9 @@
-use super::{RedisConfig, clock::ServerClock};
+use super::{RedisConfig, clock::ServerClock, port};
 use quorate::env::{SystemWorld, World};
 use redis::{IntoConnectionInfo, RedisError, Value};
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
     fmt, fs, io,
-    net::TcpListener,
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -49,7 +48,7 @@ impl RedisServer {
         let mut server = Self { config, dir, port: 0, clock, child: None };
         let mut tries = 0;
         loop {
-            server.port = free_port()?;
+            server.port = port::reserve()?;
             tries += 1;
             match server.spawn() {
                 Err(StartError::Ended(_)) if tries < 5 => {}
@@ -305,10 +304,6 @@ impl fmt::Debug for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
-}
-
-fn free_port() -> io::Result<u16> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
 fn signal(child: &Child, sent: Signal) -> io::Result<()> {

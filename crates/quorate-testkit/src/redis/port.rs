@@ -1,0 +1,55 @@
+//! Ports for servers, none of which is given out twice while anybody of the same run may still mean the first.
+
+use std::{
+    fs::{self, File, TryLockError},
+    io,
+    net::TcpListener,
+    sync::{Mutex, PoisonError},
+};
+
+/// Below what systems give to those who do not ask for a port of their own.
+const FIRST: u32 = 10_000;
+const COUNT: u32 = 22_000;
+/// How many are looked at before there is none.
+const TRIES: u32 = 500;
+
+/// The locks on this process's ports: held until it ends, so that a worker of one test which still looks for its
+/// killed server does not find another test's, and mark it.
+static TAKEN: Mutex<Vec<File>> = Mutex::new(Vec::new());
+
+/// A port of loopback on which nobody listens, and that is this process's for as long as it runs.
+pub(super) fn reserve() -> io::Result<u16> {
+    let user = rustix::process::getuid().as_raw();
+    let dir = std::env::temp_dir().join(format!("quorate-ports-{user}"));
+    fs::create_dir_all(&dir)?;
+    // Whatever the system gives is as good as a random number to begin at.
+    let begin = u32::from(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port()) * 31;
+    for again in 0..TRIES {
+        let port = FIRST + (begin + again * 7_919) % COUNT;
+        let Ok(port) = u16::try_from(port) else { continue };
+        let lock = File::create(dir.join(port.to_string()))?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => continue,
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            TAKEN.lock().unwrap_or_else(PoisonError::into_inner).push(lock);
+            return Ok(port);
+        }
+    }
+    Err(io::Error::new(io::ErrorKind::AddrInUse, "no port between 10000 and 32000 is free"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn no_port_is_given_twice_though_nobody_listens() {
+        let ports: BTreeSet<u16> = (0..50).map(|_| reserve().unwrap()).collect();
+        assert_eq!(ports.len(), 50);
+        assert!(ports.iter().all(|port| (10_000..32_000).contains(port)));
+    }
+}
