@@ -1,5 +1,5 @@
 use crate::{
-    config::{Config, NodeSpec},
+    config::{Config, NodeSpec, SecretUrl},
     exit::{CONFIG, Failure},
 };
 use quorate::{
@@ -8,7 +8,7 @@ use quorate::{
     round::{NodeState, NodeStatus, Setup, majority},
 };
 use quorate_redis::RedisNode;
-use std::fmt::Write;
+use std::{fmt::Write, path::Path};
 
 /// The quorum that the configuration describes.
 pub(crate) fn quorum(config: &Config, setup: Setup) -> Result<Quorum, Failure> {
@@ -17,16 +17,25 @@ pub(crate) fn quorum(config: &Config, setup: Setup) -> Result<Quorum, Failure> {
         builder = match node {
             NodeSpec::File { dir } => builder.node(FileNode::new(dir.clone())),
             NodeSpec::Redis { url, password_file } => {
-                let redis = RedisNode::parse(url.expose()).map_err(|error| Failure::new(CONFIG, error))?;
-                let redis = redis.prefix(&config.prefix);
-                builder.node(match password_file {
-                    Some(file) => redis.password_file(file),
-                    None => redis,
-                })
+                builder.node(redis(config, url, password_file.as_deref())?)
             }
         };
     }
     builder.build().map_err(|error| Failure::new(CONFIG, format!("{}: {error}", config.nodes_from)))
+}
+
+/// One server of the configuration.
+pub(crate) fn redis(
+    config: &Config,
+    url: &SecretUrl,
+    password_file: Option<&Path>,
+) -> Result<RedisNode, Failure> {
+    let node = RedisNode::parse(url.expose()).map_err(|error| Failure::new(CONFIG, error))?;
+    let node = node.prefix(&config.prefix);
+    Ok(match password_file {
+        Some(file) => node.password_file(file),
+        None => node,
+    })
 }
 
 /// How many nodes vote.

@@ -24,6 +24,18 @@ pub(crate) struct Login {
     pub(crate) database: i64,
 }
 
+impl Login {
+    /// The command that says who we are, where there is a password.
+    pub(crate) fn auth(&self) -> Option<redis::Cmd> {
+        let password = self.password.as_ref()?;
+        let mut auth = redis::cmd("AUTH");
+        if let Some(user) = &self.user {
+            auth.arg(user);
+        }
+        Some(auth.arg(password.reveal()).take())
+    }
+}
+
 impl Address {
     pub(crate) fn parse(text: &str) -> Result<Self, UrlError> {
         let wrong = |why: &str| UrlError::new(text, why);

@@ -154,12 +154,8 @@ impl Talk<'_> {
     }
 
     async fn log_in(&mut self, login: &Login) -> Result<(), Cause> {
-        let Some(password) = &login.password else { return Ok(()) };
-        let mut auth = redis::cmd("AUTH");
-        if let Some(user) = &login.user {
-            auth.arg(user);
-        }
-        match self.ask(auth.arg(password.reveal())).await? {
+        let (Some(auth), Some(password)) = (login.auth(), &login.password) else { return Ok(()) };
+        match self.ask(&auth).await? {
             Value::ServerError(error) => {
                 fault::unless_it_repeats(&error, password.reveal())?;
                 Err(fault::of_server(&error))

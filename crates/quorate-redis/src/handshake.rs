@@ -69,12 +69,8 @@ enum Question {
 
 fn questions(login: &Login, keys: &Keys) -> Vec<(Question, Cmd)> {
     let mut all = Vec::new();
-    if let Some(password) = &login.password {
-        let mut auth = redis::cmd("AUTH");
-        if let Some(user) = &login.user {
-            auth.arg(user);
-        }
-        all.push((Question::Auth, auth.arg(password.reveal()).take()));
+    if let Some(auth) = login.auth() {
+        all.push((Question::Auth, auth));
     }
     if login.database != 0 {
         all.push((Question::Select, redis::cmd("SELECT").arg(login.database).take()));

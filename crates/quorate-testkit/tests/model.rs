@@ -1,37 +1,22 @@
 //! The models hold, and each of them breaks once a rule is left out.
 
-use quorate_testkit::model::{Found, Limits, exclusion, fencing, ledger, poison, search, search_until};
-use stateright::Model;
-use std::{fmt::Debug, hash::Hash};
+use quorate_testkit::model::{
+    Found, Limits, Searchable, exclusion, fencing, ledger, poison, search, search_until,
+};
 
 /// Fails unless `model` holds in all its states, within its bounds.
-fn holds<M>(name: &str, model: M)
-where
-    M: Model + Debug + Send + Sync + 'static,
-    M::State: Hash + Debug + Send + Sync + Clone + PartialEq + 'static,
-    M::Action: Clone + PartialEq + Debug,
-{
+fn holds<M: Searchable>(name: &str, model: M) {
     let found = look(name, model, usize::MAX);
     assert!(found.holds() && found.complete, "{name}: {found}");
 }
 
 /// Fails if `model` breaks within so many states, which are too few for all that must happen somewhere.
-fn holds_so_far<M>(name: &str, model: M, states: usize)
-where
-    M: Model + Debug + Send + Sync + 'static,
-    M::State: Hash + Debug + Send + Sync + Clone + PartialEq + 'static,
-    M::Action: Clone + PartialEq + Debug,
-{
+fn holds_so_far<M: Searchable>(name: &str, model: M, states: usize) {
     let found = look(name, model, states);
     assert!(found.broken.is_empty(), "{name}: {found}");
 }
 
-fn look<M>(name: &str, model: M, states: usize) -> Found
-where
-    M: Model + Debug + Send + Sync + 'static,
-    M::State: Hash + Debug + Send + Sync + Clone + PartialEq + 'static,
-    M::Action: Clone + PartialEq + Debug,
-{
+fn look<M: Searchable>(name: &str, model: M, states: usize) -> Found {
     let bounds = format!("{model:?}");
     let found = search(model, Limits { states });
     println!("{name}: {found}\n    {bounds}");
@@ -39,24 +24,14 @@ where
 }
 
 /// Fails unless the model, with a rule left out, breaks this property.
-fn breaks<M>(name: &str, property: &'static str, model: M)
-where
-    M: Model + Debug + Send + Sync + 'static,
-    M::State: Hash + Debug + Send + Sync + Clone + PartialEq + 'static,
-    M::Action: Clone + PartialEq + Debug,
-{
+fn breaks<M: Searchable>(name: &str, property: &'static str, model: M) {
     let found = search_until(model, Limits { states: 20_000_000 }, property);
     println!("without {name}: {found}");
     assert!(found.broken.contains(&property), "without {name} it still holds that {property}: {found}");
 }
 
 /// Fails if the model, with a rule left out, breaks this property within its bounds, whatever else it breaks.
-fn keeps<M>(name: &str, property: &'static str, model: M)
-where
-    M: Model + Debug + Send + Sync + 'static,
-    M::State: Hash + Debug + Send + Sync + Clone + PartialEq + 'static,
-    M::Action: Clone + PartialEq + Debug,
-{
+fn keeps<M: Searchable>(name: &str, property: &'static str, model: M) {
     let has = model.properties().iter().any(|any| any.name == property);
     let found = search_until(model, Limits { states: usize::MAX }, property);
     println!("without {name}: {found}");

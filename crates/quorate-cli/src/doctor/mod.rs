@@ -15,7 +15,7 @@ mod ward;
 use crate::{
     args::DoctorArgs,
     config::{Config, NodeSpec},
-    exit::{CONFIG, FAILURE, Failure},
+    exit::{FAILURE, Failure},
     open,
 };
 use finding::{Finding, Weight};
@@ -25,7 +25,6 @@ use quorate::{
     node::Cause,
     round::{NodeStatus, Setup},
 };
-use quorate_redis::RedisNode;
 use serde::Serialize;
 use std::{io::Write, time::Duration};
 use ward::{Body, Examined, Patient, Ward};
@@ -73,12 +72,7 @@ pub(crate) async fn doctor(args: &DoctorArgs, config: &Config) -> Result<u8, Fai
 
 async fn body(env: &Env, config: &Config, spec: &NodeSpec) -> Result<Body, Failure> {
     let NodeSpec::Redis { url, password_file } = spec else { return Ok(Body::Directory) };
-    let redis = RedisNode::parse(url.expose()).map_err(|error| Failure::new(CONFIG, error))?;
-    let redis = redis.prefix(&config.prefix);
-    let redis = match password_file {
-        Some(file) => redis.password_file(file),
-        None => redis,
-    };
+    let redis = open::redis(config, url, password_file.as_deref())?;
     let told = env.before(env.now() + PATIENCE, redis.examine()).await.unwrap_or(Err(Cause::TimedOut));
     Ok(Body::Redis(told.map(|told| Box::new(Examined::new(told, env.wall(), env.now().as_nanos())))))
 }

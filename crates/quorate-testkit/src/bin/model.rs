@@ -3,10 +3,9 @@
 //! `cargo run --release -p quorate-testkit --bin model -- --states 20000000`
 
 use quorate_testkit::model::{
-    Limits, exclusion::Exclusion, fencing::Fencing, ledger::Ledger, poison::Poison, search,
+    Limits, Searchable, exclusion::Exclusion, fencing::Fencing, ledger::Ledger, poison::Poison, search,
 };
-use stateright::Model;
-use std::{fmt::Debug, hash::Hash, process::ExitCode};
+use std::process::ExitCode;
 
 const USAGE: &str = "usage: model [--states N]   (states looked at in each model, at most; default 5000000)";
 
@@ -56,12 +55,7 @@ fn all(limits: Limits) -> bool {
     fits.into_iter().all(|holds| holds)
 }
 
-fn run<M>(name: &str, model: M, limits: Limits) -> bool
-where
-    M: Model + Debug + Send + Sync + 'static,
-    M::State: Hash + Debug + Send + Sync + Clone + PartialEq + 'static,
-    M::Action: Clone + PartialEq + Debug,
-{
+fn run<M: Searchable>(name: &str, model: M, limits: Limits) -> bool {
     let bounds = format!("{model:?}");
     let found = search(model, limits);
     println!("{name:42} {found}\n    {bounds}");

@@ -35,7 +35,7 @@ mod search;
 pub mod shelf;
 
 pub use name::Name;
-pub use search::{Found, Limits, search, search_until};
+pub use search::{Found, Limits, Searchable, search, search_until};
 
 /// Nodes in every model.
 pub const NODES: usize = 3;

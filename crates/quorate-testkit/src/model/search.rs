@@ -6,6 +6,27 @@ use std::{
     time::{Duration, Instant},
 };
 
+/// A model that a search can go through and tell of.
+pub trait Searchable:
+    Model<State: Hash + Debug + Send + Sync + Clone + PartialEq + 'static, Action: Clone + PartialEq + Debug>
+    + Debug
+    + Send
+    + Sync
+    + 'static
+{
+}
+
+impl<M> Searchable for M where
+    M: Model<
+            State: Hash + Debug + Send + Sync + Clone + PartialEq + 'static,
+            Action: Clone + PartialEq + Debug,
+        > + Debug
+        + Send
+        + Sync
+        + 'static
+{
+}
+
 /// How far a search goes.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
@@ -59,32 +80,17 @@ impl fmt::Display for Found {
 }
 
 /// Searches breadth first, to the end or to the limit.
-pub fn search<M>(model: M, limits: Limits) -> Found
-where
-    M: Model + Send + Sync + 'static,
-    M::State: Hash + Debug + Send + Sync + Clone + PartialEq + 'static,
-    M::Action: Clone + PartialEq + Debug,
-{
+pub fn search<M: Searchable>(model: M, limits: Limits) -> Found {
     run(model, limits, HasDiscoveries::All)
 }
 
 /// The same, until this property has its example or counterexample.
-pub fn search_until<M>(model: M, limits: Limits, property: &'static str) -> Found
-where
-    M: Model + Send + Sync + 'static,
-    M::State: Hash + Debug + Send + Sync + Clone + PartialEq + 'static,
-    M::Action: Clone + PartialEq + Debug,
-{
+pub fn search_until<M: Searchable>(model: M, limits: Limits, property: &'static str) -> Found {
     run(model, limits, HasDiscoveries::AllOf([property].into()))
 }
 
 #[expect(clippy::disallowed_methods, reason = "how long the search took, by the real clock")]
-fn run<M>(model: M, limits: Limits, finish: HasDiscoveries) -> Found
-where
-    M: Model + Send + Sync + 'static,
-    M::State: Hash + Debug + Send + Sync + Clone + PartialEq + 'static,
-    M::Action: Clone + PartialEq + Debug,
-{
+fn run<M: Searchable>(model: M, limits: Limits, finish: HasDiscoveries) -> Found {
     let began = Instant::now();
     let (mut always, mut sometimes) = (Vec::new(), Vec::new());
     for property in model.properties() {

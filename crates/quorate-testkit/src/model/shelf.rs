@@ -7,7 +7,7 @@ use quorate::node::{
 };
 use quorate::{
     env::BootTime,
-    round::{Answer, Tally, Vote},
+    round::{Answer, Recall, Tally, Vote},
 };
 use std::{
     convert::Infallible,
@@ -122,9 +122,11 @@ pub fn tally(grants: [Option<(u32, [u32; 2], u32)>; NODES]) -> Tally {
                 node,
                 ticket: 0,
                 sent: Some(BootTime::from_nanos(sent.into())),
-                epoch: 0,
-                since: NodeTime::from_micros(since.into()),
-                votes_from: NodeTime::from_micros(votes_from.into()),
+                memory: Recall {
+                    epoch: 0,
+                    since: NodeTime::from_micros(since.into()),
+                    votes_from: NodeTime::from_micros(votes_from.into()),
+                },
                 answer: Answer::Reply(Reply::Granted { counter: FencingToken::new(counter.into()) }),
             });
         }

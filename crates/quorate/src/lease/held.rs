@@ -76,7 +76,7 @@ impl Held {
         slot.asked = false;
         match (&vote.answer, vote.sent) {
             (Answer::Reply(Reply::Extended), Some(sent)) => {
-                self.granted(vote.node, sent, vote.epoch);
+                self.granted(vote.node, sent, vote.memory.epoch);
                 // An answer to the round before: this node has not been asked in the present one.
                 let behind = self.round.is_some_and(|began| sent < began);
                 self.slots[vote.node].retry_at = behind.then_some(now);
@@ -229,7 +229,7 @@ impl Held {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::{Cause, NodeTime};
+    use crate::{node::Cause, round::Recall};
 
     const fn at(ms: u64) -> BootTime {
         BootTime::from_nanos(ms * 1_000_000)
@@ -260,15 +260,7 @@ mod tests {
     }
 
     fn vote(node: usize, sent: u64, answer: Answer) -> Vote {
-        Vote {
-            node,
-            ticket: 0,
-            sent: Some(at(sent)),
-            epoch: 0,
-            since: NodeTime::default(),
-            votes_from: NodeTime::default(),
-            answer,
-        }
+        Vote { node, ticket: 0, sent: Some(at(sent)), memory: Recall::default(), answer }
     }
 
     fn extended(node: usize, sent: u64) -> Vote {

@@ -143,7 +143,7 @@ impl Keeper {
         let nodes = self.fleet.len();
         let mut held = Held::new(resource, owner, token, terms, self.fleet.setup(), nodes, now);
         for (node, grant) in grants {
-            held.granted(node, grant.sent, grant.epoch);
+            held.granted(node, grant.sent, grant.memory.epoch);
         }
         // A node may have forgotten between the verdict and here.
         let fleet = &self.fleet;
@@ -177,7 +177,7 @@ impl Keeper {
 
     fn count(&mut self, now: BootTime, vote: &Vote) {
         if let Some(kept) = self.kept.get_mut(&vote.ticket) {
-            if vote.epoch == self.fleet.epoch(vote.node) {
+            if vote.memory.epoch == self.fleet.epoch(vote.node) {
                 kept.held.count(now, vote);
             } else {
                 kept.held.discount(now, vote.node); // The node may have forgotten since.
@@ -250,12 +250,12 @@ impl Kept {
     fn take_late(&mut self, fleet: &Fleet) {
         let Some(mut late) = self.late.take() else { return };
         while let Ok(vote) = late.try_recv() {
-            if vote.epoch != fleet.epoch(vote.node) {
+            if vote.memory.epoch != fleet.epoch(vote.node) {
                 continue; // The node may have forgotten since.
             }
             if let (Answer::Reply(crate::node::Reply::Granted { .. }), Some(sent)) = (&vote.answer, vote.sent)
             {
-                self.held.granted(vote.node, sent, vote.epoch);
+                self.held.granted(vote.node, sent, vote.memory.epoch);
             }
         }
     }

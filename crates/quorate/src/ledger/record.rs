@@ -110,8 +110,8 @@ impl Ledger {
             outcomes[vote.node] = NodeOutcome::of(&vote.answer);
             match vote.answer {
                 // A node that may have forgotten since its answer has not answered.
-                Answer::Reply(Reply::Ledger(state)) if vote.epoch == fleet.epoch(vote.node) => {
-                    answered.push(Answered { memory: self.memory(vote.since), state });
+                Answer::Reply(Reply::Ledger(state)) if vote.memory.epoch == fleet.epoch(vote.node) => {
+                    answered.push(Answered { memory: self.memory(vote.memory.since), state });
                 }
                 Answer::Reply(Reply::Refused(Refusal::Sealed { by })) => {
                     superseded = superseded.max(Some(by));
@@ -136,7 +136,7 @@ impl Ledger {
             let Some(vote) = votes.recv().await else { break };
             outcomes[vote.node] = NodeOutcome::of(&vote.answer);
             match vote.answer {
-                Answer::Reply(Reply::Written) if counts(self.memory(vote.since)) => written += 1,
+                Answer::Reply(Reply::Written) if counts(self.memory(vote.memory.since)) => written += 1,
                 Answer::Reply(Reply::Written | Reply::Refused(Refusal::Pruned)) => {
                     forgotten += 1;
                     against += 1;

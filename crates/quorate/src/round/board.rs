@@ -1,4 +1,4 @@
-use super::{Distrust, majority};
+use super::{Distrust, Recall, majority};
 use crate::{
     env::BootTime,
     node::{Cause, NodeTime},
@@ -51,14 +51,6 @@ pub(crate) struct Board {
     seats: Vec<Seat>,
     table: Mutex<Table>,
     changed: watch::Sender<()>,
-}
-
-/// Which memory of a node: that a vote is given under.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Recall {
-    pub(crate) epoch: u64,
-    pub(crate) since: NodeTime,
-    pub(crate) votes_from: NodeTime,
 }
 
 #[derive(Debug)]

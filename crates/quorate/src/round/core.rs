@@ -3,8 +3,8 @@
 mod looks;
 
 use super::{
-    Answer, NodeState, ReplyTo, Sabotage, Vote,
-    board::{Board, Recall},
+    Answer, NodeState, Recall, ReplyTo, Sabotage, Vote,
+    board::Board,
     flight::{Cargo, Errand, Flight, Post},
     offset::ClockOffset,
     standing::Standing,
@@ -466,23 +466,9 @@ impl Core {
     }
 
     /// Answers for the memory of the node that was asked, which may have ended since.
-    fn answer_under(
-        &self,
-        Recall { epoch, since, votes_from }: Recall,
-        to: Option<ReplyTo>,
-        sent: Option<BootTime>,
-        answer: Answer,
-    ) {
+    fn answer_under(&self, memory: Recall, to: Option<ReplyTo>, sent: Option<BootTime>, answer: Answer) {
         let Some(to) = to else { return };
         // Whoever asked may have gone: a late vote has no taker.
-        let _ = to.ballots.send(Vote {
-            node: self.me,
-            ticket: to.ticket,
-            sent,
-            epoch,
-            since,
-            votes_from,
-            answer,
-        });
+        let _ = to.ballots.send(Vote { node: self.me, ticket: to.ticket, sent, memory, answer });
     }
 }

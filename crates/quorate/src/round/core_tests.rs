@@ -310,7 +310,7 @@ fn a_vote_that_shows_a_jump_counts_for_the_memory_before_it() {
     let before = bench.board.epoch(0);
     let vote = jump(&mut bench);
     assert!(bench.core.take_lost_memory(), "leases stop counting on it");
-    assert_eq!(vote.epoch, before);
+    assert_eq!(vote.memory.epoch, before);
     assert!(bench.board.epoch(0) > before, "so the vote is of no more use");
     // The others may have jumped as well, which is to say that ours stood still: nothing goes into the marker.
     assert!(bench.core.step(at(1_001)).is_empty());

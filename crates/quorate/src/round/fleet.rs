@@ -1,6 +1,6 @@
 use super::{
     Answer, Ballots, Marker, NodeOutcome, NodeStatus, ReplyTo, Report, Sabotage, Setup, SetupError, Vote,
-    board::{Board, Recall},
+    board::Board,
     core::Core,
     driver::{PostOffice, drive},
     flight::{Errand, Post},
@@ -199,8 +199,8 @@ impl Fleet {
         if let Err(mpsc::error::SendError(Post { reply: Some(reply), .. })) = self.mailboxes[node].send(post)
         {
             let answer = Answer::Failed(Cause::Stopped);
-            let Recall { epoch, since, votes_from } = self.board.recall(node);
-            let vote = Vote { node, ticket: reply.ticket, sent: None, epoch, since, votes_from, answer };
+            let memory = self.board.recall(node);
+            let vote = Vote { node, ticket: reply.ticket, sent: None, memory, answer };
             let _ = reply.ballots.send(vote);
         }
     }

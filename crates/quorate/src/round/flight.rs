@@ -1,4 +1,4 @@
-use super::{ReplyTo, board::Recall, standing::Marking};
+use super::{Recall, ReplyTo, standing::Marking};
 use crate::{
     env::BootTime,
     node::{BatchReply, Request},

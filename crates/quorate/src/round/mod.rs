@@ -58,7 +58,7 @@ pub use distrust::{Distrust, QuarantineReason};
 pub use marker::{Marker, MarkerError};
 pub use setup::{Setup, SetupError};
 pub use tally::{Grant, Tally, Verdict, majority};
-pub use vote::{Answer, NodeOutcome, Report, Vote};
+pub use vote::{Answer, NodeOutcome, Recall, Report, Vote};
 
 #[cfg(feature = "sabotage")]
 pub use sabotage::Sabotage;

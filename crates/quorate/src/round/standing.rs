@@ -275,7 +275,8 @@ impl Standing {
         let remembers = self.memory.as_ref().is_some_and(|known| goes_on(known, &marker));
         if !remembers {
             self.lost_memory |= self.memory.is_some();
-            self.begin_epoch(marker.since);
+            self.board.set_since(self.me, marker.since);
+            self.begin_epoch();
         }
         self.board.set_votes_from(self.me, marker.votes_from);
         self.memory = Some(marker);
@@ -291,12 +292,11 @@ impl Standing {
         if self.memory.as_ref().is_some_and(|known| !same(known)) {
             self.memory = None;
             self.lost_memory = true;
-            self.begin_epoch(self.board.since(self.me));
+            self.begin_epoch();
         }
     }
 
-    fn begin_epoch(&self, since: NodeTime) {
-        self.board.set_since(self.me, since);
+    fn begin_epoch(&self) {
         if !self.judge.setup.sabotaged(Sabotage::ForgettersCount) {
             self.board.begin_epoch(self.me);
         }

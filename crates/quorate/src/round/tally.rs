@@ -1,7 +1,7 @@
-use super::{Answer, NodeOutcome, Vote};
+use super::{Answer, NodeOutcome, Recall, Vote};
 use crate::{
     env::BootTime,
-    node::{DoneRecord, FencingToken, NodeTime, Owner, Reply},
+    node::{DoneRecord, FencingToken, Owner, Reply},
 };
 use std::time::Duration;
 
@@ -23,12 +23,8 @@ pub struct Grant {
     pub counter: FencingToken,
     /// The boot clock just before the request left.
     pub sent: BootTime,
-    /// Which memory of the node granted.
-    pub epoch: u64,
-    /// When that memory began, by the node's clock.
-    pub since: NodeTime,
-    /// From when that memory votes, by the node's clock.
-    pub votes_from: NodeTime,
+    /// The memory of the node that granted.
+    pub memory: Recall,
 }
 
 /// Counts the votes of one acquire. Pure: it reads no clock.
@@ -64,8 +60,7 @@ impl Tally {
     pub fn count(&mut self, vote: &Vote) {
         let slot = match (&vote.answer, vote.sent) {
             (Answer::Reply(Reply::Granted { counter }), Some(sent)) => {
-                let Vote { epoch, since, votes_from, .. } = *vote;
-                Slot::Granted(Grant { counter: *counter, sent, epoch, since, votes_from })
+                Slot::Granted(Grant { counter: *counter, sent, memory: vote.memory })
             }
             (answer, sent) => {
                 if let Answer::Reply(Reply::Done(done)) = answer {
@@ -90,7 +85,7 @@ impl Tally {
     pub fn forget_unless(&mut self, remembers: impl Fn(usize, u64) -> bool) {
         for (node, slot) in self.slots.iter_mut().enumerate() {
             if let Slot::Granted(grant) = slot
-                && !remembers(node, grant.epoch)
+                && !remembers(node, grant.memory.epoch)
             {
                 let outcome = NodeOutcome::Unreachable(crate::node::Cause::Closed);
                 *slot = Slot::Against { outcome, may_hold: true };
@@ -120,8 +115,8 @@ impl Tally {
     /// forgotten it.)
     pub fn candidate(&self, quarantine: Duration) -> FencingToken {
         let counts = |grant: Grant| {
-            let relic = grant.counter.get() < grant.since.as_micros();
-            let from = grant.votes_from.min(grant.since + quarantine);
+            let relic = grant.counter.get() < grant.memory.since.as_micros();
+            let from = grant.memory.votes_from.min(grant.memory.since + quarantine);
             let seed = FencingToken::new(from.as_micros()).min(FencingToken::MAX);
             if relic { seed.max(grant.counter) } else { grant.counter }
         };
@@ -243,9 +238,7 @@ mod tests {
             node,
             ticket: 0,
             sent: Some(at(sent_ms)),
-            epoch: 1,
-            since: NodeTime::default(),
-            votes_from: NodeTime::default(),
+            memory: Recall { epoch: 1, ..Recall::default() },
             answer,
         }
     }
@@ -303,7 +296,11 @@ mod tests {
     #[test]
     fn a_counter_older_than_its_node_s_memory_counts_from_the_end_of_the_quarantine() {
         let at = |seconds: u64| NodeTime::from_micros(seconds * 1_000_000);
-        let since = |seconds: u64, vote: Vote| Vote { since: at(seconds), votes_from: at(8), ..vote };
+        let under = |since: u64, votes_from: u64, vote: Vote| {
+            let memory = Recall { since: at(since), votes_from: at(votes_from), ..vote.memory };
+            Vote { memory, ..vote }
+        };
+        let since = |seconds: u64, vote: Vote| under(seconds, 8, vote);
         // Node 0 came back at 5 s with a snapshot; the grants up to 9 happened on other nodes meanwhile.
         let won = tally(3, &[since(5, grant(0, 1, 7)), grant(1, 1, 8)]);
         assert_eq!(won.candidate(QUARANTINE).get(), 8_000_000);
@@ -313,11 +310,11 @@ mod tests {
         assert_eq!(next.candidate(QUARANTINE).get(), 8_000_001);
         // A node that was admitted waited for nothing. A worker whose clock is behind has seeded there: the token is
         // no later than the node's clock, or a seed after the next loss would repeat it (simulation, seed 5682).
-        let admitted = Vote { votes_from: at(5), ..since(5, grant(0, 1, 4_900_000)) };
+        let admitted = under(5, 5, grant(0, 1, 4_900_000));
         let won = tally(3, &[admitted, grant(1, 1, 4_900_000)]);
         assert_eq!(won.candidate(QUARANTINE).get(), 5_000_000);
         // Nor is a quarantine that was put on the node later, by a clock that was ahead, of any account.
-        let jumped = Vote { votes_from: at(3_600), ..since(5, grant(0, 1, 7)) };
+        let jumped = under(5, 3_600, grant(0, 1, 7));
         assert_eq!(tally(3, &[jumped, grant(1, 1, 8)]).candidate(QUARANTINE).get(), 9_000_000);
     }
 

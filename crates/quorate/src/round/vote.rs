@@ -27,14 +27,21 @@ pub struct Vote {
     pub ticket: u64,
     /// The boot clock just before the request left; `None` if it certainly never left.
     pub sent: Option<BootTime>,
-    /// Which memory of the node answered: it changes whenever the node may have forgotten.
-    pub epoch: u64,
-    /// When that memory began, by the node's clock.
-    pub since: NodeTime,
-    /// From when that memory votes, by the node's clock.
-    pub votes_from: NodeTime,
+    /// The memory of the node that was asked.
+    pub memory: Recall,
     /// What came of it.
     pub answer: Answer,
+}
+
+/// Which memory of a node a vote is given under.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Recall {
+    /// Changes whenever the node may have forgotten what it granted.
+    pub epoch: u64,
+    /// When the memory began, by the node's clock.
+    pub since: NodeTime,
+    /// From when it votes, by the node's clock.
+    pub votes_from: NodeTime,
 }
 
 /// What came of one request to one node.
