@@ -45,6 +45,9 @@ pub(super) async fn complete(
             votes.count(vote.node, vote.answer);
         }
         if let Some(verdict) = votes.verdict(&fleet) {
+            // Nobody is to wait there for the claim's TTL: it is settled, but the node would not take it (its
+            // marker changed, say). Behind a *complete* that is under way yet it finds nothing to free.
+            fleet.release(lease.resource(), lease.owner(), |node| !votes.stands_at(node), None);
             return verdict;
         }
         if fleet.env().now() >= deadline || fleet.env().stopped().is_cancelled() {
@@ -94,6 +97,10 @@ impl Votes {
         None
     }
 
+    fn stands_at(&self, node: usize) -> bool {
+        matches!(self.outcomes[node], NodeOutcome::Granted)
+    }
+
     fn holders(&self) -> impl Iterator<Item = &Owner> {
         self.outcomes.iter().filter_map(|outcome| match outcome {
             NodeOutcome::Contended { holder, .. } => Some(holder),
@@ -102,7 +109,6 @@ impl Votes {
     }
 
     fn unanswered(&self) -> Vec<usize> {
-        let again = |&node: &usize| !matches!(self.outcomes[node], NodeOutcome::Granted);
-        (0..self.outcomes.len()).filter(again).collect()
+        (0..self.outcomes.len()).filter(|&node| !self.stands_at(node)).collect()
     }
 }
