@@ -1,6 +1,6 @@
 //! On a real PostgreSQL: what commits happens once, what is rolled back has not happened.
 
-#![expect(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+#![expect(clippy::expect_used, reason = "a test fails by panicking")]
 
 use quorate::node::FencingToken;
 use quorate_postgres::{Effects, Error, Fences, Once};
