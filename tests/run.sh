@@ -44,6 +44,11 @@ install cc gcc gcc build-base gcc gcc
 install redis-server redis-server redis redis redis redis
 install openssl openssl openssl openssl openssl openssl
 
+# Its programs are on nobody's path: the test-kit looks where packages put them.
+if ! ls /usr/lib/postgresql/*/bin/postgres /usr/libexec/postgresql*/bin/postgres >/dev/null 2>&1; then
+    install postgres postgresql postgresql-server postgresql postgresql postgresql
+fi
+
 say "format"
 cargo fmt --all --check
 
