@@ -40,6 +40,7 @@
 mod address;
 mod connect;
 mod connect_quorum;
+mod ears;
 mod encode;
 mod examine;
 mod fault;
