@@ -32,6 +32,12 @@ impl Keys {
         format!("{}{resource}", self.prefix)
     }
 
+    /// Where a server tells whose lease on `resource` it has freed: the lock's key, and `:freed`. The scripts say the
+    /// same.
+    pub(crate) fn freed(&self, resource: &Resource) -> String {
+        format!("{}{resource}:freed", self.prefix)
+    }
+
     fn fence(&self, resource: &Resource) -> String {
         format!("{{{}{resource}}}:fence", self.prefix)
     }

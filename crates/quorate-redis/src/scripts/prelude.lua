@@ -88,6 +88,13 @@ local function held(holder, lock)
   return { 'held', holder, left_of(lock) }
 end
 
+-- Frees `lock`, and tells whoever waits for it whose it was. That nobody can be told, for want of the right to
+-- PUBLISH say, spoils no release: waiters look for themselves as well.
+local function free(lock, owner)
+  call('DEL', lock)
+  redis.pcall('PUBLISH', lock .. ':freed', owner)
+end
+
 -- The term of the ledger at `key`, refusing where it is later than `term`.
 local function sealed(key, term)
   local standing = call('HGET', key, 't') or '0'

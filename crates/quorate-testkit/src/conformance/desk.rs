@@ -11,7 +11,7 @@ use std::{sync::Arc, time::Duration};
 pub(super) const LONG: Duration = Duration::from_secs(60);
 
 /// How long something that must come may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The marker that a desk's node carries.
 pub(super) const STAMP: &str = "{\"run\":\"conformance\"}";

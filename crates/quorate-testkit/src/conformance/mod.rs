@@ -12,6 +12,7 @@ mod desk;
 mod gate;
 mod lease;
 mod ledger;
+mod push;
 mod session;
 
 use desk::Desk;
@@ -19,25 +20,29 @@ use futures_util::FutureExt;
 use quorate::node::Node;
 use std::panic::AssertUnwindSafe;
 
+/// Runs the cases that are named, each on a fresh node from `$make`.
+macro_rules! run {
+    ($kind:ident, $make:ident, $($module:ident: $($case:ident)+;)+) => {
+        let mut run = 0;
+        let mut failed = Vec::new();
+        $($(
+            run += 1;
+            if AssertUnwindSafe($module::$case($make())).catch_unwind().await.is_err() {
+                failed.push(concat!(stringify!($module), "::", stringify!($case)));
+            }
+        )+)+
+        assert!(failed.is_empty(), "{}: {} of {run} cases failed: {}", $kind, failed.len(), failed.join(", "));
+    };
+}
+
 /// Runs every case, each on a fresh node from `make`: empty, without a marker, and forgotten by nobody while
 /// the case runs.
 ///
 /// # Panics
 /// If a case failed, after all have run; names them all. Each one's own message is above.
 pub async fn suite<N: Node>(kind: &str, mut make: impl FnMut() -> N) {
-    let mut run = 0;
-    let mut failed = Vec::new();
-    macro_rules! run {
-        ($($module:ident: $($case:ident)+;)+) => {
-            $($(
-                run += 1;
-                if AssertUnwindSafe($module::$case(make())).catch_unwind().await.is_err() {
-                    failed.push(concat!(stringify!($module), "::", stringify!($case)));
-                }
-            )+)+
-        };
-    }
     run! {
+        kind, make,
         acquire:
             a_free_resource_is_granted_and_counted
             a_held_resource_says_by_whom_and_for_how_long
@@ -95,6 +100,24 @@ pub async fn suite<N: Node>(kind: &str, mut make: impl FnMut() -> N) {
             sessions_of_one_node_see_one_store
             a_hello_states_facts
             node_time_is_the_wall_clocks_and_goes_on;
+        push:
+            listening_in_any_order_spoils_no_batch;
     }
-    assert!(failed.is_empty(), "{kind}: {} of {run} cases failed: {}", failed.len(), failed.join(", "));
+}
+
+/// As [`suite`], the cases of nodes that tell of releases. Those that do not are polled.
+///
+/// # Panics
+/// As [`suite`].
+pub async fn pushes<N: Node>(kind: &str, mut make: impl FnMut() -> N) {
+    run! {
+        kind, make,
+        push:
+            a_listener_hears_every_release_in_turn
+            a_listener_hears_its_own_release_and_others_hear_it_too
+            a_completed_claim_is_told
+            what_frees_nothing_is_not_told
+            nothing_is_told_after_the_end
+            a_session_that_is_gone_hears_nothing_and_hinders_nobody;
+    }
 }

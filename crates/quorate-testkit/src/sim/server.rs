@@ -203,15 +203,26 @@ impl Server {
         if now.saturating_sub(state.snapshot.0) > SNAPSHOT_EVERY {
             state.snapshot = (now, state.store.clone());
         }
+        let mut freed = Vec::new();
         let reply = match self.lie {
             Some(Lie::Timeless) => {
                 let forever = NodeTime::from_micros(u64::MAX);
-                engine::run(&mut state.store, &Batch { not_after: forever, ..batch.clone() }, clocks)
+                let batch = Batch { not_after: forever, ..batch.clone() };
+                engine::run_telling(&mut state.store, &batch, clocks, &mut freed)
             }
-            Some(Lie::Forgetful) | None => engine::run(&mut state.store, batch, clocks),
+            Some(Lie::Forgetful) | None => {
+                engine::run_telling(&mut state.store, batch, clocks, &mut freed)
+            }
             Some(lie) => super::lie::run(&mut state.store, batch, clocks, lie),
         };
+        let ears: Vec<_> = match freed.is_empty() {
+            true => Vec::new(),
+            false => state.connections.iter().filter_map(Weak::upgrade).collect(),
+        };
         drop(state);
+        for freed in &freed {
+            ears.iter().for_each(|connection| connection.tell(freed));
+        }
         self.referee.ran(&self.name, batch, &reply);
         reply
     }

@@ -2,17 +2,13 @@ use super::{
     AcquireError, Lease,
     attempt::{Attempted, Terms, attempt, attempt_each, is_contended},
     hub::Hub,
+    patience::Patience,
 };
 use crate::{
     node::{NameError, Owner, Resource},
     round::{Setup, Tally},
 };
 use std::{sync::Arc, time::Duration};
-
-/// A waiter looks at least this often, whatever the holder's remaining TTL.
-const LOOK_AT_LEAST_EVERY: Duration = Duration::from_millis(100);
-/// What keeps waiters from coming all at once, and again all at once.
-const JITTER: Duration = Duration::from_millis(20);
 
 /// A lock about to be acquired: made by [`Quorum::lock`](super::Quorum::lock).
 #[derive(Clone, Debug)]
@@ -104,23 +100,34 @@ impl Lock {
         }
     }
 
-    /// Attempts until the lease is ours or [`Lock::wait`] is over. Between attempts it sleeps to the
-    /// remaining TTL that the rejections carried, and looks at least every 100 ms.
+    /// Attempts until the lease is ours or [`Lock::wait`] is over. Between attempts it sleeps until the nodes
+    /// tell that the lease was released, or to the remaining TTL that the rejections carried. Beneath that it
+    /// looks every 100 ms, and, where releases have been told before, every 400 ms after a while: what is
+    /// told may be lost, and other clients, and nodes that are directories, tell nothing.
+    ///
+    /// Whoever waits longest in this process is woken first; among processes there is no order.
     ///
     /// # Errors
     /// [`AcquireError`] as for [`Lock::try_acquire`], and [`AcquireError::Contended`] where the wait is over.
     /// What only an operator can mend is an error at once.
     ///
     /// # Cancel safety
-    /// Safe: a dropped attempt posts its releases behind its own requests.
+    /// Safe: a dropped attempt posts its releases behind its own requests, and the nodes are no longer
+    /// listened to.
     pub async fn acquire(&self) -> Result<Lease, AcquireError> {
         let (resource, terms) = self.parsed()?;
         let env = self.hub.env();
         let deadline = self.wait.map(|wait| env.now() + wait);
         let mut told = false;
+        let mut patience = Patience::new(&self.hub, &resource);
         loop {
+            patience.attempts();
+            let began = env.now();
             let tally = match attempt(&self.hub, &resource, terms).await {
-                Attempted::Held(lease) => return Ok(lease),
+                Attempted::Held(lease) => {
+                    patience.attempts();
+                    return Ok(lease);
+                }
                 Attempted::Closed => return Err(AcquireError::Closed),
                 Attempted::Lost(_) if env.stopped().is_cancelled() => return Err(AcquireError::Closed),
                 Attempted::Lost(tally) => tally,
@@ -134,8 +141,7 @@ impl Lock {
                 tracing::warn!("waiting for a quorum: {error}");
                 told = true;
             }
-            let next = env.now() + pause(&tally, env.random_below(JITTER));
-            env.sleep_until(deadline.map_or(next, |deadline| next.min(deadline))).await;
+            patience.rest(&tally, began, deadline).await;
         }
     }
 
@@ -147,17 +153,6 @@ impl Lock {
 
     fn lost(&self, resource: Resource, tally: &Tally) -> AcquireError {
         AcquireError::lost(resource, is_contended(tally), self.hub.fleet().report(tally.outcomes()))
-    }
-}
-
-/// How long to wait before the next attempt.
-fn pause(tally: &Tally, jitter: Duration) -> Duration {
-    match (is_contended(tally), tally.holder(), tally.retry_after()) {
-        // Attempts that split the votes between them have released by now: the first to come again wins.
-        // (Or a holder lacks a majority's word because a node is away: so not quite at once.)
-        (true, None, _) => JITTER + jitter * 2,
-        (_, _, Some(left)) => (left + jitter / 4).min(LOOK_AT_LEAST_EVERY - jitter),
-        (_, _, None) => LOOK_AT_LEAST_EVERY - jitter,
     }
 }
 

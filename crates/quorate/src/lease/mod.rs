@@ -10,7 +10,7 @@
 //! (see [`round`](crate::round)). Another Redlock client on the same name is excluded and excludes, but with
 //! plain Redlock's promise only.
 //!
-//! Not built yet: read-write and fair leases, waking waiters on release, maximum hold time, transfer.
+//! Not built yet: read-write and fair leases, maximum hold time, transfer.
 //!
 //! # How a lease lives
 //!
@@ -35,6 +35,7 @@ mod hub;
 mod inspect;
 mod keeper;
 mod lock;
+mod patience;
 mod quorum;
 mod tenure;
 

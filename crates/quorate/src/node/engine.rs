@@ -8,8 +8,8 @@ mod ledger;
 mod lock;
 
 use super::{
-    Batch, BatchReply, DoneRecord, FencingToken, LedgerState, NodeTime, Owner, Refusal, Reply, Request,
-    Resource,
+    Batch, BatchReply, DoneRecord, FencingToken, Freed, LedgerState, NodeTime, Owner, Refusal, Reply,
+    Request, Resource,
 };
 use std::{sync::Arc, time::Duration};
 
@@ -89,11 +89,24 @@ pub fn run<S: Store>(store: &mut S, batch: &Batch, clocks: Clocks) -> BatchReply
 where
     S::Error: std::fmt::Display,
 {
+    run_telling(store, batch, clocks, &mut Vec::new())
+}
+
+/// As [`run`], and adds to `freed` what the requests freed: for a node that tells its listeners.
+pub fn run_telling<S: Store>(
+    store: &mut S,
+    batch: &Batch,
+    clocks: Clocks,
+    freed: &mut Vec<Freed>,
+) -> BatchReply
+where
+    S::Error: std::fmt::Display,
+{
     let failed = |e: S::Error| Reply::Refused(Refusal::Failed(e.to_string().into()));
     let replies = batch
         .requests
         .iter()
-        .map(|request| gate(store, batch, request, clocks).unwrap_or_else(failed))
+        .map(|request| gate(store, batch, request, clocks, freed).unwrap_or_else(failed))
         .collect();
     BatchReply { node_time: clocks.wall, replies }
 }
@@ -104,6 +117,7 @@ fn gate<S: Store>(
     batch: &Batch,
     request: &Request,
     clocks: Clocks,
+    freed: &mut Vec<Freed>,
 ) -> Result<Reply, S::Error> {
     if request.sets_a_key() && clocks.wall > batch.not_after {
         return Ok(Reply::Refused(Refusal::Stale));
@@ -114,12 +128,14 @@ fn gate<S: Store>(
             return Ok(Reply::Refused(Refusal::Marker(marker)));
         }
     }
-    Desk { store, clocks }.serve(request)
+    Desk { store, clocks, freed }.serve(request)
 }
 
 struct Desk<'a, S> {
     store: &'a mut S,
     clocks: Clocks,
+    /// What was freed on request.
+    freed: &'a mut Vec<Freed>,
 }
 
 impl<S: Store> Desk<'_, S> {
@@ -167,6 +183,13 @@ impl<S: Store> Desk<'_, S> {
     fn own(&mut self, resource: &Resource, owner: &Owner, ttl: Duration) -> Result<(), S::Error> {
         let row = LeaseRow { owner: owner.as_str().into(), until_nanos: self.after(ttl) };
         self.store.set_lease(resource, Some(row))
+    }
+
+    /// Frees what `owner` held, and tells.
+    fn free(&mut self, resource: &Resource, owner: &Owner) -> Result<(), S::Error> {
+        self.store.set_lease(resource, None)?;
+        self.freed.push(Freed { resource: resource.clone(), owner: owner.clone() });
+        Ok(())
     }
 
     fn count(&mut self, resource: &Resource, count: FencingToken, keep: Duration) -> Result<(), S::Error> {

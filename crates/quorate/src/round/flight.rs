@@ -1,8 +1,17 @@
 use super::{Recall, ReplyTo, standing::Marking};
 use crate::{
     env::BootTime,
-    node::{BatchReply, Request},
+    node::{BatchReply, Listen, Request},
 };
+
+/// What a driver finds in its mailbox.
+#[derive(Debug)]
+pub(crate) enum Mail {
+    /// Something for its node to do.
+    Post(Post),
+    /// What its node is to tell of, or no longer.
+    Listen(Listen),
+}
 
 /// Something for a node to do.
 #[derive(Debug)]

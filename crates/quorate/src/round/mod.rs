@@ -34,7 +34,12 @@
 //!
 //! [`Setup`] is what all workers of a deployment must agree on, checked when it is built. One driver task a
 //! node ([`driver`](self)) owns the session and asks a pure core what to do next. [`Tally`] counts votes.
+//!
+//! Who waits for a release is told of it by the nodes, while it waits: a bench of waiters counts, for each
+//! owner that was freed, the nodes that told, and at a majority rings one waiter. Pushes may be lost, so
+//! nothing depends on them but how soon a waiter looks again.
 
+mod bench;
 mod board;
 mod core;
 #[cfg(test)]
@@ -52,6 +57,8 @@ mod steps;
 mod tally;
 mod trust;
 mod vote;
+mod waiting;
+mod wanted;
 
 pub use board::{NodeState, NodeStatus};
 pub use distrust::{Distrust, QuarantineReason};
@@ -68,3 +75,4 @@ pub(crate) use sabotage::Sabotage;
 pub(crate) use fleet::{Fleet, FleetEvent, Starter};
 pub(crate) use tally::quorum_th;
 pub(crate) use vote::{Ballots, ReplyTo};
+pub(crate) use waiting::Waiting;

@@ -89,7 +89,7 @@ impl<S: Store> Desk<'_, S> {
     pub(super) fn release(&mut self, resource: &Resource, owner: &Owner) -> Result<Reply, S::Error> {
         let mine = self.live_lease(resource)?.is_some_and(|row| *row.owner == *owner.as_str());
         if mine {
-            self.store.set_lease(resource, None)?;
+            self.free(resource, owner)?;
         }
         Ok(Reply::Released(mine))
     }
