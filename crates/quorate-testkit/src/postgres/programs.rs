@@ -3,15 +3,15 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Where packages put a version's programs, in a folder each that is on nobody's path.
-const VERSIONS: [&str; 2] = ["/usr/lib/postgresql", "/usr/libexec/postgresql"];
+/// Where Debian puts a version's programs, in a folder each that is on nobody's path.
+const VERSIONS: &str = "/usr/lib/postgresql";
 
 /// The folder with `initdb` and `postgres`: on the path, or the newest version that a package has installed.
 pub(super) fn folder() -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let has_both = |folder: &PathBuf| folder.join("initdb").is_file() && folder.join("postgres").is_file();
     std::env::split_paths(&path).find(has_both).or_else(|| {
-        let versions = VERSIONS.iter().flat_map(|root| versions_in(Path::new(root)));
+        let versions = versions_in(Path::new(VERSIONS)).into_iter();
         versions.filter(|(_, folder)| has_both(folder)).max_by_key(|(version, _)| *version).map(|(_, f)| f)
     })
 }
