@@ -1,9 +1,10 @@
 use super::hub::Hub;
 use crate::{
     node::{DoneRecord, FencingToken, Owner, Reply, Request, Resource},
-    round::{Answer, NodeOutcome, Report},
+    round::{Answer, NodeOutcome, ReplyTo, Report},
 };
 use std::time::Duration;
+use tokio::sync::mpsc;
 
 /// Who holds a resource, by the word of a majority at one moment. By the time it is read it may be past.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,6 +56,34 @@ pub(super) async fn inspect(hub: &Hub, resource: &Resource) -> Result<Inspection
         return Err(InspectError { resource: resource.clone(), report: fleet.report(outcomes) });
     }
     Ok(merge(&views, fleet.majority()))
+}
+
+/// As [`inspect`] for each of `resources`, in one batch a node; `None` where too few nodes answered. Waits for no
+/// more than a majority: it is for a program that tries next what seems free.
+pub(super) async fn inspect_each(hub: &Hub, resources: &[Resource]) -> Vec<Option<Inspection>> {
+    let fleet = hub.fleet();
+    let (ballots, mut votes) = mpsc::unbounded_channel();
+    for node in 0..fleet.len() {
+        for (ticket, resource) in (0..).zip(resources) {
+            let request = Request::Inspect { resource: resource.clone() };
+            fleet.ask(node, request, ReplyTo { ballots: ballots.clone(), ticket });
+        }
+    }
+    drop(ballots);
+    let mut views: Vec<Vec<View>> = resources.iter().map(|_| Vec::new()).collect();
+    let mut short = resources.len();
+    while short > 0
+        && let Some(vote) = votes.recv().await
+    {
+        if let Answer::Reply(Reply::State { holder, counter, done }) = vote.answer {
+            let views = &mut views[vote.ticket as usize];
+            views.push(View { holder, counter, done });
+            short -= usize::from(views.len() == fleet.majority());
+        }
+    }
+    let enough =
+        |views: Vec<View>| (views.len() >= fleet.majority()).then(|| merge(&views, fleet.majority()));
+    views.into_iter().map(enough).collect()
 }
 
 struct View {

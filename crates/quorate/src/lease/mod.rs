@@ -30,19 +30,28 @@
 mod attempt;
 mod error;
 mod handle;
+mod health;
 mod held;
 mod hub;
 mod inspect;
 mod keeper;
 mod lock;
+mod many;
+mod options;
 mod quorum;
+mod slots;
 mod tenure;
 
 pub use error::{AcquireError, ExtendError, LeaseLost, ReleaseError};
 pub use handle::{Lease, LeaseEvent, LeaseEvents};
+pub use health::Heartbeat;
 pub use inspect::{Holder, InspectError, Inspection};
 pub use lock::{Lock, TryAcquire};
+pub use many::{Leases, Locks, TryAcquireAll};
 pub use quorum::{AdmitError, Quorum, QuorumBuilder};
+pub use slots::{Slot, Slots};
+pub use tenure::StepDownCause;
 
 pub(crate) use attempt::{Attempted, Terms, attempt_each, is_contended};
+pub(crate) use health::Health;
 pub(crate) use lock::terms as lease_terms;
