@@ -185,6 +185,12 @@ impl Lease {
         self.hub.order(Order::Release { id: self.id, reply });
     }
 
+    /// Ends the lease, then has the keeper do something else with its keys than free them.
+    pub(super) fn give_away(&self, order: impl FnOnce(u64) -> Order) {
+        self.tenure.end();
+        self.hub.order(order(self.id));
+    }
+
     /// Ends the lease and leaves its keys standing: the caller replaces them.
     pub(crate) fn forget(&self) {
         self.tenure.end();

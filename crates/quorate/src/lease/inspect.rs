@@ -17,6 +17,8 @@ pub struct Inspection {
     pub token: Option<FencingToken>,
     /// For a claim, the done record with the highest token that any node named.
     pub done: Option<DoneRecord>,
+    /// Every owner that any node names, and by how many it is named, the most first.
+    pub named: Vec<(Owner, usize)>,
     /// How many nodes answered.
     pub answered: usize,
 }
@@ -101,11 +103,20 @@ fn merge(views: &[View], majority: usize) -> Inspection {
         let remaining = *left.get(majority - 1)?;
         Some(Holder { owner: owner.clone(), remaining })
     });
+    let mut named: Vec<(Owner, usize)> = Vec::new();
+    for (owner, _) in holders() {
+        match named.iter_mut().find(|(known, _)| known == owner) {
+            Some((_, times)) => *times += 1,
+            None => named.push((owner.clone(), 1)),
+        }
+    }
+    named.sort_by_key(|(_, times)| std::cmp::Reverse(*times));
     let mut counters: Vec<_> = views.iter().filter_map(|view| view.counter).collect();
     counters.sort_unstable_by(|a, b| b.cmp(a));
     Inspection {
         contended: holder.is_none() && holders().next().is_some(),
         holder,
+        named,
         // A token is given out once a majority's counters have reached it.
         token: counters.get(majority - 1).copied(),
         done: views.iter().filter_map(|view| view.done.clone()).max_by_key(|done| done.token),

@@ -15,6 +15,7 @@ use crate::{
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
+    time::Duration,
 };
 use tokio::sync::{mpsc, oneshot};
 
@@ -28,6 +29,8 @@ pub(crate) enum Order {
     Adopt(Box<Adoption>),
     /// Let go of a lease, which its handle has ended, and release it everywhere.
     Release { id: u64, reply: Option<ReplyTo> },
+    /// Let go of a lease, which its handle has ended, and have the nodes keep it for an heir.
+    Transfer { id: u64, heir: Owner, lasts: Duration, reply: ReplyTo },
     /// Let go of a lease, which its handle has ended, and leave its keys to the handle.
     Forget { id: u64 },
     /// Let it end by `until`, and extend only while `health` says yes.
@@ -123,6 +126,7 @@ impl Keeper {
         match order {
             Order::Adopt(adoption) => self.adopt(now, *adoption),
             Order::Release { id, reply } => self.let_go(id, reply.as_ref()),
+            Order::Transfer { id, heir, lasts, reply } => self.transfer(id, &heir, lasts, &reply),
             Order::Forget { id } => drop(self.end(id)),
             Order::Limit { id, until, health } => {
                 if let Some(kept) = self.kept.get_mut(&id) {
@@ -250,6 +254,23 @@ impl Keeper {
         if let Some(held) = self.end(id) {
             self.fleet.release(&held.resource, &held.owner, |_| true, reply);
         }
+    }
+
+    /// Ends a lease for good, and has every node keep it for `heir`. Here, where the extensions come from: none
+    /// may come behind it and set the old owner again.
+    fn transfer(&mut self, id: u64, heir: &Owner, lasts: Duration, reply: &ReplyTo) {
+        let Some(held) = self.end(id) else { return };
+        for node in 0..self.fleet.len() {
+            let request = Request::Reserve {
+                resource: held.resource.clone(),
+                owner: held.owner.clone(),
+                heir: heir.clone(),
+                ttl: lasts,
+            };
+            self.fleet.ask(node, request, reply.clone());
+        }
+        // Whoever misses it is freed, as after any lease; where the heir stands this is nothing.
+        self.fleet.release(&held.resource, &held.owner, |_| true, None);
     }
 
     /// Ends a lease for good and tells its last events.

@@ -10,7 +10,7 @@
 //! (see [`round`](crate::round)). Another Redlock client on the same name is excluded and excludes, but with
 //! plain Redlock's promise only.
 //!
-//! Not built yet: read-write and fair leases, waking waiters on release, maximum hold time, transfer.
+//! Not built yet: read-write and fair leases, waking waiters on release.
 //!
 //! # How a lease lives
 //!
@@ -29,6 +29,7 @@
 
 mod attempt;
 mod error;
+mod force;
 mod handle;
 mod health;
 mod held;
@@ -41,8 +42,11 @@ mod options;
 mod quorum;
 mod slots;
 mod tenure;
+mod transfer;
+mod wish;
 
 pub use error::{AcquireError, ExtendError, LeaseLost, ReleaseError};
+pub use force::ForcedRelease;
 pub use handle::{Lease, LeaseEvent, LeaseEvents};
 pub use health::Heartbeat;
 pub use inspect::{Holder, InspectError, Inspection};
@@ -51,7 +55,10 @@ pub use many::{Leases, Locks, TryAcquireAll};
 pub use quorum::{AdmitError, Quorum, QuorumBuilder};
 pub use slots::{Slot, Slots};
 pub use tenure::StepDownCause;
+pub use transfer::TransferError;
 
 pub(crate) use attempt::{Attempted, Terms, attempt_each, is_contended};
 pub(crate) use health::Health;
 pub(crate) use lock::terms as lease_terms;
+pub(crate) use options::Options;
+pub(crate) use wish::{ask as ask_to_let_go, heard as asked_to_let_go};
