@@ -89,6 +89,11 @@ pub(crate) enum Command {
     Status(StatusArgs),
     /// Examine the nodes, and say what to mend
     Doctor(DoctorArgs),
+    /// See to who leads
+    #[command(subcommand)]
+    Lead(LeadCommand),
+    /// Take a lock from its holder, who does not know: the last resort
+    Unlock(UnlockArgs),
     /// Look after the nodes
     #[command(subcommand)]
     Nodes(NodesCommand),
@@ -274,6 +279,82 @@ pub(crate) struct DoctorArgs {
     /// One JSON object
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// What can be done about a leader.
+#[derive(Debug, Subcommand)]
+pub(crate) enum LeadCommand {
+    /// Ask the leader of a group to resign, and wait until it has
+    Resign(ResignArgs),
+}
+
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  # the leader of the file's group, before its machine goes down
+  quorate lead resign --config /etc/quorate/quorate.toml
+  quorate lead resign --group billing --wait 1m
+  # only if it is still this term
+  quorate lead resign --group billing --term 1763720135000417 --json
+
+The leader hears within half a second, tells its work to stop, gives it the
+grace, and releases. The wish is for this one term and concerns no later
+leader; it ends by itself a second after the wait. Without another candidate
+the same worker leads again after its back-off.
+
+Exit status: 0 if it has resigned; 1 if nobody leads, or another term than
+--term has begun; 75 if it leads on after the wait (cut off, stuck, or told
+not to obey); 69 no quorum of nodes; 78 configuration.")]
+pub(crate) struct ResignArgs {
+    #[command(flatten)]
+    pub(crate) nodes: NodeArgs,
+    /// The group [default: the file's]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) group: Option<String>,
+    /// Only if this is its term
+    #[arg(long, value_name = "N")]
+    pub(crate) term: Option<u64>,
+    /// How long to wait for it to go
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "30s")]
+    pub(crate) wait: Duration,
+    /// One JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  # who holds it, and what taking it away would mean
+  quorate unlock backup
+  quorate unlock --force backup
+  # a message, a leadership: as `quorate status` names them
+  quorate unlock --force claim/orders/17
+
+What can go wrong: the holder is not asked and not told. It believes in its
+lease until its next extension, a third of the TTL later at most; until then
+two may act at once. Fencing tokens protect only sinks that check them. A
+holder that extends while nodes are being freed may set itself again. So: when
+the holder is known to be gone or stuck for good, or the key has no end and is
+another client's. A living leader is asked with `quorate lead resign`.
+
+It deletes the lock where the owner is the one that it has just shown, and
+nothing else: no other holder, no fencing counter, no done record.
+
+Exit status: 0 if a majority of nodes is rid of the owner; 1 if nobody holds
+it, or --force was not given; 69 if too few nodes answered; 78 configuration.")]
+pub(crate) struct UnlockArgs {
+    #[command(flatten)]
+    pub(crate) nodes: NodeArgs,
+    /// Do it, rather than say what would be done
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// One JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// A lock by name, a group as election/GROUP, a message as claim/SET/ID
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
 }
 
 /// What can be done to nodes.

@@ -1,6 +1,8 @@
 use crate::config::ConfigError;
 use std::fmt;
 
+/// There is nothing to do what was asked for to.
+pub(crate) const NOTHING: u8 = 1;
 /// `EX_UNAVAILABLE` of `sysexits.h`: no quorum of nodes.
 pub(crate) const NO_QUORUM: u8 = 69;
 /// `EX_SOFTWARE`: the lease was lost while a command ran.

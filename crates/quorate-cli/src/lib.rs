@@ -13,15 +13,17 @@ mod exec;
 mod exit;
 mod guard;
 mod init;
+mod lead;
 mod log;
 mod open;
 #[doc(hidden)]
 pub mod probe;
 mod run;
 mod status;
+mod unlock;
 pub mod warden;
 
-use args::{Cli, Command, LogFormat, LogLevel, NodesCommand, Unread};
+use args::{Cli, Command, LeadCommand, LogFormat, LogLevel, NodesCommand, Unread};
 use config::{Config, Surroundings};
 use exit::{FAILURE, Failure};
 use std::{ffi::OsString, io::Write, process::ExitCode};
@@ -79,6 +81,14 @@ fn dispatch(command: &Command) -> Result<u8, Failure> {
         Command::Doctor(args) => {
             let config = load(&args.nodes)?;
             block_on(doctor::doctor(args, &config))
+        }
+        Command::Lead(LeadCommand::Resign(args)) => {
+            let config = load(&args.nodes)?;
+            block_on(lead::resign(args, &config))
+        }
+        Command::Unlock(args) => {
+            let config = load(&args.nodes)?;
+            block_on(unlock::unlock(args, &config))
         }
         Command::Nodes(NodesCommand::Admit(args)) => {
             let config = load(&args.nodes)?;

@@ -1,7 +1,7 @@
 //! What the project's own fuzz targets call. No part of the interface: it may change with any release.
 
 use crate::{
-    args::{Cli, Command, NodeArgs, NodesCommand},
+    args::{Cli, Command, LeadCommand, NodeArgs, NodesCommand},
     config::{Config, Surroundings},
 };
 use std::ffi::OsString;
@@ -21,5 +21,7 @@ pub fn arguments(args: &[OsString], around: &Surroundings<'_>) -> Result<Option<
         Command::Status(args) => load(&args.nodes).map(Some),
         Command::Doctor(args) => load(&args.nodes).map(Some),
         Command::Nodes(NodesCommand::Admit(args)) => load(&args.nodes).map(Some),
+        Command::Lead(LeadCommand::Resign(args)) => load(&args.nodes).map(Some),
+        Command::Unlock(args) => load(&args.nodes).map(Some),
     }
 }

@@ -16,7 +16,7 @@ use serde::Serialize;
 use std::{io::Write, time::Duration};
 
 /// How long a handshake may take before its node is called away.
-const PATIENCE: Duration = Duration::from_secs(2);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 
 /// How often an admission is tried where a node did not answer in time: nobody waits for it meanwhile, as a
 /// round would.
@@ -51,6 +51,8 @@ struct ResourceLine {
     held: Option<bool>,
     holder: Option<String>,
     owner: Option<String>,
+    /// For whom it is kept that was transferred.
+    reserved_for: Option<String>,
     remaining_ms: Option<u64>,
     fencing_token: Option<u64>,
     done: Option<String>,
@@ -118,23 +120,25 @@ fn was_late(error: &AdmitError) -> bool {
     error.report.count(late) > 0
 }
 
-fn resources(args: &StatusArgs, config: &Config) -> Result<Vec<Resource>, Failure> {
-    let parse = |name: &str| {
-        let parsed = match (name.strip_prefix("election/"), name.strip_prefix("claim/")) {
-            (Some(group), _) => Resource::election(group),
-            (None, Some(claim)) => {
-                let (set, id) = claim.split_once('/').unwrap_or((claim, ""));
-                Resource::claim(set, id)
-            }
-            (None, None) => Resource::lock(name),
-        };
-        parsed.map_err(|error| Failure::new(CONFIG, error))
+/// What a name on the command line stands for: a lock, `election/GROUP` or `claim/SET/ID`.
+pub(crate) fn resource(name: &str) -> Result<Resource, Failure> {
+    let parsed = match (name.strip_prefix("election/"), name.strip_prefix("claim/")) {
+        (Some(group), _) => Resource::election(group),
+        (None, Some(claim)) => {
+            let (set, id) = claim.split_once('/').unwrap_or((claim, ""));
+            Resource::claim(set, id)
+        }
+        (None, None) => Resource::lock(name),
     };
+    parsed.map_err(|error| Failure::new(CONFIG, error))
+}
+
+fn resources(args: &StatusArgs, config: &Config) -> Result<Vec<Resource>, Failure> {
     match (&config.group, args.resources.is_empty()) {
         (Some(group), true) => {
             Ok(vec![Resource::election(group).map_err(|error| Failure::new(CONFIG, error))?])
         }
-        _ => args.resources.iter().map(|name| parse(name)).collect(),
+        _ => args.resources.iter().map(|name| resource(name)).collect(),
     }
 }
 
@@ -163,6 +167,7 @@ async fn look(quorum: &Quorum, resource: &Resource) -> ResourceLine {
         held: None,
         holder: None,
         owner: None,
+        reserved_for: None,
         remaining_ms: None,
         fencing_token: None,
         done: None,
@@ -176,6 +181,7 @@ async fn look(quorum: &Quorum, resource: &Resource) -> ResourceLine {
             line.done = done.map(|done| done.result.to_string());
             if let Some(holder) = holder {
                 line.holder = Some(holder.owner.worker().to_owned());
+                line.reserved_for = holder.owner.reserved_for().map(ToOwned::to_owned);
                 line.owner = Some(holder.owner.as_str().to_owned());
                 line.remaining_ms = holder.remaining.map(millis);
             }
@@ -230,6 +236,10 @@ impl ResourceLine {
             return format!("done, result {result:?}, fencing token {token}");
         }
         match (&self.holder, self.remaining_ms) {
+            (Some(_), Some(ms)) if self.reserved_for.is_some() => {
+                let heir = self.reserved_for.as_deref().unwrap_or_default();
+                format!("kept for {heir} for {:.1} s yet, last fencing token {token}", ms as f64 / 1e3)
+            }
             (Some(holder), Some(ms)) => {
                 format!("held by {holder} for {:.1} s yet, fencing token {token}", ms as f64 / 1e3)
             }

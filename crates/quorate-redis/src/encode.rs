@@ -105,6 +105,7 @@ fn script_of(request: &Request) -> Script {
         Request::Write { .. } => Script::Write,
         Request::Prune { .. } => Script::Prune,
         Request::Read { .. } => Script::Read,
+        Request::Reserve { .. } => Script::Reserve,
         Request::Mark { .. } => Script::Mark,
     }
 }
@@ -120,7 +121,7 @@ fn keys_of(command: &mut Cmd, request: &Request, keys: &Keys) {
         Request::Raise { resource, .. } => {
             command.arg(keys.lock(resource)).arg(keys.fence(resource));
         }
-        Request::Release { resource, .. } => {
+        Request::Release { resource, .. } | Request::Reserve { resource, .. } => {
             command.arg(keys.lock(resource));
         }
         Request::Seal { ledger, .. }
@@ -150,6 +151,9 @@ fn args_of(command: &mut Cmd, request: &Request) {
         }
         Request::Release { owner, .. } => {
             command.arg(owner.as_str());
+        }
+        Request::Reserve { owner, heir, ttl, .. } => {
+            command.arg(owner.as_str()).arg(heir.as_str()).arg(millis(*ttl));
         }
         Request::Inspect { resource } => {
             command.arg(claim(resource));

@@ -104,6 +104,7 @@ fn item(value: &Value) -> Result<Reply, Cause> {
         ("done", [token, result]) => Ok(Reply::Done(done(token, result)?)),
         ("raised", []) => Ok(Reply::Raised),
         ("extended", []) => Ok(Reply::Extended),
+        ("reserved", []) => Ok(Reply::Reserved),
         ("released", [mine]) => Ok(Reply::Released(flag(mine)?)),
         ("completed", []) => Ok(Reply::Completed),
         ("state", [left, holder, counter, by, result]) => state(left, holder, counter, by, result),

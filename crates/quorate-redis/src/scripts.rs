@@ -11,6 +11,7 @@ pub(crate) enum Script {
     Write,
     Prune,
     Read,
+    Reserve,
     Mark,
 }
 
@@ -22,7 +23,7 @@ macro_rules! source {
 
 impl Script {
     /// All of them, in the order of their numbers.
-    pub(crate) const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 12] = [
         Self::Acquire,
         Self::Raise,
         Self::Extend,
@@ -33,6 +34,7 @@ impl Script {
         Self::Write,
         Self::Prune,
         Self::Read,
+        Self::Reserve,
         Self::Mark,
     ];
 
@@ -49,6 +51,7 @@ impl Script {
             Self::Write => source!("write"),
             Self::Prune => source!("prune"),
             Self::Read => source!("read"),
+            Self::Reserve => source!("reserve"),
             Self::Mark => source!("mark"),
         }
     }

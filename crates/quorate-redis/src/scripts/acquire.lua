@@ -1,4 +1,5 @@
--- Sets the owner where the resource is free, and counts one more grant. On a claim that is done, says so.
+-- Sets the owner where the resource is free, or reserved for its worker, and counts one more grant. On a claim
+-- that is done, says so.
 -- KEYS  lock, counter, done record
 -- ARGV  owner, ttl (ms), where a missing counter starts (µs), how far that may be from this clock (µs),
 --       how long the counter lives (ms), 1 for a claim
@@ -11,7 +12,7 @@ return serve(true, true, 3, 6, function(k, a)
     end
   end
   local holder = call('GET', lock)
-  if holder then
+  if holder and not may_take(ARGV[a], holder) then
     return held(holder, lock)
   end
   local last = counter(fence)
@@ -28,6 +29,6 @@ return serve(true, true, 3, 6, function(k, a)
   local count = decimal(tonumber(last) + 1)
   -- The counter first: a node that fails between the two has counted a grant that nobody got.
   call('SET', fence, count, 'PX', ARGV[a + 4])
-  call('SET', lock, ARGV[a], 'NX', 'PX', ARGV[a + 1])
+  call('SET', lock, ARGV[a], 'PX', ARGV[a + 1])
   return { 'granted', count }
 end)

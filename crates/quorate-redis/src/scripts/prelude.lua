@@ -95,6 +95,16 @@ local function free(lock, owner)
   redis.pcall('PUBLISH', lock .. ':freed', owner)
 end
 
+-- Whether `owner` takes what stands at a lock as free: it is a reservation for the worker that signed it.
+local function may_take(owner, standing)
+  if string.sub(standing, -9) ~= ':reserved' then
+    return false
+  end
+  local heir, bits = string.match(standing, '^(.*):(%x+):reserved$')
+  local worker, mine = string.match(owner, '^(.*):(%x+)$')
+  return heir ~= nil and heir == worker and #bits == 32 and #mine == 32
+end
+
 -- The term of the ledger at `key`, refusing where it is later than `term`.
 local function sealed(key, term)
   local standing = call('HGET', key, 't') or '0'

@@ -39,6 +39,8 @@ fn ask() -> impl Strategy<Value = Ask> {
         5 => (r(), o(), life(), count(), life()).prop_map(
             |(resource, owner, ttl, token, keep)| Ask::Extend { resource, owner, ttl, token, keep }
         ),
+        4 => (r(), o(), heir(), life())
+            .prop_map(|(resource, owner, heir, ttl)| Ask::Reserve { resource, owner, heir, ttl }),
         4 => (r(), o()).prop_map(|(resource, owner)| Ask::Release { resource, owner }),
         3 => r().prop_map(|resource| Ask::Inspect { resource }),
         4 => (claim(), o(), count(), 0..words::RESULTS, life()).prop_map(
@@ -89,6 +91,11 @@ fn claim() -> impl Strategy<Value = u8> {
 
 fn owner() -> impl Strategy<Value = u8> {
     prop_oneof![6 => Just(0), 3 => Just(1), 1 => 0..words::OWNERS]
+}
+
+/// Mostly for the workers that sign most.
+fn heir() -> impl Strategy<Value = u8> {
+    prop_oneof![4 => Just(0), 2 => Just(1), 1 => 0..words::HEIRS]
 }
 
 fn ledger() -> impl Strategy<Value = u8> {

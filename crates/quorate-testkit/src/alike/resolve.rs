@@ -57,6 +57,12 @@ impl Ground {
                 token: token.above(self.counter(resource)),
                 keep: keep.time(),
             },
+            Ask::Reserve { resource, owner, heir, ttl } => Request::Reserve {
+                resource: words::resource(resource),
+                owner: words::owner(owner),
+                heir: words::heir(heir),
+                ttl: ttl.time(),
+            },
             Ask::Release { resource, owner } => {
                 Request::Release { resource: words::resource(resource), owner: words::owner(owner) }
             }

@@ -128,6 +128,7 @@ pub enum Ask {
     Acquire { resource: u8, owner: u8, ttl: Life, propose: When, tolerance: Tolerance, keep: Life },
     Raise { resource: u8, owner: u8, to: Count, keep: Life },
     Extend { resource: u8, owner: u8, ttl: Life, token: Count, keep: Life },
+    Reserve { resource: u8, owner: u8, heir: u8, ttl: Life },
     Release { resource: u8, owner: u8 },
     Inspect { resource: u8 },
     Complete { resource: u8, owner: u8, token: Count, result: u8, retention: Life },
@@ -146,6 +147,7 @@ impl Ask {
                 ttl.is_brief() || keep.is_brief()
             }
             Self::Raise { keep, .. } => keep.is_brief(),
+            Self::Reserve { ttl, .. } => ttl.is_brief(),
             Self::Complete { retention, .. } => retention.is_brief(),
             _ => false,
         }

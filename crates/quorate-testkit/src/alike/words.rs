@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 pub(super) const RESOURCES: u8 = 10;
 pub(super) const OWNERS: u8 = 7;
+pub(super) const HEIRS: u8 = 8;
 pub(super) const LEDGERS: u8 = 5;
 pub(super) const KEYS: u8 = 9;
 pub(super) const VALUES: u8 = 9;
@@ -39,6 +40,20 @@ pub(super) fn owner(number: u8) -> Owner {
         4 => Owner::from_node(""),
         5 => Owner::sign(" ü\0\r\n\t:\"{}\u{7f} ", 1, 1),
         _ => Owner::sign(&"w".repeat(512), 1, 1),
+    }
+}
+
+/// Reservations, and what only looks like one.
+pub(super) fn heir(number: u8) -> Owner {
+    match number % HEIRS {
+        0 => Owner::reserve("a", 2, 1),
+        1 => Owner::reserve("b", 2, 1),
+        2 => Owner::sign("a", 2, 1),
+        3 => Owner::reserve("", 2, 1),
+        4 => Owner::from_node(":reserved"),
+        5 => Owner::from_node("a:0000000000000002000000000000000g:reserved"),
+        6 => Owner::from_node("a:000000000000002:reserved"),
+        _ => Owner::reserve(" ü\0\r\n\t:\"{}\u{7f} ", 2, 1),
     }
 }
 

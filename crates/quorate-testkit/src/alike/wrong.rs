@@ -38,11 +38,13 @@ pub enum Fault {
     GrantsWhatIsDone,
     /// Cuts a result to half of what a done record keeps.
     CutsResults,
+    /// Lets anybody take what is reserved for somebody.
+    GrantsWhatIsReserved,
 }
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::ReleasesForAnyone,
         Self::CountsTwice,
         Self::CountsNothing,
@@ -55,6 +57,7 @@ impl Fault {
         Self::KeepsWhatHasEnded,
         Self::GrantsWhatIsDone,
         Self::CutsResults,
+        Self::GrantsWhatIsReserved,
     ];
 }
 
@@ -162,6 +165,12 @@ fn before(
         (Fault::GrantsWhatIsDone, Request::Acquire { resource, .. }) => {
             if let Some(row) = store.done(resource)? {
                 store.set_done(resource, engine::DoneRow { until_micros: 0, ..row })?;
+            }
+        }
+        (Fault::GrantsWhatIsReserved, Request::Acquire { resource, .. }) => {
+            let row = store.lease(resource)?;
+            if row.is_some_and(|row| Owner::from_node(&row.owner).reserved_for().is_some()) {
+                store.set_lease(resource, None)?;
             }
         }
         (Fault::CutsResults, Request::Complete { result, .. }) => {

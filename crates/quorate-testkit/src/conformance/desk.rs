@@ -193,6 +193,10 @@ pub(super) fn release(resource: &Resource, owner: &Owner) -> Request {
     Request::Release { resource: resource.clone(), owner: owner.clone() }
 }
 
+pub(super) fn reserve(resource: &Resource, owner: &Owner, heir: &Owner, ttl: Duration) -> Request {
+    Request::Reserve { resource: resource.clone(), owner: owner.clone(), heir: heir.clone(), ttl }
+}
+
 pub(super) fn complete(resource: &Resource, owner: &Owner, by: u64, result: &str) -> Request {
     Request::Complete {
         resource: resource.clone(),

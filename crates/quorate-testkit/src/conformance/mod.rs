@@ -13,6 +13,7 @@ mod gate;
 mod lease;
 mod ledger;
 mod push;
+mod reserve;
 mod session;
 
 use desk::Desk;
@@ -67,6 +68,13 @@ pub async fn suite<N: Node>(kind: &str, mut make: impl FnMut() -> N) {
             release_frees_its_own_and_keeps_the_counter
             release_leaves_anothers_lease
             inspect_changes_nothing;
+        reserve:
+            a_reserved_resource_is_its_heirs_alone
+            an_heir_counts_one_more
+            reserve_is_for_the_holder
+            a_reservation_ends_by_itself
+            who_transferred_neither_extends_nor_releases_any_more
+            what_only_looks_like_a_reservation_is_nobodys;
         gate:
             what_comes_too_late_is_refused_and_changes_nothing
             another_marker_is_refused_and_named

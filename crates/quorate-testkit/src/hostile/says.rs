@@ -111,9 +111,9 @@ pub(super) struct Speaker {
 const MADE_UP: u64 = 200;
 
 /// How many keys an item of each script has, in the order in which they are loaded.
-const KEYS: [usize; 11] = [3, 2, 3, 1, 3, 3, 1, 1, 1, 1, 1];
+const KEYS: [usize; 12] = [3, 2, 3, 1, 3, 3, 1, 1, 1, 1, 1, 1];
 /// What each script says to an item that goes as it is to go.
-const WORDS: [&str; 11] = [
+const WORDS: [&str; 12] = [
     "granted",
     "raised",
     "extended",
@@ -124,6 +124,7 @@ const WORDS: [&str; 11] = [
     "written",
     "written",
     "ledger",
+    "reserved",
     "marked",
 ];
 
@@ -283,8 +284,8 @@ fn reply(hostility: Hostility, script: usize, items: usize) -> Vec<u8> {
     };
     // The marker is set as asked: who never gets so far breaks nothing else.
     let said = match hostility {
-        Hostility::OtherAnswer if script < 10 => WORDS[(script + 1) % 4],
-        Hostility::Done if script < 10 => "done",
+        Hostility::OtherAnswer if script < KEYS.len() - 1 => WORDS[(script + 1) % 4],
+        Hostility::Done if script < KEYS.len() - 1 => "done",
         _ => WORDS[script],
     };
     let item = match said {

@@ -53,6 +53,9 @@ pub(super) fn exchange(request: &Request, reply: &Reply) -> String {
         Request::Extend { resource, owner, token, .. } => {
             format!("extend {resource} {} {token}", short(owner))
         }
+        Request::Reserve { resource, owner, heir, .. } => {
+            format!("reserve {resource} {} for {}", short(owner), heir.as_str())
+        }
         Request::Release { resource, owner } => format!("release {resource} {}", short(owner)),
         Request::Complete { resource, owner, token, .. } => {
             format!("complete {resource} {} {token}", short(owner))

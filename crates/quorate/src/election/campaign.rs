@@ -1,7 +1,10 @@
 use super::{ElectionError, ElectionEvent, ElectionEvents, Observer, Term, events::Audience, term::Tenant};
 use crate::{
     env::{BootTime, Env},
-    lease::{AcquireError, Lease, LeaseEvent, LeaseEvents, Lock, Quorum},
+    lease::{
+        AcquireError, Health, Heartbeat, Inspection, Lease, LeaseEvent, LeaseEvents, Lock, Options, Quorum,
+        StepDownCause, asked_to_let_go,
+    },
     node::{NameError, Resource},
     round::{Sabotage, Setup},
 };
@@ -23,14 +26,18 @@ use std::{
 
 /// How long a candidate waits after an error that only an operator can mend, before it tries again.
 const AFTER_ERROR: Duration = Duration::from_secs(1);
+/// How often a candidate looks whether its turn has come.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// Elects one copy of a group at a time. Clones are the same candidate.
 #[derive(Clone, Debug)]
 pub struct Election {
     shared: Arc<Shared>,
-    ttl: Duration,
-    grace: Option<Duration>,
+    options: Options,
     back_off: Option<Duration>,
+    obeys: bool,
+    eligible: Option<Health>,
+    delay: Duration,
 }
 
 #[derive(Debug)]
@@ -54,19 +61,62 @@ impl Election {
             term: Mutex::new(None),
             audience: Audience::default(),
         };
-        let ttl = quorum.setup().default_ttl();
-        Self { shared: Arc::new(shared), ttl, grace: None, back_off: None }
+        let options = Options::new(quorum.setup());
+        let (obeys, delay) = (true, Duration::ZERO);
+        Self { shared: Arc::new(shared), options, back_off: None, obeys, eligible: None, delay }
     }
 
     /// How long a crashed leader blocks the others, at most. Default 10 s, at most `max_ttl`.
     pub fn ttl(mut self, ttl: Duration) -> Self {
-        self.ttl = ttl;
+        self.options.ttl = ttl;
         self
     }
 
     /// How long the work has to end once it is told to. Default a fifth of the TTL.
     pub fn step_down_grace(mut self, grace: Duration) -> Self {
-        self.grace = Some(grace);
+        self.options.grace = Some(grace);
+        self
+    }
+
+    /// How long one term lasts at most: the work is told to stop its grace before, then the term ends, and this
+    /// candidate lets others go first. Default for ever. See [`Lock::max_hold`](crate::lease::Lock::max_hold).
+    pub fn max_term(mut self, most: Duration) -> Self {
+        self.options.max_hold = Some(most);
+        self
+    }
+
+    /// Leads only while `check` says yes, so that a leader that is stuck stops extending its lease: it is told to
+    /// step down, and its term ends. Nor does it campaign meanwhile. See
+    /// [`Lock::renew_while`](crate::lease::Lock::renew_while) for when it is asked; it must not wait.
+    pub fn renew_while(mut self, check: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        self.options.health = Some(Health::Check(Arc::new(check)));
+        self
+    }
+
+    /// As [`Election::renew_while`], by a heartbeat that the work gives: its silence counts from the beginning of a
+    /// term.
+    pub fn renew_while_beating(mut self, heart: &Heartbeat) -> Self {
+        self.options.health = Some(Health::Beats(heart.clone()));
+        self
+    }
+
+    /// Campaigns only while `check` says yes; a term that has begun goes on. Asked before each attempt.
+    pub fn eligible_while(mut self, check: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        self.eligible = Some(Health::Check(Arc::new(check)));
+        self
+    }
+
+    /// Comes this much later than the others where nobody leads: candidates of lower priority are told a delay,
+    /// longer than a round takes, and lead where no other does. It is a preference and no order: whoever leads,
+    /// leads on when a candidate of higher priority comes. Default zero.
+    pub fn delay(mut self, delay: Duration) -> Self {
+        self.delay = delay;
+        self
+    }
+
+    /// Whether the leader resigns when it is [asked to from outside](Observer::ask_to_resign). Default true.
+    pub fn obeys_resign(mut self, obeys: bool) -> Self {
+        self.obeys = obeys;
         self
     }
 
@@ -124,14 +174,18 @@ impl Election {
         Campaign { election: self.clone(), work }
     }
 
-    fn lock(&self) -> Lock {
-        let shared = &self.shared;
-        let lock = Lock::new(Arc::clone(shared.quorum.hub()), shared.resource.clone()).ttl(self.ttl);
-        lock.step_down_grace(self.grace())
+    fn lock(&self) -> Result<Lock, NameError> {
+        let resource = self.shared.resource.clone()?;
+        Ok(Lock::with(Arc::clone(self.shared.quorum.hub()), resource, self.options.clone()))
     }
 
     fn grace(&self) -> Duration {
-        self.grace.unwrap_or(Setup::default_grace(self.ttl))
+        self.options.grace.unwrap_or(Setup::default_grace(self.options.ttl))
+    }
+
+    /// Whether it may campaign now.
+    fn is_eligible(&self) -> bool {
+        [&self.eligible, &self.options.health].into_iter().flatten().all(Health::may_begin)
     }
 
     fn tell(&self, event: ElectionEvent) {
@@ -160,6 +214,8 @@ impl<W> fmt::Debug for Campaign<W> {
 enum End<E> {
     Lost,
     Done,
+    /// It was to resign before its work was done.
+    Left,
     Failed(E),
     Panicked(Box<dyn Any + Send>),
     ShutDown,
@@ -199,14 +255,14 @@ where
                 () = &mut shutdown => return Ok(()),
                 acquired = acquire(&election, &env) => acquired?,
             };
-            let end = self.lead(&env, acquired, shutdown.as_mut()).await;
+            let (end, rests) = self.lead(&env, acquired, shutdown.as_mut()).await;
             match end {
-                End::Lost => {}
+                End::Lost if !rests => {}
                 End::ShutDown => return Ok(()),
                 End::Failed(error) => return Err(ElectionError::Work(error)),
                 End::Panicked(panic) => resume_unwind(panic),
-                End::Done => {
-                    let pause = env.sleep(election.back_off.unwrap_or(election.ttl / 5));
+                End::Done | End::Left | End::Lost => {
+                    let pause = env.sleep(election.back_off.unwrap_or(election.options.ttl / 5));
                     tokio::select! { biased;
                         () = &mut shutdown => return Ok(()),
                         () = pause => {}
@@ -216,8 +272,9 @@ where
         }
     }
 
-    /// One term, from its grant to its end. The work ends first, then the lease.
-    async fn lead<S>(&mut self, env: &Env, lease: Lease, shutdown: Pin<&mut S>) -> End<E>
+    /// One term, from its grant to its end. The work ends first, then the lease. Gives what ended it, and whether it
+    /// was the worker's own doing though the lease was lost.
+    async fn lead<S>(&mut self, env: &Env, lease: Lease, shutdown: Pin<&mut S>) -> (End<E>, bool)
     where
         S: Future<Output = ()> + Send + FusedFuture,
     {
@@ -240,20 +297,44 @@ where
         if let Some(until) = term.valid_until().filter(|_| waits) {
             env.before(until, term.ended()).await;
         }
-        let (event, told) = match &end {
-            End::Lost => (ElectionEvent::Lost(number), "lost the term: too few nodes extended it in time"),
+        let cause = term.step_down_cause();
+        let (event, told) = match (&end, cause) {
+            (End::Lost, Some(StepDownCause::MaxHold)) => {
+                (ElectionEvent::Lost(number), "the longest term is over")
+            }
+            (End::Lost, Some(StepDownCause::Unhealthy)) => {
+                (ElectionEvent::Lost(number), "lost the term: its worker gave no sign of life")
+            }
+            (End::Lost, _) => {
+                (ElectionEvent::Lost(number), "lost the term: too few nodes extended it in time")
+            }
             _ => (ElectionEvent::Resigned(number), "resigned"),
         };
-        if !matches!(end, End::Lost)
-            && let Err(error) = term.lease().end().await
-        {
-            tracing::warn!(group = &**election.group(), term = number.get(), "{error}");
+        let rests = matches!(cause, Some(StepDownCause::MaxHold | StepDownCause::Unhealthy));
+        if !matches!(end, End::Lost) {
+            let_go(election, &term).await;
         }
         election.set_term(None);
         drop(tenant);
         tracing::info!(group = &**election.group(), term = number.get(), "{told}");
         election.tell(event);
-        end
+        (end, rests)
+    }
+}
+
+/// Ends the lease of a term whose work has ended, and hands it over where an heir is named.
+async fn let_go(election: &Election, term: &Term) {
+    let number = term.number();
+    let gone = match term.heir() {
+        None => term.lease().end().await.map_err(|error| error.to_string()),
+        Some(heir) => {
+            let reserved = term.lease().hand_over(&heir).await;
+            election.tell(ElectionEvent::HandedOver { term: number, reserved: reserved.is_ok() });
+            reserved.map(drop).map_err(|error| error.to_string())
+        }
+    };
+    if let Err(error) = gone {
+        tracing::warn!(group = &**election.group(), term = number.get(), "{error}");
     }
 }
 
@@ -272,7 +353,9 @@ where
     let number = term.number();
     let mut told_to_stop = false;
     let mut at_risk = false;
+    let mut leaving = false;
     let mut stop_at = BootTime::from_nanos(u64::MAX);
+    let mut asked = pin!(asked_to_let_go(term.lease()).fuse());
     loop {
         tokio::select! { biased;
             () = term.lost().cancelled() => return End::Lost,
@@ -299,24 +382,42 @@ where
                     election.tell(ElectionEvent::StepDown(number));
                 }
             }
+            () = term.leaving().cancelled(), if !leaving => {
+                leaving = true;
+                stop_at = stop_at.min(env.now() + election.grace());
+                term.stop(stop_at);
+                if !told_to_stop {
+                    told_to_stop = true;
+                    election.tell(ElectionEvent::StepDown(number));
+                }
+            }
+            () = &mut asked, if election.obeys && !asked.is_terminated() => {
+                tracing::info!(group = &**election.group(), term = number.get(), "asked to resign");
+                election.tell(ElectionEvent::AskedToResign(number));
+                term.resign();
+            }
             outcome = &mut work => {
                 let shut_down = shutdown.is_terminated();
                 return match outcome {
                     Ok(Ok(())) if shut_down => End::ShutDown,
+                    Ok(Ok(())) if leaving => End::Left,
                     Ok(Ok(())) => End::Done,
                     Ok(Err(error)) => End::Failed(error),
                     Err(panic) => End::Panicked(panic),
                 };
             }
-            () = env.sleep_until(stop_at) => return End::ShutDown,
+            () = env.sleep_until(stop_at) => {
+                return if shutdown.is_terminated() { End::ShutDown } else { End::Left };
+            }
         }
     }
 }
 
 /// Campaigns until the lease is ours. What only an operator can mend is told, and tried again.
 async fn acquire<E>(election: &Election, env: &Env) -> Result<Lease, ElectionError<E>> {
-    let lock = election.lock();
+    let lock = election.lock().map_err(|error| ElectionError::Setup(error.into()))?;
     loop {
+        wait_for_its_turn(election, env).await;
         match lock.acquire().await {
             Ok(lease) => return Ok(lease),
             Err(error @ (AcquireError::Name(_) | AcquireError::Setup(_) | AcquireError::Closed)) => {
@@ -326,6 +427,29 @@ async fn acquire<E>(election: &Election, env: &Env) -> Result<Lease, ElectionErr
                 tracing::error!(group = &**election.group(), "cannot campaign: {error}");
                 env.sleep(AFTER_ERROR).await;
             }
+        }
+    }
+}
+
+/// Waits until the candidate is eligible, and for one of lower priority until nobody has led for its delay.
+async fn wait_for_its_turn(election: &Election, env: &Env) {
+    loop {
+        while !election.is_eligible() {
+            env.sleep(LOOK_AGAIN).await;
+        }
+        if election.delay.is_zero() {
+            return;
+        }
+        let Ok(resource) = &election.shared.resource else { return };
+        // Nodes that cannot be asked cannot be asked for the lease either; the attempt says why.
+        let seen = |seen: &Inspection| seen.holder.is_some() || seen.contended;
+        while election.quorum().inspect(resource).await.as_ref().is_ok_and(seen) {
+            env.sleep(LOOK_AGAIN).await;
+        }
+        env.sleep(election.delay).await;
+        let led = election.quorum().inspect(resource).await.as_ref().is_ok_and(seen);
+        if !led && election.is_eligible() {
+            return;
         }
     }
 }

@@ -14,6 +14,15 @@ pub enum ElectionEvent {
     Recovered(FencingToken),
     /// The work of this term has been told to stop.
     StepDown(FencingToken),
+    /// Somebody outside has asked the leader to resign, and it does.
+    AskedToResign(FencingToken),
+    /// The lease of this term was handed to the worker that was named. `Resigned` follows.
+    HandedOver {
+        /// Which.
+        term: FencingToken,
+        /// Whether a majority of nodes keeps it for the heir; if not, whoever comes first leads.
+        reserved: bool,
+    },
     /// The term ended by resignation: its work had ended before.
     Resigned(FencingToken),
     /// The term ended because validity did; what still ran has been dropped.

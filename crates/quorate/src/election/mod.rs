@@ -15,7 +15,8 @@
 //! | returns `Err` | the leader resigns, and the campaign returns the error |
 //! | panics | the leader resigns, and the panic goes on |
 //! | is told to shut down | it has the grace to end, then it is dropped; the leader resigns, and the campaign returns `Ok` |
-//! | is told to step down (extensions failed) | it has the grace to end; at the end of validity it is dropped; the copy campaigns again |
+//! | is told to resign ([`Term::resign`], [`Term::transfer_to`], [`Observer::ask_to_resign`]) | it has the grace to end, then it is dropped; the leader resigns, hands over where an heir is named, and campaigns again after a back-off |
+//! | is told to step down (extensions failed, the longest term is over, no sign of life) | it has the grace to end; at the end of validity it is dropped; the copy campaigns again |
 //!
 //! On a resign the work ends first, then the lease: the order that client-go's `ReleaseOnCancel` has the
 //! wrong way round.
@@ -24,10 +25,12 @@ mod campaign;
 mod error;
 mod events;
 mod observer;
+mod resign;
 mod term;
 
 pub use campaign::{Campaign, Election};
 pub use error::ElectionError;
 pub use events::{ElectionEvent, ElectionEvents};
 pub use observer::{Leader, Observer};
+pub use resign::{ResignError, Resigned};
 pub use term::Term;

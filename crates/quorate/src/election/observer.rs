@@ -11,8 +11,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// Watches who leads, without competing. What it says was true a moment ago.
 #[derive(Debug)]
 pub struct Observer {
-    quorum: Quorum,
-    resource: Resource,
+    pub(super) quorum: Quorum,
+    pub(super) resource: Resource,
     last: Option<Leader>,
     looked: bool,
 }
@@ -44,7 +44,9 @@ impl Observer {
     /// Safe: it only looks.
     pub async fn leader(&mut self) -> Result<Option<Leader>, InspectError> {
         let seen = self.quorum.inspect(&self.resource).await?;
-        let leader = seen.holder.map(|holder| {
+        // What is kept for an heir nobody leads yet.
+        let holder = seen.holder.filter(|holder| holder.owner.reserved_for().is_none());
+        let leader = holder.map(|holder| {
             let worker: Arc<str> = holder.owner.worker().into();
             let same = self.last.as_ref().filter(|last| last.worker == worker && last.term == seen.token);
             let seen_since = same.map_or_else(|| self.quorum.env().wall(), |last| last.seen_since);

@@ -1,11 +1,12 @@
 use crate::{
     env::{BootTime, Env, ScopedTask},
-    lease::{Lease, LeaseLost, Quorum},
+    lease::{Lease, LeaseLost, Quorum, StepDownCause, TransferError},
     node::FencingToken,
+    round::Setup,
 };
 use std::{
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -23,6 +24,10 @@ struct Inner {
     step_down: CancellationToken,
     group: Arc<str>,
     tasks: TaskTracker,
+    /// Fires when the leader is to resign in good order.
+    leaving: CancellationToken,
+    /// To whom it then hands over.
+    heir: Mutex<Option<Arc<str>>>,
     /// Until when the work has time once it is told to resign; nanoseconds of the boot clock.
     stop_by: AtomicU64,
 }
@@ -36,6 +41,8 @@ impl Term {
             step_down,
             group,
             tasks: TaskTracker::new(),
+            leaving: CancellationToken::new(),
+            heir: Mutex::new(None),
             stop_by: AtomicU64::new(u64::MAX),
         }))
     }
@@ -91,9 +98,44 @@ impl Term {
         self.0.lease.lost()
     }
 
+    /// Has the leader resign in good order: the work is told to stop and has the grace to end, then the lease is
+    /// released. The candidate campaigns again after its back-off. Does not wait.
+    pub fn resign(&self) {
+        self.0.leaving.cancel();
+    }
+
+    /// As [`Term::resign`], and then hands over to the candidate of the worker called `worker`, as
+    /// [`Lease::transfer_to`] does. Does not wait: what came of it is
+    /// [`ElectionEvent::HandedOver`](super::ElectionEvent::HandedOver).
+    ///
+    /// # Errors
+    /// [`TransferError`] where no worker can be called so, or the term has ended: then nothing happens.
+    pub fn transfer_to(&self, worker: &str) -> Result<(), TransferError> {
+        Setup::check_worker("the heir", worker)?;
+        self.check()?;
+        *self.0.heir.lock().unwrap_or_else(PoisonError::into_inner) = Some(worker.into());
+        self.resign();
+        Ok(())
+    }
+
+    /// Why the work was told to stop, where the lease was what ended; `None` while it goes on.
+    pub fn step_down_cause(&self) -> Option<StepDownCause> {
+        self.0.lease.step_down_cause()
+    }
+
     /// The quorum by which the term is held.
     pub fn quorum(&self) -> &Quorum {
         &self.0.quorum
+    }
+
+    /// Fires when the leader is to resign.
+    pub(super) fn leaving(&self) -> &CancellationToken {
+        &self.0.leaving
+    }
+
+    /// To whom the lease goes when the term ends.
+    pub(super) fn heir(&self) -> Option<Arc<str>> {
+        self.0.heir.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Starts a task that ends when its handle is dropped, and for whose end the resignation waits.

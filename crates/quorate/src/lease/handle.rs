@@ -1,5 +1,7 @@
 use super::{
+    StepDownCause,
     error::{ExtendError, LeaseLost, ReleaseError},
+    health::Health,
     hub::Hub,
     keeper::Order,
     tenure::Tenure,
@@ -109,6 +111,11 @@ impl Lease {
         &self.tenure.step_down
     }
 
+    /// Why the work was told to stop; `None` until it is.
+    pub fn step_down_cause(&self) -> Option<StepDownCause> {
+        self.tenure.why()
+    }
+
     /// Fires when validity ends.
     pub fn lost(&self) -> &CancellationToken {
         &self.tenure.lost
@@ -165,12 +172,23 @@ impl Lease {
         Err(ReleaseError { report: Arc::new(fleet.report(outcomes)) })
     }
 
+    /// Lets it end by `until`, and extends it only while `health` says yes.
+    pub(crate) fn limit(&self, until: Option<BootTime>, health: Option<Health>) {
+        self.hub.order(Order::Limit { id: self.id, until, health });
+    }
+
     /// Ends the lease before the first message of its release leaves. A second call is nothing.
     pub(crate) fn let_go(&self, reply: Option<ReplyTo>) {
         if !self.hub.setup().sabotaged(Sabotage::LeaseOutlivesRelease) {
             self.tenure.end();
         }
         self.hub.order(Order::Release { id: self.id, reply });
+    }
+
+    /// Ends the lease, then has the keeper do something else with its keys than free them.
+    pub(super) fn give_away(&self, order: impl FnOnce(u64) -> Order) {
+        self.tenure.end();
+        self.hub.order(order(self.id));
     }
 
     /// Ends the lease and leaves its keys standing: the caller replaces them.

@@ -1,6 +1,6 @@
 //! What the keeper decides about one lease, as a pure function of votes and now.
 
-use super::{attempt::Terms, handle::LeaseEvent};
+use super::{StepDownCause, attempt::Terms, handle::LeaseEvent};
 use crate::{
     env::BootTime,
     node::{FencingToken, Owner, Reply, Resource},
@@ -22,6 +22,12 @@ pub(crate) struct Held {
     validity: Duration,
     retry_every: Duration,
     stage: LeaseEvent,
+    /// When validity ends whatever is extended.
+    hold_until: Option<BootTime>,
+    /// The worker's health has said no to an extension, and not yes since.
+    ailing: bool,
+    /// Somebody has asked for the next round, so that it is made though nothing needs it.
+    asked_for: bool,
 }
 
 #[derive(Debug)]
@@ -57,6 +63,37 @@ impl Held {
             retry_every: (terms.ttl / 20)
                 .clamp(Duration::from_millis(10), setup.node_timeout.max(terms.ttl / 10)),
             stage: LeaseEvent::Held,
+            hold_until: None,
+            ailing: false,
+            asked_for: false,
+        }
+    }
+
+    /// Validity ends at `until`, whatever is extended.
+    pub(crate) fn limit(&mut self, until: Option<BootTime>) {
+        self.hold_until = until;
+    }
+
+    /// Whether an extension that is due now would be asked for, and so the worker's health comes first.
+    pub(crate) fn wants_to_extend(&self, now: BootTime) -> bool {
+        self.stage < LeaseEvent::StepDown && self.asks_at() <= now
+    }
+
+    /// The worker's health has spoken. After a no, nothing is asked before the next look.
+    pub(crate) fn heed(&mut self, now: BootTime, healthy: bool) {
+        self.ailing = !healthy;
+        if !healthy {
+            self.renew_at = now + self.retry_every;
+            self.slots.iter_mut().for_each(|slot| slot.retry_at = None);
+        }
+    }
+
+    /// Why the work is being told to stop.
+    pub(crate) fn cause(&self, now: BootTime) -> StepDownCause {
+        match self.hold_until {
+            Some(end) if now + self.terms.grace >= end => StepDownCause::MaxHold,
+            _ if self.ailing => StepDownCause::Unhealthy,
+            _ => StepDownCause::NotExtended,
         }
     }
 
@@ -112,6 +149,7 @@ impl Held {
     /// Begins a round of extensions now.
     pub(crate) fn renew_now(&mut self, now: BootTime) {
         self.renew_at = now;
+        self.asked_for = true;
     }
 
     /// The nodes to ask now, which are then counted as asked. None after the step-down: what has been told
@@ -121,13 +159,18 @@ impl Held {
         if self.stage >= LeaseEvent::StepDown || now + self.terms.grace >= until {
             return Vec::new();
         }
+        if self.covered() && !self.asked_for {
+            // Held as long as it may be: no key is to outlive that by more than it must.
+            self.renew_at = BootTime::from_nanos(u64::MAX);
+        }
         let whole_round = now >= self.renew_at;
         if whole_round {
+            self.asked_for = false;
             self.round = Some(now);
             self.renew_at =
                 if self.terms.extended { now + self.terms.ttl / 3 } else { BootTime::from_nanos(u64::MAX) };
         }
-        let settled = self.round_won();
+        let settled = self.settled();
         let ask = |slot: &Slot| {
             !slot.asked && (whole_round || (!settled && slot.retry_at.is_some_and(|retry| now >= retry)))
         };
@@ -141,6 +184,12 @@ impl Held {
 
     /// Until when the lease is valid, by what has been granted so far.
     pub(crate) fn valid_until(&self) -> Option<BootTime> {
+        let until = self.extended_until()?;
+        Some(self.hold_until.map_or(until, |end| end.min(until)))
+    }
+
+    /// Until when it would be valid if it might be held for ever.
+    fn extended_until(&self) -> Option<BootTime> {
         let sent = self.slots.iter().filter_map(|slot| slot.granted).map(|(sent, _)| sent);
         quorum_th(sent, self.majority()).map(|sent| sent + self.validity)
     }
@@ -153,7 +202,7 @@ impl Held {
             LeaseEvent::Lost
         } else if self.stage >= LeaseEvent::StepDown || now + self.terms.grace >= until {
             self.stage.max(LeaseEvent::StepDown)
-        } else if self.round_failed() {
+        } else if self.ailing || (self.round_failed() && !self.covered()) {
             LeaseEvent::AtRisk
         } else if self.round_won() || self.round.is_none() {
             LeaseEvent::Held
@@ -186,7 +235,7 @@ impl Held {
     /// When the nodes are to be asked again, before the step-down.
     pub(crate) fn asks_at(&self) -> BootTime {
         let retries = self.slots.iter().filter(|slot| !slot.asked).filter_map(|slot| slot.retry_at);
-        let retry = if self.round_won() { None } else { retries.min() };
+        let retry = if self.settled() { None } else { retries.min() };
         retry.map_or(self.renew_at, |retry| retry.min(self.renew_at))
     }
 
@@ -211,6 +260,16 @@ impl Held {
     /// What each node said last.
     pub(crate) fn outcomes(&self) -> impl Iterator<Item = NodeOutcome> {
         self.slots.iter().map(|slot| slot.said.clone())
+    }
+
+    /// Whether no node needs to be asked before the next round.
+    fn settled(&self) -> bool {
+        self.round_won() || self.covered()
+    }
+
+    /// Whether it is extended for as long as it may be held.
+    fn covered(&self) -> bool {
+        self.hold_until.is_some_and(|end| self.extended_until().is_some_and(|until| until >= end))
     }
 
     fn round_won(&self) -> bool {
@@ -354,5 +413,50 @@ mod tests {
         assert!(held.due(at(9000)).is_empty());
         (0..3).for_each(|node| held.count(at(9001), &extended(node, 8999)));
         assert!(held.advance(at(9001)).is_empty(), "a step-down is not taken back");
+    }
+
+    #[test]
+    fn what_may_be_held_for_so_long_ends_then_and_is_not_extended_beyond() {
+        let mut held = held();
+        held.limit(Some(at(15_000)));
+        assert_eq!(held.due(at(4400)), [0, 1, 2, 3, 4]);
+        (0..5).for_each(|node| held.count(at(4401), &extended(node, 4400)));
+        assert_eq!(held.valid_until(), Some(at(4400 + 9698)));
+        let next = at(4400) + Duration::from_secs(10) / 3;
+        assert_eq!(held.due(next), [0, 1, 2, 3, 4]);
+        (0..5).for_each(|node| held.count(at(7800), &extended(node, 7734)));
+        assert_eq!(held.valid_until(), Some(at(15_000)), "not for the 9,698 ms that were granted");
+        assert!(held.due(at(11_100)).is_empty(), "the keys stand for long enough");
+        assert_eq!(held.wake(), at(13_000), "the grace before the end");
+        assert_eq!(held.advance(at(13_000)), [LeaseEvent::StepDown]);
+        assert_eq!(held.cause(at(13_000)), StepDownCause::MaxHold);
+        assert_eq!(held.advance(at(15_000)), [LeaseEvent::Lost]);
+    }
+
+    #[test]
+    fn who_is_stuck_is_not_extended_until_it_says_that_it_gets_on() {
+        let mut held = held();
+        assert!(!held.wants_to_extend(at(4000)) && held.wants_to_extend(at(4400)));
+        held.heed(at(4400), false);
+        assert!(held.due(at(4400)).is_empty(), "nothing leaves");
+        assert_eq!(held.advance(at(4400)), [LeaseEvent::AtRisk]);
+        assert_eq!(held.wake(), at(4400) + Duration::from_millis(500), "and is looked at again");
+        held.heed(at(4900), true);
+        assert_eq!(held.due(at(4900)), [0, 1, 2, 3, 4]);
+        (0..3).for_each(|node| held.count(at(4901), &extended(node, 4900)));
+        assert_eq!(held.advance(at(4901)), [LeaseEvent::Held]);
+        let mut now = held.wake();
+        let mut events = Vec::new();
+        while held.stage() != LeaseEvent::Lost {
+            if held.wants_to_extend(now) {
+                held.heed(now, false);
+            }
+            assert!(held.due(now).is_empty());
+            events.extend(held.advance(now));
+            assert_eq!(held.cause(now), StepDownCause::Unhealthy);
+            now = held.wake().max(now);
+        }
+        assert_eq!(events, [LeaseEvent::AtRisk, LeaseEvent::StepDown, LeaseEvent::Lost]);
+        assert_eq!(now, at(4900 + 9698), "at the end of what was granted last");
     }
 }

@@ -1,9 +1,10 @@
 use super::hub::Hub;
 use crate::{
     node::{DoneRecord, FencingToken, Owner, Reply, Request, Resource},
-    round::{Answer, NodeOutcome, Report},
+    round::{Answer, NodeOutcome, ReplyTo, Report},
 };
 use std::time::Duration;
+use tokio::sync::mpsc;
 
 /// Who holds a resource, by the word of a majority at one moment. By the time it is read it may be past.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,6 +17,8 @@ pub struct Inspection {
     pub token: Option<FencingToken>,
     /// For a claim, the done record with the highest token that any node named.
     pub done: Option<DoneRecord>,
+    /// Every owner that any node names, and by how many it is named, the most first.
+    pub named: Vec<(Owner, usize)>,
     /// How many nodes answered.
     pub answered: usize,
 }
@@ -57,6 +60,34 @@ pub(super) async fn inspect(hub: &Hub, resource: &Resource) -> Result<Inspection
     Ok(merge(&views, fleet.majority()))
 }
 
+/// As [`inspect`] for each of `resources`, in one batch a node; `None` where too few nodes answered. Waits for no
+/// more than a majority: it is for a program that tries next what seems free.
+pub(super) async fn inspect_each(hub: &Hub, resources: &[Resource]) -> Vec<Option<Inspection>> {
+    let fleet = hub.fleet();
+    let (ballots, mut votes) = mpsc::unbounded_channel();
+    for node in 0..fleet.len() {
+        for (ticket, resource) in (0..).zip(resources) {
+            let request = Request::Inspect { resource: resource.clone() };
+            fleet.ask(node, request, ReplyTo { ballots: ballots.clone(), ticket });
+        }
+    }
+    drop(ballots);
+    let mut views: Vec<Vec<View>> = resources.iter().map(|_| Vec::new()).collect();
+    let mut short = resources.len();
+    while short > 0
+        && let Some(vote) = votes.recv().await
+    {
+        if let Answer::Reply(Reply::State { holder, counter, done }) = vote.answer {
+            let views = &mut views[vote.ticket as usize];
+            views.push(View { holder, counter, done });
+            short -= usize::from(views.len() == fleet.majority());
+        }
+    }
+    let enough =
+        |views: Vec<View>| (views.len() >= fleet.majority()).then(|| merge(&views, fleet.majority()));
+    views.into_iter().map(enough).collect()
+}
+
 struct View {
     holder: Option<(Owner, Option<Duration>)>,
     counter: Option<FencingToken>,
@@ -72,11 +103,20 @@ fn merge(views: &[View], majority: usize) -> Inspection {
         let remaining = *left.get(majority - 1)?;
         Some(Holder { owner: owner.clone(), remaining })
     });
+    let mut named: Vec<(Owner, usize)> = Vec::new();
+    for (owner, _) in holders() {
+        match named.iter_mut().find(|(known, _)| known == owner) {
+            Some((_, times)) => *times += 1,
+            None => named.push((owner.clone(), 1)),
+        }
+    }
+    named.sort_by_key(|(_, times)| std::cmp::Reverse(*times));
     let mut counters: Vec<_> = views.iter().filter_map(|view| view.counter).collect();
     counters.sort_unstable_by(|a, b| b.cmp(a));
     Inspection {
         contended: holder.is_none() && holders().next().is_some(),
         holder,
+        named,
         // A token is given out once a majority's counters have reached it.
         token: counters.get(majority - 1).copied(),
         done: views.iter().filter_map(|view| view.done.clone()).max_by_key(|done| done.token),

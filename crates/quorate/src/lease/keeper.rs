@@ -1,7 +1,9 @@
 use super::{
+    StepDownCause,
     attempt::Terms,
     error::{ExtendError, LeaseLost},
     handle::LeaseEvent,
+    health::Health,
     held::Held,
     tenure::Tenure,
 };
@@ -13,6 +15,7 @@ use crate::{
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
+    time::Duration,
 };
 use tokio::sync::{mpsc, oneshot};
 
@@ -26,8 +29,12 @@ pub(crate) enum Order {
     Adopt(Box<Adoption>),
     /// Let go of a lease, which its handle has ended, and release it everywhere.
     Release { id: u64, reply: Option<ReplyTo> },
+    /// Let go of a lease, which its handle has ended, and have the nodes keep it for an heir.
+    Transfer { id: u64, heir: Owner, lasts: Duration, reply: ReplyTo },
     /// Let go of a lease, which its handle has ended, and leave its keys to the handle.
     Forget { id: u64 },
+    /// Let it end by `until`, and extend only while `health` says yes.
+    Limit { id: u64, until: Option<BootTime>, health: Option<Health> },
     /// Extend now and say what came of it.
     Extend { id: u64, done: oneshot::Sender<Result<(), ExtendError>> },
     /// Tell the events of a lease from now on, the present state first.
@@ -66,6 +73,8 @@ struct Kept {
     tenure: Arc<Tenure>,
     late: Option<Ballots>,
     wake: BootTime,
+    /// What extensions wait for, and since when.
+    health: Option<Box<(BootTime, Health)>>,
     watchers: Vec<mpsc::UnboundedSender<LeaseEvent>>,
     extending: Vec<(BootTime, oneshot::Sender<Result<(), ExtendError>>)>,
 }
@@ -117,7 +126,15 @@ impl Keeper {
         match order {
             Order::Adopt(adoption) => self.adopt(now, *adoption),
             Order::Release { id, reply } => self.let_go(id, reply.as_ref()),
+            Order::Transfer { id, heir, lasts, reply } => self.transfer(id, &heir, lasts, &reply),
             Order::Forget { id } => drop(self.end(id)),
+            Order::Limit { id, until, health } => {
+                if let Some(kept) = self.kept.get_mut(&id) {
+                    kept.held.limit(until);
+                    kept.health = health.map(|health| Box::new((now, health)));
+                    self.attend(now, id);
+                }
+            }
             Order::Extend { id, done } => match self.kept.get_mut(&id) {
                 Some(kept) => {
                     kept.held.renew_now(now);
@@ -148,7 +165,8 @@ impl Keeper {
         // A node may have forgotten between the verdict and here.
         let fleet = &self.fleet;
         held.forget_unless(now, |node, epoch| fleet.epoch(node) == epoch);
-        let kept = Kept { held, tenure, late, wake: now, watchers: Vec::new(), extending: Vec::new() };
+        let kept =
+            Kept { held, tenure, late, wake: now, health: None, watchers: Vec::new(), extending: Vec::new() };
         self.wheel.insert((now, id));
         self.kept.insert(id, kept);
         self.attend(now, id);
@@ -190,6 +208,7 @@ impl Keeper {
     fn attend(&mut self, now: BootTime, id: u64) {
         let Some(kept) = self.kept.get_mut(&id) else { return };
         self.wheel.remove(&(kept.wake, id));
+        kept.ask_health(now);
         let due = kept.held.due(now);
         if !due.is_empty() {
             // Before the deadline is told: the step-down is counted from what the handle sees.
@@ -206,6 +225,9 @@ impl Keeper {
             return;
         }
         for event in kept.held.advance(now) {
+            if event == LeaseEvent::StepDown {
+                kept.tenure.tell_why(kept.held.cause(now));
+            }
             kept.tell(event);
         }
         kept.answer_extensions(&self.fleet);
@@ -234,6 +256,23 @@ impl Keeper {
         }
     }
 
+    /// Ends a lease for good, and has every node keep it for `heir`. Here, where the extensions come from: none
+    /// may come behind it and set the old owner again.
+    fn transfer(&mut self, id: u64, heir: &Owner, lasts: Duration, reply: &ReplyTo) {
+        let Some(held) = self.end(id) else { return };
+        for node in 0..self.fleet.len() {
+            let request = Request::Reserve {
+                resource: held.resource.clone(),
+                owner: held.owner.clone(),
+                heir: heir.clone(),
+                ttl: lasts,
+            };
+            self.fleet.ask(node, request, reply.clone());
+        }
+        // Whoever misses it is freed, as after any lease; where the heir stands this is nothing.
+        self.fleet.release(&held.resource, &held.owner, |_| true, None);
+    }
+
     /// Ends a lease for good and tells its last events.
     fn end(&mut self, id: u64) -> Option<Held> {
         let mut kept = self.kept.remove(&id)?;
@@ -260,9 +299,20 @@ impl Kept {
         }
     }
 
+    /// Looks at the worker's health where an extension is due.
+    fn ask_health(&mut self, now: BootTime) {
+        if let Some(health) = &self.health
+            && self.held.wants_to_extend(now)
+        {
+            let (since, health) = &**health;
+            self.held.heed(now, health.is_good(*since, now));
+        }
+    }
+
     /// Ends the lease for good and tells whoever has not heard.
     fn finish(&mut self) {
         self.tenure.end();
+        self.tenure.tell_why(StepDownCause::Released);
         for event in self.held.finish() {
             self.tell(event);
         }

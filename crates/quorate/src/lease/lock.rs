@@ -2,6 +2,7 @@ use super::{
     AcquireError, Lease,
     attempt::{Attempted, Terms, attempt, attempt_each, is_contended},
     hub::Hub,
+    options::{Options, options},
     patience::Patience,
 };
 use crate::{
@@ -16,11 +17,7 @@ use std::{sync::Arc, time::Duration};
 pub struct Lock {
     hub: Arc<Hub>,
     resource: Result<Resource, NameError>,
-    ttl: Duration,
-    grace: Option<Duration>,
-    min_validity: Option<Duration>,
-    wait: Option<Duration>,
-    extended: bool,
+    options: Options,
 }
 
 /// What came of one attempt.
@@ -39,41 +36,16 @@ pub enum TryAcquire {
 
 impl Lock {
     pub(crate) fn new(hub: Arc<Hub>, resource: Result<Resource, NameError>) -> Self {
-        let ttl = hub.setup().default_ttl();
-        Self { hub, resource, ttl, grace: None, min_validity: None, wait: None, extended: true }
+        let options = Options::new(hub.setup());
+        Self { hub, resource, options }
     }
 
-    /// For how long each extension holds, and so how long a crashed holder blocks the others. Default 10 s,
-    /// at most `max_ttl`.
-    pub fn ttl(mut self, ttl: Duration) -> Self {
-        self.ttl = ttl;
-        self
+    /// The lock on `resource`, held as `options` say.
+    pub(crate) fn with(hub: Arc<Hub>, resource: Resource, options: Options) -> Self {
+        Self { hub, resource: Ok(resource), options }
     }
 
-    /// How long before the end of validity the work is told to stop. Default a fifth of the TTL.
-    pub fn step_down_grace(mut self, grace: Duration) -> Self {
-        self.grace = Some(grace);
-        self
-    }
-
-    /// Less validity than this at the end of an attempt is a loss. Default the step-down grace.
-    pub fn min_validity(mut self, least: Duration) -> Self {
-        self.min_validity = Some(least);
-        self
-    }
-
-    /// How long [`Lock::acquire`] waits. Default for ever.
-    pub fn wait(mut self, wait: Duration) -> Self {
-        self.wait = Some(wait);
-        self
-    }
-
-    /// Whether the keeper extends the lease. Default true; without, it ends after one TTL unless
-    /// [`Lease::extend`] is called.
-    pub fn auto_extend(mut self, extended: bool) -> Self {
-        self.extended = extended;
-        self
-    }
+    options!();
 
     /// One attempt: one round trip where the resource has been used on these nodes before. Where attempts of
     /// several workers split the votes, so that all are lost, it is made again after a moment, a few times:
@@ -88,16 +60,7 @@ impl Lock {
     pub async fn try_acquire(&self) -> Result<TryAcquire, AcquireError> {
         let (resource, terms) = self.parsed()?;
         let mut attempted = attempt_each(&self.hub, std::slice::from_ref(&resource), terms).await;
-        match attempted.pop().unwrap_or(Attempted::Closed) {
-            Attempted::Held(lease) => Ok(TryAcquire::Acquired(lease)),
-            Attempted::Closed => Err(AcquireError::Closed),
-            Attempted::Lost(_) if self.hub.env().stopped().is_cancelled() => Err(AcquireError::Closed),
-            Attempted::Lost(tally) if is_contended(&tally) => Ok(TryAcquire::Contended {
-                retry_after: tally.retry_after(),
-                holder: tally.holder().cloned(),
-            }),
-            Attempted::Lost(tally) => Err(self.lost(resource, &tally)),
-        }
+        outcome(&self.hub, &self.options, resource, attempted.pop().unwrap_or(Attempted::Closed))
     }
 
     /// Attempts until the lease is ours or [`Lock::wait`] is over. Between attempts it sleeps until the nodes
@@ -117,7 +80,7 @@ impl Lock {
     pub async fn acquire(&self) -> Result<Lease, AcquireError> {
         let (resource, terms) = self.parsed()?;
         let env = self.hub.env();
-        let deadline = self.wait.map(|wait| env.now() + wait);
+        let deadline = self.options.deadline(env.now());
         let mut told = false;
         let mut patience = Patience::new(&self.hub, &resource);
         loop {
@@ -126,6 +89,7 @@ impl Lock {
             let tally = match attempt(&self.hub, &resource, terms).await {
                 Attempted::Held(lease) => {
                     patience.attempts();
+                    self.options.bind(&lease, env.now());
                     return Ok(lease);
                 }
                 Attempted::Closed => return Err(AcquireError::Closed),
@@ -147,12 +111,35 @@ impl Lock {
 
     fn parsed(&self) -> Result<(Resource, Terms), AcquireError> {
         let resource = self.resource.clone()?;
-        let terms = terms(&self.hub, self.ttl, self.grace, self.min_validity, self.extended)?;
+        let terms = self.options.terms(&self.hub)?;
         Ok((resource, terms))
     }
 
     fn lost(&self, resource: Resource, tally: &Tally) -> AcquireError {
         AcquireError::lost(resource, is_contended(tally), self.hub.fleet().report(tally.outcomes()))
+    }
+}
+
+/// What one attempt is to whoever made it.
+pub(crate) fn outcome(
+    hub: &Hub,
+    options: &Options,
+    resource: Resource,
+    attempted: Attempted,
+) -> Result<TryAcquire, AcquireError> {
+    match attempted {
+        Attempted::Held(lease) => {
+            options.bind(&lease, hub.env().now());
+            Ok(TryAcquire::Acquired(lease))
+        }
+        Attempted::Closed => Err(AcquireError::Closed),
+        Attempted::Lost(_) if hub.env().stopped().is_cancelled() => Err(AcquireError::Closed),
+        Attempted::Lost(tally) if is_contended(&tally) => {
+            Ok(TryAcquire::Contended { retry_after: tally.retry_after(), holder: tally.holder().cloned() })
+        }
+        Attempted::Lost(tally) => {
+            Err(AcquireError::lost(resource, false, hub.fleet().report(tally.outcomes())))
+        }
     }
 }
 

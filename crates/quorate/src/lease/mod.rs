@@ -10,8 +10,6 @@
 //! (see [`round`](crate::round)). Another Redlock client on the same name is excluded and excludes, but with
 //! plain Redlock's promise only.
 //!
-//! Not built yet: read-write and fair leases, maximum hold time, transfer.
-//!
 //! # How a lease lives
 //!
 //! | state | what holds | what ends it |
@@ -29,21 +27,37 @@
 
 mod attempt;
 mod error;
+mod force;
 mod handle;
+mod health;
 mod held;
 mod hub;
 mod inspect;
 mod keeper;
 mod lock;
+mod many;
+mod options;
 mod patience;
 mod quorum;
+mod slots;
 mod tenure;
+mod transfer;
+mod wish;
 
 pub use error::{AcquireError, ExtendError, LeaseLost, ReleaseError};
+pub use force::ForcedRelease;
 pub use handle::{Lease, LeaseEvent, LeaseEvents};
+pub use health::Heartbeat;
 pub use inspect::{Holder, InspectError, Inspection};
 pub use lock::{Lock, TryAcquire};
+pub use many::{Leases, Locks, TryAcquireAll};
 pub use quorum::{AdmitError, Quorum, QuorumBuilder};
+pub use slots::{Slot, Slots};
+pub use tenure::StepDownCause;
+pub use transfer::TransferError;
 
 pub(crate) use attempt::{Attempted, Terms, attempt_each, is_contended};
+pub(crate) use health::Health;
 pub(crate) use lock::terms as lease_terms;
+pub(crate) use options::Options;
+pub(crate) use wish::{ask as ask_to_let_go, heard as asked_to_let_go};

@@ -1,4 +1,4 @@
-use super::{InspectError, Inspection, Lock, hub::Hub, inspect::inspect};
+use super::{InspectError, Inspection, Lock, Locks, Slots, hub::Hub, inspect::inspect};
 use crate::{
     env::Env,
     node::{Node, Reply, Resource},
@@ -21,6 +21,17 @@ impl Quorum {
     /// The lock called `resource`, to be acquired.
     pub fn lock(&self, resource: &str) -> Lock {
         Lock::new(Arc::clone(&self.0), Resource::lock(resource))
+    }
+
+    /// Several locks, to be acquired together or each by itself. A name that is given twice counts once.
+    pub fn locks<'a>(&self, resources: impl IntoIterator<Item = &'a str>) -> Locks {
+        let names = resources.into_iter().map(Resource::lock).collect();
+        Locks::new(Arc::clone(&self.0), names)
+    }
+
+    /// `k` numbered slots of `resource`, of which to acquire one: at most `k` workers hold one at a time.
+    pub fn slots(&self, resource: &str, k: usize) -> Slots {
+        Slots::new(Arc::clone(&self.0), resource, k)
     }
 
     /// The settings on which the workers agree.

@@ -1,11 +1,27 @@
 use crate::env::BootTime;
 use std::{
-    sync::atomic::{AtomicU64, Ordering},
+    sync::atomic::{AtomicU8, AtomicU64, Ordering},
     time::Duration,
 };
 use tokio_util::sync::CancellationToken;
 
 const ENDED: u64 = 0;
+const UNTOLD: u8 = 0;
+
+/// Why the holder of a lease was told to stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+#[repr(u8)]
+pub enum StepDownCause {
+    /// Too few nodes extended it in time, or nobody was to extend it.
+    NotExtended = 1,
+    /// It has been held for as long as was said.
+    MaxHold,
+    /// The health check said no, or the heart fell silent.
+    Unhealthy,
+    /// It was released, transferred or dropped, or the quorum closed.
+    Released,
+}
 
 /// What the handle and the keeper of one lease share. A look is one load and one clock read.
 ///
@@ -14,6 +30,8 @@ const ENDED: u64 = 0;
 #[derive(Debug)]
 pub(crate) struct Tenure {
     valid_until: AtomicU64,
+    /// Why the work was told to stop; set before it is.
+    why: AtomicU8,
     pub(crate) step_down: CancellationToken,
     pub(crate) lost: CancellationToken,
 }
@@ -22,6 +40,7 @@ impl Tenure {
     pub(crate) fn new(valid_until: BootTime) -> Self {
         Self {
             valid_until: AtomicU64::new(valid_until.as_nanos().max(1)),
+            why: AtomicU8::new(UNTOLD),
             step_down: CancellationToken::new(),
             lost: CancellationToken::new(),
         }
@@ -58,6 +77,19 @@ impl Tenure {
                 Err(other) => seen = other,
             }
         }
+    }
+
+    /// Notes why the work is told to stop. The first cause stands.
+    pub(crate) fn tell_why(&self, cause: StepDownCause) {
+        // Whoever was first has said it.
+        let _ = self.why.compare_exchange(UNTOLD, cause as u8, Ordering::AcqRel, Ordering::Acquire);
+    }
+
+    /// Why the work was told to stop, once it was.
+    pub(crate) fn why(&self) -> Option<StepDownCause> {
+        use StepDownCause::{MaxHold, NotExtended, Released, Unhealthy};
+        let told = self.why.load(Ordering::Acquire);
+        [NotExtended, MaxHold, Unhealthy, Released].into_iter().find(|cause| *cause as u8 == told)
     }
 
     /// Ends the lease. Called before the first message of a release leaves.

@@ -6,6 +6,7 @@
 mod claim;
 mod ledger;
 mod lock;
+mod reserve;
 
 use super::{
     Batch, BatchReply, DoneRecord, FencingToken, Freed, LedgerState, NodeTime, Owner, Refusal, Reply,
@@ -148,6 +149,7 @@ impl<S: Store> Desk<'_, S> {
             Request::Extend { resource, owner, ttl, token, keep } => {
                 self.extend(resource, owner, *ttl, *token, *keep)
             }
+            Request::Reserve { resource, owner, heir, ttl } => self.reserve(resource, owner, heir, *ttl),
             Request::Release { resource, owner } => self.release(resource, owner),
             Request::Inspect { resource } => self.inspect(resource),
             Request::Complete { resource, owner, token, result, retention } => {

@@ -4,8 +4,11 @@ use std::{fmt, sync::Arc};
 /// The longest name of a resource, group, set of claims or message id, in bytes.
 const NAME_MAX: usize = 512;
 
+/// How a reservation's token ends.
+const RESERVED_FOR: &str = ":reserved";
+
 /// Words that begin keys of Quorate's own; a plain lock may not begin with one and a slash.
-const RESERVED: [&str; 4] = ["election", "claim", "ledger", "node"];
+const RESERVED: [&str; 5] = ["election", "claim", "ledger", "node", "wish"];
 
 /// What a lease is held on: the name of a lock, an election or a claim, without the deployment's prefix.
 ///
@@ -26,6 +29,8 @@ pub enum ResourceKind {
     Election,
     /// A message id, which may be done.
     Claim,
+    /// What others wish of the holder of another resource.
+    Wish,
 }
 
 impl Resource {
@@ -67,6 +72,12 @@ impl Resource {
             ));
         }
         Ok(Self { key: format!("claim/{set}/{id}").into(), kind: ResourceKind::Claim })
+    }
+
+    /// What others wish of the holder of this resource: held in its stead by the very owner token that the wish
+    /// is for, so that it never concerns a later holder.
+    pub fn wish(&self) -> Self {
+        Self { key: format!("wish/{}", self.key).into(), kind: ResourceKind::Wish }
     }
 
     /// The key below the prefix.
@@ -140,6 +151,23 @@ impl Owner {
         Self(format!("{worker}:{high:016x}{low:016x}").into())
     }
 
+    /// What stands in the place of a lease that was transferred to `worker`: it is nobody's lease, and only an
+    /// attempt of that worker takes it as free.
+    pub fn reserve(worker: &str, high: u64, low: u64) -> Self {
+        Self(format!("{worker}:{high:016x}{low:016x}{RESERVED_FOR}").into())
+    }
+
+    /// The worker for whom this is a reservation; `None` where it signs a lease.
+    pub fn reserved_for(&self) -> Option<&str> {
+        // No token of a lease ends so: it ends with its random bits.
+        signed(self.0.strip_suffix(RESERVED_FOR)?)
+    }
+
+    /// Whether an attempt that this signs takes `standing` as free: it is a reservation for its worker.
+    pub fn may_take(&self, standing: &Self) -> bool {
+        standing.reserved_for().is_some_and(|worker| signed(&self.0) == Some(worker))
+    }
+
     /// A token as a node gave it; another Redlock client's may look like anything.
     pub fn from_node(token: &str) -> Self {
         Self(token.into())
@@ -152,11 +180,14 @@ impl Owner {
 
     /// The worker's name, where the token is one of ours; else the whole token.
     pub fn worker(&self) -> &str {
-        match self.0.rsplit_once(':') {
-            Some((worker, bits)) if bits.len() == 32 && bits.bytes().all(|b| b.is_ascii_hexdigit()) => worker,
-            _ => &self.0,
-        }
+        signed(&self.0).unwrap_or(&self.0)
     }
+}
+
+/// The worker's name in a token of ours.
+fn signed(token: &str) -> Option<&str> {
+    let (worker, bits) = token.rsplit_once(':')?;
+    (bits.len() == 32 && bits.bytes().all(|b| b.is_ascii_hexdigit())).then_some(worker)
 }
 
 impl fmt::Debug for Owner {

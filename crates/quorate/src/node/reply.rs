@@ -31,6 +31,8 @@ pub enum Reply {
     Raised,
     /// *Extend*: held for the whole time from now.
     Extended,
+    /// *Reserve*: the heir's reservation stands.
+    Reserved,
     /// *Release*: whether the owner was there to be freed.
     Released(bool),
     /// *Complete*: the done record stands.

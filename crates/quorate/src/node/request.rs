@@ -17,8 +17,8 @@ pub struct Batch {
 /// One question to one node.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Request {
-    /// Sets the owner where the resource is free, and counts one more grant. On a claim that is done, says
-    /// so instead.
+    /// Sets the owner where the resource is free, or reserved for the worker that signed it, and counts one more
+    /// grant. On a claim that is done, says so instead.
     Acquire {
         /// What to hold.
         resource: Resource,
@@ -57,6 +57,19 @@ pub enum Request {
         token: FencingToken,
         /// How long the counter lives after this.
         keep: Duration,
+    },
+    /// If the owner is still `owner`, the resource is `heir`'s from now on, for `ttl`: a reservation
+    /// ([`Owner::reserve`]), which only an acquire that is signed by the worker whom it names takes as free. The
+    /// counter stays: that acquire counts one more, as any does.
+    Reserve {
+        /// What is held.
+        resource: Resource,
+        /// Who must still hold it.
+        owner: Owner,
+        /// What is to stand in its place.
+        heir: Owner,
+        /// For how long.
+        ttl: Duration,
     },
     /// Frees the resource if the owner is `owner`. Never refused for its time or the marker.
     Release {
@@ -152,6 +165,7 @@ impl Request {
             (Self::Acquire { .. } | Self::Extend { .. } | Self::Complete { .. }, Reply::Held { .. })
             | (Self::Raise { .. }, Reply::Raised)
             | (Self::Extend { .. }, Reply::Extended)
+            | (Self::Reserve { .. }, Reply::Reserved)
             | (Self::Release { .. }, Reply::Released(_))
             | (Self::Inspect { .. }, Reply::State { .. })
             | (Self::Complete { .. }, Reply::Completed)

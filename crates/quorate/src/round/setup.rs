@@ -129,12 +129,7 @@ impl Setup {
                 names.len() - 1
             ));
         }
-        if self.worker.is_empty() || self.worker.len() > 128 || self.worker.chars().any(char::is_control) {
-            return fail(format!(
-                "worker is {:?}; give it 1 to 128 bytes without control characters",
-                self.worker
-            ));
-        }
+        Self::check_worker("worker", &self.worker)?;
         let (minute, day) = (Duration::from_secs(60), Duration::from_secs(24 * 3600));
         for (name, value, most) in [
             ("node_timeout", self.node_timeout, minute),
@@ -170,6 +165,17 @@ impl Setup {
                 "fence_retention is {:?}, shorter than four times max_clock_offset {:?}; a counter that starts anew must not repeat its tokens",
                 self.fence_retention, self.max_clock_offset
             ));
+        }
+        Ok(())
+    }
+
+    /// Checks what a worker is called; `what` is the field's name.
+    pub(crate) fn check_worker(what: &str, name: &str) -> Result<(), SetupError> {
+        if name.is_empty() || name.len() > 128 || name.chars().any(char::is_control) {
+            let shown: String = name.chars().take(130).collect();
+            return Err(SetupError(format!(
+                "{what} is {shown:?}; give it 1 to 128 bytes without control characters"
+            )));
         }
         Ok(())
     }

@@ -132,6 +132,17 @@ impl Report {
         self.nodes.iter().filter(|(_, outcome)| kind(outcome)).count()
     }
 
+    /// Who holds the resource, where a majority names the same one.
+    pub fn holder(&self) -> Option<&Owner> {
+        let named = || {
+            self.nodes.iter().filter_map(|(_, outcome)| match outcome {
+                NodeOutcome::Contended { holder, .. } => Some(holder),
+                _ => None,
+            })
+        };
+        named().find(|owner| named().filter(|other| other == owner).count() >= self.needed)
+    }
+
     /// Whether only an operator can mend it: a majority may never vote as things stand.
     pub fn is_permanent(&self) -> bool {
         let barred =

@@ -17,7 +17,9 @@ impl<S: Store> Desk<'_, S> {
         if let Some(done) = self.live_done(resource)? {
             return Ok(Reply::Done(done));
         }
-        if let Some(row) = self.live_lease(resource)? {
+        if let Some(row) = self.live_lease(resource)?
+            && !owner.may_take(&Owner::from_node(&row.owner))
+        {
             return Ok(self.held(&row));
         }
         let last = match self.live_counter(resource)? {

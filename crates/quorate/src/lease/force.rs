@@ -1,0 +1,54 @@
+//! A lease that is taken from its holder.
+
+use super::Quorum;
+use crate::{
+    node::{Owner, Reply, Resource},
+    round::{Answer, NodeOutcome, ReplyTo, Report},
+};
+use tokio::sync::mpsc;
+
+/// What came of [`Quorum::force_release`].
+#[derive(Clone, Debug)]
+pub struct ForcedRelease {
+    /// On how many nodes the owner stood, and does no more.
+    pub freed: usize,
+    /// How many nodes have answered: on these the owner does not stand any more.
+    pub clear: usize,
+    /// What each node said; *agreed* where the owner does not stand any more.
+    pub report: Report,
+}
+
+impl ForcedRelease {
+    /// Whether a majority is rid of the owner, so that another may acquire.
+    pub fn is_clear(&self) -> bool {
+        self.clear >= self.report.needed
+    }
+}
+
+impl Quorum {
+    /// Takes `resource` from the holder that `owner` signs, on every node where it still stands, and from nobody
+    /// else: compare and delete, by the token that an [inspection](Quorum::inspect) named.
+    ///
+    /// **The holder does not know.** It believes in its lease until its next extension, a third of its TTL later at
+    /// most, and until then another may hold it too; where a majority is not free, or the holder extends in between,
+    /// it sets itself again. Only a sink that compares fencing tokens is safe from both. It is for a holder that is
+    /// known to be gone or stuck for good, and for keys without an end that other clients left. Where the holder can
+    /// hear, ask it: [`Observer::ask_to_resign`](crate::election::Observer::ask_to_resign).
+    ///
+    /// # Cancel safety
+    /// Dropping it leaves each node freed or not.
+    pub async fn force_release(&self, resource: &Resource, owner: &Owner) -> ForcedRelease {
+        let fleet = self.fleet();
+        let (ballots, mut votes) = mpsc::unbounded_channel();
+        fleet.release(resource, owner, |_| true, Some(&ReplyTo { ballots, ticket: 0 }));
+        let deadline = fleet.env().now() + fleet.setup().node_timeout * 2;
+        let mut outcomes = vec![NodeOutcome::Pending; fleet.len()];
+        let mut freed = 0;
+        while let Some(Some(vote)) = fleet.env().before(deadline, votes.recv()).await {
+            outcomes[vote.node] = NodeOutcome::of(&vote.answer);
+            freed += usize::from(matches!(vote.answer, Answer::Reply(Reply::Released(true))));
+        }
+        let clear = outcomes.iter().filter(|outcome| matches!(outcome, NodeOutcome::Granted)).count();
+        ForcedRelease { freed, clear, report: fleet.report(outcomes) }
+    }
+}

@@ -1,0 +1,217 @@
+//! Several leases at once: all of them or none, or each by itself.
+
+use super::{
+    AcquireError, Lease, LeaseLost, Lock, ReleaseError, TryAcquire,
+    attempt::{Attempted, Terms, attempt_each},
+    hub::Hub,
+    lock::outcome,
+    options::{Options, options},
+};
+use crate::{
+    node::{FencingToken, NameError, Owner, Resource},
+    round::SetupError,
+};
+use futures_util::future::{join_all, select_all};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+/// The most locks of one call.
+const MANY_MAX: usize = 10_000;
+
+/// Several locks about to be acquired: made by [`Quorum::locks`](super::Quorum::locks). They travel in one batch
+/// a node. A name that is given twice counts once.
+#[derive(Clone, Debug)]
+#[must_use = "locks do nothing until they are acquired"]
+pub struct Locks {
+    hub: Arc<Hub>,
+    names: Result<Vec<Resource>, NameError>,
+    options: Options,
+}
+
+/// Leases that were acquired together, in the order in which their names were given. Dropping them releases all.
+#[derive(Debug)]
+#[must_use = "dropping the leases releases them"]
+pub struct Leases(Vec<Lease>);
+
+/// What came of one attempt at all of several locks.
+#[derive(Debug)]
+pub enum TryAcquireAll {
+    /// All of them are ours.
+    Acquired(Leases),
+    /// Someone else holds one, and we hold none.
+    Contended {
+        /// The first of them, in the order of their names.
+        resource: Resource,
+        /// Who holds it, where a majority names the same one.
+        holder: Option<Owner>,
+    },
+}
+
+impl Locks {
+    pub(super) fn new(hub: Arc<Hub>, names: Result<Vec<Resource>, NameError>) -> Self {
+        let options = Options::new(hub.setup());
+        let mut seen = BTreeSet::new();
+        let once =
+            |names: Vec<Resource>| names.into_iter().filter(|name| seen.insert(name.clone())).collect();
+        Self { hub, names: names.map(once), options }
+    }
+
+    options!();
+
+    /// Acquires all of them or none: waits, as [`Lock::acquire`] does, until every one is ours.
+    ///
+    /// All are tried at once. Where one is lost, those before it *in the order of their names* are kept while it
+    /// is waited for, and those after it released: so everybody waits only for names above those that it holds,
+    /// and no two wait for each other (whatever else they hold is their own affair: a caller that acquires
+    /// locks one by one, in an order of its own, may still block).
+    ///
+    /// # Errors
+    /// [`AcquireError`], as for [`Lock::acquire`], for the first that could not be had. What had been won is
+    /// released.
+    ///
+    /// # Cancel safety
+    /// Safe: what was won is released, and dropped attempts post their releases behind their own requests.
+    pub async fn acquire_all(&self) -> Result<Leases, AcquireError> {
+        let (named, terms) = self.parsed()?;
+        let mut sorted = named.clone();
+        sorted.sort_unstable();
+        let mut held = self.gather(&sorted, terms).await?;
+        // As they were named, for whoever reads the tokens.
+        let place = |lease: &Lease| named.iter().position(|name| name == lease.resource());
+        held.sort_by_cached_key(place);
+        Ok(Leases(held))
+    }
+
+    /// As [`Locks::acquire_all`], without waiting for a holder.
+    ///
+    /// # Errors
+    /// As for [`Lock::try_acquire`].
+    ///
+    /// # Cancel safety
+    /// As for [`Locks::acquire_all`].
+    pub async fn try_acquire_all(&self) -> Result<TryAcquireAll, AcquireError> {
+        match self.clone().wait(Duration::ZERO).acquire_all().await {
+            Ok(leases) => Ok(TryAcquireAll::Acquired(leases)),
+            Err(AcquireError::Contended { resource, report }) => {
+                Ok(TryAcquireAll::Contended { holder: report.holder().cloned(), resource })
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Tries each of them once, in one batch a node, without waiting: an outcome for each, in the order of their
+    /// names as given.
+    ///
+    /// # Errors
+    /// [`AcquireError`] for a name or timings that cannot be used: then nothing was asked.
+    ///
+    /// # Cancel safety
+    /// As for [`Locks::acquire_all`].
+    pub async fn acquire_each(
+        &self,
+    ) -> Result<Vec<(Resource, Result<TryAcquire, AcquireError>)>, AcquireError> {
+        let (named, terms) = self.parsed()?;
+        let attempted = attempt_each(&self.hub, &named, terms).await;
+        let each = named.into_iter().zip(attempted);
+        Ok(each.map(|(name, one)| (name.clone(), outcome(&self.hub, &self.options, name, one))).collect())
+    }
+
+    /// The leases on all of `sorted`, in that order.
+    async fn gather(&self, sorted: &[Resource], terms: Terms) -> Result<Vec<Lease>, AcquireError> {
+        let env = self.hub.env();
+        let deadline = self.options.deadline(env.now());
+        // Always on the first so many of them.
+        let mut held: Vec<Lease> = Vec::with_capacity(sorted.len());
+        loop {
+            let rest = &sorted[held.len()..];
+            let mut lost = None;
+            for (resource, attempted) in rest.iter().zip(attempt_each(&self.hub, rest, terms).await) {
+                match attempted {
+                    Attempted::Held(lease) if lost.is_none() => {
+                        self.options.bind(&lease, env.now());
+                        held.push(lease);
+                    }
+                    Attempted::Held(out_of_order) => drop(out_of_order),
+                    Attempted::Closed => return Err(AcquireError::Closed),
+                    Attempted::Lost(_) => lost = lost.or(Some(resource)),
+                }
+            }
+            if let Some(resource) = lost {
+                let mut options = self.options.clone();
+                options.wait = deadline.map(|deadline| env.now().until(deadline));
+                held.push(Lock::with(Arc::clone(&self.hub), resource.clone(), options).acquire().await?);
+            }
+            let stands =
+                |lease: &Lease| !lease.step_down().is_cancelled() && lease.remaining() > terms.min_validity;
+            if !held.iter().all(stands) {
+                held.clear(); // What was won first was lost in the wait for the last.
+            } else if held.len() == sorted.len() {
+                return Ok(held);
+            }
+        }
+    }
+
+    fn parsed(&self) -> Result<(Vec<Resource>, Terms), AcquireError> {
+        let names = self.names.clone()?;
+        if names.is_empty() || names.len() > MANY_MAX {
+            return Err(SetupError(format!(
+                "resources names {} locks; name 1 to {MANY_MAX} in one call",
+                names.len()
+            ))
+            .into());
+        }
+        Ok((names, self.options.terms(&self.hub)?))
+    }
+}
+
+impl Leases {
+    /// Each of them, in the order of the names as given.
+    pub fn iter(&self) -> impl Iterator<Item = &Lease> {
+        self.0.iter()
+    }
+
+    /// The fencing tokens, in the order of the names as given, if every lease is valid at this moment.
+    ///
+    /// # Errors
+    /// [`LeaseLost`] once one of them has ended.
+    pub fn check(&self) -> Result<Vec<FencingToken>, LeaseLost> {
+        self.0.iter().map(Lease::check).collect()
+    }
+
+    /// How long all of them are valid from now on if no extension succeeds.
+    pub fn remaining(&self) -> Duration {
+        self.0.iter().map(Lease::remaining).min().unwrap_or_default()
+    }
+
+    /// Waits until the first of them is told to step down.
+    ///
+    /// # Cancel safety
+    /// Safe: it only waits.
+    pub async fn step_down(&self) {
+        select_all(self.0.iter().map(|lease| Box::pin(lease.step_down().cancelled()))).await;
+    }
+
+    /// Waits until the first of them has ended.
+    ///
+    /// # Cancel safety
+    /// Safe: it only waits.
+    pub async fn lost(&self) {
+        select_all(self.0.iter().map(|lease| Box::pin(lease.lost().cancelled()))).await;
+    }
+
+    /// The leases, each by itself from now on.
+    pub fn into_leases(self) -> Vec<Lease> {
+        self.0
+    }
+
+    /// Ends all of them, and waits until a majority has confirmed the release of each, for the node timeout at
+    /// most.
+    ///
+    /// # Errors
+    /// The first [`ReleaseError`]: all are over all the same.
+    ///
+    /// # Cancel safety
+    /// As for [`Lease::release`].
+    pub async fn release(self) -> Result<(), ReleaseError> {
+        join_all(self.0.iter().map(Lease::end)).await.into_iter().collect()
+    }
+}

@@ -1,0 +1,180 @@
+//! *k* of *n*: numbered slots.
+//!
+//! # Why no counting semaphore
+//!
+//! A count that is kept by a quorum is unsound. With five nodes and room for two holders, three workers may each be
+//! counted by three nodes while no node counts more than two of them: nine grants fit into ten places. Whatever a
+//! node counts, majorities overlap in one node only, and a node with room grants. A lease has one place on each
+//! node, so that two majorities meet; `k` leases under `k` names are `k` such places.
+
+use super::{
+    AcquireError, Lease,
+    attempt::{Attempted, attempt_each, is_contended},
+    hub::Hub,
+    inspect::inspect_each,
+    options::{Options, options},
+};
+use crate::{
+    node::{NameError, Resource},
+    round::SetupError,
+};
+use std::{sync::Arc, time::Duration};
+
+/// The most slots of one resource.
+const SLOTS_MAX: usize = 1024;
+/// A waiter looks at least this often.
+const LOOK_AT_LEAST_EVERY: Duration = Duration::from_millis(100);
+/// And no sooner than this after the last look.
+const LOOK_AT_MOST_EVERY: Duration = Duration::from_millis(10);
+/// What keeps waiters from coming all at once.
+const JITTER: Duration = Duration::from_millis(20);
+
+/// `k` numbered slots of which to acquire one: made by [`Quorum::slots`](super::Quorum::slots).
+///
+/// At most `k` workers hold a slot at a time, each the lease on `NAME/slot-I` with a fencing counter of its own: a
+/// token orders the holders of *one* slot, so a sink that checks tokens must know the slot. All workers must say the
+/// same `k`: where one says more, it takes slots that the others do not know of.
+#[derive(Clone, Debug)]
+#[must_use = "slots do nothing until one is acquired"]
+pub struct Slots {
+    hub: Arc<Hub>,
+    slots: Result<Vec<Resource>, NameError>,
+    options: Options,
+}
+
+/// A held slot: its lease, and which one it is. Dropping it releases.
+#[derive(Debug)]
+#[must_use = "dropping a slot releases it"]
+pub struct Slot {
+    number: usize,
+    lease: Lease,
+}
+
+impl Slots {
+    pub(super) fn new(hub: Arc<Hub>, resource: &str, k: usize) -> Self {
+        // The name by itself too, so that an error names what was given.
+        let base = Resource::lock(resource);
+        let slot = |number: usize| Resource::lock(&format!("{resource}/slot-{number}"));
+        let slots = base.and_then(|_| (0..k.min(SLOTS_MAX + 1)).map(slot).collect());
+        let options = Options::new(hub.setup());
+        Self { hub, slots, options }
+    }
+
+    options!();
+
+    /// Acquires the first free slot, starting with one at random. Waits until one is free, or
+    /// [`Slots::wait`] is over.
+    ///
+    /// # Errors
+    /// [`AcquireError`], as for [`Lock::acquire`](super::Lock::acquire); *contended* names the slot that was tried
+    /// last.
+    ///
+    /// # Cancel safety
+    /// Safe: dropped attempts post their releases behind their own requests.
+    pub async fn acquire(&self) -> Result<Slot, AcquireError> {
+        let env = self.hub.env();
+        let deadline = self.options.deadline(env.now());
+        let mut told = false;
+        loop {
+            let (error, left) = match self.pass().await? {
+                Ok(slot) => return Ok(slot),
+                Err(refused) => refused,
+            };
+            if deadline.is_some_and(|deadline| env.now() >= deadline) || error.is_permanent() {
+                return Err(error);
+            }
+            if !told && !error.is_contended() {
+                tracing::warn!("waiting for a quorum: {error}");
+                told = true;
+            }
+            let pause = left.unwrap_or(LOOK_AT_LEAST_EVERY).clamp(LOOK_AT_MOST_EVERY, LOOK_AT_LEAST_EVERY);
+            let next = env.now() + pause + env.random_below(JITTER);
+            env.sleep_until(deadline.map_or(next, |deadline| next.min(deadline))).await;
+        }
+    }
+
+    /// As [`Slots::acquire`], without waiting: `None` where every slot is held.
+    ///
+    /// # Errors
+    /// As for [`Lock::try_acquire`](super::Lock::try_acquire).
+    ///
+    /// # Cancel safety
+    /// As for [`Slots::acquire`].
+    pub async fn try_acquire(&self) -> Result<Option<Slot>, AcquireError> {
+        match self.pass().await? {
+            Ok(slot) => Ok(Some(slot)),
+            Err((error, _)) if error.is_contended() => Ok(None),
+            Err((error, _)) => Err(error),
+        }
+    }
+
+    /// One attempt at every slot that may be free: the slot, or why there is none and when there may be.
+    async fn pass(&self) -> Result<Result<Slot, (AcquireError, Option<Duration>)>, AcquireError> {
+        let slots = self.slots.clone()?;
+        if slots.is_empty() || slots.len() > SLOTS_MAX {
+            return Err(SetupError(format!("slots is {}; give it 1 to {SLOTS_MAX}", slots.len())).into());
+        }
+        let terms = self.options.terms(&self.hub)?;
+        let first = (self.hub.env().random() % slots.len() as u64) as usize;
+        let mut next = Some(first);
+        let mut untried: Option<Vec<usize>> = None;
+        let mut soonest: Option<Duration> = None;
+        loop {
+            let number = next.unwrap_or(first);
+            let resource = slots[number].clone();
+            let attempted = attempt_each(&self.hub, std::slice::from_ref(&resource), terms).await;
+            let tally = match attempted.into_iter().next().unwrap_or(Attempted::Closed) {
+                Attempted::Held(lease) => {
+                    self.options.bind(&lease, self.hub.env().now());
+                    return Ok(Ok(Slot { number, lease }));
+                }
+                Attempted::Closed => return Err(AcquireError::Closed),
+                Attempted::Lost(_) if self.hub.env().stopped().is_cancelled() => {
+                    return Err(AcquireError::Closed);
+                }
+                Attempted::Lost(tally) => tally,
+            };
+            soonest = earlier(soonest, tally.retry_after());
+            let report = self.hub.fleet().report(tally.outcomes());
+            let error = AcquireError::lost(resource, is_contended(&tally), report);
+            if !error.is_contended() {
+                return Ok(Err((error, None)));
+            }
+            if untried.is_none() {
+                // One look at all tells which to try: a full house costs two round trips, not k.
+                let seen = inspect_each(&self.hub, &slots).await;
+                for seen in seen.iter().flatten() {
+                    soonest = earlier(soonest, seen.holder.as_ref().and_then(|holder| holder.remaining));
+                }
+                let held = |number: usize| seen[number].as_ref().is_some_and(|seen| seen.holder.is_some());
+                let others = (1..slots.len()).map(|step| (first + step) % slots.len());
+                untried = Some(others.rev().filter(|&number| !held(number)).collect());
+            }
+            next = untried.as_mut().and_then(Vec::pop);
+            if next.is_none() {
+                return Ok(Err((error, soonest)));
+            }
+        }
+    }
+}
+
+fn earlier(one: Option<Duration>, two: Option<Duration>) -> Option<Duration> {
+    one.into_iter().chain(two).min()
+}
+
+impl Slot {
+    /// Which one, from 0.
+    pub fn number(&self) -> usize {
+        self.number
+    }
+
+    /// Its lease.
+    pub fn lease(&self) -> &Lease {
+        &self.lease
+    }
+
+    /// Its lease, from now on without the number.
+    pub fn into_lease(self) -> Lease {
+        self.lease
+    }
+}

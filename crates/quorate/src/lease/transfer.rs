@@ -1,0 +1,72 @@
+//! A lease that its holder hands to a worker by name.
+
+use super::{Lease, LeaseLost, keeper::Order};
+use crate::{
+    node::{Owner, Reply},
+    round::{Answer, NodeOutcome, ReplyTo, Report, Setup, SetupError},
+};
+use std::{sync::Arc, time::Duration};
+use tokio::sync::mpsc;
+
+/// How long a lease waits for its heir, at most.
+const RESERVED_FOR: Duration = Duration::from_secs(1);
+
+/// Why a lease was not handed to the worker that was named. It is over all the same: whoever comes first gets it.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TransferError {
+    /// No worker can be called so.
+    #[error(transparent)]
+    Heir(#[from] SetupError),
+    /// It had ended before.
+    #[error(transparent)]
+    Lost(#[from] LeaseLost),
+    /// Fewer than a majority of nodes reserved it; the others were freed.
+    #[error("the lease is over, but too few nodes keep it for its heir: {0}")]
+    NotReserved(Arc<Report>),
+}
+
+impl Lease {
+    /// Ends the lease, and keeps what it was on for `worker`, who should be waiting for it: for the duration that is
+    /// returned, one second or the TTL at most, only an attempt by a worker of that name
+    /// ([`Setup::worker`](crate::round::Setup::worker)) gets it; every other client finds it held. Then it is free
+    /// for all. The heir's token is larger, as any later one.
+    ///
+    /// The name is all that the heir shows: any process that calls itself so may come, and of two the first gets
+    /// it. Nobody tells the heir; one that waits in an acquire comes within a tenth of a second.
+    ///
+    /// # Errors
+    /// [`TransferError`]: the lease is over in each case, and released where it was not reserved.
+    ///
+    /// # Cancel safety
+    /// The lease ends and the requests leave at the first poll, or the lease is released at the drop of the future.
+    pub async fn transfer_to(self, worker: &str) -> Result<Duration, TransferError> {
+        self.hand_over(worker).await
+    }
+
+    /// As [`Lease::transfer_to`], for a lease that others look at: they see it ended.
+    pub(crate) async fn hand_over(&self, worker: &str) -> Result<Duration, TransferError> {
+        Setup::check_worker("the heir", worker)?;
+        let fleet = Arc::clone(self.hub().fleet());
+        let env = fleet.env();
+        if !self.is_valid() {
+            return Err(LeaseLost.into());
+        }
+        let heir = Owner::reserve(worker, env.random(), env.random());
+        let lasts = self.ttl().min(RESERVED_FOR);
+        let (ballots, mut votes) = mpsc::unbounded_channel();
+        self.give_away(|id| Order::Transfer { id, heir, lasts, reply: ReplyTo { ballots, ticket: 0 } });
+        let mut outcomes = vec![NodeOutcome::Pending; fleet.len()];
+        let mut reserved = 0;
+        let deadline = env.now() + fleet.setup().node_timeout;
+        while reserved < fleet.majority() {
+            let Some(Some(vote)) = env.before(deadline, votes.recv()).await else { break };
+            outcomes[vote.node] = NodeOutcome::of(&vote.answer);
+            reserved += usize::from(matches!(vote.answer, Answer::Reply(Reply::Reserved)));
+        }
+        if reserved >= fleet.majority() {
+            return Ok(lasts);
+        }
+        Err(TransferError::NotReserved(Arc::new(fleet.report(outcomes))))
+    }
+}

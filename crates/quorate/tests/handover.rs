@@ -1,0 +1,287 @@
+//! How a lease or a leadership goes to another before its time: over memory nodes, on the real clock.
+
+#![expect(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod common;
+
+use common::{SECOND, nodes, quorum};
+use quorate::{
+    election::{Election, ElectionEvent, ElectionEvents, ResignError, Term},
+    env::ScopedTask,
+    lease::{Heartbeat, Quorum, StepDownCause, TransferError, TryAcquire},
+    node::{FencingToken, Resource},
+};
+use std::{
+    convert::Infallible,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+use tokio_util::sync::CancellationToken;
+
+async fn contended(quorum: &Quorum, name: &str) -> bool {
+    matches!(quorum.lock(name).try_acquire().await.expect("a quorum"), TryAcquire::Contended { .. })
+}
+
+#[tokio::test]
+async fn a_transferred_lease_goes_to_its_heir_though_others_wait_longer() {
+    let nodes = nodes();
+    let [a, b, c] = ["a", "b", "c"].map(|worker| quorum(worker, &nodes));
+    let mut last = FencingToken::default();
+    for _ in 0..5 {
+        let lease = a.lock("x").acquire().await.expect("free");
+        assert!(lease.token() > last);
+        let waiting = {
+            let c = c.clone();
+            c.env().clone().spawn_scoped(async move { c.lock("x").acquire().await })
+        };
+        let heir = {
+            let b = b.clone();
+            b.env().clone().spawn_scoped(async move { b.lock("x").acquire().await })
+        };
+        a.env().sleep(SECOND / 10).await;
+        let (lost, token) = (lease.lost().clone(), lease.token());
+        let lasts = lease.transfer_to("b").await.expect("a majority keeps it");
+        assert!(lost.is_cancelled() && lasts <= SECOND);
+        let theirs = heir.await.expect("no panic").expect("kept for it");
+        assert!(theirs.token() > token, "a larger token");
+        assert!(theirs.is_valid());
+        last = theirs.token();
+        drop(waiting);
+        theirs.release().await.expect("all nodes answer");
+    }
+    for quorum in [a, b, c] {
+        quorum.close().await;
+    }
+}
+
+#[tokio::test]
+async fn what_no_heir_comes_for_is_free_for_all_after_its_time() {
+    let nodes = nodes();
+    let (a, c) = (quorum("a", &nodes), quorum("c", &nodes));
+    let lease = a.lock("x").acquire().await.expect("free");
+    let began = a.env().now();
+    lease.transfer_to("nobody").await.expect("a majority keeps it");
+    assert!(contended(&c, "x").await, "kept for the heir");
+    assert!(contended(&a, "x").await, "also from the one who gave it");
+    let seen = c.inspect(&Resource::lock("x").expect("a name")).await.expect("a majority");
+    assert_eq!(seen.holder.expect("kept").owner.reserved_for(), Some("nobody"));
+    let _late = c.lock("x").wait(10 * SECOND).acquire().await.expect("free after a second");
+    assert!(began.until(c.env().now()) < 3 * SECOND, "the rest of 10 s is not waited for");
+
+    let wild = a.lock("y").acquire().await.expect("free").transfer_to("new\nline").await;
+    assert!(
+        matches!(&wild, Err(TransferError::Heir(error)) if error.to_string().contains("control")),
+        "{wild:?}"
+    );
+    let _free = c.lock("y").wait(5 * SECOND).acquire().await.expect("released all the same");
+    let brief = a.lock("z").ttl(SECOND / 2).auto_extend(false).acquire().await.expect("free");
+    brief.lost().cancelled().await;
+    assert!(matches!(brief.transfer_to("c").await, Err(TransferError::Lost(_))));
+    a.close().await;
+    c.close().await;
+}
+
+/// A candidate that leads until it is told to stop, and what happens to it.
+struct Runs {
+    election: Election,
+    events: ElectionEvents,
+    stop: CancellationToken,
+    campaign: ScopedTask<()>,
+}
+
+fn run(election: Election) -> Runs {
+    let (events, stop) = (election.events(), CancellationToken::new());
+    let campaign = election.run(|term: Term| async move {
+        term.step_down().cancelled().await;
+        Ok::<(), Infallible>(())
+    });
+    let campaign = campaign.until(stop.clone().cancelled_owned());
+    let env = election.quorum().env().clone();
+    let campaign = env.spawn_scoped(async move { campaign.await.expect("a shutdown is Ok") });
+    Runs { election, events, stop, campaign }
+}
+
+impl Runs {
+    /// Waits for `wanted`, and gives what came before it.
+    async fn until(
+        &mut self,
+        wanted: impl Fn(&ElectionEvent) -> bool,
+    ) -> (Vec<ElectionEvent>, ElectionEvent) {
+        let env = self.election.quorum().env().clone();
+        let deadline = env.now() + 20 * SECOND;
+        let mut before = Vec::new();
+        loop {
+            let event = env.before(deadline, self.events.next()).await.expect("in time").expect("it runs");
+            if wanted(&event) {
+                return (before, event);
+            }
+            before.push(event);
+        }
+    }
+
+    async fn elected(&mut self) -> FencingToken {
+        match self.until(|event| matches!(event, ElectionEvent::Elected(_))).await.1 {
+            ElectionEvent::Elected(term) => term,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    async fn end(self) {
+        self.stop.cancel();
+        self.campaign.await.expect("no panic");
+        self.election.quorum().close().await;
+    }
+}
+
+fn candidate(worker: &str, nodes: &[quorate::node::MemoryNode]) -> Election {
+    Election::new(&quorum(worker, nodes), "g").ttl(SECOND)
+}
+
+#[tokio::test]
+async fn a_leader_hands_over_to_the_candidate_that_it_names_once_its_work_has_ended() {
+    let nodes = nodes();
+    let mut a = run(candidate("a", &nodes));
+    let first = a.elected().await;
+    let (mut b, c) = (run(candidate("b", &nodes)), run(candidate("c", &nodes)));
+    let term = a.election.term().expect("it leads");
+    assert!(term.transfer_to("").is_err() && term.is_valid(), "nobody is called so");
+    term.transfer_to("b").expect("it leads");
+    let second = b.elected().await;
+    assert!(second > first && !term.is_valid() && !c.election.is_leader());
+    let (before, _) = a.until(|event| *event == ElectionEvent::Resigned(first)).await;
+    let handed = ElectionEvent::HandedOver { term: first, reserved: true };
+    assert_eq!(before, [ElectionEvent::StepDown(first), handed]);
+    for one in [a, b, c] {
+        one.end().await;
+    }
+}
+
+#[tokio::test]
+async fn a_leader_that_is_asked_from_outside_resigns_and_no_later_one_does() {
+    let nodes = nodes();
+    let mut a = run(candidate("a", &nodes));
+    let first = a.elected().await;
+    let mut b = run(candidate("b", &nodes));
+    let outside = quorum("operator", &nodes);
+    let mut observer = Election::new(&outside, "g").observe().expect("a name");
+    let other = observer.ask_to_resign(Some(FencingToken::new(7)), SECOND).await.expect_err("not its term");
+    assert!(matches!(other, ResignError::OtherTerm { .. }), "{other}");
+    let done = observer.ask_to_resign(Some(first), 10 * SECOND).await.expect("it obeys");
+    assert_eq!((&*done.who.worker, done.who.term), ("a", Some(first)));
+    let second = b.elected().await;
+    let (before, _) = a.until(|event| *event == ElectionEvent::Resigned(first)).await;
+    assert_eq!(before, [ElectionEvent::AskedToResign(first), ElectionEvent::StepDown(first)]);
+    // The wish stands for another ten seconds, and is nothing to who leads now.
+    outside.env().sleep(SECOND).await;
+    assert!(b.election.term().is_some_and(|term| term.number() == second && term.is_valid()));
+    // And the next one to be asked is the one that leads: an old wish is not in its way.
+    let again = observer.ask_to_resign(None, 10 * SECOND).await.expect("it obeys");
+    assert_eq!(&*again.who.worker, "b");
+    a.elected().await;
+    for one in [a, b] {
+        one.end().await;
+    }
+    let none = observer.ask_to_resign(None, SECOND).await.expect_err("nobody runs");
+    assert!(matches!(none, ResignError::NobodyLeads { .. }), "{none}");
+    outside.close().await;
+}
+
+#[tokio::test]
+async fn a_leader_that_obeys_nobody_leads_on() {
+    let nodes = nodes();
+    let mut a = run(candidate("a", &nodes).obeys_resign(false));
+    let first = a.elected().await;
+    let outside = quorum("operator", &nodes);
+    let mut observer = Election::new(&outside, "g").observe().expect("a name");
+    let deaf = observer.ask_to_resign(None, SECOND).await.expect_err("it does not obey");
+    assert!(matches!(&deaf, ResignError::NotObeyed { leader, .. } if leader.term == Some(first)), "{deaf}");
+    assert!(a.election.is_leader());
+    a.end().await;
+    outside.close().await;
+}
+
+#[tokio::test]
+async fn a_term_has_an_end_and_lets_others_go_first() {
+    let nodes = nodes();
+    let mut a = run(candidate("a", &nodes).max_term(SECOND * 3 / 2));
+    let first = a.elected().await;
+    let term = a.election.term().expect("it leads");
+    let mut b = run(candidate("b", &nodes).max_term(SECOND * 3 / 2));
+    let second = b.elected().await;
+    assert!(second > first);
+    assert_eq!(term.step_down_cause(), Some(StepDownCause::MaxHold));
+    let third = a.elected().await;
+    assert!(third > second, "in turn");
+    for one in [a, b] {
+        one.end().await;
+    }
+}
+
+#[tokio::test]
+async fn a_leader_without_a_sign_of_life_makes_room_and_who_is_not_eligible_does_not_campaign() {
+    let nodes = nodes();
+    let quorum = quorum("a", &nodes);
+    let heart = Heartbeat::new(quorum.env(), SECOND / 4);
+    // Work that hangs: it never beats.
+    let mut a = run(Election::new(&quorum, "g").ttl(SECOND).renew_while_beating(&heart));
+    let first = a.elected().await;
+    let term = a.election.term().expect("it leads");
+    let fit = Arc::new(AtomicBool::new(false));
+    let check = {
+        let fit = Arc::clone(&fit);
+        move || fit.load(Ordering::Acquire)
+    };
+    let mut b = run(candidate("b", &nodes).eligible_while(check));
+    term.lost().cancelled().await;
+    assert_eq!(term.step_down_cause(), Some(StepDownCause::Unhealthy));
+    assert!(a.elected().await > first, "the other does not campaign");
+    fit.store(true, Ordering::Release);
+    let second = b.elected().await;
+    fit.store(false, Ordering::Release);
+    quorum.env().sleep(SECOND * 3 / 2).await;
+    assert!(b.election.term().is_some_and(|term| term.number() == second), "a term that has begun goes on");
+    for one in [a, b] {
+        one.end().await;
+    }
+}
+
+#[tokio::test]
+async fn of_two_candidates_the_one_without_a_delay_leads() {
+    let nodes = nodes();
+    for _ in 0..3 {
+        let mut second = run(candidate("second", &nodes).delay(SECOND / 2));
+        let mut first = run(candidate("first", &nodes));
+        first.elected().await;
+        assert!(!second.election.is_leader());
+        first.end().await;
+        second.elected().await;
+        second.end().await;
+    }
+}
+
+#[tokio::test]
+async fn force_takes_it_from_the_holder_that_was_seen_and_from_no_other() {
+    let nodes = nodes();
+    let (a, outside) = (quorum("a", &nodes), quorum("operator", &nodes));
+    let resource = Resource::lock("x").expect("a name");
+    let seen = outside.inspect(&resource).await.expect("a majority");
+    assert!(seen.named.is_empty());
+    let old = a.lock("x").acquire().await.expect("free");
+    let old_owner = old.owner().clone();
+    old.release().await.expect("all nodes answer");
+    let lease = a.lock("x").ttl(SECOND).auto_extend(false).acquire().await.expect("free");
+    let nothing = outside.force_release(&resource, &old_owner).await;
+    assert_eq!((nothing.freed, nothing.clear), (0, 5), "of the one before nothing is left");
+    assert!(contended(&outside, "x").await);
+    let seen = outside.inspect(&resource).await.expect("a majority");
+    assert_eq!(seen.named, [(lease.owner().clone(), 5)]);
+    let forced = outside.force_release(&resource, &seen.named[0].0).await;
+    assert!(forced.is_clear() && forced.freed == 5, "{forced:?}");
+    assert!(lease.is_valid(), "the holder does not know");
+    let next = outside.lock("x").acquire().await.expect("free");
+    assert!(next.token() > lease.token(), "which is what the sink compares");
+    a.close().await;
+    outside.close().await;
+}

@@ -1,0 +1,253 @@
+//! Many leases at once, numbered slots, and what bounds a lease besides its nodes: over memory nodes, on the real
+//! clock.
+
+#![expect(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod common;
+
+use common::{SECOND, nodes, quorum};
+use quorate::{
+    lease::{Heartbeat, Lease, LeaseEvent, Leases, Quorum, StepDownCause, TryAcquire, TryAcquireAll},
+    node::Resource,
+};
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+async fn holder(quorum: &Quorum, name: &str) -> Option<String> {
+    let resource = Resource::lock(name).expect("a name");
+    let seen = quorum.inspect(&resource).await.expect("a majority");
+    seen.holder.map(|holder| holder.owner.worker().to_owned())
+}
+
+/// Until nobody is seen on `name`, for five seconds at most.
+async fn must_be_free(quorum: &Quorum, name: &str) {
+    let end = quorum.env().now() + 5 * SECOND;
+    while let Some(who) = holder(quorum, name).await {
+        assert!(quorum.env().now() < end, "{name} is still held by {who}");
+        quorum.env().sleep(SECOND / 100).await;
+    }
+}
+
+fn names(leases: &Leases) -> Vec<String> {
+    leases.iter().map(|lease| lease.resource().to_string()).collect()
+}
+
+#[tokio::test]
+async fn all_are_had_or_none_and_tokens_come_as_they_were_named() {
+    let nodes = nodes();
+    let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
+    let all = a.locks(["z", "a", "m", "a"]).acquire_all().await.expect("free");
+    assert_eq!(names(&all), ["z", "a", "m"], "as named, each once");
+    let tokens = all.check().expect("held");
+    let each: Vec<_> = all.iter().map(Lease::token).collect();
+    assert_eq!(tokens, each);
+    assert!(all.remaining() > 5 * SECOND);
+
+    match b.locks(["b", "m", "n"]).try_acquire_all().await.expect("a quorum") {
+        TryAcquireAll::Acquired(_) => panic!("m is held"),
+        TryAcquireAll::Contended { resource, holder } => {
+            assert_eq!(resource.key(), "m");
+            assert_eq!(holder.expect("a majority names it").worker(), "a");
+        }
+    }
+    must_be_free(&b, "b").await;
+    must_be_free(&b, "n").await;
+    all.release().await.expect("all nodes answer");
+    let after = b.locks(["m", "b"]).acquire_all().await.expect("free");
+    assert!(after.check().expect("held")[0] > tokens[2]);
+    drop(after);
+    must_be_free(&b, "m").await;
+    a.close().await;
+    b.close().await;
+}
+
+#[tokio::test]
+async fn the_wait_for_all_ends_when_the_last_is_released_and_holds_nothing_above_it() {
+    let nodes = nodes();
+    let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
+    let m = a.lock("m").acquire().await.expect("free");
+    let waiting = {
+        let b = b.clone();
+        tokio::spawn(async move { b.locks(["z", "m", "a"]).acquire_all().await })
+    };
+    let end = a.env().now() + 5 * SECOND;
+    while holder(&a, "a").await.as_deref() != Some("b") || holder(&a, "z").await.is_some() {
+        assert!(a.env().now() < end, "what is below the held one is kept, what is above is not");
+        a.env().sleep(SECOND / 50).await;
+    }
+    m.release().await.expect("all nodes answer");
+    let all = waiting.await.expect("no panic").expect("free now");
+    assert_eq!(names(&all), ["z", "m", "a"]);
+
+    // Dropped while it waits, it keeps nothing.
+    let c = quorum("c", &nodes);
+    let dropped = c.env().before(c.env().now() + SECOND / 2, c.locks(["0", "a"]).acquire_all()).await;
+    assert!(dropped.is_none(), "a is held");
+    must_be_free(&a, "0").await;
+    for quorum in [a, b, c] {
+        quorum.close().await;
+    }
+}
+
+/// Everybody wants the same locks, each in an order of its own: who waits in a circle never ends.
+#[tokio::test]
+async fn workers_that_name_the_same_locks_in_any_order_do_not_wait_for_each_other_in_a_circle() {
+    const TURNS: usize = 6;
+    let nodes = nodes();
+    let orders = [["x", "y", "z"], ["z", "y", "x"], ["y", "z", "x"]];
+    let inside = Arc::new(AtomicU64::new(0));
+    let workers = orders.into_iter().enumerate().map(|(number, order)| {
+        let (quorum, inside) = (quorum(&format!("w{number}"), &nodes), Arc::clone(&inside));
+        tokio::spawn(async move {
+            for _ in 0..TURNS {
+                let all = quorum.locks(order).wait(30 * SECOND).acquire_all().await.expect("in its turn");
+                assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "alone");
+                quorum.env().sleep(Duration::from_millis(2)).await;
+                inside.fetch_sub(1, Ordering::SeqCst);
+                all.release().await.expect("all nodes answer");
+            }
+            quorum.close().await;
+        })
+    });
+    for worker in workers.collect::<Vec<_>>() {
+        worker.await.expect("no panic");
+    }
+}
+
+#[tokio::test]
+async fn each_by_itself_has_an_outcome_each() {
+    let nodes = nodes();
+    let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
+    let _held = a.lock("two").acquire().await.expect("free");
+    let each = b.locks(["three", "two", "one"]).acquire_each().await.expect("a quorum");
+    let told: Vec<(&str, bool)> = each
+        .iter()
+        .map(|(name, one)| (name.key(), matches!(one, Ok(TryAcquire::Acquired(lease)) if lease.is_valid())))
+        .collect();
+    assert_eq!(told, [("three", true), ("two", false), ("one", true)]);
+    let bad = b.locks(["fine", "wi{ld"]).acquire_each().await.expect_err("a brace");
+    assert!(bad.to_string().contains("brace"), "{bad}");
+    let none = b.locks([]).acquire_all().await.expect_err("nothing to hold");
+    assert!(none.to_string().contains("resources names 0 locks"), "{none}");
+    a.close().await;
+    b.close().await;
+}
+
+#[tokio::test]
+async fn of_all_the_first_that_ends_is_told() {
+    let nodes = nodes();
+    let quorum = quorum("a", &nodes);
+    let all = quorum.locks(["a", "b"]).ttl(SECOND / 2).auto_extend(false).acquire_all().await.expect("free");
+    all.step_down().await;
+    assert!(all.check().is_ok(), "the grace is left");
+    all.lost().await;
+    assert!(all.check().is_err());
+    quorum.close().await;
+}
+
+#[tokio::test]
+async fn k_slots_have_k_holders_with_a_number_and_a_counter_each() {
+    let nodes = nodes();
+    let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
+    let mut held = Vec::new();
+    for quorum in [&a, &b, &a] {
+        held.push(quorum.slots("pool", 3).acquire().await.expect("free"));
+    }
+    let numbers: BTreeSet<usize> = held.iter().map(quorate::lease::Slot::number).collect();
+    assert_eq!(numbers, BTreeSet::from([0, 1, 2]));
+    for slot in &held {
+        assert_eq!(slot.lease().resource().key(), format!("pool/slot-{}", slot.number()));
+    }
+    assert!(b.slots("pool", 3).try_acquire().await.expect("a quorum").is_none(), "full");
+    let late = b.slots("pool", 3).wait(SECOND / 5).acquire().await.expect_err("full");
+    assert!(late.is_contended() && late.to_string().contains("pool/slot-"), "{late}");
+    let freed = held.remove(1);
+    let (number, token) = (freed.number(), freed.lease().token());
+    drop(freed);
+    let again = b.slots("pool", 3).wait(5 * SECOND).acquire().await.expect("one is free");
+    assert_eq!(again.number(), number);
+    assert!(again.lease().token() > token, "a slot's tokens grow");
+    let none = b.slots("pool", 0).acquire().await.expect_err("no slot at all");
+    assert!(none.to_string().contains("slots is 0"), "{none}");
+    let many = b.slots("pool", 5000).acquire().await.expect_err("too many");
+    assert!(many.to_string().contains("give it 1 to 1024"), "{many}");
+    a.close().await;
+    b.close().await;
+}
+
+#[tokio::test]
+async fn a_lease_is_held_no_longer_than_was_said() {
+    let nodes = nodes();
+    let quorum = quorum("a", &nodes);
+    let lock = quorum.lock("x").ttl(SECOND).step_down_grace(SECOND / 5).max_hold(SECOND * 9 / 5);
+    let lease = lock.acquire().await.expect("free");
+    let (began, mut events) = (quorum.env().now(), lease.events());
+    assert_eq!(lease.step_down_cause(), None);
+    lease.step_down().cancelled().await;
+    assert_eq!(lease.step_down_cause(), Some(StepDownCause::MaxHold));
+    lease.lost().cancelled().await;
+    let lasted = began.until(quorum.env().now());
+    assert!(lasted > SECOND, "extended meanwhile: {lasted:?}");
+    assert!(lease.check().is_err() && lasted >= SECOND * 17 / 10, "{lasted:?}");
+    let mut seen = Vec::new();
+    while let Some(event) = events.next().await {
+        seen.push(event);
+    }
+    assert_eq!(seen, [LeaseEvent::Held, LeaseEvent::StepDown, LeaseEvent::Lost]);
+    must_be_free(&quorum, "x").await;
+    quorum.close().await;
+}
+
+#[tokio::test]
+async fn a_stuck_worker_stops_renewing_and_is_told() {
+    let nodes = nodes();
+    let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
+    let well = Arc::new(AtomicBool::new(true));
+    let check = {
+        let well = Arc::clone(&well);
+        move || well.load(Ordering::Acquire)
+    };
+    let lease = a.lock("x").ttl(SECOND).renew_while(check).acquire().await.expect("free");
+    a.env().sleep(SECOND * 3 / 2).await;
+    assert!(lease.is_valid(), "extended while it gets on");
+    well.store(false, Ordering::Release);
+    lease.lost().cancelled().await;
+    assert_eq!(lease.step_down_cause(), Some(StepDownCause::Unhealthy));
+    let after = b.lock("x").wait(5 * SECOND).acquire().await.expect("free");
+    assert!(after.token() > lease.token());
+
+    let heart = Heartbeat::new(a.env(), SECOND / 4);
+    let beating = a.lock("y").ttl(SECOND).renew_while_beating(&heart).acquire().await.expect("free");
+    for _ in 0..30 {
+        heart.beat();
+        a.env().sleep(SECOND / 20).await;
+    }
+    assert!(beating.is_valid(), "beaten for longer than its TTL");
+    beating.lost().cancelled().await;
+    assert_eq!(beating.step_down_cause(), Some(StepDownCause::Unhealthy));
+
+    let panics = a.lock("z").ttl(SECOND / 2).renew_while(|| panic!("a check that breaks")).acquire().await;
+    panics.expect("free").lost().cancelled().await;
+    a.close().await;
+    b.close().await;
+}
+
+#[tokio::test]
+async fn what_cannot_be_held_so_is_refused_with_the_mend() {
+    let nodes = nodes();
+    let quorum = quorum("a", &nodes);
+    let short = quorum.lock("x").max_hold(SECOND).acquire().await.expect_err("the grace is 2 s");
+    assert!(short.to_string().contains("max_hold is 1s") && short.is_permanent(), "{short}");
+    let idle = quorum.lock("x").renew_while(|| true).auto_extend(false).acquire().await.expect_err("idle");
+    assert!(idle.to_string().contains("auto_extend"), "{idle}");
+    let heart = Heartbeat::new(quorum.env(), Duration::ZERO);
+    let dead = quorum.lock("x").renew_while_beating(&heart).acquire().await.expect_err("never beats");
+    assert!(dead.to_string().contains("max_silence is 0ns"), "{dead}");
+    quorum.close().await;
+}
