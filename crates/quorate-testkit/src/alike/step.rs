@@ -125,10 +125,24 @@ pub enum Seen {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the fields are those of `Request`, by number")]
 pub enum Ask {
-    Acquire { resource: u8, owner: u8, ttl: Life, propose: When, tolerance: Tolerance, keep: Life },
+    Acquire {
+        resource: u8,
+        owner: u8,
+        ttl: Life,
+        propose: When,
+        tolerance: Tolerance,
+        keep: Life,
+        ticket: Option<u8>,
+    },
     Raise { resource: u8, owner: u8, to: Count, keep: Life },
     Extend { resource: u8, owner: u8, ttl: Life, token: Count, keep: Life },
     Release { resource: u8, owner: u8 },
+    Share { resource: u8, owner: u8, ttl: Life, ticket: Option<u8> },
+    ExtendShare { resource: u8, owner: u8, ttl: Life },
+    ReleaseShare { resource: u8, owner: u8 },
+    Downgrade { resource: u8, owner: u8, reader: u8, ttl: Life },
+    Queue { resource: u8, ticket: u8, at: When, now: When, tolerance: Tolerance, ttl: Life, alone: bool },
+    LeaveQueue { resource: u8, ticket: u8 },
     Inspect { resource: u8 },
     Complete { resource: u8, owner: u8, token: Count, result: u8, retention: Life },
     Seal { ledger: u8, term: Count },
@@ -145,6 +159,10 @@ impl Ask {
             Self::Acquire { ttl, keep, .. } | Self::Extend { ttl, keep, .. } => {
                 ttl.is_brief() || keep.is_brief()
             }
+            Self::Share { ttl, .. }
+            | Self::ExtendShare { ttl, .. }
+            | Self::Downgrade { ttl, .. }
+            | Self::Queue { ttl, .. } => ttl.is_brief(),
             Self::Raise { keep, .. } => keep.is_brief(),
             Self::Complete { retention, .. } => retention.is_brief(),
             _ => false,

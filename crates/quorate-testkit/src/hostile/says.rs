@@ -102,12 +102,18 @@ pub(super) struct Speaker {
 }
 
 /// How many keys an item of each script has, in the order in which they are loaded.
-const KEYS: [usize; 11] = [3, 2, 3, 1, 3, 3, 1, 1, 1, 1, 1];
+const KEYS: [usize; 17] = [3, 2, 3, 1, 3, 3, 2, 2, 1, 1, 3, 3, 1, 1, 1, 1, 1];
 /// What each script says to an item that goes as it is to go.
-const WORDS: [&str; 11] = [
+const WORDS: [&str; 17] = [
     "granted",
     "raised",
     "extended",
+    "released",
+    "shared",
+    "extended",
+    "released",
+    "shared",
+    "queued",
     "released",
     "state",
     "completed",
@@ -237,13 +243,14 @@ fn reply(hostility: Hostility, script: usize, items: usize) -> Vec<u8> {
     };
     // The marker is set as asked: who never gets so far breaks nothing else.
     let said = match hostility {
-        Hostility::OtherAnswer if script < 10 => WORDS[(script + 1) % 4],
-        Hostility::Done if script < 10 => "done",
+        Hostility::OtherAnswer if script < KEYS.len() - 1 => WORDS[(script + 1) % 4],
+        Hostility::Done if script < KEYS.len() - 1 => "done",
         _ => WORDS[script],
     };
     let item = match said {
         "granted" => array(&[bulk("granted"), bulk(&counter)]),
         "released" => array(&[bulk("released"), bulk("1")]),
+        "queued" => array(&[bulk("queued"), bulk("0")]),
         "state" => array(&[bulk("state"), bulk("-2"), bulk(""), bulk(""), bulk(""), bulk("")]),
         "done" => array(&[bulk("done"), bulk("7"), bulk("yours")]),
         word => array(&[bulk(word)]),

@@ -1,4 +1,5 @@
 use super::{
+    attempt::Terms,
     error::{ExtendError, LeaseLost, ReleaseError},
     hub::Hub,
     keeper::Order,
@@ -25,7 +26,7 @@ pub struct Lease {
     resource: Resource,
     owner: Owner,
     token: FencingToken,
-    ttl: Duration,
+    terms: Terms,
     tenure: Arc<Tenure>,
 }
 
@@ -54,10 +55,10 @@ impl Lease {
         resource: Resource,
         owner: Owner,
         token: FencingToken,
-        ttl: Duration,
+        terms: Terms,
         tenure: Arc<Tenure>,
     ) -> Self {
-        Self { hub, id, resource, owner, token, ttl, tenure }
+        Self { hub, id, resource, owner, token, terms, tenure }
     }
 
     /// What is held.
@@ -72,7 +73,7 @@ impl Lease {
 
     /// For how long each extension holds.
     pub fn ttl(&self) -> Duration {
-        self.ttl
+        self.terms.ttl
     }
 
     /// The fencing token, whether or not the lease is still held.
@@ -177,6 +178,11 @@ impl Lease {
     pub(crate) fn forget(&self) {
         self.tenure.end();
         self.hub.order(Order::Forget { id: self.id });
+    }
+
+    /// How it is held.
+    pub(super) fn terms(&self) -> Terms {
+        self.terms
     }
 
     /// What holds the lease.

@@ -35,14 +35,18 @@ mod hub;
 mod inspect;
 mod keeper;
 mod lock;
+mod mode;
+mod place;
 mod quorum;
+mod rw;
 mod tenure;
 
-pub use error::{AcquireError, ExtendError, LeaseLost, ReleaseError};
+pub use error::{AcquireError, DowngradeError, ExtendError, LeaseLost, ReleaseError};
 pub use handle::{Lease, LeaseEvent, LeaseEvents};
 pub use inspect::{Holder, InspectError, Inspection};
 pub use lock::{Lock, TryAcquire};
 pub use quorum::{AdmitError, Quorum, QuorumBuilder};
+pub use rw::{ReadLease, ReadLock, RwLock};
 
 pub(crate) use attempt::{Attempted, Terms, attempt_each, is_contended};
 pub(crate) use lock::terms as lease_terms;

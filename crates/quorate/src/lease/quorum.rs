@@ -1,4 +1,4 @@
-use super::{InspectError, Inspection, Lock, hub::Hub, inspect::inspect};
+use super::{InspectError, Inspection, Lock, RwLock, hub::Hub, inspect::inspect};
 use crate::{
     env::Env,
     node::{Node, Reply, Resource},
@@ -21,6 +21,11 @@ impl Quorum {
     /// The lock called `resource`, to be acquired.
     pub fn lock(&self, resource: &str) -> Lock {
         Lock::new(Arc::clone(&self.0), Resource::lock(resource))
+    }
+
+    /// The lock called `resource`, to be read under by many or written under by one.
+    pub fn rw_lock(&self, resource: &str) -> RwLock {
+        RwLock::new(Arc::clone(&self.0), Resource::lock(resource))
     }
 
     /// The settings on which the workers agree.

@@ -1,4 +1,4 @@
-use super::engine::{self, Clocks, CounterRow, DoneRow, LeaseRow, Store};
+use super::engine::{self, Clocks, CounterRow, DoneRow, LeaseRow, QueueRow, Store};
 use super::{Batch, BatchReply, Cause, Hello, LedgerState, Node, NodeTime, Nudge, Resource, Session};
 use crate::env::{SystemWorld, World};
 use std::{
@@ -90,6 +90,7 @@ impl Session for MemorySession {
 #[derive(Clone, Debug, Default)]
 pub struct MemoryStore {
     leases: BTreeMap<Resource, LeaseRow>,
+    queues: BTreeMap<Resource, QueueRow>,
     counters: BTreeMap<Resource, CounterRow>,
     done: BTreeMap<Resource, DoneRow>,
     ledgers: BTreeMap<String, LedgerState>,
@@ -113,6 +114,7 @@ impl MemoryStore {
         self.writes_to_sweep = 0;
         let wall = clocks.wall.as_micros();
         self.leases.retain(|_, row| row.until_nanos > clocks.lease_nanos);
+        self.queues.retain(|_, row| row.until_nanos > clocks.lease_nanos);
         self.counters.retain(|_, row| row.until_micros > wall);
         self.done.retain(|_, row| row.until_micros > wall);
     }
@@ -129,6 +131,18 @@ impl Store for MemoryStore {
         match row {
             Some(row) => self.leases.insert(resource.clone(), row),
             None => self.leases.remove(resource),
+        };
+        Ok(())
+    }
+
+    fn queue(&self, resource: &Resource) -> Result<Option<QueueRow>, Infallible> {
+        Ok(self.queues.get(resource).cloned())
+    }
+
+    fn set_queue(&mut self, resource: &Resource, row: Option<QueueRow>) -> Result<(), Infallible> {
+        match row {
+            Some(row) => self.queues.insert(resource.clone(), row),
+            None => self.queues.remove(resource),
         };
         Ok(())
     }
