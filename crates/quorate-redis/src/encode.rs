@@ -136,8 +136,7 @@ fn keys_of(command: &mut Cmd, request: &Request, keys: &Keys) {
         Request::Queue { resource, .. } | Request::LeaveQueue { resource, .. } => {
             command.arg(keys.queue(resource));
         }
-        Request::Inspect { resource }
-        | Request::Complete { resource, .. } => {
+        Request::Inspect { resource } | Request::Complete { resource, .. } => {
             command.arg(keys.lock(resource)).arg(keys.fence(resource)).arg(keys.done(resource));
         }
         Request::Raise { resource, .. } => {

@@ -92,11 +92,19 @@ pub(super) async fn a_reader_does_not_pass_a_writer_who_waits<N: Node>(node: N) 
     let resource = lock("r");
     assert_eq!(desk.ask(share(&resource, &owner(1), LONG)).await, Reply::Shared);
     desk.ask(desk.queue(&resource, &owner(2), SECOND, LONG, false)).await;
-    assert_eq!(desk.ask(share(&resource, &owner(3), LONG)).await, Reply::Shared, "readers who wait block none");
+    assert_eq!(
+        desk.ask(share(&resource, &owner(3), LONG)).await,
+        Reply::Shared,
+        "readers who wait block none"
+    );
     desk.ask(desk.queue(&resource, &owner(4), SECOND, LONG, true)).await;
     let newcomer = desk.ask(share(&resource, &owner(5), LONG)).await;
     assert!(queued(&newcomer), "{newcomer:?}");
-    assert_eq!(desk.ask(extend_share(&resource, &owner(1), LONG)).await, Reply::Extended, "who reads, reads on");
+    assert_eq!(
+        desk.ask(extend_share(&resource, &owner(1), LONG)).await,
+        Reply::Extended,
+        "who reads, reads on"
+    );
 }
 
 pub(super) async fn repair_goes_past_nobody_who_waits<N: Node>(node: N) {
@@ -155,7 +163,8 @@ pub(super) async fn a_wall_clock_that_is_off_gets_no_place<N: Node>(node: N) {
     let resource = lock("r");
     let wall = desk.wall().as_micros();
     let hour = 3_600_000_000;
-    for (at, now) in [(wall, wall - hour), (wall, wall + hour), (wall + hour, wall), (0, 0), (u64::MAX, wall)] {
+    for (at, now) in [(wall, wall - hour), (wall, wall + hour), (wall + hour, wall), (0, 0), (u64::MAX, wall)]
+    {
         let mut place = desk.queue(&resource, &owner(1), SECOND, LONG, true);
         if let Request::Queue { at: began, now: clock, .. } = &mut place {
             (*began, *clock) = (at, now);
@@ -176,7 +185,10 @@ pub(super) async fn a_node_keeps_so_many_places<N: Node>(node: N) {
     let place = |desk: &Desk<N>, ticket: &Owner| desk.queue(&resource, ticket, SECOND, LONG, true);
     let crowded = Reply::Refused(Refusal::Crowded { most: QUEUE_MAX as u32 });
     assert_eq!(desk.ask(place(&desk, &one_more)).await, crowded);
-    assert!(matches!(desk.ask(place(&desk, &owner(9))).await, Reply::Queued { .. }), "who stands there stays");
+    assert!(
+        matches!(desk.ask(place(&desk, &owner(9))).await, Reply::Queued { .. }),
+        "who stands there stays"
+    );
     desk.ask(leave_queue(&resource, &owner(9))).await;
     assert!(matches!(desk.ask(place(&desk, &one_more)).await, Reply::Queued { .. }));
 }

@@ -64,8 +64,11 @@ impl Store for Shelf {
     type Error = Infallible;
 
     fn lease(&self, _: &Resource) -> Result<Option<LeaseRow>, Infallible> {
-        let row =
-            |(number, until)| LeaseRow { owner: owner(number).as_str().into(), until_nanos: unpack(until), readers: Vec::new() };
+        let row = |(number, until)| LeaseRow {
+            owner: owner(number).as_str().into(),
+            until_nanos: unpack(until),
+            readers: Vec::new(),
+        };
         Ok(self.lease.map(row))
     }
 

@@ -249,7 +249,8 @@ impl Kept {
             if vote.memory.epoch != fleet.epoch(vote.node) {
                 continue; // The node may have forgotten since.
             }
-            if let (Answer::Reply(Reply::Granted { .. } | Reply::Shared), Some(sent)) = (&vote.answer, vote.sent)
+            if let (Answer::Reply(Reply::Granted { .. } | Reply::Shared), Some(sent)) =
+                (&vote.answer, vote.sent)
             {
                 self.held.granted(vote.node, sent, vote.memory.epoch);
             }

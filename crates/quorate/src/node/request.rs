@@ -224,7 +224,10 @@ impl Request {
             (Self::Acquire { .. } | Self::Extend { .. } | Self::Complete { .. }, Reply::Held { .. })
             | (Self::Raise { .. }, Reply::Raised)
             | (Self::Extend { .. }, Reply::Extended)
-            | (Self::Release { .. } | Self::ReleaseShare { .. } | Self::LeaveQueue { .. }, Reply::Released(_))
+            | (
+                Self::Release { .. } | Self::ReleaseShare { .. } | Self::LeaveQueue { .. },
+                Reply::Released(_),
+            )
             | (Self::Share { .. } | Self::Downgrade { .. }, Reply::Shared | Reply::Held { .. })
             | (Self::ExtendShare { .. }, Reply::Extended | Reply::Held { .. })
             | (Self::Queue { .. }, Reply::Queued { .. })

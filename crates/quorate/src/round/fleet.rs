@@ -170,12 +170,7 @@ impl Fleet {
     }
 
     /// As [`Fleet::release`], for any request that only takes away.
-    pub(crate) fn free(
-        &self,
-        release: &Request,
-        may_stand: impl Fn(usize) -> bool,
-        reply: Option<&ReplyTo>,
-    ) {
+    pub(crate) fn free(&self, release: &Request, may_stand: impl Fn(usize) -> bool, reply: Option<&ReplyTo>) {
         let deadline = self.env.now() + self.setup.quarantine() + self.setup.fence();
         for node in (0..self.len()).filter(|&node| may_stand(node)) {
             let request = release.clone();
