@@ -56,7 +56,7 @@ const SETTINGS: [&str; 7] = [
 
 /// What the user of a node must be allowed, as words of an ACL rule: everything that the handshake asks and
 /// the scripts call. The last [`PUSHES`] are for waking waiters, and can be done without.
-pub const COMMANDS: [&str; 20] = [
+pub const COMMANDS: [&str; 27] = [
     "select",
     "client|setname",
     "info",
@@ -68,11 +68,18 @@ pub const COMMANDS: [&str; 20] = [
     "set",
     "del",
     "pexpire",
+    "pexpireat",
     "pttl",
     "hget",
     "hset",
     "hdel",
     "hgetall",
+    "zadd",
+    "zrem",
+    "zremrangebyscore",
+    "zrange",
+    "zscore",
+    "zcard",
     "publish",
     "hello",
     "subscribe",
@@ -232,11 +239,18 @@ fn harmless(key: &str) -> [Vec<&str>; COMMANDS.len() - PUSHES] {
         vec!["set", key, "1", "xx", "px", "1"],
         vec!["del", key],
         vec!["pexpire", key, "1"],
+        vec!["pexpireat", key, "1"],
         vec!["pttl", key],
         vec!["hget", key, "f"],
         // A value without its field.
         vec!["hset", key, "f", "v", "g"],
         vec!["hdel", key, "f"],
         vec!["hgetall", key],
+        vec!["zadd", key, "xx", "1", "m"],
+        vec!["zrem", key, "m"],
+        vec!["zremrangebyscore", key, "0", "0"],
+        vec!["zrange", key, "0", "0"],
+        vec!["zscore", key, "m"],
+        vec!["zcard", key],
     ]
 }

@@ -88,11 +88,16 @@ local function held(holder, lock)
   return { 'held', holder, left_of(lock) }
 end
 
--- Frees `lock`, and tells whoever waits for it whose it was. That nobody can be told, for want of the right to
+-- Tells whoever waits for `lock` that `owner` has let go of it. That nobody can be told, for want of the right to
 -- PUBLISH say, spoils no release: waiters look for themselves as well.
+local function tell(lock, owner)
+  redis.pcall('PUBLISH', lock .. ':freed', owner)
+end
+
+-- Frees `lock`, and tells whoever waits for it whose it was.
 local function free(lock, owner)
   call('DEL', lock)
-  redis.pcall('PUBLISH', lock .. ':freed', owner)
+  tell(lock, owner)
 end
 
 -- Whether `owner` takes what stands at a lock as free: it is a reservation for the worker that signed it.

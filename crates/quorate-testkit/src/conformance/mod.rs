@@ -13,6 +13,8 @@ mod gate;
 mod lease;
 mod ledger;
 mod push;
+mod queue;
+mod readers;
 mod reserve;
 mod session;
 
@@ -75,6 +77,31 @@ pub async fn suite<N: Node>(kind: &str, mut make: impl FnMut() -> N) {
             a_reservation_ends_by_itself
             who_transferred_neither_extends_nor_releases_any_more
             what_only_looks_like_a_reservation_is_nobodys;
+        readers:
+            many_read_and_nobody_writes
+            a_writer_keeps_readers_away
+            a_plain_lock_and_a_writer_are_one
+            a_reader_ends_at_its_time_and_the_resource_with_the_last
+            extend_share_lengthens_never_shortens
+            extend_share_adds_the_reader_again_where_free
+            extend_share_leaves_a_writers_lease
+            release_share_frees_with_the_last_reader
+            a_released_reader_shortens_nobody_else
+            downgrade_turns_a_writer_into_a_reader
+            downgrade_is_for_the_holder
+            readers_leave_the_counter_alone
+            a_node_keeps_so_many_readers;
+        queue:
+            places_are_ordered_by_ticket_and_not_by_arrival
+            while_a_queue_stands_its_head_is_granted_alone
+            readers_go_in_together_up_to_a_writer
+            a_reader_does_not_pass_a_writer_who_waits
+            repair_goes_past_nobody_who_waits
+            a_place_ends_at_its_time_and_is_held_by_asking_again
+            a_place_is_given_up_by_its_ticket
+            a_wall_clock_that_is_off_gets_no_place
+            a_node_keeps_so_many_places
+            a_ticket_without_a_place_is_nobody;
         gate:
             what_comes_too_late_is_refused_and_changes_nothing
             another_marker_is_refused_and_named

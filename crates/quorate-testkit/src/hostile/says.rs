@@ -111,12 +111,18 @@ pub(super) struct Speaker {
 const MADE_UP: u64 = 200;
 
 /// How many keys an item of each script has, in the order in which they are loaded.
-const KEYS: [usize; 12] = [3, 2, 3, 1, 3, 3, 1, 1, 1, 1, 1, 1];
+const KEYS: [usize; 18] = [3, 2, 3, 1, 3, 3, 2, 2, 1, 1, 3, 3, 1, 1, 1, 1, 1, 1];
 /// What each script says to an item that goes as it is to go.
-const WORDS: [&str; 12] = [
+const WORDS: [&str; 18] = [
     "granted",
     "raised",
     "extended",
+    "released",
+    "shared",
+    "extended",
+    "released",
+    "shared",
+    "queued",
     "released",
     "state",
     "completed",
@@ -291,6 +297,7 @@ fn reply(hostility: Hostility, script: usize, items: usize) -> Vec<u8> {
     let item = match said {
         "granted" => array(&[bulk("granted"), bulk(&counter)]),
         "released" => array(&[bulk("released"), bulk("1")]),
+        "queued" => array(&[bulk("queued"), bulk("0")]),
         "state" => array(&[bulk("state"), bulk("-2"), bulk(""), bulk(""), bulk(""), bulk("")]),
         "done" => array(&[bulk("done"), bulk("7"), bulk("yours")]),
         word => array(&[bulk(word)]),

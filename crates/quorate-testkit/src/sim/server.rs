@@ -281,7 +281,7 @@ mod tests {
             assert!(!server.backs(&resource, |_| true));
             server.crash();
             assert_eq!(server.backs(&resource, |_| true), !durable);
-            let row = engine::LeaseRow { owner: "a".into(), until_nanos: 1_000_000_000 };
+            let row = engine::LeaseRow { owner: "a".into(), until_nanos: 1_000_000_000, readers: Vec::new() };
             let Ok(()) = server.state().store.set_lease(&resource, Some(row));
             assert!(server.backs(&resource, |owner| owner == "a"), "it comes back with it");
         }

@@ -1,4 +1,4 @@
-use super::engine::{self, Clocks, CounterRow, DoneRow, LeaseRow, Store};
+use super::engine::{self, Clocks, CounterRow, DoneRow, LeaseRow, QueueRow, Store};
 use super::{
     Batch, BatchReply, Cause, Freed, Hello, LedgerState, Listen, Node, NodeTime, Nudge, Push, Resource,
     Session,
@@ -160,6 +160,7 @@ impl Ears {
 #[derive(Clone, Debug, Default)]
 pub struct MemoryStore {
     leases: BTreeMap<Resource, LeaseRow>,
+    queues: BTreeMap<Resource, QueueRow>,
     counters: BTreeMap<Resource, CounterRow>,
     done: BTreeMap<Resource, DoneRow>,
     ledgers: BTreeMap<String, LedgerState>,
@@ -183,6 +184,7 @@ impl MemoryStore {
         self.writes_to_sweep = 0;
         let wall = clocks.wall.as_micros();
         self.leases.retain(|_, row| row.until_nanos > clocks.lease_nanos);
+        self.queues.retain(|_, row| row.until_nanos > clocks.lease_nanos);
         self.counters.retain(|_, row| row.until_micros > wall);
         self.done.retain(|_, row| row.until_micros > wall);
     }
@@ -199,6 +201,18 @@ impl Store for MemoryStore {
         match row {
             Some(row) => self.leases.insert(resource.clone(), row),
             None => self.leases.remove(resource),
+        };
+        Ok(())
+    }
+
+    fn queue(&self, resource: &Resource) -> Result<Option<QueueRow>, Infallible> {
+        Ok(self.queues.get(resource).cloned())
+    }
+
+    fn set_queue(&mut self, resource: &Resource, row: Option<QueueRow>) -> Result<(), Infallible> {
+        match row {
+            Some(row) => self.queues.insert(resource.clone(), row),
+            None => self.queues.remove(resource),
         };
         Ok(())
     }

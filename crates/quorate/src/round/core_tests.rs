@@ -88,7 +88,15 @@ fn acquire() -> Request {
     let second = Duration::from_secs(1);
     let propose = FencingToken::new(7);
     let resource = Resource::lock("x").unwrap();
-    Request::Acquire { resource, owner: owner(), ttl: second, propose, tolerance: second, keep: second }
+    Request::Acquire {
+        resource,
+        owner: owner(),
+        ttl: second,
+        propose,
+        tolerance: second,
+        keep: second,
+        ticket: None,
+    }
 }
 
 fn release() -> Request {

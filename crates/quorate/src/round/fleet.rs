@@ -170,9 +170,15 @@ impl Fleet {
         may_stand: impl Fn(usize) -> bool,
         reply: Option<&ReplyTo>,
     ) {
+        let request = Request::Release { resource: resource.clone(), owner: owner.clone() };
+        self.free(&request, may_stand, reply);
+    }
+
+    /// As [`Fleet::release`], for any request that only takes away.
+    pub(crate) fn free(&self, release: &Request, may_stand: impl Fn(usize) -> bool, reply: Option<&ReplyTo>) {
         let deadline = self.env.now() + self.setup.quarantine() + self.setup.fence();
         for node in (0..self.len()).filter(|&node| may_stand(node)) {
-            let request = Request::Release { resource: resource.clone(), owner: owner.clone() };
+            let request = release.clone();
             self.post(node, Post { errand: Errand::Ask(request), deadline, reply: reply.cloned() });
         }
     }

@@ -25,7 +25,7 @@ pub(crate) struct Post {
 
 impl Post {
     pub(super) fn is_release(&self) -> bool {
-        matches!(self.errand, Errand::Ask(Request::Release { .. }))
+        matches!(&self.errand, Errand::Ask(request) if request.is_release())
     }
 }
 
