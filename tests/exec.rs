@@ -161,8 +161,11 @@ fn what_cannot_be_used_is_78_and_names_the_mend() {
     bench.run(&["--wait", "1s", "--no-wait"], &["true"]).expect(78).says(&["--wait", "--no-wait"]);
     bench.run(&["--waite"], &["true"]).expect(78).says(&["--waite", "--wait"]);
     let list = bench.nodes.list();
-    for name in ["a{b", "election/x", "node", ""] {
-        bench.program.run(["exec", "--nodes", &list, "--lock", name, "--", "true"]).expect(78);
+    bench.run(&["--ttl", "0s"], &["true"]).expect(78).says(&["--ttl", "zero", "10s"]);
+    let long = "l".repeat(513);
+    for name in ["a{b", "a}b", "a\nb", "election/x", "node", "wish/x", "", &long] {
+        let ended = bench.program.run(["exec", "--nodes", &list, "--lock", name, "--", "true"]).expect(78);
+        assert!(ended.stderr.contains("choose another name"), "{ended}");
     }
 }
 

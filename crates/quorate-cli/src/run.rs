@@ -11,7 +11,7 @@ use crate::{
 use quorate::{
     election::{Election, ElectionError},
     env::{BootTime, Env, WallTime},
-    round::NodeState,
+    round::{NodeState, Setup},
     schedule::{Job, Scheduler, Tick},
 };
 use std::{
@@ -84,6 +84,9 @@ fn check(config: &Config, group: &str, jobs: &[JobConfig]) -> u8 {
     );
     for node in &config.nodes {
         println!("  {node}");
+    }
+    if let Some(advice) = Setup::advice(config.nodes.len()) {
+        println!("  WARNING: {advice}");
     }
     let now = Env::system().wall();
     for job in jobs {

@@ -128,7 +128,7 @@ fn every_key_arrives() {
 
 #[test]
 fn errors_name_line_key_value_and_mend() {
-    let table: [(String, &[&str]); 41] = [
+    let table: [(String, &[&str]); 45] = [
         // Keys and types.
         ("nodez = []".into(), &["/q.toml:1: unknown key `nodez`; did you mean `nodes`?"]),
         (
@@ -157,6 +157,7 @@ fn errors_name_line_key_value_and_mend() {
         (format!("{NODES}lease = {{ ttl = \"\" }}"), &[":2: ttl: ", "write it like \"500ms\""]),
         // Timings.
         (format!("{NODES}lease = {{ ttl = \"40s\" }}"), &[":2: ttl is 40s, above max_ttl 30s; shorten ttl"]),
+        (format!("{NODES}lease = {{ ttl = \"0s\" }}"), &[":2: ttl is 0ns", "lengthen ttl"]),
         (format!("{NODES}lease = {{ ttl = \"200ms\" }}"), &[":2: ttl is 200ms", "node_timeout 100ms"]),
         (
             format!("{NODES}\n[lease]\nttl = \"10s\"\nstep_down_grace = \"8s\""),
@@ -185,6 +186,12 @@ fn errors_name_line_key_value_and_mend() {
         ),
         // Names.
         (format!("{NODES}group = \"a{{b}}\""), &[":2: the group \"a{b}\" holds a brace"]),
+        (format!("{NODES}group = \"\""), &[":2: the group \"\" is empty; choose another name"]),
+        (format!("{NODES}group = \"a\\nb\""), &[":2: the group \"a\\nb\" holds a control character"]),
+        (
+            format!("{NODES}group = \"{}\"", "g".repeat(513)),
+            &[":2: the group \"ggg", "is longer than 512 bytes"],
+        ),
         (format!("{NODES}prefix = \"a{{\""), &[":2: prefix \"a{\" holds a brace"]),
         // Jobs.
         (

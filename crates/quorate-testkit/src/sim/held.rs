@@ -70,6 +70,11 @@ impl Held {
         }
     }
 
+    /// Its fencing token.
+    pub fn token(&self) -> u64 {
+        self.token
+    }
+
     /// Takes it out: from here on its holder believes nothing.
     pub fn take(&self) -> Option<Arc<Lease>> {
         match self.slot().take() {

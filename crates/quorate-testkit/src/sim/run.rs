@@ -12,7 +12,7 @@ use futures_util::future::join_all;
 use quorate::{
     env::Env,
     lease::{Lease, Quorum, TryAcquire},
-    node::Owner,
+    node::{Owner, Resource, ResourceKind},
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -229,11 +229,15 @@ impl Run {
         self.truth.pass(RELEASED_IN).await;
         let long_ago = self.truth.now().saturating_sub(self.plan.setup.max_ttl * 2);
         let lives = |worker: usize| self.crashed[worker].is_none_or(|crashed| crashed < long_ago);
-        self.look_for_keys(|owner| (0..WORKERS).any(|worker| lives(worker) && owner == format!("w{worker}")));
+        // A wish stands for its time, whoever has gone meanwhile.
+        self.look_for_keys(|resource, owner| {
+            let ours = (0..WORKERS).any(|worker| lives(worker) && owner == format!("w{worker}"));
+            ours && resource.kind() != ResourceKind::Wish
+        });
         let served = self.plan.setup.quarantine().mul_f64(1.0 + self.plan.setup.drift_rate);
         // A driver that was backing off needs a second to see its server, and only then is the wait over.
         self.truth.pass(served + Duration::from_millis(1_500)).await;
-        self.look_for_keys(|_| true);
+        self.look_for_keys(|_, _| true);
         for turn in 0..2 * WORKERS {
             let Some(process) = &self.workers[turn % WORKERS] else { continue };
             let bound = if turn < WORKERS { FIRST_ACQUIRE } else { NEXT_ACQUIRE };
@@ -304,7 +308,7 @@ impl Run {
             self.retire(&process);
         }
         if !self.plan.wild_clocks {
-            self.look_for_keys(|_| true);
+            self.look_for_keys(|_, _| true);
         }
     }
 
@@ -381,10 +385,10 @@ impl Run {
     }
 
     /// No key of these workers stands anywhere.
-    fn look_for_keys(&self, of: impl Fn(&str) -> bool) {
+    fn look_for_keys(&self, of: impl Fn(&Resource, &str) -> bool) {
         for server in &self.servers {
             let mut leases = server.live_leases();
-            leases.retain(|(_, owner, _)| of(Owner::from_node(owner).worker()));
+            leases.retain(|(resource, owner, _)| of(resource, Owner::from_node(owner).worker()));
             self.referee.tell(&Event::Stands { node: server.name(), leases: &leases });
         }
     }

@@ -23,6 +23,9 @@ impl Hub {
         let (orders, taken) = mpsc::unbounded_channel();
         let (events, heard) = mpsc::unbounded_channel();
         let fleet = Arc::new(Fleet::start(env.clone(), setup, nodes, &events)?);
+        if let Some(advice) = Setup::advice(fleet.len()) {
+            tracing::warn!("{advice}");
+        }
         env.spawn(Keeper::new(Arc::clone(&fleet), taken, heard).run());
         Ok(Self { fleet, orders, leases: AtomicU64::new(0) })
     }

@@ -1,11 +1,4 @@
 //! *k* of *n*: numbered slots.
-//!
-//! # Why no counting semaphore
-//!
-//! A count that is kept by a quorum is unsound. With five nodes and room for two holders, three workers may each be
-//! counted by three nodes while no node counts more than two of them: nine grants fit into ten places. Whatever a
-//! node counts, majorities overlap in one node only, and a node with room grants. A lease has one place on each
-//! node, so that two majorities meet; `k` leases under `k` names are `k` such places.
 
 use super::{
     AcquireError, Lease,
@@ -34,6 +27,13 @@ const JITTER: Duration = Duration::from_millis(20);
 /// At most `k` workers hold a slot at a time, each the lease on `NAME/slot-I` with a fencing counter of its own: a
 /// token orders the holders of *one* slot, so a sink that checks tokens must know the slot. All workers must say the
 /// same `k`: where one says more, it takes slots that the others do not know of.
+///
+/// # Why no counting semaphore
+///
+/// A count that is kept by a quorum is unsound. With five nodes and room for two holders, three workers may each be
+/// counted by three nodes while no node counts more than two of them: nine grants fit into ten places. Whatever a
+/// node counts, majorities may overlap in one node only, and a node with room grants. A lease has one place on each
+/// node, so that two majorities meet; `k` leases under `k` names are `k` such places.
 #[derive(Clone, Debug)]
 #[must_use = "slots do nothing until one is acquired"]
 pub struct Slots {

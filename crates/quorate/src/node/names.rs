@@ -236,3 +236,34 @@ impl fmt::Display for FencingToken {
 
 /// A point on a *node's* wall clock. Never compared with a worker's clock but through an offset.
 pub type NodeTime = WallTime;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reservation_is_for_one_worker_and_is_nobodys_lease() {
+        let kept = Owner::reserve("a", 1, 2);
+        assert_eq!(kept.reserved_for(), Some("a"));
+        assert!(Owner::sign("a", 3, 4).may_take(&kept));
+        for other in ["b", "aa", "", "a:reserved"] {
+            assert!(!Owner::sign(other, 3, 4).may_take(&kept), "{other}");
+        }
+        assert!(!Owner::from_node("a").may_take(&kept), "signed by nobody");
+        assert!(!kept.may_take(&kept));
+        // A worker may be called as it likes, and its lease is no reservation.
+        for worker in ["a:reserved", "a", ":reserved", &format!("a:{:032x}", 7)] {
+            let lease = Owner::sign(worker, 1, 2);
+            assert_eq!((lease.reserved_for(), lease.worker()), (None, worker));
+            assert!(!Owner::sign("a", 3, 4).may_take(&lease), "{worker}");
+        }
+    }
+
+    #[test]
+    fn a_wish_meets_no_other_name() {
+        let (group, lock) = (Resource::election("g").unwrap(), Resource::lock("g").unwrap());
+        assert_eq!(group.wish().key(), "wish/election/g");
+        assert_ne!(group.wish(), lock.wish());
+        assert!(Resource::lock("wish/election/g").is_err() && !group.wish().is_claim());
+    }
+}

@@ -169,6 +169,16 @@ impl Setup {
         Ok(())
     }
 
+    /// What is allowed and buys nothing: an even number of nodes. Told in the log when a quorum is built.
+    pub fn advice(nodes: usize) -> Option<String> {
+        (nodes > 0 && nodes.is_multiple_of(2)).then(|| {
+            format!(
+                "nodes names {nodes} servers; an even number bears no more faults than {}: leave one out, or add one",
+                nodes - 1
+            )
+        })
+    }
+
     /// Checks what a worker is called; `what` is the field's name.
     pub(crate) fn check_worker(what: &str, name: &str) -> Result<(), SetupError> {
         if name.is_empty() || name.len() > 128 || name.chars().any(char::is_control) {

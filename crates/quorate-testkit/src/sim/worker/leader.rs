@@ -3,10 +3,10 @@ use super::{
     jobs::{job, specs},
     sink::Letter,
 };
-use crate::sim::{Grip, SeedRng};
+use crate::sim::{Grip, SeedRng, scenario::WORKERS};
 use futures_util::FutureExt;
 use quorate::{
-    election::{Election, ElectionError, Term},
+    election::{Election, ElectionError, ResignError, Term},
     node::Resource,
     schedule::Scheduler,
 };
@@ -34,6 +34,31 @@ pub(super) async fn work(mut worker: Worker) {
         number += 1;
         let tenant = Tenant { election: election.clone(), ttl, campaign: number, terms: 0 };
         worker.campaign(tenant).await;
+    }
+}
+
+/// Asks whoever leads to resign, now and then, until the faults are over.
+pub(super) async fn unseat(mut worker: Worker) {
+    let election = Election::new(&worker.quorum, GROUP);
+    let Ok(mut observer) = election.observe() else { return };
+    while !worker.is_stopped() && !worker.referee.is_calm() {
+        let pause = worker.rng.millis_up_to(&[2_000, 9_000]);
+        let stopped = worker.env.stopped().clone();
+        tokio::select! { biased;
+            () = stopped.cancelled() => return,
+            () = worker.env.sleep(pause) => {}
+        }
+        if worker.referee.is_calm() {
+            return;
+        }
+        let wait = worker.rng.millis(200..=1_000);
+        let asked = observer.ask_to_resign(None, wait).await;
+        worker.referee.count(match &asked {
+            Ok(_) => "asked leader resigned",
+            Err(ResignError::NotObeyed { .. }) => "asked leader leads on",
+            Err(ResignError::NobodyLeads { .. }) => "nobody to ask",
+            Err(_) => "leader not asked",
+        });
     }
 }
 
@@ -94,7 +119,9 @@ impl Worker {
             let scheduler = jobs.fold(Scheduler::on(&election), Scheduler::job);
             let (how, time) = (worker.rng.number(0..=9), worker.rng.millis_up_to(&[200, 2_000, 6_000]));
             let patient = worker.clone();
+            let leaves = worker.clone().leave(term.clone());
             tokio::select! { biased;
+                () = leaves => Err("never"),
                 led = scheduler.lead(term.clone()) => led.map_err(|_| "the jobs are not sound"),
                 () = patient.patience(time), if how >= 5 => {
                     let count = |what| worker.referee.count(what);
@@ -108,6 +135,24 @@ impl Worker {
                 () = worker.clone().write_on(&term) => Err("never"),
             }
         }
+    }
+
+    /// Now and then has the term end before its time, or hands it over. Never returns.
+    async fn leave(self, term: Term) {
+        // A stream of its own: the others are what they would be without.
+        let mut rng = SeedRng::new(self.seed, &format!("leave {}", self.label));
+        if rng.chance(300) {
+            self.patience(rng.millis_up_to(&[500, 2_000, 5_000])).await;
+            if !self.referee.is_calm() {
+                let heir = format!("w{}", rng.index(WORKERS));
+                let given = rng.chance(700) && term.transfer_to(&heir).is_ok();
+                if !given {
+                    term.resign();
+                }
+                self.referee.count(if given { "leader hands over" } else { "leader leaves" });
+            }
+        }
+        std::future::pending().await
     }
 
     /// Writes to the stores outside for as long as the term lasts, and now and then checks first.

@@ -1,4 +1,5 @@
 use super::Worker;
+use crate::sim::{SeedRng, scenario::WORKERS};
 use quorate::lease::{Lease, Lock, TryAcquire};
 use std::{sync::Arc, time::Duration};
 
@@ -20,6 +21,12 @@ impl Worker {
     async fn want(&mut self, resource: &str) -> Option<Lease> {
         let ttl = Duration::from_millis([1_000, 1_500, 2_500, 3_000][self.rng.index(4)]);
         let lock = self.quorum.lock(resource).ttl(ttl).auto_extend(!self.rng.chance(200));
+        // A stream of its own: the others are what they would be without.
+        let mut bounds = SeedRng::new(self.seed, &format!("bound {} {:?}", self.label, self.env.now()));
+        let lock = match bounds.number(0..=9) {
+            0 => lock.max_hold(ttl + bounds.millis(0..=2_000)),
+            _ => lock,
+        };
         match self.rng.number(0..=9) {
             0..=3 => self.attempt(&lock).await,
             4..=6 => {
@@ -92,6 +99,15 @@ impl Worker {
         }
         // From the moment it is taken out, nobody believes in it.
         let lease = held.take().and_then(Arc::into_inner);
+        let mut heirs = SeedRng::new(self.seed, &format!("heir {} {}", self.label, held.token()));
+        let lease = match lease {
+            Some(lease) if heirs.chance(250) => {
+                let given = lease.transfer_to(&format!("w{}", heirs.index(WORKERS))).await;
+                self.referee.count(if given.is_ok() { "lease transferred" } else { "lease not transferred" });
+                None
+            }
+            lease => lease,
+        };
         if self.rng.chance(600)
             && let Some(lease) = lease
         {

@@ -75,6 +75,7 @@ impl Worker {
         }
         if duties.jobs {
             self.env.spawn(leader::work(self.fork("leader")));
+            self.env.spawn(leader::unseat(self.fork("unseat")));
         }
         if duties.claims {
             for consumer in ["consumer 1", "consumer 2"] {

@@ -1,0 +1,99 @@
+//! What cannot be used is refused before anything is asked, with the field, the value and the mend.
+
+#![expect(clippy::expect_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use common::{SECOND, nodes, quorum};
+use quorate::{
+    claim::Claims,
+    election::Election,
+    lease::Quorum,
+    node::{MemoryNode, NameError, Resource},
+    round::Setup,
+};
+use std::time::Duration;
+
+#[track_caller]
+fn says(error: impl ToString, parts: &[&str]) {
+    let error = error.to_string();
+    for part in parts {
+        assert!(error.contains(part), "{error:?} without {part:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_ttl_that_cannot_work_is_refused_wherever_one_is_given() {
+    let nodes = nodes();
+    let quorum = quorum("a", &nodes);
+    let table = [
+        (Duration::ZERO, ["ttl is 0ns", "lengthen ttl"]),
+        (SECOND * 31, ["ttl is 31s, above max_ttl 30s", "shorten ttl"]),
+        // A tenth goes to steps, a hundredth to drift; an extension takes a third and a node timeout, the rest is grace.
+        (SECOND / 5, ["ttl is 200ms, of which 176ms count as valid", "node_timeout 100ms"]),
+        (Duration::from_millis(100), ["ttl is 100ms", "lengthen ttl"]),
+    ];
+    for (ttl, parts) in table {
+        says(quorum.lock("x").ttl(ttl).try_acquire().await.expect_err("no such lease"), &parts);
+        says(quorum.lock("x").ttl(ttl).acquire().await.expect_err("no such lease"), &parts);
+        says(quorum.locks(["x", "y"]).ttl(ttl).acquire_all().await.expect_err("no such lease"), &parts);
+        says(quorum.locks(["x", "y"]).ttl(ttl).acquire_each().await.expect_err("no such lease"), &parts);
+        says(quorum.slots("x", 2).ttl(ttl).acquire().await.expect_err("no such lease"), &parts);
+        says(Claims::new(&quorum, "s").ttl(ttl).claim("1").await.expect_err("no such claim"), &parts);
+        let led = Election::new(&quorum, "g").ttl(ttl).run(|_| async { Ok::<(), NameError>(()) });
+        says(led.until(std::future::pending()).await.expect_err("no such term"), &parts);
+    }
+    let grace = quorum.lock("x").step_down_grace(9 * SECOND).acquire().await.expect_err("no time to extend");
+    says(grace, &["ttl is 10s", "step_down_grace 9s", "shorten step_down_grace"]);
+    quorum.close().await;
+}
+
+#[tokio::test]
+async fn a_name_that_cannot_be_used_is_refused_wherever_one_is_given() {
+    let nodes = nodes();
+    let quorum = quorum("a", &nodes);
+    let long = "n".repeat(513);
+    let table = [
+        ("", "is empty"),
+        (&*long, "is longer than 512 bytes"),
+        ("a{b", "holds a brace"),
+        ("a}b", "holds a brace"),
+        ("a\nb", "holds a control character"),
+        ("\u{7f}", "holds a control character"),
+    ];
+    for (name, why) in table {
+        let parts = [why, "choose another name"];
+        says(quorum.lock(name).try_acquire().await.expect_err("no such name"), &parts);
+        says(quorum.locks(["fine", name]).acquire_all().await.expect_err("no such name"), &parts);
+        says(quorum.slots(name, 2).acquire().await.expect_err("no such name"), &parts);
+        says(Claims::new(&quorum, "s").claim(name).await.expect_err("no such name"), &parts);
+        says(Claims::new(&quorum, name).claim("1").await.expect_err("no such name"), &parts);
+        says(Election::new(&quorum, name).observe().expect_err("no such name"), &parts);
+        let led = Election::new(&quorum, name).run(|_| async { Ok::<(), NameError>(()) });
+        says(led.until(std::future::pending()).await.expect_err("no such name"), &parts);
+        assert!(Resource::lock(name).is_err() && Resource::election(name).is_err());
+    }
+    for word in ["election", "claim/s/1", "ledger/g", "node", "wish/x"] {
+        says(Resource::lock(word).expect_err("ours"), &["keeps for itself", "choose another name"]);
+    }
+    assert!(Resource::lock(&long[1..]).is_ok() && Resource::lock("nodes and ünïcödé").is_ok());
+    let slots = quorum.slots(&long[1..], 2).acquire().await.expect_err("too long with its number");
+    says(slots, &["is longer than 512 bytes"]);
+    quorum.close().await;
+}
+
+#[tokio::test]
+async fn of_nodes_there_is_one_at_least_and_none_twice_and_an_even_number_is_advised_against() {
+    let node = |name: &str| MemoryNode::new(name);
+    let built = |names: &[&str]| Quorum::builder().nodes(names.iter().map(|name| node(name))).build();
+    says(built(&[]).expect_err("no node"), &["nodes is empty", "name at least one"]);
+    says(built(&["a", "b", "a"]).expect_err("twice"), &["nodes names a twice", "name it once"]);
+    let even = built(&["a", "b"]).expect("allowed");
+    says(
+        Setup::advice(even.nodes().len()).expect("it buys nothing"),
+        &["names 2 servers", "no more faults than 1"],
+    );
+    even.close().await;
+    assert!(Setup::advice(4).is_some());
+    assert_eq!([1, 3, 5].map(Setup::advice), [None, None, None]);
+}
