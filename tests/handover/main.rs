@@ -65,7 +65,7 @@ fn processes(nodes: &str, mode: &str, contenders: usize, rounds: usize) -> Vec<T
     let mut turns = Vec::new();
     for mut child in children {
         let said = BufReader::new(child.stdout.take().expect("piped"));
-        turns.extend(said.lines().map(|line| line.expect("text").parse().expect("a turn")));
+        turns.extend(said.lines().map(|line| line.expect("text").parse::<Turn>().expect("a turn")));
         assert!(child.wait().expect("a status").success(), "a contender failed");
     }
     turns
@@ -78,5 +78,5 @@ fn commands(cluster: &RedisCluster) -> u64 {
         let calls = line.and_then(|line| line.split(['=', ',']).nth(1).map(str::to_owned));
         calls.and_then(|calls| calls.parse::<u64>().ok()).unwrap_or_default()
     };
-    cluster.iter().map(|server| calls(server.command(&["INFO", "commandstats"]))).sum()
+    cluster.iter().map(|server| calls(server.command(&["INFO", "commandstats"]))).sum::<u64>()
 }

@@ -88,11 +88,16 @@ local function held(holder, lock)
   return { 'held', holder, left_of(lock) }
 end
 
--- Frees `lock`, and tells whoever waits for it whose it was. That nobody can be told, for want of the right to
--- PUBLISH say, spoils no release: waiters look for themselves as well.
+-- Frees `lock`, and tells whoever waits for it how many are told, and whose it was. That nobody can be told, for want
+-- of the right to PUBLISH say, spoils no release: waiters look for themselves as well.
 local function free(lock, owner)
   call('DEL', lock)
-  redis.pcall('PUBLISH', lock .. ':freed', owner)
+  local channel = lock .. ':freed'
+  local asked = redis.pcall('PUBSUB', 'NUMSUB', channel)
+  local told = asked[2] or 1
+  if told > 0 then
+    redis.pcall('PUBLISH', channel, told .. ' ' .. owner)
+  end
 end
 
 -- The term of the ledger at `key`, refusing where it is later than `term`.
