@@ -78,5 +78,5 @@ fn commands(cluster: &RedisCluster) -> u64 {
         let calls = line.and_then(|line| line.split(['=', ',']).nth(1).map(str::to_owned));
         calls.and_then(|calls| calls.parse::<u64>().ok()).unwrap_or_default()
     };
-    cluster.iter().map(|server| calls(server.command(&["INFO", "commandstats"]))).sum()
+    cluster.iter().map(|server| calls(server.command(&["INFO", "commandstats"]))).sum::<u64>()
 }

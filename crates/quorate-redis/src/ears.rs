@@ -1,4 +1,4 @@
-use quorate::node::{Freed, Owner, Resource};
+use quorate::node::{Freed, Owner, Push, Resource};
 use redis::{PushKind, Value};
 use std::{
     collections::BTreeMap,
@@ -25,11 +25,15 @@ impl Ears {
     }
 
     /// What a push tells, if it is one that was asked for. Anything else that a server says unasked is noise.
-    pub(crate) fn freed(&self, kind: &PushKind, data: &[Value]) -> Option<Freed> {
-        let (PushKind::Message, [channel, owner]) = (kind, data) else { return None };
+    pub(crate) fn released(&self, kind: &PushKind, data: &[Value]) -> Option<Push> {
+        let (PushKind::Message, [channel, said]) = (kind, data) else { return None };
         let resource = self.channels().get(word(channel)?)?.clone();
-        let owner = word(owner).filter(|owner| !owner.is_empty() && owner.len() <= OWNER_MAX)?;
-        Some(Freed { resource, owner: Owner::from_node(owner) })
+        let (told, owner) = word(said)?.split_once(' ')?;
+        if owner.is_empty() || owner.len() > OWNER_MAX {
+            return None;
+        }
+        let freed = Freed { resource, owner: Owner::from_node(owner) };
+        Some(Push::Released { freed, told: told.parse().ok()? })
     }
 
     fn channels(&self) -> MutexGuard<'_, BTreeMap<String, Resource>> {
@@ -64,27 +68,32 @@ mod tests {
         let ears = Ears::default();
         let resource = Resource::lock("r").unwrap();
         assert!(ears.begin("p:r:freed", resource.clone()) && !ears.begin("p:r:freed", resource.clone()));
-        let heard = ears.freed(&PushKind::Message, &[s("p:r:freed"), s("w:1")]);
-        assert_eq!(heard, Some(Freed { resource, owner: Owner::from_node("w:1") }));
-        let huge = "x".repeat(OWNER_MAX + 1);
+        let heard = ears.released(&PushKind::Message, &[s("p:r:freed"), s("3 w o:1")]);
+        let freed = Freed { resource, owner: Owner::from_node("w o:1") };
+        assert_eq!(heard, Some(Push::Released { freed, told: 3 }));
+        let huge = format!("1 {}", "x".repeat(OWNER_MAX + 1));
         for (kind, data) in [
-            (PushKind::PMessage, vec![s("p:r:freed"), s("w:1")]),
-            (PushKind::Other("message".into()), vec![s("p:r:freed"), s("w:1")]),
-            (PushKind::Message, vec![s("p:s:freed"), s("w:1")]),
+            (PushKind::PMessage, vec![s("p:r:freed"), s("1 w:1")]),
+            (PushKind::Other("message".into()), vec![s("p:r:freed"), s("1 w:1")]),
+            (PushKind::Message, vec![s("p:s:freed"), s("1 w:1")]),
             (PushKind::Message, vec![s("p:r:freed")]),
-            (PushKind::Message, vec![s("p:r:freed"), s("w:1"), s("w:2")]),
+            (PushKind::Message, vec![s("p:r:freed"), s("1 w:1"), s("w:2")]),
             (PushKind::Message, vec![s("p:r:freed"), s("")]),
+            (PushKind::Message, vec![s("p:r:freed"), s("1 ")]),
+            (PushKind::Message, vec![s("p:r:freed"), s("w:1")]),
+            (PushKind::Message, vec![s("p:r:freed"), s("-1 w:1")]),
+            (PushKind::Message, vec![s("p:r:freed"), s("99999999999 w:1")]),
             (PushKind::Message, vec![s("p:r:freed"), s(&huge)]),
             (PushKind::Message, vec![s("p:r:freed"), Value::Nil]),
-            (PushKind::Message, vec![Value::Int(1), s("w:1")]),
+            (PushKind::Message, vec![Value::Int(1), s("1 w:1")]),
             (PushKind::Message, vec![s("p:r:freed"), Value::BulkString(vec![0xff])]),
             (PushKind::Message, vec![]),
             (PushKind::Invalidate, vec![Value::Nil]),
         ] {
-            assert_eq!(ears.freed(&kind, &data), None, "{kind:?} {data:?}");
+            assert_eq!(ears.released(&kind, &data), None, "{kind:?} {data:?}");
         }
         assert!(ears.end("p:r:freed") && !ears.end("p:r:freed"));
-        assert_eq!(ears.freed(&PushKind::Message, &[s("p:r:freed"), s("w:1")]), None, "no longer");
+        assert_eq!(ears.released(&PushKind::Message, &[s("p:r:freed"), s("3 w:1")]), None, "no longer");
     }
 
     #[test]

@@ -56,7 +56,7 @@ const SETTINGS: [&str; 7] = [
 
 /// What the user of a node must be allowed, as words of an ACL rule: everything that the handshake asks and
 /// the scripts call. The last [`PUSHES`] are for waking waiters, and can be done without.
-pub const COMMANDS: [&str; 27] = [
+pub const COMMANDS: [&str; 28] = [
     "select",
     "client|setname",
     "info",
@@ -81,13 +81,14 @@ pub const COMMANDS: [&str; 27] = [
     "zscore",
     "zcard",
     "publish",
+    "pubsub|numsub",
     "hello",
     "subscribe",
     "unsubscribe",
 ];
 
 /// How many of [`COMMANDS`], at their end, tell waiters of releases.
-pub const PUSHES: usize = 4;
+pub const PUSHES: usize = 5;
 
 impl RedisNode {
     /// Asks the server what an operator would want to know of it. The caller sets the deadline.
@@ -207,6 +208,7 @@ impl Talk<'_> {
         let mut denied = Vec::new();
         let words: [Vec<&str>; PUSHES] = [
             vec!["publish", &channel, ""],
+            vec!["pubsub", "numsub", &channel],
             vec!["hello", "3"],
             vec!["subscribe", &channel],
             vec!["unsubscribe", &channel],

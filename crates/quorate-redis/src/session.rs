@@ -184,8 +184,8 @@ async fn read(mut reader: Reader, mut owed: mpsc::UnboundedReceiver<Owed>, heari
             (Value::Push { kind, data }, waiting) => {
                 let confirmed = matches!(&waiting, Some(Owed::Confirmation { begun, channel })
                     if confirms(&kind, &data, *begun, channel));
-                if let Some(freed) = hearing.ears.freed(&kind, &data) {
-                    hearing.nudge.push(Push::Released(freed));
+                if let Some(released) = hearing.ears.released(&kind, &data) {
+                    hearing.nudge.push(released);
                 }
                 first = waiting.filter(|_| !confirmed);
             }

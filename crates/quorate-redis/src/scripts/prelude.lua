@@ -88,10 +88,15 @@ local function held(holder, lock)
   return { 'held', holder, left_of(lock) }
 end
 
--- Tells whoever waits for `lock` that `owner` has let go of it. That nobody can be told, for want of the right to
--- PUBLISH say, spoils no release: waiters look for themselves as well.
+-- Tells whoever waits for `lock` that `owner` has let go of it, and how many are told. That nobody can be told, for
+-- want of the right to PUBLISH say, spoils no release: waiters look for themselves as well.
 local function tell(lock, owner)
-  redis.pcall('PUBLISH', lock .. ':freed', owner)
+  local channel = lock .. ':freed'
+  local asked = redis.pcall('PUBSUB', 'NUMSUB', channel)
+  local told = asked[2] or 1
+  if told > 0 then
+    redis.pcall('PUBLISH', channel, told .. ' ' .. owner)
+  end
 end
 
 -- Frees `lock`, and tells whoever waits for it whose it was.

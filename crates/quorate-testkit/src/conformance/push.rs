@@ -29,10 +29,10 @@ impl<S: Session> Listener<S> {
         expect(desk.env.before(desk.now() + PATIENCE, reply).await.unwrap_or(Err(Cause::TimedOut)));
     }
 
-    async fn hears<N: Node<Session = S>>(&mut self, desk: &Desk<N>, resource: &Resource, owner: &Owner) {
+    async fn hears<N: Node<Session = S>>(&mut self, desk: &Desk<N>, resource: &Resource, owner: &Owner, by: u32) {
         let told = desk.env.before(desk.now() + PATIENCE, self.pushes.recv()).await;
         let freed = Freed { resource: resource.clone(), owner: owner.clone() };
-        assert_eq!(told, Some(Some(Push::Released(freed))), "it was not told");
+        assert_eq!(told, Some(Some(Push::Released { freed, told: by })), "it was not told");
     }
 }
 
@@ -53,7 +53,7 @@ pub(super) async fn a_listener_hears_every_release_in_turn<N: Node>(node: N) {
         let seen = expect(listener.session.send(seen).await);
         assert!(matches!(&seen.replies[..], [Reply::State { holder: Some(_), .. }]), "{seen:?}");
         assert_eq!(desk.ask(release(&resource, &owner(number))).await, Reply::Released(true));
-        listener.hears(&desk, &resource, &owner(number)).await;
+        listener.hears(&desk, &resource, &owner(number), 1).await;
     }
 }
 
@@ -70,7 +70,7 @@ pub(super) async fn a_listener_hears_its_own_release_and_others_hear_it_too<N: N
     let replies = expect(listeners[0].session.send(batch).await).replies;
     assert_eq!(replies, [Reply::Released(true)], "a push is no reply");
     for listener in &mut listeners {
-        listener.hears(&desk, &resource, &owner(1)).await;
+        listener.hears(&desk, &resource, &owner(1), 2).await;
     }
 }
 
@@ -87,7 +87,7 @@ pub(super) async fn a_completed_claim_is_told<N: Node>(node: N) {
     let counted = desk.must_acquire(&resource, &owner(1), LONG).await;
     assert_eq!(desk.ask(complete(&resource, &owner(1), counted, "fine")).await, Reply::Completed);
     // The first freed nothing: its lease had ended.
-    listener.hears(&desk, &resource, &owner(1)).await;
+    listener.hears(&desk, &resource, &owner(1), 1).await;
 }
 
 pub(super) async fn what_frees_nothing_is_not_told<N: Node>(node: N) {
@@ -102,7 +102,7 @@ pub(super) async fn what_frees_nothing_is_not_told<N: Node>(node: N) {
     assert_eq!(desk.ask(extend(&resource, &owner(2), LONG, counted)).await, Reply::Extended);
     grant_and_release(&mut desk, &lock("another"), 4).await;
     assert_eq!(desk.ask(release(&resource, &owner(2))).await, Reply::Released(true));
-    listener.hears(&desk, &resource, &owner(2)).await;
+    listener.hears(&desk, &resource, &owner(2), 1).await;
 }
 
 pub(super) async fn nothing_is_told_after_the_end<N: Node>(node: N) {
@@ -116,11 +116,11 @@ pub(super) async fn nothing_is_told_after_the_end<N: Node>(node: N) {
     listener.settle(&desk).await;
     grant_and_release(&mut desk, &resource, 1).await;
     grant_and_release(&mut desk, &other, 2).await;
-    listener.hears(&desk, &other, &owner(2)).await;
+    listener.hears(&desk, &other, &owner(2), 1).await;
     listener.begin(&resource);
     listener.settle(&desk).await;
     grant_and_release(&mut desk, &resource, 3).await;
-    listener.hears(&desk, &resource, &owner(3)).await;
+    listener.hears(&desk, &resource, &owner(3), 1).await;
 }
 
 pub(super) async fn a_session_that_is_gone_hears_nothing_and_hinders_nobody<N: Node>(node: N) {
@@ -135,7 +135,7 @@ pub(super) async fn a_session_that_is_gone_hears_nothing_and_hinders_nobody<N: N
     listener.begin(&resource);
     listener.settle(&desk).await;
     grant_and_release(&mut desk, &resource, 1).await;
-    listener.hears(&desk, &resource, &owner(1)).await;
+    listener.hears(&desk, &resource, &owner(1), 1).await;
     let told = desk.env.before(desk.now() + PATIENCE, pushes.recv()).await;
     assert!(matches!(told, Some(None | Some(Push::Closed))), "{told:?}");
 }

@@ -209,7 +209,7 @@ impl Speaker {
             said.push(push(&[bulk("message"), bulk(channel), b":7\r\n".to_vec()]));
             said.push(push(&[bulk("message"), bulk(channel), bulk(&"x".repeat(1 << 16))]));
             for number in 0..MADE_UP {
-                let owner = bulk(&format!("nobody:{:032x}", self.made_up + number));
+                let owner = bulk(&format!("4294967295 nobody:{:032x}", self.made_up + number));
                 said.push(push(&[bulk("message"), bulk(channel), owner]));
             }
         }

@@ -164,13 +164,18 @@ impl Connection {
         }
     }
 
-    /// The server tells of a release, if that is listened for here. It may be lost on its way.
+    /// Whether the server is to tell here of releases of `resource`.
+    pub(super) fn listens(&self, resource: &Resource) -> bool {
+        self.state().listens.contains(resource)
+    }
+
+    /// The server tells of a release. It may be lost on its way.
     #[expect(
         clippy::disallowed_methods,
         reason = "the network belongs to no worker: it outlives their crashes"
     )]
-    pub(super) fn tell(self: &Arc<Self>, freed: &Freed) {
-        if !self.state().listens.contains(&freed.resource) || self.link.loses_push() {
+    pub(super) fn tell(self: &Arc<Self>, freed: &Freed, told: u32) {
+        if self.link.loses_push() {
             return;
         }
         let arrival = self.link.arrival().max(self.state().last_reply);
@@ -180,7 +185,7 @@ impl Connection {
             connection.truth.reach(arrival).await;
             connection.link.open_back().await;
             if !connection.is_deaf() {
-                connection.nudge.push(Push::Released(freed));
+                connection.nudge.push(Push::Released { freed, told });
             }
         });
     }

@@ -219,7 +219,9 @@ impl Server {
         };
         drop(state);
         for freed in &freed {
-            ears.iter().for_each(|connection| connection.tell(freed));
+            let ears: Vec<_> = ears.iter().filter(|ear| ear.listens(&freed.resource)).collect();
+            let told = u32::try_from(ears.len()).unwrap_or(u32::MAX);
+            ears.iter().for_each(|connection| connection.tell(freed, told));
         }
         self.referee.ran(&self.name, batch, &reply);
         reply

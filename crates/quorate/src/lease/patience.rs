@@ -1,10 +1,10 @@
 use super::{attempt::is_contended, hub::Hub};
 use crate::{
     env::BootTime,
-    node::Resource,
-    round::{Tally, Waiting},
+    node::{Reply, Request, Resource},
+    round::{Answer, Tally, Waiting},
 };
-use std::{sync::Arc, time::Duration};
+use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 
 /// A waiter looks at least this often at first, whatever the holder's remaining TTL.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -17,6 +17,10 @@ const SPLIT_PAUSE: Duration = Duration::from_micros(500);
 const SPLIT_PAUSE_MAX: Duration = Duration::from_millis(20);
 /// How often that is doubled at most.
 const SPLITS_DOUBLED: u32 = 6;
+/// What an attempt takes, as far as it matters to those that are told at once.
+const ATTEMPT: RangeInclusive<Duration> = Duration::from_micros(100)..=Duration::from_millis(3);
+/// Over how much time those that are told at once spread their attempts at most.
+const SPREAD_MAX: Duration = Duration::from_millis(20);
 
 /// How one caller waits for a resource between its attempts.
 ///
@@ -33,11 +37,13 @@ pub(crate) struct Patience<'a> {
     splits: u32,
     /// Looks since a release was told.
     looks: u32,
+    /// What the quickest attempt took.
+    attempt: Duration,
 }
 
 impl<'a> Patience<'a> {
     pub(crate) fn new(hub: &'a Arc<Hub>, resource: &'a Resource) -> Self {
-        Self { hub, resource, waiting: None, splits: 0, looks: 0 }
+        Self { hub, resource, waiting: None, splits: 0, looks: 0, attempt: *ATTEMPT.end() }
     }
 
     /// To be called before every attempt, and once the resource is ours: what this waiter was woken for is
@@ -54,6 +60,8 @@ impl<'a> Patience<'a> {
     /// Dropping it, or the whole, ends what was listened for.
     pub(crate) async fn rest(&mut self, tally: &Tally, began: BootTime, deadline: Option<BootTime>) {
         let env = self.hub.env();
+        let took = began.until(env.now()).clamp(*ATTEMPT.start(), *ATTEMPT.end());
+        self.attempt = self.attempt.min(took);
         let split = is_contended(tally) && tally.holder().is_none();
         self.splits = if split { self.splits + 1 } else { 0 };
         let Some(waiting) = &self.waiting else {
@@ -68,11 +76,43 @@ impl<'a> Patience<'a> {
             return;
         };
         let until = env.now() + self.pause(tally, began);
-        tokio::select! { biased;
-            () = waiting.woken() => self.looks = 0,
-            () = env.stopped().cancelled() => {}
-            () = env.sleep_until(deadline.map_or(until, |deadline| until.min(deadline))) => self.looks += 1,
+        let until = deadline.map_or(until, |deadline| until.min(deadline));
+        loop {
+            let woken = tokio::select! { biased;
+                told = waiting.woken() => Some(told),
+                () = env.stopped().cancelled() => None,
+                () = env.sleep_until(until) => None,
+            };
+            let Some(told) = woken else {
+                self.looks += 1;
+                return;
+            };
+            self.looks = 0;
+            if self.is_worth_it(told, until).await {
+                return;
+            }
         }
+    }
+
+    /// Whether to attempt what was just told to be free, to so many workers. Where all came at once none might
+    /// win, so each draws its moment; and who is not among the first asks one node whether somebody was.
+    async fn is_worth_it(&self, told: u32, until: BootTime) -> bool {
+        let env = self.hub.env();
+        if told <= 1 {
+            return true;
+        }
+        let mine = env.random_below((self.attempt * told.min(1 << 16)).min(SPREAD_MAX));
+        env.sleep_until((env.now() + mine).min(until)).await;
+        mine < self.attempt || env.now() >= until || !self.is_taken().await
+    }
+
+    /// Whether somebody has it by now, as far as one node can tell.
+    async fn is_taken(&self) -> bool {
+        let fleet = self.hub.fleet();
+        let node = (fleet.env().random() % fleet.len() as u64) as usize;
+        let look = |_| Request::Inspect { resource: self.resource.clone() };
+        let vote = fleet.ask_some([node], look).recv().await;
+        vote.is_some_and(|vote| matches!(vote.answer, Answer::Reply(Reply::State { holder: Some(_), .. })))
     }
 
     /// How long to wait for the next attempt where nobody tells of a release.

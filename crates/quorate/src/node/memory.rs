@@ -149,8 +149,10 @@ impl Ears {
 
     fn tell(&self, freed: &[Freed]) {
         for freed in freed {
-            for nudge in self.by_resource.get(&freed.resource).into_iter().flat_map(BTreeMap::values) {
-                nudge.push(Push::Released(freed.clone()));
+            let Some(sessions) = self.by_resource.get(&freed.resource) else { continue };
+            let told = u32::try_from(sessions.len()).unwrap_or(u32::MAX);
+            for nudge in sessions.values() {
+                nudge.push(Push::Released { freed: freed.clone(), told });
             }
         }
     }

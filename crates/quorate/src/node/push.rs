@@ -12,7 +12,12 @@ pub enum Push {
     Closed,
     /// A resource that is listened for was freed on the node. Not told where a lease ended by its time, or
     /// where another client than Quorate freed it.
-    Released(Freed),
+    Released {
+        /// What, and whose.
+        freed: Freed,
+        /// How many sessions the node told, of whatever worker: so many may want it now.
+        told: u32,
+    },
 }
 
 /// A lease that a node has freed, on request.
@@ -63,7 +68,7 @@ mod tests {
         let resource = Resource::lock("r").unwrap();
         for number in 0..10_000 {
             let owner = Owner::sign("w", number, 0);
-            nudge.push(Push::Released(Freed { resource: resource.clone(), owner }));
+            nudge.push(Push::Released { freed: Freed { resource: resource.clone(), owner }, told: 1 });
         }
         nudge.push(Push::Closed);
         let told: Vec<Push> = std::iter::from_fn(|| pushes.try_recv().ok()).collect();

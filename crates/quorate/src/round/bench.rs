@@ -29,14 +29,16 @@ struct Place<W> {
 struct Waiter<W> {
     id: u64,
     bell: W,
-    woken: bool,
+    /// By a release that so many workers were told of.
+    woken: Option<u32>,
 }
 
 /// Who was freed, and where.
 #[derive(Debug)]
 struct Release {
     owner: Owner,
-    nodes: Vec<usize>,
+    /// The nodes, and how many workers each told.
+    nodes: Vec<(usize, u32)>,
 }
 
 /// What is to be done once a waiter has gone.
@@ -62,28 +64,33 @@ impl<W: Clone> Bench<W> {
             .places
             .entry(resource.clone())
             .or_insert_with(|| Place { waiters: VecDeque::new(), releases: VecDeque::new() });
-        place.waiters.push_back(Waiter { id, bell, woken: false });
+        place.waiters.push_back(Waiter { id, bell, woken: None });
         (id, first)
     }
 
     /// A node has told of a release. Gives who is to be rung.
-    pub(super) fn heard(&mut self, node: usize, freed: &Freed) -> Option<W> {
+    pub(super) fn heard(&mut self, node: usize, freed: &Freed, told: u32) -> Option<W> {
         let place = self.places.get_mut(&freed.resource)?;
         let nodes = place.nodes_that_freed(&freed.owner);
-        if nodes.contains(&node) {
+        if nodes.iter().any(|(other, _)| *other == node) {
             return None;
         }
-        nodes.push(node);
+        nodes.push((node, told));
         // Not again for those that tell later.
-        if nodes.len() == self.majority { place.wake_one() } else { None }
+        if nodes.len() != self.majority {
+            return None;
+        }
+        let mut told: Vec<u32> = nodes.iter().map(|(_, told)| *told).collect();
+        told.sort_unstable();
+        let median = told[told.len() / 2];
+        place.wake_one(median)
     }
 
-    /// Whether `id` has been woken since it last asked. Who attempts asks before, for the attempt finds what
-    /// it was woken for.
-    pub(super) fn take_woken(&mut self, resource: &Resource, id: u64) -> bool {
-        let place = self.places.get_mut(resource);
-        let waiter = place.and_then(|place| place.waiters.iter_mut().find(|waiter| waiter.id == id));
-        waiter.is_some_and(|waiter| std::mem::take(&mut waiter.woken))
+    /// Whether `id` has been woken since it last asked, and how many workers were told what woke it. Who attempts asks
+    /// before, for the attempt finds what it was woken for.
+    pub(super) fn take_woken(&mut self, resource: &Resource, id: u64) -> Option<u32> {
+        let place = self.places.get_mut(resource)?;
+        place.waiters.iter_mut().find(|waiter| waiter.id == id)?.woken.take()
     }
 
     /// `id` waits no more.
@@ -91,8 +98,8 @@ impl<W: Clone> Bench<W> {
         let nothing = Left { wake: None, last: false };
         let Some(place) = self.places.get_mut(resource) else { return nothing };
         let Some(at) = place.waiters.iter().position(|waiter| waiter.id == id) else { return nothing };
-        let woken = place.waiters.remove(at).is_some_and(|waiter| waiter.woken);
-        let wake = if woken { place.wake_one() } else { None };
+        let woken = place.waiters.remove(at).and_then(|waiter| waiter.woken);
+        let wake = woken.and_then(|told| place.wake_one(told));
         let last = place.waiters.is_empty();
         if last {
             self.places.remove(resource);
@@ -102,7 +109,7 @@ impl<W: Clone> Bench<W> {
 }
 
 impl<W: Clone> Place<W> {
-    fn nodes_that_freed(&mut self, owner: &Owner) -> &mut Vec<usize> {
+    fn nodes_that_freed(&mut self, owner: &Owner) -> &mut Vec<(usize, u32)> {
         let at = self.releases.iter().position(|release| release.owner == *owner).unwrap_or_else(|| {
             if self.releases.len() == RELEASES_MAX {
                 self.releases.pop_front();
@@ -114,9 +121,9 @@ impl<W: Clone> Place<W> {
     }
 
     /// Who was woken before and has not attempted yet may not be running: another one then.
-    fn wake_one(&mut self) -> Option<W> {
-        let waiter = self.waiters.iter_mut().find(|waiter| !waiter.woken)?;
-        waiter.woken = true;
+    fn wake_one(&mut self, told: u32) -> Option<W> {
+        let waiter = self.waiters.iter_mut().find(|waiter| waiter.woken.is_none())?;
+        waiter.woken = Some(told);
         Some(waiter.bell.clone())
     }
 }
@@ -143,7 +150,7 @@ mod tests {
     }
 
     fn heard(bench: &mut Bench<char>, nodes: &[usize], owner: u64) -> Vec<char> {
-        nodes.iter().filter_map(|node| bench.heard(*node, &freed(owner))).collect()
+        nodes.iter().filter_map(|node| bench.heard(*node, &freed(owner), 2 + *node as u32)).collect()
     }
 
     #[test]
@@ -152,7 +159,8 @@ mod tests {
         assert_eq!(heard(&mut bench, &[0, 0, 1, 1, 0], 1), []);
         assert_eq!(heard(&mut bench, &[4], 1), ['a']);
         assert_eq!(heard(&mut bench, &[2, 3, 4], 1), [], "the rest tells nothing new");
-        assert!(bench.take_woken(&resource("r"), 0) && !bench.take_woken(&resource("r"), 0));
+        assert_eq!(bench.take_woken(&resource("r"), 0), Some(3), "the median of 2, 3 and 6");
+        assert_eq!(bench.take_woken(&resource("r"), 0), None);
         assert_eq!(heard(&mut bench, &[0, 1, 2], 2), ['a'], "the longest there, if it still waits");
     }
 
@@ -168,12 +176,12 @@ mod tests {
     fn one_node_that_makes_releases_up_wakes_nobody_and_fills_no_memory() {
         let mut bench = bench(&['a']);
         for owner in 0..100_000 {
-            assert_eq!(bench.heard(2, &freed(owner)), None);
+            assert_eq!(bench.heard(2, &freed(owner), u32::MAX), None);
         }
         assert!(bench.places[&resource("r")].releases.len() <= RELEASES_MAX);
         assert_eq!(heard(&mut bench, &[0, 1, 3], 7), ['a'], "what the others tell still counts");
         let elsewhere = Freed { resource: resource("s"), owner: Owner::sign("w", 0, 0) };
-        assert_eq!((0..3).filter_map(|node| bench.heard(node, &elsewhere)).count(), 0);
+        assert_eq!((0..3).filter_map(|node| bench.heard(node, &elsewhere, 1)).count(), 0);
         assert!(!bench.places.contains_key(&resource("s")), "nobody waits for that");
     }
 
@@ -182,7 +190,7 @@ mod tests {
         let mut bench = bench(&['a', 'b', 'c']);
         assert_eq!(heard(&mut bench, &[0, 1, 2], 1), ['a']);
         assert_eq!(bench.leave(&resource("r"), 0), Left { wake: Some('b'), last: false });
-        assert!(bench.take_woken(&resource("r"), 1));
+        assert!(bench.take_woken(&resource("r"), 1).is_some());
         assert_eq!(bench.leave(&resource("r"), 1), Left { wake: None, last: false }, "it attempted");
         assert_eq!(bench.leave(&resource("r"), 1), Left { wake: None, last: false }, "once");
         assert_eq!(heard(&mut bench, &[0, 1, 2], 2), ['c']);

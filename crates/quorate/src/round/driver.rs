@@ -38,7 +38,7 @@ pub(super) struct PostOffice {
     /// Called when the node may have forgotten what it granted.
     pub(super) on_lost_memory: Box<dyn Fn() + Send + Sync>,
     /// Called when the node has told of a release that somebody waits for.
-    pub(super) on_freed: Box<dyn Fn(&Freed) + Send + Sync>,
+    pub(super) on_freed: Box<dyn Fn(&Freed, u32) + Send + Sync>,
     /// Asks the driver to flush and end.
     pub(super) flush: CancellationToken,
     /// How long a flush may take.
@@ -136,8 +136,10 @@ impl<N: Node> Driver<'_, N> {
 
     fn pushed(&mut self, push: Push, office: &PostOffice) {
         match push {
-            Push::Released(freed) if self.core.wants(&freed.resource) => (office.on_freed)(&freed),
-            Push::Released(_) => {}
+            Push::Released { freed, told } if self.core.wants(&freed.resource) => {
+                (office.on_freed)(&freed, told);
+            }
+            Push::Released { .. } => {}
             Push::Closed => {
                 self.hang_up();
                 self.core.closed(self.env.now(), Cause::Closed);

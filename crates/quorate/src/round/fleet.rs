@@ -86,7 +86,7 @@ impl Fleet {
                     // A keeper that has gone holds nothing.
                     let _ = events.send(FleetEvent::LostMemory);
                 }),
-                on_freed: Box::new(move |freed| ears.heard(me, freed)),
+                on_freed: Box::new(move |freed, told| ears.heard(me, freed, told)),
                 flush: flush.clone(),
                 flush_for: setup.node_timeout * 2,
             };

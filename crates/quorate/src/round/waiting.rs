@@ -23,8 +23,8 @@ impl Waits {
     }
 
     /// A node has told of a release.
-    pub(super) fn heard(&self, node: usize, freed: &Freed) {
-        if let Some(bell) = self.bench().heard(node, freed) {
+    pub(super) fn heard(&self, node: usize, freed: &Freed, told: u32) {
+        if let Some(bell) = self.bench().heard(node, freed, told) {
             self.told.store(true, Ordering::Relaxed);
             bell.notify_one();
         }
@@ -57,19 +57,27 @@ impl Waiting {
         Self { fleet: Arc::clone(fleet), resource: resource.clone(), id, bell }
     }
 
-    /// Comes back when a majority of nodes have told of a release and this waiter's turn has come.
+    /// Comes back when a majority of nodes have told of a release and this waiter's turn has come, with how
+    /// many workers were told: the median of what the nodes say.
     ///
     /// # Cancel safety
     /// Safe: who was rung meanwhile still is.
-    pub(crate) async fn woken(&self) {
-        while !self.fleet.waits().bench().take_woken(&self.resource, self.id) {
+    pub(crate) async fn woken(&self) -> u32 {
+        loop {
+            if let Some(told) = self.take() {
+                return told;
+            }
             self.bell.notified().await;
         }
     }
 
     /// An attempt begins: it finds whatever this waiter may have been woken for.
     pub(crate) fn attempts(&self) {
-        let _ = self.fleet.waits().bench().take_woken(&self.resource, self.id);
+        let _ = self.take();
+    }
+
+    fn take(&self) -> Option<u32> {
+        self.fleet.waits().bench().take_woken(&self.resource, self.id)
     }
 
     /// Whether releases have been heard here before, of whatever resource.
