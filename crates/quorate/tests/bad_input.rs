@@ -1,7 +1,5 @@
 //! What cannot be used is refused before anything is asked, with the field, the value and the mend.
 
-#![expect(clippy::expect_used, reason = "a test fails by panicking")]
-
 mod common;
 
 use common::{SECOND, nodes, quorum};

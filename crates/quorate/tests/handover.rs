@@ -1,6 +1,6 @@
 //! How a lease or a leadership goes to another before its time: over memory nodes, on the real clock.
 
-#![expect(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;
 

@@ -1,7 +1,7 @@
 //! Many leases at once, numbered slots, and what bounds a lease besides its nodes: over memory nodes, on the real
 //! clock.
 
-#![expect(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;
 
@@ -74,7 +74,7 @@ async fn the_wait_for_all_ends_when_the_last_is_released_and_holds_nothing_above
     let m = a.lock("m").acquire().await.expect("free");
     let waiting = {
         let b = b.clone();
-        tokio::spawn(async move { b.locks(["z", "m", "a"]).acquire_all().await })
+        b.env().clone().spawn_scoped(async move { b.locks(["z", "m", "a"]).acquire_all().await })
     };
     let end = a.env().now() + 5 * SECOND;
     while holder(&a, "a").await.as_deref() != Some("b") || holder(&a, "z").await.is_some() {
@@ -104,7 +104,7 @@ async fn workers_that_name_the_same_locks_in_any_order_do_not_wait_for_each_othe
     let inside = Arc::new(AtomicU64::new(0));
     let workers = orders.into_iter().enumerate().map(|(number, order)| {
         let (quorum, inside) = (quorum(&format!("w{number}"), &nodes), Arc::clone(&inside));
-        tokio::spawn(async move {
+        quorum.env().clone().spawn_scoped(async move {
             for _ in 0..TURNS {
                 let all = quorum.locks(order).wait(30 * SECOND).acquire_all().await.expect("in its turn");
                 assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "alone");

@@ -1,12 +1,13 @@
 use super::{Event, Invariant};
-use quorate::node::{Owner, Reply, Request, Resource};
+use quorate::node::{Owner, Reply, Request, Resource, ResourceKind};
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,
 };
 
 /// Once a server has run the release of an attempt, no request of that attempt sets its key there again:
-/// nothing would ever free it before its TTL.
+/// nothing would ever free it before its TTL. (A wish is no attempt: it is for the holder that signs it, and may be
+/// wished again.)
 #[derive(Debug, Default)]
 pub(super) struct Release {
     released: BTreeMap<String, BTreeSet<(Resource, Owner)>>,
@@ -30,6 +31,9 @@ impl Invariant for Release {
                 else {
                     return Ok(());
                 };
+                if resource.kind() == ResourceKind::Wish {
+                    return Ok(());
+                }
                 let attempt = (resource.clone(), owner.clone());
                 if self.released.get(*node).is_some_and(|released| released.contains(&attempt)) {
                     return Err(format!("{node} sets {resource} for {owner:?} after its release"));

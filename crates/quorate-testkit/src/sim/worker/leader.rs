@@ -152,7 +152,7 @@ impl Worker {
                 self.referee.count(if given { "leader hands over" } else { "leader leaves" });
             }
         }
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 
     /// Writes to the stores outside for as long as the term lasts, and now and then checks first.
