@@ -14,6 +14,7 @@ mod exit;
 mod guard;
 mod init;
 mod log;
+mod nodes;
 mod open;
 #[doc(hidden)]
 pub mod probe;
@@ -83,6 +84,14 @@ fn dispatch(command: &Command) -> Result<u8, Failure> {
         Command::Nodes(NodesCommand::Admit(args)) => {
             let config = load(&args.nodes)?;
             block_on(status::admit(args, &config))
+        }
+        Command::Nodes(NodesCommand::List(args)) => {
+            let config = load(&args.nodes)?;
+            block_on(nodes::list(args, &config))
+        }
+        Command::Nodes(NodesCommand::Replace(args)) => {
+            let config = load(&args.nodes)?;
+            block_on(nodes::replace(args, &config))
         }
     }
 }
