@@ -13,6 +13,7 @@
 mod cases;
 mod cut;
 mod register;
+mod replace;
 mod servers;
 mod stage;
 mod world;

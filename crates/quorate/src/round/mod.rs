@@ -16,6 +16,7 @@
 //! | shows our marker under its present run id | yes, from the marker's time on |
 //! | has no marker (new, or flushed) | after `max_ttl × (1 + drift_rate)`, and four times `max_clock_offset` at least, unless admitted |
 //! | shows a marker of another run (restarted) | the same, unless `durable` and verified so |
+//! | was closed by a change of the node set ([`Replacement`]) | no: its set has been, or is being, replaced |
 //! | shows another node set or another `max_ttl` | no: two halves of a deployment would elect two leaders |
 //! | is a replica, or evicts keys | no |
 //! | has the run id of another node of the list | no, and neither has that one |
@@ -50,6 +51,7 @@ mod fleet;
 mod flight;
 mod marker;
 mod offset;
+mod replace;
 mod sabotage;
 mod setup;
 mod standing;
@@ -63,6 +65,7 @@ mod wanted;
 pub use board::{NodeState, NodeStatus};
 pub use distrust::{Distrust, QuarantineReason};
 pub use marker::{Marker, MarkerError};
+pub use replace::{Found, NodePart, NodeSet, Part, Progress, ReplaceError, Replacement, Sight};
 pub use setup::{Setup, SetupError};
 pub use tally::{Grant, Tally, Verdict, majority};
 pub use vote::{Answer, NodeOutcome, Recall, Report, Vote};
