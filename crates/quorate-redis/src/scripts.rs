@@ -1,4 +1,6 @@
-/// The scripts, each of which serves one kind of request. See the head of each file for its KEYS and ARGV.
+use std::sync::OnceLock;
+
+/// The scripts, each of which serves one kind of request, but for the last. See the head of each file for its KEYS and ARGV.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Script {
     Acquire,
@@ -12,6 +14,8 @@ pub(crate) enum Script {
     Prune,
     Read,
     Mark,
+    /// Serves those of [`Script::MIXED`], as they come.
+    Mixed,
 }
 
 macro_rules! source {
@@ -22,7 +26,7 @@ macro_rules! source {
 
 impl Script {
     /// All of them, in the order of their numbers.
-    pub(crate) const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 12] = [
         Self::Acquire,
         Self::Raise,
         Self::Extend,
@@ -34,7 +38,17 @@ impl Script {
         Self::Prune,
         Self::Read,
         Self::Mark,
+        Self::Mixed,
     ];
+
+    /// What comes by turns: a run of these is one call, whatever their order. Otherwise locks that are acquired and
+    /// released all the time would be a call each.
+    pub(crate) const MIXED: [Self; 4] = [Self::Acquire, Self::Release, Self::Extend, Self::Raise];
+
+    /// What [`Script::Mixed`] calls the items of this one.
+    pub(crate) fn letter(self) -> Option<char> {
+        Self::MIXED.iter().zip('a'..).find(|(script, _)| **script == self).map(|(_, letter)| letter)
+    }
 
     /// The whole text that the server runs.
     pub(crate) fn source(self) -> &'static str {
@@ -50,6 +64,7 @@ impl Script {
             Self::Prune => source!("prune"),
             Self::Read => source!("read"),
             Self::Mark => source!("mark"),
+            Self::Mixed => mixed(),
         }
     }
 
@@ -61,6 +76,20 @@ impl Script {
             _ => 1,
         }
     }
+}
+
+/// Each script gives its item to `kind` in place of `serve`.
+fn mixed() -> &'static str {
+    const PRELUDE: &str = include_str!("scripts/prelude.lua");
+    static SOURCE: OnceLock<String> = OnceLock::new();
+    SOURCE.get_or_init(|| {
+        let mut source = [PRELUDE, include_str!("scripts/mixed.lua")].concat();
+        for script in Script::MIXED {
+            let own = script.source().strip_prefix(PRELUDE).unwrap_or_default();
+            source.push_str(&own.replace("return serve(", "kind("));
+        }
+        source + "return mix()\n"
+    })
 }
 
 /// The names under which a server has loaded the scripts.

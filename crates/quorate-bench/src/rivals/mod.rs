@@ -8,7 +8,8 @@ use crate::measure::{Samples, now};
 use quorate::lease::Lease;
 use std::{sync::Arc, time::Duration};
 
-pub(crate) use ours::{Ours, quorum};
+use ours::Ours;
+pub(crate) use ours::quorum;
 use raw::{Dialect, Raw};
 use rslocks::Rslock;
 
@@ -56,9 +57,19 @@ impl Kind {
 pub(crate) fn settings() -> Vec<(&'static str, String)> {
     let ttl = format!("TTL {TTL:?}");
     vec![
-        ("quorate", format!("{ttl}, everything at its default: fencing, auto-extend, markers, node timeout 100 ms; new nodes trusted")),
+        (
+            "quorate",
+            format!(
+                "{ttl}, everything at its default: fencing, auto-extend, markers, node timeout 100 ms; new nodes trusted"
+            ),
+        ),
         ("rslock", format!("{ttl}, its own defaults: 3 tries, 200 ms between them; `lock` and `unlock`")),
-        ("limit", format!("{ttl}; Quorate's own script calls on raw sockets, a task a node that batches, answer at quorum, no logic")),
+        (
+            "limit",
+            format!(
+                "{ttl}; Quorate's own script calls on raw sockets, a task a node that batches, answer at quorum, no logic"
+            ),
+        ),
         ("bare", format!("{ttl}; SET NX PX and a compare-and-delete script in the same way")),
     ]
 }

@@ -11,7 +11,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::runtime::{Builder, Runtime};
 
 /// Before each round, so that nobody measures the waking of what has slept.
-const WARM: Duration = Duration::from_millis(50);
+pub(super) const WARM: Duration = Duration::from_millis(50);
 
 /// One rival on a runtime of its own, and what its rounds came to.
 struct Lane {
@@ -24,6 +24,7 @@ struct Lane {
 struct Round {
     cycles_a_second: f64,
     cpu_micros_a_cycle: f64,
+    servers_micros_a_cycle: f64,
     acquires: Samples,
 }
 
@@ -31,7 +32,8 @@ pub(crate) fn one(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {
     let mut rows = Vec::new();
     for threads in [1, 2] {
         let lanes = race(plan, servers, 1, threads)?;
-        let median = |lane: &Lane| Spread::of(lane.rounds.iter().map(|it| ms(it.acquires.quantile(0.5)) * 1e3));
+        let median =
+            |lane: &Lane| Spread::of(lane.rounds.iter().map(|it| ms(it.acquires.quantile(0.5)) * 1e3));
         for lane in &lanes {
             let name = lane.kind.name();
             rows.push(Row::spread(name, figure("acquire p50", threads), "µs", median(lane)));
@@ -52,13 +54,16 @@ pub(crate) fn sixty_four(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, Str
             rows.push(Row::spread(name, figure("cycles", threads), "/s", speed(lane)));
             let cpu = Spread::of(lane.rounds.iter().map(|round| round.cpu_micros_a_cycle));
             rows.push(Row::spread(name, figure("client CPU a cycle", threads), "µs", cpu));
+            let theirs = Spread::of(lane.rounds.iter().map(|round| round.servers_micros_a_cycle));
+            rows.push(Row::spread(name, figure("five servers' CPU a cycle", threads), "µs", theirs));
         }
         let to = |kind| ratio(&lanes, kind, |round| round.cycles_a_second);
         rows.push(
             Row::spread("quorate", figure("cycles / rslock's", threads), "×", to(Kind::Rslock)).at_least(1.5),
         );
         rows.push(
-            Row::spread("quorate", figure("cycles / the limit's", threads), "×", to(Kind::Limit)).at_least(0.7),
+            Row::spread("quorate", figure("cycles / the limit's", threads), "×", to(Kind::Limit))
+                .at_least(0.7),
         );
     }
     Ok(rows)
@@ -94,9 +99,11 @@ fn race(plan: &Plan, servers: &Servers, tasks: usize, threads: usize) -> Result<
             let lane = &mut lanes[(place + turn) % count];
             let round = lane.runtime.block_on(async {
                 cycle(&lane.rival, tasks, WARM).await;
+                let theirs = servers.cpu()?;
                 let (began, spent) = (now(), cpu());
                 let done = cycle(&lane.rival, tasks, plan.round).await;
                 let (took, spent) = (now().since(began), cpu().saturating_sub(spent));
+                let theirs = servers.cpu()?.saturating_sub(theirs);
                 if done.failed > done.acquires.len() as u64 / 100 {
                     return Err(format!("{}: {} attempts failed", lane.kind.name(), done.failed));
                 }
@@ -104,6 +111,7 @@ fn race(plan: &Plan, servers: &Servers, tasks: usize, threads: usize) -> Result<
                 Ok(Round {
                     cycles_a_second: cycles / took.as_secs_f64(),
                     cpu_micros_a_cycle: spent.as_secs_f64() * 1e6 / cycles,
+                    servers_micros_a_cycle: theirs.as_secs_f64() * 1e6 / cycles,
                     acquires: done.acquires,
                 })
             })?;

@@ -9,6 +9,8 @@
 -- compared as such. Redis's pcall gives errors as tables; `call` turns them into the item's refusal, so that
 -- a key of another type spoils its own item only.
 
+-- Functions that a call uses many times: a local is found faster than a global.
+local pcall, type, tonumber, redis_pcall = pcall, type, tonumber, redis.pcall
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 
@@ -20,12 +22,12 @@ local function refuse(...)
   error({ 'refused', ... }, 0)
 end
 
-local function call(...)
-  local reply = redis.pcall(...)
+local function call(command, key, ...)
+  local reply = redis_pcall(command, key, ...)
   if type(reply) == 'table' and reply.err then
     local text = string.gsub(reply.err, '^%-', '')
     if string.sub(text, 1, 9) == 'WRONGTYPE' then
-      refuse('wrongtype', 'the key ' .. select(2, ...) .. ' holds another type')
+      refuse('wrongtype', 'the key ' .. key .. ' holds another type')
     end
     refuse('failed', text)
   end

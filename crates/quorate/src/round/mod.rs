@@ -35,6 +35,7 @@
 //! [`Setup`] is what all workers of a deployment must agree on, checked when it is built. One driver task a
 //! node ([`driver`](self)) owns the session and asks a pure core what to do next. [`Tally`] counts votes.
 
+mod ballots;
 mod board;
 mod core;
 #[cfg(test)]
@@ -65,6 +66,7 @@ pub use sabotage::Sabotage;
 #[cfg(not(feature = "sabotage"))]
 pub(crate) use sabotage::Sabotage;
 
+pub(crate) use ballots::{BallotBox, Ballots, ballots};
 pub(crate) use fleet::{Fleet, FleetEvent, Starter};
 pub(crate) use tally::quorum_th;
-pub(crate) use vote::{Ballots, ReplyTo};
+pub(crate) use vote::ReplyTo;
