@@ -62,7 +62,7 @@ pub(crate) fn encode(batch: &Batch, keys: &Keys, scripts: &Loaded) -> Encoded {
     // An acquire takes a little more than this.
     let room = 256 * (batch.requests.len() + 1);
     let mut encoded = Encoded { bytes: Vec::with_capacity(room), runs: Vec::new() };
-    let mut command = Words::default();
+    let mut command = Words::with_capacity(room);
     for run in batch.requests.chunk_by(shares_a_call) {
         for items in run.chunks(ITEMS_A_CALL) {
             let script = script_of(&items[0]);

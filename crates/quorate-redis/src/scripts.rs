@@ -52,6 +52,13 @@ impl Script {
 
     /// The whole text that the server runs.
     pub(crate) fn source(self) -> &'static str {
+        static SOURCES: OnceLock<Vec<String>> = OnceLock::new();
+        let sources = SOURCES.get_or_init(|| Self::ALL.iter().map(|script| lean(script.text())).collect());
+        &sources[self as usize]
+    }
+
+    /// All that it may need, and itself.
+    fn text(self) -> &'static str {
         match self {
             Self::Acquire => source!("acquire"),
             Self::Raise => source!("raise"),
@@ -78,6 +85,26 @@ impl Script {
     }
 }
 
+/// `text` without the functions that it does not use: a script makes all of its functions anew at every call. A paragraph
+/// that begins with `local function` at the left, but for its comment, is one.
+fn lean(text: &str) -> String {
+    let mut kept: Vec<&str> = Vec::new();
+    for paragraph in text.split("\n\n").collect::<Vec<_>>().into_iter().rev() {
+        let code =
+            paragraph.lines().find(|line| !line.starts_with("--") && !line.is_empty()).unwrap_or_default();
+        let name = code.strip_prefix("local function ").and_then(|rest| rest.split('(').next());
+        if name.is_none_or(|name| kept.iter().any(|later| has_word(later, name))) {
+            kept.push(paragraph);
+        }
+    }
+    kept.reverse();
+    kept.join("\n\n")
+}
+
+fn has_word(text: &str, word: &str) -> bool {
+    text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_').any(|other| other == word)
+}
+
 /// Each script gives its item to `kind` in place of `serve`.
 fn mixed() -> &'static str {
     const PRELUDE: &str = include_str!("scripts/prelude.lua");
@@ -85,7 +112,7 @@ fn mixed() -> &'static str {
     SOURCE.get_or_init(|| {
         let mut source = [PRELUDE, include_str!("scripts/mixed.lua")].concat();
         for script in Script::MIXED {
-            let own = script.source().strip_prefix(PRELUDE).unwrap_or_default();
+            let own = script.text().strip_prefix(PRELUDE).unwrap_or_default();
             source.push_str(&own.replace("return serve(", "kind("));
         }
         source + "return mix()\n"
@@ -105,5 +132,27 @@ impl Loaded {
     /// What EVALSHA calls it.
     pub(crate) fn name(&self, script: Script) -> &str {
         &self.0[script as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_script_has_the_functions_that_it_uses_and_no_others() {
+        let release = Script::Release.source();
+        assert!(release.contains("local function call(") && release.contains("local function serve("));
+        for idle in ["sealed", "low_water", "done_record"] {
+            assert!(!release.contains(idle), "{idle}");
+        }
+        let acquire = Script::Acquire.source();
+        for used in ["counter", "is_number", "less", "done_record", "held", "left_of", "gate"] {
+            assert!(acquire.contains(&format!("local function {used}(")), "{used}");
+        }
+        assert!(Script::Seal.source().contains("local function low_water("));
+        let text = "local a = 1\n\n-- One.\nlocal function one()\nend\n\nlocal function two()\n  one()\nend\n\nreturn a";
+        assert_eq!(lean(text), "local a = 1\n\nreturn a");
+        assert_eq!(lean(&text.replace("return a", "return two()")), text.replace("return a", "return two()"));
     }
 }

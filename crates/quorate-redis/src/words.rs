@@ -9,6 +9,11 @@ pub(crate) struct Words {
 }
 
 impl Words {
+    /// With room for a command of so many bytes.
+    pub(crate) fn with_capacity(bytes: usize) -> Self {
+        Self { bytes: Vec::with_capacity(bytes), count: 0 }
+    }
+
     /// One more word.
     pub(crate) fn arg(&mut self, word: impl Word) -> &mut Self {
         self.count += 1;

@@ -5,13 +5,16 @@ use crate::{
     measure::{cpu, now, resident},
     plan::Plan,
     report::Row,
-    rivals::quorum,
+    rivals::{quorum, spawn},
     servers::Servers,
 };
-use quorate::lease::{Lease, Quorum, TryAcquire};
+use quorate::lease::{Lease, Quorum};
+use std::time::Duration;
 
 /// Acquired at one time.
 const AT_ONCE: usize = 64;
+/// How long one may take: the machine may be busy with something else.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 pub(crate) fn run(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {
     runtime(1)?.block_on(hold(plan, servers))
@@ -58,17 +61,11 @@ async fn acquire(quorum: &Quorum, plan: &Plan, name: &str, count: usize) -> Resu
         let locks: Vec<_> = (first..count.min(first + AT_ONCE))
             .map(|number| quorum.lock(&format!("{name}-{number}")).ttl(plan.leases_ttl))
             .collect();
-        let tries: Vec<_> = locks.into_iter().map(|lock| async move { lock.try_acquire().await }).collect();
-        let mut going = Vec::new();
-        for one in tries {
-            going.push(crate::rivals::spawn(one));
-        }
+        let going: Vec<_> =
+            locks.into_iter().map(|lock| spawn(async move { lock.wait(PATIENCE).acquire().await })).collect();
         for one in going {
-            match one.await.map_err(|error| error.to_string())? {
-                Ok(TryAcquire::Acquired(lease)) => leases.push(lease),
-                Ok(TryAcquire::Contended { .. }) => return Err("somebody else holds it".to_owned()),
-                Err(error) => return Err(error.to_string()),
-            }
+            let lease = one.await.map_err(|error| error.to_string())?;
+            leases.push(lease.map_err(|error| error.to_string())?);
         }
     }
     Ok(leases)

@@ -11,7 +11,7 @@ end
 
 -- Serves the items in their order.
 local function mix()
-  local out, letters = { decimal(now) }, ARGV[3]
+  local out, letters = { node_time() }, ARGV[3]
   local refusals, byte = {}, string.byte
   local k, a = 2, 4
   for i = 1, #letters do

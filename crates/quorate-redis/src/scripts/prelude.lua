@@ -18,6 +18,11 @@ local function decimal(number)
   return string.format('%.0f', number)
 end
 
+-- The same as decimal(now), without a number in between.
+local function node_time()
+  return clock[1] .. string.sub('00000' .. clock[2], -6)
+end
+
 local function refuse(...)
   error({ 'refused', ... }, 0)
 end
@@ -137,7 +142,7 @@ end
 
 -- Calls item(k, a) for each item, where KEYS[k] and ARGV[a] are the first of the item's.
 local function serve(sets, votes, keys, args, item)
-  local out = { decimal(now) }
+  local out = { node_time() }
   local refusal = guarded(gate, sets, votes)
   for i = 0, (#ARGV - 2) / args - 1 do
     out[i + 2] = refusal or guarded(item, 2 + i * keys, 3 + i * args)
