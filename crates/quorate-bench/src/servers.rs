@@ -2,6 +2,7 @@
 
 use crate::plan::Args;
 use quorate_testkit::redis::RedisCluster;
+use std::time::Duration;
 
 /// How many are started.
 const SERVERS: usize = 5;
@@ -43,12 +44,31 @@ impl Servers {
         }
     }
 
+    /// Processor time that the servers have used so far, all together.
+    pub(crate) fn cpu(&self) -> Result<Duration, String> {
+        let mut sum = 0.0;
+        for url in &self.urls {
+            let info = info(url, "cpu")?;
+            for name in ["used_cpu_user:", "used_cpu_sys:"] {
+                let figure =
+                    info.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<f64>().ok());
+                sum += figure.ok_or_else(|| format!("{url}: INFO cpu tells no {name}"))?;
+            }
+        }
+        Ok(Duration::from_secs_f64(sum))
+    }
+
     pub(crate) fn version(&self) -> Result<String, String> {
-        let fail = |error: redis::RedisError| format!("{error}; is a Redis server there?");
-        let client = redis::Client::open(self.urls[0].as_str()).map_err(fail)?;
-        let mut connection = client.get_connection().map_err(fail)?;
-        let info: String = redis::cmd("INFO").arg("server").query(&mut connection).map_err(fail)?;
+        let info = info(&self.urls[0], "server")?;
         let version = info.lines().find_map(|line| line.strip_prefix("redis_version:"));
         Ok(version.unwrap_or("unknown").trim().to_owned())
     }
+}
+
+fn info(url: &str, section: &str) -> Result<String, String> {
+    let ask = || -> redis::RedisResult<String> {
+        let mut connection = redis::Client::open(url)?.get_connection()?;
+        redis::cmd("INFO").arg(section).query(&mut connection)
+    };
+    ask().map_err(|error| format!("INFO {section}: {error}; is a Redis server there?"))
 }

@@ -1,6 +1,8 @@
-use crate::scripts::{Loaded, Script};
+use crate::{
+    scripts::{Loaded, Script},
+    words::{Parts, Words},
+};
 use quorate::node::{Batch, Owner, Record, Request, Resource};
-use redis::Cmd;
 use std::time::Duration;
 
 /// The most items of one script call: a server serves nobody else while a script runs.
@@ -28,8 +30,8 @@ impl Keys {
         format!("{}node", self.prefix)
     }
 
-    fn lock(&self, resource: &Resource) -> String {
-        format!("{}{resource}", self.prefix)
+    fn lock<'a>(&'a self, resource: &'a Resource) -> Parts<'a, 2> {
+        Parts([&self.prefix, resource.key()])
     }
 
     /// Where a server tells whose lease on `resource` it has freed: the lock's key, and `:freed`. The scripts say the
@@ -38,24 +40,24 @@ impl Keys {
         format!("{}{resource}:freed", self.prefix)
     }
 
-    fn fence(&self, resource: &Resource) -> String {
-        format!("{{{}{resource}}}:fence", self.prefix)
+    fn fence<'a>(&'a self, resource: &'a Resource) -> Parts<'a, 4> {
+        Parts(["{", &self.prefix, resource.key(), "}:fence"])
     }
 
-    fn done(&self, resource: &Resource) -> String {
-        format!("{{{}{resource}}}:done", self.prefix)
+    fn done<'a>(&'a self, resource: &'a Resource) -> Parts<'a, 4> {
+        Parts(["{", &self.prefix, resource.key(), "}:done"])
     }
 
-    fn readers(&self, resource: &Resource) -> String {
-        format!("{{{}{resource}}}:readers", self.prefix)
+    fn readers<'a>(&'a self, resource: &'a Resource) -> Parts<'a, 4> {
+        Parts(["{", &self.prefix, resource.key(), "}:readers"])
     }
 
-    fn queue(&self, resource: &Resource) -> String {
-        format!("{{{}{resource}}}:queue", self.prefix)
+    fn queue<'a>(&'a self, resource: &'a Resource) -> Parts<'a, 4> {
+        Parts(["{", &self.prefix, resource.key(), "}:queue"])
     }
 
     /// What else says whether it is free: a claim is never waited for in a queue, and nothing else is ever done.
-    fn done_or_queue(&self, resource: &Resource) -> String {
+    fn done_or_queue<'a>(&'a self, resource: &'a Resource) -> Parts<'a, 4> {
         if resource.is_claim() { self.done(resource) } else { self.queue(resource) }
     }
 
@@ -73,32 +75,44 @@ pub(crate) struct Encoded {
     pub(crate) runs: Vec<usize>,
 }
 
-/// One script call for each run of like requests. A batch of none asks for the time.
+/// One script call for each run of like requests, and of those that one script serves as they come. A batch of none asks
+/// for the time.
 pub(crate) fn encode(batch: &Batch, keys: &Keys, scripts: &Loaded) -> Encoded {
-    let mut encoded = Encoded { bytes: Vec::new(), runs: Vec::new() };
-    let not_after = batch.not_after.as_micros().to_string();
-    for like in batch.requests.chunk_by(|a, b| script_of(a) == script_of(b)) {
-        for items in like.chunks(ITEMS_A_CALL) {
+    // An acquire takes a little more than this.
+    let room = 256 * (batch.requests.len() + 1);
+    let mut encoded = Encoded { bytes: Vec::with_capacity(room), runs: Vec::new() };
+    let mut command = Words::with_capacity(room);
+    for run in batch.requests.chunk_by(shares_a_call) {
+        for items in run.chunks(ITEMS_A_CALL) {
             let script = script_of(&items[0]);
-            let mut command = Cmd::new();
-            command.arg("EVALSHA").arg(scripts.name(script));
-            command.arg(1 + items.len() * script.keys_per_item()).arg(keys.marker());
+            let mixed = items.iter().any(|item| script_of(item) != script);
+            command.arg("EVALSHA").arg(scripts.name(if mixed { Script::Mixed } else { script }));
+            let count: usize = items.iter().map(|item| script_of(item).keys_per_item()).sum();
+            command.arg(1 + count).arg(keys.marker());
             for item in items {
                 keys_of(&mut command, item, keys);
             }
-            command.arg(&not_after).arg(&*batch.stamp);
+            command.arg(batch.not_after.as_micros()).arg(&*batch.stamp);
+            if mixed {
+                command.arg(items.iter().filter_map(|item| script_of(item).letter()).collect::<String>());
+            }
             for item in items {
                 args_of(&mut command, item);
             }
-            command.write_packed_command(&mut encoded.bytes);
+            command.finish(&mut encoded.bytes);
             encoded.runs.push(items.len());
         }
     }
     if encoded.runs.is_empty() {
-        redis::cmd("TIME").write_packed_command(&mut encoded.bytes);
+        command.arg("TIME").finish(&mut encoded.bytes);
         encoded.runs.push(0);
     }
     encoded
+}
+
+fn shares_a_call(a: &Request, b: &Request) -> bool {
+    let (a, b) = (script_of(a), script_of(b));
+    a == b || (a.letter().is_some() && b.letter().is_some())
 }
 
 /// A record as the scripts compare it: equal records have equal text.
@@ -129,7 +143,7 @@ fn script_of(request: &Request) -> Script {
     }
 }
 
-fn keys_of(command: &mut Cmd, request: &Request, keys: &Keys) {
+fn keys_of(command: &mut Words, request: &Request, keys: &Keys) {
     match request {
         Request::Acquire { resource, .. } | Request::Extend { resource, .. } => {
             command.arg(keys.lock(resource)).arg(keys.fence(resource)).arg(keys.done_or_queue(resource));
@@ -167,11 +181,11 @@ fn keys_of(command: &mut Cmd, request: &Request, keys: &Keys) {
     }
 }
 
-fn args_of(command: &mut Cmd, request: &Request) {
+fn args_of(command: &mut Words, request: &Request) {
     match request {
         Request::Acquire { resource, owner, ttl, propose, tolerance, keep, ticket } => {
             command.arg(owner.as_str()).arg(millis(*ttl)).arg(propose.get());
-            command.arg(tolerance.as_micros().to_string()).arg(millis(*keep)).arg(claim(resource));
+            command.arg(tolerance.as_micros()).arg(millis(*keep)).arg(claim(resource));
             command.arg(ticket_text(ticket.as_ref()));
         }
         Request::Raise { owner, to, keep, .. } => {
@@ -285,6 +299,23 @@ mod tests {
     }
 
     #[test]
+    fn what_comes_by_turns_shares_a_call_and_each_item_is_called_by_its_letter() {
+        let acquire = Request::Raise {
+            resource: Resource::lock("b").unwrap(),
+            owner: Owner::sign("w", 1, 2),
+            to: quorate::node::FencingToken::new(7),
+            keep: Duration::from_secs(1),
+        };
+        let all = encoded(vec![release("a"), acquire.clone(), release("c"), inspect("a"), acquire]);
+        assert_eq!(all.runs, [3, 1, 1]);
+        let text = String::from_utf8(all.bytes).unwrap();
+        assert!(text.contains("Mixed\r\n$1\r\n5\r\n") && text.contains("stamp\r\n$3\r\nbdb\r\n"), "{text}");
+        let source = Script::Mixed.source();
+        assert_eq!(source.matches("\nkind(").count(), Script::MIXED.len(), "each gave its item");
+        assert!(!source.contains("return serve("), "and none began to serve");
+    }
+
+    #[test]
     fn a_long_run_is_cut_and_none_asks_for_the_time() {
         let long = (0..600).map(|number| release(&number.to_string())).collect();
         assert_eq!(encoded(long).runs, [256, 256, 88]);
@@ -296,7 +327,7 @@ mod tests {
     /// What each script says of its items is what is sent to it: `serve(sets, votes, KEYS, ARGS, …)`.
     #[test]
     fn every_script_takes_as_many_keys_as_it_is_given() {
-        for script in Script::ALL {
+        for script in Script::ALL.into_iter().filter(|script| *script != Script::Mixed) {
             let call = script.source().rsplit("return serve(").next().unwrap();
             let keys = call.split(", ").nth(2).unwrap();
             assert_eq!(keys, script.keys_per_item().to_string(), "{script:?}");

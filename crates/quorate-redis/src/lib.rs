@@ -52,6 +52,7 @@ mod reply;
 mod scripts;
 mod session;
 mod wire;
+mod words;
 
 pub use address::UrlError;
 pub use connect_quorum::{Connect, ConnectError};

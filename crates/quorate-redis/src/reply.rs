@@ -9,7 +9,7 @@ use quorate::{
     plain::plain,
 };
 use redis::Value;
-use std::{sync::Arc, time::Duration};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
 /// The longest text of a foreign client or of a server that is passed on.
 const TEXT_MAX: usize = 1024;
@@ -52,8 +52,13 @@ pub(crate) fn time(parts: &[Value]) -> Result<NodeTime, Cause> {
 
 /// The text of a string reply. What is not UTF-8 is replaced.
 pub(crate) fn text(value: &Value) -> Result<Arc<str>, Cause> {
+    Ok(word(value)?.into())
+}
+
+/// The text of a string reply, for a look at it: not copied.
+fn word(value: &Value) -> Result<Cow<'_, str>, Cause> {
     match value {
-        Value::BulkString(bytes) => Ok(String::from_utf8_lossy(bytes).into()),
+        Value::BulkString(bytes) => Ok(String::from_utf8_lossy(bytes)),
         Value::SimpleString(text) => Ok(text.as_str().into()),
         other => Err(unexpected(&format!("{} for a string", kind(other)))),
     }
@@ -97,8 +102,8 @@ fn item(value: &Value) -> Result<Reply, Cause> {
     let Some((word, rest)) = parts.split_first() else {
         return Err(unexpected("an empty reply to a request"));
     };
-    let word = text(word)?;
-    match (&*word, rest) {
+    let said = self::word(word)?;
+    match (&*said, rest) {
         ("granted", [counter]) => Ok(Reply::Granted { counter: token(counter)? }),
         ("held", [owner, left]) => Ok(Reply::Held { owner: owner_of(owner)?, remaining: remaining(left)? }),
         ("done", [token, result]) => Ok(Reply::Done(done(token, result)?)),
@@ -206,20 +211,20 @@ fn done(by: &Value, result: &Value) -> Result<DoneRecord, Cause> {
 }
 
 fn owner_of(value: &Value) -> Result<Owner, Cause> {
-    Ok(Owner::from_node(&cut(&text(value)?)))
+    Ok(Owner::from_node(&cut(&word(value)?)))
 }
 
 /// From PTTL: `-1` for a key that never expires. A key is there until its last millisecond has passed, so
 /// that what a waiter is told is one more.
 fn remaining(value: &Value) -> Result<Option<Duration>, Cause> {
-    if &*text(value)? == "-1" {
+    if &*word(value)? == "-1" {
         return Ok(None);
     }
     Ok(Some(Duration::from_millis(number(value)?.saturating_add(1))))
 }
 
 fn flag(value: &Value) -> Result<bool, Cause> {
-    match &*text(value)? {
+    match &*word(value)? {
         "0" => Ok(false),
         "1" => Ok(true),
         other => Err(unexpected(&format!("{:?} for yes or no", cut(other)))),
@@ -232,7 +237,7 @@ fn token(value: &Value) -> Result<FencingToken, Cause> {
 
 /// A number without a sign, as text.
 fn number(value: &Value) -> Result<u64, Cause> {
-    let text = text(value)?;
+    let text = word(value)?;
     let digits = text.bytes().all(|byte| byte.is_ascii_digit());
     let parsed = if digits { text.parse().ok() } else { None };
     parsed.ok_or_else(|| unexpected(&format!("{:?} for a number", cut(&text))))

@@ -1,4 +1,6 @@
-/// The scripts, each of which serves one kind of request. See the head of each file for its KEYS and ARGV.
+use std::sync::OnceLock;
+
+/// The scripts, each of which serves one kind of request, but for the last. See the head of each file for its KEYS and ARGV.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Script {
     Acquire,
@@ -19,6 +21,8 @@ pub(crate) enum Script {
     Read,
     Reserve,
     Mark,
+    /// Serves those of [`Script::MIXED`], as they come.
+    Mixed,
 }
 
 macro_rules! source {
@@ -36,7 +40,7 @@ macro_rules! source {
 
 impl Script {
     /// All of them, in the order of their numbers.
-    pub(crate) const ALL: [Self; 18] = [
+    pub(crate) const ALL: [Self; 19] = [
         Self::Acquire,
         Self::Raise,
         Self::Extend,
@@ -55,10 +59,27 @@ impl Script {
         Self::Read,
         Self::Reserve,
         Self::Mark,
+        Self::Mixed,
     ];
+
+    /// What comes by turns: a run of these is one call, whatever their order. Otherwise locks that are acquired and
+    /// released all the time would be a call each.
+    pub(crate) const MIXED: [Self; 4] = [Self::Acquire, Self::Release, Self::Extend, Self::Raise];
+
+    /// What [`Script::Mixed`] calls the items of this one.
+    pub(crate) fn letter(self) -> Option<char> {
+        Self::MIXED.iter().zip('a'..).find(|(script, _)| **script == self).map(|(_, letter)| letter)
+    }
 
     /// The whole text that the server runs.
     pub(crate) fn source(self) -> &'static str {
+        static SOURCES: OnceLock<Vec<String>> = OnceLock::new();
+        let sources = SOURCES.get_or_init(|| Self::ALL.iter().map(|script| lean(script.text())).collect());
+        &sources[self as usize]
+    }
+
+    /// All that it may need, and itself.
+    fn text(self) -> &'static str {
         match self {
             Self::Acquire => source!(shared, "acquire"),
             Self::Raise => source!("raise"),
@@ -78,6 +99,7 @@ impl Script {
             Self::Read => source!("read"),
             Self::Reserve => source!("reserve"),
             Self::Mark => source!("mark"),
+            Self::Mixed => mixed(),
         }
     }
 
@@ -97,6 +119,42 @@ impl Script {
     }
 }
 
+/// `text` without the functions that it does not use: a script makes all of its functions anew at every call. A paragraph
+/// that begins with `local function` at the left, but for its comment, is one.
+fn lean(text: &str) -> String {
+    let mut kept: Vec<&str> = Vec::new();
+    for paragraph in text.split("\n\n").collect::<Vec<_>>().into_iter().rev() {
+        let code =
+            paragraph.lines().find(|line| !line.starts_with("--") && !line.is_empty()).unwrap_or_default();
+        let name = code.strip_prefix("local function ").and_then(|rest| rest.split('(').next());
+        if name.is_none_or(|name| kept.iter().any(|later| has_word(later, name))) {
+            kept.push(paragraph);
+        }
+    }
+    kept.reverse();
+    kept.join("\n\n")
+}
+
+fn has_word(text: &str, word: &str) -> bool {
+    text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_').any(|other| other == word)
+}
+
+/// Each script gives its item to `kind` in place of `serve`.
+fn mixed() -> &'static str {
+    const PRELUDE: &str = include_str!("scripts/prelude.lua");
+    const SHARED: &str = include_str!("scripts/shared.lua");
+    static SOURCE: OnceLock<String> = OnceLock::new();
+    SOURCE.get_or_init(|| {
+        let mut source = [PRELUDE, SHARED, include_str!("scripts/mixed.lua")].concat();
+        for script in Script::MIXED {
+            let own = script.text().strip_prefix(PRELUDE).unwrap_or_default();
+            let own = own.strip_prefix(SHARED).unwrap_or(own);
+            source.push_str(&own.replace("return serve(", "kind("));
+        }
+        source + "return mix()\n"
+    })
+}
+
 /// The names under which a server has loaded the scripts.
 #[derive(Clone, Debug)]
 pub(crate) struct Loaded([String; Script::ALL.len()]);
@@ -110,5 +168,27 @@ impl Loaded {
     /// What EVALSHA calls it.
     pub(crate) fn name(&self, script: Script) -> &str {
         &self.0[script as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_script_has_the_functions_that_it_uses_and_no_others() {
+        let release = Script::Release.source();
+        assert!(release.contains("local function call(") && release.contains("local function serve("));
+        for idle in ["sealed", "low_water", "done_record"] {
+            assert!(!release.contains(idle), "{idle}");
+        }
+        let acquire = Script::Acquire.source();
+        for used in ["counter", "is_number", "less", "done_record", "held", "left_of", "gate"] {
+            assert!(acquire.contains(&format!("local function {used}(")), "{used}");
+        }
+        assert!(Script::Seal.source().contains("local function low_water("));
+        let text = "local a = 1\n\n-- One.\nlocal function one()\nend\n\nlocal function two()\n  one()\nend\n\nreturn a";
+        assert_eq!(lean(text), "local a = 1\n\nreturn a");
+        assert_eq!(lean(&text.replace("return a", "return two()")), text.replace("return a", "return two()"));
     }
 }

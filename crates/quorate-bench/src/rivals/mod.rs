@@ -8,7 +8,8 @@ use crate::measure::{Samples, now};
 use quorate::lease::Lease;
 use std::{sync::Arc, time::Duration};
 
-pub(crate) use ours::{Ours, quorum};
+use ours::Ours;
+pub(crate) use ours::quorum;
 use raw::{Dialect, Raw};
 use rslocks::Rslock;
 

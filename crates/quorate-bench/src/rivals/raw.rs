@@ -86,6 +86,7 @@ impl Raw {
             propose: FencingToken::new(world.wall().as_micros()),
             tolerance: self.setup.max_clock_offset,
             keep: self.setup.fence_retention,
+            ticket: None,
         };
         let won = self.ask(&request).await;
         if !won {

@@ -11,7 +11,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::runtime::{Builder, Runtime};
 
 /// Before each round, so that nobody measures the waking of what has slept.
-const WARM: Duration = Duration::from_millis(50);
+pub(super) const WARM: Duration = Duration::from_millis(50);
 
 /// One rival on a runtime of its own, and what its rounds came to.
 struct Lane {
@@ -24,6 +24,7 @@ struct Lane {
 struct Round {
     cycles_a_second: f64,
     cpu_micros_a_cycle: f64,
+    servers_micros_a_cycle: f64,
     acquires: Samples,
 }
 
@@ -53,6 +54,8 @@ pub(crate) fn sixty_four(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, Str
             rows.push(Row::spread(name, figure("cycles", threads), "/s", speed(lane)));
             let cpu = Spread::of(lane.rounds.iter().map(|round| round.cpu_micros_a_cycle));
             rows.push(Row::spread(name, figure("client CPU a cycle", threads), "µs", cpu));
+            let theirs = Spread::of(lane.rounds.iter().map(|round| round.servers_micros_a_cycle));
+            rows.push(Row::spread(name, figure("five servers' CPU a cycle", threads), "µs", theirs));
         }
         let to = |kind| ratio(&lanes, kind, |round| round.cycles_a_second);
         rows.push(
@@ -96,9 +99,11 @@ fn race(plan: &Plan, servers: &Servers, tasks: usize, threads: usize) -> Result<
             let lane = &mut lanes[(place + turn) % count];
             let round = lane.runtime.block_on(async {
                 cycle(&lane.rival, tasks, WARM).await;
+                let theirs = servers.cpu()?;
                 let (began, spent) = (now(), cpu());
                 let done = cycle(&lane.rival, tasks, plan.round).await;
                 let (took, spent) = (now().since(began), cpu().saturating_sub(spent));
+                let theirs = servers.cpu()?.saturating_sub(theirs);
                 if done.failed > done.acquires.len() as u64 / 100 {
                     return Err(format!("{}: {} attempts failed", lane.kind.name(), done.failed));
                 }
@@ -106,6 +111,7 @@ fn race(plan: &Plan, servers: &Servers, tasks: usize, threads: usize) -> Result<
                 Ok(Round {
                     cycles_a_second: cycles / took.as_secs_f64(),
                     cpu_micros_a_cycle: spent.as_secs_f64() * 1e6 / cycles,
+                    servers_micros_a_cycle: theirs.as_secs_f64() * 1e6 / cycles,
                     acquires: done.acquires,
                 })
             })?;

@@ -1,6 +1,11 @@
 //! What is measured, a file a scenario.
 
 mod cycles;
+mod handover;
+mod leader;
+mod loss;
+mod many;
+mod stopped;
 
 use crate::{plan::Plan, report::Row, servers::Servers};
 
@@ -22,4 +27,19 @@ pub(crate) const ALL: &[Scenario] = &[
         run: cycles::sixty_four,
     },
     Scenario { name: "cycles-1", what: "acquire + release, 1 task", stops_servers: false, run: cycles::one },
+    Scenario { name: "stopped", what: "one server of five stopped", stops_servers: true, run: stopped::run },
+    Scenario {
+        name: "handover",
+        what: "from a release to the next acquire",
+        stops_servers: false,
+        run: handover::run,
+    },
+    Scenario { name: "leader", what: "from one leader to the next", stops_servers: false, run: leader::run },
+    Scenario { name: "many", what: "very many leases in one process", stops_servers: false, run: many::run },
+    Scenario {
+        name: "loss",
+        what: "three of five stopped under auto-extend",
+        stops_servers: true,
+        run: loss::run,
+    },
 ];

@@ -9,6 +9,8 @@
 -- compared as such. Redis's pcall gives errors as tables; `call` turns them into the item's refusal, so that
 -- a key of another type spoils its own item only.
 
+-- Functions that a call uses many times: a local is found faster than a global.
+local pcall, type, tonumber, redis_pcall = pcall, type, tonumber, redis.pcall
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 
@@ -16,16 +18,21 @@ local function decimal(number)
   return string.format('%.0f', number)
 end
 
+-- The same as decimal(now), without a number in between.
+local function node_time()
+  return clock[1] .. string.sub('00000' .. clock[2], -6)
+end
+
 local function refuse(...)
   error({ 'refused', ... }, 0)
 end
 
-local function call(...)
-  local reply = redis.pcall(...)
+local function call(command, key, ...)
+  local reply = redis_pcall(command, key, ...)
   if type(reply) == 'table' and reply.err then
     local text = string.gsub(reply.err, '^%-', '')
     if string.sub(text, 1, 9) == 'WRONGTYPE' then
-      refuse('wrongtype', 'the key ' .. select(2, ...) .. ' holds another type')
+      refuse('wrongtype', 'the key ' .. key .. ' holds another type')
     end
     refuse('failed', text)
   end
@@ -162,7 +169,7 @@ end
 
 -- Calls item(k, a) for each item, where KEYS[k] and ARGV[a] are the first of the item's.
 local function serve(sets, votes, keys, args, item)
-  local out = { decimal(now) }
+  local out = { node_time() }
   local refusal = guarded(gate, sets, votes)
   for i = 0, (#ARGV - 2) / args - 1 do
     out[i + 2] = refusal or guarded(item, 2 + i * keys, 3 + i * args)

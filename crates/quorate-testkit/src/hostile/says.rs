@@ -112,6 +112,8 @@ const MADE_UP: u64 = 200;
 
 /// How many keys an item of each script has, in the order in which they are loaded.
 const KEYS: [usize; 18] = [3, 2, 3, 1, 3, 3, 2, 3, 1, 1, 3, 3, 1, 1, 1, 1, 1, 1];
+/// The scripts whose items the one that is loaded last serves by their letters.
+const MIXED: [usize; 4] = [0, 3, 2, 1];
 /// What each script says to an item that goes as it is to go.
 const WORDS: [&str; 18] = [
     "granted",
@@ -240,12 +242,17 @@ impl Speaker {
         let number = |at: usize| -> usize {
             command.get(at).and_then(|word| std::str::from_utf8(word).ok()?.parse().ok()).unwrap_or_default()
         };
-        let script = number(1).min(KEYS.len() - 1);
-        let items = number(2).saturating_sub(1) / KEYS[script];
-        if script == KEYS.len() - 1 {
+        let scripts = if number(1) < KEYS.len() {
+            vec![number(1); number(2).saturating_sub(1) / KEYS[number(1)]]
+        } else {
+            // After its keys, not_after and the stamp it has a letter an item.
+            let letters = command.get(3 + number(2) + 2).map(Vec::as_slice).unwrap_or_default();
+            letters.iter().map(|letter| MIXED[usize::from(letter.wrapping_sub(b'a')) % MIXED.len()]).collect()
+        };
+        if number(1) == KEYS.len() - 1 {
             self.marker = command.last().cloned();
         }
-        let reply = reply(hostility, script, items);
+        let reply = reply(hostility, &scripts);
         match hostility {
             Hostility::WrongTypes => {
                 Deed::Say([b":5\r\n", &b"#t\r\n"[..], b"_\r\n", b"%0\r\n"][self.rng.index(4)].to_vec())
@@ -269,12 +276,13 @@ impl Speaker {
 }
 
 /// A script's reply, wrong in what it says and not in how.
-fn reply(hostility: Hostility, script: usize, items: usize) -> Vec<u8> {
-    let items = match hostility {
-        Hostility::TooFew => items.saturating_sub(1),
-        Hostility::TooMany => items + 1,
-        _ => items,
-    };
+fn reply(hostility: Hostility, scripts: &[usize]) -> Vec<u8> {
+    let mut scripts = scripts.to_vec();
+    match hostility {
+        Hostility::TooFew => drop(scripts.pop()),
+        Hostility::TooMany => scripts.extend(scripts.last().copied()),
+        _ => {}
+    }
     let now = SystemWorld.wall().as_micros();
     let now = match hostility {
         Hostility::NegativeTime => "-5".to_owned(),
@@ -288,22 +296,24 @@ fn reply(hostility: Hostility, script: usize, items: usize) -> Vec<u8> {
         Hostility::NegativeCounter => "-1".to_owned(),
         _ => SystemWorld.wall().as_micros().to_string(),
     };
-    // The marker is set as asked: who never gets so far breaks nothing else.
-    let said = match hostility {
-        Hostility::OtherAnswer if script < KEYS.len() - 1 => WORDS[(script + 1) % 4],
-        Hostility::Done if script < KEYS.len() - 1 => "done",
-        _ => WORDS[script],
-    };
-    let item = match said {
-        "granted" => array(&[bulk("granted"), bulk(&counter)]),
-        "released" => array(&[bulk("released"), bulk("1")]),
-        "queued" => array(&[bulk("queued"), bulk("0")]),
-        "state" => array(&[bulk("state"), bulk("-2"), bulk(""), bulk(""), bulk(""), bulk("")]),
-        "done" => array(&[bulk("done"), bulk("7"), bulk("yours")]),
-        word => array(&[bulk(word)]),
+    let item = |script: usize| {
+        // The marker is set as asked: who never gets so far breaks nothing else.
+        let said = match hostility {
+            Hostility::OtherAnswer if script < KEYS.len() - 1 => WORDS[(script + 1) % 4],
+            Hostility::Done if script < KEYS.len() - 1 => "done",
+            _ => WORDS[script],
+        };
+        match said {
+            "granted" => array(&[bulk("granted"), bulk(&counter)]),
+            "released" => array(&[bulk("released"), bulk("1")]),
+            "queued" => array(&[bulk("queued"), bulk("0")]),
+            "state" => array(&[bulk("state"), bulk("-2"), bulk(""), bulk(""), bulk(""), bulk("")]),
+            "done" => array(&[bulk("done"), bulk("7"), bulk("yours")]),
+            word => array(&[bulk(word)]),
+        }
     };
     let mut parts = vec![bulk(&now)];
-    parts.extend(std::iter::repeat_n(item, items));
+    parts.extend(scripts.into_iter().map(item));
     array(&parts)
 }
 

@@ -9,10 +9,9 @@ use super::{
 };
 use crate::{
     node::{Cause, FencingToken, Owner, Reply, Request, Resource},
-    round::{Answer, Ballots, NodeOutcome, ReplyTo, Sabotage, Tally, Verdict, Vote},
+    round::{Answer, BallotBox, Ballots, NodeOutcome, ReplyTo, Sabotage, Tally, Verdict, Vote, ballots},
 };
 use std::{borrow::Cow, sync::Arc, time::Duration};
-use tokio::sync::mpsc;
 
 /// How a lease is to be held.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -110,7 +109,7 @@ struct Round<'a> {
     terms: Terms,
     attempts: Vec<Attempt>,
     votes: Ballots,
-    raises: mpsc::UnboundedSender<Vote>,
+    raises: BallotBox,
     raised: Ballots,
     open: usize,
 }
@@ -160,8 +159,8 @@ impl<'a> Round<'a> {
     /// Posts every request before the first await point.
     fn start(hub: &'a Arc<Hub>, resources: &[Resource], terms: Terms, opening: &Opening) -> Self {
         let fleet = hub.fleet();
-        let (ballots, votes) = mpsc::unbounded_channel();
-        let (raises, raised) = mpsc::unbounded_channel();
+        let (raises, raised) = ballots();
+        let (ballots, votes) = ballots();
         let attempts = resources.iter().map(|resource| Attempt {
             hub: Arc::clone(hub),
             resource: resource.clone(),

@@ -3,9 +3,8 @@
 use super::Quorum;
 use crate::{
     node::{Owner, Reply, Resource},
-    round::{Answer, NodeOutcome, ReplyTo, Report},
+    round::{Answer, NodeOutcome, ReplyTo, Report, ballots},
 };
-use tokio::sync::mpsc;
 
 /// What came of [`Quorum::force_release`].
 #[derive(Clone, Debug)]
@@ -39,7 +38,7 @@ impl Quorum {
     /// Dropping it leaves each node freed or not.
     pub async fn force_release(&self, resource: &Resource, owner: &Owner) -> ForcedRelease {
         let fleet = self.fleet();
-        let (ballots, mut votes) = mpsc::unbounded_channel();
+        let (ballots, mut votes) = ballots();
         fleet.release(resource, owner, |_| true, Some(&ReplyTo { ballots, ticket: 0 }));
         let deadline = fleet.env().now() + fleet.setup().node_timeout * 2;
         let mut outcomes = vec![NodeOutcome::Pending; fleet.len()];

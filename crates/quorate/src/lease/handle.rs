@@ -10,9 +10,9 @@ use super::{
 use crate::{
     env::BootTime,
     node::{FencingToken, Owner, Resource},
-    round::{NodeOutcome, ReplyTo, Sabotage},
+    round::{NodeOutcome, ReplyTo, Sabotage, ballots},
 };
-use std::{sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
@@ -157,13 +157,19 @@ impl Lease {
     /// As [`Lease::release`], for a lease that others look at: they see it ended.
     pub(crate) async fn end(&self) -> Result<(), ReleaseError> {
         let fleet = Arc::clone(self.hub.fleet());
-        let (ballots, mut votes) = mpsc::unbounded_channel();
+        let (ballots, mut votes) = ballots();
         self.let_go(Some(ReplyTo { ballots, ticket: 0 }));
         let mut outcomes = vec![NodeOutcome::Pending; fleet.len()];
         let mut confirmed = 0;
         let deadline = fleet.env().now() + fleet.setup().node_timeout;
+        // One timer for all of them.
+        let mut over = pin!(fleet.env().sleep_until(deadline));
         while confirmed < fleet.majority() {
-            let Some(Some(vote)) = fleet.env().before(deadline, votes.recv()).await else { break };
+            let vote = tokio::select! { biased;
+                vote = votes.recv() => vote,
+                () = &mut over => None,
+            };
+            let Some(vote) = vote else { break };
             outcomes[vote.node] = NodeOutcome::of(&vote.answer);
             confirmed += usize::from(matches!(outcomes[vote.node], NodeOutcome::Granted));
         }

@@ -8,6 +8,9 @@ use crate::{
 };
 use std::time::Duration;
 
+/// Ticks of the wheel in a third of a TTL.
+const TICKS: u32 = 128;
+
 /// A held lease, without its channels.
 #[derive(Debug)]
 pub(crate) struct Held {
@@ -15,7 +18,7 @@ pub(crate) struct Held {
     pub(crate) owner: Owner,
     pub(crate) token: FencingToken,
     pub(crate) terms: Terms,
-    slots: Vec<Slot>,
+    slots: Box<[Slot]>,
     /// When the round of extensions under way, or the last one, began.
     round: Option<BootTime>,
     renew_at: BootTime,
@@ -36,7 +39,15 @@ struct Slot {
     granted: Option<(BootTime, u64)>,
     asked: bool,
     retry_at: Option<BootTime>,
-    said: NodeOutcome,
+    said: Said,
+}
+
+/// What a node said last. Nearly always one of the first two, which take no room.
+#[derive(Debug)]
+enum Said {
+    Nothing,
+    Granted,
+    Otherwise(Box<NodeOutcome>),
 }
 
 impl Held {
@@ -49,8 +60,8 @@ impl Held {
         nodes: usize,
         now: BootTime,
     ) -> Self {
-        let slot = || Slot { granted: None, asked: false, retry_at: None, said: NodeOutcome::Pending };
-        let renew_at = if terms.extended { now + terms.ttl / 3 } else { BootTime::from_nanos(u64::MAX) };
+        let slot = || Slot { granted: None, asked: false, retry_at: None, said: Said::Nothing };
+        let renew_at = next_renewal(now, &terms);
         Self {
             resource,
             owner,
@@ -100,7 +111,7 @@ impl Held {
     /// A node granted or extended at `sent`. Never lowers what stands.
     pub(crate) fn granted(&mut self, node: usize, sent: BootTime, epoch: u64) {
         let slot = &mut self.slots[node];
-        slot.said = NodeOutcome::Granted;
+        slot.said = Said::Granted;
         slot.retry_at = None;
         if slot.granted.is_none_or(|(before, memory)| memory != epoch || before < sent) {
             slot.granted = Some((sent, epoch));
@@ -119,7 +130,7 @@ impl Held {
                 self.slots[vote.node].retry_at = behind.then_some(now);
             }
             (answer, _) => {
-                slot.said = NodeOutcome::of(answer);
+                slot.said = Said::Otherwise(Box::new(NodeOutcome::of(answer)));
                 // A node without a vote is asked again in the next round.
                 let again = !matches!(answer, Answer::Untrusted(_));
                 slot.retry_at = again.then_some(now + self.retry_every);
@@ -167,8 +178,7 @@ impl Held {
         if whole_round {
             self.asked_for = false;
             self.round = Some(now);
-            self.renew_at =
-                if self.terms.extended { now + self.terms.ttl / 3 } else { BootTime::from_nanos(u64::MAX) };
+            self.renew_at = next_renewal(now, &self.terms);
         }
         let settled = self.settled();
         let ask = |slot: &Slot| {
@@ -259,7 +269,11 @@ impl Held {
 
     /// What each node said last.
     pub(crate) fn outcomes(&self) -> impl Iterator<Item = NodeOutcome> {
-        self.slots.iter().map(|slot| slot.said.clone())
+        self.slots.iter().map(|slot| match &slot.said {
+            Said::Nothing => NodeOutcome::Pending,
+            Said::Granted => NodeOutcome::Granted,
+            Said::Otherwise(what) => (**what).clone(),
+        })
     }
 
     /// Whether no node needs to be asked before the next round.
@@ -283,6 +297,18 @@ impl Held {
     fn majority(&self) -> usize {
         majority(self.slots.len())
     }
+}
+
+/// A third of the TTL from now, or a little sooner: on a tick of the wheel, so that leases that are due at about the same
+/// time travel together. There are many ticks, so that no node gets all leases at once.
+fn next_renewal(now: BootTime, terms: &Terms) -> BootTime {
+    if !terms.extended {
+        return BootTime::from_nanos(u64::MAX);
+    }
+    let third = terms.ttl / 3;
+    let tick = u64::try_from((third / TICKS).as_nanos()).unwrap_or(u64::MAX).max(1);
+    let at = (now + third).as_nanos();
+    BootTime::from_nanos(at - at % tick)
 }
 
 #[cfg(test)]
@@ -335,7 +361,8 @@ mod tests {
     fn renewed_every_third_of_the_ttl_on_all_nodes() {
         let mut held = held();
         assert_eq!(held.valid_until(), Some(at(1000 + 9698)));
-        assert_eq!(held.wake(), at(1000) + Duration::from_secs(10) / 3);
+        let (third, tick) = (Duration::from_secs(10) / 3, Duration::from_secs(10) / 3 / TICKS);
+        assert!(held.wake() <= at(1000) + third && held.wake() + tick > at(1000) + third);
         assert!(held.due(at(4000)).is_empty());
         assert_eq!(held.due(at(4400)), [0, 1, 2, 3, 4]);
         (2..5).for_each(|node| held.count(at(4401), &extended(node, 4400)));

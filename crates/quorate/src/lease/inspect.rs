@@ -1,10 +1,9 @@
 use super::hub::Hub;
 use crate::{
     node::{DoneRecord, FencingToken, Owner, Reply, Request, Resource},
-    round::{Answer, NodeOutcome, ReplyTo, Report},
+    round::{Answer, NodeOutcome, ReplyTo, Report, ballots},
 };
 use std::time::Duration;
-use tokio::sync::mpsc;
 
 /// Who holds a resource, by the word of a majority at one moment. By the time it is read it may be past.
 #[derive(Clone, Debug, PartialEq)]
@@ -64,7 +63,7 @@ pub(super) async fn inspect(hub: &Hub, resource: &Resource) -> Result<Inspection
 /// more than a majority: it is for a program that tries next what seems free.
 pub(super) async fn inspect_each(hub: &Hub, resources: &[Resource]) -> Vec<Option<Inspection>> {
     let fleet = hub.fleet();
-    let (ballots, mut votes) = mpsc::unbounded_channel();
+    let (ballots, mut votes) = ballots();
     for node in 0..fleet.len() {
         for (ticket, resource) in (0..).zip(resources) {
             let request = Request::Inspect { resource: resource.clone() };

@@ -10,7 +10,7 @@ use super::{
 use crate::{
     env::BootTime,
     node::{FencingToken, Owner, Reply, Request, Resource},
-    round::{Answer, Ballots, Fleet, FleetEvent, Grant, ReplyTo, Sabotage, Vote},
+    round::{Answer, BallotBox, Ballots, Fleet, FleetEvent, Grant, ReplyTo, Sabotage, Vote, ballots},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -61,7 +61,7 @@ pub(crate) struct Keeper {
     fleet: Arc<Fleet>,
     orders: mpsc::UnboundedReceiver<Order>,
     events: mpsc::UnboundedReceiver<FleetEvent>,
-    ballots: mpsc::UnboundedSender<Vote>,
+    ballots: BallotBox,
     votes: Ballots,
     kept: BTreeMap<u64, Kept>,
     wheel: BTreeSet<(BootTime, u64)>,
@@ -85,7 +85,7 @@ impl Keeper {
         orders: mpsc::UnboundedReceiver<Order>,
         events: mpsc::UnboundedReceiver<FleetEvent>,
     ) -> Self {
-        let (ballots, votes) = mpsc::unbounded_channel();
+        let (ballots, votes) = ballots();
         Self { fleet, orders, events, ballots, votes, kept: BTreeMap::new(), wheel: BTreeSet::new() }
     }
 
@@ -207,7 +207,6 @@ impl Keeper {
     /// Brings one lease up to date: deadline, events, extensions, next wake-up.
     fn attend(&mut self, now: BootTime, id: u64) {
         let Some(kept) = self.kept.get_mut(&id) else { return };
-        self.wheel.remove(&(kept.wake, id));
         kept.ask_health(now);
         let due = kept.held.due(now);
         if !due.is_empty() {
@@ -216,6 +215,7 @@ impl Keeper {
         }
         let until = kept.held.valid_until().unwrap_or_default();
         if !kept.tenure.set(now, until) {
+            self.wheel.remove(&(kept.wake, id));
             kept.finish();
             // Over by the votes: free what is left. Where the handle ended it, its order is on the way, and may
             // be to leave the keys standing.
@@ -236,12 +236,17 @@ impl Keeper {
             let request = terms.extend(resource.clone(), owner.clone(), *token);
             self.fleet.ask(node, request, ReplyTo { ballots: self.ballots.clone(), ticket: id });
         }
-        kept.wake = kept.held.wake();
+        let mut wake = kept.held.wake();
         if self.fleet.setup().sabotaged(Sabotage::LossFromVotesOnly) {
             let steps_down = kept.held.stage() >= LeaseEvent::StepDown;
-            kept.wake = if steps_down { BootTime::from_nanos(u64::MAX) } else { kept.held.asks_at() };
+            wake = if steps_down { BootTime::from_nanos(u64::MAX) } else { kept.held.asks_at() };
         }
-        self.wheel.insert((kept.wake, id));
+        // Most votes change nothing here.
+        if wake != kept.wake {
+            self.wheel.remove(&(kept.wake, id));
+            self.wheel.insert((wake, id));
+            kept.wake = wake;
+        }
     }
 
     /// Ends a lease for good, tells its last events and releases it everywhere, in this order.
@@ -284,7 +289,7 @@ impl Kept {
     /// Grants that came after the verdict count as well.
     fn take_late(&mut self, fleet: &Fleet) {
         let Some(mut late) = self.late.take() else { return };
-        while let Ok(vote) = late.try_recv() {
+        while let Some(vote) = late.try_recv() {
             if vote.memory.epoch != fleet.epoch(vote.node) {
                 continue; // The node may have forgotten since.
             }

@@ -3,10 +3,9 @@
 use super::{Lease, LeaseLost, keeper::Order};
 use crate::{
     node::{Owner, Reply},
-    round::{Answer, NodeOutcome, ReplyTo, Report, Setup, SetupError},
+    round::{Answer, NodeOutcome, ReplyTo, Report, Setup, SetupError, ballots},
 };
 use std::{sync::Arc, time::Duration};
-use tokio::sync::mpsc;
 
 /// How long a lease waits for its heir, at most.
 const RESERVED_FOR: Duration = Duration::from_secs(1);
@@ -54,7 +53,7 @@ impl Lease {
         }
         let heir = Owner::reserve(worker, env.random(), env.random());
         let lasts = self.ttl().min(RESERVED_FOR);
-        let (ballots, mut votes) = mpsc::unbounded_channel();
+        let (ballots, mut votes) = ballots();
         self.give_away(|id| Order::Transfer { id, heir, lasts, reply: ReplyTo { ballots, ticket: 0 } });
         let mut outcomes = vec![NodeOutcome::Pending; fleet.len()];
         let mut reserved = 0;

@@ -6,10 +6,9 @@
 use super::{Lease, hub::Hub};
 use crate::{
     node::{FencingToken, Owner, Reply, Request, Resource},
-    round::{Answer, NodeOutcome, ReplyTo, Report},
+    round::{Answer, NodeOutcome, ReplyTo, Report, ballots},
 };
 use std::{collections::BTreeSet, time::Duration};
-use tokio::sync::mpsc;
 
 /// A wish's counter counts nothing, so that it is nothing to a node how far the clock is off that began it.
 const ANY_CLOCK: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
@@ -28,16 +27,16 @@ pub(crate) async fn ask(
     lasts: Duration,
 ) -> Result<(), Report> {
     let (fleet, wish) = (hub.fleet(), resource.wish());
-    let (ballots, mut votes) = mpsc::unbounded_channel();
+    let (answers, mut votes) = ballots();
     let mut looks = fleet.ask_all(|_| Request::Inspect { resource: wish.clone() });
     while let Some(look) = looks.recv().await {
         if let Answer::Reply(Reply::State { holder: Some((standing, _)), .. }) = look.answer
             && standing != *owner
         {
             // Of a holder that has gone.
-            let (ballots, _) = mpsc::unbounded_channel();
+            let (nobody, _) = ballots();
             let stale = Request::Release { resource: wish.clone(), owner: standing };
-            fleet.ask(look.node, stale, ReplyTo { ballots, ticket: 0 });
+            fleet.ask(look.node, stale, ReplyTo { ballots: nobody, ticket: 0 });
         }
         let request = Request::Acquire {
             resource: wish.clone(),
@@ -48,9 +47,9 @@ pub(crate) async fn ask(
             keep: lasts,
             ticket: None,
         };
-        fleet.ask(look.node, request, ReplyTo { ballots: ballots.clone(), ticket: 0 });
+        fleet.ask(look.node, request, ReplyTo { ballots: answers.clone(), ticket: 0 });
     }
-    drop(ballots);
+    drop(answers);
     let mut outcomes = vec![NodeOutcome::Pending; fleet.len()];
     while let Some(vote) = votes.recv().await {
         outcomes[vote.node] = match &vote.answer {

@@ -34,6 +34,8 @@ const MEET_EVERY: Duration = Duration::from_secs(10);
 const IDLE_PARTS: u32 = 3;
 const BACK_OFF_FIRST: Duration = Duration::from_millis(10);
 const BACK_OFF_MAX: Duration = Duration::from_secs(1);
+/// Never.
+const FAR: BootTime = BootTime::from_nanos(u64::MAX);
 
 /// What the shell is to do.
 #[derive(Debug)]
@@ -55,6 +57,8 @@ pub(crate) struct Core {
     judge: Arc<Judge>,
     board: Arc<Board>,
     queue: VecDeque<Post>,
+    /// Nothing in the queue is due before this: who looks before need not look at each.
+    queue_due: BootTime,
     flights: Vec<Flight>,
     next_flight: u64,
     line: Line,
@@ -97,6 +101,7 @@ impl Core {
             judge,
             board,
             queue: VecDeque::new(),
+            queue_due: FAR,
             flights: Vec::new(),
             next_flight: 0,
             line: Line::Down { retry_at: BootTime::default(), cause: None },
@@ -115,9 +120,15 @@ impl Core {
     /// Takes a post, or a wish. Never waits, never fails: the answer comes by the post's deadline.
     pub(crate) fn enqueue(&mut self, mail: Mail) {
         match mail {
-            Mail::Post(post) => self.queue.push_back(post),
+            Mail::Post(post) => self.queue_up(post),
             Mail::Listen(listen) => self.wanted.note(listen, matches!(self.line, Line::Up)),
         }
+    }
+
+    fn queue_up(&mut self, post: Post) {
+        let due = post.deadline;
+        self.queue_due = if self.queue.is_empty() { due } else { self.queue_due.min(due) };
+        self.queue.push_back(post);
     }
 
     /// Whether somebody waits for `resource`.
@@ -145,6 +156,7 @@ impl Core {
                 // What was waiting goes first: it belongs to attempts that are over.
                 self.kept.append(&mut self.queue);
                 self.queue = std::mem::take(&mut self.kept);
+                self.queue_due = BootTime::default();
             }
             Err(cause) => self.down(now, cause),
         }
@@ -237,11 +249,10 @@ impl Core {
             Line::Opening { until, .. } => Some(*until),
             Line::Up => self.standing.wake().into_iter().chain(self.look_at).chain(self.idle_until()).min(),
         };
-        let flights = self.flights.iter().map(Flight::next_deadline);
+        let flights = self.flights.iter().map(|flight| flight.due);
         let kept = self.kept.front().map(|post| post.deadline);
-        let queue = self.queue.iter().map(|post| post.deadline);
-        let far = BootTime::from_nanos(u64::MAX);
-        line.into_iter().chain(flights).chain(kept).chain(queue.min()).min().unwrap_or(far)
+        let queue = (!self.queue.is_empty()).then_some(self.queue_due);
+        line.into_iter().chain(flights).chain(kept).chain(queue).min().unwrap_or(FAR)
     }
 
     /// When the next session may be opened: requests of the last one may run until the fence.
@@ -363,7 +374,9 @@ impl Core {
         let id = self.next_flight;
         self.next_flight += 1;
         let memory = self.board.recall(self.me);
-        self.flights.push(Flight { id, sent: now, memory, deadline, cargo });
+        let mut flight = Flight { id, sent: now, memory, deadline, due: deadline, cargo };
+        flight.due = flight.next_deadline();
+        self.flights.push(flight);
         commands.push(Command::Send { flight: id, batch });
     }
 
@@ -422,17 +435,18 @@ impl Core {
         while self.kept.front().is_some_and(|post| post.deadline <= now) {
             self.kept.pop_front();
         }
-        if self.queue.iter().any(|post| post.deadline <= now) {
+        if !self.queue.is_empty() && self.queue_due <= now {
+            self.queue_due = FAR;
             for post in std::mem::take(&mut self.queue) {
                 if post.deadline > now {
-                    self.queue.push_back(post);
+                    self.queue_up(post);
                 } else {
                     self.answer(post.reply, None, Answer::Failed(Cause::TimedOut));
                 }
             }
         }
         let mut late = Vec::new();
-        for flight in &mut self.flights {
+        for flight in self.flights.iter_mut().filter(|flight| flight.due <= now) {
             if let Cargo::Posts(posts) = &mut flight.cargo {
                 for entry in posts.iter_mut() {
                     if entry.as_ref().is_some_and(|post| post.deadline <= now && post.reply.is_some()) {
@@ -440,6 +454,7 @@ impl Core {
                     }
                 }
             }
+            flight.due = flight.next_deadline();
         }
         for (post, sent) in late {
             self.answer(post.reply, Some(sent), Answer::Failed(Cause::TimedOut));
@@ -470,7 +485,7 @@ impl Core {
                     for mut post in posts.into_iter().flatten() {
                         self.answer(post.reply.take(), Some(flight.sent), Answer::Failed(Cause::TimedOut));
                         if post.is_release() {
-                            self.queue.push_back(post);
+                            self.queue_up(post);
                         }
                     }
                 }

@@ -1,7 +1,7 @@
 //! The driver's core without a runtime: every event by hand, every time by hand.
 
 use super::{
-    Answer, Ballots, Distrust, Marker, NodeState, QuarantineReason, ReplyTo, Setup, Vote,
+    Answer, BallotBox, Ballots, Distrust, Marker, NodeState, QuarantineReason, ReplyTo, Setup, Vote, ballots,
     board::Board,
     core::{Command, Core},
     flight::{Errand, Mail, Post},
@@ -15,7 +15,6 @@ use crate::{
     },
 };
 use std::{sync::Arc, time::Duration};
-use tokio::sync::mpsc;
 
 const fn at(ms: u64) -> BootTime {
     BootTime::from_nanos(ms * 1_000_000)
@@ -29,7 +28,7 @@ fn node_time(ms: u64) -> NodeTime {
 struct Bench {
     core: Core,
     board: Arc<Board>,
-    ballots: mpsc::UnboundedSender<Vote>,
+    ballots: BallotBox,
     votes: Ballots,
 }
 
@@ -37,7 +36,7 @@ impl Bench {
     fn new() -> Self {
         let board = Arc::new(Board::new(&["a".into()]));
         let judge = Arc::new(Judge { nodes: "a".into(), setup: Setup::default() });
-        let (ballots, votes) = mpsc::unbounded_channel();
+        let (ballots, votes) = ballots();
         Self { core: Core::new(0, true, judge, Arc::clone(&board)), board, ballots, votes }
     }
 
@@ -56,7 +55,7 @@ impl Bench {
     }
 
     fn answers(&mut self) -> Vec<Answer> {
-        std::iter::from_fn(|| self.votes.try_recv().ok()).map(|vote| vote.answer).collect()
+        std::iter::from_fn(|| self.votes.try_recv()).map(|vote| vote.answer).collect()
     }
 }
 
@@ -292,7 +291,7 @@ fn one_of_three(steady: bool) -> Bench {
     let names: Vec<Arc<str>> = vec!["a".into(), "b".into(), "c".into()];
     let board = Arc::new(Board::new(&names));
     let judge = Arc::new(Judge { nodes: "a".into(), setup: Setup::default() });
-    let (ballots, votes) = mpsc::unbounded_channel();
+    let (ballots, votes) = ballots();
     let mut bench = Bench { core: Core::new(0, true, judge, Arc::clone(&board)), board, ballots, votes };
     assert!(matches!(bench.core.step(at(9))[..], [Command::Open]));
     bench.core.opened(at(10), Ok(hello("run", Some("run"))));

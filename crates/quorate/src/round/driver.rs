@@ -11,7 +11,7 @@ use futures_util::{
     future::{BoxFuture, OptionFuture},
     stream::FuturesUnordered,
 };
-use std::time::Duration;
+use std::{pin::pin, time::Duration};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -58,6 +58,8 @@ pub(super) async fn drive<N: Node>(node: N, env: Env, core: Core, mut office: Po
         flying: FuturesUnordered::new(),
     };
     let mut ends: Option<BootTime> = None;
+    let mut alarm = Alarm::new(&env);
+    let mut flushed = pin!(office.flush.clone().cancelled_owned());
     let mut mail = Vec::new();
     loop {
         let now = env.now();
@@ -69,7 +71,8 @@ pub(super) async fn drive<N: Node>(node: N, env: Env, core: Core, mut office: Po
             driver.core.stop(now);
             return;
         }
-        let wake = ends.map_or(driver.core.wake(), |at| at.min(driver.core.wake()));
+        let wake = driver.core.wake();
+        alarm.set(ends.map_or(wake, |at| at.min(wake)));
         tokio::select! { biased;
             Some((flight, result)) = driver.flying.next() => driver.landed(flight, result),
             Some(opened) = OptionFuture::from(driver.opening.as_mut()) => driver.opened(opened),
@@ -79,7 +82,7 @@ pub(super) async fn drive<N: Node>(node: N, env: Env, core: Core, mut office: Po
                     ends = Some(env.now() + office.flush_for);
                 }
             }
-            () = office.flush.cancelled(), if ends.is_none() => {
+            () = &mut flushed, if ends.is_none() => {
                 office.mail.close();
                 while let Ok(mail) = office.mail.try_recv() {
                     driver.core.enqueue(mail);
@@ -88,8 +91,36 @@ pub(super) async fn drive<N: Node>(node: N, env: Env, core: Core, mut office: Po
             }
             // Behind whatever else can be ready: a node that floods keeps nobody waiting.
             Some(push) = driver.pushes.recv(), if driver.session.is_some() => driver.pushed(push, &office),
-            () = env.sleep_until(wake) => {}
+            () = alarm.rings() => {}
         }
+    }
+}
+
+/// A timer that is set again and again, nearly always to later than it is set already. Then it rings too early once,
+/// which harms nothing, and costs less than a new timer each time.
+struct Alarm<'a> {
+    env: &'a Env,
+    set: Option<(BootTime, BoxFuture<'a, ()>)>,
+}
+
+impl<'a> Alarm<'a> {
+    fn new(env: &'a Env) -> Self {
+        Self { env, set: None }
+    }
+
+    /// To ring at `at` at the latest.
+    fn set(&mut self, at: BootTime) {
+        if self.set.as_ref().is_none_or(|(set, _)| at < *set) {
+            self.set = Some((at, self.env.sleep_until(at).boxed()));
+        }
+    }
+
+    /// Waits for it.
+    async fn rings(&mut self) {
+        if let Some((_, timer)) = &mut self.set {
+            timer.await;
+        }
+        self.set = None;
     }
 }
 

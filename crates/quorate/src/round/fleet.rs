@@ -1,6 +1,6 @@
 use super::{
     Answer, Ballots, Marker, NodeOutcome, NodeStatus, ReplyTo, Report, Sabotage, Setup, SetupError, Vote,
-    Waiting,
+    Waiting, ballots,
     board::Board,
     core::Core,
     driver::{PostOffice, drive},
@@ -153,7 +153,7 @@ impl Fleet {
         nodes: impl IntoIterator<Item = usize>,
         request: impl Fn(usize) -> Request,
     ) -> Ballots {
-        let (ballots, votes) = mpsc::unbounded_channel();
+        let (ballots, votes) = ballots();
         for node in nodes {
             self.ask(node, request(node), ReplyTo { ballots: ballots.clone(), ticket: 0 });
         }
@@ -190,7 +190,7 @@ impl Fleet {
 
     /// Ends the quarantine of every node that is in one.
     pub(crate) fn admit_all(&self) -> Ballots {
-        let (ballots, votes) = mpsc::unbounded_channel();
+        let (ballots, votes) = ballots();
         let deadline = self.env.now() + self.setup.node_timeout * 2;
         for node in 0..self.len() {
             let reply = Some(ReplyTo { ballots: ballots.clone(), ticket: 0 });

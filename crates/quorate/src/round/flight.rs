@@ -46,6 +46,8 @@ pub(super) struct Flight {
     /// The memory of the node that was asked.
     pub(super) memory: Recall,
     pub(super) deadline: BootTime,
+    /// As [`Flight::next_deadline`] said last: nothing of it is due before.
+    pub(super) due: BootTime,
     pub(super) cargo: Cargo,
 }
 

@@ -40,6 +40,7 @@
 //! owner that was freed, the nodes that told, and at a majority rings one waiter. Pushes may be lost, so
 //! nothing depends on them but how soon a waiter looks again.
 
+mod ballots;
 mod bench;
 mod board;
 mod core;
@@ -75,7 +76,8 @@ pub use sabotage::Sabotage;
 #[cfg(not(feature = "sabotage"))]
 pub(crate) use sabotage::Sabotage;
 
+pub(crate) use ballots::{BallotBox, Ballots, ballots};
 pub(crate) use fleet::{Fleet, FleetEvent, Starter};
 pub(crate) use tally::quorum_th;
-pub(crate) use vote::{Ballots, ReplyTo};
+pub(crate) use vote::ReplyTo;
 pub(crate) use waiting::Waiting;

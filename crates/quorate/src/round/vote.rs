@@ -1,19 +1,15 @@
-use super::Distrust;
+use super::{BallotBox, Distrust};
 use crate::{
     env::BootTime,
     node::{Cause, NodeTime, Owner, Refusal, Reply},
     plain::plain,
 };
 use std::{fmt, sync::Arc, time::Duration};
-use tokio::sync::mpsc;
-
-/// Where votes arrive.
-pub(crate) type Ballots = mpsc::UnboundedReceiver<Vote>;
 
 /// Where a driver sends the vote for one post.
 #[derive(Clone, Debug)]
 pub(crate) struct ReplyTo {
-    pub(crate) ballots: mpsc::UnboundedSender<Vote>,
+    pub(crate) ballots: BallotBox,
     /// Given back with the vote, for a receiver of many rounds.
     pub(crate) ticket: u64,
 }

@@ -1,0 +1,120 @@
+//! From a holder's release to the next one's acquire, with others waiting.
+
+use super::cycles::runtime;
+use crate::{
+    measure::{Samples, ms, now},
+    plan::Plan,
+    report::Row,
+    rivals::{TTL, quorum, spawn},
+    servers::Servers,
+};
+use quorate::{env::BootTime, lease::Quorum};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+/// How long each holds: long enough for all others to be waiting.
+const HOLD: Duration = Duration::from_millis(10);
+
+/// The last release that was begun, and how long each next acquire took from there.
+#[derive(Default)]
+struct Baton {
+    released: Option<BootTime>,
+    gaps: Samples,
+}
+
+pub(crate) fn run(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {
+    let mut rows = Vec::new();
+    for contenders in [2, 16] {
+        let gaps = runtime(2)?.block_on(ours(plan, servers, contenders))?;
+        let figure = |what: &str| format!("release to next acquire, {contenders} contenders, {what}");
+        rows.push(Row::new("quorate", figure("p50"), "ms", ms(gaps.quantile(0.5))).at_most(1.0));
+        rows.push(Row::new("quorate", figure("p99"), "ms", ms(gaps.quantile(0.99))).at_most(10.0));
+        let gaps = runtime(2)?.block_on(rslocks(plan, servers, contenders))?;
+        rows.push(Row::new("rslock", figure("p50"), "ms", ms(gaps.quantile(0.5))));
+        rows.push(Row::new("rslock", figure("p99"), "ms", ms(gaps.quantile(0.99))));
+    }
+    Ok(rows)
+}
+
+/// Each contender is a worker of its own, with connections of its own.
+async fn ours(plan: &Plan, servers: &Servers, contenders: usize) -> Result<Samples, String> {
+    let baton = Arc::new(Mutex::new(Baton::default()));
+    let resource = format!("hand-over-{contenders}");
+    let mut tasks = Vec::new();
+    for number in 0..contenders {
+        let quorum = quorum(servers.urls(), &format!("contender-{number}")).await?;
+        tasks.push(spawn(contend(quorum, resource.clone(), Arc::clone(&baton), plan.hand_overs)));
+    }
+    join(tasks).await?;
+    let mut baton = baton.lock().unwrap_or_else(PoisonError::into_inner);
+    Ok(std::mem::take(&mut baton.gaps))
+}
+
+async fn contend(
+    quorum: Quorum,
+    resource: String,
+    baton: Arc<Mutex<Baton>>,
+    enough: usize,
+) -> Result<(), String> {
+    let env = quorum.env().clone();
+    while baton.lock().unwrap_or_else(PoisonError::into_inner).gaps.len() < enough {
+        let lease = quorum.lock(&resource).ttl(TTL).acquire().await.map_err(|error| error.to_string())?;
+        taken(&baton);
+        env.sleep(HOLD).await;
+        given(&baton);
+        lease.release().await.map_err(|error| error.to_string())?;
+        // Whoever waits goes first.
+        env.sleep(HOLD / 2).await;
+    }
+    quorum.close().await;
+    Ok(())
+}
+
+async fn rslocks(plan: &Plan, servers: &Servers, contenders: usize) -> Result<Samples, String> {
+    let baton = Arc::new(Mutex::new(Baton::default()));
+    let resource = format!("rslock-hand-over-{contenders}");
+    let mut tasks = Vec::new();
+    for _ in 0..contenders {
+        let manager = rslock::LockManager::new(servers.urls().iter().map(String::as_str).collect());
+        let (resource, baton, enough) = (resource.clone(), Arc::clone(&baton), plan.hand_overs);
+        let env = quorate::env::Env::system();
+        tasks.push(spawn(async move {
+            while baton.lock().unwrap_or_else(PoisonError::into_inner).gaps.len() < enough {
+                // It waits by trying for ever.
+                let Ok(guard) = manager.acquire(&*resource, TTL).await else { continue };
+                taken(&baton);
+                env.sleep(HOLD).await;
+                given(&baton);
+                guard.release().await;
+                env.sleep(HOLD / 2).await;
+            }
+            Ok(())
+        }));
+    }
+    join(tasks).await?;
+    let mut baton = baton.lock().unwrap_or_else(PoisonError::into_inner);
+    Ok(std::mem::take(&mut baton.gaps))
+}
+
+fn taken(baton: &Mutex<Baton>) {
+    let mut baton = baton.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(released) = baton.released.take() {
+        baton.gaps.add(now().since(released));
+    }
+}
+
+fn given(baton: &Mutex<Baton>) {
+    baton.lock().unwrap_or_else(PoisonError::into_inner).released = Some(now());
+}
+
+pub(super) async fn join<T>(
+    tasks: Vec<tokio::task::JoinHandle<Result<T, String>>>,
+) -> Result<Vec<T>, String> {
+    let mut all = Vec::new();
+    for task in tasks {
+        all.push(task.await.map_err(|error| error.to_string())??);
+    }
+    Ok(all)
+}

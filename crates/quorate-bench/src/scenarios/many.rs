@@ -1,0 +1,91 @@
+//! Very many leases held by one process.
+
+use super::cycles::runtime;
+use crate::{
+    measure::{cpu, now, resident},
+    plan::Plan,
+    report::Row,
+    rivals::{quorum, spawn},
+    servers::Servers,
+};
+use quorate::lease::{Lease, Quorum};
+use std::time::Duration;
+
+/// Acquired at one time.
+const AT_ONCE: usize = 64;
+/// How long one may take: the machine may be busy with something else.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+pub(crate) fn run(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {
+    runtime(1)?.block_on(hold(plan, servers))
+}
+
+async fn hold(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {
+    let quorum = quorum(servers.urls(), "bench-many").await?;
+    // What connections and buffers take is there before the first is counted.
+    let warm = acquire(&quorum, plan, "warm", AT_ONCE * 4).await?;
+    for lease in warm {
+        lease.release().await.map_err(|error| error.to_string())?;
+    }
+    let before = resident();
+    let leases = acquire(&quorum, plan, "many", plan.leases).await?;
+    // The handles are the caller's, and part of a lease all the same.
+    let bytes = resident().saturating_sub(before) as f64 / leases.len() as f64;
+    let env = quorum.env();
+    // A renewal of each has to come first: until then they are as they were acquired.
+    env.sleep(plan.leases_ttl / 2).await;
+    let (began, spent, theirs) = (now(), cpu(), servers.cpu()?);
+    env.sleep(plan.held_for).await;
+    let took = now().since(began).as_secs_f64();
+    let spent = cpu().saturating_sub(spent).as_secs_f64();
+    let theirs = servers.cpu()?.saturating_sub(theirs).as_secs_f64();
+    let held_bytes = resident().saturating_sub(before) as f64 / leases.len() as f64;
+    let lost = leases.iter().filter(|lease| !lease.is_valid()).count();
+    let blocked = slowest_call(servers)?;
+    quorum.close().await;
+    let row = |figure: &str, unit, value| Row::new("quorate", figure, unit, value);
+    Ok(vec![
+        row("leases held", "", leases.len() as f64),
+        row("leases lost", "", lost as f64).at_most(0.0),
+        row("client CPU", "% of a core", 100.0 * spent / took).at_most(30.0),
+        row("five servers' CPU", "% of a core", 100.0 * theirs / took),
+        row("memory a lease, just acquired", "bytes", bytes),
+        row("memory a lease, after renewals", "bytes", held_bytes).at_most(1536.0),
+        row("slowest script call on a server", "ms", blocked).at_most(5.0),
+    ])
+}
+
+async fn acquire(quorum: &Quorum, plan: &Plan, name: &str, count: usize) -> Result<Vec<Lease>, String> {
+    let mut leases = Vec::with_capacity(count);
+    for first in (0..count).step_by(AT_ONCE) {
+        let locks: Vec<_> = (first..count.min(first + AT_ONCE))
+            .map(|number| quorum.lock(&format!("{name}-{number}")).ttl(plan.leases_ttl))
+            .collect();
+        let going: Vec<_> =
+            locks.into_iter().map(|lock| spawn(async move { lock.wait(PATIENCE).acquire().await })).collect();
+        for one in going {
+            let lease = one.await.map_err(|error| error.to_string())?;
+            leases.push(lease.map_err(|error| error.to_string())?);
+        }
+    }
+    Ok(leases)
+}
+
+/// The longest script call that a server's slow log remembers, in milliseconds; it remembers those over 1 ms.
+fn slowest_call(servers: &Servers) -> Result<f64, String> {
+    let mut slowest = 0.0_f64;
+    for url in servers.urls() {
+        let ask = || -> redis::RedisResult<Vec<redis::Value>> {
+            let mut connection = redis::Client::open(url.as_str())?.get_connection()?;
+            redis::cmd("SLOWLOG").arg("GET").arg(128).query(&mut connection)
+        };
+        for entry in ask().map_err(|error| error.to_string())? {
+            if let redis::Value::Array(parts) = entry
+                && let Some(redis::Value::Int(micros)) = parts.get(2)
+            {
+                slowest = slowest.max(*micros as f64 / 1e3);
+            }
+        }
+    }
+    Ok(slowest)
+}

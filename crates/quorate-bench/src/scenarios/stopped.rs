@@ -1,0 +1,63 @@
+//! One server of five is stopped where it stands: what its silence costs whoever needs the other four.
+
+use super::cycles::{self, runtime};
+use crate::{
+    measure::{Samples, Spread, ms},
+    plan::Plan,
+    report::Row,
+    rivals::{Kind, cycle},
+    servers::Servers,
+};
+use std::sync::Arc;
+
+/// The server that is stopped.
+const STOPPED: usize = 2;
+
+/// A rival's acquires, healthy and with one server stopped, round by round.
+struct Turns {
+    healthy: Vec<Samples>,
+    stopped: Vec<Samples>,
+}
+
+pub(crate) fn run(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {
+    let mut rows = Vec::new();
+    for tasks in [1, 64] {
+        for kind in [Kind::Quorate, Kind::Rslock] {
+            let turns = measure(plan, servers, kind, tasks)?;
+            let p99 = |of: &Samples| ms(of.quantile(0.99));
+            let name = kind.name();
+            let figure = |what: &str| format!("acquire p99, {tasks} tasks, {what}");
+            let healthy = Spread::of(turns.healthy.iter().map(p99));
+            let stopped = Spread::of(turns.stopped.iter().map(p99));
+            rows.push(Row::spread(name, figure("healthy"), "ms", healthy));
+            rows.push(Row::spread(name, figure("one stopped"), "ms", stopped));
+            let pairs = turns.healthy.iter().zip(&turns.stopped);
+            let ratio = Spread::of(pairs.map(|(healthy, stopped)| p99(stopped) / p99(healthy)));
+            let row = Row::spread(name, figure("stopped / healthy"), "×", ratio);
+            rows.push(if kind == Kind::Quorate { row.at_most(1.5) } else { row });
+        }
+    }
+    Ok(rows)
+}
+
+/// Healthy and stopped in turn, so that what else the machine does befalls both.
+fn measure(plan: &Plan, servers: &Servers, kind: Kind, tasks: usize) -> Result<Turns, String> {
+    let runtime = runtime(1)?;
+    let rival = Arc::new(runtime.block_on(kind.start(servers.urls()))?);
+    let mut turns = Turns { healthy: Vec::new(), stopped: Vec::new() };
+    for _ in 0..plan.rounds {
+        runtime.block_on(cycle(&rival, tasks, cycles::WARM));
+        turns.healthy.push(runtime.block_on(cycle(&rival, tasks, plan.round)).acquires);
+        servers.stop(STOPPED);
+        // From the first moment on, when the silent server is not yet known to be so.
+        let stopped = runtime.block_on(cycle(&rival, tasks, plan.round)).acquires;
+        servers.go_on(STOPPED);
+        // It is met again, and what it was sent meanwhile has run, before the next healthy round.
+        runtime.block_on(cycle(&rival, tasks, plan.round / 2));
+        if stopped.len() == 0 {
+            return Err(format!("{}: nothing was acquired while one of five was stopped", kind.name()));
+        }
+        turns.stopped.push(stopped);
+    }
+    Ok(turns)
+}

@@ -1,0 +1,38 @@
+//! Every scenario runs and measures something. Its figures mean nothing here.
+
+#![expect(clippy::expect_used, reason = "a test fails by panicking")]
+
+use std::process::Command;
+
+#[test]
+fn every_scenario_runs_and_measures_something() {
+    let out = Command::new(env!("CARGO_BIN_EXE_quorate-bench")).args(["--quick", "--json"]).output();
+    let out = out.expect("the program starts");
+    let told = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success(), "{told}");
+    let report: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
+    let sections = report["sections"].as_array().expect("sections");
+    let names: Vec<_> = sections.iter().filter_map(|section| section["scenario"].as_str()).collect();
+    assert_eq!(names, ["cycles-64", "cycles-1", "stopped", "handover", "leader", "many", "loss"], "{told}");
+    for section in sections {
+        let rows = section["rows"].as_array().expect("rows");
+        assert!(!rows.is_empty() && section["skipped"].is_null(), "{section}");
+    }
+    let value = |scenario: usize, figure: &str| {
+        let rows = sections[scenario]["rows"].as_array().expect("rows");
+        let row = rows.iter().find(|row| row["figure"] == figure).expect(figure);
+        row["value"].as_f64().expect("a number")
+    };
+    assert!(value(0, "cycles, 1 thread") > 0.0);
+    assert_eq!((value(5, "leases held"), value(5, "leases lost")), (500.0, 0.0));
+    assert_eq!(value(6, "told after validity ended"), 0.0, "what holds on a slow machine too");
+}
+
+#[test]
+fn what_it_does_not_know_it_refuses_by_name() {
+    for (args, word) in [(&["--only", "speed"][..], "cycles-64"), (&["--rounds", "0"], "--rounds is 0")] {
+        let out = Command::new(env!("CARGO_BIN_EXE_quorate-bench")).args(args).output().expect("it starts");
+        let told = String::from_utf8_lossy(&out.stderr);
+        assert!(!out.status.success() && told.contains(word), "{told}");
+    }
+}

@@ -1,0 +1,37 @@
+-- Comes before the scripts that one call may mix, each of which gives itself here rather than to serve(...); and a call
+-- of mix() after them.
+-- KEYS  as those of the items
+-- ARGV  after the stamp: a letter for each item, which says whose it is; then as those of the items
+local kinds = {}
+
+-- In place of serve: the next letter is for this kind of item.
+local function kind(sets, votes, keys, args, item)
+  kinds[#kinds + 1] = { sets, votes, keys, args, item }
+end
+
+-- Serves the items in their order.
+local function mix()
+  local out, letters = { node_time() }, ARGV[3]
+  local refusals, byte = {}, string.byte
+  local k, a = 2, 4
+  for i = 1, #letters do
+    local it = kinds[byte(letters, i) - 96]
+    local refusal = refusals[it]
+    if refusal == nil then
+      refusal = guarded(gate, it[1], it[2]) or false
+      refusals[it] = refusal
+    end
+    if refusal then
+      out[i + 1] = refusal
+    else
+      local ok, reply = pcall(it[5], k, a)
+      if not ok and type(reply) ~= 'table' then
+        error(reply, 0)
+      end
+      out[i + 1] = reply
+    end
+    k, a = k + it[3], a + it[4]
+  end
+  return out
+end
+
