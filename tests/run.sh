@@ -3,6 +3,7 @@
 #
 #   bash tests/run.sh          all of it
 #   bash tests/run.sh --fix    formats, and mends what clippy can
+#   bash tests/run.sh --interop   only the tests with Redlock clients in other languages
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -12,9 +13,14 @@ as_root() {
     if [ "$(id -u)" -eq 0 ]; then "$@"; elif command -v sudo >/dev/null; then sudo -n "$@"; else return 1; fi
 }
 
+# has PROGRAM: on the path; Debian's PostgreSQL is on nobody's, but in a folder a version.
+has() {
+    command -v "$1" >/dev/null || { [ "$1" = postgres ] && compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null; }
+}
+
 # install PROGRAM APT DNF APK BREW PACMAN: through whichever package manager this machine has.
 install() {
-    command -v "$1" >/dev/null && return
+    has "$1" && return
     say "installing $1"
     if command -v apt-get >/dev/null; then
         as_root env DEBIAN_FRONTEND=noninteractive apt-get update -qq &&
@@ -28,7 +34,7 @@ install() {
     elif command -v pacman >/dev/null; then
         as_root pacman -S --noconfirm --quiet "$6"
     fi
-    command -v "$1" >/dev/null || {
+    has "$1" || {
         echo "tests/run.sh: $1 is missing and could not be installed; install it and run this again" >&2
         exit 1
     }
@@ -40,9 +46,44 @@ if [ "${1:-}" = --fix ]; then
     exit
 fi
 
+# Redlock clients in other languages, into target/interop. Fails where they cannot be had.
+other_clients() (
+    install node nodejs nodejs nodejs node nodejs &&
+        install npm npm nodejs-npm npm node npm &&
+        install python3 python3 python3 python3 python3 python &&
+        mkdir -p target/interop &&
+        cp tests/interop/package.json tests/interop/package-lock.json tests/interop/requirements.txt target/interop/ &&
+        cd target/interop || exit 1
+    if ! cmp -s package-lock.json .installed-node; then
+        npm ci --no-audit --no-fund && cp package-lock.json .installed-node || exit 1
+    fi
+    if ! cmp -s requirements.txt .installed-python; then
+        # Debian has Python's venv in a package of its own.
+        python3 -m venv venv ||
+            { as_root apt-get install -y -qq python3-venv && python3 -m venv venv; } || exit 1
+        venv/bin/pip install --quiet --requirement requirements.txt && cp requirements.txt .installed-python
+    fi
+)
+
+interop() {
+    say "other Redlock clients"
+    if other_clients; then
+        cargo test -p quorate-tests --all-features --test other_clients -- --ignored
+    else
+        say "NOT RUN: the tests with other Redlock clients (node's redlock, Python's pottery), for they could not be installed"
+    fi
+}
+
 install cc gcc gcc build-base gcc gcc
 install redis-server redis-server redis redis redis redis
 install openssl openssl openssl openssl openssl openssl
+
+install postgres postgresql postgresql-server postgresql postgresql postgresql
+
+if [ "${1:-}" = --interop ]; then
+    interop
+    exit
+fi
 
 say "format"
 cargo fmt --all --check
@@ -55,6 +96,8 @@ RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --all-features --quie
 
 say "tests, and the examples in the documentation"
 cargo test --workspace --all-features
+
+interop
 
 for example in examples/*.rs; do
     name=$(basename "$example" .rs)

@@ -370,6 +370,61 @@ On a cluster in use, admit can make two holders.
 
 Exit status: 0 if every node votes; 69 if not; 78 configuration.")]
     Admit(AdmitArgs),
+    /// Show each node: whether it votes, since when it remembers, its clock and its marker
+    #[command(after_long_help = "\
+It only looks. The clock is the node's against this machine's, give or take the
+round trip. Exit status: 0 if a majority of nodes votes; 69 if not; 78
+configuration.")]
+    List(ListArgs),
+    /// Replace the node set by another, while workers run
+    #[command(after_long_help = "\
+Examples:
+  # what would be done
+  quorate nodes replace --nodes redis://a,redis://b,redis://c --to redis://b,redis://c,redis://d --dry-run
+  # one server for another, under load
+  quorate nodes replace --config quorate.toml --to redis://b,redis://c,redis://d
+
+Run it before any worker is given the new list. It closes the new nodes and a
+majority of the old set, waits until every lease of the old set has ended
+(max_ttl, and four times max_clock_offset at least), then opens the new set.
+Meanwhile nobody leads and nothing is held. Then give every worker the new list:
+workers with the old one are refused from the first step on, and told both.
+
+If it is interrupted or fails, run the same again: it goes on where it was. A
+node that was away is taken in, or closed, by running it again too. A node that
+stays keeps its password and password_file from the old list.
+
+Exit status: 0 if the new set is open; 69 if a node is away or unfit, with
+nothing opened; 78 configuration.")]
+    Replace(ReplaceArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ListArgs {
+    #[command(flatten)]
+    pub(crate) nodes: NodeArgs,
+    /// One JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReplaceArgs {
+    /// The old set
+    #[command(flatten)]
+    pub(crate) nodes: NodeArgs,
+    /// The whole new set, with commas between
+    #[arg(long, value_name = "URL,…", value_delimiter = ',', required = true)]
+    to: Vec<String>,
+    /// Only look, and say what would be done
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+impl ReplaceArgs {
+    pub(crate) fn to(&self) -> Secret<Vec<String>> {
+        Secret(self.to.clone())
+    }
 }
 
 #[derive(Debug, Args)]

@@ -15,6 +15,7 @@ mod guard;
 mod init;
 mod lead;
 mod log;
+mod nodes;
 mod open;
 #[doc(hidden)]
 pub mod probe;
@@ -93,6 +94,14 @@ fn dispatch(command: &Command) -> Result<u8, Failure> {
         Command::Nodes(NodesCommand::Admit(args)) => {
             let config = load(&args.nodes)?;
             block_on(status::admit(args, &config))
+        }
+        Command::Nodes(NodesCommand::List(args)) => {
+            let config = load(&args.nodes)?;
+            block_on(nodes::list(args, &config))
+        }
+        Command::Nodes(NodesCommand::Replace(args)) => {
+            let config = load(&args.nodes)?;
+            block_on(nodes::replace(args, &config))
         }
     }
 }

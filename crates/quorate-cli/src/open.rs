@@ -5,7 +5,7 @@ use crate::{
 use quorate::{
     lease::Quorum,
     node::FileNode,
-    round::{NodeState, NodeStatus, Setup, majority},
+    round::{NodeSet, NodeState, NodeStatus, Setup, majority},
 };
 use quorate_redis::RedisNode;
 use std::{fmt::Write, path::Path};
@@ -22,6 +22,16 @@ pub(crate) fn quorum(config: &Config, setup: Setup) -> Result<Quorum, Failure> {
         };
     }
     builder.build().map_err(|error| Failure::new(CONFIG, format!("{}: {error}", config.nodes_from)))
+}
+
+/// Nodes that are looked after one by one.
+pub(crate) fn node_set(config: &Config, nodes: &[NodeSpec]) -> Result<NodeSet, Failure> {
+    nodes.iter().try_fold(NodeSet::default(), |set, node| {
+        Ok(match node {
+            NodeSpec::File { dir } => set.node(FileNode::new(dir.clone())),
+            NodeSpec::Redis { url, password_file } => set.node(redis(config, url, password_file.as_deref())?),
+        })
+    })
 }
 
 /// One server of the configuration.

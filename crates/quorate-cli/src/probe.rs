@@ -23,5 +23,11 @@ pub fn arguments(args: &[OsString], around: &Surroundings<'_>) -> Result<Option<
         Command::Nodes(NodesCommand::Admit(args)) => load(&args.nodes).map(Some),
         Command::Lead(LeadCommand::Resign(args)) => load(&args.nodes).map(Some),
         Command::Unlock(args) => load(&args.nodes).map(Some),
+        Command::Nodes(NodesCommand::List(args)) => load(&args.nodes).map(Some),
+        Command::Nodes(NodesCommand::Replace(args)) => {
+            let config = load(&args.nodes)?;
+            crate::nodes::new_set(args, &config).map_err(|failure| failure.to_string())?;
+            Ok(Some(config))
+        }
     }
 }

@@ -152,7 +152,7 @@ async fn command(job: &JobConfig, env: &Env, guard: Guard, tick: &Tick) -> Resul
 }
 
 /// A tick's time as RFC 3339 has it, in UTC, with a fraction only where there is one.
-fn rfc3339(at: WallTime) -> String {
+pub(crate) fn rfc3339(at: WallTime) -> String {
     let time = UNIX_EPOCH + Duration::from_micros(at.as_micros());
     if at.as_micros().is_multiple_of(1_000_000) {
         humantime::format_rfc3339_seconds(time).to_string()

@@ -1,5 +1,5 @@
 use crate::scripts::{Loaded, Script};
-use quorate::node::{Batch, Record, Request, Resource};
+use quorate::node::{Batch, Owner, Record, Request, Resource};
 use redis::Cmd;
 use std::time::Duration;
 
@@ -32,12 +32,31 @@ impl Keys {
         format!("{}{resource}", self.prefix)
     }
 
+    /// Where a server tells whose lease on `resource` it has freed: the lock's key, and `:freed`. The scripts say the
+    /// same.
+    pub(crate) fn freed(&self, resource: &Resource) -> String {
+        format!("{}{resource}:freed", self.prefix)
+    }
+
     fn fence(&self, resource: &Resource) -> String {
         format!("{{{}{resource}}}:fence", self.prefix)
     }
 
     fn done(&self, resource: &Resource) -> String {
         format!("{{{}{resource}}}:done", self.prefix)
+    }
+
+    fn readers(&self, resource: &Resource) -> String {
+        format!("{{{}{resource}}}:readers", self.prefix)
+    }
+
+    fn queue(&self, resource: &Resource) -> String {
+        format!("{{{}{resource}}}:queue", self.prefix)
+    }
+
+    /// What else says whether it is free: a claim is never waited for in a queue, and nothing else is ever done.
+    fn done_or_queue(&self, resource: &Resource) -> String {
+        if resource.is_claim() { self.done(resource) } else { self.queue(resource) }
     }
 
     fn ledger(&self, group: &str) -> String {
@@ -93,6 +112,12 @@ fn script_of(request: &Request) -> Script {
         Request::Raise { .. } => Script::Raise,
         Request::Extend { .. } => Script::Extend,
         Request::Release { .. } => Script::Release,
+        Request::Share { .. } => Script::Share,
+        Request::ExtendShare { .. } => Script::ExtendShare,
+        Request::ReleaseShare { .. } => Script::ReleaseShare,
+        Request::Downgrade { .. } => Script::Downgrade,
+        Request::Queue { .. } => Script::Queue,
+        Request::LeaveQueue { .. } => Script::LeaveQueue,
         Request::Inspect { .. } => Script::Inspect,
         Request::Complete { .. } => Script::Complete,
         Request::Seal { .. } => Script::Seal,
@@ -106,10 +131,19 @@ fn script_of(request: &Request) -> Script {
 
 fn keys_of(command: &mut Cmd, request: &Request, keys: &Keys) {
     match request {
-        Request::Acquire { resource, .. }
-        | Request::Extend { resource, .. }
-        | Request::Inspect { resource }
-        | Request::Complete { resource, .. } => {
+        Request::Acquire { resource, .. } | Request::Extend { resource, .. } => {
+            command.arg(keys.lock(resource)).arg(keys.fence(resource)).arg(keys.done_or_queue(resource));
+        }
+        Request::Share { resource, .. } | Request::ExtendShare { resource, .. } => {
+            command.arg(keys.lock(resource)).arg(keys.readers(resource)).arg(keys.queue(resource));
+        }
+        Request::ReleaseShare { resource, .. } | Request::Downgrade { resource, .. } => {
+            command.arg(keys.lock(resource)).arg(keys.readers(resource));
+        }
+        Request::Queue { resource, .. } | Request::LeaveQueue { resource, .. } => {
+            command.arg(keys.queue(resource));
+        }
+        Request::Inspect { resource } | Request::Complete { resource, .. } => {
             command.arg(keys.lock(resource)).arg(keys.fence(resource)).arg(keys.done(resource));
         }
         Request::Raise { resource, .. } => {
@@ -132,9 +166,10 @@ fn keys_of(command: &mut Cmd, request: &Request, keys: &Keys) {
 
 fn args_of(command: &mut Cmd, request: &Request) {
     match request {
-        Request::Acquire { resource, owner, ttl, propose, tolerance, keep } => {
+        Request::Acquire { resource, owner, ttl, propose, tolerance, keep, ticket } => {
             command.arg(owner.as_str()).arg(millis(*ttl)).arg(propose.get());
             command.arg(tolerance.as_micros().to_string()).arg(millis(*keep)).arg(claim(resource));
+            command.arg(ticket_text(ticket.as_ref()));
         }
         Request::Raise { owner, to, keep, .. } => {
             command.arg(owner.as_str()).arg(to.get()).arg(millis(*keep));
@@ -148,6 +183,25 @@ fn args_of(command: &mut Cmd, request: &Request) {
         }
         Request::Reserve { owner, heir, ttl, .. } => {
             command.arg(owner.as_str()).arg(heir.as_str()).arg(millis(*ttl));
+        }
+        Request::Share { owner, ttl, ticket, .. } => {
+            command.arg(owner.as_str()).arg(millis(*ttl)).arg(ticket_text(ticket.as_ref()));
+        }
+        Request::ExtendShare { owner, ttl, .. } => {
+            command.arg(owner.as_str()).arg(millis(*ttl));
+        }
+        Request::ReleaseShare { owner, .. } => {
+            command.arg(owner.as_str());
+        }
+        Request::Downgrade { owner, reader, ttl, .. } => {
+            command.arg(owner.as_str()).arg(reader.as_str()).arg(millis(*ttl));
+        }
+        Request::Queue { ticket, at, now, tolerance, ttl, alone, .. } => {
+            command.arg(ticket.as_str()).arg(*at).arg(*now).arg(tolerance.as_micros().to_string());
+            command.arg(millis(*ttl)).arg(if *alone { "w" } else { "r" });
+        }
+        Request::LeaveQueue { ticket, .. } => {
+            command.arg(ticket.as_str());
         }
         Request::Inspect { resource } => {
             command.arg(claim(resource));
@@ -176,6 +230,11 @@ fn args_of(command: &mut Cmd, request: &Request) {
     }
 }
 
+/// Any text may be a ticket, and no text is none.
+fn ticket_text(ticket: Option<&Owner>) -> String {
+    ticket.map(|ticket| format!("={}", ticket.as_str())).unwrap_or_default()
+}
+
 fn claim(resource: &Resource) -> u8 {
     u8::from(resource.is_claim())
 }
@@ -189,7 +248,7 @@ fn millis(time: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quorate::node::{NodeTime, Owner};
+    use quorate::node::NodeTime;
 
     fn release(name: &str) -> Request {
         Request::Release { resource: Resource::lock(name).unwrap(), owner: Owner::sign("w", 1, 2) }

@@ -28,6 +28,8 @@ pub struct Examination {
     pub user: Option<String>,
     /// What the user may not do and Quorate needs.
     pub denied: Vec<String>,
+    /// What the user may not do and waiters would be woken by. Without, they look every 100 ms.
+    pub denied_pushes: Vec<String>,
 }
 
 /// One reading of a server's clock.
@@ -53,8 +55,8 @@ const SETTINGS: [&str; 7] = [
 ];
 
 /// What the user of a node must be allowed, as words of an ACL rule: everything that the handshake asks and
-/// the scripts call.
-pub const COMMANDS: [&str; 16] = [
+/// the scripts call. The last [`PUSHES`] are for waking waiters, and can be done without.
+pub const COMMANDS: [&str; 28] = [
     "select",
     "client|setname",
     "info",
@@ -66,12 +68,27 @@ pub const COMMANDS: [&str; 16] = [
     "set",
     "del",
     "pexpire",
+    "pexpireat",
     "pttl",
     "hget",
     "hset",
     "hdel",
     "hgetall",
+    "zadd",
+    "zrem",
+    "zremrangebyscore",
+    "zrange",
+    "zscore",
+    "zcard",
+    "publish",
+    "pubsub|numsub",
+    "hello",
+    "subscribe",
+    "unsubscribe",
 ];
+
+/// How many of [`COMMANDS`], at their end, tell waiters of releases.
+pub const PUSHES: usize = 5;
 
 impl RedisNode {
     /// Asks the server what an operator would want to know of it. The caller sets the deadline.
@@ -129,13 +146,14 @@ impl RedisNode {
         // Who may not ask for its name has been told it.
         found.user = found.user.or(login.user.clone());
         found.denied = talk.denied(self.keys().prefix(), login.database).await?;
+        found.denied_pushes = talk.denied_pushes(self.keys().prefix()).await?;
         Ok(found)
     }
 
     /// The least that the user of a node must be allowed, as an ACL rule for `ACL SETUSER` or a `user` line.
     pub fn least_acl(prefix: &str) -> String {
         let commands: Vec<String> = COMMANDS.iter().map(|command| format!("+{command}")).collect();
-        format!("resetkeys ~{prefix}* ~{{{prefix}* -@all {}", commands.join(" "))
+        format!("resetkeys ~{prefix}* ~{{{prefix}* resetchannels &{prefix}* -@all {}", commands.join(" "))
     }
 }
 
@@ -164,7 +182,7 @@ impl Talk<'_> {
         }
     }
 
-    /// What of [`COMMANDS`] the user may not do, on keys such as Quorate's. Each is tried in a form that changes
+    /// What of [`COMMANDS`] but the pushes the user may not do, on keys such as Quorate's. Each is tried in a form that changes
     /// nothing: servers look at rights first, and then find that there is nothing to be done.
     async fn denied(&mut self, prefix: &str, database: i64) -> Result<Vec<String>, Cause> {
         let mut denied = Vec::new();
@@ -174,21 +192,43 @@ impl Talk<'_> {
                 if words[0] == "select" && database == 0 {
                     continue;
                 }
-                let reply = self.ask(redis::cmd(words[0]).arg(&words[1..])).await?;
-                if matches!(&reply, Value::ServerError(error) if error.code() == "NOPERM") {
-                    let text = words.join(" ");
-                    if !denied.contains(&text) {
-                        denied.push(text);
-                    }
+                let text = words.join(" ");
+                if self.is_denied(&words).await? && !denied.contains(&text) {
+                    denied.push(text);
                 }
             }
         }
         Ok(denied)
     }
+
+    /// The same for what wakes waiters, on a channel such as Quorate's. To be asked last: the connection speaks
+    /// another protocol afterwards.
+    async fn denied_pushes(&mut self, prefix: &str) -> Result<Vec<String>, Cause> {
+        let channel = format!("{prefix}{{doctor}}:freed");
+        let mut denied = Vec::new();
+        let words: [Vec<&str>; PUSHES] = [
+            vec!["publish", &channel, ""],
+            vec!["pubsub", "numsub", &channel],
+            vec!["hello", "3"],
+            vec!["subscribe", &channel],
+            vec!["unsubscribe", &channel],
+        ];
+        for words in words {
+            if self.is_denied(&words).await? {
+                denied.push(words.join(" ").trim_end().to_owned());
+            }
+        }
+        Ok(denied)
+    }
+
+    async fn is_denied(&mut self, words: &[&str]) -> Result<bool, Cause> {
+        let reply = self.ask(redis::cmd(words[0]).arg(&words[1..])).await?;
+        Ok(matches!(&reply, Value::ServerError(error) if error.code() == "NOPERM"))
+    }
 }
 
-/// Each of [`COMMANDS`] in a form that changes nothing where `key` does not exist.
-fn harmless(key: &str) -> [Vec<&str>; COMMANDS.len()] {
+/// Each of [`COMMANDS`] but the pushes in a form that changes nothing where `key` does not exist.
+fn harmless(key: &str) -> [Vec<&str>; COMMANDS.len() - PUSHES] {
     [
         vec!["select", "0"],
         vec!["client", "setname", "quorate"],
@@ -201,11 +241,18 @@ fn harmless(key: &str) -> [Vec<&str>; COMMANDS.len()] {
         vec!["set", key, "1", "xx", "px", "1"],
         vec!["del", key],
         vec!["pexpire", key, "1"],
+        vec!["pexpireat", key, "1"],
         vec!["pttl", key],
         vec!["hget", key, "f"],
         // A value without its field.
         vec!["hset", key, "f", "v", "g"],
         vec!["hdel", key, "f"],
         vec!["hgetall", key],
+        vec!["zadd", key, "xx", "1", "m"],
+        vec!["zrem", key, "m"],
+        vec!["zremrangebyscore", key, "0", "0"],
+        vec!["zrange", key, "0", "0"],
+        vec!["zscore", key, "m"],
+        vec!["zcard", key],
     ]
 }

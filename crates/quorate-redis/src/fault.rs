@@ -9,8 +9,8 @@ use std::io;
 const CREDENTIALS: &str = "check the user and password in the node's URL or password_file";
 
 /// The mend for a user with too few rights. The braces are those of the counters.
-const RIGHTS: &str = "let the user of the node's URL do +config|get +@read +@write +@scripting +@connection +info +time, and \
-                      give it the keys ~PREFIX* and ~{PREFIX*; `quorate doctor` names the least that would do";
+const RIGHTS: &str = "let the user of the node's URL do +config|get +@read +@write +@scripting +@connection +@pubsub +info +time, \
+                      and give it the keys ~PREFIX* and ~{PREFIX* and the channels &PREFIX*; `quorate doctor` names the least that would do";
 
 /// The cause behind an error of the server's own.
 pub(crate) fn of_server(error: &ServerError) -> Cause {

@@ -12,21 +12,30 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 /// The longest marker that is believed to be one, in bytes.
 const MARKER_MAX: usize = 64 << 10;
 
+/// What a server said when it was greeted.
+pub(crate) struct Shaken {
+    pub(crate) scripts: Loaded,
+    pub(crate) hello: Hello,
+    /// Whether it speaks RESP3 from here on, so that it can push.
+    pub(crate) pushes: bool,
+}
+
 /// Greets the server, all in one round trip: who we are, which database, what it is, and the scripts.
 pub(crate) async fn shake(
     name: &str,
     halves: &mut (Reader, Writer),
     login: &Login,
     keys: &Keys,
-) -> Result<(Loaded, Hello), Cause> {
+) -> Result<Shaken, Cause> {
     let shaken = ask(name, halves, login, keys).await;
     // A server that repeats what it was told would have its password in every log.
     let Some(password) = &login.password else { return shaken };
     let clean = |text: &Arc<str>| -> Arc<str> { text.replace(password.reveal(), "***").into() };
     match shaken {
-        Ok((scripts, hello)) => {
-            let (version, eviction) = (clean(&hello.version), hello.eviction.as_ref().map(clean));
-            Ok((scripts, Hello { version, eviction, ..hello }))
+        Ok(mut shaken) => {
+            shaken.hello.version = clean(&shaken.hello.version);
+            shaken.hello.eviction = shaken.hello.eviction.as_ref().map(clean);
+            Ok(shaken)
         }
         Err(cause) => Err(fault::without(cause, password.reveal())),
     }
@@ -37,7 +46,7 @@ async fn ask(
     (reader, writer): &mut (Reader, Writer),
     login: &Login,
     keys: &Keys,
-) -> Result<(Loaded, Hello), Cause> {
+) -> Result<Shaken, Cause> {
     let questions = questions(login, keys);
     let mut bytes = Vec::new();
     for (_, command) in &questions {
@@ -65,6 +74,7 @@ enum Question {
     Marker,
     Fsync,
     Load,
+    Pushes,
 }
 
 fn questions(login: &Login, keys: &Keys) -> Vec<(Question, Cmd)> {
@@ -83,6 +93,8 @@ fn questions(login: &Login, keys: &Keys) -> Vec<(Question, Cmd)> {
     for script in Script::ALL {
         all.push((Question::Load, redis::cmd("SCRIPT").arg("LOAD").arg(script.source()).take()));
     }
+    // Last, so that all before it is answered the old way. A server that will not is one that cannot push.
+    all.push((Question::Pushes, redis::cmd("HELLO").arg(3).take()));
     all
 }
 
@@ -94,6 +106,7 @@ struct Answers {
     marker: Option<Arc<str>>,
     fsync: Option<Arc<str>>,
     scripts: Vec<String>,
+    pushes: bool,
 }
 
 impl Answers {
@@ -101,7 +114,7 @@ impl Answers {
         if let Value::ServerError(error) = &value {
             return match question {
                 // Managed servers and careful ACLs deny these, and nothing depends on them.
-                Question::SetName | Question::Fsync => Ok(()),
+                Question::SetName | Question::Fsync | Question::Pushes => Ok(()),
                 Question::Select => Err(Cause::Denied(reply::shown(&format!(
                     "no such database; choose another number in the node's URL: {error}"
                 )))),
@@ -129,12 +142,13 @@ impl Answers {
                 self.fsync = pair.get(1).map(reply::text).transpose()?;
             }
             (Question::Load, _) => self.scripts.push(reply::text(&value)?.to_string()),
+            (Question::Pushes, value) => self.pushes = matches!(value, Value::Map(_)),
             (Question::Auth | Question::Select | Question::SetName | Question::Fsync, _) => {}
         }
         Ok(())
     }
 
-    fn finish(self) -> Result<(Loaded, Hello), Cause> {
+    fn finish(self) -> Result<Shaken, Cause> {
         let fact = |name: &str| self.info.get(name).map(String::as_str);
         let need = |name: &str| {
             fact(name)
@@ -160,7 +174,7 @@ impl Answers {
         };
         let scripts =
             Loaded::new(self.scripts).ok_or_else(|| reply::unexpected("a script was not loaded"))?;
-        Ok((scripts, hello))
+        Ok(Shaken { scripts, hello, pushes: self.pushes })
     }
 }
 

@@ -40,6 +40,7 @@
 mod address;
 mod connect;
 mod connect_quorum;
+mod ears;
 mod encode;
 mod examine;
 mod fault;
@@ -54,6 +55,6 @@ mod wire;
 
 pub use address::UrlError;
 pub use connect_quorum::{Connect, ConnectError};
-pub use examine::{COMMANDS, Examination, Look};
+pub use examine::{COMMANDS, Examination, Look, PUSHES};
 pub use node::RedisNode;
 pub use session::{LINGER, RedisSession};

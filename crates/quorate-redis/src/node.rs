@@ -127,8 +127,9 @@ impl Node for RedisNode {
     async fn open(&self, nudge: Nudge) -> Result<(RedisSession, Hello), Cause> {
         let (reader, writer, login) = self.dial().await?;
         let mut halves = (reader, writer);
-        let (scripts, hello) = handshake::shake(self.name(), &mut halves, &login, &self.keys).await?;
-        Ok((RedisSession::start(&self.env, halves, self.keys.clone(), scripts, nudge), hello))
+        let shaken = handshake::shake(self.name(), &mut halves, &login, &self.keys).await?;
+        let hello = shaken.hello.clone();
+        Ok((RedisSession::start(&self.env, halves, self.keys.clone(), shaken, nudge), hello))
     }
 }
 

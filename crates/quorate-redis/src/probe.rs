@@ -1,13 +1,14 @@
-//! What the project's own fuzz targets call. No part of the interface: it may change with any release.
+//! What the project's own fuzz targets and benchmarks call. No part of the interface: it may change with any release.
 
 use crate::{
     address::{Login, Secret},
-    encode::Keys,
+    encode::{Encoded, Keys, encode},
     handshake, reply,
+    scripts::{Loaded, Script},
     wire::{self, Reader, Writer},
 };
 use futures_util::FutureExt;
-use quorate::node::{BatchReply, Cause, Hello};
+use quorate::node::{Batch, BatchReply, Cause, Hello};
 use redis::Value;
 use std::{
     io,
@@ -47,7 +48,32 @@ pub fn handshake(bytes: &[u8], password: &str) -> Result<Hello, Cause> {
     let mut halves = connection(bytes, usize::MAX);
     let keys = Keys::new("quorate:");
     let shaken = handshake::shake("redis://probe:6379/1", &mut halves, &login, &keys);
-    shaken.now_or_never().unwrap_or(Err(Cause::TimedOut)).map(|(_, hello)| hello)
+    shaken.now_or_never().unwrap_or(Err(Cause::TimedOut)).map(|shaken| shaken.hello)
+}
+
+/// The text of every script, in the order in which [`Calls::new`] takes their names.
+pub fn sources() -> impl Iterator<Item = &'static str> {
+    Script::ALL.into_iter().map(Script::source)
+}
+
+/// The script calls that a session makes.
+#[derive(Debug)]
+pub struct Calls {
+    keys: Keys,
+    scripts: Loaded,
+}
+
+impl Calls {
+    /// On keys that begin with `prefix`, by the names under which a server has loaded [`sources`].
+    pub fn new(prefix: &str, names: Vec<String>) -> Option<Self> {
+        Some(Self { keys: Keys::new(prefix), scripts: Loaded::new(names)? })
+    }
+
+    /// A batch as bytes, and how many items each of its commands has.
+    pub fn encode(&self, batch: &Batch) -> (Vec<u8>, Vec<usize>) {
+        let Encoded { bytes, runs } = encode(batch, &self.keys, &self.scripts);
+        (bytes, runs)
+    }
 }
 
 fn connection(bytes: &[u8], piece: usize) -> (Reader, Writer) {

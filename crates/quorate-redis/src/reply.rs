@@ -102,6 +102,8 @@ fn item(value: &Value) -> Result<Reply, Cause> {
         ("granted", [counter]) => Ok(Reply::Granted { counter: token(counter)? }),
         ("held", [owner, left]) => Ok(Reply::Held { owner: owner_of(owner)?, remaining: remaining(left)? }),
         ("done", [token, result]) => Ok(Reply::Done(done(token, result)?)),
+        ("shared", []) => Ok(Reply::Shared),
+        ("queued", [ahead]) => Ok(Reply::Queued { ahead: small(ahead)? }),
         ("raised", []) => Ok(Reply::Raised),
         ("extended", []) => Ok(Reply::Extended),
         ("reserved", []) => Ok(Reply::Reserved),
@@ -128,6 +130,7 @@ fn refusal(parts: &[Value]) -> Result<Refusal, Cause> {
         ("full", []) => Refusal::CounterFull,
         ("notowner", []) => Refusal::NotOwner,
         ("superseded", []) => Refusal::Superseded,
+        ("crowded", [most]) => Refusal::Crowded { most: small(most)? },
         ("sealed", [by]) => Refusal::Sealed { by: token(by)? },
         ("pruned", []) => Refusal::Pruned,
         ("wrongtype", [what]) => Refusal::WrongType(shown(&text(what)?)),
@@ -235,6 +238,11 @@ fn number(value: &Value) -> Result<u64, Cause> {
     parsed.ok_or_else(|| unexpected(&format!("{:?} for a number", cut(&text))))
 }
 
+fn small(value: &Value) -> Result<u32, Cause> {
+    let number = number(value)?;
+    u32::try_from(number).map_err(|_| unexpected(&format!("{number} for a small number")))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -270,6 +278,8 @@ mod tests {
             "granted",
             "held",
             "done",
+            "shared",
+            "queued",
             "raised",
             "extended",
             "released",

@@ -5,6 +5,12 @@ pub(crate) enum Script {
     Raise,
     Extend,
     Release,
+    Share,
+    ExtendShare,
+    ReleaseShare,
+    Downgrade,
+    Queue,
+    LeaveQueue,
     Inspect,
     Complete,
     Seal,
@@ -19,15 +25,28 @@ macro_rules! source {
     ($file:literal) => {
         concat!(include_str!("scripts/prelude.lua"), include_str!(concat!("scripts/", $file, ".lua")))
     };
+    (shared, $file:literal) => {
+        concat!(
+            include_str!("scripts/prelude.lua"),
+            include_str!("scripts/shared.lua"),
+            include_str!(concat!("scripts/", $file, ".lua"))
+        )
+    };
 }
 
 impl Script {
     /// All of them, in the order of their numbers.
-    pub(crate) const ALL: [Self; 12] = [
+    pub(crate) const ALL: [Self; 18] = [
         Self::Acquire,
         Self::Raise,
         Self::Extend,
         Self::Release,
+        Self::Share,
+        Self::ExtendShare,
+        Self::ReleaseShare,
+        Self::Downgrade,
+        Self::Queue,
+        Self::LeaveQueue,
         Self::Inspect,
         Self::Complete,
         Self::Seal,
@@ -41,10 +60,16 @@ impl Script {
     /// The whole text that the server runs.
     pub(crate) fn source(self) -> &'static str {
         match self {
-            Self::Acquire => source!("acquire"),
+            Self::Acquire => source!(shared, "acquire"),
             Self::Raise => source!("raise"),
-            Self::Extend => source!("extend"),
+            Self::Extend => source!(shared, "extend"),
             Self::Release => source!("release"),
+            Self::Share => source!(shared, "share"),
+            Self::ExtendShare => source!(shared, "extend_share"),
+            Self::ReleaseShare => source!(shared, "release_share"),
+            Self::Downgrade => source!(shared, "downgrade"),
+            Self::Queue => source!(shared, "queue"),
+            Self::LeaveQueue => source!(shared, "leave_queue"),
             Self::Inspect => source!("inspect"),
             Self::Complete => source!("complete"),
             Self::Seal => source!("seal"),
@@ -59,8 +84,13 @@ impl Script {
     /// How many keys an item has.
     pub(crate) fn keys_per_item(self) -> usize {
         match self {
-            Self::Acquire | Self::Extend | Self::Inspect | Self::Complete => 3,
-            Self::Raise => 2,
+            Self::Acquire
+            | Self::Extend
+            | Self::Share
+            | Self::ExtendShare
+            | Self::Inspect
+            | Self::Complete => 3,
+            Self::Raise | Self::ReleaseShare | Self::Downgrade => 2,
             _ => 1,
         }
     }

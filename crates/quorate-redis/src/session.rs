@@ -1,12 +1,14 @@
 use crate::{
+    ears::{Ears, confirms},
     encode::{Keys, encode},
+    handshake::Shaken,
     reply,
     scripts::Loaded,
     wire::{Reader, Writer},
 };
 use quorate::{
     env::Env,
-    node::{Batch, BatchReply, Cause, Nudge, Push, Session},
+    node::{Batch, BatchReply, Cause, Listen, Nudge, Push, Session},
 };
 use redis::Value;
 use std::{fmt, future, io, time::Duration};
@@ -28,6 +30,8 @@ pub struct RedisSession {
     jobs: mpsc::UnboundedSender<Job>,
     keys: Keys,
     scripts: Loaded,
+    /// Nothing is listened for on a server that cannot push.
+    ears: Option<Ears>,
     _gone: DropGuard,
 }
 
@@ -37,14 +41,17 @@ impl RedisSession {
         env: &Env,
         (mut reader, writer): (Reader, Writer),
         keys: Keys,
-        scripts: Loaded,
+        shaken: Shaken,
         nudge: Nudge,
     ) -> Self {
         reader.is_known();
         let (jobs, inbox) = mpsc::unbounded_channel();
         let gone = CancellationToken::new();
-        env.spawn(serve(env.clone(), reader, writer, inbox, gone.clone(), nudge));
-        Self { jobs, keys, scripts, _gone: gone.drop_guard() }
+        let ears = Ears::default();
+        let hearing = Hearing { ears: ears.clone(), nudge };
+        env.spawn(serve(env.clone(), reader, writer, inbox, gone.clone(), hearing));
+        let ears = shaken.pushes.then_some(ears);
+        Self { jobs, keys, scripts: shaken.scripts, ears, _gone: gone.drop_guard() }
     }
 }
 
@@ -53,11 +60,32 @@ impl Session for RedisSession {
         let encoded = encode(&batch, &self.keys, &self.scripts);
         let (reply, answer) = oneshot::channel();
         // A task that has ended drops the job, and the reply with it.
-        let _ =
-            self.jobs.send(Job { bytes: encoded.bytes, owed: Owed { replies: encoded.runs.len(), reply } });
+        let owed = Owed::Replies { count: encoded.runs.len(), reply };
+        let _ = self.jobs.send(Job { bytes: encoded.bytes, owed });
         async move {
             let values = answer.await.map_err(|_| Cause::Closed)?;
             reply::read(values, &encoded.runs)
+        }
+    }
+
+    fn listen(&mut self, listen: Listen) {
+        let Some(ears) = &self.ears else { return };
+        let (channel, begun, changed) = match listen {
+            Listen::Begin(resource) => {
+                let channel = self.keys.freed(&resource);
+                let changed = ears.begin(&channel, resource);
+                (channel, true, changed)
+            }
+            Listen::End(resource) => {
+                let channel = self.keys.freed(&resource);
+                let changed = ears.end(&channel);
+                (channel, false, changed)
+            }
+        };
+        if changed {
+            let command = if begun { "SUBSCRIBE" } else { "UNSUBSCRIBE" };
+            let bytes = redis::cmd(command).arg(&channel).get_packed_command();
+            let _ = self.jobs.send(Job { bytes, owed: Owed::Confirmation { begun, channel } });
         }
     }
 }
@@ -74,10 +102,23 @@ struct Job {
     owed: Owed,
 }
 
-/// Replies that are still to come.
-struct Owed {
-    replies: usize,
-    reply: oneshot::Sender<Vec<Value>>,
+/// What the server still has to say.
+enum Owed {
+    Replies {
+        count: usize,
+        reply: oneshot::Sender<Vec<Value>>,
+    },
+    /// That a subscription has begun, or ended: a push, or an error in place of it.
+    Confirmation {
+        begun: bool,
+        channel: String,
+    },
+}
+
+/// What is made of that which a server says unasked.
+struct Hearing {
+    ears: Ears,
+    nudge: Nudge,
 }
 
 async fn serve(
@@ -86,7 +127,7 @@ async fn serve(
     writer: Writer,
     inbox: mpsc::UnboundedReceiver<Job>,
     gone: CancellationToken,
-    nudge: Nudge,
+    hearing: Hearing,
 ) {
     let (owe, owed) = mpsc::unbounded_channel();
     let writing = async {
@@ -104,12 +145,12 @@ async fn serve(
     };
     // Reading first: a reply that has arrived is given out even if the connection broke behind it.
     tokio::select! { biased;
-        () = read(reader, owed) => {}
+        () = read(reader, owed, &hearing) => {}
         () = writing => {}
         () = lingering => {}
     }
     if !gone.is_cancelled() {
-        nudge.push(Push::Closed);
+        hearing.nudge.push(Push::Closed);
     }
 }
 
@@ -133,21 +174,33 @@ async fn write(
 }
 
 /// Gives out the replies, in order, until the connection breaks or says what nobody asked.
-async fn read(mut reader: Reader, mut owed: mpsc::UnboundedReceiver<Owed>) {
-    let mut waiting: Option<(Owed, Vec<Value>)> = None;
+async fn read(mut reader: Reader, mut owed: mpsc::UnboundedReceiver<Owed>, hearing: &Hearing) {
+    let mut first: Option<Owed> = None;
+    let mut values = Vec::new();
     while let Ok(value) = reader.next().await {
         // Commands are written only once they are owed for, so an answer to nothing is a broken server.
-        let Some((owed, mut values)) =
-            waiting.take().or_else(|| owed.try_recv().ok().map(|owed| (owed, Vec::new())))
-        else {
-            return;
-        };
-        values.push(value);
-        if values.len() == owed.replies {
-            // Nobody may be waiting any more.
-            let _ = owed.reply.send(values);
-        } else {
-            waiting = Some((owed, values));
+        first = first.or_else(|| owed.try_recv().ok());
+        match (value, first.take()) {
+            (Value::Push { kind, data }, waiting) => {
+                let confirmed = matches!(&waiting, Some(Owed::Confirmation { begun, channel })
+                    if confirms(&kind, &data, *begun, channel));
+                if let Some(released) = hearing.ears.released(&kind, &data) {
+                    hearing.nudge.push(released);
+                }
+                first = waiting.filter(|_| !confirmed);
+            }
+            // The user may not listen: its waiters look for themselves. `quorate doctor` tells.
+            (Value::ServerError(_), Some(Owed::Confirmation { .. })) => {}
+            (value, Some(Owed::Replies { count, reply })) => {
+                values.push(value);
+                if values.len() < count {
+                    first = Some(Owed::Replies { count, reply });
+                } else {
+                    // Nobody may be waiting any more.
+                    let _ = reply.send(std::mem::take(&mut values));
+                }
+            }
+            (_, Some(Owed::Confirmation { .. }) | None) => return,
         }
     }
 }

@@ -10,6 +10,7 @@ pub mod alike;
 pub mod conformance;
 pub mod hostile;
 pub mod model;
+pub mod postgres;
 pub mod proxy;
 pub mod redis;
 pub mod sim;

@@ -12,6 +12,7 @@ const KINDS: [&str; 3] = ["MemoryNode", "FileNode", "RedisNode"];
 #[tokio::test]
 async fn memory_node() {
     conformance::suite("MemoryNode", || MemoryNode::new("memory")).await;
+    conformance::pushes("MemoryNode", || MemoryNode::new("memory")).await;
 }
 
 #[tokio::test]
@@ -30,11 +31,12 @@ async fn file_node() {
 async fn redis_node() {
     let server = RedisServer::start().unwrap();
     let mut number = 0;
-    conformance::suite("RedisNode", || {
+    let mut make = || {
         number += 1;
         RedisNode::parse(&server.url()).unwrap().prefix(&format!("{number}:"))
-    })
-    .await;
+    };
+    conformance::suite("RedisNode", &mut make).await;
+    conformance::pushes("RedisNode", make).await;
 }
 
 /// The same with tasks on several threads, over a Unix socket, and with no prefix at all.
@@ -42,11 +44,12 @@ async fn redis_node() {
 async fn redis_node_without_a_prefix() {
     let server = quorate_testkit::redis::RedisConfig::new().unix_socket().start().unwrap();
     let url = format!("unix://{}?db=3", server.socket().unwrap().display());
-    conformance::suite("RedisNode", || {
+    let make = || {
         server.flushall();
         RedisNode::parse(&url).unwrap().prefix("")
-    })
-    .await;
+    };
+    conformance::suite("RedisNode", make).await;
+    conformance::pushes("RedisNode", make).await;
 }
 
 #[test]

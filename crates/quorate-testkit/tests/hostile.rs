@@ -209,6 +209,37 @@ async fn one_liar_of_five_makes_two_holders_where_each_reaches_half_of_the_hones
     assert!(first.check().is_ok() && second.check().is_ok(), "the limit of the promise has moved: say so");
 }
 
+/// A server that tells of releases that nobody made, hundreds before each answer, wakes nobody and fills nothing:
+/// a waiter looks as often as if it were silent, and is woken by the others.
+#[tokio::test]
+async fn what_a_node_babbles_wakes_nobody() {
+    let server = HostileServer::start(Hostility::Babbler).unwrap();
+    let honest: Vec<_> = (0..4).map(|number| MemoryNode::new(&format!("memory{number}"))).collect();
+    let [a, b] = [(); 2].map(|()| {
+        let liar = RedisNode::parse(&server.url(PASSWORD)).unwrap();
+        Quorum::builder().nodes(honest.iter().cloned()).node(liar).trust_new_nodes(true).build().unwrap()
+    });
+    for worker in [&a, &b] {
+        soon(all_trusted(worker)).await;
+    }
+    let env = Env::system();
+    for _ in 0..3 {
+        let lease = acquire(&a).await;
+        let before = server.batches();
+        let waiting = acquire(&b);
+        tokio::pin!(waiting);
+        let early = env.before(env.now() + Duration::from_millis(500), &mut waiting).await;
+        assert!(early.is_none() && lease.check().is_ok(), "two holders");
+        let asked = server.batches() - before;
+        assert!((2..60).contains(&asked), "{asked} calls in half a second: it was woken by noise");
+        soon(lease.release()).await.unwrap();
+        soon(waiting.await.release()).await.unwrap();
+    }
+    for quorum in [a, b] {
+        soon(quorum.close()).await;
+    }
+}
+
 async fn all_trusted(quorum: &Quorum) {
     while !quorum.nodes().iter().all(|node| node.state == NodeState::Trusted) {
         quorum.env().sleep(Duration::from_millis(5)).await;

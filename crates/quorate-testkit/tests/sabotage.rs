@@ -122,11 +122,11 @@ const NOT_MISSED: &[(Case, &str)] = &[
     ),
     (
         Case::worker("no look between started and the work", &[Sabotage::NoLookBeforeWork], "ticks", 100),
-        "a pause would have to fall between two polls of one task, and here none does",
+        "a pause would have to fall between two polls of one task, and here none does; quorate's own test of schedules, a_pause_between_started_and_the_work",
     ),
     (
         Case::worker("a done overruled", &[Sabotage::DoneOverruled], "claims", 100),
-        "a done stands on a majority, which grants nothing: only a majority that forgot would",
+        "a done stands on a majority, which grants nothing: only a majority that forgot would; quorate's own test of claims, one_node_s_word",
     ),
     (
         Case::node("no owner check in raise", Lie::Obliging, TWICE, 100).on("wild-clocks"),

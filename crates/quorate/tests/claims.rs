@@ -8,7 +8,9 @@ use common::{SECOND, nodes, quorum};
 use quorate::{
     claim::{Claim, ClaimOutcome, Claims, CompleteError, ProcessError, Processed},
     lease::Quorum,
-    node::{Batch, MemoryNode, MemorySession, Node, NodeTime, Nudge, Reply, Request, Resource, Session},
+    node::{
+        Batch, FencingToken, MemoryNode, Node, NodeTime, Nudge, Owner, Reply, Request, Resource, Session,
+    },
 };
 use std::{convert::Infallible, sync::Arc};
 
@@ -163,32 +165,54 @@ async fn of_many_that_claim_at_one_moment_one_has_it() {
     }
 }
 
-/// What a node says to one request of a client that is not a worker.
-async fn ask(session: &mut MemorySession, request: Request) -> Reply {
+/// What a node says to one request of a client that is not a worker, under the marker that stands there.
+async fn ask(node: &MemoryNode, request: impl FnOnce(&Arc<str>) -> Request) -> Reply {
+    let (mut session, hello) = node.open(Nudge::channel().0).await.expect("memory opens");
+    let stamp = hello.marker.expect("a worker has marked it");
     let not_after = NodeTime::from_micros(u64::MAX);
-    let reply = session.send(Batch { requests: vec![request], not_after, stamp: Arc::default() });
+    let reply = session.send(Batch { requests: vec![request(&stamp)], not_after, stamp });
     reply.await.expect("memory answers").replies.remove(0)
+}
+
+/// Others may have forgotten it since: what is done is not handled again while one node knows.
+#[tokio::test]
+async fn one_node_s_word_that_it_is_done_outweighs_every_grant() {
+    let nodes = nodes();
+    let quorum = quorum("a", &nodes);
+    drop(claimed(claims(&quorum).claim("m-0").await.expect("a quorum, which marks the nodes")));
+    let done = ask(&nodes[0], |_| Request::Complete {
+        resource: Resource::claim("orders", "m-1").expect("a name"),
+        owner: Owner::from_node("b:1"),
+        token: FencingToken::new(1),
+        result: "42".into(),
+        retention: 100 * SECOND,
+    });
+    assert_eq!(done.await, Reply::Completed);
+    match claims(&quorum).claim("m-1").await.expect("a quorum") {
+        ClaimOutcome::Done { result } => assert_eq!(&*result, "42"),
+        other => panic!("{other:?}"),
+    }
+    quorum.close().await;
 }
 
 /// Seed 14444: a node was quarantined between the grant and the *complete*. It would not take the done record,
 /// and the claim's key stood there until its TTL ended.
 #[tokio::test]
 async fn a_node_that_would_not_take_the_done_record_is_freed_all_the_same() {
-    let nodes: Vec<MemoryNode> = nodes();
+    let nodes = nodes();
     let quorum = quorum("a", &nodes);
     let claim = claimed(claims(&quorum).claim("m-1").await.expect("a quorum"));
-    let (mut session, hello) = nodes[0].open(Nudge::channel().0).await.expect("memory opens");
-    let marker = hello.marker.expect("a worker has marked it");
-    let (kept, votes_from) = marker.rsplit_once('=').expect("lines of key=value");
-    let later: u64 = votes_from.parse::<u64>().expect("microseconds") + 10_000_000;
-    let quarantined =
-        Request::Mark { expect: Some(Arc::clone(&marker)), marker: format!("{kept}={later}").into() };
-    assert_eq!(ask(&mut session, quarantined).await, Reply::Marked);
+    let quarantined = ask(&nodes[0], |marker| {
+        let (kept, votes_from) = marker.rsplit_once('=').expect("lines of key=value");
+        let later: u64 = votes_from.parse::<u64>().expect("microseconds") + 10_000_000;
+        Request::Mark { expect: Some(Arc::clone(marker)), marker: format!("{kept}={later}").into() }
+    });
+    assert_eq!(quarantined.await, Reply::Marked);
 
     assert_eq!(claim.complete("42").await.expect("a majority").nodes, 4);
     quorum.close().await; // Sends what has been posted.
-    let look = Request::Inspect { resource: Resource::claim("orders", "m-1").expect("a name") };
-    match ask(&mut session, look).await {
+    let resource = Resource::claim("orders", "m-1").expect("a name");
+    match ask(&nodes[0], |_| Request::Inspect { resource }).await {
         Reply::State { holder: None, done: None, .. } => {}
         other => panic!("{other:?}"),
     }

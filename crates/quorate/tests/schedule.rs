@@ -80,12 +80,42 @@ async fn every_tick_starts_once_over_crashes_and_resignations() {
     assert_eq!(starts.len() as u64, due, "none is missed between the first and the last");
 }
 
-/// A node on which a leader is told to resign while its third *started* is being written.
+/// A node on which something happens while a leader's third *started* is being written.
 #[derive(Clone, Debug)]
 struct Meddling {
     node: MemoryNode,
     writes: Arc<AtomicUsize>,
-    stop: CancellationToken,
+    with: Meddle,
+}
+
+#[derive(Clone, Debug)]
+enum Meddle {
+    /// The leader is told to resign.
+    Resign(CancellationToken),
+    /// The process stands still for so long before the third node's answer, which makes a majority.
+    Pause(Duration, Arc<AtomicUsize>),
+}
+
+impl Meddle {
+    fn meddle(&self) {
+        match self {
+            Self::Resign(stop) => stop.cancel(),
+            // One thread runs everything here: nothing else happens meanwhile.
+            Self::Pause(pause, answers) if answers.fetch_add(1, Ordering::Relaxed) == 2 => {
+                std::thread::sleep(*pause);
+            }
+            Self::Pause(..) => {}
+        }
+    }
+
+    /// How long each answer takes.
+    fn slowness(&self) -> Duration {
+        match self {
+            // So that the campaign hears of the shutdown before the write has its majority.
+            Self::Resign(_) => PERIOD / 5,
+            Self::Pause(..) => Duration::ZERO,
+        }
+    }
 }
 
 impl Node for Meddling {
@@ -111,13 +141,14 @@ impl Session for MeddlingSession {
         let writes = batch.requests.iter().filter(|request| started(request)).count();
         let before = self.by.writes.fetch_add(writes, Ordering::Relaxed);
         let meddle = before < 3 && before + writes >= 3;
-        let (reply, stop) = (self.session.send(batch), self.by.stop.clone());
+        let (reply, with) = (self.session.send(batch), self.by.with.clone());
         async move {
             if meddle {
-                stop.cancel();
+                with.meddle();
             }
-            // So that the campaign hears of the shutdown before the write has its majority.
-            Env::system().sleep(PERIOD / 5).await;
+            if !with.slowness().is_zero() {
+                Env::system().sleep(with.slowness()).await;
+            }
             reply.await
         }
     }
@@ -130,7 +161,7 @@ async fn a_resignation_during_the_write_of_started_loses_no_tick() {
         let meddling = nodes.iter().map(|node| Meddling {
             node: node.clone(),
             writes: Arc::default(),
-            stop: stop.clone(),
+            with: Meddle::Resign(stop.clone()),
         });
         let builder = Quorum::builder().worker("a").nodes(meddling).trust_new_nodes(true);
         let first = builder.build().expect("a sound setup");
@@ -161,6 +192,35 @@ async fn a_resignation_during_the_write_of_started_loses_no_tick() {
             "{delivery}: one is missing: {starts:?}"
         );
     }
+}
+
+/// A later leader may have made the tick up: a record that was written before a pause starts nothing after it.
+#[tokio::test]
+async fn a_pause_between_started_and_the_work_starts_nothing_after_the_term() {
+    let (nodes, late, answers) = (nodes(), Arc::new(AtomicUsize::new(0)), Arc::<AtomicUsize>::default());
+    let with = Meddle::Pause(SECOND * 3 / 2, Arc::clone(&answers));
+    let meddling =
+        nodes.iter().map(|node| Meddling { node: node.clone(), writes: Arc::default(), with: with.clone() });
+    let builder = Quorum::builder().worker("a").nodes(meddling).trust_new_nodes(true);
+    let quorum = builder.build().expect("a sound setup");
+    let (after, starts) = (Arc::clone(&answers), Arc::new(AtomicUsize::new(0)));
+    let (tell_late, tell) = (Arc::clone(&late), Arc::clone(&starts));
+    let job = Job::new("j", every(PERIOD).expect("a period"), move |tick: Tick| {
+        tell_late.fetch_add(usize::from(tick.check().is_err()), Ordering::Relaxed);
+        tell.fetch_add(usize::from(after.load(Ordering::Relaxed) > 2), Ordering::Relaxed);
+        async { Ok::<(), Infallible>(()) }
+    });
+    let job = job.misfire(RunAll::within(30 * SECOND)).delivery(Delivery::AtMostOnce);
+    let deadline = quorum.env().now() + 20 * SECOND;
+    let enough = async {
+        while starts.load(Ordering::Relaxed) < 3 {
+            assert!(quorum.env().now() < deadline, "no term after the pause");
+            quorum.env().sleep(PERIOD / 10).await;
+        }
+    };
+    Scheduler::new(&quorum, "g").ttl(SECOND).job(job).run().until(enough).await.expect("a shutdown is Ok");
+    assert_eq!(late.load(Ordering::Relaxed), 0, "started after its term");
+    quorum.close().await;
 }
 
 #[tokio::test]

@@ -330,6 +330,14 @@ impl Node<'_> {
             self.examined.told.denied.iter().partition(spared);
         let list =
             |denied: &[&String]| denied.iter().map(|text| text.as_str()).collect::<Vec<_>>().join(", ");
+        let pushes: Vec<&String> = self.examined.told.denied_pushes.iter().collect();
+        if !pushes.is_empty() {
+            let what = format!(
+                "the user {user} may not do: {}; so a release wakes nobody who waits, and they look every 100 ms",
+                list(&pushes)
+            );
+            self.say(Warning, what, format!("ACL SETUSER {user} {least}"));
+        }
         if !needed.is_empty() {
             let what = format!("the user {user} may not do: {}", list(&needed));
             self.say(Grave, what, format!("ACL SETUSER {user} {least}"));
@@ -337,7 +345,7 @@ impl Node<'_> {
             let what =
                 format!("the user {user} may not do: {}; so its settings are not known", list(&spared));
             self.say(Note, what, format!("ACL SETUSER {user} +config|get +client|setname"));
-        } else if user == "default" {
+        } else if user == "default" && pushes.is_empty() {
             self.say(
                 Note,
                 "we are the user `default`, who mostly may do everything",

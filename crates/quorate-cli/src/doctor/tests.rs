@@ -41,6 +41,7 @@ fn told(ahead_ms: i64, trip_ms: u64) -> Examination {
         looks: vec![Look { sent, received, node_time }],
         user: Some("quorate".to_owned()),
         denied: Vec::new(),
+        denied_pushes: Vec::new(),
     }
 }
 
@@ -140,13 +141,19 @@ fn rights_and_the_least_that_would_do() {
     let found = findings(&ward(patient("redis://a:6379", denied)));
     assert_eq!(found[0].weight, Grave);
     assert!(
-        found[0].mend.starts_with("ACL SETUSER quorate resetkeys ~quorate:* ~{quorate:* -@all "),
+        found[0].mend.starts_with(
+            "ACL SETUSER quorate resetkeys ~quorate:* ~{quorate:* resetchannels &quorate:* -@all "
+        ),
         "{found:?}"
     );
     let denied = vec!["config get appendfsync".to_owned()];
     let cautious = Examination { settings: BTreeMap::new(), denied, ..told(0, 1) };
     finds(patient("redis://a:6379", cautious.clone()), Note, "config get");
     assert!(of(patient("redis://a:6379", cautious)).iter().all(|(weight, _)| *weight == Note));
+    let denied_pushes = vec!["publish quorate:{doctor}:freed".to_owned()];
+    let deaf = of(patient("redis://a:6379", Examination { denied_pushes, ..told(0, 1) }));
+    assert_eq!(deaf.len(), 1);
+    assert!(deaf[0].0 == Warning && deaf[0].1.contains("wakes nobody"), "{deaf:?}");
     let root = Examination { user: Some("default".to_owned()), ..told(0, 1) };
     finds(patient("redis://a:6379", root), Note, "`default`");
 }

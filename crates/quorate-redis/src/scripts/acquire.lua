@@ -1,12 +1,12 @@
--- Sets the owner where the resource is free, or reserved for its worker, and counts one more grant. On a claim
--- that is done, says so.
--- KEYS  lock, counter, done record
+-- Sets the owner where the resource is free, or reserved for its worker, and nobody comes first, and counts one
+-- more grant. On a claim that is done, says so.
+-- KEYS  lock, counter, a claim's done record or the queue
 -- ARGV  owner, ttl (ms), where a missing counter starts (µs), how far that may be from this clock (µs),
---       how long the counter lives (ms), 1 for a claim
-return serve(true, true, 3, 6, function(k, a)
-  local lock, fence, done = KEYS[k], KEYS[k + 1], KEYS[k + 2]
+--       how long the counter lives (ms), 1 for a claim, = and a ticket or nothing
+return serve(true, true, 3, 7, function(k, a)
+  local lock, fence = KEYS[k], KEYS[k + 1]
   if ARGV[a + 5] == '1' then
-    local token, result = done_record(done)
+    local token, result = done_record(KEYS[k + 2])
     if token then
       return { 'done', token, result }
     end
@@ -14,6 +14,13 @@ return serve(true, true, 3, 6, function(k, a)
   local holder = call('GET', lock)
   if holder and not may_take(ARGV[a], holder) then
     return held(holder, lock)
+  end
+  -- Whoever it is reserved for goes before those who wait in line.
+  if not holder and ARGV[a + 5] ~= '1' then
+    local first = first_in_line(KEYS[k + 2], ARGV[a + 6])
+    if first then
+      return first
+    end
   end
   local last = counter(fence)
   if not last then

@@ -21,7 +21,7 @@ return serve(true, true, 3, 5, function(k, a)
   count_to(fence, last, token, keep)
   call('SET', done, token .. ':' .. ARGV[a + 2], 'PX', keep)
   if holder then
-    call('DEL', lock)
+    free(lock, owner)
   end
   return { 'completed' }
 end)

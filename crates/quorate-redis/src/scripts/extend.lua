@@ -1,5 +1,5 @@
--- Holds on from now, never shortening; sets the owner again where the resource is free.
--- KEYS  lock, counter, done record
+-- Holds on from now, never shortening; sets the owner again where the resource is free and nobody waits.
+-- KEYS  lock, counter, a claim's done record or the queue
 -- ARGV  owner, ttl (ms), token, how long the counter lives (ms), 1 for a claim
 return serve(true, true, 3, 5, function(k, a)
   local lock, fence = KEYS[k], KEYS[k + 1]
@@ -12,6 +12,11 @@ return serve(true, true, 3, 5, function(k, a)
     local token, result = done_record(KEYS[k + 2])
     if token then
       return { 'done', token, result }
+    end
+  elseif not holder then
+    local first = first_in_line(KEYS[k + 2], '')
+    if first then
+      return first
     end
   end
   count_to(fence, counter(fence), ARGV[a + 2], ARGV[a + 3])

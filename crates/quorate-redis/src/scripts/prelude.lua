@@ -88,6 +88,23 @@ local function held(holder, lock)
   return { 'held', holder, left_of(lock) }
 end
 
+-- Tells whoever waits for `lock` that `owner` has let go of it, and how many are told. That nobody can be told, for
+-- want of the right to PUBLISH say, spoils no release: waiters look for themselves as well.
+local function tell(lock, owner)
+  local channel = lock .. ':freed'
+  local asked = redis.pcall('PUBSUB', 'NUMSUB', channel)
+  local told = asked[2] or 1
+  if told > 0 then
+    redis.pcall('PUBLISH', channel, told .. ' ' .. owner)
+  end
+end
+
+-- Frees `lock`, and tells whoever waits for it whose it was.
+local function free(lock, owner)
+  call('DEL', lock)
+  tell(lock, owner)
+end
+
 -- Whether `owner` takes what stands at a lock as free: it is a reservation for the worker that signed it.
 local function may_take(owner, standing)
   if string.sub(standing, -9) ~= ':reserved' then

@@ -1,10 +1,10 @@
--- Frees the resource if the owner is still the same. Never refused for its time or the marker.
+-- Frees the resource if the owner is still the same, and tells its waiters. Never refused for its time or the marker.
 -- KEYS  lock
 -- ARGV  owner
 return serve(false, false, 1, 1, function(k, a)
   if call('GET', KEYS[k]) ~= ARGV[a] then
     return { 'released', '0' }
   end
-  call('DEL', KEYS[k])
+  free(KEYS[k], ARGV[a])
   return { 'released', '1' }
 end)

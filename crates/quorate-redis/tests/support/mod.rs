@@ -75,6 +75,7 @@ pub(crate) fn acquire(name: &str, by: u64) -> Request {
         propose: FencingToken::new(SystemWorld.wall().as_micros()),
         tolerance: Duration::from_secs(5),
         keep: LONG,
+        ticket: None,
     }
 }
 

@@ -29,11 +29,24 @@ fn stamp() -> impl Strategy<Value = Stamp> {
 fn ask() -> impl Strategy<Value = Ask> {
     let (r, o) = (resource, owner);
     prop_oneof![
-        8 => (r(), o(), life(), propose(), tolerance(), life()).prop_map(
-            |(resource, owner, ttl, propose, tolerance, keep)| Ask::Acquire {
-                resource, owner, ttl, propose, tolerance, keep
+        8 => (r(), o(), life(), propose(), tolerance(), life(), ticket()).prop_map(
+            |(resource, owner, ttl, propose, tolerance, keep, ticket)| Ask::Acquire {
+                resource, owner, ttl, propose, tolerance, keep, ticket
             }
         ),
+        5 => (r(), o(), life(), ticket())
+            .prop_map(|(resource, owner, ttl, ticket)| Ask::Share { resource, owner, ttl, ticket }),
+        3 => (r(), o(), life()).prop_map(|(resource, owner, ttl)| Ask::ExtendShare { resource, owner, ttl }),
+        3 => (r(), o()).prop_map(|(resource, owner)| Ask::ReleaseShare { resource, owner }),
+        2 => (r(), o(), o(), life()).prop_map(
+            |(resource, owner, reader, ttl)| Ask::Downgrade { resource, owner, reader, ttl }
+        ),
+        4 => (r(), o(), when(), propose(), tolerance(), life(), prop::bool::weighted(0.7)).prop_map(
+            |(resource, ticket, at, now, tolerance, ttl, alone)| Ask::Queue {
+                resource, ticket, at, now, tolerance, ttl, alone
+            }
+        ),
+        2 => (r(), o()).prop_map(|(resource, ticket)| Ask::LeaveQueue { resource, ticket }),
         4 => (r(), o(), count(), life())
             .prop_map(|(resource, owner, to, keep)| Ask::Raise { resource, owner, to, keep }),
         5 => (r(), o(), life(), count(), life()).prop_map(
@@ -96,6 +109,10 @@ fn owner() -> impl Strategy<Value = u8> {
 /// Mostly for the workers that sign most.
 fn heir() -> impl Strategy<Value = u8> {
     prop_oneof![4 => Just(0), 2 => Just(1), 1 => 0..words::HEIRS]
+}
+
+fn ticket() -> impl Strategy<Value = Option<u8>> {
+    prop::option::weighted(0.4, owner())
 }
 
 fn ledger() -> impl Strategy<Value = u8> {

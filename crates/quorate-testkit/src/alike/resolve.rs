@@ -36,13 +36,14 @@ impl Ground {
 
     pub(super) fn request(&self, ask: &Ask) -> Request {
         match *ask {
-            Ask::Acquire { resource, owner, ttl, propose, tolerance, keep } => Request::Acquire {
+            Ask::Acquire { resource, owner, ttl, propose, tolerance, keep, ticket } => Request::Acquire {
                 resource: words::resource(resource),
                 owner: words::owner(owner),
                 ttl: ttl.time(),
                 propose: FencingToken::new(self.micros(propose)),
                 tolerance: tolerance.time(),
                 keep: keep.time(),
+                ticket: ticket.map(words::owner),
             },
             Ask::Raise { resource, owner, to, keep } => Request::Raise {
                 resource: words::resource(resource),
@@ -65,6 +66,38 @@ impl Ground {
             },
             Ask::Release { resource, owner } => {
                 Request::Release { resource: words::resource(resource), owner: words::owner(owner) }
+            }
+            Ask::Share { resource, owner, ttl, ticket } => Request::Share {
+                resource: words::resource(resource),
+                owner: words::owner(owner),
+                ttl: ttl.time(),
+                ticket: ticket.map(words::owner),
+            },
+            Ask::ExtendShare { resource, owner, ttl } => Request::ExtendShare {
+                resource: words::resource(resource),
+                owner: words::owner(owner),
+                ttl: ttl.time(),
+            },
+            Ask::ReleaseShare { resource, owner } => {
+                Request::ReleaseShare { resource: words::resource(resource), owner: words::owner(owner) }
+            }
+            Ask::Downgrade { resource, owner, reader, ttl } => Request::Downgrade {
+                resource: words::resource(resource),
+                owner: words::owner(owner),
+                reader: words::owner(reader),
+                ttl: ttl.time(),
+            },
+            Ask::Queue { resource, ticket, at, now, tolerance, ttl, alone } => Request::Queue {
+                resource: words::resource(resource),
+                ticket: words::owner(ticket),
+                at: self.micros(at),
+                now: self.micros(now),
+                tolerance: tolerance.time(),
+                ttl: ttl.time(),
+                alone,
+            },
+            Ask::LeaveQueue { resource, ticket } => {
+                Request::LeaveQueue { resource: words::resource(resource), ticket: words::owner(ticket) }
             }
             Ask::Inspect { resource } => Request::Inspect { resource: words::resource(resource) },
             Ask::Complete { resource, owner, token, result, retention } => Request::Complete {

@@ -125,18 +125,108 @@ pub enum Seen {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the fields are those of `Request`, by number")]
 pub enum Ask {
-    Acquire { resource: u8, owner: u8, ttl: Life, propose: When, tolerance: Tolerance, keep: Life },
-    Raise { resource: u8, owner: u8, to: Count, keep: Life },
-    Extend { resource: u8, owner: u8, ttl: Life, token: Count, keep: Life },
-    Reserve { resource: u8, owner: u8, heir: u8, ttl: Life },
-    Release { resource: u8, owner: u8 },
-    Inspect { resource: u8 },
-    Complete { resource: u8, owner: u8, token: Count, result: u8, retention: Life },
-    Seal { ledger: u8, term: Count },
-    Write { ledger: u8, term: Count, key: u8, seen: Seen, at: When, written_in: Count, last: bool, value: u8 },
-    Prune { ledger: u8, term: Count, below: When },
-    Read { ledger: u8 },
-    Mark { expect: Option<Stamp>, marker: u8 },
+    Acquire {
+        resource: u8,
+        owner: u8,
+        ttl: Life,
+        propose: When,
+        tolerance: Tolerance,
+        keep: Life,
+        ticket: Option<u8>,
+    },
+    Raise {
+        resource: u8,
+        owner: u8,
+        to: Count,
+        keep: Life,
+    },
+    Extend {
+        resource: u8,
+        owner: u8,
+        ttl: Life,
+        token: Count,
+        keep: Life,
+    },
+    Reserve {
+        resource: u8,
+        owner: u8,
+        heir: u8,
+        ttl: Life,
+    },
+    Release {
+        resource: u8,
+        owner: u8,
+    },
+    Share {
+        resource: u8,
+        owner: u8,
+        ttl: Life,
+        ticket: Option<u8>,
+    },
+    ExtendShare {
+        resource: u8,
+        owner: u8,
+        ttl: Life,
+    },
+    ReleaseShare {
+        resource: u8,
+        owner: u8,
+    },
+    Downgrade {
+        resource: u8,
+        owner: u8,
+        reader: u8,
+        ttl: Life,
+    },
+    Queue {
+        resource: u8,
+        ticket: u8,
+        at: When,
+        now: When,
+        tolerance: Tolerance,
+        ttl: Life,
+        alone: bool,
+    },
+    LeaveQueue {
+        resource: u8,
+        ticket: u8,
+    },
+    Inspect {
+        resource: u8,
+    },
+    Complete {
+        resource: u8,
+        owner: u8,
+        token: Count,
+        result: u8,
+        retention: Life,
+    },
+    Seal {
+        ledger: u8,
+        term: Count,
+    },
+    Write {
+        ledger: u8,
+        term: Count,
+        key: u8,
+        seen: Seen,
+        at: When,
+        written_in: Count,
+        last: bool,
+        value: u8,
+    },
+    Prune {
+        ledger: u8,
+        term: Count,
+        below: When,
+    },
+    Read {
+        ledger: u8,
+    },
+    Mark {
+        expect: Option<Stamp>,
+        marker: u8,
+    },
 }
 
 impl Ask {
@@ -146,6 +236,10 @@ impl Ask {
             Self::Acquire { ttl, keep, .. } | Self::Extend { ttl, keep, .. } => {
                 ttl.is_brief() || keep.is_brief()
             }
+            Self::Share { ttl, .. }
+            | Self::ExtendShare { ttl, .. }
+            | Self::Downgrade { ttl, .. }
+            | Self::Queue { ttl, .. } => ttl.is_brief(),
             Self::Raise { keep, .. } => keep.is_brief(),
             Self::Reserve { ttl, .. } => ttl.is_brief(),
             Self::Complete { retention, .. } => retention.is_brief(),

@@ -36,6 +36,14 @@ pub enum Fault {
     KeepsWhatHasEnded,
     /// Grants a claim that is done.
     GrantsWhatIsDone,
+    /// Lets readers in beside a writer.
+    SharesBesideAWriter,
+    /// Grants past those who wait.
+    GoesPastTheQueue,
+    /// Takes the last reader for the end of all.
+    FreesAllReaders,
+    /// Orders a queue by arrival.
+    QueuesByArrival,
     /// Cuts a result to half of what a done record keeps.
     CutsResults,
     /// Lets anybody take what is reserved for somebody.
@@ -44,7 +52,7 @@ pub enum Fault {
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 17] = [
         Self::ReleasesForAnyone,
         Self::CountsTwice,
         Self::CountsNothing,
@@ -56,6 +64,10 @@ impl Fault {
         Self::RaisesForAnyone,
         Self::KeepsWhatHasEnded,
         Self::GrantsWhatIsDone,
+        Self::SharesBesideAWriter,
+        Self::GoesPastTheQueue,
+        Self::FreesAllReaders,
+        Self::QueuesByArrival,
         Self::CutsResults,
         Self::GrantsWhatIsReserved,
     ];
@@ -172,6 +184,25 @@ fn before(
             if row.is_some_and(|row| Owner::from_node(&row.owner).reserved_for().is_some()) {
                 store.set_lease(resource, None)?;
             }
+        }
+        (Fault::SharesBesideAWriter, Request::Share { resource, .. })
+            if store.lease(resource)?.is_some_and(|row| !row.is_read()) =>
+        {
+            store.set_lease(resource, None)?;
+        }
+        (Fault::GoesPastTheQueue, Request::Acquire { resource, .. }) => store.set_queue(resource, None)?,
+        (Fault::FreesAllReaders, Request::ReleaseShare { resource, owner }) => {
+            if let Some(row) = store.lease(resource)?.filter(LeaseRow::is_read)
+                && row.readers.iter().any(|reader| *reader.owner == *owner.as_str())
+            {
+                let readers = row.readers.into_iter().filter(|reader| *reader.owner == *owner.as_str());
+                let readers = readers.collect();
+                store.set_lease(resource, Some(LeaseRow { readers, ..row }))?;
+            }
+        }
+        (Fault::QueuesByArrival, Request::Queue { resource, at, .. }) => {
+            let places = store.queue(resource)?.map(|row| row.places).unwrap_or_default();
+            *at = places.iter().map(|place| place.at).max().unwrap_or_default().max(*at);
         }
         (Fault::CutsResults, Request::Complete { result, .. }) => {
             *result = result.chars().take(engine::RESULT_MAX / 2).collect::<String>().into();

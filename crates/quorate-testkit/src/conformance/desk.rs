@@ -11,7 +11,7 @@ use std::{sync::Arc, time::Duration};
 pub(super) const LONG: Duration = Duration::from_secs(60);
 
 /// How long something that must come may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The marker that a desk's node carries.
 pub(super) const STAMP: &str = "{\"run\":\"conformance\"}";
@@ -123,7 +123,22 @@ impl<N: Node> Desk<N> {
             propose: FencingToken::new(propose),
             tolerance: Duration::from_secs(5),
             keep: LONG,
+            ticket: None,
         }
+    }
+
+    /// A place in the queue for one who has waited since `ago`.
+    pub(super) fn queue(
+        &self,
+        resource: &Resource,
+        ticket: &Owner,
+        ago: Duration,
+        ttl: Duration,
+        alone: bool,
+    ) -> Request {
+        let (at, now) = ((self.wall() - ago).as_micros(), self.wall().as_micros());
+        let tolerance = Duration::from_secs(5);
+        Request::Queue { resource: resource.clone(), ticket: ticket.clone(), at, now, tolerance, ttl, alone }
     }
 
     /// Acquires, and gives the count.
@@ -195,6 +210,34 @@ pub(super) fn release(resource: &Resource, owner: &Owner) -> Request {
 
 pub(super) fn reserve(resource: &Resource, owner: &Owner, heir: &Owner, ttl: Duration) -> Request {
     Request::Reserve { resource: resource.clone(), owner: owner.clone(), heir: heir.clone(), ttl }
+}
+
+pub(super) fn share(resource: &Resource, reader: &Owner, ttl: Duration) -> Request {
+    Request::Share { resource: resource.clone(), owner: reader.clone(), ttl, ticket: None }
+}
+
+pub(super) fn extend_share(resource: &Resource, reader: &Owner, ttl: Duration) -> Request {
+    Request::ExtendShare { resource: resource.clone(), owner: reader.clone(), ttl }
+}
+
+pub(super) fn release_share(resource: &Resource, reader: &Owner) -> Request {
+    Request::ReleaseShare { resource: resource.clone(), owner: reader.clone() }
+}
+
+pub(super) fn downgrade(resource: &Resource, owner: &Owner, reader: &Owner, ttl: Duration) -> Request {
+    Request::Downgrade { resource: resource.clone(), owner: owner.clone(), reader: reader.clone(), ttl }
+}
+
+pub(super) fn leave_queue(resource: &Resource, ticket: &Owner) -> Request {
+    Request::LeaveQueue { resource: resource.clone(), ticket: ticket.clone() }
+}
+
+/// The same acquire or share, from a place in the queue.
+pub(super) fn from_place(mut request: Request, place: &Owner) -> Request {
+    if let Request::Acquire { ticket, .. } | Request::Share { ticket, .. } = &mut request {
+        *ticket = Some(place.clone());
+    }
+    request
 }
 
 pub(super) fn complete(resource: &Resource, owner: &Owner, by: u64, result: &str) -> Request {

@@ -9,6 +9,10 @@ fn votes<N: Node>(desk: &Desk<N>, resource: &Resource) -> Vec<Request> {
         desk.acquire(resource, &owner(1), LONG),
         raise(resource, &owner(1), 9),
         extend(resource, &owner(1), LONG, 9),
+        share(resource, &owner(1), LONG),
+        extend_share(resource, &owner(1), LONG),
+        downgrade(resource, &owner(1), &owner(2), LONG),
+        desk.queue(resource, &owner(1), Duration::ZERO, LONG, true),
         complete(resource, &owner(1), 9, ""),
         seal("g", 1),
         write("g", 1, "k", None, &one),
@@ -74,6 +78,9 @@ pub(super) async fn releases_and_looks_are_always_served<N: Node>(node: N) {
     assert_eq!(desk.read("g").await.term, token(4));
     assert_eq!(desk.ask(release(&resource, &owner(1))).await, Reply::Released(true));
     assert!(desk.inspect(&resource).await.is_free());
+    for asked in [release_share(&resource, &owner(1)), leave_queue(&resource, &owner(1))] {
+        assert_eq!(desk.ask(asked).await, Reply::Released(false));
+    }
 }
 
 pub(super) async fn mark_compares_and_sets<N: Node>(node: N) {

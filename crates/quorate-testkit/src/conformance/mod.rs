@@ -12,6 +12,9 @@ mod desk;
 mod gate;
 mod lease;
 mod ledger;
+mod push;
+mod queue;
+mod readers;
 mod reserve;
 mod session;
 
@@ -20,25 +23,29 @@ use futures_util::FutureExt;
 use quorate::node::Node;
 use std::panic::AssertUnwindSafe;
 
+/// Runs the cases that are named, each on a fresh node from `$make`.
+macro_rules! run {
+    ($kind:ident, $make:ident, $($module:ident: $($case:ident)+;)+) => {
+        let mut run = 0;
+        let mut failed = Vec::new();
+        $($(
+            run += 1;
+            if AssertUnwindSafe($module::$case($make())).catch_unwind().await.is_err() {
+                failed.push(concat!(stringify!($module), "::", stringify!($case)));
+            }
+        )+)+
+        assert!(failed.is_empty(), "{}: {} of {run} cases failed: {}", $kind, failed.len(), failed.join(", "));
+    };
+}
+
 /// Runs every case, each on a fresh node from `make`: empty, without a marker, and forgotten by nobody while
 /// the case runs.
 ///
 /// # Panics
 /// If a case failed, after all have run; names them all. Each one's own message is above.
 pub async fn suite<N: Node>(kind: &str, mut make: impl FnMut() -> N) {
-    let mut run = 0;
-    let mut failed = Vec::new();
-    macro_rules! run {
-        ($($module:ident: $($case:ident)+;)+) => {
-            $($(
-                run += 1;
-                if AssertUnwindSafe($module::$case(make())).catch_unwind().await.is_err() {
-                    failed.push(concat!(stringify!($module), "::", stringify!($case)));
-                }
-            )+)+
-        };
-    }
     run! {
+        kind, make,
         acquire:
             a_free_resource_is_granted_and_counted
             a_held_resource_says_by_whom_and_for_how_long
@@ -70,6 +77,31 @@ pub async fn suite<N: Node>(kind: &str, mut make: impl FnMut() -> N) {
             a_reservation_ends_by_itself
             who_transferred_neither_extends_nor_releases_any_more
             what_only_looks_like_a_reservation_is_nobodys;
+        readers:
+            many_read_and_nobody_writes
+            a_writer_keeps_readers_away
+            a_plain_lock_and_a_writer_are_one
+            a_reader_ends_at_its_time_and_the_resource_with_the_last
+            extend_share_lengthens_never_shortens
+            extend_share_adds_the_reader_again_where_free
+            extend_share_leaves_a_writers_lease
+            release_share_frees_with_the_last_reader
+            a_released_reader_shortens_nobody_else
+            downgrade_turns_a_writer_into_a_reader
+            downgrade_is_for_the_holder
+            readers_leave_the_counter_alone
+            a_node_keeps_so_many_readers;
+        queue:
+            places_are_ordered_by_ticket_and_not_by_arrival
+            while_a_queue_stands_its_head_is_granted_alone
+            readers_go_in_together_up_to_a_writer
+            a_reader_does_not_pass_a_writer_who_waits
+            repair_goes_past_nobody_who_waits
+            a_place_ends_at_its_time_and_is_held_by_asking_again
+            a_place_is_given_up_by_its_ticket
+            a_wall_clock_that_is_off_gets_no_place
+            a_node_keeps_so_many_places
+            a_ticket_without_a_place_is_nobody;
         gate:
             what_comes_too_late_is_refused_and_changes_nothing
             another_marker_is_refused_and_named
@@ -103,6 +135,24 @@ pub async fn suite<N: Node>(kind: &str, mut make: impl FnMut() -> N) {
             sessions_of_one_node_see_one_store
             a_hello_states_facts
             node_time_is_the_wall_clocks_and_goes_on;
+        push:
+            listening_in_any_order_spoils_no_batch;
     }
-    assert!(failed.is_empty(), "{kind}: {} of {run} cases failed: {}", failed.len(), failed.join(", "));
+}
+
+/// As [`suite`], the cases of nodes that tell of releases. Those that do not are polled.
+///
+/// # Panics
+/// As [`suite`].
+pub async fn pushes<N: Node>(kind: &str, mut make: impl FnMut() -> N) {
+    run! {
+        kind, make,
+        push:
+            a_listener_hears_every_release_in_turn
+            a_listener_hears_its_own_release_and_others_hear_it_too
+            a_completed_claim_is_told
+            what_frees_nothing_is_not_told
+            nothing_is_told_after_the_end
+            a_session_that_is_gone_hears_nothing_and_hinders_nobody;
+    }
 }

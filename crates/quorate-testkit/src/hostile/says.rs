@@ -30,8 +30,11 @@ pub enum Hostility {
     TooMany,
     /// A string that never ends.
     Endless,
-    /// A push before each answer.
+    /// A push in place of each answer.
     Push,
+    /// It grants everything to everyone, and before each answer pushes what nobody asked for, among it releases
+    /// that nobody made, of whatever is listened for.
+    Babbler,
     /// Errors that repeat all they were told, among what steers a terminal.
     Error,
     /// INFO is noise.
@@ -99,15 +102,27 @@ pub(super) struct Speaker {
     told: String,
     scripts: usize,
     marker: Option<Vec<u8>>,
+    /// The channels that were subscribed to.
+    channels: Vec<String>,
+    made_up: u64,
 }
 
+/// How many releases a babbler makes up before each answer, for each channel.
+const MADE_UP: u64 = 200;
+
 /// How many keys an item of each script has, in the order in which they are loaded.
-const KEYS: [usize; 12] = [3, 2, 3, 1, 3, 3, 1, 1, 1, 1, 1, 1];
+const KEYS: [usize; 18] = [3, 2, 3, 1, 3, 3, 2, 2, 1, 1, 3, 3, 1, 1, 1, 1, 1, 1];
 /// What each script says to an item that goes as it is to go.
-const WORDS: [&str; 12] = [
+const WORDS: [&str; 18] = [
     "granted",
     "raised",
     "extended",
+    "released",
+    "shared",
+    "extended",
+    "released",
+    "shared",
+    "queued",
     "released",
     "state",
     "completed",
@@ -130,6 +145,8 @@ impl Speaker {
             told: String::new(),
             scripts: 0,
             marker,
+            channels: Vec::new(),
+            made_up: 0,
         }
     }
 
@@ -161,9 +178,43 @@ impl Speaker {
                 Some(marker) => bulk(&String::from_utf8_lossy(marker)),
                 None => b"$-1\r\n".to_vec(),
             }),
+            "HELLO" if hostility == Hostility::Babbler => Deed::Say(b"%1\r\n$5\r\nproto\r\n:3\r\n".to_vec()),
+            "SUBSCRIBE" if hostility == Hostility::Babbler => {
+                self.channels.push(word(1).into_owned());
+                Deed::Say(
+                    [self.babble(), push(&[bulk("subscribe"), bulk(&word(1)), b":1\r\n".to_vec()])].concat(),
+                )
+            }
+            "UNSUBSCRIBE" if hostility == Hostility::Babbler => {
+                Deed::Say(push(&[bulk("unsubscribe"), bulk(&word(1)), b":0\r\n".to_vec()]))
+            }
             "CONFIG" => Deed::Say(array(&[bulk("appendfsync"), bulk("always")])),
             _ => Deed::Say(b"+OK\r\n".to_vec()),
         }
+    }
+
+    /// Pushes of every shape, none of which anybody asked for.
+    fn babble(&mut self) -> Vec<u8> {
+        let mut said = vec![
+            b">0\r\n".to_vec(),
+            push(&[bulk("message")]),
+            push(&[bulk("message"), bulk("elsewhere:freed"), bulk("nobody")]),
+            push(&[bulk("pmessage"), bulk("*"), bulk("elsewhere:freed"), bulk("nobody")]),
+            push(&[bulk("subscribe"), bulk("elsewhere:freed"), b":9\r\n".to_vec()]),
+            push(&[bulk("invalidate"), b"_\r\n".to_vec()]),
+            push(&[bulk("granted"), array(&[bulk("granted"), bulk("7")])]),
+        ];
+        for channel in &self.channels {
+            said.push(push(&[bulk("message"), bulk(channel)]));
+            said.push(push(&[bulk("message"), bulk(channel), b":7\r\n".to_vec()]));
+            said.push(push(&[bulk("message"), bulk(channel), bulk(&"x".repeat(1 << 16))]));
+            for number in 0..MADE_UP {
+                let owner = bulk(&format!("4294967295 nobody:{:032x}", self.made_up + number));
+                said.push(push(&[bulk("message"), bulk(channel), owner]));
+            }
+        }
+        self.made_up += MADE_UP;
+        said.concat()
     }
 
     fn info(&self, hostility: Hostility) -> Deed {
@@ -202,7 +253,8 @@ impl Speaker {
             Hostility::HugeLength => Deed::Say(b"*1152921504606846976\r\n".to_vec()),
             Hostility::DeepNesting => Deed::Say(b"*1\r\n".repeat(10_000)),
             Hostility::Endless => Deed::Flood(b"$1152921504606846976\r\n".to_vec()),
-            Hostility::Push => Deed::Say([b">2\r\n+message\r\n+x\r\n".to_vec(), reply].concat()),
+            Hostility::Push => Deed::Say(b">2\r\n+message\r\n+x\r\n".to_vec()),
+            Hostility::Babbler => Deed::Say([self.babble(), reply].concat()),
             Hostility::Error => Deed::Say(format!("-ERR\u{1b}[2J \u{7}{}\r\n", self.told).into_bytes()),
             Hostility::Partial => {
                 let cut = self.rng.index(reply.len());
@@ -245,6 +297,7 @@ fn reply(hostility: Hostility, script: usize, items: usize) -> Vec<u8> {
     let item = match said {
         "granted" => array(&[bulk("granted"), bulk(&counter)]),
         "released" => array(&[bulk("released"), bulk("1")]),
+        "queued" => array(&[bulk("queued"), bulk("0")]),
         "state" => array(&[bulk("state"), bulk("-2"), bulk(""), bulk(""), bulk(""), bulk("")]),
         "done" => array(&[bulk("done"), bulk("7"), bulk("yours")]),
         word => array(&[bulk(word)]),
@@ -265,6 +318,10 @@ fn time(hostility: Hostility) -> Vec<u8> {
 
 fn bulk(text: &str) -> Vec<u8> {
     format!("${}\r\n{text}\r\n", text.len()).into_bytes()
+}
+
+fn push(parts: &[Vec<u8>]) -> Vec<u8> {
+    [format!(">{}\r\n", parts.len()).into_bytes(), parts.concat()].concat()
 }
 
 fn array(parts: &[Vec<u8>]) -> Vec<u8> {

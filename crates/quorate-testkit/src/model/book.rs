@@ -2,7 +2,7 @@
 
 use quorate::node::{
     Batch, FencingToken, LedgerState, NodeTime, Record, Reply, Request, Resource,
-    engine::{self, Clocks, CounterRow, DoneRow, LeaseRow, Store},
+    engine::{self, Clocks, CounterRow, DoneRow, LeaseRow, QueueRow, Store},
 };
 use std::{
     convert::Infallible,
@@ -108,6 +108,14 @@ impl Store for Book {
     }
 
     fn set_lease(&mut self, _: &Resource, _: Option<LeaseRow>) -> Result<(), Infallible> {
+        Ok(())
+    }
+
+    fn queue(&self, _: &Resource) -> Result<Option<QueueRow>, Infallible> {
+        Ok(None)
+    }
+
+    fn set_queue(&mut self, _: &Resource, _: Option<QueueRow>) -> Result<(), Infallible> {
         Ok(())
     }
 

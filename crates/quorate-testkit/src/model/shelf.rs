@@ -3,7 +3,7 @@
 use super::NODES;
 use quorate::node::{
     Batch, FencingToken, LedgerState, NodeTime, Owner, Reply, Request, Resource,
-    engine::{self, Clocks, CounterRow, DoneRow, LeaseRow, Store},
+    engine::{self, Clocks, CounterRow, DoneRow, LeaseRow, QueueRow, Store},
 };
 use quorate::{
     env::BootTime,
@@ -64,13 +64,24 @@ impl Store for Shelf {
     type Error = Infallible;
 
     fn lease(&self, _: &Resource) -> Result<Option<LeaseRow>, Infallible> {
-        let row =
-            |(number, until)| LeaseRow { owner: owner(number).as_str().into(), until_nanos: unpack(until) };
+        let row = |(number, until)| LeaseRow {
+            owner: owner(number).as_str().into(),
+            until_nanos: unpack(until),
+            readers: Vec::new(),
+        };
         Ok(self.lease.map(row))
     }
 
     fn set_lease(&mut self, _: &Resource, row: Option<LeaseRow>) -> Result<(), Infallible> {
         self.lease = row.map(|row| (row.owner.as_bytes()[0] - b'0', pack(row.until_nanos)));
+        Ok(())
+    }
+
+    fn queue(&self, _: &Resource) -> Result<Option<QueueRow>, Infallible> {
+        Ok(None)
+    }
+
+    fn set_queue(&mut self, _: &Resource, _: Option<QueueRow>) -> Result<(), Infallible> {
         Ok(())
     }
 

@@ -11,7 +11,7 @@
 mod clock;
 mod cluster;
 mod config;
-mod port;
+pub(crate) mod port;
 mod server;
 
 pub use cluster::RedisCluster;

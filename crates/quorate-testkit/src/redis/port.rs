@@ -18,7 +18,7 @@ const TRIES: u32 = 500;
 static TAKEN: Mutex<Vec<File>> = Mutex::new(Vec::new());
 
 /// A port of loopback on which nobody listens, and that is this process's for as long as it runs.
-pub(super) fn reserve() -> io::Result<u16> {
+pub(crate) fn reserve() -> io::Result<u16> {
     let user = rustix::process::getuid().as_raw();
     let dir = std::env::temp_dir().join(format!("quorate-ports-{user}"));
     fs::create_dir_all(&dir)?;

@@ -1,7 +1,7 @@
 use super::{Host, Link, Server, Trace, Truth, link::Fate};
-use quorate::node::{Batch, BatchReply, Nudge, Push};
+use quorate::node::{Batch, BatchReply, Freed, Listen, Nudge, Push, Resource};
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt::Write,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -33,13 +33,22 @@ struct State {
     /// Who waits for a reply.
     waiting: BTreeMap<u64, oneshot::Sender<BatchReply>>,
     last_reply: Duration,
+    /// What the server tells of on it.
+    listens: BTreeSet<Resource>,
 }
 
-/// A batch on its way.
+/// What a parcel holds.
+#[derive(Debug)]
+pub(super) enum Load {
+    Batch(Batch),
+    Listen(Listen),
+}
+
+/// Something on its way to the server.
 #[derive(Debug)]
 pub(super) struct Parcel {
     pub(super) number: u64,
-    pub(super) batch: Batch,
+    pub(super) load: Load,
     pub(super) arrival: Duration,
     pub(super) fate: Fate,
 }
@@ -129,15 +138,56 @@ impl Connection {
                 self.trace.note(format_args!("{}.{} lost", self.label, parcel.number));
                 continue;
             }
-            if self.is_deaf() {
-                self.server.runs_for_the_gone();
-            }
-            let reply = self.server.run(&parcel.batch);
-            self.note(&parcel, &reply);
-            if parcel.fate != Fate::ReplyLost {
-                self.carry_back(parcel.number, reply);
-            }
+            self.arrived(parcel);
         }
+    }
+
+    fn arrived(self: &Arc<Self>, parcel: Parcel) {
+        let batch = match parcel.load {
+            Load::Batch(batch) => batch,
+            Load::Listen(Listen::Begin(resource)) => {
+                self.state().listens.insert(resource);
+                return;
+            }
+            Load::Listen(Listen::End(resource)) => {
+                self.state().listens.remove(&resource);
+                return;
+            }
+        };
+        if self.is_deaf() {
+            self.server.runs_for_the_gone();
+        }
+        let reply = self.server.run(&batch);
+        self.note(parcel.number, &batch, &reply);
+        if parcel.fate != Fate::ReplyLost {
+            self.carry_back(parcel.number, reply);
+        }
+    }
+
+    /// Whether the server is to tell here of releases of `resource`.
+    pub(super) fn listens(&self, resource: &Resource) -> bool {
+        self.state().listens.contains(resource)
+    }
+
+    /// The server tells of a release. It may be lost on its way.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the network belongs to no worker: it outlives their crashes"
+    )]
+    pub(super) fn tell(self: &Arc<Self>, freed: &Freed, told: u32) {
+        if self.link.loses_push() {
+            return;
+        }
+        let arrival = self.link.arrival().max(self.state().last_reply);
+        self.state().last_reply = arrival;
+        let (connection, freed) = (Arc::clone(self), freed.clone());
+        tokio::spawn(async move {
+            connection.truth.reach(arrival).await;
+            connection.link.open_back().await;
+            if !connection.is_deaf() {
+                connection.nudge.push(Push::Released { freed, told });
+            }
+        });
     }
 
     #[expect(
@@ -159,16 +209,16 @@ impl Connection {
         });
     }
 
-    fn note(&self, parcel: &Parcel, reply: &BatchReply) {
+    fn note(&self, number: u64, batch: &Batch, reply: &BatchReply) {
         if !self.trace.is_written() {
             return;
         }
         let mut text = String::new();
-        for (request, reply) in parcel.batch.requests.iter().zip(&reply.replies) {
+        for (request, reply) in batch.requests.iter().zip(&reply.replies) {
             // Writing to a string cannot fail.
             let _ = write!(text, " {}", super::trace::exchange(request, reply));
         }
-        self.trace.note(format_args!("{}.{}{text}", self.label, parcel.number));
+        self.trace.note(format_args!("{}.{number}{text}", self.label));
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -99,6 +99,13 @@ impl Link {
         self.truth.now() + rng.millis(range.clone())
     }
 
+    /// Whether what a server says unasked never arrives: as often as a reply does not.
+    pub(super) fn loses_push(&self) -> bool {
+        let mut road = self.road.lock().unwrap_or_else(PoisonError::into_inner);
+        let (rng, weather) = &mut *road;
+        rng.chance(weather.lose_reply)
+    }
+
     pub(super) fn fate(&self) -> Fate {
         let mut road = self.road.lock().unwrap_or_else(PoisonError::into_inner);
         let (rng, weather) = &mut *road;

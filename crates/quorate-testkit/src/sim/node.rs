@@ -1,8 +1,8 @@
 use super::{
     Host, Link, Server, Trace, Truth,
-    connection::{Connection, Parcel},
+    connection::{Connection, Load, Parcel},
 };
-use quorate::node::{Batch, BatchReply, Cause, Hello, Node, Nudge, Session};
+use quorate::node::{Batch, BatchReply, Cause, Hello, Listen, Node, Nudge, Session};
 use std::{
     sync::{
         Arc,
@@ -95,27 +95,36 @@ pub struct SimSession {
     last_arrival: Duration,
 }
 
-impl Session for SimSession {
-    fn send(&mut self, batch: Batch) -> impl Future<Output = Result<BatchReply, Cause>> + Send + 'static {
+impl SimSession {
+    /// Puts `load` on the road, where there is one; gives its number.
+    fn put(&mut self, load: Load) -> Option<u64> {
         let connection = &self.connection;
         // A crashed process has no network: what its destructors post goes nowhere.
-        let leaves = !connection.host.is_crashed() && !connection.is_deaf();
-        let reply = leaves.then(|| {
-            self.sent += 1;
-            self.last_arrival = connection.link.arrival().max(self.last_arrival);
-            let fate = connection.link.fate();
-            let parcel = Parcel { number: self.sent, batch, arrival: self.last_arrival, fate };
-            let reply = connection.expect(self.sent);
-            // The road ends only with its connection.
-            let _ = self.parcels.send(parcel);
-            reply
-        });
+        if connection.host.is_crashed() || connection.is_deaf() {
+            return None;
+        }
+        self.sent += 1;
+        self.last_arrival = connection.link.arrival().max(self.last_arrival);
+        let fate = connection.link.fate();
+        // The road ends only with its connection.
+        let _ = self.parcels.send(Parcel { number: self.sent, load, arrival: self.last_arrival, fate });
+        Some(self.sent)
+    }
+}
+
+impl Session for SimSession {
+    fn send(&mut self, batch: Batch) -> impl Future<Output = Result<BatchReply, Cause>> + Send + 'static {
+        let reply = self.put(Load::Batch(batch)).map(|number| self.connection.expect(number));
         async move {
             match reply {
                 Some(reply) => reply.await.map_err(|_| Cause::Closed),
                 None => Err(Cause::Closed),
             }
         }
+    }
+
+    fn listen(&mut self, listen: Listen) {
+        self.put(Load::Listen(listen));
     }
 }
 

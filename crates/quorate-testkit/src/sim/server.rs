@@ -203,15 +203,26 @@ impl Server {
         if now.saturating_sub(state.snapshot.0) > SNAPSHOT_EVERY {
             state.snapshot = (now, state.store.clone());
         }
+        let mut freed = Vec::new();
         let reply = match self.lie {
             Some(Lie::Timeless) => {
                 let forever = NodeTime::from_micros(u64::MAX);
-                engine::run(&mut state.store, &Batch { not_after: forever, ..batch.clone() }, clocks)
+                let batch = Batch { not_after: forever, ..batch.clone() };
+                engine::run_telling(&mut state.store, &batch, clocks, &mut freed)
             }
-            Some(Lie::Forgetful) | None => engine::run(&mut state.store, batch, clocks),
+            Some(Lie::Forgetful) | None => engine::run_telling(&mut state.store, batch, clocks, &mut freed),
             Some(lie) => super::lie::run(&mut state.store, batch, clocks, lie),
         };
+        let ears: Vec<_> = match freed.is_empty() {
+            true => Vec::new(),
+            false => state.connections.iter().filter_map(Weak::upgrade).collect(),
+        };
         drop(state);
+        for freed in &freed {
+            let ears: Vec<_> = ears.iter().filter(|ear| ear.listens(&freed.resource)).collect();
+            let told = u32::try_from(ears.len()).unwrap_or(u32::MAX);
+            ears.iter().for_each(|connection| connection.tell(freed, told));
+        }
         self.referee.ran(&self.name, batch, &reply);
         reply
     }
@@ -272,7 +283,7 @@ mod tests {
             assert!(!server.backs(&resource, |_| true));
             server.crash();
             assert_eq!(server.backs(&resource, |_| true), !durable);
-            let row = engine::LeaseRow { owner: "a".into(), until_nanos: 1_000_000_000 };
+            let row = engine::LeaseRow { owner: "a".into(), until_nanos: 1_000_000_000, readers: Vec::new() };
             let Ok(()) = server.state().store.set_lease(&resource, Some(row));
             assert!(server.backs(&resource, |owner| owner == "a"), "it comes back with it");
         }

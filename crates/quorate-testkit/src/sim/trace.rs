@@ -57,6 +57,14 @@ pub(super) fn exchange(request: &Request, reply: &Reply) -> String {
             format!("reserve {resource} {} for {}", short(owner), heir.as_str())
         }
         Request::Release { resource, owner } => format!("release {resource} {}", short(owner)),
+        Request::Share { resource, owner, .. } => format!("share {resource} {}", short(owner)),
+        Request::ExtendShare { resource, owner, .. } => format!("extend share {resource} {}", short(owner)),
+        Request::ReleaseShare { resource, owner } => format!("release share {resource} {}", short(owner)),
+        Request::Downgrade { resource, owner, reader, .. } => {
+            format!("downgrade {resource} {} to {}", short(owner), short(reader))
+        }
+        Request::Queue { resource, ticket, at, .. } => format!("queue {resource} {at} {}", short(ticket)),
+        Request::LeaveQueue { resource, ticket } => format!("leave queue {resource} {}", short(ticket)),
         Request::Complete { resource, owner, token, .. } => {
             format!("complete {resource} {} {token}", short(owner))
         }

@@ -33,6 +33,9 @@ pub trait World: Debug + Send + Sync + 'static {
     /// 64 bits nobody can guess.
     fn random(&self) -> u64;
     /// Sleeps until about `at`. May return early or late: [`Env::sleep_until`] looks again.
+    ///
+    /// # Cancel safety
+    /// Safe: dropping it only stops waiting.
     fn sleep_until(&self, at: BootTime) -> BoxFuture<'static, ()>;
     /// Runs `work` as a task counted by `tasks`. A simulation wraps the future, so that a worker can be
     /// paused or cut off whole.

@@ -4,6 +4,7 @@ use super::{
     handle::Lease,
     hub::Hub,
     keeper::{Adoption, Order},
+    mode::Mode,
     tenure::Tenure,
 };
 use crate::{
@@ -25,6 +26,8 @@ pub(crate) struct Terms {
     pub(crate) keep: Duration,
     /// Whether the keeper extends it.
     pub(crate) extended: bool,
+    /// Who else may hold it.
+    pub(crate) mode: Mode,
 }
 
 /// What came of an attempt.
@@ -48,9 +51,23 @@ const SPLITS_MAX: u32 = 8;
 /// How long to wait before that, at most, the first time; longer each time.
 const SPLIT_PAUSE: Duration = Duration::from_millis(10);
 
-/// Attempts `resource` once.
-pub(crate) async fn attempt(hub: &Arc<Hub>, resource: &Resource, terms: Terms) -> Attempted {
-    let mut all = Round::start(hub, std::slice::from_ref(resource), terms).run().await;
+/// Attempts `resource` once, from the place in its queue that `ticket` signs.
+pub(crate) async fn attempt(
+    hub: &Arc<Hub>,
+    resource: &Resource,
+    terms: Terms,
+    ticket: Option<Owner>,
+) -> Attempted {
+    let opening = Opening::Acquire(ticket);
+    let mut all = Round::start(hub, std::slice::from_ref(resource), terms, &opening).run().await;
+    all.pop().unwrap_or(Attempted::Closed)
+}
+
+/// Attempts to turn a writer's lease, which has ended, into a reader's on the same terms.
+pub(crate) async fn downgrade(hub: &Arc<Hub>, lease: &Lease) -> Attempted {
+    let terms = Terms { mode: Mode::Shared, ..lease.terms() };
+    let opening = Opening::Downgrade(lease.owner().clone());
+    let mut all = Round::start(hub, std::slice::from_ref(lease.resource()), terms, &opening).run().await;
     all.pop().unwrap_or(Attempted::Closed)
 }
 
@@ -62,7 +79,8 @@ pub(crate) async fn attempt(hub: &Arc<Hub>, resource: &Resource, terms: Terms) -
 /// # Cancel safety
 /// Dropping it releases what was won and what may yet be granted.
 pub(crate) async fn attempt_each(hub: &Arc<Hub>, resources: &[Resource], terms: Terms) -> Vec<Attempted> {
-    let mut all = Round::start(hub, resources, terms).run().await;
+    let anyone = Opening::Acquire(None);
+    let mut all = Round::start(hub, resources, terms, &anyone).run().await;
     let casts = if hub.setup().sabotaged(Sabotage::SplitsStand) { 0 } else { SPLITS_MAX };
     for times in 1..=casts {
         let split: Vec<usize> = (0..all.len()).filter(|&at| all[at].is_split()).collect();
@@ -71,11 +89,19 @@ pub(crate) async fn attempt_each(hub: &Arc<Hub>, resources: &[Resource], terms: 
         }
         hub.env().sleep(hub.env().random_below(SPLIT_PAUSE * times)).await;
         let again: Vec<Resource> = split.iter().map(|&at| resources[at].clone()).collect();
-        for (at, outcome) in split.into_iter().zip(Round::start(hub, &again, terms).run().await) {
+        for (at, outcome) in split.into_iter().zip(Round::start(hub, &again, terms, &anyone).run().await) {
             all[at] = outcome;
         }
     }
     all
+}
+
+/// What an attempt asks the nodes for.
+enum Opening {
+    /// What is free, perhaps from a place in its queue.
+    Acquire(Option<Owner>),
+    /// A reader's lease in place of this writer's.
+    Downgrade(Owner),
 }
 
 /// Attempts that travel together.
@@ -94,6 +120,7 @@ struct Attempt {
     hub: Arc<Hub>,
     resource: Resource,
     owner: Owner,
+    terms: Terms,
     tally: Tally,
     step: Step,
 }
@@ -123,14 +150,15 @@ impl Attempt {
     fn release(&mut self) {
         if !matches!(self.step, Step::Lost | Step::Adopted) {
             self.step = Step::Lost;
-            self.hub.fleet().release(&self.resource, &self.owner, |node| self.tally.may_hold(node), None);
+            let release = self.terms.release(self.resource.clone(), self.owner.clone());
+            self.hub.fleet().free(&release, |node| self.tally.may_hold(node), None);
         }
     }
 }
 
 impl<'a> Round<'a> {
     /// Posts every request before the first await point.
-    fn start(hub: &'a Arc<Hub>, resources: &[Resource], terms: Terms) -> Self {
+    fn start(hub: &'a Arc<Hub>, resources: &[Resource], terms: Terms, opening: &Opening) -> Self {
         let fleet = hub.fleet();
         let (ballots, votes) = mpsc::unbounded_channel();
         let (raises, raised) = mpsc::unbounded_channel();
@@ -138,6 +166,7 @@ impl<'a> Round<'a> {
             hub: Arc::clone(hub),
             resource: resource.clone(),
             owner: fleet.sign(),
+            terms,
             tally: Tally::new(fleet.len()),
             step: Step::Acquiring,
         });
@@ -145,13 +174,15 @@ impl<'a> Round<'a> {
         let propose = FencingToken::new(fleet.env().wall().as_micros());
         for node in 0..fleet.len() {
             for (ticket, attempt) in attempts.iter().enumerate() {
-                let request = Request::Acquire {
-                    resource: attempt.resource.clone(),
-                    owner: attempt.owner.clone(),
-                    ttl: terms.ttl,
-                    propose,
-                    tolerance: fleet.setup().max_clock_offset,
-                    keep: terms.keep,
+                let (resource, owner) = (attempt.resource.clone(), attempt.owner.clone());
+                let request = match opening {
+                    Opening::Acquire(ticket) => {
+                        let tolerance = fleet.setup().max_clock_offset;
+                        terms.acquire(resource, owner, propose, tolerance, ticket.clone())
+                    }
+                    Opening::Downgrade(from) => {
+                        Request::Downgrade { resource, owner: from.clone(), reader: owner, ttl: terms.ttl }
+                    }
                 };
                 fleet.ask(node, request, ReplyTo { ballots: ballots.clone(), ticket: ticket as u64 });
             }
@@ -196,6 +227,12 @@ impl<'a> Round<'a> {
     fn settle_token(&mut self, ticket: u64) {
         let fleet = self.hub.fleet();
         let Some(attempt) = self.attempts.get_mut(ticket as usize) else { return };
+        if self.terms.mode == Mode::Shared {
+            // Readers are not counted.
+            attempt.step = Step::Won(FencingToken::default());
+            self.open -= 1;
+            return;
+        }
         let token = candidate(self.hub, &attempt.tally);
         if attempt.tally.agrees_on(token) || fleet.setup().sabotaged(Sabotage::NoRaise) {
             attempt.step = Step::Won(token);
@@ -270,7 +307,7 @@ impl<'a> Round<'a> {
             }
             attempt.step = Step::Adopted;
             let (resource, owner) = (attempt.resource.clone(), attempt.owner.clone());
-            Attempted::Held(Lease::new(Arc::clone(hub), id, resource, owner, token, terms.ttl, tenure))
+            Attempted::Held(Lease::new(Arc::clone(hub), id, resource, owner, token, terms, tenure))
         };
         self.attempts.into_iter().map(adopt).collect()
     }

@@ -109,6 +109,21 @@ pub enum ExtendError {
     NoMajority(Report),
 }
 
+/// A writer's lease did not become a reader's. It is over all the same.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DowngradeError {
+    /// It had ended before.
+    #[error(transparent)]
+    Lost(#[from] LeaseLost),
+    /// Too few nodes made it a reader's.
+    #[error("the lease is over, and did not become a reader's: {0}")]
+    NoMajority(Report),
+    /// The quorum has been closed.
+    #[error("the quorum is closed")]
+    Closed,
+}
+
 /// The lease is over, but fewer than a majority of nodes confirmed it in time: the next holder may have to
 /// wait for the TTL.
 #[derive(Clone, Debug, thiserror::Error)]

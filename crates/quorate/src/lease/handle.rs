@@ -1,5 +1,6 @@
 use super::{
     StepDownCause,
+    attempt::Terms,
     error::{ExtendError, LeaseLost, ReleaseError},
     health::Health,
     hub::Hub,
@@ -27,7 +28,7 @@ pub struct Lease {
     resource: Resource,
     owner: Owner,
     token: FencingToken,
-    ttl: Duration,
+    terms: Terms,
     tenure: Arc<Tenure>,
 }
 
@@ -56,10 +57,10 @@ impl Lease {
         resource: Resource,
         owner: Owner,
         token: FencingToken,
-        ttl: Duration,
+        terms: Terms,
         tenure: Arc<Tenure>,
     ) -> Self {
-        Self { hub, id, resource, owner, token, ttl, tenure }
+        Self { hub, id, resource, owner, token, terms, tenure }
     }
 
     /// What is held.
@@ -74,7 +75,7 @@ impl Lease {
 
     /// For how long each extension holds.
     pub fn ttl(&self) -> Duration {
-        self.ttl
+        self.terms.ttl
     }
 
     /// The fencing token, whether or not the lease is still held.
@@ -195,6 +196,11 @@ impl Lease {
     pub(crate) fn forget(&self) {
         self.tenure.end();
         self.hub.order(Order::Forget { id: self.id });
+    }
+
+    /// How it is held.
+    pub(super) fn terms(&self) -> Terms {
+        self.terms
     }
 
     /// What holds the lease.

@@ -288,7 +288,7 @@ impl Held {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{node::Cause, round::Recall};
+    use crate::{lease::mode::Mode, node::Cause, round::Recall};
 
     const fn at(ms: u64) -> BootTime {
         BootTime::from_nanos(ms * 1_000_000)
@@ -303,6 +303,7 @@ mod tests {
             min_validity: second,
             keep: 100 * second,
             extended: true,
+            mode: Mode::Alone,
         };
         let resource = Resource::lock("x").unwrap();
         let mut held = Held::new(

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     env::BootTime,
-    node::{FencingToken, Owner, Request, Resource},
+    node::{FencingToken, Owner, Reply, Request, Resource},
     round::{Answer, Ballots, Fleet, FleetEvent, Grant, ReplyTo, Sabotage, Vote},
 };
 use std::{
@@ -235,13 +235,8 @@ impl Keeper {
         }
         kept.answer_extensions(&self.fleet);
         for node in due {
-            let request = Request::Extend {
-                resource: kept.held.resource.clone(),
-                owner: kept.held.owner.clone(),
-                ttl: kept.held.terms.ttl,
-                token: kept.held.token,
-                keep: kept.held.terms.keep,
-            };
+            let Held { resource, owner, terms, token, .. } = &kept.held;
+            let request = terms.extend(resource.clone(), owner.clone(), *token);
             self.fleet.ask(node, request, ReplyTo { ballots: self.ballots.clone(), ticket: id });
         }
         kept.wake = kept.held.wake();
@@ -255,7 +250,8 @@ impl Keeper {
     /// Ends a lease for good, tells its last events and releases it everywhere, in this order.
     fn let_go(&mut self, id: u64, reply: Option<&ReplyTo>) {
         if let Some(held) = self.end(id) {
-            self.fleet.release(&held.resource, &held.owner, |_| true, reply);
+            let Held { resource, owner, terms, .. } = held;
+            self.fleet.free(&terms.release(resource, owner), |_| true, reply);
         }
     }
 
@@ -295,7 +291,8 @@ impl Kept {
             if vote.memory.epoch != fleet.epoch(vote.node) {
                 continue; // The node may have forgotten since.
             }
-            if let (Answer::Reply(crate::node::Reply::Granted { .. }), Some(sent)) = (&vote.answer, vote.sent)
+            if let (Answer::Reply(Reply::Granted { .. } | Reply::Shared), Some(sent)) =
+                (&vote.answer, vote.sent)
             {
                 self.held.granted(vote.node, sent, vote.memory.epoch);
             }

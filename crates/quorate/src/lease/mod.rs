@@ -10,8 +10,6 @@
 //! (see [`round`](crate::round)). Another Redlock client on the same name is excluded and excludes, but with
 //! plain Redlock's promise only.
 //!
-//! Not built yet: read-write and fair leases, waking waiters on release.
-//!
 //! # How a lease lives
 //!
 //! | state | what holds | what ends it |
@@ -38,14 +36,18 @@ mod inspect;
 mod keeper;
 mod lock;
 mod many;
+mod mode;
 mod options;
+mod patience;
+mod place;
 mod quorum;
+mod rw;
 mod slots;
 mod tenure;
 mod transfer;
 mod wish;
 
-pub use error::{AcquireError, ExtendError, LeaseLost, ReleaseError};
+pub use error::{AcquireError, DowngradeError, ExtendError, LeaseLost, ReleaseError};
 pub use force::ForcedRelease;
 pub use handle::{Lease, LeaseEvent, LeaseEvents};
 pub use health::Heartbeat;
@@ -53,6 +55,7 @@ pub use inspect::{Holder, InspectError, Inspection};
 pub use lock::{Lock, TryAcquire};
 pub use many::{Leases, Locks, TryAcquireAll};
 pub use quorum::{AdmitError, Quorum, QuorumBuilder};
+pub use rw::{ReadLease, ReadLock, RwLock};
 pub use slots::{Slot, Slots};
 pub use tenure::StepDownCause;
 pub use transfer::TransferError;

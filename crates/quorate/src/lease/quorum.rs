@@ -1,4 +1,4 @@
-use super::{InspectError, Inspection, Lock, Locks, Slots, hub::Hub, inspect::inspect};
+use super::{InspectError, Inspection, Lock, Locks, RwLock, Slots, hub::Hub, inspect::inspect};
 use crate::{
     env::Env,
     node::{Node, Reply, Resource},
@@ -32,6 +32,11 @@ impl Quorum {
     /// `k` numbered slots of `resource`, of which to acquire one: at most `k` workers hold one at a time.
     pub fn slots(&self, resource: &str, k: usize) -> Slots {
         Slots::new(Arc::clone(&self.0), resource, k)
+    }
+
+    /// The lock called `resource`, to be read under by many or written under by one.
+    pub fn rw_lock(&self, resource: &str) -> RwLock {
+        RwLock::new(Arc::clone(&self.0), Resource::lock(resource))
     }
 
     /// The settings on which the workers agree.

@@ -33,7 +33,7 @@ impl Lease {
     /// for all. The heir's token is larger, as any later one.
     ///
     /// The name is all that the heir shows: any process that calls itself so may come, and of two the first gets
-    /// it. Nobody tells the heir; one that waits in an acquire comes within a tenth of a second.
+    /// it. One that waits in an acquire is woken as by a release, and goes before those who wait in line.
     ///
     /// # Errors
     /// [`TransferError`]: the lease is over in each case, and released where it was not reserved.

@@ -46,6 +46,7 @@ pub(crate) async fn ask(
             propose: FencingToken::new(fleet.env().wall().as_micros()),
             tolerance: ANY_CLOCK,
             keep: lasts,
+            ticket: None,
         };
         fleet.ask(look.node, request, ReplyTo { ballots: ballots.clone(), ticket: 0 });
     }

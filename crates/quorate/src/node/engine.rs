@@ -6,16 +6,24 @@
 mod claim;
 mod ledger;
 mod lock;
+mod queue;
+mod readers;
 mod reserve;
 
 use super::{
-    Batch, BatchReply, DoneRecord, FencingToken, LedgerState, NodeTime, Owner, Refusal, Reply, Request,
-    Resource,
+    Batch, BatchReply, DoneRecord, FencingToken, Freed, LedgerState, NodeTime, Owner, Refusal, Reply,
+    Request, Resource,
 };
 use std::{sync::Arc, time::Duration};
 
 /// The longest result that a done record keeps, in bytes.
 pub const RESULT_MAX: usize = 1024;
+
+/// The most readers of one resource on a node.
+pub const READERS_MAX: usize = 1024;
+
+/// The most places in one resource's queue on a node.
+pub const QUEUE_MAX: usize = 128;
 
 /// The beginning of `text`, at most `most` bytes of it, ending between two characters.
 pub(crate) fn cut(text: &str, most: usize) -> &str {
@@ -35,10 +43,44 @@ pub struct Clocks {
 /// Who holds a resource.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct LeaseRow {
+    /// The owner token; [`Owner::READERS`] where readers hold it.
+    pub owner: Arc<str>,
+    /// When it ends, on the clock of [`Clocks::lease_nanos`]: with its last reader.
+    pub until_nanos: u64,
+    /// The readers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub readers: Vec<ReaderRow>,
+}
+
+/// One who reads under a resource.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct ReaderRow {
     /// The owner token.
     pub owner: Arc<str>,
     /// When it ends, on the clock of [`Clocks::lease_nanos`].
     pub until_nanos: u64,
+}
+
+/// Who waits for a resource.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct QueueRow {
+    /// When the last place ends, on the clock of [`Clocks::lease_nanos`].
+    pub until_nanos: u64,
+    /// The places, in their order.
+    pub places: Vec<PlaceRow>,
+}
+
+/// One who waits for a resource.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct PlaceRow {
+    /// The waiter's wall clock when it began to wait, in microseconds.
+    pub at: u64,
+    /// The ticket.
+    pub ticket: Arc<str>,
+    /// When the place ends, on the clock of [`Clocks::lease_nanos`].
+    pub until_nanos: u64,
+    /// Whether the waiter wants to hold the resource alone.
+    pub alone: bool,
 }
 
 /// A fencing counter.
@@ -67,6 +109,10 @@ pub trait Store {
     fn lease(&self, resource: &Resource) -> Result<Option<LeaseRow>, Self::Error>;
     /// Sets or, with `None`, removes who holds `resource`.
     fn set_lease(&mut self, resource: &Resource, row: Option<LeaseRow>) -> Result<(), Self::Error>;
+    /// Who waits for `resource`.
+    fn queue(&self, resource: &Resource) -> Result<Option<QueueRow>, Self::Error>;
+    /// Sets or, with `None`, removes who waits for `resource`.
+    fn set_queue(&mut self, resource: &Resource, row: Option<QueueRow>) -> Result<(), Self::Error>;
     /// The fencing counter of `resource`.
     fn counter(&self, resource: &Resource) -> Result<Option<CounterRow>, Self::Error>;
     /// Sets the fencing counter of `resource`.
@@ -90,11 +136,24 @@ pub fn run<S: Store>(store: &mut S, batch: &Batch, clocks: Clocks) -> BatchReply
 where
     S::Error: std::fmt::Display,
 {
+    run_telling(store, batch, clocks, &mut Vec::new())
+}
+
+/// As [`run`], and adds to `freed` what the requests freed: for a node that tells its listeners.
+pub fn run_telling<S: Store>(
+    store: &mut S,
+    batch: &Batch,
+    clocks: Clocks,
+    freed: &mut Vec<Freed>,
+) -> BatchReply
+where
+    S::Error: std::fmt::Display,
+{
     let failed = |e: S::Error| Reply::Refused(Refusal::Failed(e.to_string().into()));
     let replies = batch
         .requests
         .iter()
-        .map(|request| gate(store, batch, request, clocks).unwrap_or_else(failed))
+        .map(|request| gate(store, batch, request, clocks, freed).unwrap_or_else(failed))
         .collect();
     BatchReply { node_time: clocks.wall, replies }
 }
@@ -105,6 +164,7 @@ fn gate<S: Store>(
     batch: &Batch,
     request: &Request,
     clocks: Clocks,
+    freed: &mut Vec<Freed>,
 ) -> Result<Reply, S::Error> {
     if request.sets_a_key() && clocks.wall > batch.not_after {
         return Ok(Reply::Refused(Refusal::Stale));
@@ -115,18 +175,23 @@ fn gate<S: Store>(
             return Ok(Reply::Refused(Refusal::Marker(marker)));
         }
     }
-    Desk { store, clocks }.serve(request)
+    Desk { store, clocks, freed }.serve(request)
 }
 
 struct Desk<'a, S> {
     store: &'a mut S,
     clocks: Clocks,
+    /// What was freed on request.
+    freed: &'a mut Vec<Freed>,
 }
 
 impl<S: Store> Desk<'_, S> {
     fn serve(&mut self, request: &Request) -> Result<Reply, S::Error> {
         match request {
-            Request::Acquire { resource, owner, ttl, propose, tolerance, keep } => {
+            Request::Acquire { resource, owner, ttl, propose, tolerance, keep, ticket } => {
+                if let Some(no) = self.not_free(resource, owner, ticket.as_ref())? {
+                    return Ok(no);
+                }
                 self.acquire(resource, owner, *ttl, *propose, *tolerance, *keep)
             }
             Request::Raise { resource, owner, to, keep } => self.raise(resource, owner, *to, *keep),
@@ -135,6 +200,19 @@ impl<S: Store> Desk<'_, S> {
             }
             Request::Reserve { resource, owner, heir, ttl } => self.reserve(resource, owner, heir, *ttl),
             Request::Release { resource, owner } => self.release(resource, owner),
+            Request::Share { resource, owner, ttl, ticket } => {
+                self.share(resource, owner, *ttl, ticket.as_ref())
+            }
+            Request::ExtendShare { resource, owner, ttl } => self.extend_share(resource, owner, *ttl),
+            Request::ReleaseShare { resource, owner } => self.release_share(resource, owner),
+            Request::Downgrade { resource, owner, reader, ttl } => {
+                self.downgrade(resource, owner, reader, *ttl)
+            }
+            Request::Queue { resource, ticket, at, now, tolerance, ttl, alone } => {
+                let place = self.place(*at, ticket, *ttl, *alone);
+                self.queue(resource, place, NodeTime::from_micros(*now), *tolerance)
+            }
+            Request::LeaveQueue { resource, ticket } => self.leave_queue(resource, ticket),
             Request::Inspect { resource } => self.inspect(resource),
             Request::Complete { resource, owner, token, result, retention } => {
                 self.complete(resource, owner, *token, result, *retention)
@@ -167,8 +245,21 @@ impl<S: Store> Desk<'_, S> {
     }
 
     fn own(&mut self, resource: &Resource, owner: &Owner, ttl: Duration) -> Result<(), S::Error> {
-        let row = LeaseRow { owner: owner.as_str().into(), until_nanos: self.after(ttl) };
+        let row =
+            LeaseRow { owner: owner.as_str().into(), until_nanos: self.after(ttl), readers: Vec::new() };
         self.store.set_lease(resource, Some(row))
+    }
+
+    /// Frees what `owner` held, and tells.
+    fn free(&mut self, resource: &Resource, owner: &Owner) -> Result<(), S::Error> {
+        self.store.set_lease(resource, None)?;
+        self.tell(resource, owner);
+        Ok(())
+    }
+
+    /// That `owner` has let go of it.
+    fn tell(&mut self, resource: &Resource, owner: &Owner) {
+        self.freed.push(Freed { resource: resource.clone(), owner: owner.clone() });
     }
 
     fn count(&mut self, resource: &Resource, count: FencingToken, keep: Duration) -> Result<(), S::Error> {

@@ -1,10 +1,13 @@
-use super::engine::{self, Clocks, CounterRow, DoneRow, LeaseRow, Store};
-use super::{Batch, BatchReply, Cause, Hello, LedgerState, Node, NodeTime, Nudge, Resource, Session};
+use super::engine::{self, Clocks, CounterRow, DoneRow, LeaseRow, QueueRow, Store};
+use super::{
+    Batch, BatchReply, Cause, Freed, Hello, LedgerState, Listen, Node, NodeTime, Nudge, Push, Resource,
+    Session,
+};
 use crate::env::{SystemWorld, World};
 use std::{
     collections::BTreeMap,
     convert::Infallible,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -16,6 +19,7 @@ pub struct MemoryNode {
     name: Arc<str>,
     world: Arc<dyn World>,
     store: Arc<Mutex<MemoryStore>>,
+    ears: Arc<Mutex<Ears>>,
     born: NodeTime,
 }
 
@@ -28,11 +32,15 @@ impl MemoryNode {
     /// An empty node on the clocks of `world`.
     pub fn with_world(name: &str, world: Arc<dyn World>) -> Self {
         let born = world.wall();
-        Self { name: name.into(), world, store: Arc::default(), born }
+        Self { name: name.into(), world, store: Arc::default(), ears: Arc::default(), born }
     }
 
     fn clocks(&self) -> Clocks {
         Clocks { wall: self.world.wall(), lease_nanos: self.world.now().as_nanos() }
+    }
+
+    fn ears(&self) -> MutexGuard<'_, Ears> {
+        self.ears.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn with_store<T>(&self, look: impl FnOnce(&mut MemoryStore) -> T) -> T {
@@ -53,7 +61,7 @@ impl Node for MemoryNode {
         false
     }
 
-    async fn open(&self, _nudge: Nudge) -> Result<(MemorySession, Hello), Cause> {
+    async fn open(&self, nudge: Nudge) -> Result<(MemorySession, Hello), Cause> {
         let wall = self.world.wall();
         let hello = Hello {
             node_time: wall,
@@ -65,7 +73,8 @@ impl Node for MemoryNode {
             eviction: Some("noeviction".into()),
             durable: Some(false),
         };
-        Ok((MemorySession { node: self.clone() }, hello))
+        let number = self.ears().enter();
+        Ok((MemorySession { node: self.clone(), nudge, number }, hello))
     }
 }
 
@@ -73,16 +82,79 @@ impl Node for MemoryNode {
 #[derive(Debug)]
 pub struct MemorySession {
     node: MemoryNode,
+    nudge: Nudge,
+    number: u64,
 }
 
 impl Session for MemorySession {
     fn send(&mut self, batch: Batch) -> impl Future<Output = Result<BatchReply, Cause>> + Send + 'static {
         let clocks = self.node.clocks();
+        let mut freed = Vec::new();
         let reply = self.node.with_store(|store| {
             store.sweep(clocks);
-            engine::run(store, &batch, clocks)
+            engine::run_telling(store, &batch, clocks, &mut freed)
         });
+        if !freed.is_empty() {
+            self.node.ears().tell(&freed);
+        }
         std::future::ready(Ok(reply))
+    }
+
+    fn listen(&mut self, listen: Listen) {
+        self.node.ears().listen(self.number, &self.nudge, listen);
+    }
+}
+
+impl Drop for MemorySession {
+    fn drop(&mut self) {
+        self.node.ears().leave(self.number);
+    }
+}
+
+/// Who listens for what: sessions by their number, so that they are told in one order.
+#[derive(Debug, Default)]
+struct Ears {
+    sessions: u64,
+    by_resource: BTreeMap<Resource, BTreeMap<u64, Nudge>>,
+}
+
+impl Ears {
+    fn enter(&mut self) -> u64 {
+        self.sessions += 1;
+        self.sessions
+    }
+
+    fn listen(&mut self, session: u64, nudge: &Nudge, listen: Listen) {
+        match listen {
+            Listen::Begin(resource) => {
+                self.by_resource.entry(resource).or_default().insert(session, nudge.clone());
+            }
+            Listen::End(resource) => {
+                if let Some(sessions) = self.by_resource.get_mut(&resource) {
+                    sessions.remove(&session);
+                    if sessions.is_empty() {
+                        self.by_resource.remove(&resource);
+                    }
+                }
+            }
+        }
+    }
+
+    fn leave(&mut self, session: u64) {
+        self.by_resource.retain(|_, sessions| {
+            sessions.remove(&session);
+            !sessions.is_empty()
+        });
+    }
+
+    fn tell(&self, freed: &[Freed]) {
+        for freed in freed {
+            let Some(sessions) = self.by_resource.get(&freed.resource) else { continue };
+            let told = u32::try_from(sessions.len()).unwrap_or(u32::MAX);
+            for nudge in sessions.values() {
+                nudge.push(Push::Released { freed: freed.clone(), told });
+            }
+        }
     }
 }
 
@@ -90,6 +162,7 @@ impl Session for MemorySession {
 #[derive(Clone, Debug, Default)]
 pub struct MemoryStore {
     leases: BTreeMap<Resource, LeaseRow>,
+    queues: BTreeMap<Resource, QueueRow>,
     counters: BTreeMap<Resource, CounterRow>,
     done: BTreeMap<Resource, DoneRow>,
     ledgers: BTreeMap<String, LedgerState>,
@@ -113,6 +186,7 @@ impl MemoryStore {
         self.writes_to_sweep = 0;
         let wall = clocks.wall.as_micros();
         self.leases.retain(|_, row| row.until_nanos > clocks.lease_nanos);
+        self.queues.retain(|_, row| row.until_nanos > clocks.lease_nanos);
         self.counters.retain(|_, row| row.until_micros > wall);
         self.done.retain(|_, row| row.until_micros > wall);
     }
@@ -129,6 +203,18 @@ impl Store for MemoryStore {
         match row {
             Some(row) => self.leases.insert(resource.clone(), row),
             None => self.leases.remove(resource),
+        };
+        Ok(())
+    }
+
+    fn queue(&self, resource: &Resource) -> Result<Option<QueueRow>, Infallible> {
+        Ok(self.queues.get(resource).cloned())
+    }
+
+    fn set_queue(&mut self, resource: &Resource, row: Option<QueueRow>) -> Result<(), Infallible> {
+        match row {
+            Some(row) => self.queues.insert(resource.clone(), row),
+            None => self.queues.remove(resource),
         };
         Ok(())
     }

@@ -17,6 +17,7 @@ pub mod engine;
 pub mod file;
 mod memory;
 mod names;
+mod push;
 mod reply;
 mod request;
 
@@ -24,35 +25,9 @@ pub use file::FileNode;
 pub use memory::{MemoryNode, MemorySession, MemoryStore};
 pub(crate) use names::check as check_name;
 pub use names::{FencingToken, NameError, NodeTime, Owner, Resource, ResourceKind};
+pub use push::{Freed, Listen, Nudge, Push};
 pub use reply::{BatchReply, Cause, DoneRecord, Hello, LedgerState, Record, Refusal, Reply};
 pub use request::{Batch, Request};
-
-use tokio::sync::mpsc;
-
-/// What a session tells unasked. May be lost, so nothing may depend on it alone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Push {
-    /// The connection is gone, although nothing was being asked.
-    Closed,
-}
-
-/// Where a session leaves its [`Push`]es. Never blocks.
-#[derive(Clone, Debug)]
-pub struct Nudge(mpsc::UnboundedSender<Push>);
-
-impl Nudge {
-    /// A nudge and the receiving end of it.
-    pub fn channel() -> (Self, mpsc::UnboundedReceiver<Push>) {
-        let (tx, rx) = mpsc::unbounded_channel();
-        (Self(tx), rx)
-    }
-
-    /// Leaves `push`; lost without harm if the driver has gone on to another session.
-    pub fn push(&self, push: Push) {
-        let _ = self.0.send(push);
-    }
-}
 
 /// One server that can be asked for a session.
 pub trait Node: Send + Sync + 'static {
@@ -90,4 +65,13 @@ pub trait Session: Send + 'static {
     /// # Cancel safety
     /// Dropping the reply future loses the reply, not the batch.
     fn send(&mut self, batch: Batch) -> impl Future<Output = Result<BatchReply, Cause>> + Send + 'static;
+
+    /// Asks to be told of releases of one resource ([`Push::Released`]), or to be told no more. What is sent
+    /// after [`Listen::Begin`] finds the node listening: a key that was still held then is told of when it is
+    /// freed, unless the push is lost. Never blocks; to say either twice is to say it once.
+    ///
+    /// A node that cannot push does nothing, which is the default.
+    fn listen(&mut self, listen: Listen) {
+        let _ = listen;
+    }
 }

@@ -146,6 +146,13 @@ impl NameError {
 pub struct Owner(Arc<str>);
 
 impl Owner {
+    /// What a lock's key holds while readers do. To other Redlock clients it is one more holder, so that readers
+    /// exclude them as well.
+    pub const READERS: &'static str = "quorate:readers";
+
+    /// Who is said to hold a resource that is free, but for those who wait in its queue.
+    pub const QUEUE: &'static str = "quorate:queue";
+
     /// The token of one attempt by `worker`.
     pub fn sign(worker: &str, high: u64, low: u64) -> Self {
         Self(format!("{worker}:{high:016x}{low:016x}").into())

@@ -18,9 +18,16 @@ pub enum Reply {
         /// The counter after this grant.
         counter: FencingToken,
     },
-    /// *Acquire, extend, complete*: someone else holds the resource.
+    /// *Share, downgrade*: the reader stands.
+    Shared,
+    /// *Queue*: the place stands.
+    Queued {
+        /// How many stand before it that it has to wait for.
+        ahead: u32,
+    },
+    /// *Acquire, extend, complete, share, downgrade*: someone else holds the resource, or comes first.
     Held {
-        /// Who.
+        /// Who: [`Owner::READERS`] and [`Owner::QUEUE`] stand for many.
         owner: Owner,
         /// For how long yet, by the node's clock; `None` where the key never expires (another client's).
         remaining: Option<Duration>,
@@ -29,11 +36,11 @@ pub enum Reply {
     Done(DoneRecord),
     /// *Raise*: the counter is what was asked for.
     Raised,
-    /// *Extend*: held for the whole time from now.
+    /// *Extend, extend share*: held for the whole time from now.
     Extended,
     /// *Reserve*: the heir's reservation stands.
     Reserved,
-    /// *Release*: whether the owner was there to be freed.
+    /// *Release, release share, leave queue*: whether the owner was there to be freed.
     Released(bool),
     /// *Complete*: the done record stands.
     Completed,
@@ -83,6 +90,12 @@ pub enum Refusal {
     /// The counter is beyond the token asked for: someone acquired later.
     #[error("a later attempt has been counted")]
     Superseded,
+    /// As many read under the resource, or wait for it, as a node keeps.
+    #[error("the node keeps no more than {most} of these for one resource")]
+    Crowded {
+        /// How many that is.
+        most: u32,
+    },
     /// The ledger is sealed by a later term.
     #[error("the ledger is sealed by the later term {by}")]
     Sealed {

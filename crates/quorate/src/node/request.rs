@@ -32,6 +32,9 @@ pub enum Request {
         tolerance: Duration,
         /// How long the counter lives after this.
         keep: Duration,
+        /// The place in the resource's queue that this attempt stands on. While a queue stands, only its head
+        /// is granted.
+        ticket: Option<Owner>,
     },
     /// If the owner is still `owner` and the counter no larger than `to`, makes the counter `to`.
     Raise {
@@ -44,8 +47,8 @@ pub enum Request {
         /// How long the counter lives after this.
         keep: Duration,
     },
-    /// Holds on for `ttl` from now, never shortening; sets the owner again where the resource is free
-    /// (repair). The counter becomes at least `token`.
+    /// Holds on for `ttl` from now, never shortening; sets the owner again where the resource is free and
+    /// nobody waits in its queue (repair). The counter becomes at least `token`.
     Extend {
         /// What is held.
         resource: Resource,
@@ -77,6 +80,70 @@ pub enum Request {
         resource: Resource,
         /// Who holds it.
         owner: Owner,
+    },
+    /// Adds a reader where nobody but readers holds the resource, and no writer waits before it in the queue.
+    Share {
+        /// What to read under.
+        resource: Resource,
+        /// Signs the attempt.
+        owner: Owner,
+        /// For how long.
+        ttl: Duration,
+        /// The place in the resource's queue that this attempt stands on.
+        ticket: Option<Owner>,
+    },
+    /// Has a reader hold on for `ttl` from now, never shortening; adds it again where nobody but readers holds
+    /// the resource and no writer waits (repair).
+    ExtendShare {
+        /// What is read under.
+        resource: Resource,
+        /// The reader.
+        owner: Owner,
+        /// For how long from now.
+        ttl: Duration,
+    },
+    /// Takes a reader away; the last one frees the resource. Never refused for its time or the marker.
+    ReleaseShare {
+        /// What is read under.
+        resource: Resource,
+        /// The reader.
+        owner: Owner,
+    },
+    /// Where `owner` holds the resource alone, makes it the lease of one reader. Nobody comes between.
+    Downgrade {
+        /// What is held.
+        resource: Resource,
+        /// Who holds it.
+        owner: Owner,
+        /// The reader to be.
+        reader: Owner,
+        /// For how long the reader holds.
+        ttl: Duration,
+    },
+    /// Takes a place in the resource's queue, or holds on to it for `ttl` from now. Places are ordered by
+    /// `at`, then by ticket, whenever they came.
+    Queue {
+        /// What is waited for.
+        resource: Resource,
+        /// Signs the place.
+        ticket: Owner,
+        /// The waiter's wall clock when it began to wait, in microseconds.
+        at: u64,
+        /// The waiter's wall clock, in microseconds.
+        now: u64,
+        /// How far `now` may be from the node's wall clock, and `at` ahead of it.
+        tolerance: Duration,
+        /// How long the place stands if it is not asked for again.
+        ttl: Duration,
+        /// Whether the waiter wants to hold the resource alone.
+        alone: bool,
+    },
+    /// Gives a place in the queue up. Never refused for its time or the marker.
+    LeaveQueue {
+        /// What was waited for.
+        resource: Resource,
+        /// Signs the place.
+        ticket: Owner,
     },
     /// Says who holds the resource. Changes nothing.
     Inspect {
@@ -145,7 +212,12 @@ pub enum Request {
 impl Request {
     /// Whether the node must refuse this once its clock is past [`Batch::not_after`].
     pub fn sets_a_key(&self) -> bool {
-        !matches!(self, Self::Release { .. } | Self::Inspect { .. } | Self::Read { .. })
+        !self.is_release() && !matches!(self, Self::Inspect { .. } | Self::Read { .. })
+    }
+
+    /// Whether this only takes away what its sender set.
+    pub fn is_release(&self) -> bool {
+        matches!(self, Self::Release { .. } | Self::ReleaseShare { .. } | Self::LeaveQueue { .. })
     }
 
     /// Whether the node must refuse this where its marker is not [`Batch::stamp`].
@@ -166,7 +238,13 @@ impl Request {
             | (Self::Raise { .. }, Reply::Raised)
             | (Self::Extend { .. }, Reply::Extended)
             | (Self::Reserve { .. }, Reply::Reserved)
-            | (Self::Release { .. }, Reply::Released(_))
+            | (
+                Self::Release { .. } | Self::ReleaseShare { .. } | Self::LeaveQueue { .. },
+                Reply::Released(_),
+            )
+            | (Self::Share { .. } | Self::Downgrade { .. }, Reply::Shared | Reply::Held { .. })
+            | (Self::ExtendShare { .. }, Reply::Extended | Reply::Held { .. })
+            | (Self::Queue { .. }, Reply::Queued { .. })
             | (Self::Inspect { .. }, Reply::State { .. })
             | (Self::Complete { .. }, Reply::Completed)
             | (Self::Seal { .. } | Self::Read { .. }, Reply::Ledger(_))

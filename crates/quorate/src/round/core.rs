@@ -5,15 +5,16 @@ mod looks;
 use super::{
     Answer, NodeState, Recall, ReplyTo, Sabotage, Vote,
     board::Board,
-    flight::{Cargo, Errand, Flight, Post},
+    flight::{Cargo, Errand, Flight, Mail, Post},
     offset::ClockOffset,
     standing::Standing,
     steps::StepWatch,
     trust::Judge,
+    wanted::Wanted,
 };
 use crate::{
     env::BootTime,
-    node::{Batch, BatchReply, Cause, Hello, NodeTime, Refusal, Reply, Request},
+    node::{Batch, BatchReply, Cause, Hello, Listen, NodeTime, Refusal, Reply, Request, Resource},
 };
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -41,6 +42,8 @@ pub(crate) enum Command {
     Open,
     /// Send a batch and bring back its reply under `flight`.
     Send { flight: u64, batch: Batch },
+    /// Tell the session what to listen for.
+    Listen(Listen),
     /// Drop the session and everything that flies on it, or the opening of one.
     Close,
 }
@@ -69,6 +72,8 @@ pub(crate) struct Core {
     kept: VecDeque<Post>,
     /// When to look again at a node whose vote is withheld.
     look_at: Option<BootTime>,
+    /// Which releases somebody waits for.
+    wanted: Wanted,
 }
 
 #[derive(Debug)]
@@ -103,12 +108,21 @@ impl Core {
             fence: BootTime::default(),
             kept: VecDeque::new(),
             look_at: None,
+            wanted: Wanted::default(),
         }
     }
 
-    /// Takes a post. Never waits, never fails: the answer comes by the post's deadline.
-    pub(crate) fn enqueue(&mut self, post: Post) {
-        self.queue.push_back(post);
+    /// Takes a post, or a wish. Never waits, never fails: the answer comes by the post's deadline.
+    pub(crate) fn enqueue(&mut self, mail: Mail) {
+        match mail {
+            Mail::Post(post) => self.queue.push_back(post),
+            Mail::Listen(listen) => self.wanted.note(listen, matches!(self.line, Line::Up)),
+        }
+    }
+
+    /// Whether somebody waits for `resource`.
+    pub(crate) fn wants(&self, resource: &Resource) -> bool {
+        self.wanted.has(resource)
     }
 
     /// The session is open, or not.
@@ -120,6 +134,7 @@ impl Core {
                     _ => now,
                 };
                 self.line = Line::Up;
+                self.wanted.met();
                 self.late = 0;
                 self.back_off = BACK_OFF_FIRST;
                 self.offset = Some(ClockOffset::sample(hello.node_time, began, now));
@@ -204,6 +219,8 @@ impl Core {
             _ => {}
         }
         if matches!(self.line, Line::Up) {
+            // Before any batch: what that finds held is told of when it is freed.
+            commands.extend(std::iter::from_fn(|| self.wanted.next_untold()).map(Command::Listen));
             self.judge_standing(now, &mut commands);
             self.look_again(now, &mut commands);
             while matches!(self.line, Line::Up) && self.send_batch(now, &mut commands) {}
@@ -242,6 +259,7 @@ impl Core {
     /// The session is over; the board still says how the node stands.
     fn part(&mut self, now: BootTime, cause: Cause) {
         self.look_at = None;
+        self.wanted.parted();
         for flight in std::mem::take(&mut self.flights) {
             let sent = Some(flight.sent);
             match flight.cargo {

@@ -4,7 +4,7 @@ use super::{
     Answer, Ballots, Distrust, Marker, NodeState, QuarantineReason, ReplyTo, Setup, Vote,
     board::Board,
     core::{Command, Core},
-    flight::{Errand, Post},
+    flight::{Errand, Mail, Post},
     trust::Judge,
 };
 use crate::{
@@ -52,7 +52,7 @@ impl Bench {
 
     fn post(&mut self, request: Request, deadline: u64, waits: bool) {
         let reply = waits.then(|| ReplyTo { ballots: self.ballots.clone(), ticket: 0 });
-        self.core.enqueue(Post { errand: Errand::Ask(request), deadline: at(deadline), reply });
+        self.core.enqueue(Mail::Post(Post { errand: Errand::Ask(request), deadline: at(deadline), reply }));
     }
 
     fn answers(&mut self) -> Vec<Answer> {
@@ -88,7 +88,15 @@ fn acquire() -> Request {
     let second = Duration::from_secs(1);
     let propose = FencingToken::new(7);
     let resource = Resource::lock("x").unwrap();
-    Request::Acquire { resource, owner: owner(), ttl: second, propose, tolerance: second, keep: second }
+    Request::Acquire {
+        resource,
+        owner: owner(),
+        ttl: second,
+        propose,
+        tolerance: second,
+        keep: second,
+        ticket: None,
+    }
 }
 
 fn release() -> Request {
@@ -205,7 +213,7 @@ fn admitting_ends_the_wait_in_the_marker() {
     let (flight, _) = sent(bench.core.step(at(10))).remove(0);
     bench.core.replied(at(11), flight, reply(11, vec![Reply::Marked]));
     let reply_to = ReplyTo { ballots: bench.ballots.clone(), ticket: 0 };
-    bench.core.enqueue(Post { errand: Errand::Admit, deadline: at(200), reply: Some(reply_to) });
+    bench.core.enqueue(Mail::Post(Post { errand: Errand::Admit, deadline: at(200), reply: Some(reply_to) }));
     let (flight, batch) = sent(bench.core.step(at(12))).remove(0);
     let Request::Mark { expect: Some(_), marker } = &batch.requests[0] else { panic!("{batch:?}") };
     let marker = Marker::parse(marker).unwrap();
@@ -375,7 +383,11 @@ fn an_operator_ends_the_quarantine_after_a_jump() {
     jump(&mut bench);
     bench.core.step(at(1_001));
     let reply_to = ReplyTo { ballots: bench.ballots.clone(), ticket: 0 };
-    bench.core.enqueue(Post { errand: Errand::Admit, deadline: at(2_000), reply: Some(reply_to) });
+    bench.core.enqueue(Mail::Post(Post {
+        errand: Errand::Admit,
+        deadline: at(2_000),
+        reply: Some(reply_to),
+    }));
     let (flight, _) = sent(bench.core.step(at(1_002))).remove(0);
     bench.core.replied(at(1_003), flight, reply(61_003, vec![Reply::Marked]));
     assert_eq!(bench.board.status()[0].state, NodeState::Trusted);

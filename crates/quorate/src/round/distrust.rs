@@ -19,11 +19,21 @@ pub enum Distrust {
     /// Its marker names another node set.
     #[error(
         "its marker names the node set [{theirs}], this worker's is [{ours}]; two lists could elect two leaders: \
-         give every worker the same list (if the set really changed, stop all workers for max_ttl and delete the markers)"
+         give every worker the same list (if the set is really to change: `quorate nodes replace`)"
     )]
     OtherNodeSet {
         /// The marker's.
         theirs: Arc<str>,
+        /// This worker's.
+        ours: Arc<str>,
+    },
+    /// It is closed: its node set is being replaced, or has been and the node is not in the new one.
+    #[error("{}", replaced(.from, .to, .ours))]
+    Replaced {
+        /// The old set.
+        from: Arc<str>,
+        /// The new set.
+        to: Arc<str>,
         /// This worker's.
         ours: Arc<str>,
     },
@@ -87,6 +97,9 @@ pub enum Distrust {
 impl Distrust {
     /// Whether only an operator can mend it.
     pub fn is_permanent(&self) -> bool {
+        if let Self::Replaced { to, ours, .. } = self {
+            return to != ours; // A worker with the new list waits for the end of the change.
+        }
         // What contradicts is permanent by itself; who is contradicted may only have been met before the others.
         !matches!(
             self,
@@ -97,6 +110,19 @@ impl Distrust {
                 | Self::Unmet
         )
     }
+}
+
+fn replaced(from: &str, to: &str, ours: &str) -> String {
+    if to == ours {
+        return format!(
+            "the node set [{from}] is being replaced by this worker's, [{to}]; wait until that is done (if it was \
+             interrupted, run `quorate nodes replace` again)"
+        );
+    }
+    format!(
+        "the node set [{from}] was replaced by [{to}], and this worker's is [{ours}]; give this worker the new list and \
+         start it again"
+    )
 }
 
 /// Why a node waits before it votes.

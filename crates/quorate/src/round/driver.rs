@@ -1,10 +1,10 @@
 use super::{
     core::{Command, Core},
-    flight::Post,
+    flight::Mail,
 };
 use crate::{
     env::{BootTime, Env},
-    node::{BatchReply, Cause, Hello, Node, Nudge, Push, Session},
+    node::{BatchReply, Cause, Freed, Hello, Node, Nudge, Push, Session},
 };
 use futures_util::{
     FutureExt, StreamExt,
@@ -28,15 +28,17 @@ pub(super) struct Driver<'a, N: Node> {
     core: Core,
     session: Option<N::Session>,
     opening: Option<Opening<'a, N::Session>>,
-    pushes: mpsc::UnboundedReceiver<Push>,
+    pushes: mpsc::Receiver<Push>,
     flying: FuturesUnordered<Landing>,
 }
 
 /// Where a driver's mail comes from, and when it ends.
 pub(super) struct PostOffice {
-    pub(super) mail: mpsc::UnboundedReceiver<Post>,
+    pub(super) mail: mpsc::UnboundedReceiver<Mail>,
     /// Called when the node may have forgotten what it granted.
     pub(super) on_lost_memory: Box<dyn Fn() + Send + Sync>,
+    /// Called when the node has told of a release that somebody waits for.
+    pub(super) on_freed: Box<dyn Fn(&Freed, u32) + Send + Sync>,
     /// Asks the driver to flush and end.
     pub(super) flush: CancellationToken,
     /// How long a flush may take.
@@ -69,22 +71,23 @@ pub(super) async fn drive<N: Node>(node: N, env: Env, core: Core, mut office: Po
         }
         let wake = ends.map_or(driver.core.wake(), |at| at.min(driver.core.wake()));
         tokio::select! { biased;
-            Some(push) = driver.pushes.recv(), if driver.session.is_some() => driver.pushed(push),
             Some((flight, result)) = driver.flying.next() => driver.landed(flight, result),
             Some(opened) = OptionFuture::from(driver.opening.as_mut()) => driver.opened(opened),
             count = office.mail.recv_many(&mut mail, MAIL_MAX), if ends.is_none() => {
-                mail.drain(..).for_each(|post| driver.core.enqueue(post));
+                mail.drain(..).for_each(|mail| driver.core.enqueue(mail));
                 if count == 0 {
                     ends = Some(env.now() + office.flush_for);
                 }
             }
             () = office.flush.cancelled(), if ends.is_none() => {
                 office.mail.close();
-                while let Ok(post) = office.mail.try_recv() {
-                    driver.core.enqueue(post);
+                while let Ok(mail) = office.mail.try_recv() {
+                    driver.core.enqueue(mail);
                 }
                 ends = Some(env.now() + office.flush_for);
             }
+            // Behind whatever else can be ready: a node that floods keeps nobody waiting.
+            Some(push) = driver.pushes.recv(), if driver.session.is_some() => driver.pushed(push, &office),
             () = env.sleep_until(wake) => {}
         }
     }
@@ -100,6 +103,11 @@ impl<N: Node> Driver<'_, N> {
                     self.opening = Some(self.node.open(nudge).boxed());
                 }
                 Command::Close => self.hang_up(),
+                Command::Listen(listen) => {
+                    if let Some(session) = &mut self.session {
+                        session.listen(listen);
+                    }
+                }
                 Command::Send { flight, batch } => {
                     let Some(session) = &mut self.session else { continue };
                     let reply = session.send(batch);
@@ -126,8 +134,12 @@ impl<N: Node> Driver<'_, N> {
         }
     }
 
-    fn pushed(&mut self, push: Push) {
+    fn pushed(&mut self, push: Push, office: &PostOffice) {
         match push {
+            Push::Released { freed, told } if self.core.wants(&freed.resource) => {
+                (office.on_freed)(&freed, told);
+            }
+            Push::Released { .. } => {}
             Push::Closed => {
                 self.hang_up();
                 self.core.closed(self.env.now(), Cause::Closed);

@@ -1,15 +1,17 @@
 use super::{
     Answer, Ballots, Marker, NodeOutcome, NodeStatus, ReplyTo, Report, Sabotage, Setup, SetupError, Vote,
+    Waiting,
     board::Board,
     core::Core,
     driver::{PostOffice, drive},
-    flight::{Errand, Post},
+    flight::{Errand, Mail, Post},
     majority,
     trust::Judge,
+    waiting::Waits,
 };
 use crate::{
     env::Env,
-    node::{Cause, Node, Owner, Request, Resource},
+    node::{Cause, Listen, Node, Owner, Request, Resource},
 };
 use std::{fmt, sync::Arc};
 use tokio::sync::{mpsc, watch};
@@ -54,7 +56,8 @@ pub(crate) struct Fleet {
     env: Env,
     setup: Setup,
     board: Arc<Board>,
-    mailboxes: Vec<mpsc::UnboundedSender<Post>>,
+    mailboxes: Vec<mpsc::UnboundedSender<Mail>>,
+    waits: Arc<Waits>,
     flush: CancellationToken,
 }
 
@@ -71,24 +74,26 @@ impl Fleet {
         let board = Arc::new(Board::new(&names));
         let judge = Arc::new(Judge { nodes: Marker::node_set(&names), setup: setup.clone() });
         let flush = CancellationToken::new();
+        let waits = Arc::new(Waits::new(majority(names.len())));
         let mut mailboxes = Vec::new();
         for (me, node) in nodes.into_iter().enumerate() {
             let (mailbox, mail) = mpsc::unbounded_channel();
             mailboxes.push(mailbox);
-            let events = events.clone();
+            let (events, ears) = (events.clone(), Arc::clone(&waits));
             let office = PostOffice {
                 mail,
                 on_lost_memory: Box::new(move || {
                     // A keeper that has gone holds nothing.
                     let _ = events.send(FleetEvent::LostMemory);
                 }),
+                on_freed: Box::new(move |freed, told| ears.heard(me, freed, told)),
                 flush: flush.clone(),
                 flush_for: setup.node_timeout * 2,
             };
             let core = Core::new(me, node.watched, Arc::clone(&judge), Arc::clone(&board));
             (node.start)(env.clone(), core, office);
         }
-        Ok(Self { env, setup, board, mailboxes, flush })
+        Ok(Self { env, setup, board, mailboxes, waits, flush })
     }
 
     pub(crate) fn env(&self) -> &Env {
@@ -165,11 +170,22 @@ impl Fleet {
         may_stand: impl Fn(usize) -> bool,
         reply: Option<&ReplyTo>,
     ) {
+        let request = Request::Release { resource: resource.clone(), owner: owner.clone() };
+        self.free(&request, may_stand, reply);
+    }
+
+    /// As [`Fleet::release`], for any request that only takes away.
+    pub(crate) fn free(&self, release: &Request, may_stand: impl Fn(usize) -> bool, reply: Option<&ReplyTo>) {
         let deadline = self.env.now() + self.setup.quarantine() + self.setup.fence();
         for node in (0..self.len()).filter(|&node| may_stand(node)) {
-            let request = Request::Release { resource: resource.clone(), owner: owner.clone() };
+            let request = release.clone();
             self.post(node, Post { errand: Errand::Ask(request), deadline, reply: reply.cloned() });
         }
+    }
+
+    /// Begins to wait for a release of `resource`: what is asked after this finds the nodes listening.
+    pub(crate) fn waiting(self: &Arc<Self>, resource: &Resource) -> Waiting {
+        Waiting::begin(self, resource)
     }
 
     /// Ends the quarantine of every node that is in one.
@@ -194,9 +210,21 @@ impl Fleet {
         Report { needed: self.majority(), nodes: names.zip(outcomes).collect() }
     }
 
+    pub(super) fn waits(&self) -> &Waits {
+        &self.waits
+    }
+
+    /// Tells every driver what is waited for. One that has ended needs not know.
+    pub(super) fn listen(&self, listen: &Listen) {
+        for mailbox in &self.mailboxes {
+            let _ = mailbox.send(Mail::Listen(listen.clone()));
+        }
+    }
+
     fn post(&self, node: usize, post: Post) {
         // A driver that has ended takes no mail.
-        if let Err(mpsc::error::SendError(Post { reply: Some(reply), .. })) = self.mailboxes[node].send(post)
+        if let Err(mpsc::error::SendError(Mail::Post(Post { reply: Some(reply), .. }))) =
+            self.mailboxes[node].send(Mail::Post(post))
         {
             let answer = Answer::Failed(Cause::Stopped);
             let memory = self.board.recall(node);

@@ -1,8 +1,17 @@
 use super::{Recall, ReplyTo, standing::Marking};
 use crate::{
     env::BootTime,
-    node::{BatchReply, Request},
+    node::{BatchReply, Listen, Request},
 };
+
+/// What a driver finds in its mailbox.
+#[derive(Debug)]
+pub(crate) enum Mail {
+    /// Something for its node to do.
+    Post(Post),
+    /// What its node is to tell of, or no longer.
+    Listen(Listen),
+}
 
 /// Something for a node to do.
 #[derive(Debug)]
@@ -16,7 +25,7 @@ pub(crate) struct Post {
 
 impl Post {
     pub(super) fn is_release(&self) -> bool {
-        matches!(self.errand, Errand::Ask(Request::Release { .. }))
+        matches!(&self.errand, Errand::Ask(request) if request.is_release())
     }
 }
 

@@ -30,6 +30,17 @@ impl Marker {
         names.join(",").into()
     }
 
+    /// What stands in the place of the node set while `from` is being replaced by `to`, and for good on nodes that
+    /// have left: no worker's list.
+    pub(crate) fn closed_set(from: &str, to: &str) -> Arc<str> {
+        format!("({from})->({to})").into()
+    }
+
+    /// The old node set and the new one, where the marker closes the node.
+    pub fn replacement(&self) -> Option<(&str, &str)> {
+        self.nodes.strip_prefix('(')?.strip_suffix(')')?.split_once(")->(")
+    }
+
     /// The text that a node keeps.
     pub fn to_text(&self) -> Arc<str> {
         let mut text = String::from(HEAD);
@@ -93,6 +104,17 @@ mod tests {
         };
         assert_eq!(&*marker.nodes, "a,b");
         assert_eq!(Marker::parse(&marker.to_text()), Ok(marker));
+    }
+
+    #[test]
+    fn a_closed_node_names_both_sets() {
+        let nodes = Marker::closed_set("a,b,c", "b,c,d");
+        let [run_id, zero] = ["abc".into(), "0".into()];
+        let (max_ttl, at) = (Duration::from_secs(30), NodeTime::from_micros(7));
+        let closed = Marker { run_id, nodes, max_ttl, since: at, votes_from: at };
+        assert_eq!(closed.replacement(), Some(("a,b,c", "b,c,d")));
+        assert_eq!(Marker::parse(&closed.to_text()).as_ref(), Ok(&closed));
+        assert_eq!(Marker { nodes: zero, ..closed }.replacement(), None);
     }
 
     #[test]

@@ -16,6 +16,7 @@
 //! | shows our marker under its present run id | yes, from the marker's time on |
 //! | has no marker (new, or flushed) | after `max_ttl × (1 + drift_rate)`, and four times `max_clock_offset` at least, unless admitted |
 //! | shows a marker of another run (restarted) | the same, unless `durable` and verified so |
+//! | was closed by a change of the node set ([`Replacement`]) | no: its set has been, or is being, replaced |
 //! | shows another node set or another `max_ttl` | no: two halves of a deployment would elect two leaders |
 //! | is a replica, or evicts keys | no |
 //! | has the run id of another node of the list | no, and neither has that one |
@@ -34,7 +35,12 @@
 //!
 //! [`Setup`] is what all workers of a deployment must agree on, checked when it is built. One driver task a
 //! node ([`driver`](self)) owns the session and asks a pure core what to do next. [`Tally`] counts votes.
+//!
+//! Who waits for a release is told of it by the nodes, while it waits: a bench of waiters counts, for each
+//! owner that was freed, the nodes that told, and at a majority rings one waiter. Pushes may be lost, so
+//! nothing depends on them but how soon a waiter looks again.
 
+mod bench;
 mod board;
 mod core;
 #[cfg(test)]
@@ -45,6 +51,7 @@ mod fleet;
 mod flight;
 mod marker;
 mod offset;
+mod replace;
 mod sabotage;
 mod setup;
 mod standing;
@@ -52,10 +59,13 @@ mod steps;
 mod tally;
 mod trust;
 mod vote;
+mod waiting;
+mod wanted;
 
 pub use board::{NodeState, NodeStatus};
 pub use distrust::{Distrust, QuarantineReason};
 pub use marker::{Marker, MarkerError};
+pub use replace::{Found, NodePart, NodeSet, Part, Progress, ReplaceError, Replacement, Sight};
 pub use setup::{Setup, SetupError};
 pub use tally::{Grant, Tally, Verdict, majority};
 pub use vote::{Answer, NodeOutcome, Recall, Report, Vote};
@@ -68,3 +78,4 @@ pub(crate) use sabotage::Sabotage;
 pub(crate) use fleet::{Fleet, FleetEvent, Starter};
 pub(crate) use tally::quorum_th;
 pub(crate) use vote::{Ballots, ReplyTo};
+pub(crate) use waiting::Waiting;

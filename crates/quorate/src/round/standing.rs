@@ -206,9 +206,14 @@ impl Standing {
         matches!(self.trust, Trust::Withheld { .. })
     }
 
-    /// Whether the vote is withheld for what other nodes say, which may be otherwise as soon as more are met.
+    /// Whether the vote is withheld for what may be otherwise soon: what other nodes say, as soon as more are met; the
+    /// set that is being replaced by ours.
     pub(super) fn is_contradicted(&self) -> bool {
-        matches!(&self.trust, Trust::Withheld { why: Distrust::Contradicted { .. }, .. })
+        match &self.trust {
+            Trust::Withheld { why: Distrust::Contradicted { .. }, .. } => true,
+            Trust::Withheld { why: why @ Distrust::Replaced { .. }, .. } => !why.is_permanent(),
+            _ => false,
+        }
     }
 
     /// When [`Standing::tick`] has something to do.
@@ -248,9 +253,11 @@ impl Standing {
         let word = match &judgement {
             Judgement::Votes { .. } => Some(Ok(())),
             Judgement::Write { reason, .. } => (*reason != QuarantineReason::Unmarked).then_some(Ok(())),
-            Judgement::Refused(why @ (Distrust::OtherNodeSet { .. } | Distrust::OtherMaxTtl { .. })) => {
-                Some(Err(why.clone()))
-            }
+            Judgement::Refused(
+                why @ (Distrust::OtherNodeSet { .. }
+                | Distrust::OtherMaxTtl { .. }
+                | Distrust::Replaced { .. }),
+            ) => Some(Err(why.clone())),
             Judgement::Refused(_) => None,
         };
         self.board.heard(self.me, word);

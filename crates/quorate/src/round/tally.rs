@@ -62,6 +62,10 @@ impl Tally {
             (Answer::Reply(Reply::Granted { counter }), Some(sent)) => {
                 Slot::Granted(Grant { counter: *counter, sent, memory: vote.memory })
             }
+            // Readers are not counted.
+            (Answer::Reply(Reply::Shared), Some(sent)) => {
+                Slot::Granted(Grant { counter: FencingToken::default(), sent, memory: vote.memory })
+            }
             (answer, sent) => {
                 if let Answer::Reply(Reply::Done(done)) = answer {
                     self.saw_done(done);

@@ -48,6 +48,10 @@ impl Judge {
             Ok(marker) => marker,
             Err(error) => return Judgement::Refused(Distrust::MarkerUnreadable(error)),
         };
+        if let Some((from, to)) = marker.replacement() {
+            let (from, to) = (plain(from, SHOWN_MAX).into(), plain(to, SHOWN_MAX).into());
+            return Judgement::Refused(Distrust::Replaced { from, to, ours: Arc::clone(&self.nodes) });
+        }
         if marker.nodes != self.nodes {
             let (theirs, ours) = (plain(&marker.nodes, SHOWN_MAX).into(), Arc::clone(&self.nodes));
             return Judgement::Refused(Distrust::OtherNodeSet { theirs, ours });
@@ -250,6 +254,13 @@ mod tests {
         assert!(set.to_string().contains("[a,b]") && set.to_string().contains("[a,b,c]"));
         let ttl = refused(&hello(Some(&Marker { max_ttl: Duration::from_secs(9), ..marker() })));
         assert!(ttl.to_string().contains("9s") && ttl.to_string().contains("30s"));
+        let closed = Marker { nodes: Marker::closed_set("a,b,c", "b,c,d"), ..marker() };
+        let replaced = refused(&hello(Some(&closed)));
+        let text = replaced.to_string();
+        assert!(text.contains("[a,b,c]") && text.contains("[b,c,d]") && replaced.is_permanent(), "{text}");
+        let ahead = Judge { nodes: "b,c,d".into(), ..judge() };
+        let Judgement::Refused(waits) = ahead.judge(&hello(Some(&closed)), NOW) else { panic!() };
+        assert!(!waits.is_permanent() && waits.to_string().contains("wait until that is done"));
         let odd = Hello { marker: Some("hello".into()), ..hello(None) };
         assert!(matches!(refused(&odd), Distrust::MarkerUnreadable(_)));
     }

@@ -85,6 +85,12 @@ impl fmt::Display for NodeOutcome {
             Self::Granted => f.write_str("agreed"),
             Self::Done => f.write_str("done already"),
             Self::Pending => f.write_str("had not answered yet"),
+            Self::Contended { holder, remaining: Some(left) } if holder.as_str() == Owner::READERS => {
+                write!(f, "held by readers for {left:.1?}")
+            }
+            Self::Contended { holder, remaining: Some(left) } if holder.as_str() == Owner::QUEUE => {
+                write!(f, "others come first in its queue, for {left:.1?} at least")
+            }
             Self::Contended { holder, remaining: Some(left) } => {
                 write!(f, "held by {} for {left:.1?}", plain(holder.worker(), 200))
             }

@@ -58,6 +58,7 @@ impl Exclusion {
             propose: FencingToken::new(u64::from(NOW)),
             tolerance: Duration::ZERO,
             keep: FOR_EVER,
+            ticket: None,
         };
         if matches!(Self::ask(site, request), Reply::Granted { .. })
             && state.phases[attempt] == Phase::Acquiring

@@ -64,6 +64,7 @@ impl Fencing {
             propose: token_of(state.attempts[attempt].propose),
             tolerance: if self.leaves_out(Rule::Seed) { FOR_EVER } else { micros(OFFSET) },
             keep: self.keep(),
+            ticket: None,
         };
         let reply = self.ask(state, &mut site, request);
         site.lines[attempt].acquire = again;

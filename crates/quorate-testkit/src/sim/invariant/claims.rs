@@ -153,6 +153,7 @@ mod tests {
             propose: FencingToken::new(1),
             tolerance: HOUR,
             keep: HOUR,
+            ticket: None,
         };
         let reply = Reply::Granted { counter: FencingToken::new(8) };
         let mut grants =

@@ -105,6 +105,7 @@ mod tests {
                 propose: FencingToken::new(1),
                 tolerance: Duration::from_secs(1),
                 keep: Duration::from_secs(9),
+                ticket: None,
             };
             let reply = Reply::Granted { counter: FencingToken::new(1) };
             let ran = Event::Ran { node: "n1", request: &request, reply: &reply };
@@ -133,6 +134,7 @@ mod tests {
                 propose: FencingToken::new(1),
                 tolerance: Duration::from_secs(1),
                 keep: Duration::from_secs(9),
+                ticket: None,
             };
             let reply = Reply::Granted { counter: FencingToken::new(token) };
             order.see(Duration::ZERO, &Event::Ran { node: "n1", request: &request, reply: &reply }).unwrap();

@@ -32,7 +32,7 @@ impl<S: Store> Desk<'_, S> {
         self.count(resource, count, retention)?;
         self.store.set_done(resource, DoneRow { record, until_micros })?;
         if holder.is_some() {
-            self.store.set_lease(resource, None)?;
+            self.free(resource, owner)?;
         }
         Ok(Reply::Completed)
     }

@@ -5,6 +5,25 @@ use crate::node::{FencingToken, NodeTime, Owner, Refusal, Reply, Resource};
 use std::time::Duration;
 
 impl<S: Store> Desk<'_, S> {
+    /// What to say to an acquire of what is done, held, or to be another's first.
+    pub(super) fn not_free(
+        &self,
+        resource: &Resource,
+        owner: &Owner,
+        ticket: Option<&Owner>,
+    ) -> Result<Option<Reply>, S::Error> {
+        if let Some(done) = self.live_done(resource)? {
+            return Ok(Some(Reply::Done(done)));
+        }
+        if let Some(row) = self.live_lease(resource)? {
+            // Whoever it is reserved for goes before those who wait in line.
+            let heir = owner.may_take(&Owner::from_node(&row.owner));
+            return Ok((!heir).then(|| self.held(&row)));
+        }
+        self.first_in_line(resource, ticket)
+    }
+
+    /// Of what is free for it: see [`Desk::not_free`].
     pub(super) fn acquire(
         &mut self,
         resource: &Resource,
@@ -14,14 +33,6 @@ impl<S: Store> Desk<'_, S> {
         tolerance: Duration,
         keep: Duration,
     ) -> Result<Reply, S::Error> {
-        if let Some(done) = self.live_done(resource)? {
-            return Ok(Reply::Done(done));
-        }
-        if let Some(row) = self.live_lease(resource)?
-            && !owner.may_take(&Owner::from_node(&row.owner))
-        {
-            return Ok(self.held(&row));
-        }
         let last = match self.live_counter(resource)? {
             Some(count) => count,
             None => {
@@ -80,6 +91,11 @@ impl<S: Store> Desk<'_, S> {
         if let Some(done) = self.live_done(resource)? {
             return Ok(Reply::Done(done));
         }
+        if mine == 0
+            && let Some(queued) = self.first_in_line(resource, None)?
+        {
+            return Ok(queued); // Repair goes past nobody who waits.
+        }
         let count = self.live_counter(resource)?.map_or(token, |count| count.max(token));
         self.count(resource, count, keep)?;
         if mine < self.after(ttl) {
@@ -91,7 +107,7 @@ impl<S: Store> Desk<'_, S> {
     pub(super) fn release(&mut self, resource: &Resource, owner: &Owner) -> Result<Reply, S::Error> {
         let mine = self.live_lease(resource)?.is_some_and(|row| *row.owner == *owner.as_str());
         if mine {
-            self.store.set_lease(resource, None)?;
+            self.free(resource, owner)?;
         }
         Ok(Reply::Released(mine))
     }

@@ -15,6 +15,7 @@ impl<S: Store> Desk<'_, S> {
         match self.live_lease(resource)? {
             Some(row) if *row.owner == *owner.as_str() => {
                 self.own(resource, heir, ttl)?;
+                self.tell(resource, owner);
                 Ok(Reply::Reserved)
             }
             _ => Ok(Reply::Refused(Refusal::NotOwner)),

@@ -1,7 +1,7 @@
 //! The rows of a directory, read and written under its lock.
 
 use super::names::file_name;
-use crate::node::engine::{CounterRow, DoneRow, LeaseRow, Store};
+use crate::node::engine::{CounterRow, DoneRow, LeaseRow, QueueRow, Store};
 use crate::node::{LedgerState, Resource};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::{
@@ -201,6 +201,21 @@ impl Store for Transaction<'_> {
         Ok(())
     }
 
+    fn queue(&self, resource: &Resource) -> Result<Option<QueueRow>, FileError> {
+        self.read(Shelf::Leases, &queue_of(resource))
+    }
+
+    fn set_queue(&mut self, resource: &Resource, row: Option<QueueRow>) -> Result<(), FileError> {
+        let name = queue_of(resource);
+        match row {
+            Some(row) => self.write(Shelf::Leases, &name, &row)?,
+            // Nothing to remove where nothing stands: a lock without a queue is asked about all the time.
+            None if self.queue(resource)?.is_none() => {}
+            None => drop(self.changes.insert((Shelf::Leases, name), None)),
+        }
+        Ok(())
+    }
+
     fn counter(&self, resource: &Resource) -> Result<Option<CounterRow>, FileError> {
         self.read(Shelf::Counters, resource.key())
     }
@@ -238,6 +253,11 @@ impl Store for Transaction<'_> {
         self.marker = OnceCell::from(Some(marker));
         Ok(())
     }
+}
+
+/// Under what name a resource's queue stands among the leases, where no name of a resource holds a brace.
+fn queue_of(resource: &Resource) -> String {
+    format!("{{{}}}:queue", resource.key())
 }
 
 /// The whole of a file, unless it is longer than any that is written here.

@@ -1,6 +1,6 @@
 use super::names::file_name;
 use super::store::{Directory, Page, Shelf, read_page};
-use crate::node::engine::{Clocks, CounterRow, DoneRow, LeaseRow};
+use crate::node::engine::{Clocks, CounterRow, DoneRow};
 use serde::de::DeserializeOwned;
 use std::{
     ffi::OsStr,
@@ -78,7 +78,7 @@ fn remove_if_ended(entry: &DirEntry, place: Place, dir: &Directory, clocks: Cloc
     let ended = match place {
         Place::OtherBoots if entry.file_name() != OsStr::new(dir.boot()) => return remove_boot(&path),
         Place::OtherBoots => false,
-        Place::Shelf(Shelf::Leases) => row(&path, |row: LeaseRow| row.until_nanos <= clocks.lease_nanos),
+        Place::Shelf(Shelf::Leases) => row(&path, |row: Ends| row.until_nanos <= clocks.lease_nanos),
         Place::Shelf(Shelf::Counters) => row(&path, |row: CounterRow| row.until_micros <= wall),
         Place::Shelf(Shelf::Done) => row(&path, |row: DoneRow| row.until_micros <= wall),
         Place::Shelf(Shelf::Ledgers | Shelf::Root) => false,
@@ -86,6 +86,12 @@ fn remove_if_ended(entry: &DirEntry, place: Place, dir: &Directory, clocks: Cloc
     if ended {
         let _ = std::fs::remove_file(path);
     }
+}
+
+/// What a lease and a queue have in common.
+#[derive(serde::Deserialize)]
+struct Ends {
+    until_nanos: u64,
 }
 
 fn row<T: DeserializeOwned>(path: &Path, ended: impl Fn(T) -> bool) -> bool {

@@ -127,7 +127,15 @@ fn owner(n: u64) -> Owner {
 fn acquire(name: &str, n: u64, wall: WallTime) -> Request {
     let propose = FencingToken::new(wall.as_micros());
     let tolerance = Duration::from_secs(1);
-    Request::Acquire { resource: lock(name), owner: owner(n), ttl: TTL, propose, tolerance, keep: KEEP }
+    Request::Acquire {
+        resource: lock(name),
+        owner: owner(n),
+        ttl: TTL,
+        propose,
+        tolerance,
+        keep: KEEP,
+        ticket: None,
+    }
 }
 
 fn release(name: &str, n: u64) -> Request {

@@ -165,7 +165,7 @@ impl Waiting {
             let _ = reply.send(Err(Cause::TimedOut));
         }
         // The node would refuse the rest for its time, unless the wall clock stepped back meanwhile.
-        self.batch.requests.retain(|request| matches!(request, Request::Release { .. }));
+        self.batch.requests.retain(Request::is_release);
         !self.batch.requests.is_empty()
     }
 
@@ -178,7 +178,7 @@ impl Waiting {
             // Nothing that the batch was to change is known to stand.
             let failed = Reply::Refused(Refusal::Failed(e.to_string().into()));
             for (request, reply) in self.batch.requests.iter().zip(&mut reply.replies) {
-                if request.sets_a_key() || matches!(request, Request::Release { .. }) {
+                if request.sets_a_key() || request.is_release() {
                     *reply = failed.clone();
                 }
             }

@@ -1,0 +1,51 @@
+//! What a figure is worth nothing without.
+
+use serde::Serialize;
+use std::{collections::BTreeMap, fs, process::Command, thread};
+
+/// The machine and the versions.
+#[derive(Debug, Serialize)]
+pub(crate) struct Machine {
+    pub(crate) cores: usize,
+    pub(crate) cpu: String,
+    pub(crate) kernel: String,
+    /// One, five and fifteen minutes, at the start.
+    pub(crate) load: String,
+    /// By name.
+    pub(crate) versions: BTreeMap<&'static str, String>,
+}
+
+pub(crate) fn describe() -> Machine {
+    let read = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
+    let cpu = read("/proc/cpuinfo");
+    let cpu = cpu.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": ").map(|it| it.1));
+    let load = read("/proc/loadavg");
+    let versions = [
+        ("quorate", env!("CARGO_PKG_VERSION").to_owned()),
+        ("rslock", locked("rslock")),
+        ("redis (crate)", locked("redis")),
+        ("tokio", locked("tokio")),
+        ("rustc", rustc()),
+    ];
+    Machine {
+        cores: thread::available_parallelism().map_or(0, Into::into),
+        cpu: cpu.unwrap_or("unknown").to_owned(),
+        kernel: read("/proc/sys/kernel/osrelease"),
+        load: load.split(' ').take(3).collect::<Vec<_>>().join(" "),
+        versions: versions.into(),
+    }
+}
+
+/// The version of a package that this program was built with.
+fn locked(package: &str) -> String {
+    const LOCK: &str = include_str!("../../../Cargo.lock");
+    let entry = format!("name = \"{package}\"\nversion = \"");
+    let found: Vec<_> = LOCK.split(&entry).skip(1).filter_map(|rest| rest.split('"').next()).collect();
+    found.join(", ")
+}
+
+fn rustc() -> String {
+    let said = Command::new("rustc").arg("--version").output().map(|out| out.stdout).unwrap_or_default();
+    let said = String::from_utf8_lossy(&said);
+    said.split(' ').nth(1).unwrap_or("unknown").to_owned()
+}

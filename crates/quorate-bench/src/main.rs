@@ -1,0 +1,52 @@
+//! `quorate-bench`: Quorate beside its rivals, in one run on the same five servers.
+//!
+//! # What is not guaranteed
+//!
+//! Absolute figures are this machine's, at this moment. What is worth comparing is the ratio of figures of one run:
+//! rivals take turns in short rounds, so that what else the machine does befalls all of them.
+
+mod machine;
+mod measure;
+mod plan;
+mod report;
+mod rivals;
+mod scenarios;
+mod servers;
+
+use clap::Parser;
+use plan::{Args, Plan};
+use report::Report;
+use servers::Servers;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    match run(&args) {
+        Ok(report) => {
+            print!("{}", if args.json { report.json() } else { report.table() });
+            if report.is_sound() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        }
+        Err(error) => {
+            eprintln!("quorate-bench: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run(args: &Args) -> Result<Report, String> {
+    let plan = Plan::of(args)?;
+    let mut report = Report::new(machine::describe());
+    for scenario in scenarios::ALL.iter().filter(|scenario| plan.wants(scenario.name)) {
+        eprintln!("{}: {} …", scenario.name, scenario.what);
+        // Each on servers of its own: what one leaves behind must not slow the next.
+        let servers = Servers::new(args)?;
+        report.about_servers(&servers.version()?);
+        if scenario.stops_servers && !servers.can_be_stopped() {
+            report.skip(scenario.name, "servers given by URL are not stopped; leave --url out");
+            continue;
+        }
+        let rows = (scenario.run)(&plan, &servers)?;
+        report.add(scenario.name, scenario.what, rows);
+    }
+    Ok(report)
+}

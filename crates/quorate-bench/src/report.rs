@@ -1,0 +1,145 @@
+//! The table and the JSON.
+
+use crate::{machine::Machine, measure::Spread};
+use serde::Serialize;
+use std::fmt::Write as _;
+
+/// One figure of one rival.
+#[derive(Debug, Serialize)]
+pub(crate) struct Row {
+    rival: String,
+    figure: String,
+    unit: &'static str,
+    value: f64,
+    /// The least and the most of the rounds, where there were several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    spread: Option<(f64, f64)>,
+    /// What was to be reached, and whether it was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    goal: Option<Goal>,
+}
+
+#[derive(Debug, Serialize)]
+struct Goal {
+    text: String,
+    reached: bool,
+}
+
+impl Row {
+    pub(crate) fn new(rival: &str, figure: impl Into<String>, unit: &'static str, value: f64) -> Self {
+        Self { rival: rival.to_owned(), figure: figure.into(), unit, value, spread: None, goal: None }
+    }
+
+    pub(crate) fn spread(rival: &str, figure: impl Into<String>, unit: &'static str, of: Spread) -> Self {
+        Self { spread: Some((of.least, of.most)), ..Self::new(rival, figure, unit, of.median) }
+    }
+
+    pub(crate) fn at_least(mut self, goal: f64) -> Self {
+        self.goal = Some(Goal { text: format!("≥ {goal}"), reached: self.value >= goal });
+        self
+    }
+
+    pub(crate) fn at_most(mut self, goal: f64) -> Self {
+        self.goal = Some(Goal { text: format!("≤ {goal}"), reached: self.value <= goal });
+        self
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct Section {
+    scenario: &'static str,
+    what: &'static str,
+    rows: Vec<Row>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    skipped: Option<String>,
+}
+
+/// Everything that was measured.
+#[derive(Debug, Serialize)]
+pub(crate) struct Report {
+    machine: Machine,
+    settings: Vec<(&'static str, String)>,
+    sections: Vec<Section>,
+}
+
+impl Report {
+    pub(crate) fn new(machine: Machine) -> Self {
+        Self { machine, settings: crate::rivals::settings(), sections: Vec::new() }
+    }
+
+    pub(crate) fn about_servers(&mut self, version: &str) {
+        self.machine.versions.insert("redis-server", version.to_owned());
+    }
+
+    pub(crate) fn add(&mut self, scenario: &'static str, what: &'static str, rows: Vec<Row>) {
+        self.sections.push(Section { scenario, what, rows, skipped: None });
+    }
+
+    pub(crate) fn skip(&mut self, scenario: &'static str, why: &str) {
+        self.sections.push(Section { scenario, what: "", rows: Vec::new(), skipped: Some(why.to_owned()) });
+    }
+
+    /// Whether each scenario that ran has measured something. Goals are no matter of soundness.
+    pub(crate) fn is_sound(&self) -> bool {
+        let sound = |section: &Section| {
+            let finite = section.rows.iter().all(|row| row.value.is_finite());
+            section.skipped.is_some() || (finite && !section.rows.is_empty())
+        };
+        self.sections.iter().all(sound)
+    }
+
+    pub(crate) fn json(&self) -> String {
+        serde_json::to_string_pretty(self).map_or_else(|error| error.to_string(), |text| text + "\n")
+    }
+
+    pub(crate) fn table(&self) -> String {
+        let mut out = String::new();
+        let machine = &self.machine;
+        let versions: Vec<_> = machine.versions.iter().map(|(name, it)| format!("{name} {it}")).collect();
+        let _ = writeln!(
+            out,
+            "{} cores, {}, Linux {}, load {} at the start\n{}\n",
+            machine.cores,
+            machine.cpu,
+            machine.kernel,
+            machine.load,
+            versions.join(", ")
+        );
+        for (rival, settings) in &self.settings {
+            let _ = writeln!(out, "- *{rival}*: {settings}");
+        }
+        let _ = writeln!(out, "\n| scenario | rival | figure | value | rounds from … to | to reach | |");
+        let _ = writeln!(out, "| --- | --- | --- | --- | --- | --- | --- |");
+        for section in &self.sections {
+            if let Some(why) = &section.skipped {
+                let _ = writeln!(out, "| {} | | not run: {why} | | | | |", section.scenario);
+            }
+            for row in &section.rows {
+                let spread = row.spread.map_or(String::new(), |(least, most)| {
+                    format!("{} … {}", shown(least), shown(most))
+                });
+                let goal = row.goal.as_ref().map_or("", |goal| &goal.text);
+                let reached = row.goal.as_ref().map_or("", |goal| if goal.reached { "yes" } else { "**no**" });
+                let _ = writeln!(
+                    out,
+                    "| {} | {} | {} | {} {} | {spread} | {goal} | {reached} |",
+                    section.scenario,
+                    row.rival,
+                    row.figure,
+                    shown(row.value),
+                    row.unit
+                );
+            }
+        }
+        out
+    }
+}
+
+fn shown(figure: f64) -> String {
+    match figure.abs() {
+        _ if figure.fract() == 0.0 && figure.abs() < 1e6 => format!("{figure:.0}"),
+        size if size >= 1000.0 => format!("{figure:.0}"),
+        size if size >= 10.0 => format!("{figure:.1}"),
+        _ => format!("{figure:.3}"),
+    }
+}

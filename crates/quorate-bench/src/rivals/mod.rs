@@ -1,0 +1,152 @@
+//! Who is measured.
+
+mod ours;
+mod raw;
+mod rslocks;
+
+use crate::measure::{Samples, now};
+use quorate::lease::Lease;
+use std::{sync::Arc, time::Duration};
+
+pub(crate) use ours::{Ours, quorum};
+use raw::{Dialect, Raw};
+use rslocks::Rslock;
+
+/// The TTL of every lock that is measured.
+pub(crate) const TTL: Duration = Duration::from_secs(10);
+
+/// What takes part, in the order of the table.
+pub(crate) const ALL: [Kind; 4] = [Kind::Quorate, Kind::Rslock, Kind::Limit, Kind::Bare];
+
+/// A kind of rival.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// This library.
+    Quorate,
+    /// The crate `rslock`.
+    Rslock,
+    /// Our script calls on raw sockets, with no logic.
+    Limit,
+    /// `SET NX PX`, and a script that compares and deletes, on raw sockets.
+    Bare,
+}
+
+impl Kind {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Quorate => "quorate",
+            Self::Rslock => "rslock",
+            Self::Limit => "limit",
+            Self::Bare => "bare",
+        }
+    }
+
+    /// Connects to the servers at `urls`.
+    pub(crate) async fn start(self, urls: &[String]) -> Result<Rival, String> {
+        Ok(match self {
+            Self::Quorate => Rival::Quorate(Ours::start(urls).await?),
+            Self::Rslock => Rival::Rslock(Rslock::start(urls)),
+            Self::Limit => Rival::Raw(Raw::start(urls, Dialect::Quorate).await?),
+            Self::Bare => Rival::Raw(Raw::start(urls, Dialect::Bare).await?),
+        })
+    }
+}
+
+/// Each rival's settings, for the report.
+pub(crate) fn settings() -> Vec<(&'static str, String)> {
+    let ttl = format!("TTL {TTL:?}");
+    vec![
+        ("quorate", format!("{ttl}, everything at its default: fencing, auto-extend, markers, node timeout 100 ms; new nodes trusted")),
+        ("rslock", format!("{ttl}, its own defaults: 3 tries, 200 ms between them; `lock` and `unlock`")),
+        ("limit", format!("{ttl}; Quorate's own script calls on raw sockets, a task a node that batches, answer at quorum, no logic")),
+        ("bare", format!("{ttl}; SET NX PX and a compare-and-delete script in the same way")),
+    ]
+}
+
+/// One who can acquire and release.
+pub(crate) enum Rival {
+    Quorate(Ours),
+    Rslock(Rslock),
+    Raw(Raw),
+}
+
+/// What is held.
+pub(crate) enum Held {
+    Quorate(Lease),
+    Rslock(rslock::Lock),
+    Raw(raw::Signed),
+}
+
+impl Rival {
+    /// One attempt.
+    pub(crate) async fn acquire(&self, resource: &str) -> Option<Held> {
+        match self {
+            Self::Quorate(ours) => ours.acquire(resource).await.map(Held::Quorate),
+            Self::Rslock(rslock) => rslock.acquire(resource).await.map(Held::Rslock),
+            Self::Raw(raw) => raw.acquire(resource).await.map(Held::Raw),
+        }
+    }
+
+    pub(crate) async fn release(&self, held: Held) {
+        match (self, held) {
+            (Self::Quorate(_), Held::Quorate(lease)) => {
+                // Too few confirmations in time: the lease is over all the same.
+                let _ = lease.release().await;
+            }
+            (Self::Rslock(rslock), Held::Rslock(lock)) => rslock.release(&lock).await,
+            (Self::Raw(raw), Held::Raw(signed)) => raw.release(signed).await,
+            _ => {}
+        }
+    }
+}
+
+/// What tasks did in one round.
+#[derive(Debug, Default)]
+pub(crate) struct Cycles {
+    /// How long each acquire took.
+    pub(crate) acquires: Samples,
+    /// Those that were not granted.
+    pub(crate) failed: u64,
+}
+
+/// `tasks` tasks acquire and release a resource each until `length` is over.
+pub(crate) async fn cycle(rival: &Arc<Rival>, tasks: usize, length: Duration) -> Cycles {
+    let until = now() + length;
+    let task = |number: usize| {
+        let rival = Arc::clone(rival);
+        async move {
+            let resource = format!("bench-{number}");
+            let mut done = Cycles::default();
+            loop {
+                let began = now();
+                if began >= until {
+                    return done;
+                }
+                match rival.acquire(&resource).await {
+                    Some(held) => {
+                        done.acquires.add(now().since(began));
+                        rival.release(held).await;
+                    }
+                    None => done.failed += 1,
+                }
+            }
+        }
+    };
+    let tasks: Vec<_> = (0..tasks).map(|number| spawn(task(number))).collect();
+    let mut all = Cycles::default();
+    for task in tasks {
+        if let Ok(done) = task.await {
+            all.acquires.extend(done.acquires);
+            all.failed += done.failed;
+        }
+    }
+    all
+}
+
+/// A task of the benchmark's own.
+pub(crate) fn spawn<T: Send + 'static>(
+    work: impl Future<Output = T> + Send + 'static,
+) -> tokio::task::JoinHandle<T> {
+    #[expect(clippy::disallowed_methods, reason = "a program's edge: the measured side goes through Env")]
+    tokio::spawn(work)
+}

@@ -1,0 +1,33 @@
+use super::TTL;
+use quorate::lease::{Lease, Quorum, TryAcquire};
+use quorate_redis::Connect;
+use std::time::Duration;
+
+/// How long the first handshakes may take.
+const FIRST: Duration = Duration::from_secs(5);
+
+/// Quorate at its defaults.
+pub(crate) struct Ours(Quorum);
+
+impl Ours {
+    pub(crate) async fn start(urls: &[String]) -> Result<Self, String> {
+        quorum(urls, "bench").await.map(Self)
+    }
+
+    pub(crate) async fn acquire(&self, resource: &str) -> Option<Lease> {
+        match self.0.lock(resource).ttl(TTL).try_acquire().await {
+            Ok(TryAcquire::Acquired(lease)) => Some(lease),
+            _ => None,
+        }
+    }
+}
+
+/// A quorum at its defaults, but that new nodes are trusted.
+pub(crate) async fn quorum(urls: &[String], worker: &str) -> Result<Quorum, String> {
+    let builder = Quorum::redis(urls).map_err(|error| error.to_string())?;
+    let quorum =
+        builder.worker(worker).trust_new_nodes(true).build().map_err(|error| error.to_string())?;
+    quorum.ready(FIRST).await;
+    quorum.met(FIRST).await;
+    Ok(quorum)
+}

@@ -1,0 +1,119 @@
+//! Acquire and release, as fast as they go, nobody contending.
+
+use crate::{
+    measure::{Samples, Spread, cpu, ms, now},
+    plan::Plan,
+    report::Row,
+    rivals::{ALL, Kind, Rival, cycle},
+    servers::Servers,
+};
+use std::{sync::Arc, time::Duration};
+use tokio::runtime::{Builder, Runtime};
+
+/// Before each round, so that nobody measures the waking of what has slept.
+const WARM: Duration = Duration::from_millis(50);
+
+/// One rival on a runtime of its own, and what its rounds came to.
+struct Lane {
+    kind: Kind,
+    rival: Arc<Rival>,
+    runtime: Runtime,
+    rounds: Vec<Round>,
+}
+
+struct Round {
+    cycles_a_second: f64,
+    cpu_micros_a_cycle: f64,
+    acquires: Samples,
+}
+
+pub(crate) fn one(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {
+    let mut rows = Vec::new();
+    for threads in [1, 2] {
+        let lanes = race(plan, servers, 1, threads)?;
+        let median = |lane: &Lane| Spread::of(lane.rounds.iter().map(|it| ms(it.acquires.quantile(0.5)) * 1e3));
+        for lane in &lanes {
+            let name = lane.kind.name();
+            rows.push(Row::spread(name, figure("acquire p50", threads), "µs", median(lane)));
+            rows.push(Row::spread(name, figure("cycles", threads), "/s", speed(lane)));
+        }
+        let ratio = ratio(&lanes, Kind::Rslock, |round| ms(round.acquires.quantile(0.5)));
+        rows.push(Row::spread("quorate", figure("acquire p50 / rslock's", threads), "×", ratio).at_most(1.0));
+    }
+    Ok(rows)
+}
+
+pub(crate) fn sixty_four(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {
+    let mut rows = Vec::new();
+    for threads in [1, 2] {
+        let lanes = race(plan, servers, 64, threads)?;
+        for lane in &lanes {
+            let name = lane.kind.name();
+            rows.push(Row::spread(name, figure("cycles", threads), "/s", speed(lane)));
+            let cpu = Spread::of(lane.rounds.iter().map(|round| round.cpu_micros_a_cycle));
+            rows.push(Row::spread(name, figure("client CPU a cycle", threads), "µs", cpu));
+        }
+        let to = |kind| ratio(&lanes, kind, |round| round.cycles_a_second);
+        rows.push(
+            Row::spread("quorate", figure("cycles / rslock's", threads), "×", to(Kind::Rslock)).at_least(1.5),
+        );
+        rows.push(
+            Row::spread("quorate", figure("cycles / the limit's", threads), "×", to(Kind::Limit)).at_least(0.7),
+        );
+    }
+    Ok(rows)
+}
+
+fn figure(what: &str, threads: usize) -> String {
+    format!("{what}, {threads} {}", if threads == 1 { "thread" } else { "threads" })
+}
+
+fn speed(lane: &Lane) -> Spread {
+    Spread::of(lane.rounds.iter().map(|round| round.cycles_a_second))
+}
+
+/// Round by round: what the two had then, they had under the same load.
+fn ratio(lanes: &[Lane], to: Kind, figure: impl Fn(&Round) -> f64) -> Spread {
+    let rounds = |kind| lanes.iter().find(|lane| lane.kind == kind).map_or(&[][..], |lane| &lane.rounds);
+    let pairs = rounds(Kind::Quorate).iter().zip(rounds(to));
+    Spread::of(pairs.map(|(ours, theirs)| figure(ours) / figure(theirs)))
+}
+
+/// All rivals, in turn.
+fn race(plan: &Plan, servers: &Servers, tasks: usize, threads: usize) -> Result<Vec<Lane>, String> {
+    let mut lanes = Vec::new();
+    for kind in ALL {
+        let runtime = runtime(threads)?;
+        let rival = Arc::new(runtime.block_on(kind.start(servers.urls()))?);
+        lanes.push(Lane { kind, rival, runtime, rounds: Vec::new() });
+    }
+    for turn in 0..plan.rounds {
+        for place in 0..lanes.len() {
+            // Nobody is always behind the same one.
+            let count = lanes.len();
+            let lane = &mut lanes[(place + turn) % count];
+            let round = lane.runtime.block_on(async {
+                cycle(&lane.rival, tasks, WARM).await;
+                let (began, spent) = (now(), cpu());
+                let done = cycle(&lane.rival, tasks, plan.round).await;
+                let (took, spent) = (now().since(began), cpu().saturating_sub(spent));
+                if done.failed > done.acquires.len() as u64 / 100 {
+                    return Err(format!("{}: {} attempts failed", lane.kind.name(), done.failed));
+                }
+                let cycles = done.acquires.len() as f64;
+                Ok(Round {
+                    cycles_a_second: cycles / took.as_secs_f64(),
+                    cpu_micros_a_cycle: spent.as_secs_f64() * 1e6 / cycles,
+                    acquires: done.acquires,
+                })
+            })?;
+            lane.rounds.push(round);
+        }
+    }
+    Ok(lanes)
+}
+
+pub(super) fn runtime(threads: usize) -> Result<Runtime, String> {
+    let mut builder = if threads == 1 { Builder::new_current_thread() } else { Builder::new_multi_thread() };
+    builder.worker_threads(threads).enable_all().build().map_err(|error| error.to_string())
+}

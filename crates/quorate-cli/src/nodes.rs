@@ -1,0 +1,195 @@
+//! `quorate nodes list` and `quorate nodes replace`.
+
+use crate::{
+    args::{ListArgs, ReplaceArgs},
+    config::{Config, NodeSpec},
+    exit::{CONFIG, FAILURE, Failure, NO_QUORUM},
+    open,
+    run::rfc3339,
+};
+use quorate::{
+    env::Env,
+    node::Cause,
+    plain::plain,
+    round::{
+        Marker, NodePart, NodeState, NodeStatus, Progress, ReplaceError, Replacement, Setup, Sight, majority,
+    },
+};
+use serde::Serialize;
+use std::{fmt::Write as _, io::Write as _, time::Duration};
+
+/// How long a handshake may take before its node is called away.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// The most bytes of a marker's node set that are shown.
+const SHOWN_MAX: usize = 2_048;
+
+/// Everything that `nodes list` shows.
+#[derive(Debug, Serialize)]
+struct Page {
+    prefix: String,
+    nodes_from: String,
+    quorum: bool,
+    nodes: Vec<Line>,
+}
+
+#[derive(Debug, Serialize)]
+struct Line {
+    name: String,
+    votes: bool,
+    why: Option<String>,
+    version: Option<String>,
+    round_trip_ms: Option<f64>,
+    clock_ahead_ms: Option<f64>,
+    run_id: Option<String>,
+    uptime_s: Option<u64>,
+    remembers_since: Option<String>,
+    votes_from: Option<String>,
+    marker_nodes: Option<String>,
+    marker_max_ttl_ms: Option<u64>,
+}
+
+/// Shows the nodes one by one; the exit status says whether a majority votes.
+pub(crate) async fn list(args: &ListArgs, config: &Config) -> Result<u8, Failure> {
+    let quorum = open::quorum(config, Setup { only_looks: true, ..config.setup.clone() })?;
+    let set = open::node_set(config, &config.nodes)?;
+    let env = quorum.env().clone();
+    let (stands, sights) = futures_util::join!(quorum.met(PATIENCE), set.look(&env, PATIENCE));
+    quorum.close().await;
+    let page = Page {
+        prefix: config.prefix.to_string(),
+        nodes_from: config.nodes_from.to_string(),
+        quorum: open::votes(&stands) >= majority(stands.len()),
+        nodes: stands.iter().zip(&sights).map(|(status, sight)| line(status, sight)).collect(),
+    };
+    let text = if args.json {
+        serde_json::to_string(&page).map_err(|error| Failure::new(FAILURE, error))? + "\n"
+    } else {
+        page.for_people()
+    };
+    // A reader that has gone (`| head`) is no failure.
+    let _ = std::io::stdout().write_all(text.as_bytes());
+    Ok(if page.quorum { 0 } else { NO_QUORUM })
+}
+
+fn line(status: &NodeStatus, sight: &Result<Sight, Cause>) -> Line {
+    let why = match &status.state {
+        NodeState::Trusted => None,
+        NodeState::Connecting => Some("no handshake yet".to_owned()),
+        NodeState::Quarantined { why, .. } | NodeState::Refused(why) => Some(why.to_string()),
+        NodeState::Unreachable(cause) => Some(cause.to_string()),
+    };
+    let sight = sight.as_ref().ok();
+    let marker = sight.and_then(|sight| Marker::parse(sight.hello.marker.as_deref()?).ok());
+    let millis = |time: Duration| (time.as_secs_f64() * 1e6).round() / 1e3;
+    Line {
+        name: status.name.to_string(),
+        votes: why.is_none(),
+        why,
+        version: status.version.as_ref().map(ToString::to_string),
+        // A handshake is several round trips: what the quorum measured is the better word.
+        round_trip_ms: status.round_trip.map(millis),
+        clock_ahead_ms: sight.map(|sight| (sight.ahead_micros as f64 / 1e3).round()),
+        run_id: sight.map(|sight| plain(&sight.hello.run_id, 100)),
+        uptime_s: sight.map(|sight| sight.hello.uptime.as_secs()),
+        remembers_since: marker.as_ref().map(|marker| rfc3339(marker.since)),
+        votes_from: marker.as_ref().map(|marker| rfc3339(marker.votes_from)),
+        marker_nodes: marker.as_ref().map(|marker| plain(&marker.nodes, SHOWN_MAX)),
+        marker_max_ttl_ms: marker.map(|marker| u64::try_from(marker.max_ttl.as_millis()).unwrap_or(u64::MAX)),
+    }
+}
+
+impl Page {
+    fn for_people(&self) -> String {
+        let votes = self.nodes.iter().filter(|node| node.votes).count();
+        let mut text = format!(
+            "{votes} of {} nodes vote, {} needed: {} (nodes from {}, prefix {:?})\n",
+            self.nodes.len(),
+            majority(self.nodes.len()),
+            if self.quorum { "a quorum" } else { "NO QUORUM" },
+            self.nodes_from,
+            self.prefix
+        );
+        for node in &self.nodes {
+            let or_dash = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
+            let state = node.why.as_ref().map_or("votes".to_owned(), |why| format!("does not vote: {why}"));
+            let trip = node.round_trip_ms.map_or("-".to_owned(), |ms| format!("{ms:.2} ms"));
+            let clock = node.clock_ahead_ms.map_or("-".to_owned(), |ms| format!("{ms:+.0} ms"));
+            // Writing to a string cannot fail.
+            let _ = write!(
+                text,
+                "{}: {state}\n  version {}, up {}, round trip {trip}, clock {clock}\n  remembers since {}, votes from \
+                 {}\n  marked for {}\n",
+                node.name,
+                or_dash(&node.version),
+                node.uptime_s.map_or("-".to_owned(), |s| humantime::format_duration(Duration::from_secs(s))
+                    .to_string()),
+                or_dash(&node.remembers_since),
+                or_dash(&node.votes_from),
+                match (&node.marker_nodes, node.marker_max_ttl_ms) {
+                    (Some(nodes), Some(ms)) => format!("{nodes}, max_ttl {:?}", Duration::from_millis(ms)),
+                    _ => "-".to_owned(),
+                }
+            );
+        }
+        text
+    }
+}
+
+/// Replaces the node set, or says what that would do.
+pub(crate) async fn replace(args: &ReplaceArgs, config: &Config) -> Result<u8, Failure> {
+    let specs = new_set(args, config)?;
+    let (old, new) = (open::node_set(config, &config.nodes)?, open::node_set(config, &specs)?);
+    let change = Replacement::new(Env::system(), config.setup.clone(), old, new).map_err(failure)?;
+    if args.dry_run {
+        let parts = change.survey().await.map_err(failure)?;
+        print(&parts);
+        println!(
+            "nothing was written; this would close these nodes, wait {:.1?} with nobody leading, and open the new set",
+            config.setup.quarantine()
+        );
+        return Ok(0);
+    }
+    let parts = change.run(|progress| println!("{}", for_people(&progress))).await.map_err(failure)?;
+    print(&parts);
+    let names: Vec<String> = specs.iter().map(|spec| spec.name().to_string()).collect();
+    println!("the new set is open: give every worker this list, and start it again\n  {}", names.join(","));
+    if parts.iter().any(|part| part.found.is_err()) {
+        println!("run this again once the nodes that were away are back");
+    }
+    Ok(0)
+}
+
+/// The new set. A node that stays is taken from the old list, where its password may be.
+pub(crate) fn new_set(args: &ReplaceArgs, config: &Config) -> Result<Vec<NodeSpec>, Failure> {
+    let parse = |url: &String| {
+        let node =
+            NodeSpec::parse(url, None).map_err(|error| Failure::new(CONFIG, format!("--to: {error}")))?;
+        let stays = config.nodes.iter().find(|old| old.name() == node.name());
+        Ok(stays.cloned().unwrap_or(node))
+    };
+    args.to().0.iter().map(parse).collect()
+}
+
+fn print(parts: &[NodePart]) {
+    for NodePart { name, part, found } in parts {
+        match found {
+            Ok(found) => println!("{name}: {part}; {found}"),
+            Err(cause) => println!("{name}: {part}; {cause}"),
+        }
+    }
+}
+
+fn for_people(progress: &Progress) -> String {
+    match progress {
+        Progress::Closed(node) => format!("{node}: closed, no worker votes by it"),
+        Progress::Waiting(time) => format!("waiting {time:.1?}, until every lease of the old set has ended"),
+        Progress::Opened(node) => format!("{node}: opened for the new set"),
+        Progress::Left(node, cause) => format!("{node}: left as it is: {cause}"),
+        other => format!("{other:?}"),
+    }
+}
+
+fn failure(error: ReplaceError) -> Failure {
+    let code = if matches!(error, ReplaceError::Setup(_)) { CONFIG } else { NO_QUORUM };
+    Failure::new(code, error)
+}

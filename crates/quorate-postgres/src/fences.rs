@@ -1,0 +1,57 @@
+use crate::{
+    Error,
+    error::{check_name, from_bigint, to_bigint},
+};
+use quorate::node::FencingToken;
+use tokio_postgres::{GenericClient, Transaction};
+
+/// The largest fencing token that each resource has been written under, in the table `quorate_fences`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Fences;
+
+impl Fences {
+    /// What the table is, for migrations of one's own.
+    pub const DDL: &str = "CREATE TABLE IF NOT EXISTS quorate_fences (
+        resource text PRIMARY KEY,
+        token bigint NOT NULL
+    )";
+
+    /// Makes the table where there is none.
+    ///
+    /// # Errors
+    /// [`Error::Postgres`], for one where the role may not create tables: then run [`Fences::DDL`] as one that may.
+    ///
+    /// # Cancel safety
+    /// Dropping it leaves the table made or not.
+    pub async fn create(self, client: &impl GenericClient) -> Result<(), Error> {
+        Ok(client.batch_execute(Self::DDL).await?)
+    }
+
+    /// Lets `transaction` go on only if nobody with a later token has written to `resource`, and keeps whoever
+    /// has an earlier one out from its commit on. Transactions of one resource go one after the other.
+    ///
+    /// Call it first in every transaction that writes under a lease or a term, those that read what they will
+    /// write included: with `lease.check()?` or `term.check()?`.
+    ///
+    /// # Errors
+    /// [`Error::Stale`] where a later token has been seen: the lease is somebody else's. [`Error::Name`]; [`Error::Postgres`].
+    ///
+    /// # Cancel safety
+    /// Dropping it leaves the transaction fenced or not: roll it back.
+    pub async fn admit(
+        self,
+        transaction: &Transaction<'_>,
+        resource: &str,
+        token: FencingToken,
+    ) -> Result<(), Error> {
+        check_name("resource", resource)?;
+        let raise = "INSERT INTO quorate_fences AS fence (resource, token) VALUES ($1, $2)
+            ON CONFLICT (resource) DO UPDATE SET token = excluded.token WHERE fence.token <= excluded.token";
+        if transaction.execute(raise, &[&resource, &to_bigint(token)]).await? > 0 {
+            return Ok(());
+        }
+        let select = "SELECT token FROM quorate_fences WHERE resource = $1";
+        let standing: i64 = transaction.query_one(select, &[&resource]).await?.get(0);
+        Err(Error::Stale { resource: resource.to_owned(), token, standing: from_bigint(standing) })
+    }
+}

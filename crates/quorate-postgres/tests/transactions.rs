@@ -1,0 +1,124 @@
+//! On a real PostgreSQL: what commits happens once, what is rolled back has not happened.
+
+#![expect(clippy::expect_used, reason = "a test fails by panicking")]
+
+use quorate::node::FencingToken;
+use quorate_postgres::{Effects, Error, Fences, Once};
+use quorate_testkit::postgres::PostgresServer;
+use std::time::Duration;
+use tokio_postgres::{Client, NoTls};
+
+const fn token(number: u64) -> FencingToken {
+    FencingToken::new(number)
+}
+
+/// A server, and two clients of it. What drives their connections ends with them.
+async fn clients() -> (PostgresServer, Client, Client) {
+    let server = PostgresServer::start().expect("a server");
+    let mut clients = Vec::new();
+    for _ in 0..2 {
+        let (client, connection) = tokio_postgres::connect(&server.url(), NoTls).await.expect("a connection");
+        #[expect(clippy::disallowed_methods, reason = "the driver's own way; it ends with its client")]
+        tokio::spawn(async { drop(connection.await) });
+        clients.push(client);
+    }
+    let (second, first) = (clients.pop().expect("two"), clients.pop().expect("two"));
+    Effects::new("any").create(&first).await.expect("a table");
+    Effects::new("any").create(&first).await.expect("again, which is nothing");
+    Fences.create(&first).await.expect("a table");
+    (server, first, second)
+}
+
+#[tokio::test]
+async fn an_effect_is_had_once_and_what_is_rolled_back_not_at_all() {
+    let (_server, mut client, _) = clients().await;
+    let (orders, letters) = (Effects::new("orders"), Effects::new("letters"));
+    let transaction = client.transaction().await.expect("begins");
+    assert_eq!(orders.once(&transaction, "m-1", token(1)).await.expect("a verdict"), Once::First);
+    assert_eq!(
+        orders.once(&transaction, "m-1", token(2)).await.expect("a verdict"),
+        Once::Before(token(1)),
+        "in the same transaction too"
+    );
+    transaction.rollback().await.expect("ends");
+    for (at, expected) in [(3, Once::First), (4, Once::Before(token(3)))] {
+        let transaction = client.transaction().await.expect("begins");
+        assert_eq!(orders.once(&transaction, "m-1", token(at)).await.expect("a verdict"), expected);
+        transaction.commit().await.expect("ends");
+    }
+    let transaction = client.transaction().await.expect("begins");
+    assert_eq!(
+        letters.once(&transaction, "m-1", token(5)).await.expect("a verdict"),
+        Once::First,
+        "a set each"
+    );
+    let many = [("m-3", token(9)), ("m-1", token(8)), ("m-2", token(6)), ("m-3", token(7))];
+    let verdicts = orders.once_each(&transaction, &many).await.expect("verdicts");
+    assert_eq!(verdicts, [Once::First, Once::Before(token(3)), Once::First, Once::Before(token(7))]);
+    transaction.commit().await.expect("ends");
+    assert_eq!(orders.forget_before(&client, Duration::from_secs(3600)).await.expect("deletes"), 0);
+    assert_eq!(orders.forget_before(&client, Duration::ZERO).await.expect("deletes"), 3);
+}
+
+#[tokio::test]
+async fn of_two_transactions_at_once_one_has_the_effect() {
+    let (_server, mut first, mut second) = clients().await;
+    let orders = Effects::new("orders");
+    for (id, commits) in [("kept", true), ("undone", false)] {
+        let ahead = first.transaction().await.expect("begins");
+        assert_eq!(orders.once(&ahead, id, token(1)).await.expect("a verdict"), Once::First);
+        let behind = second.transaction().await.expect("begins");
+        let verdict = {
+            let mut waits = std::pin::pin!(orders.once(&behind, id, token(2)));
+            let end_first = async { if commits { ahead.commit().await } else { ahead.rollback().await } };
+            tokio::select! { biased;
+                verdict = &mut waits => panic!("it did not wait: {verdict:?}"),
+                ended = end_first => ended.expect("ends"),
+            }
+            waits.await.expect("a verdict")
+        };
+        assert_eq!(verdict, if commits { Once::Before(token(1)) } else { Once::First });
+        behind.commit().await.expect("ends");
+    }
+}
+
+#[tokio::test]
+async fn a_transaction_under_an_older_token_is_refused() {
+    let (_server, mut client, _) = clients().await;
+    for number in [5, 5, 7] {
+        let transaction = client.transaction().await.expect("begins");
+        Fences.admit(&transaction, "billing", token(number)).await.expect("none is later");
+        transaction.commit().await.expect("ends");
+    }
+    let transaction = client.transaction().await.expect("begins");
+    Fences.admit(&transaction, "other", token(1)).await.expect("a fence each");
+    let stale = Fences.admit(&transaction, "billing", token(6)).await.expect_err("7 was here");
+    match &stale {
+        Error::Stale { token: late, standing, .. } => assert_eq!((*late, *standing), (token(6), token(7))),
+        other => panic!("{other}"),
+    }
+    assert_eq!(stale.to_string(), "\"billing\" is fenced: its token is 6 here, and 7 has been seen");
+    drop(transaction);
+    let transaction = client.transaction().await.expect("begins");
+    Fences.admit(&transaction, "billing", token(9)).await.expect("later than any");
+    transaction.rollback().await.expect("ends");
+    let transaction = client.transaction().await.expect("begins");
+    Fences.admit(&transaction, "billing", token(8)).await.expect("9 was rolled back");
+}
+
+#[tokio::test]
+async fn names_that_cannot_be_used_say_why() {
+    let (_server, mut client, _) = clients().await;
+    let transaction = client.transaction().await.expect("begins");
+    let long = "x".repeat(1025);
+    for (id, why) in [("", "empty"), (&*long, "1024 bytes"), ("a\0b", "NUL")] {
+        let refused = Effects::new("orders").once(&transaction, id, token(1)).await.expect_err("a bad id");
+        assert!(refused.to_string().contains(why), "{refused}");
+        let refused = Fences.admit(&transaction, id, token(1)).await.expect_err("a bad name");
+        assert!(refused.to_string().contains(why), "{refused}");
+    }
+    let refused = Effects::new("").once(&transaction, "m", token(1)).await.expect_err("a bad set");
+    assert!(refused.to_string().starts_with("the set \"\" cannot be used"), "{refused}");
+    let verdict = Effects::new("orders").once(&transaction, "ü/{}\n", token(1)).await;
+    assert_eq!(verdict.expect("any text will do"), Once::First, "nothing was harmed");
+}

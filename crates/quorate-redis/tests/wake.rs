@@ -1,0 +1,190 @@
+//! Waiters on real servers: a release wakes them, and nothing depends on its being told.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panic, its helpers too")]
+
+use quorate::lease::Quorum;
+use quorate_redis::{Connect, RedisNode};
+use quorate_testkit::redis::{RedisCluster, RedisConfig, RedisServer};
+use std::time::Duration;
+
+const TTL: Duration = Duration::from_secs(10);
+/// How long anything may take that must come, on a slow machine.
+const BOUND: Duration = Duration::from_secs(20);
+/// A waiter that is told of nothing looks first between 80 and 100 ms after it began to wait.
+const FIRST_LOOK: Duration = Duration::from_millis(80);
+
+fn servers() -> RedisCluster {
+    RedisCluster::start(5).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn quorum(urls: &[String]) -> Quorum {
+    Quorum::redis(urls).unwrap().trust_new_nodes(true).build().unwrap()
+}
+
+async fn soon<T>(quorum: &Quorum, work: impl Future<Output = T>) -> T {
+    let env = quorum.env();
+    env.before(env.now() + BOUND, work).await.unwrap_or_else(|| panic!("nothing came in {BOUND:?}"))
+}
+
+/// Waits until as many connections listen for `r` on every server.
+async fn listened_to(cluster: &RedisCluster, quorum: &Quorum, prefix: &str, by: usize) {
+    let channel = format!("{prefix}r:freed");
+    let all = || {
+        cluster.iter().all(|server| {
+            let said = server.command(&["PUBSUB", "NUMSUB", &channel]);
+            said.split_whitespace().last() == Some(&by.to_string())
+        })
+    };
+    soon(quorum, async {
+        while !all() {
+            quorum.env().sleep(Duration::from_millis(1)).await;
+        }
+    })
+    .await;
+}
+
+/// `a` holds, `b` waits, `a` releases as soon as `b` listens: how long until `b` has it.
+async fn hand_over(cluster: &RedisCluster, a: &Quorum, b: &Quorum) -> Duration {
+    let env = a.env().clone();
+    let lease = soon(a, a.lock("r").ttl(TTL).acquire()).await.unwrap();
+    let lock = b.lock("r").ttl(TTL);
+    let acquiring = async {
+        let lease = lock.acquire().await.unwrap();
+        (env.now(), lease)
+    };
+    let releasing = async {
+        listened_to(cluster, a, "quorate:", 1).await;
+        let began = env.now();
+        lease.release().await.unwrap();
+        began
+    };
+    let (began, (had, lease)) = soon(a, async { tokio::join!(releasing, acquiring) }).await;
+    soon(b, lease.release()).await.unwrap();
+    began.until(had)
+}
+
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort_unstable();
+    times[times.len() / 2]
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_release_wakes_a_waiter_long_before_it_would_look() {
+    let cluster = servers();
+    let (a, b) = (quorum(&cluster.urls()), quorum(&cluster.urls()));
+    let mut times = Vec::new();
+    for _ in 0..30 {
+        times.push(hand_over(&cluster, &a, &b).await);
+    }
+    // Without a wake each would take most of the time to the first look.
+    assert!(median(times.clone()) < FIRST_LOOK / 3, "{times:?}");
+    // Nobody waits: nobody is told.
+    listened_to(&cluster, &a, "quorate:", 0).await;
+    a.close().await;
+    b.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_waits_is_subscribed_again_after_its_connections_were_killed() {
+    let cluster = servers();
+    let (a, b) = (quorum(&cluster.urls()), quorum(&cluster.urls()));
+    let env = a.env().clone();
+    let mut times = Vec::new();
+    for _ in 0..5 {
+        let lease = soon(&a, a.lock("r").ttl(TTL).acquire()).await.unwrap();
+        let lock = b.lock("r").ttl(TTL);
+        let acquiring = async {
+            let lease = lock.acquire().await.unwrap();
+            (env.now(), lease)
+        };
+        let releasing = async {
+            listened_to(&cluster, &a, "quorate:", 1).await;
+            for server in cluster.iter() {
+                let killed = server.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+                assert_eq!(killed, "1", "the waiter's");
+            }
+            listened_to(&cluster, &a, "quorate:", 1).await;
+            let began = env.now();
+            lease.release().await.unwrap();
+            began
+        };
+        let (began, (had, lease)) = soon(&a, async { tokio::join!(releasing, acquiring) }).await;
+        times.push(began.until(had));
+        soon(&b, lease.release()).await.unwrap();
+    }
+    assert!(median(times.clone()) < FIRST_LOOK / 3, "{times:?}");
+    a.close().await;
+    b.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_stops_waiting_is_no_longer_told() {
+    let cluster = servers();
+    let (a, b) = (quorum(&cluster.urls()), quorum(&cluster.urls()));
+    let lease = soon(&a, a.lock("r").ttl(TTL).acquire()).await.unwrap();
+    let tasks = b.env().tasks_alive();
+    for _ in 0..3 {
+        let waiting = b.lock("r").ttl(TTL);
+        let waiting = waiting.acquire();
+        tokio::select! { biased;
+            _ = waiting => panic!("two holders"),
+            () = listened_to(&cluster, &a, "quorate:", 1) => {}
+        }
+        listened_to(&cluster, &a, "quorate:", 0).await;
+    }
+    assert_eq!(b.env().tasks_alive(), tasks);
+    assert!(lease.check().is_ok());
+    a.close().await;
+    b.close().await;
+}
+
+/// One user each that may not do one of the things that waking needs: everything else goes on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn where_nothing_may_be_told_waiters_look_for_themselves() {
+    let least = RedisNode::least_acl("quorate:");
+    let mut config = RedisConfig::new();
+    let denied = ["-hello", "-subscribe", "-unsubscribe", "-publish", "resetchannels"];
+    for (number, less) in denied.iter().enumerate() {
+        config = config.user(&format!("u{number}"), &format!("on >sesame {least} {less}"));
+    }
+    let server = RedisServer::start_with(config).unwrap();
+    for number in 0..denied.len() {
+        let url = [format!("redis://u{number}:sesame@127.0.0.1:{}", server.port())];
+        let (a, b) = (quorum(&url), quorum(&url));
+        for _ in 0..2 {
+            let lease = soon(&a, a.lock("r").ttl(TTL).acquire()).await.unwrap();
+            let lock = b.lock("r").ttl(TTL);
+            let waiting = async { lock.acquire().await.unwrap() };
+            tokio::pin!(waiting);
+            let early = b.env().before(b.env().now() + Duration::from_millis(150), &mut waiting).await;
+            assert!(early.is_none(), "two holders");
+            soon(&a, lease.release()).await.unwrap();
+            soon(&b, soon(&b, waiting).await.release()).await.unwrap();
+        }
+        a.close().await;
+        b.close().await;
+    }
+}
+
+/// An older worker, or another Redlock client, deletes the key and tells nobody.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_another_client_frees_without_a_word_is_found() {
+    let cluster = servers();
+    let waiter = quorum(&cluster.urls());
+    for server in cluster.iter() {
+        assert_eq!(server.command(&["SET", "quorate:r", "somebody else's", "NX", "PX", "60000"]), "OK");
+    }
+    let lock = waiter.lock("r").ttl(TTL);
+    let freeing = async {
+        listened_to(&cluster, &waiter, "quorate:", 1).await;
+        for server in cluster.iter() {
+            assert_eq!(server.command(&["DEL", "quorate:r"]), "1");
+        }
+        waiter.env().now()
+    };
+    let (freed, lease) = soon(&waiter, async { tokio::join!(freeing, lock.acquire()) }).await;
+    let lease = lease.unwrap();
+    let took = freed.until(waiter.env().now());
+    assert!(took < Duration::from_secs(2), "{took:?}: only its end would have told");
+    soon(&waiter, lease.release()).await.unwrap();
+    waiter.close().await;
+}

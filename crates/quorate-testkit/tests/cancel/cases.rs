@@ -1,0 +1,493 @@
+//! One case for each public future: what it takes to try it, and what must be true of it alone. What must be true
+//! of all is in [`Stage::aftermath`].
+
+use crate::{
+    cut::Cut,
+    stage::{Alive, NAME, SOON, Stage, TTL, Weather},
+};
+use futures_util::future::{LocalBoxFuture, join};
+use quorate::{
+    claim::{Claim, ClaimOutcome, Completed, Processed},
+    election::{Election, ElectionError, Term},
+    env::{BootTime, Env},
+    lease::{Lease, LeaseEvent, TryAcquire},
+    ledger::Ledger,
+    node::{FencingToken, Record, Resource},
+    schedule::{Job, Scheduler, Tick, every},
+};
+use std::{
+    convert::Infallible,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+/// Whether the future got to its end.
+pub(crate) type Case = for<'a> fn(&'a Stage) -> LocalBoxFuture<'a, bool>;
+
+const MS: Duration = Duration::from_millis(1);
+
+async fn held(stage: &Stage) -> Lease {
+    stage.soon("lease", Duration::from_secs(5), stage.lock().acquire()).await.expect("it waits")
+}
+
+async fn claimed(stage: &Stage) -> Claim {
+    loop {
+        if let Ok(ClaimOutcome::Claimed(claim)) = stage.claims().claim(NAME).await {
+            return claim;
+        }
+        stage.env.sleep(20 * MS).await;
+    }
+}
+
+// --- leases ---------------------------------------------------------------------------------------------
+
+pub(crate) async fn try_acquire(stage: &Stage) -> bool {
+    let lock = stage.lock();
+    let tried = stage.cut(lock.try_acquire()).await;
+    if let Some(Ok(TryAcquire::Acquired(lease))) = &tried {
+        lease.check().expect("a fresh lease is valid");
+    }
+    tried.is_some()
+}
+
+pub(crate) async fn acquire(stage: &Stage) -> bool {
+    let lock = stage.lock();
+    let acquired = stage.cut(lock.acquire()).await;
+    if let Some(lease) = &acquired {
+        lease.as_ref().expect("it waits").check().expect("a fresh lease is valid");
+    }
+    let finished = acquired.is_some();
+    drop(acquired);
+    // The same lock, right after the drop.
+    let again = stage.soon("the same lock again", SOON, lock.acquire()).await.expect("it waits");
+    again.check().expect("a fresh lease is valid");
+    finished
+}
+
+pub(crate) async fn extend(stage: &Stage) -> bool {
+    let lease = held(stage).await;
+    let finished = stage.cut(lease.extend()).await.is_some();
+    // Whoever gave up waiting still holds it, and for longer than one TTL: the extension goes on.
+    lease.check().expect("the lease stands");
+    stage.env.sleep(TTL * 2).await;
+    lease.check().expect("the keeper extends it");
+    finished
+}
+
+pub(crate) async fn release(stage: &Stage) -> bool {
+    let lease = held(stage).await;
+    let lost = lease.lost().clone();
+    let finished = stage.cut(lease.release()).await.is_some();
+    stage.soon("loss", MS, lost.cancelled()).await;
+    finished
+}
+
+pub(crate) async fn lease_events_next(stage: &Stage) -> bool {
+    let lease = held(stage).await;
+    let mut events = lease.events();
+    let mut told = Vec::new();
+    // The state first, and then the end, which is some time away.
+    told.extend(stage.soon("the present state", SOON, events.next()).await);
+    let (first, ()) = join(stage.cut(events.next()), async {
+        stage.env.sleep(30 * MS).await;
+        drop(lease);
+    })
+    .await;
+    told.extend(first.flatten());
+    while let Some(event) = stage.soon("an event", SOON, events.next()).await {
+        told.push(event);
+    }
+    told.retain(|event| *event != LeaseEvent::AtRisk);
+    told.dedup();
+    assert_eq!(told, [LeaseEvent::Held, LeaseEvent::StepDown, LeaseEvent::Lost], "no event is lost");
+    first.is_some()
+}
+
+// --- the quorum -----------------------------------------------------------------------------------------
+
+pub(crate) async fn met(stage: &Stage) -> bool {
+    stage.cut(stage.me.met(Duration::from_secs(1))).await.is_some()
+}
+
+pub(crate) async fn ready(stage: &Stage) -> bool {
+    stage.cut(stage.me.ready(Duration::from_secs(1))).await.is_some()
+}
+
+pub(crate) async fn inspect(stage: &Stage) -> bool {
+    let lease = held(stage).await;
+    let resource = Resource::lock(NAME).expect("a name");
+    let finished = stage.cut(stage.me.inspect(&resource)).await.is_some();
+    lease.check().expect("a look takes nothing away");
+    finished
+}
+
+pub(crate) async fn admit(stage: &Stage) -> bool {
+    stage.cut(stage.me.admit()).await.is_some()
+}
+
+pub(crate) async fn close(stage: &Stage) -> bool {
+    let lease = held(stage).await;
+    let lost = lease.lost().clone();
+    let cut = stage.cut(stage.me.close()).await;
+    if stage.cut == Cut::Unpolled {
+        lease.check().expect("nobody has closed it");
+        return false;
+    }
+    stage.closed.set(true);
+    // Once begun it goes on.
+    stage.soon("loss of what it held", SOON, lost.cancelled()).await;
+    assert!(lease.check().is_err());
+    cut.is_some()
+}
+
+// --- elections ------------------------------------------------------------------------------------------
+
+pub(crate) async fn campaign(stage: &Stage) -> bool {
+    let election = Election::new(&stage.me, NAME).ttl(TTL).back_off(50 * MS);
+    let (works, terms) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    // A clone of a term keeps nothing alive.
+    let kept = Arc::new(Mutex::new(Vec::new()));
+    let work = {
+        let (works, terms, kept) = (Arc::clone(&works), Arc::clone(&terms), Arc::clone(&kept));
+        move |term: Term| {
+            let alive = Alive::new(&works);
+            kept.lock().unwrap().push(term.clone());
+            // The first term resigns, the second works until it is told to stop.
+            let first = terms.fetch_add(1, Ordering::Relaxed) == 0;
+            async move {
+                let _alive = alive;
+                let wait = term.quorum().env().sleep(20 * MS);
+                match first {
+                    true => wait.await,
+                    false => term.step_down().cancelled().await,
+                }
+                Ok::<(), Infallible>(())
+            }
+        }
+    };
+    let stop = stage.env.sleep(Duration::from_secs(1));
+    let ended = stage.cut(election.run(work).until(stop)).await;
+    assert!(!works.load(Ordering::Relaxed), "the work outlived the campaign");
+    assert!(!election.is_leader() && election.term().is_none());
+    assert!(kept.lock().unwrap().iter().all(|term| term.check().is_err()), "a term outlived the campaign");
+    if let Some(ended) = &ended {
+        ended.as_ref().expect("shut down");
+    }
+    // The same election may be run again.
+    let again = election.run(|_| async { Err(()) }).until(std::future::pending());
+    let again = stage.soon("another term of the same election", SOON, again).await;
+    assert!(matches!(again, Err(ElectionError::Work(()))), "{again:?}");
+    ended.is_some()
+}
+
+pub(crate) async fn election_events_next(stage: &Stage) -> bool {
+    let election = Election::new(&stage.me, NAME).ttl(TTL);
+    let mut events = election.events();
+    let led = election.run(|_| async { Err(()) }).until(std::future::pending());
+    let (first, led) = join(stage.cut(events.next()), led).await;
+    assert!(matches!(led, Err(ElectionError::Work(()))), "{led:?}");
+    let mut told: Vec<String> = first.flatten().iter().map(|event| format!("{event:?}")).collect();
+    while told.len() < 2 {
+        let event = stage.soon("an event", SOON, events.next()).await.expect("the election lives");
+        told.push(format!("{event:?}"));
+    }
+    assert!(told[0].starts_with("Elected") && told[1].starts_with("Resigned"), "no event is lost: {told:?}");
+    first.is_some()
+}
+
+pub(crate) async fn observer_leader(stage: &Stage) -> bool {
+    let mut observer = Election::new(&stage.me, NAME).observe().expect("a name");
+    let finished = stage.cut(observer.leader()).await.is_some();
+    stage.soon("a look", SOON, observer.leader()).await.expect("a majority is there");
+    finished
+}
+
+pub(crate) async fn observer_change(stage: &Stage) -> bool {
+    let election = Election::new(&stage.me, NAME).ttl(TTL);
+    let mut observer = election.observe().expect("a name");
+    stage.soon("first look", SOON, observer.change()).await.expect("a majority is there");
+    // Somebody leads from now on for a while; whoever looks after the drop hears of it.
+    let led = election.run(|term: Term| async move {
+        term.quorum().env().sleep(Duration::from_secs(2)).await;
+        Err(())
+    });
+    let looks = async {
+        let changed = stage.cut(observer.change()).await;
+        let finished = changed.is_some();
+        let leader = match changed {
+            Some(changed) => changed,
+            None => stage.soon("the change that it was dropped before", SOON, observer.change()).await,
+        };
+        // Among rivals the change may be that nobody leads any more.
+        let leader = leader.expect("a majority is there");
+        assert!(leader.is_some() || stage.weather == Weather::Rival, "a change is lost");
+        finished
+    };
+    let (finished, led) = join(looks, led.until(std::future::pending())).await;
+    assert!(matches!(led, Err(ElectionError::Work(()))), "{led:?}");
+    finished
+}
+
+// --- the ledger and jobs --------------------------------------------------------------------------------
+
+const TERM: FencingToken = FencingToken::new(1_700_000_000_000_005);
+
+fn ledger(stage: &Stage) -> Ledger {
+    Ledger::new(&stage.me, NAME).expect("a name")
+}
+
+fn record(stage: &Stage, value: &str) -> Record {
+    Record { at: stage.env.wall().as_micros() + 5_000_000, term: TERM, last: false, value: value.into() }
+}
+
+/// What a later leader finds under the key, by the newest word of a majority.
+async fn found(stage: &Stage, term: FencingToken) -> Option<Record> {
+    let seal = async {
+        loop {
+            match ledger(stage).seal(term).await {
+                Ok(answers) => return answers,
+                Err(_) => stage.env.sleep(20 * MS).await,
+            }
+        }
+    };
+    let answers = stage.soon("seal of a later term", SOON, seal).await;
+    let records = answers.into_iter().flat_map(|answer| answer.state.records);
+    records.map(|(_, record)| record).max_by_key(|record| record.term)
+}
+
+pub(crate) async fn seal(stage: &Stage) -> bool {
+    let finished = stage.cut(ledger(stage).seal(TERM)).await.is_some();
+    assert_eq!(found(stage, FencingToken::new(TERM.get() + 1)).await, None);
+    finished
+}
+
+pub(crate) async fn read(stage: &Stage) -> bool {
+    stage.cut(ledger(stage).read()).await.is_some()
+}
+
+pub(crate) async fn write(stage: &Stage) -> bool {
+    found(stage, TERM).await;
+    let (key, record) = (Arc::from("key"), record(stage, "mine"));
+    let written = stage.cut(ledger(stage).write(&key, None, &record)).await;
+    // On some nodes or on none: a later leader finds this record or none, and can write what it likes over it.
+    let later = FencingToken::new(TERM.get() + 1);
+    let seen = found(stage, later).await;
+    assert!(seen.as_ref().is_none_or(|seen| *seen == record), "{seen:?}");
+    if let Some(Ok(())) = written {
+        assert!(seen.is_some(), "a majority had written it");
+    }
+    let next = Record { term: later, value: "later".into(), ..record };
+    let writes = async {
+        // A node of the minority may have nothing, or what was seen: the second try reaches the rest.
+        for seen in [seen.as_ref(), None, seen.as_ref()] {
+            if ledger(stage).write(&key, seen, &next).await.is_ok() {
+                return true;
+            }
+        }
+        false
+    };
+    assert!(stage.soon("write of a later term", 3 * SOON, writes).await, "nobody can write any more");
+    written.is_some()
+}
+
+pub(crate) async fn prune(stage: &Stage) -> bool {
+    found(stage, TERM).await;
+    let below = stage.env.wall().as_micros();
+    let finished = stage.cut(ledger(stage).prune(TERM, below)).await.is_some();
+    assert_eq!(found(stage, FencingToken::new(TERM.get() + 1)).await, None);
+    finished
+}
+
+/// A job that is always due, and whether it runs.
+fn scheduler(stage: &Stage, election: &Election) -> (Scheduler, Arc<AtomicBool>) {
+    let works = Arc::new(AtomicBool::new(false));
+    let (flag, env) = (Arc::clone(&works), stage.env.clone());
+    let job = move |tick: Tick| {
+        let (alive, env) = (Alive::new(&flag), env.clone());
+        async move {
+            let _alive = alive;
+            tokio::select! { biased;
+                () = tick.stop().cancelled() => {}
+                () = env.sleep(150 * MS) => {}
+            }
+            Ok::<(), Infallible>(())
+        }
+    };
+    let job = Job::new("j", every(100 * MS).expect("a period"), job);
+    (Scheduler::on(election).job(job), works)
+}
+
+pub(crate) async fn scheduler_lead(stage: &Stage) -> bool {
+    let election = Election::new(&stage.me, NAME).ttl(TTL);
+    let (scheduler, works) = scheduler(stage, &election);
+    let finished = Arc::new(AtomicBool::new(false));
+    let (cut, told) = (stage.cut, Arc::clone(&finished));
+    let led = election.run(move |term: Term| {
+        let (scheduler, finished) = (scheduler.clone(), Arc::clone(&told));
+        async move {
+            let env = term.quorum().env().clone();
+            let stop = term.step_down().clone();
+            let timer = env.clone();
+            let _ends = env.spawn_scoped(async move {
+                timer.sleep(700 * MS).await;
+                stop.cancel();
+            });
+            finished.store(cut.run(scheduler.lead(term)).await.is_some(), Ordering::Relaxed);
+            Err::<(), ()>(())
+        }
+    });
+    let led = led.until(std::future::pending()).await;
+    stage.note_cut();
+    assert!(matches!(led, Err(ElectionError::Work(()))), "{led:?}");
+    stage.until("end of the jobs", SOON, || !works.load(Ordering::Relaxed)).await;
+    finished.load(Ordering::Relaxed)
+}
+
+pub(crate) async fn scheduler_run(stage: &Stage) -> bool {
+    let election = Election::new(&stage.me, NAME).ttl(TTL);
+    let (scheduler, works) = scheduler(stage, &election);
+    let stop = stage.env.sleep(Duration::from_secs(1));
+    let ended = stage.cut(scheduler.run().until(stop)).await;
+    stage.until("end of the jobs", SOON, || !works.load(Ordering::Relaxed)).await;
+    assert!(!election.is_leader() && election.term().is_none());
+    ended.is_some()
+}
+
+// --- claims ---------------------------------------------------------------------------------------------
+
+pub(crate) async fn claim(stage: &Stage) -> bool {
+    stage.cut(stage.claims().claim(NAME)).await.is_some()
+}
+
+pub(crate) async fn claim_many(stage: &Stage) -> bool {
+    stage.cut(stage.claims().claim_many(["q", NAME, "s", "t"])).await.is_some()
+}
+
+pub(crate) async fn process(stage: &Stage) -> bool {
+    let works = Arc::new(AtomicBool::new(false));
+    let claims = stage.claims();
+    let handled = stage
+        .cut(claims.process(NAME, |claim| {
+            let alive = Alive::new(&works);
+            let env = stage.env.clone();
+            async move {
+                let _alive = alive;
+                for _ in 0..2 {
+                    env.sleep(15 * MS).await;
+                    claim.check().expect("it is ours");
+                }
+                Ok::<_, Infallible>("it worked")
+            }
+        }))
+        .await;
+    assert!(!works.load(Ordering::Relaxed), "the handler outlived its future");
+    // Cut while it recorded what came of it, it is claimed until its TTL ends.
+    stage.patience.set(TTL + SOON);
+    if let Some(Ok(Processed::Handled)) = &handled {
+        done_is_final(stage, "it worked").await;
+    }
+    settled(stage, "it worked").await;
+    handled.is_some()
+}
+
+pub(crate) async fn complete(stage: &Stage) -> bool {
+    let claim = claimed(stage).await;
+    let lost = claim.handle().lost().clone();
+    let completed = stage.cut(claim.complete("it worked")).await;
+    stage.soon("end of the claim", MS, lost.cancelled()).await;
+    stage.patience.set(TTL + SOON);
+    if let Some(Ok(Completed { .. })) = &completed {
+        done_is_final(stage, "it worked").await;
+    }
+    settled(stage, "it worked").await;
+    completed.is_some()
+}
+
+pub(crate) async fn abandon(stage: &Stage) -> bool {
+    let claim = claimed(stage).await;
+    let lost = claim.handle().lost().clone();
+    let finished = stage.cut(claim.abandon()).await.is_some();
+    stage.soon("end of the claim", MS, lost.cancelled()).await;
+    finished
+}
+
+/// Done, and everybody hears the same.
+async fn done_is_final(stage: &Stage, result: &str) {
+    match stage.claims().claim(NAME).await {
+        Ok(ClaimOutcome::Done { result: told }) => assert_eq!(&*told, result),
+        other => panic!("done by a majority, and then {other:?}"),
+    }
+}
+
+/// Within the TTL it is done, with what the handler gave, or free.
+async fn settled(stage: &Stage, result: &str) {
+    let ends = async {
+        loop {
+            match stage.claims().claim(NAME).await {
+                Ok(ClaimOutcome::Done { result: told }) => {
+                    assert_eq!(&*told, result);
+                    return;
+                }
+                Ok(ClaimOutcome::Claimed(claim)) => {
+                    let _ = claim.abandon().await;
+                    return;
+                }
+                _ => stage.env.sleep(20 * MS).await,
+            }
+        }
+    };
+    stage.soon("end of the claim", TTL + SOON, ends).await;
+}
+
+// --- the door to the world ------------------------------------------------------------------------------
+
+pub(crate) async fn sleep(stage: &Stage) -> bool {
+    stage.cut(stage.env.sleep(30 * MS)).await.is_some()
+}
+
+pub(crate) async fn sleep_until(stage: &Stage) -> bool {
+    stage.cut(stage.env.sleep_until(stage.env.now() + 30 * MS)).await.is_some()
+}
+
+pub(crate) async fn before(stage: &Stage) -> bool {
+    let works = Arc::new(AtomicBool::new(false));
+    let alive = Alive::new(&works);
+    let ends: BootTime = stage.env.now() + 30 * MS;
+    let work = async {
+        let _alive = alive;
+        stage.env.sleep(20 * MS).await;
+    };
+    let finished = stage.cut(stage.env.before(ends, work)).await.is_some();
+    assert!(!works.load(Ordering::Relaxed), "the work is dropped with it");
+    finished
+}
+
+pub(crate) async fn finish(stage: &Stage) -> bool {
+    let env: Env = stage.env.sibling();
+    let inner = env.clone();
+    env.spawn(async move {
+        inner.stopped().cancelled().await;
+        inner.sleep(20 * MS).await;
+    });
+    let finished = stage.cut(env.finish()).await.is_some();
+    stage.soon("finish, called again", SOON, env.finish()).await;
+    assert_eq!(env.tasks_alive(), 0);
+    finished
+}
+
+pub(crate) async fn scoped_task(stage: &Stage) -> bool {
+    let works = Arc::new(AtomicBool::new(false));
+    let env = stage.env.sibling();
+    let (alive, inner) = (Alive::new(&works), env.clone());
+    let task = env.spawn_scoped(async move {
+        let _alive = alive;
+        inner.sleep(20 * MS).await;
+    });
+    let finished = stage.cut(task).await.is_some();
+    stage.until("end of the task", MS * 10, || env.tasks_alive() == 0).await;
+    assert!(!works.load(Ordering::Relaxed));
+    finished
+}

@@ -1,0 +1,271 @@
+//! A change of the node set that is dropped at each of its await points and run again, with workers of the old list
+//! and of the new one trying all the while: never two holders, tokens that grow, and the new set elects in the end.
+
+use crate::{
+    cut::Cut,
+    stage::NODE_TIMEOUT,
+    world::{PausedWorld, Road, Server},
+};
+use quorate::{
+    env::Env,
+    lease::Quorum,
+    node::FencingToken,
+    round::{Found, NodeSet, NodeState, Part, Progress, ReplaceError, Replacement, Setup},
+};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+pub(crate) const TRIED: &[&str] = &["NodeSet::look", "Replacement::run", "Replacement::survey"];
+
+const MAX_TTL: Duration = Duration::from_secs(4);
+const TTL: Duration = Duration::from_secs(2);
+/// More await points than any history has.
+const MOST: usize = 400;
+const MS: Duration = Duration::from_millis(1);
+
+/// Who holds, who has held, and every token in the order of the grants.
+#[derive(Debug, Default)]
+struct Book {
+    holder: Option<&'static str>,
+    grants: Vec<(&'static str, FencingToken)>,
+}
+
+struct Bench {
+    env: Env,
+    network: Env,
+    servers: Vec<Arc<Server>>,
+    workers: Vec<Quorum>,
+    book: Arc<Mutex<Book>>,
+}
+
+impl Bench {
+    fn new(servers: usize) -> Self {
+        let world = PausedWorld::new();
+        let (env, network) = (Env::new(world.clone()), Env::new(world));
+        let far = |at: usize| MS * u32::try_from(1 + at % 3).unwrap();
+        let servers =
+            (0..servers).map(|at| Server::new(&format!("server-{at}"), &network, far(at), far(at + 1)));
+        Self { servers: servers.collect(), env, network, workers: Vec::new(), book: Arc::default() }
+    }
+
+    fn setup(worker: &str) -> Setup {
+        Setup { worker: worker.into(), node_timeout: NODE_TIMEOUT, max_ttl: MAX_TTL, ..Setup::default() }
+    }
+
+    fn set(&self, nodes: &[usize]) -> NodeSet {
+        nodes.iter().fold(NodeSet::default(), |set, at| set.node(Road(Arc::clone(&self.servers[*at]))))
+    }
+
+    fn change(&self, old: &[usize], new: &[usize]) -> Replacement {
+        let (old, new) = (self.set(old), self.set(new));
+        Replacement::new(self.env.clone(), Self::setup("operator"), old, new).expect("two lists")
+    }
+
+    /// A worker that takes the lock whenever it can, and holds it for a while.
+    fn worker(&mut self, name: &'static str, nodes: &[usize]) -> Quorum {
+        let nodes = nodes.iter().map(|at| Road(Arc::clone(&self.servers[*at])));
+        let quorum = Quorum::builder().env(self.env.clone()).setup(Self::setup(name)).nodes(nodes).build();
+        let quorum = quorum.expect("a sound setup");
+        let (inner, book) = (quorum.clone(), Arc::clone(&self.book));
+        self.env.spawn(async move {
+            let env = inner.env();
+            while !env.stopped().is_cancelled() {
+                let Ok(lease) = inner.lock("r").ttl(TTL).wait(TTL).acquire().await else {
+                    env.sleep(50 * MS).await;
+                    continue;
+                };
+                let until = env.now() + 700 * MS;
+                if let Ok(token) = lease.check() {
+                    let before = book.lock().unwrap().holder.replace(name);
+                    assert_eq!(before, None, "two holders, {name} beside it");
+                    book.lock().unwrap().grants.push((name, token));
+                    while lease.is_valid() && env.now() < until {
+                        env.sleep(MS).await;
+                    }
+                    book.lock().unwrap().holder = None;
+                }
+                drop(lease);
+                env.sleep(5 * MS).await;
+            }
+        });
+        self.workers.push(quorum.clone());
+        quorum
+    }
+
+    async fn until(&self, what: &str, within: Duration, holds: impl Fn(&Book) -> bool) {
+        let give_up = self.env.now() + within;
+        while !holds(&self.book.lock().unwrap()) {
+            assert!(self.env.now() < give_up, "no {what} in {within:?}: {:?}", self.book);
+            self.env.sleep(5 * MS).await;
+        }
+    }
+
+    async fn end(self) {
+        for worker in &self.workers {
+            worker.close().await;
+            assert_eq!(worker.env().tasks_alive(), 0);
+        }
+        self.env.finish().await;
+        self.network.finish().await;
+        // The workers' tasks have ended: a panic of one is ours.
+        let book = self.book.lock().expect("no worker has panicked: two held");
+        let tokens: Vec<FencingToken> = book.grants.iter().map(|(_, token)| *token).collect();
+        assert!(
+            tokens.is_sorted() && tokens.windows(2).all(|two| two[0] < two[1]),
+            "tokens: {:?}",
+            book.grants
+        );
+    }
+}
+
+fn wins(book: &Book, name: &str) -> usize {
+    book.grants.iter().filter(|(winner, _)| *winner == name).count()
+}
+
+/// Whether the change got to its end before the cut.
+async fn once(size: usize, old: &[usize], new: &[usize], cut: Cut) -> bool {
+    let mut bench = Bench::new(size);
+    let worker = bench.worker("old", old);
+    worker.met(MAX_TTL).await;
+    worker.admit().await.expect("all are there");
+    bench.until("lease of the old set", TTL, |book| wins(book, "old") > 0).await;
+    // A worker that was given the new list a little too early.
+    let early = bench.worker("new", new);
+    early.met(MAX_TTL).await;
+    let change = bench.change(old, new);
+    let finished = cut.run(change.run(|_| ())).await.is_some();
+    bench.env.sleep(bench.env.random_below(300 * MS)).await;
+    // Again to its end, and once more: that changes nothing.
+    for _ in 0..2 {
+        let parts = bench.change(old, new).run(|_| ()).await.expect("all are there");
+        let open = parts.iter().filter(|part| part.part != Part::Leaves);
+        assert!(open.clone().count() == new.len() && open.clone().all(|part| part.found == Ok(Found::New)));
+    }
+    let before = wins(&bench.book.lock().unwrap(), "old");
+    bench.until("lease of the new set", 2 * MAX_TTL, |book| wins(book, "new") > 0).await;
+    bench.env.sleep(MAX_TTL).await;
+    assert_eq!(wins(&bench.book.lock().unwrap(), "old"), before, "the old list elects no more");
+    // And it is told both lists.
+    let told = worker.nodes().iter().any(|node| match &node.state {
+        NodeState::Refused(why) => {
+            let (text, names) = (why.to_string(), |nodes: &[usize]| bench.set(nodes).names().join(","));
+            text.contains(&names(old)) && text.contains(&names(new))
+        }
+        _ => false,
+    });
+    assert!(told, "{:?}", worker.nodes());
+    bench.end().await;
+    finished
+}
+
+fn block_on<T>(history: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+    runtime.expect("a runtime").block_on(history)
+}
+
+/// Every cut; one of several where that would be many.
+fn at_every_await_point(size: usize, old: &[usize], new: &[usize]) {
+    let mut drops = 0;
+    for kind in [Cut::Waiting, Cut::Woken] {
+        let whole = (0..MOST).find(|&n| {
+            println!("{old:?} to {new:?}, {}", kind(n));
+            block_on(once(size, old, new, kind(n)))
+        });
+        drops += whole.expect("fewer await points than that");
+    }
+    println!("{old:?} to {new:?}: dropped {drops} times");
+    assert!(drops > 10, "too few await points to prove anything: {drops}");
+}
+
+#[test]
+fn one_server_for_another() {
+    at_every_await_point(4, &[0, 1, 2], &[1, 2, 3]);
+}
+
+#[test]
+fn three_servers_become_five() {
+    at_every_await_point(5, &[0, 1, 2], &[0, 1, 2, 3, 4]);
+}
+
+/// Two of the three that stay may have no part in a majority of the five: their memory begins anew.
+#[test]
+fn five_servers_become_three() {
+    at_every_await_point(5, &[0, 1, 2, 3, 4], &[2, 3, 4]);
+}
+
+#[test]
+fn all_servers_are_new() {
+    at_every_await_point(6, &[0, 1, 2], &[3, 4, 5]);
+}
+
+#[test]
+fn looks_write_nothing() {
+    for n in 0..MOST {
+        let done = block_on(async {
+            let bench = Bench::new(4);
+            let change = bench.change(&[0, 1, 2], &[1, 2, 3]);
+            let surveyed = Cut::Waiting(n).run(change.survey()).await;
+            let set = bench.set(&[0, 1, 2, 3]);
+            let looked = Cut::Waiting(n).run(set.look(&bench.env, MAX_TTL)).await;
+            for sight in set.look(&bench.env, MAX_TTL).await {
+                assert_eq!(sight.expect("it is there").hello.marker, None);
+            }
+            if let Some(parts) = &surveyed {
+                let found = parts
+                    .as_ref()
+                    .expect("it may be done")
+                    .iter()
+                    .map(|part| (part.part, part.found.clone()));
+                let (stays, joins, leaves) = (Part::Stays, Part::Joins, Part::Leaves);
+                let un = Ok(Found::Unmarked);
+                let all = [stays, stays, joins, leaves].map(|part| (part, un.clone()));
+                assert!(found.eq(all), "{surveyed:?}");
+            }
+            bench.end().await;
+            surveyed.is_some() && looked.is_some()
+        });
+        if done {
+            assert!(n > 3, "it has await points");
+            return;
+        }
+    }
+    panic!("it never ends");
+}
+
+#[test]
+fn too_few_of_the_old_set_or_one_new_node_away_and_nothing_is_opened() {
+    block_on(async {
+        let mut bench = Bench::new(4);
+        let worker = bench.worker("old", &[0, 1, 2]);
+        worker.met(MAX_TTL).await;
+        worker.admit().await.expect("all are there");
+        bench.servers[3].set_up(false);
+        let error = bench.change(&[0, 1, 2], &[1, 2, 3]).run(|_| ()).await.expect_err("server 3 is away");
+        assert!(matches!(&error, ReplaceError::NewNodeAway { node, .. } if &**node == "server-3"), "{error}");
+        // The old workers have noticed nothing.
+        bench.until("lease of the old set", TTL, |book| wins(book, "old") > 1).await;
+        bench.servers[3].set_up(true);
+        bench.servers[0].set_up(false);
+        bench.servers[1].set_up(false);
+        let error =
+            bench.change(&[0, 1, 2], &[1, 2, 3]).run(|_| ()).await.expect_err("one of three is there");
+        let text = error.to_string();
+        assert!(matches!(error, ReplaceError::NotClosed { shut: 1, needed: 2, .. }), "{text}");
+        assert!(text.contains("server-0") && text.contains("server-1"), "{text}");
+        // One that leaves may be away: the others are a majority.
+        bench.servers[1].set_up(true);
+        let mut told = Vec::new();
+        let parts = bench.change(&[0, 1, 2], &[1, 2, 3]).run(|step| told.push(step)).await.expect("enough");
+        assert_eq!(parts.iter().filter(|part| part.found == Ok(Found::New)).count(), 3);
+        assert!(told.iter().any(|step| matches!(step, Progress::Left(node, _) if &**node == "server-0")));
+        let waits = |step: &Progress| matches!(step, Progress::Waiting(time) if *time >= MAX_TTL);
+        assert!(told.iter().any(waits), "{told:?}");
+        // Another change is refused while this one is not through on some node: server 0 still has the old list.
+        bench.servers[0].set_up(true);
+        let error = bench.change(&[0, 1], &[1, 2]).run(|_| ()).await.expect_err("another set stands there");
+        assert!(matches!(error, ReplaceError::Unfit { .. }), "{error}");
+        bench.end().await;
+    });
+}

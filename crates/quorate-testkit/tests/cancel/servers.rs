@@ -1,0 +1,143 @@
+//! The futures that need a real server, or are the seam to one.
+
+use crate::cut::Cut;
+use futures_util::{FutureExt, future::BoxFuture};
+use quorate::{
+    env::Env,
+    lease::Quorum,
+    node::{
+        Batch, BatchReply, Cause, FencingToken, FileNode, MemoryNode, Node, NodeTime, Nudge, Owner, Reply,
+        Request, Resource, Session,
+    },
+};
+use quorate_redis::{Connect, RedisNode};
+use quorate_testkit::redis::RedisServer;
+use std::time::Duration;
+
+/// What is tried here. `World::sleep_until` is tried in every history of this file, by each of its timers.
+pub(crate) const TRIED: &[&str] =
+    &["Connect::connect", "Node::open", "RedisNode::examine", "Session::send", "World::sleep_until"];
+
+/// For what must come, on a slow machine too.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// More await points than any of these has.
+const MOST: usize = 200;
+
+fn server() -> RedisServer {
+    RedisServer::start().unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Waits until no connection is left but the one that asks.
+async fn nobody_is_connected(server: &RedisServer, what: &str) {
+    let env = Env::system();
+    let give_up = env.now() + PATIENCE;
+    loop {
+        let clients = server.command(&["CLIENT", "LIST"]);
+        if clients.lines().filter(|line| line.contains("cmd=")).count() <= 1 {
+            return;
+        }
+        assert!(env.now() < give_up, "{what}: connections are left:\n{clients}");
+        env.sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Tries each cut until the work gets to its end; both ways of dropping it.
+async fn at_every_await_point<T>(what: &str, server: &RedisServer, work: impl AsyncFn() -> T) {
+    let mut drops = 0;
+    for kind in [Cut::Waiting, Cut::Woken] {
+        for n in 0..=MOST {
+            assert!(n < MOST, "{what}: more than {MOST} await points");
+            let done = kind(n).run(work()).await.is_some();
+            nobody_is_connected(server, &format!("{what}, {}", kind(n))).await;
+            if done {
+                break;
+            }
+            drops += 1;
+        }
+    }
+    assert!(drops > 0, "{what} has no await point: this proves nothing");
+}
+
+#[tokio::test]
+async fn connect() {
+    let server = server();
+    at_every_await_point("Connect::connect", &server, async || {
+        Quorum::connect([server.url()]).await.expect("it is there");
+    })
+    .await;
+    assert!(
+        server.command(&["KEYS", "*"]).lines().all(|key| key == "quorate:node"),
+        "nothing but its marker"
+    );
+}
+
+#[tokio::test]
+async fn examine() {
+    let server = server();
+    let node = RedisNode::parse(&server.url()).expect("a URL");
+    at_every_await_point("RedisNode::examine", &server, async || node.examine().await.expect("it is there"))
+        .await;
+    assert_eq!(server.command(&["DBSIZE"]), "0", "it only looks");
+}
+
+#[tokio::test]
+async fn open() {
+    let server = server();
+    let node = RedisNode::parse(&server.url()).expect("a URL");
+    at_every_await_point("Node::open of a RedisNode", &server, async || {
+        node.open(Nudge::channel().0).await.expect("it is there");
+    })
+    .await;
+    let dir = tempfile::tempdir().expect("a directory");
+    let node = FileNode::new(dir.path());
+    for n in 0..MOST {
+        if Cut::Waiting(n).run(node.open(Nudge::channel().0)).await.is_some() {
+            return;
+        }
+    }
+    panic!("a FileNode never opens");
+}
+
+/// Sends one request under the marker that stands, and one that nobody refuses for its time.
+fn post(session: &mut impl Session, request: Request) -> BoxFuture<'static, Result<BatchReply, Cause>> {
+    let not_after = NodeTime::from_micros(Env::system().wall().as_micros() + 60_000_000);
+    session.send(Batch { requests: vec![request], not_after, stamp: "m".into() }).boxed()
+}
+
+/// The reply is lost, the batch is not: it runs, in its order, and once.
+async fn a_dropped_reply_loses_no_batch(node: impl Node) {
+    let (resource, keep) = (Resource::lock("r").expect("a name"), Duration::from_secs(60));
+    let (mut session, _) = node.open(Nudge::channel().0).await.expect("it is there");
+    let marker = Request::Mark { expect: None, marker: "m".into() };
+    post(&mut session, marker).await.expect("marked");
+    for (n, cut) in (0..).zip([Cut::Unpolled, Cut::Waiting(0), Cut::Woken(0)]) {
+        let owner = Owner::sign("me", n, 1);
+        let acquire = Request::Acquire {
+            resource: resource.clone(),
+            owner: owner.clone(),
+            ttl: keep,
+            propose: FencingToken::new(Env::system().wall().as_micros()),
+            tolerance: Duration::from_secs(5),
+            keep,
+        };
+        let inspect = || Request::Inspect { resource: resource.clone() };
+        cut.run(post(&mut session, acquire)).await;
+        let held = post(&mut session, inspect()).await.expect("an answer");
+        let Reply::State { holder: Some((holder, _)), .. } = &held.replies[0] else {
+            panic!("{cut}: the batch was lost: {held:?}")
+        };
+        assert_eq!(*holder, owner);
+        cut.run(post(&mut session, Request::Release { resource: resource.clone(), owner })).await;
+        let free = post(&mut session, inspect()).await.expect("an answer");
+        assert!(matches!(&free.replies[0], Reply::State { holder: None, .. }), "{cut}: {free:?}");
+    }
+}
+
+#[tokio::test]
+async fn send() {
+    let server = server();
+    a_dropped_reply_loses_no_batch(RedisNode::parse(&server.url()).expect("a URL")).await;
+    a_dropped_reply_loses_no_batch(MemoryNode::new("memory")).await;
+    let dir = tempfile::tempdir().expect("a directory");
+    a_dropped_reply_loses_no_batch(FileNode::new(dir.path())).await;
+}

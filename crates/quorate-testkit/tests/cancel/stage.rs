@@ -1,0 +1,289 @@
+//! Two workers over three servers, the weather between them, and what must be true after a future was dropped.
+
+use crate::{
+    cut::Cut,
+    world::{PausedWorld, Road, Server},
+};
+use futures_util::future::BoxFuture;
+use quorate::{
+    claim::{ClaimOutcome, Claims},
+    election::{Election, Term},
+    env::{BootTime, Env},
+    lease::{Lock, Quorum},
+    round::{NodeState, Setup},
+};
+use std::{
+    cell::Cell,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+use tokio_util::sync::CancellationToken;
+
+/// Of every lease here.
+pub(crate) const TTL: Duration = Duration::from_secs(2);
+pub(crate) const NODE_TIMEOUT: Duration = Duration::from_millis(100);
+/// In which what was let go of can be had: releases travel, and a waiter that has just looked looks again.
+pub(crate) const SOON: Duration = Duration::from_millis(600);
+/// The lock, the group, the set and the message that everything here is about.
+pub(crate) const NAME: &str = "r";
+
+/// What the way to the servers is like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Weather {
+    /// The workers have only just begun: the handshakes are under way.
+    Cold,
+    /// Some milliseconds each way, to each server others.
+    Fair,
+    /// One server never answers.
+    OneAway,
+    /// One server grants, but its answers come after the node timeout.
+    OneLate,
+    /// The servers have counted differently, so that a token is raised.
+    Apart,
+    /// A third worker takes and lets go all the while, beginning in the same moment.
+    Rival,
+    /// One server is cut off at the moment of the drop: no release reaches it.
+    CutOff,
+}
+
+impl Weather {
+    pub(crate) const ALL: [Self; 7] =
+        [Self::Cold, Self::Fair, Self::OneAway, Self::OneLate, Self::Apart, Self::Rival, Self::CutOff];
+}
+
+/// What a case is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Matter {
+    Lock,
+    Election,
+    Claim,
+}
+
+/// Two workers, three servers, and a cut.
+pub(crate) struct Stage {
+    pub(crate) env: Env,
+    network: Env,
+    pub(crate) servers: Vec<Arc<Server>>,
+    pub(crate) me: Quorum,
+    other: Quorum,
+    rival: Option<(Quorum, CancellationToken)>,
+    pub(crate) matter: Matter,
+    pub(crate) weather: Weather,
+    pub(crate) cut: Cut,
+    cut_at: Cell<Option<BootTime>>,
+    /// How long the other worker may have to wait, where a case says so.
+    pub(crate) patience: Cell<Duration>,
+    /// Whether the case has closed the first worker.
+    pub(crate) closed: Cell<bool>,
+}
+
+impl Stage {
+    pub(crate) async fn set(matter: Matter, weather: Weather, cut: Cut) -> Self {
+        let world = PausedWorld::new();
+        let (env, network) = (Env::new(world.clone()), Env::new(world));
+        let ms = |late: u64, fair: u64| {
+            Duration::from_millis(if weather == Weather::OneLate && late > 0 { late } else { fair })
+        };
+        let servers: Vec<_> = [(ms(0, 1), ms(0, 2)), (ms(0, 2), ms(0, 5)), (ms(60, 3), ms(60, 1))]
+            .into_iter()
+            .enumerate()
+            .map(|(at, (there, back))| Server::new(&format!("server-{at}"), &network, there, back))
+            .collect();
+        servers[2].set_up(weather != Weather::OneAway);
+        let worker = |name: &str| quorum(name, &env, &servers);
+        let (me, other) = (worker("me"), worker("other"));
+        let rival = (weather == Weather::Rival).then(|| (worker("rival"), CancellationToken::new()));
+        let stage = Self {
+            env,
+            network,
+            servers,
+            me,
+            other,
+            rival,
+            matter,
+            weather,
+            cut,
+            cut_at: Cell::new(None),
+            patience: Cell::new(SOON),
+            closed: Cell::new(false),
+        };
+        stage.warm_up().await;
+        stage
+    }
+
+    async fn warm_up(&self) {
+        if self.weather == Weather::Cold {
+            return;
+        }
+        let rival = self.rival.iter().map(|(quorum, _)| quorum);
+        for quorum in [&self.me, &self.other].into_iter().chain(rival) {
+            let nodes = quorum.met(Duration::from_secs(2)).await;
+            assert!(nodes.iter().filter(|node| node.state == NodeState::Trusted).count() >= 2, "{nodes:?}");
+        }
+        if self.weather == Weather::Apart {
+            for away in [2, 0] {
+                self.servers[away].set_up(false);
+                take(&self.other, self.matter).await;
+                self.servers[away].set_up(true);
+                // Until it is met again, which a driver tries each second at the latest.
+                let all = || self.other.nodes().iter().all(|node| node.state == NodeState::Trusted);
+                self.until("met", Duration::from_secs(5), all).await;
+                self.other.met(Duration::from_secs(1)).await;
+            }
+        }
+        if let Some((quorum, stop)) = &self.rival {
+            let (quorum, stop, matter) = (quorum.clone(), stop.clone(), self.matter);
+            self.env.spawn(async move {
+                while !stop.is_cancelled() {
+                    take(&quorum, matter).await;
+                    quorum.env().sleep(Duration::from_millis(15)).await;
+                }
+            });
+        }
+    }
+
+    /// Runs what is tried up to the cut; whether it got to its end.
+    pub(crate) async fn cut<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        // What waits for ever is dropped, too.
+        let ends = self.env.now() + Duration::from_secs(30);
+        let output = self.env.before(ends, self.cut.run(work)).await.flatten();
+        self.note_cut();
+        output
+    }
+
+    /// The cut has been made, or there was none.
+    pub(crate) fn note_cut(&self) {
+        if self.weather == Weather::CutOff {
+            self.servers[1].set_up(false);
+        }
+        self.cut_at.set(Some(self.env.now()));
+    }
+
+    /// Waits for a condition.
+    pub(crate) async fn until(&self, what: &str, within: Duration, holds: impl Fn() -> bool) {
+        let give_up = self.env.now() + within;
+        while !holds() {
+            assert!(self.env.now() < give_up, "no {what} in {within:?}");
+            self.env.sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// The output of what must come in time.
+    pub(crate) async fn soon<T>(&self, what: &str, within: Duration, work: impl Future<Output = T>) -> T {
+        let output = self.env.before(self.env.now() + within, work).await;
+        output.unwrap_or_else(|| panic!("no {what} in {within:?}"))
+    }
+
+    pub(crate) fn lock(&self) -> Lock {
+        self.me.lock(NAME).ttl(TTL)
+    }
+
+    pub(crate) fn claims(&self) -> Claims {
+        claims(&self.me)
+    }
+
+    /// Nothing is left of what was dropped: another worker can have it, and so can this one; no key stands, and
+    /// none longer than the TTL where no release could come; no task lives.
+    pub(crate) async fn aftermath(&self) {
+        if let Some((quorum, stop)) = &self.rival {
+            stop.cancel();
+            self.soon("end of the rival", SOON, self.env.finish()).await;
+            self.close(quorum).await;
+        }
+        self.soon("lease for another", self.patience.get(), take(&self.other, self.matter)).await;
+        if !self.closed.get() {
+            self.soon("lease for the same worker", SOON, take(&self.me, self.matter)).await;
+        }
+        let up = || self.servers.iter().filter(|server| server.is_up());
+        self.until("release everywhere", SOON, || up().all(|server| server.leases().is_empty())).await;
+        // A request that was on its way at the cut has come by now, and is granted for the TTL at most.
+        let over = self.cut_at.get().expect("the case makes its cut") + TTL + Duration::from_millis(5);
+        self.env.sleep_until(over).await;
+        let left: Vec<_> = self.servers.iter().flat_map(|server| server.leases()).collect();
+        let recent = |(_, owner, _): &(String, Arc<str>, Duration)| !owner.starts_with("me:");
+        assert!(left.iter().all(recent), "keys behind after the TTL: {left:?}");
+        self.close(&self.me).await;
+        self.close(&self.other).await;
+        self.soon("end of the network", Duration::from_secs(1), self.network.finish()).await;
+    }
+
+    /// Closes a worker's quorum within its bound, and finds no task of it.
+    async fn close(&self, quorum: &Quorum) {
+        let bound = NODE_TIMEOUT * 2 + Duration::from_millis(50);
+        self.soon("close", bound, quorum.close()).await;
+        assert_eq!(quorum.env().tasks_alive(), 0, "tasks of a closed quorum");
+    }
+}
+
+fn quorum(name: &str, env: &Env, servers: &[Arc<Server>]) -> Quorum {
+    let setup = Setup {
+        worker: name.into(),
+        node_timeout: NODE_TIMEOUT,
+        max_ttl: TTL * 2,
+        max_clock_offset: Duration::from_secs(1),
+        trust_new_nodes: true,
+        ..Setup::default()
+    };
+    let nodes = servers.iter().map(|server| Road(Arc::clone(server)));
+    Quorum::builder().env(env.clone()).setup(setup).nodes(nodes).build().expect("a sound setup")
+}
+
+fn claims(quorum: &Quorum) -> Claims {
+    Claims::new(quorum, "s").ttl(TTL)
+}
+
+/// Takes what the case is about as soon as it can be had, and lets it go.
+fn take(quorum: &Quorum, matter: Matter) -> BoxFuture<'static, ()> {
+    let quorum = quorum.clone();
+    Box::pin(async move {
+        match matter {
+            Matter::Lock => {
+                let lease = quorum.lock(NAME).ttl(TTL).acquire().await.expect("it waits");
+                lease.check().expect("a fresh lease is valid");
+                // Fewer than a majority may confirm it where a server was cut off just now.
+                let _ = lease.release().await;
+            }
+            Matter::Claim => take_claim(&quorum).await,
+            Matter::Election => {
+                let election = Election::new(&quorum, NAME).ttl(TTL);
+                let led = election.run(|term: Term| async move { Err::<(), _>(term.check().is_ok()) });
+                let ended = led.until(std::future::pending()).await;
+                assert!(ended.is_err_and(|error| error.to_string().contains("true")), "a valid term");
+            }
+        }
+    })
+}
+
+async fn take_claim(quorum: &Quorum) {
+    loop {
+        match claims(quorum).claim(NAME).await {
+            Ok(ClaimOutcome::Claimed(claim)) => {
+                claim.check().expect("a fresh claim is valid");
+                let _ = claim.abandon().await;
+                return;
+            }
+            Ok(ClaimOutcome::Done { .. }) => return,
+            Ok(_) | Err(_) => quorum.env().sleep(Duration::from_millis(50)).await,
+        }
+    }
+}
+
+/// That something lives until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Alive(Arc<AtomicBool>);
+
+impl Alive {
+    pub(crate) fn new(flag: &Arc<AtomicBool>) -> Self {
+        flag.store(true, Ordering::Relaxed);
+        Self(Arc::clone(flag))
+    }
+}
+
+impl Drop for Alive {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
+}

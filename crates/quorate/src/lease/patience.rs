@@ -1,0 +1,137 @@
+use super::{attempt::is_contended, hub::Hub};
+use crate::{
+    env::BootTime,
+    node::{Reply, Request, Resource},
+    round::{Answer, Tally, Waiting},
+};
+use std::{ops::RangeInclusive, sync::Arc, time::Duration};
+
+/// A waiter looks at least this often at first, whatever the holder's remaining TTL.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Where releases are told, how often the time between two looks is doubled at most: 400 ms.
+const LOOKS_DOUBLED: u32 = 2;
+/// What keeps waiters that poll from coming all at once.
+const JITTER: Duration = Duration::from_millis(20);
+/// Attempts that split the votes come again within this, or twice the time that they took, at first.
+const SPLIT_PAUSE: Duration = Duration::from_micros(500);
+const SPLIT_PAUSE_MAX: Duration = Duration::from_millis(20);
+/// How often that is doubled at most.
+const SPLITS_DOUBLED: u32 = 6;
+/// What an attempt takes, as far as it matters to those that are told at once.
+const ATTEMPT: RangeInclusive<Duration> = Duration::from_micros(100)..=Duration::from_millis(3);
+/// Over how much time those that are told at once spread their attempts at most.
+const SPREAD_MAX: Duration = Duration::from_millis(20);
+
+/// How one caller waits for a resource between its attempts.
+///
+/// It comes back when a majority of nodes have told that the resource was released, and beneath that, for
+/// pushes may be lost, at the holder's exact expiry and every 100 ms, less often once releases have proved to
+/// be told. After attempts that split the votes between them, so that nobody holds, it comes back after a
+/// random pause, which grows until one of them has won.
+#[derive(Debug)]
+pub(crate) struct Patience<'a> {
+    hub: &'a Arc<Hub>,
+    resource: &'a Resource,
+    waiting: Option<Waiting>,
+    /// Attempts lost to nobody, in a row.
+    splits: u32,
+    /// Looks since a release was told.
+    looks: u32,
+    /// What the quickest attempt took.
+    attempt: Duration,
+}
+
+impl<'a> Patience<'a> {
+    pub(crate) fn new(hub: &'a Arc<Hub>, resource: &'a Resource) -> Self {
+        Self { hub, resource, waiting: None, splits: 0, looks: 0, attempt: *ATTEMPT.end() }
+    }
+
+    /// To be called before every attempt, and once the resource is ours: what this waiter was woken for is
+    /// used up.
+    pub(crate) fn attempts(&self) {
+        if let Some(waiting) = &self.waiting {
+            waiting.attempts();
+        }
+    }
+
+    /// Waits after an attempt that was begun at `began` and lost, until the next, but never beyond `deadline`.
+    ///
+    /// # Cancel safety
+    /// Dropping it, or the whole, ends what was listened for.
+    pub(crate) async fn rest(&mut self, tally: &Tally, began: BootTime, deadline: Option<BootTime>) {
+        let env = self.hub.env();
+        let took = began.until(env.now()).clamp(*ATTEMPT.start(), *ATTEMPT.end());
+        self.attempt = self.attempt.min(took);
+        let split = is_contended(tally) && tally.holder().is_none();
+        self.splits = if split { self.splits + 1 } else { 0 };
+        let Some(waiting) = &self.waiting else {
+            if is_contended(tally) {
+                self.waiting = Some(self.hub.fleet().waiting(self.resource));
+            }
+            // What was released before we listened is told to nobody: look again at once.
+            if !is_contended(tally) || split {
+                let until = env.now() + self.pause(tally, began);
+                env.sleep_until(deadline.map_or(until, |deadline| until.min(deadline))).await;
+            }
+            return;
+        };
+        let until = env.now() + self.pause(tally, began);
+        let until = deadline.map_or(until, |deadline| until.min(deadline));
+        loop {
+            let woken = tokio::select! { biased;
+                told = waiting.woken() => Some(told),
+                () = env.stopped().cancelled() => None,
+                () = env.sleep_until(until) => None,
+            };
+            let Some(told) = woken else {
+                self.looks += 1;
+                return;
+            };
+            self.looks = 0;
+            if self.is_worth_it(told, until).await {
+                return;
+            }
+        }
+    }
+
+    /// Whether to attempt what was just told to be free, to so many workers. Where all came at once none might
+    /// win, so each draws its moment; and who is not among the first asks one node whether somebody was.
+    async fn is_worth_it(&self, told: u32, until: BootTime) -> bool {
+        let env = self.hub.env();
+        if told <= 1 {
+            return true;
+        }
+        let mine = env.random_below((self.attempt * told.min(1 << 16)).min(SPREAD_MAX));
+        env.sleep_until((env.now() + mine).min(until)).await;
+        mine < self.attempt || env.now() >= until || !self.is_taken().await
+    }
+
+    /// Whether somebody has it by now, as far as one node can tell.
+    async fn is_taken(&self) -> bool {
+        let fleet = self.hub.fleet();
+        let node = (fleet.env().random() % fleet.len() as u64) as usize;
+        let look = |_| Request::Inspect { resource: self.resource.clone() };
+        let vote = fleet.ask_some([node], look).recv().await;
+        vote.is_some_and(|vote| matches!(vote.answer, Answer::Reply(Reply::State { holder: Some(_), .. })))
+    }
+
+    /// How long to wait for the next attempt where nobody tells of a release.
+    fn pause(&self, tally: &Tally, began: BootTime) -> Duration {
+        let env = self.hub.env();
+        let jitter = env.random_below(JITTER);
+        let look = match &self.waiting {
+            Some(waiting) if waiting.is_told() => LOOK_EVERY * (1 << self.looks.min(LOOKS_DOUBLED)),
+            _ => LOOK_EVERY,
+        };
+        match tally.retry_after() {
+            // Or a holder lacks a majority's word because a node is away: so later each time.
+            _ if self.splits > 0 => {
+                let first = (began.until(env.now()) * 2).clamp(SPLIT_PAUSE, SPLIT_PAUSE_MAX);
+                let most = first * (1 << (self.splits - 1).min(SPLITS_DOUBLED));
+                env.random_below(most.min(LOOK_EVERY))
+            }
+            Some(left) => (left + jitter / 4).min(look - jitter),
+            None => look - jitter,
+        }
+    }
+}

@@ -1,0 +1,210 @@
+use crate::node::{Freed, Owner, Resource};
+use std::collections::{BTreeMap, VecDeque};
+
+/// How many releases of one resource are counted at a time, the oldest given up first: more are under way
+/// only where nodes make them up.
+const RELEASES_MAX: usize = 16;
+
+/// Who of this process waits for what, and whom a release wakes. Pure; `W` rings a waiter.
+///
+/// A lease has been released once a majority of nodes have told so of *one* owner. Fewer prove nothing: attempts that
+/// lost free what they were granted, on a minority, and one node may say anything. Each release wakes one
+/// waiter, the longest there: of several that came at once none might win. Who is woken and then goes away
+/// hands on what it was woken for.
+#[derive(Debug)]
+pub(super) struct Bench<W> {
+    majority: usize,
+    next: u64,
+    places: BTreeMap<Resource, Place<W>>,
+}
+
+#[derive(Debug)]
+struct Place<W> {
+    /// In the order in which they came.
+    waiters: VecDeque<Waiter<W>>,
+    releases: VecDeque<Release>,
+}
+
+#[derive(Debug)]
+struct Waiter<W> {
+    id: u64,
+    bell: W,
+    /// By a release that so many workers were told of.
+    woken: Option<u32>,
+}
+
+/// Who was freed, and where.
+#[derive(Debug)]
+struct Release {
+    owner: Owner,
+    /// The nodes, and how many workers each told.
+    nodes: Vec<(usize, u32)>,
+}
+
+/// What is to be done once a waiter has gone.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Left<W> {
+    /// Ring it: it inherits a wake.
+    pub(super) wake: Option<W>,
+    /// Nobody waits for the resource any more.
+    pub(super) last: bool,
+}
+
+impl<W: Clone> Bench<W> {
+    pub(super) fn new(majority: usize) -> Self {
+        Self { majority, next: 0, places: BTreeMap::new() }
+    }
+
+    /// Somebody begins to wait. Gives its number, and whether it is the first to wait for that.
+    pub(super) fn join(&mut self, resource: &Resource, bell: W) -> (u64, bool) {
+        let id = self.next;
+        self.next += 1;
+        let first = !self.places.contains_key(resource);
+        let place = self
+            .places
+            .entry(resource.clone())
+            .or_insert_with(|| Place { waiters: VecDeque::new(), releases: VecDeque::new() });
+        place.waiters.push_back(Waiter { id, bell, woken: None });
+        (id, first)
+    }
+
+    /// A node has told of a release. Gives who is to be rung.
+    pub(super) fn heard(&mut self, node: usize, freed: &Freed, told: u32) -> Option<W> {
+        let place = self.places.get_mut(&freed.resource)?;
+        let nodes = place.nodes_that_freed(&freed.owner);
+        if nodes.iter().any(|(other, _)| *other == node) {
+            return None;
+        }
+        nodes.push((node, told));
+        // Not again for those that tell later.
+        if nodes.len() != self.majority {
+            return None;
+        }
+        let mut told: Vec<u32> = nodes.iter().map(|(_, told)| *told).collect();
+        told.sort_unstable();
+        let median = told[told.len() / 2];
+        place.wake_one(median)
+    }
+
+    /// Whether `id` has been woken since it last asked, and how many workers were told what woke it. Who attempts asks
+    /// before, for the attempt finds what it was woken for.
+    pub(super) fn take_woken(&mut self, resource: &Resource, id: u64) -> Option<u32> {
+        let place = self.places.get_mut(resource)?;
+        place.waiters.iter_mut().find(|waiter| waiter.id == id)?.woken.take()
+    }
+
+    /// `id` waits no more.
+    pub(super) fn leave(&mut self, resource: &Resource, id: u64) -> Left<W> {
+        let nothing = Left { wake: None, last: false };
+        let Some(place) = self.places.get_mut(resource) else { return nothing };
+        let Some(at) = place.waiters.iter().position(|waiter| waiter.id == id) else { return nothing };
+        let woken = place.waiters.remove(at).and_then(|waiter| waiter.woken);
+        let wake = woken.and_then(|told| place.wake_one(told));
+        let last = place.waiters.is_empty();
+        if last {
+            self.places.remove(resource);
+        }
+        Left { wake, last }
+    }
+}
+
+impl<W: Clone> Place<W> {
+    fn nodes_that_freed(&mut self, owner: &Owner) -> &mut Vec<(usize, u32)> {
+        let at = self.releases.iter().position(|release| release.owner == *owner).unwrap_or_else(|| {
+            if self.releases.len() == RELEASES_MAX {
+                self.releases.pop_front();
+            }
+            self.releases.push_back(Release { owner: owner.clone(), nodes: Vec::new() });
+            self.releases.len() - 1
+        });
+        &mut self.releases[at].nodes
+    }
+
+    /// Who was woken before and has not attempted yet may not be running: another one then.
+    fn wake_one(&mut self, told: u32) -> Option<W> {
+        let waiter = self.waiters.iter_mut().find(|waiter| waiter.woken.is_none())?;
+        waiter.woken = Some(told);
+        Some(waiter.bell.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resource(name: &str) -> Resource {
+        Resource::lock(name).unwrap()
+    }
+
+    fn freed(owner: u64) -> Freed {
+        Freed { resource: resource("r"), owner: Owner::sign("w", owner, 0) }
+    }
+
+    /// A bench of five nodes with these waiting for `r`.
+    fn bench(bells: &[char]) -> Bench<char> {
+        let mut bench = Bench::new(3);
+        for (at, bell) in bells.iter().enumerate() {
+            assert_eq!(bench.join(&resource("r"), *bell), (at as u64, at == 0));
+        }
+        bench
+    }
+
+    fn heard(bench: &mut Bench<char>, nodes: &[usize], owner: u64) -> Vec<char> {
+        nodes.iter().filter_map(|node| bench.heard(*node, &freed(owner), 2 + *node as u32)).collect()
+    }
+
+    #[test]
+    fn a_majority_that_freed_one_owner_wakes_one_waiter_once() {
+        let mut bench = bench(&['a', 'b']);
+        assert_eq!(heard(&mut bench, &[0, 0, 1, 1, 0], 1), []);
+        assert_eq!(heard(&mut bench, &[4], 1), ['a']);
+        assert_eq!(heard(&mut bench, &[2, 3, 4], 1), [], "the rest tells nothing new");
+        assert_eq!(bench.take_woken(&resource("r"), 0), Some(3), "the median of 2, 3 and 6");
+        assert_eq!(bench.take_woken(&resource("r"), 0), None);
+        assert_eq!(heard(&mut bench, &[0, 1, 2], 2), ['a'], "the longest there, if it still waits");
+    }
+
+    #[test]
+    fn releases_of_attempts_that_lost_add_up_to_nothing() {
+        let mut bench = bench(&['a']);
+        assert_eq!(heard(&mut bench, &[0, 1], 1), []);
+        assert_eq!(heard(&mut bench, &[2, 3], 2), []);
+        assert_eq!(heard(&mut bench, &[4], 3), []);
+    }
+
+    #[test]
+    fn one_node_that_makes_releases_up_wakes_nobody_and_fills_no_memory() {
+        let mut bench = bench(&['a']);
+        for owner in 0..100_000 {
+            assert_eq!(bench.heard(2, &freed(owner), u32::MAX), None);
+        }
+        assert!(bench.places[&resource("r")].releases.len() <= RELEASES_MAX);
+        assert_eq!(heard(&mut bench, &[0, 1, 3], 7), ['a'], "what the others tell still counts");
+        let elsewhere = Freed { resource: resource("s"), owner: Owner::sign("w", 0, 0) };
+        assert_eq!((0..3).filter_map(|node| bench.heard(node, &elsewhere, 1)).count(), 0);
+        assert!(!bench.places.contains_key(&resource("s")), "nobody waits for that");
+    }
+
+    #[test]
+    fn who_is_woken_and_goes_hands_it_on_and_the_last_is_told() {
+        let mut bench = bench(&['a', 'b', 'c']);
+        assert_eq!(heard(&mut bench, &[0, 1, 2], 1), ['a']);
+        assert_eq!(bench.leave(&resource("r"), 0), Left { wake: Some('b'), last: false });
+        assert!(bench.take_woken(&resource("r"), 1).is_some());
+        assert_eq!(bench.leave(&resource("r"), 1), Left { wake: None, last: false }, "it attempted");
+        assert_eq!(bench.leave(&resource("r"), 1), Left { wake: None, last: false }, "once");
+        assert_eq!(heard(&mut bench, &[0, 1, 2], 2), ['c']);
+        assert_eq!(bench.leave(&resource("r"), 2), Left { wake: None, last: true });
+        assert!(bench.places.is_empty(), "nothing is kept");
+        assert_eq!(bench.join(&resource("r"), 'd'), (3, true));
+        assert_eq!(heard(&mut bench, &[3], 2), [], "what was told before is forgotten");
+    }
+
+    #[test]
+    fn who_was_woken_and_does_not_run_is_passed_by_at_the_next_release() {
+        let mut bench = bench(&['a', 'b']);
+        assert_eq!(heard(&mut bench, &[0, 1, 2], 1), ['a']);
+        assert_eq!(heard(&mut bench, &[0, 1, 2], 2), ['b']);
+        assert_eq!(heard(&mut bench, &[0, 1, 2], 3), [], "both have been");
+    }
+}

@@ -1,0 +1,246 @@
+//! What is to be done with one node: pure.
+
+use super::{NodePart, ReplaceError, Sight, majority_of};
+use crate::{
+    node::{Hello, NodeTime},
+    plain::plain,
+    round::{Distrust, Marker, Setup, SetupError},
+};
+use std::{fmt, sync::Arc, time::Duration};
+
+/// The most bytes of what a node says that an error repeats.
+const SHOWN_MAX: usize = 2_048;
+
+/// What a node is to a change of the set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// In both sets.
+    Stays,
+    /// In the new set only.
+    Joins,
+    /// In the old set only.
+    Leaves,
+}
+
+/// How a node was found.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Found {
+    /// Workers with the old list may vote by it.
+    Old,
+    /// It has no marker.
+    Unmarked,
+    /// Closed: nobody votes by it. It may be opened after this time.
+    Closed(Duration),
+    /// Workers with the new list may vote by it.
+    New,
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Stays => "stays",
+            Self::Joins => "joins",
+            Self::Leaves => "leaves",
+        })
+    }
+}
+
+impl fmt::Display for Found {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Old => f.write_str("in the old set"),
+            Self::Unmarked => f.write_str("in no set"),
+            Self::Closed(left) if left.is_zero() => f.write_str("closed"),
+            Self::Closed(left) => write!(f, "closed, for {left:.1?} yet"),
+            Self::New => f.write_str("in the new set"),
+        }
+    }
+}
+
+/// What a node's marker says of the change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Move {
+    /// It votes for the old set, for none, or must be closed anew.
+    Close,
+    /// It is closed.
+    Closed,
+    /// It votes for the new set.
+    Opened,
+}
+
+/// Why nothing can be done with a node.
+#[derive(Clone, Debug)]
+pub(super) enum Bar {
+    Unfit(Distrust),
+    Unfinished { from: Arc<str>, to: Arc<str> },
+}
+
+impl Bar {
+    /// Whether the node is unfit by itself, and not by what a marker says.
+    pub(super) fn is_the_node_s_own(&self) -> bool {
+        matches!(self, Self::Unfit(Distrust::Replica | Distrust::MarkerUnreadable(_)))
+    }
+
+    pub(super) fn at(self, node: Arc<str>) -> ReplaceError {
+        match self {
+            Self::Unfit(why) => ReplaceError::Unfit { node, why },
+            Self::Unfinished { from, to } => ReplaceError::Unfinished { node, from, to },
+        }
+    }
+}
+
+/// A change of the node set.
+#[derive(Debug)]
+pub(super) struct Change {
+    setup: Setup,
+    from: Arc<str>,
+    to: Arc<str>,
+    closed: Arc<str>,
+    majorities: (usize, usize),
+    /// Whether what staying nodes remember counts in the new set.
+    remembers: bool,
+}
+
+impl Change {
+    pub(super) fn new(setup: Setup, old: &[Arc<str>], new: &[Arc<str>]) -> Result<Self, SetupError> {
+        let (from, to) = (Marker::node_set(old), Marker::node_set(new));
+        if from == to {
+            return Err(SetupError(format!(
+                "both lists are [{to}]; name the new set, which is to take its place"
+            )));
+        }
+        let majorities = (majority_of(old), majority_of(new));
+        let stay = new.iter().filter(|name| old.contains(name)).count();
+        // A majority of staying nodes alone must meet every majority of the old set; one with a new node in it
+        // counts from a clock that has passed all old tokens.
+        let remembers = stay < majorities.1 || majorities.0 + majorities.1 > old.len();
+        let closed = Marker::closed_set(&from, &to);
+        Ok(Self { setup, from, to, closed, majorities, remembers })
+    }
+
+    pub(super) fn old_majority(&self) -> usize {
+        self.majorities.0
+    }
+
+    pub(super) fn new_majority(&self) -> usize {
+        self.majorities.1
+    }
+
+    pub(super) fn enough_shut(&self, shut: usize, parts: Vec<NodePart>) -> Result<(), ReplaceError> {
+        let needed = self.old_majority();
+        if shut >= needed { Ok(()) } else { Err(ReplaceError::NotClosed { shut, needed, parts }) }
+    }
+
+    /// What the node's marker says, or why it has no part in this.
+    pub(super) fn judge(&self, sight: &Sight, part: Part) -> Result<Move, Bar> {
+        let hello = &sight.hello;
+        if hello.replica {
+            return Err(Bar::Unfit(Distrust::Replica));
+        }
+        if part != Part::Leaves {
+            // A node that leaves may be as unfit as it likes.
+            match hello.eviction.as_deref() {
+                Some("noeviction") => {}
+                Some(policy) => return Err(Bar::Unfit(Distrust::Evicts(plain(policy, SHOWN_MAX).into()))),
+                None => return Err(Bar::Unfit(Distrust::EvictionUnknown)),
+            }
+        }
+        let Some(marker) = marker(hello).map_err(Bar::Unfit)? else { return Ok(Move::Close) };
+        if marker.max_ttl != self.setup.max_ttl {
+            let (theirs, ours) = (marker.max_ttl, self.setup.max_ttl);
+            return Err(Bar::Unfit(Distrust::OtherMaxTtl { theirs, ours }));
+        }
+        match &*marker.nodes {
+            nodes if *nodes == *self.to && part != Part::Leaves => Ok(Move::Opened),
+            nodes if *nodes == *self.from && part != Part::Joins => Ok(Move::Close),
+            nodes if *nodes == *self.closed && self.goes_on(hello, &marker) => Ok(Move::Closed),
+            nodes if *nodes == *self.closed => Ok(Move::Close),
+            nodes => Err(match marker.replacement() {
+                Some((from, to)) => {
+                    Bar::Unfinished { from: plain(from, SHOWN_MAX).into(), to: plain(to, SHOWN_MAX).into() }
+                }
+                None => Bar::Unfit(Distrust::OtherNodeSet {
+                    theirs: plain(nodes, SHOWN_MAX).into(),
+                    ours: Arc::clone(if part == Part::Joins { &self.to } else { &self.from }),
+                }),
+            }),
+        }
+    }
+
+    /// Whether no worker with the old list can vote by the node: its marker is another, or is none. (Where there is
+    /// none, the word of the closed ones keeps such a worker from writing its own.)
+    pub(super) fn is_shut(&self, sight: &Sight) -> bool {
+        matches!(marker(&sight.hello), Ok(Some(marker)) if marker.nodes == self.closed || marker.nodes == self.to)
+    }
+
+    /// The marker that closes the node, where it is not closed. `shut` says whether the old set was shut before: until
+    /// then a node that joins and is marked for the new set was so by a worker that came too early.
+    pub(super) fn closing(&self, sight: &Sight, part: Part, shut: bool) -> Option<Marker> {
+        let hello = &sight.hello;
+        match self.judge(sight, part) {
+            Ok(Move::Close) => {}
+            Ok(Move::Opened) if !shut && part == Part::Joins => {}
+            _ => return None,
+        }
+        let standing = marker(hello).ok().flatten();
+        let since = match &standing {
+            None => hello.node_time,
+            Some(marker) if self.goes_on(hello, marker) && self.remembers => marker.since,
+            // As for a node that restarted: its memory begins after all that clocks ahead may have seeded.
+            Some(_) => hello.node_time + self.setup.max_clock_offset * 2,
+        };
+        Some(Marker {
+            run_id: Arc::clone(&hello.run_id),
+            nodes: Arc::clone(&self.closed),
+            max_ttl: self.setup.max_ttl,
+            since,
+            votes_from: hello.node_time + self.setup.quarantine(),
+        })
+    }
+
+    /// The marker that opens the node, where it is closed and has waited.
+    pub(super) fn opening(&self, sight: &Sight, part: Part) -> Option<Marker> {
+        let closed = matches!(self.judge(sight, part), Ok(Move::Closed)) && part != Part::Leaves;
+        let marker = marker(&sight.hello).ok().flatten()?;
+        // Workers wait until then in any case; this only tells who waited from who has just been closed.
+        let slack = self.setup.clock_step_allowance + self.setup.quarantine().mul_f64(self.setup.drift_rate);
+        let waited = sight.hello.node_time + slack >= marker.votes_from;
+        (closed && waited).then(|| Marker { nodes: Arc::clone(&self.to), ..marker })
+    }
+
+    /// For how long yet a closed node must wait, by our own clock, from when it was seen. A clock that was set back
+    /// makes nobody wait longer than a whole quarantine.
+    pub(super) fn remaining(&self, sight: &Sight) -> Duration {
+        match marker(&sight.hello) {
+            Ok(Some(marker)) if marker.nodes == self.closed => {
+                let left = wait_left(sight.hello.node_time, marker.votes_from);
+                // Drift is in the quarantine, of which this is a part.
+                (left + left.mul_f64(self.setup.drift_rate)).min(self.setup.quarantine())
+            }
+            _ => Duration::ZERO,
+        }
+    }
+
+    pub(super) fn found(&self, sight: &Sight) -> Found {
+        match marker(&sight.hello) {
+            Ok(Some(marker)) if marker.nodes == self.closed => Found::Closed(self.remaining(sight)),
+            Ok(Some(marker)) if marker.nodes == self.to => Found::New,
+            Ok(Some(_)) | Err(_) => Found::Old,
+            Ok(None) => Found::Unmarked,
+        }
+    }
+
+    /// Whether the node still remembers what it did when the marker was written.
+    fn goes_on(&self, hello: &Hello, marker: &Marker) -> bool {
+        marker.run_id == hello.run_id || (self.setup.durable && hello.durable == Some(true))
+    }
+}
+
+fn marker(hello: &Hello) -> Result<Option<Marker>, Distrust> {
+    hello.marker.as_deref().map(Marker::parse).transpose().map_err(Distrust::MarkerUnreadable)
+}
+
+fn wait_left(now: NodeTime, until: NodeTime) -> Duration {
+    now.until(until)
+}

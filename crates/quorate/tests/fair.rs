@@ -1,0 +1,352 @@
+//! Who waits fairly gets in turn: over memory nodes on the real clock.
+
+#![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod common;
+
+use common::{SECOND, nodes, quorum};
+use quorate::{
+    env::Env,
+    lease::{Lease, Quorum, ReadLease, TryAcquire},
+    node::{
+        Batch, Cause, Hello, MemoryNode, MemorySession, Node, NodeTime, Nudge, Owner, Reply, Request,
+        Resource, Session,
+    },
+};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+use tokio::task::JoinHandle;
+
+const MS: Duration = Duration::from_millis(1);
+
+/// Until when a place of a waiter that is gone stands, at the defaults: three times (100 ms and two node timeouts).
+const PLACE: Duration = Duration::from_millis(900);
+
+/// A node that this worker does not reach.
+struct Away(String);
+
+impl Node for Away {
+    type Session = MemorySession;
+
+    fn name(&self) -> &str {
+        &self.0
+    }
+
+    async fn open(&self, _: Nudge) -> Result<(MemorySession, Hello), Cause> {
+        Err(Cause::Unreachable("it is down".into()))
+    }
+}
+
+/// A worker that reaches some of the nodes.
+fn reaching(worker: &str, nodes: &[MemoryNode], reached: &[usize]) -> Quorum {
+    let mut builder = Quorum::builder().worker(worker).trust_new_nodes(true);
+    for (number, node) in nodes.iter().enumerate() {
+        builder = match reached.contains(&number) {
+            true => builder.node(node.clone()),
+            false => builder.node(Away(node.name().to_owned())),
+        };
+    }
+    builder.build().expect("a sound setup")
+}
+
+/// Waits in turn for the lock and writes down who got it, and holds it for a moment.
+fn takes_its_turn(
+    quorum: &Quorum,
+    name: &'static str,
+    order: &Arc<Mutex<Vec<&'static str>>>,
+) -> JoinHandle<()> {
+    let (quorum, order) = (quorum.clone(), Arc::clone(order));
+    tokio::spawn(async move {
+        let lock = quorum.lock("x").fair(Duration::ZERO).wait(20 * SECOND);
+        let lease = lock.acquire().await.expect("its turn comes");
+        order.lock().expect("no panic").push(name);
+        quorum.env().sleep(20 * MS).await;
+        lease.release().await.expect("a majority answers");
+    })
+}
+
+/// How many wait at each node, as it says to one more that goes at once; `None` while the queue is empty.
+async fn waiting(nodes: &[MemoryNode]) -> Vec<u32> {
+    let resource = Resource::lock("x").expect("a name");
+    let env = Env::system();
+    let mut ahead = Vec::new();
+    for node in nodes {
+        let now = env.wall().as_micros();
+        let ticket = Owner::from_node("who counts");
+        let request = Request::Queue {
+            resource: resource.clone(),
+            ticket: ticket.clone(),
+            at: now,
+            now,
+            tolerance: SECOND,
+            ttl: 10 * MS,
+            alone: true,
+        };
+        let leave = Request::LeaveQueue { resource: resource.clone(), ticket };
+        match ask(node, vec![request, leave]).await.remove(0) {
+            Reply::Queued { ahead: many } => ahead.push(many),
+            other => panic!("{other:?}"),
+        }
+    }
+    ahead
+}
+
+async fn ask(node: &MemoryNode, requests: Vec<Request>) -> Vec<Reply> {
+    let (mut session, hello) = node.open(Nudge::channel().0).await.expect("a memory node");
+    let stamp = hello.marker.unwrap_or_else(|| "".into());
+    let batch = Batch { requests, not_after: NodeTime::from_micros(u64::MAX), stamp };
+    session.send(batch).await.expect("a memory node").replies
+}
+
+/// Waits until so many wait at each of the nodes.
+async fn until_waiting(nodes: &[MemoryNode], many: u32) {
+    let env = Env::system();
+    let give_up = env.now() + 10 * SECOND;
+    loop {
+        let seen = waiting(nodes).await;
+        if seen.iter().all(|seen| *seen == many) {
+            return;
+        }
+        assert!(env.now() < give_up, "{many} should wait: {seen:?}");
+        env.sleep(5 * MS).await;
+    }
+}
+
+async fn try_lock(quorum: &Quorum) -> Result<Lease, Option<Owner>> {
+    match quorum.lock("x").try_acquire().await.expect("a quorum") {
+        TryAcquire::Acquired(lease) => Ok(lease),
+        TryAcquire::Contended { holder, .. } => Err(holder),
+    }
+}
+
+#[tokio::test]
+async fn they_get_it_in_the_order_in_which_they_began_to_wait_and_the_queue_drains() {
+    let nodes = nodes();
+    let names = ["a", "b", "c", "d"];
+    let workers: Vec<Quorum> = names.iter().map(|name| quorum(name, &nodes)).collect();
+    let held = try_lock(&workers[0]).await.expect("free");
+    let order = Arc::default();
+    let mut tasks = Vec::new();
+    for (number, name) in names.into_iter().enumerate() {
+        tasks.push(takes_its_turn(&workers[number], name, &order));
+        until_waiting(&nodes, number as u32 + 1).await;
+    }
+    held.release().await.expect("all nodes answer");
+    // Newcomers are told of the queue or its present holder, and get nothing before it is empty.
+    while tasks.iter().any(|task| !task.is_finished()) {
+        if let Ok(lease) = try_lock(&workers[1]).await {
+            assert_eq!(order.lock().expect("no panic").len(), names.len(), "somebody still waited");
+            drop(lease);
+        }
+        workers[1].env().sleep(5 * MS).await;
+    }
+    for task in tasks {
+        task.await.expect("no panic");
+    }
+    assert_eq!(*order.lock().expect("no panic"), names);
+    until_waiting(&nodes, 0).await;
+    workers[2]
+        .lock("x")
+        .wait(SECOND)
+        .acquire()
+        .await
+        .expect("as if there had been no queue")
+        .release()
+        .await
+        .expect("ok");
+    for worker in workers {
+        worker.close().await;
+    }
+}
+
+#[tokio::test]
+async fn newcomers_are_told_that_others_wait() {
+    let nodes = nodes();
+    let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
+    let held = try_lock(&a).await.expect("free");
+    let waiter = {
+        let b = b.clone();
+        tokio::spawn(async move { b.lock("x").fair(Duration::ZERO).acquire().await.map(drop) })
+    };
+    until_waiting(&nodes, 1).await;
+    // Dead, and its place stands yet: nobody else is let in before it has ended.
+    waiter.abort();
+    let _ = waiter.await;
+    until_waiting(&nodes, 0).await;
+    put_place(&nodes, PLACE).await;
+    held.release().await.expect("all nodes answer");
+    let told = try_lock(&a).await.expect_err("somebody comes first");
+    assert_eq!(told.expect("a majority says so").as_str(), Owner::QUEUE);
+    let late = a.lock("x").wait(50 * MS).acquire().await.expect_err("somebody comes first");
+    assert!(late.is_contended() && late.to_string().contains("others come first"), "{late}");
+    a.close().await;
+    b.close().await;
+}
+
+/// The place of a waiter whose process is gone.
+async fn put_place(nodes: &[MemoryNode], ttl: Duration) {
+    let now = Env::system().wall().as_micros();
+    for node in nodes {
+        let place = Request::Queue {
+            resource: Resource::lock("x").expect("a name"),
+            ticket: Owner::sign("gone", 1, 1),
+            at: now - 5_000_000,
+            now,
+            tolerance: SECOND,
+            ttl,
+            alone: true,
+        };
+        assert_eq!(ask(node, vec![place]).await, [Reply::Queued { ahead: 0 }]);
+    }
+}
+
+#[tokio::test]
+async fn a_head_that_stops_asking_is_dropped_in_time() {
+    let nodes = nodes();
+    let a = quorum("a", &nodes);
+    drop(try_lock(&a).await.expect("free"));
+    let env = a.env();
+    let began = env.now();
+    put_place(&nodes, PLACE).await;
+    let lease = a.lock("x").fair(Duration::ZERO).wait(10 * SECOND).acquire().await.expect("in its turn");
+    let waited = began.until(env.now());
+    assert!(waited >= PLACE - 10 * MS, "passed after {waited:?}");
+    assert!(waited <= PLACE + 2 * SECOND, "dropped only after {waited:?}");
+    lease.release().await.expect("all nodes answer");
+    a.close().await;
+}
+
+#[tokio::test]
+async fn a_dropped_waiter_leaves_the_queue_at_once() {
+    let nodes = nodes();
+    let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
+    let held = try_lock(&a).await.expect("free");
+    let lock = b.lock("x").fair(Duration::ZERO);
+    {
+        let mut waits = Box::pin(lock.acquire());
+        let give_up = b.env().now() + 10 * SECOND;
+        while waiting(&nodes).await.iter().any(|many| *many != 1) {
+            assert!(b.env().now() < give_up, "it never got its place");
+            let soon = b.env().now() + 5 * MS;
+            assert!(b.env().before(soon, &mut waits).await.is_none(), "it is held");
+        }
+    }
+    until_waiting(&nodes, 0).await;
+    held.release().await.expect("all nodes answer");
+    drop(try_lock(&a).await.expect("nobody waits"));
+    a.close().await;
+    b.close().await;
+}
+
+/// Five nodes, one of them down for everyone.
+#[tokio::test]
+async fn with_one_node_down_both_who_wait_get_it_in_turn() {
+    let nodes = nodes();
+    let up = [0, 1, 2, 3];
+    let workers: Vec<Quorum> = ["h", "a", "b"].iter().map(|name| reaching(name, &nodes, &up)).collect();
+    let held = try_lock(&workers[0]).await.expect("free");
+    let order = Arc::default();
+    let first = takes_its_turn(&workers[1], "a", &order);
+    until_waiting(&nodes[..4], 1).await;
+    let second = takes_its_turn(&workers[2], "b", &order);
+    until_waiting(&nodes[..4], 2).await;
+    held.release().await.expect("a majority answers");
+    first.await.expect("no panic");
+    second.await.expect("no panic");
+    assert_eq!(*order.lock().expect("no panic"), ["a", "b"]);
+    for worker in workers {
+        worker.close().await;
+    }
+}
+
+/// One who reaches two nodes only, and began first, stands at the head of these two: he must not stand there for ever,
+/// for the other then lacks a majority as well.
+#[tokio::test]
+async fn who_stands_at_the_head_of_a_minority_steps_aside() {
+    let nodes = nodes();
+    let (cut_off, b) = (reaching("a", &nodes, &[0, 1]), reaching("b", &nodes, &[0, 1, 2, 3]));
+    // The markers first: who is cut off cannot mark alone what others vote on.
+    drop(try_lock(&b).await.expect("free"));
+    let blocked = {
+        let cut_off = cut_off.clone();
+        tokio::spawn(async move { cut_off.lock("x").fair(Duration::ZERO).acquire().await.map(drop) })
+    };
+    until_waiting(&nodes[..2], 1).await;
+    let lock = b.lock("x").fair(Duration::ZERO).wait(15 * SECOND);
+    for _ in 0..3 {
+        lock.acquire().await.expect("three of five").release().await.expect("a majority answers");
+    }
+    assert!(!blocked.is_finished(), "two of five are no majority");
+    blocked.abort();
+    let _ = blocked.await;
+    cut_off.close().await;
+    b.close().await;
+}
+
+#[tokio::test]
+async fn readers_who_come_all_the_time_do_not_starve_a_fair_writer() {
+    let nodes = nodes();
+    let (reader, writer) = (quorum("r", &nodes), quorum("w", &nodes));
+    let stop = tokio_util::sync::CancellationToken::new();
+    let reading = {
+        let (reader, stop) = (reader.clone(), stop.clone());
+        tokio::spawn(async move {
+            // The next lease before the last one ends, so that the lock is never free while readers may come.
+            let (mut last, mut times): (Option<ReadLease>, u32) = (None, 0);
+            while !stop.is_cancelled() {
+                match reader.rw_lock("x").read().try_acquire().await.expect("a quorum") {
+                    TryAcquire::Acquired(lease) => drop(last.replace(lease)),
+                    TryAcquire::Contended { .. } => drop(last.take()),
+                }
+                times += u32::from(last.is_some());
+                reader.env().sleep(10 * MS).await;
+            }
+            times
+        })
+    };
+    let give_up = writer.env().now() + 10 * SECOND;
+    let read = |told: Option<Owner>| told.is_some_and(|by| by.as_str() == Owner::READERS);
+    while !try_lock(&writer).await.is_err_and(read) {
+        assert!(writer.env().now() < give_up, "nobody reads");
+    }
+    let plain = writer.rw_lock("x").write().wait(500 * MS).acquire().await.expect_err("it is never free");
+    assert!(plain.is_contended(), "{plain}");
+    let fair = writer.rw_lock("x").write().fair(100 * MS).wait(15 * SECOND);
+    for _ in 0..3 {
+        fair.acquire().await.expect("its turn comes").release().await.expect("all nodes answer");
+    }
+    stop.cancel();
+    assert!(reading.await.expect("no panic") > 3, "they read as well");
+    writer.close().await;
+    reader.close().await;
+}
+
+#[tokio::test]
+async fn readers_who_wait_go_in_together() {
+    let nodes = nodes();
+    let (w, r, s) = (quorum("w", &nodes), quorum("r", &nodes), quorum("s", &nodes));
+    let held = try_lock(&w).await.expect("free");
+    let both_in = Arc::new(tokio::sync::Barrier::new(2));
+    let tasks: Vec<_> = [r.clone(), s.clone()]
+        .into_iter()
+        .map(|quorum| {
+            let both_in = Arc::clone(&both_in);
+            tokio::spawn(async move {
+                let lock = quorum.rw_lock("x").read().fair(Duration::ZERO).wait(10 * SECOND);
+                let lease = lock.acquire().await.expect("its turn comes");
+                both_in.wait().await;
+                lease.release().await.expect("all nodes answer");
+            })
+        })
+        .collect();
+    until_waiting(&nodes, 2).await;
+    held.release().await.expect("all nodes answer");
+    for task in tasks {
+        task.await.expect("no panic");
+    }
+    for quorum in [w, r, s] {
+        quorum.close().await;
+    }
+}

@@ -1,0 +1,130 @@
+use std::{
+    io::{BufRead, BufReader, Write},
+    path::{Path, PathBuf},
+    process::{Child, ChildStdin, Command, Stdio},
+    sync::mpsc::{Receiver, channel},
+    thread,
+    time::Duration,
+};
+
+/// How long a client may take to say a word: its own waits, on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Another people's client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// node's `redlock` 5.0.0-beta.2.
+    Redlock5,
+    /// node's `redlock` 4.2.0.
+    Redlock4,
+    /// Python's `pottery` 3.0.1.
+    Pottery,
+}
+
+impl Kind {
+    pub(crate) const ALL: [Self; 3] = [Self::Redlock5, Self::Redlock4, Self::Pottery];
+
+    /// The worker that uses it, but for the servers.
+    fn command(self, name: &str) -> Command {
+        let (packages, scripts) = (packages(), Path::new(env!("CARGO_MANIFEST_DIR")).join("interop"));
+        let with = |program: PathBuf, script: &str| {
+            let mut command = Command::new(program);
+            command.env("NODE_PATH", packages.join("node_modules")).arg(scripts.join(script));
+            command
+        };
+        let mut command = match self {
+            Self::Pottery => with(packages.join("venv/bin/python"), "pottery_worker.py"),
+            Self::Redlock4 | Self::Redlock5 => with("node".into(), "redlock.cjs"),
+        };
+        match self {
+            Self::Redlock5 => command.args(["redlock".to_owned(), format!("redlock:{name}")]),
+            Self::Redlock4 => command.args(["redlock4".to_owned(), format!("redlock:{name}")]),
+            Self::Pottery => command.arg(name),
+        };
+        command
+    }
+}
+
+/// Where `tests/run.sh` puts the packages.
+fn packages() -> PathBuf {
+    let packages = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/interop");
+    assert!(
+        packages.join("node_modules/redlock").exists() && packages.join("venv/bin/python").exists(),
+        "the other clients are not in {}: `bash tests/run.sh --interop` installs them",
+        packages.display()
+    );
+    packages
+}
+
+/// A process that uses one. It is told what to do and answers in lines; dropping it kills it.
+#[derive(Debug)]
+pub(crate) struct Client {
+    kind: Kind,
+    child: Child,
+    stdin: Option<ChildStdin>,
+    lines: Receiver<String>,
+}
+
+impl Client {
+    /// Starts one, and waits until it has met the servers.
+    pub(crate) fn start(kind: Kind, name: &str, judge: &str, servers: &[String]) -> Self {
+        let mut command = kind.command(name);
+        command.arg(judge).args(servers).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap_or_else(|error| panic!("{kind:?}: {error}; {command:?}"));
+        let (stdin, stdout) = (child.stdin.take(), child.stdout.take().expect("a pipe"));
+        let (said, lines) = channel();
+        thread::spawn(move || {
+            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                let _ = said.send(line);
+            }
+        });
+        let client = Self { kind, child, stdin, lines };
+        assert_eq!(client.hear(), "ready", "{kind:?}");
+        client
+    }
+
+    pub(crate) fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Tells it one thing and gives its answer.
+    #[track_caller]
+    pub(crate) fn ask(&mut self, what: &str) -> String {
+        self.tell(what);
+        self.hear()
+    }
+
+    /// Ends what it does, and gives all that it has said since the last answer.
+    pub(crate) fn stop(mut self) -> Vec<String> {
+        self.tell("stop");
+        let mut said = Vec::new();
+        while !said.last().is_some_and(|line: &String| line.starts_with("wins")) {
+            said.push(self.hear());
+        }
+        said
+    }
+
+    /// Kills it outright: it lets go of nothing.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().expect("it runs");
+        self.child.wait().expect("our own child");
+    }
+
+    #[track_caller]
+    fn tell(&mut self, what: &str) {
+        writeln!(self.stdin.as_mut().expect("a pipe"), "{what}").expect("it reads");
+    }
+
+    #[track_caller]
+    fn hear(&self) -> String {
+        let line = self.lines.recv_timeout(PATIENCE);
+        line.unwrap_or_else(|_| panic!("{:?} said nothing in {PATIENCE:?}, or has ended", self.kind))
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
