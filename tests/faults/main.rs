@@ -18,6 +18,7 @@ mod killed;
 mod kleppmann;
 mod memory;
 mod network;
+mod readers;
 mod repaired;
 mod stopped;
 mod worker;

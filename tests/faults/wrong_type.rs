@@ -53,6 +53,11 @@ async fn in_the_place_of_a_lock() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_the_place_of_a_queue() {
+    spoils_one_lock("{quorate:x}:queue").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn in_the_place_of_a_counter() {
     spoils_one_lock("{quorate:x}:fence").await;
 }

@@ -115,11 +115,12 @@ impl Report {
                 let _ = writeln!(out, "| {} | | not run: {why} | | | | |", section.scenario);
             }
             for row in &section.rows {
-                let spread = row.spread.map_or(String::new(), |(least, most)| {
-                    format!("{} … {}", shown(least), shown(most))
-                });
+                let spread = row
+                    .spread
+                    .map_or(String::new(), |(least, most)| format!("{} … {}", shown(least), shown(most)));
                 let goal = row.goal.as_ref().map_or("", |goal| &goal.text);
-                let reached = row.goal.as_ref().map_or("", |goal| if goal.reached { "yes" } else { "**no**" });
+                let reached =
+                    row.goal.as_ref().map_or("", |goal| if goal.reached { "yes" } else { "**no**" });
                 let _ = writeln!(
                     out,
                     "| {} | {} | {} | {} {} | {spread} | {goal} | {reached} |",

@@ -137,8 +137,11 @@ fn keys_of(command: &mut Cmd, request: &Request, keys: &Keys) {
         Request::Share { resource, .. } | Request::ExtendShare { resource, .. } => {
             command.arg(keys.lock(resource)).arg(keys.readers(resource)).arg(keys.queue(resource));
         }
-        Request::ReleaseShare { resource, .. } | Request::Downgrade { resource, .. } => {
+        Request::ReleaseShare { resource, .. } => {
             command.arg(keys.lock(resource)).arg(keys.readers(resource));
+        }
+        Request::Downgrade { resource, .. } => {
+            command.arg(keys.lock(resource)).arg(keys.readers(resource)).arg(keys.fence(resource));
         }
         Request::Queue { resource, .. } | Request::LeaveQueue { resource, .. } => {
             command.arg(keys.queue(resource));
@@ -193,8 +196,8 @@ fn args_of(command: &mut Cmd, request: &Request) {
         Request::ReleaseShare { owner, .. } => {
             command.arg(owner.as_str());
         }
-        Request::Downgrade { owner, reader, ttl, .. } => {
-            command.arg(owner.as_str()).arg(reader.as_str()).arg(millis(*ttl));
+        Request::Downgrade { owner, token, reader, ttl, .. } => {
+            command.arg(owner.as_str()).arg(token.get()).arg(reader.as_str()).arg(millis(*ttl));
         }
         Request::Queue { ticket, at, now, tolerance, ttl, alone, .. } => {
             command.arg(ticket.as_str()).arg(*at).arg(*now).arg(tolerance.as_micros().to_string());

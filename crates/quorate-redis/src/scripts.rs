@@ -88,9 +88,10 @@ impl Script {
             | Self::Extend
             | Self::Share
             | Self::ExtendShare
+            | Self::Downgrade
             | Self::Inspect
             | Self::Complete => 3,
-            Self::Raise | Self::ReleaseShare | Self::Downgrade => 2,
+            Self::Raise | Self::ReleaseShare => 2,
             _ => 1,
         }
     }

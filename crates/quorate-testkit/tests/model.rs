@@ -1,7 +1,7 @@
 //! The models hold, and each of them breaks once a rule is left out.
 
 use quorate_testkit::model::{
-    Found, Limits, Searchable, exclusion, fencing, ledger, poison, search, search_until,
+    Found, Limits, Searchable, exclusion, fencing, ledger, poison, readwrite, search, search_until,
 };
 
 /// Fails unless `model` holds in all its states, within its bounds.
@@ -155,6 +155,43 @@ mod belief {
         ] {
             breaks(&format!("{rule:?}"), ALONE, Exclusion { without: Some(rule), ..Exclusion::forgetful() });
         }
+    }
+}
+
+mod reading {
+    use super::{breaks, holds, holds_so_far, readwrite::*};
+    use Kind::{Downgrades, Reads, Writes};
+
+    #[test]
+    fn a_writer_is_alone() {
+        let both = ReadWrite::of(&[Reads, Writes]);
+        holds("read-write, extended", ReadWrite { extensions: 1, ..both });
+        holds("read-write, a node forgets", ReadWrite { forgets: 1, ..both });
+        let two = ReadWrite { eager: true, ..ReadWrite::of(&[Reads, Reads, Writes]) };
+        holds_so_far("read-write, two readers", two, 200_000);
+        let down = ReadWrite::of(&[Downgrades, Writes]);
+        holds("read-write, a downgrade beside a writer", down);
+        let all_at_once = ReadWrite { eager: true, extensions: 1, ..down };
+        holds("read-write, a downgrade beside a writer, extended", all_at_once);
+        holds("read-write, a downgrade beside a reader", ReadWrite::of(&[Downgrades, Reads]));
+    }
+
+    #[test]
+    fn each_rule_is_needed() {
+        let both = ReadWrite { extensions: 1, forgets: 1, ..ReadWrite::of(&[Reads, Writes]) };
+        for rule in [Rule::WriterLooks, Rule::ReaderLooks, Rule::Quarantine] {
+            breaks(&format!("{rule:?}"), ALONE, both.without(rule));
+        }
+        breaks("RepairLooks", ALONE, ReadWrite { forgets: 0, ..both }.without(Rule::RepairLooks));
+        let two = ReadWrite { eager: true, ..ReadWrite::of(&[Reads, Reads, Writes]) };
+        breaks("ReleasesItself", ALONE, two.without(Rule::ReleasesItself));
+        let first = ReadWrite::of(&[Downgrades, Reads]);
+        breaks("EndBeforeDowngrade", ALONE, first.without(Rule::EndBeforeDowngrade));
+        let owner = ReadWrite::of(&[Downgrades, Writes]);
+        breaks("DowngradeByOwner", BETWEEN, owner.without(Rule::DowngradeByOwner));
+        // An extension that comes late makes a forgotten owner one again.
+        let late = ReadWrite { extensions: 1, ..owner };
+        breaks("DowngradeByToken", BETWEEN, late.without(Rule::DowngradeByToken));
     }
 }
 

@@ -56,9 +56,19 @@ impl Kind {
 pub(crate) fn settings() -> Vec<(&'static str, String)> {
     let ttl = format!("TTL {TTL:?}");
     vec![
-        ("quorate", format!("{ttl}, everything at its default: fencing, auto-extend, markers, node timeout 100 ms; new nodes trusted")),
+        (
+            "quorate",
+            format!(
+                "{ttl}, everything at its default: fencing, auto-extend, markers, node timeout 100 ms; new nodes trusted"
+            ),
+        ),
         ("rslock", format!("{ttl}, its own defaults: 3 tries, 200 ms between them; `lock` and `unlock`")),
-        ("limit", format!("{ttl}; Quorate's own script calls on raw sockets, a task a node that batches, answer at quorum, no logic")),
+        (
+            "limit",
+            format!(
+                "{ttl}; Quorate's own script calls on raw sockets, a task a node that batches, answer at quorum, no logic"
+            ),
+        ),
         ("bare", format!("{ttl}; SET NX PX and a compare-and-delete script in the same way")),
     ]
 }

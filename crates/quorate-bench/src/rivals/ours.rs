@@ -25,8 +25,7 @@ impl Ours {
 /// A quorum at its defaults, but that new nodes are trusted.
 pub(crate) async fn quorum(urls: &[String], worker: &str) -> Result<Quorum, String> {
     let builder = Quorum::redis(urls).map_err(|error| error.to_string())?;
-    let quorum =
-        builder.worker(worker).trust_new_nodes(true).build().map_err(|error| error.to_string())?;
+    let quorum = builder.worker(worker).trust_new_nodes(true).build().map_err(|error| error.to_string())?;
     quorum.ready(FIRST).await;
     quorum.met(FIRST).await;
     Ok(quorum)

@@ -31,7 +31,8 @@ pub(crate) fn one(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {
     let mut rows = Vec::new();
     for threads in [1, 2] {
         let lanes = race(plan, servers, 1, threads)?;
-        let median = |lane: &Lane| Spread::of(lane.rounds.iter().map(|it| ms(it.acquires.quantile(0.5)) * 1e3));
+        let median =
+            |lane: &Lane| Spread::of(lane.rounds.iter().map(|it| ms(it.acquires.quantile(0.5)) * 1e3));
         for lane in &lanes {
             let name = lane.kind.name();
             rows.push(Row::spread(name, figure("acquire p50", threads), "µs", median(lane)));
@@ -58,7 +59,8 @@ pub(crate) fn sixty_four(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, Str
             Row::spread("quorate", figure("cycles / rslock's", threads), "×", to(Kind::Rslock)).at_least(1.5),
         );
         rows.push(
-            Row::spread("quorate", figure("cycles / the limit's", threads), "×", to(Kind::Limit)).at_least(0.7),
+            Row::spread("quorate", figure("cycles / the limit's", threads), "×", to(Kind::Limit))
+                .at_least(0.7),
         );
     }
     Ok(rows)

@@ -1,7 +1,7 @@
--- Where the owner holds the resource alone, makes it the lease of one reader.
--- KEYS  lock, readers
--- ARGV  owner, the reader, ttl (ms)
-return serve(true, true, 2, 3, function(k, a)
+-- Where the owner holds the resource alone, and nobody has been counted since, makes it the lease of one reader.
+-- KEYS  lock, readers, counter
+-- ARGV  owner, token, the reader, ttl (ms)
+return serve(true, true, 3, 4, function(k, a)
   local lock, readers = KEYS[k], KEYS[k + 1]
   local holder = call('GET', lock)
   if not holder then
@@ -9,10 +9,14 @@ return serve(true, true, 2, 3, function(k, a)
   elseif holder ~= ARGV[a] then
     return held(holder, lock)
   end
+  local last = counter(KEYS[k + 2])
+  if not last or less(ARGV[a + 1], last) then
+    refuse('superseded')
+  end
   call('DEL', readers)
   -- The reader first: a server that is out of memory leaves the writer's lease as it was.
-  call('ZADD', readers, decimal(ms + tonumber(ARGV[a + 2])), ARGV[a + 1])
-  call('SET', lock, READERS, 'PX', ARGV[a + 2])
+  call('ZADD', readers, decimal(ms + tonumber(ARGV[a + 3])), ARGV[a + 2])
+  call('SET', lock, READERS, 'PX', ARGV[a + 3])
   live_with_last(lock, readers)
   return { 'shared' }
 end)

@@ -38,8 +38,8 @@ fn ask() -> impl Strategy<Value = Ask> {
             .prop_map(|(resource, owner, ttl, ticket)| Ask::Share { resource, owner, ttl, ticket }),
         3 => (r(), o(), life()).prop_map(|(resource, owner, ttl)| Ask::ExtendShare { resource, owner, ttl }),
         3 => (r(), o()).prop_map(|(resource, owner)| Ask::ReleaseShare { resource, owner }),
-        2 => (r(), o(), o(), life()).prop_map(
-            |(resource, owner, reader, ttl)| Ask::Downgrade { resource, owner, reader, ttl }
+        2 => (r(), o(), count(), o(), life()).prop_map(
+            |(resource, owner, token, reader, ttl)| Ask::Downgrade { resource, owner, token, reader, ttl }
         ),
         4 => (r(), o(), when(), propose(), tolerance(), life(), prop::bool::weighted(0.7)).prop_map(
             |(resource, ticket, at, now, tolerance, ttl, alone)| Ask::Queue {

@@ -23,7 +23,10 @@ impl Ground {
     /// The looks at what `asks` name.
     pub(super) fn looks(asks: &[Ask]) -> Vec<(u8, Request)> {
         let look = |ask: &Ask| match *ask {
-            Ask::Raise { resource, .. } | Ask::Extend { resource, .. } | Ask::Complete { resource, .. } => {
+            Ask::Raise { resource, .. }
+            | Ask::Extend { resource, .. }
+            | Ask::Downgrade { resource, .. }
+            | Ask::Complete { resource, .. } => {
                 Some((resource, Request::Inspect { resource: words::resource(resource) }))
             }
             Ask::Seal { ledger, .. } | Ask::Write { ledger, .. } | Ask::Prune { ledger, .. } => {
@@ -81,9 +84,10 @@ impl Ground {
             Ask::ReleaseShare { resource, owner } => {
                 Request::ReleaseShare { resource: words::resource(resource), owner: words::owner(owner) }
             }
-            Ask::Downgrade { resource, owner, reader, ttl } => Request::Downgrade {
+            Ask::Downgrade { resource, owner, token, reader, ttl } => Request::Downgrade {
                 resource: words::resource(resource),
                 owner: words::owner(owner),
+                token: token.above(self.counter(resource)),
                 reader: words::owner(reader),
                 ttl: ttl.time(),
             },

@@ -175,6 +175,7 @@ pub enum Ask {
     Downgrade {
         resource: u8,
         owner: u8,
+        token: Count,
         reader: u8,
         ttl: Life,
     },

@@ -3,7 +3,13 @@
 //! `cargo run --release -p quorate-testkit --bin model -- --states 20000000`
 
 use quorate_testkit::model::{
-    Limits, Searchable, exclusion::Exclusion, fencing::Fencing, ledger::Ledger, poison::Poison, search,
+    Limits, Searchable,
+    exclusion::Exclusion,
+    fencing::Fencing,
+    ledger::Ledger,
+    poison::Poison,
+    readwrite::{Kind, ReadWrite},
+    search,
 };
 use std::process::ExitCode;
 
@@ -33,6 +39,9 @@ fn all(limits: Limits) -> bool {
     let wild = Ledger { forgets: 1, returns: 1, prunes: true, ..leaders };
     let spread = Ledger::spread();
     let exclusion = Exclusion::forgetful();
+    let (both, mixed) = (&[Kind::Reads, Kind::Writes], &[Kind::Downgrades, Kind::Reads, Kind::Writes]);
+    let (both, mixed) = (ReadWrite::of(both), ReadWrite::of(mixed));
+    let down = ReadWrite::of(&[Kind::Downgrades, Kind::Writes]);
     let fits = [
         run("fencing, doubled twice", Fencing { doubles: 2, ..fencing }, limits),
         run("fencing, three attempts", three, limits),
@@ -50,6 +59,9 @@ fn all(limits: Limits) -> bool {
         run("exclusion, two extensions, forgets", Exclusion { extensions: 2, ..exclusion }, limits),
         run("exclusion, retry, extension, forgets", Exclusion { attempts: 3, ..exclusion }, limits),
         run("exclusion, doubled, forgets", Exclusion { doubles: 1, ..exclusion }, limits),
+        run("read-write, extensions, forgets", ReadWrite { extensions: 2, forgets: 1, ..both }, limits),
+        run("read-write, a downgrade beside a writer", ReadWrite { extensions: 1, ..down }, limits),
+        run("read-write, a downgrade beside both", ReadWrite { extensions: 1, ..mixed }, limits),
         run("exclusion, two nodes forget", Exclusion { forgets: 2, ..exclusion }, limits),
     ];
     fits.into_iter().all(|holds| holds)

@@ -224,8 +224,15 @@ pub(super) fn release_share(resource: &Resource, reader: &Owner) -> Request {
     Request::ReleaseShare { resource: resource.clone(), owner: reader.clone() }
 }
 
-pub(super) fn downgrade(resource: &Resource, owner: &Owner, reader: &Owner, ttl: Duration) -> Request {
-    Request::Downgrade { resource: resource.clone(), owner: owner.clone(), reader: reader.clone(), ttl }
+pub(super) fn downgrade(
+    resource: &Resource,
+    owner: &Owner,
+    by: u64,
+    reader: &Owner,
+    ttl: Duration,
+) -> Request {
+    let (resource, owner, reader) = (resource.clone(), owner.clone(), reader.clone());
+    Request::Downgrade { resource, owner, token: token(by), reader, ttl }
 }
 
 pub(super) fn leave_queue(resource: &Resource, ticket: &Owner) -> Request {

@@ -11,7 +11,7 @@ fn votes<N: Node>(desk: &Desk<N>, resource: &Resource) -> Vec<Request> {
         extend(resource, &owner(1), LONG, 9),
         share(resource, &owner(1), LONG),
         extend_share(resource, &owner(1), LONG),
-        downgrade(resource, &owner(1), &owner(2), LONG),
+        downgrade(resource, &owner(1), 9, &owner(2), LONG),
         desk.queue(resource, &owner(1), Duration::ZERO, LONG, true),
         complete(resource, &owner(1), 9, ""),
         seal("g", 1),

@@ -89,6 +89,7 @@ pub async fn suite<N: Node>(kind: &str, mut make: impl FnMut() -> N) {
             a_released_reader_shortens_nobody_else
             downgrade_turns_a_writer_into_a_reader
             downgrade_is_for_the_holder
+            downgrade_is_refused_where_another_was_counted
             readers_leave_the_counter_alone
             a_node_keeps_so_many_readers;
         queue:

@@ -1,5 +1,5 @@
 use super::{Desk, desk::*};
-use quorate::node::{Node, Owner, Refusal, Reply, engine::READERS_MAX};
+use quorate::node::{Node, Owner, Refusal, Reply, Request, engine::READERS_MAX};
 use std::time::Duration;
 
 fn readers() -> Owner {
@@ -135,8 +135,8 @@ pub(super) async fn a_released_reader_shortens_nobody_else<N: Node>(node: N) {
 pub(super) async fn downgrade_turns_a_writer_into_a_reader<N: Node>(node: N) {
     let mut desk = Desk::marked(node).await;
     let resource = lock("r");
-    desk.must_acquire(&resource, &owner(1), LONG).await;
-    let asked = downgrade(&resource, &owner(1), &owner(2), Duration::from_secs(20));
+    let counted = desk.must_acquire(&resource, &owner(1), LONG).await;
+    let asked = downgrade(&resource, &owner(1), counted, &owner(2), Duration::from_secs(20));
     assert_eq!(desk.ask(asked).await, Reply::Shared);
     let seen = desk.inspect(&resource).await;
     assert!(seen.held_by(&readers()) && seen.remaining() <= Duration::from_millis(20_001), "{seen:?}");
@@ -154,7 +154,7 @@ pub(super) async fn downgrade_turns_a_writer_into_a_reader<N: Node>(node: N) {
 pub(super) async fn downgrade_is_for_the_holder<N: Node>(node: N) {
     let mut desk = Desk::marked(node).await;
     let resource = lock("r");
-    let asked = downgrade(&resource, &owner(1), &owner(2), LONG);
+    let asked = downgrade(&resource, &owner(1), u64::MAX >> 12, &owner(2), LONG);
     assert_eq!(desk.ask(asked.clone()).await, Reply::Refused(Refusal::NotOwner));
     assert!(desk.inspect(&resource).await.is_free(), "where it is free another may have been between");
     desk.must_acquire(&resource, &owner(3), LONG).await;
@@ -166,6 +166,30 @@ pub(super) async fn downgrade_is_for_the_holder<N: Node>(node: N) {
     assert!(held_by_readers(&reply), "{reply:?}");
 }
 
+/// Where somebody was granted meanwhile, an extension that came late has set the owner again.
+pub(super) async fn downgrade_is_refused_where_another_was_counted<N: Node>(node: N) {
+    let mut desk = Desk::marked(node).await;
+    let resource = lock("r");
+    let counted = desk.must_acquire(&resource, &owner(1), LONG).await;
+    desk.ask(release(&resource, &owner(1))).await;
+    desk.must_acquire(&resource, &owner(3), LONG).await;
+    desk.ask(release(&resource, &owner(3))).await;
+    assert_eq!(desk.ask(extend(&resource, &owner(1), LONG, counted)).await, Reply::Extended);
+    let late = desk.ask(downgrade(&resource, &owner(1), counted, &owner(2), LONG)).await;
+    assert_eq!(late, Reply::Refused(Refusal::Superseded));
+    assert!(desk.inspect(&resource).await.held_by(&owner(1)));
+    // And where nobody can say.
+    let forgotten = lock("forgotten");
+    let mut forgetful = desk.acquire(&forgotten, &owner(1), LONG);
+    if let Request::Acquire { keep, .. } = &mut forgetful {
+        *keep = Duration::from_millis(5);
+    }
+    assert!(matches!(desk.ask(forgetful).await, Reply::Granted { .. }));
+    desk.wait_until(&forgotten, |seen| seen.counter.is_none()).await;
+    let late = desk.ask(downgrade(&forgotten, &owner(1), u64::MAX >> 12, &owner(2), LONG)).await;
+    assert_eq!(late, Reply::Refused(Refusal::Superseded));
+}
+
 pub(super) async fn readers_leave_the_counter_alone<N: Node>(node: N) {
     let mut desk = Desk::marked(node).await;
     let resource = lock("r");
@@ -174,7 +198,7 @@ pub(super) async fn readers_leave_the_counter_alone<N: Node>(node: N) {
     assert_eq!(desk.inspect(&resource).await.counter, None);
     desk.ask(release_share(&resource, &owner(1))).await;
     let counted = desk.must_acquire(&resource, &owner(2), LONG).await;
-    desk.ask(downgrade(&resource, &owner(2), &owner(3), LONG)).await;
+    desk.ask(downgrade(&resource, &owner(2), counted, &owner(3), LONG)).await;
     assert_eq!(desk.inspect(&resource).await.counter, Some(counted));
 }
 

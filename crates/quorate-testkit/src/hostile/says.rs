@@ -111,7 +111,7 @@ pub(super) struct Speaker {
 const MADE_UP: u64 = 200;
 
 /// How many keys an item of each script has, in the order in which they are loaded.
-const KEYS: [usize; 18] = [3, 2, 3, 1, 3, 3, 2, 2, 1, 1, 3, 3, 1, 1, 1, 1, 1, 1];
+const KEYS: [usize; 18] = [3, 2, 3, 1, 3, 3, 2, 3, 1, 1, 3, 3, 1, 1, 1, 1, 1, 1];
 /// What each script says to an item that goes as it is to go.
 const WORDS: [&str; 18] = [
     "granted",

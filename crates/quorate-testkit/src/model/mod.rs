@@ -15,6 +15,7 @@
 //! | [`fencing`] | are fencing tokens unique, and growing in the order of the grants, whatever time does? |
 //! | [`exclusion`] | do two workers ever believe in one lease at the same true time? |
 //! | [`ledger`] | is a tick started twice, on the leader or spread over workers? by an older leader than one that found it not started? |
+//! | [`readwrite`] | does anyone ever believe in a lease beside a writer, or write between a writer and its downgrade? |
 //! | [`poison`] | is an id given up after as many attempts as were to be, and not before? |
 //!
 //! What a node does with a request is the shipped [`engine`](quorate::node::engine) over a small store
@@ -31,6 +32,7 @@ pub mod fencing;
 pub mod ledger;
 mod name;
 pub mod poison;
+pub mod readwrite;
 mod search;
 pub mod shelf;
 

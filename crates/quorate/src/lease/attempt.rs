@@ -66,7 +66,7 @@ pub(crate) async fn attempt(
 /// Attempts to turn a writer's lease, which has ended, into a reader's on the same terms.
 pub(crate) async fn downgrade(hub: &Arc<Hub>, lease: &Lease) -> Attempted {
     let terms = Terms { mode: Mode::Shared, ..lease.terms() };
-    let opening = Opening::Downgrade(lease.owner().clone());
+    let opening = Opening::Downgrade(lease.owner().clone(), lease.token());
     let mut all = Round::start(hub, std::slice::from_ref(lease.resource()), terms, &opening).run().await;
     all.pop().unwrap_or(Attempted::Closed)
 }
@@ -101,7 +101,7 @@ enum Opening {
     /// What is free, perhaps from a place in its queue.
     Acquire(Option<Owner>),
     /// A reader's lease in place of this writer's.
-    Downgrade(Owner),
+    Downgrade(Owner, FencingToken),
 }
 
 /// Attempts that travel together.
@@ -180,9 +180,13 @@ impl<'a> Round<'a> {
                         let tolerance = fleet.setup().max_clock_offset;
                         terms.acquire(resource, owner, propose, tolerance, ticket.clone())
                     }
-                    Opening::Downgrade(from) => {
-                        Request::Downgrade { resource, owner: from.clone(), reader: owner, ttl: terms.ttl }
-                    }
+                    Opening::Downgrade(from, token) => Request::Downgrade {
+                        resource,
+                        owner: from.clone(),
+                        token: *token,
+                        reader: owner,
+                        ttl: terms.ttl,
+                    },
                 };
                 fleet.ask(node, request, ReplyTo { ballots: ballots.clone(), ticket: ticket as u64 });
             }

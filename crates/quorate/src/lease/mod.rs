@@ -10,6 +10,34 @@
 //! (see [`round`](crate::round)). Another Redlock client on the same name is excluded and excludes, but with
 //! plain Redlock's promise only.
 //!
+//! # Readers and writers
+//!
+//! A writer's lease *is* a plain lock's ([`RwLock::write`] gives a [`Lock`]). While readers hold a name, the lock's key on
+//! each node holds one reserved word, [`Owner::READERS`](crate::node::Owner::READERS), and ends with the last reader: so a plain lock of that name is
+//! not granted beside readers, and neither is any other Redlock client, which knows nothing of readers. (The other
+//! way, a key of its own for readers that writers look at too, would have let other clients in beside them.)
+//! What is the same for all leases holds for readers: a majority, validity from the send, extension, quarantine. What is not:
+//!
+//! * Readers have no fencing token, and change no counter. Between [`ReadLease::check`] and the use of what was read a
+//!   pause may let a writer in, and nothing can be compared then.
+//! * A node keeps [`READERS_MAX`](crate::node::engine::READERS_MAX) readers of one name.
+//! * A Redis server that is out of memory extends a writer's lease, but not a reader's: the readers are a sorted set, and
+//!   every change of it is a write that needs memory.
+//! * Without [`Lock::fair`] readers who come all the time keep a writer away for ever.
+//!
+//! [`Lease::downgrade`] ends the writer's lease before its first message leaves; a node makes it a reader's only where the
+//! writer still stands and nobody has been counted since. (The owner alone does not tell: an extension that comes late sets it
+//! again after another has written. The model found that.) There is no upgrade: two readers who both wanted it would
+//! wait for each other.
+//!
+//! # In turn
+//!
+//! [`Lock::fair`] orders those who wait by when they began, by their own wall clocks: it is as good as these agree, and
+//! `max_clock_offset` bounds by how much a clock may be off. A node grants to the head of its queue alone, so that a plain
+//! attempt is turned away while anyone waits in turn. Not promised: that a place outlives a worker that stands still (it ends
+//! after 0.9 s at the defaults, and is taken again with its old time), or that the order is kept where nodes lose it.
+//! The queue guards nothing: no exclusion rests on it.
+//!
 //! # How a lease lives
 //!
 //! | state | what holds | what ends it |

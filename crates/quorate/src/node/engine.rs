@@ -205,8 +205,8 @@ impl<S: Store> Desk<'_, S> {
             }
             Request::ExtendShare { resource, owner, ttl } => self.extend_share(resource, owner, *ttl),
             Request::ReleaseShare { resource, owner } => self.release_share(resource, owner),
-            Request::Downgrade { resource, owner, reader, ttl } => {
-                self.downgrade(resource, owner, reader, *ttl)
+            Request::Downgrade { resource, owner, token, reader, ttl } => {
+                self.downgrade(resource, owner, *token, reader, *ttl)
             }
             Request::Queue { resource, ticket, at, now, tolerance, ttl, alone } => {
                 let place = self.place(*at, ticket, *ttl, *alone);

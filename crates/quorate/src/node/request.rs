@@ -109,12 +109,15 @@ pub enum Request {
         /// The reader.
         owner: Owner,
     },
-    /// Where `owner` holds the resource alone, makes it the lease of one reader. Nobody comes between.
+    /// Where `owner` holds the resource alone, and nobody has been counted since, makes it the lease of one reader.
+    /// (The owner alone does not tell that nobody wrote between: an extension that comes late sets it again.)
     Downgrade {
         /// What is held.
         resource: Resource,
         /// Who holds it.
         owner: Owner,
+        /// The lease's fencing token.
+        token: FencingToken,
         /// The reader to be.
         reader: Owner,
         /// For how long the reader holds.

@@ -224,7 +224,8 @@ mod tests {
 
     #[test]
     fn a_reply_ends_where_it_ends_and_its_items_are_told_apart() {
-        let said = b"*3\r\n$2\r\n17\r\n*2\r\n$7\r\ngranted\r\n$1\r\n5\r\n*3\r\n$4\r\nheld\r\n$1\r\nx\r\n$1\r\n9\r\n";
+        let said =
+            b"*3\r\n$2\r\n17\r\n*2\r\n$7\r\ngranted\r\n$1\r\n5\r\n*3\r\n$4\r\nheld\r\n$1\r\nx\r\n$1\r\n9\r\n";
         assert_eq!(after(said, 0), Some(said.len()));
         for end in 0..said.len() {
             assert_eq!(after(&said[..end], 0), None, "{end}");

@@ -1,7 +1,7 @@
 //! Readers: many at a time, and nobody else.
 
 use super::{Desk, LeaseRow, READERS_MAX, ReaderRow, Store};
-use crate::node::{Owner, Refusal, Reply, Resource};
+use crate::node::{FencingToken, Owner, Refusal, Reply, Resource};
 use std::time::Duration;
 
 impl<S: Store> Desk<'_, S> {
@@ -61,11 +61,16 @@ impl<S: Store> Desk<'_, S> {
         &mut self,
         resource: &Resource,
         owner: &Owner,
+        token: FencingToken,
         reader: &Owner,
         ttl: Duration,
     ) -> Result<Reply, S::Error> {
         match self.live_lease(resource)? {
             Some(row) if *row.owner == *owner.as_str() => {
+                // A forgotten count cannot tell either.
+                if self.live_counter(resource)?.is_none_or(|count| count > token) {
+                    return Ok(Reply::Refused(Refusal::Superseded));
+                }
                 let reader = ReaderRow { owner: reader.as_str().into(), until_nanos: self.after(ttl) };
                 self.read_by(resource, vec![reader])?;
                 Ok(Reply::Shared)

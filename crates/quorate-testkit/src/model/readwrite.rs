@@ -1,0 +1,435 @@
+//! Readers and writers: nobody believes in a writer's lease while anyone believes in another.
+//!
+//! # What is not looked at
+//!
+//! The queue: who comes first is a matter of fairness, and no grant rests on it. Tokens, *raise*, doubled requests and
+//! late replies (a reply comes at once or never; [`exclusion`](super::exclusion) has both).
+//!
+//! # What is in it
+//!
+//! Three nodes and up to three agents, each of which reads, writes, or writes and then goes on as a reader. True time in
+//! steps, without an end, and clocks as bad as they may be, as in [`exclusion`](super::exclusion): each key ends a step early, each
+//! belief a step late, and the margin is just these two. Requests run at any later time, in any order, or never; nothing keeps a
+//! release behind its acquire. Holders extend, and so repair. A node may forget everything.
+//!
+//! # What stands in for the code
+//!
+//! Requests run on the shipped engine; won or not, and since when, is the shipped tally's word.
+
+mod node;
+
+use super::{NODES, Name, shelf::tally};
+use node::{Key, REQUESTS, What};
+use quorate::round::Verdict;
+use stateright::{Model, Property};
+use std::fmt;
+
+/// Agents at most.
+pub const AGENTS: usize = 3;
+/// The TTL, in steps.
+const TTL: u8 = 4;
+/// By how much a key may end early, and by how much a worker may believe too long, within a TTL.
+const EARLY: u8 = 1;
+const SLOW: u8 = 1;
+/// For how long a lease is believed in, in true time from its send.
+const BELIEVED: u8 = TTL - (EARLY + SLOW) + SLOW;
+
+/// The property: a writer is alone.
+pub const ALONE: &str = "nobody is believed to hold beside a writer";
+/// The property: nobody writes between a writer and the reader that it becomes.
+pub const BETWEEN: &str = "nobody writes between a writer and its downgrade";
+
+/// What an agent does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Reads.
+    Reads,
+    /// Writes.
+    Writes,
+    /// Writes, and may go on as a reader.
+    Downgrades,
+}
+
+/// One model, within these bounds.
+#[derive(Clone, Copy, Debug)]
+pub struct ReadWrite {
+    /// Who is there.
+    pub agents: &'static [Kind],
+    /// Rounds of extensions in all.
+    pub extensions: u8,
+    /// How often a node forgets everything.
+    pub forgets: u8,
+    /// Whether all have asked when the history begins.
+    pub eager: bool,
+    /// The rule that is left out.
+    pub without: Option<Rule>,
+}
+
+/// What keeps writers alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// A node grants no writer where there is a reader.
+    WriterLooks,
+    /// A node adds no reader where there is a writer.
+    ReaderLooks,
+    /// A node adds no reader again where there is a writer meanwhile.
+    RepairLooks,
+    /// A reader's release takes no other reader away.
+    ReleasesItself,
+    /// A writer's lease ends before the first message of its downgrade leaves.
+    EndBeforeDowngrade,
+    /// A node makes a reader of the writer that it has, and of nobody else.
+    DowngradeByOwner,
+    /// Nor where somebody has been counted since.
+    DowngradeByToken,
+    /// A node that forgot votes again only after a quarantine.
+    Quarantine,
+}
+
+/// Where nodes and agents stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct State {
+    sites: [Site; NODES],
+    phases: [Phase; AGENTS],
+    extensions: u8,
+    forgets: u8,
+    /// Somebody wrote while another's downgrade was under way.
+    between: bool,
+    /// The token of the one that downgrades.
+    token: u8,
+}
+
+/// One node, what is under way to it, and what each agent has of it. Ages are in steps since the send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+struct Site {
+    key: Key,
+    /// How many steps yet it does not vote.
+    quarantine: u8,
+    lines: [Line; AGENTS],
+    name: Name,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+struct Line {
+    /// By the number of [`What`].
+    asked: [Option<u8>; REQUESTS],
+    release: bool,
+    /// The latest request that the node granted.
+    vote: Option<u8>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+enum Phase {
+    #[default]
+    Idle,
+    Asking,
+    /// Believed for so many steps yet.
+    Held(u8),
+    /// No writer any more, and no reader yet; with a rule left out a writer for so many steps yet.
+    Turning(u8),
+    /// A reader that was a writer.
+    Reading(u8),
+    Over,
+}
+
+/// What may happen.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Action {
+    /// An agent asks every node.
+    Begin(u8),
+    /// Its extensions leave.
+    Extend(u8),
+    /// Its lease ends and its releases leave.
+    Release(u8),
+    /// A writer's lease ends, and what makes it a reader's leaves.
+    Downgrade(u8),
+    /// A request runs; with `true` its reply arrives.
+    Runs(u8, Name, What, bool),
+    /// A release runs.
+    Releases(u8, Name),
+    /// A node forgets everything.
+    Forget(Name),
+    /// A step of time.
+    Step,
+}
+
+impl fmt::Debug for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let who = |agent: u8| ["A", "B", "C"][usize::from(agent)];
+        match *self {
+            Self::Begin(a) => write!(f, "{} begins", who(a)),
+            Self::Extend(a) => write!(f, "{} extends", who(a)),
+            Self::Release(a) => write!(f, "{} releases", who(a)),
+            Self::Downgrade(a) => write!(f, "{} downgrades", who(a)),
+            Self::Runs(a, node, what, heard) => {
+                let heard = if heard { "" } else { ", unheard" };
+                write!(f, "{node:?} runs {}'s {what:?}{heard}", who(a))
+            }
+            Self::Releases(a, node) => write!(f, "{node:?} runs {}'s release", who(a)),
+            Self::Forget(node) => write!(f, "{node:?} forgets"),
+            Self::Step => write!(f, "step"),
+        }
+    }
+}
+
+impl ReadWrite {
+    /// These, without faults.
+    pub fn of(agents: &'static [Kind]) -> Self {
+        Self { agents, extensions: 0, forgets: 0, eager: false, without: None }
+    }
+
+    /// The same with a rule left out.
+    pub fn without(self, rule: Rule) -> Self {
+        Self { without: Some(rule), ..self }
+    }
+
+    fn leaves_out(&self, rule: Rule) -> bool {
+        self.without == Some(rule)
+    }
+
+    /// Whether the agent believes, and whether to write.
+    fn believes(&self, state: &State, agent: usize) -> Option<bool> {
+        match state.phases[agent] {
+            Phase::Held(_) => Some(self.agents[agent] != Kind::Reads),
+            Phase::Turning(left) if left > 0 => Some(true),
+            Phase::Reading(_) => Some(false),
+            _ => None,
+        }
+    }
+
+    fn is_alone(&self, state: &State) -> bool {
+        let believers: Vec<bool> =
+            (0..self.agents.len()).filter_map(|agent| self.believes(state, agent)).collect();
+        believers.len() < 2 || !believers.contains(&true)
+    }
+
+    /// A request runs, and perhaps its reply arrives.
+    fn runs(&self, state: &mut State, at: usize, agent: usize, what: What, heard: bool) -> Option<()> {
+        let age = state.sites[at].lines[agent].asked[what as usize].take()?;
+        let reads = self.agents[agent] == Kind::Reads;
+        let token = state.token;
+        let granted = state.sites[at].key.asked(agent, what, reads, TTL - EARLY, token, self.without);
+        let listens = match what {
+            What::Acquire => state.phases[agent] == Phase::Asking,
+            What::Extend => matches!(state.phases[agent], Phase::Held(_)),
+            What::Downgrade => matches!(state.phases[agent], Phase::Turning(_)),
+            What::ExtendTurned => matches!(state.phases[agent], Phase::Reading(_)),
+        };
+        if granted && heard && listens {
+            let vote = &mut state.sites[at].lines[agent].vote;
+            *vote = Some(vote.map_or(age, |vote| vote.min(age)));
+            self.settle(state, agent);
+        }
+        Some(())
+    }
+
+    fn settle(&self, state: &mut State, agent: usize) {
+        const NOW: u32 = 1000;
+        let votes =
+            tally(state.sites.map(|s| s.lines[agent].vote.map(|age| (1, [0; 2], NOW - u32::from(age)))));
+        if votes.verdict() != Verdict::Won {
+            return;
+        }
+        let age = votes.sent_by_quorum().map_or(u64::MAX, |sent| u64::from(NOW) - sent.as_nanos());
+        let left = u64::from(BELIEVED).saturating_sub(age) as u8;
+        match state.phases[agent] {
+            _ if left == 0 => Self::end(state, agent),
+            Phase::Turning(_) | Phase::Reading(_) => state.phases[agent] = Phase::Reading(left),
+            _ => {
+                let turning = state.phases.iter().any(|phase| matches!(phase, Phase::Turning(_)));
+                state.between |= turning && self.agents[agent] != Kind::Reads;
+                if state.phases[agent] == Phase::Asking && !self.raise(state, agent) {
+                    return Self::end(state, agent);
+                }
+                state.phases[agent] = Phase::Held(left);
+            }
+        }
+    }
+
+    /// A majority's counters come to stand at the token, at once: the model of fencing looks at how. Whether they do.
+    fn raise(&self, state: &mut State, agent: usize) -> bool {
+        if self.agents[agent] != Kind::Downgrades {
+            return true;
+        }
+        let voted = |at: &usize| state.sites[*at].lines[agent].vote.is_some();
+        let granted: Vec<usize> = (0..NODES).filter(voted).collect();
+        let token = granted.iter().map(|&at| state.sites[at].key.count).max().unwrap_or_default();
+        state.token = token;
+        granted.into_iter().filter(|&at| state.sites[at].key.raised(agent, token)).count() >= 2
+    }
+
+    /// It is over, and its releases leave.
+    fn end(state: &mut State, agent: usize) {
+        state.phases[agent] = Phase::Over;
+        for site in &mut state.sites {
+            site.lines[agent].release = true;
+        }
+    }
+
+    fn ask(state: &mut State, agent: usize, what: What) {
+        state.sites.iter_mut().for_each(|site| site.lines[agent].asked[what as usize] = Some(0));
+    }
+
+    /// All ages grow, and what is left shrinks.
+    fn step(&self, state: &mut State) {
+        for site in &mut state.sites {
+            site.quarantine = site.quarantine.saturating_sub(1);
+            site.key.step();
+            for line in &mut site.lines {
+                // What is too old to let anyone believe in anything is as good as lost.
+                let older = |age: u8| (age + 1 < BELIEVED).then_some(age + 1);
+                line.asked = line.asked.map(|asked| asked.and_then(older));
+                line.vote = line.vote.and_then(older);
+            }
+        }
+        for agent in 0..self.agents.len() {
+            let hopes = |site: &&Site| {
+                let line = &site.lines[agent];
+                line.vote.is_some() || line.asked.iter().any(Option::is_some)
+            };
+            let hopeful = state.sites.iter().filter(hopes).count() >= 2;
+            match &mut state.phases[agent] {
+                Phase::Held(left) | Phase::Reading(left) if *left > 1 => *left -= 1,
+                Phase::Held(_) | Phase::Reading(_) => state.phases[agent] = Phase::Over,
+                Phase::Turning(left) if hopeful => *left = left.saturating_sub(1),
+                Phase::Asking | Phase::Turning(_) if !hopeful => Self::end(state, agent),
+                _ => {}
+            }
+        }
+    }
+}
+
+fn reads_on(state: &State) -> bool {
+    state.phases.iter().any(|phase| matches!(phase, Phase::Reading(_)))
+}
+
+impl Model for ReadWrite {
+    type State = State;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<State> {
+        let key = Key::counting(self.agents.contains(&Kind::Downgrades));
+        let sites = std::array::from_fn(|node| Site { key, name: Name(node as u8), ..Site::default() });
+        let phases = [Phase::Idle; AGENTS];
+        let (extensions, forgets) = (self.extensions, self.forgets);
+        let mut state = State { sites, phases, extensions, forgets, between: false, token: 0 };
+        if self.eager {
+            (0..self.agents.len()).for_each(|agent| {
+                state.phases[agent] = Phase::Asking;
+                Self::ask(&mut state, agent, What::Acquire);
+            });
+        }
+        vec![state]
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+        for (number, kind) in (0..).zip(self.agents) {
+            let extends = state.extensions > 0;
+            match state.phases[usize::from(number)] {
+                Phase::Idle => actions.push(Action::Begin(number)),
+                Phase::Held(_) => {
+                    actions.push(Action::Release(number));
+                    actions.extend(extends.then_some(Action::Extend(number)));
+                    actions.extend((*kind == Kind::Downgrades).then_some(Action::Downgrade(number)));
+                }
+                Phase::Reading(_) => {
+                    actions.push(Action::Release(number));
+                    actions.extend(extends.then_some(Action::Extend(number)));
+                }
+                _ => {}
+            }
+        }
+        for site in &state.sites {
+            for (agent, line) in (0..).zip(&site.lines) {
+                for what in What::ALL {
+                    if line.asked[what as usize].is_some() && site.quarantine == 0 {
+                        let runs = |heard| Action::Runs(agent, site.name, what, heard);
+                        actions.extend([runs(true), runs(false)]);
+                    }
+                }
+                if line.release {
+                    actions.push(Action::Releases(agent, site.name));
+                }
+            }
+            if state.forgets > 0 {
+                actions.push(Action::Forget(site.name));
+            }
+        }
+        actions.push(Action::Step);
+    }
+
+    fn next_state(&self, last: &State, action: Action) -> Option<State> {
+        let mut state = *last;
+        let at = |name: Name| last.sites.iter().position(|site| site.name.0 == name.0);
+        match action {
+            Action::Begin(a) => {
+                state.phases[usize::from(a)] = Phase::Asking;
+                Self::ask(&mut state, a.into(), What::Acquire);
+            }
+            Action::Extend(a) => {
+                state.extensions -= 1;
+                let turned = matches!(last.phases[usize::from(a)], Phase::Reading(_));
+                Self::ask(&mut state, a.into(), if turned { What::ExtendTurned } else { What::Extend });
+            }
+            Action::Release(a) => Self::end(&mut state, a.into()),
+            Action::Downgrade(a) => {
+                let agent = usize::from(a);
+                let Phase::Held(left) = last.phases[agent] else { return None };
+                let left = if self.leaves_out(Rule::EndBeforeDowngrade) { left } else { 0 };
+                state.phases[agent] = Phase::Turning(left);
+                state.sites.iter_mut().for_each(|site| site.lines[agent].vote = None);
+                Self::ask(&mut state, agent, What::Downgrade);
+            }
+            Action::Runs(a, node, what, heard) => self.runs(&mut state, at(node)?, a.into(), what, heard)?,
+            Action::Releases(a, node) => {
+                let site = &mut state.sites[at(node)?];
+                site.lines[usize::from(a)].release = false;
+                site.key.released(a.into(), self.agents[usize::from(a)] == Kind::Reads, self.without);
+            }
+            Action::Forget(node) => {
+                state.forgets -= 1;
+                let quarantine = if self.leaves_out(Rule::Quarantine) { 0 } else { TTL };
+                let site = &mut state.sites[at(node)?];
+                (site.key, site.quarantine) = (Key::counting(site.key.count > 0), quarantine);
+                for line in &mut site.lines {
+                    (line.asked, line.release) = ([None; REQUESTS], false);
+                }
+            }
+            Action::Step => self.step(&mut state),
+        }
+        for (agent, phase) in state.phases.iter().enumerate() {
+            if *phase == Phase::Over {
+                // What nobody listens to could only keep others away: it might as well be lost.
+                for site in &mut state.sites {
+                    let line = &mut site.lines[agent];
+                    *line = Line { release: line.release, ..Line::default() };
+                }
+            }
+        }
+        state.between &= state.phases.iter().any(|p| matches!(p, Phase::Turning(_) | Phase::Reading(_)));
+        state.sites.sort();
+        (state != *last).then_some(state)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        let mut properties = vec![
+            Property::always(ALONE, |model: &Self, state: &State| model.is_alone(state)),
+            Property::sometimes("one after another", |model: &Self, state: &State| {
+                let holds = (0..model.agents.len()).any(|agent| model.believes(state, agent).is_some());
+                holds && state.phases.contains(&Phase::Over)
+            }),
+        ];
+        if self.agents.contains(&Kind::Downgrades) {
+            properties
+                .push(Property::always(BETWEEN, |_, state: &State| !(state.between && reads_on(state))));
+            properties.push(Property::sometimes("a writer reads on", |_, state: &State| reads_on(state)));
+        }
+        if self.agents.iter().filter(|kind| **kind != Kind::Writes).count() > 1 {
+            properties.push(Property::sometimes("two read at once", |model: &Self, state: &State| {
+                let reads = |agent: &usize| model.believes(state, *agent) == Some(false);
+                (0..model.agents.len()).filter(reads).count() > 1
+            }));
+        }
+        properties
+    }
+}

@@ -1,0 +1,263 @@
+//! One node's key, for the shipped engine to work on, and what a node that leaves out a rule does instead.
+
+use super::{AGENTS, Rule};
+use crate::model::shelf::{owner, resource};
+use quorate::node::{
+    Batch, FencingToken, LedgerState, NodeTime, Owner, Reply, Request, Resource,
+    engine::{self, Clocks, CounterRow, DoneRow, LeaseRow, QueueRow, ReaderRow, Store},
+};
+use std::{
+    convert::Infallible,
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
+
+/// Tokens: each agent's, and that of the reader that it becomes.
+const TOKENS: usize = AGENTS * 2;
+/// Requests that an agent may have under way to one node.
+pub(super) const REQUESTS: usize = What::ALL.len();
+
+static MARK: LazyLock<Arc<str>> = LazyLock::new(|| "marked".into());
+static NAMES: LazyLock<[Arc<str>; TOKENS]> =
+    LazyLock::new(|| std::array::from_fn(|token| owner(token as u8).as_str().into()));
+
+/// The present of the node's clock: ends are kept relative to it.
+const NOW: u64 = 1000;
+
+/// What an agent asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    /// To write or to read.
+    Acquire,
+    /// To hold on.
+    Extend,
+    /// To be a reader from now on.
+    Downgrade,
+    /// To hold on as the reader that it has become.
+    ExtendTurned,
+}
+
+impl What {
+    /// All, in the order of their numbers.
+    pub const ALL: [Self; 4] = [Self::Acquire, Self::Extend, Self::Downgrade, Self::ExtendTurned];
+}
+
+/// What a node keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub(super) struct Key {
+    holder: Holder,
+    /// The fencing counter; nought where no model asks for it.
+    pub(super) count: u8,
+}
+
+/// Who has the key, and for how many steps yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+enum Holder {
+    #[default]
+    Free,
+    Alone(u8, u8),
+    /// By token: nought for none.
+    Read([u8; TOKENS]),
+}
+
+impl Key {
+    /// Nobody's.
+    pub(super) fn counting(counts: bool) -> Self {
+        Self { holder: Holder::Free, count: u8::from(counts) }
+    }
+
+    /// Whether the node grants.
+    pub(super) fn asked(
+        &mut self,
+        agent: usize,
+        what: What,
+        reads: bool,
+        ttl: u8,
+        token: u8,
+        without: Option<Rule>,
+    ) -> bool {
+        let (me, turned) = (owner(agent as u8), owner((agent + AGENTS) as u8));
+        let (resource, ttl) = (resource(), Duration::from_nanos(ttl.into()));
+        let keep = Duration::from_secs(1 << 30);
+        let (as_reader, looks) = match what {
+            What::Acquire if reads => (true, Rule::ReaderLooks),
+            What::Acquire => (false, Rule::WriterLooks),
+            What::Extend | What::ExtendTurned => (reads || what == What::ExtendTurned, Rule::RepairLooks),
+            What::Downgrade => (true, Rule::DowngradeByOwner),
+        };
+        let others = match self.holder {
+            Holder::Alone(..) => as_reader,
+            Holder::Read(_) => !as_reader,
+            Holder::Free => false,
+        };
+        let blind = without == Some(looks) && others && (looks != Rule::RepairLooks || as_reader);
+        if blind && what != What::Downgrade {
+            self.holder = Holder::Free;
+        }
+        let free = self.holder == Holder::Free;
+        let by = if without == Some(Rule::DowngradeByToken) { u8::MAX } else { token };
+        let (by, token) = (FencingToken::new(by.into()), FencingToken::new(token.max(1).into()));
+        let request = match (what, as_reader) {
+            (What::Downgrade, _) if free && without == Some(Rule::DowngradeByOwner) => {
+                Request::Share { resource, owner: turned, ttl, ticket: None }
+            }
+            (What::Downgrade, _) => {
+                Request::Downgrade { resource, owner: me, token: by, reader: turned, ttl }
+            }
+            (What::Acquire, true) => Request::Share { resource, owner: me, ttl, ticket: None },
+            (What::Acquire, false) => Request::Acquire {
+                resource,
+                owner: me,
+                ttl,
+                propose: FencingToken::new(NOW),
+                tolerance: Duration::ZERO,
+                keep,
+                ticket: None,
+            },
+            (What::Extend, false) => Request::Extend { resource, owner: me, ttl, token, keep },
+            (What::Extend, true) => Request::ExtendShare { resource, owner: me, ttl },
+            (What::ExtendTurned, _) => Request::ExtendShare { resource, owner: turned, ttl },
+        };
+        matches!(self.ask(request), Reply::Granted { .. } | Reply::Shared | Reply::Extended)
+    }
+
+    /// All that is the agent's goes, whether it reads, or wrote and perhaps became a reader.
+    pub(super) fn released(&mut self, agent: usize, reads: bool, without: Option<Rule>) {
+        if without == Some(Rule::ReleasesItself) && reads && matches!(self.holder, Holder::Read(_)) {
+            self.holder = Holder::Free;
+        }
+        let own = |token: usize| (resource(), owner(token as u8));
+        let requests = if reads {
+            let (resource, owner) = own(agent);
+            vec![Request::ReleaseShare { resource, owner }]
+        } else {
+            let ((resource, owner), (same, turned)) = (own(agent), own(agent + AGENTS));
+            vec![
+                Request::Release { resource, owner },
+                Request::ReleaseShare { resource: same, owner: turned },
+            ]
+        };
+        for request in requests {
+            self.ask(request);
+        }
+    }
+
+    /// What is left shrinks.
+    pub(super) fn step(&mut self) {
+        self.holder = match self.holder {
+            Holder::Alone(who, left) if left > 1 => Holder::Alone(who, left - 1),
+            Holder::Read(left) if left.iter().any(|left| *left > 1) => {
+                Holder::Read(left.map(|left| left.saturating_sub(1)))
+            }
+            _ => Holder::Free,
+        };
+    }
+
+    /// *Raise*, where the agent is still the owner; whether it was.
+    pub(super) fn raised(&mut self, agent: usize, token: u8) -> bool {
+        let mine = matches!(self.holder, Holder::Alone(who, _) if usize::from(who) == agent);
+        if mine {
+            self.count = token;
+        }
+        mine
+    }
+
+    /// Asks the shipped engine. The marker always stands: whether a node may vote is the model's to say.
+    fn ask(&mut self, request: Request) -> Reply {
+        let not_after = NodeTime::from_micros(u64::MAX);
+        let batch = Batch { requests: vec![request], not_after, stamp: Arc::clone(&MARK) };
+        let reply = engine::run(self, &batch, Clocks { wall: NodeTime::from_micros(NOW), lease_nanos: NOW });
+        reply.replies.into_iter().next().unwrap_or_else(|| unreachable!("one request has one reply"))
+    }
+}
+
+fn token_of(name: &str) -> usize {
+    NAMES.iter().position(|token| **token == *name).unwrap_or_else(|| unreachable!("{name} is no token"))
+}
+
+impl Store for Key {
+    type Error = Infallible;
+
+    fn lease(&self, _: &Resource) -> Result<Option<LeaseRow>, Infallible> {
+        let until = |left: u8| NOW + u64::from(left);
+        Ok(match &self.holder {
+            Holder::Free => None,
+            Holder::Alone(who, left) => Some(LeaseRow {
+                owner: Arc::clone(&NAMES[usize::from(*who)]),
+                until_nanos: until(*left),
+                readers: Vec::new(),
+            }),
+            Holder::Read(readers) => {
+                let row = |(name, left): (&Arc<str>, &u8)| ReaderRow {
+                    owner: Arc::clone(name),
+                    until_nanos: until(*left),
+                };
+                let live = NAMES.iter().zip(readers).filter(|(_, left)| **left > 0);
+                let last = readers.iter().max().copied().unwrap_or_default();
+                Some(LeaseRow {
+                    owner: Owner::READERS.into(),
+                    until_nanos: until(last),
+                    readers: live.map(row).collect(),
+                })
+            }
+        })
+    }
+
+    fn set_lease(&mut self, _: &Resource, row: Option<LeaseRow>) -> Result<(), Infallible> {
+        let left = |until: u64| (until - NOW) as u8;
+        self.holder = match row {
+            None => Holder::Free,
+            Some(row) if row.is_read() => {
+                let mut readers = [0; TOKENS];
+                row.readers.iter().for_each(|r| readers[token_of(&r.owner)] = left(r.until_nanos));
+                Holder::Read(readers)
+            }
+            Some(row) => Holder::Alone(token_of(&row.owner) as u8, left(row.until_nanos)),
+        };
+        Ok(())
+    }
+
+    fn queue(&self, _: &Resource) -> Result<Option<QueueRow>, Infallible> {
+        Ok(None)
+    }
+
+    fn set_queue(&mut self, _: &Resource, _: Option<QueueRow>) -> Result<(), Infallible> {
+        Ok(())
+    }
+
+    fn counter(&self, _: &Resource) -> Result<Option<CounterRow>, Infallible> {
+        let count = FencingToken::new(self.count.max(1).into());
+        Ok(Some(CounterRow { count, until_micros: u64::MAX }))
+    }
+
+    fn set_counter(&mut self, _: &Resource, row: CounterRow) -> Result<(), Infallible> {
+        if self.count > 0 {
+            self.count = row.count.get() as u8;
+        }
+        Ok(())
+    }
+
+    fn done(&self, _: &Resource) -> Result<Option<DoneRow>, Infallible> {
+        Ok(None)
+    }
+
+    fn set_done(&mut self, _: &Resource, _: DoneRow) -> Result<(), Infallible> {
+        Ok(())
+    }
+
+    fn ledger(&self, _: &str) -> Result<LedgerState, Infallible> {
+        Ok(LedgerState::default())
+    }
+
+    fn set_ledger(&mut self, _: &str, _: LedgerState) -> Result<(), Infallible> {
+        Ok(())
+    }
+
+    fn marker(&self) -> Result<Option<Arc<str>>, Infallible> {
+        Ok(Some(Arc::clone(&MARK)))
+    }
+
+    fn set_marker(&mut self, _: Arc<str>) -> Result<(), Infallible> {
+        Ok(())
+    }
+}

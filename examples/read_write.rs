@@ -1,0 +1,62 @@
+//! Many copies read a snapshot, one at a time rebuilds it, and reads on as soon as it has: a read-write lock.
+//!
+//! The writer waits in turn (`fair`), so that readers who come all the time cannot keep it away.
+
+use quorate_examples::{Failure, quorum};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+use tokio_util::sync::CancellationToken;
+
+#[tokio::main]
+async fn main() -> Result<(), Failure> {
+    let snapshot = Arc::new(AtomicU64::new(0));
+    let done = CancellationToken::new();
+
+    // Two copies read all the time.
+    let mut readers = Vec::new();
+    for name in ["reader-1", "reader-2"] {
+        let (quorum, snapshot, done) = (quorum(name)?, Arc::clone(&snapshot), done.clone());
+        readers.push(tokio::spawn(async move {
+            let mut looks = 0_u32;
+            while !done.is_cancelled() {
+                let lease = quorum.rw_lock("snapshot").read().acquire().await?;
+                let first = snapshot.load(Ordering::Relaxed);
+                tokio::task::yield_now().await;
+                let second = snapshot.load(Ordering::Relaxed);
+                // What was read counts only if the lease held until here.
+                if lease.check().is_ok() && first != second {
+                    return Err(Failure::from("somebody wrote while we read"));
+                }
+                looks += 1;
+                lease.release().await?;
+            }
+            quorum.close().await;
+            Ok(looks)
+        }));
+    }
+
+    // A third rebuilds it, and reads on without letting another writer in between.
+    let writer = quorum("writer")?;
+    for version in 1..=3 {
+        let lock = writer.rw_lock("snapshot").write().fair(Duration::from_millis(50));
+        let lease = lock.acquire().await?;
+        println!("version {version} is written under token {}", lease.check()?);
+        snapshot.store(version, Ordering::Relaxed);
+        let lease = lease.downgrade().await?;
+        if snapshot.load(Ordering::Relaxed) != version {
+            return Err("somebody wrote in between".into());
+        }
+        lease.release().await?;
+    }
+    done.cancel();
+    for reader in readers {
+        println!("a reader looked {} times", reader.await??);
+    }
+    writer.close().await;
+    Ok(())
+}
