@@ -147,6 +147,12 @@ async fn of_all_the_first_that_ends_is_told() {
     all.step_down().await;
     assert!(all.check().is_ok(), "the grace is left");
     all.lost().await;
+    assert!(all.iter().any(|lease| lease.step_down_cause() == Some(StepDownCause::NotExtended)));
+    let dropped = quorum.lock("c").acquire().await.expect("free");
+    let (told, mut events) = (dropped.step_down().clone(), dropped.events());
+    dropped.release().await.expect("all nodes answer");
+    while events.next().await.is_some() {}
+    assert!(told.is_cancelled());
     assert!(all.check().is_err());
     quorum.close().await;
 }

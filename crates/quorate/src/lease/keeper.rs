@@ -216,6 +216,9 @@ impl Keeper {
         let until = kept.held.valid_until().unwrap_or_default();
         if !kept.tenure.set(now, until) {
             self.wheel.remove(&(kept.wake, id));
+            if until <= now {
+                kept.tenure.tell_why(kept.held.cause(now));
+            }
             kept.finish();
             // Over by the votes: free what is left. Where the handle ended it, its order is on the way, and may
             // be to leave the keys standing.
