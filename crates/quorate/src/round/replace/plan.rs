@@ -244,3 +244,123 @@ fn marker(hello: &Hello) -> Result<Option<Marker>, Distrust> {
 fn wait_left(now: NodeTime, until: NodeTime) -> Duration {
     now.until(until)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::env::BootTime;
+
+    const NOW: NodeTime = NodeTime::from_micros(1_700_000_000_000_000);
+
+    fn names(text: &str) -> Vec<Arc<str>> {
+        text.split(',').map(Arc::from).collect()
+    }
+
+    fn change(old: &str, new: &str) -> Change {
+        Change::new(Setup::default(), &names(old), &names(new)).unwrap()
+    }
+
+    /// A node of run 1 whose marker is of `run` and says `nodes`.
+    fn sight(run: &str, nodes: Option<&str>) -> Sight {
+        let marker = nodes.map(|nodes| Marker {
+            run_id: run.into(),
+            nodes: nodes.into(),
+            max_ttl: Setup::default().max_ttl,
+            since: NOW - Duration::from_secs(1000),
+            votes_from: NOW - Duration::from_secs(900),
+        });
+        let hello = Hello {
+            node_time: NOW,
+            run_id: "run 1".into(),
+            marker: marker.as_ref().map(Marker::to_text),
+            uptime: Duration::from_secs(3600),
+            version: "7".into(),
+            replica: false,
+            eviction: Some("noeviction".into()),
+            durable: None,
+        };
+        Sight { hello, took: Duration::ZERO, ahead_micros: 0, seen: BootTime::default() }
+    }
+
+    /// The sight of the same node under another marker.
+    fn under(sight: &Sight, marker: &Marker) -> Sight {
+        Sight { hello: Hello { marker: Some(marker.to_text()), ..sight.hello.clone() }, ..sight.clone() }
+    }
+
+    #[test]
+    fn memory_goes_on_where_majorities_of_what_stays_have_met_the_old_ones() {
+        for (old, new, remembers) in [
+            ("a,b,c", "b,c,d", true),
+            ("a,b,c", "a,b,c,d,e", true),
+            ("a,b,c,d,e", "b,c,d,e,f", true),
+            ("a,b,c,d,e", "a,b,c,d", true),
+            ("a,b,c,d,e", "a,b,c", false),
+            ("a,b,c", "a", false),
+            // No majority of the new set is of old nodes alone.
+            ("a,b,c", "c,d,e", true),
+            ("a,b,c", "d,e,f", true),
+        ] {
+            assert_eq!(change(old, new).remembers, remembers, "{old} to {new}");
+        }
+    }
+
+    #[test]
+    fn a_node_is_closed_waits_and_is_opened_with_its_memory() {
+        let change = change("a,b,c", "b,c,d");
+        let old = sight("run 1", Some("a,b,c"));
+        let closed = change.closing(&old, Part::Stays, false).unwrap();
+        assert_eq!(closed.replacement(), Some(("a,b,c", "b,c,d")));
+        assert_eq!(closed.since, NOW - Duration::from_secs(1000));
+        let seen = under(&old, &closed);
+        assert!(change.is_shut(&seen) && change.closing(&seen, Part::Stays, true).is_none());
+        assert_eq!(change.remaining(&seen), Setup::default().quarantine());
+        assert_eq!(change.opening(&seen, Part::Stays), None, "it has not waited");
+        let mut waited = seen;
+        waited.hello.node_time = NOW + Setup::default().quarantine();
+        assert_eq!(change.remaining(&waited), Duration::ZERO);
+        assert_eq!(change.opening(&waited, Part::Leaves), None);
+        let open = change.opening(&waited, Part::Stays).unwrap();
+        assert_eq!((&*open.nodes, open.since, open.votes_from), ("b,c,d", closed.since, closed.votes_from));
+        let open = under(&waited, &open);
+        assert!(matches!(change.judge(&open, Part::Stays), Ok(Move::Opened)));
+        assert!(change.closing(&open, Part::Stays, true).is_none(), "what is open stays open");
+    }
+
+    #[test]
+    fn what_may_have_forgotten_begins_anew() {
+        let apart = Setup::default().max_clock_offset * 2;
+        let shrinks = change("a,b,c,d,e", "a,b,c");
+        let closed = shrinks.closing(&sight("run 1", Some("a,b,c,d,e")), Part::Stays, false).unwrap();
+        assert_eq!(closed.since, NOW + apart);
+        let change = change("a,b,c", "b,c,d");
+        let restarted = change.closing(&sight("run 0", Some("a,b,c")), Part::Stays, false).unwrap();
+        assert_eq!((&*restarted.run_id, restarted.since), ("run 1", NOW + apart));
+        // Restarted while it was closed: it waits from the beginning.
+        let again = sight("run 0", Some("(a,b,c)->(b,c,d)"));
+        let again = change.closing(&again, Part::Stays, true).unwrap();
+        assert_eq!(again.votes_from, NOW + Setup::default().quarantine());
+        let flushed = change.closing(&sight("run 1", None), Part::Stays, false).unwrap();
+        assert_eq!(flushed.since, NOW);
+    }
+
+    #[test]
+    fn a_worker_with_the_new_list_that_was_too_early_loses_what_it_marked() {
+        let change = change("a,b,c", "d,e,f");
+        let marked = sight("run 1", Some("d,e,f"));
+        assert!(change.closing(&marked, Part::Joins, false).is_some());
+        assert!(change.closing(&marked, Part::Joins, true).is_none(), "opened by this very change");
+    }
+
+    #[test]
+    fn other_sets_and_other_changes_are_named() {
+        let change = change("a,b,c", "b,c,d");
+        let bar = |sight: &Sight, part| change.judge(sight, part).unwrap_err().at("n".into()).to_string();
+        assert!(bar(&sight("run 1", Some("x,y")), Part::Stays).contains("[x,y]"));
+        let other = bar(&sight("run 1", Some("(a,b,c)->(b,c,e)")), Part::Leaves);
+        assert!(other.contains("[a,b,c]") && other.contains("[b,c,e]") && other.contains("again"), "{other}");
+        let mut replica = sight("run 1", Some("a,b,c"));
+        replica.hello.replica = true;
+        assert!(bar(&replica, Part::Stays).contains("replica"));
+        assert!(Change::new(Setup::default(), &names("a,b"), &names("b,a")).is_err());
+    }
+}

@@ -1,0 +1,226 @@
+//! `quorate nodes list` and `quorate nodes replace` on real servers, with workers that hold leases all the while.
+
+#![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+use quorate::{lease::Quorum, node::FencingToken, round::Setup};
+use quorate_redis::RedisNode;
+use quorate_testkit::redis::RedisServer;
+use quorate_tests::support::{Nodes, PATIENCE, Program, until};
+use serde_json::Value;
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::JoinHandle,
+    time::Duration,
+};
+
+const TTL: Duration = Duration::from_secs(1);
+const MAX_TTL: Duration = Duration::from_secs(2);
+
+fn program() -> Program {
+    Program::new(env!("CARGO_BIN_EXE_quorate-under-test"))
+}
+
+/// Who has held the lock, in the order of the grants, and who does.
+#[derive(Debug, Default)]
+struct Book {
+    holder: Option<String>,
+    grants: Vec<(String, FencingToken)>,
+}
+
+impl Book {
+    fn wins(&self, name: &str) -> usize {
+        self.grants.iter().filter(|(winner, _)| winner == name).count()
+    }
+}
+
+/// A worker with a runtime of its own, which takes the lock whenever it can and holds it for a while.
+struct Worker {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Worker {
+    fn start(name: &str, urls: Vec<String>, book: &Arc<Mutex<Book>>) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (told, book, name) = (Arc::clone(&stop), Arc::clone(book), name.to_owned());
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.expect("a runtime").block_on(work(&name, &urls, &book, &told));
+        });
+        Self { stop, thread: Some(thread) }
+    }
+
+    /// Ends it as a deployment does, and tells whether two ever held.
+    fn end(mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        let thread = self.thread.take().expect("it has not ended before");
+        thread.join().expect("no two held at once");
+    }
+}
+
+async fn work(name: &str, urls: &[String], book: &Mutex<Book>, stop: &AtomicBool) {
+    let setup = Setup {
+        worker: name.into(),
+        max_ttl: MAX_TTL,
+        node_timeout: Duration::from_millis(250),
+        ..Setup::default()
+    };
+    let nodes = urls.iter().map(|url| RedisNode::parse(url).expect("a URL"));
+    let quorum = Quorum::builder().setup(setup).nodes(nodes).build().expect("a sound setup");
+    let env = quorum.env().clone();
+    while !stop.load(Ordering::Relaxed) {
+        let tried = quorum.lock("leader").ttl(TTL).wait(Duration::from_millis(300)).acquire().await;
+        let Ok(lease) = tried else {
+            env.sleep(Duration::from_millis(20)).await;
+            continue;
+        };
+        {
+            let mut book = book.lock().expect("no two held at once");
+            // Looked at under the book's lock: who is told here that it holds, holds.
+            let Ok(token) = lease.check() else { continue };
+            let before = book.holder.replace(name.to_owned());
+            assert_eq!(before, None, "two holders, {name} beside it");
+            book.grants.push((name.to_owned(), token));
+        }
+        let until = env.now() + Duration::from_millis(300);
+        while lease.is_valid() && env.now() < until && !stop.load(Ordering::Relaxed) {
+            env.sleep(Duration::from_millis(2)).await;
+        }
+        // A pause here, on a busy machine, is the limit of any lease: the next holder waits for the book.
+        book.lock().expect("no two held at once").holder = None;
+        lease.release().await.ok();
+        env.sleep(Duration::from_millis(10)).await;
+    }
+    quorum.close().await;
+}
+
+#[track_caller]
+fn wins(book: &Mutex<Book>, name: &str) -> usize {
+    book.lock().expect("no two held at once").wins(name)
+}
+
+#[test]
+fn a_set_is_replaced_under_load_though_the_program_is_killed_on_the_way() {
+    let program = program();
+    let nodes = Nodes::new(4);
+    let urls = nodes.urls();
+    let (old, new) = (urls[..3].to_vec(), urls[1..].to_vec());
+    let quoted = old.iter().map(|url| format!("{url:?}")).collect::<Vec<_>>().join(", ");
+    let file = program.write("quorate.toml", &format!("nodes = [{quoted}]\nmax_ttl = \"2s\"\n"));
+    program.run(["nodes", "admit", "--config", &file]).expect(0);
+    let book = Arc::new(Mutex::new(Book::default()));
+    let names = ["a", "b", "c"];
+    let mut workers: Vec<_> = names.iter().map(|name| Worker::start(name, old.clone(), &book)).collect();
+    until("leases of the old set", PATIENCE, || names.iter().all(|name| wins(&book, name) > 0).then_some(()));
+
+    // What it would do, and nothing done.
+    let to = new.join(",");
+    let replace = ["nodes", "replace", "--config", &file, "--to", &to];
+    let dry = program.run([&replace[..], &["--dry-run"]].concat()).expect(0);
+    for part in ["stays; in the old set", "joins; in no set", "leaves; in the old set", "nothing was written"]
+    {
+        assert!(dry.stdout.contains(part), "{part}: {dry}");
+    }
+    assert_eq!(nodes[3].command(&["EXISTS", "quorate:node"]), "0");
+
+    // Killed while it waits: nobody leads, and nobody leads by whatever list until it is run again.
+    let killed = program.start(replace);
+    until("its wait", PATIENCE, || killed.stdout().contains("waiting").then_some(()));
+    killed.kill();
+    let early = Worker::start("early", new.clone(), &book);
+    let exec = |list: &str| {
+        let list = list.to_owned();
+        let file = program.write("other.toml", "max_ttl = \"2s\"\n");
+        let args =
+            ["exec", "--config", &file, "--nodes", &list, "--lock", "other", "--ttl", "1s", "--no-wait"];
+        program.run([&args[..], &["--", "true"]].concat())
+    };
+    let told = exec(&to).expect(69);
+    told.says(&["is being replaced by this worker's", "run `quorate nodes replace` again"]);
+
+    let ended = program.run(replace).expect(0);
+    for part in ["opened for the new set", "the new set is open", "give every worker this list"] {
+        assert!(ended.stdout.contains(part), "{part}: {ended}");
+    }
+    until("lease of the new set", PATIENCE, || (wins(&book, "early") > 0).then_some(()));
+
+    // The workers are restarted with the new list, one after the other; those with the old one have no lease meanwhile.
+    let before: Vec<usize> = names.iter().map(|name| wins(&book, name)).collect();
+    for (at, name) in names.iter().enumerate() {
+        workers.remove(0).end();
+        assert_eq!(wins(&book, name), before[at], "{name} led by the old list");
+        workers.push(Worker::start(name, new.clone(), &book));
+        until("lease of the restarted", PATIENCE, || (wins(&book, name) > before[at]).then_some(()));
+    }
+    workers.into_iter().chain([early]).for_each(Worker::end);
+    let book = book.lock().expect("no two held at once");
+    let grows = book.grants.windows(2).all(|two| two[0].1 < two[1].1);
+    assert!(grows, "tokens: {:?}", book.grants);
+
+    // Who still has the old list is told both.
+    let told = exec(&old.join(",")).expect(69);
+    let sorted = |urls: &[usize]| {
+        let mut names: Vec<String> = urls.iter().map(|at| format!("{}/0", nodes.name(*at))).collect();
+        names.sort();
+        format!("[{}]", names.join(","))
+    };
+    told.says(&[&sorted(&[0, 1, 2]), &sorted(&[1, 2, 3]), "give this worker the new list"]);
+    exec(&to).expect(0);
+}
+
+#[test]
+fn a_new_node_that_is_away_or_unfit_leaves_everything_as_it_was() {
+    let program = program();
+    let nodes = Nodes::admitted(3, &program, &[]);
+    let list = nodes.list();
+    let to = |url: &str| format!("{},{},{url}", nodes.name(1), nodes.name(2));
+    let replace = |to: &str| program.run(["nodes", "replace", "--nodes", &list, "--to", to]);
+    let closed = "redis://127.0.0.1:1";
+    replace(&to(closed)).expect(69).says(&["the new node", closed, "nothing has been opened"]);
+    let evicts = quorate_testkit::redis::RedisConfig::new().maxmemory_policy("allkeys-lru");
+    let evicts = RedisServer::start_with(evicts).unwrap_or_else(|error| panic!("{error}"));
+    replace(&to(&evicts.url())).expect(69).says(&["allkeys-lru", "set maxmemory-policy to noeviction"]);
+    replace(&list).expect(78).says(&["both lists are"]);
+    replace(&to("redis://localhost:x")).expect(78).says(&["--to"]);
+    // A wrong old list: the nodes' marker names another.
+    let other = RedisServer::start().unwrap_or_else(|error| panic!("{error}"));
+    let ended = program.run(["nodes", "replace", "--nodes", &nodes.name(0), "--to", &other.url()]).expect(69);
+    ended.says(&["two lists could elect two leaders"]);
+    program.run(["exec", "--nodes", &list, "--lock", "job", "--no-wait", "--", "true"]).expect(0);
+}
+
+#[test]
+fn list_shows_each_node_s_memory_clock_and_marker() {
+    let program = program();
+    let mut nodes = Nodes::admitted(3, &program, &[]);
+    let list = nodes.list();
+    let text = program.run(["nodes", "list", "--nodes", &list]).expect(0).stdout;
+    for part in
+        ["3 of 3 nodes vote", "remembers since 20", "votes from 20", "max_ttl 30s", "round trip", "clock "]
+    {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    nodes[0].kill();
+    let page = program.run(["nodes", "list", "--json", "--nodes", &list]).expect(0).stdout;
+    let page: Value = serde_json::from_str(&page).expect("one JSON object");
+    let shown = page["nodes"].as_array().expect("a list");
+    assert_eq!(
+        (&shown[0]["votes"], &shown[1]["votes"]),
+        (&Value::Bool(false), &Value::Bool(true)),
+        "{page:#}"
+    );
+    assert!(shown[0]["why"].as_str().is_some_and(|why| why.contains("refused")), "{page:#}");
+    assert!(
+        shown[1]["clock_ahead_ms"].as_f64().is_some_and(|ms| ms.abs() < 1_000.0),
+        "one machine: {page:#}"
+    );
+    assert!(
+        shown[1]["marker_nodes"].as_str().is_some_and(|set| set.matches("redis://").count() == 3),
+        "{page:#}"
+    );
+    nodes[1].kill();
+    program.run(["nodes", "list", "--nodes", &list]).expect(69);
+}
