@@ -104,9 +104,15 @@ struct Job {
 
 /// What the server still has to say.
 enum Owed {
-    Replies { count: usize, reply: oneshot::Sender<Vec<Value>> },
+    Replies {
+        count: usize,
+        reply: oneshot::Sender<Vec<Value>>,
+    },
     /// That a subscription has begun, or ended: a push, or an error in place of it.
-    Confirmation { begun: bool, channel: String },
+    Confirmation {
+        begun: bool,
+        channel: String,
+    },
 }
 
 /// What is made of that which a server says unasked.

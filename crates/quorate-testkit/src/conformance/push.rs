@@ -29,7 +29,13 @@ impl<S: Session> Listener<S> {
         expect(desk.env.before(desk.now() + PATIENCE, reply).await.unwrap_or(Err(Cause::TimedOut)));
     }
 
-    async fn hears<N: Node<Session = S>>(&mut self, desk: &Desk<N>, resource: &Resource, owner: &Owner, by: u32) {
+    async fn hears<N: Node<Session = S>>(
+        &mut self,
+        desk: &Desk<N>,
+        resource: &Resource,
+        owner: &Owner,
+        by: u32,
+    ) {
         let told = desk.env.before(desk.now() + PATIENCE, self.pushes.recv()).await;
         let freed = Freed { resource: resource.clone(), owner: owner.clone() };
         assert_eq!(told, Some(Some(Push::Released { freed, told: by })), "it was not told");

@@ -174,7 +174,9 @@ impl Speaker {
             "HELLO" if hostility == Hostility::Babbler => Deed::Say(b"%1\r\n$5\r\nproto\r\n:3\r\n".to_vec()),
             "SUBSCRIBE" if hostility == Hostility::Babbler => {
                 self.channels.push(word(1).into_owned());
-                Deed::Say([self.babble(), push(&[bulk("subscribe"), bulk(&word(1)), b":1\r\n".to_vec()])].concat())
+                Deed::Say(
+                    [self.babble(), push(&[bulk("subscribe"), bulk(&word(1)), b":1\r\n".to_vec()])].concat(),
+                )
             }
             "UNSUBSCRIBE" if hostility == Hostility::Babbler => {
                 Deed::Say(push(&[bulk("unsubscribe"), bulk(&word(1)), b":0\r\n".to_vec()]))

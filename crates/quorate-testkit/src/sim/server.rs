@@ -210,9 +210,7 @@ impl Server {
                 let batch = Batch { not_after: forever, ..batch.clone() };
                 engine::run_telling(&mut state.store, &batch, clocks, &mut freed)
             }
-            Some(Lie::Forgetful) | None => {
-                engine::run_telling(&mut state.store, batch, clocks, &mut freed)
-            }
+            Some(Lie::Forgetful) | None => engine::run_telling(&mut state.store, batch, clocks, &mut freed),
             Some(lie) => super::lie::run(&mut state.store, batch, clocks, lie),
         };
         let ears: Vec<_> = match freed.is_empty() {

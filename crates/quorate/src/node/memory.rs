@@ -1,6 +1,7 @@
 use super::engine::{self, Clocks, CounterRow, DoneRow, LeaseRow, Store};
 use super::{
-    Batch, BatchReply, Cause, Freed, Hello, LedgerState, Listen, Node, NodeTime, Nudge, Push, Resource, Session,
+    Batch, BatchReply, Cause, Freed, Hello, LedgerState, Listen, Node, NodeTime, Nudge, Push, Resource,
+    Session,
 };
 use crate::env::{SystemWorld, World};
 use std::{

@@ -375,7 +375,11 @@ fn an_operator_ends_the_quarantine_after_a_jump() {
     jump(&mut bench);
     bench.core.step(at(1_001));
     let reply_to = ReplyTo { ballots: bench.ballots.clone(), ticket: 0 };
-    bench.core.enqueue(Mail::Post(Post { errand: Errand::Admit, deadline: at(2_000), reply: Some(reply_to) }));
+    bench.core.enqueue(Mail::Post(Post {
+        errand: Errand::Admit,
+        deadline: at(2_000),
+        reply: Some(reply_to),
+    }));
     let (flight, _) = sent(bench.core.step(at(1_002))).remove(0);
     bench.core.replied(at(1_003), flight, reply(61_003, vec![Reply::Marked]));
     assert_eq!(bench.board.status()[0].state, NodeState::Trusted);

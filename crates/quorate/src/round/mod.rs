@@ -72,6 +72,7 @@ pub use sabotage::Sabotage;
 #[cfg(not(feature = "sabotage"))]
 pub(crate) use sabotage::Sabotage;
 
+pub(crate) use bench::Wake;
 pub(crate) use fleet::{Fleet, FleetEvent, Starter};
 pub(crate) use tally::quorum_th;
 pub(crate) use vote::{Ballots, ReplyTo};
