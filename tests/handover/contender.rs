@@ -93,7 +93,7 @@ async fn lead(quorum: &Quorum, rounds: usize) -> Vec<Turn> {
             Ok::<(), Infallible>(())
         }
     };
-    let election = Election::new(quorum, "handed-round");
+    let election = Election::new(quorum, "handed-round").back_off(AWAY);
     election.run(work).until(done.cancelled()).await.expect("an election");
     let turns = turns.lock().unwrap_or_else(PoisonError::into_inner).clone();
     turns

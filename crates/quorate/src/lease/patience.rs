@@ -1,8 +1,8 @@
 use super::{attempt::is_contended, hub::Hub};
 use crate::{
     env::BootTime,
-    node::{Reply, Request, Resource},
-    round::{Answer, Tally, Waiting},
+    node::{Owner, Reply, Request, Resource},
+    round::{Answer, Tally, Waiting, Wake},
 };
 use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 
@@ -12,11 +12,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 const LOOKS_DOUBLED: u32 = 2;
 /// What keeps waiters that poll from coming all at once.
 const JITTER: Duration = Duration::from_millis(20);
-/// Attempts that split the votes come again within this, or twice the time that they took, at first.
-const SPLIT_PAUSE: Duration = Duration::from_micros(500);
-const SPLIT_PAUSE_MAX: Duration = Duration::from_millis(20);
-/// How often that is doubled at most.
-const SPLITS_DOUBLED: u32 = 6;
+/// Attempts that split the votes come again within twice the time of one, at first; how often that is doubled at
+/// most.
+const SPLITS_DOUBLED: u32 = 8;
 /// What an attempt takes, as far as it matters to those that are told at once.
 const ATTEMPT: RangeInclusive<Duration> = Duration::from_micros(100)..=Duration::from_millis(3);
 /// Over how much time those that are told at once spread their attempts at most.
@@ -70,25 +68,25 @@ impl<'a> Patience<'a> {
             }
             // What was released before we listened is told to nobody: look again at once.
             if !is_contended(tally) || split {
-                let until = env.now() + self.pause(tally, began);
+                let until = env.now() + self.pause(tally);
                 env.sleep_until(deadline.map_or(until, |deadline| until.min(deadline))).await;
             }
             return;
         };
-        let until = env.now() + self.pause(tally, began);
+        let until = env.now() + self.pause(tally);
         let until = deadline.map_or(until, |deadline| until.min(deadline));
         loop {
             let woken = tokio::select! { biased;
-                told = waiting.woken() => Some(told),
+                wake = waiting.woken() => Some(wake),
                 () = env.stopped().cancelled() => None,
                 () = env.sleep_until(until) => None,
             };
-            let Some(told) = woken else {
+            let Some(wake) = woken else {
                 self.looks += 1;
                 return;
             };
             self.looks = 0;
-            if self.is_worth_it(told, until).await {
+            if self.is_worth_it(&wake, until).await {
                 return;
             }
         }
@@ -96,27 +94,29 @@ impl<'a> Patience<'a> {
 
     /// Whether to attempt what was just told to be free, to so many workers. Where all came at once none might
     /// win, so each draws its moment; and who is not among the first asks one node whether somebody was.
-    async fn is_worth_it(&self, told: u32, until: BootTime) -> bool {
+    async fn is_worth_it(&self, wake: &Wake, until: BootTime) -> bool {
         let env = self.hub.env();
-        if told <= 1 {
+        if wake.told <= 1 {
             return true;
         }
-        let mine = env.random_below((self.attempt * told.min(1 << 16)).min(SPREAD_MAX));
+        let mine = env.random_below((self.attempt * wake.told.min(1 << 16)).min(SPREAD_MAX));
         env.sleep_until((env.now() + mine).min(until)).await;
-        mine < self.attempt || env.now() >= until || !self.is_taken().await
+        mine < self.attempt || env.now() >= until || !self.is_taken(&wake.owner).await
     }
 
-    /// Whether somebody has it by now, as far as one node can tell.
-    async fn is_taken(&self) -> bool {
+    /// Whether somebody else than `before` has it by now, as far as one node can tell.
+    async fn is_taken(&self, before: &Owner) -> bool {
         let fleet = self.hub.fleet();
         let node = (fleet.env().random() % fleet.len() as u64) as usize;
         let look = |_| Request::Inspect { resource: self.resource.clone() };
         let vote = fleet.ask_some([node], look).recv().await;
-        vote.is_some_and(|vote| matches!(vote.answer, Answer::Reply(Reply::State { holder: Some(_), .. })))
+        vote.is_some_and(|vote| {
+            matches!(vote.answer, Answer::Reply(Reply::State { holder: Some((holder, _)), .. }) if holder != *before)
+        })
     }
 
     /// How long to wait for the next attempt where nobody tells of a release.
-    fn pause(&self, tally: &Tally, began: BootTime) -> Duration {
+    fn pause(&self, tally: &Tally) -> Duration {
         let env = self.hub.env();
         let jitter = env.random_below(JITTER);
         let look = match &self.waiting {
@@ -126,8 +126,7 @@ impl<'a> Patience<'a> {
         match tally.retry_after() {
             // Or a holder lacks a majority's word because a node is away: so later each time.
             _ if self.splits > 0 => {
-                let first = (began.until(env.now()) * 2).clamp(SPLIT_PAUSE, SPLIT_PAUSE_MAX);
-                let most = first * (1 << (self.splits - 1).min(SPLITS_DOUBLED));
+                let most = self.attempt * (1 << self.splits.min(SPLITS_DOUBLED));
                 env.random_below(most.min(LOOK_EVERY))
             }
             Some(left) => (left + jitter / 4).min(look - jitter),

@@ -29,8 +29,16 @@ struct Place<W> {
 struct Waiter<W> {
     id: u64,
     bell: W,
-    /// By a release that so many workers were told of.
-    woken: Option<u32>,
+    woken: Option<Wake>,
+}
+
+/// What woke a waiter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Wake {
+    /// Who was freed.
+    pub(crate) owner: Owner,
+    /// How many workers were told: the median of what the nodes say.
+    pub(crate) told: u32,
 }
 
 /// Who was freed, and where.
@@ -82,13 +90,13 @@ impl<W: Clone> Bench<W> {
         }
         let mut told: Vec<u32> = nodes.iter().map(|(_, told)| *told).collect();
         told.sort_unstable();
-        let median = told[told.len() / 2];
-        place.wake_one(median)
+        let told = told[told.len() / 2];
+        place.wake_one(Wake { owner: freed.owner.clone(), told })
     }
 
-    /// Whether `id` has been woken since it last asked, and how many workers were told what woke it. Who attempts asks
-    /// before, for the attempt finds what it was woken for.
-    pub(super) fn take_woken(&mut self, resource: &Resource, id: u64) -> Option<u32> {
+    /// What has woken `id` since it last asked, if anything has. Who attempts asks before, for the attempt finds
+    /// what it was woken for.
+    pub(super) fn take_woken(&mut self, resource: &Resource, id: u64) -> Option<Wake> {
         let place = self.places.get_mut(resource)?;
         place.waiters.iter_mut().find(|waiter| waiter.id == id)?.woken.take()
     }
@@ -99,7 +107,7 @@ impl<W: Clone> Bench<W> {
         let Some(place) = self.places.get_mut(resource) else { return nothing };
         let Some(at) = place.waiters.iter().position(|waiter| waiter.id == id) else { return nothing };
         let woken = place.waiters.remove(at).and_then(|waiter| waiter.woken);
-        let wake = woken.and_then(|told| place.wake_one(told));
+        let wake = woken.and_then(|wake| place.wake_one(wake));
         let last = place.waiters.is_empty();
         if last {
             self.places.remove(resource);
@@ -121,9 +129,9 @@ impl<W: Clone> Place<W> {
     }
 
     /// Who was woken before and has not attempted yet may not be running: another one then.
-    fn wake_one(&mut self, told: u32) -> Option<W> {
+    fn wake_one(&mut self, wake: Wake) -> Option<W> {
         let waiter = self.waiters.iter_mut().find(|waiter| waiter.woken.is_none())?;
-        waiter.woken = Some(told);
+        waiter.woken = Some(wake);
         Some(waiter.bell.clone())
     }
 }
@@ -138,6 +146,10 @@ mod tests {
 
     fn freed(owner: u64) -> Freed {
         Freed { resource: resource("r"), owner: Owner::sign("w", owner, 0) }
+    }
+
+    fn wake(owner: u64) -> Wake {
+        Wake { owner: freed(owner).owner, told: 3 }
     }
 
     /// A bench of five nodes with these waiting for `r`.
@@ -159,7 +171,7 @@ mod tests {
         assert_eq!(heard(&mut bench, &[0, 0, 1, 1, 0], 1), []);
         assert_eq!(heard(&mut bench, &[4], 1), ['a']);
         assert_eq!(heard(&mut bench, &[2, 3, 4], 1), [], "the rest tells nothing new");
-        assert_eq!(bench.take_woken(&resource("r"), 0), Some(3), "the median of 2, 3 and 6");
+        assert_eq!(bench.take_woken(&resource("r"), 0), Some(wake(1)), "the median of 2, 3 and 6");
         assert_eq!(bench.take_woken(&resource("r"), 0), None);
         assert_eq!(heard(&mut bench, &[0, 1, 2], 2), ['a'], "the longest there, if it still waits");
     }

@@ -77,6 +77,7 @@ pub use sabotage::Sabotage;
 pub(crate) use sabotage::Sabotage;
 
 pub(crate) use ballots::{BallotBox, Ballots, ballots};
+pub(crate) use bench::Wake;
 pub(crate) use fleet::{Fleet, FleetEvent, Starter};
 pub(crate) use tally::quorum_th;
 pub(crate) use vote::ReplyTo;

@@ -1,4 +1,7 @@
-use super::{Fleet, bench::Bench, bench::Left};
+use super::{
+    Fleet,
+    bench::{Bench, Left, Wake},
+};
 use crate::node::{Freed, Listen, Resource};
 use std::{
     fmt,
@@ -57,15 +60,14 @@ impl Waiting {
         Self { fleet: Arc::clone(fleet), resource: resource.clone(), id, bell }
     }
 
-    /// Comes back when a majority of nodes have told of a release and this waiter's turn has come, with how
-    /// many workers were told: the median of what the nodes say.
+    /// Comes back when a majority of nodes have told of a release and this waiter's turn has come.
     ///
     /// # Cancel safety
     /// Safe: who was rung meanwhile still is.
-    pub(crate) async fn woken(&self) -> u32 {
+    pub(crate) async fn woken(&self) -> Wake {
         loop {
-            if let Some(told) = self.take() {
-                return told;
+            if let Some(wake) = self.take() {
+                return wake;
             }
             self.bell.notified().await;
         }
@@ -76,7 +78,7 @@ impl Waiting {
         let _ = self.take();
     }
 
-    fn take(&self) -> Option<u32> {
+    fn take(&self) -> Option<Wake> {
         self.fleet.waits().bench().take_woken(&self.resource, self.id)
     }
 
