@@ -88,7 +88,7 @@ fn line(status: &NodeStatus, sight: &Result<Sight, Cause>) -> Line {
         version: status.version.as_ref().map(ToString::to_string),
         // A handshake is several round trips: what the quorum measured is the better word.
         round_trip_ms: status.round_trip.map(millis),
-        clock_ahead_ms: sight.map(|sight| (sight.ahead_micros as f64 / 1e3).round()),
+        clock_ahead_ms: sight.map(|sight| (sight.ahead_micros as f64 / 1e3).round() + 0.0), // never -0
         run_id: sight.map(|sight| plain(&sight.hello.run_id, 100)),
         uptime_s: sight.map(|sight| sight.hello.uptime.as_secs()),
         remembers_since: marker.as_ref().map(|marker| rfc3339(marker.since)),
