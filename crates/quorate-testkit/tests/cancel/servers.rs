@@ -119,6 +119,7 @@ async fn a_dropped_reply_loses_no_batch(node: impl Node) {
             propose: FencingToken::new(Env::system().wall().as_micros()),
             tolerance: Duration::from_secs(5),
             keep,
+            ticket: None,
         };
         let inspect = || Request::Inspect { resource: resource.clone() };
         cut.run(post(&mut session, acquire)).await;
