@@ -1,4 +1,4 @@
-//! Many leases at once, slots, and what passes a lease from hand to hand.
+//! Many leases at once, slots, readers, and what passes a lease from hand to hand.
 
 use crate::{
     at_every_await_point,
@@ -7,7 +7,7 @@ use crate::{
 use futures_util::future::join;
 use quorate::{
     election::{Election, ElectionError, Term},
-    lease::{Leases, Locks, TryAcquire},
+    lease::{Leases, Locks, ReadLease, ReadLock, TryAcquire},
     node::Resource,
 };
 use std::time::Duration;
@@ -37,10 +37,15 @@ cases! {
     acquire_all: "Locks::acquire_all", Lock;
     acquire_each: "Locks::acquire_each", Lock;
     ask_to_resign: "Observer::ask_to_resign", Election;
+    downgrade: "Lease::downgrade", Lock;
     force_release: "Quorum::force_release", Lock;
     leases_lost: "Leases::lost", Lock;
     leases_release: "Leases::release", Lock;
     leases_step_down: "Leases::step_down", Lock;
+    read_acquire: "ReadLock::acquire", Lock;
+    read_extend: "ReadLease::extend", Lock;
+    read_release: "ReadLease::release", Lock;
+    read_try_acquire: "ReadLock::try_acquire", Lock;
     slots_acquire: "Slots::acquire", Lock;
     slots_try_acquire: "Slots::try_acquire", Lock;
     transfer_to: "Lease::transfer_to", Lock;
@@ -127,6 +132,51 @@ async fn transfer_to(stage: &Stage) -> bool {
     let finished = stage.cut(lease.transfer_to(heir)).await.is_some();
     stage.soon("loss", MS, lost.cancelled()).await;
     finished
+}
+
+fn reader(stage: &Stage) -> ReadLock {
+    stage.me.rw_lock(NAME).read().ttl(TTL)
+}
+
+async fn reading(stage: &Stage) -> ReadLease {
+    stage.soon("reader's lease", Duration::from_secs(5), reader(stage).acquire()).await.expect("it waits")
+}
+
+async fn read_acquire(stage: &Stage) -> bool {
+    let reader = reader(stage);
+    let lease = stage.cut(reader.acquire()).await;
+    if let Some(lease) = &lease {
+        lease.as_ref().expect("it waits").check().expect("a fresh lease is valid");
+    }
+    lease.is_some()
+}
+
+async fn read_try_acquire(stage: &Stage) -> bool {
+    let reader = reader(stage);
+    stage.cut(reader.try_acquire()).await.is_some()
+}
+
+async fn read_extend(stage: &Stage) -> bool {
+    let lease = reading(stage).await;
+    let finished = stage.cut(lease.extend()).await.is_some();
+    lease.check().expect("the lease stands");
+    finished
+}
+
+async fn read_release(stage: &Stage) -> bool {
+    let lease = reading(stage).await;
+    stage.cut(lease.release()).await.is_some()
+}
+
+async fn downgrade(stage: &Stage) -> bool {
+    let lease = stage.soon("lease", Duration::from_secs(5), stage.lock().acquire()).await.expect("it waits");
+    let lost = lease.lost().clone();
+    let reads = stage.cut(lease.downgrade()).await;
+    stage.soon("end of the writer's lease", MS, lost.cancelled()).await;
+    if let Some(Ok(reads)) = &reads {
+        reads.check().expect("a fresh lease is valid");
+    }
+    reads.is_some()
 }
 
 async fn force_release(stage: &Stage) -> bool {
