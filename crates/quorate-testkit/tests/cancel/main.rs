@@ -12,6 +12,7 @@
 
 mod cases;
 mod cut;
+mod hands;
 mod register;
 mod replace;
 mod servers;

@@ -1,0 +1,207 @@
+//! Many leases at once, slots, readers, and what passes a lease from hand to hand.
+
+use crate::{
+    at_every_await_point,
+    stage::{Matter, NAME, SOON, Stage, TTL, Weather},
+};
+use futures_util::future::join;
+use quorate::{
+    election::{Election, ElectionError, Term},
+    lease::{Leases, Locks, ReadLease, ReadLock, TryAcquire},
+    node::Resource,
+};
+use std::time::Duration;
+
+const MS: Duration = Duration::from_millis(1);
+/// Above and below [`NAME`] in the order of names.
+const NAMES: [&str; 3] = ["z", NAME, "a"];
+
+/// The futures that are tried here, by type and name, and a test for each.
+macro_rules! cases {
+    ($($test:ident: $name:literal, $matter:ident;)*) => {
+        pub(crate) const TRIED: &[&str] = &[$($name),*];
+
+        mod tried {
+            use super::*;
+            $(
+                #[test]
+                fn $test() {
+                    at_every_await_point($name, Matter::$matter, |stage| Box::pin(super::$test(stage)));
+                }
+            )*
+        }
+    };
+}
+
+cases! {
+    acquire_all: "Locks::acquire_all", Lock;
+    acquire_each: "Locks::acquire_each", Lock;
+    ask_to_resign: "Observer::ask_to_resign", Election;
+    downgrade: "Lease::downgrade", Lock;
+    force_release: "Quorum::force_release", Lock;
+    leases_lost: "Leases::lost", Lock;
+    leases_release: "Leases::release", Lock;
+    leases_step_down: "Leases::step_down", Lock;
+    read_acquire: "ReadLock::acquire", Lock;
+    read_extend: "ReadLease::extend", Lock;
+    read_release: "ReadLease::release", Lock;
+    read_try_acquire: "ReadLock::try_acquire", Lock;
+    slots_acquire: "Slots::acquire", Lock;
+    slots_try_acquire: "Slots::try_acquire", Lock;
+    transfer_to: "Lease::transfer_to", Lock;
+    try_acquire_all: "Locks::try_acquire_all", Lock;
+}
+
+fn locks(stage: &Stage) -> Locks {
+    stage.me.locks(NAMES).ttl(TTL)
+}
+
+async fn held(stage: &Stage, locks: &Locks) -> Leases {
+    stage.soon("leases", Duration::from_secs(10), locks.acquire_all()).await.expect("it waits")
+}
+
+async fn acquire_all(stage: &Stage) -> bool {
+    let locks = locks(stage);
+    let acquired = stage.cut(locks.acquire_all()).await;
+    if let Some(all) = &acquired {
+        let tokens = all.as_ref().expect("it waits").check().expect("fresh leases are valid");
+        assert_eq!(tokens.len(), NAMES.len());
+    }
+    acquired.is_some()
+}
+
+async fn try_acquire_all(stage: &Stage) -> bool {
+    stage.cut(locks(stage).try_acquire_all()).await.is_some()
+}
+
+async fn acquire_each(stage: &Stage) -> bool {
+    let each = stage.cut(locks(stage).acquire_each()).await;
+    if let Some(each) = &each {
+        let each = each.as_ref().expect("sound names");
+        for (_, one) in each {
+            if let Ok(TryAcquire::Acquired(lease)) = one {
+                lease.check().expect("a fresh lease is valid");
+            }
+        }
+        assert_eq!(each.len(), NAMES.len());
+    }
+    each.is_some()
+}
+
+async fn leases_step_down(stage: &Stage) -> bool {
+    let all = held(stage, &locks(stage).auto_extend(false)).await;
+    let told = stage.cut(all.step_down()).await.is_some();
+    assert!(!told || all.iter().any(|lease| lease.step_down().is_cancelled()));
+    told
+}
+
+async fn leases_lost(stage: &Stage) -> bool {
+    let all = held(stage, &locks(stage).auto_extend(false)).await;
+    let told = stage.cut(all.lost()).await.is_some();
+    assert!(!told || all.check().is_err());
+    told
+}
+
+async fn leases_release(stage: &Stage) -> bool {
+    let all = held(stage, &locks(stage)).await;
+    let lost: Vec<_> = all.iter().map(|lease| lease.lost().clone()).collect();
+    let finished = stage.cut(all.release()).await.is_some();
+    for lost in lost {
+        stage.soon("loss", MS, lost.cancelled()).await;
+    }
+    finished
+}
+
+async fn slots_acquire(stage: &Stage) -> bool {
+    let slot = stage.cut(stage.me.slots(NAME, 2).ttl(TTL).acquire()).await;
+    if let Some(slot) = &slot {
+        slot.as_ref().expect("it waits").lease().check().expect("a fresh lease is valid");
+    }
+    slot.is_some()
+}
+
+async fn slots_try_acquire(stage: &Stage) -> bool {
+    stage.cut(stage.me.slots(NAME, 2).ttl(TTL).try_acquire()).await.is_some()
+}
+
+async fn transfer_to(stage: &Stage) -> bool {
+    let lease = stage.soon("lease", Duration::from_secs(5), stage.lock().acquire()).await.expect("it waits");
+    let lost = lease.lost().clone();
+    // To whoever asks next.
+    let heir = if stage.weather == Weather::Rival { "rival" } else { "other" };
+    let finished = stage.cut(lease.transfer_to(heir)).await.is_some();
+    stage.soon("loss", MS, lost.cancelled()).await;
+    finished
+}
+
+fn reader(stage: &Stage) -> ReadLock {
+    stage.me.rw_lock(NAME).read().ttl(TTL)
+}
+
+async fn reading(stage: &Stage) -> ReadLease {
+    stage.soon("reader's lease", Duration::from_secs(5), reader(stage).acquire()).await.expect("it waits")
+}
+
+async fn read_acquire(stage: &Stage) -> bool {
+    let reader = reader(stage);
+    let lease = stage.cut(reader.acquire()).await;
+    if let Some(lease) = &lease {
+        lease.as_ref().expect("it waits").check().expect("a fresh lease is valid");
+    }
+    lease.is_some()
+}
+
+async fn read_try_acquire(stage: &Stage) -> bool {
+    let reader = reader(stage);
+    stage.cut(reader.try_acquire()).await.is_some()
+}
+
+async fn read_extend(stage: &Stage) -> bool {
+    let lease = reading(stage).await;
+    let finished = stage.cut(lease.extend()).await.is_some();
+    lease.check().expect("the lease stands");
+    finished
+}
+
+async fn read_release(stage: &Stage) -> bool {
+    let lease = reading(stage).await;
+    stage.cut(lease.release()).await.is_some()
+}
+
+async fn downgrade(stage: &Stage) -> bool {
+    let lease = stage.soon("lease", Duration::from_secs(5), stage.lock().acquire()).await.expect("it waits");
+    let lost = lease.lost().clone();
+    let reads = stage.cut(lease.downgrade()).await;
+    stage.soon("end of the writer's lease", MS, lost.cancelled()).await;
+    if let Some(Ok(reads)) = &reads {
+        reads.check().expect("a fresh lease is valid");
+    }
+    reads.is_some()
+}
+
+async fn force_release(stage: &Stage) -> bool {
+    let lease = stage.soon("lease", Duration::from_secs(5), stage.lock().acquire()).await.expect("it waits");
+    let resource = Resource::lock(NAME).expect("a name");
+    stage.cut(stage.me.force_release(&resource, lease.owner())).await.is_some()
+}
+
+async fn ask_to_resign(stage: &Stage) -> bool {
+    let wait = 300 * MS;
+    let election = Election::new(&stage.me, NAME).ttl(TTL).back_off(50 * MS);
+    let mut observer = election.observe().expect("a name");
+    let led = election.run(|term: Term| async move {
+        let env = term.quorum().env().clone();
+        let ends = env.now() + Duration::from_secs(1);
+        env.before(ends, term.step_down().cancelled()).await;
+        Err::<(), ()>(())
+    });
+    let asks = async {
+        stage.env.sleep(100 * MS).await;
+        stage.cut(observer.ask_to_resign(None, wait)).await.is_some()
+    };
+    let (finished, led) = join(asks, led.until(std::future::pending())).await;
+    assert!(matches!(led, Err(ElectionError::Work(()))), "{led:?}");
+    // A wish ends by itself, a second after it was waited for.
+    stage.env.sleep(wait + Duration::from_secs(1) + SOON).await;
+    finished
+}
