@@ -2,6 +2,8 @@
 //!
 //! The writer waits in turn (`fair`), so that readers who come all the time cannot keep it away.
 
+#![expect(clippy::disallowed_methods, reason = "main awaits the tasks; a service has its own")]
+
 use quorate_examples::{Failure, quorum};
 use std::{
     sync::{

@@ -1,5 +1,7 @@
 //! Readers, writers and those who wait in turn, on real servers: other clients, crashes, stops and flushes.
 
+#![allow(clippy::disallowed_methods, reason = "a test awaits or aborts its tasks")]
+
 use super::bench::{Bench, TTL, Worker, eventually};
 use quorate::{
     lease::{ReadLease, ReadLock, TryAcquire},

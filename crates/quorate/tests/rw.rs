@@ -1,6 +1,7 @@
 //! Readers and writers over memory nodes on the real clock: what a user sees.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(clippy::disallowed_methods, reason = "a test awaits or aborts its tasks")]
 
 mod common;
 
