@@ -95,6 +95,5 @@ async fn lead(quorum: &Quorum, rounds: usize) -> Vec<Turn> {
     };
     let election = Election::new(quorum, "handed-round").back_off(AWAY);
     election.run(work).until(done.cancelled()).await.expect("an election");
-    let turns = turns.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    turns
+    turns.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }

@@ -6,7 +6,7 @@
 //! A hand-over is timed from just before the holder's release to the return of the next acquire, by somebody who had
 //! waited for at least [`WAITED`]. Everyone reads one machine's boot clock.
 
-#![expect(clippy::expect_used, reason = "a program for measuring")]
+#![expect(clippy::expect_used, clippy::panic, reason = "a program for measuring")]
 
 mod contender;
 mod report;

@@ -1,7 +1,4 @@
 //! Every scenario runs and measures something. Its figures mean nothing here.
-
-#![expect(clippy::expect_used, reason = "a test fails by panicking")]
-
 use std::process::Command;
 
 #[test]

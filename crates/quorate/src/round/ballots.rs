@@ -75,7 +75,7 @@ impl Ballots {
     /// # Cancel safety
     /// Safe: no vote is lost.
     pub(crate) async fn recv(&mut self) -> Option<Vote> {
-        poll_fn(|context| self.poll(context, |votes| votes.pop_front())).await
+        poll_fn(|context| self.poll(context, VecDeque::pop_front)).await
     }
 
     /// Takes `most` votes at most, once there is one, and says how many; none once none can come.

@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 /// Posts taken from the mailbox at one go.
 const MAIL_MAX: usize = 1024;
 
+type OnFreed = Box<dyn Fn(&Freed, u32) + Send + Sync>;
 type Landing = BoxFuture<'static, (u64, Result<BatchReply, Cause>)>;
 type Opening<'a, S> = BoxFuture<'a, Result<(S, Hello), Cause>>;
 
@@ -38,7 +39,7 @@ pub(super) struct PostOffice {
     /// Called when the node may have forgotten what it granted.
     pub(super) on_lost_memory: Box<dyn Fn() + Send + Sync>,
     /// Called when the node has told of a release that somebody waits for.
-    pub(super) on_freed: Box<dyn Fn(&Freed, u32) + Send + Sync>,
+    pub(super) on_freed: OnFreed,
     /// Asks the driver to flush and end.
     pub(super) flush: CancellationToken,
     /// How long a flush may take.
