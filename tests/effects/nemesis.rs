@@ -10,7 +10,7 @@ use serde::Serialize;
 use std::{process::Command, time::Duration};
 
 /// From one fault to the next, at least.
-const PERIOD: Duration = Duration::from_millis(400);
+const PERIOD: Duration = Duration::from_millis(250);
 /// Each fault is made so often at least, or the messages were too few.
 const EACH: u32 = 2;
 

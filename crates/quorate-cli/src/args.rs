@@ -394,8 +394,11 @@ If it is interrupted or fails, run the same again: it goes on where it was. A
 node that was away is taken in, or closed, by running it again too. A node that
 stays keeps its password and password_file from the old list.
 
-Exit status: 0 if the new set is open; 69 if a node is away or unfit, with
-nothing opened; 78 configuration.")]
+A node that leaves may come back in the very next change. To use it in a later
+one, delete its key PREFIXnode first, with no worker of its old set left.
+
+Exit status: 0 if the new set is open; 69 if a node is away or unfit, or too few
+could be closed or opened: run it again; 78 configuration.")]
     Replace(ReplaceArgs),
 }
 

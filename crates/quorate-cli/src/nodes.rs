@@ -12,7 +12,8 @@ use quorate::{
     node::Cause,
     plain::plain,
     round::{
-        Marker, NodePart, NodeState, NodeStatus, Progress, ReplaceError, Replacement, Setup, Sight, majority,
+        Found, Marker, NodePart, NodeState, NodeStatus, Part, Progress, ReplaceError, Replacement, Setup,
+        Sight, majority,
     },
 };
 use serde::Serialize;
@@ -153,8 +154,12 @@ pub(crate) async fn replace(args: &ReplaceArgs, config: &Config) -> Result<u8, F
     print(&parts);
     let names: Vec<String> = specs.iter().map(|spec| spec.name().to_string()).collect();
     println!("the new set is open: give every worker this list, and start it again\n  {}", names.join(","));
-    if parts.iter().any(|part| part.found.is_err()) {
-        println!("run this again once the nodes that were away are back");
+    let is_done = |part: &NodePart| match part.part {
+        Part::Leaves => matches!(part.found, Ok(Found::Closed(_))),
+        _ => matches!(part.found, Ok(Found::New)),
+    };
+    if !parts.iter().all(is_done) {
+        println!("run this again once the nodes that are neither open nor closed can be");
     }
     Ok(0)
 }

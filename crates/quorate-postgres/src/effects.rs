@@ -52,7 +52,8 @@ impl Effects {
     ///
     /// # Errors
     /// [`Error::Name`] for an id that cannot be used; [`Error::Postgres`], at isolation levels above *read committed* also
-    /// where another transaction was first (SQLSTATE 40001). Roll back, and handle the message again.
+    /// where another transaction was first (SQLSTATE 40001), and where two transactions ask for several ids one by one in
+    /// another order (40P01: ask for them together, by [`Effects::once_each`]). Roll back, and handle the message again.
     ///
     /// # Cancel safety
     /// Dropping it leaves the transaction with the id recorded in it or not: roll it back.

@@ -129,7 +129,7 @@ impl Node for RedisNode {
         let mut halves = (reader, writer);
         let shaken = handshake::shake(self.name(), &mut halves, &login, &self.keys).await?;
         let hello = shaken.hello.clone();
-        Ok((RedisSession::start(&self.env, halves, self.keys.clone(), shaken, nudge), hello))
+        Ok((RedisSession::start(&self.env, halves, self.keys.clone(), shaken, login.password, nudge), hello))
     }
 }
 

@@ -42,6 +42,24 @@ pub(crate) fn read(values: Vec<Value>, runs: &[usize]) -> Result<BatchReply, Cau
     Ok(BatchReply { node_time, replies })
 }
 
+/// As [`read`], from a server that may repeat `secret` in what it complains of.
+pub(crate) fn read_without(values: Vec<Value>, runs: &[usize], secret: &str) -> Result<BatchReply, Cause> {
+    for value in &values {
+        if let Value::ServerError(error) = value {
+            fault::unless_it_repeats(error, secret)?;
+        }
+    }
+    let mut reply = read(values, runs).map_err(|cause| fault::without(cause, secret))?;
+    for reply in &mut reply.replies {
+        if let Reply::Refused(Refusal::WrongType(text) | Refusal::Failed(text)) = reply
+            && text.contains(secret)
+        {
+            *text = text.replace(secret, "***").into();
+        }
+    }
+    Ok(reply)
+}
+
 /// The reply to TIME.
 pub(crate) fn time(parts: &[Value]) -> Result<NodeTime, Cause> {
     let [seconds, micros] = parts else { return Err(unexpected("TIME without two parts")) };

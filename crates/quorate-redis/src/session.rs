@@ -1,4 +1,5 @@
 use crate::{
+    address::Secret,
     ears::{Ears, confirms},
     encode::{Keys, encode},
     handshake::Shaken,
@@ -11,7 +12,7 @@ use quorate::{
     node::{Batch, BatchReply, Cause, Listen, Nudge, Push, Session},
 };
 use redis::Value;
-use std::{fmt, future, io, time::Duration};
+use std::{fmt, future, io, sync::Arc, time::Duration};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -32,6 +33,8 @@ pub struct RedisSession {
     scripts: Loaded,
     /// Nothing is listened for on a server that cannot push.
     ears: Option<Ears>,
+    /// What no error of the server's may repeat.
+    password: Option<Arc<Secret>>,
     _gone: DropGuard,
 }
 
@@ -42,6 +45,7 @@ impl RedisSession {
         (mut reader, writer): (Reader, Writer),
         keys: Keys,
         shaken: Shaken,
+        password: Option<Secret>,
         nudge: Nudge,
     ) -> Self {
         reader.is_known();
@@ -51,7 +55,8 @@ impl RedisSession {
         let hearing = Hearing { ears: ears.clone(), nudge };
         env.spawn(serve(env.clone(), reader, writer, inbox, gone.clone(), hearing));
         let ears = shaken.pushes.then_some(ears);
-        Self { jobs, keys, scripts: shaken.scripts, ears, _gone: gone.drop_guard() }
+        let password = password.map(Arc::new);
+        Self { jobs, keys, scripts: shaken.scripts, ears, password, _gone: gone.drop_guard() }
     }
 }
 
@@ -62,9 +67,13 @@ impl Session for RedisSession {
         // A task that has ended drops the job, and the reply with it.
         let owed = Owed::Replies { count: encoded.runs.len(), reply };
         let _ = self.jobs.send(Job { bytes: encoded.bytes, owed });
+        let password = self.password.clone();
         async move {
             let values = answer.await.map_err(|_| Cause::Closed)?;
-            reply::read(values, &encoded.runs)
+            match password {
+                Some(password) => reply::read_without(values, &encoded.runs, password.reveal()),
+                None => reply::read(values, &encoded.runs),
+            }
         }
     }
 

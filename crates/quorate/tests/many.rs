@@ -104,19 +104,21 @@ async fn workers_that_name_the_same_locks_in_any_order_do_not_wait_for_each_othe
     let inside = Arc::new(AtomicU64::new(0));
     let workers = orders.into_iter().enumerate().map(|(number, order)| {
         let (quorum, inside) = (quorum(&format!("w{number}"), &nodes), Arc::clone(&inside));
-        quorum.env().clone().spawn_scoped(async move {
+        let worker = quorum.clone();
+        let turns = quorum.env().spawn_scoped(async move {
             for _ in 0..TURNS {
-                let all = quorum.locks(order).wait(30 * SECOND).acquire_all().await.expect("in its turn");
+                let all = worker.locks(order).wait(30 * SECOND).acquire_all().await.expect("in its turn");
                 assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "alone");
-                quorum.env().sleep(Duration::from_millis(2)).await;
+                worker.env().sleep(Duration::from_millis(2)).await;
                 inside.fetch_sub(1, Ordering::SeqCst);
                 all.release().await.expect("all nodes answer");
             }
-            quorum.close().await;
-        })
+        });
+        (turns, quorum)
     });
-    for worker in workers.collect::<Vec<_>>() {
-        worker.await.expect("no panic");
+    for (turns, quorum) in workers.collect::<Vec<_>>() {
+        turns.await.expect("no panic");
+        quorum.close().await;
     }
 }
 

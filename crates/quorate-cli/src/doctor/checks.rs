@@ -8,7 +8,7 @@ use super::{
     ward::{Body, Examined, Patient, Ward},
 };
 use quorate::round::{Distrust, NodeState, Setup, majority};
-use quorate_redis::RedisNode;
+use quorate_redis::{COMMANDS, PUSHES, RedisNode};
 use std::{cmp::Reverse, collections::BTreeMap, time::Duration};
 
 /// The oldest Redis that the tests of Quorate run against.
@@ -336,7 +336,11 @@ impl Node<'_> {
                 "the user {user} may not do: {}; so a release wakes nobody who waits, and they look every 100 ms",
                 list(&pushes)
             );
-            self.say(Warning, what, format!("ACL SETUSER {user} {least}"));
+            // What is there already stays: the user may be somebody's else as well.
+            let rights: Vec<String> =
+                COMMANDS[COMMANDS.len() - PUSHES..].iter().map(|command| format!("+{command}")).collect();
+            let mend = format!("ACL SETUSER {user} {} &{}*", rights.join(" "), self.ward.prefix);
+            self.say(Warning, what, mend);
         }
         if !needed.is_empty() {
             let what = format!("the user {user} may not do: {}", list(&needed));

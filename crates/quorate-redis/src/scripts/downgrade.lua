@@ -18,5 +18,6 @@ return serve(true, true, 3, 4, function(k, a)
   call('ZADD', readers, decimal(ms + tonumber(ARGV[a + 3])), ARGV[a + 2])
   call('SET', lock, READERS, 'PX', ARGV[a + 3])
   live_with_last(lock, readers)
+  tell(lock, ARGV[a])
   return { 'shared' }
 end)

@@ -442,12 +442,22 @@ async fn wait_for_its_turn(election: &Election, env: &Env) {
         }
         let Ok(resource) = &election.shared.resource else { return };
         // Nodes that cannot be asked cannot be asked for the lease either; the attempt says why.
-        let seen = |seen: &Inspection| seen.holder.is_some() || seen.contended;
-        while election.quorum().inspect(resource).await.as_ref().is_ok_and(seen) {
-            env.sleep(LOOK_AGAIN).await;
+        let worker = &election.quorum().setup().worker;
+        let heir = |seen: &Inspection| {
+            let holder = seen.holder.as_ref();
+            holder.and_then(|holder| holder.owner.reserved_for()).is_some_and(|heir| *heir == **worker)
+        };
+        let led = |seen: &Inspection| seen.holder.is_some() || seen.contended;
+        loop {
+            match election.quorum().inspect(resource).await {
+                // What is kept for us waits for nobody's delay.
+                Ok(seen) if heir(&seen) => return,
+                Ok(seen) if led(&seen) => env.sleep(LOOK_AGAIN).await,
+                _ => break,
+            }
         }
         env.sleep(election.delay).await;
-        let led = election.quorum().inspect(resource).await.as_ref().is_ok_and(seen);
+        let led = election.quorum().inspect(resource).await.as_ref().is_ok_and(led);
         if !led && election.is_eligible() {
             return;
         }

@@ -104,7 +104,7 @@ pub enum ExtendError {
     /// It had ended before.
     #[error(transparent)]
     Lost(#[from] LeaseLost),
-    /// Too few nodes extended.
+    /// Too few nodes extended; or none was asked, since the lease's `renew_while` says no.
     #[error("the extension did not reach a majority: {0}")]
     NoMajority(Report),
 }

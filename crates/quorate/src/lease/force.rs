@@ -2,7 +2,7 @@
 
 use super::Quorum;
 use crate::{
-    node::{Owner, Reply, Resource},
+    node::{Owner, Reply, Request, Resource},
     round::{Answer, NodeOutcome, ReplyTo, Report, ballots},
 };
 
@@ -34,12 +34,20 @@ impl Quorum {
     /// known to be gone or stuck for good, and for keys without an end that other clients left. Where the holder can
     /// hear, ask it: [`Observer::ask_to_resign`](crate::election::Observer::ask_to_resign).
     ///
+    /// Readers stand under one name, [`Owner::READERS`]: to take the resource from that takes it from every reader, later
+    /// ones as well. It is asked of each node once, within the node timeout.
+    ///
     /// # Cancel safety
     /// Dropping it leaves each node freed or not.
     pub async fn force_release(&self, resource: &Resource, owner: &Owner) -> ForcedRelease {
         let fleet = self.fleet();
         let (ballots, mut votes) = ballots();
-        fleet.release(resource, owner, |_| true, Some(&ReplyTo { ballots, ticket: 0 }));
+        // Once, and now: readers are all called the same, so that a late release would free later ones.
+        for node in 0..fleet.len() {
+            let request = Request::Release { resource: resource.clone(), owner: owner.clone() };
+            fleet.ask(node, request, ReplyTo { ballots: ballots.clone(), ticket: 0 });
+        }
+        drop(ballots);
         let deadline = fleet.env().now() + fleet.setup().node_timeout * 2;
         let mut outcomes = vec![NodeOutcome::Pending; fleet.len()];
         let mut freed = 0;

@@ -108,7 +108,7 @@ impl Lock {
         let alone = self.mode == Mode::Alone;
         let mut place = self.patience.map(|patience| Place::new(&self.hub, &resource, alone, patience));
         let mut told = false;
-        let mut patience = Patience::new(&self.hub, &resource);
+        let mut patience = Patience::new(&self.hub, &resource, self.mode);
         loop {
             let ticket = match &mut place {
                 Some(place) => place.ticket().await,
@@ -118,7 +118,7 @@ impl Lock {
             let began = env.now();
             let tally = match attempt(&self.hub, &resource, terms, ticket).await {
                 Attempted::Held(lease) => {
-                    patience.attempts();
+                    patience.won();
                     self.options.bind(&lease, env.now());
                     return Ok(lease);
                 }

@@ -13,6 +13,7 @@ use crate::{
 };
 use futures_util::future::{join_all, select_all};
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use tokio_util::sync::CancellationToken;
 
 /// The most locks of one call.
 const MANY_MAX: usize = 10_000;
@@ -57,7 +58,7 @@ impl Locks {
 
     options!();
 
-    /// Acquires all of them or none: waits, as [`Lock::acquire`] does, until every one is ours.
+    /// Acquires all of them or none (`max_hold` counts for each from when it was won): waits, as [`Lock::acquire`] does, until every one is ours.
     ///
     /// All are tried at once. Where one is lost, those before it *in the order of their names* are kept while it
     /// is waited for, and those after it released: so everybody waits only for names above those that it holds,
@@ -138,7 +139,12 @@ impl Locks {
             if let Some(resource) = lost {
                 let mut options = self.options.clone();
                 options.wait = deadline.map(|deadline| env.now().until(deadline));
-                held.push(Lock::with(Arc::clone(&self.hub), resource.clone(), options).acquire().await?);
+                let lock = Lock::with(Arc::clone(&self.hub), resource.clone(), options);
+                tokio::select! { biased;
+                    acquired = lock.acquire() => held.push(acquired?),
+                    // Whoever lost what it had begins again, rather than wait on for the rest.
+                    () = first(&held, Lease::lost), if !held.is_empty() => {}
+                }
             }
             let stands =
                 |lease: &Lease| !lease.step_down().is_cancelled() && lease.remaining() > terms.min_validity;
@@ -187,7 +193,7 @@ impl Leases {
     /// # Cancel safety
     /// Safe: it only waits.
     pub async fn step_down(&self) {
-        select_all(self.0.iter().map(|lease| Box::pin(lease.step_down().cancelled()))).await;
+        first(&self.0, Lease::step_down).await;
     }
 
     /// Waits until the first of them has ended.
@@ -195,7 +201,7 @@ impl Leases {
     /// # Cancel safety
     /// Safe: it only waits.
     pub async fn lost(&self) {
-        select_all(self.0.iter().map(|lease| Box::pin(lease.lost().cancelled()))).await;
+        first(&self.0, Lease::lost).await;
     }
 
     /// The leases, each by itself from now on.
@@ -214,4 +220,9 @@ impl Leases {
     pub async fn release(self) -> Result<(), ReleaseError> {
         join_all(self.0.iter().map(Lease::end)).await.into_iter().collect()
     }
+}
+
+/// Waits until the first of these signals fires.
+async fn first(leases: &[Lease], signal: impl Fn(&Lease) -> &CancellationToken) {
+    select_all(leases.iter().map(|lease| Box::pin(signal(lease).cancelled()))).await;
 }

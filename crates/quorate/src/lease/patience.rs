@@ -1,4 +1,4 @@
-use super::{attempt::is_contended, hub::Hub};
+use super::{attempt::is_contended, hub::Hub, mode::Mode};
 use crate::{
     env::BootTime,
     node::{Owner, Reply, Request, Resource},
@@ -30,6 +30,7 @@ const SPREAD_MAX: Duration = Duration::from_millis(20);
 pub(crate) struct Patience<'a> {
     hub: &'a Arc<Hub>,
     resource: &'a Resource,
+    mode: Mode,
     waiting: Option<Waiting>,
     /// Attempts lost to nobody, in a row.
     splits: u32,
@@ -40,15 +41,23 @@ pub(crate) struct Patience<'a> {
 }
 
 impl<'a> Patience<'a> {
-    pub(crate) fn new(hub: &'a Arc<Hub>, resource: &'a Resource) -> Self {
-        Self { hub, resource, waiting: None, splits: 0, looks: 0, attempt: *ATTEMPT.end() }
+    pub(crate) fn new(hub: &'a Arc<Hub>, resource: &'a Resource, mode: Mode) -> Self {
+        Self { hub, resource, mode, waiting: None, splits: 0, looks: 0, attempt: *ATTEMPT.end() }
     }
 
-    /// To be called before every attempt, and once the resource is ours: what this waiter was woken for is
-    /// used up.
+    /// To be called before every attempt: what this waiter was woken for is used up.
     pub(crate) fn attempts(&self) {
         if let Some(waiting) = &self.waiting {
             waiting.attempts();
+        }
+    }
+
+    /// To be called once the resource is ours: nobody else is to come for it, but who may share it.
+    pub(crate) fn won(&self) {
+        let Some(waiting) = &self.waiting else { return };
+        waiting.attempts();
+        if self.mode == Mode::Shared {
+            waiting.hand_on();
         }
     }
 
@@ -111,8 +120,15 @@ impl<'a> Patience<'a> {
         let look = |_| Request::Inspect { resource: self.resource.clone() };
         let vote = fleet.ask_some([node], look).recv().await;
         vote.is_some_and(|vote| {
-            matches!(vote.answer, Answer::Reply(Reply::State { holder: Some((holder, _)), .. }) if holder != *before)
+            matches!(vote.answer, Answer::Reply(Reply::State { holder: Some((holder, _)), .. })
+                if holder != *before && !self.may_join(&holder))
         })
+    }
+
+    /// Whether an attempt of ours is granted though `holder` stands.
+    fn may_join(&self, holder: &Owner) -> bool {
+        let reads = self.mode == Mode::Shared && holder.as_str() == Owner::READERS;
+        reads || holder.reserved_for().is_some_and(|heir| *heir == *self.hub.setup().worker)
     }
 
     /// How long to wait for the next attempt where nobody tells of a release.

@@ -186,7 +186,8 @@ impl Lease {
     /// Goes on as a reader: others may read from then on, and nobody writes in between.
     ///
     /// The writer's lease is over before the first message leaves, whatever comes of it; each node turns it into a
-    /// reader's in one step. The reader's lease has the same TTL and settings, and an owner token of its own.
+    /// reader's in one step. The reader's lease has the same TTL and grace, and an owner token of its own; a longest hold
+    /// and a condition on renewal were the writer's alone, and end with it.
     ///
     /// # Errors
     /// [`DowngradeError`] where the lease had ended, or too few nodes made it a reader's: then nothing is held any

@@ -33,6 +33,7 @@ impl Lease {
     ///
     /// The name is all that the heir shows: any process that calls itself so may come, and of two the first gets
     /// it. One that waits in an acquire is woken as by a release, and goes before those who wait in line.
+    /// It comes to write, or for the plain lock: its readers find the lease held, as everybody does.
     ///
     /// # Errors
     /// [`TransferError`]: the lease is over in each case, and released where it was not reserved.

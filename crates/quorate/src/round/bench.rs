@@ -81,7 +81,11 @@ impl<W: Clone> Bench<W> {
         let place = self.places.get_mut(&freed.resource)?;
         let nodes = place.nodes_that_freed(&freed.owner);
         if nodes.iter().any(|(other, _)| *other == node) {
-            return None;
+            // All readers are told as one owner: a node that tells again tells of later ones.
+            if freed.owner.as_str() != Owner::READERS {
+                return None;
+            }
+            nodes.clear();
         }
         nodes.push((node, told));
         // Not again for those that tell later.
@@ -99,6 +103,14 @@ impl<W: Clone> Bench<W> {
     pub(super) fn take_woken(&mut self, resource: &Resource, id: u64) -> Option<Wake> {
         let place = self.places.get_mut(resource)?;
         place.waiters.iter_mut().find(|waiter| waiter.id == id)?.woken.take()
+    }
+
+    /// `id` was let in beside others: gives the next that is to be rung.
+    pub(super) fn hand_on(&mut self, resource: &Resource, id: u64) -> Option<W> {
+        let place = self.places.get_mut(resource)?;
+        let next = place.waiters.iter_mut().find(|waiter| waiter.id != id && waiter.woken.is_none())?;
+        next.woken = Some(Wake { owner: Owner::from_node(Owner::READERS), told: 1 });
+        Some(next.bell.clone())
     }
 
     /// `id` waits no more.
@@ -163,6 +175,26 @@ mod tests {
 
     fn heard(bench: &mut Bench<char>, nodes: &[usize], owner: u64) -> Vec<char> {
         nodes.iter().filter_map(|node| bench.heard(*node, &freed(owner), 2 + *node as u32)).collect()
+    }
+
+    #[test]
+    fn readers_after_readers_are_told_as_one_owner_and_wake_each_time() {
+        let mut bench = bench(&['a']);
+        let readers = Freed { resource: resource("r"), owner: Owner::from_node(Owner::READERS) };
+        for _ in 0..3 {
+            let rung: Vec<char> = (0..5).filter_map(|node| bench.heard(node, &readers, 1)).collect();
+            assert_eq!(rung, ['a']);
+            assert!(bench.take_woken(&resource("r"), 0).is_some());
+        }
+    }
+
+    #[test]
+    fn who_is_let_in_beside_others_hands_on() {
+        let mut bench = bench(&['a', 'b', 'c']);
+        assert_eq!(bench.hand_on(&resource("r"), 0), Some('b'));
+        assert_eq!(bench.hand_on(&resource("r"), 1), Some('a'), "who has been rung is rung once");
+        assert_eq!(bench.hand_on(&resource("r"), 1), Some('c'));
+        assert_eq!(bench.hand_on(&resource("r"), 1), None);
     }
 
     #[test]

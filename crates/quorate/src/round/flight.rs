@@ -1,7 +1,7 @@
 use super::{Recall, ReplyTo, standing::Marking};
 use crate::{
     env::BootTime,
-    node::{BatchReply, Listen, Request},
+    node::{BatchReply, Listen, Owner, Request},
 };
 
 /// What a driver finds in its mailbox.
@@ -24,8 +24,10 @@ pub(crate) struct Post {
 }
 
 impl Post {
+    /// Whether it is a release that may go again, and late: it frees one attempt's lease and nobody's after it.
     pub(super) fn is_release(&self) -> bool {
-        matches!(&self.errand, Errand::Ask(request) if request.is_release())
+        let every_reader = |request: &Request| matches!(request, Request::Release { owner, .. } if owner.as_str() == Owner::READERS);
+        matches!(&self.errand, Errand::Ask(request) if request.is_release() && !every_reader(request))
     }
 }
 

@@ -82,6 +82,13 @@ impl Waiting {
         self.fleet.waits().bench().take_woken(&self.resource, self.id)
     }
 
+    /// This waiter was let in beside others: so may be the next one here.
+    pub(crate) fn hand_on(&self) {
+        if let Some(bell) = self.fleet.waits().bench().hand_on(&self.resource, self.id) {
+            bell.notify_one();
+        }
+    }
+
     /// Whether releases have been heard here before, of whatever resource.
     pub(crate) fn is_told(&self) -> bool {
         self.fleet.waits().told.load(Ordering::Relaxed)

@@ -73,6 +73,7 @@ impl<S: Store> Desk<'_, S> {
                 }
                 let reader = ReaderRow { owner: reader.as_str().into(), until_nanos: self.after(ttl) };
                 self.read_by(resource, vec![reader])?;
+                self.tell(resource, owner);
                 Ok(Reply::Shared)
             }
             Some(row) => Ok(self.held(&row)),

@@ -229,8 +229,11 @@ impl Replacement {
         self.change.enough_shut((0..found.len()).filter(old).count(), self.told(found))
     }
 
-    /// Every node that joins has been reached.
+    /// Every node that joins has been reached; or was closed before the old set was, in an earlier run.
     fn joined(&self, found: &Sights) -> Result<(), ReplaceError> {
+        if self.shut(found) >= self.change.old_majority() {
+            return Ok(());
+        }
         let away = found.iter().enumerate().find_map(|(at, sight)| match sight {
             Err(cause) if self.parts[at] == Part::Joins => Some((self.nodes.name(at), cause.clone())),
             _ => None,

@@ -154,8 +154,17 @@ impl Change {
         match &*marker.nodes {
             nodes if *nodes == *self.to && part != Part::Leaves => Ok(Move::Opened),
             nodes if *nodes == *self.from && part != Part::Joins => Ok(Move::Close),
-            nodes if *nodes == *self.closed && self.goes_on(hello, &marker) => Ok(Move::Closed),
+            nodes
+                if *nodes == *self.closed && self.goes_on(hello, &marker) && !self.is_far(hello, &marker) =>
+            {
+                Ok(Move::Closed)
+            }
             nodes if *nodes == *self.closed => Ok(Move::Close),
+            // It left a set for the one that is now the old one, and comes back. That change is over, or too few nodes
+            // could be closed for this one.
+            _ if part == Part::Joins && marker.replacement().is_some_and(|(_, to)| *to == *self.from) => {
+                Ok(Move::Close)
+            }
             nodes => Err(match marker.replacement() {
                 Some((from, to)) => {
                     Bar::Unfinished { from: plain(from, SHOWN_MAX).into(), to: plain(to, SHOWN_MAX).into() }
@@ -186,8 +195,11 @@ impl Change {
         let standing = marker(hello).ok().flatten();
         let since = match &standing {
             None => hello.node_time,
-            Some(marker) if self.goes_on(hello, marker) && self.remembers => marker.since,
-            // As for a node that restarted: its memory begins after all that clocks ahead may have seeded.
+            Some(marker) if part != Part::Joins && self.goes_on(hello, marker) && self.remembers => {
+                marker.since
+            }
+            // As for a node that restarted: its memory begins after all that clocks ahead may have seeded. So does that
+            // of one which joins, whoever has marked it before: it has seen nothing that the old set did until now.
             Some(_) => hello.node_time + self.setup.max_clock_offset * 2,
         };
         Some(Marker {
@@ -204,8 +216,7 @@ impl Change {
         let closed = matches!(self.judge(sight, part), Ok(Move::Closed)) && part != Part::Leaves;
         let marker = marker(&sight.hello).ok().flatten()?;
         // Workers wait until then in any case; this only tells who waited from who has just been closed.
-        let slack = self.setup.clock_step_allowance + self.setup.quarantine().mul_f64(self.setup.drift_rate);
-        let waited = sight.hello.node_time + slack >= marker.votes_from;
+        let waited = sight.hello.node_time + self.slack() >= marker.votes_from;
         (closed && waited).then(|| Marker { nodes: Arc::clone(&self.to), ..marker })
     }
 
@@ -229,6 +240,15 @@ impl Change {
             Ok(Some(_)) | Err(_) => Found::Old,
             Ok(None) => Found::Unmarked,
         }
+    }
+
+    /// Whether it would have to wait for longer than anybody closes it for: its clock was set back.
+    fn is_far(&self, hello: &Hello, marker: &Marker) -> bool {
+        hello.node_time + self.setup.quarantine() + self.slack() < marker.votes_from
+    }
+
+    fn slack(&self) -> Duration {
+        self.setup.clock_step_allowance + self.setup.quarantine().mul_f64(self.setup.drift_rate)
     }
 
     /// Whether the node still remembers what it did when the marker was written.
