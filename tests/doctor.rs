@@ -88,7 +88,10 @@ fn the_least_acl_that_it_names_is_enough_and_less_is_found_out() {
     let found = findings(&program.run(["doctor", "--json", "--nodes", &url("deaf")]));
     let pushes = found.iter().find(|(_, _, what)| what.contains("wakes nobody")).expect("a finding");
     assert_eq!(pushes.0, "warning");
-    assert!(["publish ", "pubsub numsub ", "subscribe "].iter().all(|word| pushes.2.contains(word)), "{pushes:?}");
+    assert!(
+        ["publish ", "pubsub numsub ", "subscribe "].iter().all(|word| pushes.2.contains(word)),
+        "{pushes:?}"
+    );
     assert!(!pushes.2.contains("unsubscribe"), "{pushes:?}");
     let ended = program.run(["doctor", "--json", "--nodes", &url("app")]);
     assert!(!ended.stdout.contains("sesame") && !ended.stderr.contains("sesame"));
