@@ -109,7 +109,7 @@ impl Lease {
 
     /// Fires when the work should finish: `step_down_grace` before validity ends.
     pub fn step_down(&self) -> &CancellationToken {
-        &self.tenure.step_down
+        self.tenure.step_down.token()
     }
 
     /// Why the work was told to stop; `None` until it is.
@@ -119,7 +119,7 @@ impl Lease {
 
     /// Fires when validity ends.
     pub fn lost(&self) -> &CancellationToken {
-        &self.tenure.lost
+        self.tenure.lost.token()
     }
 
     /// The events from now on.

@@ -328,11 +328,11 @@ impl Kept {
 
     fn tell(&mut self, event: LeaseEvent) {
         match event {
-            LeaseEvent::StepDown => self.tenure.step_down.cancel(),
+            LeaseEvent::StepDown => self.tenure.step_down.fire(),
             LeaseEvent::Lost => {
                 self.tenure.end();
-                self.tenure.step_down.cancel();
-                self.tenure.lost.cancel();
+                self.tenure.step_down.fire();
+                self.tenure.lost.fire();
             }
             LeaseEvent::Held | LeaseEvent::AtRisk => {}
         }

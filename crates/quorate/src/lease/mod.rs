@@ -70,6 +70,7 @@ mod patience;
 mod place;
 mod quorum;
 mod rw;
+mod signal;
 mod slots;
 mod tenure;
 mod transfer;

@@ -1,9 +1,9 @@
+use super::signal::Signal;
 use crate::env::BootTime;
 use std::{
     sync::atomic::{AtomicU8, AtomicU64, Ordering},
     time::Duration,
 };
-use tokio_util::sync::CancellationToken;
 
 const ENDED: u64 = 0;
 const UNTOLD: u8 = 0;
@@ -32,8 +32,8 @@ pub(crate) struct Tenure {
     valid_until: AtomicU64,
     /// Why the work was told to stop; set before it is.
     why: AtomicU8,
-    pub(crate) step_down: CancellationToken,
-    pub(crate) lost: CancellationToken,
+    pub(crate) step_down: Signal,
+    pub(crate) lost: Signal,
 }
 
 impl Tenure {
@@ -41,8 +41,8 @@ impl Tenure {
         Self {
             valid_until: AtomicU64::new(valid_until.as_nanos().max(1)),
             why: AtomicU8::new(UNTOLD),
-            step_down: CancellationToken::new(),
-            lost: CancellationToken::new(),
+            step_down: Signal::default(),
+            lost: Signal::default(),
         }
     }
 

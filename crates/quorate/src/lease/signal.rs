@@ -1,0 +1,69 @@
+use std::sync::{
+    OnceLock,
+    atomic::{AtomicBool, Ordering, fence},
+};
+use tokio_util::sync::CancellationToken;
+
+/// A cancellation token that is made when somebody asks for it: of very many leases most never do.
+#[derive(Debug, Default)]
+pub(crate) struct Signal {
+    fired: AtomicBool,
+    token: OnceLock<CancellationToken>,
+}
+
+impl Signal {
+    /// Fires, for whoever waits and for whoever asks later.
+    pub(crate) fn fire(&self) {
+        self.fired.store(true, Ordering::Relaxed);
+        // With the fence in `token`: either this sees the token, or that sees what was stored.
+        fence(Ordering::SeqCst);
+        if let Some(token) = self.token.get() {
+            token.cancel();
+        }
+    }
+
+    /// The token, cancelled if this has fired.
+    pub(crate) fn token(&self) -> &CancellationToken {
+        let token = self.token.get_or_init(CancellationToken::new);
+        fence(Ordering::SeqCst);
+        if self.fired.load(Ordering::Relaxed) {
+            token.cancel();
+        }
+        token
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{sync::Barrier, thread};
+
+    #[test]
+    fn whoever_asks_before_or_after_is_told() {
+        let signal = Signal::default();
+        let before = signal.token().clone();
+        assert!(!before.is_cancelled());
+        signal.fire();
+        assert!(before.is_cancelled() && signal.token().is_cancelled());
+        let late = Signal::default();
+        late.fire();
+        assert!(late.token().is_cancelled());
+    }
+
+    #[test]
+    fn whoever_asks_at_the_same_moment_is_told() {
+        for _ in 0..2_000 {
+            let (signal, start) = (Signal::default(), Barrier::new(2));
+            let token = thread::scope(|scope| {
+                let asks = scope.spawn(|| {
+                    start.wait();
+                    signal.token().clone()
+                });
+                start.wait();
+                signal.fire();
+                asks.join().unwrap()
+            });
+            assert!(token.is_cancelled());
+        }
+    }
+}
