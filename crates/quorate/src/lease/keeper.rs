@@ -63,7 +63,8 @@ pub(crate) struct Keeper {
     events: mpsc::UnboundedReceiver<FleetEvent>,
     ballots: BallotBox,
     votes: Ballots,
-    kept: BTreeMap<u64, Kept>,
+    /// Boxed: a tree has room for twice as many as it holds, and these are large.
+    kept: BTreeMap<u64, Box<Kept>>,
     wheel: BTreeSet<(BootTime, u64)>,
 }
 
@@ -168,7 +169,7 @@ impl Keeper {
         let kept =
             Kept { held, tenure, late, wake: now, health: None, watchers: Vec::new(), extending: Vec::new() };
         self.wheel.insert((now, id));
-        self.kept.insert(id, kept);
+        self.kept.insert(id, Box::new(kept));
         self.attend(now, id);
     }
 
@@ -279,7 +280,7 @@ impl Keeper {
 
     /// Ends a lease for good and tells its last events.
     fn end(&mut self, id: u64) -> Option<Held> {
-        let mut kept = self.kept.remove(&id)?;
+        let mut kept = *self.kept.remove(&id)?;
         self.wheel.remove(&(kept.wake, id));
         if !self.fleet.setup().sabotaged(Sabotage::LeaseOutlivesRelease) {
             kept.finish();
