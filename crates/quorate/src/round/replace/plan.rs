@@ -346,6 +346,37 @@ mod tests {
         assert!(change.closing(&open, Part::Stays, true).is_none(), "what is open stays open");
     }
 
+    /// It has seen nothing of what the old set did until it was closed: with an older memory it would say of a
+    /// tick that the old set had started that it was not.
+    #[test]
+    fn a_node_that_joins_begins_anew_whoever_has_marked_it_before() {
+        let change = change("a,b,c", "b,c,d");
+        let early = sight("run 1", Some("b,c,d"));
+        let closed = change.closing(&early, Part::Joins, false).unwrap();
+        assert_eq!(closed.since, NOW + Setup::default().max_clock_offset * 2);
+        assert!(change.closing(&early, Part::Joins, true).is_none(), "it was opened by an earlier run");
+    }
+
+    #[test]
+    fn a_node_that_left_may_come_back_in_the_next_change() {
+        let back = change("b,c,d", "a,b,c");
+        let left = sight("run 1", Some(&Marker::closed_set("a,b,c", "b,c,d")));
+        let closed = back.closing(&left, Part::Joins, false).unwrap();
+        assert_eq!(closed.replacement(), Some(("b,c,d", "a,b,c")));
+        assert_eq!(closed.since, NOW + Setup::default().max_clock_offset * 2);
+        assert!(matches!(back.judge(&left, Part::Stays), Err(Bar::Unfinished { .. })));
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_closes_the_node_anew() {
+        let change = change("a,b,c", "b,c,d");
+        let old = sight("run 1", Some("a,b,c"));
+        let mut back = under(&old, &change.closing(&old, Part::Stays, false).unwrap());
+        back.hello.node_time = NOW - Duration::from_secs(3600);
+        let again = change.closing(&back, Part::Stays, true).unwrap();
+        assert_eq!(again.votes_from, back.hello.node_time + Setup::default().quarantine());
+    }
+
     #[test]
     fn what_may_have_forgotten_begins_anew() {
         let apart = Setup::default().max_clock_offset * 2;
