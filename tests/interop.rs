@@ -3,7 +3,8 @@
 //!
 //! # What is not guaranteed
 //!
-//! The other client is played by its commands, as Redlock's description has them; no other library is run.
+//! The other client is played by its commands, as Redlock's description has them. Those of other languages
+//! themselves run in `interop/`.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 

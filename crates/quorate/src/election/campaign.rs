@@ -442,11 +442,9 @@ async fn wait_for_its_turn(election: &Election, env: &Env) {
         }
         let Ok(resource) = &election.shared.resource else { return };
         // Nodes that cannot be asked cannot be asked for the lease either; the attempt says why.
-        let worker = &election.quorum().setup().worker;
-        let heir = |seen: &Inspection| {
-            let holder = seen.holder.as_ref();
-            holder.and_then(|holder| holder.owner.reserved_for()).is_some_and(|heir| *heir == **worker)
-        };
+        let setup = election.quorum().setup();
+        let heir =
+            |seen: &Inspection| seen.holder.as_ref().is_some_and(|holder| setup.is_heir_of(&holder.owner));
         let led = |seen: &Inspection| seen.holder.is_some() || seen.contended;
         loop {
             match election.quorum().inspect(resource).await {

@@ -128,7 +128,7 @@ impl<'a> Patience<'a> {
     /// Whether an attempt of ours is granted though `holder` stands.
     fn may_join(&self, holder: &Owner) -> bool {
         let reads = self.mode == Mode::Shared && holder.as_str() == Owner::READERS;
-        reads || holder.reserved_for().is_some_and(|heir| *heir == *self.hub.setup().worker)
+        reads || self.hub.setup().is_heir_of(holder)
     }
 
     /// How long to wait for the next attempt where nobody tells of a release.

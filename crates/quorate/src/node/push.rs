@@ -25,7 +25,8 @@ pub enum Push {
 pub struct Freed {
     /// What was held.
     pub resource: Resource,
-    /// Whose it was. An owner token signs one attempt, so that it names one lease on all nodes.
+    /// Whose it was. An owner token signs one attempt, so that it names one lease on all nodes; readers alone go by
+    /// one name, [`Owner::READERS`].
     pub owner: Owner,
 }
 

@@ -1,4 +1,5 @@
 use super::Sabotage;
+use crate::node::Owner;
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 /// What never shrinks below this: reading a clock, and the rounding of TTLs to milliseconds.
@@ -213,6 +214,11 @@ impl Setup {
             )));
         }
         Ok(())
+    }
+
+    /// Whether what stands under `holder` is kept for this worker.
+    pub(crate) fn is_heir_of(&self, holder: &Owner) -> bool {
+        holder.reserved_for().is_some_and(|heir| *heir == *self.worker)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{NodePart, ReplaceError, Sight, majority_of};
 use crate::{
-    node::{Hello, NodeTime},
+    node::Hello,
     plain::plain,
     round::{Distrust, Marker, Setup, SetupError},
 };
@@ -225,7 +225,7 @@ impl Change {
     pub(super) fn remaining(&self, sight: &Sight) -> Duration {
         match marker(&sight.hello) {
             Ok(Some(marker)) if marker.nodes == self.closed => {
-                let left = wait_left(sight.hello.node_time, marker.votes_from);
+                let left = sight.hello.node_time.until(marker.votes_from);
                 // Drift is in the quarantine, of which this is a part.
                 (left + left.mul_f64(self.setup.drift_rate)).min(self.setup.quarantine())
             }
@@ -261,14 +261,10 @@ fn marker(hello: &Hello) -> Result<Option<Marker>, Distrust> {
     hello.marker.as_deref().map(Marker::parse).transpose().map_err(Distrust::MarkerUnreadable)
 }
 
-fn wait_left(now: NodeTime, until: NodeTime) -> Duration {
-    now.until(until)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::env::BootTime;
+    use crate::{env::BootTime, node::NodeTime};
 
     const NOW: NodeTime = NodeTime::from_micros(1_700_000_000_000_000);
 
