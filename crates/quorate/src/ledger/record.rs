@@ -32,6 +32,13 @@ impl Ledger {
         Ok(Self { quorum: quorum.clone(), group: group.into() })
     }
 
+    /// A ledger of its own beside this one, which is not sealed with it: what is called `name` of this group. (No
+    /// group's name holds a brace.)
+    #[allow(dead_code, reason = "for the inbox, the histories and the spread ticks")]
+    pub(crate) fn part(&self, name: &str) -> Self {
+        Self { quorum: self.quorum.clone(), group: format!("{}{{{name}}}", self.group).into() }
+    }
+
     /// Seals the ledger with `term`: from now on a majority refuses older terms. Gives what stood there,
     /// from every node that answered.
     ///

@@ -1,4 +1,7 @@
-use super::{Job, plan::ticks_kept, runner};
+use super::{
+    Job,
+    leader::{self, ticks_kept},
+};
 use crate::{
     election::{Campaign, Election, ElectionError, Term},
     lease::Quorum,
@@ -107,7 +110,7 @@ impl Scheduler {
     /// Dropping it drops the running jobs; their ticks stand as started and not done.
     pub async fn lead(&self, term: Term) -> Result<(), ScheduleError> {
         let ledger = self.check()?;
-        runner::lead(&self.jobs, &ledger, &term).await;
+        leader::lead(&self.jobs, &ledger, &term).await;
         Ok(())
     }
 

@@ -1,7 +1,6 @@
 //! The shell around the plans: seals, sleeps, starts runs, and ends with the term.
 
 use super::{
-    Job,
     plan::{JobPlan, LATE_AFTER, NotRun, Sealed, low_water},
     registration::Registration,
     run::{Outcome, Run},
@@ -10,6 +9,7 @@ use crate::{
     election::Term,
     env::{BootTime, Env, ScopedTask, WallTime},
     ledger::{Ledger, LedgerError},
+    schedule::{Job, SkipReason},
 };
 use futures_util::{StreamExt, future::OptionFuture, stream::FuturesUnordered};
 use std::{any::Any, sync::Arc, time::Duration};
@@ -22,7 +22,7 @@ const SEAL_AGAIN: Duration = Duration::from_millis(50);
 const PRUNE_EVERY: Duration = Duration::from_secs(60);
 
 /// Runs `jobs` under `term` until it is told to stop and every run has ended.
-pub(super) async fn lead(jobs: &[Job], ledger: &Ledger, term: &Term) {
+pub(in crate::schedule) async fn lead(jobs: &[Job], ledger: &Ledger, term: &Term) {
     let env = term.env().clone();
     let Some(sealed) = seal(ledger, term, &env).await else { return };
     let mut leader = Leader {
@@ -224,7 +224,7 @@ fn tell_not_run(job: &Job, not: &NotRun) {
             );
         }
         // Done by an earlier leader: nothing to tell.
-        NotRun::Decided(_, super::SkipReason::Final) => {}
+        NotRun::Decided(_, SkipReason::Final) => {}
         NotRun::Decided(tick, why) => {
             tracing::warn!(job = name, tick = job.schedule.show(*tick), "tick not run: {why}");
         }

@@ -1,10 +1,14 @@
 //! What the leader has to do for one job, as a pure function of the sealed ledger and the wall clock.
 
-use super::{
-    DUE_MAX, Decision, Delivery, Due, Job, Misfire, NodeAnswer, SkipReason, TickKey, TickVerdict, due,
-    misfire::Skipped, verdict,
+use crate::{
+    env::WallTime,
+    ledger::Answered,
+    node::Record,
+    schedule::{
+        DUE_MAX, Decision, Delivery, Due, Job, Misfire, NodeAnswer, SkipReason, Skipped, TickKey,
+        TickVerdict, due, verdict,
+    },
 };
-use crate::{env::WallTime, ledger::Answered, node::Record};
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 /// A tick that starts later than this after its time is a misfire, and is made up by the rule.
@@ -175,7 +179,7 @@ pub(super) fn low_water(jobs: &[JobPlan], now: WallTime, max_clock_offset: Durat
 }
 
 /// How many ticks of a job the ledger has to keep, at the job's busiest.
-pub(super) fn ticks_kept(job: &Job) -> u128 {
+pub(in crate::schedule) fn ticks_kept(job: &Job) -> u128 {
     let kept = job.misfire.within() + KEPT_BESIDES;
     kept.as_nanos() / job.schedule.busiest_gap().as_nanos().max(1) + 1
 }

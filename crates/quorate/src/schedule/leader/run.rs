@@ -1,15 +1,13 @@
 //! One run of one tick: *started* to a majority, a last look, the work, *done*.
 
-use super::{
-    Delivery, Job, Tick, TickKey, TickRecord,
-    plan::{Start, start_over},
-};
+use super::plan::{Start, start_over};
 use crate::{
     election::Term,
     env::BootTime,
     ledger::{Ledger, LedgerError},
     node::Record,
     round::Sabotage,
+    schedule::{Delivery, Job, Tick, TickKey, TickRecord},
 };
 use futures_util::FutureExt;
 use std::{
