@@ -390,11 +390,8 @@ impl Line {
             other => other,
         };
         let fields: Vec<&str> = plain.split(' ').collect();
-        let [second, minute, hour, ..] =
-            *(if fields.len() == 6 { fields.clone() } else { [&["0"], &fields[..]].concat() })
-        else {
-            panic!("{line} is too short")
-        };
+        let (second, rest) = if fields.len() == 6 { (fields[0], &fields[1..]) } else { ("0", &fields[..]) };
+        let (minute, hour) = (rest[0], rest[1]);
         let values = |text: &str, most: u32| -> BTreeSet<u32> {
             let item = |item: &str| -> Vec<u32> {
                 let (span, step) = item.split_once('/').unwrap_or((item, "1"));
@@ -409,7 +406,6 @@ impl Line {
             text.split(',').flat_map(item).collect()
         };
         assert!(plain.ends_with("* * *"), "{line}: the table says nothing of days");
-        let starred = |field: &str| field.starts_with('*');
         Self {
             text: line.to_owned(),
             second: values(second, 59),
@@ -418,7 +414,7 @@ impl Line {
             day: (1..=31).collect(),
             weekday: (0..=6).collect(),
             either: false,
-            fixed: !starred(minute) && !starred(hour) && !(fields.len() == 6 && starred(second)),
+            fixed: [second, minute, hour].iter().all(|field| !field.starts_with('*')),
         }
     }
 
