@@ -284,6 +284,7 @@ mod tests {
             let batch = hand.batch(now);
             assert_eq!(ids(&batch), ["a"], "at {now:?}");
             if !hand.elsewhere(batch[0].0, Some(Duration::from_secs(60)), now) {
+                hand.end(batch[0].0);
                 break;
             }
             assert_eq!(hand.room(), 1);
