@@ -51,6 +51,7 @@ pub mod probe;
 mod reply;
 mod scripts;
 mod session;
+pub mod streams;
 mod wire;
 mod words;
 

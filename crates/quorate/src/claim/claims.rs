@@ -2,7 +2,7 @@ use super::{Claim, ClaimHandle, ProcessError};
 use crate::{
     lease::{AcquireError, Attempted, Quorum, Terms, attempt_each, is_contended, lease_terms},
     node::{
-        Owner, Resource,
+        NameError, Owner, Resource,
         engine::{RESULT_MAX, cut},
     },
 };
@@ -180,6 +180,19 @@ impl Claims {
                 Err(ProcessError::Handler(error))
             }
         }
+    }
+
+    pub(super) fn quorum(&self) -> &Quorum {
+        &self.quorum
+    }
+
+    pub(super) fn set(&self) -> &str {
+        &self.set
+    }
+
+    /// What a claim on `id` is held on.
+    pub(super) fn resource(&self, id: &str) -> Result<Resource, NameError> {
+        Resource::claim(&self.set, id)
     }
 
     fn terms(&self) -> Result<Terms, AcquireError> {

@@ -25,6 +25,7 @@ mod claims;
 mod complete;
 mod error;
 mod handle;
+pub mod stream;
 
 pub use claims::{ClaimOutcome, ClaimResult, Claims, Processed};
 pub use complete::Completed;
