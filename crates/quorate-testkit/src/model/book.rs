@@ -46,11 +46,11 @@ fn record(term: u8, writer: u8) -> Record {
 }
 
 pub(super) fn seal(term: u8) -> Request {
-    Request::Seal { ledger: Arc::clone(&GROUP), term: FencingToken::new(term.into()) }
+    Request::Seal { ledger: Arc::clone(&GROUP), term: FencingToken::new(term.into()), after: None }
 }
 
 pub(super) fn read() -> Request {
-    Request::Read { ledger: Arc::clone(&GROUP) }
+    Request::Read { ledger: Arc::clone(&GROUP), after: None }
 }
 
 pub(super) fn write(term: u8, writer: u8, seen: Option<Record>) -> Request {
@@ -65,7 +65,7 @@ pub(super) fn write(term: u8, writer: u8, seen: Option<Record>) -> Request {
 
 pub(super) fn prune(term: u8) -> Request {
     let term = FencingToken::new(term.into());
-    Request::Prune { ledger: Arc::clone(&GROUP), term, below: TICK + 1 }
+    Request::Prune { ledger: Arc::clone(&GROUP), term, below: TICK + 1, after: None }
 }
 
 /// Asks the shipped engine.

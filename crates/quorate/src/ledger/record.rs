@@ -1,8 +1,11 @@
-use super::{LedgerError, Memory};
+use super::{
+    LedgerError, Memory,
+    pages::{Pages, Turn},
+};
 use crate::{
     lease::Quorum,
-    node::{FencingToken, LedgerState, NameError, NodeTime, Record, Refusal, Reply, Request},
-    round::{Answer, Ballots, NodeOutcome, Sabotage},
+    node::{Cause, Cursor, FencingToken, LedgerState, NameError, NodeTime, Record, Refusal, Reply, Request},
+    round::{Answer, Ballots, NodeOutcome, ReplyTo, Sabotage, ballots},
 };
 use std::sync::Arc;
 
@@ -51,11 +54,12 @@ impl Ledger {
         if self.quorum.setup().sabotaged(Sabotage::PlainRead) {
             return self.read().await;
         }
-        let ledger = || Arc::clone(&self.group);
-        self.gather(self.quorum.fleet().ask_all(|_| Request::Seal { ledger: ledger(), term })).await
+        let told = self.pages(|ledger, after| Request::Seal { ledger, term, after }).await?;
+        Ok(told.into_iter().map(|pages| self.answered(pages)).collect())
     }
 
-    /// What stands in the ledger, from every node that answered. Seals nothing: a leader may be writing.
+    /// What stands in the ledger, from every node that answered. Seals nothing: a leader may be writing, and a long
+    /// ledger is told in pages, so that what a node says may be of several moments. What stood all the while is there.
     ///
     /// # Errors
     /// [`LedgerError::NoMajority`].
@@ -63,7 +67,8 @@ impl Ledger {
     /// # Cancel safety
     /// Safe: it only looks.
     pub async fn read(&self) -> Result<Vec<Answered>, LedgerError> {
-        self.gather(self.quorum.fleet().ask_all(|_| Request::Read { ledger: Arc::clone(&self.group) })).await
+        let told = self.pages(|ledger, after| Request::Read { ledger, after }).await?;
+        Ok(told.into_iter().map(|pages| self.answered(pages)).collect())
     }
 
     /// Writes `record` under `key` where nothing but `seen` stands, at a majority of the nodes that can
@@ -94,43 +99,91 @@ impl Ledger {
         self.settle(votes, |memory| memory.covers(record.at)).await
     }
 
-    /// Forgets the records before `below`, at a majority.
+    /// Forgets the records before `below`, at a majority and wherever else it can.
     ///
     /// # Errors
-    /// As for [`Ledger::write`].
+    /// [`LedgerError::Superseded`] where a later term has sealed the ledger; [`LedgerError::NoMajority`]. After an error
+    /// some may be forgotten.
     ///
     /// # Cancel safety
-    /// Dropping it leaves some nodes pruned, which is harmless.
+    /// Dropping it leaves some nodes pruned, or half pruned, which is harmless.
     pub async fn prune(&self, term: FencingToken, below: u64) -> Result<(), LedgerError> {
-        let ledger = || Arc::clone(&self.group);
-        let votes = self.quorum.fleet().ask_all(|_| Request::Prune { ledger: ledger(), term, below });
-        self.settle(votes, |_| true).await
+        self.pages(|ledger, after| Request::Prune { ledger, term, below, after }).await.map(drop)
     }
 
-    /// Waits for every node, since the more answer the fewer records are unknown.
-    async fn gather(&self, mut votes: Ballots) -> Result<Vec<Answered>, LedgerError> {
+    /// Asks every node page by page, all at once, each page within the node timeout, and gives what those have told that
+    /// came to the end. Waits for every node, since the more answer the fewer records are unknown; but once a majority
+    /// has told all, the others have only as long again, and the node timeout.
+    async fn pages(
+        &self,
+        request: impl Fn(Arc<str>, Option<Cursor>) -> Request,
+    ) -> Result<Vec<Pages>, LedgerError> {
         let fleet = self.quorum.fleet();
+        let (ballots, mut votes) = ballots();
+        let ask = |node: usize, after| {
+            fleet.ask(
+                node,
+                request(Arc::clone(&self.group), after),
+                ReplyTo { ballots: ballots.clone(), ticket: 0 },
+            );
+        };
+        let mut told: Vec<_> = (0..fleet.len()).map(|_| Pages::default()).collect();
         let mut outcomes = vec![NodeOutcome::Pending; fleet.len()];
-        let mut answered = Vec::new();
-        let mut superseded = None;
-        while let Some(vote) = votes.recv().await {
-            outcomes[vote.node] = NodeOutcome::of(&vote.answer);
-            match vote.answer {
-                // A node that may have forgotten since its answer has not answered.
-                Answer::Reply(Reply::Ledger(state)) if vote.memory.epoch == fleet.epoch(vote.node) => {
-                    answered.push(Answered { memory: self.memory(vote.memory.since), state });
+        (0..fleet.len()).for_each(|node| ask(node, None));
+        let (began, mut until) = (fleet.env().now(), None);
+        let (mut reading, mut whole, mut superseded) = (fleet.len(), 0, None);
+        while reading > 0 {
+            let vote = match until {
+                None => votes.recv().await,
+                Some(until) => fleet.env().before(until, votes.recv()).await.flatten(),
+            };
+            let Some(vote) = vote else { break };
+            let node = vote.node;
+            let outcome = match told[node].take(vote.memory, fleet.epoch(node), vote.answer) {
+                Turn::Ask(next) => {
+                    ask(node, Some(next));
+                    continue;
                 }
-                Answer::Reply(Reply::Refused(Refusal::Sealed { by })) => {
+                Turn::Whole => {
+                    whole += 1;
+                    NodeOutcome::Granted
+                }
+                Turn::Superseded(by) => {
                     superseded = superseded.max(Some(by));
+                    NodeOutcome::Refused(Refusal::Sealed { by })
                 }
-                _ => {}
+                Turn::Failed(outcome) => outcome,
+            };
+            outcomes[node] = outcome;
+            reading -= 1;
+            if whole == fleet.majority() && until.is_none() {
+                let now = fleet.env().now();
+                until = Some(now + began.until(now) + self.quorum.setup().node_timeout);
             }
         }
-        match superseded {
-            Some(by) => Err(LedgerError::Superseded { by }),
-            None if answered.len() < fleet.majority() => Err(LedgerError::NoMajority(fleet.report(outcomes))),
-            None => Ok(answered),
+        if let Some(by) = superseded {
+            return Err(LedgerError::Superseded { by });
         }
+        // A node that has forgotten since it told all has told nothing.
+        let all =
+            told.into_iter().zip(&mut outcomes).enumerate().filter(|(_, (_, outcome))| is_granted(outcome));
+        let mut remembered = Vec::new();
+        for (node, (pages, outcome)) in all {
+            if pages.is_of(fleet.epoch(node)) {
+                remembered.push(pages);
+            } else {
+                *outcome = NodeOutcome::Unreachable(Cause::Closed);
+            }
+        }
+        if remembered.len() < fleet.majority() {
+            return Err(LedgerError::NoMajority(fleet.report(outcomes)));
+        }
+        Ok(remembered)
+    }
+
+    fn answered(&self, pages: Pages) -> Answered {
+        let (memory, state) = pages.told();
+        Answered { memory: self.memory(memory.since), state }
     }
 
     /// Waits until a majority has written, or can no longer.
@@ -175,4 +228,8 @@ impl Ledger {
         let since = if forgets_nothing { NodeTime::default() } else { since };
         Memory { since, max_clock_offset: self.quorum.setup().max_clock_offset }
     }
+}
+
+fn is_granted(outcome: &NodeOutcome) -> bool {
+    matches!(outcome, NodeOutcome::Granted)
 }
