@@ -43,10 +43,13 @@
 //! before the node's memory began (plus `max_clock_offset`) it counts neither in the seal nor in the write.
 
 mod error;
+mod gather;
 mod memory;
 mod pages;
 mod record;
+mod tally;
 
 pub use error::LedgerError;
 pub use memory::Memory;
 pub use record::{Answered, Ledger};
+pub use tally::{WriteTally, WriteVerdict};

@@ -1,11 +1,8 @@
-use super::{
-    LedgerError, Memory,
-    pages::{Pages, Turn},
-};
+use super::{LedgerError, Memory, WriteTally, WriteVerdict, gather::gather, pages::Pages};
 use crate::{
     lease::Quorum,
-    node::{Cause, Cursor, FencingToken, LedgerState, NameError, NodeTime, Record, Refusal, Reply, Request},
-    round::{Answer, Ballots, NodeOutcome, ReplyTo, Sabotage, ballots},
+    node::{Cursor, FencingToken, LedgerState, NameError, NodeTime, Record, Request},
+    round::{Ballots, NodeOutcome, Sabotage},
 };
 use std::sync::Arc;
 
@@ -96,7 +93,7 @@ impl Ledger {
             seen: seen.cloned(),
             record: record.clone(),
         });
-        self.settle(votes, |memory| memory.covers(record.at)).await
+        self.settle(votes, WriteTally::new(fleet.len(), record.at)).await
     }
 
     /// Forgets the records before `below`, at a majority and wherever else it can.
@@ -111,74 +108,11 @@ impl Ledger {
         self.pages(|ledger, after| Request::Prune { ledger, term, below, after }).await.map(drop)
     }
 
-    /// Asks every node page by page, all at once, each page within the node timeout, and gives what those have told that
-    /// came to the end. Waits for every node, since the more answer the fewer records are unknown; but once a majority
-    /// has told all, the others have only as long again, and the node timeout.
     async fn pages(
         &self,
         request: impl Fn(Arc<str>, Option<Cursor>) -> Request,
     ) -> Result<Vec<Pages>, LedgerError> {
-        let fleet = self.quorum.fleet();
-        let (ballots, mut votes) = ballots();
-        let ask = |node: usize, after| {
-            fleet.ask(
-                node,
-                request(Arc::clone(&self.group), after),
-                ReplyTo { ballots: ballots.clone(), ticket: 0 },
-            );
-        };
-        let mut told: Vec<_> = (0..fleet.len()).map(|_| Pages::default()).collect();
-        let mut outcomes = vec![NodeOutcome::Pending; fleet.len()];
-        (0..fleet.len()).for_each(|node| ask(node, None));
-        let (began, mut until) = (fleet.env().now(), None);
-        let (mut reading, mut whole, mut superseded) = (fleet.len(), 0, None);
-        while reading > 0 {
-            let vote = match until {
-                None => votes.recv().await,
-                Some(until) => fleet.env().before(until, votes.recv()).await.flatten(),
-            };
-            let Some(vote) = vote else { break };
-            let node = vote.node;
-            let outcome = match told[node].take(vote.memory, fleet.epoch(node), vote.answer) {
-                Turn::Ask(next) => {
-                    ask(node, Some(next));
-                    continue;
-                }
-                Turn::Whole => {
-                    whole += 1;
-                    NodeOutcome::Granted
-                }
-                Turn::Superseded(by) => {
-                    superseded = superseded.max(Some(by));
-                    NodeOutcome::Refused(Refusal::Sealed { by })
-                }
-                Turn::Failed(outcome) => outcome,
-            };
-            outcomes[node] = outcome;
-            reading -= 1;
-            if whole == fleet.majority() && until.is_none() {
-                let now = fleet.env().now();
-                until = Some(now + began.until(now) + self.quorum.setup().node_timeout);
-            }
-        }
-        if let Some(by) = superseded {
-            return Err(LedgerError::Superseded { by });
-        }
-        // A node that has forgotten since it told all has told nothing.
-        let all =
-            told.into_iter().zip(&mut outcomes).enumerate().filter(|(_, (_, outcome))| is_granted(outcome));
-        let mut remembered = Vec::new();
-        for (node, (pages, outcome)) in all {
-            if pages.is_of(fleet.epoch(node)) {
-                remembered.push(pages);
-            } else {
-                *outcome = NodeOutcome::Unreachable(Cause::Closed);
-            }
-        }
-        if remembered.len() < fleet.majority() {
-            return Err(LedgerError::NoMajority(fleet.report(outcomes)));
-        }
-        Ok(remembered)
+        gather(self.quorum.fleet(), |after| request(Arc::clone(&self.group), after)).await
     }
 
     fn answered(&self, pages: Pages) -> Answered {
@@ -187,39 +121,20 @@ impl Ledger {
     }
 
     /// Waits until a majority has written, or can no longer.
-    async fn settle(&self, mut votes: Ballots, counts: impl Fn(Memory) -> bool) -> Result<(), LedgerError> {
+    async fn settle(&self, mut votes: Ballots, mut tally: WriteTally) -> Result<(), LedgerError> {
         let fleet = self.quorum.fleet();
         let mut outcomes = vec![NodeOutcome::Pending; fleet.len()];
-        let (mut written, mut against, mut forgotten) = (0, 0, 0);
-        let (mut superseded, mut standing) = (None, None);
-        while written < fleet.majority() && fleet.len() - against >= fleet.majority() {
+        while tally.settled().is_none() {
             let Some(vote) = votes.recv().await else { break };
             outcomes[vote.node] = NodeOutcome::of(&vote.answer);
-            match vote.answer {
-                Answer::Reply(Reply::Written) if counts(self.memory(vote.memory.since)) => written += 1,
-                Answer::Reply(Reply::Written | Reply::Refused(Refusal::Pruned)) => {
-                    forgotten += 1;
-                    against += 1;
-                }
-                Answer::Reply(Reply::Refused(Refusal::Sealed { by })) => {
-                    superseded = superseded.max(Some(by));
-                    against += 1;
-                }
-                Answer::Reply(Reply::Standing(record)) => {
-                    standing = Some(record);
-                    against += 1;
-                }
-                _ => against += 1,
-            }
+            tally.count(self.memory(vote.memory.since), &vote.answer);
         }
-        match (superseded, standing) {
-            _ if written >= fleet.majority() => Ok(()),
-            (Some(by), _) => Err(LedgerError::Superseded { by }),
-            (None, Some(record)) => Err(LedgerError::Standing(record)),
-            (None, None) if fleet.len() - forgotten < fleet.majority() => {
-                Err(LedgerError::Forgotten(fleet.report(outcomes)))
-            }
-            (None, None) => Err(LedgerError::NoMajority(fleet.report(outcomes))),
+        match tally.verdict() {
+            WriteVerdict::Written => Ok(()),
+            WriteVerdict::Superseded(by) => Err(LedgerError::Superseded { by }),
+            WriteVerdict::Standing(record) => Err(LedgerError::Standing(record)),
+            WriteVerdict::Forgotten => Err(LedgerError::Forgotten(fleet.report(outcomes))),
+            WriteVerdict::NoMajority => Err(LedgerError::NoMajority(fleet.report(outcomes))),
         }
     }
 
@@ -228,8 +143,4 @@ impl Ledger {
         let since = if forgets_nothing { NodeTime::default() } else { since };
         Memory { since, max_clock_offset: self.quorum.setup().max_clock_offset }
     }
-}
-
-fn is_granted(outcome: &NodeOutcome) -> bool {
-    matches!(outcome, NodeOutcome::Granted)
 }
