@@ -169,9 +169,8 @@ end
 
 -- A page of what stands in the ledger, as its reply.
 local function told(ledger, after)
-  local head = call('HMGET', ledger, 't', 'w')
   local cursor, chunks = page(ledger, after, 500)
-  return { 'ledger', cursor, head[1] or '0', head[2] or '0', chunks }
+  return { 'ledger', cursor, call('HGET', ledger, 't') or '0', call('HGET', ledger, 'w') or '0', chunks }
 end
 
 -- The refusal of every item, or nil. `sets`: refuse what comes too late. `votes`: refuse another marker.
