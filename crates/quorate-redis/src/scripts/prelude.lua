@@ -143,10 +143,10 @@ local function low_water(key)
   return mark
 end
 
--- Some of the ledger's fields from `cursor` on, '' for the first: about 500 or 256 KiB, in arrays of fields and values
+-- Some of the ledger's fields from `cursor` on, '' for the first: about `most` or 256 KiB, in arrays of fields and values
 -- by turns. And where to go on: '' at the end. A field that is there from the first call to the last is in one of them;
 -- one may be in two. A short hash, which a server keeps packed, comes whole.
-local function page(ledger, cursor)
+local function page(ledger, cursor, most)
   local chunks, fields, bytes = {}, 0, 0
   if cursor == '' then
     cursor = '0'
@@ -160,7 +160,7 @@ local function page(ledger, cursor)
     for i = 1, #chunk do
       bytes = bytes + #chunk[i]
     end
-  until cursor == '0' or #chunks == 10 or fields >= 500 or bytes >= 262144
+  until cursor == '0' or #chunks == 10 or fields >= most or bytes >= 262144
   if cursor == '0' then
     cursor = ''
   end
@@ -169,9 +169,8 @@ end
 
 -- A page of what stands in the ledger, as its reply.
 local function told(ledger, after)
-  local head = call('HMGET', ledger, 't', 'w')
-  local cursor, chunks = page(ledger, after)
-  return { 'ledger', cursor, head[1] or '0', head[2] or '0', chunks }
+  local cursor, chunks = page(ledger, after, 500)
+  return { 'ledger', cursor, call('HGET', ledger, 't') or '0', call('HGET', ledger, 'w') or '0', chunks }
 end
 
 -- The refusal of every item, or nil. `sets`: refuse what comes too late. `votes`: refuse another marker.

@@ -14,7 +14,7 @@ return serve(true, true, 1, 3, function(k, a)
   end
   -- The mark first: a record must not go before the ledger says that it forgets.
   call('HSET', ledger, 't', ARGV[a], 'w', mark)
-  local cursor, chunks = page(ledger, ARGV[a + 2])
+  local cursor, chunks = page(ledger, ARGV[a + 2], 250)
   for _, chunk in ipairs(chunks) do
     local old = {}
     for i = 1, #chunk, 2 do

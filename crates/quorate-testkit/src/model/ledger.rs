@@ -123,6 +123,8 @@ struct Line {
     /// A write was done: its answer is on its way, and then counted.
     written: bool,
     counted: bool,
+    /// Whether the memory it was written under was younger than the tick.
+    young: bool,
 }
 
 /// What a leader, or a worker, is at.
@@ -233,7 +235,9 @@ impl Ledger {
         let seen = if self.leaves_out(Rule::CompareAndSet) { standing(&site.book) } else { None };
         let record = self.started(writer);
         if ask(&mut site.book, write(if self.spread { 0 } else { writer }, seen, record)) == Reply::Written {
-            site.lines[usize::from(writer) - 1].written = true;
+            let line = &mut site.lines[usize::from(writer) - 1];
+            line.young = site.young && (line.young || !line.written);
+            line.written = true;
         }
     }
 
@@ -257,7 +261,7 @@ impl Ledger {
         let nodes = if self.leaves_out(Rule::Majority) { 1 } else { NODES };
         let mut tally = WriteTally::new(nodes, TICK);
         for site in state.sites.iter().filter(|site| site.lines[line].counted).take(nodes) {
-            let young = site.young && !self.leaves_out(Rule::Memory);
+            let young = site.lines[line].young && !self.leaves_out(Rule::Memory);
             let since = NodeTime::from_micros(if young { NOW } else { 0 });
             let memory = Memory { since, max_clock_offset: Duration::from_micros(1) };
             tally.count(memory, &Answer::Reply(Reply::Written));
@@ -279,12 +283,13 @@ impl Ledger {
                 continue;
             }
             for site in &mut state.sites {
-                let Line { written, counted, .. } = site.lines[line];
+                let Line { written, counted, young, .. } = site.lines[line];
                 let listens = *phase == Phase::Writing;
                 site.lines[line] = Line {
                     asked: true,
                     written: written && listens,
                     counted: counted && listens,
+                    young: young && listens,
                     ..Line::default()
                 };
             }

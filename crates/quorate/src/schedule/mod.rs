@@ -36,7 +36,8 @@ pub use job::{Job, Tick};
 pub use misfire::{DUE_MAX, Due, Misfire, MisfireReason, RunAll, RunOnce, Skipped, due};
 pub use scheduler::{ScheduleError, Scheduler, SchedulerRun};
 pub use ticks::{
-    Decision, Delivery, NodeAnswer, RecordError, SkipReason, TickKey, TickRecord, TickVerdict, verdict,
+    Answer, Ask, Decision, Delivery, JobRow, NodeAnswer, Paused, RecordError, Request, RequestId,
+    RequestIdError, SkipReason, TickCause, TickEnd, TickHistory, TickKey, TickRecord, TickVerdict, verdict,
 };
 pub use times::{
     At, Cron, CronError, Custom, Delay, Dst, DstError, Every, EveryError, Schedule, ScheduleSpec, SpecError,
