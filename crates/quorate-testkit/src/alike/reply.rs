@@ -72,7 +72,7 @@ mod tests {
         let ledger = |low_water| Reply::Ledger(LedgerState { low_water, ..LedgerState::default() });
         assert!(!replies_alike(&ledger(9), &ledger(10)));
         assert!(replies_alike(&ledger(1_700_000_000_000_000), &ledger(1_700_000_000_000_009)));
-        let granted = |counter| Reply::Granted { counter: FencingToken::new(counter) };
+        let granted = |counter| Reply::Granted { counter: FencingToken::new(counter), begun: None };
         assert!(!replies_alike(&granted(1), &granted(2)));
     }
 }

@@ -220,7 +220,7 @@ fn after(
     store: &mut MemoryStore,
 ) -> Result<(), Infallible> {
     let Request::Acquire { resource, .. } = request else { return Ok(()) };
-    let Reply::Granted { counter } = reply else { return Ok(()) };
+    let Reply::Granted { counter, .. } = reply else { return Ok(()) };
     match fault {
         Fault::CountsTwice | Fault::CountsNothing => {
             let changed = match fault {

@@ -144,7 +144,7 @@ impl<N: Node> Desk<N> {
     /// Acquires, and gives the count.
     pub(super) async fn must_acquire(&mut self, resource: &Resource, owner: &Owner, ttl: Duration) -> u64 {
         match self.ask(self.acquire(resource, owner, ttl)).await {
-            Reply::Granted { counter } => counter.get(),
+            Reply::Granted { counter, .. } => counter.get(),
             other => unexpected(&other),
         }
     }

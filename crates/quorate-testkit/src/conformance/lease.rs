@@ -110,7 +110,7 @@ pub(super) async fn extend_keeps_the_counter_alive<N: Node>(node: N) {
             *keep = Duration::from_millis(150);
         }
         let counter = match desk.ask(forgetful).await {
-            Reply::Granted { counter } => counter,
+            Reply::Granted { counter, .. } => counter,
             other => unexpected(&other),
         };
         let extended = desk.ask(extend(&resource, &owner(1), LONG, counter.get() + more)).await;

@@ -76,7 +76,7 @@ pub(super) fn exchange(request: &Request, reply: &Reply) -> String {
         other => format!("{other:?}"),
     };
     let said = match reply {
-        Reply::Granted { counter } => format!("granted {counter}"),
+        Reply::Granted { counter, .. } => format!("granted {counter}"),
         Reply::Held { owner, remaining } => {
             format!("held by {} for {:?}ms", short(owner), remaining.map(|left| left.as_millis()))
         }

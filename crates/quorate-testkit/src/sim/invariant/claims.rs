@@ -155,7 +155,7 @@ mod tests {
             keep: HOUR,
             ticket: None,
         };
-        let reply = Reply::Granted { counter: FencingToken::new(8) };
+        let reply = Reply::Granted { counter: FencingToken::new(8), begun: None };
         let mut grants =
             |node| claims.see(Duration::ZERO, &Event::Ran { node, request: &request, reply: &reply });
         assert!(grants("n1").is_ok());
