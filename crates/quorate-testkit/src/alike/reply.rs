@@ -17,9 +17,9 @@ pub fn replies_alike(a: &Reply, b: &Reply) -> bool {
             one == two && lasts_alike(*left, *right)
         }
         (
-            Reply::State { holder: one, counter: c1, done: d1 },
-            Reply::State { holder: two, counter: c2, done: d2 },
-        ) => c1 == c2 && d1 == d2 && holders_alike(one.as_ref(), two.as_ref()),
+            Reply::State { holder: one, counter: c1, done: d1, begun: b1 },
+            Reply::State { holder: two, counter: c2, done: d2, begun: b2 },
+        ) => c1 == c2 && d1 == d2 && b1 == b2 && holders_alike(one.as_ref(), two.as_ref()),
         (Reply::Refused(Refusal::Clock { apart: one }), Reply::Refused(Refusal::Clock { apart: two })) => {
             one.abs_diff(*two) <= CLOCKS
         }

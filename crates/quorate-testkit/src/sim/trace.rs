@@ -65,8 +65,11 @@ pub(super) fn exchange(request: &Request, reply: &Reply) -> String {
         }
         Request::Queue { resource, ticket, at, .. } => format!("queue {resource} {at} {}", short(ticket)),
         Request::LeaveQueue { resource, ticket } => format!("leave queue {resource} {}", short(ticket)),
-        Request::Complete { resource, owner, token, .. } => {
-            format!("complete {resource} {} {token}", short(owner))
+        Request::Complete { resource, owner, record, .. } => {
+            format!("complete {resource} {} {}", short(owner), record.token)
+        }
+        Request::Count { resource, owner, attempts, back, .. } => {
+            format!("count {resource} {} {attempts}{}", short(owner), if *back { " back" } else { "" })
         }
         Request::Seal { term, .. } => format!("seal {term}"),
         Request::Write { term, key, record, .. } => {

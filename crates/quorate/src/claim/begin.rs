@@ -3,7 +3,7 @@
 use super::Fingerprint;
 use crate::{
     lease::{Hub, Lease},
-    node::{self, Owner, Refusal, Reply, Request},
+    node::{self, Refusal, Reply, Request},
     round::{
         Answer, Fleet, NodeOutcome, ReplyTo, Report,
         attempts::{Turn, turn},
@@ -24,16 +24,25 @@ pub(super) struct Won {
 
 /// What may become of it.
 pub(super) enum Begun {
-    /// Its handler may begin: this is attempt so and so.
-    Attempt(Lease, u32),
+    /// Its handler may begin.
+    Attempt(Start),
     /// As many as may begin have begun. It is held, to be handed over.
-    GivenUp(Lease, u32),
+    GivenUp(Start),
     /// It was begun with another payload, and has been released.
     OtherPayload(Arc<str>),
     /// Somebody else holds it by now.
-    Overtaken(Option<Owner>),
+    Overtaken,
     /// Too few nodes counted it, and it has been released.
     Uncounted(Report),
+}
+
+/// What begins, or never will.
+pub(super) struct Start {
+    pub(super) lease: Lease,
+    /// Which attempt this is, or how many there were.
+    pub(super) attempt: u32,
+    /// The fingerprint that was given, or stands from before.
+    pub(super) payload: Option<Arc<str>>,
 }
 
 /// Counts each attempt that may begin on a majority, where there is a limit or a payload to be kept.
@@ -49,21 +58,25 @@ pub(super) async fn begin(
     let mut settled = Vec::with_capacity(won.len());
     let mut counting = Vec::new();
     for Won { at, lease, standing, payload } in won {
-        let payload = payload.map(|payload| payload.text());
-        let other = payload.as_ref().and_then(|given| {
-            standing.iter().filter_map(|begun| begun.payload.as_ref()).find(|standing| *standing != given)
-        });
-        if let Some(other) = other {
-            settled.push((at, Begun::OtherPayload(Arc::clone(other))));
+        let given = payload.map(|payload| payload.text());
+        let mut stood = standing.iter().filter_map(|begun| begun.payload.clone());
+        if let Some(other) = given.as_ref().and_then(|given| stood.find(|stood| stood != given)) {
+            settled.push((at, Begun::OtherPayload(other)));
             continue;
         }
+        let uncounted = limit.is_none() && given.is_none();
+        let payload = given.or_else(|| standing.iter().find_map(|begun| begun.payload.clone()));
         match turn(standing.iter().map(|begun| begun.attempts), limit) {
-            Turn::GivenUp(attempts) => settled.push((at, Begun::GivenUp(lease, attempts))),
-            Turn::Begins(attempt) if limit.is_none() && payload.is_none() => {
-                settled.push((at, Begun::Attempt(lease, attempt)));
+            Turn::GivenUp(attempt) => {
+                settled.push((at, Begun::GivenUp(Start { lease, attempt, payload })));
             }
             Turn::Begins(attempt) => {
-                counting.push(Counting::new(at, lease, attempt, payload, hub.fleet().len()))
+                let start = Start { lease, attempt, payload };
+                if uncounted {
+                    settled.push((at, Begun::Attempt(start)));
+                } else {
+                    counting.push(Counting::new(at, start, hub.fleet().len()));
+                }
             }
         }
     }
@@ -74,9 +87,7 @@ pub(super) async fn begin(
 /// One attempt whose count is on its way.
 struct Counting {
     at: usize,
-    lease: Lease,
-    attempt: u32,
-    payload: Option<Arc<str>>,
+    start: Start,
     outcomes: Vec<NodeOutcome>,
     counted: usize,
     /// Nodes where it is no longer ours, or where somebody counted as many.
@@ -85,17 +96,18 @@ struct Counting {
 }
 
 impl Counting {
-    fn new(at: usize, lease: Lease, attempt: u32, payload: Option<Arc<str>>, nodes: usize) -> Self {
+    fn new(at: usize, start: Start, nodes: usize) -> Self {
         let outcomes = vec![NodeOutcome::Pending; nodes];
-        Self { at, lease, attempt, payload, outcomes, counted: 0, overtaken: 0, pending: nodes }
+        Self { at, start, outcomes, counted: 0, overtaken: 0, pending: nodes }
     }
 
     fn request(&self, keep: Duration) -> Request {
+        let Start { lease, attempt, payload } = &self.start;
         Request::Count {
-            resource: self.lease.resource().clone(),
-            owner: self.lease.owner().clone(),
-            attempts: self.attempt,
-            payload: self.payload.clone(),
+            resource: lease.resource().clone(),
+            owner: lease.owner().clone(),
+            attempts: *attempt,
+            payload: payload.clone(),
             back: false,
             keep,
         }
@@ -119,9 +131,9 @@ impl Counting {
 
     fn settled(self, fleet: &Fleet) -> (usize, Begun) {
         let begun = if self.counted >= fleet.majority() {
-            Begun::Attempt(self.lease, self.attempt)
+            Begun::Attempt(self.start)
         } else if self.overtaken > 0 {
-            Begun::Overtaken(None)
+            Begun::Overtaken
         } else {
             Begun::Uncounted(fleet.report(self.outcomes))
         };

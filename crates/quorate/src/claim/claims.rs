@@ -194,17 +194,15 @@ impl Claims {
     /// What a message that was won is to whoever asked for it.
     fn begun(&self, asked: &Asked, begun: Begun) -> Result<ClaimOutcome, ClaimError> {
         match begun {
-            Begun::Attempt(lease, attempt) => {
-                let claim = Claim::new(Arc::clone(&asked.id), lease, attempt, self.retention);
-                Ok(ClaimOutcome::Claimed(claim.with_payload(asked.payload.as_ref())))
+            Begun::Attempt(start) => {
+                Ok(ClaimOutcome::Claimed(Claim::new(Arc::clone(&asked.id), start, self.retention)))
             }
-            Begun::GivenUp(lease, attempts) => {
+            Begun::GivenUp(start) => {
                 let retention = self.poisoned_for.unwrap_or(self.retention);
-                let claim = Claim::new(Arc::clone(&asked.id), lease, attempts, retention);
-                Ok(ClaimOutcome::Claimed(claim.with_payload(asked.payload.as_ref()).given_up()))
+                Ok(ClaimOutcome::Claimed(Claim::new(Arc::clone(&asked.id), start, retention).given_up()))
             }
             Begun::OtherPayload(standing) => Err(asked.other_payload(Fingerprint::from_node(&standing))),
-            Begun::Overtaken(holder) => Ok(ClaimOutcome::InProgress { retry_after: None, holder }),
+            Begun::Overtaken => Ok(ClaimOutcome::InProgress { retry_after: None, holder: None }),
             Begun::Uncounted(report) => Err(ClaimError::Uncounted { id: Arc::clone(&asked.id), report }),
         }
     }

@@ -20,7 +20,9 @@ pub struct DeadLetter {
 
 /// The hook.
 #[derive(Clone)]
-pub(super) struct Hook(Arc<dyn Fn(DeadLetter) -> BoxFuture<'static, Result<Arc<str>, String>> + Send + Sync>);
+pub(super) struct Hook(Arc<Take>);
+
+type Take = dyn Fn(DeadLetter) -> BoxFuture<'static, Result<Arc<str>, String>> + Send + Sync;
 
 impl Hook {
     pub(super) fn new<H, F, T, E>(hook: H) -> Self
@@ -82,7 +84,7 @@ impl Claims {
         let id = Arc::clone(claim.id());
         let note = Arc::clone(&poisoned.note);
         match claim.complete(&note).await {
-            Ok(_) => poisoned.at = Some(self.quorum.env().wall()),
+            Ok(completed) => poisoned.at = Some(completed.at),
             Err(error) => tracing::warn!(set = &*self.set, id = &*id, "given up, but not recorded: {error}"),
         }
         ClaimOutcome::Poisoned(poisoned)

@@ -1,4 +1,4 @@
-use super::{AbandonError, CompleteError, Completed, Fingerprint, abandon::abandon, complete::complete};
+use super::{AbandonError, CompleteError, Completed, abandon::abandon, begin::Start, complete::complete};
 use crate::{
     lease::{Lease, LeaseLost},
     node::{DoneRecord, FencingToken, Request},
@@ -26,14 +26,10 @@ pub struct ClaimHandle {
 }
 
 impl Claim {
-    pub(super) fn new(id: Arc<str>, lease: Lease, attempt: u32, retention: Duration) -> Self {
+    pub(super) fn new(id: Arc<str>, start: Start, retention: Duration) -> Self {
+        let Start { lease, attempt, payload } = start;
         let handle = ClaimHandle { lease: Arc::new(lease), attempt };
-        Self { handle, id, retention, payload: None, given_up: false }
-    }
-
-    pub(super) fn with_payload(mut self, payload: Option<&Fingerprint>) -> Self {
-        self.payload = payload.map(Fingerprint::text);
-        self
+        Self { handle, id, retention, payload, given_up: false }
     }
 
     /// The same, which is only to be handed over.
@@ -123,7 +119,7 @@ impl Claim {
                 resource: lease.resource().clone(),
                 owner: lease.owner().clone(),
                 attempts: self.handle.attempt,
-                payload: self.payload.clone(),
+                payload: None,
                 back: true,
                 keep: self.retention,
             }));
