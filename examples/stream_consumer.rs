@@ -4,7 +4,7 @@
 
 use quorate::claim::{
     Claims,
-    stream::{DeadLetter, Delivery, Ended, Message},
+    stream::{DeadMessage, Delivery, Ended, Message},
 };
 use quorate_examples::{Failure, quorum};
 use quorate_redis::streams::{StreamMessage, StreamSource};
@@ -68,7 +68,7 @@ async fn consumer(
             Ok::<_, Failure>(())
         }
     };
-    let bury = |letter: DeadLetter<StreamMessage>| async move {
+    let bury = |letter: DeadMessage<StreamMessage>| async move {
         println!("entry {} cannot be handled: {}", letter.message.entry_id(), letter.why);
         Ok::<_, Failure>(())
     };

@@ -8,7 +8,7 @@
 use quorate::{
     claim::{
         Claims,
-        stream::{DeadLetter, Delivery, Ended, Message},
+        stream::{DeadMessage, Delivery, Ended, Message},
     },
     lease::Quorum,
 };
@@ -58,7 +58,7 @@ async fn consume(args: Vec<String>) -> Result<(), Failure> {
             Ok::<_, Failure>(())
         }
     };
-    let bury = move |letter: DeadLetter<StreamMessage>| {
+    let bury = move |letter: DeadMessage<StreamMessage>| {
         let mut lists = lists.clone();
         async move { push(&mut lists, "dead", &letter.why).await }
     };

@@ -1,5 +1,8 @@
 use super::{StreamError, StreamSource, acks::Acks, entry::Entry};
-use quorate::claim::stream::{BadId, Message};
+use quorate::claim::{
+    Fingerprint,
+    stream::{BadId, Message},
+};
 use std::{
     collections::BTreeSet,
     fmt::{self, Write as _},
@@ -21,6 +24,7 @@ pub(super) struct Shared {
     acks: Acks,
     stream: Arc<str>,
     id_field: Option<Arc<str>>,
+    check_payload: bool,
     /// Entries that have been given out here and live: a take-over of our own does not give them out twice.
     out: Mutex<BTreeSet<String>>,
 }
@@ -76,6 +80,17 @@ impl Message for StreamMessage {
         self.id.as_deref().map_err(Clone::clone)
     }
 
+    fn fingerprint(&self) -> Option<Fingerprint> {
+        let fields = self.entry.fields.as_ref().filter(|_| self.shared.check_payload)?;
+        let mut bytes = Vec::new();
+        for part in fields.iter().flat_map(|(name, value)| [name, value]) {
+            // With its length, so that no two lists of fields give the same bytes.
+            bytes.extend_from_slice(&(part.len() as u64).to_be_bytes());
+            bytes.extend_from_slice(part);
+        }
+        Some(Fingerprint::of(&bytes))
+    }
+
     async fn ack(&self) -> Result<(), StreamError> {
         self.shared.acks.ack(&self.entry.id).await
     }
@@ -101,7 +116,7 @@ impl fmt::Debug for StreamMessage {
 impl Shared {
     pub(super) fn new(acks: Acks, source: &StreamSource) -> Self {
         let (stream, id_field) = (Arc::clone(&source.stream), source.id_field.clone());
-        Self { acks, stream, id_field, out: Mutex::default() }
+        Self { acks, stream, id_field, check_payload: source.check_payload, out: Mutex::default() }
     }
 
     /// The entry as a message, unless it has been given out and still lives.

@@ -22,6 +22,7 @@ pub struct StreamSource {
     pub(super) group: Arc<str>,
     pub(super) consumer: Arc<str>,
     pub(super) id_field: Option<Arc<str>>,
+    pub(super) check_payload: bool,
     pub(super) begin: Begin,
     pub(super) min_idle: Duration,
     pub(super) batch: usize,
@@ -64,6 +65,7 @@ impl StreamSource {
             stream: stream.into(),
             group: group.into(),
             id_field: None,
+            check_payload: false,
             begin: Begin::First,
             min_idle: Duration::from_secs(30),
             batch: 32,
@@ -83,6 +85,14 @@ impl StreamSource {
     #[must_use]
     pub fn id_field(mut self, name: &str) -> Self {
         self.id_field = Some(name.into());
+        self
+    }
+
+    /// Keeps a fingerprint of all fields with the claim: another entry with the same id and other fields goes to the
+    /// dead-letter hook. For use with [`StreamSource::id_field`]; it costs a round trip more a claim.
+    #[must_use]
+    pub fn check_payload(mut self) -> Self {
+        self.check_payload = true;
         self
     }
 
@@ -148,6 +158,7 @@ impl fmt::Debug for StreamSource {
             .field("group", &self.group)
             .field("consumer", &self.consumer)
             .field("id_field", &self.id_field)
+            .field("check_payload", &self.check_payload)
             .field("begin", &self.begin)
             .field("min_idle", &self.min_idle)
             .field("batch", &self.batch)

@@ -1,8 +1,5 @@
-use super::{Consumed, DeadLetter, Delivery, Ended, Incoming, Message, one::Dead, run};
-use crate::{
-    claim::{ClaimResult, Claims},
-    lease::AcquireError,
-};
+use super::{Consumed, DeadMessage, Delivery, Ended, Incoming, Message, one::Dead, run};
+use crate::claim::{ClaimError, ClaimResult, Claims};
 use futures_util::Stream;
 use std::{
     fmt::{self, Display},
@@ -94,12 +91,13 @@ impl<S, M: Message, H> Consume<S, M, H> {
         self
     }
 
-    /// Given the messages that cannot be handled. Once it has one, the message is acked; where it fails, or is
-    /// missing, the message is left to the source. It may be given a message again: after a crash, by its
+    /// Given the messages that cannot be handled: those that are [given up](Claims::max_attempts), in place of the claims'
+    /// [own hook](Claims::dead_letter), and those whose id no claim can have. Once it has one, the message is acked; where it
+    /// fails, or is missing, the message is left to the source. It may be given a message again: after a crash, by its
     /// redelivery.
     pub fn on_dead<D, F, E>(mut self, hook: D) -> Self
     where
-        D: Fn(DeadLetter<M>) -> F + Send + Sync + 'static,
+        D: Fn(DeadMessage<M>) -> F + Send + Sync + 'static,
         F: Future<Output = Result<(), E>> + Send + 'static,
         E: Display,
     {
@@ -114,12 +112,12 @@ impl<S, M: Message, H> Consume<S, M, H> {
     /// handlers may go on for the grace, and what is left is abandoned. The end of the quorum is a shut-down.
     ///
     /// # Errors
-    /// [`AcquireError`] for timings of the claims that cannot work; nothing has been pulled then.
+    /// [`ClaimError`] for timings of the claims that cannot work; nothing has been pulled then.
     ///
     /// # Cancel safety
     /// Dropping it drops every handler at its next await point and abandons their messages; nothing is acked. What
     /// was pulled and not acked is the source's to bring again.
-    pub async fn until<F, T, E>(self, shutdown: impl Future<Output = ()>) -> Result<Consumed, AcquireError>
+    pub async fn until<F, T, E>(self, shutdown: impl Future<Output = ()>) -> Result<Consumed, ClaimError>
     where
         S: Stream,
         S::Item: Incoming<Message = M>,

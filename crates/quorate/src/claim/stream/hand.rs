@@ -141,13 +141,14 @@ impl<M> Hand<M> {
         true
     }
 
-    /// Too few nodes answered: it waits, and takes up room.
-    pub(super) fn away(&mut self, number: Number, now: BootTime) {
+    /// Too few nodes answered: it waits, and takes up room. Whether that is news.
+    pub(super) fn away(&mut self, number: Number, now: BootTime) -> bool {
         self.idle(number);
-        let Some(held) = self.held.get_mut(&number) else { return };
-        let pause = pause(held.looks);
+        let Some(held) = self.held.get_mut(&number) else { return false };
+        let (first, pause) = (held.looks == 0, pause(held.looks));
         held.looks += 1;
         self.wait(number, Place::Away(now + pause));
+        first
     }
 
     /// When something is to be looked at again.
@@ -323,7 +324,7 @@ mod tests {
         for next in [100, 300, 700] {
             let now = hand.next_look().unwrap_or(at(0));
             let batch = hand.batch(now);
-            hand.away(batch[0].0, now);
+            assert_eq!(hand.away(batch[0].0, now), next == 100, "news once");
             assert_eq!((hand.room(), hand.next_look()), (0, Some(at(next))));
         }
     }

@@ -43,7 +43,8 @@
 //! | duplicate: it was done before | yes | |
 //! | in progress elsewhere | no | looked at again until [`Consume::patience`] is over, then left to the source |
 //! | failed: the handler said so, or panicked | no | abandoned: whoever is brought it again may claim it at once |
-//! | unusable: an id that no claim can have | once the dead-letter hook has it | |
+//! | poisoned: its [attempts](crate::claim::Claims::max_attempts) are used up | once the dead-letter hook has it | |
+//! | unusable: no claim can have its id, or the id was another payload's | once the dead-letter hook has it | |
 //! | lost: the claim was lost under the handler, which was dropped | no | another handles it, or has |
 //! | unrecorded: handled, but *done* is at no majority | no | it is handled again, unless a later look finds it done |
 //! | stopped: at the shut-down | no | abandoned |
@@ -61,4 +62,4 @@ mod run;
 pub use consume::Consume;
 pub use delivery::Delivery;
 pub use message::{BadId, Incoming, Message};
-pub use outcome::{Acked, Consumed, DeadLetter, Ended, Outcome};
+pub use outcome::{Acked, Consumed, DeadMessage, Ended, Outcome};

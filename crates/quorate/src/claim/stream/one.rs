@@ -1,8 +1,8 @@
 //! One message: its handler, *done*, the ack.
 
-use super::{Acked, DeadLetter, Delivery, Message, Outcome};
+use super::{Acked, DeadMessage, Delivery, Message, Outcome};
 use crate::{
-    claim::{Claim, ClaimResult, CompleteError},
+    claim::{Claim, ClaimOutcome, ClaimResult, Claims, CompleteError},
     node::engine::{RESULT_MAX, cut},
     plain::plain,
 };
@@ -13,8 +13,11 @@ use tokio_util::sync::CancellationToken;
 /// How much of a handler's error is kept, in bytes.
 const WHY_MAX: usize = 1024;
 
+/// What is wrong where nobody takes what cannot be handled.
+const NO_HOOK: &str = "there is no dead-letter hook; give one with on_dead";
+
 /// The dead-letter hook.
-pub(super) type Dead<M> = dyn Fn(DeadLetter<M>) -> BoxFuture<'static, Result<(), Arc<str>>> + Send + Sync;
+pub(super) type Dead<M> = dyn Fn(DeadMessage<M>) -> BoxFuture<'static, Result<(), Arc<str>>> + Send + Sync;
 
 /// Handles a message that is claimed, records it as done, and only then acks it.
 pub(super) async fn handle<M, H, F, T, E>(
@@ -60,19 +63,56 @@ where
     (outcome, acked)
 }
 
-/// Hands a message that cannot be handled to the hook, and acks it where that has it.
+/// Hands over a message whose limit of attempts is reached, under the claim that found it so.
+pub(super) async fn give_up<M: Message>(
+    claims: Claims,
+    claim: Claim,
+    message: Arc<M>,
+    dead: Option<Arc<Dead<M>>>,
+) -> (Outcome, Acked) {
+    let letter = Arc::clone(&message);
+    let claims = match dead {
+        None => claims,
+        Some(dead) => claims.dead_letter(move |given_up| {
+            let attempts = given_up.attempts;
+            let why = Outcome::Poisoned { attempts }.to_string().into();
+            let claim = Some(given_up.claim);
+            handed(Arc::clone(&dead), DeadMessage { message: Arc::clone(&letter), why, attempts, claim })
+        }),
+    };
+    let has_hook = claims.dead_letter.is_some();
+    match claims.hand_over(claim).await {
+        ClaimOutcome::Poisoned(poisoned) => {
+            let (attempts, handed) = (poisoned.attempts, poisoned.at.is_some());
+            (Outcome::Poisoned { attempts }, given_up(&*message, handed, has_hook).await)
+        }
+        // It is given up, so nothing else comes of it.
+        _ => (Outcome::Stopped, Acked::No),
+    }
+}
+
+/// Acks a message that is given up, once a hook has it.
+pub(super) async fn given_up<M: Message>(message: &M, handed: bool, has_hook: bool) -> Acked {
+    let why = match (handed, has_hook) {
+        (true, true) => return ack(message).await,
+        (_, false) => NO_HOOK,
+        (false, true) => "the dead-letter hook failed",
+    };
+    message.leave().await;
+    Acked::Failed(why.into())
+}
+
+/// Hands a message that no claim can have to the hook, and acks it where that has it.
 pub(super) async fn bury<M: Message>(
     message: Arc<M>,
     why: Arc<str>,
     dead: Option<Arc<Dead<M>>>,
 ) -> (Outcome, Acked) {
+    let letter =
+        DeadMessage { message: Arc::clone(&message), why: Arc::clone(&why), attempts: 0, claim: None };
     let buried = match dead {
-        None => Err("there is no dead-letter hook; give one with on_dead".into()),
-        Some(dead) => {
-            let letter = DeadLetter { message: Arc::clone(&message), why: Arc::clone(&why) };
-            let hook = AssertUnwindSafe(async { dead(letter).await }).catch_unwind();
-            hook.await.unwrap_or_else(|panic| Err(format!("it panicked: {}", words(&*panic)).into()))
-        }
+        None => Err(NO_HOOK.into()),
+        Some(dead) => handed(dead, letter).await,
     };
     let acked = match buried {
         Ok(()) => ack(&*message).await,
@@ -82,6 +122,11 @@ pub(super) async fn bury<M: Message>(
         }
     };
     (Outcome::Unusable { why }, acked)
+}
+
+async fn handed<M>(dead: Arc<Dead<M>>, letter: DeadMessage<M>) -> Result<(), Arc<str>> {
+    let hook = AssertUnwindSafe(async { dead(letter).await }).catch_unwind();
+    hook.await.unwrap_or_else(|panic| Err(format!("it panicked: {}", words(&*panic)).into()))
 }
 
 /// Tells the source that the message is done.

@@ -1,4 +1,7 @@
-use crate::{claim::CompleteError, node::Owner};
+use crate::{
+    claim::{ClaimHandle, CompleteError},
+    node::Owner,
+};
 use std::{fmt, sync::Arc, time::Duration};
 
 /// How a message ended, for [`Consume::on_end`](super::Consume::on_end).
@@ -36,7 +39,12 @@ pub enum Outcome {
         /// What it said.
         why: Arc<str>,
     },
-    /// No claim can have its id.
+    /// As many attempts as may have begun, here and elsewhere, and none completed it: it is given up.
+    Poisoned {
+        /// How many had begun.
+        attempts: u32,
+    },
+    /// No claim can have its id, or its id was another payload's.
     Unusable {
         /// Why.
         why: Arc<str>,
@@ -66,11 +74,15 @@ pub enum Acked {
 /// A message that cannot be handled, for [`Consume::on_dead`](super::Consume::on_dead).
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct DeadLetter<M> {
+pub struct DeadMessage<M> {
     /// The message.
     pub message: Arc<M>,
     /// Why, for people.
     pub why: Arc<str>,
+    /// How many attempts had begun. None where no claim can have its id.
+    pub attempts: u32,
+    /// The claim under which it is handed over, so that one worker does it. None where no claim can have its id.
+    pub claim: Option<ClaimHandle>,
 }
 
 /// How many messages ended how.
@@ -85,6 +97,8 @@ pub struct Consumed {
     pub in_progress: u64,
     /// [`Outcome::Failed`].
     pub failed: u64,
+    /// [`Outcome::Poisoned`].
+    pub poisoned: u64,
     /// [`Outcome::Unusable`].
     pub unusable: u64,
     /// [`Outcome::Lost`].
@@ -106,6 +120,7 @@ impl Consumed {
             Outcome::Duplicate { .. } => &mut self.duplicates,
             Outcome::InProgress { .. } => &mut self.in_progress,
             Outcome::Failed { .. } => &mut self.failed,
+            Outcome::Poisoned { .. } => &mut self.poisoned,
             Outcome::Unusable { .. } => &mut self.unusable,
             Outcome::Lost => &mut self.lost,
             Outcome::Unrecorded { .. } => &mut self.unrecorded,
@@ -123,6 +138,7 @@ impl fmt::Display for Outcome {
             Self::InProgress { holder: Some(holder) } => write!(f, "{} handles it", holder.worker()),
             Self::InProgress { holder: None } => f.write_str("another worker handles it"),
             Self::Failed { why } => write!(f, "the handler failed: {why}"),
+            Self::Poisoned { attempts } => write!(f, "given up after {attempts} attempts"),
             Self::Unusable { why } => f.write_str(why),
             Self::Lost => f.write_str("the claim was lost under the handler"),
             Self::Unrecorded { why } => write!(f, "handled, but not recorded as done: {why}"),

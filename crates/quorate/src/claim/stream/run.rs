@@ -7,9 +7,9 @@ use super::{
     one,
 };
 use crate::{
-    claim::{ClaimOutcome, ClaimResult, Claims},
+    claim::{ClaimError, ClaimOutcome, ClaimResult, Claims, MessageId, claims::CHUNK},
     env::{BootTime, Env, ScopedTask},
-    lease::AcquireError,
+    node::Resource,
 };
 use futures_util::{FutureExt, Stream, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use std::{any::Any, fmt::Display, future, pin::pin, sync::Arc, time::Duration};
@@ -17,18 +17,16 @@ use tokio_util::sync::CancellationToken;
 
 /// Rounds of claims under way at once. While they are, what comes gathers for the next.
 const BATCHES: usize = 2;
-/// Ids in one round at most.
-const BATCH_MAX: usize = 1000;
 /// How long handlers that were told to end at once are waited for: those that yield end within it.
 const TO_END: Duration = Duration::from_secs(1);
 
-type Verdicts = Vec<(Number, Result<ClaimOutcome, AcquireError>)>;
+type Verdicts = Vec<(Number, Result<ClaimOutcome, ClaimError>)>;
 type Worked = (Number, Result<Option<(Outcome, Acked)>, Box<dyn Any + Send>>);
 
 pub(super) async fn run<S, M, H, F, T, E>(
     consume: Consume<S, M, H>,
     shutdown: impl Future<Output = ()>,
-) -> Result<Consumed, AcquireError>
+) -> Result<Consumed, ClaimError>
 where
     S: Stream,
     S::Item: Incoming<Message = M>,
@@ -40,8 +38,8 @@ where
 {
     let Consume { claims, source, handler, options } = consume;
     // Timings that cannot work are told before anything is pulled.
-    claims.claim_many([]).await?;
-    let env = claims.quorum().env().clone();
+    claims.check()?;
+    let env = claims.quorum.env().clone();
     let hand = Hand::new(options.concurrency, options.patience);
     let mut consumer = Consumer {
         hand,
@@ -123,7 +121,7 @@ where
             Err(error) => return self.source_failed(&error),
         };
         let id = message.id().map(Arc::<str>::from).map_err(|bad| Arc::clone(bad.why()));
-        let id = id.and_then(|id| match self.claims.resource(&id) {
+        let id = id.and_then(|id| match Resource::claim(&self.claims.set, &id) {
             Ok(_) => Ok(id),
             Err(bad) => Err(bad.to_string().into()),
         });
@@ -140,7 +138,7 @@ where
         self.consumed.source_errors += 1;
         match &self.options.on_source_error {
             Some(hook) => hook(error),
-            None => tracing::warn!(set = self.claims.set(), "the source failed: {error}"),
+            None => tracing::warn!(set = &*self.claims.set, "the source failed: {error}"),
         }
     }
 
@@ -152,8 +150,13 @@ where
                 return;
             }
             while !batch.is_empty() {
-                let rest = batch.split_off(batch.len().min(BATCH_MAX));
-                self.rounds.push(Box::pin(round(self.claims.clone(), std::mem::replace(&mut batch, rest))));
+                let rest = batch.split_off(batch.len().min(CHUNK));
+                let asked = std::mem::replace(&mut batch, rest);
+                let asked = asked.into_iter().map(|(number, id)| {
+                    let payload = self.hand.message(number).and_then(|message| message.fingerprint());
+                    (number, payload.into_iter().fold(MessageId::new(id.to_string()), MessageId::fingerprint))
+                });
+                self.rounds.push(Box::pin(round(self.claims.clone(), asked.collect())));
             }
         }
     }
@@ -162,18 +165,30 @@ where
         if self.rounds.len() < BATCHES { self.hand.next_look() } else { None }
     }
 
-    fn decide(&mut self, number: Number, verdict: Result<ClaimOutcome, AcquireError>) {
+    fn decide(&mut self, number: Number, verdict: Result<ClaimOutcome, ClaimError>) {
         let now = self.env.now();
         let Some(message) = self.hand.message(number).cloned() else { return };
         match verdict {
+            Ok(ClaimOutcome::Claimed(claim)) if claim.is_given_up() => {
+                let (claims, dead) = (self.claims.clone(), self.options.on_dead.clone());
+                self.start(number, one::give_up(claims, claim, message, dead));
+            }
             Ok(ClaimOutcome::Claimed(claim)) => {
                 let (handler, stop) = (Arc::clone(&self.handler), self.stop.child_token());
                 self.start(number, one::handle(claim, message, handler, stop));
             }
-            Ok(ClaimOutcome::Done { result }) => self.start(number, async move {
+            Ok(ClaimOutcome::Done(done)) => self.start(number, async move {
                 let acked = one::ack(&*message).await;
-                (Outcome::Duplicate { result }, acked)
+                (Outcome::Duplicate { result: done.result }, acked)
             }),
+            // Handed over elsewhere, or before.
+            Ok(ClaimOutcome::Poisoned(poisoned)) => {
+                let has_hook = self.options.on_dead.is_some() || self.claims.dead_letter.is_some();
+                self.start(number, async move {
+                    let acked = one::given_up(&*message, poisoned.at.is_some(), has_hook).await;
+                    (Outcome::Poisoned { attempts: poisoned.attempts }, acked)
+                });
+            }
             Ok(ClaimOutcome::InProgress { retry_after, holder }) => {
                 if !self.hand.elsewhere(number, retry_after, now) {
                     self.start(number, async move {
@@ -182,13 +197,14 @@ where
                     });
                 }
             }
-            Err(AcquireError::Name(bad)) => {
-                let why = bad.to_string().into();
+            Err(error @ ClaimError::OtherPayload { .. }) => {
+                let why = error.to_string().into();
                 self.start(number, one::bury(message, why, self.options.on_dead.clone()));
             }
             Err(error) => {
-                tracing::debug!(set = self.claims.set(), "waits for a quorum: {error}");
-                self.hand.away(number, now);
+                if self.hand.away(number, now) {
+                    tracing::warn!(set = &*self.claims.set, "a message waits for a quorum: {error}");
+                }
             }
         }
     }
@@ -214,7 +230,7 @@ where
     fn end(&mut self, number: Number, outcome: Outcome, acked: Acked) {
         let Some((message, since)) = self.hand.end(number) else { return };
         self.consumed.count(&outcome, &acked);
-        tracing::debug!(set = self.claims.set(), ?acked, "a message ended: {outcome}");
+        tracing::debug!(set = &*self.claims.set, ?acked, "a message ended: {outcome}");
         if let Some(hook) = &self.options.on_end {
             hook(&Ended { message, outcome, acked, took: self.env.now().since(since) });
         }
@@ -253,10 +269,10 @@ where
     }
 }
 
-async fn round(claims: Claims, batch: Vec<(Number, Arc<str>)>) -> Verdicts {
-    let claimed = claims.claim_many(batch.iter().map(|(_, id)| &**id)).await;
-    match claimed {
-        Ok(claimed) => batch.iter().zip(claimed).map(|((number, _), (_, verdict))| (*number, verdict)).collect(),
-        Err(error) => batch.iter().map(|(number, _)| (*number, Err(error.clone()))).collect(),
+async fn round(claims: Claims, batch: Vec<(Number, MessageId<'static>)>) -> Verdicts {
+    let (numbers, asked): (Vec<Number>, Vec<_>) = batch.into_iter().unzip();
+    match claims.claim_many_unsettled(asked).await {
+        Ok(claimed) => numbers.into_iter().zip(claimed).collect(),
+        Err(error) => numbers.into_iter().map(|number| (number, Err(error.clone()))).collect(),
     }
 }

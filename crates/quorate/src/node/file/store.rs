@@ -1,7 +1,7 @@
 //! The rows of a directory, read and written under its lock.
 
 use super::names::file_name;
-use crate::node::engine::{CounterRow, DoneRow, LeaseRow, QueueRow, Store};
+use crate::node::engine::{ClaimRow, CounterRow, LeaseRow, QueueRow, Store};
 use crate::node::{LedgerState, Resource};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::{
@@ -25,7 +25,7 @@ const PAGE_MAX: u64 = 64 << 20;
 pub(super) enum Shelf {
     Root,
     Counters,
-    Done,
+    Claims,
     Ledgers,
     Leases,
 }
@@ -44,7 +44,7 @@ impl Directory {
 
     /// Makes what is not there yet.
     pub(super) fn create(&self) -> Result<(), FileError> {
-        let shelves = [Shelf::Counters, Shelf::Done, Shelf::Ledgers, Shelf::Leases];
+        let shelves = [Shelf::Counters, Shelf::Claims, Shelf::Ledgers, Shelf::Leases];
         for dir in shelves.map(|shelf| self.shelf(shelf)) {
             std::fs::create_dir_all(&dir).map_err(|e| FileError::new(&dir, "be created", &e))?;
         }
@@ -63,7 +63,7 @@ impl Directory {
         match shelf {
             Shelf::Root => self.root.clone(),
             Shelf::Counters => self.root.join("counters"),
-            Shelf::Done => self.root.join("done"),
+            Shelf::Claims => self.root.join("claims"),
             Shelf::Ledgers => self.root.join("ledgers"),
             Shelf::Leases => self.root.join("leases").join(&*self.boot),
         }
@@ -224,12 +224,16 @@ impl Store for Transaction<'_> {
         self.write(Shelf::Counters, resource.key(), &row)
     }
 
-    fn done(&self, resource: &Resource) -> Result<Option<DoneRow>, FileError> {
-        self.read(Shelf::Done, resource.key())
+    fn claim(&self, resource: &Resource) -> Result<Option<ClaimRow>, FileError> {
+        self.read(Shelf::Claims, resource.key())
     }
 
-    fn set_done(&mut self, resource: &Resource, row: DoneRow) -> Result<(), FileError> {
-        self.write(Shelf::Done, resource.key(), &row)
+    fn set_claim(&mut self, resource: &Resource, row: Option<ClaimRow>) -> Result<(), FileError> {
+        match row {
+            Some(row) => self.write(Shelf::Claims, resource.key(), &row)?,
+            None => drop(self.changes.insert((Shelf::Claims, resource.key().to_owned()), None)),
+        }
+        Ok(())
     }
 
     fn ledger(&self, group: &str) -> Result<LedgerState, FileError> {
