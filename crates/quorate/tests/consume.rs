@@ -8,7 +8,7 @@ use common::{SECOND, nodes, quorum};
 use futures_util::{StreamExt, stream};
 use quorate::{
     claim::{
-        ClaimOutcome, Claims,
+        ClaimOutcome, Claims, Fingerprint,
         stream::{Acked, BadId, Delivery, Ended, Message, Outcome},
     },
     lease::Quorum,
@@ -171,7 +171,7 @@ async fn each_is_handled_once_and_acked_only_when_a_majority_knows_it_done() {
     assert_eq!((at_a.acked, at_b.acked, post.acks()), (200, 200, 400));
     for id in &ids {
         let outcome = claims(&a).claim(id).await.expect("a quorum");
-        assert!(matches!(&outcome, ClaimOutcome::Done { result } if &**result == "shipped"), "{outcome:?}");
+        assert!(matches!(&outcome, ClaimOutcome::Done(done) if &*done.result == "shipped"), "{outcome:?}");
     }
     a.close().await;
     b.close().await;
@@ -430,5 +430,107 @@ async fn a_lost_claim_drops_its_handler_and_is_not_acked() {
     assert_eq!(consumed.expect("sound timings").lost, 1);
     assert_eq!((post.acks(), &post.ended()["m-1"].1), (0, &Acked::No));
     assert_eq!(Outcome::Lost.to_string(), post.ended()["m-1"].0);
+    a.close().await;
+}
+
+#[tokio::test]
+async fn what_fails_too_often_is_handed_over_with_its_message_once_and_acked() {
+    let (nodes, post) = (nodes(), Post::default());
+    let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
+    let dead = Arc::new(Mutex::new(Vec::new()));
+    let consumer = |quorum: &Quorum, ids: [&'static str; 2]| {
+        let graves = Arc::clone(&dead);
+        let handler = |letter: Delivery<Letter>| async move {
+            if letter.message().id == b"bad" { Err(format!("attempt {}", letter.claim().attempt())) } else { Ok(()) }
+        };
+        let source = stream::iter(post.letters(ids));
+        let consumer = claims(quorum).max_attempts(2).consume(source, handler).on_end(post.note());
+        let consumer = consumer.on_dead(move |letter| {
+            let graves = Arc::clone(&graves);
+            async move {
+                letter.claim.expect("handed over under a claim").check().expect("which is ours");
+                graves.lock().expect("no panic").push((letter.message.id.clone(), letter.attempts));
+                Ok::<_, String>(())
+            }
+        });
+        consumer.until(pending())
+    };
+    for (quorum, id) in [(&a, "one"), (&b, "two")] {
+        let consumed = consumer(quorum, ["bad", id]).await.expect("sound timings");
+        assert_eq!((consumed.failed, consumed.handled, consumed.poisoned), (1, 1, 0), "{consumed:?}");
+    }
+    let consumed = consumer(&a, ["bad", "three"]).await.expect("sound timings");
+    assert_eq!((consumed.poisoned, consumed.handled, consumed.acked), (1, 1, 2), "{consumed:?}");
+    assert_eq!(post.ended()["bad"], ("given up after 2 attempts".to_owned(), Acked::Yes));
+    // Who is brought it again knows, and hands over nothing.
+    let consumed = consumer(&b, ["bad", "four"]).await.expect("sound timings");
+    assert_eq!((consumed.poisoned, consumed.acked), (1, 2), "{consumed:?}");
+    assert_eq!(*dead.lock().expect("no panic"), [(b"bad".to_vec(), 2)]);
+    a.close().await;
+    b.close().await;
+}
+
+#[tokio::test]
+async fn a_hook_that_fails_keeps_the_message_and_a_slow_one_keeps_nobody_waiting() {
+    let (nodes, post) = (nodes(), Post::default());
+    let a = quorum("a", &nodes);
+    let fails = |_: Delivery<Letter>| ready(Err::<(), _>("no"));
+    let once = claims(&a).max_attempts(1).consume(stream::iter(post.letters(["bad"])), fails);
+    assert_eq!(once.until(pending()).await.expect("sound timings").failed, 1);
+    let (ended, left) = (Arc::clone(&post.ended), Arc::clone(&post.left));
+    let before = left.load(Ordering::Relaxed);
+    let env = a.env().clone();
+    let consumer = claims(&a).max_attempts(1).consume(stream::iter(post.letters(["bad", "good"])), handled);
+    let consumer = consumer.on_end(post.note()).on_dead(move |_| {
+        let (ended, env) = (Arc::clone(&ended), env.clone());
+        async move {
+            while ended.lock().expect("no panic").is_empty() {
+                env.sleep(Duration::from_millis(1)).await;
+            }
+            Err("no room")
+        }
+    });
+    let consumed = consumer.until(pending()).await.expect("sound timings");
+    assert_eq!((consumed.poisoned, consumed.handled, consumed.acked), (1, 1, 1), "{consumed:?}");
+    assert!(matches!(&post.ended()["bad"].1, Acked::Failed(why) if why.contains("hook failed")));
+    assert_eq!(left.load(Ordering::Relaxed), before + 1);
+    a.close().await;
+}
+
+/// An id and a payload, which are looked at together.
+struct Sealed(&'static str, &'static str);
+
+impl Message for Sealed {
+    type Error = &'static str;
+
+    fn id(&self) -> Result<&str, BadId> {
+        Ok(self.0)
+    }
+
+    fn fingerprint(&self) -> Option<Fingerprint> {
+        Some(Fingerprint::of(self.1.as_bytes()))
+    }
+
+    async fn ack(&self) -> Result<(), &'static str> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn the_same_id_with_another_payload_is_a_dead_message() {
+    let a = quorum("a", &nodes());
+    let source = stream::iter([Sealed("m-1", "tea"), Sealed("m-1", "tea"), Sealed("m-1", "milk")]);
+    let why = Arc::new(Mutex::new(String::new()));
+    let told = Arc::clone(&why);
+    let consumer = claims(&a).consume(source, |_| ready(Ok::<_, String>(()))).concurrency(1);
+    let consumer = consumer.on_dead(move |letter| {
+        *told.lock().expect("no panic") = format!("{}: {}", letter.message.1, letter.why);
+        ready(Ok::<_, String>(()))
+    });
+    let consumed = consumer.until(pending()).await.expect("sound timings");
+    assert_eq!((consumed.handled, consumed.duplicates, consumed.unusable), (1, 1, 1), "{consumed:?}");
+    let why = why.lock().expect("no panic");
+    assert!(why.starts_with("milk: ") && why.contains("one id is for one payload"), "{why}");
+    drop(why);
     a.close().await;
 }
