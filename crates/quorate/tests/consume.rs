@@ -441,7 +441,11 @@ async fn what_fails_too_often_is_handed_over_with_its_message_once_and_acked() {
     let consumer = |quorum: &Quorum, ids: [&'static str; 2]| {
         let graves = Arc::clone(&dead);
         let handler = |letter: Delivery<Letter>| async move {
-            if letter.message().id == b"bad" { Err(format!("attempt {}", letter.claim().attempt())) } else { Ok(()) }
+            if letter.message().id == b"bad" {
+                Err(format!("attempt {}", letter.claim().attempt()))
+            } else {
+                Ok(())
+            }
         };
         let source = stream::iter(post.letters(ids));
         let consumer = claims(quorum).max_attempts(2).consume(source, handler).on_end(post.note());
