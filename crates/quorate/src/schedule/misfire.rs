@@ -1,4 +1,4 @@
-use super::Schedule;
+use super::{Schedule, rules::Jitter};
 use crate::env::WallTime;
 use std::time::Duration;
 
@@ -149,6 +149,20 @@ pub fn due(
     now: WallTime,
     late_after: Duration,
 ) -> Due {
+    due_with(schedule, misfire, Jitter::default(), from, now, late_after)
+}
+
+/// As [`due`], where the run of a tick is due some time after the tick, from which on it is late.
+pub(super) fn due_with(
+    schedule: &Schedule,
+    misfire: Misfire,
+    jitter: Jitter,
+    from: WallTime,
+    now: WallTime,
+    late_after: Duration,
+) -> Due {
+    let upto = |at| jitter.upto(schedule, at);
+    let (clock, now) = (now, upto(now));
     let next = schedule.next_after(from.max(now));
     if now <= from {
         return Due { next, ..Due::default() };
@@ -157,8 +171,8 @@ pub fn due(
     let mut skip = |after, until, why| skipped.extend(span(schedule, after, until, why));
 
     // Three spans of time, each exclusive of its beginning: too old, missed within the window, on time.
-    let on_time = from.max(before(now - late_after));
-    let window = from.max(before(now - misfire.within())).min(on_time);
+    let on_time = from.max(upto(before(clock - late_after)));
+    let window = from.max(upto(before(clock - misfire.within()))).min(on_time);
     let mut run = Vec::new();
     let each_after = match misfire {
         Misfire::Skip => {

@@ -37,18 +37,30 @@
 //! The rule lives in one place, the private module `times::local`; another, to be chosen by the job, would stand
 //! beside it.
 
+mod check;
+mod counts;
+mod handle;
 mod job;
 mod leader;
 mod misfire;
+mod roster;
+mod rules;
 mod scheduler;
 mod ticks;
 mod times;
+mod work;
 
-pub use job::{Job, Tick};
+pub use counts::{JobCounts, Lateness, TickCounts};
+pub use handle::SchedulerHandle;
+pub use job::Job;
 pub use misfire::{DUE_MAX, Due, Misfire, MisfireReason, RunAll, RunOnce, Skipped, due};
+pub use rules::{Overlap, Placement, Retry};
 pub use scheduler::{ScheduleError, Scheduler, SchedulerRun};
 pub use ticks::{
     Answer, Ask, Decision, Delivery, JobRow, NodeAnswer, Paused, RecordError, Request, RequestId,
     RequestIdError, SkipReason, TickCause, TickEnd, TickHistory, TickKey, TickRecord, TickVerdict, verdict,
 };
 pub use times::{Cron, CronError, Every, EveryError, Schedule, Zone, ZoneError, every};
+pub use work::{StateError, Tick};
+
+use misfire::due_with;
