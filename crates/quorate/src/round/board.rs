@@ -57,6 +57,8 @@ pub(crate) struct Board {
 struct Seat {
     name: Arc<str>,
     epoch: AtomicU64,
+    /// How many handshakes there were.
+    sessions: AtomicU64,
     since_micros: AtomicU64,
     votes_from_micros: AtomicU64,
     round_trip_nanos: AtomicU64,
@@ -81,6 +83,7 @@ impl Board {
         let seat = |name: &Arc<str>| Seat {
             name: Arc::clone(name),
             epoch: AtomicU64::new(0),
+            sessions: AtomicU64::new(0),
             since_micros: AtomicU64::new(0),
             votes_from_micros: AtomicU64::new(0),
             round_trip_nanos: AtomicU64::new(0),
@@ -121,7 +124,9 @@ impl Board {
 
     /// What is known of the node's present memory, for a vote that it gives.
     pub(crate) fn recall(&self, node: usize) -> Recall {
-        Recall { epoch: self.epoch(node), since: self.since(node), votes_from: self.votes_from(node) }
+        let session = self.seats[node].sessions.load(Ordering::Acquire);
+        let (epoch, since, votes_from) = (self.epoch(node), self.since(node), self.votes_from(node));
+        Recall { epoch, session, since, votes_from }
     }
 
     /// When the node's present memory began, by its clock.
@@ -151,6 +156,7 @@ impl Board {
 
     /// Notes a node's run id and looks again who is whose twin.
     pub(crate) fn met(&self, node: usize, run_id: &Arc<str>, version: &Arc<str>) {
+        self.seats[node].sessions.fetch_add(1, Ordering::AcqRel);
         let mut table = self.table();
         table.run_ids[node] = Some(Arc::clone(run_id));
         table.versions[node] = Some(Arc::clone(version));

@@ -417,8 +417,8 @@ mod tests {
         }
 
         fn sealed(&mut self, term: u64, now: u64) {
-            let request = Request::Seal { ledger: "g".into(), term: FencingToken::new(term) };
-            let reply = Reply::Ledger(LedgerState::default());
+            let request = Request::Seal { ledger: "g".into(), term: FencingToken::new(term), after: None };
+            let reply = Reply::Ledger(LedgerState::default().into());
             for node in NODES {
                 let ran = Event::Ran { node, request: &request, reply: &reply };
                 self.0.see(BEGAN + Duration::from_millis(now), &ran).unwrap();
