@@ -9,7 +9,8 @@ use quorate::{
     claim::{Claim, ClaimOutcome, Claims, CompleteError, ProcessError, Processed},
     lease::Quorum,
     node::{
-        Batch, DoneRecord, FencingToken, MemoryNode, Node, NodeTime, Nudge, Owner, Reply, Request, Resource, Session,
+        Batch, DoneRecord, FencingToken, MemoryNode, Node, NodeTime, Nudge, Owner, Reply, Request, Resource,
+        Session,
     },
 };
 use std::{convert::Infallible, sync::Arc};
@@ -183,11 +184,7 @@ async fn one_node_s_word_that_it_is_done_outweighs_every_grant() {
     let done = ask(&nodes[0], |_| Request::Complete {
         resource: Resource::claim("orders", "m-1").expect("a name"),
         owner: Owner::from_node("b:1"),
-        record: DoneRecord {
-            token: FencingToken::new(1),
-            result: "42".into(),
-            ..DoneRecord::default()
-        },
+        record: DoneRecord { token: FencingToken::new(1), result: "42".into(), ..DoneRecord::default() },
         retention: 100 * SECOND,
     });
     assert_eq!(done.await, Reply::Completed);
