@@ -81,20 +81,26 @@ macro_rules! cases {
 
 cases! {
     abandon: "Claim::abandon", Claim;
+    abandon_many: "abandon_many", Claim;
     acquire: "Lock::acquire", Lock;
     admit: "Quorum::admit", Lock;
     before: "Env::before", Lock;
     campaign: "Campaign::until", Election;
     claim: "Claims::claim", Claim;
     claim_many: "Claims::claim_many", Claim;
+    claims_inspect: "Claims::inspect", Claim;
     close: "Quorum::close", Lock;
     complete: "Claim::complete", Claim;
+    complete_many: "complete_many", Claim;
     election_events_next: "ElectionEvents::next", Election;
     extend: "Lease::extend", Lock;
     finish: "Env::finish", Lock;
+    forgive: "Claims::forgive", Claim;
+    give_back: "Claim::give_back", Claim;
     inspect: "Quorum::inspect", Lock;
     lease_events_next: "LeaseEvents::next", Lock;
     met: "Quorum::met", Lock;
+    once: "Claims::once", Claim;
     observer_change: "Observer::change", Election;
     observer_leader: "Observer::leader", Election;
     process: "Claims::process", Claim;

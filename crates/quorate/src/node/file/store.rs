@@ -156,18 +156,13 @@ impl<'a> Transaction<'a> {
                     fill(&temp, page, false)?;
                     rename(&temp, &path)?;
                 }
-                None => match std::fs::remove_file(&path) {
-                    Err(e) if e.kind() != io::ErrorKind::NotFound => {
-                        return Err(FileError::new(&path, "be removed", &e));
-                    }
-                    _ => {}
-                },
+                None => remove(&path)?,
             }
         }
         Ok(many)
     }
 
-    /// Writes all but leases: first whole new files, synced, then their names, then the directories.
+    /// Writes all but leases: first whole new files, synced, then their names, then what goes, then the directories.
     fn write_durably(&self) -> Result<(), FileError> {
         let pages = || self.changes.iter().filter_map(|(at, page)| Some((at, page.as_ref()?))).enumerate();
         let temp = |shelf: Shelf, n: usize| self.dir.shelf(shelf).join(format!(".{n}.tmp"));
@@ -181,8 +176,18 @@ impl<'a> Transaction<'a> {
         for (n, ((shelf, name), _)) in pages() {
             rename(&temp(*shelf, n), &self.dir.path(*shelf, name))?;
         }
+        for ((shelf, name), _) in self.changes.iter().filter(|(_, page)| page.is_none()) {
+            remove(&self.dir.path(*shelf, name))?;
+        }
         let shelves: BTreeSet<Shelf> = self.changes.keys().map(|(shelf, _)| *shelf).collect();
         shelves.into_iter().try_for_each(|shelf| sync_dir(&self.dir.shelf(shelf)))
+    }
+}
+
+fn remove(path: &Path) -> Result<(), FileError> {
+    match std::fs::remove_file(path) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(FileError::new(path, "be removed", &e)),
+        _ => Ok(()),
     }
 }
 
