@@ -27,7 +27,13 @@ fn connection(server: &RedisServer) -> Connection {
 }
 
 fn add(broker: &mut Connection, field: &str, value: impl AsRef<[u8]>) -> String {
-    redis::cmd("XADD").arg("orders").arg("*").arg(field).arg(value.as_ref()).query(broker).expect("it is added")
+    redis::cmd("XADD")
+        .arg("orders")
+        .arg("*")
+        .arg(field)
+        .arg(value.as_ref())
+        .query(broker)
+        .expect("it is added")
 }
 
 fn pending_of(broker: &mut Connection) -> BTreeMap<String, usize> {
@@ -151,7 +157,10 @@ fn of_three_consumers_one_is_killed_in_mid_message_and_each_message_is_done_once
         }
     }
     let again: Vec<&&str> = times.iter().filter(|(_, had)| **had > 1).map(|(id, _)| id).collect();
-    println!("the kill caught {caught:?}; of these had their effect twice: {again:?}; {} were left to it", left);
+    println!(
+        "the kill caught {caught:?}; of these had their effect twice: {again:?}; {} were left to it",
+        left
+    );
     assert!(heard.duplicates >= 2, "what the producer added twice: {}", heard.duplicates);
     let dead: Vec<String> = talk.lrange("dead", 0, -1).expect("a list");
     for why in ["is empty", "longer than 512 bytes", "not UTF-8", "no field \"order\""] {
@@ -222,7 +231,10 @@ async fn it_outlives_the_broker_its_connections_and_its_group() {
     let kept = next(&mut messages).await.expect("an entry");
     broker.kill();
     let failed = next(&mut messages).await.expect_err("it is away");
-    assert!(failed.to_string().contains("\"orders\"") && failed.to_string().contains("127.0.0.1"), "{failed}");
+    assert!(
+        failed.to_string().contains("\"orders\"") && failed.to_string().contains("127.0.0.1"),
+        "{failed}"
+    );
     assert!(kept.ack().await.is_err());
     broker.restart().unwrap_or_else(|error| panic!("{error}"));
     kept.ack().await.expect("it is back");
@@ -245,7 +257,14 @@ async fn it_outlives_the_broker_its_connections_and_its_group() {
             let list: String = redis::cmd("CLIENT").arg("LIST").query(&mut talk).expect("a list");
             list.contains("cmd=xreadgroup").then_some(())
         });
-        let _: usize = redis::cmd("CLIENT").arg("KILL").arg("TYPE").arg("normal").arg("SKIPME").arg("yes").query(&mut talk).expect("killed");
+        let _: usize = redis::cmd("CLIENT")
+            .arg("KILL")
+            .arg("TYPE")
+            .arg("normal")
+            .arg("SKIPME")
+            .arg("yes")
+            .query(&mut talk)
+            .expect("killed");
         std::future::pending::<()>().await;
     };
     tokio::select! { failed = read => assert!(failed.is_err()), () = cut => {} }

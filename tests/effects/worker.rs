@@ -109,7 +109,7 @@ impl Worker {
         for (_, outcome) in self.claims.claim_many(ids.iter().map(String::as_str)).await? {
             match outcome {
                 Ok(ClaimOutcome::Claimed(claim)) => mine.push(claim),
-                Ok(ClaimOutcome::Done(_)) => done += 1,
+                Ok(ClaimOutcome::Done { .. }) => done += 1,
                 // Another has it, or too few servers answered: again, in the next pass.
                 Ok(_) | Err(_) => {}
             }

@@ -212,7 +212,9 @@ async fn what_cannot_be_handled_is_said_and_blocks_nobody() {
     assert_eq!(ended["deaf"].1, Acked::Failed("the source does not listen".into()));
     let (why, acked) = &ended[""];
     assert!(why.contains("is empty") && *acked == Acked::Failed("dead letter: the cemetery is full".into()));
-    for (id, says) in [("bad{brace}", "brace"), (&*long, "longer than 512 bytes"), ("\u{fffd}\u{fffd}", "UTF-8")] {
+    for (id, says) in
+        [("bad{brace}", "brace"), (&*long, "longer than 512 bytes"), ("\u{fffd}\u{fffd}", "UTF-8")]
+    {
         let (why, acked) = &ended[id];
         assert!(why.contains(says) && *acked == Acked::Yes, "{id}: {why} {acked:?}");
     }
@@ -238,7 +240,8 @@ async fn without_a_hook_what_cannot_be_handled_is_left_to_the_source() {
 async fn nothing_is_pulled_without_room() {
     let (nodes, post) = (nodes(), Post::default());
     let a = quorum("a", &nodes);
-    let (pulled, at_work, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (pulled, at_work, most) =
+        (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let gate = Arc::new(Notify::new());
     let ids: Vec<String> = (0..20).map(|i| format!("m-{i}")).collect();
     let letters = post.letters(ids.iter().map(String::as_str));
@@ -264,7 +267,11 @@ async fn nothing_is_pulled_without_room() {
             while at_work.load(Ordering::Relaxed) < now - done {
                 a.env().sleep(Duration::from_millis(1)).await;
             }
-            assert!(pulled.load(Ordering::Relaxed) <= now, "{} pulled, {done} done", pulled.load(Ordering::Relaxed));
+            assert!(
+                pulled.load(Ordering::Relaxed) <= now,
+                "{} pulled, {done} done",
+                pulled.load(Ordering::Relaxed)
+            );
             gate.notify_one();
             while post.acks() < done + 1 {
                 a.env().sleep(Duration::from_millis(1)).await;
@@ -392,10 +399,14 @@ async fn errors_of_the_source_are_told_and_triples_are_acked() {
     let told = Arc::new(Mutex::new(Vec::new()));
     let errors = Arc::clone(&told);
     let consumer = claims(&a).consume(stream::iter(items), |_| ready(Ok::<_, String>(())));
-    let consumer = consumer.on_source_error(move |error| errors.lock().expect("no panic").push(error.to_owned()));
+    let consumer =
+        consumer.on_source_error(move |error| errors.lock().expect("no panic").push(error.to_owned()));
     let consumed = consumer.until(pending()).await.expect("sound timings");
     assert_eq!((consumed.handled, consumed.source_errors), (2, 1));
-    assert_eq!((acks.load(Ordering::Relaxed), told.lock().expect("no panic").join("")), (2, "a hiccup".to_owned()));
+    assert_eq!(
+        (acks.load(Ordering::Relaxed), told.lock().expect("no panic").join("")),
+        (2, "a hiccup".to_owned())
+    );
     a.close().await;
 }
 
@@ -430,7 +441,11 @@ async fn what_fails_too_often_is_handed_over_with_its_message_once_and_acked() {
     let consumer = |quorum: &Quorum, ids: [&'static str; 2]| {
         let graves = Arc::clone(&dead);
         let handler = |letter: Delivery<Letter>| async move {
-            if letter.message().id == b"bad" { Err(format!("attempt {}", letter.claim().attempt())) } else { Ok(()) }
+            if letter.message().id == b"bad" {
+                Err(format!("attempt {}", letter.claim().attempt()))
+            } else {
+                Ok(())
+            }
         };
         let source = stream::iter(post.letters(ids));
         let consumer = claims(quorum).max_attempts(2).consume(source, handler).on_end(post.note());

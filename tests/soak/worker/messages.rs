@@ -68,7 +68,7 @@ pub(super) async fn handle(
                         let _ = done.send((message, handled));
                     });
                 }
-                Ok(ClaimOutcome::Done(_)) => journal.write(Event::Seen { message }),
+                Ok(ClaimOutcome::Done { .. }) => journal.write(Event::Seen { message }),
                 Ok(ClaimOutcome::InProgress { retry_after, .. }) => {
                     open.put_back(message, env.now() + retry_after.unwrap_or_default().min(AGAIN));
                 }

@@ -1,6 +1,9 @@
 //! Acks travel together: whoever has the connection takes along what has gathered meanwhile.
 
-use super::{StreamError, StreamSource, link::{Link, unexpected}};
+use super::{
+    StreamError, StreamSource,
+    link::{Link, unexpected},
+};
 use quorate::node::Cause;
 use redis::Value;
 use std::{

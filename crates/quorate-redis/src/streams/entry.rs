@@ -95,7 +95,9 @@ fn id(value: Value) -> Result<String, Cause> {
     let strange = unexpected("an entry's id", &value);
     let text = String::from_utf8(bytes(value)?).map_err(|_| strange.clone())?;
     let numbers = text.split_once('-').is_some_and(|(ms, number)| {
-        [ms, number].iter().all(|part| part.bytes().all(|b| b.is_ascii_digit()) && part.parse::<u64>().is_ok())
+        [ms, number]
+            .iter()
+            .all(|part| part.bytes().all(|b| b.is_ascii_digit()) && part.parse::<u64>().is_ok())
     });
     if numbers { Ok(text) } else { Err(strange) }
 }
@@ -138,7 +140,10 @@ mod tests {
             Value::Okay,
             Value::Array(vec![Value::Okay]),
             Value::Array(vec![Value::Array(vec![bulk("orders")])]),
-            Value::Array(vec![Value::Array(vec![bulk("orders"), Value::Array(vec![one("\u{1b}[2J", Value::Nil)])])]),
+            Value::Array(vec![Value::Array(vec![
+                bulk("orders"),
+                Value::Array(vec![one("\u{1b}[2J", Value::Nil)]),
+            ])]),
             Value::Array(vec![Value::Array(vec![
                 bulk("orders"),
                 Value::Array(vec![one("1-1", Value::Array(vec![bulk("odd")]))]),
@@ -147,7 +152,9 @@ mod tests {
         for value in strange {
             assert!(matches!(of_read(value.clone()), Err(Cause::Protocol(_))), "{value:?}");
         }
-        for value in [Value::Nil, Value::Array(vec![bulk("0-0")]), Value::Array(vec![bulk("x"), Value::Array(vec![])])] {
+        for value in
+            [Value::Nil, Value::Array(vec![bulk("0-0")]), Value::Array(vec![bulk("x"), Value::Array(vec![])])]
+        {
             assert!(matches!(of_autoclaim(value.clone()), Err(Cause::Protocol(_))), "{value:?}");
         }
     }

@@ -46,9 +46,7 @@ impl Plan {
             (None, Some(from)) => Step::Takeover(from.clone()),
             (None, None) if self.look_at <= now => Step::Takeover(first()),
             // At least a millisecond: zero is for ever.
-            (None, None) => {
-                Step::New(block.min(now.until(self.look_at)).max(Duration::from_millis(1)))
-            }
+            (None, None) => Step::New(block.min(now.until(self.look_at)).max(Duration::from_millis(1))),
         }
     }
 

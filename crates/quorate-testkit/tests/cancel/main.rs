@@ -34,13 +34,13 @@ fn at_every_await_point(name: &str, matter: Matter, case: Case) {
     for weather in Weather::ALL {
         for cut in [Cut::Never, Cut::Unpolled] {
             assert_eq!(
-                once(name, matter, weather, cut, case),
+                one_history(name, matter, weather, cut, case),
                 cut == Cut::Never,
                 "{name}, {weather:?}: {cut}"
             );
         }
         for kind in [Cut::Waiting, Cut::Woken] {
-            let whole = (0..MOST).find(|&n| once(name, matter, weather, kind(n), case));
+            let whole = (0..MOST).find(|&n| one_history(name, matter, weather, kind(n), case));
             drops += whole.unwrap_or_else(|| panic!("{name}, {weather:?}: more than {MOST} await points"));
         }
     }
@@ -49,7 +49,7 @@ fn at_every_await_point(name: &str, matter: Matter, case: Case) {
 }
 
 /// One history; whether the future got to its end.
-fn once(name: &str, matter: Matter, weather: Weather, cut: Cut, case: Case) -> bool {
+fn one_history(name: &str, matter: Matter, weather: Weather, cut: Cut, case: Case) -> bool {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     let history = async {

@@ -54,8 +54,12 @@ impl fmt::Debug for BootTime {
     }
 }
 
-/// A point on a wall clock, in microseconds since 1970-01-01T00:00:00Z. It may step either way.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+/// A point on a wall clock, in microseconds since 1970-01-01T00:00:00Z (which is how it is serialized). It may
+/// step either way.
+#[derive(
+    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, serde::Serialize, serde::Deserialize,
+)]
+#[serde(transparent)]
 pub struct WallTime(u64);
 
 impl WallTime {

@@ -98,9 +98,15 @@ struct Ended {
 }
 
 impl Leader<'_> {
+    /// By which every tick is due: the quorum's clock, whatever this worker's own wall clock shows. Where it steps
+    /// back nothing is repeated, for each plan knows how far it has looked.
+    fn now(&self) -> WallTime {
+        self.term.quorum().wall()
+    }
+
     /// Finds from when on a job's ticks are due, and sees to it that the ledger knows.
     async fn register(&mut self, job: &Job) {
-        let now = self.env.wall();
+        let now = self.now();
         let window = job.misfire.within();
         let mut registration = Registration::find(&self.sealed, &job.name, now);
         if registration.is_new()
@@ -140,7 +146,7 @@ impl Leader<'_> {
 
     /// Decides on what has come due and starts what may start.
     fn look(&mut self) {
-        let now = self.env.wall();
+        let now = self.now();
         for index in 0..self.plans.len() {
             let plan = &mut self.plans[index];
             let due = plan.next.is_some_and(|next| next <= now);
@@ -191,7 +197,7 @@ impl Leader<'_> {
             return;
         }
         self.prune_at = self.env.now() + PRUNE_EVERY;
-        let below = low_water(&self.plans, self.env.wall(), self.sealed.max_clock_offset);
+        let below = low_water(&self.plans, self.now(), self.sealed.max_clock_offset);
         let (ledger, term) = (self.ledger.clone(), self.term.clone());
         self.pruning = Some(self.term.spawn(async move {
             if let Err(error) = ledger.prune(term.number(), below).await {
@@ -201,7 +207,7 @@ impl Leader<'_> {
     }
 
     fn wake(&self) -> BootTime {
-        let now = self.env.wall();
+        let now = self.now();
         let next = self.plans.iter().filter_map(|plan| plan.next).min();
         let pause = next.map_or(LOOK_AT_LEAST_EVERY, |next| now.until(next));
         self.env.now() + pause.min(LOOK_AT_LEAST_EVERY)

@@ -129,7 +129,7 @@ pub struct RecordError {
 }
 
 impl RecordError {
-    fn new(what: &'static str, text: &str, why: &str) -> Self {
+    pub(super) fn new(what: &'static str, text: &str, why: &str) -> Self {
         Self { what, text: plain(text, 120), why: plain(why, 240) }
     }
 }

@@ -1,0 +1,92 @@
+use super::RecordError;
+use crate::env::WallTime;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// A job's row in its group's ledger, under `job/NAME`: written by the leader, read by whoever wants to know.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobRow {
+    /// No tick before this is due: when the job, or its present schedule, was first seen.
+    pub since: WallTime,
+    /// How often the row has been changed: of several rows the one of the highest term and revision counts.
+    pub rev: u64,
+    /// The schedule, as people write it.
+    pub schedule: Arc<str>,
+    /// That it is paused, by whom, and since when.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused: Option<Paused>,
+    /// The misfire, overlap, delivery and placement rules, for people.
+    #[serde(default)]
+    pub rules: Arc<str>,
+    /// Whether its ticks are spread over the workers.
+    #[serde(default)]
+    pub spread: bool,
+}
+
+/// That a job is paused.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Paused {
+    /// Who asked for it.
+    pub by: Arc<str>,
+    /// Since when.
+    pub at: WallTime,
+}
+
+impl JobRow {
+    /// What the keys of rows begin with.
+    pub const PREFIX: &str = "job/";
+
+    /// The key of a job's row.
+    pub fn key(job: &str) -> Arc<str> {
+        format!("{}{job}", Self::PREFIX).into()
+    }
+
+    /// The value of its record.
+    pub fn to_value(&self) -> Arc<str> {
+        serde_json::to_string(self).unwrap_or_default().into()
+    }
+
+    /// Reads a record's value: a row, or what versions before 0.2 wrote, the bare microseconds of `since`.
+    ///
+    /// # Errors
+    /// [`RecordError`] where it is neither.
+    pub fn parse(value: &str) -> Result<Self, RecordError> {
+        if let Ok(micros) = value.parse() {
+            let since = WallTime::from_micros(micros);
+            return Ok(Self {
+                since,
+                rev: 0,
+                schedule: "".into(),
+                paused: None,
+                rules: "".into(),
+                spread: false,
+            });
+        }
+        serde_json::from_str(value).map_err(|error| RecordError::new("job row", value, &error.to_string()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_go_both_ways_and_old_ones_are_read() {
+        let mut row = JobRow {
+            since: WallTime::from_micros(7),
+            rev: 3,
+            schedule: "every 1s".into(),
+            paused: None,
+            rules: "skip".into(),
+            spread: false,
+        };
+        let text = r#"{"since":7,"rev":3,"schedule":"every 1s","rules":"skip","spread":false}"#;
+        assert_eq!(&*row.to_value(), text);
+        assert_eq!(JobRow::parse(text).unwrap(), row);
+        row.paused = Some(Paused { by: "me".into(), at: WallTime::from_micros(9) });
+        assert_eq!(JobRow::parse(&row.to_value()).unwrap(), row);
+        let old = JobRow::parse("1700000000000000").unwrap();
+        assert_eq!((old.since.as_micros(), old.rev, &*old.schedule), (1_700_000_000_000_000, 0, ""));
+        assert!(JobRow::parse("{}").unwrap_err().to_string().contains("cannot be read"));
+    }
+}
