@@ -126,6 +126,9 @@ impl Fleet {
 
     /// The quorum's clock, or our own before a majority has been heard.
     pub(crate) fn wall(&self) -> WallTime {
+        if self.setup.sabotaged(Sabotage::OwnWallClock) {
+            return self.env.wall();
+        }
         let reached = self.board.most_have_reached(self.env.now(), self.setup.drift_rate);
         reached.unwrap_or_else(|| self.env.wall())
     }

@@ -1,4 +1,4 @@
-use super::Schedule;
+use super::{Schedule, rules::Jitter};
 use crate::env::WallTime;
 use std::time::Duration;
 
@@ -42,7 +42,11 @@ impl Misfire {
     /// What a job has unless told otherwise: one run for all that was missed within an hour, or within a
     /// thousand times the shortest gap between two ticks, so that the ledger keeps few of them.
     pub fn default_for(schedule: &Schedule) -> Self {
-        RunOnce::within((schedule.busiest_gap() * 1000).min(Duration::from_secs(3600)))
+        Self::default_for_gap(schedule.busiest_gap())
+    }
+
+    pub(super) fn default_for_gap(gap: Duration) -> Self {
+        RunOnce::within(gap.saturating_mul(1000).min(Duration::from_secs(3600)))
     }
 
     /// How long after its due time a misfired tick may still run.
@@ -149,12 +153,26 @@ pub fn due(
     now: WallTime,
     late_after: Duration,
 ) -> Due {
+    due_with(schedule, misfire, Jitter::default(), from, now, late_after)
+}
+
+/// As [`due`], where the run of a tick is due some time after the tick, from which on it is late.
+pub(super) fn due_with(
+    schedule: &Schedule,
+    misfire: Misfire,
+    jitter: Jitter,
+    from: WallTime,
+    now: WallTime,
+    late_after: Duration,
+) -> Due {
     if schedule.is_after_end() {
         // One at a time, and none is ever too late: only its end brings the next one.
         let tick = schedule.next_after(from);
         let (run, next): (Vec<_>, Vec<_>) = tick.into_iter().partition(|tick| *tick <= now);
         return Due { run, skipped: Vec::new(), next: next.first().copied() };
     }
+    let upto = |at| jitter.upto(schedule, at);
+    let (clock, now) = (now, upto(now));
     let next = schedule.next_after(from.max(now));
     if now <= from {
         return Due { next, ..Due::default() };
@@ -163,8 +181,8 @@ pub fn due(
     let mut skip = |after, until, why| skipped.extend(span(schedule, after, until, why));
 
     // Three spans of time, each exclusive of its beginning: too old, missed within the window, on time.
-    let on_time = from.max(before(now - late_after));
-    let window = from.max(before(now - misfire.within())).min(on_time);
+    let on_time = from.max(upto(before(clock - late_after)));
+    let window = from.max(upto(before(clock - misfire.within()))).min(on_time);
     let mut run = Vec::new();
     let each_after = match misfire {
         Misfire::Skip => {
