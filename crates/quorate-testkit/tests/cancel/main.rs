@@ -17,6 +17,7 @@ mod register;
 mod replace;
 mod servers;
 mod stage;
+mod stream;
 mod world;
 
 use cases::Case;
