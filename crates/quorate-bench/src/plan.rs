@@ -49,6 +49,8 @@ pub(crate) struct Plan {
     pub(crate) leases_ttl: Duration,
     /// For how long.
     pub(crate) held_for: Duration,
+    /// How many message ids are claimed, a round.
+    pub(crate) ids: usize,
     /// How often a majority of the servers stops.
     pub(crate) stops: usize,
     /// How many leases are held at each.
@@ -83,6 +85,7 @@ impl Plan {
                 leases: 100_000,
                 leases_ttl: seconds(10),
                 held_for: seconds(40),
+                ids: 10_000,
                 stops: 20,
                 leases_a_stop: 50,
             },
@@ -95,6 +98,7 @@ impl Plan {
                 leases: 500,
                 leases_ttl: seconds(2),
                 held_for: seconds(1),
+                ids: 1_000,
                 stops: 1,
                 leases_a_stop: 10,
             },

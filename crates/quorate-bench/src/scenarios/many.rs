@@ -72,7 +72,7 @@ async fn acquire(quorum: &Quorum, plan: &Plan, name: &str, count: usize) -> Resu
 }
 
 /// The longest script call that a server's slow log remembers, in milliseconds; it remembers those over 1 ms.
-fn slowest_call(servers: &Servers) -> Result<f64, String> {
+pub(super) fn slowest_call(servers: &Servers) -> Result<f64, String> {
     let mut slowest = 0.0_f64;
     for url in servers.urls() {
         let ask = || -> redis::RedisResult<Vec<redis::Value>> {

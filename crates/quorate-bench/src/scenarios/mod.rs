@@ -1,5 +1,6 @@
 //! What is measured, a file a scenario.
 
+mod claims;
 mod cycles;
 mod handover;
 mod leader;
@@ -36,6 +37,12 @@ pub(crate) const ALL: &[Scenario] = &[
     },
     Scenario { name: "leader", what: "from one leader to the next", stops_servers: false, run: leader::run },
     Scenario { name: "many", what: "very many leases in one process", stops_servers: false, run: many::run },
+    Scenario {
+        name: "claims",
+        what: "many message ids, one by one and in batches",
+        stops_servers: false,
+        run: claims::run,
+    },
     Scenario {
         name: "loss",
         what: "three of five stopped under auto-extend",
