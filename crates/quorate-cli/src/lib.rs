@@ -23,6 +23,7 @@ mod run;
 mod status;
 mod unlock;
 pub mod warden;
+mod when;
 
 use args::{Cli, Command, LeadCommand, LogFormat, LogLevel, NodesCommand, Unread};
 use config::{Config, Surroundings};

@@ -7,7 +7,7 @@ use std::{
 };
 
 /// The keys whose values can be of a wrong kind.
-const KEYS: [&str; 30] = [
+const KEYS: [&str; 33] = [
     "clock_step_allowance",
     "command",
     "cwd",
@@ -19,6 +19,7 @@ const KEYS: [&str; 30] = [
     "fence_retention",
     "group",
     "job",
+    "keep_output",
     "lease",
     "max_clock_offset",
     "max_ttl",
@@ -26,10 +27,12 @@ const KEYS: [&str; 30] = [
     "name",
     "node_timeout",
     "nodes",
+    "ok_exit_codes",
     "password_file",
     "prefix",
     "rule",
     "schedule",
+    "shell",
     "step_down_grace",
     "timeout",
     "trust_new_nodes",
@@ -189,6 +192,9 @@ fn mend(message: &str, key: &str) -> &'static str {
         "misfire" => "; write it like { rule = \"run-once\", within = \"1h\" }",
         "lease" => "; write it like { ttl = \"10s\", step_down_grace = \"2s\" }",
         "job" => "; write each as a table under [[job]]",
+        "shell" => "; write a line for the shell, like \"./report.sh | mail ops\"",
+        "ok_exit_codes" => "; write the exit codes that are no failure, like [0, 3]",
+        "keep_output" => "; write a number of bytes, like \"4KiB\"",
         "env" => "; write it like { NAME = \"value\" }",
         _ => "",
     }
@@ -197,7 +203,6 @@ fn mend(message: &str, key: &str) -> &'static str {
 fn example(key: &str) -> &'static str {
     match key {
         "name" => "; give the job a name, such as name = \"nightly-report\"",
-        "command" => "; give program and arguments, like command = [\"./report.sh\", \"--all\"]",
         "rule" => "; say rule = \"run-once\", \"run-all\" or \"skip\"",
         "url" => "; give the node's address, like url = \"redis://10.0.0.1\"",
         _ => "",

@@ -48,7 +48,10 @@ pub(super) struct JobText {
     pub(super) schedule: Option<Spanned<String>>,
     pub(super) every: Option<Time>,
     pub(super) zone: Option<Spanned<String>>,
-    pub(super) command: Spanned<Vec<String>>,
+    pub(super) command: Option<Spanned<Vec<String>>>,
+    pub(super) shell: Option<Spanned<String>>,
+    pub(super) ok_exit_codes: Option<Spanned<Vec<Spanned<i64>>>>,
+    pub(super) keep_output: Option<Spanned<String>>,
     pub(super) cwd: Option<PathBuf>,
     #[serde(default)]
     pub(super) env: BTreeMap<String, String>,

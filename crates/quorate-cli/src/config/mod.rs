@@ -17,6 +17,7 @@
 //! No default stands in for a list of nodes: a list misspelt on three machines must not make three leaders.
 //! For the same reason a `QUORATE_…` variable that nobody knows is an error.
 
+mod changes;
 mod error;
 mod file;
 mod job;

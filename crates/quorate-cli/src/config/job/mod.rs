@@ -1,3 +1,7 @@
+//! The file's jobs, checked.
+
+mod command;
+
 use super::{
     ConfigError, LeaseConfig, beside,
     error::Page,
@@ -24,8 +28,12 @@ pub struct JobConfig {
     pub name: Arc<str>,
     /// When it is due.
     pub schedule: Schedule,
-    /// Program and arguments; never empty.
+    /// Program and arguments; never empty. A `shell` line is an argument of the shell's.
     pub command: Vec<String>,
+    /// The exit codes that are no failure; never empty.
+    pub ok_exit_codes: Vec<u8>,
+    /// How many bytes of the end of a run's output its history keeps; none where `None`.
+    pub keep_output: Option<usize>,
     /// The directory it runs in, from the file's own where relative; the program's where `None`.
     pub cwd: Option<PathBuf>,
     /// What its environment has besides the program's.
@@ -44,6 +52,8 @@ impl fmt::Debug for JobConfig {
             .field("name", &self.name)
             .field("schedule", &self.schedule)
             .field("command", &self.command)
+            .field("ok_exit_codes", &self.ok_exit_codes)
+            .field("keep_output", &self.keep_output)
             .field("cwd", &self.cwd)
             .field("env", &self.env.keys())
             .field("misfire", &self.misfire)
@@ -105,6 +115,8 @@ impl Desk<'_> {
             misfire: self.misfire(&schedule, lease)?,
             schedule,
             command: self.command()?,
+            ok_exit_codes: self.ok_exit_codes()?,
+            keep_output: self.keep_output()?,
             cwd: self.told.cwd.as_deref().map(|cwd| beside(self.page.file, cwd)),
             env: self.told.env.clone(),
             delivery: match self.told.delivery {
@@ -150,33 +162,6 @@ impl Desk<'_> {
                 self.at.clone(),
                 "has no time to run at; add schedule = \"0 3 * * *\" or every = \"10s\"",
             )),
-        }
-    }
-
-    fn command(&self) -> Result<Vec<String>, ConfigError> {
-        let command = &self.told.command;
-        let words = command.as_ref();
-        if words.first().is_none_or(|program| program.trim().is_empty()) {
-            let why = "has an empty command; give program and arguments, like [\"./report.sh\", \"--all\"]";
-            return Err(self.fail(command.span(), why));
-        }
-        if words.iter().any(|word| word.contains('\0')) {
-            return Err(self.fail(command.span(), "has a command with a NUL in it; take it out"));
-        }
-        Ok(words.clone())
-    }
-
-    fn check_env(&self) -> Result<(), ConfigError> {
-        let wrong =
-            |name: &str, value: &str| name.is_empty() || name.contains(['=', '\0']) || value.contains('\0');
-        match self.told.env.iter().find(|(name, value)| wrong(name, value)) {
-            Some((name, _)) => {
-                let why = format!(
-                    "has an `env` name {name:?} that no environment can hold; names are not empty and have no `=` and no NUL, values no NUL"
-                );
-                Err(self.fail(self.at.clone(), &why))
-            }
-            None => Ok(()),
         }
     }
 
