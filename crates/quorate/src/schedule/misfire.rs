@@ -149,6 +149,12 @@ pub fn due(
     now: WallTime,
     late_after: Duration,
 ) -> Due {
+    if schedule.is_after_end() {
+        // One at a time, and none is ever too late: only its end brings the next one.
+        let tick = schedule.next_after(from);
+        let (run, next): (Vec<_>, Vec<_>) = tick.into_iter().partition(|tick| *tick <= now);
+        return Due { run, skipped: Vec::new(), next: next.first().copied() };
+    }
     let next = schedule.next_after(from.max(now));
     if now <= from {
         return Due { next, ..Due::default() };
@@ -182,8 +188,7 @@ pub fn due(
     match at_most(schedule, each_after, now, room) {
         Some(ticks) => run.extend(ticks),
         None => {
-            let gaps = u32::try_from(room).unwrap_or(u32::MAX);
-            let cut = now - schedule.least_gap() * gaps;
+            let cut = schedule.cut(each_after, now, room);
             skip(each_after, cut, MisfireReason::TooMany);
             run.extend(at_most(schedule, cut, now, room).unwrap_or_default());
         }
