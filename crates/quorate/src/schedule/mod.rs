@@ -28,12 +28,14 @@
 mod job;
 mod leader;
 mod misfire;
+mod operate;
 mod scheduler;
 mod ticks;
 mod times;
 
 pub use job::{Job, Tick};
 pub use misfire::{DUE_MAX, Due, Misfire, MisfireReason, RunAll, RunOnce, Skipped, due};
+pub use operate::{Accepted, JobStatus, Jobs, JobsError, RunningTick, SchedulePuzzle};
 pub use scheduler::{ScheduleError, Scheduler, SchedulerRun};
 pub use ticks::{
     Answer, Ask, Decision, Delivery, JobRow, NodeAnswer, Paused, RecordError, Request, RequestId,

@@ -35,6 +35,7 @@ pub(in crate::schedule) async fn tend(ledger: Ledger, term: Term, asked: mpsc::S
     let env = term.env().clone();
     let mut clerk = Clerk {
         env: &env,
+        ledger: &ledger,
         inbox: &inbox,
         term: &term,
         triage: Triage::default(),
@@ -53,6 +54,7 @@ type Given = (Request, Option<Answer>);
 
 struct Clerk<'a> {
     env: &'a Env,
+    ledger: &'a Ledger,
     inbox: &'a Ledger,
     term: &'a Term,
     triage: Triage,
@@ -94,6 +96,7 @@ impl Clerk<'_> {
             match step {
                 Step::Ask(request) => self.ask(request).await,
                 Step::Answer(request, answer) => self.write(&request, &answer).await,
+                Step::TooLate(request) => self.too_late(&request).await,
                 Step::Unreadable(key, error) => {
                     let key = crate::plain::plain(&key, 80);
                     tracing::warn!(group = &**self.term.group(), key, "left alone in the inbox: {error}");
@@ -118,6 +121,21 @@ impl Clerk<'_> {
         if self.asked.send(Asked { request: request.clone(), reply }).await.is_ok() {
             self.pending.push(Box::pin(async move { (request, answer.await.ok()) }));
         }
+    }
+
+    /// An earlier leader may have taken it up in time, and died before it answered: then it is in the ledger.
+    async fn too_late(&mut self, request: &Request) {
+        let taken_up = match self.ledger.read().await {
+            Ok(answers) => {
+                let key = triage::key(request.id);
+                answers.iter().flat_map(|answer| &answer.state.records).any(|(other, _)| *other == key)
+            }
+            // It is looked at again.
+            Err(_) => return self.triage.answered(request.id, None),
+        };
+        let answer = if taken_up { triage::taken_up() } else { triage::too_late(request) };
+        self.triage.answered(request.id, Some(answer.clone()));
+        self.write(request, &answer).await;
     }
 
     /// Writes the answer over the request. What fails is seen to stand by the next look, and is written again.

@@ -17,6 +17,8 @@ use std::{
 const PREFIX: &str = "ask/";
 /// How long requests and answers stay.
 pub(super) const KEPT: Duration = Duration::from_secs(3600);
+/// An answer that does not reach a node, one without memory left for instance, is written again so often at most.
+const WRITE_AGAIN: Duration = Duration::from_secs(2);
 /// A request is never valid for longer, whatever it says: it must not outlive the memory of its answer.
 pub(super) const VALID_MAX: Duration = Duration::from_secs(1800);
 
@@ -37,6 +39,19 @@ pub(super) fn answering(request: &Request, answer: &Answer) -> Record {
     Record { at: request.at.as_micros(), term: FencingToken::default(), last: true, value }
 }
 
+/// What is said to a request that was not heard in time.
+pub(super) fn too_late(request: &Request) -> Answer {
+    let valid_for = request.valid_for.min(VALID_MAX);
+    let why = format!("too late: nobody led, or could be reached, while it was valid, for {valid_for:.0?}; ask again");
+    Answer::Refused { why: why.into() }
+}
+
+/// What is said to one that an earlier leader has taken up and not answered.
+pub(super) fn taken_up() -> Answer {
+    let text = "taken up by an earlier leader; what came of it is in the history";
+    Answer::Accepted { text: text.into(), count: 0 }
+}
+
 /// Until when a request may be taken up.
 pub(super) fn valid_until(request: &Request) -> WallTime {
     request.at + request.valid_for.min(VALID_MAX)
@@ -49,6 +64,8 @@ pub(super) enum Step {
     Ask(Request),
     /// Write this over it, on every node that has the request still.
     Answer(Request, Answer),
+    /// It was not heard in time: say so, unless an earlier leader has taken it up.
+    TooLate(Request),
     /// Say once that this cannot be read; then leave it alone.
     Unreadable(Arc<str>, RecordError),
 }
@@ -63,8 +80,10 @@ pub(super) struct Triage {
 #[derive(Debug)]
 struct Known {
     asked_at: WallTime,
-    /// The answer, once the leader has given it.
+    /// The answer, once there is one.
     answer: Option<Answer>,
+    /// When it was last written.
+    written_at: WallTime,
 }
 
 impl Triage {
@@ -99,36 +118,35 @@ impl Triage {
 
     /// One request that stands on some node still, and what another node has been told of it already.
     fn decide(&mut self, id: RequestId, request: Request, told: Option<Answer>, now: WallTime) -> Option<Step> {
-        if let Some(answer) = told {
-            return Some(Step::Answer(request, answer));
+        let late = now > valid_until(&request);
+        let known = self.known.entry(id);
+        let is_new = matches!(known, std::collections::btree_map::Entry::Vacant(_));
+        let asked_at = request.at;
+        let known = known.or_insert(Known { asked_at, answer: None, written_at: WallTime::default() });
+        if told.is_some() {
+            known.answer = told;
         }
-        match self.known.get(&id) {
+        match &known.answer {
+            Some(answer) if now < known.written_at || known.written_at + WRITE_AGAIN <= now => {
+                known.written_at = now;
+                Some(Step::Answer(request, answer.clone()))
+            }
+            Some(_) => None,
+            None if is_new && late => {
+                known.written_at = now;
+                Some(Step::TooLate(request))
+            }
+            None if is_new => Some(Step::Ask(request)),
             // With the leader.
-            Some(Known { answer: None, .. }) => None,
-            Some(Known { answer: Some(answer), .. }) => Some(Step::Answer(request, answer.clone())),
-            None if now > valid_until(&request) => {
-                let why = format!(
-                    "too late: it was valid for {:.0?} and nobody led, or could be reached, in that time; ask again",
-                    request.valid_for.min(VALID_MAX)
-                );
-                Some(Step::Answer(request, Answer::Refused { why: why.into() }))
-            }
-            None => {
-                self.known.insert(id, Known { asked_at: request.at, answer: None });
-                Some(Step::Ask(request))
-            }
+            None => None,
         }
     }
 
     /// The leader's answer to a request that was handed to it; `None` where it gave none.
     pub(super) fn answered(&mut self, id: RequestId, answer: Option<Answer>) {
-        match answer {
-            Some(answer) => {
-                if let Some(known) = self.known.get_mut(&id) {
-                    known.answer = Some(answer);
-                }
-            }
-            None => drop(self.known.remove(&id)),
+        match (answer, self.known.get_mut(&id)) {
+            (Some(answer), Some(known)) => known.answer = Some(answer),
+            _ => drop(self.known.remove(&id)),
         }
     }
 }
@@ -222,7 +240,9 @@ mod tests {
         assert_eq!(triage.look(&nodes, at(5)), [], "they are with the leader");
         assert_eq!(triage.look(&nodes, at(500)), [], "and stay there");
         triage.answered(first.id, Some(yes()));
-        assert_eq!(triage.look(&nodes, at(501)), [Step::Answer(first, yes())], "what stands is written over");
+        assert_eq!(triage.look(&nodes, at(501)), [Step::Answer(first.clone(), yes())], "what stands is written over");
+        assert_eq!(triage.look(&nodes, at(502)), [], "though a node that cannot take it is not pestered");
+        assert_eq!(triage.look(&nodes, at(503)), [Step::Answer(first, yes())]);
     }
 
     #[test]
@@ -241,14 +261,17 @@ mod tests {
         let one = request(1, 0);
         let nodes = [node(&[asked(&one)])];
         let steps = triage.look(&nodes, at(61));
-        let [Step::Answer(refused, Answer::Refused { why })] = &steps[..] else { panic!("{steps:?}") };
-        assert_eq!(refused, &one);
-        assert!(why.contains("too late: it was valid for 60s"), "{why}");
+        assert_eq!(steps, [Step::TooLate(one.clone())]);
+        let Answer::Refused { why } = too_late(&one) else { panic!("late is refused") };
+        assert!(why.contains("too late") && why.contains("for 60s"), "{why}");
+        triage.answered(one.id, Some(too_late(&one)));
+        assert_eq!(triage.look(&nodes, at(62)), [], "it is being written");
+        assert_eq!(triage.look(&nodes, at(63)), [Step::Answer(one.clone(), too_late(&one))], "it did not arrive");
         let mut fresh = Triage::default();
         assert_eq!(fresh.look(&nodes, at(60)), [Step::Ask(one)], "to the last moment it is in time");
         let long = Request { valid_for: Duration::MAX, ..request(1, 0) };
         let steps = Triage::default().look(&[node(&[asked(&long)])], at(1801));
-        assert!(matches!(steps[..], [Step::Answer(_, Answer::Refused { .. })]), "{steps:?}");
+        assert!(matches!(steps[..], [Step::TooLate(_)]), "{steps:?}");
     }
 
     #[test]
