@@ -64,6 +64,7 @@ impl Config {
             ("durable", old_setup.durable != setup.durable),
             ("trust_new_nodes", old_setup.trust_new_nodes != setup.trust_new_nodes),
             ("lease", self.lease != new.lease),
+            ("max_running", self.max_running != new.max_running),
         ];
         table.into_iter().filter(|(_, differs)| *differs).map(|(key, _)| key).collect()
     }

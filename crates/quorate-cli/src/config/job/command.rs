@@ -7,7 +7,7 @@ use toml::Spanned;
 /// The shell that runs a `shell` line.
 const SHELL: &str = "/bin/sh";
 /// The most that may be kept of a run's output, in bytes.
-const OUTPUT_MAX: usize = 16 << 10;
+const OUTPUT_MAX: usize = 4 << 10;
 
 impl Desk<'_> {
     /// Program and arguments, of `command` or of `shell`.
@@ -91,7 +91,7 @@ impl Desk<'_> {
     pub(super) fn keep_output(&self) -> Result<Option<usize>, ConfigError> {
         let Some(told) = &self.told.keep_output else { return Ok(None) };
         let wrong = |why: &str| {
-            let text = format!("has keep_output {:?}, {why}; write it like \"4KiB\", at most \"16KiB\"", told.as_ref());
+            let text = format!("has keep_output {:?}, {why}; write it like \"2KiB\", at most \"4KiB\"", told.as_ref());
             self.fail(told.span(), &text)
         };
         match bytes(told.as_ref()) {

@@ -1,13 +1,15 @@
 //! The file's jobs, checked.
 
 mod command;
+mod rules;
+mod times;
 
 use super::{
     ConfigError, LeaseConfig, beside,
     error::Page,
     file::{DeliveryText, JobText, MisfireText, RuleText, Time},
 };
-use quorate::schedule::{Cron, Delivery, Misfire, RunAll, RunOnce, Schedule, every};
+use quorate::schedule::{Delivery, Misfire, Overlap, Placement, Retry, RunAll, RunOnce, Schedule};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
@@ -42,8 +44,20 @@ pub struct JobConfig {
     pub misfire: Misfire,
     /// What becomes of ticks that may have run.
     pub delivery: Delivery,
-    /// After which a run is ended.
+    /// After which an attempt is ended.
     pub timeout: Option<Duration>,
+    /// Over how much time after its tick a run may start.
+    pub jitter: Duration,
+    /// What becomes of a tick that is due while an earlier one runs.
+    pub overlap: Overlap,
+    /// How often a run is tried.
+    pub retries: Retry,
+    /// Where it runs.
+    pub placement: Placement,
+    /// Which of the ticks that wait starts first.
+    pub priority: i32,
+    /// How many entries of its history are kept.
+    pub history: usize,
 }
 
 impl fmt::Debug for JobConfig {
@@ -59,6 +73,12 @@ impl fmt::Debug for JobConfig {
             .field("misfire", &self.misfire)
             .field("delivery", &self.delivery)
             .field("timeout", &self.timeout)
+            .field("jitter", &self.jitter)
+            .field("overlap", &self.overlap)
+            .field("retries", &self.retries)
+            .field("placement", &self.placement)
+            .field("priority", &self.priority)
+            .field("history", &self.history)
             .finish()
     }
 }
@@ -113,6 +133,7 @@ impl Desk<'_> {
         Ok(JobConfig {
             name: name.into(),
             misfire: self.misfire(&schedule, lease)?,
+            jitter: self.jitter(&schedule)?,
             schedule,
             command: self.command()?,
             ok_exit_codes: self.ok_exit_codes()?,
@@ -125,44 +146,12 @@ impl Desk<'_> {
                 None => Delivery::default(),
             },
             timeout: self.told.timeout.as_ref().map(|timeout| self.timeout(timeout)).transpose()?,
+            overlap: self.overlap(),
+            retries: self.retries()?,
+            placement: self.placement(),
+            priority: self.priority()?,
+            history: self.history()?,
         })
-    }
-
-    fn schedule(&self) -> Result<Schedule, ConfigError> {
-        match (&self.told.schedule, &self.told.every) {
-            (Some(line), None) => {
-                let wrong = |at: Range<usize>, key: &str, error: &dyn fmt::Display| {
-                    self.fail(at, &format!("has a {key} that cannot be used: {error}"))
-                };
-                let cron =
-                    Cron::parse(line.as_ref()).map_err(|error| wrong(line.span(), "schedule", &error))?;
-                Ok(match &self.told.zone {
-                    Some(zone) => {
-                        cron.zone(zone.as_ref()).map_err(|error| wrong(zone.span(), "zone", &error))?
-                    }
-                    None => cron,
-                }
-                .into())
-            }
-            (None, Some(period)) => {
-                if let Some(zone) = &self.told.zone {
-                    let why = "has `every` and a `zone`; `every` counts real time: take the zone out, or write a cron line as `schedule`";
-                    return Err(self.fail(zone.span(), why));
-                }
-                let period_of = **period.as_ref();
-                let every = every(period_of).map_err(|error| {
-                    self.fail(period.span(), &format!("has an `every` that cannot be used: {error}"))
-                })?;
-                Ok(every.into())
-            }
-            (Some(line), Some(_)) => {
-                Err(self.fail(line.span(), "has a `schedule` and an `every`; keep one of them"))
-            }
-            (None, None) => Err(self.fail(
-                self.at.clone(),
-                "has no time to run at; add schedule = \"0 3 * * *\" or every = \"10s\"",
-            )),
-        }
     }
 
     fn misfire(&self, schedule: &Schedule, lease: LeaseConfig) -> Result<Misfire, ConfigError> {
