@@ -119,7 +119,7 @@ fn jobs_are_seen_and_operated_from_outside() {
     assert_eq!(list["group"], "g");
     let names: Vec<&str> = list["jobs"].as_array().expect("jobs").iter().filter_map(|job| job["name"].as_str()).collect();
     assert_eq!(names, ["beat", "flaky", "long", "nightly-report", "slow"]);
-    let shown = bench.jobs(&["list"]).expect(0).says(&["NAME", "SCHEDULE", "beat", "nightly-report", "0 3 * * *"]);
+    let shown = bench.jobs(&["list"]).expect(0).tells(&["NAME", "SCHEDULE", "beat", "nightly-report", "0 3 * * *"]);
     assert_eq!(shown.stdout.lines().count(), 6, "a head and a line a job: {}", shown.stdout);
 
     // Paused, its ticks are skipped, and that is in its history; resumed, they run from then on.
@@ -127,7 +127,7 @@ fn jobs_are_seen_and_operated_from_outside() {
     bench.accepted(&["pause", "beat"]);
     let job = bench.json(&["show", "beat"]);
     assert!(job["paused"]["by"].as_str().is_some_and(|by| by.contains('@')), "{job}");
-    bench.jobs(&["list"]).expect(0).says(&["paused"]);
+    bench.jobs(&["list"]).expect(0).tells(&["paused"]);
     let paused_at = bench.lines("beats");
     until("a skipped tick", PATIENCE, || {
         let history = bench.json(&["history", "beat"]);
@@ -163,7 +163,7 @@ fn jobs_are_seen_and_operated_from_outside() {
     let running = bench.json(&["show", "long"])["running"].clone();
     assert_eq!(running[0]["request"], asked["id"], "{running}");
     assert_eq!(running[0]["orphaned"], false);
-    bench.jobs(&["list"]).expect(0).says(&["running"]);
+    bench.jobs(&["list"]).expect(0).tells(&["running"]);
     let told = bench.accepted(&["cancel", "long"]);
     assert_eq!(told["count"], 1, "{told}");
     let end = bench.end_of("long", &asked);
@@ -208,7 +208,7 @@ fn what_cannot_be_done_is_told_with_the_reason_and_a_status() {
         .expect(78)
         .says(&["yesterday", "2026-11-21T03:00:00Z"]);
     bench.jobs(&["list", "--group", "a{b"]).expect(78).says(&["--group", "brace"]);
-    let empty = bench.jobs(&["list", "--group", "other"]).expect(0).says(&["other: no jobs"]);
+    let empty = bench.jobs(&["list", "--group", "other"]).expect(0).tells(&["other: no jobs"]);
     assert!(empty.stderr.is_empty(), "{empty:?}");
 
     // Nobody leads: it is posted, and whoever leads within its time takes it up, once.
@@ -237,7 +237,7 @@ fn next_is_computed_from_the_file_without_nodes_and_else_from_the_ledger() {
     let lonely = bench.program.write("lonely.toml", &format!("group = \"g\"\n{JOBS}"));
     let from = ["--count", "2", "--from", "2026-11-21T00:00:00Z"];
     let args = [&["jobs", "next", "nightly-report", "--config", &lonely][..], &from].concat();
-    bench.program.run(&args).expect(0).says(&["2026-11-21T03:00:00Z", "2026-11-22T03:00:00Z"]);
+    bench.program.run(&args).expect(0).tells(&["2026-11-21T03:00:00Z", "2026-11-22T03:00:00Z"]);
     let told: Value =
         serde_json::from_str(&bench.program.run([&args[..], &["--json"]].concat()).expect(0).stdout).expect("JSON");
     assert_eq!(told["next"].as_array().map(Vec::len), Some(2));
@@ -250,7 +250,7 @@ fn next_is_computed_from_the_file_without_nodes_and_else_from_the_ledger() {
     let elsewhere = ["jobs", "next", "nightly-report", "--group", "g", "--nodes"];
     let list = bench.nodes.list();
     let told = bench.program.run([&elsewhere[..], &[&list], &from].concat()).expect(0);
-    told.says(&["the ledger of group g", "2026-11-21T03:00:00Z", "2026-11-22T03:00:00Z"]);
+    told.tells(&["the ledger of group g", "2026-11-21T03:00:00Z", "2026-11-22T03:00:00Z"]);
     let wrong = ["jobs", "next", "nightly", "--group", "g", "--nodes"];
     bench.program.run([&wrong[..], &[&list]].concat()).expect(1).says(&["no job is called \"nightly\""]);
     daemon.signal(Signal::TERM);

@@ -8,10 +8,10 @@ use crate::{
     when::rfc3339,
 };
 use quorate::{
-    env::{BootTime, Env},
+    env::Env,
     schedule::{Job, Tick},
 };
-use std::{pin::pin, sync::Arc};
+use std::sync::Arc;
 
 /// The job that runs the command of `config`.
 pub(super) fn job(config: &JobConfig, env: &Env, guard: Guard) -> Job {
@@ -21,51 +21,48 @@ pub(super) fn job(config: &JobConfig, env: &Env, guard: Guard) -> Job {
         let (job, env) = (Arc::clone(&shared), env.clone());
         async move { run(&job, &env, guard, &tick).await }
     });
-    job.misfire(config.misfire).delivery(config.delivery)
+    let job = job
+        .misfire(config.misfire)
+        .delivery(config.delivery)
+        .overlap(config.overlap)
+        .jitter(config.jitter)
+        .retries(config.retries)
+        .placement(config.placement)
+        .priority(config.priority)
+        .history(config.history)
+        .keep_output(config.keep_output.unwrap_or_default());
+    match config.timeout {
+        Some(timeout) => job.timeout(timeout),
+        None => job,
+    }
 }
 
+/// One attempt. It is told to stop at a step-down, at its timeout and where it is cancelled; the command has the grace
+/// then, and why it was told is the scheduler's to say.
 async fn run(job: &JobConfig, env: &Env, guard: Guard, tick: &Tick) -> Result<(), String> {
-    let mut spec = spec(job, tick)?;
-    let output = match job.keep_output {
-        Some(most) => {
-            let (output, stdout, stderr) = Output::piped(env, most).map_err(|error| error.to_string())?;
-            spec = spec.stdout(Stream::Fd(stdout)).stderr(Stream::Fd(stderr));
-            Some(output)
-        }
-        None => None,
-    };
-    let look = || tick.term().work_until();
+    let mut spec = spec(job, env, tick)?;
+    let mut output = None;
+    if let Some(most) = job.keep_output {
+        let (pumps, stdout, stderr) = Output::piped(env, most).map_err(|error| error.to_string())?;
+        spec = spec.stdout(Stream::Fd(stdout)).stderr(Stream::Fd(stderr));
+        output = Some(pumps);
+    }
+    let look = || tick.held_until();
     let deadline = guard.deadline(look().unwrap_or_default());
     let mut warden = Warden::start(env, spec, deadline).await.map_err(|error| error.to_string())?;
-    let stop = tick.stop().child_token();
-    let mut exit = pin!(guard.tend(env, &mut warden, look, &stop, None));
-    let deadline = job.timeout.map_or(BootTime::from_nanos(u64::MAX), |timeout| env.now() + timeout);
-    let exit = match env.before(deadline, &mut exit).await {
-        Some(exit) => Some(exit),
-        None => {
-            // Told to end like at a step-down: it has the grace.
-            stop.cancel();
-            exit.await;
-            None
-        }
-    };
+    let exit = guard.tend(env, &mut warden, look, tick.stop(), None).await;
     if let Some(output) = output {
-        let _ = output.tail().await;
+        tick.set_output(&output.tail().await);
     }
-    match exit {
-        Some(exit) => {
-            if exit.ended_by.is_some() {
-                // Ended by its guard, not by itself: at least once, it runs again.
-                tick.mark_interrupted();
-            }
-            outcome(&exit, &job.ok_exit_codes)
-        }
-        None => Err(format!("timed out after {:.1?}", job.timeout.unwrap_or_default())),
+    if exit.ended_by.is_some_and(|by| by != EndedBy::StepDown) {
+        // Ended by its guard, though the term may go on: at least once, it runs again.
+        tick.mark_interrupted();
     }
+    outcome(&exit, &job.ok_exit_codes)
 }
 
 /// What is started: the command, what the file adds to its environment, and what it is to know of its tick.
-fn spec(job: &JobConfig, tick: &Tick) -> Result<CommandSpec, String> {
+fn spec(job: &JobConfig, env: &Env, tick: &Tick) -> Result<CommandSpec, String> {
     let token = tick.check().map_err(|error| error.to_string())?;
     let (program, args) = job.command.split_first().ok_or("the command is empty")?;
     let mut spec = CommandSpec::new(program).args(args).stdin(Stream::Null);
@@ -79,8 +76,19 @@ fn spec(job: &JobConfig, tick: &Tick) -> Result<CommandSpec, String> {
     spec = spec
         .env("QUORATE_JOB", &*job.name)
         .env("QUORATE_TICK", rfc3339(tick.at()))
-        .env("QUORATE_RESOURCE", format!("election/{}", tick.term().group()))
+        .env("QUORATE_CAUSE", tick.cause().to_string())
+        .env("QUORATE_ATTEMPT", tick.attempt().to_string())
         .env("QUORATE_FENCING_TOKEN", token.to_string());
+    // A tick that is spread over workers is held by a claim, and by no leadership.
+    spec = match tick.term() {
+        Some(term) => spec.env("QUORATE_RESOURCE", format!("election/{}", term.group())),
+        None => spec.env_remove("QUORATE_RESOURCE"),
+    };
+    spec = match job.timeout {
+        Some(timeout) => spec.env("QUORATE_DEADLINE", rfc3339(env.wall() + timeout)),
+        // Nor that of a run which we may be part of.
+        None => spec.env_remove("QUORATE_DEADLINE"),
+    };
     if let Some(dir) = &job.cwd {
         spec = spec.dir(dir);
     }
@@ -92,7 +100,7 @@ fn outcome(exit: &Exit, ok: &[u8]) -> Result<(), String> {
         (None, Status::Code(code)) if ok.iter().any(|ok| i32::from(*ok) == code) => Ok(()),
         (None, Status::Code(code)) => Err(format!("exit status {code}")),
         (None, Status::Signal(number)) => Err(format!("ended by signal {number}")),
-        (Some(EndedBy::StepDown), _) => Err("ended at step-down".to_owned()),
+        (Some(EndedBy::StepDown), _) => Err("told to stop".to_owned()),
         (Some(_), _) => Err("ended because its lease ran out".to_owned()),
     }
 }

@@ -14,7 +14,7 @@ use quorate::{
     round::majority,
     schedule::{Job, ScheduleError, Scheduler, SchedulerHandle},
 };
-use std::{io, pin::pin, sync::Arc};
+use std::{fmt, io, pin::pin, sync::Arc};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
@@ -42,6 +42,22 @@ impl Signals {
             _ = self.interrupt.recv() => Heard::Stop("SIGINT"),
             _ = self.hangup.recv() => Heard::Reload,
         }
+    }
+}
+
+/// Why the file is read anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Why {
+    Asked,
+    Changed,
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Asked => "SIGHUP, the file is read anew",
+            Self::Changed => "the file has changed",
+        })
     }
 }
 
@@ -91,6 +107,9 @@ impl Daemon {
         mut signals: Signals,
     ) -> Result<(), ElectionError<ScheduleError>> {
         let mut scheduler = Scheduler::on(&self.election);
+        if let Some(most) = self.config.max_running {
+            scheduler = scheduler.max_running(most);
+        }
         for job in self.jobs(jobs) {
             scheduler = scheduler.job(job);
         }
@@ -104,7 +123,7 @@ impl Daemon {
             if self.env.now() >= look_at {
                 look_at = self.env.now() + watch::LOOK_EVERY;
                 if !stop.is_cancelled() && self.watched.look() {
-                    self.reload(&handle, "the file has changed");
+                    self.reload(&handle, Why::Changed);
                 }
             }
             self.notifier.beat(&self.env);
@@ -123,7 +142,7 @@ impl Daemon {
                         }
                         stop.cancel();
                     }
-                    Heard::Reload => self.reload(&handle, "SIGHUP"),
+                    Heard::Reload => self.reload(&handle, Why::Asked),
                 },
                 Some(_) = events.next() => {}
                 () = self.env.sleep_until(wake) => {}
@@ -132,23 +151,30 @@ impl Daemon {
     }
 
     /// Reads the file anew and sets its jobs. Whoever leads, leads on.
-    fn reload(&mut self, handle: &SchedulerHandle, why: &str) {
-        self.notifier.reloading();
+    fn reload(&mut self, handle: &SchedulerHandle, why: Why) {
         let read = Config::load(&self.flags, &Surroundings::process());
-        match read.and_then(|config| config.group_with_jobs().map(|_| ()).map(|()| config)) {
+        let read = read.and_then(|config| config.group_with_jobs().map(|_| ()).map(|()| config));
+        let is_news = |config: &Config| {
+            !self.config.job_changes(config).is_empty() || !self.config.needs_restart(config).is_empty()
+        };
+        if why == Why::Changed && read.as_ref().is_ok_and(|config| !is_news(config)) {
+            return;
+        }
+        self.notifier.reloading();
+        match read {
             Err(error) => tracing::error!("{why}, and it cannot be used; the jobs stay as they were: {error}"),
             Ok(config) => self.take_up(handle, config, why),
         }
         self.notifier.ready();
     }
 
-    fn take_up(&mut self, handle: &SchedulerHandle, config: Config, why: &str) {
+    fn take_up(&mut self, handle: &SchedulerHandle, config: Config, why: Why) {
         for key in self.config.needs_restart(&config) {
             tracing::warn!("{why}: the new `{key}` needs a restart, until then the old one holds");
         }
         let news = self.config.job_changes(&config);
         if news.is_empty() {
-            tracing::debug!("{why}: the jobs are the same");
+            tracing::info!("{why}: the jobs are the same");
             return;
         }
         match handle.set_jobs(self.jobs(&config.jobs)) {

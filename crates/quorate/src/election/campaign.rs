@@ -179,7 +179,7 @@ impl Election {
         Ok(Lock::with(Arc::clone(self.shared.quorum.hub()), resource, self.options.clone()))
     }
 
-    fn grace(&self) -> Duration {
+    pub(crate) fn grace(&self) -> Duration {
         self.options.grace.unwrap_or(Setup::default_grace(self.options.ttl))
     }
 

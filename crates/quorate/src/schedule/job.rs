@@ -1,25 +1,27 @@
-use super::{Delivery, Misfire, Schedule};
-use crate::{election::Term, env::WallTime, lease::LeaseLost, node::FencingToken};
+use super::{Delivery, Misfire, Overlap, Placement, Retry, Schedule, rules::Jitter, work::Tick};
 use futures_util::{FutureExt, future::BoxFuture};
-use std::{
-    fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
-use tokio_util::sync::CancellationToken;
+use std::{fmt, sync::Arc, time::Duration};
 
-/// A periodic job. Its handler runs on the leader only, and never beside itself: a tick that falls due while
-/// an earlier one of the same job runs waits; under a misfire rule other than run-all only the latest does.
+/// How many entries of a job's history are kept unless it is told otherwise.
+const HISTORY: usize = 100;
+
+/// A periodic job: when it is due, by which rules, and what runs then.
+///
+/// Unless it is told otherwise its handler runs on the leader only, and never beside itself.
 #[derive(Clone)]
 pub struct Job {
     pub(super) name: Arc<str>,
     pub(super) schedule: Schedule,
     pub(super) misfire: Misfire,
     pub(super) delivery: Delivery,
+    pub(super) overlap: Overlap,
+    pub(super) placement: Placement,
+    pub(super) jitter: Duration,
     pub(super) timeout: Option<Duration>,
+    pub(super) retries: Retry,
+    pub(super) priority: i32,
+    pub(super) history: usize,
+    pub(super) keep_output: usize,
     pub(super) handler: Handler,
 }
 
@@ -42,7 +44,14 @@ impl Job {
             misfire: Misfire::default_for(&schedule),
             schedule,
             delivery: Delivery::default(),
+            overlap: Overlap::default(),
+            placement: Placement::default(),
+            jitter: Duration::ZERO,
             timeout: None,
+            retries: Retry::NONE,
+            priority: 0,
+            history: HISTORY,
+            keep_output: 0,
             handler,
         }
     }
@@ -60,9 +69,55 @@ impl Job {
         self
     }
 
-    /// How long one run may take; then it is dropped, and recorded as failed. Default as long as it likes.
+    /// What happens where a tick comes due while an earlier run goes on. Default [`Overlap::Queue`].
+    pub fn overlap(mut self, overlap: Overlap) -> Self {
+        self.overlap = overlap;
+        self
+    }
+
+    /// Where its ticks run. Default on the leader.
+    pub fn placement(mut self, placement: Placement) -> Self {
+        self.placement = placement;
+        self
+    }
+
+    /// The run of a tick starts a delay after it that is even over `[0, max)`, and the same on every replica for
+    /// one tick. The tick's time stays what it is; what is late is counted from the delayed time. No longer
+    /// than the shortest gap between two ticks. Default none.
+    pub fn jitter(mut self, max: Duration) -> Self {
+        self.jitter = max;
+        self
+    }
+
+    /// How long one attempt may take; then it is told to stop, dropped after the step-down grace, and has failed.
+    /// Default as long as it likes.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
+        self
+    }
+
+    /// How often a run that fails or times out is tried, within the run and the term. Default once.
+    pub fn retries(mut self, retries: Retry) -> Self {
+        self.retries = retries;
+        self
+    }
+
+    /// Among ticks that wait to be run, the one of the highest priority starts first. Default 0.
+    pub fn priority(mut self, priority: i32) -> Self {
+        self.priority = priority;
+        self
+    }
+
+    /// How many entries of its history are kept: the newest, and for a while some more. Default 100.
+    pub fn history(mut self, entries: usize) -> Self {
+        self.history = entries;
+        self
+    }
+
+    /// Keeps the last so many bytes of what [`Tick::set_output`] was given in the history, where any worker can
+    /// read it, and anybody who reads the nodes: it may hold secrets. Default 0, at most 4,096.
+    pub fn keep_output(mut self, bytes: usize) -> Self {
+        self.keep_output = bytes;
         self
     }
 
@@ -75,6 +130,40 @@ impl Job {
     pub fn schedule(&self) -> &Schedule {
         &self.schedule
     }
+
+    /// Its rules, for people.
+    pub fn rules(&self) -> String {
+        let Self { misfire, overlap, delivery, placement, .. } = self;
+        let mut rules = format!("{delivery}; misfire {misfire}; overlap {overlap}; on {placement}");
+        if !self.jitter.is_zero() {
+            rules += &format!("; jitter {:?}", self.jitter);
+        }
+        if let Some(timeout) = self.timeout {
+            rules += &format!("; timeout {timeout:?}");
+        }
+        if self.retries.attempts() != 1 {
+            rules += &format!("; {}", self.retries);
+        }
+        if self.priority != 0 {
+            rules += &format!("; priority {}", self.priority);
+        }
+        rules
+    }
+
+    pub(super) fn jitters(&self) -> Jitter {
+        Jitter::new(&self.name, self.jitter)
+    }
+
+    /// Whether another is due at the same times by the same rules; what it runs is not compared.
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        let Self { name, schedule, misfire, delivery, overlap, placement, jitter, timeout, .. } = self;
+        *name == other.name
+            && *schedule == other.schedule
+            && (*misfire, *delivery, *overlap) == (other.misfire, other.delivery, other.overlap)
+            && (*placement, *jitter, *timeout) == (other.placement, other.jitter, other.timeout)
+            && (self.retries, self.priority) == (other.retries, other.priority)
+            && (self.history, self.keep_output) == (other.history, other.keep_output)
+    }
 }
 
 impl fmt::Debug for Job {
@@ -82,62 +171,7 @@ impl fmt::Debug for Job {
         f.debug_struct("Job")
             .field("name", &self.name)
             .field("schedule", &self.schedule)
-            .field("misfire", &self.misfire)
-            .field("delivery", &self.delivery)
-            .field("timeout", &self.timeout)
+            .field("rules", &self.rules())
             .finish_non_exhaustive()
-    }
-}
-
-/// What a job's handler is given.
-#[derive(Clone, Debug)]
-pub struct Tick {
-    pub(super) job: Arc<str>,
-    pub(super) at: WallTime,
-    pub(super) made_up: bool,
-    pub(super) term: Term,
-    pub(super) stop: CancellationToken,
-    pub(super) interrupted: Arc<AtomicBool>,
-}
-
-impl Tick {
-    /// The job's name.
-    pub fn job(&self) -> &Arc<str> {
-        &self.job
-    }
-
-    /// When the run was due.
-    pub fn at(&self) -> WallTime {
-        self.at
-    }
-
-    /// Whether the run makes up for a tick that was missed or interrupted.
-    pub fn is_made_up(&self) -> bool {
-        self.made_up
-    }
-
-    /// The term under which it runs.
-    pub fn term(&self) -> &Term {
-        &self.term
-    }
-
-    /// The fencing token, if this worker still leads at this moment: pass it to the write that follows.
-    ///
-    /// # Errors
-    /// [`LeaseLost`] once it does not.
-    pub fn check(&self) -> Result<FencingToken, LeaseLost> {
-        self.term.check()
-    }
-
-    /// Says that this run did not come to an end of its own, though the term may go on: whatever the handler
-    /// returns is not recorded, and an at-least-once tick runs again under the next leader.
-    pub fn mark_interrupted(&self) {
-        self.interrupted.store(true, Ordering::Release);
-    }
-
-    /// Fires when the run should end: at step-down, shutdown or timeout. What still runs when validity ends
-    /// is dropped.
-    pub fn stop(&self) -> &CancellationToken {
-        &self.stop
     }
 }

@@ -1,4 +1,4 @@
-use super::Schedule;
+use super::{Schedule, rules::Jitter};
 use crate::env::WallTime;
 use std::time::Duration;
 
@@ -149,12 +149,26 @@ pub fn due(
     now: WallTime,
     late_after: Duration,
 ) -> Due {
+    due_with(schedule, misfire, Jitter::default(), from, now, late_after)
+}
+
+/// As [`due`], where the run of a tick is due some time after the tick, from which on it is late.
+pub(super) fn due_with(
+    schedule: &Schedule,
+    misfire: Misfire,
+    jitter: Jitter,
+    from: WallTime,
+    now: WallTime,
+    late_after: Duration,
+) -> Due {
     if schedule.is_after_end() {
         // One at a time, and none is ever too late: only its end brings the next one.
         let tick = schedule.next_after(from);
         let (run, next): (Vec<_>, Vec<_>) = tick.into_iter().partition(|tick| *tick <= now);
         return Due { run, skipped: Vec::new(), next: next.first().copied() };
     }
+    let upto = |at| jitter.upto(schedule, at);
+    let (clock, now) = (now, upto(now));
     let next = schedule.next_after(from.max(now));
     if now <= from {
         return Due { next, ..Due::default() };
@@ -163,8 +177,8 @@ pub fn due(
     let mut skip = |after, until, why| skipped.extend(span(schedule, after, until, why));
 
     // Three spans of time, each exclusive of its beginning: too old, missed within the window, on time.
-    let on_time = from.max(before(now - late_after));
-    let window = from.max(before(now - misfire.within())).min(on_time);
+    let on_time = from.max(upto(before(clock - late_after)));
+    let window = from.max(upto(before(clock - misfire.within()))).min(on_time);
     let mut run = Vec::new();
     let each_after = match misfire {
         Misfire::Skip => {

@@ -25,17 +25,26 @@
 //! run once, right after a gap and in the first pass; interval jobs follow real time. The rules live in one
 //! place, the private module `times::local`.
 
+mod check;
+mod counts;
+mod handle;
 mod job;
 mod leader;
 mod misfire;
 mod operate;
+mod roster;
+mod rules;
 mod scheduler;
 mod ticks;
 mod times;
+mod work;
 
-pub use job::{Job, Tick};
+pub use counts::{JobCounts, Lateness, TickCounts};
+pub use handle::SchedulerHandle;
+pub use job::Job;
 pub use misfire::{DUE_MAX, Due, Misfire, MisfireReason, RunAll, RunOnce, Skipped, due};
 pub use operate::{Accepted, JobStatus, Jobs, JobsError, RunningTick, SchedulePuzzle};
+pub use rules::{Overlap, Placement, Retry};
 pub use scheduler::{ScheduleError, Scheduler, SchedulerRun};
 pub use ticks::{
     Answer, Ask, Decision, Delivery, JobRow, NodeAnswer, Paused, RecordError, Request, RequestId,
@@ -45,3 +54,6 @@ pub use times::{
     At, Cron, CronError, Custom, Delay, Dst, DstError, Every, EveryError, Schedule, ScheduleSpec, SpecError,
     Timetable, Zone, ZoneError, at, delay, every,
 };
+pub use work::{StateError, Tick};
+
+use misfire::due_with;

@@ -1,6 +1,9 @@
 use super::{
-    Job,
-    leader::{self, ticks_kept},
+    operate,
+    Job, SchedulerHandle,
+    check::{TICKS_MAX, check},
+    leader::{self, Leading},
+    roster::{Phase, Roster},
 };
 use crate::{
     election::{Campaign, Election, ElectionError, Term},
@@ -8,10 +11,14 @@ use crate::{
     ledger::Ledger,
     node::NameError,
 };
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+use tokio::sync::mpsc;
 
-/// Ticks that a group's ledger keeps at most: it travels whole when a leader seals it.
-const TICKS_MAX: u128 = 10_000;
+/// How many requests wait for the leader's turn.
+const ASKED: usize = 64;
 
 /// Runs periodic jobs on whichever copy leads.
 ///
@@ -21,6 +28,9 @@ const TICKS_MAX: u128 = 10_000;
 pub struct Scheduler {
     election: Election,
     jobs: Vec<Job>,
+    max_running: Option<usize>,
+    /// Made from the jobs when they are first used.
+    roster: Arc<OnceLock<Roster>>,
 }
 
 /// Why jobs cannot be run.
@@ -50,6 +60,21 @@ pub enum ScheduleError {
         /// Its window.
         window: Duration,
     },
+    /// One of a job's rules cannot be kept.
+    #[error("the job {name:?} has a {field} of {value}; {mend}")]
+    Rule {
+        /// The job.
+        name: Arc<str>,
+        /// Which of its rules.
+        field: &'static str,
+        /// What it says.
+        value: String,
+        /// What to do about it.
+        mend: &'static str,
+    },
+    /// No job could ever run.
+    #[error("the limit of runs at once is 0; use at least 1, or none")]
+    NoneAtOnce,
     /// The group's name cannot be used.
     #[error(transparent)]
     Group(#[from] NameError),
@@ -63,7 +88,7 @@ impl Scheduler {
 
     /// A scheduler on an election's leadership.
     pub fn on(election: &Election) -> Self {
-        Self { election: election.clone(), jobs: Vec::new() }
+        Self { election: election.clone(), jobs: Vec::new(), max_running: None, roster: Arc::default() }
     }
 
     /// How long a crashed leader blocks the others, at most: [`Election::ttl`].
@@ -72,7 +97,8 @@ impl Scheduler {
         self
     }
 
-    /// How long running jobs have to end once they are told to: [`Election::step_down_grace`].
+    /// How long running jobs have to end once they are told to: [`Election::step_down_grace`]. A run that is
+    /// cancelled has as long.
     pub fn step_down_grace(mut self, grace: Duration) -> Self {
         self.election = self.election.step_down_grace(grace);
         self
@@ -81,6 +107,14 @@ impl Scheduler {
     /// Adds a job.
     pub fn job(mut self, job: Job) -> Self {
         self.jobs.push(job);
+        self.roster = Arc::default();
+        self
+    }
+
+    /// How many runs of all jobs go on at once. What is due beyond that waits, in order of priority and then of
+    /// time; what waits for longer than its misfire window is misfired. Default no limit.
+    pub fn max_running(mut self, limit: usize) -> Self {
+        self.max_running = Some(limit);
         self
     }
 
@@ -89,9 +123,14 @@ impl Scheduler {
         &self.election
     }
 
-    /// The jobs.
+    /// The jobs that were given to the builder; [`SchedulerHandle::jobs`] are those that there are now.
     pub fn jobs(&self) -> &[Job] {
         &self.jobs
+    }
+
+    /// The jobs to be changed while they run. Take it once the builder has them all.
+    pub fn handle(&self) -> SchedulerHandle {
+        SchedulerHandle { roster: self.roster().clone() }
     }
 
     /// Campaigns, and runs the jobs while it leads. Nothing happens until [`SchedulerRun::until`].
@@ -99,38 +138,41 @@ impl Scheduler {
         SchedulerRun { scheduler: self.clone() }
     }
 
-    /// Runs the jobs under a term that the caller holds, until it is told to step down and every running job
-    /// has ended.
+    /// Runs the jobs under a term that the caller holds, until it is told to step down, or drained, and every
+    /// running job has ended.
     ///
     /// # Errors
-    /// [`ScheduleError`] for names that cannot be used. Nothing that happens to a job, a node or the term is
-    /// an error.
+    /// [`ScheduleError`] for names and rules that cannot be used. Nothing that happens to a job, a node or the term
+    /// is an error.
     ///
     /// # Cancel safety
     /// Dropping it drops the running jobs; their ticks stand as started and not done.
     pub async fn lead(&self, term: Term) -> Result<(), ScheduleError> {
         let ledger = self.check()?;
-        leader::lead(&self.jobs, &ledger, &term).await;
+        let _user = self.roster().enter();
+        let (asks, asked) = mpsc::channel(ASKED);
+        // Ends with this future.
+        let _inbox = term.spawn(operate::tend(ledger.clone(), term.clone(), asks));
+        let leading = Leading {
+            roster: self.roster().clone(),
+            ledger,
+            term,
+            max_running: self.max_running.unwrap_or(usize::MAX),
+            grace: self.election.grace(),
+        };
+        leader::lead(leading, asked).await;
         Ok(())
     }
 
+    fn roster(&self) -> &Roster {
+        self.roster.get_or_init(|| Roster::new(&self.jobs))
+    }
+
     fn check(&self) -> Result<Ledger, ScheduleError> {
-        let mut names = std::collections::BTreeSet::new();
-        let mut kept = 0;
-        for job in &self.jobs {
-            let name = Arc::clone(job.name());
-            if name.is_empty() || name.len() > 128 || name.contains('/') || name.chars().any(char::is_control)
-            {
-                return Err(ScheduleError::JobName { name });
-            }
-            kept += ticks_kept(job);
-            if kept > TICKS_MAX {
-                return Err(ScheduleError::TooManyTicks { name, window: job.misfire.within() });
-            }
-            if !names.insert(Arc::clone(&name)) {
-                return Err(ScheduleError::DuplicateJob { name });
-            }
+        if self.max_running == Some(0) {
+            return Err(ScheduleError::NoneAtOnce);
         }
+        check(self.jobs.iter())?;
         Ok(Ledger::new(self.election.quorum(), self.election.group())?)
     }
 }
@@ -143,7 +185,8 @@ pub struct SchedulerRun {
 }
 
 impl SchedulerRun {
-    /// Campaigns, runs the jobs while it leads, and campaigns again, until `shutdown` is ready.
+    /// Campaigns, runs the jobs while it leads, and campaigns again, until `shutdown` is ready or the scheduler is
+    /// [drained](SchedulerHandle::drain).
     ///
     /// # Errors
     /// [`ElectionError`]; the work's error is a [`ScheduleError`].
@@ -157,10 +200,25 @@ impl SchedulerRun {
         // Bad names are told before the first campaign, not at the first term.
         self.scheduler.check().map_err(ElectionError::Work)?;
         let scheduler = self.scheduler.clone();
+        let roster = scheduler.roster().clone();
+        let _user = roster.enter();
+        let election = scheduler.election.clone();
         let campaign: Campaign<_> = self.scheduler.election.run(move |term: Term| {
             let scheduler = scheduler.clone();
             async move { scheduler.lead(term).await }
         });
-        campaign.until(shutdown).await
+        let drained = async {
+            roster.reached(Phase::Draining).await;
+            if election.term().is_some() {
+                roster.reached(Phase::Drained).await;
+            }
+        };
+        let end = async {
+            tokio::select! { biased;
+                () = shutdown => {}
+                () = drained => {}
+            }
+        };
+        campaign.until(end).await
     }
 }

@@ -7,7 +7,7 @@ use crate::sim::{
 use quorate::{
     env::WallTime,
     node::{Record, Reply, Request},
-    schedule::{Delivery, TickKey},
+    schedule::{Delivery, JobRow, TickKey},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -181,7 +181,7 @@ impl Ticks {
     fn written(&mut self, node: &str, key: &str, record: &Record) -> Result<(), String> {
         if let Some(job) = key.strip_prefix("job/") {
             let since =
-                record.value.parse().map(WallTime::from_micros).map_err(|_| format!("{key} is spoilt"))?;
+                JobRow::parse(&record.value).map_err(|error| format!("{key} is spoilt: {error}"))?.since;
             let registration = self.registrations.entry(job.into()).or_default();
             return registration
                 .written(node, record.term.get(), since)

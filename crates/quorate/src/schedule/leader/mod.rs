@@ -1,12 +1,20 @@
 //! What a leader does for its jobs: the plans are pure, `runner` and `run` are the shell around them.
 
+mod ask;
 mod asked;
+mod chronicle;
+mod desk;
+mod ended;
+mod entry;
 mod plan;
-mod registration;
+mod rows;
 mod run;
 mod runner;
+mod sealed;
 
-#[allow(dead_code, unused_imports, reason = "until the runner takes requests")]
 pub(super) use asked::Asked;
 pub(super) use plan::ticks_kept;
-pub(super) use runner::lead;
+pub(super) use runner::{Leading, lead};
+
+#[cfg(test)]
+mod tests;

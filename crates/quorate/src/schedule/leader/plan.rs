@@ -1,186 +1,320 @@
 //! What the leader has to do for one job, as a pure function of the sealed ledger and the wall clock.
 
+use super::sealed::Sealed;
 use crate::{
     env::WallTime,
-    ledger::Answered,
     node::Record,
     schedule::{
-        DUE_MAX, Decision, Delivery, Due, Job, Misfire, NodeAnswer, SkipReason, Skipped, TickKey,
-        TickVerdict, due, verdict,
+        DUE_MAX, Decision, Delivery, Due, Job, Misfire, Overlap, RequestId, SkipReason, Skipped, TickCause,
+        TickKey, due_with, rules::Jitter, work::Cancel,
     },
 };
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 /// A tick that starts later than this after its time is a misfire, and is made up by the rule.
 pub(super) const LATE_AFTER: Duration = Duration::from_secs(1);
-/// Records are kept for longer than any misfire window by this, and by twice `max_clock_offset`.
-const KEPT_BESIDES: Duration = Duration::from_secs(60);
+/// Records are kept for longer than any misfire window by this, and by twice `max_clock_offset`: two leaders' clocks
+/// may be so far apart, and what one decides on at the end of the window starts a little later.
+const KEPT_BESIDES: Duration = Duration::from_secs(10);
 /// How often a tick is run again within one term.
 const INTERRUPTED_MAX: u32 = 3;
-/// What the seal found: the ledger as every node that answered has it.
-#[derive(Debug)]
-pub(super) struct Sealed {
-    pub(super) answers: Vec<Answered>,
-    pub(super) quorum: usize,
-    pub(super) max_clock_offset: Duration,
-}
 
-/// A tick to run, and the record that stands for it.
+/// A run to make, and the record that stands for it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Start {
     pub(super) tick: WallTime,
-    pub(super) made_up: bool,
+    pub(super) cause: TickCause,
+    /// Under which key it stands in the ledger.
+    pub(super) key: Arc<str>,
+    /// The time of its record: the tick's; of a run that somebody asked for, since when it may have been started.
+    pub(super) at: WallTime,
     pub(super) seen: Option<Record>,
-    /// Too few nodes can remember a tick of this time: its start cannot reach a majority that counts.
+    /// Too few nodes can remember a record of this time: its start cannot reach a majority that counts.
     pub(super) unknown: bool,
     /// How often it was interrupted in this term.
     pub(super) times: u32,
 }
 
-impl Sealed {
-    /// What stands for `tick` of `job`.
-    pub(super) fn verdict(&self, job: &str, tick: WallTime) -> TickVerdict {
-        let key = TickKey::new(job, tick).key();
-        let views: Vec<NodeAnswer<'_>> = self.answers.iter().map(|answer| view(answer, &key)).collect();
-        verdict(&views, self.quorum, tick, self.max_clock_offset)
+impl Start {
+    /// Whether it was started before, or may have been: it is owed a run of its own.
+    fn is_owed(&self) -> bool {
+        self.seen.is_some() || self.unknown
     }
 
-    /// What each node that answered has under `key`.
-    pub(super) fn records<'a>(&'a self, key: &'a Arc<str>) -> impl Iterator<Item = Option<&'a Record>> {
-        self.answers.iter().map(move |answer| view(answer, key).record)
-    }
-
-    /// From when on a majority can answer for a tick: a job that is new begins there, or now.
-    pub(super) fn begins(&self, now: WallTime) -> WallTime {
-        let mut since: Vec<WallTime> =
-            self.answers.iter().map(|answer| answer.memory.since + self.max_clock_offset).collect();
-        since.sort_unstable();
-        since.get(self.quorum - 1).copied().unwrap_or(now).max(now)
+    pub(super) fn request(&self) -> Option<RequestId> {
+        self.cause.request()
     }
 }
 
-fn view<'a>(answer: &'a Answered, key: &Arc<str>) -> NodeAnswer<'a> {
-    let records = &answer.state.records;
-    let at = records.binary_search_by(|(name, _)| name.cmp(key));
-    let record = at.ok().map(|at| &records[at].1);
-    NodeAnswer { since: answer.memory.since, low_water: answer.state.low_water, record }
+/// A run that goes on.
+#[derive(Debug)]
+pub(super) struct Going {
+    pub(super) key: Arc<str>,
+    pub(super) tick: WallTime,
+    pub(super) at: WallTime,
+    pub(super) request: Option<RequestId>,
+    pub(super) cancel: Cancel,
 }
 
-/// The ticks of one job that wait to be run.
+/// The ticks of one job that run or wait to be run.
 #[derive(Debug)]
 pub(super) struct JobPlan {
-    pub(super) job: Job,
+    pub(super) job: Arc<Job>,
+    jitter: Jitter,
     /// Every tick up to here has been decided on.
     looked: WallTime,
     waiting: VecDeque<Start>,
-    pub(super) running: Option<WallTime>,
+    /// Runs that somebody asked for: one after another, behind what waits.
+    asked: VecDeque<Start>,
+    pub(super) running: Vec<Going>,
+    /// When the run of the next tick is due.
     pub(super) next: Option<WallTime>,
+    pub(super) paused: bool,
 }
 
-/// A tick that will not run, and why.
+/// Ticks that will not run, and why.
 #[derive(Debug, PartialEq)]
 pub(super) enum NotRun {
     Missed(Skipped),
     /// Due while an earlier run of the job went on; the later tick stands for it, or there were too many.
     Overtaken(WallTime),
+    /// Due while an earlier run of the job went on, and the rule is to skip it then.
+    Overlapped(WallTime),
+    /// It waited for longer than the misfire window.
+    TooLate(WallTime),
     Decided(WallTime, SkipReason),
+    /// The job was paused while it waited.
+    Paused(Start),
+}
+
+/// What a look at a job has come to.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Looked {
+    pub(super) not_run: Vec<NotRun>,
+    /// What runs is to be told to stop, for this tick.
+    pub(super) stop_for: Option<WallTime>,
 }
 
 impl JobPlan {
-    /// A job whose ticks after `from` are due.
-    pub(super) fn new(job: Job, from: WallTime) -> Self {
-        let next = job.schedule.next_after(from);
-        Self { job, looked: from, waiting: VecDeque::new(), running: None, next }
+    /// A job whose ticks after `from` are due, and which owes runs to what stands as started and not ended.
+    pub(super) fn new(job: Arc<Job>, from: WallTime, owed: Vec<Start>, paused: bool) -> Self {
+        let jitter = job.jitters();
+        let mut plan = Self {
+            job,
+            jitter,
+            looked: from,
+            waiting: owed.into(),
+            asked: VecDeque::new(),
+            running: Vec::new(),
+            next: None,
+            paused,
+        };
+        plan.next = plan.next_due(plan.job.schedule.next_after(from));
+        plan
+    }
+
+    fn next_due(&self, tick: Option<WallTime>) -> Option<WallTime> {
+        tick.filter(|_| !self.paused).map(|tick| self.jitter.ripe(tick))
     }
 
     /// Decides on the ticks that have come due.
-    pub(super) fn look(&mut self, sealed: &Sealed, now: WallTime) -> Vec<NotRun> {
+    pub(super) fn look(&mut self, sealed: &Sealed, now: WallTime) -> Looked {
+        if self.paused {
+            return Looked::default();
+        }
+        let (schedule, misfire) = (&self.job.schedule, self.job.misfire);
         let Due { run, skipped, next } =
-            due(&self.job.schedule, self.job.misfire, self.looked, now, LATE_AFTER);
-        self.looked = self.looked.max(now);
-        self.next = next;
-        let mut not_run: Vec<NotRun> = skipped.into_iter().map(NotRun::Missed).collect();
+            due_with(schedule, misfire, self.jitter, self.looked, now, LATE_AFTER);
+        self.looked = self.looked.max(self.jitter.upto(schedule, now));
+        self.next = self.next_due(next);
+        let behind = self.is_busy() || !self.waiting.is_empty();
+        let mut looked =
+            Looked { not_run: skipped.into_iter().map(NotRun::Missed).collect(), stop_for: None };
         for tick in run {
-            let standing = sealed.verdict(&self.job.name, tick);
-            match self.job.delivery.decide(&standing) {
-                Decision::Run | Decision::AskAgain => {
-                    let (seen, unknown) = match standing {
-                        TickVerdict::Started { record, .. } => (Some(record), false),
-                        TickVerdict::Unknown => (None, true),
-                        _ => (None, false),
-                    };
-                    let made_up = seen.is_some() || unknown || tick + LATE_AFTER < now;
-                    self.waiting.push_back(Start { tick, made_up, seen, unknown, times: 0 });
+            self.decide(sealed, tick, now, behind, &mut looked);
+        }
+        if behind {
+            self.overtake(&mut looked.not_run);
+        }
+        looked
+    }
+
+    fn decide(&mut self, sealed: &Sealed, tick: WallTime, now: WallTime, behind: bool, looked: &mut Looked) {
+        let key = TickKey::new(&self.job.name, tick).key();
+        let decided = sealed.decide(self.job.delivery, &key, tick);
+        match decided.decision {
+            // What stands as started has been dealt with when the term began.
+            _ if decided.seen.is_some() => {}
+            Decision::Skip(why) => looked.not_run.push(NotRun::Decided(tick, why)),
+            Decision::Run | Decision::AskAgain => {
+                let made_up = decided.unknown || self.jitter.ripe(tick) + LATE_AFTER < now;
+                if behind && !made_up && self.job.overlap == Overlap::Skip {
+                    looked.not_run.push(NotRun::Overlapped(tick));
+                    return;
                 }
-                Decision::Skip(why) => not_run.push(NotRun::Decided(tick, why)),
+                if self.is_busy() && !made_up && self.job.overlap == Overlap::CancelOld {
+                    looked.stop_for = Some(tick);
+                }
+                let cause = if made_up { TickCause::MadeUp } else { TickCause::Scheduled };
+                let unknown = decided.unknown;
+                self.waiting.push_back(Start { tick, cause, key, at: tick, seen: None, unknown, times: 0 });
             }
         }
-        if self.running.is_some() {
-            self.overtake(&mut not_run);
-        }
-        not_run
     }
 
     /// Of the ticks that wait behind a run, all stay under run-all (up to a limit), else the latest. What has
     /// been started before, or may have been, stays: it is owed a run of its own.
     fn overtake(&mut self, not_run: &mut Vec<NotRun>) {
-        let most = match self.job.misfire {
-            Misfire::RunAll { .. } => DUE_MAX,
+        let most = match (self.job.misfire, self.job.overlap) {
+            (Misfire::RunAll { .. }, Overlap::Queue | Overlap::Skip | Overlap::Allow) => DUE_MAX,
             _ => 1,
         };
-        while self.waiting.len() > most {
-            let Some(at) = self.waiting.iter().position(|start| start.seen.is_none() && !start.unknown)
-            else {
-                return;
-            };
-            not_run.extend(self.waiting.remove(at).map(|start| NotRun::Overtaken(start.tick)));
-        }
+        let mut excess = self.waiting.iter().filter(|start| !start.is_owed()).count().saturating_sub(most);
+        self.waiting.retain(|start| {
+            let goes = excess > 0 && !start.is_owed();
+            if goes {
+                excess -= 1;
+                not_run.push(NotRun::Overtaken(start.tick));
+            }
+            !goes
+        });
+    }
+
+    /// Whether a run goes on that another of the job may not run beside.
+    fn is_busy(&self) -> bool {
+        !self.running.is_empty()
     }
 
     /// A run was interrupted though the term goes on: it has another, before all others. After some, it is
-    /// left to the next leader.
-    pub(super) fn again(&mut self, start: Start) {
-        if start.times <= INTERRUPTED_MAX {
-            self.waiting.push_front(start);
+    /// left to the next leader; then this is false.
+    pub(super) fn again(&mut self, start: Start) -> bool {
+        if start.times > INTERRUPTED_MAX {
+            return false;
         }
+        match start.request() {
+            None => self.waiting.push_front(start),
+            Some(_) => self.asked.push_front(start),
+        }
+        true
     }
 
-    /// The earliest tick that has not ended: the ledger must remember it.
-    fn oldest(&self) -> Option<WallTime> {
-        self.waiting.iter().map(|start| start.tick).chain(self.running).min()
+    /// Runs that somebody asked for.
+    pub(super) fn ask(&mut self, start: Start) {
+        self.asked.push_back(start);
     }
 
-    /// The tick to start now, unless one of this job runs. One that has waited past the misfire window is
-    /// misfired.
-    pub(super) fn start(&mut self, now: WallTime) -> (Option<Start>, Vec<WallTime>) {
+    /// Forgets what waits of a request, or of all; gives the requests.
+    pub(super) fn unask(&mut self) -> Vec<Start> {
+        std::mem::take(&mut self.asked).into()
+    }
+
+    /// From now on no tick is due. What waits is given up, also what was interrupted.
+    pub(super) fn pause(&mut self) -> Vec<NotRun> {
+        self.paused = true;
+        self.next = None;
+        std::mem::take(&mut self.waiting).into_iter().map(NotRun::Paused).collect()
+    }
+
+    /// Ticks after `now` are due again; gives the span of those that were not, since `paused`.
+    pub(super) fn resume(&mut self, paused: WallTime, now: WallTime) -> Option<(WallTime, WallTime)> {
+        let after = paused.max(self.looked);
+        let schedule = &self.job.schedule;
+        let first = schedule.next_after(after).filter(|tick| *tick <= now);
+        let span = first.and_then(|first| Some((first, schedule.last_within(after, now)?)));
+        self.paused = false;
+        self.looked = self.looked.max(now);
+        self.next = self.next_due(self.job.schedule.next_after(self.looked));
+        span
+    }
+
+    /// The job as it is from now on. Where it is due at other times, those count from `now`, and what waits of the
+    /// old ones is given up, but for what is owed.
+    pub(super) fn replace(&mut self, job: Arc<Job>, now: WallTime) {
+        let moved = job.schedule != self.job.schedule;
+        self.jitter = job.jitters();
+        self.job = job;
+        if moved {
+            self.looked = now;
+            self.waiting.retain(Start::is_owed);
+        }
+        self.next = self.next_due(self.job.schedule.next_after(self.looked));
+    }
+
+    /// The earliest time of a record that this leader still needs: the ledger must remember it.
+    pub(super) fn oldest(&self) -> Option<WallTime> {
+        let waiting = self.waiting.iter().chain(&self.asked).map(|start| start.at);
+        waiting.chain(self.running.iter().map(|going| going.at)).min()
+    }
+
+    /// The tick that may start now, if any may.
+    pub(super) fn head(&self) -> Option<WallTime> {
+        let beside = self.job.overlap == Overlap::Allow;
+        let waiting = self.waiting.front().filter(|_| beside || !self.is_busy());
+        let alone = !self.running.iter().any(|going| going.request.is_some());
+        let asked = || self.asked.front().filter(|_| alone && (beside || !self.is_busy()));
+        waiting.or_else(asked).map(|start| start.tick)
+    }
+
+    /// The run to start now. A tick that has waited past the misfire window is misfired.
+    pub(super) fn start(&mut self, now: WallTime) -> (Option<Start>, Vec<NotRun>) {
         let mut too_late = Vec::new();
-        while self.running.is_none()
-            && let Some(start) = self.waiting.pop_front()
-        {
+        while self.head().is_some() {
+            let Some(start) = self.waiting.pop_front().or_else(|| self.asked.pop_front()) else { break };
             let window = self.job.misfire.within().max(LATE_AFTER);
             // What is being made up was within the window when it was decided on.
-            if start.tick + window < now && !start.made_up {
-                too_late.push(start.tick);
+            if start.cause == TickCause::Scheduled && self.jitter.ripe(start.tick) + window < now {
+                too_late.push(NotRun::TooLate(start.tick));
                 continue;
             }
-            self.running = Some(start.tick);
             return (Some(start), too_late);
         }
         (None, too_late)
     }
 }
 
-/// Before which time records are of no more use to any job.
-pub(super) fn low_water(jobs: &[JobPlan], now: WallTime, max_clock_offset: Duration) -> u64 {
-    let longest = jobs.iter().map(|plan| plan.job.misfire.within()).max().unwrap_or_default();
-    let kept = longest.max(LATE_AFTER) + max_clock_offset * 2 + KEPT_BESIDES;
-    let oldest = jobs.iter().filter_map(JobPlan::oldest).min().unwrap_or(now);
-    (now - kept).min(oldest).as_micros()
+/// What is owed to ticks of a job that stand as started and not ended: runs under at-least-once (the first), and
+/// nothing but an entry that they are lost under at-most-once (the second).
+pub(super) fn owed(job: &Job, sealed: &Sealed) -> (Vec<Start>, Vec<Start>) {
+    let open = sealed.open(&job.name).map(|(tick, record)| Start {
+        tick,
+        cause: TickCause::MadeUp,
+        key: TickKey::new(&job.name, tick).key(),
+        at: tick,
+        seen: Some(record),
+        unknown: false,
+        times: 0,
+    });
+    match job.delivery {
+        Delivery::AtLeastOnce => (open.collect(), Vec::new()),
+        Delivery::AtMostOnce => (Vec::new(), open.collect()),
+    }
+}
+
+/// After which time ticks are due for a leader that begins `now`: what is within the misfire window, and what came
+/// before it since the last leader looked, so that it is told that nobody ran it.
+pub(super) fn from(
+    job: &Job,
+    sealed: &Sealed,
+    since: WallTime,
+    looked: Option<WallTime>,
+    now: WallTime,
+) -> WallTime {
+    // A tick within the allowance is on time under every rule.
+    let window = now - job.misfire.within().max(LATE_AFTER) - job.jitter;
+    let before = looked.filter(|looked| *looked < window);
+    let ran = before.and_then(|_| sealed.last_before(&job.name, window));
+    since.max(before.unwrap_or(window)).max(ran.unwrap_or_default())
+}
+
+/// For how long records are of use to these jobs.
+pub(super) fn kept<'a>(jobs: impl Iterator<Item = &'a JobPlan>, max_clock_offset: Duration) -> Duration {
+    let longest = jobs.map(|plan| plan.job.misfire.within() + plan.job.jitter).max().unwrap_or_default();
+    longest.max(LATE_AFTER) + max_clock_offset * 2 + KEPT_BESIDES
 }
 
 /// How many ticks of a job the ledger has to keep, at the job's busiest.
 pub(in crate::schedule) fn ticks_kept(job: &Job) -> u128 {
-    let kept = job.misfire.within() + KEPT_BESIDES;
+    let kept = job.misfire.within() + job.jitter + KEPT_BESIDES + super::runner::PRUNE_EVERY;
     kept.as_nanos() / job.schedule.busiest_gap().as_nanos().max(1) + 1
 }
 
@@ -190,162 +324,5 @@ pub(super) fn start_over(delivery: Delivery, standing: &Record) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{
-        ledger::Memory,
-        node::{FencingToken, LedgerState},
-        schedule::{RunAll, RunOnce, TickRecord, every},
-    };
-
-    const SECOND: Duration = Duration::from_secs(1);
-
-    fn at(seconds: u64) -> WallTime {
-        WallTime::from_micros(1_700_000_000_000_000 + seconds * 1_000_000)
-    }
-
-    fn job(delivery: Delivery) -> Job {
-        let schedule = every(SECOND).unwrap();
-        let job = Job::new("j", schedule, |_| async { Ok::<(), String>(()) });
-        job.delivery(delivery).misfire(RunAll::within(10 * SECOND))
-    }
-
-    /// Three nodes whose memory began at 0; `started` stands on two of them.
-    fn sealed(started: &[u64], done: &[u64]) -> Sealed {
-        let record = |tick: u64, last| {
-            let written = if last { TickRecord::done("old", SECOND, "") } else { TickRecord::started("old") };
-            (TickKey::new("j", at(tick)).key(), written.into_record(at(tick), FencingToken::new(1), last))
-        };
-        let mut records: Vec<_> = started.iter().map(|&tick| record(tick, false)).collect();
-        records.extend(done.iter().map(|&tick| record(tick, true)));
-        records.sort_by(|a, b| a.0.cmp(&b.0));
-        let memory = Memory { since: at(0), max_clock_offset: SECOND };
-        let full = Answered { memory, state: LedgerState { records, ..LedgerState::default() } };
-        let empty = Answered { memory, state: LedgerState::default() };
-        Sealed { answers: vec![full.clone(), full, empty], quorum: 2, max_clock_offset: SECOND }
-    }
-
-    fn ticks(plan: &mut JobPlan, now: WallTime) -> Vec<(WallTime, bool)> {
-        let mut ticks = Vec::new();
-        while let (Some(start), _) = plan.start(now) {
-            plan.running = None;
-            ticks.push((start.tick, start.made_up));
-        }
-        ticks
-    }
-
-    #[test]
-    fn what_the_old_leader_did_is_not_done_again_and_what_it_missed_is_made_up() {
-        let sealed = sealed(&[12], &[10, 11]);
-        let mut plan = JobPlan::new(job(Delivery::AtMostOnce), at(9));
-        let not_run = plan.look(&sealed, at(15));
-        assert_eq!(ticks(&mut plan, at(15)), [(at(13), true), (at(14), false), (at(15), false)]);
-        let reasons: Vec<_> = not_run
-            .iter()
-            .map(|not| match not {
-                NotRun::Decided(tick, why) => (*tick, *why),
-                other => panic!("{other:?}"),
-            })
-            .collect();
-        let (done, started) = (SkipReason::Final, SkipReason::Started);
-        assert_eq!(reasons, [(at(10), done), (at(11), done), (at(12), started)]);
-        assert!(plan.look(&sealed, at(15)).is_empty() && ticks(&mut plan, at(15)).is_empty(), "once");
-    }
-
-    #[test]
-    fn at_least_once_runs_again_what_was_started_over_the_record_that_stands() {
-        let sealed = sealed(&[12], &[10, 11]);
-        let mut plan = JobPlan::new(job(Delivery::AtLeastOnce), at(11));
-        plan.look(&sealed, at(12));
-        let (start, _) = plan.start(at(12));
-        let start = start.expect("it runs again");
-        assert_eq!((start.tick, start.made_up), (at(12), true));
-        assert_eq!(start.seen.map(|record| record.term), Some(FencingToken::new(1)));
-    }
-
-    #[test]
-    fn ticks_before_the_nodes_memory_are_unknown() {
-        let sealed = sealed(&[], &[]);
-        let mut most = JobPlan::new(job(Delivery::AtMostOnce), at(0) - SECOND);
-        most.look(&sealed, at(2));
-        assert_eq!(ticks(&mut most, at(2)), [(at(1), false), (at(2), false)], "0 s is not remembered");
-        let mut least = JobPlan::new(job(Delivery::AtLeastOnce), at(0) - SECOND);
-        least.look(&sealed, at(2));
-        let (start, _) = least.start(at(2));
-        assert!(start.is_some_and(|start| start.unknown && start.tick == at(0)));
-    }
-
-    #[test]
-    fn a_job_that_runs_keeps_its_own_next_tick_waiting() {
-        let sealed = sealed(&[], &[]);
-        let mut plan = JobPlan::new(job(Delivery::AtMostOnce), at(10));
-        plan.look(&sealed, at(11));
-        assert!(plan.start(at(11)).0.is_some());
-        plan.look(&sealed, at(12));
-        assert!(plan.start(at(12)).0.is_none(), "never beside itself");
-        plan.running = None;
-        assert_eq!(plan.start(at(13)).0.map(|start| start.tick), Some(at(12)));
-        plan.running = None;
-        plan.look(&sealed, at(14));
-        let (late, too_late) = plan.start(at(40));
-        assert_eq!((late, too_late), (None, vec![at(13), at(14)]), "older than the window");
-    }
-
-    #[test]
-    fn behind_a_slow_run_only_the_latest_tick_waits_unless_all_are_to_run() {
-        let sealed = sealed(&[], &[]);
-        let mut plan = JobPlan::new(job(Delivery::AtMostOnce).misfire(RunOnce::within(100 * SECOND)), at(10));
-        plan.look(&sealed, at(11));
-        assert_eq!(plan.start(at(11)).0.map(|start| start.tick), Some(at(11)));
-        assert!(plan.look(&sealed, at(12)).is_empty());
-        assert_eq!(plan.look(&sealed, at(13)), [NotRun::Overtaken(at(12))]);
-        assert_eq!(plan.look(&sealed, at(14)), [NotRun::Overtaken(at(13))]);
-        plan.running = None;
-        assert_eq!(ticks(&mut plan, at(14)), [(at(14), false)]);
-    }
-
-    #[test]
-    fn the_ledger_remembers_what_runs_and_what_waits() {
-        let sealed = sealed(&[], &[]);
-        let mut plan = JobPlan::new(job(Delivery::AtMostOnce), at(10));
-        plan.look(&sealed, at(11));
-        plan.start(at(11));
-        let hour = at(3600);
-        let plans = [plan];
-        assert_eq!(low_water(&plans, hour, SECOND), at(11).as_micros(), "a run of an hour is not forgotten");
-        let [mut plan] = plans;
-        plan.running = None;
-        assert_eq!(low_water(&[plan], hour, SECOND), (hour - 72 * SECOND).as_micros());
-    }
-
-    #[test]
-    fn the_ticks_that_the_ledger_keeps_are_counted() {
-        assert_eq!(ticks_kept(&job(Delivery::AtMostOnce)), 71);
-        let hour = RunAll::within(Duration::from_secs(3600));
-        let cron = |line| {
-            let schedule = crate::schedule::Cron::parse(line).unwrap();
-            ticks_kept(&Job::new("c", schedule, |_| async { Ok::<(), String>(()) }).misfire(hour))
-        };
-        assert_eq!(cron("0 3 * * *"), 1);
-        assert_eq!(cron("*/5 * * * *"), 13);
-        assert_eq!(cron("* * 9 * * MON"), 3661, "at its busiest, whenever that is asked");
-    }
-
-    #[test]
-    fn a_clock_that_steps_back_starts_nothing_twice() {
-        let sealed = sealed(&[], &[]);
-        let mut plan = JobPlan::new(job(Delivery::AtMostOnce), at(10));
-        plan.look(&sealed, at(12));
-        assert_eq!(ticks(&mut plan, at(12)).len(), 2);
-        plan.look(&sealed, at(5));
-        plan.look(&sealed, at(12));
-        assert!(ticks(&mut plan, at(12)).is_empty());
-    }
-
-    #[test]
-    fn a_new_job_begins_when_a_majority_can_answer_for_it() {
-        let sealed = sealed(&[], &[]);
-        assert_eq!(sealed.begins(at(0)), at(1));
-        assert_eq!(sealed.begins(at(9)), at(9));
-    }
-}
+#[path = "plan_tests.rs"]
+mod tests;

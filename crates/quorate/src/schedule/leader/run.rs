@@ -1,22 +1,23 @@
 //! One run of one tick: *started* to a majority, a last look, the work, *done*.
 
-use super::plan::{Start, start_over};
+use super::{
+    plan::{Start, start_over},
+    rows::Rows,
+};
 use crate::{
     election::Term,
-    env::BootTime,
+    env::{BootTime, WallTime},
     ledger::{Ledger, LedgerError},
     node::Record,
     round::Sabotage,
-    schedule::{Delivery, Job, Tick, TickKey, TickRecord},
+    schedule::{
+        Delivery, Job, TickCause, TickEnd, TickRecord,
+        work::{Cancel, Hold, Work, WorkEnd, Worked},
+    },
 };
-use futures_util::FutureExt;
 use std::{
     fmt,
-    panic::AssertUnwindSafe,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, Mutex, OnceLock, PoisonError},
     time::Duration,
 };
 
@@ -25,19 +26,62 @@ const WRITE_AGAIN: Duration = Duration::from_millis(50);
 
 /// A tick about to run.
 pub(super) struct Run {
-    job: Job,
-    start: Start,
+    pub(super) job: Arc<Job>,
+    pub(super) start: Start,
+    pub(super) ledger: Ledger,
+    pub(super) term: Term,
+    pub(super) rows: Rows,
+    pub(super) state: JobState,
+    pub(super) cancel: Cancel,
+    pub(super) began: Began,
+    pub(super) grace: Duration,
+}
+
+/// When the work of a run began, once it has; and the record under which it runs.
+pub(super) type Began = Arc<OnceLock<(WallTime, BootTime, Record)>>;
+
+/// What a job's runs leave to each other.
+#[derive(Clone, Debug)]
+pub(super) struct JobState {
     key: Arc<str>,
-    ledger: Ledger,
-    term: Term,
+    standing: Arc<Mutex<StateRow>>,
+}
+
+/// `state/NAME`
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub(super) struct StateRow {
+    pub(super) rev: u64,
+    pub(super) text: Option<Arc<str>>,
+}
+
+impl JobState {
+    /// The key of a job's state.
+    pub(super) fn key(job: &str) -> Arc<str> {
+        format!("state/{job}").into()
+    }
+
+    pub(super) fn new(job: &str, standing: StateRow) -> Self {
+        Self { key: Self::key(job), standing: Arc::new(Mutex::new(standing)) }
+    }
+
+    fn text(&self) -> Option<Arc<str>> {
+        self.standing.lock().unwrap_or_else(PoisonError::into_inner).text.clone()
+    }
+
+    /// Has it written; the wait is for a majority, or for the news that there is none.
+    fn leave(
+        &self,
+        text: Arc<str>,
+        rows: &Rows,
+    ) -> impl Future<Output = Result<(), Arc<str>>> + Send + use<> {
+        let mut standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner);
+        *standing = StateRow { rev: standing.rev + 1, text: Some(text) };
+        let value = serde_json::to_string(&*standing).unwrap_or_default();
+        rows.write(&self.key, value.into())
+    }
 }
 
 impl Run {
-    pub(super) fn new(job: Job, start: Start, ledger: Ledger, term: Term) -> Self {
-        let key = TickKey::new(&job.name, start.tick).key();
-        Self { job, start, key, ledger, term }
-    }
-
     /// Runs the tick. Dropping it drops the work; the tick stands as started.
     pub(super) async fn run(self) -> Outcome {
         if self.stopped() {
@@ -59,61 +103,59 @@ impl Run {
             return Outcome::Abandoned;
         }
         let env = self.term.env();
-        let began = env.now();
-        let interrupted = Arc::new(AtomicBool::new(false));
-        let result = self.work(began, &interrupted).await;
-        let took = env.now().since(began);
-        match result {
-            Ok(()) => {
-                self.write_last(&started, TickRecord::done(self.worker(), took, "")).await;
-                Outcome::Done(took)
-            }
-            Err(_)
-                if (self.stopped() || interrupted.load(Ordering::Acquire))
-                    && self.job.delivery == Delivery::AtLeastOnce =>
-            {
-                let again =
-                    Start { made_up: true, seen: Some(started), times: self.start.times + 1, ..self.start };
-                Outcome::Interrupted(Box::new(again))
-            }
-            Err(why) => {
-                self.write_last(&started, TickRecord::failed(self.worker(), took, &why)).await;
-                Outcome::Failed(took, why)
-            }
-        }
+        let began = env.wall();
+        let _ = self.began.set((began, env.now(), started.clone()));
+        let work = Work {
+            job: Arc::clone(&self.job),
+            tick: self.start.tick,
+            cause: self.start.cause,
+            hold: Hold::Term(self.term.clone()),
+            state: self.state.text(),
+            cancel: self.cancel.clone(),
+            grace: self.grace,
+        };
+        let worked = work.run().await;
+        self.ended(started, began, worked).await
     }
 
-    async fn work(&self, began: BootTime, interrupted: &Arc<AtomicBool>) -> Result<(), String> {
-        let env = self.term.env();
-        let stop = self.term.step_down().child_token();
-        let tick = Tick {
-            job: Arc::clone(&self.job.name),
-            at: self.start.tick,
-            made_up: self.start.made_up,
-            term: self.term.clone(),
-            stop: stop.clone(),
-            interrupted: Arc::clone(interrupted),
-        };
-        let handler = Arc::clone(&self.job.handler);
-        let work = AssertUnwindSafe(async move { handler(tick).await }).catch_unwind();
-        let deadline = self.job.timeout.map_or(BootTime::from_nanos(u64::MAX), |timeout| began + timeout);
-        match env.before(deadline, work).await {
-            Some(Ok(result)) => result,
-            Some(Err(panic)) => Err(format!("panicked: {}", message(&*panic))),
-            None => {
-                stop.cancel();
-                Err(format!("timed out after {:.1?}", self.job.timeout.unwrap_or_default()))
-            }
+    /// Records how it ended. What was interrupted is not recorded: it runs again.
+    async fn ended(self, started: Record, began: WallTime, mut worked: Worked) -> Outcome {
+        let Worked { end, took, .. } = worked;
+        if let Some(text) = worked.state.take()
+            && let Err(error) = self.state.leave(text, &self.rows).await
+        {
+            tracing::warn!(job = &*self.job.name, "its state does not stand on a majority yet: {error}");
         }
+        let (end, record) = match end {
+            WorkEnd::Done => (TickEnd::Done, TickRecord::done(self.worker(), took, "")),
+            WorkEnd::Failed => (TickEnd::Failed, TickRecord::failed(self.worker(), took, &worked.reason)),
+            WorkEnd::TimedOut => (TickEnd::TimedOut, self.closed(TickEnd::TimedOut, &worked)),
+            WorkEnd::Cancelled => (TickEnd::Cancelled, self.closed(TickEnd::Cancelled, &worked)),
+            WorkEnd::Interrupted => {
+                let cause = match self.start.cause {
+                    TickCause::Scheduled => TickCause::MadeUp,
+                    other => other,
+                };
+                let times = self.start.times + 1;
+                let again = Start { cause, seen: Some(started), times, ..self.start };
+                return Outcome::Interrupted(Ran { began, worked }, Box::new(again));
+            }
+        };
+        self.write_last(&started, record).await;
+        Outcome::Ended(end, Ran { began, worked })
+    }
+
+    fn closed(&self, end: TickEnd, worked: &Worked) -> TickRecord {
+        TickRecord::closed(self.worker(), end, &worked.reason)
     }
 
     /// Writes *started* until a majority has it.
     async fn write_started(&self) -> Result<Record, LedgerError> {
         let record = TickRecord::started(self.worker());
-        let record = record.into_record(self.start.tick, self.term.number(), false);
+        let record = record.into_record(self.start.at, self.term.number(), false);
         let mut seen = self.start.seen.clone();
         loop {
-            match self.ledger.write(&self.key, seen.as_ref(), &record).await {
+            match self.ledger.write(&self.start.key, seen.as_ref(), &record).await {
                 Ok(()) => return Ok(record),
                 // A majority that could remember it is not to be had: at least once means to run it still.
                 Err(LedgerError::NoMajority(_)) if self.start.unknown => return Ok(record),
@@ -134,9 +176,9 @@ impl Run {
 
     /// Writes the last word while the term lasts. Short of it, an at-least-once tick runs again.
     async fn write_last(&self, started: &Record, last: TickRecord) {
-        let record = last.into_record(self.start.tick, self.term.number(), true);
+        let record = last.into_record(self.start.at, self.term.number(), true);
         loop {
-            match self.ledger.write(&self.key, Some(started), &record).await {
+            match self.ledger.write(&self.start.key, Some(started), &record).await {
                 Ok(()) => return,
                 Err(LedgerError::NoMajority(_)) if self.start.unknown => return,
                 Err(error @ LedgerError::NoMajority(_)) => {
@@ -172,21 +214,19 @@ impl Run {
     }
 }
 
-fn message(panic: &(dyn std::any::Any + Send)) -> &str {
-    panic
-        .downcast_ref::<&str>()
-        .copied()
-        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("a panic without a message")
+/// What a run came to.
+#[derive(Debug)]
+pub(super) struct Ran {
+    pub(super) began: WallTime,
+    pub(super) worked: Worked,
 }
 
-/// What a run of one tick came to, for logs.
+/// What a run of one tick came to.
 #[derive(Debug)]
 pub(super) enum Outcome {
-    Done(Duration),
-    Failed(Duration, String),
+    Ended(TickEnd, Ran),
     /// Ended before it was done; an at-least-once tick will run again, over this record.
-    Interrupted(Box<Start>),
+    Interrupted(Ran, Box<Start>),
     NotStarted(LedgerError),
     Abandoned,
 }
@@ -194,9 +234,9 @@ pub(super) enum Outcome {
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Done(took) => write!(f, "done in {took:.1?}"),
-            Self::Failed(took, why) => write!(f, "failed after {took:.1?}: {why}"),
-            Self::Interrupted(_) => f.write_str("interrupted: it will run again"),
+            Self::Ended(TickEnd::Done, ran) => write!(f, "done in {:.1?}", ran.worked.took),
+            Self::Ended(end, ran) => write!(f, "{end} after {:.1?}: {}", ran.worked.took, ran.worked.reason),
+            Self::Interrupted(..) => f.write_str("interrupted: it will run again"),
             Self::NotStarted(why) => write!(f, "not started: {why}"),
             Self::Abandoned => f.write_str("not started: the term ended before"),
         }

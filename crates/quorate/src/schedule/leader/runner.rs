@@ -1,46 +1,79 @@
 //! The shell around the plans: seals, sleeps, starts runs, and ends with the term.
 
 use super::{
-    plan::{JobPlan, LATE_AFTER, NotRun, Sealed, low_water},
-    registration::Registration,
-    run::{Outcome, Run},
+    ask::OpenAsk,
+    asked::Asked,
+    chronicle::Chronicle,
+    desk::Accepted,
+    entry::{Entry, find},
+    plan::{Going, Looked, kept},
+    rows::{Rows, highest},
+    run::{Began, Outcome, Run},
+    sealed::Sealed,
 };
 use crate::{
     election::Term,
     env::{BootTime, Env, ScopedTask, WallTime},
     ledger::{Ledger, LedgerError},
-    schedule::{Job, SkipReason},
+    schedule::{
+        Answer, Job, JobRow, RequestId, TickCause,
+        roster::{Phase, Roster},
+        work::Cancel,
+    },
 };
-use futures_util::{StreamExt, future::OptionFuture, stream::FuturesUnordered};
-use std::{any::Any, sync::Arc, time::Duration};
+use futures_util::{
+    FutureExt, StreamExt,
+    future::{BoxFuture, OptionFuture},
+    stream::FuturesUnordered,
+};
+use std::{
+    any::Any,
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+use tokio::sync::mpsc;
 
 /// The wall clock may step: it is looked at again at least this often.
 const LOOK_AT_LEAST_EVERY: Duration = Duration::from_millis(500);
 /// Between attempts to seal without a majority.
 const SEAL_AGAIN: Duration = Duration::from_millis(50);
 /// Between prunings of the ledger.
-const PRUNE_EVERY: Duration = Duration::from_secs(60);
+pub(super) const PRUNE_EVERY: Duration = Duration::from_secs(15);
+/// Between the marks that say up to when all ticks have been decided on.
+const MARK_EVERY: Duration = Duration::from_secs(10);
+/// The longest that the end of the grace is kept for writing what has ended.
+const FLUSH: Duration = Duration::from_millis(100);
+/// The key of that mark.
+const LOOKED: &str = "looked";
 
-/// Runs `jobs` under `term` until it is told to stop and every run has ended.
-pub(in crate::schedule) async fn lead(jobs: &[Job], ledger: &Ledger, term: &Term) {
-    let env = term.env().clone();
-    let Some(sealed) = seal(ledger, term, &env).await else { return };
-    let mut leader = Leader {
-        env: &env,
-        ledger,
-        term,
-        plans: Vec::new(),
-        sealed,
-        runs: FuturesUnordered::new(),
-        prune_at: env.now(),
-        pruning: None,
-        registering: Vec::new(),
-        superseded: false,
-    };
-    for job in jobs {
-        leader.register(job).await;
+/// What a leader is given.
+pub(in crate::schedule) struct Leading {
+    pub(in crate::schedule) roster: Roster,
+    pub(in crate::schedule) ledger: Ledger,
+    pub(in crate::schedule) term: Term,
+    /// How many runs there may be at once.
+    pub(in crate::schedule) max_running: usize,
+    /// How long a run that is cancelled has to end.
+    pub(in crate::schedule) grace: Duration,
+}
+
+/// Runs the roster's jobs under the term until it is told to stop and every run has ended.
+pub(in crate::schedule) async fn lead(leading: Leading, asked: mpsc::Receiver<Asked>) {
+    let Leading { roster, ledger, term, .. } = &leading;
+    let Some(sealed) = seal(ledger, term, term.env()).await else { return };
+    let (rows, mut writing) = Rows::start(ledger, term, &sealed);
+    let (chronicle, mut noting) = Chronicle::start(ledger, term, roster.counts().clone());
+    let mut leader = Leader::new(&leading, sealed, rows, chronicle);
+    leader.change();
+    leader.reopen();
+    leader.serve(asked).await;
+    // What has ended is written before the lease is let go of, if a majority answers in time.
+    drop(leader);
+    let written = async { tokio::join!(&mut writing, &mut noting) };
+    if let Some(until) = term.work_until() {
+        term.env().before(until, written).await;
     }
-    leader.serve().await;
 }
 
 /// Seals the ledger; `None` if the term is told to stop before it could.
@@ -55,7 +88,7 @@ async fn seal(ledger: &Ledger, term: &Term, env: &Env) -> Option<Sealed> {
         match sealed {
             Ok(answers) => {
                 let quorum = term.quorum().fleet().majority();
-                return Some(Sealed { answers, quorum, max_clock_offset: setup.max_clock_offset });
+                return Some(Sealed::new(answers, quorum, setup.max_clock_offset));
             }
             // A later leader has been here. If this term is over, it will hear of it; if it is not, tokens went
             // backwards, and only a new term can help.
@@ -73,116 +106,335 @@ async fn seal(ledger: &Ledger, term: &Term, env: &Env) -> Option<Sealed> {
     }
 }
 
-/// A run of one job's tick: which job, and what came of it.
-type Running = ScopedTask<Outcome>;
-
-struct Leader<'a> {
-    env: &'a Env,
-    ledger: &'a Ledger,
-    term: &'a Term,
-    plans: Vec<JobPlan>,
-    sealed: Sealed,
-    runs: FuturesUnordered<futures_util::future::BoxFuture<'static, Ended>>,
+pub(super) struct Leader<'a> {
+    pub(super) leading: &'a Leading,
+    pub(super) env: &'a Env,
+    pub(super) term: &'a Term,
+    pub(super) sealed: Sealed,
+    pub(super) rows: Rows,
+    pub(super) chronicle: Chronicle,
+    pub(super) entries: Vec<Option<Entry>>,
+    pub(super) names: BTreeMap<Arc<str>, usize>,
+    /// The jobs that were removed in this term: what the seal found of them is no longer so.
+    retired: BTreeMap<Arc<str>, JobRow>,
+    /// When a job is to be looked at: the heart of it, for the cost grows with what is due only.
+    agenda: BTreeSet<(WallTime, usize)>,
+    /// What may start, in order.
+    line: BTreeSet<super::entry::Turn>,
+    pub(super) asks: BTreeMap<RequestId, OpenAsk>,
+    pub(super) answers: BTreeMap<RequestId, Answer>,
+    runs: FuturesUnordered<BoxFuture<'static, Ended>>,
+    /// What each run has come to so far.
+    pub(super) began: BTreeMap<Arc<str>, (usize, WallTime, TickCause, Began)>,
+    registering: FuturesUnordered<BoxFuture<'static, usize>>,
+    pub(super) accepting: FuturesUnordered<BoxFuture<'static, Accepted>>,
+    looked: Option<WallTime>,
     prune_at: BootTime,
+    mark_at: BootTime,
     pruning: Option<ScopedTask<()>>,
-    /// Jobs whose registration is on its way to a majority, or back to nodes that forgot it.
-    registering: Vec<ScopedTask<()>>,
     /// A later term has sealed the ledger: nothing can be started any more.
-    superseded: bool,
+    pub(super) superseded: bool,
 }
 
-struct Ended {
-    job: usize,
-    tick: WallTime,
-    outcome: Result<Outcome, Box<dyn Any + Send>>,
+/// That a run has ended.
+pub(super) struct Ended {
+    pub(super) job: usize,
+    pub(super) key: Arc<str>,
+    pub(super) tick: WallTime,
+    pub(super) cause: TickCause,
+    pub(super) outcome: Result<Outcome, Box<dyn Any + Send>>,
 }
 
-impl Leader<'_> {
-    /// Finds from when on a job's ticks are due, and sees to it that the ledger knows.
-    async fn register(&mut self, job: &Job) {
-        let now = self.env.wall();
-        let window = job.misfire.within();
-        let mut registration = Registration::find(&self.sealed, &job.name, now);
-        if registration.is_new()
-            && let Err(error) = registration.write(self.ledger, self.term.number()).await
-        {
-            tracing::warn!(job = &*job.name, "not registered in the ledger yet: {error}");
+impl<'a> Leader<'a> {
+    fn new(leading: &'a Leading, sealed: Sealed, rows: Rows, chronicle: Chronicle) -> Self {
+        let (env, term) = (leading.term.env(), &leading.term);
+        let read = |record: &crate::node::Record| record.value.parse().ok().map(WallTime::from_micros);
+        let looked = highest(sealed.row(LOOKED), read, |at| *at).map(|(at, _)| at);
+        Self {
+            leading,
+            env,
+            term,
+            sealed,
+            rows,
+            chronicle,
+            entries: Vec::new(),
+            names: BTreeMap::new(),
+            retired: BTreeMap::new(),
+            agenda: BTreeSet::new(),
+            line: BTreeSet::new(),
+            asks: BTreeMap::new(),
+            answers: BTreeMap::new(),
+            runs: FuturesUnordered::new(),
+            began: BTreeMap::new(),
+            registering: FuturesUnordered::new(),
+            accepting: FuturesUnordered::new(),
+            looked,
+            prune_at: env.now(),
+            mark_at: env.now() + MARK_EVERY,
+            pruning: None,
+            superseded: false,
         }
-        let since = registration.since();
-        if !registration.is_everywhere() {
-            let (ledger, term) = (self.ledger.clone(), self.term.clone());
-            self.registering.push(self.term.spawn(registration.keep(ledger, term)));
-        }
-        // A tick within the allowance is on time under every rule.
-        let plan = JobPlan::new(job.clone(), since.max(now - window.max(LATE_AFTER)));
-        tracing::debug!(job = &*job.name, next = ?plan.next.map(|at| job.schedule.show(at)), "registered");
-        self.plans.push(plan);
     }
 
-    async fn serve(&mut self) {
+    /// The one clock by which ticks are due.
+    pub(super) fn now(&self) -> WallTime {
+        self.env.wall()
+    }
+
+    /// Takes over the jobs of the roster as they are now.
+    fn change(&mut self) {
+        let jobs = self.leading.roster.jobs();
+        let gone: Vec<usize> = self
+            .names
+            .iter()
+            .filter(|(name, _)| !jobs.contains_key(*name))
+            .map(|(_, index)| *index)
+            .collect();
+        for index in gone {
+            self.remove(index);
+        }
+        for job in jobs.into_values() {
+            match self.names.get(&job.name).copied() {
+                Some(index) => self.replace(index, job),
+                None => self.register(job),
+            }
+        }
+    }
+
+    /// Finds from when on a job's ticks are due, and sees to it that the ledger knows.
+    fn register(&mut self, job: Arc<Job>) {
+        let now = self.now();
+        let retired = self.retired.remove(&job.name);
+        let mut found = find(Arc::clone(&job), &self.sealed, self.looked, retired, now);
+        let index = self.entries.len();
+        if found.write {
+            let (key, value) = (JobRow::key(&job.name), found.entry.row.to_value());
+            if found.is_new {
+                found.entry.registering = true;
+                let written = self.rows.write(&key, value);
+                let name = Arc::clone(&job.name);
+                self.registering.push(Box::pin(async move {
+                    if let Err(error) = written.await {
+                        tracing::warn!(job = &*name, "not registered in the ledger yet: {error}");
+                    }
+                    index
+                }));
+            } else {
+                self.rows.put(&key, value);
+            }
+        }
+        let next = found.entry.plan.next.map(|at| job.schedule.show(at));
+        tracing::debug!(job = &*job.name, next, since = ?found.entry.row.since, "found");
+        self.names.insert(Arc::clone(&job.name), index);
+        self.entries.push(Some(found.entry));
+        for start in found.lost {
+            self.lost(&job, &start);
+        }
+        self.settle(index);
+    }
+
+    fn replace(&mut self, index: usize, job: Arc<Job>) {
+        let now = self.now();
+        let Some(entry) = self.entries[index].as_mut() else { return };
+        if Arc::ptr_eq(&entry.plan.job, &job) {
+            return;
+        }
+        if !entry.plan.job.is_like(&job) {
+            let (schedule, rules) = (job.schedule.to_string().into(), job.rules().into());
+            let spec = job.schedule.spec();
+            if entry.plan.job.schedule != job.schedule {
+                entry.row.since = now;
+            }
+            entry.row = JobRow { rev: entry.row.rev + 1, schedule, rules, spec, ..entry.row.clone() };
+            self.rows.put(&JobRow::key(&job.name), entry.row.to_value());
+        }
+        entry.plan.replace(job, now);
+        self.settle(index);
+    }
+
+    /// No more of it starts. Its row is left to pruning: whoever adds it later begins anew.
+    fn remove(&mut self, index: usize) {
+        let now = self.now();
+        let Some(entry) = self.entries[index].as_mut() else { return };
+        entry.leaving = true;
+        let row = JobRow { rev: entry.row.rev + 1, ..entry.row.clone() };
+        let name = Arc::clone(&entry.plan.job.name);
+        self.rows.close(&JobRow::key(&name), row.to_value(), now, false);
+        self.names.remove(&name);
+        self.retired.insert(name, row);
+        self.settle(index);
+    }
+
+    /// Puts a job where it belongs in the agenda and in the line, after whatever has happened to it.
+    pub(super) fn settle(&mut self, index: usize) {
+        let Some(entry) = self.entries[index].as_mut() else { return };
+        let asleep = entry.registering || entry.leaving;
+        let spread = entry.plan.job.placement == crate::schedule::Placement::Spread;
+        let next = entry.plan.next.filter(|_| !asleep && !spread);
+        if entry.on_agenda != next {
+            if let Some(at) = std::mem::replace(&mut entry.on_agenda, next) {
+                self.agenda.remove(&(at, index));
+            }
+            self.agenda.extend(next.map(|at| (at, index)));
+        }
+        let priority = std::cmp::Reverse(entry.plan.job.priority);
+        let turn = entry.plan.head().filter(|_| !asleep).map(|tick| (priority, tick, index));
+        if entry.in_line != turn {
+            if let Some(turn) = std::mem::replace(&mut entry.in_line, turn) {
+                self.line.remove(&turn);
+            }
+            self.line.extend(turn);
+        }
+        if entry.leaving && entry.plan.running.is_empty() {
+            self.entries[index] = None;
+        }
+    }
+
+    async fn serve(&mut self, mut asked: mpsc::Receiver<Asked>) {
         let step_down = self.term.step_down().clone();
+        let (mut changed, mut phase) = self.leading.roster.watch();
+        let mut listens = true;
         while !step_down.is_cancelled() && !self.superseded {
-            self.look();
+            if self.leading.roster.phase() != Phase::Open {
+                if self.runs.is_empty() {
+                    self.leading.roster.advance(Phase::Drained);
+                    break;
+                }
+            } else {
+                self.look();
+                self.start();
+            }
             let wake = self.wake();
             self.prune();
+            self.mark();
             tokio::select! { biased;
                 () = step_down.cancelled() => break,
                 Some(ended) = self.runs.next() => self.ended(ended),
+                Some(index) = self.registering.next() => self.registered(index),
+                Some(accepted) = self.accepting.next() => self.accepted(accepted),
+                request = asked.recv(), if listens => match request {
+                    Some(request) => self.asked(request),
+                    None => listens = false,
+                },
+                // The senders live as long as the roster.
+                Ok(()) = changed.changed() => self.change(),
+                Ok(()) = phase.changed() => {}
                 Some(_) = OptionFuture::from(self.pruning.as_mut()) => self.pruning = None,
                 () = self.env.sleep_until(wake) => {}
             }
+            self.all_ended();
         }
-        // They have been told to stop; what is still here when validity ends is dropped with this future.
-        while let Some(ended) = self.runs.next().await {
+        if step_down.is_cancelled() && !self.superseded {
+            self.mark_at = self.env.now();
+            self.mark();
+        }
+        self.last_runs().await;
+    }
+
+    /// What has ended beside the first is dealt with in the same turn.
+    fn all_ended(&mut self) {
+        while let Some(Some(ended)) = self.runs.next().now_or_never() {
             self.ended(ended);
         }
     }
 
-    /// Decides on what has come due and starts what may start.
+    /// They have been told to stop. What is still here near the end of the grace is dropped, so that there is time
+    /// to write what has ended; and what is here when validity ends, with this future.
+    async fn last_runs(&mut self) {
+        let margin = FLUSH.min(self.leading.grace / 5);
+        while !self.runs.is_empty() {
+            let Some(until) = self.term.work_until() else { break };
+            let until = until - margin;
+            let Some(Some(ended)) = self.env.before(until, self.runs.next()).await else {
+                // It may have been extended meanwhile.
+                if self.term.work_until().is_none_or(|until| until - margin <= self.env.now()) {
+                    break;
+                }
+                continue;
+            };
+            self.ended(ended);
+        }
+        self.runs.clear();
+        self.torn();
+    }
+
+    /// Decides on what has come due.
     fn look(&mut self) {
-        let now = self.env.wall();
-        for index in 0..self.plans.len() {
-            let plan = &mut self.plans[index];
-            let due = plan.next.is_some_and(|next| next <= now);
-            let not_run = if due { plan.look(&self.sealed, now) } else { Vec::new() };
-            let (start, too_late) = plan.start(now);
-            let job = plan.job.clone();
+        let now = self.now();
+        while let Some(&(at, index)) = self.agenda.first()
+            && at <= now
+        {
+            self.agenda.pop_first();
+            let Some(entry) = self.entries[index].as_mut() else { continue };
+            entry.on_agenda = None;
+            let Looked { not_run, stop_for } = entry.plan.look(&self.sealed, now);
+            let job = Arc::clone(&entry.plan.job);
+            if let Some(tick) = stop_for {
+                let why = format!("for the tick {}", job.schedule.show(tick));
+                entry.plan.running.iter().for_each(|going| going.cancel.cancel(&why));
+            }
             for not in not_run {
-                tell_not_run(&job, &not);
+                self.not_run(&job, not);
             }
-            for tick in too_late {
-                tracing::warn!(
-                    job = &*job.name,
-                    tick = job.schedule.show(tick),
-                    "misfired: it waited too long"
-                );
-            }
-            if let Some(start) = start {
-                let tick = start.tick;
-                let run = Run::new(job, start, self.ledger.clone(), self.term.clone());
-                let running: Running = self.term.spawn(run.run());
-                self.runs.push(Box::pin(async move { Ended { job: index, tick, outcome: running.await } }));
+            self.settle(index);
+            // One that is due for ever would be looked at for ever.
+            if self.entries[index]
+                .as_ref()
+                .is_some_and(|entry| entry.on_agenda.is_some_and(|next| next <= at))
+            {
+                break;
             }
         }
     }
 
-    fn ended(&mut self, ended: Ended) {
-        let plan = &mut self.plans[ended.job];
-        plan.running = None;
-        let (name, tick) = (Arc::clone(&plan.job.name), plan.job.schedule.show(ended.tick));
-        match ended.outcome {
-            Ok(Outcome::Interrupted(again)) if !self.term.step_down().is_cancelled() => {
-                tracing::warn!(job = &*name, tick, "interrupted, though the term goes on: it runs again");
-                plan.again(*again);
+    /// Starts what may start, in order.
+    fn start(&mut self) {
+        while self.runs.len() < self.leading.max_running
+            && let Some((_, _, index)) = self.line.pop_first()
+        {
+            let now = self.now();
+            let Some(entry) = self.entries[index].as_mut() else { continue };
+            entry.in_line = None;
+            let (start, too_late) = entry.plan.start(now);
+            let (job, state) = (Arc::clone(&entry.plan.job), entry.state.clone());
+            if let Some(start) = start {
+                let (cancel, began) = (Cancel::default(), Began::default());
+                let (tick, cause, key) = (start.tick, start.cause, Arc::clone(&start.key));
+                entry.plan.running.push(Going {
+                    key: Arc::clone(&key),
+                    tick,
+                    at: start.at,
+                    request: start.request(),
+                    cancel: cancel.clone(),
+                });
+                self.began.insert(Arc::clone(&key), (index, tick, cause, Arc::clone(&began)));
+                let run = Run {
+                    job: Arc::clone(&job),
+                    start,
+                    ledger: self.leading.ledger.clone(),
+                    term: self.term.clone(),
+                    rows: self.rows.clone(),
+                    state,
+                    cancel,
+                    began,
+                    grace: self.leading.grace,
+                };
+                let running: ScopedTask<Outcome> = self.term.spawn(run.run());
+                let ended = running.map(move |outcome| Ended { job: index, key, tick, cause, outcome });
+                self.runs.push(ended.boxed());
             }
-            Ok(Outcome::NotStarted(error @ LedgerError::Superseded { .. })) => {
-                tracing::error!(job = &*name, tick, "resigning: {error}");
-                self.superseded = true;
+            for not in too_late {
+                self.not_run(&job, not);
             }
-            Ok(outcome @ Outcome::Done(_)) => tracing::info!(job = &*name, tick, "{outcome}"),
-            Ok(outcome) => tracing::warn!(job = &*name, tick, "{outcome}"),
-            Err(_) => tracing::error!(job = &*name, tick, "its run was torn down by a panic"),
+            self.settle(index);
         }
+    }
+
+    fn registered(&mut self, index: usize) {
+        if let Some(entry) = self.entries[index].as_mut() {
+            entry.registering = false;
+        }
+        self.settle(index);
     }
 
     /// Has the ledger forget what is of no more use, now and then.
@@ -191,8 +443,8 @@ impl Leader<'_> {
             return;
         }
         self.prune_at = self.env.now() + PRUNE_EVERY;
-        let below = low_water(&self.plans, self.env.wall(), self.sealed.max_clock_offset);
-        let (ledger, term) = (self.ledger.clone(), self.term.clone());
+        let below = self.low_water().as_micros();
+        let (ledger, term) = (self.leading.ledger.clone(), self.term.clone());
         self.pruning = Some(self.term.spawn(async move {
             if let Err(error) = ledger.prune(term.number(), below).await {
                 tracing::debug!(group = &**term.group(), "not pruned: {error}");
@@ -200,33 +452,28 @@ impl Leader<'_> {
         }));
     }
 
+    /// Before which time records are of no more use to any job.
+    fn low_water(&self) -> WallTime {
+        let now = self.now();
+        let plans = || self.entries.iter().flatten().map(|entry| &entry.plan);
+        let open = plans().filter_map(super::plan::JobPlan::oldest);
+        let asks = self.asks.values().map(OpenAsk::oldest);
+        let oldest = open.chain(asks).min().unwrap_or(now);
+        (now - kept(plans(), self.sealed.max_clock_offset)).min(oldest)
+    }
+
+    /// Leaves word up to when all ticks have been decided on.
+    fn mark(&mut self) {
+        if self.env.now() >= self.mark_at {
+            self.mark_at = self.env.now() + MARK_EVERY;
+            self.rows.put(&LOOKED.into(), self.now().as_micros().to_string().into());
+        }
+    }
+
     fn wake(&self) -> BootTime {
-        let now = self.env.wall();
-        let next = self.plans.iter().filter_map(|plan| plan.next).min();
+        let now = self.now();
+        let next = self.agenda.first().map(|(at, _)| *at);
         let pause = next.map_or(LOOK_AT_LEAST_EVERY, |next| now.until(next));
         self.env.now() + pause.min(LOOK_AT_LEAST_EVERY)
-    }
-}
-
-fn tell_not_run(job: &Job, not: &NotRun) {
-    let name = &*job.name;
-    match not {
-        NotRun::Missed(missed) => {
-            let (first, last) = (job.schedule.show(missed.first), job.schedule.show(missed.last));
-            tracing::warn!(job = name, first, last, "ticks not run: {}", missed.why);
-        }
-        NotRun::Overtaken(tick) => {
-            let tick = job.schedule.show(*tick);
-            tracing::warn!(
-                job = name,
-                tick,
-                "tick not run: it came due while the job ran, and a later one did too"
-            );
-        }
-        // Done by an earlier leader: nothing to tell.
-        NotRun::Decided(_, SkipReason::Final) => {}
-        NotRun::Decided(tick, why) => {
-            tracing::warn!(job = name, tick = job.schedule.show(*tick), "tick not run: {why}");
-        }
     }
 }

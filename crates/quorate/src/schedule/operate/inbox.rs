@@ -125,21 +125,15 @@ impl Clerk<'_> {
 
     /// An earlier leader may have taken it up in time, and died before it answered: then it is in the ledger.
     async fn too_late(&mut self, request: &Request) {
-        let taken_up = match self.ledger.read().await {
-            Ok(answers) => {
-                let key = triage::key(request.id);
-                answers.iter().flat_map(|answer| &answer.state.records).any(|(other, _)| *other == key)
-            }
-            // It is looked at again.
-            Err(_) => return self.triage.answered(request.id, None),
-        };
-        let answer = if taken_up { triage::taken_up() } else { triage::too_late(request) };
+        // Where it cannot be read, it is looked at again.
+        let Ok(ledger) = self.ledger.read().await else { return self.triage.answered(request.id, None) };
+        let answer = triage::taken_up(&ledger, request.id).unwrap_or_else(|| triage::too_late(request));
         self.triage.answered(request.id, Some(answer.clone()));
         self.write(request, &answer).await;
     }
 
     /// Writes the answer over the request. What fails is seen to stand by the next look, and is written again.
-    async fn write(&self, request: &Request, answer: &Answer) {
+    async fn write(&mut self, request: &Request, answer: &Answer) {
         let (seen, record) = (triage::asking(request), triage::answering(request, answer));
         match self.inbox.write(&triage::key(request.id), Some(&seen), &record).await {
             // An earlier leader's answer stands where ours does not: it says the same, for the id is one.

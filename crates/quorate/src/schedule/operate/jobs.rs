@@ -312,6 +312,17 @@ impl Jobs {
         JobsError::Unanswered { id: request.id, leader, until: triage::valid_until(request) }
     }
 
+    /// Whether there is such a job.
+    ///
+    /// # Errors
+    /// [`JobsError::UnknownJob`], [`JobsError::NoMajority`].
+    ///
+    /// # Cancel safety
+    /// Safe: it only looks.
+    pub async fn known(&self, job: &str) -> Result<(), JobsError> {
+        self.find(job).await.map(|_| ())
+    }
+
     async fn find(&self, job: &str) -> Result<JobStatus, JobsError> {
         let mut jobs = self.read().await?;
         jobs.remove(job).ok_or_else(|| JobsError::UnknownJob {
@@ -338,8 +349,7 @@ impl Jobs {
 }
 
 fn spec(row: &JobRow) -> Option<&crate::schedule::ScheduleSpec> {
-    let _ = row;
-    None
+    row.spec.as_ref()
 }
 
 /// A read knows of no other trouble than too few answers.

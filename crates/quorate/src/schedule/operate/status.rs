@@ -11,6 +11,9 @@ use std::{
     sync::Arc,
 };
 
+/// The time of rows that pruning never reaches.
+const FOR_EVER: u64 = FencingToken::MAX.get();
+
 /// What stands of a job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JobStatus {
@@ -44,21 +47,24 @@ pub struct RunningTick {
 
 /// The jobs that the ledger knows of, by name. Of several rows of one job the one of the highest term and revision counts.
 pub(super) fn jobs(answers: &[Answered]) -> BTreeMap<Arc<str>, JobStatus> {
-    let mut rows: BTreeMap<&str, ((FencingToken, u64), JobRow)> = BTreeMap::new();
+    let mut rows: BTreeMap<&str, ((FencingToken, u64), JobRow, bool)> = BTreeMap::new();
     for (key, record) in records(answers) {
         let Some(name) = key.strip_prefix(JobRow::PREFIX) else { continue };
         // What a later version wrote is left out here; the leader tells of it.
         let Ok(row) = JobRow::parse(&record.value) else { continue };
         let rank = (record.term, row.rev);
+        // The row of a job that was removed is one that pruning will reach.
+        let found = (rank, row, record.at == FOR_EVER);
         match rows.entry(name) {
-            Entry::Vacant(place) => drop(place.insert((rank, row))),
-            Entry::Occupied(mut place) if place.get().0 < rank => drop(place.insert((rank, row))),
+            Entry::Vacant(place) => drop(place.insert(found)),
+            Entry::Occupied(mut place) if place.get().0 < rank => drop(place.insert(found)),
             Entry::Occupied(_) => {}
         }
     }
     let mut running = running(answers);
     rows.into_iter()
-        .map(|(name, (_, row))| {
+        .filter(|(_, (_, _, stays))| *stays)
+        .map(|(name, (_, row, _))| {
             let name: Arc<str> = name.into();
             let running = running.remove(&name).unwrap_or_default();
             (Arc::clone(&name), JobStatus { name, row, running, last: Vec::new() })
@@ -142,7 +148,7 @@ mod tests {
 
     fn row(rev: u64, schedule: &str, at: u64) -> (Arc<str>, Record) {
         let value = format!(r#"{{"since":7,"rev":{rev},"schedule":"{schedule}","rules":""}}"#).into();
-        (JobRow::key("j"), Record { at: u64::MAX >> 11, term: term(at), last: false, value })
+        (JobRow::key("j"), Record { at: FOR_EVER, term: term(at), last: false, value })
     }
 
     fn tick(at: u64, record: TickRecord, by: u64, last: bool) -> (Arc<str>, Record) {
@@ -163,6 +169,9 @@ mod tests {
         assert_eq!(schedule(&[node(1, &[row(9, "old", 1)]), node(1, &[row(2, "new", 2)])]), "new");
         assert_eq!(schedule(&[node(1, &[row(2, "old", 2)]), node(1, &[row(3, "new", 2)])]), "new");
         assert_eq!(schedule(&[node(1, &[row(3, "new", 2)]), node(1, &[row(2, "old", 2)])]), "new");
+        let mut removed = row(5, "gone", 2);
+        removed.1.at = 7;
+        assert_eq!(jobs(&[node(1, &[row(4, "old", 2)]), node(1, &[removed])]).len(), 0, "a job that was removed");
         let garbage = (JobRow::key("k"), Record { value: "?".into(), ..row(1, "", 1).1 });
         assert_eq!(jobs(&[node(1, &[garbage])]).len(), 0);
     }

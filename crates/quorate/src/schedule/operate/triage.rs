@@ -46,10 +46,15 @@ pub(super) fn too_late(request: &Request) -> Answer {
     Answer::Refused { why: why.into() }
 }
 
-/// What is said to one that an earlier leader has taken up and not answered.
-pub(super) fn taken_up() -> Answer {
-    let text = "taken up by an earlier leader; what came of it is in the history";
-    Answer::Accepted { text: text.into(), count: 0 }
+/// What an earlier leader has said to a request that it took up and did not live to answer, by the group's ledger.
+pub(super) fn taken_up(ledger: &[Answered], id: RequestId) -> Option<Answer> {
+    #[derive(serde::Deserialize)]
+    struct Row {
+        answer: Answer,
+    }
+    let key = key(id);
+    let mut rows = ledger.iter().flat_map(|answer| &answer.state.records).filter(|(other, _)| *other == key);
+    rows.find_map(|(_, record)| serde_json::from_str::<Row>(&record.value).ok()).map(|row| row.answer)
 }
 
 /// Until when a request may be taken up.
@@ -311,6 +316,15 @@ mod tests {
         assert_eq!(prune_below(&nodes, at(3609)), None);
         assert_eq!(prune_below(&nodes, at(3610)), None, "an hour old is not older");
         assert_eq!(prune_below(&nodes, at(3611)), Some(at(11).as_micros()));
+    }
+
+    #[test]
+    fn what_an_earlier_leader_accepted_is_known_by_the_ledger() {
+        let one = request(1, 0);
+        let value = format!(r#"{{"answer":{},"more":1}}"#, serde_json::to_string(&yes()).unwrap()).into();
+        let row = (key(one.id), Record { value, ..asking(&one) });
+        assert_eq!(taken_up(&[node(&[]), node(&[row])], one.id), Some(yes()));
+        assert_eq!(taken_up(&[node(&[asked(&one)])], one.id), None);
     }
 
     #[test]

@@ -158,10 +158,13 @@ impl TickHistory {
     }
 
     /// The record of the entry, written at `now`. A reason over 512 bytes is cut.
+    ///
+    /// The record's own term is 0, whatever term the entry tells of: nobody seals a history, and a node refuses
+    /// records of older terms than the newest that wrote to a ledger.
     pub fn into_record(mut self, now: WallTime) -> Record {
         self.reason = crate::node::engine::cut(&self.reason, REASON_MAX).into();
         let value = serde_json::to_string(&self).unwrap_or_default().into();
-        Record { at: now.as_micros(), term: self.term, last: true, value }
+        Record { at: now.as_micros(), term: FencingToken::default(), last: true, value }
     }
 
     /// Reads an entry's record.
@@ -230,7 +233,7 @@ mod tests {
                 ..entry(7, end)
             };
             let record = whole.clone().into_record(WallTime::from_micros(99));
-            assert_eq!((record.at, record.last, record.term), (99, true, whole.term));
+            assert_eq!((record.at, record.last, record.term), (99, true, FencingToken::new(0)));
             assert_eq!(TickHistory::parse(&record.value).unwrap(), whole);
         }
         assert!(TickHistory::parse("{}").unwrap_err().to_string().contains("history entry"));

@@ -1,3 +1,4 @@
+use super::TickEnd;
 use crate::{
     env::WallTime,
     node::{FencingToken, Record},
@@ -42,6 +43,15 @@ pub enum TickRecord {
         /// The error, for people.
         outcome: Arc<str>,
     },
+    /// It ended in another way: was skipped, cancelled or lost, or took too long.
+    Closed {
+        /// Who says so.
+        worker: Arc<str>,
+        /// In which way.
+        end: TickEnd,
+        /// Why, for people.
+        outcome: Arc<str>,
+    },
 }
 
 impl TickRecord {
@@ -60,16 +70,25 @@ impl TickRecord {
         Self::Failed { worker: worker.into(), took_ms: millis(took), outcome: cut(outcome) }
     }
 
+    /// *Ended in another way*, as `worker` says; an `outcome` over 512 bytes is cut.
+    pub fn closed(worker: &str, end: TickEnd, outcome: &str) -> Self {
+        Self::Closed { worker: worker.into(), end, outcome: cut(outcome) }
+    }
+
     /// Who wrote it.
     pub fn worker(&self) -> &Arc<str> {
         match self {
-            Self::Started { worker } | Self::Done { worker, .. } | Self::Failed { worker, .. } => worker,
+            Self::Started { worker }
+            | Self::Done { worker, .. }
+            | Self::Failed { worker, .. }
+            | Self::Closed { worker, .. } => worker,
         }
     }
 
-    /// The ledger record of `tick` under `term`. *Done* is always the last word; of the others `last` says.
+    /// The ledger record of `tick` under `term`. *Done* and *closed* are always the last word; of the others `last`
+    /// says.
     pub fn into_record(self, tick: WallTime, term: FencingToken, last: bool) -> Record {
-        let last = last || matches!(self, Self::Done { .. });
+        let last = last || matches!(self, Self::Done { .. } | Self::Closed { .. });
         let value = serde_json::to_string(&self).unwrap_or_default().into();
         Record { at: tick.as_micros(), term, last, value }
     }
@@ -162,6 +181,10 @@ mod tests {
                 TickRecord::failed("d", took, "exit 1"),
                 r#"{"state":"failed","worker":"d","took_ms":1250,"outcome":"exit 1"}"#,
             ),
+            (
+                TickRecord::closed("d", TickEnd::TimedOut, "after 1s"),
+                r#"{"state":"closed","worker":"d","end":"timed-out","outcome":"after 1s"}"#,
+            ),
         ] {
             let stood = record.clone().into_record(TICK, TERM, false);
             assert_eq!(&*stood.value, text);
@@ -173,6 +196,7 @@ mod tests {
     #[test]
     fn done_is_always_the_last_word() {
         assert!(TickRecord::done("a", Duration::ZERO, "").into_record(TICK, TERM, false).last);
+        assert!(TickRecord::closed("a", TickEnd::Lost, "").into_record(TICK, TERM, false).last);
         assert!(!TickRecord::started("a").into_record(TICK, TERM, false).last);
         assert!(!TickRecord::failed("a", Duration::ZERO, "").into_record(TICK, TERM, false).last);
         assert!(TickRecord::failed("a", Duration::ZERO, "").into_record(TICK, TERM, true).last);

@@ -1,10 +1,10 @@
 use super::RecordError;
-use crate::env::WallTime;
+use crate::{env::WallTime, schedule::ScheduleSpec};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// A job's row in its group's ledger, under `job/NAME`: written by the leader, read by whoever wants to know.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobRow {
     /// No tick before this is due: when the job, or its present schedule, was first seen.
     pub since: WallTime,
@@ -21,6 +21,12 @@ pub struct JobRow {
     /// Whether its ticks are spread over the workers.
     #[serde(default)]
     pub spread: bool,
+    /// Where each tick hangs on the end of the run before it: that end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<WallTime>,
+    /// The schedule as data, for whoever wants to know when it is due next; `None` for a timetable of one's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spec: Option<ScheduleSpec>,
 }
 
 /// That a job is paused.
@@ -53,14 +59,7 @@ impl JobRow {
     pub fn parse(value: &str) -> Result<Self, RecordError> {
         if let Ok(micros) = value.parse() {
             let since = WallTime::from_micros(micros);
-            return Ok(Self {
-                since,
-                rev: 0,
-                schedule: "".into(),
-                paused: None,
-                rules: "".into(),
-                spread: false,
-            });
+            return Ok(Self { since, ..Self::default() });
         }
         serde_json::from_str(value).map_err(|error| RecordError::new("job row", value, &error.to_string()))
     }
@@ -76,9 +75,8 @@ mod tests {
             since: WallTime::from_micros(7),
             rev: 3,
             schedule: "every 1s".into(),
-            paused: None,
             rules: "skip".into(),
-            spread: false,
+            ..JobRow::default()
         };
         let text = r#"{"since":7,"rev":3,"schedule":"every 1s","rules":"skip","spread":false}"#;
         assert_eq!(&*row.to_value(), text);

@@ -1,0 +1,267 @@
+//! A request that makes runs, as the ledger has it until all of them have ended.
+//!
+//! Its row says how far it has come, so that the next leader goes on there: the runs are made one after another, and
+//! of those before the mark nothing need be remembered. The time of the mark stands for the time of every run
+//! that comes: none of them can have been started before.
+
+use super::{
+    plan::Start,
+    rows::{FOR_EVER, highest},
+    sealed::{Decided, Sealed},
+};
+use crate::{
+    env::WallTime,
+    node::Record,
+    schedule::{Answer, Ask, Decision, Job, Request, SkipReason, TickCause},
+};
+use std::{collections::VecDeque, sync::Arc};
+
+/// The most ticks that one request makes up.
+pub(super) const BACKFILL_MAX: usize = 1_000;
+/// A request for more is counted up to here, to say by how much it is too long.
+const COUNTED_MAX: usize = 100_000;
+/// What the keys of rows begin with.
+pub(super) const PREFIX: &str = "ask/";
+
+/// `ask/ID`
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub(super) struct AskRow {
+    pub(super) request: Request,
+    pub(super) answer: Answer,
+    /// The schedule by which the ticks of a back-fill are found.
+    schedule: Arc<str>,
+    /// The runs of ticks before this have ended.
+    next: Option<WallTime>,
+    /// When that was.
+    moved: WallTime,
+}
+
+/// A request whose runs have not all ended.
+#[derive(Debug)]
+pub(super) struct OpenAsk {
+    pub(super) row: AskRow,
+    ticks: VecDeque<WallTime>,
+}
+
+/// What comes next of an open request.
+#[derive(Debug, PartialEq)]
+pub(super) enum Next {
+    Run(Start),
+    /// Not this tick, and never: it may have been started, and the job is at-most-once.
+    Lost(Start, SkipReason),
+    Over,
+}
+
+impl AskRow {
+    pub(super) fn key(request: &Request) -> Arc<str> {
+        format!("{PREFIX}{}", request.id).into()
+    }
+
+    pub(super) fn to_value(&self) -> Arc<str> {
+        serde_json::to_string(self).unwrap_or_default().into()
+    }
+
+    /// What the nodes know of a request, and whether all its runs have ended.
+    pub(super) fn find(records: &[Option<Record>]) -> Option<(Self, bool)> {
+        let read = |record: &Record| {
+            let row: Self = serde_json::from_str(&record.value).ok()?;
+            Some((row, record.last || record.at != FOR_EVER.as_micros()))
+        };
+        highest(records, read, |(row, over)| (*over, row.moved, row.next)).map(|(found, _)| found)
+    }
+}
+
+impl OpenAsk {
+    /// A request that makes runs, found sound at `now`.
+    pub(super) fn accept(request: Request, job: &Job, now: WallTime) -> Result<Self, Arc<str>> {
+        let ticks = ticks(&request.what, request.at, job)?;
+        let count = ticks.len();
+        let text = match count {
+            1 => "1 run will be made".to_owned(),
+            _ => format!("{count} runs will be made, one after another"),
+        };
+        let answer = Answer::Accepted { text: text.into(), count: count as u64 };
+        let schedule = job.schedule.to_string().into();
+        let next = ticks.front().copied();
+        Ok(Self { row: AskRow { request, answer, schedule, next, moved: now }, ticks })
+    }
+
+    /// A request that an earlier leader accepted: where it stands. What is left of a back-fill is given up where the
+    /// schedule has changed since; and everything is where the job is no more.
+    pub(super) fn resume(row: AskRow, job: &Job) -> Self {
+        let same = *row.schedule == *job.schedule.to_string();
+        let ticks = ticks(&row.request.what, row.request.at, job).ok().filter(|_| same).unwrap_or_default();
+        let ticks = ticks.into_iter().filter(|tick| row.next.is_some_and(|next| next <= *tick)).collect();
+        Self { row, ticks }
+    }
+
+    /// The next of its runs.
+    pub(super) fn next(&self, job: &Job, sealed: &Sealed) -> Next {
+        let Some(&tick) = self.ticks.front() else { return Next::Over };
+        let (id, at) = (self.row.request.id, self.row.moved);
+        let cause = match self.row.request.what {
+            Ask::Trigger { .. } => TickCause::Triggered { id },
+            _ => TickCause::Backfilled { id },
+        };
+        let key: Arc<str> = format!("run/{id}/{}/{:020}", job.name, tick.as_micros()).into();
+        let Decided { decision, seen, unknown } = sealed.decide(job.delivery, &key, at);
+        let start = Start { tick, cause, key, at, seen, unknown, times: 0 };
+        match decision {
+            Decision::Run | Decision::AskAgain => Next::Run(start),
+            Decision::Skip(why) => Next::Lost(start, why),
+        }
+    }
+
+    /// That its next run has ended, at `now`.
+    pub(super) fn ended(&mut self, now: WallTime) {
+        self.ticks.pop_front();
+        self.row.next = self.ticks.front().copied();
+        self.row.moved = now;
+    }
+
+    /// The ticks that are left.
+    pub(super) fn left(&self) -> &VecDeque<WallTime> {
+        &self.ticks
+    }
+
+    /// Gives up all but the run that goes on.
+    pub(super) fn keep_first(&mut self) {
+        self.ticks.truncate(1);
+    }
+
+    /// Gives up what is left.
+    pub(super) fn give_up(&mut self) {
+        self.ticks.clear();
+        self.row.next = None;
+    }
+
+    /// Before which time the ledger may forget.
+    pub(super) fn oldest(&self) -> WallTime {
+        self.row.moved
+    }
+}
+
+/// The ticks of a request, or why it is refused.
+fn ticks(what: &Ask, asked: WallTime, job: &Job) -> Result<VecDeque<WallTime>, Arc<str>> {
+    let (from, until) = match what {
+        Ask::Backfill { from, until, .. } => (*from, *until),
+        _ => return Ok([asked].into()),
+    };
+    let schedule = &job.schedule;
+    let show = |at| schedule.show(at);
+    if until <= from {
+        let why = format!("the span from {} until {} is empty: its end is excluded", show(from), show(until));
+        return Err(why.into());
+    }
+    let upto = |at: &WallTime| schedule.next_after(*at).filter(|tick| *tick < until);
+    let before = from - std::time::Duration::from_micros(1);
+    let mut walk = std::iter::successors(upto(&before), upto);
+    let ticks: VecDeque<WallTime> = walk.by_ref().take(BACKFILL_MAX).collect();
+    let more = walk.take(COUNTED_MAX - BACKFILL_MAX).count();
+    match (ticks.len(), more) {
+        (0, _) => Err(format!("{} has no tick from {} until {}", job.name, show(from), show(until)).into()),
+        (_, 0) => Ok(ticks),
+        (few, more) => {
+            let least = if few + more >= COUNTED_MAX { "at least " } else { "" };
+            let why = format!(
+                "the span holds {least}{} ticks; ask for at most {BACKFILL_MAX} at a time",
+                few + more
+            );
+            Err(why.into())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::sealed::tests::{SECOND, at, node},
+        *,
+    };
+    use crate::{
+        node::FencingToken,
+        schedule::{Delivery, RequestId, TickRecord, every},
+    };
+
+    fn job() -> Job {
+        Job::new("j", every(SECOND).unwrap(), |_| async { Ok::<(), String>(()) })
+    }
+
+    fn request(from: u64, until: u64) -> Request {
+        let what = Ask::Backfill { job: "j".into(), from: at(from), until: at(until) };
+        let id = RequestId::from_u128(1);
+        Request { id, by: "me".into(), at: at(5_000), valid_for: 60 * SECOND, what }
+    }
+
+    fn ledger(records: Vec<(Arc<str>, Record)>) -> Sealed {
+        Sealed::new(vec![node(at(0), records), node(at(0), vec![]), node(at(0), vec![])], 2, SECOND)
+    }
+
+    #[test]
+    fn a_span_holds_its_beginning_and_not_its_end() {
+        let ask = OpenAsk::accept(request(10, 13), &job(), at(5_000)).unwrap();
+        assert_eq!(ask.ticks, [at(10), at(11), at(12)]);
+        let Answer::Accepted { count, .. } = ask.row.answer else { panic!("accepted") };
+        assert_eq!(count, 3);
+        let trigger = Request { what: Ask::Trigger { job: "j".into() }, ..request(0, 0) };
+        assert_eq!(
+            OpenAsk::accept(trigger, &job(), at(5_001)).unwrap().ticks,
+            [at(5_000)],
+            "when it was asked"
+        );
+    }
+
+    #[test]
+    fn what_is_too_long_or_empty_is_refused_with_the_number() {
+        let why = |from, until| OpenAsk::accept(request(from, until), &job(), at(0)).unwrap_err();
+        assert!(why(10, 10).contains("is empty"));
+        assert!(OpenAsk::accept(request(0, 1_000), &job(), at(0)).is_ok());
+        assert!(why(0, 1_001).contains("holds 1001 ticks; ask for at most 1000"), "{}", why(0, 1_001));
+        assert!(why(0, 2_000_000).contains("holds at least 100000 ticks"));
+        let daily = crate::schedule::Cron::parse("0 3 1 1 *").unwrap();
+        let rare = Job::new("j", daily, |_| async { Ok::<(), String>(()) });
+        assert!(OpenAsk::accept(request(0, 100), &rare, at(0)).unwrap_err().contains("no tick"));
+    }
+
+    #[test]
+    fn the_next_leader_goes_on_where_the_row_stands() {
+        let mut ask = OpenAsk::accept(request(10, 14), &job(), at(5_000)).unwrap();
+        ask.ended(at(5_001));
+        let record = |row: &AskRow, term| {
+            let term = FencingToken::new(term);
+            Record { at: FOR_EVER.as_micros(), term, last: false, value: row.to_value() }
+        };
+        let (found, over) = AskRow::find(&[None, Some(record(&ask.row, 3))]).unwrap();
+        assert!(!over);
+        let on = OpenAsk::resume(found, &job());
+        assert_eq!((on.left(), on.oldest()), (ask.left(), at(5_001)));
+        let slower = Job::new("j", every(2 * SECOND).unwrap(), |_| async { Ok::<(), String>(()) });
+        assert!(
+            OpenAsk::resume(ask.row.clone(), &slower).left().is_empty(),
+            "other ticks than were asked for"
+        );
+        let closed = Record { at: 7, last: true, ..record(&ask.row, 3) };
+        assert!(AskRow::find(&[Some(closed), None]).unwrap().1);
+    }
+
+    #[test]
+    fn what_may_have_run_is_not_run_again_under_at_most_once() {
+        let ask = OpenAsk::accept(request(10, 14), &job(), at(5_000)).unwrap();
+        let Next::Run(start) = ask.next(&job(), &ledger(vec![])) else { panic!("nothing stands") };
+        assert_eq!((start.tick, start.at), (at(10), at(5_000)));
+        let stands = |last| {
+            let written = if last { TickRecord::done("w", SECOND, "") } else { TickRecord::started("w") };
+            ledger(vec![(start.key.clone(), written.into_record(at(5_000), FencingToken::new(1), last))])
+        };
+        let once = job().delivery(Delivery::AtMostOnce);
+        let Next::Lost(lost, SkipReason::Started) = ask.next(&once, &stands(false)) else {
+            panic!("started")
+        };
+        assert!(lost.seen.is_some());
+        assert!(matches!(ask.next(&once, &stands(true)), Next::Lost(_, SkipReason::Final)));
+        let Next::Run(again) = ask.next(&job(), &stands(false)) else { panic!("at least once") };
+        assert!(again.seen.is_some());
+        let forgetful = Sealed::new(vec![node(at(5_000), vec![]); 3], 2, SECOND);
+        assert!(matches!(ask.next(&once, &forgetful), Next::Lost(_, SkipReason::Unknown)));
+    }
+}

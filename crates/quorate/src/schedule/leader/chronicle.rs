@@ -1,0 +1,267 @@
+//! The history of ticks: told at once (an event, a count), and written off the path of the ticks.
+//!
+//! # What is not guaranteed
+//!
+//! An entry is written a little after the tick has ended, so a crash loses those of the last moments (the next leader
+//! enters what then stands as started), and so does a queue that overflows because no majority answers.
+
+use crate::{
+    election::Term,
+    env::{ScopedTask, WallTime},
+    ledger::{Ledger, LedgerError},
+    node::{FencingToken, Record},
+    schedule::{Job, TickEnd, TickHistory, counts::Counts},
+};
+use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+use tokio::sync::mpsc;
+
+/// How many entries wait to be written at most.
+const QUEUE: usize = 65_536;
+/// How many are on their way at once.
+const AT_ONCE: usize = 128;
+/// How often one is tried, and between what pauses.
+const TRIES: u32 = 5;
+const TRY_AGAIN: Duration = Duration::from_millis(100);
+
+/// The way into the history.
+#[derive(Debug)]
+pub(super) struct Chronicle {
+    counts: Counts,
+    queue: mpsc::Sender<Entry>,
+}
+
+/// The last word on a tick that no run writes, for the leader's own ledger.
+#[derive(Debug)]
+pub(super) struct Close {
+    pub(super) key: Arc<str>,
+    pub(super) seen: Option<Record>,
+    pub(super) record: Record,
+}
+
+#[derive(Debug)]
+struct Entry {
+    history: TickHistory,
+    close: Option<Close>,
+    keep: usize,
+}
+
+impl Chronicle {
+    /// Starts the task that writes. It ends once this is dropped and all is written, or the term is over.
+    pub(super) fn start(ledger: &Ledger, term: &Term, counts: Counts) -> (Self, ScopedTask<()>) {
+        let (queue, entries) = mpsc::channel(QUEUE);
+        let scribe = Scribe {
+            ledger: ledger.clone(),
+            term: term.clone(),
+            shelves: BTreeMap::new(),
+            to_tidy: BTreeSet::new(),
+        };
+        (Self { counts, queue }, term.spawn(scribe.serve(entries)))
+    }
+
+    /// How a tick has ended: told now, written soon.
+    pub(super) fn enter(&self, job: &Job, history: TickHistory, close: Option<Close>) {
+        tell(job, &history);
+        self.counts.ended(&history);
+        if let Err(error) = self.queue.try_send(Entry { history, close, keep: job.history }) {
+            self.counts.not_written();
+            tracing::warn!(job = &*job.name, "its history lacks an entry: {error}");
+        }
+    }
+}
+
+/// One event an end. The fields with a prefix are what `tracing-opentelemetry` makes metrics of.
+fn tell(job: &Job, history: &TickHistory) {
+    let TickHistory { worker, attempts, reason, cause, .. } = history;
+    let (name, end, term) = (&*job.name, history.end.as_str(), history.term.get());
+    let took = history.took.unwrap_or_default().as_secs_f64();
+    macro_rules! event {
+        ($level:ident) => {
+            tracing::$level!(
+                target: "quorate::schedule::tick",
+                job = name,
+                tick = %job.schedule.show(history.tick),
+                until = history.until.map(|until| job.schedule.show(until)),
+                end,
+                cause = %cause,
+                worker = &**worker,
+                term,
+                attempts,
+                took,
+                monotonic_counter.quorate_ticks = 1_u64,
+                histogram.quorate_tick_seconds = took,
+                "{reason}"
+            )
+        };
+    }
+    match history.end {
+        TickEnd::Done | TickEnd::SkippedPaused => event!(info),
+        _ => event!(warn),
+    }
+}
+
+/// The task that writes.
+struct Scribe {
+    ledger: Ledger,
+    term: Term,
+    shelves: BTreeMap<Arc<str>, Shelf>,
+    /// Jobs whose history may hold more than is to be kept.
+    to_tidy: BTreeSet<Arc<str>>,
+}
+
+/// What is known of one job's history: when its entries were written, oldest first.
+#[derive(Debug, Default)]
+struct Shelf {
+    keep: usize,
+    written: VecDeque<u64>,
+    read: bool,
+}
+
+enum Finished {
+    Written(Arc<str>, usize, Option<u64>),
+    /// What is there, or nothing new where it could not be read.
+    Tidied(Arc<str>, Vec<u64>),
+}
+
+impl Scribe {
+    async fn serve(mut self, mut entries: mpsc::Receiver<Entry>) {
+        let mut busy: FuturesUnordered<BoxFuture<'static, Finished>> = FuturesUnordered::new();
+        let mut tidying = false;
+        let lost = self.term.lost().clone();
+        loop {
+            let open = !entries.is_closed() || !entries.is_empty();
+            if !tidying
+                && open
+                && let Some(tidy) = self.tidy()
+            {
+                tidying = true;
+                busy.push(tidy);
+            }
+            let room = busy.len() < AT_ONCE;
+            tokio::select! { biased;
+                () = lost.cancelled() => return,
+                Some(finished) = busy.next() => match finished {
+                    Finished::Written(job, keep, at) => self.written(job, keep, at),
+                    Finished::Tidied(job, there) => {
+                        tidying = false;
+                        self.tidied(&job, there);
+                    }
+                },
+                entry = entries.recv(), if room => match entry {
+                    Some(entry) => busy.push(self.write(entry)),
+                    None if busy.is_empty() => return,
+                    // No more to come: wait for what is on its way.
+                    None => while let Some(finished) = busy.next().await {
+                        drop(finished);
+                    },
+                }
+            }
+        }
+    }
+
+    fn write(&self, entry: Entry) -> BoxFuture<'static, Finished> {
+        let (main, term) = (self.ledger.clone(), self.term.clone());
+        async move {
+            let Entry { history, close, keep } = entry;
+            let job = Arc::clone(&history.job);
+            if let Some(Close { key, seen, record }) = close
+                && let Err(error) = insist(&term, || main.write(&key, seen.as_ref(), &record)).await
+            {
+                // Whoever leads next decides on it.
+                tracing::debug!(job = &*job, "not closed: {error}");
+                return Finished::Written(job, keep, None);
+            }
+            if keep == 0 {
+                return Finished::Written(job, keep, None);
+            }
+            let part = main.part(&TickHistory::part(&job));
+            let (key, record) = (history.key(), history.into_record(term.env().wall()));
+            let written = insist(&term, || part.write(&key, None, &record)).await;
+            if let Err(error) = &written {
+                tracing::debug!(job = &*job, "its history lacks an entry: {error}");
+            }
+            Finished::Written(job, keep, written.is_ok().then_some(record.at))
+        }
+        .boxed()
+    }
+
+    fn written(&mut self, job: Arc<str>, keep: usize, at: Option<u64>) {
+        let shelf = self.shelves.entry(Arc::clone(&job)).or_default();
+        shelf.keep = keep;
+        if let Some(at) = at {
+            shelf.written.push_back(at);
+            // Once a term what earlier ones left is counted as well.
+            if !shelf.read || shelf.written.len() > keep.saturating_mul(2).max(16) {
+                self.to_tidy.insert(job);
+            }
+        }
+    }
+
+    /// Looks what there is of one job's history, and has the nodes forget what is too much.
+    fn tidy(&mut self) -> Option<BoxFuture<'static, Finished>> {
+        let job = self.to_tidy.pop_first()?;
+        let shelf = self.shelves.get(&job)?;
+        let part = self.ledger.part(&TickHistory::part(&job));
+        let (keep, read, mut there) = (shelf.keep, shelf.read, Vec::from(shelf.written.clone()));
+        Some(
+            async move {
+                if !read {
+                    let Ok(answers) = part.read().await else { return Finished::Tidied(job, Vec::new()) };
+                    let all: BTreeMap<_, _> = answers
+                        .iter()
+                        .flat_map(|answer| &answer.state.records)
+                        .map(|(key, record)| (key, record.at))
+                        .collect();
+                    there = all.into_values().collect();
+                }
+                there.sort_unstable();
+                let excess = there.len().saturating_sub(keep);
+                if let Some(&below) = there.get(excess).filter(|_| excess > 0)
+                    && let Err(error) = part.prune(FencingToken::default(), below).await
+                {
+                    tracing::debug!(job = &*job, "its history is not pruned: {error}");
+                    return Finished::Tidied(job, Vec::new());
+                }
+                there.drain(..excess);
+                Finished::Tidied(job, there)
+            }
+            .boxed(),
+        )
+    }
+
+    /// What was written while it was tidied is counted twice at worst, until the next time.
+    fn tidied(&mut self, job: &Arc<str>, there: Vec<u64>) {
+        if let Some(shelf) = self.shelves.get_mut(job).filter(|_| !there.is_empty()) {
+            let newest = there.last().copied().unwrap_or_default();
+            let later = shelf.written.iter().copied().filter(|at| *at > newest);
+            shelf.written = there.iter().copied().chain(later).collect();
+            shelf.read = true;
+        }
+    }
+}
+
+/// Tries a write a few times, while the term lasts. A record that stands already is what was to be written.
+async fn insist<F>(term: &Term, write: impl Fn() -> F) -> Result<(), LedgerError>
+where
+    F: Future<Output = Result<(), LedgerError>>,
+{
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        match write().await {
+            Err(LedgerError::NoMajority(_)) if tries < TRIES && term.is_valid() => {
+                term.env().sleep(TRY_AGAIN * tries).await;
+            }
+            other => return other,
+        }
+    }
+}
+
+/// The record that is the last word on a tick that no run writes.
+pub(super) fn last_word(worker: &str, end: TickEnd, why: &str, at: WallTime, term: FencingToken) -> Record {
+    crate::schedule::TickRecord::closed(worker, end, why).into_record(at, term, true)
+}

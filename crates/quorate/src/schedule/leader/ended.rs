@@ -1,0 +1,244 @@
+//! What the leader makes of ticks that have ended, or will not run: entries of the history, and what follows.
+
+use super::{
+    chronicle::{Close, last_word},
+    plan::{NotRun, Start},
+    run::{Outcome, Ran},
+    runner::{Ended, Leader},
+};
+use crate::{
+    env::WallTime,
+    ledger::LedgerError,
+    schedule::{
+        Delivery, Job, SkipReason, TickCause, TickEnd, TickHistory, TickKey, TickRecord, work::Worked,
+    },
+};
+use std::{sync::Arc, time::Duration};
+
+impl Leader<'_> {
+    /// A run has ended.
+    pub(super) fn ended(&mut self, ended: Ended) {
+        let Ended { job: index, key, tick, cause, outcome } = ended;
+        self.began.remove(&key);
+        let Some(entry) = self.entries[index].as_mut() else { return };
+        entry.plan.running.retain(|going| going.key != key);
+        let job = Arc::clone(&entry.plan.job);
+        let over = match outcome {
+            Ok(Outcome::Ended(end, ran)) => {
+                self.ran(&job, tick, cause, end, ran);
+                true
+            }
+            Ok(Outcome::Interrupted(ran, again)) => {
+                let stopping = self.term.step_down().is_cancelled();
+                let again = !stopping && entry.plan.again(*again);
+                if again {
+                    let name = &*job.name;
+                    tracing::warn!(job = name, "interrupted, though the term goes on: it runs again");
+                } else {
+                    let why =
+                        if stopping { "told to stop at step-down" } else { "interrupted again and again" };
+                    let reason =
+                        format!("{why}; it is left to the next leader: {}", ran.worked.reason).into();
+                    let worked = Worked { reason, ..ran.worked };
+                    self.ran(&job, tick, cause, TickEnd::Cancelled, Ran { worked, ..ran });
+                }
+                false
+            }
+            Ok(Outcome::NotStarted(error)) => self.not_started(&job, tick, cause, &error),
+            Ok(Outcome::Abandoned) => {
+                let tick = job.schedule.show(tick);
+                tracing::warn!(job = &*job.name, tick, "not started: the term ended before");
+                false
+            }
+            Err(_) => {
+                tracing::error!(
+                    job = &*job.name,
+                    tick = job.schedule.show(tick),
+                    "its run was torn down by a panic"
+                );
+                false
+            }
+        };
+        if over && let Some(id) = cause.request() {
+            self.ask_ended(id);
+        }
+        self.settle(index);
+    }
+
+    /// Whether that was the end of it.
+    fn not_started(&mut self, job: &Job, tick: WallTime, cause: TickCause, error: &LedgerError) -> bool {
+        let shown = job.schedule.show(tick);
+        match error {
+            LedgerError::Superseded { .. } => {
+                tracing::error!(job = &*job.name, tick = shown, "resigning: {error}");
+                self.superseded = true;
+                false
+            }
+            // Somebody has done it, whom the seal did not show.
+            LedgerError::Standing(standing) if standing.last => {
+                tracing::info!(job = &*job.name, tick = shown, "not started: its record is final");
+                true
+            }
+            // At most once: it was started, or may have been; nobody will start it now.
+            LedgerError::Standing(_) | LedgerError::Forgotten(_) => {
+                self.enter(job, tick, None, cause, TickEnd::Lost, &format!("not started: {error}"), None);
+                true
+            }
+            LedgerError::NoMajority(_) => {
+                tracing::warn!(job = &*job.name, tick = shown, "not started: {error}");
+                false
+            }
+        }
+    }
+
+    fn ran(&mut self, job: &Job, tick: WallTime, cause: TickCause, end: TickEnd, ran: Ran) {
+        let Ran { began, worked } = ran;
+        if cause == TickCause::Scheduled {
+            let late = job.jitters().ripe(tick).until(began);
+            self.leading.roster.counts().late(&job.name, late);
+        }
+        let history = TickHistory {
+            reason: worked.reason,
+            started: Some(began),
+            took: Some(worked.took),
+            attempts: worked.attempts,
+            output: worked.output,
+            ..self.entry_of(job, tick, cause, end)
+        };
+        self.chronicle.enter(job, history, None);
+    }
+
+    /// What runs are left are dropped: they did not stop in time.
+    pub(super) fn torn(&mut self) {
+        for (key, (index, tick, cause, began)) in std::mem::take(&mut self.began) {
+            let (Some(entry), Some((started, since, record))) = (self.entries[index].as_ref(), began.get())
+            else {
+                continue;
+            };
+            let job = Arc::clone(&entry.plan.job);
+            let reason = "did not stop within the grace of the step-down, and was dropped";
+            let history = TickHistory {
+                reason: reason.into(),
+                started: Some(*started),
+                took: Some(self.env.now().since(*since)),
+                attempts: 1,
+                ..self.entry_of(&job, tick, cause, TickEnd::Cancelled)
+            };
+            // Under at-most-once that was its end.
+            let close = (job.delivery == Delivery::AtMostOnce).then(|| {
+                self.close(
+                    &key,
+                    Some(record.clone()),
+                    TickEnd::Cancelled,
+                    reason,
+                    WallTime::from_micros(record.at),
+                )
+            });
+            self.chronicle.enter(&job, history, close);
+        }
+    }
+
+    /// A tick that stands as started under an older term, and will not be started again.
+    pub(super) fn lost(&mut self, job: &Job, start: &Start) {
+        let worker = start.seen.as_ref().and_then(|seen| TickRecord::parse(&seen.value).ok());
+        let worker = worker.map_or_else(|| "somebody".into(), |written| Arc::clone(written.worker()));
+        let term = start.seen.as_ref().map(|seen| seen.term);
+        let reason = format!("it was started by {worker}, who left no word of its end");
+        let close = self.close(&start.key, start.seen.clone(), TickEnd::Lost, &reason, start.at);
+        let cause = if start.cause == TickCause::MadeUp { TickCause::Scheduled } else { start.cause };
+        let entry = self.entry_of(job, start.tick, cause, TickEnd::Lost);
+        let term = term.unwrap_or(entry.term);
+        self.chronicle.enter(job, TickHistory { worker, term, reason: reason.into(), ..entry }, Some(close));
+    }
+
+    /// Ticks that will not run.
+    pub(super) fn not_run(&mut self, job: &Job, not: NotRun) {
+        let scheduled = TickCause::Scheduled;
+        match not {
+            NotRun::Missed(missed) => {
+                let until = (missed.last != missed.first).then_some(missed.last);
+                let why = missed.why.to_string();
+                self.enter(job, missed.first, until, scheduled, TickEnd::SkippedMisfire, &why, None);
+            }
+            NotRun::Overtaken(tick) => {
+                let why = "it came due while the job ran or waited, and a later one did too";
+                self.enter(job, tick, None, scheduled, TickEnd::SkippedOverlap, why, None);
+            }
+            NotRun::Overlapped(tick) => {
+                let why = "it came due while an earlier run of the job went on";
+                // Without a last word the next leader might take it for one that nobody looked at.
+                let key = TickKey::new(&job.name, tick).key();
+                let close = self.close(&key, None, TickEnd::SkippedOverlap, why, tick);
+                self.enter(job, tick, None, scheduled, TickEnd::SkippedOverlap, why, Some(close));
+            }
+            NotRun::TooLate(tick) => {
+                let why = "it waited for longer than the misfire window";
+                self.enter(job, tick, None, scheduled, TickEnd::SkippedMisfire, why, None);
+            }
+            NotRun::Paused(start) => {
+                let why = "the job was paused while it waited";
+                let close = start.seen.is_some().then(|| {
+                    self.close(&start.key, start.seen.clone(), TickEnd::SkippedPaused, why, start.at)
+                });
+                self.enter(job, start.tick, None, start.cause, TickEnd::SkippedPaused, why, close);
+            }
+            // Done by an earlier leader: nothing to tell.
+            NotRun::Decided(_, SkipReason::Final) => {}
+            NotRun::Decided(tick, why @ SkipReason::Pruned) => {
+                self.enter(job, tick, None, scheduled, TickEnd::SkippedMisfire, &why.to_string(), None);
+            }
+            NotRun::Decided(tick, why) => {
+                self.enter(job, tick, None, scheduled, TickEnd::Lost, &why.to_string(), None);
+            }
+        }
+    }
+
+    /// Enters a tick, or a span of them, that has not run.
+    #[expect(clippy::too_many_arguments, reason = "each is a field of the entry")]
+    pub(super) fn enter(
+        &self,
+        job: &Job,
+        tick: WallTime,
+        until: Option<WallTime>,
+        cause: TickCause,
+        end: TickEnd,
+        why: &str,
+        close: Option<Close>,
+    ) {
+        let entry = TickHistory { until, reason: why.into(), ..self.entry_of(job, tick, cause, end) };
+        self.chronicle.enter(job, entry, close);
+    }
+
+    fn entry_of(&self, job: &Job, tick: WallTime, cause: TickCause, end: TickEnd) -> TickHistory {
+        TickHistory {
+            job: Arc::clone(&job.name),
+            tick,
+            until: None,
+            cause,
+            end,
+            reason: "".into(),
+            worker: self.worker().into(),
+            term: self.term.number(),
+            started: None,
+            took: None::<Duration>,
+            attempts: 0,
+            output: None,
+        }
+    }
+
+    fn close(
+        &self,
+        key: &Arc<str>,
+        seen: Option<crate::node::Record>,
+        end: TickEnd,
+        why: &str,
+        at: WallTime,
+    ) -> Close {
+        let record = last_word(self.worker(), end, why, at, self.term.number());
+        Close { key: Arc::clone(key), seen, record }
+    }
+
+    fn worker(&self) -> &str {
+        &self.term.quorum().setup().worker
+    }
+}

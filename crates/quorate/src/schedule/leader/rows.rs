@@ -1,0 +1,259 @@
+//! What the leader keeps of its jobs in the ledger beside their ticks: rows that are written until a majority has
+//! them, for as long as the term lasts.
+//!
+//! # What is not guaranteed
+//!
+//! A row that a majority of the nodes forget between two terms is lost, and with it from when on its job is
+//! due, whether it is paused, its state, or what somebody asked for.
+//!
+//! Without rows a leader could not tell a tick that nobody ran from one before the job existed. So each is written
+//! until a majority has it, and every leader brings it back to nodes that forgot it; else one node's restart
+//! after the other would wear it down. All rows go through one task, which writes many at once, and those under
+//! one key in order.
+
+use super::sealed::Sealed;
+use crate::{
+    election::Term,
+    env::{ScopedTask, WallTime},
+    ledger::{Ledger, LedgerError},
+    node::{FencingToken, Record},
+};
+use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+use tokio::sync::{mpsc, oneshot};
+
+/// Between attempts to write without a majority.
+const WRITE_AGAIN: Duration = Duration::from_millis(50);
+/// And after many: a node that is out of memory stays so for a while.
+const WRITE_AGAIN_MAX: Duration = Duration::from_secs(2);
+/// How many rows are on their way at once.
+const AT_ONCE: usize = 256;
+/// The time of records that pruning never reaches: the largest that a node's Lua can compare.
+pub(super) const FOR_EVER: WallTime = WallTime::from_micros(FencingToken::MAX.get());
+
+/// A row to write.
+#[derive(Debug)]
+pub(super) struct Put {
+    pub(super) key: Arc<str>,
+    pub(super) value: Arc<str>,
+    /// [`FOR_EVER`], or until when pruning leaves it.
+    pub(super) at: WallTime,
+    pub(super) last: bool,
+    pub(super) told: Option<Told>,
+}
+
+/// Who is to be told that a row stands, or that it never will.
+#[derive(Debug)]
+pub(super) struct Told {
+    to: oneshot::Sender<Result<(), Arc<str>>>,
+    /// Not told either that there is no majority yet.
+    patient: bool,
+}
+
+/// The way to the task that writes rows.
+#[derive(Clone, Debug)]
+pub(super) struct Rows(mpsc::UnboundedSender<Put>);
+
+impl Rows {
+    /// Starts the task, which ends once every clone of this is dropped and all is written, or the term is over.
+    pub(super) fn start(ledger: &Ledger, term: &Term, sealed: &Sealed) -> (Self, ScopedTask<()>) {
+        let (puts, inbox) = mpsc::unbounded_channel();
+        let slots = sealed.rows("").map(|(key, records)| (Arc::clone(key), Slot::found(records))).collect();
+        let writer =
+            Writer { ledger: ledger.clone(), term: term.clone(), slots, queue: VecDeque::new(), open: true };
+        (Self(puts), term.spawn(writer.serve(inbox)))
+    }
+
+    /// Has a row written that pruning never reaches.
+    pub(super) fn put(&self, key: &Arc<str>, value: Arc<str>) {
+        let (key, at) = (Arc::clone(key), FOR_EVER);
+        // Where the task has ended, so has the term.
+        let _ = self.0.send(Put { key, value, at, last: false, told: None });
+    }
+
+    /// Has a row written that pruning never reaches, and says when it stands. An error says that there is no
+    /// majority yet (it is still tried), or that the term has ended.
+    pub(super) fn write(
+        &self,
+        key: &Arc<str>,
+        value: Arc<str>,
+    ) -> impl Future<Output = Result<(), Arc<str>>> + Send + use<> {
+        self.send(key, value, false)
+    }
+
+    /// As [`Rows::write`], and waits for as long as it takes: an error says that this term will not write it.
+    pub(super) fn insist(
+        &self,
+        key: &Arc<str>,
+        value: Arc<str>,
+    ) -> impl Future<Output = Result<(), Arc<str>>> + Send + use<> {
+        self.send(key, value, true)
+    }
+
+    /// Has a row written for the last time, so that pruning will reach it.
+    pub(super) fn close(&self, key: &Arc<str>, value: Arc<str>, at: WallTime, last: bool) {
+        let _ = self.0.send(Put { key: Arc::clone(key), value, at, last, told: None });
+    }
+
+    fn send(
+        &self,
+        key: &Arc<str>,
+        value: Arc<str>,
+        patient: bool,
+    ) -> impl Future<Output = Result<(), Arc<str>>> + Send + use<> {
+        let (to, answer) = oneshot::channel();
+        let told = Some(Told { to, patient });
+        let _ = self.0.send(Put { key: Arc::clone(key), value, at: FOR_EVER, last: false, told });
+        answer.map(|told| told.unwrap_or_else(|_| Err("the term has ended".into())))
+    }
+}
+
+/// What stands under one key, and what is to.
+#[derive(Debug, Default)]
+struct Slot {
+    seen: Option<Record>,
+    /// What other nodes have under it.
+    stale: Vec<Record>,
+    next: Option<Put>,
+    writing: bool,
+}
+
+impl Slot {
+    /// The record of the highest term is the one that most nodes are likely to have.
+    fn found(records: &[Option<Record>]) -> Self {
+        let mut all: Vec<Record> = records.iter().flatten().cloned().collect();
+        all.sort_by_key(|record| record.term);
+        all.dedup();
+        let seen = all.pop();
+        Self { seen, stale: all, ..Self::default() }
+    }
+}
+
+struct Writer {
+    ledger: Ledger,
+    term: Term,
+    slots: BTreeMap<Arc<str>, Slot>,
+    queue: VecDeque<Arc<str>>,
+    /// Whether more may come.
+    open: bool,
+}
+
+type Writing = BoxFuture<'static, (Arc<str>, Option<Record>)>;
+
+impl Writer {
+    async fn serve(mut self, mut inbox: mpsc::UnboundedReceiver<Put>) {
+        let mut writing: FuturesUnordered<Writing> = FuturesUnordered::new();
+        let lost = self.term.lost().clone();
+        while self.open || !writing.is_empty() || !self.queue.is_empty() {
+            while writing.len() < AT_ONCE
+                && let Some(next) = self.queue.pop_front().and_then(|key| self.begin(key))
+            {
+                writing.push(next);
+            }
+            tokio::select! { biased;
+                () = lost.cancelled() => return,
+                Some((key, seen)) = writing.next() => self.written(key, seen),
+                put = inbox.recv(), if self.open => match put {
+                    Some(put) => self.take(put),
+                    None => self.open = false,
+                }
+            }
+        }
+    }
+
+    /// What is newer takes the place of what has not left yet.
+    fn take(&mut self, put: Put) {
+        let key = Arc::clone(&put.key);
+        let slot = self.slots.entry(Arc::clone(&key)).or_default();
+        if let Some(told) = slot.next.replace(put).and_then(|older| older.told) {
+            let _ = told.to.send(Err("something newer took its place".into()));
+        } else if !slot.writing {
+            self.queue.push_back(key);
+        }
+    }
+
+    fn begin(&mut self, key: Arc<str>) -> Option<Writing> {
+        let slot = self.slots.get_mut(&key)?;
+        let put = slot.next.take()?;
+        slot.writing = true;
+        let (seen, stale) = (slot.seen.clone(), std::mem::take(&mut slot.stale));
+        let record =
+            Record { at: put.at.as_micros(), term: self.term.number(), last: put.last, value: put.value };
+        let (ledger, term) = (self.ledger.clone(), self.term.clone());
+        let writing = write(ledger, term, Arc::clone(&key), seen, stale, record, put.told);
+        Some(writing.map(move |seen| (key, seen)).boxed())
+    }
+
+    fn written(&mut self, key: Arc<str>, seen: Option<Record>) {
+        let Some(slot) = self.slots.get_mut(&key) else { return };
+        slot.writing = false;
+        slot.seen = seen;
+        if slot.next.is_some() {
+            self.queue.push_back(key);
+        }
+    }
+}
+
+/// Writes it until a majority has it, for as long as the term lasts; gives what stands then.
+async fn write(
+    ledger: Ledger,
+    term: Term,
+    key: Arc<str>,
+    mut seen: Option<Record>,
+    stale: Vec<Record>,
+    record: Record,
+    told: Option<Told>,
+) -> Option<Record> {
+    let patient = told.as_ref().is_some_and(|told| told.patient);
+    let mut told = told.map(|told| told.to);
+    let mut tell = |result: Result<(), Arc<str>>| drop(told.take().map(|told| told.send(result)));
+    let mut pause = WRITE_AGAIN;
+    loop {
+        match ledger.write(&key, seen.as_ref(), &record).await {
+            Ok(()) => break,
+            Err(LedgerError::Standing(other))
+                if !other.last && seen.as_ref() != Some(&other) && term.is_valid() =>
+            {
+                seen = Some(other);
+            }
+            Err(error @ (LedgerError::NoMajority(_) | LedgerError::Standing(_))) if term.is_valid() => {
+                if !patient {
+                    tell(Err(error.to_string().into()));
+                }
+            }
+            Err(error) => {
+                tracing::warn!(group = &**term.group(), key = &*key, "not written: {error}");
+                tell(Err(error.to_string().into()));
+                return seen;
+            }
+        }
+        term.env().sleep(pause).await;
+        pause = (pause * 2).min(WRITE_AGAIN_MAX);
+    }
+    tell(Ok(()));
+    // Nodes that have something else under the key refused it: each is told by what it has.
+    for old in stale.iter().filter(|old| seen.as_ref() != Some(old) && !old.last) {
+        if let Err(error) = ledger.write(&key, Some(old), &record).await {
+            tracing::trace!(key = &*key, "of a majority that has it already: {error}");
+        }
+    }
+    Some(record)
+}
+
+/// Of the values that nodes have under a key the one that `rank` puts highest, and whether all who answered have
+/// just that.
+pub(super) fn highest<'a, T, K: Ord>(
+    records: &'a [Option<Record>],
+    read: impl Fn(&'a Record) -> Option<T>,
+    rank: impl Fn(&T) -> K,
+) -> Option<(T, bool)> {
+    let all = records.iter().flatten().filter_map(|record| Some((read(record)?, record)));
+    let (highest, standing) = all.max_by_key(|(value, record)| (record.term, rank(value)))?;
+    let everywhere =
+        records.iter().all(|record| record.as_ref().is_some_and(|record| record.value == standing.value));
+    Some((highest, everywhere))
+}

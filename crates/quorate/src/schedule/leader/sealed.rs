@@ -1,0 +1,222 @@
+//! What the seal found, as the leader needs it for the rest of its term.
+
+use crate::{
+    env::WallTime,
+    ledger::Answered,
+    node::{NodeTime, Record},
+    schedule::{Decision, Delivery, NodeAnswer, SkipReason, TickKey, TickVerdict, verdict},
+};
+use std::{collections::BTreeMap, ops::Bound, sync::Arc, time::Duration};
+
+/// The keys of ticks and of made-up runs begin so.
+const RUNS: [&str; 2] = ["tick/", "run/"];
+
+/// The ledger as the nodes that answered the seal have it. Of a tick only what decides is kept.
+#[derive(Debug)]
+pub(super) struct Sealed {
+    nodes: Vec<Node>,
+    quorum: usize,
+    pub(super) max_clock_offset: Duration,
+    runs: BTreeMap<Arc<str>, Standing>,
+    /// What each node has under any other key.
+    rows: BTreeMap<Arc<str>, Vec<Option<Record>>>,
+}
+
+#[derive(Debug)]
+struct Node {
+    since: NodeTime,
+    low_water: u64,
+}
+
+#[derive(Debug)]
+enum Standing {
+    Final,
+    Open(Record),
+}
+
+/// What the ledger says of a run.
+#[derive(Debug, PartialEq)]
+pub(super) struct Decided {
+    pub(super) decision: Decision,
+    /// The record that stands, and is not final.
+    pub(super) seen: Option<Record>,
+    /// Too few nodes can remember a record of that time.
+    pub(super) unknown: bool,
+}
+
+impl Sealed {
+    pub(super) fn new(answers: Vec<Answered>, quorum: usize, max_clock_offset: Duration) -> Self {
+        let nodes = answers
+            .iter()
+            .map(|answer| Node { since: answer.memory.since, low_water: answer.state.low_water })
+            .collect();
+        let count = answers.len();
+        let (mut runs, mut rows) = (BTreeMap::new(), BTreeMap::new());
+        for (node, answer) in answers.into_iter().enumerate() {
+            for (key, record) in answer.state.records {
+                if RUNS.iter().any(|prefix| key.starts_with(prefix)) {
+                    stand(&mut runs, key, record);
+                } else {
+                    rows.entry(key).or_insert_with(|| vec![None; count])[node] = Some(record);
+                }
+            }
+        }
+        Self { nodes, quorum, max_clock_offset, runs, rows }
+    }
+
+    /// What to do with the run under `key`, of which the first word would have been written at `at` or later.
+    pub(super) fn decide(&self, delivery: Delivery, key: &Arc<str>, at: WallTime) -> Decided {
+        let seen = match self.runs.get(key) {
+            Some(Standing::Final) => {
+                return Decided { decision: Decision::Skip(SkipReason::Final), seen: None, unknown: false };
+            }
+            Some(Standing::Open(record)) => Some(record),
+            None => None,
+        };
+        // The verdict takes the highest record of all, whichever node has it.
+        let records = seen.into_iter().map(Some).chain(std::iter::repeat(None));
+        let views = self.nodes.iter().zip(records);
+        let views: Vec<NodeAnswer<'_>> = views
+            .map(|(node, record)| NodeAnswer { since: node.since, low_water: node.low_water, record })
+            .collect();
+        let verdict = verdict(&views, self.quorum, at, self.max_clock_offset);
+        let decision = delivery.decide(&verdict);
+        Decided { decision, seen: seen.cloned(), unknown: verdict == TickVerdict::Unknown }
+    }
+
+    /// The ticks of a job that stand as started and not ended, with their records.
+    pub(super) fn open(&self, job: &str) -> impl Iterator<Item = (WallTime, Record)> + '_ {
+        let first = TickKey::new(job, WallTime::default()).key();
+        let last = TickKey::new(job, WallTime::from_micros(u64::MAX)).key();
+        let of_job = self.runs.range::<str, _>((Bound::Included(&*first), Bound::Included(&*last)));
+        of_job.filter_map(|(key, standing)| match standing {
+            Standing::Open(record) => Some((TickKey::parse(key).ok()??.tick, record.clone())),
+            Standing::Final => None,
+        })
+    }
+
+    /// The last tick of a job before `before` of which the ledger knows anything.
+    pub(super) fn last_before(&self, job: &str, before: WallTime) -> Option<WallTime> {
+        let first = TickKey::new(job, WallTime::default()).key();
+        let end = TickKey::new(job, before).key();
+        let mut of_job = self.runs.range::<str, _>((Bound::Included(&*first), Bound::Excluded(&*end)));
+        TickKey::parse(of_job.next_back()?.0).ok()?.map(|key| key.tick)
+    }
+
+    /// What each node that answered has under `key`; nothing where none has anything.
+    pub(super) fn row(&self, key: &str) -> &[Option<Record>] {
+        self.rows.get(key).map_or(&[], Vec::as_slice)
+    }
+
+    /// The rows whose keys begin with `prefix`.
+    pub(super) fn rows<'a>(
+        &'a self,
+        prefix: &'a str,
+    ) -> impl Iterator<Item = (&'a Arc<str>, &'a [Option<Record>])> {
+        let from = (Bound::Included(prefix), Bound::Unbounded);
+        let of_prefix = self.rows.range::<str, _>(from).take_while(move |(key, _)| key.starts_with(prefix));
+        of_prefix.map(|(key, records)| (key, records.as_slice()))
+    }
+
+    /// From when on a majority can answer for a tick: a job that is new begins there, or now.
+    pub(super) fn begins(&self, now: WallTime) -> WallTime {
+        let mut since: Vec<WallTime> =
+            self.nodes.iter().map(|node| node.since + self.max_clock_offset).collect();
+        since.sort_unstable();
+        since.get(self.quorum - 1).copied().unwrap_or(now).max(now)
+    }
+}
+
+/// A final record wins, then the one of the highest term.
+fn stand(runs: &mut BTreeMap<Arc<str>, Standing>, key: Arc<str>, record: Record) {
+    match runs.get_mut(&key) {
+        Some(Standing::Final) => {}
+        Some(Standing::Open(known)) if !record.last && record.term <= known.term => {}
+        Some(standing) if record.last => *standing = Standing::Final,
+        Some(standing) => *standing = Standing::Open(record),
+        None if record.last => drop(runs.insert(key, Standing::Final)),
+        None => drop(runs.insert(key, Standing::Open(record))),
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::{
+        ledger::Memory,
+        node::{FencingToken, LedgerState},
+        schedule::TickRecord,
+    };
+
+    pub(in crate::schedule::leader) const SECOND: Duration = Duration::from_secs(1);
+
+    pub(in crate::schedule::leader) fn at(seconds: u64) -> WallTime {
+        WallTime::from_micros(1_700_000_000_000_000 + seconds * 1_000_000)
+    }
+
+    /// A node whose memory began at `since`, with these records.
+    pub(in crate::schedule::leader) fn node(
+        since: WallTime,
+        mut records: Vec<(Arc<str>, Record)>,
+    ) -> Answered {
+        records.sort_by(|a, b| a.0.cmp(&b.0));
+        let memory = Memory { since, max_clock_offset: SECOND };
+        Answered { memory, state: LedgerState { records, ..LedgerState::default() } }
+    }
+
+    pub(in crate::schedule::leader) fn tick_record(tick: u64, term: u64, last: bool) -> (Arc<str>, Record) {
+        let written = if last { TickRecord::done("old", SECOND, "") } else { TickRecord::started("old") };
+        (TickKey::new("j", at(tick)).key(), written.into_record(at(tick), FencingToken::new(term), last))
+    }
+
+    /// Three nodes whose memory began at 0; `started` and `done` stand on two of them.
+    pub(in crate::schedule::leader) fn sealed(started: &[u64], done: &[u64]) -> Sealed {
+        let open = started.iter().map(|&tick| tick_record(tick, 1, false));
+        let records: Vec<_> = open.chain(done.iter().map(|&tick| tick_record(tick, 1, true))).collect();
+        let answers = vec![node(at(0), records.clone()), node(at(0), records), node(at(0), vec![])];
+        Sealed::new(answers, 2, SECOND)
+    }
+
+    #[test]
+    fn of_several_records_the_final_one_counts_and_then_the_highest_term() {
+        let sealed = |first: &[(u64, bool)]| {
+            let nodes = first.iter().map(|&(term, last)| node(at(0), vec![tick_record(5, term, last)]));
+            Sealed::new(nodes.collect(), 2, SECOND)
+        };
+        let key = TickKey::new("j", at(5)).key();
+        for all in [[(1, true), (7, false)], [(7, false), (1, true)]] {
+            let decided = sealed(&all).decide(Delivery::AtLeastOnce, &key, at(5));
+            assert_eq!(decided.decision, Decision::Skip(SkipReason::Final));
+            assert_eq!(sealed(&all).open("j").count(), 0);
+        }
+        for all in [[(3, false), (7, false)], [(7, false), (3, false)]] {
+            let decided = sealed(&all).decide(Delivery::AtLeastOnce, &key, at(5));
+            assert_eq!(decided.decision, Decision::Run);
+            assert_eq!(decided.seen.map(|record| record.term.get()), Some(7));
+            let open: Vec<_> =
+                sealed(&all).open("j").map(|(tick, record)| (tick, record.term.get())).collect();
+            assert_eq!(open, [(at(5), 7)]);
+        }
+        let most = sealed(&[(3, false), (7, false)]).decide(Delivery::AtMostOnce, &key, at(5));
+        assert_eq!(most.decision, Decision::Skip(SkipReason::Started));
+    }
+
+    #[test]
+    fn jobs_are_told_apart_and_the_last_known_tick_is_found() {
+        let other = TickKey::new("j2", at(3)).key();
+        let mut records = vec![tick_record(2, 1, false), tick_record(9, 1, true)];
+        records.push((other, records[0].1.clone()));
+        let sealed = Sealed::new(vec![node(at(0), records)], 1, SECOND);
+        assert_eq!(sealed.open("j").map(|(tick, _)| tick).collect::<Vec<_>>(), [at(2)]);
+        assert_eq!(sealed.last_before("j", at(9)), Some(at(2)));
+        assert_eq!(sealed.last_before("j", at(10)), Some(at(9)));
+        assert_eq!(sealed.last_before("j", at(2)), None);
+    }
+
+    #[test]
+    fn a_new_job_begins_when_a_majority_can_answer_for_it() {
+        let sealed = sealed(&[], &[]);
+        assert_eq!(sealed.begins(at(0)), at(1));
+        assert_eq!(sealed.begins(at(9)), at(9));
+    }
+}

@@ -1,0 +1,120 @@
+use super::{Job, counts::Counts};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+use tokio::sync::watch;
+
+/// The jobs of one scheduler, which may change while it runs: shared by the scheduler, its handles, and the leader.
+#[derive(Clone, Debug)]
+pub(super) struct Roster(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    jobs: Mutex<BTreeMap<Arc<str>, Arc<Job>>>,
+    /// How often the jobs have changed.
+    version: watch::Sender<u64>,
+    phase: watch::Sender<Phase>,
+    /// How many runs of the scheduler there are: of `until` or `lead`.
+    users: watch::Sender<usize>,
+    counts: Counts,
+}
+
+/// Whether runs may be started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    Open,
+    /// Nothing more is started.
+    Draining,
+    /// And all that ran has ended.
+    Drained,
+}
+
+/// One who uses the roster; dropping it is the end of the use.
+#[derive(Debug)]
+pub(super) struct User(Roster);
+
+impl Roster {
+    pub(super) fn new(jobs: &[Job]) -> Self {
+        let jobs = jobs.iter().map(|job| (Arc::clone(job.name()), Arc::new(job.clone()))).collect();
+        Self(Arc::new(Inner {
+            jobs: Mutex::new(jobs),
+            version: watch::Sender::new(0),
+            phase: watch::Sender::new(Phase::Open),
+            users: watch::Sender::new(0),
+            counts: Counts::default(),
+        }))
+    }
+
+    /// The jobs, by name.
+    pub(super) fn jobs(&self) -> BTreeMap<Arc<str>, Arc<Job>> {
+        self.lock().clone()
+    }
+
+    /// Changes the jobs as a whole, and tells the leader; unless `change` refuses.
+    pub(super) fn change<T, E>(
+        &self,
+        change: impl FnOnce(&mut BTreeMap<Arc<str>, Arc<Job>>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let mut jobs = self.lock();
+        let mut changed = jobs.clone();
+        let result = change(&mut changed)?;
+        *jobs = changed;
+        drop(jobs);
+        self.0.version.send_modify(|version| *version += 1);
+        Ok(result)
+    }
+
+    /// Wakes whenever the jobs or the phase have changed.
+    pub(super) fn watch(&self) -> (watch::Receiver<u64>, watch::Receiver<Phase>) {
+        (self.0.version.subscribe(), self.0.phase.subscribe())
+    }
+
+    pub(super) fn phase(&self) -> Phase {
+        *self.0.phase.borrow()
+    }
+
+    /// Goes on to a later phase; there is no way back.
+    pub(super) fn advance(&self, to: Phase) {
+        self.0.phase.send_if_modified(|phase| {
+            let later =
+                matches!((*phase, to), (Phase::Open, _) | (Phase::Draining, Phase::Drained)) && *phase != to;
+            if later {
+                *phase = to;
+            }
+            later
+        });
+    }
+
+    /// Waits for a phase, or a later one.
+    pub(super) async fn reached(&self, wanted: Phase) {
+        let mut phase = self.0.phase.subscribe();
+        let reached = |phase: &Phase| *phase == wanted || *phase == Phase::Drained;
+        // The sender lives as long as this does.
+        let _ = phase.wait_for(reached).await;
+    }
+
+    pub(super) fn enter(&self) -> User {
+        self.0.users.send_modify(|users| *users += 1);
+        User(self.clone())
+    }
+
+    /// Waits until nobody uses it.
+    pub(super) async fn left(&self) {
+        let _ = self.0.users.subscribe().wait_for(|users| *users == 0).await;
+    }
+
+    pub(super) fn counts(&self) -> &Counts {
+        &self.0.counts
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, Arc<Job>>> {
+        self.0.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for User {
+    fn drop(&mut self) {
+        self.0.0.users.send_modify(|users| *users -= 1);
+    }
+}

@@ -1,0 +1,60 @@
+use crate::{
+    claim::ClaimHandle,
+    election::Term,
+    env::{BootTime, Env},
+    lease::LeaseLost,
+    node::FencingToken,
+};
+use tokio_util::sync::CancellationToken;
+
+/// Under what a tick runs: what it may run for as long as it is held.
+#[derive(Clone, Debug)]
+pub(in crate::schedule) enum Hold {
+    /// The leader's term.
+    Term(Term),
+    /// A claim on the tick, of a job that is spread over workers.
+    #[allow(dead_code, reason = "for spread ticks")]
+    Claim(ClaimHandle, Env),
+}
+
+impl Hold {
+    /// The fencing token, if it is held at this moment.
+    pub(in crate::schedule) fn check(&self) -> Result<FencingToken, LeaseLost> {
+        match self {
+            Self::Term(term) => term.check(),
+            Self::Claim(claim, _) => claim.check(),
+        }
+    }
+
+    /// Fires when the work should end.
+    pub(in crate::schedule) fn step_down(&self) -> &CancellationToken {
+        match self {
+            Self::Term(term) => term.step_down(),
+            Self::Claim(claim, _) => claim.step_down(),
+        }
+    }
+
+    /// Whether the work is to end, or has lost what it runs under. The clock is looked at as well: after a pause
+    /// the signal may be behind it.
+    pub(in crate::schedule) fn is_over(&self) -> bool {
+        self.step_down().is_cancelled() || self.check().is_err()
+    }
+
+    /// Until when it is held if no extension succeeds, or until when the work has time once it is told to end.
+    pub(in crate::schedule) fn work_until(&self) -> Option<BootTime> {
+        match self {
+            Self::Term(term) => term.work_until(),
+            Self::Claim(claim, env) => {
+                let remaining = claim.remaining();
+                (!remaining.is_zero()).then(|| env.now() + remaining)
+            }
+        }
+    }
+
+    pub(in crate::schedule) fn env(&self) -> &Env {
+        match self {
+            Self::Term(term) => term.env(),
+            Self::Claim(_, env) => env,
+        }
+    }
+}

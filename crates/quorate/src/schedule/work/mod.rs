@@ -1,0 +1,9 @@
+//! Running a handler: what it is given, under what it runs, its attempts and its end.
+
+mod attempts;
+mod hold;
+mod tick;
+
+pub(super) use attempts::{Cancel, Work, WorkEnd, Worked};
+pub(super) use hold::Hold;
+pub use tick::{StateError, Tick};
