@@ -97,7 +97,7 @@ fn requests() -> Vec<Request> {
         Request::Extend { resource: resource.clone(), owner: owner.clone(), ttl: keep, token, keep },
         Request::Inspect { resource },
         Request::Complete { resource: done, owner, token, result: "ok".into(), retention: keep },
-        Request::Seal { ledger: "g".into(), term: token },
+        Request::Seal { ledger: "g".into(), term: token, after: None },
     ]
 }
 

@@ -49,6 +49,10 @@ pub(crate) struct Plan {
     pub(crate) leases_ttl: Duration,
     /// For how long.
     pub(crate) held_for: Duration,
+    /// How many jobs a long ledger knows.
+    pub(crate) ledger_rows: usize,
+    /// How many ticks.
+    pub(crate) ledger_ticks: usize,
     /// How often a majority of the servers stops.
     pub(crate) stops: usize,
     /// How many leases are held at each.
@@ -83,6 +87,8 @@ impl Plan {
                 leases: 100_000,
                 leases_ttl: seconds(10),
                 held_for: seconds(40),
+                ledger_rows: 10_000,
+                ledger_ticks: 30_000,
                 stops: 20,
                 leases_a_stop: 50,
             },
@@ -95,6 +101,8 @@ impl Plan {
                 leases: 500,
                 leases_ttl: seconds(2),
                 held_for: seconds(1),
+                ledger_rows: 200,
+                ledger_ticks: 1_000,
                 stops: 1,
                 leases_a_stop: 10,
             },

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 /// How many are started.
 const SERVERS: usize = 5;
+/// From how many microseconds on a call of one of ours is noted in its slow log. By itself it notes those of 10 ms only.
+const SLOW: &str = "300";
 
 /// Five servers of our own, or those that were named.
 pub(crate) struct Servers {
@@ -19,6 +21,9 @@ impl Servers {
             return Ok(Self { own: None, urls: args.url.clone() });
         }
         let own = RedisCluster::start(SERVERS).map_err(|error| error.to_string())?;
+        for server in own.iter() {
+            server.command(&["CONFIG", "SET", "slowlog-log-slower-than", SLOW]);
+        }
         Ok(Self { urls: own.urls(), own: Some(own) })
     }
 
@@ -56,6 +61,38 @@ impl Servers {
             }
         }
         Ok(Duration::from_secs_f64(sum))
+    }
+
+    /// The longest call that a server's slow log remembers, in milliseconds. It remembers those of [`SLOW`] and more;
+    /// one that was named, those that it is told to.
+    pub(crate) fn slowest_call(&self) -> Result<f64, String> {
+        let mut slowest = 0.0_f64;
+        for url in &self.urls {
+            let ask = || -> redis::RedisResult<Vec<redis::Value>> {
+                let mut connection = redis::Client::open(url.as_str())?.get_connection()?;
+                redis::cmd("SLOWLOG").arg("GET").arg(128).query(&mut connection)
+            };
+            for entry in ask().map_err(|error| error.to_string())? {
+                if let redis::Value::Array(parts) = entry
+                    && let Some(redis::Value::Int(micros)) = parts.get(2)
+                {
+                    slowest = slowest.max(*micros as f64 / 1e3);
+                }
+            }
+        }
+        Ok(slowest)
+    }
+
+    /// Empties the slow logs.
+    pub(crate) fn forget_slow_calls(&self) -> Result<(), String> {
+        for url in &self.urls {
+            let ask = || -> redis::RedisResult<()> {
+                let mut connection = redis::Client::open(url.as_str())?.get_connection()?;
+                redis::cmd("SLOWLOG").arg("RESET").query(&mut connection)
+            };
+            ask().map_err(|error| error.to_string())?;
+        }
+        Ok(())
     }
 
     pub(crate) fn version(&self) -> Result<String, String> {

@@ -10,7 +10,11 @@ fn every_scenario_runs_and_measures_something() {
     let report: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
     let sections = report["sections"].as_array().expect("sections");
     let names: Vec<_> = sections.iter().filter_map(|section| section["scenario"].as_str()).collect();
-    assert_eq!(names, ["cycles-64", "cycles-1", "stopped", "handover", "leader", "many", "loss"], "{told}");
+    assert_eq!(
+        names,
+        ["cycles-64", "cycles-1", "stopped", "handover", "leader", "many", "ledger", "loss"],
+        "{told}"
+    );
     for section in sections {
         let rows = section["rows"].as_array().expect("rows");
         assert!(!rows.is_empty() && section["skipped"].is_null(), "{section}");
@@ -22,7 +26,8 @@ fn every_scenario_runs_and_measures_something() {
     };
     assert!(value(0, "cycles, 1 thread") > 0.0);
     assert_eq!((value(5, "leases held"), value(5, "leases lost")), (500.0, 0.0));
-    assert_eq!(value(6, "told after validity ended"), 0.0, "what holds on a slow machine too");
+    assert_eq!(value(6, "records that each node told"), 1_200.0);
+    assert_eq!(value(7, "told after validity ended"), 0.0, "what holds on a slow machine too");
 }
 
 #[test]

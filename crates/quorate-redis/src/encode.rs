@@ -2,11 +2,14 @@ use crate::{
     scripts::{Loaded, Script},
     words::{Parts, Words},
 };
-use quorate::node::{Batch, Owner, Record, Request, Resource};
+use quorate::node::{Batch, Cursor, Owner, Record, Request, Resource};
 use std::time::Duration;
 
 /// The most items of one script call: a server serves nobody else while a script runs.
 const ITEMS_A_CALL: usize = 256;
+
+/// The most pages of ledgers of one script call.
+const PAGES_A_CALL: usize = 4;
 
 /// The longest time to live, in milliseconds: what a server adds to its clock must not overflow.
 const MS_MAX: u128 = 1 << 52;
@@ -83,7 +86,7 @@ pub(crate) fn encode(batch: &Batch, keys: &Keys, scripts: &Loaded) -> Encoded {
     let mut encoded = Encoded { bytes: Vec::with_capacity(room), runs: Vec::new() };
     let mut command = Words::with_capacity(room);
     for run in batch.requests.chunk_by(shares_a_call) {
-        for items in run.chunks(ITEMS_A_CALL) {
+        for items in run.chunks(items_a_call(&run[0])) {
             let script = script_of(&items[0]);
             let mixed = items.iter().any(|item| script_of(item) != script);
             command.arg("EVALSHA").arg(scripts.name(if mixed { Script::Mixed } else { script }));
@@ -108,6 +111,14 @@ pub(crate) fn encode(batch: &Batch, keys: &Keys, scripts: &Loaded) -> Encoded {
         encoded.runs.push(0);
     }
     encoded
+}
+
+/// A page of a ledger is as much work as hundreds of locks.
+fn items_a_call(request: &Request) -> usize {
+    match script_of(request) {
+        Script::Seal | Script::Read | Script::Prune => PAGES_A_CALL,
+        _ => ITEMS_A_CALL,
+    }
 }
 
 fn shares_a_call(a: &Request, b: &Request) -> bool {
@@ -172,7 +183,7 @@ fn keys_of(command: &mut Words, request: &Request, keys: &Keys) {
         Request::Seal { ledger, .. }
         | Request::Write { ledger, .. }
         | Request::Prune { ledger, .. }
-        | Request::Read { ledger } => {
+        | Request::Read { ledger, .. } => {
             command.arg(keys.ledger(ledger));
         }
         Request::Mark { .. } => {
@@ -227,18 +238,18 @@ fn args_of(command: &mut Words, request: &Request) {
             command.arg(owner.as_str()).arg(token.get()).arg(&**result);
             command.arg(millis(*retention)).arg(claim(resource));
         }
-        Request::Seal { term, .. } => {
-            command.arg(term.get());
+        Request::Seal { term, after, .. } => {
+            command.arg(term.get()).arg(cursor(after.as_ref()));
         }
         Request::Write { term, key, seen, record, .. } => {
             let seen = seen.as_ref().map(record_text).unwrap_or_default();
             command.arg(term.get()).arg(&**key).arg(seen).arg(record_text(record)).arg(record.at);
         }
-        Request::Prune { term, below, .. } => {
-            command.arg(term.get()).arg(*below);
+        Request::Prune { term, below, after, .. } => {
+            command.arg(term.get()).arg(*below).arg(cursor(after.as_ref()));
         }
-        Request::Read { .. } => {
-            command.arg("");
+        Request::Read { after, .. } => {
+            command.arg(cursor(after.as_ref()));
         }
         Request::Mark { expect, marker } => {
             command.arg(u8::from(expect.is_some())).arg(expect.as_deref().unwrap_or_default());
@@ -250,6 +261,10 @@ fn args_of(command: &mut Words, request: &Request) {
 /// Any text may be a ticket, and no text is none.
 fn ticket_text(ticket: Option<&Owner>) -> String {
     ticket.map(|ticket| format!("={}", ticket.as_str())).unwrap_or_default()
+}
+
+fn cursor(after: Option<&Cursor>) -> &str {
+    after.map(Cursor::as_str).unwrap_or_default()
 }
 
 fn claim(resource: &Resource) -> u8 {

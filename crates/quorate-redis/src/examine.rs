@@ -56,7 +56,7 @@ const SETTINGS: [&str; 7] = [
 
 /// What the user of a node must be allowed, as words of an ACL rule: everything that the handshake asks and
 /// the scripts call. The last [`PUSHES`] are for waking waiters, and can be done without.
-pub const COMMANDS: [&str; 28] = [
+pub const COMMANDS: [&str; 29] = [
     "select",
     "client|setname",
     "info",
@@ -74,6 +74,7 @@ pub const COMMANDS: [&str; 28] = [
     "hset",
     "hdel",
     "hgetall",
+    "hscan",
     "zadd",
     "zrem",
     "zremrangebyscore",
@@ -248,6 +249,7 @@ fn harmless(key: &str) -> [Vec<&str>; COMMANDS.len() - PUSHES] {
         vec!["hset", key, "f", "v", "g"],
         vec!["hdel", key, "f"],
         vec!["hgetall", key],
+        vec!["hscan", key, "0"],
         vec!["zadd", key, "xx", "1", "m"],
         vec!["zrem", key, "m"],
         vec!["zremrangebyscore", key, "0", "0"],

@@ -4,12 +4,13 @@
 use crate::fault;
 use quorate::{
     node::{
-        BatchReply, Cause, DoneRecord, FencingToken, LedgerState, NodeTime, Owner, Record, Refusal, Reply,
+        BatchReply, Cause, Cursor, DoneRecord, FencingToken, LedgerPage, LedgerState, NodeTime, Owner,
+        Record, Refusal, Reply,
     },
     plain::plain,
 };
 use redis::Value;
-use std::{borrow::Cow, sync::Arc, time::Duration};
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc, time::Duration};
 
 /// The longest text of a foreign client or of a server that is passed on.
 const TEXT_MAX: usize = 1024;
@@ -133,7 +134,8 @@ fn item(value: &Value) -> Result<Reply, Cause> {
         ("released", [mine]) => Ok(Reply::Released(flag(mine)?)),
         ("completed", []) => Ok(Reply::Completed),
         ("state", [left, holder, counter, by, result]) => state(left, holder, counter, by, result),
-        ("ledger", fields) => ledger(fields),
+        ("ledger", [next, term, mark, pieces]) => ledger(next, term, mark, pieces),
+        ("pruned", [next]) => Ok(Reply::Pruned { next: cursor(next)? }),
         ("written", []) => Ok(Reply::Written),
         ("standing", [standing]) => standing_record(standing),
         ("marked", []) => Ok(Reply::Marked),
@@ -174,33 +176,48 @@ fn state(left: &Value, holder: &Value, counter: &Value, by: &Value, result: &Val
     Ok(Reply::State { holder, counter, done })
 }
 
-/// The fields of a ledger's hash and their values, in turn, in no order.
-fn ledger(fields: &[Value]) -> Result<Reply, Cause> {
-    let (pairs, odd) = fields.as_chunks::<2>();
-    if !odd.is_empty() {
-        return Err(unexpected("a ledger with a field that has no value"));
-    }
-    let mut state = LedgerState::default();
-    for [field, value] in pairs {
-        let field = text(field)?;
-        match (&*field, field.strip_prefix("r:")) {
-            ("t", _) => match token(value) {
-                Ok(term) => state.term = term,
-                Err(_) => return Ok(unreadable("the term of a ledger")),
-            },
-            ("w", _) => match number(value) {
-                Ok(mark) => state.low_water = mark,
-                Err(_) => return Ok(unreadable("the low-water mark of a ledger")),
-            },
-            (_, Some(key)) => match record(&text(value)?) {
-                Some(record) => state.records.push((key.into(), record)),
-                None => return Ok(unreadable(&format!("the record {:?} of a ledger", cut(key)))),
-            },
-            _ => return Ok(unreadable(&format!("the field {:?} of a ledger", cut(&field)))),
+/// The term, the mark, and some of the fields of a ledger's hash and their values, in turn, in no order: pieces of them.
+fn ledger(next: &Value, term: &Value, mark: &Value, pieces: &Value) -> Result<Reply, Cause> {
+    let next = cursor(next)?;
+    let Ok(term) = token(term) else { return Ok(unreadable("the term of a ledger")) };
+    let Ok(low_water) = number(mark) else { return Ok(unreadable("the low-water mark of a ledger")) };
+    let mut records = BTreeMap::new();
+    for piece in array(pieces)? {
+        let (pairs, odd) = array(piece)?.as_chunks::<2>();
+        if !odd.is_empty() {
+            return Err(unexpected("a ledger with a field that has no value"));
+        }
+        for [field, value] in pairs {
+            let field = text(field)?;
+            match (&*field, field.strip_prefix("r:")) {
+                ("t" | "w", _) => {}
+                // A server may tell one twice.
+                (_, Some(key)) => match record(&text(value)?) {
+                    Some(record) => drop(records.insert(key.into(), record)),
+                    None => return Ok(unreadable(&format!("the record {:?} of a ledger", cut(key)))),
+                },
+                _ => return Ok(unreadable(&format!("the field {:?} of a ledger", cut(&field)))),
+            }
         }
     }
-    state.records.sort_by(|(a, _), (b, _)| a.cmp(b));
-    Ok(Reply::Ledger(state))
+    let records = records.into_iter().collect();
+    Ok(Reply::Ledger(LedgerPage { state: LedgerState { term, low_water, records }, next }))
+}
+
+fn array(value: &Value) -> Result<&[Value], Cause> {
+    match value {
+        Value::Array(parts) => Ok(parts),
+        other => Err(unexpected(&format!("{} for a page of a ledger", kind(other)))),
+    }
+}
+
+/// Where to go on: a number, or nothing at the end.
+fn cursor(value: &Value) -> Result<Option<Cursor>, Cause> {
+    let text = word(value)?;
+    if text.is_empty() {
+        return Ok(None);
+    }
+    number(value).map(|_| Some(Cursor::new(&*text)))
 }
 
 fn standing_record(value: &Value) -> Result<Reply, Cause> {
@@ -309,6 +326,7 @@ mod tests {
             "completed",
             "state",
             "ledger",
+            "pruned",
             "written",
             "standing",
             "marked",
@@ -354,7 +372,31 @@ mod tests {
             a(&["refused"]),
             a(&["refused", "sealed", "x"]),
             a(&["ledger", "t"]),
+            a(&["ledger", "", "1", "0", "x"]),
+            a(&["pruned", "x"]),
+            a(&["pruned", "-1"]),
         ] {
+            assert!(matches!(one(wrong.clone()), Err(Cause::Protocol(_))), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn a_page_of_a_ledger_is_put_in_order_and_what_it_repeats_is_one_record() {
+        let page = |next: &str, pieces: Vec<Value>| {
+            Value::Array(vec![s("ledger"), s(next), s("7"), s("3"), Value::Array(pieces)])
+        };
+        let pieces =
+            vec![a(&["r:b", "5:7:0:x", "t", "7"]), a(&["r:a", "5:7:1:", "r:b", "5:7:0:x", "w", "3"])];
+        let Reply::Ledger(read) = one(page("17", pieces)).unwrap() else { panic!("no page") };
+        assert_eq!(read.next, Some(Cursor::new("17")));
+        assert_eq!((read.state.term, read.state.low_water), (FencingToken::new(7), 3));
+        let keys: Vec<_> = read.state.records.iter().map(|(key, _)| &**key).collect();
+        assert_eq!(keys, ["a", "b"]);
+        let Reply::Ledger(last) = one(page("", vec![])).unwrap() else { panic!("no page") };
+        assert!(last.next.is_none() && last.state.records.is_empty());
+        for wrong in
+            [page("", vec![a(&["r:a"])]), page("x", vec![]), page("", vec![s("x")]), page("-1", vec![])]
+        {
             assert!(matches!(one(wrong.clone()), Err(Cause::Protocol(_))), "{wrong:?}");
         }
     }

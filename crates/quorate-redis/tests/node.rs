@@ -268,8 +268,11 @@ async fn keys_stand_where_the_documentation_says() {
         retention: LONG,
     };
     assert_eq!(desk.ask(done).await, Reply::Completed);
-    let sealed =
-        desk.ask(Request::Seal { ledger: "billing".into(), term: quorate::node::FencingToken::new(3) });
+    let sealed = desk.ask(Request::Seal {
+        ledger: "billing".into(),
+        term: quorate::node::FencingToken::new(3),
+        after: None,
+    });
     assert!(matches!(sealed.await, Reply::Ledger(_)));
     let keys = server.command(&["KEYS", "*"]);
     let mut keys: Vec<_> = keys.lines().collect();
@@ -301,9 +304,12 @@ async fn a_key_of_another_type_spoils_its_own_item_only() {
     server.command(&["SET", "ledger/text", "x"]);
     server.command(&["HSET", "ledger/odd", "t", "-1"]);
     server.command(&["HSET", "ledger/stray", "stray", "1"]);
-    let read = |group: &str| Request::Read { ledger: group.into() };
-    let seal =
-        |group: &str| Request::Seal { ledger: group.into(), term: quorate::node::FencingToken::new(1) };
+    let read = |group: &str| Request::Read { ledger: group.into(), after: None };
+    let seal = |group: &str| Request::Seal {
+        ledger: group.into(),
+        term: quorate::node::FencingToken::new(1),
+        after: None,
+    };
     let replies = desk
         .try_ask(vec![
             acquire("fine", 1),
@@ -353,7 +359,7 @@ async fn a_number_out_of_bounds_spoils_its_own_item_only() {
     server.command(&["HSET", "ledger/mark", "w", "-1"]);
     server.command(&["SET", "long", "theirs", "PX", "4000000000000000"]);
     let claim = quorate::node::Resource::claim("s", "1").unwrap();
-    let read = |group: &str| Request::Read { ledger: group.into() };
+    let read = |group: &str| Request::Read { ledger: group.into(), after: None };
     let replies = desk
         .try_ask(vec![
             acquire("counter", 1),

@@ -6,7 +6,8 @@
 use quorate::{
     env::Env,
     lease::{Lease, Quorum, TryAcquire},
-    node::{Batch, BatchReply, Cause, Hello, MemoryNode, MemorySession, Node, Nudge, Session},
+    ledger::{Ledger, LedgerError},
+    node::{Batch, BatchReply, Cause, FencingToken, Hello, MemoryNode, MemorySession, Node, Nudge, Session},
     round::{NodeState, Setup},
 };
 use quorate_redis::RedisNode;
@@ -86,6 +87,42 @@ async fn a_minority_hinders_nobody(hostile: &[Hostility]) {
         soon(lease.release()).await.unwrap();
         cluster.check_words();
     }
+    soon(cluster.quorum.close()).await;
+}
+
+/// What a hostile node tells of a ledger, page by page without an end say, is no answer, and takes no long time.
+#[tokio::test]
+async fn pages_that_no_ledger_has_are_no_answer() {
+    for kind in Hostility::PAGERS {
+        let cluster = Cluster::new(3, &[kind; 2]);
+        soon(all_trusted(&cluster.quorum)).await;
+        let ledger = Ledger::new(&cluster.quorum, "g").unwrap();
+        let term = FencingToken::new(5);
+        assert_eq!(soon(ledger.seal(term)).await.unwrap().len(), 3, "{kind:?}: the honest answer");
+        assert_eq!(soon(ledger.read()).await.unwrap().len(), 3, "{kind:?}");
+        soon(ledger.prune(term, 3)).await.unwrap();
+        cluster.check_words();
+        soon(cluster.quorum.close()).await;
+
+        let cluster = Cluster::new(2, &[kind; 3]);
+        soon(all_trusted(&cluster.quorum)).await;
+        let ledger = Ledger::new(&cluster.quorum, "g").unwrap();
+        let error = soon(ledger.seal(term)).await.unwrap_err();
+        assert!(matches!(error, LedgerError::NoMajority(_)), "{kind:?}: {error}");
+        assert!(error.to_string().contains("unexpected reply"), "{kind:?}: {error}");
+        fit_to_print(&error.to_string());
+        soon(cluster.quorum.close()).await;
+    }
+}
+
+/// A server may tell a record twice: it is one record.
+#[tokio::test]
+async fn what_a_node_tells_twice_is_told_once() {
+    let cluster = Cluster::new(1, &[Hostility::TwiceTold; 2]);
+    soon(all_trusted(&cluster.quorum)).await;
+    let answered = soon(Ledger::new(&cluster.quorum, "g").unwrap().seal(FencingToken::new(5))).await.unwrap();
+    let counts: Vec<_> = answered.iter().map(|one| one.state.records.len()).collect();
+    assert_eq!(counts.iter().sum::<usize>(), 2, "{counts:?}");
     soon(cluster.quorum.close()).await;
 }
 

@@ -92,7 +92,11 @@ mod tick {
         holds("ledger, two leaders, nodes forget and come back, prunes", wild);
         holds("ledger, three leaders", Ledger { writers: 3, forgets: 0, ..Ledger::leaders() });
         holds("ledger, spread", Ledger::spread());
-        holds("ledger, spread, nodes forget and come back", Ledger { returns: 1, ..Ledger::spread() });
+        holds(
+            "ledger, spread, nodes forget and come back",
+            Ledger { returns: 1, prunes: true, ..Ledger::spread() },
+        );
+        holds("ledger, spread over three", Ledger { writers: 3, forgets: 0, ..Ledger::spread() });
     }
 
     #[test]
@@ -123,7 +127,7 @@ mod tick {
     #[test]
     fn each_rule_is_needed() {
         breaks("Memory", ONCE, Ledger { without: &[Rule::Memory], ..Ledger::leaders() });
-        for without in [&[Rule::CompareAndSet], &[Rule::Memory], &[Rule::Majority]] {
+        for without in [&[Rule::CompareAndSet], &[Rule::Memory], &[Rule::Majority], &[Rule::OwnRecord]] {
             breaks(&format!("{without:?} (spread)"), ONCE, Ledger { without, ..Ledger::spread() });
         }
     }

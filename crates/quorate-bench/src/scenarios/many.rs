@@ -41,7 +41,7 @@ async fn hold(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {
     let theirs = servers.cpu()?.saturating_sub(theirs).as_secs_f64();
     let held_bytes = resident().saturating_sub(before) as f64 / leases.len() as f64;
     let lost = leases.iter().filter(|lease| !lease.is_valid()).count();
-    let blocked = slowest_call(servers)?;
+    let blocked = servers.slowest_call()?;
     quorum.close().await;
     let row = |figure: &str, unit, value| Row::new("quorate", figure, unit, value);
     Ok(vec![
@@ -69,23 +69,4 @@ async fn acquire(quorum: &Quorum, plan: &Plan, name: &str, count: usize) -> Resu
         }
     }
     Ok(leases)
-}
-
-/// The longest script call that a server's slow log remembers, in milliseconds; it remembers those over 1 ms.
-fn slowest_call(servers: &Servers) -> Result<f64, String> {
-    let mut slowest = 0.0_f64;
-    for url in servers.urls() {
-        let ask = || -> redis::RedisResult<Vec<redis::Value>> {
-            let mut connection = redis::Client::open(url.as_str())?.get_connection()?;
-            redis::cmd("SLOWLOG").arg("GET").arg(128).query(&mut connection)
-        };
-        for entry in ask().map_err(|error| error.to_string())? {
-            if let redis::Value::Array(parts) = entry
-                && let Some(redis::Value::Int(micros)) = parts.get(2)
-            {
-                slowest = slowest.max(*micros as f64 / 1e3);
-            }
-        }
-    }
-    Ok(slowest)
 }

@@ -3,6 +3,7 @@
 mod cycles;
 mod handover;
 mod leader;
+mod ledger;
 mod loss;
 mod many;
 mod stopped;
@@ -36,6 +37,12 @@ pub(crate) const ALL: &[Scenario] = &[
     },
     Scenario { name: "leader", what: "from one leader to the next", stops_servers: false, run: leader::run },
     Scenario { name: "many", what: "very many leases in one process", stops_servers: false, run: many::run },
+    Scenario {
+        name: "ledger",
+        what: "a long ledger is sealed, read and pruned",
+        stops_servers: false,
+        run: ledger::run,
+    },
     Scenario {
         name: "loss",
         what: "three of five stopped under auto-extend",

@@ -143,6 +143,36 @@ local function low_water(key)
   return mark
 end
 
+-- Some of the ledger's fields from `cursor` on, '' for the first: about `most` or 256 KiB, in arrays of fields and values
+-- by turns. And where to go on: '' at the end. A field that is there from the first call to the last is in one of them;
+-- one may be in two. A short hash, which a server keeps packed, comes whole.
+local function page(ledger, cursor, most)
+  local chunks, fields, bytes = {}, 0, 0
+  if cursor == '' then
+    cursor = '0'
+  end
+  repeat
+    local reply = call('HSCAN', ledger, cursor, 'COUNT', 50)
+    local chunk = reply[2]
+    cursor = reply[1]
+    chunks[#chunks + 1] = chunk
+    fields = fields + #chunk / 2
+    for i = 1, #chunk do
+      bytes = bytes + #chunk[i]
+    end
+  until cursor == '0' or #chunks == 10 or fields >= most or bytes >= 262144
+  if cursor == '0' then
+    cursor = ''
+  end
+  return cursor, chunks
+end
+
+-- A page of what stands in the ledger, as its reply.
+local function told(ledger, after)
+  local cursor, chunks = page(ledger, after, 500)
+  return { 'ledger', cursor, call('HGET', ledger, 't') or '0', call('HGET', ledger, 'w') or '0', chunks }
+end
+
 -- The refusal of every item, or nil. `sets`: refuse what comes too late. `votes`: refuse another marker.
 local function gate(sets, votes)
   if sets and now > tonumber(ARGV[1]) then

@@ -1,7 +1,7 @@
--- Raises the ledger's low-water mark and forgets the records before it.
+-- Raises the ledger's low-water mark and forgets the records before it, a page at a time.
 -- KEYS  ledger: a hash of t (term), w (low-water mark), r:KEY (record, as AT:TERM:LAST:VALUE)
--- ARGV  term, mark
-return serve(true, true, 1, 2, function(k, a)
+-- ARGV  term, mark, where the last page ended or nothing
+return serve(true, true, 1, 3, function(k, a)
   local ledger, mark = KEYS[k], ARGV[a + 1]
   sealed(ledger, ARGV[a])
   -- A leader whose clock is ahead must not have the ledger forget what is yet to come.
@@ -14,12 +14,19 @@ return serve(true, true, 1, 2, function(k, a)
   end
   -- The mark first: a record must not go before the ledger says that it forgets.
   call('HSET', ledger, 't', ARGV[a], 'w', mark)
-  local fields = call('HGETALL', ledger)
-  for i = 1, #fields, 2 do
-    local at = string.match(fields[i + 1], '^(%d+):')
-    if string.sub(fields[i], 1, 2) == 'r:' and at and less(at, mark) then
-      call('HDEL', ledger, fields[i])
+  local cursor, chunks = page(ledger, ARGV[a + 2], 250)
+  for _, chunk in ipairs(chunks) do
+    local old = {}
+    for i = 1, #chunk, 2 do
+      local at = string.match(chunk[i + 1], '^(%d+):')
+      if string.sub(chunk[i], 1, 2) == 'r:' and at and less(at, mark) then
+        old[#old + 1] = chunk[i]
+      end
+    end
+    -- Lua passes no more than a few thousand arguments.
+    for i = 1, #old, 500 do
+      call('HDEL', ledger, unpack(old, i, math.min(i + 499, #old)))
     end
   end
-  return { 'written' }
+  return { 'pruned', cursor }
 end)

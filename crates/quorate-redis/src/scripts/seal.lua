@@ -1,13 +1,12 @@
--- From now on the ledger refuses the writes of earlier terms; says what stands there.
+-- From now on the ledger refuses the writes of earlier terms; says what stands there, a page at a time. No page after the
+-- first misses what stood at the seal: no earlier term writes any more, and a later one is said to have come.
 -- KEYS  ledger: a hash of t (term), w (low-water mark), r:KEY (record)
--- ARGV  term
-return serve(true, true, 1, 1, function(k, a)
+-- ARGV  term, where the last page ended or nothing
+return serve(true, true, 1, 2, function(k, a)
   local standing = sealed(KEYS[k], ARGV[a])
   low_water(KEYS[k])
   if less(standing, ARGV[a]) then
     call('HSET', KEYS[k], 't', ARGV[a])
   end
-  local reply = call('HGETALL', KEYS[k])
-  table.insert(reply, 1, 'ledger')
-  return reply
+  return told(KEYS[k], ARGV[a + 1])
 end)

@@ -156,7 +156,7 @@ impl Table<'_, '_> {
         for (number, reply) in named.into_iter().zip(said.replies) {
             match reply {
                 Reply::State { counter: Some(counter), .. } => self.ground.counters.push((number, counter)),
-                Reply::Ledger(state) => self.ground.ledgers.push((number, state)),
+                Reply::Ledger(page) => self.ground.ledgers.push((number, page.state)),
                 _ => {}
             }
         }
@@ -166,7 +166,7 @@ impl Table<'_, '_> {
     /// At the end everything is looked at, whatever was asked about.
     async fn look_around(&mut self) -> Result<(), Difference> {
         let resources = (0..words::RESOURCES).map(|n| Request::Inspect { resource: words::resource(n) });
-        let ledgers = (0..words::LEDGERS).map(|n| Request::Read { ledger: words::ledger(n) });
+        let ledgers = (0..words::LEDGERS).map(|n| Request::Read { ledger: words::ledger(n), after: None });
         let looks: Vec<Request> = resources.chain(ledgers).collect();
         self.ask(&looks, Late::Past, &"".into()).await?;
         self.open().await

@@ -23,7 +23,10 @@ pub fn replies_alike(a: &Reply, b: &Reply) -> bool {
         (Reply::Refused(Refusal::Clock { apart: one }), Reply::Refused(Refusal::Clock { apart: two })) => {
             one.abs_diff(*two) <= CLOCKS
         }
-        (Reply::Ledger(one), Reply::Ledger(two)) => ledgers_alike(one, two),
+        // Where to go on is each node's own word; whether there is more is not.
+        (Reply::Ledger(one), Reply::Ledger(two)) => {
+            ledgers_alike(&one.state, &two.state) && one.next.is_some() == two.next.is_some()
+        }
         _ => a == b,
     }
 }
@@ -69,7 +72,7 @@ mod tests {
         assert!(!replies_alike(&held(20), &never));
         let other = Reply::Held { owner: Owner::sign("w", 1, 2), remaining: Some(Duration::from_secs(20)) };
         assert!(!replies_alike(&held(20), &other));
-        let ledger = |low_water| Reply::Ledger(LedgerState { low_water, ..LedgerState::default() });
+        let ledger = |low_water| Reply::Ledger(LedgerState { low_water, ..LedgerState::default() }.into());
         assert!(!replies_alike(&ledger(9), &ledger(10)));
         assert!(replies_alike(&ledger(1_700_000_000_000_000), &ledger(1_700_000_000_000_009)));
         let granted = |counter| Reply::Granted { counter: FencingToken::new(counter) };

@@ -30,7 +30,7 @@ impl Ground {
                 Some((resource, Request::Inspect { resource: words::resource(resource) }))
             }
             Ask::Seal { ledger, .. } | Ask::Write { ledger, .. } | Ask::Prune { ledger, .. } => {
-                Some((ledger, Request::Read { ledger: words::ledger(ledger) }))
+                Some((ledger, Request::Read { ledger: words::ledger(ledger), after: None }))
             }
             _ => None,
         };
@@ -115,14 +115,16 @@ impl Ground {
                 expect: expect.and_then(|stamp| self.stamp(stamp)),
                 marker: words::marker(marker),
             },
-            Ask::Read { ledger } => Request::Read { ledger: words::ledger(ledger) },
+            Ask::Read { ledger } => Request::Read { ledger: words::ledger(ledger), after: None },
             Ask::Seal { ledger, term } => {
-                Request::Seal { ledger: words::ledger(ledger), term: term.above(self.term(ledger)) }
+                let term = term.above(self.term(ledger));
+                Request::Seal { ledger: words::ledger(ledger), term, after: None }
             }
             Ask::Prune { ledger, term, below } => Request::Prune {
                 ledger: words::ledger(ledger),
                 term: term.above(self.term(ledger)),
                 below: self.micros(below),
+                after: None,
             },
             Ask::Write { ledger, term, key, seen, at, written_in, last, value } => {
                 let standing = self.standing(ledger, key);

@@ -1,11 +1,11 @@
 use quorate::{
     env::{BootTime, Env},
     node::{
-        Batch, BatchReply, Cause, DoneRecord, FencingToken, Hello, LedgerState, Node, NodeTime, Nudge, Owner,
-        Record, Reply, Request, Resource, Session,
+        Batch, BatchReply, Cause, Cursor, DoneRecord, FencingToken, Hello, LedgerPage, LedgerState, Node,
+        NodeTime, Nudge, Owner, Record, Reply, Request, Resource, Session,
     },
 };
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// Longer than any case.
 pub(super) const LONG: Duration = Duration::from_secs(60);
@@ -76,8 +76,20 @@ impl<N: Node> Desk<N> {
     }
 
     pub(super) async fn read(&mut self, group: &str) -> LedgerState {
-        match self.ask(Request::Read { ledger: group.into() }).await {
-            Reply::Ledger(state) => state,
+        let (mut page, mut records) = (self.page(group, None).await, BTreeMap::new());
+        loop {
+            records.extend(page.state.records);
+            let Some(next) = page.next else {
+                return LedgerState { records: records.into_iter().collect(), ..page.state };
+            };
+            page = self.page(group, Some(next)).await;
+        }
+    }
+
+    /// A page of the ledger.
+    pub(super) async fn page(&mut self, group: &str, after: Option<Cursor>) -> LedgerPage {
+        match self.ask(Request::Read { ledger: group.into(), after }).await {
+            Reply::Ledger(page) => page,
             other => unexpected(&other),
         }
     }
@@ -258,7 +270,7 @@ pub(super) fn complete(resource: &Resource, owner: &Owner, by: u64, result: &str
 }
 
 pub(super) fn seal(group: &str, term: u64) -> Request {
-    Request::Seal { ledger: group.into(), term: token(term) }
+    Request::Seal { ledger: group.into(), term: token(term), after: None }
 }
 
 pub(super) fn write(group: &str, term: u64, key: &str, seen: Option<&Record>, record: &Record) -> Request {
@@ -272,7 +284,7 @@ pub(super) fn write(group: &str, term: u64, key: &str, seen: Option<&Record>, re
 }
 
 pub(super) fn prune(group: &str, term: u64, below: u64) -> Request {
-    Request::Prune { ledger: group.into(), term: token(term), below }
+    Request::Prune { ledger: group.into(), term: token(term), below, after: None }
 }
 
 #[track_caller]

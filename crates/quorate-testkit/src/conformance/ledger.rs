@@ -1,5 +1,8 @@
 use super::{Desk, desk::*};
-use quorate::node::{LedgerState, Node, Refusal, Reply};
+use quorate::node::{Cursor, LedgerPage, LedgerState, Node, PAGE_RECORDS, Record, Refusal, Reply, Request};
+use std::{collections::BTreeMap, sync::Arc};
+
+const PRUNED: Reply = Reply::Pruned { next: None };
 
 pub(super) async fn a_fresh_ledger_is_empty<N: Node>(node: N) {
     let mut desk = Desk::marked(node).await;
@@ -14,7 +17,7 @@ pub(super) async fn a_seal_refuses_earlier_terms<N: Node>(node: N) {
     // 10 is the lesser text and the greater number.
     let sealed = LedgerState { term: token(10), low_water: 0, records: vec![("k".into(), one.clone())] };
     for _ in 0..2 {
-        assert_eq!(desk.ask(seal("g", 10)).await, Reply::Ledger(sealed.clone()));
+        assert_eq!(desk.ask(seal("g", 10)).await, Reply::Ledger(sealed.clone().into()));
     }
     let refused = Reply::Refused(Refusal::Sealed { by: token(10) });
     assert_eq!(desk.ask(seal("g", 9)).await, refused);
@@ -59,7 +62,7 @@ pub(super) async fn a_later_term_seals_as_it_writes<N: Node>(node: N) {
     assert_eq!(desk.read("g").await.term, token(3));
     let refused = Reply::Refused(Refusal::Sealed { by: token(3) });
     assert_eq!(desk.ask(write("g", 2, "l", None, &one)).await, refused);
-    assert_eq!(desk.ask(prune("g", 4, 1)).await, Reply::Written);
+    assert_eq!(desk.ask(prune("g", 4, 1)).await, PRUNED);
     assert_eq!(desk.read("g").await.term, token(4));
     assert!(matches!(desk.ask(write("g", 3, "l", None, &one)).await, Reply::Refused(_)));
 }
@@ -91,7 +94,7 @@ pub(super) async fn a_prune_forgets_and_refuses_what_is_before_it<N: Node>(node:
         assert_eq!(desk.ask(write("g", 1, key, None, &record(at, 1, at == 9, "v"))).await, Reply::Written);
     }
     for below in [10, 5] {
-        assert_eq!(desk.ask(prune("g", 1, below)).await, Reply::Written);
+        assert_eq!(desk.ask(prune("g", 1, below)).await, PRUNED);
         let state = desk.read("g").await;
         assert_eq!(state.low_water, 10, "the mark never falls");
         let keys: Vec<_> = state.records.iter().map(|(key, _)| &**key).collect();
@@ -103,7 +106,7 @@ pub(super) async fn a_prune_forgets_and_refuses_what_is_before_it<N: Node>(node:
     assert_eq!(desk.ask(write("g", 1, "x", None, &record(10, 1, false, "v"))).await, Reply::Written);
     // A leader whose clock is ahead has nothing forgotten that is yet to come.
     let pruned_at = desk.ask_all(vec![prune("g", 1, far)]).await;
-    assert_eq!(pruned_at.replies, [Reply::Written]);
+    assert_eq!(pruned_at.replies, [PRUNED]);
     let state = desk.read("g").await;
     assert!(state.low_water > 99 && state.low_water <= pruned_at.node_time.as_micros() + 1);
     let keys: Vec<_> = state.records.iter().map(|(key, _)| &**key).collect();
@@ -115,7 +118,91 @@ pub(super) async fn ledgers_of_two_groups_do_not_meet<N: Node>(node: N) {
     let mut desk = Desk::marked(node).await;
     let one = record(5, 1, false, "v");
     assert_eq!(desk.ask(write("g", 1, "k", None, &one)).await, Reply::Written);
-    assert!(matches!(desk.ask(seal("h", 7)).await, Reply::Ledger(state) if state.records.is_empty()));
+    assert!(matches!(desk.ask(seal("h", 7)).await, Reply::Ledger(page) if page.state.records.is_empty()));
     assert_eq!(desk.read("g").await.term, token(1));
     assert_eq!(desk.read("g/k").await, LedgerState::default());
+}
+
+/// More than goes into any node's page.
+const MANY: usize = 7_000;
+
+/// `MANY` records, the number of each being its time.
+async fn fill<N: Node>(desk: &mut Desk<N>) -> BTreeMap<Arc<str>, Record> {
+    let all: BTreeMap<Arc<str>, Record> = (0..MANY)
+        .map(|n| (format!("tick/{n}").into(), record(n as u64, 1, false, "{\"worker\":\"w\"}")))
+        .collect();
+    for some in all.iter().collect::<Vec<_>>().chunks(200) {
+        let writes = some.iter().map(|(key, record)| write("g", 1, key, None, record)).collect();
+        assert!(desk.ask_all(writes).await.replies.iter().all(|reply| *reply == Reply::Written));
+    }
+    all
+}
+
+fn seal_after(term: u64, after: Option<Cursor>) -> Request {
+    Request::Seal { ledger: "g".into(), term: token(term), after }
+}
+
+pub(super) async fn a_long_ledger_is_told_in_pages<N: Node>(node: N) {
+    let mut desk = Desk::marked(node).await;
+    let all = fill(&mut desk).await;
+    let (mut found, mut pages, mut after) = (BTreeMap::new(), 0, None);
+    loop {
+        let Reply::Ledger(page) = desk.ask(seal_after(2, after)).await else {
+            unreachable!("a seal is granted")
+        };
+        let LedgerPage { state, next } = page;
+        assert_eq!(state.term, token(2), "every page tells the term");
+        assert!(state.records.len() <= 11 * PAGE_RECORDS, "a page of {}", state.records.len());
+        pages += 1;
+        // A record that is not yet told, of a term that may: it may come or not, and hides nothing else.
+        let more = record(0, 2, false, "more");
+        assert_eq!(desk.ask(write("g", 2, &format!("more/{pages}"), None, &more)).await, Reply::Written);
+        found.extend(state.records);
+        after = next;
+        if after.is_none() {
+            break;
+        }
+    }
+    assert!(pages > 1, "all in one");
+    found.retain(|key, _| !key.starts_with("more/"));
+    assert!(found == all, "{} of {MANY} in {pages} pages", found.len());
+}
+
+pub(super) async fn a_later_seal_ends_the_telling<N: Node>(node: N) {
+    let mut desk = Desk::marked(node).await;
+    fill(&mut desk).await;
+    let Reply::Ledger(LedgerPage { next: Some(next), .. }) = desk.ask(seal_after(2, None)).await else {
+        unreachable!("there is more than a page")
+    };
+    assert!(matches!(desk.ask(seal("g", 3)).await, Reply::Ledger(_)));
+    let refused = Reply::Refused(Refusal::Sealed { by: token(3) });
+    assert_eq!(desk.ask(seal_after(2, Some(next.clone()))).await, refused);
+    let prune = Request::Prune { ledger: "g".into(), term: token(2), below: 9, after: Some(next.clone()) };
+    assert_eq!(desk.ask(prune).await, refused);
+    // Whoever only reads goes on, and is told the later term.
+    assert_eq!(desk.page("g", Some(next)).await.state.term, token(3));
+}
+
+pub(super) async fn a_long_ledger_is_pruned_in_steps<N: Node>(node: N) {
+    let mut desk = Desk::marked(node).await;
+    let mut all = fill(&mut desk).await;
+    let below = MANY as u64 - 10;
+    let (mut after, mut steps) = (None, 0);
+    loop {
+        let step = Request::Prune { ledger: "g".into(), term: token(1), below, after };
+        let Reply::Pruned { next } = desk.ask(step).await else { unreachable!("a prune is served") };
+        steps += 1;
+        // The mark stands from the first step on.
+        let late = record(below - 1, 1, false, "late");
+        assert_eq!(desk.ask(write("g", 1, "late", None, &late)).await, Reply::Refused(Refusal::Pruned));
+        after = next;
+        if after.is_none() {
+            break;
+        }
+    }
+    assert!(steps > 1, "all in one");
+    all.retain(|_, record| record.at >= below);
+    let state = desk.read("g").await;
+    assert_eq!(state.low_water, below);
+    assert_eq!(state.records, all.into_iter().collect::<Vec<_>>());
 }

@@ -125,7 +125,10 @@ pub async fn suite<N: Node>(kind: &str, mut make: impl FnMut() -> N) {
             a_later_term_seals_as_it_writes
             records_come_in_the_order_of_their_keys
             a_prune_forgets_and_refuses_what_is_before_it
-            ledgers_of_two_groups_do_not_meet;
+            ledgers_of_two_groups_do_not_meet
+            a_long_ledger_is_told_in_pages
+            a_later_seal_ends_the_telling
+            a_long_ledger_is_pruned_in_steps;
         session:
             replies_come_in_the_order_of_the_requests
             a_batch_may_be_empty_or_long

@@ -16,7 +16,7 @@ pub(super) async fn replies_come_in_the_order_of_the_requests<N: Node>(node: N) 
         raise(&here, &owner(2), propose + 7),
         seal("g", 1),
         write("g", 1, "k", None, &one),
-        Request::Read { ledger: "g".into() },
+        Request::Read { ledger: "g".into(), after: None },
         release(&there, &owner(1)),
         release(&there, &owner(1)),
         Request::Inspect { resource: there.clone() },
@@ -28,9 +28,9 @@ pub(super) async fn replies_come_in_the_order_of_the_requests<N: Node>(node: N) 
     assert_eq!(replies[3], Reply::Granted { counter: token(propose + 2) });
     assert_eq!(replies[4], Reply::Granted { counter: token(propose + 1) });
     assert_eq!(replies[5], Reply::Raised);
-    assert!(matches!(&replies[6], Reply::Ledger(state) if state.records.is_empty()));
+    assert!(matches!(&replies[6], Reply::Ledger(page) if page.state.records.is_empty()));
     assert_eq!(replies[7], Reply::Written);
-    assert!(matches!(&replies[8], Reply::Ledger(state) if state.records.len() == 1));
+    assert!(matches!(&replies[8], Reply::Ledger(page) if page.state.records.len() == 1));
     assert_eq!(replies[9..11], [Reply::Released(true), Reply::Released(false)]);
     assert!(matches!(&replies[11], Reply::State { holder: None, .. }));
 }

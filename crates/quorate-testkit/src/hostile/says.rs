@@ -52,6 +52,14 @@ pub enum Hostility {
     OtherAnswer,
     /// It says that it is done, whatever it is.
     Done,
+    /// Pages of a ledger without an end. It grants everything else, as the next three do.
+    EndlessPages,
+    /// A page of a ledger that is followed by itself.
+    SamePage,
+    /// A page of a ledger that is longer than any.
+    HugePage,
+    /// Every record of a ledger twice in a page, and again in the next.
+    TwiceTold,
     /// One of the others for each answer, by the seed; every other answer is right.
     Mixed(u64),
 }
@@ -80,6 +88,11 @@ impl Hostility {
         Self::OtherAnswer,
         Self::Done,
     ];
+}
+
+impl Hostility {
+    /// All that break the protocol where a ledger is told in pages, and nowhere else.
+    pub const PAGERS: [Self; 3] = [Self::EndlessPages, Self::SamePage, Self::HugePage];
 }
 
 /// What to do to the client.
@@ -130,7 +143,7 @@ const WORDS: [&str; 18] = [
     "completed",
     "ledger",
     "written",
-    "written",
+    "pruned",
     "ledger",
     "reserved",
     "marked",
@@ -252,7 +265,7 @@ impl Speaker {
         if number(1) == KEYS.len() - 1 {
             self.marker = command.last().cloned();
         }
-        let reply = reply(hostility, &scripts);
+        let reply = reply(hostility, &scripts, command.last().is_some_and(Vec::is_empty));
         match hostility {
             Hostility::WrongTypes => {
                 Deed::Say([b":5\r\n", &b"#t\r\n"[..], b"_\r\n", b"%0\r\n"][self.rng.index(4)].to_vec())
@@ -275,8 +288,33 @@ impl Speaker {
     }
 }
 
-/// A script's reply, wrong in what it says and not in how.
-fn reply(hostility: Hostility, scripts: &[usize]) -> Vec<u8> {
+/// A page of a ledger: the `first`, or a later one.
+fn page(hostility: Hostility, first: bool) -> Vec<u8> {
+    let value = match hostility {
+        Hostility::HugePage => "x".repeat(17 << 20),
+        _ => "x".to_owned(),
+    };
+    let record = [bulk("r:tick"), bulk(&format!("5:1:0:{value}"))].concat();
+    let record = [b"*2\r\n".to_vec(), record].concat();
+    let pieces = match hostility {
+        Hostility::TwiceTold => array(&[record.clone(), record]),
+        _ => array(&[record]),
+    };
+    array(&[bulk("ledger"), next(hostility, first), bulk("0"), bulk("0"), pieces])
+}
+
+/// Where it would have a ledger gone on with.
+fn next(hostility: Hostility, first: bool) -> Vec<u8> {
+    match hostility {
+        Hostility::EndlessPages => bulk(&SystemWorld.wall().as_micros().to_string()),
+        Hostility::SamePage => bulk("7"),
+        Hostility::TwiceTold if first => bulk("7"),
+        _ => bulk(""),
+    }
+}
+
+/// A script's reply, wrong in what it says and not in how. `first`: to the first page of a ledger.
+fn reply(hostility: Hostility, scripts: &[usize], first: bool) -> Vec<u8> {
     let mut scripts = scripts.to_vec();
     match hostility {
         Hostility::TooFew => drop(scripts.pop()),
@@ -309,6 +347,8 @@ fn reply(hostility: Hostility, scripts: &[usize]) -> Vec<u8> {
             "queued" => array(&[bulk("queued"), bulk("0")]),
             "state" => array(&[bulk("state"), bulk("-2"), bulk(""), bulk(""), bulk(""), bulk("")]),
             "done" => array(&[bulk("done"), bulk("7"), bulk("yours")]),
+            "ledger" => page(hostility, first),
+            "pruned" => array(&[bulk("pruned"), next(hostility, first)]),
             word => array(&[bulk(word)]),
         }
     };

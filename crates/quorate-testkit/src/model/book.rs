@@ -25,8 +25,8 @@ static NAMES: LazyLock<[Arc<str>; 8]> =
 pub(super) struct Book {
     term: u8,
     pruned: bool,
-    /// The term and the writer of what stands.
-    record: Option<(u8, u8)>,
+    /// The term and the writer of what stands, and whether it is the last word.
+    record: Option<(u8, u8, bool)>,
 }
 
 impl Book {
@@ -37,35 +37,36 @@ impl Book {
 
 /// What stands for the tick.
 pub(super) fn standing(book: &Book) -> Option<Record> {
-    book.record.map(|(term, writer)| record(term, writer))
+    book.record.map(|(term, writer, last)| record(term, writer, last))
 }
 
-fn record(term: u8, writer: u8) -> Record {
+/// What `writer` writes.
+pub(super) fn record(term: u8, writer: u8, last: bool) -> Record {
     let value = Arc::clone(&NAMES[usize::from(writer)]);
-    Record { at: TICK, term: FencingToken::new(term.into()), last: false, value }
+    Record { at: TICK, term: FencingToken::new(term.into()), last, value }
 }
 
 pub(super) fn seal(term: u8) -> Request {
-    Request::Seal { ledger: Arc::clone(&GROUP), term: FencingToken::new(term.into()) }
+    Request::Seal { ledger: Arc::clone(&GROUP), term: FencingToken::new(term.into()), after: None }
 }
 
 pub(super) fn read() -> Request {
-    Request::Read { ledger: Arc::clone(&GROUP) }
+    Request::Read { ledger: Arc::clone(&GROUP), after: None }
 }
 
-pub(super) fn write(term: u8, writer: u8, seen: Option<Record>) -> Request {
+pub(super) fn write(term: u8, seen: Option<Record>, record: Record) -> Request {
     Request::Write {
         ledger: Arc::clone(&GROUP),
         term: FencingToken::new(term.into()),
         key: Arc::clone(&KEY),
         seen,
-        record: record(term, writer),
+        record,
     }
 }
 
 pub(super) fn prune(term: u8) -> Request {
     let term = FencingToken::new(term.into());
-    Request::Prune { ledger: Arc::clone(&GROUP), term, below: TICK + 1 }
+    Request::Prune { ledger: Arc::clone(&GROUP), term, below: TICK + 1, after: None }
 }
 
 /// Asks the shipped engine.
@@ -90,7 +91,8 @@ impl Store for Book {
         self.term = small(state.term.get());
         self.pruned = state.low_water > TICK;
         self.record = state.records.first().map(|(_, record)| {
-            (small(record.term.get()), record.value.parse().unwrap_or_else(|e| unreachable!("{e}")))
+            let writer = record.value.parse().unwrap_or_else(|e| unreachable!("{e}"));
+            (small(record.term.get()), writer, record.last)
         });
         Ok(())
     }

@@ -27,22 +27,24 @@
 //! have had nothing to forget.) It answers at once: quarantine is not needed here. A leader whose tick has ended may
 //! prune it.
 //!
-//! *Spread* ticks, which the code does not have yet: workers claim the tick, each with an owner token of its own,
-//! a claim may end at any moment, and *started* is written where the worker is still the claimer.
+//! *Spread* ticks: workers write *started* where nothing stands, each a record of its own, all in one term. The claims
+//! that they make before, so that they seldom meet, are left out: any number of workers may believe to have the claim.
+//! Who finds another's record gives the tick up as lost, and writes that over it, at any moment and as often as it likes.
 //!
 //! # What stands in for the code
 //!
 //! Seal, read, write and prune run on the shipped engine; answers are weighed by the shipped
-//! [`verdict`] and [`Delivery::decide`]. The claim and the counting of writes are written out here.
+//! [`verdict`] and [`Delivery::decide`], those to a write by the shipped [`WriteTally`].
 
 use super::{
     NODES, Name,
-    book::{Book, NOW, TICK, ask, prune, read, seal, standing, write},
+    book::{Book, NOW, TICK, ask, prune, read, record, seal, standing, write},
 };
 use quorate::{
     env::WallTime,
-    node::{NodeTime, Reply},
-    round::majority,
+    ledger::{Memory, WriteTally, WriteVerdict},
+    node::{NodeTime, Record, Reply},
+    round::{Answer, majority},
     schedule::{Decision, Delivery, NodeAnswer, SkipReason, verdict},
 };
 use stateright::{Model, Property};
@@ -50,6 +52,9 @@ use std::{fmt, time::Duration};
 
 /// Leaders, or workers, at most.
 pub const WRITERS: usize = 4;
+
+/// Who stands for nobody: the tick is lost.
+const LOST: u8 = 7;
 
 /// The property: two writers never both start the tick.
 pub const ONCE: &str = "a tick starts once";
@@ -59,7 +64,7 @@ pub const FOUND: &str = "what a leader found not started, no older one starts";
 /// One model, within these bounds.
 #[derive(Clone, Copy, Debug)]
 pub struct Ledger {
-    /// Leaders, each with a term of its own; or workers that claim the tick.
+    /// Leaders, each with a term of its own; or workers over which the tick is spread.
     pub writers: usize,
     /// Whether the tick is spread over workers.
     pub spread: bool,
@@ -84,6 +89,8 @@ pub enum Rule {
     Memory,
     /// A spread tick's start is written to a majority before the work.
     Majority,
+    /// What each worker writes of a spread tick is its own, and nobody else's.
+    OwnRecord,
 }
 
 /// Where nodes and writers stand.
@@ -99,8 +106,6 @@ pub struct State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 struct Site {
     book: Book,
-    /// Who has claimed a spread tick.
-    claimer: u8,
     /// Whether its memory is younger than the tick.
     young: bool,
     saved: Option<Book>,
@@ -110,7 +115,7 @@ struct Site {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 struct Line {
-    /// The seal, or the claim, has run.
+    /// The seal has run.
     asked: bool,
     /// What it answered, on its way, and then arrived.
     answer: Option<(Book, bool)>,
@@ -118,12 +123,14 @@ struct Line {
     /// A write was done: its answer is on its way, and then counted.
     written: bool,
     counted: bool,
+    /// Whether the memory it was written under was younger than the tick.
+    young: bool,
 }
 
 /// What a leader, or a worker, is at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 enum Phase {
-    /// Seals, or claims.
+    /// Seals.
     #[default]
     Asking,
     /// Writes *started*.
@@ -139,7 +146,7 @@ enum Phase {
 /// What may happen. Writers are numbered from one: a leader's number is its term.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Action {
-    /// A seal, or a claim, runs.
+    /// A seal runs.
     Ask(u8, Name),
     /// Its answer arrives.
     Answer(u8, Name),
@@ -149,6 +156,8 @@ pub enum Action {
     Write(u8, Name),
     /// Its answer arrives.
     Written(u8, Name),
+    /// A worker that has found another's record gives the tick up, and writes *lost* over what stands.
+    Lose(u8, Name),
     /// A node prunes the tick.
     Prune(u8, Name),
     /// A node forgets everything.
@@ -167,6 +176,7 @@ impl fmt::Debug for Action {
             Self::Decide(l) => write!(f, "{l} decides"),
             Self::Write(l, node) => write!(f, "{l} writes {node:?}"),
             Self::Written(l, node) => write!(f, "{l} hears {node:?} written"),
+            Self::Lose(l, node) => write!(f, "{l} gives up over {node:?}"),
             Self::Prune(l, node) => write!(f, "{l} prunes {node:?}"),
             Self::Forget(node) => write!(f, "{node:?} forgets"),
             Self::Save(node) => write!(f, "{node:?} saves"),
@@ -181,7 +191,7 @@ impl Ledger {
         Self { writers: 2, spread: false, forgets: 1, returns: 0, prunes: false, without: &[] }
     }
 
-    /// Two workers that claim one tick, and a node that forgets.
+    /// Two workers over which one tick is spread, and a node that forgets.
     pub fn spread() -> Self {
         Self { spread: true, ..Self::leaders() }
     }
@@ -193,12 +203,6 @@ impl Ledger {
     fn ask(&self, site: &mut Site, writer: u8) {
         let line = usize::from(writer) - 1;
         site.lines[line].asked = true;
-        if self.spread {
-            // Whoever had it before has lost it just now.
-            site.claimer = writer;
-            site.lines[line].answer = Some((Book::default(), site.young));
-            return;
-        }
         let request = if self.leaves_out(Rule::Seal) { read() } else { seal(writer) };
         if let Reply::Ledger(_) = ask(&mut site.book, request) {
             site.lines[line].answer = Some((site.book, site.young));
@@ -209,9 +213,6 @@ impl Ledger {
     fn decide(&self, state: &State, line: usize) -> Option<Phase> {
         let answers = state.sites.iter().filter(|site| site.lines[line].arrived);
         let answers: Vec<(Book, bool)> = answers.filter_map(|site| site.lines[line].answer).collect();
-        if self.spread {
-            return (answers.len() >= majority(NODES)).then_some(Phase::Writing);
-        }
         let records: Vec<_> = answers.iter().map(|(book, _)| standing(book)).collect();
         let views = answers.iter().zip(&records).map(|((book, young), record)| {
             let young = *young && !self.leaves_out(Rule::Memory);
@@ -230,28 +231,49 @@ impl Ledger {
     }
 
     fn write(&self, site: &mut Site, writer: u8) {
-        if self.spread && site.claimer != writer {
-            return;
-        }
         // What stands is named as seen: then nothing is compared.
         let seen = if self.leaves_out(Rule::CompareAndSet) { standing(&site.book) } else { None };
-        let term = if self.spread { 1 } else { writer };
-        let counts = !site.young || self.leaves_out(Rule::Memory);
-        if ask(&mut site.book, write(term, writer, seen)) == Reply::Written && counts {
-            site.lines[usize::from(writer) - 1].written = true;
+        let record = self.started(writer);
+        if ask(&mut site.book, write(if self.spread { 0 } else { writer }, seen, record)) == Reply::Written {
+            let line = &mut site.lines[usize::from(writer) - 1];
+            line.young = site.young && (line.young || !line.written);
+            line.written = true;
         }
     }
 
+    /// The record by which `writer` starts.
+    fn started(&self, writer: u8) -> Record {
+        match self.spread {
+            true => record(0, if self.leaves_out(Rule::OwnRecord) { 1 } else { writer }, false),
+            false => record(writer, writer, false),
+        }
+    }
+
+    /// Another's record that stands is made *lost*.
+    fn lose(&self, site: &mut Site, writer: u8) -> bool {
+        let seen = standing(&site.book).filter(|seen| !seen.last && *seen != self.started(writer));
+        seen.is_some_and(|seen| {
+            ask(&mut site.book, write(0, Some(seen), record(0, LOST, true))) == Reply::Written
+        })
+    }
+
     fn counted(&self, state: &mut State, line: usize) {
-        let enough = if self.leaves_out(Rule::Majority) { 1 } else { majority(NODES) };
-        if state.sites.iter().filter(|site| site.lines[line].counted).count() >= enough {
+        let nodes = if self.leaves_out(Rule::Majority) { 1 } else { NODES };
+        let mut tally = WriteTally::new(nodes, TICK);
+        for site in state.sites.iter().filter(|site| site.lines[line].counted).take(nodes) {
+            let young = site.lines[line].young && !self.leaves_out(Rule::Memory);
+            let since = NodeTime::from_micros(if young { NOW } else { 0 });
+            let memory = Memory { since, max_clock_offset: Duration::from_micros(1) };
+            tally.count(memory, &Answer::Reply(Reply::Written));
+        }
+        if tally.verdict() == WriteVerdict::Written {
             state.phases[line] = Phase::Started;
         }
     }
 
     /// A new memory begins, younger than the tick; what was under way to the old one is gone.
     fn lose_memory(site: &mut Site, book: Book) {
-        (site.book, site.young, site.claimer) = (book, true, 0);
+        (site.book, site.young) = (book, true);
     }
 
     /// Answers to who no longer listens are of no account.
@@ -261,12 +283,13 @@ impl Ledger {
                 continue;
             }
             for site in &mut state.sites {
-                let Line { written, counted, .. } = site.lines[line];
+                let Line { written, counted, young, .. } = site.lines[line];
                 let listens = *phase == Phase::Writing;
                 site.lines[line] = Line {
                     asked: true,
                     written: written && listens,
                     counted: counted && listens,
+                    young: young && listens,
                     ..Line::default()
                 };
             }
@@ -287,6 +310,9 @@ impl Ledger {
             }
             if line.written && !line.counted {
                 actions.push(Action::Written(writer, name));
+            }
+            if self.spread && matches!(phase, Phase::Writing | Phase::Skipped) {
+                actions.push(Action::Lose(writer, name));
             }
             if self.prunes && matches!(phase, Phase::Started | Phase::Skipped | Phase::Unknown) {
                 actions.push(Action::Prune(writer, name));
@@ -313,7 +339,10 @@ impl Model for Ledger {
 
     fn init_states(&self) -> Vec<State> {
         let sites = std::array::from_fn(|node| Site { name: Name(node as u8), ..Site::default() });
-        let phases = [Phase::Asking; WRITERS];
+        let mut phases = [Phase::Asking; WRITERS];
+        if self.spread {
+            phases[..self.writers].fill(Phase::Writing);
+        }
         vec![State { sites, phases, forgets: self.forgets, returns: self.returns }]
     }
 
@@ -355,8 +384,15 @@ impl Model for Ledger {
                 state.sites[at(node)?].lines[line].counted = true;
                 self.counted(&mut state, line);
             }
+            Action::Lose(writer, node) => {
+                if !self.lose(&mut state.sites[at(node)?], writer) {
+                    return None;
+                }
+                state.phases[usize::from(writer) - 1] = Phase::Skipped;
+            }
             Action::Prune(writer, node) => {
-                ask(&mut state.sites[at(node)?].book, prune(writer));
+                let term = if self.spread { 0 } else { writer };
+                ask(&mut state.sites[at(node)?].book, prune(term));
             }
             Action::Forget(node) => {
                 state.forgets -= 1;
@@ -382,7 +418,11 @@ impl Model for Ledger {
             Property::always(ONCE, |_, state: &State| started(state) <= 1),
             Property::sometimes("a tick started", |_, state: &State| started(state) == 1),
         ];
-        if !self.spread {
+        if self.spread {
+            properties.push(Property::sometimes("a worker gave it up", |_, state: &State| {
+                state.phases.contains(&Phase::Skipped)
+            }));
+        } else {
             properties.push(Property::always(FOUND, |_, state: &State| !belied(state)));
             properties.push(Property::sometimes("a leader found it started", |_, state: &State| {
                 state.phases[1] == Phase::Skipped && state.phases[0] == Phase::Started

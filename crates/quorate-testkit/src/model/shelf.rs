@@ -135,6 +135,7 @@ pub fn tally(grants: [Option<(u32, [u32; 2], u32)>; NODES]) -> Tally {
                 sent: Some(BootTime::from_nanos(sent.into())),
                 memory: Recall {
                     epoch: 0,
+                    session: 0,
                     since: NodeTime::from_micros(since.into()),
                     votes_from: NodeTime::from_micros(votes_from.into()),
                 },

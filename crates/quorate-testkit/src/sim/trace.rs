@@ -80,7 +80,10 @@ pub(super) fn exchange(request: &Request, reply: &Reply) -> String {
         Reply::Held { owner, remaining } => {
             format!("held by {} for {:?}ms", short(owner), remaining.map(|left| left.as_millis()))
         }
-        Reply::Ledger(state) => format!("ledger {} of {}", state.records.len(), state.term),
+        Reply::Ledger(page) => {
+            let more = if page.next.is_some() { " and more" } else { "" };
+            format!("ledger {} of {}{more}", page.state.records.len(), page.state.term)
+        }
         Reply::Standing(record) => format!("standing {} {}", record.term, record.value),
         other => format!("{other:?}").replace("\\n", " "),
     };

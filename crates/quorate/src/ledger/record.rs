@@ -1,8 +1,8 @@
-use super::{LedgerError, Memory};
+use super::{LedgerError, Memory, WriteTally, WriteVerdict, gather::gather, pages::Pages};
 use crate::{
     lease::Quorum,
-    node::{FencingToken, LedgerState, NameError, NodeTime, Record, Refusal, Reply, Request},
-    round::{Answer, Ballots, NodeOutcome, Sabotage},
+    node::{Cursor, FencingToken, LedgerState, NameError, NodeTime, Record, Request},
+    round::{Ballots, NodeOutcome, Sabotage},
 };
 use std::sync::Arc;
 
@@ -51,11 +51,12 @@ impl Ledger {
         if self.quorum.setup().sabotaged(Sabotage::PlainRead) {
             return self.read().await;
         }
-        let ledger = || Arc::clone(&self.group);
-        self.gather(self.quorum.fleet().ask_all(|_| Request::Seal { ledger: ledger(), term })).await
+        let told = self.pages(|ledger, after| Request::Seal { ledger, term, after }).await?;
+        Ok(told.into_iter().map(|pages| self.answered(pages)).collect())
     }
 
-    /// What stands in the ledger, from every node that answered. Seals nothing: a leader may be writing.
+    /// What stands in the ledger, from every node that answered. Seals nothing: a leader may be writing, and a long
+    /// ledger is told in pages, so that what a node says may be of several moments. What stood all the while is there.
     ///
     /// # Errors
     /// [`LedgerError::NoMajority`].
@@ -63,7 +64,8 @@ impl Ledger {
     /// # Cancel safety
     /// Safe: it only looks.
     pub async fn read(&self) -> Result<Vec<Answered>, LedgerError> {
-        self.gather(self.quorum.fleet().ask_all(|_| Request::Read { ledger: Arc::clone(&self.group) })).await
+        let told = self.pages(|ledger, after| Request::Read { ledger, after }).await?;
+        Ok(told.into_iter().map(|pages| self.answered(pages)).collect())
     }
 
     /// Writes `record` under `key` where nothing but `seen` stands, at a majority of the nodes that can
@@ -91,82 +93,48 @@ impl Ledger {
             seen: seen.cloned(),
             record: record.clone(),
         });
-        self.settle(votes, |memory| memory.covers(record.at)).await
+        self.settle(votes, WriteTally::new(fleet.len(), record.at)).await
     }
 
-    /// Forgets the records before `below`, at a majority.
+    /// Forgets the records before `below`, at a majority and wherever else it can.
     ///
     /// # Errors
-    /// As for [`Ledger::write`].
+    /// [`LedgerError::Superseded`] where a later term has sealed the ledger; [`LedgerError::NoMajority`]. After an error
+    /// some may be forgotten.
     ///
     /// # Cancel safety
-    /// Dropping it leaves some nodes pruned, which is harmless.
+    /// Dropping it leaves some nodes pruned, or half pruned, which is harmless.
     pub async fn prune(&self, term: FencingToken, below: u64) -> Result<(), LedgerError> {
-        let ledger = || Arc::clone(&self.group);
-        let votes = self.quorum.fleet().ask_all(|_| Request::Prune { ledger: ledger(), term, below });
-        self.settle(votes, |_| true).await
+        self.pages(|ledger, after| Request::Prune { ledger, term, below, after }).await.map(drop)
     }
 
-    /// Waits for every node, since the more answer the fewer records are unknown.
-    async fn gather(&self, mut votes: Ballots) -> Result<Vec<Answered>, LedgerError> {
-        let fleet = self.quorum.fleet();
-        let mut outcomes = vec![NodeOutcome::Pending; fleet.len()];
-        let mut answered = Vec::new();
-        let mut superseded = None;
-        while let Some(vote) = votes.recv().await {
-            outcomes[vote.node] = NodeOutcome::of(&vote.answer);
-            match vote.answer {
-                // A node that may have forgotten since its answer has not answered.
-                Answer::Reply(Reply::Ledger(state)) if vote.memory.epoch == fleet.epoch(vote.node) => {
-                    answered.push(Answered { memory: self.memory(vote.memory.since), state });
-                }
-                Answer::Reply(Reply::Refused(Refusal::Sealed { by })) => {
-                    superseded = superseded.max(Some(by));
-                }
-                _ => {}
-            }
-        }
-        match superseded {
-            Some(by) => Err(LedgerError::Superseded { by }),
-            None if answered.len() < fleet.majority() => Err(LedgerError::NoMajority(fleet.report(outcomes))),
-            None => Ok(answered),
-        }
+    async fn pages(
+        &self,
+        request: impl Fn(Arc<str>, Option<Cursor>) -> Request,
+    ) -> Result<Vec<Pages>, LedgerError> {
+        gather(self.quorum.fleet(), |after| request(Arc::clone(&self.group), after)).await
+    }
+
+    fn answered(&self, pages: Pages) -> Answered {
+        let (memory, state) = pages.told();
+        Answered { memory: self.memory(memory.since), state }
     }
 
     /// Waits until a majority has written, or can no longer.
-    async fn settle(&self, mut votes: Ballots, counts: impl Fn(Memory) -> bool) -> Result<(), LedgerError> {
+    async fn settle(&self, mut votes: Ballots, mut tally: WriteTally) -> Result<(), LedgerError> {
         let fleet = self.quorum.fleet();
         let mut outcomes = vec![NodeOutcome::Pending; fleet.len()];
-        let (mut written, mut against, mut forgotten) = (0, 0, 0);
-        let (mut superseded, mut standing) = (None, None);
-        while written < fleet.majority() && fleet.len() - against >= fleet.majority() {
+        while tally.settled().is_none() {
             let Some(vote) = votes.recv().await else { break };
             outcomes[vote.node] = NodeOutcome::of(&vote.answer);
-            match vote.answer {
-                Answer::Reply(Reply::Written) if counts(self.memory(vote.memory.since)) => written += 1,
-                Answer::Reply(Reply::Written | Reply::Refused(Refusal::Pruned)) => {
-                    forgotten += 1;
-                    against += 1;
-                }
-                Answer::Reply(Reply::Refused(Refusal::Sealed { by })) => {
-                    superseded = superseded.max(Some(by));
-                    against += 1;
-                }
-                Answer::Reply(Reply::Standing(record)) => {
-                    standing = Some(record);
-                    against += 1;
-                }
-                _ => against += 1,
-            }
+            tally.count(self.memory(vote.memory.since), &vote.answer);
         }
-        match (superseded, standing) {
-            _ if written >= fleet.majority() => Ok(()),
-            (Some(by), _) => Err(LedgerError::Superseded { by }),
-            (None, Some(record)) => Err(LedgerError::Standing(record)),
-            (None, None) if fleet.len() - forgotten < fleet.majority() => {
-                Err(LedgerError::Forgotten(fleet.report(outcomes)))
-            }
-            (None, None) => Err(LedgerError::NoMajority(fleet.report(outcomes))),
+        match tally.verdict() {
+            WriteVerdict::Written => Ok(()),
+            WriteVerdict::Superseded(by) => Err(LedgerError::Superseded { by }),
+            WriteVerdict::Standing(record) => Err(LedgerError::Standing(record)),
+            WriteVerdict::Forgotten => Err(LedgerError::Forgotten(fleet.report(outcomes))),
+            WriteVerdict::NoMajority => Err(LedgerError::NoMajority(fleet.report(outcomes))),
         }
     }
 

@@ -11,10 +11,10 @@ mod readers;
 mod reserve;
 
 use super::{
-    Batch, BatchReply, DoneRecord, FencingToken, Freed, LedgerState, NodeTime, Owner, Refusal, Reply,
-    Request, Resource,
+    Batch, BatchReply, DoneRecord, FencingToken, Freed, LedgerState, NodeTime, Owner, PAGE_RECORDS, Record,
+    Refusal, Reply, Request, Resource,
 };
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// The longest result that a done record keeps, in bytes.
 pub const RESULT_MAX: usize = 1024;
@@ -125,6 +125,47 @@ pub trait Store {
     fn ledger(&self, group: &str) -> Result<LedgerState, Self::Error>;
     /// Replaces what stands in the ledger of a group.
     fn set_ledger(&mut self, group: &str, state: LedgerState) -> Result<(), Self::Error>;
+    /// Some of what stands in the ledger of a group, for a store that need not look at all of it: at most `most`
+    /// records, by key, that come after the key `after`. The head comes along whatever it is.
+    fn ledger_after(
+        &self,
+        group: &str,
+        after: Option<&str>,
+        most: usize,
+    ) -> Result<LedgerState, Self::Error> {
+        let mut state = self.ledger(group)?;
+        let begin = after.map_or(0, |after| state.records.partition_point(|(key, _)| **key <= *after));
+        state.records.drain(..begin);
+        state.records.truncate(most);
+        Ok(state)
+    }
+    /// What stands under one key of it; the head comes along.
+    fn ledger_at(&self, group: &str, key: &str) -> Result<LedgerState, Self::Error> {
+        let mut state = self.ledger(group)?;
+        state.records.retain(|(name, _)| **name == *key);
+        Ok(state)
+    }
+    /// Sets the head of it, and these records: with `None`, removes them.
+    fn amend_ledger(
+        &mut self,
+        group: &str,
+        (term, low_water): (FencingToken, u64),
+        records: Vec<(Arc<str>, Option<Record>)>,
+    ) -> Result<(), Self::Error> {
+        let state = self.ledger(group)?;
+        let mut all: BTreeMap<_, _> = state.records.into_iter().collect();
+        for (key, record) in records {
+            match record {
+                Some(record) => all.insert(key, record),
+                None => all.remove(&key),
+            };
+        }
+        self.set_ledger(group, LedgerState { term, low_water, records: all.into_iter().collect() })
+    }
+    /// How many records [`Store::ledger_after`] is asked for at a time.
+    fn page_records(&self) -> usize {
+        PAGE_RECORDS
+    }
     /// The node's marker.
     fn marker(&self) -> Result<Option<Arc<str>>, Self::Error>;
     /// Sets the node's marker.
@@ -217,12 +258,14 @@ impl<S: Store> Desk<'_, S> {
             Request::Complete { resource, owner, token, result, retention } => {
                 self.complete(resource, owner, *token, result, *retention)
             }
-            Request::Seal { ledger, term } => self.seal(ledger, *term),
+            Request::Seal { ledger, term, after } => self.seal(ledger, *term, after.as_ref()),
             Request::Write { ledger, term, key, seen, record } => {
                 self.write(ledger, *term, key, seen.as_ref(), record)
             }
-            Request::Prune { ledger, term, below } => self.prune(ledger, *term, *below),
-            Request::Read { ledger } => Ok(Reply::Ledger(self.store.ledger(ledger)?)),
+            Request::Prune { ledger, term, below, after } => {
+                self.prune(ledger, *term, *below, after.as_ref())
+            }
+            Request::Read { ledger, after } => Ok(Reply::Ledger(self.page(ledger, after.as_ref())?)),
             Request::Mark { expect, marker } => self.mark(expect.as_ref(), marker),
         }
     }

@@ -1,12 +1,13 @@
 use super::engine::{self, Clocks, CounterRow, DoneRow, LeaseRow, QueueRow, Store};
 use super::{
-    Batch, BatchReply, Cause, Freed, Hello, LedgerState, Listen, Node, NodeTime, Nudge, Push, Resource,
-    Session,
+    Batch, BatchReply, Cause, FencingToken, Freed, Hello, LedgerState, Listen, Node, NodeTime, Nudge, Push,
+    Record, Resource, Session,
 };
 use crate::env::{SystemWorld, World};
 use std::{
     collections::BTreeMap,
     convert::Infallible,
+    ops::Bound,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -158,6 +159,22 @@ impl Ears {
     }
 }
 
+/// One group's ledger.
+#[derive(Clone, Debug, Default)]
+struct Book {
+    /// The term and the low-water mark.
+    head: (FencingToken, u64),
+    records: BTreeMap<Arc<str>, Record>,
+}
+
+impl Book {
+    fn tell<'a>(&self, records: impl Iterator<Item = (&'a Arc<str>, &'a Record)>) -> LedgerState {
+        let (term, low_water) = self.head;
+        let records = records.map(|(key, record)| (Arc::clone(key), record.clone())).collect();
+        LedgerState { term, low_water, records }
+    }
+}
+
 /// A node's rows in memory: what [`MemoryNode`] and a simulation's nodes keep.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryStore {
@@ -165,7 +182,7 @@ pub struct MemoryStore {
     queues: BTreeMap<Resource, QueueRow>,
     counters: BTreeMap<Resource, CounterRow>,
     done: BTreeMap<Resource, DoneRow>,
-    ledgers: BTreeMap<String, LedgerState>,
+    ledgers: BTreeMap<String, Book>,
     marker: Option<Arc<str>>,
     writes_to_sweep: u32,
 }
@@ -238,11 +255,48 @@ impl Store for MemoryStore {
     }
 
     fn ledger(&self, group: &str) -> Result<LedgerState, Infallible> {
-        Ok(self.ledgers.get(group).cloned().unwrap_or_default())
+        self.ledger_after(group, None, usize::MAX)
     }
 
     fn set_ledger(&mut self, group: &str, state: LedgerState) -> Result<(), Infallible> {
-        self.ledgers.insert(group.to_owned(), state);
+        let LedgerState { term, low_water, records } = state;
+        self.ledgers.insert(
+            group.to_owned(),
+            Book { head: (term, low_water), records: records.into_iter().collect() },
+        );
+        Ok(())
+    }
+
+    fn ledger_after(&self, group: &str, after: Option<&str>, most: usize) -> Result<LedgerState, Infallible> {
+        let after = after.map_or(Bound::Unbounded, Bound::Excluded);
+        Ok(self.ledgers.get(group).map_or_else(LedgerState::default, |book| {
+            book.tell(book.records.range::<str, _>((after, Bound::Unbounded)).take(most))
+        }))
+    }
+
+    fn ledger_at(&self, group: &str, key: &str) -> Result<LedgerState, Infallible> {
+        let book = self.ledgers.get(group);
+        Ok(book
+            .map_or_else(LedgerState::default, |book| book.tell(book.records.get_key_value(key).into_iter())))
+    }
+
+    fn amend_ledger(
+        &mut self,
+        group: &str,
+        head: (FencingToken, u64),
+        records: Vec<(Arc<str>, Option<Record>)>,
+    ) -> Result<(), Infallible> {
+        if !self.ledgers.contains_key(group) {
+            self.ledgers.insert(group.to_owned(), Book::default());
+        }
+        let Some(book) = self.ledgers.get_mut(group) else { return Ok(()) };
+        book.head = head;
+        for (key, record) in records {
+            match record {
+                Some(record) => book.records.insert(key, record),
+                None => book.records.remove(&key),
+            };
+        }
         Ok(())
     }
 

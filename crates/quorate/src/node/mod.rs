@@ -15,6 +15,7 @@
 
 pub mod engine;
 pub mod file;
+mod ledger;
 mod memory;
 mod names;
 mod push;
@@ -22,11 +23,12 @@ mod reply;
 mod request;
 
 pub use file::FileNode;
+pub use ledger::{Cursor, LedgerPage, LedgerState, PAGE_BYTES, PAGE_RECORDS, Record};
 pub use memory::{MemoryNode, MemorySession, MemoryStore};
 pub(crate) use names::check as check_name;
 pub use names::{FencingToken, NameError, NodeTime, Owner, Resource, ResourceKind};
 pub use push::{Freed, Listen, Nudge, Push};
-pub use reply::{BatchReply, Cause, DoneRecord, Hello, LedgerState, Record, Refusal, Reply};
+pub use reply::{BatchReply, Cause, DoneRecord, Hello, Refusal, Reply};
 pub use request::{Batch, Request};
 
 /// One server that can be asked for a session.

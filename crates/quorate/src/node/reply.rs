@@ -1,4 +1,4 @@
-use super::{FencingToken, NodeTime, Owner};
+use super::{Cursor, FencingToken, LedgerPage, NodeTime, Owner, Record};
 use std::{sync::Arc, time::Duration};
 
 /// The replies to a [`Batch`](super::Batch), in its order.
@@ -53,10 +53,15 @@ pub enum Reply {
         /// The done record, where the resource is a claim that is done.
         done: Option<DoneRecord>,
     },
-    /// *Seal, read*: what stands in the ledger.
-    Ledger(LedgerState),
-    /// *Write*: the record stands. *Prune*: the mark stands.
+    /// *Seal, read*: some of what stands in the ledger.
+    Ledger(LedgerPage),
+    /// *Write*: the record stands.
     Written,
+    /// *Prune*: the mark stands, and what has been looked at and was before it is forgotten.
+    Pruned {
+        /// Where to go on; `None` once all has been looked at.
+        next: Option<Cursor>,
+    },
     /// *Write*: another record than the leader has seen stands here.
     Standing(Record),
     /// *Mark*: the marker stands.
@@ -120,30 +125,6 @@ pub struct DoneRecord {
     pub token: FencingToken,
     /// What came of it.
     pub result: Arc<str>,
-}
-
-/// A small value in a ledger.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Record {
-    /// The time that orders it for pruning: a tick's, in microseconds since the epoch.
-    pub at: u64,
-    /// The term that wrote it.
-    pub term: FencingToken,
-    /// Whether it is the last word under its key.
-    pub last: bool,
-    /// The value.
-    pub value: Arc<str>,
-}
-
-/// What stands in a ledger.
-#[derive(Clone, Debug, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
-pub struct LedgerState {
-    /// The newest term that sealed it or wrote to it.
-    pub term: FencingToken,
-    /// What is before this has been forgotten on purpose.
-    pub low_water: u64,
-    /// The records by key, in the order of their keys.
-    pub records: Vec<(Arc<str>, Record)>,
 }
 
 /// What a fresh session says of its server: facts, no verdict.

@@ -1,4 +1,4 @@
-use super::{FencingToken, NodeTime, Owner, Record, Reply, Resource};
+use super::{Cursor, FencingToken, NodeTime, Owner, Record, Reply, Resource};
 use std::{sync::Arc, time::Duration};
 
 /// Requests that travel and run together, each atomic by itself.
@@ -167,12 +167,15 @@ pub enum Request {
         /// How long the done record, and with it the counter, lives.
         retention: Duration,
     },
-    /// From now on the ledger refuses writes of terms before `term`; says what stands there.
+    /// From now on the ledger refuses writes of terms before `term`; says what stands there, a page at a time. What
+    /// comes after the first page is asked for by sealing again.
     Seal {
         /// The group.
         ledger: Arc<str>,
         /// The sealing leader's term.
         term: FencingToken,
+        /// Where the last page ended; `None` for the first.
+        after: Option<Cursor>,
     },
     /// Writes a record where nothing stands but what the leader has seen (compare and set), or the record
     /// itself. Refused for a term before the ledger's, below its low-water mark, and over a final record.
@@ -189,7 +192,7 @@ pub enum Request {
         record: Record,
     },
     /// Raises the ledger's low-water mark to `below`, but never beyond the node's own time, and forgets the
-    /// records before it. Refused for a term before the ledger's.
+    /// records before it, a page at a time. Refused for a term before the ledger's.
     Prune {
         /// The group.
         ledger: Arc<str>,
@@ -197,11 +200,15 @@ pub enum Request {
         term: FencingToken,
         /// Records whose [`Record::at`] is before this go.
         below: u64,
+        /// Where the last step ended; `None` for the first.
+        after: Option<Cursor>,
     },
-    /// Says what stands in the ledger. Changes nothing.
+    /// Says what stands in the ledger, a page at a time. Changes nothing.
     Read {
         /// The group.
         ledger: Arc<str>,
+        /// Where the last page ended; `None` for the first.
+        after: Option<Cursor>,
     },
     /// Sets the node's marker where `expect` stands now.
     Mark {
@@ -250,10 +257,11 @@ impl Request {
             | (Self::Queue { .. }, Reply::Queued { .. })
             | (Self::Inspect { .. }, Reply::State { .. })
             | (Self::Complete { .. }, Reply::Completed)
-            | (Self::Seal { .. } | Self::Read { .. }, Reply::Ledger(_))
-            | (Self::Write { .. } | Self::Prune { .. }, Reply::Written)
+            | (Self::Write { .. }, Reply::Written)
             | (Self::Write { .. }, Reply::Standing(_))
             | (Self::Mark { .. }, Reply::Marked) => true,
+            (Self::Seal { .. } | Self::Read { .. }, Reply::Ledger(page)) => page.is_bounded(),
+            (Self::Prune { .. }, Reply::Pruned { next }) => next.as_ref().is_none_or(Cursor::is_bounded),
             (
                 Self::Acquire { resource, .. }
                 | Self::Extend { resource, .. }

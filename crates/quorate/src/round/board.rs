@@ -1,6 +1,6 @@
-use super::{Distrust, Recall, majority};
+use super::{Distrust, Recall, clock, majority, offset::ClockOffset};
 use crate::{
-    env::BootTime,
+    env::{BootTime, WallTime},
     node::{Cause, NodeTime},
 };
 use std::{
@@ -57,12 +57,16 @@ pub(crate) struct Board {
 struct Seat {
     name: Arc<str>,
     epoch: AtomicU64,
+    /// How many handshakes there were.
+    sessions: AtomicU64,
     since_micros: AtomicU64,
     votes_from_micros: AtomicU64,
     round_trip_nanos: AtomicU64,
     twin: AtomicBool,
     /// From when to when, by our clock, its clock is known to have kept step with ours.
     steady: Mutex<(BootTime, BootTime)>,
+    /// What its replies have told of its clock. Outlives a connection.
+    clock: Mutex<Option<ClockOffset>>,
 }
 
 #[derive(Debug)]
@@ -79,11 +83,13 @@ impl Board {
         let seat = |name: &Arc<str>| Seat {
             name: Arc::clone(name),
             epoch: AtomicU64::new(0),
+            sessions: AtomicU64::new(0),
             since_micros: AtomicU64::new(0),
             votes_from_micros: AtomicU64::new(0),
             round_trip_nanos: AtomicU64::new(0),
             twin: AtomicBool::new(false),
             steady: Mutex::default(),
+            clock: Mutex::default(),
         };
         let table = Table {
             states: vec![NodeState::Connecting; names.len()],
@@ -118,7 +124,9 @@ impl Board {
 
     /// What is known of the node's present memory, for a vote that it gives.
     pub(crate) fn recall(&self, node: usize) -> Recall {
-        Recall { epoch: self.epoch(node), since: self.since(node), votes_from: self.votes_from(node) }
+        let session = self.seats[node].sessions.load(Ordering::Acquire);
+        let (epoch, since, votes_from) = (self.epoch(node), self.since(node), self.votes_from(node));
+        Recall { epoch, session, since, votes_from }
     }
 
     /// When the node's present memory began, by its clock.
@@ -148,6 +156,7 @@ impl Board {
 
     /// Notes a node's run id and looks again who is whose twin.
     pub(crate) fn met(&self, node: usize, run_id: &Arc<str>, version: &Arc<str>) {
+        self.seats[node].sessions.fetch_add(1, Ordering::AcqRel);
         let mut table = self.table();
         table.run_ids[node] = Some(Arc::clone(run_id));
         table.versions[node] = Some(Arc::clone(version));
@@ -209,6 +218,22 @@ impl Board {
             since <= from && to <= until
         };
         self.seats.iter().filter(steady).count() >= majority(self.seats.len())
+    }
+
+    /// A reply has told of the node's clock.
+    pub(crate) fn note_clock(&self, node: usize, sample: ClockOffset) {
+        let mut clock = self.seats[node].clock.lock().unwrap_or_else(PoisonError::into_inner);
+        *clock = Some(clock.map_or(sample, |known| known.refine(sample)));
+    }
+
+    /// What the clocks of a majority of the nodes have reached when ours shows `now`; `None` before a majority has
+    /// been heard. Two names of one server are no two clocks.
+    pub(crate) fn most_have_reached(&self, now: BootTime, drift_rate: f64) -> Option<WallTime> {
+        let heard = self.seats.iter().map(|seat| {
+            let clock = *seat.clock.lock().unwrap_or_else(PoisonError::into_inner);
+            clock.filter(|_| !seat.twin.load(Ordering::Acquire))
+        });
+        clock::most_have_reached(now, drift_rate, heard)
     }
 
     /// A signal for every change of a state.

@@ -40,7 +40,7 @@ fn alone(job: &Job) -> Result<(), ScheduleError> {
         return Err(ScheduleError::JobName { name: name() });
     }
     let rule = |field, value: String, mend| Err(ScheduleError::Rule { name: name(), field, value, mend });
-    let gap = job.schedule.busiest_gap();
+    let gap = job.gap;
     if job.jitter > gap {
         return rule(
             "jitter",

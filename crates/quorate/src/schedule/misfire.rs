@@ -42,7 +42,11 @@ impl Misfire {
     /// What a job has unless told otherwise: one run for all that was missed within an hour, or within a
     /// thousand times the shortest gap between two ticks, so that the ledger keeps few of them.
     pub fn default_for(schedule: &Schedule) -> Self {
-        RunOnce::within((schedule.busiest_gap() * 1000).min(Duration::from_secs(3600)))
+        Self::default_for_gap(schedule.busiest_gap())
+    }
+
+    pub(super) fn default_for_gap(gap: Duration) -> Self {
+        RunOnce::within(gap.saturating_mul(1000).min(Duration::from_secs(3600)))
     }
 
     /// How long after its due time a misfired tick may still run.

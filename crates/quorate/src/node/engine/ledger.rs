@@ -1,20 +1,42 @@
 //! Records of a group, and the node's marker.
 
 use super::{Desk, Store};
-use crate::node::{FencingToken, Record, Refusal, Reply};
+use crate::node::{Cursor, FencingToken, LedgerPage, PAGE_BYTES, PAGE_RECORDS, Record, Refusal, Reply};
 use std::sync::Arc;
 
 impl<S: Store> Desk<'_, S> {
-    pub(super) fn seal(&mut self, ledger: &Arc<str>, term: FencingToken) -> Result<Reply, S::Error> {
-        let mut state = self.store.ledger(ledger)?;
-        if state.term > term {
-            return Ok(Reply::Refused(Refusal::Sealed { by: state.term }));
+    pub(super) fn seal(
+        &mut self,
+        ledger: &Arc<str>,
+        term: FencingToken,
+        after: Option<&Cursor>,
+    ) -> Result<Reply, S::Error> {
+        let mut page = self.page(ledger, after)?;
+        if page.state.term > term {
+            return Ok(Reply::Refused(Refusal::Sealed { by: page.state.term }));
         }
-        if state.term < term {
-            state.term = term;
-            self.store.set_ledger(ledger, state.clone())?;
+        if page.state.term < term {
+            page.state.term = term;
+            self.store.amend_ledger(ledger, (term, page.state.low_water), Vec::new())?;
         }
-        Ok(Reply::Ledger(state))
+        Ok(Reply::Ledger(page))
+    }
+
+    /// What comes after `after`, by key: about [`PAGE_BYTES`] of it, one record at least.
+    pub(super) fn page(&self, ledger: &str, after: Option<&Cursor>) -> Result<LedgerPage, S::Error> {
+        let most = self.store.page_records();
+        let mut state = self.store.ledger_after(ledger, after.map(Cursor::as_str), most)?;
+        let mut bytes = 0;
+        let fits = |(key, record): &&(Arc<str>, Record)| {
+            let before = bytes;
+            bytes += key.len() + record.value.len();
+            before < PAGE_BYTES * most.div_ceil(PAGE_RECORDS)
+        };
+        let fit = state.records.iter().take_while(fits).count();
+        let more = fit == most || fit < state.records.len();
+        state.records.truncate(fit);
+        let next = state.records.last().filter(|_| more).map(|(key, _)| Cursor::new(Arc::clone(key)));
+        Ok(LedgerPage { state, next })
     }
 
     pub(super) fn write(
@@ -25,16 +47,14 @@ impl<S: Store> Desk<'_, S> {
         seen: Option<&Record>,
         record: &Record,
     ) -> Result<Reply, S::Error> {
-        let mut state = self.store.ledger(ledger)?;
+        let state = self.store.ledger_at(ledger, key)?;
         if state.term > term {
             return Ok(Reply::Refused(Refusal::Sealed { by: state.term }));
         }
         if record.at < state.low_water {
             return Ok(Reply::Refused(Refusal::Pruned));
         }
-        let place = state.records.binary_search_by(|(name, _)| name.cmp(key));
-        if let Ok(at) = place {
-            let standing = &state.records[at].1;
+        if let Some((_, standing)) = state.records.first() {
             if standing == record {
                 return Ok(Reply::Written);
             }
@@ -42,12 +62,8 @@ impl<S: Store> Desk<'_, S> {
                 return Ok(Reply::Standing(standing.clone()));
             }
         }
-        match place {
-            Ok(at) => state.records[at].1 = record.clone(),
-            Err(at) => state.records.insert(at, (Arc::clone(key), record.clone())),
-        }
-        state.term = term;
-        self.store.set_ledger(ledger, state)?;
+        let records = vec![(Arc::clone(key), Some(record.clone()))];
+        self.store.amend_ledger(ledger, (term, state.low_water), records)?;
         Ok(Reply::Written)
     }
 
@@ -56,19 +72,21 @@ impl<S: Store> Desk<'_, S> {
         ledger: &Arc<str>,
         term: FencingToken,
         below: u64,
+        after: Option<&Cursor>,
     ) -> Result<Reply, S::Error> {
-        let mut state = self.store.ledger(ledger)?;
+        let LedgerPage { state, next } = self.page(ledger, after)?;
         if state.term > term {
             return Ok(Reply::Refused(Refusal::Sealed { by: state.term }));
         }
-        state.term = term;
         // A leader whose clock is ahead must not have the ledger forget what is yet to come.
         let below = below.min(self.clocks.wall.as_micros());
-        state.low_water = state.low_water.max(below);
-        let mark = state.low_water;
-        state.records.retain(|(_, record)| record.at >= mark);
-        self.store.set_ledger(ledger, state)?;
-        Ok(Reply::Written)
+        let mark = state.low_water.max(below);
+        let forgotten = state.records.into_iter().filter(|(_, record)| record.at < mark);
+        let forgotten: Vec<_> = forgotten.map(|(key, _)| (key, None)).collect();
+        if !forgotten.is_empty() || (state.term, state.low_water) != (term, mark) {
+            self.store.amend_ledger(ledger, (term, mark), forgotten)?;
+        }
+        Ok(Reply::Pruned { next })
     }
 
     pub(super) fn mark(&mut self, expect: Option<&Arc<str>>, marker: &Arc<str>) -> Result<Reply, S::Error> {

@@ -2,10 +2,10 @@
 
 use super::names::file_name;
 use crate::node::engine::{CounterRow, DoneRow, LeaseRow, QueueRow, Store};
-use crate::node::{LedgerState, Resource};
+use crate::node::{LedgerState, PAGE_RECORDS, Resource};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::{
-    cell::OnceCell,
+    cell::{OnceCell, RefCell},
     collections::{BTreeMap, BTreeSet},
     fs::File,
     io::{self, Read, Write},
@@ -106,12 +106,14 @@ pub(super) struct Transaction<'a> {
     changes: BTreeMap<(Shelf, String), Option<Vec<u8>>>,
     /// Every request that votes asks for the marker.
     marker: OnceCell<Option<Arc<str>>>,
+    /// The ledgers that were read, and whether they have changed: a long one is not taken apart for every record.
+    ledgers: RefCell<BTreeMap<String, (LedgerState, bool)>>,
 }
 
 impl<'a> Transaction<'a> {
     /// Only under the directory's lock.
     pub(super) fn new(dir: &'a Directory) -> Self {
-        Self { dir, changes: BTreeMap::new(), marker: OnceCell::new() }
+        Self { dir, changes: BTreeMap::new(), marker: OnceCell::new(), ledgers: RefCell::default() }
     }
 
     pub(super) fn read<T: DeserializeOwned>(&self, shelf: Shelf, name: &str) -> Result<Option<T>, FileError> {
@@ -145,6 +147,11 @@ impl<'a> Transaction<'a> {
 
     /// Makes the changes stand, and says how many there were. After an error some of them may stand.
     pub(super) fn commit(mut self) -> Result<usize, FileError> {
+        for (group, (state, changed)) in std::mem::take(self.ledgers.get_mut()) {
+            if changed {
+                self.write(Shelf::Ledgers, &group, &state)?;
+            }
+        }
         let many = self.changes.len();
         let leases = self.changes.split_off(&(Shelf::Leases, String::new()));
         self.write_durably()?;
@@ -233,11 +240,22 @@ impl Store for Transaction<'_> {
     }
 
     fn ledger(&self, group: &str) -> Result<LedgerState, FileError> {
-        Ok(self.read(Shelf::Ledgers, group)?.unwrap_or_default())
+        if let Some((state, _)) = self.ledgers.borrow().get(group) {
+            return Ok(state.clone());
+        }
+        let state: LedgerState = self.read(Shelf::Ledgers, group)?.unwrap_or_default();
+        self.ledgers.borrow_mut().insert(group.to_owned(), (state.clone(), false));
+        Ok(state)
     }
 
     fn set_ledger(&mut self, group: &str, state: LedgerState) -> Result<(), FileError> {
-        self.write(Shelf::Ledgers, group, &state)
+        self.ledgers.get_mut().insert(group.to_owned(), (state, true));
+        Ok(())
+    }
+
+    /// The file is read whole for each page.
+    fn page_records(&self) -> usize {
+        10 * PAGE_RECORDS
     }
 
     fn marker(&self) -> Result<Option<Arc<str>>, FileError> {

@@ -73,7 +73,8 @@ pub(super) fn find(
     let (owed, lost) = if again || spread { (Vec::new(), Vec::new()) } else { owed(&job, sealed) };
     let after = if again || moved { now } else { from(&job, sealed, row.since, looked, now) };
     let state = JobState::new(&job.name, state(sealed, &job.name));
-    let plan = JobPlan::new(job, after, owed, row.paused.is_some());
+    let mut plan = JobPlan::new(job, after, owed, row.paused.is_some());
+    plan.begin_chain(row.since, row.ended);
     let entry =
         Entry { plan, row, state, registering: false, leaving: false, on_agenda: None, in_line: None };
     Found { entry, lost, is_new, write }

@@ -24,7 +24,7 @@ pub struct JobRow {
     /// Where each tick hangs on the end of the run before it: that end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<WallTime>,
-    /// The schedule as data, for whoever wants to know when it is due next; `None` for a timetable of one's own.
+    /// The schedule, to be read back; `None` for a timetable of one's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spec: Option<ScheduleSpec>,
 }

@@ -201,7 +201,84 @@ impl fmt::Display for Schedule {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::every, *};
+    use super::{
+        super::{at, delay, every},
+        *,
+    };
+    use crate::schedule::{DUE_MAX, Due, Misfire, RunAll, due};
+
+    const START: WallTime = WallTime::from_micros(1_741_330_000_000_000);
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// A tick every seven seconds since the epoch, by hand.
+    #[derive(Debug)]
+    struct Sevens;
+
+    impl Timetable for Sevens {
+        fn next_after(&self, after: WallTime) -> Option<WallTime> {
+            Some(WallTime::from_micros((after.as_micros() / 7_000_000 + 1) * 7_000_000))
+        }
+        fn describe(&self) -> String {
+            "sevens".to_owned()
+        }
+    }
+
+    #[test]
+    fn ticks_that_hang_on_ends_come_one_at_a_time_and_are_never_too_late() {
+        let schedule: Schedule = delay(10 * SECOND).unwrap().into();
+        assert_eq!(schedule.first(START), Some(START));
+        assert_eq!(schedule.next_after_end(START), Some(START + 10 * SECOND));
+        assert_eq!(schedule.upcoming(START, 5).collect::<Vec<_>>(), [START + 10 * SECOND]);
+        assert_eq!(schedule.last_within(START, START + 100 * SECOND), Some(START + 10 * SECOND));
+        for rule in [Misfire::Skip, RunAll::within(SECOND)] {
+            let plan = due(&schedule, rule, START, START + 500 * SECOND, SECOND);
+            assert_eq!(plan, Due { run: vec![START + 10 * SECOND], ..Due::default() }, "{rule}");
+            let plan = due(&schedule, rule, START, START + 9 * SECOND, SECOND);
+            assert_eq!(plan, Due { next: Some(START + 10 * SECOND), ..Due::default() }, "{rule}");
+        }
+        let cron: Schedule = every(SECOND).unwrap().into();
+        assert_eq!((cron.first(START), cron.next_after_end(START)), (Some(START + SECOND), None));
+    }
+
+    #[test]
+    fn once_is_once_and_what_has_passed_is_never_due() {
+        let schedule: Schedule = at(START).into();
+        assert_eq!(schedule.to_string(), "once at 2025-03-07 06:46:40 +00:00 (UTC)");
+        assert_eq!(schedule.next_after(START - SECOND), Some(START));
+        assert_eq!(schedule.next_after(START), None);
+        assert_eq!(schedule.upcoming(WallTime::default(), 9).collect::<Vec<_>>(), [START]);
+        let plan = due(&schedule, RunAll::within(60 * SECOND), START - SECOND, START + SECOND, SECOND);
+        assert_eq!(plan, Due { run: vec![START], ..Due::default() });
+    }
+
+    #[test]
+    fn a_timetable_of_ones_own_is_a_schedule_like_any_other() {
+        let sevens = Schedule::custom(Sevens);
+        let same: Schedule = every(7 * SECOND).unwrap().into();
+        let upcoming = |schedule: &Schedule| schedule.upcoming(START, 20).collect::<Vec<_>>();
+        assert_eq!(upcoming(&sevens), upcoming(&same));
+        assert_eq!((sevens.to_string(), sevens.spec(), sevens.fault()), ("sevens".to_owned(), None, None));
+        assert_eq!(sevens.busiest_gap(), 7 * SECOND);
+        assert_eq!(sevens, Schedule::custom(Sevens));
+        assert_ne!(sevens, same);
+        // A day was missed at a pace that nobody promised: the latest run, and more than half of what may.
+        let week = Duration::from_secs(7 * 24 * 3600);
+        let plan = due(&sevens, RunAll::within(week), START, START + week, SECOND);
+        assert!((DUE_MAX / 2..=DUE_MAX).contains(&plan.run.len()), "{}", plan.run.len());
+        assert_eq!(plan.run.last().copied(), same.last_within(START, START + week));
+        let run_from = plan.run[0];
+        assert_eq!(plan.skipped[0].last, same.last_within(START, run_from - SECOND).unwrap());
+    }
+
+    #[test]
+    fn what_is_to_come_is_counted_and_ends_where_the_ticks_do() {
+        let daily: Schedule = Cron::parse("@daily").unwrap().into();
+        let three: Vec<String> = daily.upcoming(START, 3).map(|tick| daily.show(tick)).collect();
+        assert_eq!(three[2], "2025-03-10 00:00:00 +00:00 (UTC)");
+        let last: Schedule = Cron::parse("0 0 0 1 1 * 2026").unwrap().into();
+        assert_eq!(last.upcoming(START, 3).count(), 1);
+        assert_eq!(last.upcoming(START, 0).count(), 0);
+    }
 
     #[test]
     fn the_last_tick_of_a_span_is_the_one_a_walk_finds() {
@@ -210,7 +287,7 @@ mod tests {
         for line in lines {
             schedules.push(Cron::parse(line).unwrap().zone("America/New_York").unwrap().into());
         }
-        let start = WallTime::from_micros(1_741_330_000_000_000);
+        let start = START;
         for schedule in schedules {
             for hours in [0, 1, 2, 5, 24, 50] {
                 let until = start + Duration::from_secs(hours * 3600);

@@ -96,7 +96,7 @@ pub(super) fn of_length(
     months: &BTreeSet<u32>,
     years: &BTreeSet<u32>,
 ) -> (BTreeSet<u32>, BTreeSet<u32>) {
-    let leap = |year: &u32| year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let leap = |year: &u32| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
     let of = |lengths: &[u32]| months.iter().copied().filter(|month| lengths.contains(month)).collect();
     match length {
         None => (months.clone(), years.clone()),

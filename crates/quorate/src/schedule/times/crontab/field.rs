@@ -92,7 +92,7 @@ impl Dialect {
                 None => self.item(field, item, &mut plain)?,
             }
         }
-        let plain: BTreeSet<u32> = plain.into_iter().map(|day| self.from_sunday(day)).collect();
+        let plain: BTreeSet<u32> = plain.into_iter().map(|day| self.counted_from_sunday(day)).collect();
         days.extend((!plain.is_empty()).then(|| Days::of_week(plain)));
         Ok(days)
     }
@@ -131,7 +131,7 @@ impl Dialect {
     fn special_weekday(self, item: &str) -> Result<Option<Vec<Days>>, Wrong> {
         let field = self.weekday();
         if let Some((day, nth)) = item.split_once('#') {
-            let weekday = self.from_sunday(self.value(field, day)?);
+            let weekday = self.counted_from_sunday(self.value(field, day)?);
             return match whole(nth) {
                 Some(nth @ 1..=5) => Ok(Some(vec![Days::nth(weekday, nth)])),
                 _ => Err(Wrong(
@@ -149,7 +149,7 @@ impl Dialect {
             return Err(Wrong(item.to_owned(), why.to_owned()));
         }
         match item.strip_suffix(['L', 'l']) {
-            Some(day) => Ok(Some(Days::last(self.from_sunday(self.value(field, day)?)))),
+            Some(day) => Ok(Some(Days::last(self.counted_from_sunday(self.value(field, day)?)))),
             None => Ok(None),
         }
     }
@@ -194,7 +194,7 @@ impl Dialect {
     }
 
     /// A day of the week in the `cron` crate's numbering.
-    const fn from_sunday(self, day: u32) -> u32 {
+    const fn counted_from_sunday(self, day: u32) -> u32 {
         match self {
             Self::Crontab => day % 7 + 1,
             Self::Seconds => day,

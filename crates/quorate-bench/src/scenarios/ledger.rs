@@ -1,0 +1,100 @@
+//! A long ledger: sealed by a new leader, and pruned.
+
+use super::cycles::runtime;
+use crate::{
+    measure::{Samples, ms, now},
+    plan::Plan,
+    report::Row,
+    rivals::{quorum, spawn},
+    servers::Servers,
+};
+use quorate::{
+    ledger::Ledger,
+    node::{FencingToken, Record},
+};
+use std::sync::Arc;
+
+/// Written at one time.
+const AT_ONCE: usize = 500;
+const SECOND: u64 = 1_000_000;
+/// Between two ticks, in microseconds.
+const APART: u64 = 100;
+/// What a job's row says, about.
+const ROW: &str = r#"{"since":1760000000000000,"rev":1,"schedule":"0 3 * * *","rules":"run once within 1h, skip overlaps, at least once","spread":false}"#;
+/// What a tick's record says, about.
+const TICK: &str = r#"{"state":"done","worker":"bench-7f3a","started":1760000000000000}"#;
+
+pub(crate) fn run(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {
+    runtime(1)?.block_on(seal_and_prune(plan, servers))
+}
+
+async fn seal_and_prune(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {
+    let quorum = quorum(servers.urls(), "bench-ledger").await?;
+    let ledger = Ledger::new(&quorum, "bench").map_err(|error| error.to_string())?;
+    let now_micros = quorum.env().wall().as_micros();
+    // A tick each, 100 µs apart. The servers remember nothing of before they were met, so that they are yet to come.
+    let ticks = u64::try_from(plan.ledger_ticks).unwrap_or(u64::MAX);
+    let begin = now_micros + 2 * SECOND;
+    let rows = (0..plan.ledger_rows).map(|n| (format!("job/nightly-report-{n:05}"), u64::MAX >> 1, ROW));
+    let ticks = (0..ticks)
+        .map(|n| (format!("tick/nightly-report-00007/{:020}", begin + n * APART), begin + n * APART, TICK));
+    fill(&ledger, rows.chain(ticks)).await?;
+    // What a majority has, the others have in a moment: all are asked for everything.
+    servers.forget_slow_calls()?;
+    let error = |error: quorate::ledger::LedgerError| error.to_string();
+    let (mut seals, mut least) = (Samples::default(), usize::MAX);
+    for round in 0..plan.rounds {
+        let (began, term) = (now(), FencingToken::new(2 + round as u64));
+        let answered = ledger.seal(term).await.map_err(error)?;
+        seals.add(now().since(began));
+        least = least.min(answered.iter().map(|one| one.state.records.len()).min().unwrap_or(0));
+    }
+    let slowest_seal = servers.slowest_call()?;
+    servers.forget_slow_calls()?;
+    let half = begin + plan.ledger_ticks as u64 * APART / 2;
+    let pause = quorum.env().wall().until(quorate::env::WallTime::from_micros(half));
+    quorum.env().sleep(pause).await;
+    let began = now();
+    ledger.prune(FencingToken::new(u64::MAX >> 12), half).await.map_err(error)?;
+    let pruned = now().since(began);
+    let slowest_prune = servers.slowest_call()?;
+    let small = Ledger::new(&quorum, "small").map_err(|error| error.to_string())?;
+    fill(&small, (0..20).map(|n| (format!("tick/j/{n:020}"), begin, TICK))).await?;
+    let mut shorts = Samples::default();
+    for round in 0..plan.rounds {
+        let (began, term) = (now(), FencingToken::new(2 + round as u64));
+        small.seal(term).await.map_err(error)?;
+        shorts.add(now().since(began));
+    }
+    quorum.close().await;
+    let row = |figure: &str, unit, value| Row::new("quorate", figure, unit, value);
+    let all = (plan.ledger_rows + plan.ledger_ticks) as f64;
+    Ok(vec![
+        row("records", "", all),
+        row("records that each node told", "", least as f64).at_least(all),
+        row("seal and read, median", "ms", ms(seals.quantile(0.5))),
+        row("slowest script call of it", "ms", slowest_seal).at_most(5.0),
+        row("prune of half the ticks", "ms", ms(pruned)),
+        row("slowest script call of it, prune", "ms", slowest_prune).at_most(5.0),
+        row("seal and read of 20 records, median", "ms", ms(shorts.quantile(0.5))),
+    ])
+}
+
+async fn fill(
+    ledger: &Ledger,
+    records: impl Iterator<Item = (String, u64, &'static str)>,
+) -> Result<(), String> {
+    let mut going = Vec::with_capacity(AT_ONCE);
+    let mut records = records.peekable();
+    while let Some((key, at, value)) = records.next() {
+        let (ledger, key) = (ledger.clone(), Arc::from(key));
+        let record = Record { at, term: FencingToken::new(1), last: false, value: value.into() };
+        going.push(spawn(async move { ledger.write(&key, None, &record).await }));
+        if going.len() == AT_ONCE || records.peek().is_none() {
+            for one in going.drain(..) {
+                one.await.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
+            }
+        }
+    }
+    Ok(())
+}
