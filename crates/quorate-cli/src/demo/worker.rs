@@ -179,7 +179,7 @@ async fn handle(
         for ((at, id), (_, outcome)) in batch.into_iter().zip(claimed) {
             match outcome {
                 Ok(ClaimOutcome::Claimed(claim)) => ours.push((at, claim)),
-                Ok(ClaimOutcome::Done { .. }) => {}
+                Ok(ClaimOutcome::Done(_)) => {}
                 Ok(ClaimOutcome::InProgress { retry_after, .. }) => {
                     let wait = retry_after.unwrap_or_default().min(LOOK_AGAIN);
                     open.put_back(at, id, env.now() + wait);

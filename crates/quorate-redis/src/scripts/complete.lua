@@ -1,13 +1,13 @@
 -- Records that a claim is done, and frees it.
--- KEYS  lock, counter, done record
--- ARGV  owner, token, result, how long the record and the counter live (ms), 1 for a claim
+-- KEYS  lock, counter, a claim's record
+-- ARGV  owner, token, the done record, how long the record and the counter live (ms), 1 for a claim
 return serve(true, true, 3, 5, function(k, a)
   local lock, fence, done = KEYS[k], KEYS[k + 1], KEYS[k + 2]
   local owner, token, keep = ARGV[a], ARGV[a + 1], ARGV[a + 3]
   if ARGV[a + 4] == '1' then
-    local standing, result = done_record(done)
-    if standing and less(token, standing) then
-      return { 'done', standing, result }
+    local kind, standing, record = claim_record(done)
+    if kind == 'd' and less(token, standing) then
+      return { 'done', record }
     end
   end
   local holder = call('GET', lock)
@@ -19,7 +19,7 @@ return serve(true, true, 3, 5, function(k, a)
     refuse('superseded')
   end
   count_to(fence, last, token, keep)
-  call('SET', done, token .. ':' .. ARGV[a + 2], 'PX', keep)
+  call('SET', done, ARGV[a + 2], 'PX', keep)
   if holder then
     free(lock, owner)
   end

@@ -1,5 +1,6 @@
 use super::CompleteError;
 use crate::{
+    env::WallTime,
     lease::Lease,
     node::{DoneRecord, Owner, Refusal, Reply, Request, engine::RESULT_MAX},
     round::{Answer, Fleet, NodeOutcome},
@@ -12,6 +13,8 @@ const RETRY_AFTER: Duration = Duration::from_millis(50);
 /// That a message is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completed {
+    /// When, as it is recorded.
+    pub at: WallTime,
     /// How many nodes have recorded it: at least a majority.
     pub nodes: usize,
 }
@@ -19,25 +22,29 @@ pub struct Completed {
 /// Ends the lease without releasing it, so that nobody gets in between, and records that it is done.
 pub(super) async fn complete(
     lease: &Lease,
-    result: &str,
+    mut record: DoneRecord,
     retention: Duration,
 ) -> Result<Completed, CompleteError> {
-    if result.len() > RESULT_MAX {
-        return Err(CompleteError::TooLong { length: result.len(), most: RESULT_MAX });
+    if record.result.len() > RESULT_MAX {
+        return Err(CompleteError::TooLong { length: record.result.len(), most: RESULT_MAX });
     }
     let fleet = Arc::clone(lease.hub().fleet());
     lease.forget();
     let deadline = fleet.env().now() + lease.ttl();
-    let result: Arc<str> = result.into();
-    let mut votes =
-        Votes { outcomes: vec![NodeOutcome::Pending; fleet.len()], completed: 0, superseded: 0, done: None };
+    (record.token, record.at) = (lease.token(), fleet.env().wall().as_micros());
+    let mut votes = Votes {
+        outcomes: vec![NodeOutcome::Pending; fleet.len()],
+        at: WallTime::from_micros(record.at),
+        completed: 0,
+        superseded: 0,
+        done: None,
+    };
     let mut todo: Vec<usize> = (0..fleet.len()).collect();
     loop {
         let mut ballots = fleet.ask_some(todo, |_| Request::Complete {
             resource: lease.resource().clone(),
             owner: lease.owner().clone(),
-            token: lease.token(),
-            result: Arc::clone(&result),
+            record: record.clone(),
             retention,
         });
         votes.superseded = 0;
@@ -60,6 +67,7 @@ pub(super) async fn complete(
 
 struct Votes {
     outcomes: Vec<NodeOutcome>,
+    at: WallTime,
     completed: usize,
     /// Nodes where a later claim has been counted, and ended.
     superseded: usize,
@@ -80,7 +88,7 @@ impl Votes {
     /// Settled by a majority, or once every node has spoken.
     fn verdict(&self, fleet: &Fleet) -> Option<Result<Completed, CompleteError>> {
         if self.completed >= fleet.majority() {
-            return Some(Ok(Completed { nodes: self.completed }));
+            return Some(Ok(Completed { at: self.at, nodes: self.completed }));
         }
         if let Some(done) = &self.done {
             return Some(Err(CompleteError::AlreadyDone(done.clone())));
