@@ -2,9 +2,10 @@
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
-use quorate_tests::support::{Ended, Nodes, PATIENCE, Program, Running, until};
+use quorate_tests::support::{Ended, Nodes, PATIENCE, Program, Running, now, until};
 use rustix::process::Signal;
 use serde_json::Value;
+use std::time::Duration;
 
 const JOBS: &str = r#"
 [[job]]
@@ -129,13 +130,19 @@ fn jobs_are_seen_and_operated_from_outside() {
     assert!(job["paused"]["by"].as_str().is_some_and(|by| by.contains('@')), "{job}");
     bench.jobs(&["list"]).expect(0).tells(&["paused"]);
     let paused_at = bench.lines("beats");
-    until("a skipped tick", PATIENCE, || {
-        let history = bench.json(&["history", "beat"]);
-        history["history"].as_array()?.iter().find(|end| end["end"] == "skipped-paused").map(drop)
-    });
-    assert!(bench.lines("beats") <= paused_at + 1, "one may have been under way");
+    let paused = bench.lines("beats");
+    assert!(paused <= paused_at + 1, "one may have been under way");
+    // Two would have come due.
+    let begun = now();
+    until("a second and more", PATIENCE, || (begun.until(now()) >= Duration::from_millis(1_200)).then_some(()));
+    assert_eq!(bench.lines("beats"), paused);
     bench.accepted(&["resume", "beat"]);
-    bench.until_lines("beats", paused_at + 3);
+    bench.until_lines("beats", paused + 2);
+    let history = bench.json(&["history", "beat"]);
+    let ends = history["history"].as_array().expect("a list");
+    let skipped = ends.iter().find(|end| end["end"] == "skipped-paused").unwrap_or_else(|| panic!("{history}"));
+    assert!(skipped["until"].is_string(), "two at least in one entry: {skipped}");
+    assert!(skipped["reason"].as_str().is_some_and(|why| why.contains("paused by")), "{skipped}");
     assert!(bench.json(&["show", "beat"])["paused"].is_null());
 
     // Run now, with what a run is told, and with its output in the history.
