@@ -46,6 +46,7 @@ mod misfire;
 mod roster;
 mod rules;
 mod scheduler;
+mod spread;
 mod ticks;
 mod times;
 mod work;
