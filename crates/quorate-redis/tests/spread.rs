@@ -319,6 +319,7 @@ async fn a_job_that_is_paused_runs_nowhere_and_a_drained_worker_ends_when_its_ru
     soon("the end of what runs", handle.drain()).await;
     let count = starts.lock().unwrap().len();
     soon("the end of a worker", worker.ended.recv()).await;
+    worker.runtime.shutdown_background();
     Env::system().sleep(period * 3).await;
     assert_eq!(starts.lock().unwrap().len(), count, "nothing is started after a drain");
 }

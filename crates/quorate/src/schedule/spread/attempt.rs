@@ -44,7 +44,10 @@ pub(super) struct Attempt {
 
 /// What came of the write of *started*.
 enum Begun {
-    Started,
+    /// Over another's start, or where nothing stood.
+    Started {
+        over: bool,
+    },
     /// Nobody has started it, and nobody will.
     Skipped(TickEnd),
     Ended,
@@ -56,9 +59,20 @@ enum Begun {
     ClaimLost,
 }
 
+const STARTED: Begun = Begun::Started { over: false };
+
+impl Begun {
+    fn over(self, over: bool) -> Self {
+        match self {
+            Self::Started { .. } => Self::Started { over },
+            other => other,
+        }
+    }
+}
+
 impl Attempt {
     /// Tries the tick. Dropping it drops the work and gives the claim up; the tick then stands as started.
-    pub(super) async fn run(self) -> (Came, Option<TickHistory>) {
+    pub(super) async fn run(mut self) -> (Came, Option<TickHistory>) {
         let claim = match self.claims.claim(&names::id(&self.job.name, self.tried.tick)).await {
             Ok(ClaimOutcome::Claimed(claim)) => claim,
             // All that held it were asking for it as well, and have let go of it by now.
@@ -81,14 +95,17 @@ impl Attempt {
                 let skipped = own.ended(end, why(end)).into_record(self.tried.tick);
                 match self.begin(&claim, &skipped, None, Begun::Skipped(end)).await {
                     // It was started in time, and owes a run.
-                    Begun::Owed(seen) => self.begin(&claim, &started, Some(seen), Begun::Started).await,
+                    Begun::Owed(seen) => self.begin(&claim, &started, Some(seen), STARTED).await,
                     other => other,
                 }
             }
-            None => self.begin(&claim, &started, None, Begun::Started).await,
+            None => self.begin(&claim, &started, None, STARTED).await,
         };
         match begun {
-            Begun::Started => self.work(claim, own, started).await,
+            Begun::Started { over } => {
+                self.tried.made_up |= over;
+                self.work(claim, own, started).await
+            }
             Begun::Skipped(end) => {
                 let history = self.entry(&own, end, why(end), None, FencingToken::default());
                 self.close(claim, end).await;
@@ -121,7 +138,7 @@ impl Attempt {
             match self.ledger.write(&key, seen.as_ref(), first).await {
                 // A pause may lie between the write and here: somebody else may have the tick by now.
                 Ok(()) if claim.check().is_err() => return Begun::ClaimLost,
-                Ok(()) => return then,
+                Ok(()) => return then.over(seen.is_some()),
                 Err(LedgerError::Standing(other)) => match meaning(&other, self.job.delivery) {
                     Meaning::Over => return Begun::Ended,
                     Meaning::Lost => return Begun::Lost(other),
@@ -132,7 +149,9 @@ impl Attempt {
                         seen = Some(other);
                     }
                 },
-                Err(LedgerError::Forgotten(_)) if self.job.delivery == Delivery::AtLeastOnce => return then,
+                Err(LedgerError::Forgotten(_)) if self.job.delivery == Delivery::AtLeastOnce => {
+                    return then.over(seen.is_some());
+                }
                 Err(LedgerError::Forgotten(_)) => return Begun::Forgotten,
                 Err(error) => {
                     tracing::debug!(job = &*self.job.name, "a spread tick is not started yet: {error}");
