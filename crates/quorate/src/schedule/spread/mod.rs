@@ -13,7 +13,7 @@
 //! # How a tick is run
 //!
 //! Every worker that runs a scheduler looks at the spread jobs as well, whether it leads or not. It tries each tick that
-//! has come due, a few milliseconds late and each worker at its own moment, so that they seldom ask at once:
+//! has come due (where several ask at the very same moment none may have a majority: they ask again, each at its own):
 //!
 //! 1. It *claims* the tick. Whoever finds it claimed looks again when that claim could have ended, until it is done.
 //! 2. Under the claim it writes *started* into a ledger of its own, `spread`, which nobody seals: where nothing stands,

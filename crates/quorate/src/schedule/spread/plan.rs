@@ -12,9 +12,9 @@ use std::{
 
 /// A tick that starts later than this after its time is a misfire.
 pub(super) const LATE_AFTER: Duration = Duration::from_secs(1);
-/// How late a worker tries a tick at most, so that not all workers ask for it at once: then none would have a majority.
-const STAGGER: Duration = Duration::from_millis(12);
-/// Before a tick that nobody got, because several asked at once, is tried again: so long, and up to as long again.
+/// Before a tick that nobody got, because several asked at once, is tried again: so long, and up to as long again. (All ask
+/// at the very moment. To have each worker ask a little later than the others was tried: it cost more than it saved, since
+/// what is asked at once travels at once.)
 const CONTENDED: Duration = Duration::from_millis(20);
 /// Before a tick is tried again where too few nodes answered.
 const NOT_NOW: Duration = Duration::from_millis(500);
@@ -29,7 +29,6 @@ const KEPT_RUNNING: Duration = Duration::from_secs(3600);
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) job: Arc<Job>,
-    worker: Arc<str>,
     /// Every tick up to here has been looked at.
     looked: WallTime,
     next: Option<WallTime>,
@@ -75,9 +74,9 @@ pub(super) enum Came {
 
 impl Plan {
     /// A job whose ticks after `from` are due.
-    pub(super) fn new(job: Arc<Job>, worker: &Arc<str>, from: WallTime) -> Self {
-        let (next, worker) = (job.schedule.next_after(from), Arc::clone(worker));
-        Self { job, worker, looked: from, next, waiting: BTreeMap::new(), trying: BTreeSet::new() }
+    pub(super) fn new(job: Arc<Job>, from: WallTime) -> Self {
+        let next = job.schedule.next_after(from);
+        Self { job, looked: from, next, waiting: BTreeMap::new(), trying: BTreeSet::new() }
     }
 
     /// From when on ticks are looked at by a worker that has just come, of a job that is due since `since`.
@@ -96,8 +95,7 @@ impl Plan {
         for tick in run.into_iter().filter(|tick| !ended.contains(tick)) {
             let ripe = jitter.ripe(tick);
             let made_up = ripe + LATE_AFTER < now;
-            let at = if made_up { now } else { ripe + stagger(&self.worker, &self.job.name, tick) };
-            self.waiting.insert(tick, Waiting { at, made_up, interrupted: 0 });
+            self.waiting.insert(tick, Waiting { at: ripe.min(now), made_up, interrupted: 0 });
         }
         skipped
     }
@@ -242,16 +240,6 @@ pub(super) fn unrun(
     spans
 }
 
-/// How late this worker tries a tick: even over the ticks and over the workers.
-fn stagger(worker: &str, job: &str, tick: WallTime) -> Duration {
-    let micros = tick.as_micros().to_le_bytes();
-    let mixed =
-        worker.bytes().chain(job.bytes()).chain(micros).fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        });
-    part_of(STAGGER, mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (mixed >> 29))
-}
-
 fn part_of(most: Duration, random: u64) -> Duration {
     let nanos = (u128::from(random) * most.as_nanos()) >> 64;
     Duration::from_nanos(u64::try_from(nanos).unwrap_or(0))
@@ -273,7 +261,7 @@ mod tests {
     }
 
     fn plan(job: Job, from: u64) -> Plan {
-        Plan::new(Arc::new(job), &"w".into(), at(from))
+        Plan::new(Arc::new(job), at(from))
     }
 
     fn late(seconds: u64) -> WallTime {
@@ -285,13 +273,12 @@ mod tests {
     }
 
     #[test]
-    fn a_tick_is_tried_a_little_late_and_ends_when_it_has_ended() {
+    fn a_tick_is_tried_at_its_time_and_ends_when_it_has_ended() {
         let mut plan = plan(job(), 0);
         assert_eq!(plan.wake(), Some(at(1)));
         assert_eq!(plan.look(at(1), &none()), []);
-        let wake = plan.wake().unwrap();
-        assert!(wake >= at(1) && wake < at(1) + STAGGER, "{wake:?}");
-        let tried = plan.take(at(1) + STAGGER).unwrap();
+        assert_eq!(plan.wake(), Some(at(1)));
+        let tried = plan.take(at(1)).unwrap();
         assert_eq!((tried.tick, tried.made_up, tried.too_late), (at(1), false, None));
         assert_eq!((plan.busy(), plan.oldest()), (1, Some(at(1))));
         plan.came(tried, Came::Ended, late(1), 0);
@@ -403,18 +390,6 @@ mod tests {
         assert_eq!(unrun(&[span(1, 9)], &[1, 4, 5, 20]), [(at(2), at(3)), (at(6), at(9))]);
         assert_eq!(unrun(&[span(1, 3), span(5, 6)], &[1, 2, 3, 6]), [(at(5), at(5))]);
         assert_eq!(unrun(&[span(1, 3)], &[1, 2, 3]), []);
-    }
-
-    #[test]
-    fn workers_are_apart_and_take_turns() {
-        let first = |tick: u64| {
-            let apart = ["a", "b", "c"].map(|worker| stagger(worker, "j", at(tick)));
-            assert!(apart.iter().all(|late| *late < STAGGER));
-            (0..3).min_by_key(|worker| apart[*worker]).unwrap()
-        };
-        let mut firsts = [0; 3];
-        (0..3_000).for_each(|tick| firsts[first(tick)] += 1);
-        assert!(firsts.iter().all(|times| (800..1_200).contains(times)), "{firsts:?}");
     }
 
     #[test]

@@ -355,7 +355,7 @@ impl Worker {
             if entry.plan.is_none() {
                 let from = Plan::from(&entry.job, found.row.since, now);
                 tracing::debug!(job = &**name, since = entry.job.schedule.show(from), "spread");
-                entry.plan = Some(Plan::new(Arc::clone(&entry.job), &self.worker, from));
+                entry.plan = Some(Plan::new(Arc::clone(&entry.job), from));
                 entry.ended = stands.iter().filter(|(_, last)| **last).map(|(tick, _)| *tick).collect();
             } else {
                 entry.ended.clear();
