@@ -36,6 +36,7 @@ mod operate;
 mod roster;
 mod rules;
 mod scheduler;
+mod spread;
 mod ticks;
 mod times;
 mod work;
