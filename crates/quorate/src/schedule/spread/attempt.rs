@@ -6,7 +6,7 @@ use super::{
     record::{Meaning, SpreadRecord, meaning},
 };
 use crate::{
-    claim::{Claim, ClaimOutcome, Claims},
+    claim::{Claim, ClaimError, ClaimOutcome, Claims},
     env::{Env, WallTime},
     lease::AcquireError,
     ledger::{Ledger, LedgerError},
@@ -81,7 +81,7 @@ impl Attempt {
                 return (Came::Elsewhere(retry_after.unwrap_or(self.ttl).min(self.ttl)), None);
             }
             Ok(_) => return (Came::Ended, None),
-            Err(AcquireError::Closed) => return (Came::Ended, None),
+            Err(ClaimError::Acquire(AcquireError::Closed)) => return (Came::Ended, None),
             Err(error) => {
                 tracing::debug!(job = &*self.job.name, "a spread tick cannot be claimed yet: {error}");
                 return (Came::NotNow, None);
