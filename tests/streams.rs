@@ -158,8 +158,7 @@ fn of_three_consumers_one_is_killed_in_mid_message_and_each_message_is_done_once
     }
     let again: Vec<&&str> = times.iter().filter(|(_, had)| **had > 1).map(|(id, _)| id).collect();
     println!(
-        "the kill caught {caught:?}; of these had their effect twice: {again:?}; {} were left to it",
-        left
+        "the kill caught {caught:?}; of these had their effect twice: {again:?}; {left} were left to it"
     );
     assert!(heard.duplicates >= 2, "what the producer added twice: {}", heard.duplicates);
     let dead: Vec<String> = talk.lrange("dead", 0, -1).expect("a list");

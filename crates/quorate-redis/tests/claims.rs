@@ -30,7 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const ARGUMENTS: &str = "QUORATE_TEST_CLAIMS_WORKER";
 
 fn quorum(servers: &RedisCluster, name: &str) -> Quorum {
-    let urls: Vec<String> = servers.iter().map(|server| server.url()).collect();
+    let urls: Vec<String> = servers.iter().map(quorate_testkit::redis::RedisServer::url).collect();
     connect(&urls, name)
 }
 
@@ -99,7 +99,7 @@ struct Worker {
 
 impl Worker {
     fn start(servers: &RedisCluster, name: &str, id: &str) -> Self {
-        let urls: Vec<String> = servers.iter().map(|server| server.url()).collect();
+        let urls: Vec<String> = servers.iter().map(quorate_testkit::redis::RedisServer::url).collect();
         let mut child = Command::new(std::env::current_exe().expect("this test"))
             .args(["worker_process", "--exact", "--ignored", "--nocapture"])
             .env(ARGUMENTS, format!("{name} {id} {}", urls.join(" ")))

@@ -238,7 +238,7 @@ async fn what_nobody_is_left_to_end_is_ended_by_the_next_worker() {
         let end = history(&cluster)[&tick].iter().map(|entry| entry.end).collect::<Vec<_>>();
         match delivery {
             Delivery::AtLeastOnce => {
-                assert_eq!((&*runs, &*end), (&[("a", false), ("b", true)][..], &[TickEnd::Done][..]))
+                assert_eq!((&*runs, &*end), (&[("a", false), ("b", true)][..], &[TickEnd::Done][..]));
             }
             Delivery::AtMostOnce => assert_eq!((&*runs, &*end), (&[("a", false)][..], &[TickEnd::Lost][..])),
         }

@@ -4,13 +4,16 @@ use super::link::unexpected;
 use quorate::node::Cause;
 use redis::Value;
 
+/// Names and values of an entry, in their order.
+pub(super) type Fields = Vec<(Vec<u8>, Vec<u8>)>;
+
 /// An entry of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     /// `MILLISECONDS-NUMBER`.
     pub(super) id: String,
     /// Names and values in their order; `None` where the entry was deleted while it was pending.
-    pub(super) fields: Option<Vec<(Vec<u8>, Vec<u8>)>>,
+    pub(super) fields: Option<Fields>,
 }
 
 /// What XAUTOCLAIM said.
@@ -72,7 +75,7 @@ fn entry(value: Value) -> Result<Entry, Cause> {
     Ok(Entry { id: id(entry)?, fields })
 }
 
-fn pairs(words: Vec<Value>) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Cause> {
+fn pairs(words: Vec<Value>) -> Result<Fields, Cause> {
     let mut pairs = Vec::with_capacity(words.len() / 2);
     let mut words = words.into_iter();
     while let Some(name) = words.next() {

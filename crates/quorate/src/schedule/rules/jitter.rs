@@ -110,7 +110,7 @@ mod tests {
             for second in 0..600 {
                 let at = tick(5) + Duration::from_secs(second);
                 let upto = jitter.upto(&schedule, at);
-                let ripe = (0..40).map(tick).filter(|tick| jitter.ripe(*tick) <= at).last();
+                let ripe = (0..40).map(tick).rfind(|tick| jitter.ripe(*tick) <= at);
                 assert_eq!(schedule.last_within(tick(0), upto), ripe, "{max:?} at {second}");
             }
         }

@@ -259,12 +259,12 @@ mod tests {
         let (done, lost, other) =
             (entry(5, TickEnd::Done), entry(5, TickEnd::Lost), entry(3, TickEnd::Failed));
         for answers in [
-            [node(&[done.clone()]), node(&[lost.clone(), other.clone()])],
-            [node(&[lost.clone(), other.clone()]), node(&[done.clone()])],
+            [node(std::slice::from_ref(&done)), node(&[lost.clone(), other.clone()])],
+            [node(&[lost.clone(), other.clone()]), node(std::slice::from_ref(&done))],
         ] {
             assert_eq!(TickHistory::merge(&answers).0, [other.clone(), done.clone()]);
         }
-        let mut torn = node(&[done.clone()]);
+        let mut torn = node(std::slice::from_ref(&done));
         torn.state
             .records
             .push(("9".into(), Record { value: "?".into(), ..done.clone().into_record(done.tick) }));
