@@ -99,6 +99,7 @@ const CASES: &[Case] = &[
     // --- records ---
     Case::node("unseen overwrite", Lie::Overwriting, "ticks", 150).on("far-steps"),
     Case::worker("no memory rule", &[Sabotage::NoMemoryRule], "ticks", 100),
+    Case::worker("ticks by the worker's own clock", &[Sabotage::OwnWallClock], "ticks: in truth", 60),
 ];
 
 /// Mechanisms that the simulation does not miss, or too seldom: counted, not asserted. And why, with what would

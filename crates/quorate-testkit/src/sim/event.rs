@@ -157,13 +157,11 @@ pub struct TickStart {
     pub token: u64,
     /// Whether the leader takes its term for valid.
     pub valid: bool,
-    /// The worker's wall clock.
-    pub wall: WallTime,
     /// The true wall time.
     pub true_wall: WallTime,
-    /// Whether the worker's wall clock is wrong by more than `max_clock_offset`, or was ever set: what is due is
-    /// told by that clock.
-    pub astray: bool,
+    /// By how much the clocks of a majority of the servers have ever been ahead of the truth: what is due is told
+    /// by them.
+    pub ahead: Duration,
     /// Whether the worker's boot clock has stood still since the term was last extended: it cannot know whether
     /// the term has ended.
     pub clock_stood: bool,

@@ -22,8 +22,6 @@ struct State {
     wall: Dial,
     /// What the boot clock showed when it last stood still.
     stood_at: Option<u64>,
-    /// Whether the wall clock was ever set.
-    wall_set: bool,
     asleep_since: Option<Duration>,
     sleeps: Vec<Sleep>,
 }
@@ -39,8 +37,7 @@ impl Machine {
     /// A machine that is awake, whose processes sleep in naps of `nap`: [`NAP`], where they are as shipped.
     pub fn new(truth: Truth, boot: SimClock, wall: SimClock, nap: Duration) -> Arc<Self> {
         let (boot, wall) = (Dial::new(boot), Dial::new(wall));
-        let state =
-            State { boot, wall, stood_at: None, wall_set: false, asleep_since: None, sleeps: Vec::new() };
+        let state = State { boot, wall, stood_at: None, asleep_since: None, sleeps: Vec::new() };
         Arc::new(Self { truth, nap, state: Mutex::new(state) })
     }
 
@@ -60,11 +57,6 @@ impl Machine {
         self.state().stood_at
     }
 
-    /// Whether the wall clock was ever set, however it stands now.
-    pub fn wall_was_set(&self) -> bool {
-        self.state().wall_set
-    }
-
     /// Waits until a timer rings that is set now for when the boot clock shows `nanos`, or for `at_most`.
     pub(super) async fn timer(self: Arc<Self>, nanos: u64, at_most: Duration, late: Duration) {
         let set = self.truth.now();
@@ -82,9 +74,7 @@ impl Machine {
 
     /// Sets the wall clock ahead, or back.
     pub fn step_wall(&self, by_millis: i64) {
-        let mut state = self.state();
-        state.wall.step(by_millis);
-        state.wall_set = true;
+        self.state().wall.step(by_millis);
     }
 
     /// The boot clock stands still, alone: the timers and the wall clock go on.

@@ -19,9 +19,6 @@
 //! - **A worker that is paused**, or went on no more than some milliseconds ago, need not have told its work
 //!   (*step-down*) or ended it (*succession*). A grant that is over by the worker's own clock when its code first
 //!   sees it has no place in the order of *fencing*, and is no new holder to *succession*.
-//! - **A worker's wall clock that was ever set**, or is further than `max_clock_offset` from the truth: whether it
-//!   started a tick too early is not judged ([`TickStart::astray`]), and in a history in which any was set nobody
-//!   reckons which ticks have run.
 //! - **What servers forgot.** Such a server counts no more for what stands: a *done* of a claim, a final record or a
 //!   registration that a majority has so lost may come again, or be nobody's. A tick of an at-most-once job may have
 //!   been skipped that the last leader's seal, or its own term afterwards, found a server not to remember. *Backing*

@@ -1,6 +1,6 @@
 use super::{
     Belief, Event, Grip, Held, Host, Server, TickEnd, TickStart, Trace, Truth, Working, Write,
-    invariant::{Invariant, all},
+    invariant::{Invariant, MAJORITY, all},
     scenario::true_wall,
 };
 use quorate::{
@@ -280,7 +280,7 @@ impl Referee {
     }
 
     /// The handler of `tick` begins to work under `held`.
-    pub fn tick_started(self: &Arc<Self>, held: &Held, tick: &Tick, wall: WallTime) -> TickRun {
+    pub fn tick_started(self: &Arc<Self>, held: &Held, tick: &Tick) -> TickRun {
         let work = self.begin(held, tick.job());
         let belief = self.belief(held, self.truth.now(), &[]);
         let valid = tick.check().is_ok();
@@ -291,9 +291,8 @@ impl Referee {
             at: tick.at(),
             token: held.token,
             valid,
-            wall,
             true_wall: self.true_wall(),
-            astray: self.is_astray(&held.host, wall),
+            ahead: self.most_were_ahead(),
             clock_stood: belief.is_some_and(|belief| belief.clock_stood),
         };
         let again = if tick.is_made_up() { " again" } else { "" };
@@ -303,9 +302,12 @@ impl Referee {
         TickRun { work, tick: tick.clone(), end: None }
     }
 
-    /// Whether a worker's wall clock, which shows `wall`, is of no use to tell what is due.
-    fn is_astray(&self, host: &Host, wall: WallTime) -> bool {
-        wall.distance(self.true_wall()) > self.setup.max_clock_offset || host.machine().wall_was_set()
+    /// By how much the clocks of a majority of the servers have ever been ahead of the truth.
+    fn most_were_ahead(&self) -> Duration {
+        let servers = self.servers().into_iter().filter_map(|server| server.upgrade());
+        let mut ahead: Vec<Duration> = servers.map(|server| server.was_ahead()).collect();
+        ahead.sort_unstable_by(|one, other| other.cmp(one));
+        ahead.get(MAJORITY - 1).copied().unwrap_or_default()
     }
 
     /// What time it really is.

@@ -1,7 +1,13 @@
-use super::{Dial, Event, Lie, Referee, SimClock, Truth, connection::Connection, turnstile::Turnstile};
-use quorate::node::{
-    Batch, BatchReply, Hello, MemoryStore, NodeTime, Resource,
-    engine::{self, Clocks, Store},
+use super::{
+    Dial, Event, Lie, Referee, SimClock, Truth, connection::Connection, scenario::true_wall,
+    turnstile::Turnstile,
+};
+use quorate::{
+    env::WallTime,
+    node::{
+        Batch, BatchReply, Hello, MemoryStore, NodeTime, Resource,
+        engine::{self, Clocks, Store},
+    },
 };
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
@@ -40,6 +46,8 @@ pub struct Server {
 #[derive(Debug, Default)]
 struct State {
     clock: Dial,
+    /// By how much it has been ahead of the truth at most, until it was last touched.
+    ahead: Duration,
     store: MemoryStore,
     snapshot: (Duration, MemoryStore),
     up: bool,
@@ -47,6 +55,13 @@ struct State {
     born: Duration,
     forgot: Option<Duration>,
     connections: Vec<Weak<Connection>>,
+}
+
+impl State {
+    /// Between two touches a clock drifts one way, so that its ends are the extremes.
+    fn was_ahead(&self, now: Duration) -> Duration {
+        self.ahead.max(true_wall(now).until(WallTime::from_micros(self.clock.shows(now) / 1_000)))
+    }
 }
 
 impl Server {
@@ -120,7 +135,7 @@ impl Server {
     /// Another, new server takes its name and its address, with a clock of its own.
     pub fn replace(&self, clock: SimClock) {
         self.crash();
-        self.state().clock = Dial::new(clock);
+        self.touch(|dial, _| *dial = Dial::new(clock));
         self.restart(Memory::Empty);
     }
 
@@ -145,14 +160,19 @@ impl Server {
 
     /// Steps its wall clock.
     pub fn step(&self, by_millis: i64) {
-        self.state().clock.step(by_millis);
+        self.touch(|dial, _| dial.step(by_millis));
     }
 
     /// Its clock stands still, or goes on from where it stood.
     pub fn set_clock_running(&self, running: bool) {
+        self.touch(|dial, now| if running { dial.go_on(now) } else { dial.stand(now) });
+    }
+
+    fn touch(&self, how: impl FnOnce(&mut Dial, Duration)) {
         let now = self.truth.now();
-        let clock = &mut self.state().clock;
-        if running { clock.go_on(now) } else { clock.stand(now) }
+        let mut state = self.state();
+        state.ahead = state.was_ahead(now);
+        how(&mut state.clock, now);
     }
 
     fn keep_marker(before: &MemoryStore, after: &mut MemoryStore) {
@@ -237,6 +257,11 @@ impl Server {
         let holds = row.is_some_and(|row| row.until_nanos > nanos && is_ours(&row.owner));
         let forgot = state.forgot.is_some_and(|forgot| self.truth.now() < forgot + QUARANTINED);
         holds || (!state.up && !self.durable) || forgot
+    }
+
+    /// By how much its clock has ever been ahead of the truth.
+    pub fn was_ahead(&self) -> Duration {
+        self.state().was_ahead(self.truth.now())
     }
 
     /// The marker that stands on it.

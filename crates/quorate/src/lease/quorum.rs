@@ -1,6 +1,6 @@
 use super::{InspectError, Inspection, Lock, Locks, RwLock, Slots, hub::Hub, inspect::inspect};
 use crate::{
-    env::Env,
+    env::{Env, WallTime},
     node::{Node, Reply, Resource},
     round::{Answer, Fleet, NodeOutcome, NodeState, NodeStatus, Report, Setup, SetupError, Starter},
 };
@@ -47,6 +47,23 @@ impl Quorum {
     /// The world in which this quorum lives.
     pub fn env(&self) -> &Env {
         self.0.fleet().env()
+    }
+
+    /// The quorum's clock: the latest time that the wall clocks of a majority of all nodes have certainly reached, by
+    /// what each node's replies told of its clock, carried on by this worker's boot clock; with all nodes heard,
+    /// the median of their clocks. Ticks are due by it. Before a majority has been heard it is this worker's own
+    /// wall clock, which counts for nothing afterwards. Asks nobody and waits for nothing.
+    ///
+    /// A node whose clock jumps, or is far off, decides nothing while a majority of the others agrees. A node that is
+    /// away counts by what it last said, less `drift_rate` of the time since. Nodes in memory or in files have this
+    /// host's clock.
+    ///
+    /// It is behind the nodes' clocks by the way back of their replies. It may step back: by as little when a
+    /// connection is new, and further when clocks of nodes are set back, or when this machine's boot clock stood still
+    /// (then the next replies put it right). Whoever must not go back keeps a mark, as the scheduler does of the ticks
+    /// that it has looked at.
+    pub fn wall(&self) -> WallTime {
+        self.0.fleet().wall()
     }
 
     /// Each node, in the order of the list, as this worker last saw it. Asks nobody.

@@ -1,6 +1,6 @@
-use super::{Distrust, Recall, majority};
+use super::{Distrust, Recall, clock, majority, offset::ClockOffset};
 use crate::{
-    env::BootTime,
+    env::{BootTime, WallTime},
     node::{Cause, NodeTime},
 };
 use std::{
@@ -65,6 +65,8 @@ struct Seat {
     twin: AtomicBool,
     /// From when to when, by our clock, its clock is known to have kept step with ours.
     steady: Mutex<(BootTime, BootTime)>,
+    /// What its replies have told of its clock. Outlives a connection.
+    clock: Mutex<Option<ClockOffset>>,
 }
 
 #[derive(Debug)]
@@ -87,6 +89,7 @@ impl Board {
             round_trip_nanos: AtomicU64::new(0),
             twin: AtomicBool::new(false),
             steady: Mutex::default(),
+            clock: Mutex::default(),
         };
         let table = Table {
             states: vec![NodeState::Connecting; names.len()],
@@ -215,6 +218,22 @@ impl Board {
             since <= from && to <= until
         };
         self.seats.iter().filter(steady).count() >= majority(self.seats.len())
+    }
+
+    /// A reply has told of the node's clock.
+    pub(crate) fn note_clock(&self, node: usize, sample: ClockOffset) {
+        let mut clock = self.seats[node].clock.lock().unwrap_or_else(PoisonError::into_inner);
+        *clock = Some(clock.map_or(sample, |known| known.refine(sample)));
+    }
+
+    /// What the clocks of a majority of the nodes have reached when ours shows `now`; `None` before a majority has
+    /// been heard. Two names of one server are no two clocks.
+    pub(crate) fn most_have_reached(&self, now: BootTime, drift_rate: f64) -> Option<WallTime> {
+        let heard = self.seats.iter().map(|seat| {
+            let clock = *seat.clock.lock().unwrap_or_else(PoisonError::into_inner);
+            clock.filter(|_| !seat.twin.load(Ordering::Acquire))
+        });
+        clock::most_have_reached(now, drift_rate, heard)
     }
 
     /// A signal for every change of a state.

@@ -148,7 +148,9 @@ impl Core {
                 self.wanted.met();
                 self.late = 0;
                 self.back_off = BACK_OFF_FIRST;
-                self.offset = Some(ClockOffset::sample(hello.node_time, began, now));
+                let sample = ClockOffset::sample(hello.node_time, began, now);
+                self.board.note_clock(self.me, sample);
+                self.offset = Some(sample);
                 self.board.set_round_trip(self.me, began.until(now));
                 let node_time = hello.node_time;
                 self.standing.met(hello);
@@ -181,6 +183,7 @@ impl Core {
                 self.late = 0;
                 self.board.set_round_trip(self.me, flight.sent.until(now));
                 let sample = ClockOffset::sample(reply.node_time, flight.sent, now);
+                self.board.note_clock(self.me, sample);
                 self.offset = Some(self.offset.map_or(sample, |known| known.refine(sample)));
                 // First: a vote that shows a jump is a vote of the memory before it.
                 self.watch(reply.node_time, flight.sent, now);

@@ -10,7 +10,7 @@ use super::{
     waiting::Waits,
 };
 use crate::{
-    env::Env,
+    env::{Env, WallTime},
     node::{Cause, Listen, Node, Owner, Request, Resource},
 };
 use std::{fmt, sync::Arc};
@@ -122,6 +122,15 @@ impl Fleet {
 
     pub(crate) fn status(&self) -> Vec<NodeStatus> {
         self.board.status()
+    }
+
+    /// The quorum's clock, or our own before a majority has been heard.
+    pub(crate) fn wall(&self) -> WallTime {
+        if self.setup.sabotaged(Sabotage::OwnWallClock) {
+            return self.env.wall();
+        }
+        let reached = self.board.most_have_reached(self.env.now(), self.setup.drift_rate);
+        reached.unwrap_or_else(|| self.env.wall())
     }
 
     pub(crate) fn changes(&self) -> watch::Receiver<()> {

@@ -31,6 +31,12 @@
 //! of a jump only if it heard from the node before, within the last quarantine's length; a node that nobody
 //! asks anything is therefore looked at every third of `max_ttl`.
 //!
+//! # The quorum's clock
+//!
+//! Every reply carries its node's wall time. What the clocks of a majority of all nodes have certainly reached,
+//! carried on by our boot clock, is the quorum's clock ([`Quorum::wall`](crate::lease::Quorum::wall)): ticks are due by
+//! it, so that a worker whose own wall clock is wrong starts none too early or too late.
+//!
 //! # The parts
 //!
 //! [`Setup`] is what all workers of a deployment must agree on, checked when it is built. One driver task a
@@ -43,6 +49,7 @@
 mod ballots;
 mod bench;
 mod board;
+mod clock;
 mod core;
 #[cfg(test)]
 mod core_tests;

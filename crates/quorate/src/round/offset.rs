@@ -34,6 +34,14 @@ impl ClockOffset {
         let micros = i128::from(at.as_nanos() / 1_000) + self.low_micros;
         NodeTime::from_micros(u64::try_from(micros).unwrap_or(0))
     }
+
+    /// As [`ClockOffset::node_time_at_least`], less what the two clocks may have drifted apart since the sample has
+    /// grown old: a node that is away brings no newer one.
+    pub(crate) fn carried_to(self, at: BootTime, drift_rate: f64) -> NodeTime {
+        let drift = self.taken.until(at).saturating_sub(SAMPLE_AGE).mul_f64(drift_rate);
+        let micros = u64::try_from(drift.as_micros()).unwrap_or(u64::MAX);
+        NodeTime::from_micros(self.node_time_at_least(at).as_micros().saturating_sub(micros))
+    }
 }
 
 #[cfg(test)]

@@ -53,6 +53,8 @@ pub enum Sabotage {
     PlainRead,
     /// A node answers for ticks that it has forgotten.
     NoMemoryRule,
+    /// Ticks are due by the worker's own wall clock.
+    OwnWallClock,
     /// The lease is not looked at between *started* and the work.
     NoLookBeforeWork,
     /// A majority of grants overrules a *done* among the answers.

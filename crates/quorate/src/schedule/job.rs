@@ -12,6 +12,8 @@ const HISTORY: usize = 100;
 pub struct Job {
     pub(super) name: Arc<str>,
     pub(super) schedule: Schedule,
+    /// The shortest time between two ticks; found once, for it is costly.
+    pub(super) gap: Duration,
     pub(super) misfire: Misfire,
     pub(super) delivery: Delivery,
     pub(super) overlap: Overlap,
@@ -39,10 +41,12 @@ impl Job {
         let handler: Handler =
             Arc::new(move |tick| handler(tick).map(|done| done.map_err(|error| error.to_string())).boxed());
         let schedule = schedule.into();
+        let gap = schedule.busiest_gap();
         Self {
             name: name.into(),
-            misfire: Misfire::default_for(&schedule),
+            misfire: Misfire::default_for_gap(gap),
             schedule,
+            gap,
             delivery: Delivery::default(),
             overlap: Overlap::default(),
             placement: Placement::default(),

@@ -42,7 +42,11 @@ impl Misfire {
     /// What a job has unless told otherwise: one run for all that was missed within an hour, or within a
     /// thousand times the shortest gap between two ticks, so that the ledger keeps few of them.
     pub fn default_for(schedule: &Schedule) -> Self {
-        RunOnce::within((schedule.busiest_gap() * 1000).min(Duration::from_secs(3600)))
+        Self::default_for_gap(schedule.busiest_gap())
+    }
+
+    pub(super) fn default_for_gap(gap: Duration) -> Self {
+        RunOnce::within(gap.saturating_mul(1000).min(Duration::from_secs(3600)))
     }
 
     /// How long after its due time a misfired tick may still run.
@@ -161,6 +165,12 @@ pub(super) fn due_with(
     now: WallTime,
     late_after: Duration,
 ) -> Due {
+    if schedule.is_after_end() {
+        // One at a time, and none is ever too late: only its end brings the next one.
+        let tick = schedule.next_after(from);
+        let (run, next): (Vec<_>, Vec<_>) = tick.into_iter().partition(|tick| *tick <= now);
+        return Due { run, skipped: Vec::new(), next: next.first().copied() };
+    }
     let upto = |at| jitter.upto(schedule, at);
     let (clock, now) = (now, upto(now));
     let next = schedule.next_after(from.max(now));
@@ -196,8 +206,7 @@ pub(super) fn due_with(
     match at_most(schedule, each_after, now, room) {
         Some(ticks) => run.extend(ticks),
         None => {
-            let gaps = u32::try_from(room).unwrap_or(u32::MAX);
-            let cut = now - schedule.least_gap() * gaps;
+            let cut = schedule.cut(each_after, now, room);
             skip(each_after, cut, MisfireReason::TooMany);
             run.extend(at_most(schedule, cut, now, room).unwrap_or_default());
         }

@@ -13,29 +13,17 @@
 //!
 //! # The parts
 //!
-//! * [`Schedule`]: [`Every`] or [`Cron`]; at the core one method, [`Schedule::next_after`]
+//! * [`Schedule`]: [`Every`], [`Cron`], [`Delay`], [`At`], or a [`Timetable`] of one's own; at the core one method, [`Schedule::next_after`]
 //! * [`due`]: from a schedule, a [`Misfire`] rule and two points in time to the ticks to run
 //! * [`verdict`] and [`Delivery::decide`]: from what the nodes' ledgers say of a tick to run or skip
 //! * [`TickRecord`], [`TickKey`]: how a tick stands in the ledger
 //!
 //! # The rule for skipped and repeated local times
 //!
-//! One rule for both dialects of [`Cron`], that of cronie (Vixie cron), from its manual `cron(8)`, "Daylight
-//! Saving Time and other time changes":
-//!
-//! * A **fixed-time** job is one whose minute field and hour field (and seconds field, where there is one) do
-//!   not begin with `*`. Any other is an **interval** job.
-//! * An *interval* job follows real time: what the clock on the wall does not show does not happen, and what
-//!   it shows twice happens twice, in order.
-//! * A *fixed-time* job whose local time is skipped runs right after the gap. Where several of its times are
-//!   skipped, each runs, one second apart, never at a second at which the job is due anyway (so that every
-//!   tick has an instant of its own); at most 60 for one gap, and no longer after it than the gap was long.
-//! * A *fixed-time* job whose local time is repeated runs in the first pass only.
-//! * A change of three hours or more is a correction of the calendar (Samoa had no 30 December 2011): the new
-//!   time counts at once, nothing is made up and nothing held back.
-//!
-//! The rule lives in one place, the private module `times::local`; another, to be chosen by the job, would stand
-//! beside it.
+//! One rule for both dialects of [`Cron`], chosen by [`Cron::dst`] and stated at [`Dst`]. The default is that of
+//! cronie (Vixie cron), from its manual `cron(8)`, "Daylight Saving Time and other time changes": fixed-time jobs
+//! run once, right after a gap and in the first pass; interval jobs follow real time. The rules live in one
+//! place, the private module `times::local`.
 
 mod check;
 mod counts;
@@ -61,7 +49,10 @@ pub use ticks::{
     Answer, Ask, Decision, Delivery, JobRow, NodeAnswer, Paused, RecordError, Request, RequestId,
     RequestIdError, SkipReason, TickCause, TickEnd, TickHistory, TickKey, TickRecord, TickVerdict, verdict,
 };
-pub use times::{Cron, CronError, Every, EveryError, Schedule, Zone, ZoneError, every};
+pub use times::{
+    At, Cron, CronError, Custom, Delay, Dst, DstError, Every, EveryError, Schedule, ScheduleSpec, SpecError,
+    Timetable, Zone, ZoneError, at, delay, every,
+};
 pub use work::{StateError, Tick};
 
 use misfire::due_with;

@@ -19,7 +19,7 @@ use super::Event;
 use std::{fmt::Debug, time::Duration};
 
 /// How many servers are more than half.
-const MAJORITY: usize = super::NODES / 2 + 1;
+pub(super) const MAJORITY: usize = super::NODES / 2 + 1;
 
 /// Something that must hold at every moment.
 pub trait Invariant: Debug + Send {

@@ -15,23 +15,24 @@ use std::{
     time::Duration,
 };
 
-/// How far a worker's wall clock may be from the truth: the `max_clock_offset` that everybody agrees on.
+/// How far a wall clock may be from the truth: the `max_clock_offset` that everybody agrees on.
 const OFFSET: Duration = Duration::from_secs(1);
-/// Ticks younger than this may be yet to come, by the leader's clock and for want of a turn.
+/// How far ahead of the servers' clocks a worker may take them to be that has not heard from them for ten seconds: it
+/// carries them on by its own boot clock.
+const CARRIED: Duration = Duration::from_millis(100);
+/// Ticks younger than this may be yet to come, by the servers' clocks and for want of a turn.
 const YOUNG: Duration = Duration::from_secs(1);
 /// A leader that was interrupted so often in one tick leaves it to the next.
 const INTERRUPTED: u32 = 4;
 
 /// Each tick starts at most once, or again until it is recorded done.
 ///
-/// Whatever the rule, a run starts under a valid term, not before the tick is due by the worker's own clock,
-/// and no more than `max_clock_offset` before it is due in truth (unless that clock is further from the truth,
-/// or was ever set). `at_most_once`: never twice, by anybody, and
-/// not before *started* stands on a majority. `at_least_once`: not while *done* stands on a majority (by a worker
-/// whose clock has not stood still since its term was last extended: another cannot know that it has ended); and once
-/// there has been a leader in peace for a while, every tick since the job's registration has been started and
-/// has come to an end of its own, where the misfire rule makes up all (and no worker's wall clock was ever set:
-/// a leader an hour ahead runs the hour's ticks, and drops what is too old by its clock). A tick of an `at_most_once` job that
+/// Whatever the rule, a run starts under a valid term, and before it is due in truth by no more than the clocks of a
+/// majority of the servers have ever been ahead, whatever the worker's own wall clock shows. `at_most_once`: never
+/// twice, by anybody, and not before *started* stands on a majority. `at_least_once`: not while *done* stands on a
+/// majority (by a worker whose clock has not stood still since its term was last extended: another cannot know that
+/// it has ended); and once there has been a leader in peace for a while, every tick since the job's registration has
+/// been started and has come to an end of its own, where the misfire rule makes up all. A tick of an `at_most_once` job that
 /// makes up all has been started, or something of it was written, or it was unknown to the last leader: when that
 /// one sealed the ledger, some server that took the seal did not remember that time, or, where the tick came due
 /// later, forgot it afterwards. (The leader may have heard from a bare majority.) A job of any rule starts every
@@ -39,8 +40,7 @@ const INTERRUPTED: u32 = 4;
 ///
 /// Excuses, from *tick once*: "ticks that a node has forgotten are treated as unknown", so a server that forgot
 /// counts no more for what stands; a registration that a majority lost begins anew, and ticks before that are
-/// nobody's. A tick that was started by a worker whose wall clock was astray may have been started long before it
-/// was due, which a server that forgot in between cannot know. (A pause between the last look and the start is not excused: in this simulation there is none.)
+/// nobody's. (A pause between the last look and the start is not excused: in this simulation there is none.)
 #[derive(Debug)]
 pub(super) struct Ticks {
     jobs: Vec<JobSpec>,
@@ -72,9 +72,6 @@ struct Sealed {
 #[derive(Debug, Default)]
 struct Tick {
     starts: u32,
-    /// Started by a worker whose wall clock was wrong by more than is promised, and so perhaps long before it was
-    /// due: a server that forgot in between is sure that it was not.
-    astray: bool,
     /// A run ended by itself.
     ended: bool,
     /// How often it was torn, by term.
@@ -205,16 +202,13 @@ impl Ticks {
         let key = TickKey::new(job, *at);
         let tick = self.ticks.entry(key.clone()).or_default();
         tick.starts += 1;
-        tick.astray |= start.astray;
         self.runs.insert(start.run, (key, *token));
         let started_on = tick.started_on.get(token).map_or(0, BTreeSet::len);
         let wrong = if !start.valid {
             "though its term is over".to_owned()
-        } else if !start.astray && start.wall < *at {
-            format!("though its own clock shows {:?}", start.wall)
-        } else if !start.astray && start.true_wall + OFFSET < *at {
-            format!("in truth at {:?}", start.true_wall)
-        } else if delivery == Delivery::AtMostOnce && tick.starts > 1 && !tick.astray {
+        } else if start.true_wall + start.ahead + CARRIED < *at {
+            format!("in truth at {:?}, with servers' clocks {:?} ahead at most", start.true_wall, start.ahead)
+        } else if delivery == Delivery::AtMostOnce && tick.starts > 1 {
             format!("for the {}. time", tick.starts)
         } else if delivery == Delivery::AtMostOnce && started_on < MAJORITY {
             format!("with its start on {started_on} servers")
@@ -444,9 +438,8 @@ mod tests {
             at: at(due),
             token,
             valid: true,
-            wall: at(due),
             true_wall: at(due),
-            astray: false,
+            ahead: Duration::ZERO,
             clock_stood: false,
         }
     }
@@ -480,15 +473,11 @@ mod tests {
         let good = tick("each", 700, 1);
         assert!(history.start(&good).is_ok());
         assert!(history.start(&TickStart { valid: false, ..good.clone() }).is_err());
-        assert!(history.start(&TickStart { wall: at(699), ..good.clone() }).is_err());
-        let set = TickStart { wall: at(699), astray: true, ..good.clone() };
-        assert!(history.start(&set).is_ok(), "a clock that was set tells nothing");
-        assert!(
-            history.start(&TickStart { true_wall: at(0), ..good.clone() }).is_ok(),
-            "a clock that is ahead"
-        );
-        let due = tick("each", 70_000, 1);
-        assert!(history.start(&TickStart { true_wall: at(68_999), ..due }).is_err());
+        let (early, ahead) = (at(499), Duration::from_millis(100));
+        assert!(history.start(&TickStart { true_wall: early, ahead, ..good.clone() }).is_err());
+        let (early, ahead) = (at(500), Duration::from_millis(100));
+        let ok = history.start(&TickStart { true_wall: early, ahead, ..good.clone() });
+        assert!(ok.is_ok(), "a majority of the servers are ahead");
         assert!(history.start(&TickStart { job: "none".into(), ..good }).is_err());
     }
 

@@ -61,7 +61,7 @@ pub(super) fn job(spec: JobSpec, worker: &Worker, held: &Arc<Held>) -> Job {
 
 /// One run of one tick: it may be quick, slow, stubborn, or a failure.
 async fn run(mut worker: Worker, held: Arc<Held>, tick: Tick) -> Result<(), String> {
-    let run = worker.referee.tick_started(&held, &tick, worker.env.wall());
+    let run = worker.referee.tick_started(&held, &tick);
     worker.rng = SeedRng::new(worker.seed, &format!("run {}", run.number()));
     let job = worker.spec(&tick);
     worker.referee.count(&format!("tick started {job}"));

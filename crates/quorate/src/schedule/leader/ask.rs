@@ -148,6 +148,13 @@ fn ticks(what: &Ask, asked: WallTime, job: &Job) -> Result<VecDeque<WallTime>, A
         _ => return Ok([asked].into()),
     };
     let schedule = &job.schedule;
+    if schedule.is_after_end() {
+        return Err(format!(
+            "{} is due some time after each end, so that no span holds ticks of it",
+            job.name
+        )
+        .into());
+    }
     let show = |at| schedule.show(at);
     if until <= from {
         let why = format!("the span from {} until {} is empty: its end is excluded", show(from), show(until));

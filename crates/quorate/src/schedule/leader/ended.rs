@@ -59,8 +59,10 @@ impl Leader<'_> {
                 false
             }
         };
-        if over && let Some(id) = cause.request() {
-            self.ask_ended(id);
+        match cause.request() {
+            Some(id) if over => self.ask_ended(id),
+            None if over => self.link(index),
+            _ => {}
         }
         self.settle(index);
     }

@@ -59,20 +59,22 @@ pub(super) fn find(
     let mut moved = false;
     let fresh = || JobRow { since: sealed.begins(now), ..JobRow::default() };
     let mut row = row.take().unwrap_or_else(fresh);
-    if (&row.schedule, &row.rules, row.spread) != (&schedule, &rules, spread) {
+    let spec = job.schedule.spec();
+    if (&row.schedule, &row.rules, row.spread, &row.spec) != (&schedule, &rules, spread, &spec) {
         // Rows of older versions say nothing of the schedule: it is taken for the same.
         moved = !row.schedule.is_empty() && row.schedule != schedule;
         if moved {
             row.since = now;
             row.ended = None;
         }
-        row = JobRow { rev: row.rev + 1, schedule, rules, spread, ..row };
+        row = JobRow { rev: row.rev + 1, schedule, rules, spread, spec, ..row };
         write = true;
     }
     let (owed, lost) = if again || spread { (Vec::new(), Vec::new()) } else { owed(&job, sealed) };
     let after = if again || moved { now } else { from(&job, sealed, row.since, looked, now) };
     let state = JobState::new(&job.name, state(sealed, &job.name));
-    let plan = JobPlan::new(job, after, owed, row.paused.is_some());
+    let mut plan = JobPlan::new(job, after, owed, row.paused.is_some());
+    plan.begin_chain(row.since, row.ended);
     let entry =
         Entry { plan, row, state, registering: false, leaving: false, on_agenda: None, in_line: None };
     Found { entry, lost, is_new, write }

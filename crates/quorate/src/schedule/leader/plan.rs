@@ -69,6 +69,8 @@ pub(super) struct JobPlan {
     pub(super) running: Vec<Going>,
     /// When the run of the next tick is due.
     pub(super) next: Option<WallTime>,
+    /// Where ticks hang on ends, the next one, once the run before it has ended.
+    link: Option<WallTime>,
     pub(super) paused: bool,
 }
 
@@ -107,10 +109,32 @@ impl JobPlan {
             asked: VecDeque::new(),
             running: Vec::new(),
             next: None,
+            link: None,
             paused,
         };
-        plan.next = plan.next_due(plan.job.schedule.next_after(from));
+        if !plan.job.schedule.is_after_end() {
+            plan.next = plan.next_due(plan.job.schedule.next_after(from));
+        }
         plan
+    }
+
+    /// Where ticks hang on ends: the first one, or what follows an end at `ended`; unless one is owed a run.
+    pub(super) fn begin_chain(&mut self, since: WallTime, ended: Option<WallTime>) {
+        let schedule = &self.job.schedule;
+        if schedule.is_after_end() && self.waiting.is_empty() && self.running.is_empty() {
+            self.link = ended.map_or_else(|| schedule.first(since), |end| schedule.next_after_end(end));
+            self.next = self.next_due(self.link);
+        }
+    }
+
+    /// A look at a tick that hangs on the end of the run before it: it is never too late.
+    fn look_at_link(&mut self, sealed: &Sealed, now: WallTime) -> Looked {
+        let mut looked = Looked::default();
+        if let Some(tick) = self.link.filter(|tick| self.jitter.ripe(*tick) <= now) {
+            (self.link, self.next) = (None, None);
+            self.decide(sealed, tick, now, false, &mut looked);
+        }
+        looked
     }
 
     fn next_due(&self, tick: Option<WallTime>) -> Option<WallTime> {
@@ -121,6 +145,9 @@ impl JobPlan {
     pub(super) fn look(&mut self, sealed: &Sealed, now: WallTime) -> Looked {
         if self.paused {
             return Looked::default();
+        }
+        if self.job.schedule.is_after_end() {
+            return self.look_at_link(sealed, now);
         }
         let (schedule, misfire) = (&self.job.schedule, self.job.misfire);
         let Due { run, skipped, next } =
@@ -217,11 +244,18 @@ impl JobPlan {
 
     /// Ticks after `now` are due again; gives the span of those that were not, since `paused`.
     pub(super) fn resume(&mut self, paused: WallTime, now: WallTime) -> Option<(WallTime, WallTime)> {
-        let after = paused.max(self.looked);
+        self.paused = false;
         let schedule = &self.job.schedule;
+        if schedule.is_after_end() {
+            match self.link {
+                Some(_) => self.next = self.next_due(self.link),
+                None => self.begin_chain(now, Some(now)),
+            }
+            return None;
+        }
+        let after = paused.max(self.looked);
         let first = schedule.next_after(after).filter(|tick| *tick <= now);
         let span = first.and_then(|first| Some((first, schedule.last_within(after, now)?)));
-        self.paused = false;
         self.looked = self.looked.max(now);
         self.next = self.next_due(self.job.schedule.next_after(self.looked));
         span
@@ -236,6 +270,15 @@ impl JobPlan {
         if moved {
             self.looked = now;
             self.waiting.retain(Start::is_owed);
+            (self.link, self.next) = (None, None);
+        }
+        if self.job.schedule.is_after_end() {
+            match self.link {
+                Some(_) => self.next = self.next_due(self.link),
+                None if moved => self.begin_chain(now, None),
+                None => {}
+            }
+            return;
         }
         self.next = self.next_due(self.job.schedule.next_after(self.looked));
     }
@@ -262,7 +305,9 @@ impl JobPlan {
             let Some(start) = self.waiting.pop_front().or_else(|| self.asked.pop_front()) else { break };
             let window = self.job.misfire.within().max(LATE_AFTER);
             // What is being made up was within the window when it was decided on.
-            if start.cause == TickCause::Scheduled && self.jitter.ripe(start.tick) + window < now {
+            let chained = self.job.schedule.is_after_end();
+            if !chained && start.cause == TickCause::Scheduled && self.jitter.ripe(start.tick) + window < now
+            {
                 too_late.push(NotRun::TooLate(start.tick));
                 continue;
             }
@@ -315,7 +360,7 @@ pub(super) fn kept<'a>(jobs: impl Iterator<Item = &'a JobPlan>, max_clock_offset
 /// How many ticks of a job the ledger has to keep, at the job's busiest.
 pub(in crate::schedule) fn ticks_kept(job: &Job) -> u128 {
     let kept = job.misfire.within() + job.jitter + KEPT_BESIDES + super::runner::PRUNE_EVERY;
-    kept.as_nanos() / job.schedule.busiest_gap().as_nanos().max(1) + 1
+    kept.as_nanos() / job.gap.as_nanos().max(1) + 1
 }
 
 /// Whether a failed start may be tried under `delivery` over a record that the seal did not show.

@@ -241,7 +241,7 @@ fn another_schedule_counts_from_now_on() {
     let sealed = sealed(&[], &[]);
     let mut plan = plan(job(Delivery::AtMostOnce), at(10));
     plan.look(&sealed, at(12));
-    let slower = Job { schedule: every(7 * SECOND).unwrap().into(), ..job(Delivery::AtMostOnce) };
+    let slower = Job::new("j", every(7 * SECOND).unwrap(), |_| async { Ok::<(), String>(()) });
     plan.replace(Arc::new(slower), at(12));
     assert!(ticks(&mut plan, at(12)).is_empty());
     assert!(plan.next.is_some_and(|next| next > at(12) && next <= at(19)));
@@ -297,4 +297,41 @@ fn a_clock_that_steps_back_starts_nothing_twice() {
     plan.look(&sealed, at(5));
     plan.look(&sealed, at(12));
     assert!(ticks(&mut plan, at(12)).is_empty());
+}
+
+fn chain() -> (JobPlan, Sealed) {
+    let schedule = crate::schedule::delay(7 * SECOND).unwrap();
+    let job = Job::new("j", schedule, |_| async { Ok::<(), String>(()) });
+    let mut plan = plan(job.misfire(Misfire::Skip), at(0));
+    plan.begin_chain(at(10), None);
+    (plan, sealed(&[], &[]))
+}
+
+#[test]
+fn ticks_that_hang_on_ends_come_one_at_a_time_and_are_never_too_late() {
+    let (mut plan, sealed) = chain();
+    assert_eq!(plan.next, Some(at(10)), "the first is when the job was first seen");
+    assert_eq!(plan.look(&sealed, at(500)), Looked::default());
+    assert_eq!(start(&mut plan, at(900)), Some(at(10)));
+    plan.look(&sealed, at(2_000));
+    assert_eq!((plan.next, plan.head()), (None, None), "no end, no next one");
+    plan.running.clear();
+    plan.begin_chain(at(2_000), Some(at(2_000)));
+    assert_eq!(plan.next, Some(at(2_007)));
+    let mut taken_over = super::JobPlan::new(plan.job.clone(), at(0), Vec::new(), false);
+    taken_over.begin_chain(at(10), Some(at(2_000)));
+    assert_eq!(taken_over.next, Some(at(2_007)), "every leader comes to the same");
+}
+
+#[test]
+fn a_chain_goes_on_after_a_pause_and_after_what_is_owed() {
+    let (mut plan, sealed) = chain();
+    plan.look(&sealed, at(10));
+    plan.pause();
+    assert_eq!(plan.resume(at(10), at(100)), None);
+    assert_eq!(plan.next, Some(at(107)));
+    let owed = super::owed(&plan.job, &super::super::sealed::tests::sealed(&[10], &[]));
+    let mut interrupted = JobPlan::new(plan.job.clone(), at(0), owed.0, false);
+    interrupted.begin_chain(at(0), Some(at(3)));
+    assert_eq!((interrupted.next, interrupted.head()), (None, Some(at(10))), "its end brings the next");
 }

@@ -176,9 +176,10 @@ impl<'a> Leader<'a> {
         }
     }
 
-    /// The one clock by which ticks are due.
+    /// By which every tick is due: the quorum's clock, whatever this worker's own wall clock shows. Where it steps
+    /// back nothing is repeated, for each plan knows how far it has looked.
     pub(super) fn now(&self) -> WallTime {
-        self.env.wall()
+        self.term.quorum().wall()
     }
 
     /// Takes over the jobs of the roster as they are now.
@@ -227,10 +228,26 @@ impl<'a> Leader<'a> {
         tracing::debug!(job = &*job.name, next, since = ?found.entry.row.since, "found");
         self.names.insert(Arc::clone(&job.name), index);
         self.entries.push(Some(found.entry));
+        let chained = !found.lost.is_empty();
         for start in found.lost {
             self.lost(&job, &start);
         }
+        if chained {
+            self.link(index);
+        }
         self.settle(index);
+    }
+
+    /// Where a job's ticks hang on ends: one has ended, now.
+    pub(super) fn link(&mut self, index: usize) {
+        let now = self.now();
+        let Some(entry) = self.entries[index].as_mut() else { return };
+        if entry.plan.job.schedule.is_after_end() {
+            entry.plan.begin_chain(now, Some(now));
+            entry.row.ended = Some(now);
+            entry.row.rev += 1;
+            self.rows.put(&JobRow::key(&entry.plan.job.name), entry.row.to_value());
+        }
     }
 
     fn replace(&mut self, index: usize, job: Arc<Job>) {
@@ -244,7 +261,9 @@ impl<'a> Leader<'a> {
             if entry.plan.job.schedule != job.schedule {
                 entry.row.since = now;
             }
-            entry.row = JobRow { rev: entry.row.rev + 1, schedule, rules, ..entry.row.clone() };
+            let (rev, spec) = (entry.row.rev + 1, job.schedule.spec());
+            let spread = job.placement == crate::schedule::Placement::Spread;
+            entry.row = JobRow { rev, schedule, rules, spec, spread, ..entry.row.clone() };
             self.rows.put(&JobRow::key(&job.name), entry.row.to_value());
         }
         entry.plan.replace(job, now);
@@ -372,8 +391,12 @@ impl<'a> Leader<'a> {
                 let why = format!("for the tick {}", job.schedule.show(tick));
                 entry.plan.running.iter().for_each(|going| going.cancel.cancel(&why));
             }
+            let left_out = !not_run.is_empty();
             for not in not_run {
                 self.not_run(&job, not);
+            }
+            if left_out {
+                self.link(index);
             }
             self.settle(index);
             // One that is due for ever would be looked at for ever.

@@ -1,5 +1,5 @@
 use super::RecordError;
-use crate::env::WallTime;
+use crate::{env::WallTime, schedule::ScheduleSpec};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -24,6 +24,9 @@ pub struct JobRow {
     /// Where each tick hangs on the end of the run before it: that end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<WallTime>,
+    /// The schedule, to be read back; `None` for a timetable of one's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spec: Option<ScheduleSpec>,
 }
 
 /// That a job is paused.

@@ -1,4 +1,4 @@
-use super::{CronError, Zone, crontab, local};
+use super::{CronError, Dst, Zone, crontab, local};
 use crate::env::WallTime;
 use std::{fmt, sync::Arc};
 
@@ -11,9 +11,13 @@ use std::{fmt, sync::Arc};
 ///   meets *either* is meant. Also `@hourly`, `@daily` (`@midnight`), `@weekly`, `@monthly`, `@yearly`
 ///   (`@annually`).
 /// * **the `cron` crate's**, 6 or 7 fields: `second minute hour day-of-month month day-of-week [year]`. Sunday
-///   is 1; a day must meet *both* day fields.
+///   is 1; a day must meet *both* day fields. A parsed `cron::Schedule` can be taken in as well.
 ///
-/// Skipped and repeated local times follow one rule in both, stated in the [module docs](super).
+/// In both a day-of-month may be `L` (the month's last), `L-3` (three days before it), `15W` (the weekday,
+/// Monday to Friday, nearest to the 15th in the same month) or `LW` (the month's last weekday), and a
+/// day-of-week `fri#2` (the second Friday) or `friL` (the last one), alone or in a list.
+///
+/// Skipped and repeated local times follow one rule in both, chosen by [`Cron::dst`].
 ///
 /// ```
 /// use quorate::schedule::Cron;
@@ -31,6 +35,7 @@ pub struct Cron {
     text: Arc<str>,
     times: Arc<local::LocalTimes>,
     zone: Zone,
+    dst: Dst,
 }
 
 impl Cron {
@@ -40,12 +45,18 @@ impl Cron {
     /// [`CronError`], which names the field, the value and the mend. A line that can never fire (30 February)
     /// is an error too.
     pub fn parse(text: &str) -> Result<Self, CronError> {
+        let cron = Self::written(text)?;
+        if cron.times.next(0).is_none() {
+            return Err(CronError::Never { text: crontab::shown(&cron.text) });
+        }
+        Ok(cron)
+    }
+
+    /// Reads a line that stood before, even if it never fires.
+    pub(super) fn written(text: &str) -> Result<Self, CronError> {
         let times = crontab::read(text)?;
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        if times.next(0).is_none() {
-            return Err(CronError::Never { text: crontab::shown(&text) });
-        }
-        Ok(Self { text: text.into(), times: Arc::new(times), zone: Zone::UTC })
+        Ok(Self { text: text.into(), times: Arc::new(times), zone: Zone::UTC, dst: Dst::default() })
     }
 
     /// The same line in the zone of this IANA name.
@@ -62,6 +73,22 @@ impl Cron {
         Self { zone, ..self }
     }
 
+    /// The same line under this rule for skipped and repeated local times. Default [`Dst::Vixie`].
+    #[must_use]
+    pub fn dst(self, rule: Dst) -> Self {
+        Self { dst: rule, ..self }
+    }
+
+    /// The rule for skipped and repeated local times.
+    pub const fn dst_rule(&self) -> Dst {
+        self.dst
+    }
+
+    /// The zone.
+    pub const fn zone_of(&self) -> Zone {
+        self.zone
+    }
+
     /// The cron line.
     pub fn text(&self) -> &str {
         &self.text
@@ -70,7 +97,7 @@ impl Cron {
     /// The first tick strictly later than `after`; `None` where there is none up to the year 2100.
     pub fn next_after(&self, after: WallTime) -> Option<WallTime> {
         let after = i64::try_from(after.as_micros() / 1_000_000).ok()?;
-        let tick = u64::try_from(local::next_after(&self.times, self.zone, after)?).ok()?;
+        let tick = u64::try_from(local::next_after(&self.times, self.zone, self.dst, after)?).ok()?;
         Some(WallTime::from_micros(tick * 1_000_000))
     }
 
@@ -80,9 +107,23 @@ impl Cron {
     }
 }
 
+/// A line that the `cron` crate (0.17) has parsed, in UTC until [`Cron::zone`] says otherwise. Whether it is a
+/// fixed-time job is told by its text, as for [`Cron::parse`]. One that never fires is taken, and has no ticks.
+impl From<::cron::Schedule> for Cron {
+    fn from(line: ::cron::Schedule) -> Self {
+        let as_written = crontab::tidied(line.source());
+        if let Ok(cron) = Self::written(&as_written) {
+            return cron;
+        }
+        let text = crontab::rewritten(&line);
+        let times = local::LocalTimes { fixed: crontab::is_fixed(&text), lines: vec![line] };
+        Self { text: text.into(), times: Arc::new(times), zone: Zone::UTC, dst: Dst::default() }
+    }
+}
+
 impl PartialEq for Cron {
     fn eq(&self, other: &Self) -> bool {
-        self.text == other.text && self.zone == other.zone
+        self.text == other.text && self.zone == other.zone && self.dst == other.dst
     }
 }
 
@@ -90,7 +131,10 @@ impl Eq for Cron {}
 
 impl fmt::Display for Cron {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({})", self.text, self.zone)
+        match self.dst {
+            Dst::Vixie => write!(f, "{} ({})", self.text, self.zone),
+            dst => write!(f, "{} ({}, dst {dst})", self.text, self.zone),
+        }
     }
 }
 

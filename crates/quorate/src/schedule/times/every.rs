@@ -26,11 +26,7 @@ impl Every {
     /// [`EveryError`] where the period is shorter than a millisecond, holds a fraction of a microsecond, or is
     /// longer than the wall clock can count.
     pub fn new(period: Duration) -> Result<Self, EveryError> {
-        let fraction = !period.subsec_nanos().is_multiple_of(1_000);
-        match u64::try_from(period.as_micros()) {
-            Ok(micros) if period >= SHORTEST && !fraction => Ok(Self { micros }),
-            _ => Err(EveryError { period }),
-        }
+        whole_micros("period", period).map(|micros| Self { micros })
     }
 
     /// The period.
@@ -51,11 +47,21 @@ impl fmt::Display for Every {
     }
 }
 
-/// A period that cannot be.
+/// `time` in microseconds, where that is a distance that can be kept between two ticks.
+pub(super) fn whole_micros(what: &'static str, time: Duration) -> Result<u64, EveryError> {
+    let fraction = !time.subsec_nanos().is_multiple_of(1_000);
+    match u64::try_from(time.as_micros()) {
+        Ok(micros) if time >= SHORTEST && !fraction => Ok(micros),
+        _ => Err(EveryError { what, time }),
+    }
+}
+
+/// A period, or a delay, that cannot be.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the period {period:?} cannot be kept; use at least 1ms, in whole microseconds")]
+#[error("the {what} {time:?} cannot be kept; use at least 1ms, in whole microseconds")]
 pub struct EveryError {
-    period: Duration,
+    what: &'static str,
+    time: Duration,
 }
 
 #[cfg(test)]

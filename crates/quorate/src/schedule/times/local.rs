@@ -1,8 +1,8 @@
-//! From local times to instants: the one rule for gaps and repetitions (see the [module docs](super)).
+//! From local times to instants: the rules for gaps and repetitions (see [`Dst`]).
 //!
 //! Everything here is in whole seconds since the epoch: an *instant* in UTC, a *local* time as if UTC.
 
-use super::Zone;
+use super::{Dst, Zone};
 use chrono::DateTime;
 
 /// A change of this much or more is a correction, to which the rule does not apply.
@@ -16,7 +16,7 @@ const STEP: i64 = 24 * 3600;
 /// The local times of a cron line.
 #[derive(Debug)]
 pub(super) struct LocalTimes {
-    /// Their union. (Two where crontab's day-of-month *or* day-of-week applies.)
+    /// Their union. (Several where either day field may be met, or a day depends on the length of its month.)
     pub(super) lines: Vec<::cron::Schedule>,
     /// Whether the line is a fixed-time job.
     pub(super) fixed: bool,
@@ -38,19 +38,21 @@ impl LocalTimes {
 ///
 /// Walks from one change of the offset to the next: between two changes local time and real time run side by
 /// side, so the first local time there is the first tick.
-pub(super) fn next_after(times: &LocalTimes, zone: Zone, after: i64) -> Option<i64> {
+pub(super) fn next_after(times: &LocalTimes, zone: Zone, rule: Dst, after: i64) -> Option<i64> {
+    let (makes_up, holds_back) = (rule.makes_up(times.fixed), rule.holds_back(times.fixed));
     let mut from = after + 1;
     loop {
         let ahead = zone.ahead_at(from);
-        let made_up = if times.fixed { made_up_from(times, zone, from) } else { None };
+        let made_up = if makes_up { made_up_from(times, zone, from) } else { None };
         let found = times.next(from + ahead - 1).map(|local| local - ahead);
         let end = found.into_iter().chain(made_up).min()?;
         if let Some(change) = change_within(zone, from, end) {
             from = change;
-        } else if made_up == Some(end) || !times.fixed || !second_pass(zone, end) {
-            return Some(end);
-        } else {
-            from = end + 1;
+            continue;
+        }
+        match second_pass(zone, end).filter(|_| holds_back && made_up != Some(end)) {
+            Some(over) => from = over,
+            None => return Some(end),
         }
     }
 }
@@ -90,9 +92,10 @@ fn recent_change(zone: Zone, at: i64) -> Option<Change> {
     ((change.after - change.before).abs() < CORRECTION).then_some(change)
 }
 
-/// Whether the clock on the wall has shown before what it shows at `at`.
-fn second_pass(zone: Zone, at: i64) -> bool {
-    recent_change(zone, at).is_some_and(|change| at < change.at + change.before - change.after)
+/// If the clock on the wall has shown before what it shows at `at`: when that is over.
+fn second_pass(zone: Zone, at: i64) -> Option<i64> {
+    let change = recent_change(zone, at)?;
+    Some(change.at + change.before - change.after).filter(|over| at < *over)
 }
 
 /// The first instant, not before `from`, at which a skipped time of a fixed-time job is made up for a gap
@@ -104,7 +107,7 @@ fn made_up_from(times: &LocalTimes, zone: Zone, from: i64) -> Option<i64> {
     let mut second = gap.at;
     for _ in 0..MADE_UP_MAX {
         lost = times.next(lost).filter(|local| *local < gap.at + gap.after)?;
-        while times.has(second + gap.after) {
+        while second < end && times.has(second + gap.after) {
             second += 1;
         }
         if second >= end {

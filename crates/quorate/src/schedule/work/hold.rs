@@ -25,6 +25,14 @@ impl Hold {
         }
     }
 
+    /// The fencing token, whether or not it is still held.
+    pub(in crate::schedule) fn token(&self) -> FencingToken {
+        match self {
+            Self::Term(term) => term.number(),
+            Self::Claim(claim, _) => claim.token(),
+        }
+    }
+
     /// Fires when the work should end.
     pub(in crate::schedule) fn step_down(&self) -> &CancellationToken {
         match self {

@@ -92,6 +92,11 @@ impl Tick {
         self.hold.check()
     }
 
+    /// The fencing token of the term or the claim, whether or not this worker still has it.
+    pub fn token(&self) -> FencingToken {
+        self.hold.token()
+    }
+
     /// Fires when the run should end: at step-down, shutdown, timeout, or where it is cancelled. What still runs
     /// when validity ends is dropped.
     pub fn stop(&self) -> &CancellationToken {

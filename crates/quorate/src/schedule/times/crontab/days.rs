@@ -1,0 +1,108 @@
+//! Days of the calendar, by their number, their weekday and the length of their month: what lets `L`, `W` and
+//! `#` be written as plain lines of the `cron` crate, which knows none of them.
+
+use std::collections::BTreeSet;
+
+/// Sunday is 1, as in the `cron` crate.
+const MONDAY: u32 = 2;
+const FRIDAY: u32 = 6;
+/// Each length that a month can have.
+const LENGTHS: std::ops::RangeInclusive<u32> = 28..=31;
+
+/// The days that meet all three.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Days {
+    /// Of the month.
+    pub(super) days: BTreeSet<u32>,
+    /// Of the week; Sunday is 1.
+    pub(super) weekdays: BTreeSet<u32>,
+    /// How many days their month has, where that matters.
+    pub(super) length: Option<u32>,
+}
+
+impl Days {
+    pub(super) fn of_month(days: BTreeSet<u32>) -> Self {
+        Self { days, weekdays: (1..=7).collect(), length: None }
+    }
+
+    pub(super) fn of_week(weekdays: BTreeSet<u32>) -> Self {
+        Self { days: (1..=31).collect(), weekdays, length: None }
+    }
+
+    /// `L`, `L-3`: so many days before the last of the month.
+    pub(super) fn before_last(days: u32) -> Vec<Self> {
+        let nth = |length: u32| length.checked_sub(days).filter(|day| *day > 0).map(|day| (day, length));
+        LENGTHS.filter_map(nth).map(|(day, length)| Self::one(day, 1..=7, Some(length))).collect()
+    }
+
+    /// `15W`: the day from Monday to Friday that is nearest to the `day`th, in the same month.
+    pub(super) fn nearest_working(day: u32) -> Vec<Self> {
+        let lengths = if day < 28 { vec![None] } else { LENGTHS.map(Some).collect() };
+        let fits = |length: &Option<u32>| length.is_none_or(|length| day <= length);
+        lengths.into_iter().filter(fits).flat_map(|length| Self::working_near(day, length)).collect()
+    }
+
+    /// `LW`: the last day from Monday to Friday.
+    pub(super) fn last_working() -> Vec<Self> {
+        LENGTHS.flat_map(|length| Self::working_near(length, Some(length))).collect()
+    }
+
+    /// `fri#2`: the `nth` of that weekday.
+    pub(super) fn nth(weekday: u32, nth: u32) -> Self {
+        let days = (nth * 7 - 6..=(nth * 7).min(31)).collect();
+        Self { days, weekdays: BTreeSet::from([weekday]), length: None }
+    }
+
+    /// `friL`: the last of that weekday.
+    pub(super) fn last(weekday: u32) -> Vec<Self> {
+        let of = |length| Self {
+            days: (length - 6..=length).collect(),
+            ..Self::one(1, weekday..=weekday, Some(length))
+        };
+        LENGTHS.map(of).collect()
+    }
+
+    /// The days that meet both.
+    pub(super) fn and(&self, other: &Self) -> Option<Self> {
+        let length = match (self.length, other.length) {
+            (Some(one), Some(another)) if one != another => return None,
+            (one, another) => one.or(another),
+        };
+        let both =
+            Self { days: &self.days & &other.days, weekdays: &self.weekdays & &other.weekdays, length };
+        (!both.days.is_empty() && !both.weekdays.is_empty()).then_some(both)
+    }
+
+    fn one(day: u32, weekdays: std::ops::RangeInclusive<u32>, length: Option<u32>) -> Self {
+        Self { days: BTreeSet::from([day]), weekdays: weekdays.collect(), length }
+    }
+
+    /// The `day`th where it is a working day, else the one beside it; where that is in another month, the one
+    /// on the other side.
+    fn working_near(day: u32, length: Option<u32>) -> [Self; 3] {
+        let saturday = if day > 1 { (day - 1, FRIDAY) } else { (day + 2, MONDAY) };
+        let sunday = if length == Some(day) { (day - 2, FRIDAY) } else { (day + 1, MONDAY) };
+        [
+            Self::one(day, MONDAY..=FRIDAY, length),
+            Self::one(saturday.0, saturday.1..=saturday.1, length),
+            Self::one(sunday.0, sunday.1..=sunday.1, length),
+        ]
+    }
+}
+
+/// Of these months those that have `length` days, and the years in which they have.
+pub(super) fn of_length(
+    length: Option<u32>,
+    months: &BTreeSet<u32>,
+    years: &BTreeSet<u32>,
+) -> (BTreeSet<u32>, BTreeSet<u32>) {
+    let leap = |year: &u32| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+    let of = |lengths: &[u32]| months.iter().copied().filter(|month| lengths.contains(month)).collect();
+    match length {
+        None => (months.clone(), years.clone()),
+        Some(28) => (of(&[2]), years.iter().copied().filter(|year| !leap(year)).collect()),
+        Some(29) => (of(&[2]), years.iter().copied().filter(leap).collect()),
+        Some(30) => (of(&[4, 6, 9, 11]), years.clone()),
+        Some(_) => (of(&[1, 3, 5, 7, 8, 10, 12]), years.clone()),
+    }
+}

@@ -1,0 +1,173 @@
+//! A worker's wall clock that is set back or forward, while it leads and while it is about to: no tick twice, none
+//! lost, none too early. The nodes keep the right time; the workers' boot clocks run on.
+
+#![allow(clippy::expect_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use common::{SECOND, nodes};
+use futures_util::future::BoxFuture;
+use quorate::{
+    election::ElectionError,
+    env::{BootTime, Env, ScopedTask, SystemWorld, WallTime, World},
+    lease::Quorum,
+    node::MemoryNode,
+    schedule::{Delivery, Job, RunAll, ScheduleError, Scheduler, SchedulerRun, every},
+};
+use std::{
+    collections::BTreeMap,
+    convert::Infallible,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicI64, Ordering},
+    },
+    time::Duration,
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+const PERIOD: Duration = Duration::from_millis(100);
+const HOUR: i64 = 3600;
+
+/// The real world, but for a wall clock that can be set.
+#[derive(Debug, Default)]
+struct Settable {
+    micros: AtomicI64,
+}
+
+impl Settable {
+    fn set(&self, seconds: i64) {
+        self.micros.store(seconds * 1_000_000, Ordering::Relaxed);
+    }
+}
+
+impl World for Settable {
+    fn now(&self) -> BootTime {
+        SystemWorld.now()
+    }
+
+    fn wall(&self) -> WallTime {
+        let micros = SystemWorld.wall().as_micros();
+        WallTime::from_micros(micros.saturating_add_signed(self.micros.load(Ordering::Relaxed)))
+    }
+
+    fn random(&self) -> u64 {
+        SystemWorld.random()
+    }
+
+    fn sleep_until(&self, at: BootTime) -> BoxFuture<'static, ()> {
+        SystemWorld.sleep_until(at)
+    }
+
+    fn spawn(&self, tasks: &TaskTracker, work: BoxFuture<'static, ()>) {
+        SystemWorld.spawn(tasks, work);
+    }
+}
+
+/// Who started which tick, by its time in microseconds, and when by the right clock.
+type Starts = Arc<Mutex<BTreeMap<u64, Vec<(&'static str, WallTime)>>>>;
+
+struct Worker {
+    name: &'static str,
+    clock: Arc<Settable>,
+    quorum: Quorum,
+    starts: Starts,
+}
+
+impl Worker {
+    fn new(name: &'static str, nodes: &[MemoryNode], starts: &Starts) -> Self {
+        let clock = Arc::new(Settable::default());
+        let builder = Quorum::builder().worker(name).nodes(nodes.iter().cloned()).trust_new_nodes(true);
+        let quorum = builder.env(Env::new(clock.clone())).build().expect("a sound setup");
+        Self { name, clock, quorum, starts: Arc::clone(starts) }
+    }
+
+    fn run(&self, delivery: Delivery) -> SchedulerRun {
+        let (name, starts) = (self.name, Arc::clone(&self.starts));
+        let job = Job::new("j", every(PERIOD).expect("a period"), move |tick| {
+            let start = (name, SystemWorld.wall());
+            starts.lock().expect("no panic").entry(tick.at().as_micros()).or_default().push(start);
+            async { Ok::<(), Infallible>(()) }
+        });
+        let job = job.misfire(RunAll::within(30 * SECOND)).delivery(delivery);
+        Scheduler::new(&self.quorum, "g").ttl(SECOND).job(job).run()
+    }
+
+    fn started(&self) -> usize {
+        let starts = self.starts.lock().expect("no panic");
+        starts.values().flatten().filter(|(by, _)| *by == self.name).count()
+    }
+
+    /// Waits until this worker has started ten more.
+    async fn goes_on(&self, what: &str) {
+        let (enough, deadline) = (self.started() + 10, self.quorum.env().now() + 10 * SECOND);
+        while self.started() < enough {
+            assert!(self.quorum.env().now() < deadline, "{} started {} {what}", self.name, self.started());
+            self.quorum.env().sleep(PERIOD / 2).await;
+        }
+        let apart = self.quorum.wall().distance(SystemWorld.wall());
+        assert!(apart < SECOND / 10, "the quorum's clock is {apart:?} off for {} {what}", self.name);
+    }
+}
+
+/// A worker that leads, or waits to, until it is told to stop.
+struct Running {
+    worker: Worker,
+    stop: CancellationToken,
+    run: ScopedTask<Result<(), ElectionError<ScheduleError>>>,
+}
+
+impl Running {
+    fn start(worker: Worker, delivery: Delivery) -> Self {
+        let stop = CancellationToken::new();
+        let until = worker.run(delivery).until(stop.clone().cancelled_owned());
+        let run = worker.quorum.env().spawn_scoped(until);
+        Self { worker, stop, run }
+    }
+
+    async fn end(self) {
+        self.stop.cancel();
+        self.run.await.expect("no panic").expect("a shutdown is Ok");
+        self.worker.quorum.close().await;
+    }
+}
+
+async fn steps_lose_and_double_nothing(delivery: Delivery) {
+    let (nodes, starts) = (nodes(), Starts::default());
+    let mut leads = Running::start(Worker::new("first", &nodes, &starts), delivery);
+    leads.worker.goes_on("on a right clock").await;
+    for (wrong, how) in [(HOUR, "an hour ahead"), (-HOUR, "two hours back"), (0, "set right")] {
+        leads.worker.clock.set(wrong);
+        leads.worker.goes_on(how).await;
+    }
+    // The next one's clock is set while it waits, and again while it leads.
+    for (name, wrong) in [("second", HOUR), ("third", -HOUR)] {
+        let next = Running::start(Worker::new(name, &nodes, &starts), delivery);
+        next.worker.quorum.ready(5 * SECOND).await;
+        next.worker.clock.set(wrong);
+        std::mem::replace(&mut leads, next).end().await;
+        leads.worker.goes_on("wrong since before it led").await;
+        leads.worker.clock.set(-wrong);
+        leads.worker.goes_on("wrong the other way, set while it led").await;
+    }
+    leads.end().await;
+
+    let starts = starts.lock().expect("no panic");
+    let twice: Vec<_> = starts.iter().filter(|(_, by)| by.len() > 1).collect();
+    assert!(twice.is_empty(), "{twice:?}");
+    let times: Vec<u64> = starts.keys().copied().collect();
+    let period = u64::try_from(PERIOD.as_micros()).expect("short");
+    let lost: Vec<_> = times.windows(2).filter(|two| two[1] - two[0] != period).collect();
+    assert!(lost.is_empty(), "{lost:?}");
+    let early = starts.iter().flat_map(|(at, by)| by.iter().filter(|(_, when)| when.as_micros() < *at));
+    assert_eq!(early.count(), 0, "none before it is due");
+}
+
+#[tokio::test]
+async fn at_most_once() {
+    steps_lose_and_double_nothing(Delivery::AtMostOnce).await;
+}
+
+#[tokio::test]
+async fn at_least_once() {
+    steps_lose_and_double_nothing(Delivery::AtLeastOnce).await;
+}
