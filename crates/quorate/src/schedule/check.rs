@@ -40,6 +40,14 @@ fn alone(job: &Job) -> Result<(), ScheduleError> {
         return Err(ScheduleError::JobName { name: name() });
     }
     let rule = |field, value: String, mend| Err(ScheduleError::Rule { name: name(), field, value, mend });
+    if job.placement == Placement::Spread && job.schedule.is_after_end() {
+        let value = format!("spread, with the schedule {}", job.schedule);
+        return rule(
+            "placement",
+            value,
+            "the end of a run is known to its worker alone: run it on the leader",
+        );
+    }
     let gap = job.gap;
     if job.jitter > gap {
         return rule(

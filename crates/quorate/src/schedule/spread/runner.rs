@@ -212,7 +212,7 @@ impl Worker {
 
     /// Decides on what has come due, and tries what may be tried.
     fn look(&mut self) {
-        let now = self.env.wall();
+        let now = self.now();
         while let Some((_, name)) = self.agenda.first().filter(|(at, _)| *at <= now).cloned() {
             self.agenda.pop_first();
             if let Some(entry) = self.jobs.get_mut(&name) {
@@ -289,7 +289,7 @@ impl Worker {
             claims,
             ledger: self.ledger.clone(),
             worker: Arc::clone(&self.worker),
-            env: self.env.clone(),
+            quorum: self.with.quorum.clone(),
             cancel,
             grace: self.with.grace,
             ttl: self.with.ttl,
@@ -309,7 +309,7 @@ impl Worker {
         self.cancels.remove(&(Arc::clone(&job.name), tried.tick));
         let plan = self.jobs.get_mut(&job.name).and_then(|entry| entry.plan.as_mut());
         if let Some(plan) = plan {
-            plan.came(tried, came, self.env.wall(), self.env.random());
+            plan.came(tried, came, self.with.quorum.wall(), self.env.random());
         }
         self.arrange(&job.name);
         if let Some(history) = history {
@@ -387,7 +387,7 @@ impl Worker {
 
     /// Begins the jobs that wait for it, and enters what nobody ran.
     fn read(&mut self, answers: &[Answered]) {
-        let now = self.env.wall();
+        let now = self.now();
         let mut ticks = rows::ticks(answers);
         let quorum = self.with.quorum.fleet().majority();
         self.registering.clear();
@@ -434,7 +434,7 @@ impl Worker {
             return;
         }
         self.prune_at = self.env.now() + PRUNE_EVERY + self.env.random_below(PRUNE_EVERY);
-        let below = low_water(plans, self.env.wall(), self.max_clock_offset);
+        let below = low_water(plans, self.now(), self.max_clock_offset);
         let (ledger, group) = (self.ledger.clone(), Arc::clone(&self.with.group));
         self.pruning = Some(self.env.spawn_scoped(async move {
             if let Err(error) = ledger.prune(FencingToken::default(), below).await {
@@ -443,8 +443,13 @@ impl Worker {
         }));
     }
 
+    /// The time by which ticks are due: the quorum's, not this worker's own.
+    fn now(&self) -> WallTime {
+        self.with.quorum.wall()
+    }
+
     fn wake(&self) -> BootTime {
-        let now = self.env.wall();
+        let now = self.now();
         let next = self.agenda.first().map(|(at, _)| *at);
         let pause = next.map_or(LOOK_AT_LEAST_EVERY, |next| now.until(next)).min(LOOK_AT_LEAST_EVERY);
         let survey =
