@@ -112,7 +112,7 @@ impl Plan {
     /// Takes in a tick that stands as started: whoever has it may have ended without a word.
     pub(super) fn owe(&mut self, tick: WallTime, now: WallTime) {
         if !self.trying.contains(&tick) && !self.waiting.contains_key(&tick) {
-            self.wait(tick, Waiting { at: now, made_up: true, interrupted: 0 });
+            self.wait(tick, Waiting { at: tick.min(now), made_up: true, interrupted: 0 });
         }
     }
 
