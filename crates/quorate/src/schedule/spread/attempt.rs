@@ -7,8 +7,8 @@ use super::{
 };
 use crate::{
     claim::{Claim, ClaimError, ClaimOutcome, Claims},
-    env::{Env, WallTime},
-    lease::AcquireError,
+    env::WallTime,
+    lease::{AcquireError, Quorum},
     ledger::{Ledger, LedgerError},
     node::{FencingToken, Record},
     schedule::{
@@ -33,7 +33,7 @@ pub(super) struct Attempt {
     /// The ledger of spread ticks.
     pub(super) ledger: Ledger,
     pub(super) worker: Arc<str>,
-    pub(super) env: Env,
+    pub(super) quorum: Quorum,
     pub(super) cancel: Cancel,
     /// How long a run that is told to stop has to end.
     pub(super) grace: Duration,
@@ -87,8 +87,8 @@ impl Attempt {
                 return (Came::NotNow, None);
             }
         };
-        let random = [self.env.random(), self.env.random()];
-        let own = SpreadRecord::started(&self.worker, claim.token(), random, self.env.wall());
+        let random = [self.quorum.env().random(), self.quorum.env().random()];
+        let own = SpreadRecord::started(&self.worker, claim.token(), random, self.quorum.wall());
         let started = own.clone().into_record(self.tried.tick);
         let begun = match self.tried.too_late {
             Some(end) => {
@@ -155,14 +155,14 @@ impl Attempt {
                 Err(LedgerError::Forgotten(_)) => return Begun::Forgotten,
                 Err(error) => {
                     tracing::debug!(job = &*self.job.name, "a spread tick is not started yet: {error}");
-                    self.env.sleep(WRITE_AGAIN).await;
+                    self.quorum.env().sleep(WRITE_AGAIN).await;
                 }
             }
         }
     }
 
     async fn work(&self, claim: Claim, own: SpreadRecord, started: Record) -> (Came, Option<TickHistory>) {
-        let began = self.env.wall();
+        let began = self.quorum.wall();
         if !self.tried.made_up {
             self.counts.late(&self.job.name, self.job.jitters().ripe(self.tried.tick).until(began));
         }
@@ -172,7 +172,7 @@ impl Attempt {
             job: Arc::clone(&self.job),
             tick: self.tried.tick,
             cause,
-            hold: Hold::Claim(handle.clone(), self.env.clone()),
+            hold: Hold::Claim(handle.clone(), self.quorum.env().clone()),
             state: None,
             cancel: self.cancel.clone(),
             grace: self.grace,
@@ -257,7 +257,7 @@ impl Attempt {
                     return (Came::Ended, None);
                 }
                 Err(LedgerError::Standing(other)) => standing = other,
-                Err(_) => self.env.sleep(WRITE_AGAIN).await,
+                Err(_) => self.quorum.env().sleep(WRITE_AGAIN).await,
             }
         }
         (Came::NotNow, None)
@@ -269,7 +269,9 @@ impl Attempt {
         loop {
             match self.ledger.write(&key, Some(started), last).await {
                 Ok(()) => return,
-                Err(LedgerError::NoMajority(_)) if claim.check().is_ok() => self.env.sleep(WRITE_AGAIN).await,
+                Err(LedgerError::NoMajority(_)) if claim.check().is_ok() => {
+                    self.quorum.env().sleep(WRITE_AGAIN).await
+                }
                 Err(error) => {
                     tracing::warn!(job = &*self.job.name, "a spread tick's end is not recorded: {error}");
                     return;

@@ -22,6 +22,7 @@ use crate::{
 };
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, future::OptionFuture, stream::FuturesUnordered};
 use std::{
+    cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
     time::Duration,
@@ -74,6 +75,9 @@ pub(in crate::schedule) async fn spread(with: Spreading, stop: CancellationToken
         with,
         entries,
         jobs: BTreeMap::new(),
+        agenda: BTreeSet::new(),
+        in_line: BTreeSet::new(),
+        pauses: Vec::new(),
         known: false,
         paused: BTreeSet::new(),
         missed: BTreeMap::new(),
@@ -99,6 +103,11 @@ struct Worker {
     entries: mpsc::Sender<scribe::Entry>,
     /// The spread jobs; without a plan until it is known from when on they are due.
     jobs: BTreeMap<Arc<str>, Entry>,
+    /// When there is something to do for which job.
+    agenda: BTreeSet<(WallTime, Arc<str>)>,
+    /// The jobs for which there is, by priority; those that wait for others to end stay here.
+    in_line: BTreeSet<(Reverse<i32>, Arc<str>)>,
+    pauses: Vec<(Arc<Job>, (WallTime, WallTime))>,
     /// Whether it is known which jobs are paused.
     known: bool,
     paused: BTreeSet<Arc<str>>,
@@ -117,6 +126,7 @@ struct Worker {
 struct Entry {
     job: Arc<Job>,
     plan: Option<Plan>,
+    on_agenda: Option<WallTime>,
     /// Ticks that had ended when this worker came.
     ended: BTreeSet<WallTime>,
 }
@@ -191,7 +201,8 @@ impl Worker {
                     entry.job = job;
                 }
                 None => {
-                    self.jobs.insert(name, Entry { job, plan: None, ended: BTreeSet::new() });
+                    self.jobs
+                        .insert(name, Entry { job, plan: None, on_agenda: None, ended: BTreeSet::new() });
                     (self.survey_at, self.read_at) = (self.env.now(), self.env.now());
                 }
             }
@@ -201,36 +212,67 @@ impl Worker {
 
     /// Decides on what has come due, and tries what may be tried.
     fn look(&mut self) {
-        let now = self.env.wall();
-        let mut tries = Vec::new();
-        let mut pauses = Vec::new();
-        let busy: usize = self.jobs.values().filter_map(|entry| entry.plan.as_ref()).map(Plan::busy).sum();
-        let mut room = self.with.max_running.saturating_sub(busy);
-        for (name, entry) in &mut self.jobs {
+        let now = self.now();
+        while let Some((_, name)) = self.agenda.first().filter(|(at, _)| *at <= now).cloned() {
+            self.agenda.pop_first();
+            if let Some(entry) = self.jobs.get_mut(&name) {
+                entry.on_agenda = None;
+                self.in_line.insert((Reverse(entry.job.priority), name));
+            }
+        }
+        for (_, name) in &self.in_line {
+            let Some(entry) = self.jobs.get_mut(name) else { continue };
             let Some(plan) = &mut entry.plan else { continue };
             if self.paused.contains(name) {
-                pauses.extend(plan.look_paused(now).map(|span| (Arc::clone(&entry.job), span)));
+                let span = plan.look_paused(now);
+                self.pauses.extend(span.map(|span| (Arc::clone(&entry.job), span)));
             } else {
                 let skipped = plan.look(now, &entry.ended);
                 if !skipped.is_empty() {
                     self.missed.entry(Arc::clone(name)).or_default().extend(skipped);
-                    self.read_at = self.env.now();
-                    self.survey_at = self.env.now();
+                    (self.survey_at, self.read_at) = (self.env.now(), self.env.now());
                 }
             }
-            while room > 0
-                && let Some(tried) = plan.take(now)
-            {
-                room -= 1;
-                tries.push((Arc::clone(&entry.job), tried));
-            }
         }
-        for (job, (first, last)) in pauses {
+        for (job, (first, last)) in std::mem::take(&mut self.pauses) {
             self.skipped(&job, first, last, TickEnd::SkippedPaused, PAUSED);
         }
-        tries.sort_by_key(|(job, tried)| (std::cmp::Reverse(job.priority), tried.tick));
-        for (job, tried) in tries {
-            self.begin(job, tried);
+        self.take(now);
+    }
+
+    /// Tries what waits, in order of priority, while there is room; what there is no room for stays in line.
+    fn take(&mut self, now: WallTime) {
+        while let Some((turn, name)) = self.in_line.pop_first() {
+            let Some(entry) = self.jobs.get_mut(&name) else { continue };
+            let Some(plan) = &mut entry.plan else { continue };
+            let mut tries = Vec::new();
+            while self.runs.len() + tries.len() < self.with.max_running
+                && let Some(tried) = plan.take(now)
+            {
+                tries.push(tried);
+            }
+            let job = Arc::clone(&entry.job);
+            tries.into_iter().for_each(|tried| self.begin(Arc::clone(&job), tried));
+            if self.runs.len() >= self.with.max_running {
+                self.in_line.insert((turn, name));
+                return;
+            }
+            self.arrange(&name);
+        }
+    }
+
+    /// Puts the job on the agenda for when there is something to do for it.
+    fn arrange(&mut self, name: &Arc<str>) {
+        let Some(entry) = self.jobs.get_mut(name) else { return };
+        let wake = entry.plan.as_ref().and_then(Plan::wake);
+        if entry.on_agenda != wake {
+            if let Some(at) = entry.on_agenda {
+                self.agenda.remove(&(at, Arc::clone(name)));
+            }
+            if let Some(at) = wake {
+                self.agenda.insert((at, Arc::clone(name)));
+            }
+            entry.on_agenda = wake;
         }
     }
 
@@ -247,7 +289,7 @@ impl Worker {
             claims,
             ledger: self.ledger.clone(),
             worker: Arc::clone(&self.worker),
-            env: self.env.clone(),
+            quorum: self.with.quorum.clone(),
             cancel,
             grace: self.with.grace,
             ttl: self.with.ttl,
@@ -267,8 +309,9 @@ impl Worker {
         self.cancels.remove(&(Arc::clone(&job.name), tried.tick));
         let plan = self.jobs.get_mut(&job.name).and_then(|entry| entry.plan.as_mut());
         if let Some(plan) = plan {
-            plan.came(tried, came, self.env.wall(), self.env.random());
+            plan.came(tried, came, self.with.quorum.wall(), self.env.random());
         }
+        self.arrange(&job.name);
         if let Some(history) = history {
             self.enter(&job, history);
         }
@@ -344,7 +387,7 @@ impl Worker {
 
     /// Begins the jobs that wait for it, and enters what nobody ran.
     fn read(&mut self, answers: &[Answered]) {
-        let now = self.env.wall();
+        let now = self.now();
         let mut ticks = rows::ticks(answers);
         let quorum = self.with.quorum.fleet().majority();
         self.registering.clear();
@@ -377,6 +420,8 @@ impl Worker {
                 unruns.extend(spans.into_iter().map(|span| (Arc::clone(&entry.job), span)));
             }
         }
+        let names: Vec<Arc<str>> = self.jobs.keys().cloned().collect();
+        names.iter().for_each(|name| self.arrange(name));
         for (job, (first, last, why)) in unruns {
             self.skipped(&job, first, last, TickEnd::SkippedMisfire, &why.to_string());
         }
@@ -389,7 +434,7 @@ impl Worker {
             return;
         }
         self.prune_at = self.env.now() + PRUNE_EVERY + self.env.random_below(PRUNE_EVERY);
-        let below = low_water(plans, self.env.wall(), self.max_clock_offset);
+        let below = low_water(plans, self.now(), self.max_clock_offset);
         let (ledger, group) = (self.ledger.clone(), Arc::clone(&self.with.group));
         self.pruning = Some(self.env.spawn_scoped(async move {
             if let Err(error) = ledger.prune(FencingToken::default(), below).await {
@@ -398,9 +443,14 @@ impl Worker {
         }));
     }
 
+    /// The time by which ticks are due: the quorum's, not this worker's own.
+    fn now(&self) -> WallTime {
+        self.with.quorum.wall()
+    }
+
     fn wake(&self) -> BootTime {
-        let now = self.env.wall();
-        let next = self.jobs.values().filter_map(|entry| entry.plan.as_ref()?.wake()).min();
+        let now = self.now();
+        let next = self.agenda.first().map(|(at, _)| *at);
         let pause = next.map_or(LOOK_AT_LEAST_EVERY, |next| now.until(next)).min(LOOK_AT_LEAST_EVERY);
         let survey =
             if self.surveying.is_some() || self.jobs.is_empty() { None } else { Some(self.survey_at) };
