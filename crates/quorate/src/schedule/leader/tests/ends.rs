@@ -145,7 +145,8 @@ async fn of_ticks_that_are_due_together_the_highest_priority_starts_first_and_no
     let order = Arc::new(Mutex::new(Vec::new()));
     let running = Arc::new((AtomicUsize::new(0), AtomicUsize::new(0)));
     let now = stage.quorum.env().wall();
-    let together = at(now + SECOND / 2);
+    // Later than the nodes can answer for: their memory has just begun.
+    let together = at(now + SECOND * 2);
     let jobs: Vec<Job> = (0..12)
         .map(|number| {
             let (order, running) = (Arc::clone(&order), Arc::clone(&running));
