@@ -142,10 +142,10 @@ async fn in_the_place_of_a_claim_the_batch_goes_on() {
     let worker = bench.worker("a").await;
     let claims = Claims::new(&worker.quorum, "s").ttl(super::bench::TTL);
     spoil(&bench, 3, "quorate:claim/s/lock");
-    spoil(&bench, 3, "{quorate:claim/s/done}:done");
+    spoil(&bench, 3, "{quorate:claim/s/done}:claim");
     spoil(&bench, 3, "{quorate:claim/s/count}:fence");
     let all = claims.claim_many(["first", "lock", "done", "count", "last"]).await.expect("names");
-    let spoilt = ["quorate:claim/s/lock", "{quorate:claim/s/done}:done", "{quorate:claim/s/count}:fence"];
+    let spoilt = ["quorate:claim/s/lock", "{quorate:claim/s/done}:claim", "{quorate:claim/s/count}:fence"];
     let mut mine = Vec::new();
     for (number, (id, outcome)) in all.into_iter().enumerate() {
         match (number, outcome) {

@@ -1,8 +1,8 @@
 use quorate::{
     env::Env,
     node::{
-        Batch, Cause, FencingToken, FileNode, Node, NodeTime, Nudge, Owner, Refusal, Reply, Request,
-        Resource, Session,
+        Batch, Cause, DoneRecord, FencingToken, FileNode, Node, NodeTime, Nudge, Owner, Refusal, Reply,
+        Request, Resource, Session,
     },
 };
 use std::{
@@ -96,7 +96,12 @@ fn requests() -> Vec<Request> {
         Request::Mark { expect: None, marker: "m".into() },
         Request::Extend { resource: resource.clone(), owner: owner.clone(), ttl: keep, token, keep },
         Request::Inspect { resource },
-        Request::Complete { resource: done, owner, token, result: "ok".into(), retention: keep },
+        Request::Complete {
+            resource: done,
+            owner,
+            record: DoneRecord { token, result: "ok".into(), ..DoneRecord::default() },
+            retention: keep,
+        },
         Request::Seal { ledger: "g".into(), term: token, after: None },
     ]
 }

@@ -56,7 +56,7 @@ const SETTINGS: [&str; 7] = [
 
 /// What the user of a node must be allowed, as words of an ACL rule: everything that the handshake asks and
 /// the scripts call. The last [`PUSHES`] are for waking waiters, and can be done without.
-pub const COMMANDS: [&str; 28] = [
+pub const COMMANDS: [&str; 29] = [
     "select",
     "client|setname",
     "info",

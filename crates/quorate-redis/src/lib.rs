@@ -29,7 +29,7 @@
 //!
 //! With the prefix `P` (by default `quorate:`), lock `R` is the plain string `PR`, set with `NX` and `PX`, so
 //! that any Redlock client that uses that name excludes and is excluded; its counter is `{PR}:fence`; a
-//! claim's done record is `{PR}:done`; a group's ledger is the hash `Pledger/GROUP`; the node's marker is
+//! claim's record is `{PR}:claim`; a group's ledger is the hash `Pledger/GROUP`; the node's marker is
 //! `Pnode`.
 //!
 //! # Which servers
@@ -51,6 +51,7 @@ pub mod probe;
 mod reply;
 mod scripts;
 mod session;
+pub mod streams;
 mod wire;
 mod words;
 

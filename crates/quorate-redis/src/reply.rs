@@ -4,7 +4,7 @@
 use crate::fault;
 use quorate::{
     node::{
-        BatchReply, Cause, Cursor, DoneRecord, FencingToken, LedgerPage, LedgerState, NodeTime, Owner,
+        BatchReply, Begun, Cause, Cursor, DoneRecord, FencingToken, LedgerPage, LedgerState, NodeTime, Owner,
         Record, Refusal, Reply,
     },
     plain::plain,
@@ -14,6 +14,9 @@ use std::{borrow::Cow, collections::BTreeMap, sync::Arc, time::Duration};
 
 /// The longest text of a foreign client or of a server that is passed on.
 const TEXT_MAX: usize = 1024;
+
+/// The longest fingerprint of a payload, in hexadecimal digits.
+const FINGERPRINT_MAX: usize = 64;
 
 /// Reads the replies to the commands whose item counts are `runs`.
 pub(crate) fn read(values: Vec<Value>, runs: &[usize]) -> Result<BatchReply, Cause> {
@@ -123,9 +126,12 @@ fn item(value: &Value) -> Result<Reply, Cause> {
     };
     let said = self::word(word)?;
     match (&*said, rest) {
-        ("granted", [counter]) => Ok(Reply::Granted { counter: token(counter)? }),
+        ("granted", [counter]) => Ok(Reply::Granted { counter: token(counter)?, begun: None }),
+        ("granted", [counter, standing]) => {
+            Ok(Reply::Granted { counter: token(counter)?, begun: Some(begun(&text(standing)?)?) })
+        }
         ("held", [owner, left]) => Ok(Reply::Held { owner: owner_of(owner)?, remaining: remaining(left)? }),
-        ("done", [token, result]) => Ok(Reply::Done(done(token, result)?)),
+        ("done", [standing]) => Ok(done(&text(standing)?).map_or_else(no_claim, Reply::Done)),
         ("shared", []) => Ok(Reply::Shared),
         ("queued", [ahead]) => Ok(Reply::Queued { ahead: small(ahead)? }),
         ("raised", []) => Ok(Reply::Raised),
@@ -133,7 +139,9 @@ fn item(value: &Value) -> Result<Reply, Cause> {
         ("reserved", []) => Ok(Reply::Reserved),
         ("released", [mine]) => Ok(Reply::Released(flag(mine)?)),
         ("completed", []) => Ok(Reply::Completed),
-        ("state", [left, holder, counter, by, result]) => state(left, holder, counter, by, result),
+        ("counted", []) => Ok(Reply::Counted),
+        ("forgiven", []) => Ok(Reply::Forgiven),
+        ("state", [left, holder, counter, claim]) => state(left, holder, counter, claim),
         ("ledger", [next, term, mark, pieces]) => ledger(next, term, mark, pieces),
         ("pruned", [next]) => Ok(Reply::Pruned { next: cursor(next)? }),
         ("written", []) => Ok(Reply::Written),
@@ -166,14 +174,21 @@ fn refusal(parts: &[Value]) -> Result<Refusal, Cause> {
     })
 }
 
-fn state(left: &Value, holder: &Value, counter: &Value, by: &Value, result: &Value) -> Result<Reply, Cause> {
+fn state(left: &Value, holder: &Value, counter: &Value, claim: &Value) -> Result<Reply, Cause> {
     let holder = match &*text(left)? {
         "-2" => None,
         _ => Some((owner_of(holder)?, remaining(left)?)),
     };
     let counter = if text(counter)?.is_empty() { None } else { Some(token(counter)?) };
-    let done = if text(by)?.is_empty() { None } else { Some(done(by, result)?) };
-    Ok(Reply::State { holder, counter, done })
+    let claim = text(claim)?;
+    let (mut ended, mut counted) = (None, None);
+    if claim.starts_with("b:") {
+        counted = Some(begun(&claim)?);
+    } else if !claim.is_empty() {
+        let Some(done) = done(&claim) else { return Ok(no_claim()) };
+        ended = Some(done);
+    }
+    Ok(Reply::State { holder, counter, done: ended, begun: counted })
 }
 
 /// The term, the mark, and some of the fields of a ledger's hash and their values, in turn, in no order: pieces of them.
@@ -241,8 +256,37 @@ fn record(text: &str) -> Option<Record> {
     Some(Record { at, term, last, value: parts.next()?.into() })
 }
 
-fn done(by: &Value, result: &Value) -> Result<DoneRecord, Cause> {
-    Ok(DoneRecord { token: token(by)?, result: text(result)? })
+/// `d:TOKEN:AT:PAYLOAD:ATTEMPTS:RESULT`, with nothing for a payload or attempts that are not there.
+fn done(text: &str) -> Option<DoneRecord> {
+    let mut parts = text.strip_prefix("d:")?.splitn(5, ':');
+    let token = FencingToken::new(digits(parts.next()?)?);
+    let at = digits(parts.next()?)?;
+    let payload = payload(parts.next()?)?;
+    let poisoned = match parts.next()? {
+        "" => None,
+        attempts => Some(u32::try_from(digits(attempts)?).ok()?),
+    };
+    Some(DoneRecord { token, at, result: parts.next()?.into(), payload, poisoned })
+}
+
+fn no_claim() -> Reply {
+    unreadable("the record of a claim")
+}
+
+/// `b:ATTEMPTS:PAYLOAD`, with nothing for a payload that is not there. The script has looked at its form.
+fn begun(text: &str) -> Result<Begun, Cause> {
+    let parsed = || {
+        let (attempts, of) = text.strip_prefix("b:")?.split_once(':')?;
+        let attempts = u32::try_from(digits(attempts)?).unwrap_or(u32::MAX);
+        Some(Begun { attempts, payload: payload(of)? })
+    };
+    parsed().ok_or_else(|| unexpected(&format!("{:?} for what is counted on a claim", cut(text))))
+}
+
+/// A fingerprint, or none; nothing for what is not one.
+fn payload(text: &str) -> Option<Option<Arc<str>>> {
+    let sound = text.len() <= FINGERPRINT_MAX && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    sound.then(|| (!text.is_empty()).then(|| text.into()))
 }
 
 fn owner_of(value: &Value) -> Result<Owner, Cause> {
@@ -273,9 +317,11 @@ fn token(value: &Value) -> Result<FencingToken, Cause> {
 /// A number without a sign, as text.
 fn number(value: &Value) -> Result<u64, Cause> {
     let text = word(value)?;
-    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
-    let parsed = if digits { text.parse().ok() } else { None };
-    parsed.ok_or_else(|| unexpected(&format!("{:?} for a number", cut(&text))))
+    digits(&text).ok_or_else(|| unexpected(&format!("{:?} for a number", cut(&text))))
+}
+
+fn digits(text: &str) -> Option<u64> {
+    if text.bytes().all(|byte| byte.is_ascii_digit()) { text.parse().ok() } else { None }
 }
 
 fn small(value: &Value) -> Result<u32, Cause> {
@@ -324,6 +370,8 @@ mod tests {
             "extended",
             "released",
             "completed",
+            "counted",
+            "forgiven",
             "state",
             "ledger",
             "pruned",

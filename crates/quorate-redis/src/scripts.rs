@@ -15,6 +15,8 @@ pub(crate) enum Script {
     LeaveQueue,
     Inspect,
     Complete,
+    Count,
+    Forgive,
     Seal,
     Write,
     Prune,
@@ -40,7 +42,7 @@ macro_rules! source {
 
 impl Script {
     /// All of them, in the order of their numbers.
-    pub(crate) const ALL: [Self; 19] = [
+    pub(crate) const ALL: [Self; 21] = [
         Self::Acquire,
         Self::Raise,
         Self::Extend,
@@ -53,6 +55,8 @@ impl Script {
         Self::LeaveQueue,
         Self::Inspect,
         Self::Complete,
+        Self::Count,
+        Self::Forgive,
         Self::Seal,
         Self::Write,
         Self::Prune,
@@ -64,7 +68,8 @@ impl Script {
 
     /// What comes by turns: a run of these is one call, whatever their order. Otherwise locks that are acquired and
     /// released all the time would be a call each.
-    pub(crate) const MIXED: [Self; 4] = [Self::Acquire, Self::Release, Self::Extend, Self::Raise];
+    pub(crate) const MIXED: [Self; 6] =
+        [Self::Acquire, Self::Release, Self::Extend, Self::Raise, Self::Count, Self::Complete];
 
     /// What [`Script::Mixed`] calls the items of this one.
     pub(crate) fn letter(self) -> Option<char> {
@@ -93,6 +98,8 @@ impl Script {
             Self::LeaveQueue => source!(shared, "leave_queue"),
             Self::Inspect => source!("inspect"),
             Self::Complete => source!("complete"),
+            Self::Count => source!("count"),
+            Self::Forgive => source!("forgive"),
             Self::Seal => source!("seal"),
             Self::Write => source!("write"),
             Self::Prune => source!("prune"),
@@ -112,8 +119,9 @@ impl Script {
             | Self::ExtendShare
             | Self::Downgrade
             | Self::Inspect
-            | Self::Complete => 3,
-            Self::Raise | Self::ReleaseShare => 2,
+            | Self::Complete
+            | Self::Forgive => 3,
+            Self::Raise | Self::ReleaseShare | Self::Count => 2,
             _ => 1,
         }
     }
@@ -179,11 +187,11 @@ mod tests {
     fn a_script_has_the_functions_that_it_uses_and_no_others() {
         let release = Script::Release.source();
         assert!(release.contains("local function call(") && release.contains("local function serve("));
-        for idle in ["sealed", "low_water", "done_record"] {
+        for idle in ["sealed", "low_water", "claim_record"] {
             assert!(!release.contains(idle), "{idle}");
         }
         let acquire = Script::Acquire.source();
-        for used in ["counter", "is_number", "less", "done_record", "held", "left_of", "gate"] {
+        for used in ["counter", "is_number", "less", "claim_record", "held", "left_of", "gate"] {
             assert!(acquire.contains(&format!("local function {used}(")), "{used}");
         }
         assert!(Script::Seal.source().contains("local function low_water("));

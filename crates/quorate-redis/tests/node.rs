@@ -263,8 +263,11 @@ async fn keys_stand_where_the_documentation_says() {
     let done = Request::Complete {
         resource: claim,
         owner: owner(1),
-        token: quorate::node::FencingToken::new(5),
-        result: "ok".into(),
+        record: quorate::node::DoneRecord {
+            token: quorate::node::FencingToken::new(5),
+            result: "ok".into(),
+            ..Default::default()
+        },
         retention: LONG,
     };
     assert_eq!(desk.ask(done).await, Reply::Completed);
@@ -283,12 +286,12 @@ async fn keys_stand_where_the_documentation_says() {
             "quorate:ledger/billing",
             "quorate:node",
             "quorate:r",
-            "{quorate:claim/orders/7}:done",
+            "{quorate:claim/orders/7}:claim",
             "{quorate:claim/orders/7}:fence",
             "{quorate:r}:fence",
         ]
     );
-    for key in ["{quorate:r}:fence", "{quorate:claim/orders/7}:done"] {
+    for key in ["{quorate:r}:fence", "{quorate:claim/orders/7}:claim"] {
         assert!(server.command(&["PTTL", key]).parse::<i64>().unwrap() > 0, "{key} ends");
     }
     assert_eq!(server.command(&["PTTL", "quorate:node"]), "-1");
@@ -353,7 +356,7 @@ async fn a_number_out_of_bounds_spoils_its_own_item_only() {
     let mut desk = Desk::marked(RedisNode::parse(&server.url()).unwrap().prefix("")).await;
     let beyond = "99999999999999999999";
     server.command(&["SET", "{counter}:fence", beyond]);
-    server.command(&["SET", "{claim/s/1}:done", &format!("{beyond}:x")]);
+    server.command(&["SET", "{claim/s/1}:claim", &format!("{beyond}:x")]);
     server.command(&["HSET", "ledger/term", "t", beyond]);
     server.command(&["HSET", "ledger/text", "t", "x"]);
     server.command(&["HSET", "ledger/mark", "w", "-1"]);

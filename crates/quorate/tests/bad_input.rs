@@ -4,7 +4,7 @@ mod common;
 
 use common::{SECOND, nodes, quorum};
 use quorate::{
-    claim::Claims,
+    claim::{Claims, Fingerprint, MessageId},
     election::Election,
     lease::Quorum,
     node::{MemoryNode, NameError, Resource},
@@ -43,6 +43,46 @@ async fn a_ttl_that_cannot_work_is_refused_wherever_one_is_given() {
     }
     let grace = quorum.lock("x").step_down_grace(9 * SECOND).acquire().await.expect_err("no time to extend");
     says(grace, &["ttl is 10s", "step_down_grace 9s", "shorten step_down_grace"]);
+    quorum.close().await;
+}
+
+#[tokio::test]
+async fn claims_that_cannot_work_are_refused_before_anything_is_asked() {
+    let nodes = nodes();
+    let quorum = quorum("a", &nodes);
+    let claims = || Claims::new(&quorum, "s").ttl(2 * SECOND);
+    let table = [
+        (claims().max_attempts(0), ["max_attempts is 0", "give 1 or more"]),
+        (
+            claims().retention(SECOND),
+            ["retention is 1s, shorter than the claims' ttl 2s", "lengthen retention"],
+        ),
+        (claims().poisoned_for(SECOND), ["poisoned_for is 1s, shorter than", "lengthen poisoned_for"]),
+    ];
+    for (claims, parts) in table {
+        says(claims.check().expect_err("no such claims"), &parts);
+        says(claims.claim("1").await.expect_err("no such claim"), &parts);
+        says(claims.claim_many(["1", "2"]).await.expect_err("no such claims"), &parts);
+        let once = claims.once("1", SECOND, |_| async { Ok::<(), NameError>(()) }).await;
+        says(once.expect_err("no such claim"), &parts);
+    }
+    claims().check().expect("these can");
+    let long = "i".repeat(513);
+    for (id, why) in [("", "is empty"), (&*long, "is longer than 512 bytes"), ("a{b", "holds a brace")] {
+        let parts = ["the message id", why, "choose another name"];
+        says(claims().claim_many(["fine", id]).await.expect_err("no such id"), &parts);
+        says(claims().inspect(id).await.expect_err("no such id"), &parts);
+        says(claims().forgive(id).await.expect_err("no such id"), &parts);
+        let once = claims().once(id, SECOND, |_| async { Ok::<(), NameError>(()) }).await;
+        says(once.expect_err("no such id"), &parts);
+    }
+    let no_text = MessageId::from_utf8(b"order-\xff\xfe").expect_err("no text");
+    says(no_text, &["the message id \"order-", "is not UTF-8", "choose another name"]);
+    assert_eq!(MessageId::from_utf8("größe".as_bytes()).expect("text").id(), "größe");
+    says(
+        Fingerprint::from_bytes(&[0; 33]).expect_err("too long"),
+        &["33 bytes", "1 to 32", "Fingerprint::of"],
+    );
     quorum.close().await;
 }
 

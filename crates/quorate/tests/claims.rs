@@ -9,7 +9,8 @@ use quorate::{
     claim::{Claim, ClaimOutcome, Claims, CompleteError, ProcessError, Processed},
     lease::Quorum,
     node::{
-        Batch, FencingToken, MemoryNode, Node, NodeTime, Nudge, Owner, Reply, Request, Resource, Session,
+        Batch, DoneRecord, FencingToken, MemoryNode, Node, NodeTime, Nudge, Owner, Reply, Request, Resource,
+        Session,
     },
 };
 use std::{convert::Infallible, sync::Arc};
@@ -41,7 +42,7 @@ async fn one_handles_the_others_are_told_and_done_is_kept_with_its_result() {
     assert_eq!(claim.complete("42").await.expect("a majority").nodes, 5);
     assert!(handle.check().is_err());
     match claims(&b).claim("m-1").await.expect("a quorum") {
-        ClaimOutcome::Done { result } => assert_eq!(&*result, "42"),
+        ClaimOutcome::Done(done) => assert_eq!(&*done.result, "42"),
         other => panic!("{other:?}"),
     }
     a.close().await;
@@ -59,7 +60,7 @@ async fn nobody_gets_in_between_the_work_and_its_done_record() {
             for _ in 0..20 {
                 match claims(&b).claim(&id).await.expect("a quorum") {
                     ClaimOutcome::Claimed(_) => panic!("{id} was handled, and claimed again"),
-                    ClaimOutcome::Done { .. } => return,
+                    ClaimOutcome::Done(_) => return,
                     _ => tokio::task::yield_now().await,
                 }
             }
@@ -84,7 +85,7 @@ async fn a_batch_has_a_verdict_an_id() {
     for (i, (id, outcome)) in outcomes.into_iter().enumerate() {
         assert_eq!(*id, ids[i]);
         match (i, outcome.expect("a quorum")) {
-            (0, ClaimOutcome::InProgress { .. }) | (1, ClaimOutcome::Done { .. }) => {}
+            (0, ClaimOutcome::InProgress { .. }) | (1, ClaimOutcome::Done(_)) => {}
             (2.., ClaimOutcome::Claimed(claim)) => held.push(claim),
             (_, other) => panic!("{id}: {other:?}"),
         }
@@ -115,7 +116,7 @@ async fn process_handles_once_extends_meanwhile_and_abandons_what_failed() {
     assert_eq!(slow.expect("handled, past its TTL"), Processed::Handled);
     assert!(matches!(other, Processed::InProgress { .. }));
     let again = claims(&b).process("m", |_| async { Ok::<(), Infallible>(()) }).await.expect("a quorum");
-    assert_eq!(again, Processed::AlreadyDone { result: "done".into() });
+    assert!(matches!(again, Processed::AlreadyDone(done) if &*done.result == "done"));
     a.close().await;
     b.close().await;
 }
@@ -135,7 +136,7 @@ async fn a_stale_claim_cannot_complete_what_another_holds_and_long_results_are_r
     assert!(stale.complete("stale").await.is_err(), "its quorum is closed");
     assert_eq!(other.complete("fresh").await.expect("a majority").nodes, 5);
     match claims(&c).claim("m").await.expect("a quorum") {
-        ClaimOutcome::Done { result } => assert_eq!(&*result, "fresh"),
+        ClaimOutcome::Done(done) => assert_eq!(&*done.result, "fresh"),
         other => panic!("{other:?}"),
     }
     b.close().await;
@@ -183,13 +184,12 @@ async fn one_node_s_word_that_it_is_done_outweighs_every_grant() {
     let done = ask(&nodes[0], |_| Request::Complete {
         resource: Resource::claim("orders", "m-1").expect("a name"),
         owner: Owner::from_node("b:1"),
-        token: FencingToken::new(1),
-        result: "42".into(),
+        record: DoneRecord { token: FencingToken::new(1), result: "42".into(), ..DoneRecord::default() },
         retention: 100 * SECOND,
     });
     assert_eq!(done.await, Reply::Completed);
     match claims(&quorum).claim("m-1").await.expect("a quorum") {
-        ClaimOutcome::Done { result } => assert_eq!(&*result, "42"),
+        ClaimOutcome::Done(done) => assert_eq!(&*done.result, "42"),
         other => panic!("{other:?}"),
     }
     quorum.close().await;

@@ -6,7 +6,7 @@ pub(crate) fn leftover(key: &str, pttl: i64) -> Option<String> {
         return Some(format!("leftovers: {key} is none of Quorate's keys"));
     };
     let lasting = name == "node" || name.starts_with("ledger/");
-    let record = name.ends_with("}:fence") || name.ends_with("}:done");
+    let record = name.ends_with("}:fence") || name.ends_with("}:claim");
     if !lasting && !record {
         return Some(format!("leftovers: {key} still stands, for {pttl} ms"));
     }
@@ -23,7 +23,7 @@ mod tests {
             ("quorate:node", -1),
             ("quorate:ledger/soak", -1),
             ("{quorate:lock-0}:fence", 9),
-            ("{quorate:claim/soak/m-1}:done", 5),
+            ("{quorate:claim/soak/m-1}:claim", 5),
         ] {
             assert_eq!(leftover(key, pttl), None);
         }

@@ -279,10 +279,11 @@ fn spawn_warden(command: &CommandSpec, deadline: Deadline, socket: StdStream) ->
     });
     let call = Call { deadline, job, program: command.program.clone(), args: command.args.clone() };
     let mut warden = std::process::Command::new(this_binary()?);
+    warden.arg0("quorate").arg(ARGUMENT).args(call.to_args());
+    for name in &command.without {
+        warden.env_remove(name);
+    }
     warden
-        .arg0("quorate")
-        .arg(ARGUMENT)
-        .args(call.to_args())
         .envs(command.env.iter().map(|(name, value)| (name, value)))
         .stdin(OwnedFd::from(socket))
         .stdout(std::process::Stdio::null())

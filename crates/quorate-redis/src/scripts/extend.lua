@@ -1,5 +1,5 @@
 -- Holds on from now, never shortening; sets the owner again where the resource is free and nobody waits.
--- KEYS  lock, counter, a claim's done record or the queue
+-- KEYS  lock, counter, a claim's record or the queue
 -- ARGV  owner, ttl (ms), token, how long the counter lives (ms), 1 for a claim
 return serve(true, true, 3, 5, function(k, a)
   local lock, fence = KEYS[k], KEYS[k + 1]
@@ -9,9 +9,9 @@ return serve(true, true, 3, 5, function(k, a)
     return held(holder, lock)
   end
   if ARGV[a + 4] == '1' then
-    local token, result = done_record(KEYS[k + 2])
-    if token then
-      return { 'done', token, result }
+    local kind, _, done = claim_record(KEYS[k + 2])
+    if kind == 'd' then
+      return { 'done', done }
     end
   elseif not holder then
     local first = first_in_line(KEYS[k + 2], '')

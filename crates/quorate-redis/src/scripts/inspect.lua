@@ -1,5 +1,5 @@
 -- Says who holds the resource. Changes nothing.
--- KEYS  lock, counter, done record
+-- KEYS  lock, counter, a claim's record
 -- ARGV  1 for a claim
 return serve(false, false, 3, 1, function(k, a)
   local holder, left = call('GET', KEYS[k]), '-2'
@@ -7,10 +7,10 @@ return serve(false, false, 3, 1, function(k, a)
     left = left_of(KEYS[k])
   end
   local count = counter(KEYS[k + 1])
-  local token, result
+  local record, _
   if ARGV[a] == '1' then
-    token, result = done_record(KEYS[k + 2])
+    _, _, record = claim_record(KEYS[k + 2])
   end
   -- Empty where there is none: an array of Redis ends at its first nil.
-  return { 'state', left, holder or '', count or '', token or '', result or '' }
+  return { 'state', left, holder or '', count or '', record or '' }
 end)

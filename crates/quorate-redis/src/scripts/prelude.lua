@@ -71,17 +71,19 @@ local function count_to(key, standing, count, keep)
   end
 end
 
--- The done record of a claim as token and result, or nil.
-local function done_record(key)
+-- What is recorded of a claim: d:TOKEN:AT:PAYLOAD:ATTEMPTS:RESULT of one that is done (with attempts, if it was given
+-- up), b:ATTEMPTS:PAYLOAD of one that is not. Gives the letter, the token or the attempts, and the whole; or nil.
+local function claim_record(key)
   local value = call('GET', key)
   if not value then
     return nil
   end
-  local token, result = string.match(value, '^(%d+):(.*)$')
-  if not token or not is_number(token) then
-    refuse('wrongtype', 'the key ' .. key .. ' holds no done record')
+  local kind, number, rest = string.match(value, '^([bd]):(%d+)(:.*)$')
+  local form = kind == 'b' and '^:%x*$' or '^:%d+:%x*:%d*:'
+  if not kind or not is_number(number) or not string.find(rest, form) or kind == 'b' and #rest > 65 then
+    refuse('wrongtype', 'the key ' .. key .. ' holds no record of a claim')
   end
-  return token, result
+  return kind, number, value
 end
 
 -- The milliseconds that `lock` has left: -1 for a key that never expires. Another client's may be far off,

@@ -56,11 +56,17 @@ fn ask() -> impl Strategy<Value = Ask> {
             .prop_map(|(resource, owner, heir, ttl)| Ask::Reserve { resource, owner, heir, ttl }),
         4 => (r(), o()).prop_map(|(resource, owner)| Ask::Release { resource, owner }),
         3 => r().prop_map(|resource| Ask::Inspect { resource }),
-        4 => (claim(), o(), count(), 0..words::RESULTS, life()).prop_map(
-            |(resource, owner, token, result, retention)| Ask::Complete {
-                resource, owner, token, result, retention
+        4 => (claim(), o(), count(), 0..words::RESULTS, payload(), prop::bool::weighted(0.3), life()).prop_map(
+            |(resource, owner, token, result, payload, poisoned, retention)| Ask::Complete {
+                resource, owner, token, result, payload, poisoned, retention
             }
         ),
+        5 => (claim(), o(), 0..words::ATTEMPTS, payload(), prop::bool::weighted(0.3), life()).prop_map(
+            |(resource, owner, attempts, payload, back, keep)| Ask::Count {
+                resource, owner, attempts, payload, back, keep
+            }
+        ),
+        2 => (claim(), life()).prop_map(|(resource, keep)| Ask::Forgive { resource, keep }),
         2 => (ledger(), count()).prop_map(|(ledger, term)| Ask::Seal { ledger, term }),
         6 => write(),
         2 => (ledger(), count(), when()).prop_map(|(ledger, term, below)| Ask::Prune { ledger, term, below }),
@@ -100,6 +106,10 @@ fn resource() -> impl Strategy<Value = u8> {
 /// Mostly a claim; *complete* is for these alone, and must not break on others.
 fn claim() -> impl Strategy<Value = u8> {
     prop_oneof![6 => Just(1), 1 => 0..words::RESOURCES]
+}
+
+fn payload() -> impl Strategy<Value = u8> {
+    prop_oneof![2 => Just(0), 1 => 0..words::PAYLOADS]
 }
 
 fn owner() -> impl Strategy<Value = u8> {

@@ -17,9 +17,9 @@ pub fn replies_alike(a: &Reply, b: &Reply) -> bool {
             one == two && lasts_alike(*left, *right)
         }
         (
-            Reply::State { holder: one, counter: c1, done: d1 },
-            Reply::State { holder: two, counter: c2, done: d2 },
-        ) => c1 == c2 && d1 == d2 && holders_alike(one.as_ref(), two.as_ref()),
+            Reply::State { holder: one, counter: c1, done: d1, begun: b1 },
+            Reply::State { holder: two, counter: c2, done: d2, begun: b2 },
+        ) => c1 == c2 && d1 == d2 && b1 == b2 && holders_alike(one.as_ref(), two.as_ref()),
         (Reply::Refused(Refusal::Clock { apart: one }), Reply::Refused(Refusal::Clock { apart: two })) => {
             one.abs_diff(*two) <= CLOCKS
         }
@@ -75,7 +75,7 @@ mod tests {
         let ledger = |low_water| Reply::Ledger(LedgerState { low_water, ..LedgerState::default() }.into());
         assert!(!replies_alike(&ledger(9), &ledger(10)));
         assert!(replies_alike(&ledger(1_700_000_000_000_000), &ledger(1_700_000_000_000_009)));
-        let granted = |counter| Reply::Granted { counter: FencingToken::new(counter) };
+        let granted = |counter| Reply::Granted { counter: FencingToken::new(counter), begun: None };
         assert!(!replies_alike(&granted(1), &granted(2)));
     }
 }

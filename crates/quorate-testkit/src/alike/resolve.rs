@@ -1,6 +1,6 @@
 use super::words;
 use super::{Ask, Count, Life, Pass, Seen, Stamp, Tolerance, When};
-use quorate::node::{FencingToken, LedgerState, NodeTime, Record, Request};
+use quorate::node::{DoneRecord, FencingToken, LedgerState, NodeTime, Record, Request};
 use std::{sync::Arc, time::Duration};
 
 /// A year, in microseconds.
@@ -104,13 +104,31 @@ impl Ground {
                 Request::LeaveQueue { resource: words::resource(resource), ticket: words::owner(ticket) }
             }
             Ask::Inspect { resource } => Request::Inspect { resource: words::resource(resource) },
-            Ask::Complete { resource, owner, token, result, retention } => Request::Complete {
+            Ask::Complete { resource, owner, token, result, payload, poisoned, retention } => {
+                Request::Complete {
+                    resource: words::resource(resource),
+                    owner: words::owner(owner),
+                    record: DoneRecord {
+                        token: token.above(self.counter(resource)),
+                        at: self.began.as_micros(),
+                        result: words::result(result),
+                        payload: words::payload(payload),
+                        poisoned: poisoned.then_some(u32::MAX),
+                    },
+                    retention: retention.time(),
+                }
+            }
+            Ask::Count { resource, owner, attempts, payload, back, keep } => Request::Count {
                 resource: words::resource(resource),
                 owner: words::owner(owner),
-                token: token.above(self.counter(resource)),
-                result: words::result(result),
-                retention: retention.time(),
+                attempts: words::attempts(attempts),
+                payload: words::payload(payload),
+                back,
+                keep: keep.time(),
             },
+            Ask::Forgive { resource, keep } => {
+                Request::Forgive { resource: words::resource(resource), keep: keep.time() }
+            }
             Ask::Mark { expect, marker } => Request::Mark {
                 expect: expect.and_then(|stamp| self.stamp(stamp)),
                 marker: words::marker(marker),

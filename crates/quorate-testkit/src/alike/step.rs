@@ -200,7 +200,21 @@ pub enum Ask {
         owner: u8,
         token: Count,
         result: u8,
+        payload: u8,
+        poisoned: bool,
         retention: Life,
+    },
+    Count {
+        resource: u8,
+        owner: u8,
+        attempts: u8,
+        payload: u8,
+        back: bool,
+        keep: Life,
+    },
+    Forgive {
+        resource: u8,
+        keep: Life,
     },
     Seal {
         ledger: u8,
@@ -241,7 +255,9 @@ impl Ask {
             | Self::ExtendShare { ttl, .. }
             | Self::Downgrade { ttl, .. }
             | Self::Queue { ttl, .. } => ttl.is_brief(),
-            Self::Raise { keep, .. } => keep.is_brief(),
+            Self::Raise { keep, .. } | Self::Count { keep, .. } | Self::Forgive { keep, .. } => {
+                keep.is_brief()
+            }
             Self::Reserve { ttl, .. } => ttl.is_brief(),
             Self::Complete { retention, .. } => retention.is_brief(),
             _ => false,

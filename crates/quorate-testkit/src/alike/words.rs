@@ -10,6 +10,8 @@ pub(super) const LEDGERS: u8 = 5;
 pub(super) const KEYS: u8 = 9;
 pub(super) const VALUES: u8 = 9;
 pub(super) const RESULTS: u8 = 8;
+pub(super) const PAYLOADS: u8 = 4;
+pub(super) const ATTEMPTS: u8 = 8;
 pub(super) const MARKERS: u8 = 5;
 
 /// Resources that differ in little, and whose keys might meet.
@@ -19,7 +21,7 @@ pub(super) fn resource(number: u8) -> Resource {
         1 => Resource::claim("s", "1"),
         2 => Resource::lock("r:fence"),
         3 => Resource::election("r"),
-        4 => Resource::claim("s", "1:done"),
+        4 => Resource::claim("s", "1:claim"),
         5 => Resource::claim("s", "a/../b *?[x]'\";\\%2F"),
         6 => Resource::lock("R"),
         7 => Resource::lock(&"ü".repeat(256)),
@@ -80,6 +82,17 @@ pub(super) fn result(number: u8) -> Arc<str> {
     let (most, beyond) = ("r".repeat(RESULT_MAX), "r".repeat(RESULT_MAX + 1));
     let far = "ü".repeat(50_000);
     ["ok", "", ":", "7:x", "a\r\nb\0\"", &most, &beyond, &far][usize::from(number % RESULTS)].into()
+}
+
+/// Fingerprints of payloads, up to the longest.
+pub(super) fn payload(number: u8) -> Option<Arc<str>> {
+    let long = "0f".repeat(32);
+    [None, Some("aa"), Some("00"), Some(&*long)][usize::from(number % PAYLOADS)].map(Into::into)
+}
+
+/// How many attempts were counted. 10 is the lesser text and the greater number.
+pub(super) fn attempts(number: u8) -> u32 {
+    [1, 2, 3, 0, 9, 10, u32::MAX - 1, u32::MAX][usize::from(number % ATTEMPTS)]
 }
 
 /// Markers. The first stands when a history begins.

@@ -175,8 +175,8 @@ fn before(
             store.set_ledger(ledger, state)?;
         }
         (Fault::GrantsWhatIsDone, Request::Acquire { resource, .. }) => {
-            if let Some(row) = store.done(resource)? {
-                store.set_done(resource, engine::DoneRow { until_micros: 0, ..row })?;
+            if let Some(row) = store.claim(resource)? {
+                store.set_claim(resource, Some(engine::ClaimRow { until_micros: 0, ..row }))?;
             }
         }
         (Fault::GrantsWhatIsReserved, Request::Acquire { resource, .. }) => {
@@ -204,8 +204,8 @@ fn before(
             let places = store.queue(resource)?.map(|row| row.places).unwrap_or_default();
             *at = places.iter().map(|place| place.at).max().unwrap_or_default().max(*at);
         }
-        (Fault::CutsResults, Request::Complete { result, .. }) => {
-            *result = result.chars().take(engine::RESULT_MAX / 2).collect::<String>().into();
+        (Fault::CutsResults, Request::Complete { record, .. }) => {
+            record.result = record.result.chars().take(engine::RESULT_MAX / 2).collect::<String>().into();
         }
         _ => {}
     }
@@ -220,7 +220,7 @@ fn after(
     store: &mut MemoryStore,
 ) -> Result<(), Infallible> {
     let Request::Acquire { resource, .. } = request else { return Ok(()) };
-    let Reply::Granted { counter } = reply else { return Ok(()) };
+    let Reply::Granted { counter, .. } = reply else { return Ok(()) };
     match fault {
         Fault::CountsTwice | Fault::CountsNothing => {
             let changed = match fault {

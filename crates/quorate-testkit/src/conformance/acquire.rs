@@ -7,11 +7,11 @@ pub(super) async fn a_free_resource_is_granted_and_counted<N: Node>(node: N) {
     let (here, there) = (lock("here"), lock("there"));
     let propose = desk.wall().as_micros();
     let granted = desk.ask(desk.acquire_from(&here, &owner(1), LONG, propose)).await;
-    assert_eq!(granted, Reply::Granted { counter: token(propose + 1) });
+    assert_eq!(granted, Reply::Granted { counter: token(propose + 1), begun: None });
     let seen = desk.inspect(&here).await;
     assert!(seen.held_by(&owner(1)), "{seen:?}");
     assert_eq!((seen.counter, seen.done.is_none()), (Some(propose + 1), true));
-    assert_eq!(desk.inspect(&there).await, Seen { holder: None, counter: None, done: None });
+    assert_eq!(desk.inspect(&there).await, Seen { holder: None, counter: None, done: None, begun: None });
 }
 
 pub(super) async fn a_held_resource_says_by_whom_and_for_how_long<N: Node>(node: N) {
@@ -56,7 +56,7 @@ pub(super) async fn a_counter_goes_on_whatever_is_proposed<N: Node>(node: N) {
     let counted = desk.must_acquire(&resource, &owner(1), LONG).await;
     assert_eq!(desk.ask(release(&resource, &owner(1))).await, Reply::Released(true));
     let far = desk.ask(desk.acquire_from(&resource, &owner(2), LONG, 5)).await;
-    assert_eq!(far, Reply::Granted { counter: token(counted + 1) });
+    assert_eq!(far, Reply::Granted { counter: token(counted + 1), begun: None });
 }
 
 pub(super) async fn a_missing_counter_takes_no_far_proposal<N: Node>(node: N) {
@@ -71,11 +71,11 @@ pub(super) async fn a_missing_counter_takes_no_far_proposal<N: Node>(node: N) {
             other => unexpected(&other),
         }
     }
-    assert_eq!(desk.inspect(&resource).await, Seen { holder: None, counter: None, done: None });
+    assert_eq!(desk.inspect(&resource).await, Seen { holder: None, counter: None, done: None, begun: None });
     for propose in [now - 1_000_000, now + 1_000_000] {
         let near = lock(&format!("near {propose}"));
         let granted = desk.ask(desk.acquire_from(&near, &owner(1), LONG, propose)).await;
-        assert_eq!(granted, Reply::Granted { counter: token(propose + 1) });
+        assert_eq!(granted, Reply::Granted { counter: token(propose + 1), begun: None });
     }
 }
 
@@ -89,7 +89,10 @@ pub(super) async fn a_full_counter_grants_no_more<N: Node>(node: N) {
     assert_eq!(desk.ask(release(&resource, &owner(2))).await, Reply::Released(true));
     let full = desk.ask(desk.acquire(&resource, &owner(3), LONG)).await;
     assert_eq!(full, Reply::Refused(Refusal::CounterFull));
-    assert_eq!(desk.inspect(&resource).await, Seen { holder: None, counter: Some(max), done: None });
+    assert_eq!(
+        desk.inspect(&resource).await,
+        Seen { holder: None, counter: Some(max), done: None, begun: None }
+    );
 }
 
 pub(super) async fn a_counter_is_forgotten_at_its_time<N: Node>(node: N) {
@@ -105,7 +108,7 @@ pub(super) async fn a_counter_is_forgotten_at_its_time<N: Node>(node: N) {
     assert!(sent.until(desk.now()) >= Duration::from_millis(60));
     let propose = desk.wall().as_micros();
     let anew = desk.ask(desk.acquire_from(&resource, &owner(2), LONG, propose)).await;
-    assert_eq!(anew, Reply::Granted { counter: token(propose + 1) });
+    assert_eq!(anew, Reply::Granted { counter: token(propose + 1), begun: None });
 }
 
 pub(super) async fn resources_of_different_kinds_do_not_meet<N: Node>(node: N) {

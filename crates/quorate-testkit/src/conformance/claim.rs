@@ -2,10 +2,6 @@ use super::{Desk, desk::*};
 use quorate::node::{DoneRecord, Node, Refusal, Reply, Request, engine::RESULT_MAX};
 use std::time::Duration;
 
-fn done(by: u64, result: &str) -> DoneRecord {
-    DoneRecord { token: token(by), result: result.into() }
-}
-
 pub(super) async fn complete_frees_the_claim_and_answers_for_it<N: Node>(node: N) {
     let mut desk = Desk::marked(node).await;
     let resource = claim("1");
@@ -13,7 +9,7 @@ pub(super) async fn complete_frees_the_claim_and_answers_for_it<N: Node>(node: N
     assert_eq!(desk.inspect(&resource).await.done, None);
     assert_eq!(desk.ask(complete(&resource, &owner(1), by, "paid")).await, Reply::Completed);
     let seen = desk.inspect(&resource).await;
-    assert_eq!(seen, Seen { holder: None, counter: Some(by), done: Some(done(by, "paid")) });
+    assert_eq!(seen, Seen { holder: None, counter: None, done: Some(done(by, "paid")), begun: None });
     let again = desk.ask(desk.acquire(&resource, &owner(2), LONG)).await;
     assert_eq!(again, Reply::Done(done(by, "paid")));
     assert!(desk.inspect(&resource).await.is_free());
@@ -50,7 +46,7 @@ pub(super) async fn complete_after_the_end_needs_the_newest_count<N: Node>(node:
     assert_eq!(desk.ask(complete(&unknown, &owner(1), 12, "x")).await, Reply::Completed);
     assert_eq!(
         desk.inspect(&unknown).await,
-        Seen { holder: None, counter: Some(12), done: Some(done(12, "x")) }
+        Seen { holder: None, counter: None, done: Some(done(12, "x")), begun: None }
     );
 }
 
@@ -64,7 +60,7 @@ pub(super) async fn of_two_done_records_the_higher_stands<N: Node>(node: N) {
     assert_eq!(desk.ask(complete(&resource, &owner(1), 90, "again")).await, Reply::Completed);
     assert_eq!(desk.ask(complete(&resource, &owner(3), 100, "hundred")).await, Reply::Completed);
     let seen = desk.inspect(&resource).await;
-    assert_eq!((seen.counter, seen.done), (Some(100), Some(done(100, "hundred"))));
+    assert_eq!((seen.counter, seen.done), (None, Some(done(100, "hundred"))));
 }
 
 pub(super) async fn a_done_claim_is_not_extended<N: Node>(node: N) {
@@ -100,4 +96,123 @@ pub(super) async fn results_may_hold_anything<N: Node>(node: N) {
         assert_eq!(desk.ask(complete(&resource, &owner(1), 3, result)).await, Reply::Completed);
         assert_eq!(desk.inspect(&resource).await.done, Some(done(3, result)), "{result:?}");
     }
+}
+
+pub(super) async fn an_attempt_is_counted_by_the_holder_and_told_with_the_next_grant<N: Node>(node: N) {
+    let mut desk = Desk::marked(node).await;
+    let resource = claim("1");
+    let nobody = desk.ask(count(&resource, &owner(1), 1, None)).await;
+    assert_eq!(nobody, Reply::Refused(Refusal::NotOwner));
+    let first = desk.ask(desk.acquire(&resource, &owner(1), LONG)).await;
+    assert!(matches!(first, Reply::Granted { begun: None, .. }), "{first:?}");
+    assert_eq!(desk.ask(count(&resource, &owner(1), 1, Some("0f"))).await, Reply::Counted);
+    let stranger = desk.ask(count(&resource, &owner(2), 9, None)).await;
+    assert_eq!(stranger, Reply::Refused(Refusal::NotOwner));
+    assert_eq!(desk.inspect(&resource).await.begun, Some(begun(1, Some("0f"))));
+    assert_eq!(desk.ask(release(&resource, &owner(1))).await, Reply::Released(true));
+    match desk.ask(desk.acquire(&resource, &owner(2), LONG)).await {
+        Reply::Granted { begun: standing, .. } => assert_eq!(standing, Some(begun(1, Some("0f")))),
+        other => unexpected(&other),
+    }
+    // Who gives no fingerprint leaves the one that stands.
+    assert_eq!(desk.ask(count(&resource, &owner(2), 2, None)).await, Reply::Counted);
+    assert_eq!(desk.inspect(&resource).await.begun, Some(begun(2, Some("0f"))));
+}
+
+pub(super) async fn no_count_goes_down_or_stands_for_two<N: Node>(node: N) {
+    let mut desk = Desk::marked(node).await;
+    let resource = claim("1");
+    desk.must_acquire(&resource, &owner(1), LONG).await;
+    assert_eq!(desk.ask(count(&resource, &owner(1), 10, None)).await, Reply::Counted);
+    // 9 is the greater text and the lesser number.
+    for fewer in [0, 1, 9, 10] {
+        let refused = desk.ask(count(&resource, &owner(1), fewer, None)).await;
+        assert_eq!(refused, Reply::Refused(Refusal::Superseded), "{fewer}");
+    }
+    assert_eq!(desk.inspect(&resource).await.begun, Some(begun(10, None)));
+}
+
+pub(super) async fn an_attempt_is_taken_back_where_it_was_counted<N: Node>(node: N) {
+    let mut desk = Desk::marked(node).await;
+    let resource = claim("1");
+    desk.must_acquire(&resource, &owner(1), LONG).await;
+    let uncounted = desk.ask(count_back(&resource, &owner(1), 1)).await;
+    assert_eq!(uncounted, Reply::Refused(Refusal::Superseded));
+    assert_eq!(desk.ask(count(&resource, &owner(1), 3, Some("aa"))).await, Reply::Counted);
+    for other in [2, 4] {
+        let refused = desk.ask(count_back(&resource, &owner(1), other)).await;
+        assert_eq!(refused, Reply::Refused(Refusal::Superseded), "{other}");
+    }
+    let stranger = desk.ask(count_back(&resource, &owner(2), 3)).await;
+    assert_eq!(stranger, Reply::Refused(Refusal::NotOwner));
+    assert_eq!(desk.ask(count_back(&resource, &owner(1), 3)).await, Reply::Counted);
+    assert_eq!(desk.inspect(&resource).await.begun, Some(begun(2, Some("aa"))));
+}
+
+pub(super) async fn what_is_counted_ends_at_its_time_and_with_the_done_record<N: Node>(node: N) {
+    let mut desk = Desk::marked(node).await;
+    let (brief, finished) = (claim("brief"), claim("finished"));
+    desk.must_acquire(&brief, &owner(1), LONG).await;
+    let mut counted = count(&brief, &owner(1), 1, None);
+    if let Request::Count { keep, .. } = &mut counted {
+        *keep = Duration::from_millis(80);
+    }
+    let sent = desk.now();
+    assert_eq!(desk.ask(counted).await, Reply::Counted);
+    let by = desk.must_acquire(&finished, &owner(1), LONG).await;
+    assert_eq!(desk.ask(count(&finished, &owner(1), 1, None)).await, Reply::Counted);
+    assert_eq!(desk.ask(complete(&finished, &owner(1), by, "ok")).await, Reply::Completed);
+    let seen = desk.inspect(&finished).await;
+    assert_eq!((seen.begun, seen.done), (None, Some(done(by, "ok"))));
+    // Nothing is counted on what is done, though somebody set its owner again.
+    let late = desk.ask(count(&finished, &owner(1), 2, None)).await;
+    assert_eq!(late, Reply::Refused(Refusal::NotOwner));
+    desk.wait_until(&brief, |seen| seen.begun.is_none()).await;
+    assert!(sent.until(desk.now()) >= Duration::from_millis(80));
+}
+
+pub(super) async fn a_record_keeps_all_that_it_was_told<N: Node>(node: N) {
+    let mut desk = Desk::marked(node).await;
+    let resource = claim("1");
+    for record in [
+        DoneRecord { payload: Some("00ff".into()), ..done(3, "1:2:x") },
+        DoneRecord { poisoned: Some(7), ..done(4, "") },
+        DoneRecord { payload: Some("ab".repeat(32).into()), poisoned: Some(u32::MAX), ..done(5, ":") },
+        DoneRecord { at: 0, ..done(6, "a\nb") },
+    ] {
+        let request = Request::Complete {
+            resource: resource.clone(),
+            owner: owner(1),
+            record: record.clone(),
+            retention: LONG,
+        };
+        assert_eq!(desk.ask(request).await, Reply::Completed);
+        assert_eq!(desk.inspect(&resource).await.done, Some(record.clone()));
+        assert_eq!(desk.ask(desk.acquire(&resource, &owner(2), LONG)).await, Reply::Done(record));
+    }
+}
+
+pub(super) async fn only_what_is_given_up_or_counted_is_forgiven<N: Node>(node: N) {
+    let mut desk = Desk::marked(node).await;
+    let resource = claim("1");
+    assert_eq!(desk.ask(forgive(&resource)).await, Reply::Forgiven, "nothing stands there");
+    desk.must_acquire(&resource, &owner(1), LONG).await;
+    assert_eq!(desk.ask(count(&resource, &owner(1), 1, Some("aa"))).await, Reply::Counted);
+    let held = desk.ask(forgive(&resource)).await;
+    assert!(matches!(held, Reply::Held { owner: holder, .. } if holder == owner(1)));
+    assert_eq!(desk.ask(release(&resource, &owner(1))).await, Reply::Released(true));
+    assert_eq!(desk.ask(forgive(&resource)).await, Reply::Forgiven);
+    assert_eq!(desk.inspect(&resource).await.begun, None);
+    let by = desk.must_acquire(&resource, &owner(2), LONG).await;
+    let given_up = DoneRecord { poisoned: Some(5), payload: Some("aa".into()), ..done(by, "note") };
+    let request =
+        Request::Complete { resource: resource.clone(), owner: owner(2), record: given_up, retention: LONG };
+    assert_eq!(desk.ask(request).await, Reply::Completed);
+    assert_eq!(desk.ask(forgive(&resource)).await, Reply::Forgiven);
+    let (before, by) = (by, desk.must_acquire(&resource, &owner(3), LONG).await);
+    assert_eq!(by, before + 1, "the counter goes on");
+    assert_eq!(desk.ask(complete(&resource, &owner(3), by, "7")).await, Reply::Completed);
+    // A result that begins with a digit is no number of attempts.
+    assert_eq!(desk.ask(forgive(&resource)).await, Reply::Done(done(by, "7")));
+    assert_eq!(desk.inspect(&resource).await.done, Some(done(by, "7")));
 }

@@ -1,8 +1,8 @@
 use quorate::{
     env::{BootTime, Env},
     node::{
-        Batch, BatchReply, Cause, Cursor, DoneRecord, FencingToken, Hello, LedgerPage, LedgerState, Node,
-        NodeTime, Nudge, Owner, Record, Reply, Request, Resource, Session,
+        Batch, BatchReply, Begun, Cause, Cursor, DoneRecord, FencingToken, Hello, LedgerPage, LedgerState,
+        Node, NodeTime, Nudge, Owner, Record, Reply, Request, Resource, Session,
     },
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -68,8 +68,8 @@ impl<N: Node> Desk<N> {
 
     pub(super) async fn inspect(&mut self, resource: &Resource) -> Seen {
         match self.ask(Request::Inspect { resource: resource.clone() }).await {
-            Reply::State { holder, counter, done } => {
-                Seen { holder, counter: counter.map(FencingToken::get), done }
+            Reply::State { holder, counter, done, begun } => {
+                Seen { holder, counter: counter.map(FencingToken::get), done, begun }
             }
             other => unexpected(&other),
         }
@@ -156,7 +156,7 @@ impl<N: Node> Desk<N> {
     /// Acquires, and gives the count.
     pub(super) async fn must_acquire(&mut self, resource: &Resource, owner: &Owner, ttl: Duration) -> u64 {
         match self.ask(self.acquire(resource, owner, ttl)).await {
-            Reply::Granted { counter } => counter.get(),
+            Reply::Granted { counter, .. } => counter.get(),
             other => unexpected(&other),
         }
     }
@@ -168,6 +168,7 @@ pub(super) struct Seen {
     pub(super) holder: Option<(Owner, Option<Duration>)>,
     pub(super) counter: Option<u64>,
     pub(super) done: Option<DoneRecord>,
+    pub(super) begun: Option<Begun>,
 }
 
 impl Seen {
@@ -263,10 +264,40 @@ pub(super) fn complete(resource: &Resource, owner: &Owner, by: u64, result: &str
     Request::Complete {
         resource: resource.clone(),
         owner: owner.clone(),
-        token: token(by),
-        result: result.into(),
+        record: done(by, result),
         retention: LONG,
     }
+}
+
+pub(super) fn done(by: u64, result: &str) -> DoneRecord {
+    DoneRecord { token: token(by), at: 1_700_000_000_000_000, result: result.into(), ..DoneRecord::default() }
+}
+
+pub(super) fn count(resource: &Resource, owner: &Owner, attempts: u32, payload: Option<&str>) -> Request {
+    Request::Count {
+        resource: resource.clone(),
+        owner: owner.clone(),
+        attempts,
+        payload: payload.map(Into::into),
+        back: false,
+        keep: LONG,
+    }
+}
+
+pub(super) fn count_back(resource: &Resource, owner: &Owner, attempts: u32) -> Request {
+    let mut request = count(resource, owner, attempts, None);
+    if let Request::Count { back, .. } = &mut request {
+        *back = true;
+    }
+    request
+}
+
+pub(super) fn forgive(resource: &Resource) -> Request {
+    Request::Forgive { resource: resource.clone(), keep: LONG }
+}
+
+pub(super) fn begun(attempts: u32, payload: Option<&str>) -> Begun {
+    Begun { attempts, payload: payload.map(Into::into) }
 }
 
 pub(super) fn seal(group: &str, term: u64) -> Request {

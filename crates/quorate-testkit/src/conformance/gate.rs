@@ -21,7 +21,7 @@ fn votes<N: Node>(desk: &Desk<N>, resource: &Resource) -> Vec<Request> {
 }
 
 async fn nothing_stands<N: Node>(desk: &mut Desk<N>, resource: &Resource) {
-    assert_eq!(desk.inspect(resource).await, Seen { holder: None, counter: None, done: None });
+    assert_eq!(desk.inspect(resource).await, Seen { holder: None, counter: None, done: None, begun: None });
     assert_eq!(desk.read("g").await, LedgerState::default());
 }
 

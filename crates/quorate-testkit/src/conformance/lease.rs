@@ -110,7 +110,7 @@ pub(super) async fn extend_keeps_the_counter_alive<N: Node>(node: N) {
             *keep = Duration::from_millis(150);
         }
         let counter = match desk.ask(forgetful).await {
-            Reply::Granted { counter } => counter,
+            Reply::Granted { counter, .. } => counter,
             other => unexpected(&other),
         };
         let extended = desk.ask(extend(&resource, &owner(1), LONG, counter.get() + more)).await;
@@ -125,7 +125,10 @@ pub(super) async fn release_frees_its_own_and_keeps_the_counter<N: Node>(node: N
     let resource = lock("r");
     let counted = desk.must_acquire(&resource, &owner(1), LONG).await;
     assert_eq!(desk.ask(release(&resource, &owner(1))).await, Reply::Released(true));
-    assert_eq!(desk.inspect(&resource).await, Seen { holder: None, counter: Some(counted), done: None });
+    assert_eq!(
+        desk.inspect(&resource).await,
+        Seen { holder: None, counter: Some(counted), done: None, begun: None }
+    );
     assert_eq!(desk.ask(release(&resource, &owner(1))).await, Reply::Released(false));
 }
 

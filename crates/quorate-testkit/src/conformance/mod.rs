@@ -116,7 +116,13 @@ pub async fn suite<N: Node>(kind: &str, mut make: impl FnMut() -> N) {
             of_two_done_records_the_higher_stands
             a_done_claim_is_not_extended
             done_is_forgotten_at_its_time_with_its_counter
-            results_may_hold_anything;
+            results_may_hold_anything
+            an_attempt_is_counted_by_the_holder_and_told_with_the_next_grant
+            no_count_goes_down_or_stands_for_two
+            an_attempt_is_taken_back_where_it_was_counted
+            what_is_counted_ends_at_its_time_and_with_the_done_record
+            a_record_keeps_all_that_it_was_told
+            only_what_is_given_up_or_counted_is_forgiven;
         ledger:
             a_fresh_ledger_is_empty
             a_seal_refuses_earlier_terms

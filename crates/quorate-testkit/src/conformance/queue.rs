@@ -115,7 +115,7 @@ pub(super) async fn repair_goes_past_nobody_who_waits<N: Node>(node: N) {
     }
     let writer = desk.ask(extend(&writers, &owner(2), LONG, 70)).await;
     assert!(queued(&writer), "{writer:?}");
-    assert_eq!(desk.inspect(&writers).await, Seen { holder: None, counter: None, done: None });
+    assert_eq!(desk.inspect(&writers).await, Seen { holder: None, counter: None, done: None, begun: None });
     let reader = desk.ask(extend_share(&readers, &owner(2), LONG)).await;
     assert!(queued(&reader), "{reader:?}");
     assert!(desk.inspect(&readers).await.is_free());

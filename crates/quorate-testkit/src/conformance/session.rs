@@ -22,11 +22,11 @@ pub(super) async fn replies_come_in_the_order_of_the_requests<N: Node>(node: N) 
         Request::Inspect { resource: there.clone() },
     ];
     let replies = desk.ask_all(requests).await.replies;
-    assert_eq!(replies[0], Reply::Granted { counter: token(propose + 1) });
+    assert_eq!(replies[0], Reply::Granted { counter: token(propose + 1), begun: None });
     assert!(matches!(&replies[1], Reply::Held { owner: holder, .. } if *holder == owner(1)));
     assert_eq!(replies[2], Reply::Released(true));
-    assert_eq!(replies[3], Reply::Granted { counter: token(propose + 2) });
-    assert_eq!(replies[4], Reply::Granted { counter: token(propose + 1) });
+    assert_eq!(replies[3], Reply::Granted { counter: token(propose + 2), begun: None });
+    assert_eq!(replies[4], Reply::Granted { counter: token(propose + 1), begun: None });
     assert_eq!(replies[5], Reply::Raised);
     assert!(matches!(&replies[6], Reply::Ledger(page) if page.state.records.is_empty()));
     assert_eq!(replies[7], Reply::Written);
@@ -44,7 +44,9 @@ pub(super) async fn a_batch_may_be_empty_or_long<N: Node>(node: N) {
     let propose = desk.wall().as_micros();
     let requests = resources.iter().map(|r| desk.acquire_from(r, &owner(1), LONG, propose)).collect();
     let replies = desk.ask_all(requests).await.replies;
-    assert!(replies.iter().all(|reply| *reply == Reply::Granted { counter: token(propose + 1) }));
+    assert!(
+        replies.iter().all(|reply| *reply == Reply::Granted { counter: token(propose + 1), begun: None })
+    );
     let requests = resources.iter().rev().map(|r| release(r, &owner(1))).collect();
     let replies = desk.ask_all(requests).await.replies;
     assert!(replies.iter().all(|reply| *reply == Reply::Released(true)));
@@ -85,7 +87,7 @@ pub(super) async fn batches_run_in_order_though_nobody_polls<N: Node>(node: N) {
         }
     }
     let last = desk.ask(desk.acquire_from(&resource, &owner(2000), LONG, propose)).await;
-    assert_eq!(last, Reply::Granted { counter: token(propose + rounds + 1) });
+    assert_eq!(last, Reply::Granted { counter: token(propose + rounds + 1), begun: None });
     drop(kept);
 }
 

@@ -124,11 +124,11 @@ pub(super) struct Speaker {
 const MADE_UP: u64 = 200;
 
 /// How many keys an item of each script has, in the order in which they are loaded.
-const KEYS: [usize; 18] = [3, 2, 3, 1, 3, 3, 2, 3, 1, 1, 3, 3, 1, 1, 1, 1, 1, 1];
+const KEYS: [usize; 20] = [3, 2, 3, 1, 3, 3, 2, 3, 1, 1, 3, 3, 2, 3, 1, 1, 1, 1, 1, 1];
 /// The scripts whose items the one that is loaded last serves by their letters.
-const MIXED: [usize; 4] = [0, 3, 2, 1];
+const MIXED: [usize; 6] = [0, 3, 2, 1, 12, 11];
 /// What each script says to an item that goes as it is to go.
-const WORDS: [&str; 18] = [
+const WORDS: [&str; 20] = [
     "granted",
     "raised",
     "extended",
@@ -141,6 +141,8 @@ const WORDS: [&str; 18] = [
     "released",
     "state",
     "completed",
+    "counted",
+    "forgiven",
     "ledger",
     "written",
     "pruned",
@@ -345,8 +347,8 @@ fn reply(hostility: Hostility, scripts: &[usize], first: bool) -> Vec<u8> {
             "granted" => array(&[bulk("granted"), bulk(&counter)]),
             "released" => array(&[bulk("released"), bulk("1")]),
             "queued" => array(&[bulk("queued"), bulk("0")]),
-            "state" => array(&[bulk("state"), bulk("-2"), bulk(""), bulk(""), bulk(""), bulk("")]),
-            "done" => array(&[bulk("done"), bulk("7"), bulk("yours")]),
+            "state" => array(&[bulk("state"), bulk("-2"), bulk(""), bulk(""), bulk("")]),
+            "done" => array(&[bulk("done"), bulk("d:7:1:::yours")]),
             "ledger" => page(hostility, first),
             "pruned" => array(&[bulk("pruned"), next(hostility, first)]),
             word => array(&[bulk(word)]),

@@ -2,7 +2,7 @@
 
 use quorate::node::{
     Batch, FencingToken, LedgerState, NodeTime, Record, Reply, Request, Resource,
-    engine::{self, Clocks, CounterRow, DoneRow, LeaseRow, QueueRow, Store},
+    engine::{self, ClaimRow, Clocks, CounterRow, LeaseRow, QueueRow, Store},
 };
 use std::{
     convert::Infallible,
@@ -129,11 +129,11 @@ impl Store for Book {
         Ok(())
     }
 
-    fn done(&self, _: &Resource) -> Result<Option<DoneRow>, Infallible> {
+    fn claim(&self, _: &Resource) -> Result<Option<ClaimRow>, Infallible> {
         Ok(None)
     }
 
-    fn set_done(&mut self, _: &Resource, _: DoneRow) -> Result<(), Infallible> {
+    fn set_claim(&mut self, _: &Resource, _: Option<ClaimRow>) -> Result<(), Infallible> {
         Ok(())
     }
 }

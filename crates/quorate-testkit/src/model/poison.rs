@@ -6,7 +6,8 @@
 //!
 //! # What is in it
 //!
-//! A rule that the code does not have yet, so all of it is written out here but [`majority`]. A grant tells how
+//! Whose turn it is ([`turn`]), what a node counts ([`counts_more`]) and [`majority`] are the shipped code; who asks whom
+//! when is written out here, as `claim/begin.rs` does it. A grant tells how
 //! many attempts its node has counted. Who has a majority of grants takes the largest of these counts: at the
 //! limit the id is poisoned. Below it, one more is written wherever the claimer is still the owner and fewer
 //! have been counted; once a majority has it, the handler begins. Requests run at any later moment, in any
@@ -14,7 +15,13 @@
 //! forget; then more attempts than the limit may begin, but the id is not poisoned for less.
 
 use super::{NODES, Name};
-use quorate::round::majority;
+use quorate::{
+    node::engine::counts_more,
+    round::{
+        attempts::{Turn, turn},
+        majority,
+    },
+};
 use stateright::{Model, Property};
 use std::fmt;
 
@@ -149,9 +156,10 @@ impl Poison {
         if counts.len() < majority(NODES) {
             return;
         }
-        let count = counts.into_iter().max().unwrap_or_default();
-        let poisoned = count >= self.limit;
-        state.phases[attempt] = if poisoned { Phase::Poisoned } else { Phase::Counting(count + 1) };
+        state.phases[attempt] = match turn(counts.into_iter().map(u32::from), Some(self.limit.into())) {
+            Turn::GivenUp(_) => Phase::Poisoned,
+            Turn::Begins(count) => Phase::Counting(u8::try_from(count).unwrap_or(u8::MAX)),
+        };
         for site in &mut state.sites {
             site.lines[attempt] = Line { asked: true, ..Line::default() };
         }
@@ -159,7 +167,7 @@ impl Poison {
 
     fn count(&self, site: &mut Site, attempt: u8, count: u8) {
         let owns = site.owner == attempt || self.leaves_out(Rule::CountByOwner);
-        let more = site.count < count || self.leaves_out(Rule::CountIfMore);
+        let more = counts_more(Some(site.count.into()), count.into()) || self.leaves_out(Rule::CountIfMore);
         if owns && more {
             site.count = site.count.max(count);
             site.lines[usize::from(attempt) - 1].written = true;

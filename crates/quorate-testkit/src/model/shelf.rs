@@ -3,7 +3,7 @@
 use super::NODES;
 use quorate::node::{
     Batch, FencingToken, LedgerState, NodeTime, Owner, Reply, Request, Resource,
-    engine::{self, Clocks, CounterRow, DoneRow, LeaseRow, QueueRow, Store},
+    engine::{self, ClaimRow, Clocks, CounterRow, LeaseRow, QueueRow, Store},
 };
 use quorate::{
     env::BootTime,
@@ -98,11 +98,11 @@ impl Store for Shelf {
         Ok(())
     }
 
-    fn done(&self, _: &Resource) -> Result<Option<DoneRow>, Infallible> {
+    fn claim(&self, _: &Resource) -> Result<Option<ClaimRow>, Infallible> {
         Ok(None)
     }
 
-    fn set_done(&mut self, _: &Resource, _: DoneRow) -> Result<(), Infallible> {
+    fn set_claim(&mut self, _: &Resource, _: Option<ClaimRow>) -> Result<(), Infallible> {
         Ok(())
     }
 
@@ -139,7 +139,10 @@ pub fn tally(grants: [Option<(u32, [u32; 2], u32)>; NODES]) -> Tally {
                     since: NodeTime::from_micros(since.into()),
                     votes_from: NodeTime::from_micros(votes_from.into()),
                 },
-                answer: Answer::Reply(Reply::Granted { counter: FencingToken::new(counter.into()) }),
+                answer: Answer::Reply(Reply::Granted {
+                    counter: FencingToken::new(counter.into()),
+                    begun: None,
+                }),
             });
         }
     }

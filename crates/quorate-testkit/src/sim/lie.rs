@@ -89,7 +89,7 @@ impl Liar<'_> {
         match (self.honestly(request), before) {
             (Reply::Granted { .. }, Some(row)) => {
                 let Ok(()) = self.store.set_counter(resource, row);
-                Reply::Granted { counter: row.count }
+                Reply::Granted { counter: row.count, begun: None }
             }
             (other, _) => other,
         }

@@ -65,8 +65,11 @@ pub(super) fn exchange(request: &Request, reply: &Reply) -> String {
         }
         Request::Queue { resource, ticket, at, .. } => format!("queue {resource} {at} {}", short(ticket)),
         Request::LeaveQueue { resource, ticket } => format!("leave queue {resource} {}", short(ticket)),
-        Request::Complete { resource, owner, token, .. } => {
-            format!("complete {resource} {} {token}", short(owner))
+        Request::Complete { resource, owner, record, .. } => {
+            format!("complete {resource} {} {}", short(owner), record.token)
+        }
+        Request::Count { resource, owner, attempts, back, .. } => {
+            format!("count {resource} {} {attempts}{}", short(owner), if *back { " back" } else { "" })
         }
         Request::Seal { term, .. } => format!("seal {term}"),
         Request::Write { term, key, record, .. } => {
@@ -76,7 +79,7 @@ pub(super) fn exchange(request: &Request, reply: &Reply) -> String {
         other => format!("{other:?}"),
     };
     let said = match reply {
-        Reply::Granted { counter } => format!("granted {counter}"),
+        Reply::Granted { counter, .. } => format!("granted {counter}"),
         Reply::Held { owner, remaining } => {
             format!("held by {} for {:?}ms", short(owner), remaining.map(|left| left.as_millis()))
         }

@@ -7,7 +7,10 @@ use crate::{
 };
 use futures_util::future::{LocalBoxFuture, join};
 use quorate::{
-    claim::{Claim, ClaimOutcome, Completed, Processed},
+    claim::{
+        Claim, ClaimOutcome, Completed, Processed, abandon_many as abandon_claims,
+        complete_many as complete_claims,
+    },
     election::{Election, ElectionError, Term},
     env::{BootTime, Env},
     lease::{Lease, LeaseEvent, TryAcquire},
@@ -414,10 +417,75 @@ pub(crate) async fn abandon(stage: &Stage) -> bool {
     finished
 }
 
+pub(crate) async fn complete_many(stage: &Stage) -> bool {
+    let claim = claimed(stage).await;
+    let lost = claim.handle().lost().clone();
+    let completed = stage.cut(complete_claims([(claim, "it worked")])).await;
+    stage.soon("end of the claim", MS, lost.cancelled()).await;
+    stage.patience.set(TTL + SOON);
+    if let Some([(_, Ok(_))]) = completed.as_deref() {
+        done_is_final(stage, "it worked").await;
+    }
+    settled(stage, "it worked").await;
+    completed.is_some()
+}
+
+pub(crate) async fn abandon_many(stage: &Stage) -> bool {
+    let claim = claimed(stage).await;
+    let lost = claim.handle().lost().clone();
+    let finished = stage.cut(abandon_claims([claim])).await.is_some();
+    stage.soon("end of the claim", MS, lost.cancelled()).await;
+    finished
+}
+
+pub(crate) async fn give_back(stage: &Stage) -> bool {
+    let claim = claimed(stage).await;
+    let lost = claim.handle().lost().clone();
+    let finished = stage.cut(claim.give_back()).await.is_some();
+    stage.soon("end of the claim", MS, lost.cancelled()).await;
+    finished
+}
+
+pub(crate) async fn claims_inspect(stage: &Stage) -> bool {
+    stage.cut(stage.claims().inspect(NAME)).await.is_some()
+}
+
+pub(crate) async fn forgive(stage: &Stage) -> bool {
+    let forgiven = stage.cut(stage.claims().forgive(NAME)).await;
+    stage.patience.set(TTL + SOON);
+    forgiven.is_some()
+}
+
+/// With a limit, so that the attempt is counted before it begins.
+pub(crate) async fn once(stage: &Stage) -> bool {
+    let works = Arc::new(AtomicBool::new(false));
+    let claims = stage.claims().max_attempts(3);
+    let handled = stage
+        .cut(claims.once(NAME, TTL, |claim| {
+            let alive = Alive::new(&works);
+            let env = stage.env.clone();
+            async move {
+                let _alive = alive;
+                env.sleep(15 * MS).await;
+                claim.check().expect("it is ours");
+                Ok::<_, Infallible>("it worked")
+            }
+        }))
+        .await;
+    assert!(!works.load(Ordering::Relaxed), "the handler outlived its future");
+    stage.patience.set(TTL + SOON);
+    if let Some(Ok(once)) = &handled {
+        assert_eq!(&*once.result, "it worked");
+        done_is_final(stage, "it worked").await;
+    }
+    settled(stage, "it worked").await;
+    handled.is_some()
+}
+
 /// Done, and everybody hears the same.
 async fn done_is_final(stage: &Stage, result: &str) {
     match stage.claims().claim(NAME).await {
-        Ok(ClaimOutcome::Done { result: told }) => assert_eq!(&*told, result),
+        Ok(ClaimOutcome::Done(told)) => assert_eq!(&*told.result, result),
         other => panic!("done by a majority, and then {other:?}"),
     }
 }
@@ -427,8 +495,8 @@ async fn settled(stage: &Stage, result: &str) {
     let ends = async {
         loop {
             match stage.claims().claim(NAME).await {
-                Ok(ClaimOutcome::Done { result: told }) => {
-                    assert_eq!(&*told, result);
+                Ok(ClaimOutcome::Done(told)) => {
+                    assert_eq!(&*told.result, result);
                     return;
                 }
                 Ok(ClaimOutcome::Claimed(claim)) => {

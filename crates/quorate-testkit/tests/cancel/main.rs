@@ -17,6 +17,7 @@ mod register;
 mod replace;
 mod servers;
 mod stage;
+mod stream;
 mod world;
 
 use cases::Case;
@@ -33,13 +34,13 @@ fn at_every_await_point(name: &str, matter: Matter, case: Case) {
     for weather in Weather::ALL {
         for cut in [Cut::Never, Cut::Unpolled] {
             assert_eq!(
-                once(name, matter, weather, cut, case),
+                one_history(name, matter, weather, cut, case),
                 cut == Cut::Never,
                 "{name}, {weather:?}: {cut}"
             );
         }
         for kind in [Cut::Waiting, Cut::Woken] {
-            let whole = (0..MOST).find(|&n| once(name, matter, weather, kind(n), case));
+            let whole = (0..MOST).find(|&n| one_history(name, matter, weather, kind(n), case));
             drops += whole.unwrap_or_else(|| panic!("{name}, {weather:?}: more than {MOST} await points"));
         }
     }
@@ -48,7 +49,7 @@ fn at_every_await_point(name: &str, matter: Matter, case: Case) {
 }
 
 /// One history; whether the future got to its end.
-fn once(name: &str, matter: Matter, weather: Weather, cut: Cut, case: Case) -> bool {
+fn one_history(name: &str, matter: Matter, weather: Weather, cut: Cut, case: Case) -> bool {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     let history = async {
@@ -80,20 +81,26 @@ macro_rules! cases {
 
 cases! {
     abandon: "Claim::abandon", Claim;
+    abandon_many: "abandon_many", Claim;
     acquire: "Lock::acquire", Lock;
     admit: "Quorum::admit", Lock;
     before: "Env::before", Lock;
     campaign: "Campaign::until", Election;
     claim: "Claims::claim", Claim;
     claim_many: "Claims::claim_many", Claim;
+    claims_inspect: "Claims::inspect", Claim;
     close: "Quorum::close", Lock;
     complete: "Claim::complete", Claim;
+    complete_many: "complete_many", Claim;
     election_events_next: "ElectionEvents::next", Election;
     extend: "Lease::extend", Lock;
     finish: "Env::finish", Lock;
+    forgive: "Claims::forgive", Claim;
+    give_back: "Claim::give_back", Claim;
     inspect: "Quorum::inspect", Lock;
     lease_events_next: "LeaseEvents::next", Lock;
     met: "Quorum::met", Lock;
+    once: "Claims::once", Claim;
     observer_change: "Observer::change", Election;
     observer_leader: "Observer::leader", Election;
     process: "Claims::process", Claim;

@@ -265,7 +265,7 @@ async fn take_claim(quorum: &Quorum) {
                 let _ = claim.abandon().await;
                 return;
             }
-            Ok(ClaimOutcome::Done { .. }) => return,
+            Ok(ClaimOutcome::Done(_)) => return,
             Ok(_) | Err(_) => quorum.env().sleep(Duration::from_millis(50)).await,
         }
     }

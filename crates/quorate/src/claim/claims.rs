@@ -1,91 +1,47 @@
-use super::{Claim, ClaimHandle, ProcessError};
-use crate::{
-    lease::{AcquireError, Attempted, Quorum, Terms, attempt_each, is_contended, lease_terms},
-    node::{
-        Owner, Resource,
-        engine::{RESULT_MAX, cut},
-    },
+use super::{
+    Claim, ClaimError, ClaimOutcome, Done, Fingerprint, MessageId, Poisoned,
+    begin::{Begun, Won, begin},
+    dead_letter::{DeadLetter, Hook},
 };
-use std::{sync::Arc, time::Duration};
+use crate::{
+    lease::{AcquireError, Attempted, Quorum, Terms, attempt_each, inspect_each, is_contended, lease_terms},
+    node::Resource,
+    round::{SetupError, Tally},
+};
+use futures_util::{StreamExt, stream};
+use std::{fmt, sync::Arc, time::Duration};
+
+/// Ids that travel together. More would reach the nodes' queues at once than these serve within a node timeout.
+pub(super) const CHUNK: usize = 512;
+/// Poisoned ids of one batch that are handed over at a time.
+const HOOKS_MAX: usize = 16;
 
 /// Claims on the messages of one set (a queue, a topic).
 #[derive(Clone, Debug)]
 pub struct Claims {
-    quorum: Quorum,
-    set: Arc<str>,
+    pub(super) quorum: Quorum,
+    pub(super) set: Arc<str>,
     ttl: Duration,
     grace: Option<Duration>,
-    retention: Duration,
-}
-
-/// What came of a claim.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum ClaimOutcome {
-    /// The message is ours to handle.
-    Claimed(Claim),
-    /// Someone else is handling it.
-    InProgress {
-        /// When it may be free, by the nodes' word.
-        retry_after: Option<Duration>,
-        /// Who, where a majority names the same one.
-        holder: Option<Owner>,
-    },
-    /// It has been handled.
-    Done {
-        /// What came of it.
-        result: Arc<str>,
-    },
-}
-
-/// What came of [`Claims::process`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Processed {
-    /// Handled here, and recorded.
-    Handled,
-    /// Someone else is handling it.
-    InProgress {
-        /// When it may be free, by the nodes' word.
-        retry_after: Option<Duration>,
-    },
-    /// It had been handled.
-    AlreadyDone {
-        /// What came of it.
-        result: Arc<str>,
-    },
-}
-
-/// What a handler may return: nothing, or a small text to be kept with the done record.
-pub trait ClaimResult {
-    /// The text.
-    fn text(&self) -> &str;
-}
-
-impl ClaimResult for () {
-    fn text(&self) -> &str {
-        ""
-    }
-}
-
-impl ClaimResult for String {
-    fn text(&self) -> &str {
-        self
-    }
-}
-
-impl ClaimResult for &str {
-    fn text(&self) -> &str {
-        self
-    }
+    pub(super) retention: Duration,
+    max_attempts: Option<u32>,
+    poisoned_for: Option<Duration>,
+    pub(super) dead_letter: Option<Hook>,
 }
 
 impl Claims {
     /// Claims on the messages of `set`.
     pub fn new(quorum: &Quorum, set: &str) -> Self {
-        let ttl = quorum.setup().default_ttl();
-        let retention = Duration::from_secs(24 * 3600);
-        Self { quorum: quorum.clone(), set: set.into(), ttl, grace: None, retention }
+        Self {
+            quorum: quorum.clone(),
+            set: set.into(),
+            ttl: quorum.setup().default_ttl(),
+            grace: None,
+            retention: Duration::from_secs(24 * 3600),
+            max_attempts: None,
+            poisoned_for: None,
+            dead_letter: None,
+        }
     }
 
     /// How long a crashed handler blocks a message, at most. Default 10 s, at most `max_ttl`.
@@ -100,120 +56,277 @@ impl Claims {
         self
     }
 
-    /// How long a message is known to be done. Default 24 hours; longer than any redelivery.
+    /// How long a message is known to be done, and how often it was attempted after the last attempt began. Default
+    /// 24 hours; longer than any redelivery, and at least the TTL.
     pub fn retention(mut self, retention: Duration) -> Self {
         self.retention = retention;
         self
     }
 
+    /// After how many attempts that nobody completed a message is given up, crashes among them: it is handed to the
+    /// dead-letter hook, and whoever claims it is told [`ClaimOutcome::Poisoned`]. An attempt begins when its claim is given;
+    /// a claim that is abandoned or lost counts, one that is [given back](Claim::give_back) does not.
+    ///
+    /// Default without, since a sink that is away for a minute would have whole queues given up. With it every claim takes one
+    /// round trip more: an attempt begins only once a majority has counted it, or a crash would not be counted.
+    pub fn max_attempts(mut self, attempts: u32) -> Self {
+        self.max_attempts = Some(attempts);
+        self
+    }
+
+    /// How long a message stays given up. Default as [`Claims::retention`]; [`Claims::forgive`] ends it before.
+    pub fn poisoned_for(mut self, time: Duration) -> Self {
+        self.poisoned_for = Some(time);
+        self
+    }
+
+    /// What is to become of a message that is given up: a row in a table, a message in another queue. It runs inside
+    /// the claim that found the limit reached, which is extended meanwhile, so one worker runs it; where that worker dies, or
+    /// it fails, the next claim runs it again: it is to bear being repeated. What it returns is kept as the note.
+    pub fn dead_letter<H, F, T, E>(mut self, hook: H) -> Self
+    where
+        H: Fn(DeadLetter) -> F + Send + Sync + 'static,
+        F: Future<Output = Result<T, E>> + Send + 'static,
+        T: super::ClaimResult,
+        E: fmt::Display,
+    {
+        self.dead_letter = Some(Hook::new(hook));
+        self
+    }
+
+    /// The name of the set.
+    pub fn set(&self) -> &Arc<str> {
+        &self.set
+    }
+
+    /// Whether these settings can be used at all: what every claim checks first.
+    ///
+    /// # Errors
+    /// [`ClaimError::Acquire`], which names the setting, its value, and the mend.
+    pub fn check(&self) -> Result<(), ClaimError> {
+        Resource::claim(&self.set, "x").map_err(AcquireError::from)?;
+        self.terms().map(drop)
+    }
+
     /// Claims one message.
     ///
     /// # Errors
-    /// [`AcquireError`] for an id or timings that cannot be used, and where too few nodes answered or may
-    /// vote. That someone else has it, or had it, is no error.
+    /// [`ClaimError`] for an id or settings that cannot be used, where too few nodes answered or may vote, and where
+    /// the id was used with another payload. That someone else has it, or had it, is no error.
     ///
     /// # Cancel safety
     /// Safe: a dropped attempt posts its releases behind its own requests.
-    pub async fn claim(&self, id: &str) -> Result<ClaimOutcome, AcquireError> {
-        let all = self.claim_many([id]).await?;
-        all.into_iter().next().map_or(Err(AcquireError::Closed), |(_, outcome)| outcome)
+    pub async fn claim<'a>(&self, message: impl Into<MessageId<'a>>) -> Result<ClaimOutcome, ClaimError> {
+        self.claim_one(message.into()).await?.outcome
     }
 
-    /// Claims many messages in one batch a node: a verdict for each id, in their order.
+    /// Claims many messages, thousands if need be: a verdict for each id, in their order. They travel in batches of
+    /// 512, each a few script calls a node.
+    ///
+    /// An id that is given twice is in progress the second time.
     ///
     /// # Errors
-    /// [`AcquireError`] for an id or timings that cannot be used; nothing has been claimed then. An id for
-    /// which too few nodes answered carries its own.
+    /// [`ClaimError`] for an id or settings that cannot be used: nothing has been claimed then, so one bad id refuses them
+    /// all (look at ids of strangers with [`Resource::claim`] first). What concerns an id alone (too few nodes answered for it,
+    /// another payload) is its own verdict.
     ///
     /// # Cancel safety
-    /// Safe: dropped attempts post their releases behind their own requests.
-    pub async fn claim_many<'a>(
+    /// Safe: dropped attempts post their releases behind their own requests, and what was claimed is abandoned.
+    pub async fn claim_many<'a, M: Into<MessageId<'a>>>(
         &self,
-        ids: impl IntoIterator<Item = &'a str>,
-    ) -> Result<Vec<(Arc<str>, Result<ClaimOutcome, AcquireError>)>, AcquireError> {
-        let ids: Vec<Arc<str>> = ids.into_iter().map(Arc::from).collect();
-        let resources: Result<Vec<_>, _> = ids.iter().map(|id| Resource::claim(&self.set, id)).collect();
-        let resources = resources?;
-        let attempted = attempt_each(self.quorum.hub(), &resources, self.terms()?).await;
-        let outcomes = attempted.into_iter().zip(resources).zip(ids).map(|((attempted, resource), id)| {
-            let outcome = self.outcome(attempted, resource, &id);
-            (id, outcome)
-        });
-        Ok(outcomes.collect())
+        messages: impl IntoIterator<Item = M>,
+    ) -> Result<Vec<(Arc<str>, Result<ClaimOutcome, ClaimError>)>, ClaimError> {
+        let asked = self.asked(messages.into_iter().map(Into::into))?;
+        let terms = self.terms()?;
+        let mut all = Vec::with_capacity(asked.len());
+        for chunk in asked.chunks(CHUNK) {
+            let verdicts = self.claim_chunk(chunk, terms).await;
+            let ids = chunk.iter().map(|asked| Arc::clone(&asked.id));
+            all.extend(ids.zip(verdicts.into_iter().map(|verdict| verdict.outcome)));
+        }
+        Ok(all)
     }
 
-    /// Claims `id`, handles it, and records that it is done. The claim is extended while the handler runs;
-    /// if it is lost, the handler is dropped. If the handler fails, the message is abandoned, so that it may
-    /// be claimed again. Of a result over 1 KiB only the beginning is kept.
-    ///
-    /// # Errors
-    /// [`ProcessError`]. That someone else has it, or had it, is no error.
-    ///
-    /// # Cancel safety
-    /// Dropping it drops the handler and abandons the message.
-    pub async fn process<H, F, T, E>(&self, id: &str, handler: H) -> Result<Processed, ProcessError<E>>
-    where
-        H: FnOnce(ClaimHandle) -> F,
-        F: Future<Output = Result<T, E>>,
-        T: ClaimResult,
-    {
-        let claim = match self.claim(id).await? {
-            ClaimOutcome::Claimed(claim) => claim,
-            ClaimOutcome::InProgress { retry_after, .. } => return Ok(Processed::InProgress { retry_after }),
-            ClaimOutcome::Done { result } => return Ok(Processed::AlreadyDone { result }),
-        };
-        let handle = claim.handle();
-        let handled = tokio::select! { biased;
-            () = handle.lost().cancelled() => return Err(crate::lease::LeaseLost.into()),
-            handled = handler(handle.clone()) => handled,
-        };
-        match handled {
-            Ok(result) => {
-                // Handled is handled: a result too long to keep is cut, rather than the work done again.
-                claim.complete(cut(result.text(), RESULT_MAX)).await?;
-                Ok(Processed::Handled)
-            }
-            Err(error) => {
-                if let Err(late) = claim.abandon().await {
-                    tracing::warn!(set = &*self.set, id, "abandoned: {late}");
+    /// As [`Claims::claim`], with what the nodes said where it was not won.
+    pub(super) async fn claim_one(&self, message: MessageId<'_>) -> Result<Verdict, ClaimError> {
+        let asked = self.asked([message])?;
+        let verdict = self.claim_chunk(&asked, self.terms()?).await.pop();
+        verdict.ok_or_else(|| AcquireError::Closed.into())
+    }
+
+    fn asked<'a>(&self, messages: impl IntoIterator<Item = MessageId<'a>>) -> Result<Vec<Asked>, ClaimError> {
+        let asked = messages.into_iter().map(|message| {
+            let (id, payload) = message.parts();
+            let resource = Resource::claim(&self.set, &id).map_err(AcquireError::from)?;
+            Ok(Asked { id, resource, payload })
+        });
+        asked.collect()
+    }
+
+    /// As [`Claims::claim_many`], but that what is given up is still to be [handed over](Claims::hand_over).
+    pub(super) async fn claim_many_unsettled(
+        &self,
+        messages: impl IntoIterator<Item = MessageId<'_>>,
+    ) -> Result<Vec<Result<ClaimOutcome, ClaimError>>, ClaimError> {
+        let asked = self.asked(messages)?;
+        let terms = self.terms()?;
+        let mut all = Vec::with_capacity(asked.len());
+        for chunk in asked.chunks(CHUNK) {
+            all.extend(self.claim_unsettled(chunk, terms).await.into_iter().map(|verdict| verdict.outcome));
+        }
+        Ok(all)
+    }
+
+    async fn claim_chunk(&self, asked: &[Asked], terms: Terms) -> Vec<Verdict> {
+        let verdicts = self.claim_unsettled(asked, terms).await;
+        // Those that are given up are handed over, a few at a time; the order is kept.
+        let settled = verdicts.into_iter().map(|verdict| self.settled(verdict));
+        stream::iter(settled).buffered(HOOKS_MAX).collect().await
+    }
+
+    async fn claim_unsettled(&self, asked: &[Asked], terms: Terms) -> Vec<Verdict> {
+        let resources: Vec<Resource> = asked.iter().map(|asked| asked.resource.clone()).collect();
+        let attempted = attempt_each(self.quorum.hub(), &resources, terms).await;
+        let mut verdicts: Vec<Option<Verdict>> = Vec::with_capacity(asked.len());
+        let (mut won, mut elsewhere) = (Vec::new(), Vec::new());
+        for (at, (attempted, asked)) in attempted.into_iter().zip(asked).enumerate() {
+            let verdict = match attempted {
+                Attempted::Held(lease, standing) => {
+                    won.push(Won { at, lease, standing, payload: asked.payload.clone() });
+                    None
                 }
-                Err(ProcessError::Handler(error))
+                Attempted::Closed => Some(Verdict::of(Err(AcquireError::Closed.into()))),
+                Attempted::Lost(tally) => Some(self.lost(tally, asked)),
+            };
+            let in_progress = verdict.as_ref().is_some_and(Verdict::is_in_progress);
+            elsewhere.extend((in_progress && asked.payload.is_some()).then_some(at));
+            verdicts.push(verdict);
+        }
+        for (at, begun) in begin(self.quorum.hub(), won, self.max_attempts, terms.keep).await {
+            verdicts[at] = Some(Verdict::of(self.begun(&asked[at], begun)));
+        }
+        self.look_elsewhere(asked, &elsewhere, &mut verdicts).await;
+        let closed = || Verdict::of(Err(AcquireError::Closed.into()));
+        verdicts.into_iter().map(|verdict| verdict.unwrap_or_else(closed)).collect()
+    }
+
+    /// What a message that was won is to whoever asked for it.
+    fn begun(&self, asked: &Asked, begun: Begun) -> Result<ClaimOutcome, ClaimError> {
+        match begun {
+            Begun::Attempt(start) => {
+                Ok(ClaimOutcome::Claimed(Claim::new(Arc::clone(&asked.id), start, self.retention)))
+            }
+            Begun::GivenUp(start) => {
+                let retention = self.poisoned_for.unwrap_or(self.retention);
+                Ok(ClaimOutcome::Claimed(Claim::new(Arc::clone(&asked.id), start, retention).given_up()))
+            }
+            Begun::OtherPayload(standing) => Err(asked.other_payload(Fingerprint::from_node(&standing))),
+            Begun::Overtaken => Ok(ClaimOutcome::InProgress { retry_after: None, holder: None }),
+            Begun::Uncounted(report) => Err(ClaimError::Uncounted { id: Arc::clone(&asked.id), report }),
+        }
+    }
+
+    async fn settled(&self, verdict: Verdict) -> Verdict {
+        match verdict.outcome {
+            Ok(ClaimOutcome::Claimed(claim)) if claim.is_given_up() => {
+                Verdict::of(Ok(self.hand_over(claim).await))
+            }
+            _ => verdict,
+        }
+    }
+
+    /// Somebody holds these: whether with the payload that was asked for.
+    async fn look_elsewhere(&self, asked: &[Asked], places: &[usize], verdicts: &mut [Option<Verdict>]) {
+        if places.is_empty() {
+            return;
+        }
+        let resources: Vec<Resource> = places.iter().map(|&at| asked[at].resource.clone()).collect();
+        let looks = inspect_each(self.quorum.hub(), &resources).await;
+        for (&at, look) in places.iter().zip(looks) {
+            let standing = look.and_then(|look| look.begun?.payload);
+            if let Some(other) = asked[at].other(standing.as_ref()) {
+                verdicts[at] = Some(Verdict::of(Err(asked[at].other_payload(other))));
             }
         }
     }
 
-    fn terms(&self) -> Result<Terms, AcquireError> {
+    fn lost(&self, tally: Tally, asked: &Asked) -> Verdict {
+        let outcome = match tally.done() {
+            Some(done) => match (asked.other(done.payload.as_ref()), Poisoned::of(done)) {
+                (Some(other), _) => Err(asked.other_payload(other)),
+                (None, Some(poisoned)) => Ok(ClaimOutcome::Poisoned(poisoned)),
+                (None, None) => Ok(ClaimOutcome::Done(Done::of(done))),
+            },
+            None if self.quorum.env().stopped().is_cancelled() => Err(AcquireError::Closed.into()),
+            None if is_contended(&tally) => Ok(ClaimOutcome::InProgress {
+                retry_after: tally.retry_after(),
+                holder: tally.holder().cloned(),
+            }),
+            None => {
+                let report = self.quorum.fleet().report(tally.outcomes());
+                Err(AcquireError::lost(asked.resource.clone(), false, report).into())
+            }
+        };
+        Verdict { outcome, tally: Some(tally) }
+    }
+
+    pub(super) fn terms(&self) -> Result<Terms, ClaimError> {
+        let refuse = |text: String| Err(AcquireError::from(SetupError(text)).into());
+        if self.max_attempts == Some(0) {
+            return refuse(
+                "max_attempts is 0: no message could ever be handled; give 1 or more, or leave it out"
+                    .to_owned(),
+            );
+        }
+        let lasting = [("retention", Some(self.retention)), ("poisoned_for", self.poisoned_for)];
+        for (name, time) in lasting {
+            if let Some(time) = time.filter(|time| *time < self.ttl) {
+                return refuse(format!(
+                    "{name} is {time:?}, shorter than the claims' ttl {:?}: a message would be as new while its claim \
+                     may still stand; lengthen {name}, or shorten ttl",
+                    self.ttl
+                ));
+            }
+        }
         // A claim's counter dies with its record, but not before it can be seeded anew.
         let keep = self.retention.max(self.ttl * 2).max(self.quorum.setup().reseed_after());
         Ok(Terms { keep, ..lease_terms(self.quorum.hub(), self.ttl, self.grace, None, true)? })
     }
+}
 
-    fn outcome(
-        &self,
-        attempted: Attempted,
-        resource: Resource,
-        id: &Arc<str>,
-    ) -> Result<ClaimOutcome, AcquireError> {
-        match attempted {
-            Attempted::Held(lease) => {
-                Ok(ClaimOutcome::Claimed(Claim::new(Arc::clone(id), lease, self.retention)))
-            }
-            Attempted::Closed => Err(AcquireError::Closed),
-            Attempted::Lost(tally)
-                if tally.done().is_none() && self.quorum.env().stopped().is_cancelled() =>
-            {
-                Err(AcquireError::Closed)
-            }
-            Attempted::Lost(tally) => match tally.done() {
-                Some(done) => Ok(ClaimOutcome::Done { result: Arc::clone(&done.result) }),
-                None if is_contended(&tally) => Ok(ClaimOutcome::InProgress {
-                    retry_after: tally.retry_after(),
-                    holder: tally.holder().cloned(),
-                }),
-                None => {
-                    Err(AcquireError::lost(resource, false, self.quorum.fleet().report(tally.outcomes())))
-                }
-            },
-        }
+/// One message that is asked for.
+pub(super) struct Asked {
+    id: Arc<str>,
+    resource: Resource,
+    payload: Option<Fingerprint>,
+}
+
+impl Asked {
+    /// What stands there, if it is the fingerprint of another payload.
+    fn other(&self, standing: Option<&Arc<str>>) -> Option<Fingerprint> {
+        let standing = Fingerprint::from_node(standing?);
+        self.payload.as_ref().filter(|given| **given != standing).map(|_| standing)
+    }
+
+    fn other_payload(&self, standing: Fingerprint) -> ClaimError {
+        let given = self.payload.clone().unwrap_or_else(|| standing.clone());
+        ClaimError::OtherPayload { id: Arc::clone(&self.id), given, standing }
+    }
+}
+
+/// What came of one of them.
+pub(super) struct Verdict {
+    pub(super) outcome: Result<ClaimOutcome, ClaimError>,
+    /// What the nodes said, where it was lost.
+    pub(super) tally: Option<Tally>,
+}
+
+impl Verdict {
+    fn of(outcome: Result<ClaimOutcome, ClaimError>) -> Self {
+        Self { outcome, tally: None }
+    }
+
+    fn is_in_progress(&self) -> bool {
+        matches!(self.outcome, Ok(ClaimOutcome::InProgress { .. }))
     }
 }

@@ -1,8 +1,117 @@
+use super::{Fingerprint, abandon::named};
 use crate::{
     lease::{AcquireError, LeaseLost},
-    node::{DoneRecord, Owner},
+    node::{DoneRecord, NameError, Owner},
     round::Report,
 };
+use std::{sync::Arc, time::Duration};
+
+/// Why a message was not claimed. That someone else has it, or had it, is no error.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClaimError {
+    /// The id or the settings cannot be used; too few nodes answered, or may vote.
+    #[error(transparent)]
+    Acquire(#[from] AcquireError),
+    /// The id was used with another payload before: two messages share an id, or one was changed on its way.
+    #[error(
+        "the message id {id:?} was claimed with the payload {standing} before, and is now given with {given}: one id is \
+         for one payload. Give the other message an id of its own, or, if the first was a mistake, forgive this one"
+    )]
+    OtherPayload {
+        /// The message's id.
+        id: Arc<str>,
+        /// The fingerprint that was given now.
+        given: Fingerprint,
+        /// The fingerprint that is kept.
+        standing: Fingerprint,
+    },
+    /// It was ours, but the attempt was not counted on a majority, and so did not begin. It has been released.
+    #[error("the attempt on {id:?} was not counted on a majority of nodes, and did not begin: {report}")]
+    Uncounted {
+        /// The message's id.
+        id: Arc<str>,
+        /// What each node said.
+        report: Report,
+    },
+}
+
+impl ClaimError {
+    /// Only an operator, or other code, can mend it: trying again will not.
+    pub fn is_permanent(&self) -> bool {
+        match self {
+            Self::Acquire(error) => error.is_permanent(),
+            Self::OtherPayload { .. } => true,
+            Self::Uncounted { report, .. } => report.is_permanent(),
+        }
+    }
+
+    /// Too few of the nodes that answered may vote.
+    pub fn is_untrusted(&self) -> bool {
+        matches!(self, Self::Acquire(error) if error.is_untrusted())
+    }
+
+    /// What each node said, where a round was run.
+    pub fn report(&self) -> Option<&Report> {
+        match self {
+            Self::Acquire(error) => error.report(),
+            Self::Uncounted { report, .. } => Some(report),
+            Self::OtherPayload { .. } => None,
+        }
+    }
+}
+
+impl From<NameError> for ClaimError {
+    fn from(error: NameError) -> Self {
+        Self::Acquire(error.into())
+    }
+}
+
+/// Why a claim could not be abandoned: nothing of whoever has it now was changed.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AbandonError {
+    /// Someone else holds the message by now: the claim was lost before it was abandoned.
+    #[error("the message is now held by {}", named(.holder))]
+    TakenOver {
+        /// Who.
+        holder: Owner,
+    },
+    /// A later claim has completed it.
+    #[error("a later claim, token {}, has completed the message", .0.token)]
+    AlreadyDone(DoneRecord),
+    /// Too few nodes answered. It is let go of all the same, and free once the claim's TTL has ended.
+    #[error("too few nodes confirmed that the message is free: {0}")]
+    NoMajority(Report),
+}
+
+/// Why a message was not forgiven.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ForgiveError {
+    /// The id or the settings cannot be used.
+    #[error(transparent)]
+    Claim(#[from] ClaimError),
+    /// Someone holds it: try again once that has ended.
+    #[error("the message is held by {}; try again once that has ended", named(.holder))]
+    InProgress {
+        /// Who.
+        holder: Owner,
+    },
+    /// It is done, and was not given up.
+    #[error("the message is done, under token {}; there is nothing to forgive", .0.token)]
+    AlreadyDone(DoneRecord),
+    /// Some nodes have not forgotten, and would still say that it is given up.
+    #[error(
+        "forgiven on {forgiven} nodes; the others may still say that it is given up, so try again: {report}"
+    )]
+    Partly {
+        /// How many have forgotten.
+        forgiven: usize,
+        /// What each node said.
+        report: Report,
+    },
+}
 
 /// Why a claim could not be completed.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -17,7 +126,7 @@ pub enum CompleteError {
         most: usize,
     },
     /// Someone else holds the message by now: the claim was lost before it was completed.
-    #[error("the message is now held by {}", .holder.worker())]
+    #[error("the message is now held by {}", named(.holder))]
     TakenOver {
         /// Who.
         holder: Owner,
@@ -39,7 +148,25 @@ pub enum CompleteError {
 pub enum ProcessError<E> {
     /// There was no claim to be had: too few nodes, or a name that cannot be used.
     #[error(transparent)]
-    Claim(#[from] AcquireError),
+    Claim(#[from] ClaimError),
+    /// Someone else was still handling it when the wait was over ([`Claims::once`](super::Claims::once)).
+    #[error("the message {id:?} is still being handled after {waited:?}, by {}", .holder.as_ref().map_or("somebody".to_owned(), named))]
+    StillInProgress {
+        /// The message's id.
+        id: Arc<str>,
+        /// How long we waited.
+        waited: Duration,
+        /// Who has it, where a majority names the same one.
+        holder: Option<Owner>,
+    },
+    /// It has been given up ([`Claims::once`](super::Claims::once)).
+    #[error("the message {id:?} was given up after {attempts} attempts")]
+    Poisoned {
+        /// The message's id.
+        id: Arc<str>,
+        /// How many had begun.
+        attempts: u32,
+    },
     /// The handler failed. The message has been abandoned, and may be claimed again at once.
     #[error("the handler failed: {0}")]
     Handler(E),

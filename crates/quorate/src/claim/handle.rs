@@ -1,7 +1,12 @@
-use super::{CompleteError, Completed, complete::complete};
+use super::{
+    AbandonError, CompleteError, Completed,
+    abandon::abandon,
+    begin::Start,
+    complete::{Ending, complete},
+};
 use crate::{
-    lease::{Lease, LeaseLost, ReleaseError},
-    node::FencingToken,
+    lease::{Lease, LeaseLost},
+    node::{DoneRecord, FencingToken, Request},
 };
 use std::{sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
@@ -13,20 +18,48 @@ pub struct Claim {
     handle: ClaimHandle,
     id: Arc<str>,
     retention: Duration,
+    payload: Option<Arc<str>>,
+    /// Whether it is held only to be handed over.
+    given_up: bool,
 }
 
 /// A look at a claim, for the code that handles the message. Clones keep nothing alive.
 #[derive(Clone, Debug)]
-pub struct ClaimHandle(Arc<Lease>);
+pub struct ClaimHandle {
+    lease: Arc<Lease>,
+    attempt: u32,
+}
 
 impl Claim {
-    pub(super) fn new(id: Arc<str>, lease: Lease, retention: Duration) -> Self {
-        Self { handle: ClaimHandle(Arc::new(lease)), id, retention }
+    pub(super) fn new(id: Arc<str>, start: Start, retention: Duration) -> Self {
+        let Start { lease, attempt, payload } = start;
+        let handle = ClaimHandle { lease: Arc::new(lease), attempt };
+        Self { handle, id, retention, payload, given_up: false }
+    }
+
+    /// The same, which is only to be handed over.
+    pub(super) fn given_up(mut self) -> Self {
+        self.given_up = true;
+        self
+    }
+
+    pub(super) fn shares_a_quorum_with(&self, other: &Self) -> bool {
+        Arc::ptr_eq(self.handle.lease.hub(), other.handle.lease.hub())
+    }
+
+    pub(super) fn is_given_up(&self) -> bool {
+        self.given_up
     }
 
     /// The message's id.
     pub fn id(&self) -> &Arc<str> {
         &self.id
+    }
+
+    /// Which attempt on the message this is, from one, as far as attempts are counted: always one where neither
+    /// [`max_attempts`](super::Claims::max_attempts) nor a payload was given. After nodes forgot it may begin anew.
+    pub fn attempt(&self) -> u32 {
+        self.handle.attempt()
     }
 
     /// A look at this claim.
@@ -57,33 +90,71 @@ impl Claim {
     /// Dropping it leaves the message recorded on some nodes or on none; where on none, it is claimed until
     /// its TTL ends, and then free.
     pub async fn complete(self, result: &str) -> Result<Completed, CompleteError> {
-        complete(&self.handle.0, result, self.retention).await
+        let mut verdict = complete(vec![self.ending(result)]).await;
+        // One went in, so one comes out.
+        verdict.pop().unwrap_or(Err(CompleteError::Superseded))
     }
 
-    /// Lets go of the message, so that another may claim it at once.
+    pub(super) fn ending(&self, result: &str) -> Ending<'_> {
+        let poisoned = self.given_up.then_some(self.handle.attempt);
+        let payload = self.payload.clone();
+        let record = DoneRecord { result: result.into(), payload, poisoned, ..DoneRecord::default() };
+        Ending { lease: &self.handle.lease, record, retention: self.retention }
+    }
+
+    /// Lets go of the message, so that another may claim it at once. The attempt stays counted.
     ///
     /// # Errors
-    /// [`ReleaseError`] where too few nodes confirmed: it is let go of all the same, and free once its TTL
-    /// has ended.
+    /// [`AbandonError`] where someone else holds it by now, or has completed it, which this has not changed; and where
+    /// too few nodes answered: it is let go of all the same, and free once its TTL has ended.
     ///
     /// # Cancel safety
     /// The claim ends at the first poll, or at the drop of the future.
-    pub async fn abandon(self) -> Result<(), ReleaseError> {
-        self.handle.0.end().await
+    pub async fn abandon(self) -> Result<(), AbandonError> {
+        abandon(&self.handle.lease).await
+    }
+
+    /// As [`Claim::abandon`], of a message whose handler never began (the worker is being shut down, say): the attempt
+    /// counts no more. A node that is away may still count it.
+    ///
+    /// # Errors
+    /// As of [`Claim::abandon`].
+    ///
+    /// # Cancel safety
+    /// As of [`Claim::abandon`].
+    pub async fn give_back(self) -> Result<(), AbandonError> {
+        let lease = &self.handle.lease;
+        if lease.is_valid() {
+            // Ahead of the release on every node. Nobody waits: where it is missed, one attempt more is counted.
+            drop(lease.hub().fleet().ask_all(|_| Request::Count {
+                resource: lease.resource().clone(),
+                owner: lease.owner().clone(),
+                attempts: self.handle.attempt,
+                payload: None,
+                back: true,
+                keep: self.retention,
+            }));
+        }
+        self.abandon().await
     }
 }
 
 impl Drop for Claim {
     fn drop(&mut self) {
         // After a completion or an abandonment the keeper knows it no more, and this is nothing.
-        self.handle.0.let_go(None);
+        self.handle.lease.let_go(None);
     }
 }
 
 impl ClaimHandle {
+    /// Which attempt on the message this is: see [`Claim::attempt`].
+    pub fn attempt(&self) -> u32 {
+        self.attempt
+    }
+
     /// The fencing token, whether or not the claim is still ours.
     pub fn token(&self) -> FencingToken {
-        self.0.token()
+        self.lease.token()
     }
 
     /// The fencing token, if the claim is ours at this moment: pass it to the write that follows.
@@ -91,21 +162,21 @@ impl ClaimHandle {
     /// # Errors
     /// [`LeaseLost`] once it is not.
     pub fn check(&self) -> Result<FencingToken, LeaseLost> {
-        self.0.check()
+        self.lease.check()
     }
 
     /// How long the claim is ours from now on if no extension succeeds.
     pub fn remaining(&self) -> Duration {
-        self.0.remaining()
+        self.lease.remaining()
     }
 
     /// Fires when the handler should finish: extensions have failed.
     pub fn step_down(&self) -> &CancellationToken {
-        self.0.step_down()
+        self.lease.step_down()
     }
 
     /// Fires when the claim is lost, completed or abandoned.
     pub fn lost(&self) -> &CancellationToken {
-        self.0.lost()
+        self.lease.lost()
     }
 }

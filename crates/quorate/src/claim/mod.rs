@@ -21,12 +21,28 @@
 //! A claim is a lease that the keeper extends while its handler runs. Any *done* in the answers wins over
 //! any number of grants; of two *done* records the one with the higher token stands.
 
+mod abandon;
+mod begin;
 mod claims;
 mod complete;
+mod dead_letter;
 mod error;
+mod fingerprint;
 mod handle;
+mod many;
+mod message;
+mod outcome;
+mod process;
+mod state;
+pub mod stream;
 
-pub use claims::{ClaimOutcome, ClaimResult, Claims, Processed};
+pub use claims::Claims;
 pub use complete::Completed;
-pub use error::{CompleteError, ProcessError};
+pub use dead_letter::DeadLetter;
+pub use error::{AbandonError, ClaimError, CompleteError, ForgiveError, ProcessError};
+pub use fingerprint::{Fingerprint, FingerprintError};
 pub use handle::{Claim, ClaimHandle};
+pub use many::{abandon_many, complete_many};
+pub use message::MessageId;
+pub use outcome::{ClaimOutcome, ClaimResult, Done, Once, Poisoned, Processed};
+pub use state::ClaimState;

@@ -8,7 +8,7 @@ use super::{
     tenure::Tenure,
 };
 use crate::{
-    node::{Cause, FencingToken, Owner, Reply, Request, Resource},
+    node::{Begun, Cause, FencingToken, Owner, Reply, Request, Resource},
     round::{Answer, BallotBox, Ballots, NodeOutcome, ReplyTo, Sabotage, Tally, Verdict, Vote, ballots},
 };
 use std::{borrow::Cow, sync::Arc, time::Duration};
@@ -32,7 +32,8 @@ pub(crate) struct Terms {
 /// What came of an attempt.
 #[derive(Debug)]
 pub(crate) enum Attempted {
-    Held(Lease),
+    /// With what the nodes had counted before, on a claim.
+    Held(Lease, Vec<Begun>),
     Lost(Tally),
     /// The quorum has been closed.
     Closed,
@@ -310,7 +311,9 @@ impl<'a> Round<'a> {
             }
             attempt.step = Step::Adopted;
             let (resource, owner) = (attempt.resource.clone(), attempt.owner.clone());
-            Attempted::Held(Lease::new(Arc::clone(hub), id, resource, owner, token, terms, tenure))
+            let begun = attempt.tally.begun().cloned().collect();
+            let lease = Lease::new(Arc::clone(hub), id, resource, owner, token, terms, tenure);
+            Attempted::Held(lease, begun)
         };
         self.attempts.into_iter().map(adopt).collect()
     }

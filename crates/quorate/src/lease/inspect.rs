@@ -1,6 +1,6 @@
 use super::hub::Hub;
 use crate::{
-    node::{DoneRecord, FencingToken, Owner, Reply, Request, Resource},
+    node::{Begun, DoneRecord, FencingToken, Owner, Reply, Request, Resource},
     round::{Answer, NodeOutcome, ReplyTo, Report, ballots},
 };
 use std::time::Duration;
@@ -16,6 +16,8 @@ pub struct Inspection {
     pub token: Option<FencingToken>,
     /// For a claim, the done record with the highest token that any node named.
     pub done: Option<DoneRecord>,
+    /// For a claim that is not done, the most attempts that any node has counted, and a payload's fingerprint.
+    pub begun: Option<Begun>,
     /// Every owner that any node names, and by how many it is named, the most first.
     pub named: Vec<(Owner, usize)>,
     /// How many nodes answered.
@@ -41,7 +43,7 @@ pub struct InspectError {
     pub report: Report,
 }
 
-pub(super) async fn inspect(hub: &Hub, resource: &Resource) -> Result<Inspection, InspectError> {
+pub(crate) async fn inspect(hub: &Hub, resource: &Resource) -> Result<Inspection, InspectError> {
     let fleet = hub.fleet();
     let mut votes = fleet.ask_all(|_| Request::Inspect { resource: resource.clone() });
     let mut outcomes = vec![NodeOutcome::Pending; fleet.len()];
@@ -49,8 +51,8 @@ pub(super) async fn inspect(hub: &Hub, resource: &Resource) -> Result<Inspection
     // All answers, not just a majority's: a look is for people, and they want the whole.
     while let Some(vote) = votes.recv().await {
         outcomes[vote.node] = NodeOutcome::of(&vote.answer);
-        if let Answer::Reply(Reply::State { holder, counter, done }) = vote.answer {
-            views.push(View { holder, counter, done });
+        if let Answer::Reply(Reply::State { holder, counter, done, begun }) = vote.answer {
+            views.push(View { holder, counter, done, begun });
         }
     }
     if views.len() < fleet.majority() {
@@ -61,7 +63,7 @@ pub(super) async fn inspect(hub: &Hub, resource: &Resource) -> Result<Inspection
 
 /// As [`inspect`] for each of `resources`, in one batch a node; `None` where too few nodes answered. Waits for no
 /// more than a majority: it is for a program that tries next what seems free.
-pub(super) async fn inspect_each(hub: &Hub, resources: &[Resource]) -> Vec<Option<Inspection>> {
+pub(crate) async fn inspect_each(hub: &Hub, resources: &[Resource]) -> Vec<Option<Inspection>> {
     let fleet = hub.fleet();
     let (ballots, mut votes) = ballots();
     for node in 0..fleet.len() {
@@ -76,9 +78,9 @@ pub(super) async fn inspect_each(hub: &Hub, resources: &[Resource]) -> Vec<Optio
     while short > 0
         && let Some(vote) = votes.recv().await
     {
-        if let Answer::Reply(Reply::State { holder, counter, done }) = vote.answer {
+        if let Answer::Reply(Reply::State { holder, counter, done, begun }) = vote.answer {
             let views = &mut views[vote.ticket as usize];
-            views.push(View { holder, counter, done });
+            views.push(View { holder, counter, done, begun });
             short -= usize::from(views.len() == fleet.majority());
         }
     }
@@ -91,6 +93,7 @@ struct View {
     holder: Option<(Owner, Option<Duration>)>,
     counter: Option<FencingToken>,
     done: Option<DoneRecord>,
+    begun: Option<Begun>,
 }
 
 fn merge(views: &[View], majority: usize) -> Inspection {
@@ -119,6 +122,10 @@ fn merge(views: &[View], majority: usize) -> Inspection {
         // A token is given out once a majority's counters have reached it.
         token: counters.get(majority - 1).copied(),
         done: views.iter().filter_map(|view| view.done.clone()).max_by_key(|done| done.token),
+        begun: views.iter().filter_map(|view| view.begun.clone()).reduce(|one, two| Begun {
+            attempts: one.attempts.max(two.attempts),
+            payload: one.payload.or(two.payload),
+        }),
         answered: views.len(),
     }
 }
@@ -129,7 +136,7 @@ mod tests {
 
     fn view(holder: Option<(&str, u64)>, counter: u64) -> View {
         let holder = holder.map(|(who, ms)| (Owner::from_node(who), Some(Duration::from_millis(ms))));
-        View { holder, counter: Some(FencingToken::new(counter)), done: None }
+        View { holder, counter: Some(FencingToken::new(counter)), done: None, begun: None }
     }
 
     #[test]

@@ -117,7 +117,7 @@ impl Lock {
             patience.attempts();
             let began = env.now();
             let tally = match attempt(&self.hub, &resource, terms, ticket).await {
-                Attempted::Held(lease) => {
+                Attempted::Held(lease, _) => {
                     patience.won();
                     self.options.bind(&lease, env.now());
                     return Ok(lease);
@@ -160,7 +160,7 @@ pub(crate) fn outcome(
     attempted: Attempted,
 ) -> Result<TryAcquire, AcquireError> {
     match attempted {
-        Attempted::Held(lease) => {
+        Attempted::Held(lease, _) => {
             options.bind(&lease, hub.env().now());
             Ok(TryAcquire::Acquired(lease))
         }

@@ -127,11 +127,11 @@ impl Locks {
             let mut lost = None;
             for (resource, attempted) in rest.iter().zip(attempt_each(&self.hub, rest, terms).await) {
                 match attempted {
-                    Attempted::Held(lease) if lost.is_none() => {
+                    Attempted::Held(lease, _) if lost.is_none() => {
                         self.options.bind(&lease, env.now());
                         held.push(lease);
                     }
-                    Attempted::Held(out_of_order) => drop(out_of_order),
+                    Attempted::Held(out_of_order, _) => drop(out_of_order),
                     Attempted::Closed => return Err(AcquireError::Closed),
                     Attempted::Lost(_) => lost = lost.or(Some(resource)),
                 }

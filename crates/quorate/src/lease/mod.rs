@@ -91,6 +91,10 @@ pub use transfer::TransferError;
 
 pub(crate) use attempt::{Attempted, Terms, attempt_each, is_contended};
 pub(crate) use health::Health;
+pub(crate) use hub::Hub;
+pub(crate) use inspect::{inspect, inspect_each};
 pub(crate) use lock::terms as lease_terms;
+pub(crate) use mode::Mode;
 pub(crate) use options::Options;
+pub(crate) use patience::Patience;
 pub(crate) use wish::{ask as ask_to_let_go, heard as asked_to_let_go};

@@ -205,7 +205,7 @@ impl Lease {
         let attempted = downgrade(&hub, &keys.lease).await;
         drop(keys);
         match attempted {
-            Attempted::Held(lease) => Ok(ReadLease(lease)),
+            Attempted::Held(lease, _) => Ok(ReadLease(lease)),
             Attempted::Closed => Err(DowngradeError::Closed),
             Attempted::Lost(_) if hub.env().stopped().is_cancelled() => Err(DowngradeError::Closed),
             Attempted::Lost(tally) => Err(DowngradeError::NoMajority(hub.fleet().report(tally.outcomes()))),

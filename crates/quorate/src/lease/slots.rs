@@ -124,7 +124,7 @@ impl Slots {
             let resource = slots[number].clone();
             let attempted = attempt_each(&self.hub, std::slice::from_ref(&resource), terms).await;
             let tally = match attempted.into_iter().next().unwrap_or(Attempted::Closed) {
-                Attempted::Held(lease) => {
+                Attempted::Held(lease, _) => {
                     self.options.bind(&lease, self.hub.env().now());
                     return Ok(Ok(Slot { number, lease }));
                 }

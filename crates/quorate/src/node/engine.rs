@@ -10,9 +10,11 @@ mod queue;
 mod readers;
 mod reserve;
 
+pub use claim::counts_more;
+
 use super::{
-    Batch, BatchReply, DoneRecord, FencingToken, Freed, LedgerState, NodeTime, Owner, PAGE_RECORDS, Record,
-    Refusal, Reply, Request, Resource,
+    Batch, BatchReply, Begun, DoneRecord, FencingToken, Freed, LedgerState, NodeTime, Owner, PAGE_RECORDS,
+    Record, Refusal, Reply, Request, Resource,
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -92,13 +94,23 @@ pub struct CounterRow {
     pub until_micros: u64,
 }
 
-/// A done record and its end.
+/// What is recorded of a claim, beside who holds it, and its end.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct DoneRow {
+pub struct ClaimRow {
     /// What was recorded.
-    pub record: DoneRecord,
+    pub record: ClaimRecord,
     /// When it may be forgotten, in microseconds of the node's wall clock.
     pub until_micros: u64,
+}
+
+/// What is recorded of a claim, beside who holds it.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ClaimRecord {
+    /// It is not done.
+    Begun(Begun),
+    /// It is.
+    Done(DoneRecord),
 }
 
 /// What a node keeps. Rows whose time has passed may still be given: the engine looks at their time.
@@ -117,10 +129,10 @@ pub trait Store {
     fn counter(&self, resource: &Resource) -> Result<Option<CounterRow>, Self::Error>;
     /// Sets the fencing counter of `resource`.
     fn set_counter(&mut self, resource: &Resource, row: CounterRow) -> Result<(), Self::Error>;
-    /// The done record of `resource`.
-    fn done(&self, resource: &Resource) -> Result<Option<DoneRow>, Self::Error>;
-    /// Sets the done record of `resource`.
-    fn set_done(&mut self, resource: &Resource, row: DoneRow) -> Result<(), Self::Error>;
+    /// What is recorded of the claim `resource`.
+    fn claim(&self, resource: &Resource) -> Result<Option<ClaimRow>, Self::Error>;
+    /// Sets or, with `None`, removes what is recorded of the claim `resource`.
+    fn set_claim(&mut self, resource: &Resource, row: Option<ClaimRow>) -> Result<(), Self::Error>;
     /// What stands in the ledger of a group.
     fn ledger(&self, group: &str) -> Result<LedgerState, Self::Error>;
     /// Replaces what stands in the ledger of a group.
@@ -255,9 +267,14 @@ impl<S: Store> Desk<'_, S> {
             }
             Request::LeaveQueue { resource, ticket } => self.leave_queue(resource, ticket),
             Request::Inspect { resource } => self.inspect(resource),
-            Request::Complete { resource, owner, token, result, retention } => {
-                self.complete(resource, owner, *token, result, *retention)
+            Request::Complete { resource, owner, record, retention } => {
+                self.complete(resource, owner, record, *retention)
             }
+            Request::Count { resource, owner, attempts, payload, back, keep } => {
+                let asked = Begun { attempts: *attempts, payload: payload.clone() };
+                self.count_attempt(resource, owner, asked, *back, *keep)
+            }
+            Request::Forgive { resource, keep } => self.forgive(resource, *keep),
             Request::Seal { ledger, term, after } => self.seal(ledger, *term, after.as_ref()),
             Request::Write { ledger, term, key, seen, record } => {
                 self.write(ledger, *term, key, seen.as_ref(), record)
@@ -277,14 +294,6 @@ impl<S: Store> Desk<'_, S> {
     fn live_counter(&self, resource: &Resource) -> Result<Option<FencingToken>, S::Error> {
         let row = self.store.counter(resource)?;
         Ok(row.filter(|row| row.until_micros > self.clocks.wall.as_micros()).map(|row| row.count))
-    }
-
-    fn live_done(&self, resource: &Resource) -> Result<Option<DoneRecord>, S::Error> {
-        if !resource.is_claim() {
-            return Ok(None);
-        }
-        let row = self.store.done(resource)?;
-        Ok(row.filter(|row| row.until_micros > self.clocks.wall.as_micros()).map(|row| row.record))
     }
 
     fn own(&mut self, resource: &Resource, owner: &Owner, ttl: Duration) -> Result<(), S::Error> {

@@ -1,4 +1,4 @@
-use super::engine::{self, Clocks, CounterRow, DoneRow, LeaseRow, QueueRow, Store};
+use super::engine::{self, ClaimRow, Clocks, CounterRow, LeaseRow, QueueRow, Store};
 use super::{
     Batch, BatchReply, Cause, FencingToken, Freed, Hello, LedgerState, Listen, Node, NodeTime, Nudge, Push,
     Record, Resource, Session,
@@ -181,7 +181,7 @@ pub struct MemoryStore {
     leases: BTreeMap<Resource, LeaseRow>,
     queues: BTreeMap<Resource, QueueRow>,
     counters: BTreeMap<Resource, CounterRow>,
-    done: BTreeMap<Resource, DoneRow>,
+    claims: BTreeMap<Resource, ClaimRow>,
     ledgers: BTreeMap<String, Book>,
     marker: Option<Arc<str>>,
     writes_to_sweep: u32,
@@ -205,7 +205,7 @@ impl MemoryStore {
         self.leases.retain(|_, row| row.until_nanos > clocks.lease_nanos);
         self.queues.retain(|_, row| row.until_nanos > clocks.lease_nanos);
         self.counters.retain(|_, row| row.until_micros > wall);
-        self.done.retain(|_, row| row.until_micros > wall);
+        self.claims.retain(|_, row| row.until_micros > wall);
     }
 }
 
@@ -245,12 +245,15 @@ impl Store for MemoryStore {
         Ok(())
     }
 
-    fn done(&self, resource: &Resource) -> Result<Option<DoneRow>, Infallible> {
-        Ok(self.done.get(resource).cloned())
+    fn claim(&self, resource: &Resource) -> Result<Option<ClaimRow>, Infallible> {
+        Ok(self.claims.get(resource).cloned())
     }
 
-    fn set_done(&mut self, resource: &Resource, row: DoneRow) -> Result<(), Infallible> {
-        self.done.insert(resource.clone(), row);
+    fn set_claim(&mut self, resource: &Resource, row: Option<ClaimRow>) -> Result<(), Infallible> {
+        match row {
+            Some(row) => self.claims.insert(resource.clone(), row),
+            None => self.claims.remove(resource),
+        };
         Ok(())
     }
 

@@ -138,6 +138,12 @@ impl NameError {
     fn new(what: &'static str, name: &str, why: &'static str) -> Self {
         Self { what, name: name.chars().take(80).collect(), why }
     }
+
+    /// Of bytes that are no text.
+    pub(crate) fn not_utf8(what: &'static str, name: &[u8]) -> Self {
+        let beginning = name.get(..320).unwrap_or(name);
+        Self::new(what, &String::from_utf8_lossy(beginning), "is not UTF-8")
+    }
 }
 
 /// An owner token: the worker's name and 128 random bits, fresh for each attempt and never used again, not

@@ -17,6 +17,8 @@ pub enum Reply {
     Granted {
         /// The counter after this grant.
         counter: FencingToken,
+        /// What has been counted before on a claim.
+        begun: Option<Begun>,
     },
     /// *Share, downgrade*: the reader stands.
     Shared,
@@ -32,7 +34,7 @@ pub enum Reply {
         /// For how long yet, by the node's clock; `None` where the key never expires (another client's).
         remaining: Option<Duration>,
     },
-    /// *Acquire, extend, complete* on a claim: done already.
+    /// *Acquire, extend, complete, count, forgive* on a claim: done already, or given up.
     Done(DoneRecord),
     /// *Raise*: the counter is what was asked for.
     Raised,
@@ -44,6 +46,10 @@ pub enum Reply {
     Released(bool),
     /// *Complete*: the done record stands.
     Completed,
+    /// *Count*: what was asked for is counted.
+    Counted,
+    /// *Forgive*: nothing is counted any more.
+    Forgiven,
     /// *Inspect*.
     State {
         /// Who holds it and for how long yet.
@@ -52,6 +58,8 @@ pub enum Reply {
         counter: Option<FencingToken>,
         /// The done record, where the resource is a claim that is done.
         done: Option<DoneRecord>,
+        /// What is counted, where it is a claim that is not.
+        begun: Option<Begun>,
     },
     /// *Seal, read*: some of what stands in the ledger.
     Ledger(LedgerPage),
@@ -118,13 +126,28 @@ pub enum Refusal {
     Failed(Arc<str>),
 }
 
-/// That a claim is done.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+/// That a claim is done, or given up.
+#[derive(Clone, Debug, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 pub struct DoneRecord {
     /// The token under which it was completed.
     pub token: FencingToken,
+    /// When, in microseconds of the wall clock of the worker that completed it.
+    pub at: u64,
     /// What came of it.
     pub result: Arc<str>,
+    /// The fingerprint of its payload, in hexadecimal digits, where it was given one.
+    pub payload: Option<Arc<str>>,
+    /// Where it was given up: after how many attempts.
+    pub poisoned: Option<u32>,
+}
+
+/// What is counted on a claim that is not done.
+#[derive(Clone, Debug, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+pub struct Begun {
+    /// How many attempts.
+    pub attempts: u32,
+    /// The fingerprint of its payload, in hexadecimal digits, where it was given one.
+    pub payload: Option<Arc<str>>,
 }
 
 /// What a fresh session says of its server: facts, no verdict.

@@ -1,4 +1,4 @@
-use super::{Cursor, FencingToken, NodeTime, Owner, Record, Reply, Resource};
+use super::{Cursor, DoneRecord, FencingToken, NodeTime, Owner, Record, Reply, Resource};
 use std::{sync::Arc, time::Duration};
 
 /// Requests that travel and run together, each atomic by itself.
@@ -153,19 +153,41 @@ pub enum Request {
         /// What to look at.
         resource: Resource,
     },
-    /// Records that the claim is done, and frees it. Allowed to the holder, and, where the claim has expired
-    /// and its counter is no larger than `token`, to the one who held it.
+    /// Records that the claim is done, and frees it; its counter ends, for the record has the token. Allowed to the holder, and, where the claim has expired
+    /// and its counter is no larger than the record's token, to the one who held it.
     Complete {
         /// A claim.
         resource: Resource,
         /// Who held it.
         owner: Owner,
-        /// Its token; of two done records the higher token's stands.
-        token: FencingToken,
-        /// What came of it: at most 1 KiB.
-        result: Arc<str>,
-        /// How long the done record, and with it the counter, lives.
+        /// What is to stand: of two the higher token's does. The result has at most 1 KiB.
+        record: DoneRecord,
+        /// How long the done record lives.
         retention: Duration,
+    },
+    /// If the owner is still `owner` and fewer attempts have been counted on the claim, makes them `attempts`, and
+    /// keeps the payload's fingerprint.
+    Count {
+        /// A claim.
+        resource: Resource,
+        /// Who must still hold it.
+        owner: Owner,
+        /// Which attempt this is.
+        attempts: u32,
+        /// The fingerprint of the payload, in hexadecimal digits. Without one, what stands there stays.
+        payload: Option<Arc<str>>,
+        /// Takes it back instead, where exactly `attempts` are counted: one fewer is, from now on.
+        back: bool,
+        /// How long the count lives after this.
+        keep: Duration,
+    },
+    /// Where nobody holds the claim, and it is not done, forgets how many attempts were counted, the payload's
+    /// fingerprint, and that it was given up.
+    Forgive {
+        /// A claim.
+        resource: Resource,
+        /// How long the counter lives after this: it goes on from the token of what was given up.
+        keep: Duration,
     },
     /// From now on the ledger refuses writes of terms before `term`; says what stands there, a page at a time. What
     /// comes after the first page is asked for by sealing again.
@@ -241,10 +263,14 @@ impl Request {
         match (self, reply) {
             (_, Reply::Refused(_)) => true,
             // A count beyond what every node can count would poison the others with the next raise.
-            (Self::Acquire { .. }, Reply::Granted { counter }) => {
+            (Self::Acquire { resource, .. }, Reply::Granted { counter, begun }) => {
                 (FencingToken::new(1)..=FencingToken::MAX).contains(counter)
+                    && (begun.is_none() || resource.is_claim())
             }
-            (Self::Acquire { .. } | Self::Extend { .. } | Self::Complete { .. }, Reply::Held { .. })
+            (
+                Self::Acquire { .. } | Self::Extend { .. } | Self::Complete { .. } | Self::Forgive { .. },
+                Reply::Held { .. },
+            )
             | (Self::Raise { .. }, Reply::Raised)
             | (Self::Extend { .. }, Reply::Extended)
             | (Self::Reserve { .. }, Reply::Reserved)
@@ -257,6 +283,8 @@ impl Request {
             | (Self::Queue { .. }, Reply::Queued { .. })
             | (Self::Inspect { .. }, Reply::State { .. })
             | (Self::Complete { .. }, Reply::Completed)
+            | (Self::Count { .. }, Reply::Counted)
+            | (Self::Forgive { .. }, Reply::Forgiven)
             | (Self::Write { .. }, Reply::Written)
             | (Self::Write { .. }, Reply::Standing(_))
             | (Self::Mark { .. }, Reply::Marked) => true,
@@ -265,7 +293,9 @@ impl Request {
             (
                 Self::Acquire { resource, .. }
                 | Self::Extend { resource, .. }
-                | Self::Complete { resource, .. },
+                | Self::Complete { resource, .. }
+                | Self::Count { resource, .. }
+                | Self::Forgive { resource, .. },
                 _,
             ) => done(resource),
             _ => false,

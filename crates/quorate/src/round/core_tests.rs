@@ -125,7 +125,7 @@ fn what_gathered_leaves_in_order_as_one_batch_with_a_not_after_on_the_node_s_clo
     assert_eq!(batch.requests, [acquire(), release()]);
     assert!(batch.not_after <= node_time(111), "the node refuses it once our waiter has given up");
     assert!(batch.not_after >= node_time(105));
-    let granted = Reply::Granted { counter: FencingToken::new(8) };
+    let granted = Reply::Granted { counter: FencingToken::new(8), begun: None };
     bench.core.replied(at(12), *flight, reply(11, vec![granted, Reply::Released(true)]));
     assert!(matches!(bench.answers()[..], [Answer::Reply(Reply::Granted { .. })]));
     assert!(bench.core.is_idle());
@@ -306,7 +306,7 @@ fn one_of_three(steady: bool) -> Bench {
 fn jump(bench: &mut Bench) -> Vote {
     bench.post(acquire(), 1_100, true);
     let (flight, _) = sent(bench.core.step(at(1_000))).remove(0);
-    let granted = Reply::Granted { counter: FencingToken::new(8) };
+    let granted = Reply::Granted { counter: FencingToken::new(8), begun: None };
     bench.core.replied(at(1_001), flight, reply(61_001, vec![granted]));
     bench.votes.try_recv().unwrap()
 }
@@ -411,10 +411,10 @@ fn an_answer_to_something_else_is_no_vote_and_ends_the_session() {
         Reply::Extended,
         Reply::Released(true),
         Reply::Marked,
-        Reply::Done(DoneRecord { token: FencingToken::new(1), result: "".into() }),
-        Reply::Granted { counter: FencingToken::new(0) },
-        Reply::Granted { counter: FencingToken::new(FencingToken::MAX.get() + 1) },
-        Reply::Granted { counter: FencingToken::new(u64::MAX) },
+        Reply::Done(DoneRecord { token: FencingToken::new(1), ..DoneRecord::default() }),
+        Reply::Granted { counter: FencingToken::new(0), begun: None },
+        Reply::Granted { counter: FencingToken::new(FencingToken::MAX.get() + 1), begun: None },
+        Reply::Granted { counter: FencingToken::new(u64::MAX), begun: None },
     ] {
         let mut bench = Bench::trusted();
         bench.post(acquire(), 100, true);

@@ -46,6 +46,7 @@
 //! owner that was freed, the nodes that told, and at a majority rings one waiter. Pushes may be lost, so
 //! nothing depends on them but how soon a waiter looks again.
 
+pub mod attempts;
 mod ballots;
 mod bench;
 mod board;

@@ -1,7 +1,7 @@
 use super::{Answer, NodeOutcome, Recall, Vote};
 use crate::{
     env::BootTime,
-    node::{DoneRecord, FencingToken, Owner, Reply},
+    node::{Begun, DoneRecord, FencingToken, Owner, Reply},
 };
 use std::time::Duration;
 
@@ -32,6 +32,8 @@ pub struct Grant {
 pub struct Tally {
     slots: Vec<Slot>,
     done: Option<DoneRecord>,
+    /// What was counted before on a claim, by node.
+    begun: Vec<(usize, Begun)>,
 }
 
 #[derive(Clone, Debug)]
@@ -48,7 +50,7 @@ enum Slot {
 impl Tally {
     /// A round over `nodes` nodes, with no vote yet.
     pub fn new(nodes: usize) -> Self {
-        Self { slots: vec![Slot::Pending; nodes], done: None }
+        Self { slots: vec![Slot::Pending; nodes], done: None, begun: Vec::new() }
     }
 
     /// ⌊N/2⌋ + 1.
@@ -59,7 +61,9 @@ impl Tally {
     /// Counts a vote. A node's second vote in a round replaces its first.
     pub fn count(&mut self, vote: &Vote) {
         let slot = match (&vote.answer, vote.sent) {
-            (Answer::Reply(Reply::Granted { counter }), Some(sent)) => {
+            (Answer::Reply(Reply::Granted { counter, begun }), Some(sent)) => {
+                self.begun.retain(|(node, _)| *node != vote.node);
+                self.begun.extend(begun.clone().map(|begun| (vote.node, begun)));
                 Slot::Granted(Grant { counter: *counter, sent, memory: vote.memory })
             }
             // Readers are not counted.
@@ -163,6 +167,12 @@ impl Tally {
         self.done.as_ref()
     }
 
+    /// What the granting nodes have counted before on a claim: nothing where they have not.
+    pub fn begun(&self) -> impl Iterator<Item = &Begun> {
+        let granted = |node: usize| matches!(self.slots[node], Slot::Granted(_));
+        self.begun.iter().filter(move |(node, _)| granted(*node)).map(|(_, begun)| begun)
+    }
+
     /// Whether the round could have been won if nobody held the resource.
     pub fn is_contended(&self) -> bool {
         let against = self.contended().count();
@@ -247,7 +257,11 @@ mod tests {
     }
 
     fn grant(node: usize, sent_ms: u64, counter: u64) -> Vote {
-        vote(node, sent_ms, Answer::Reply(Reply::Granted { counter: FencingToken::new(counter) }))
+        vote(
+            node,
+            sent_ms,
+            Answer::Reply(Reply::Granted { counter: FencingToken::new(counter), begun: None }),
+        )
     }
 
     fn held(node: usize, owner: &str, ms: u64) -> Vote {
@@ -341,7 +355,8 @@ mod tests {
     #[test]
     fn one_done_record_ends_the_round_and_the_highest_token_s_stands() {
         let done = |node, token| {
-            let record = DoneRecord { token: FencingToken::new(token), result: "r".into() };
+            let record =
+                DoneRecord { token: FencingToken::new(token), result: "r".into(), ..DoneRecord::default() };
             vote(node, 1, Answer::Reply(Reply::Done(record)))
         };
         let lost = tally(5, &[grant(0, 1, 7), done(1, 3), done(2, 5), grant(3, 1, 7), grant(4, 1, 7)]);

@@ -2,10 +2,13 @@ use super::{
     Job, SchedulerHandle,
     check::{TICKS_MAX, check},
     leader::{self, Leading},
+    operate,
     roster::{Phase, Roster},
+    spread::{Spreading, spread},
 };
 use crate::{
     election::{Campaign, Election, ElectionError, Term},
+    env::ScopedTask,
     lease::Quorum,
     ledger::Ledger,
     node::NameError,
@@ -15,6 +18,7 @@ use std::{
     time::Duration,
 };
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 
 /// How many requests wait for the leader's turn.
 const ASKED: usize = 64;
@@ -149,7 +153,9 @@ impl Scheduler {
     pub async fn lead(&self, term: Term) -> Result<(), ScheduleError> {
         let ledger = self.check()?;
         let _user = self.roster().enter();
-        let (_asks, asked) = mpsc::channel(ASKED);
+        let (asks, asked) = mpsc::channel(ASKED);
+        // Ends with this future.
+        let _inbox = term.spawn(operate::tend(ledger.clone(), term.clone(), asks));
         let leading = Leading {
             roster: self.roster().clone(),
             ledger,
@@ -159,6 +165,21 @@ impl Scheduler {
         };
         leader::lead(leading, asked).await;
         Ok(())
+    }
+
+    /// Runs this worker's share of the spread jobs, until it is told to stop or drained, and what it ran has ended.
+    fn spread(&self, stop: CancellationToken) -> Result<ScopedTask<()>, ScheduleError> {
+        let (quorum, group) = (self.election.quorum(), self.election.group());
+        let spreading = Spreading {
+            roster: self.roster().clone(),
+            quorum: quorum.clone(),
+            main: Ledger::new(quorum, group)?,
+            group: Arc::clone(group),
+            max_running: self.max_running.unwrap_or(usize::MAX),
+            ttl: self.election.lease_ttl(),
+            grace: self.election.grace(),
+        };
+        Ok(quorum.env().spawn_scoped(spread(spreading, stop)))
     }
 
     fn roster(&self) -> &Roster {
@@ -210,12 +231,22 @@ impl SchedulerRun {
                 roster.reached(Phase::Drained).await;
             }
         };
+        // Whether this worker leads or not.
+        let stop = CancellationToken::new();
+        let spreading = self.scheduler.spread(stop.clone()).map_err(ElectionError::Work)?;
         let end = async {
             tokio::select! { biased;
-                () = shutdown => {}
+                () = shutdown => stop.cancel(),
                 () = drained => {}
             }
         };
-        campaign.until(end).await
+        let ended = campaign.until(end).await;
+        if ended.is_err() {
+            stop.cancel();
+        }
+        if let Err(panic) = spreading.await {
+            std::panic::resume_unwind(panic);
+        }
+        ended
     }
 }

@@ -69,7 +69,7 @@ impl Fencing {
         let reply = self.ask(state, &mut site, request);
         site.lines[attempt].acquire = again;
         state.doubles -= u8::from(again);
-        if let Reply::Granted { counter } = reply {
+        if let Reply::Granted { counter, .. } = reply {
             let mut counter = pack(counter.get());
             if let (true, Some((last, until))) = (self.leaves_out(Rule::Increment), before) {
                 counter = last;

@@ -4,7 +4,7 @@ use super::{AGENTS, Rule};
 use crate::model::shelf::{owner, resource};
 use quorate::node::{
     Batch, FencingToken, LedgerState, NodeTime, Owner, Reply, Request, Resource,
-    engine::{self, Clocks, CounterRow, DoneRow, LeaseRow, QueueRow, ReaderRow, Store},
+    engine::{self, ClaimRow, Clocks, CounterRow, LeaseRow, QueueRow, ReaderRow, Store},
 };
 use std::{
     convert::Infallible,
@@ -237,11 +237,11 @@ impl Store for Key {
         Ok(())
     }
 
-    fn done(&self, _: &Resource) -> Result<Option<DoneRow>, Infallible> {
+    fn claim(&self, _: &Resource) -> Result<Option<ClaimRow>, Infallible> {
         Ok(None)
     }
 
-    fn set_done(&mut self, _: &Resource, _: DoneRow) -> Result<(), Infallible> {
+    fn set_claim(&mut self, _: &Resource, _: Option<ClaimRow>) -> Result<(), Infallible> {
         Ok(())
     }
 

@@ -35,9 +35,9 @@ impl Invariant for Claims {
                     done.remove(*node);
                 }
             }
-            Event::Ran { node, request: Request::Complete { resource, token, result, .. }, reply } => {
+            Event::Ran { node, request: Request::Complete { resource, record, .. }, reply } => {
                 if matches!(reply, Reply::Completed) {
-                    return self.record(node, resource, token.get(), result);
+                    return self.record(node, resource, record.token.get(), &record.result);
                 }
             }
             Event::Ran { node, request: Request::Acquire { resource, .. }, reply: Reply::Granted { .. } }
@@ -98,7 +98,7 @@ impl Claims {
 mod tests {
     use super::{super::belief, *};
     use crate::sim::Belief;
-    use quorate::node::{FencingToken, Owner};
+    use quorate::node::{DoneRecord, FencingToken, Owner};
 
     const HOUR: Duration = Duration::from_secs(3600);
 
@@ -110,8 +110,11 @@ mod tests {
         let request = Request::Complete {
             resource: resource(),
             owner: Owner::from_node("a"),
-            token: FencingToken::new(token),
-            result: result.into(),
+            record: DoneRecord {
+                token: FencingToken::new(token),
+                result: result.into(),
+                ..DoneRecord::default()
+            },
             retention: HOUR,
         };
         claims.see(Duration::ZERO, &Event::Ran { node, request: &request, reply: &Reply::Completed })
@@ -155,7 +158,7 @@ mod tests {
             keep: HOUR,
             ticket: None,
         };
-        let reply = Reply::Granted { counter: FencingToken::new(8) };
+        let reply = Reply::Granted { counter: FencingToken::new(8), begun: None };
         let mut grants =
             |node| claims.see(Duration::ZERO, &Event::Ran { node, request: &request, reply: &reply });
         assert!(grants("n1").is_ok());

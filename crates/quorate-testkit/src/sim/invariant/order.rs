@@ -35,7 +35,7 @@ impl Invariant for Order {
             Event::Ran { request: Request::Acquire { resource, owner, .. }, reply, .. } => {
                 let newest = self.newest.get(resource).copied().unwrap_or_default();
                 self.begun_after.entry(owner.clone()).or_insert(newest);
-                if let Reply::Granted { counter } = reply {
+                if let Reply::Granted { counter, .. } = reply {
                     self.give(resource, counter.get(), owner);
                 }
             }
@@ -107,7 +107,7 @@ mod tests {
                 keep: Duration::from_secs(9),
                 ticket: None,
             };
-            let reply = Reply::Granted { counter: FencingToken::new(1) };
+            let reply = Reply::Granted { counter: FencingToken::new(1), begun: None };
             let ran = Event::Ran { node: "n1", request: &request, reply: &reply };
             invariant.see(Duration::ZERO, &ran).unwrap();
         };
@@ -136,7 +136,7 @@ mod tests {
                 keep: Duration::from_secs(9),
                 ticket: None,
             };
-            let reply = Reply::Granted { counter: FencingToken::new(token) };
+            let reply = Reply::Granted { counter: FencingToken::new(token), begun: None };
             order.see(Duration::ZERO, &Event::Ran { node: "n1", request: &request, reply: &reply }).unwrap();
         };
         let term = |token| Belief {

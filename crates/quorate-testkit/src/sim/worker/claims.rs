@@ -4,8 +4,7 @@ use super::{
 };
 use crate::sim::{Event, Grip, Held, Work};
 use quorate::{
-    claim::{Claim, ClaimHandle, ClaimOutcome, Claims, CompleteError, ProcessError, Processed},
-    lease::AcquireError,
+    claim::{Claim, ClaimError, ClaimHandle, ClaimOutcome, Claims, CompleteError, ProcessError, Processed},
     node::{FencingToken, Resource},
 };
 use std::{
@@ -68,7 +67,7 @@ impl Consumer {
         match processed {
             Ok(Processed::Handled) => worker.completed(message, token),
             Ok(Processed::InProgress { .. }) => worker.referee.count("claim in progress"),
-            Ok(Processed::AlreadyDone { result }) => worker.told_done(message, &result),
+            Ok(Processed::AlreadyDone(done)) => worker.told_done(message, &done.result),
             Ok(_) => worker.referee.fail("process says something new"),
             Err(ProcessError::Claim(error)) => worker.refused(&error),
             Err(ProcessError::Handler(_)) => worker.referee.count("claim abandoned"),
@@ -114,7 +113,7 @@ impl Consumer {
         match outcome {
             ClaimOutcome::Claimed(claim) => self.dispose(worker, message, claim).await,
             ClaimOutcome::InProgress { .. } => worker.referee.count("claim in progress"),
-            ClaimOutcome::Done { result } => worker.told_done(message, &result),
+            ClaimOutcome::Done(done) => worker.told_done(message, &done.result),
             _ => worker.referee.fail("a claim says something new"),
         }
     }
@@ -191,7 +190,7 @@ impl Worker {
         self.referee.tell(&Event::ToldDone { worker, resource: &resource, result });
     }
 
-    fn refused(&self, error: &AcquireError) {
+    fn refused(&self, error: &ClaimError) {
         let untrusted = error.is_untrusted();
         self.referee.count(if untrusted { "claim untrusted" } else { "claim unreachable" });
     }

@@ -1,6 +1,6 @@
 //! Acquire, raise, extend, release, inspect.
 
-use super::{Desk, Store};
+use super::{Desk, Store, claim::Stands};
 use crate::node::{FencingToken, NodeTime, Owner, Refusal, Reply, Resource};
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ impl<S: Store> Desk<'_, S> {
         owner: &Owner,
         ticket: Option<&Owner>,
     ) -> Result<Option<Reply>, S::Error> {
-        if let Some(done) = self.live_done(resource)? {
+        if let Some(done) = self.live_claim(resource)?.done {
             return Ok(Some(Reply::Done(done)));
         }
         if let Some(row) = self.live_lease(resource)? {
@@ -50,7 +50,7 @@ impl<S: Store> Desk<'_, S> {
         // The counter first: a node that fails between the two has counted a grant that nobody got.
         self.count(resource, counter, keep)?;
         self.own(resource, owner, ttl)?;
-        Ok(Reply::Granted { counter })
+        Ok(Reply::Granted { counter, begun: self.live_claim(resource)?.begun })
     }
 
     pub(super) fn raise(
@@ -88,7 +88,7 @@ impl<S: Store> Desk<'_, S> {
             Some(row) => row.until_nanos,
             None => 0,
         };
-        if let Some(done) = self.live_done(resource)? {
+        if let Some(done) = self.live_claim(resource)?.done {
             return Ok(Reply::Done(done));
         }
         if mine == 0
@@ -116,6 +116,7 @@ impl<S: Store> Desk<'_, S> {
         let holder = self.live_lease(resource)?;
         let holder = holder.map(|row| (Owner::from_node(&row.owner), Some(self.remaining(&row))));
         let counter = self.live_counter(resource)?;
-        Ok(Reply::State { holder, counter, done: self.live_done(resource)? })
+        let Stands { done, begun } = self.live_claim(resource)?;
+        Ok(Reply::State { holder, counter, done, begun })
     }
 }

@@ -1,7 +1,7 @@
 //! The rows of a directory, read and written under its lock.
 
 use super::names::file_name;
-use crate::node::engine::{CounterRow, DoneRow, LeaseRow, QueueRow, Store};
+use crate::node::engine::{ClaimRow, CounterRow, LeaseRow, QueueRow, Store};
 use crate::node::{LedgerState, PAGE_RECORDS, Resource};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::{
@@ -25,7 +25,7 @@ const PAGE_MAX: u64 = 64 << 20;
 pub(super) enum Shelf {
     Root,
     Counters,
-    Done,
+    Claims,
     Ledgers,
     Leases,
 }
@@ -44,7 +44,7 @@ impl Directory {
 
     /// Makes what is not there yet.
     pub(super) fn create(&self) -> Result<(), FileError> {
-        let shelves = [Shelf::Counters, Shelf::Done, Shelf::Ledgers, Shelf::Leases];
+        let shelves = [Shelf::Counters, Shelf::Claims, Shelf::Ledgers, Shelf::Leases];
         for dir in shelves.map(|shelf| self.shelf(shelf)) {
             std::fs::create_dir_all(&dir).map_err(|e| FileError::new(&dir, "be created", &e))?;
         }
@@ -63,7 +63,7 @@ impl Directory {
         match shelf {
             Shelf::Root => self.root.clone(),
             Shelf::Counters => self.root.join("counters"),
-            Shelf::Done => self.root.join("done"),
+            Shelf::Claims => self.root.join("claims"),
             Shelf::Ledgers => self.root.join("ledgers"),
             Shelf::Leases => self.root.join("leases").join(&*self.boot),
         }
@@ -163,18 +163,13 @@ impl<'a> Transaction<'a> {
                     fill(&temp, page, false)?;
                     rename(&temp, &path)?;
                 }
-                None => match std::fs::remove_file(&path) {
-                    Err(e) if e.kind() != io::ErrorKind::NotFound => {
-                        return Err(FileError::new(&path, "be removed", &e));
-                    }
-                    _ => {}
-                },
+                None => remove(&path)?,
             }
         }
         Ok(many)
     }
 
-    /// Writes all but leases: first whole new files, synced, then their names, then the directories.
+    /// Writes all but leases: first whole new files, synced, then their names, then what goes, then the directories.
     fn write_durably(&self) -> Result<(), FileError> {
         let pages = || self.changes.iter().filter_map(|(at, page)| Some((at, page.as_ref()?))).enumerate();
         let temp = |shelf: Shelf, n: usize| self.dir.shelf(shelf).join(format!(".{n}.tmp"));
@@ -188,8 +183,18 @@ impl<'a> Transaction<'a> {
         for (n, ((shelf, name), _)) in pages() {
             rename(&temp(*shelf, n), &self.dir.path(*shelf, name))?;
         }
+        for ((shelf, name), _) in self.changes.iter().filter(|(_, page)| page.is_none()) {
+            remove(&self.dir.path(*shelf, name))?;
+        }
         let shelves: BTreeSet<Shelf> = self.changes.keys().map(|(shelf, _)| *shelf).collect();
         shelves.into_iter().try_for_each(|shelf| sync_dir(&self.dir.shelf(shelf)))
+    }
+}
+
+fn remove(path: &Path) -> Result<(), FileError> {
+    match std::fs::remove_file(path) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(FileError::new(path, "be removed", &e)),
+        _ => Ok(()),
     }
 }
 
@@ -231,12 +236,16 @@ impl Store for Transaction<'_> {
         self.write(Shelf::Counters, resource.key(), &row)
     }
 
-    fn done(&self, resource: &Resource) -> Result<Option<DoneRow>, FileError> {
-        self.read(Shelf::Done, resource.key())
+    fn claim(&self, resource: &Resource) -> Result<Option<ClaimRow>, FileError> {
+        self.read(Shelf::Claims, resource.key())
     }
 
-    fn set_done(&mut self, resource: &Resource, row: DoneRow) -> Result<(), FileError> {
-        self.write(Shelf::Done, resource.key(), &row)
+    fn set_claim(&mut self, resource: &Resource, row: Option<ClaimRow>) -> Result<(), FileError> {
+        match row {
+            Some(row) => self.write(Shelf::Claims, resource.key(), &row)?,
+            None => drop(self.changes.insert((Shelf::Claims, resource.key().to_owned()), None)),
+        }
+        Ok(())
     }
 
     fn ledger(&self, group: &str) -> Result<LedgerState, FileError> {

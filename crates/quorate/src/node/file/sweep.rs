@@ -1,6 +1,6 @@
 use super::names::file_name;
 use super::store::{Directory, Page, Shelf, read_page};
-use crate::node::engine::{Clocks, CounterRow, DoneRow};
+use crate::node::engine::{ClaimRow, Clocks, CounterRow};
 use serde::de::DeserializeOwned;
 use std::{
     ffi::OsStr,
@@ -19,7 +19,7 @@ const ROUND: [Place; 4] = [
     Place::Shelf(Shelf::Leases),
     Place::OtherBoots,
     Place::Shelf(Shelf::Counters),
-    Place::Shelf(Shelf::Done),
+    Place::Shelf(Shelf::Claims),
 ];
 
 #[derive(Clone, Copy, Debug)]
@@ -80,7 +80,7 @@ fn remove_if_ended(entry: &DirEntry, place: Place, dir: &Directory, clocks: Cloc
         Place::OtherBoots => false,
         Place::Shelf(Shelf::Leases) => row(&path, |row: Ends| row.until_nanos <= clocks.lease_nanos),
         Place::Shelf(Shelf::Counters) => row(&path, |row: CounterRow| row.until_micros <= wall),
-        Place::Shelf(Shelf::Done) => row(&path, |row: DoneRow| row.until_micros <= wall),
+        Place::Shelf(Shelf::Claims) => row(&path, |row: ClaimRow| row.until_micros <= wall),
         Place::Shelf(Shelf::Ledgers | Shelf::Root) => false,
     };
     if ended {

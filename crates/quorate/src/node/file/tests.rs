@@ -167,7 +167,7 @@ fn one(reply: Result<BatchReply, Cause>) -> Reply {
 }
 
 fn granted(reply: &Reply) -> u64 {
-    let Reply::Granted { counter } = reply else { panic!("not granted: {reply:?}") };
+    let Reply::Granted { counter, .. } = reply else { panic!("not granted: {reply:?}") };
     counter.get()
 }
 
@@ -226,7 +226,7 @@ async fn helper_process() {
     let mut left = 20;
     while left > 0 {
         match ask(&mut session, acquire("shared", me, SystemWorld.wall())).await {
-            Reply::Granted { counter } => {
+            Reply::Granted { counter, .. } => {
                 let inside = home.join("inside");
                 std::fs::File::create_new(&inside).expect("nobody else is inside");
                 std::fs::File::create_new(home.join(counter.to_string())).expect("a token is given once");

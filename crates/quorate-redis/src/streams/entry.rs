@@ -1,0 +1,161 @@
+//! From what the server said to entries: pure, and strict. An entry that was deleted has no fields.
+
+use super::link::unexpected;
+use quorate::node::Cause;
+use redis::Value;
+
+/// An entry of a stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    /// `MILLISECONDS-NUMBER`.
+    pub(super) id: String,
+    /// Names and values in their order; `None` where the entry was deleted while it was pending.
+    pub(super) fields: Option<Vec<(Vec<u8>, Vec<u8>)>>,
+}
+
+/// What XAUTOCLAIM said.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct TakenOver {
+    /// Where to go on; `None` once all pending entries have been looked at.
+    pub(super) next: Option<String>,
+    pub(super) entries: Vec<Entry>,
+    /// Entries that were deleted from the stream while they were pending: the server has struck them off.
+    pub(super) deleted: Vec<String>,
+}
+
+/// The answer to XREADGROUP of one stream.
+pub(super) fn of_read(value: Value) -> Result<Vec<Entry>, Cause> {
+    let streams = match value {
+        Value::Nil => return Ok(Vec::new()),
+        Value::Array(streams) => streams,
+        other => return Err(unexpected("XREADGROUP", &other)),
+    };
+    let mut entries = Vec::new();
+    for stream in streams {
+        let Value::Array(parts) = stream else { return Err(unexpected("a stream", &stream)) };
+        let [_, listed] = <[Value; 2]>::try_from(parts).map_err(|_| unexpected("a stream", &Value::Nil))?;
+        entries.extend(list(listed)?);
+    }
+    Ok(entries)
+}
+
+/// The answer to XAUTOCLAIM.
+pub(super) fn of_autoclaim(value: Value) -> Result<TakenOver, Cause> {
+    let Value::Array(parts) = value else { return Err(unexpected("XAUTOCLAIM", &value)) };
+    let mut parts = parts.into_iter();
+    let (Some(next), Some(entries)) = (parts.next(), parts.next()) else {
+        return Err(unexpected("XAUTOCLAIM", &Value::Nil));
+    };
+    let next = id(next)?;
+    // Since Redis 7.
+    let deleted = match parts.next() {
+        Some(Value::Array(ids)) => ids.into_iter().map(id).collect::<Result<_, _>>()?,
+        _ => Vec::new(),
+    };
+    Ok(TakenOver { next: (next != "0-0").then_some(next), entries: list(entries)?, deleted })
+}
+
+fn list(value: Value) -> Result<Vec<Entry>, Cause> {
+    let Value::Array(entries) = value else { return Err(unexpected("entries", &value)) };
+    // Redis 6.2 says nothing in place of a deleted entry.
+    entries.into_iter().filter(|entry| *entry != Value::Nil).map(entry).collect()
+}
+
+fn entry(value: Value) -> Result<Entry, Cause> {
+    let Value::Array(parts) = value else { return Err(unexpected("an entry", &value)) };
+    let [entry, fields] = <[Value; 2]>::try_from(parts).map_err(|_| unexpected("an entry", &Value::Nil))?;
+    let fields = match fields {
+        Value::Nil => None,
+        Value::Array(words) => Some(pairs(words)?),
+        other => return Err(unexpected("fields", &other)),
+    };
+    Ok(Entry { id: id(entry)?, fields })
+}
+
+fn pairs(words: Vec<Value>) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Cause> {
+    let mut pairs = Vec::with_capacity(words.len() / 2);
+    let mut words = words.into_iter();
+    while let Some(name) = words.next() {
+        let Some(value) = words.next() else { return Err(unexpected("a field's value", &Value::Nil)) };
+        pairs.push((bytes(name)?, bytes(value)?));
+    }
+    Ok(pairs)
+}
+
+fn bytes(value: Value) -> Result<Vec<u8>, Cause> {
+    match value {
+        Value::BulkString(bytes) => Ok(bytes),
+        Value::SimpleString(text) => Ok(text.into_bytes()),
+        other => Err(unexpected("a field", &other)),
+    }
+}
+
+/// Two numbers and a dash, so that it may stand in a log and in a command.
+fn id(value: Value) -> Result<String, Cause> {
+    let strange = unexpected("an entry's id", &value);
+    let text = String::from_utf8(bytes(value)?).map_err(|_| strange.clone())?;
+    let numbers = text.split_once('-').is_some_and(|(ms, number)| {
+        [ms, number]
+            .iter()
+            .all(|part| part.bytes().all(|b| b.is_ascii_digit()) && part.parse::<u64>().is_ok())
+    });
+    if numbers { Ok(text) } else { Err(strange) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bulk(text: &str) -> Value {
+        Value::BulkString(text.into())
+    }
+
+    fn one(id: &str, fields: Value) -> Value {
+        Value::Array(vec![bulk(id), fields])
+    }
+
+    #[test]
+    fn entries_are_read_with_those_that_were_deleted() {
+        let fields = Value::Array(vec![bulk("item"), Value::BulkString(vec![0xff])]);
+        let entries = Value::Array(vec![one("5-1", fields), one("5-2", Value::Nil)]);
+        let read = of_read(Value::Array(vec![Value::Array(vec![bulk("orders"), entries])])).unwrap();
+        assert_eq!(read[0].fields.as_deref(), Some(&[(b"item".to_vec(), vec![0xff])][..]));
+        assert_eq!(read[1], Entry { id: "5-2".to_owned(), fields: None });
+        assert_eq!(of_read(Value::Nil), Ok(Vec::new()), "nothing came in time");
+    }
+
+    #[test]
+    fn a_take_over_says_where_to_go_on() {
+        let entries = || Value::Array(vec![Value::Nil, one("5-1", Value::Array(Vec::new()))]);
+        let taken = of_autoclaim(Value::Array(vec![bulk("5-2"), entries()])).unwrap();
+        assert_eq!((taken.next.as_deref(), taken.entries.len()), (Some("5-2"), 1));
+        let deleted = Value::Array(vec![bulk("4-0")]);
+        let taken = of_autoclaim(Value::Array(vec![bulk("0-0"), entries(), deleted])).unwrap();
+        assert_eq!((taken.next, taken.deleted), (None, vec!["4-0".to_owned()]));
+    }
+
+    #[test]
+    fn what_is_no_answer_is_refused() {
+        let strange = [
+            Value::Okay,
+            Value::Array(vec![Value::Okay]),
+            Value::Array(vec![Value::Array(vec![bulk("orders")])]),
+            Value::Array(vec![Value::Array(vec![
+                bulk("orders"),
+                Value::Array(vec![one("\u{1b}[2J", Value::Nil)]),
+            ])]),
+            Value::Array(vec![Value::Array(vec![
+                bulk("orders"),
+                Value::Array(vec![one("1-1", Value::Array(vec![bulk("odd")]))]),
+            ])]),
+        ];
+        for value in strange {
+            assert!(matches!(of_read(value.clone()), Err(Cause::Protocol(_))), "{value:?}");
+        }
+        for value in
+            [Value::Nil, Value::Array(vec![bulk("0-0")]), Value::Array(vec![bulk("x"), Value::Array(vec![])])]
+        {
+            assert!(matches!(of_autoclaim(value.clone()), Err(Cause::Protocol(_))), "{value:?}");
+        }
+    }
+}

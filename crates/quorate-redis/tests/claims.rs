@@ -1,0 +1,286 @@
+//! Claims on real servers, by real worker processes that are killed.
+
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use quorate::{
+    claim::{
+        AbandonError, Claim, ClaimError, ClaimOutcome, ClaimState, Claims, CompleteError, MessageId,
+        Poisoned, complete_many,
+    },
+    lease::Quorum,
+};
+use quorate_redis::Connect;
+use quorate_testkit::redis::RedisCluster;
+use std::{
+    convert::Infallible,
+    io::{BufRead, BufReader, Write},
+    process::{Child, ChildStdin, Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+/// Of all claims here, and the deployment's `max_ttl`.
+const TTL: Duration = Duration::from_secs(2);
+/// How long something that must come may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Where [`worker_process`] finds its servers, its name, and the message it is to claim.
+const ARGUMENTS: &str = "QUORATE_TEST_CLAIMS_WORKER";
+
+fn quorum(servers: &RedisCluster, name: &str) -> Quorum {
+    let urls: Vec<String> = servers.iter().map(|server| server.url()).collect();
+    connect(&urls, name)
+}
+
+fn connect(urls: &[String], name: &str) -> Quorum {
+    let builder = Quorum::redis(urls).expect("URLs").worker(name).max_ttl(TTL).trust_new_nodes(true);
+    builder.node_timeout(Duration::from_millis(500)).build().expect("a sound setup")
+}
+
+fn claims(quorum: &Quorum) -> Claims {
+    Claims::new(quorum, "orders").ttl(TTL).max_attempts(3)
+}
+
+/// A worker process: claims a message, says so, and handles it until it is told on its standard input to abandon or to
+/// complete; then says what came of it.
+#[test]
+#[ignore = "the other tests of this file run it"]
+fn worker_process() {
+    let Ok(arguments) = std::env::var(ARGUMENTS) else { return };
+    let words: Vec<String> = arguments.split(' ').map(str::to_owned).collect();
+    let [name, id, urls @ ..] = &words[..] else { panic!("{arguments}") };
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let quorum = connect(urls, name);
+        let claim = eventually(&quorum, id).await;
+        println!("claimed {}", claim.attempt());
+        std::io::stdout().flush().expect("a pipe");
+        let mut order = String::new();
+        std::io::stdin().read_line(&mut order).expect("a pipe");
+        let said = match order.trim() {
+            "abandon" => claim.abandon().await.map_err(|error| match error {
+                AbandonError::TakenOver { holder } => format!("taken over by {}", holder.worker()),
+                other => other.to_string(),
+            }),
+            "complete" => claim.complete("theirs").await.map(drop).map_err(|error| match error {
+                CompleteError::TakenOver { holder } => format!("taken over by {}", holder.worker()),
+                other => other.to_string(),
+            }),
+            other => panic!("{other}"),
+        };
+        println!("said {}", said.map_or_else(|error| error, |()| "well".to_owned()));
+    });
+}
+
+/// Claims what may yet be held by one that was killed.
+async fn eventually(quorum: &Quorum, id: &str) -> Claim {
+    let give_up = quorum.env().now() + PATIENCE;
+    loop {
+        match claims(quorum).claim(id).await {
+            Ok(ClaimOutcome::Claimed(claim)) => return claim,
+            Ok(ClaimOutcome::InProgress { retry_after, .. }) => {
+                quorum.env().sleep(retry_after.unwrap_or_default().min(TTL / 10)).await;
+            }
+            Ok(other) => panic!("{other:?}"),
+            // Not every server has been met yet.
+            Err(error) => assert!(!error.is_permanent(), "{error}"),
+        }
+        assert!(quorum.env().now() < give_up, "{id} is never free");
+    }
+}
+
+struct Worker {
+    child: Child,
+    orders: ChildStdin,
+    lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
+}
+
+impl Worker {
+    fn start(servers: &RedisCluster, name: &str, id: &str) -> Self {
+        let urls: Vec<String> = servers.iter().map(|server| server.url()).collect();
+        let mut child = Command::new(std::env::current_exe().expect("this test"))
+            .args(["worker_process", "--exact", "--ignored", "--nocapture"])
+            .env(ARGUMENTS, format!("{name} {id} {}", urls.join(" ")))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("a process");
+        let orders = child.stdin.take().expect("a pipe");
+        let lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+        Self { child, orders, lines }
+    }
+
+    /// What follows `word` on the next line that begins with it.
+    fn hears(&mut self, word: &str) -> String {
+        let found = self
+            .lines
+            .by_ref()
+            .map(|line| line.expect("text"))
+            .find_map(|line| line.strip_prefix(word).map(|rest| rest.trim().to_owned()));
+        found.unwrap_or_else(|| panic!("it ended and never said {word}"))
+    }
+
+    fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args([name, &self.child.id().to_string()]).status();
+        assert!(sent.expect("kill runs").success());
+    }
+
+    fn kill(mut self) {
+        self.child.kill().expect("it lives");
+        self.child.wait().expect("it was ours");
+    }
+
+    fn tell(&mut self, order: &str) {
+        writeln!(self.orders, "{order}").expect("a pipe");
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_workers_count_and_at_the_limit_one_of_two_hands_it_over() {
+    let servers = RedisCluster::start(5).unwrap();
+    for attempt in ["1", "2", "3"] {
+        let mut worker = Worker::start(&servers, "mortal", "m");
+        assert_eq!(worker.hears("claimed"), attempt);
+        worker.kill();
+    }
+    let (a, b) = (quorum(&servers, "a"), quorum(&servers, "b"));
+    let handed = Arc::new(AtomicUsize::new(0));
+    let consumer = async |quorum: &Quorum| -> Poisoned {
+        let handed = Arc::clone(&handed);
+        let env = quorum.env().clone();
+        let claims = claims(quorum).dead_letter(move |letter| {
+            handed.fetch_add(1, Ordering::SeqCst);
+            let env = env.clone();
+            async move {
+                // Long enough for the other to come meanwhile.
+                env.sleep(TTL / 2).await;
+                letter.claim.check().map(|token| format!("row {token}"))
+            }
+        });
+        let give_up = quorum.env().now() + PATIENCE;
+        loop {
+            match claims.claim("m").await {
+                Ok(ClaimOutcome::Poisoned(poisoned)) => return poisoned,
+                Ok(ClaimOutcome::Claimed(claim)) => panic!("attempt {}", claim.attempt()),
+                _ => assert!(quorum.env().now() < give_up, "never given up"),
+            }
+            quorum.env().sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let (one, two) = tokio::join!(consumer(&a), consumer(&b));
+    assert_eq!(handed.load(Ordering::SeqCst), 1, "handed over once");
+    assert_eq!(one, two, "both are told the same");
+    assert!(one.attempts == 3 && one.at.is_some() && one.note.starts_with("row "), "{one:?}");
+
+    claims(&a).forgive("m").await.expect("every server is there");
+    assert_eq!(eventually(&b, "m").await.attempt(), 1);
+    a.close().await;
+    b.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_that_woke_late_changes_nothing_and_is_told_who_holds() {
+    let servers = RedisCluster::start(5).unwrap();
+    for order in ["abandon", "complete"] {
+        let mut late = Worker::start(&servers, "late", order);
+        assert_eq!(late.hears("claimed"), "1");
+        late.signal("-STOP");
+        let a = quorum(&servers, "a");
+        let claim = eventually(&a, order).await;
+        assert_eq!(claim.attempt(), 2);
+        late.tell(order);
+        late.signal("-CONT");
+        assert_eq!(late.hears("said"), "taken over by a", "{order}");
+        claim.check().expect("still ours");
+        let state = claims(&a).inspect(order).await.expect("a quorum");
+        assert!(matches!(state, ClaimState::Claimed { attempts: 2, .. }), "{state:?}");
+        claim.complete("ours").await.expect("a majority");
+        let told = claims(&a).claim(order).await.expect("a quorum");
+        assert!(matches!(&told, ClaimOutcome::Done(done) if &*done.result == "ours"), "{told:?}");
+        a.close().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_duplicate_gets_the_first_ones_result_and_another_payload_is_refused() {
+    let servers = RedisCluster::start(5).unwrap();
+    let (a, b) = (quorum(&servers, "a"), quorum(&servers, "b"));
+    let _met = tokio::join!(a.ready(PATIENCE), b.ready(PATIENCE));
+    let payment = MessageId::new("key-1").payload(b"ten euros");
+    let env = a.env().clone();
+    let first = async {
+        let claims = claims(&a);
+        let handler = |_| async move {
+            env.sleep(TTL / 4).await;
+            Ok::<_, Infallible>("receipt 7".to_owned())
+        };
+        claims.once(payment.clone(), PATIENCE, handler).await.expect("handled")
+    };
+    let second = async {
+        while !matches!(
+            claims(&b).inspect("key-1").await.expect("a quorum"),
+            ClaimState::Claimed { attempts: 1, .. }
+        ) {
+            b.env().sleep(Duration::from_millis(5)).await;
+        }
+        let other = claims(&b).claim(MessageId::new("key-1").payload(b"a million")).await;
+        assert!(matches!(other, Err(ClaimError::OtherPayload { .. })), "while it is claimed: {other:?}");
+        let handler = |_| async { Err::<(), _>("handled twice") };
+        claims(&b).once(payment.clone(), PATIENCE, handler).await.expect("told")
+    };
+    let (first, second) = tokio::join!(first, second);
+    assert!(first.first && !second.first);
+    assert_eq!((&*first.result, first.at), (&*second.result, second.at));
+    assert_eq!(&*second.result, "receipt 7");
+    let other = claims(&b).claim(MessageId::new("key-1").payload(b"a million")).await;
+    assert!(matches!(other, Err(ClaimError::OtherPayload { .. })), "when it is done: {other:?}");
+    a.close().await;
+    b.close().await;
+}
+
+/// How many script calls `server` has served.
+fn script_calls(servers: &RedisCluster) -> u64 {
+    let stats = servers[0].command(&["INFO", "commandstats"]);
+    let line = stats.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls=")).expect("some were");
+    line.split(',').next().expect("a number").parse().expect("a number")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn thousands_of_claims_travel_and_are_extended_in_few_calls() {
+    const IDS: usize = 3_000;
+    let servers = RedisCluster::start(5).unwrap();
+    let a = quorum(&servers, "a");
+    a.ready(PATIENCE).await;
+    let claims = claims(&a);
+    let ids: Vec<String> = (0..IDS).map(|number| format!("m-{number}")).collect();
+    let before = script_calls(&servers);
+    let mut held = Vec::new();
+    for (id, outcome) in claims.claim_many(&ids).await.expect("sound names") {
+        match outcome {
+            Ok(ClaimOutcome::Claimed(claim)) => held.push(claim),
+            other => panic!("{id}: {other:?}"),
+        }
+    }
+    let claimed = script_calls(&servers);
+    // Claimed and counted: two requests each.
+    assert!(claimed - before < IDS as u64 / 10, "{} calls to claim {IDS}", claimed - before);
+    a.env().sleep(TTL * 2).await;
+    let extended = script_calls(&servers);
+    // Twice its TTL is six rounds of extensions, on 128 moments each at most.
+    assert!(extended - claimed < 6 * 2 * 128, "{} calls to extend {IDS}", extended - claimed);
+    assert!(held.iter().all(|claim| claim.check().is_ok()), "all are held past their TTL");
+    let completed = complete_many(held.into_iter().map(|claim| (claim, "ok"))).await;
+    assert!(completed.iter().all(|(_, completed)| completed.is_ok()));
+    let done = script_calls(&servers) - extended;
+    assert!(done < IDS as u64 / 10, "{done} calls to complete {IDS}");
+    a.close().await;
+}

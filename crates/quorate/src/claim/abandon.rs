@@ -1,0 +1,46 @@
+use super::AbandonError;
+use crate::{
+    lease::{Lease, inspect_each},
+    node::{Owner, Reply},
+    round::{Answer, NodeOutcome, ReplyTo, ballots},
+};
+use std::pin::pin;
+
+/// Ends the lease and frees the message. Where it was not there any more to be freed, looks whose it is now.
+pub(super) async fn abandon(lease: &Lease) -> Result<(), AbandonError> {
+    let fleet = lease.hub().fleet();
+    let (ballots, mut votes) = ballots();
+    let deadline = fleet.env().now() + fleet.setup().node_timeout;
+    // Of a lease that the keeper has ended by itself there is nothing to send: the channel ends at once.
+    lease.let_go(Some(ReplyTo { ballots, ticket: 0 }));
+    let mut outcomes = vec![NodeOutcome::Pending; fleet.len()];
+    let mut freed = 0;
+    // One timer for all of them.
+    let mut over = pin!(fleet.env().sleep_until(deadline));
+    while freed < fleet.majority() {
+        let vote = tokio::select! { biased;
+            vote = votes.recv() => vote,
+            () = &mut over => None,
+        };
+        let Some(vote) = vote else { break };
+        outcomes[vote.node] = NodeOutcome::of(&vote.answer);
+        freed += usize::from(matches!(vote.answer, Answer::Reply(Reply::Released(true))));
+    }
+    if freed >= fleet.majority() {
+        return Ok(());
+    }
+    let look = inspect_each(lease.hub(), std::slice::from_ref(lease.resource())).await.pop().flatten();
+    let Some(look) = look else { return Err(AbandonError::NoMajority(fleet.report(outcomes))) };
+    match (look.done, look.holder.map(|holder| holder.owner)) {
+        (Some(done), _) => Err(AbandonError::AlreadyDone(done)),
+        (None, Some(holder)) if holder != *lease.owner() => Err(AbandonError::TakenOver { holder }),
+        // Still ours by a majority's word: the releases are on their way.
+        (None, Some(_)) => Err(AbandonError::NoMajority(fleet.report(outcomes))),
+        (None, None) => Ok(()),
+    }
+}
+
+/// Who holds it now, for an error.
+pub(super) fn named(holder: &Owner) -> String {
+    crate::plain::plain(holder.worker(), 200)
+}

@@ -1,0 +1,92 @@
+//! What becomes of a message that is given up.
+
+use super::{Claim, ClaimHandle, ClaimOutcome, ClaimResult, Claims, Poisoned};
+use crate::node::engine::{RESULT_MAX, cut};
+use futures_util::{FutureExt, future::BoxFuture};
+use std::{fmt, sync::Arc};
+
+/// A message that is given up, for the dead-letter hook.
+#[derive(Clone, Debug)]
+pub struct DeadLetter {
+    /// The set of claims.
+    pub set: Arc<str>,
+    /// The message's id.
+    pub id: Arc<str>,
+    /// How many attempts had begun.
+    pub attempts: u32,
+    /// The claim under which it is handed over: its token, and whether it is still ours.
+    pub claim: ClaimHandle,
+}
+
+/// The hook.
+#[derive(Clone)]
+pub(super) struct Hook(Arc<Take>);
+
+type Take = dyn Fn(DeadLetter) -> BoxFuture<'static, Result<Arc<str>, String>> + Send + Sync;
+
+impl Hook {
+    pub(super) fn new<H, F, T, E>(hook: H) -> Self
+    where
+        H: Fn(DeadLetter) -> F + Send + Sync + 'static,
+        F: Future<Output = Result<T, E>> + Send + 'static,
+        T: ClaimResult,
+        E: fmt::Display,
+    {
+        Self(Arc::new(move |letter| {
+            let taken = hook(letter);
+            async move {
+                match taken.await {
+                    Ok(note) => Ok(cut(note.text(), RESULT_MAX).into()),
+                    Err(error) => Err(error.to_string()),
+                }
+            }
+            .boxed()
+        }))
+    }
+}
+
+impl fmt::Debug for Hook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Hook")
+    }
+}
+
+impl Claims {
+    /// Hands a message over under the claim that found its limit reached, and records that it is given up.
+    pub(super) async fn hand_over(&self, claim: Claim) -> ClaimOutcome {
+        let attempts = claim.attempt();
+        let mut poisoned = Poisoned { attempts, at: None, note: "".into() };
+        if let Some(Hook(hook)) = &self.dead_letter {
+            let handle = claim.handle();
+            let letter = DeadLetter {
+                set: Arc::clone(&self.set),
+                id: Arc::clone(claim.id()),
+                attempts,
+                claim: handle.clone(),
+            };
+            let taken = tokio::select! { biased;
+                () = handle.lost().cancelled() => Err("the claim was lost meanwhile".to_owned()),
+                taken = hook(letter) => taken,
+            };
+            match taken {
+                Ok(note) => poisoned.note = note,
+                Err(error) => {
+                    // Dropping the claim frees it: the next one hands it over again.
+                    tracing::warn!(
+                        set = &*self.set,
+                        id = &**claim.id(),
+                        "the dead-letter hook failed: {error}"
+                    );
+                    return ClaimOutcome::Poisoned(poisoned);
+                }
+            }
+        }
+        let id = Arc::clone(claim.id());
+        let note = Arc::clone(&poisoned.note);
+        match claim.complete(&note).await {
+            Ok(completed) => poisoned.at = Some(completed.at),
+            Err(error) => tracing::warn!(set = &*self.set, id = &*id, "given up, but not recorded: {error}"),
+        }
+        ClaimOutcome::Poisoned(poisoned)
+    }
+}

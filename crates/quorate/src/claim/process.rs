@@ -1,0 +1,140 @@
+//! A message from its claim to its done record.
+
+use super::{
+    Claim, ClaimError, ClaimHandle, ClaimOutcome, ClaimResult, Claims, MessageId, Once, ProcessError,
+    Processed,
+};
+use crate::{
+    env::WallTime,
+    lease::{Mode, Patience},
+    node::{
+        Resource,
+        engine::{RESULT_MAX, cut},
+    },
+    round::Tally,
+};
+use std::{sync::Arc, time::Duration};
+
+impl Claims {
+    /// Claims a message, handles it, and records that it is done. The claim is extended while the handler runs;
+    /// if it is lost, the handler is dropped. If the handler fails, the message is abandoned, so that it may
+    /// be claimed again. Of a result over 1 KiB only the beginning is kept.
+    ///
+    /// # Errors
+    /// [`ProcessError`]. That someone else has it, or had it, is no error.
+    ///
+    /// # Cancel safety
+    /// Dropping it drops the handler and abandons the message.
+    pub async fn process<'a, H, F, T, E>(
+        &self,
+        message: impl Into<MessageId<'a>>,
+        handler: H,
+    ) -> Result<Processed, ProcessError<E>>
+    where
+        H: FnOnce(ClaimHandle) -> F,
+        F: Future<Output = Result<T, E>>,
+        T: ClaimResult,
+    {
+        match self.claim(message).await? {
+            ClaimOutcome::Claimed(claim) => {
+                self.handle(claim, handler).await?;
+                Ok(Processed::Handled)
+            }
+            ClaimOutcome::InProgress { retry_after, .. } => Ok(Processed::InProgress { retry_after }),
+            ClaimOutcome::Done(done) => Ok(Processed::AlreadyDone(done)),
+            ClaimOutcome::Poisoned(poisoned) => Ok(Processed::Poisoned(poisoned)),
+        }
+    }
+
+    /// As [`Claims::process`], for an idempotency key: whoever asks gets what the first one's handler said. Who comes while
+    /// it runs waits for it, until the nodes tell that it has ended, for `wait` at most; where it failed, the next of those
+    /// who wait runs a handler of its own. The handler's own time is not limited by `wait`.
+    ///
+    /// Of a result over 1 KiB only the beginning is kept, and given to everyone, the first one included.
+    ///
+    /// # Errors
+    /// [`ProcessError`]; [`ProcessError::StillInProgress`] where the wait is over, and [`ProcessError::Poisoned`] where the
+    /// message is given up.
+    ///
+    /// # Cancel safety
+    /// Dropping it drops the handler and abandons the message.
+    pub async fn once<'a, H, F, T, E>(
+        &self,
+        message: impl Into<MessageId<'a>>,
+        wait: Duration,
+        handler: H,
+    ) -> Result<Once, ProcessError<E>>
+    where
+        H: FnOnce(ClaimHandle) -> F,
+        F: Future<Output = Result<T, E>>,
+        T: ClaimResult,
+    {
+        let message = message.into();
+        let resource = Resource::claim(&self.set, message.id()).map_err(|e| ClaimError::Acquire(e.into()))?;
+        let env = self.quorum.env();
+        let deadline = env.now() + wait;
+        let mut patience = Patience::new(self.quorum.hub(), &resource, Mode::Alone);
+        loop {
+            patience.attempts();
+            let began = env.now();
+            let verdict = self.claim_one(message.clone()).await?;
+            let over = env.now() >= deadline;
+            let holder = match verdict.outcome {
+                Ok(ClaimOutcome::Claimed(claim)) => {
+                    patience.won();
+                    let (result, at) = self.handle(claim, handler).await?;
+                    return Ok(Once { result, at, first: true });
+                }
+                Ok(ClaimOutcome::Done(done)) => {
+                    return Ok(Once { result: done.result, at: done.at, first: false });
+                }
+                Ok(ClaimOutcome::Poisoned(poisoned)) => {
+                    return Err(ProcessError::Poisoned {
+                        id: message.id().into(),
+                        attempts: poisoned.attempts,
+                    });
+                }
+                Ok(ClaimOutcome::InProgress { holder, .. }) => holder,
+                Err(error) if over || error.is_permanent() => return Err(error.into()),
+                Err(_) => None,
+            };
+            if over {
+                return Err(ProcessError::StillInProgress { id: message.id().into(), waited: wait, holder });
+            }
+            let tally = verdict.tally.unwrap_or_else(|| Tally::new(self.quorum.fleet().len()));
+            patience.rest(&tally, began, Some(deadline)).await;
+        }
+    }
+
+    async fn handle<H, F, T, E>(
+        &self,
+        claim: Claim,
+        handler: H,
+    ) -> Result<(Arc<str>, WallTime), ProcessError<E>>
+    where
+        H: FnOnce(ClaimHandle) -> F,
+        F: Future<Output = Result<T, E>>,
+        T: ClaimResult,
+    {
+        let handle = claim.handle();
+        let handled = tokio::select! { biased;
+            () = handle.lost().cancelled() => return Err(crate::lease::LeaseLost.into()),
+            handled = handler(handle.clone()) => handled,
+        };
+        match handled {
+            Ok(result) => {
+                // Handled is handled: a result too long to keep is cut, rather than the work done again.
+                let result = cut(result.text(), RESULT_MAX);
+                let completed = claim.complete(result).await?;
+                Ok((result.into(), completed.at))
+            }
+            Err(error) => {
+                let id = Arc::clone(claim.id());
+                if let Err(late) = claim.abandon().await {
+                    tracing::warn!(set = &*self.set, id = &*id, "abandoned: {late}");
+                }
+                Err(ProcessError::Handler(error))
+            }
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! What stands of a message, and what an operator may do about it.
+
+use super::{ClaimError, Claims, Done, Fingerprint, ForgiveError, Poisoned};
+use crate::{
+    lease::{AcquireError, InspectError},
+    node::{Owner, Reply, Request, Resource},
+    round::{Answer, NodeOutcome},
+};
+use std::time::Duration;
+
+/// What stands of a message, by the word of a majority at one moment. By the time it is read it may be past.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ClaimState {
+    /// Nobody holds it: new, abandoned, or its worker is gone.
+    Free {
+        /// How many attempts have begun, where they are counted. At the limit the next claim hands it over.
+        attempts: u32,
+        /// The fingerprint of its payload, where it was given one.
+        payload: Option<Fingerprint>,
+    },
+    /// Someone is handling it, or about to.
+    Claimed {
+        /// Who, where a majority names the same one.
+        by: Option<Owner>,
+        /// For how long yet, if it is not extended.
+        remaining: Option<Duration>,
+        /// How many attempts have begun, this one among them, where they are counted.
+        attempts: u32,
+        /// The fingerprint of its payload, where it was given one.
+        payload: Option<Fingerprint>,
+    },
+    /// It has been handled.
+    Done(Done),
+    /// It has been given up.
+    Poisoned(Poisoned),
+}
+
+impl Claims {
+    /// What stands of the message `id`.
+    ///
+    /// # Errors
+    /// [`ClaimError`] for an id that cannot be used, and where too few nodes answered.
+    ///
+    /// # Cancel safety
+    /// Safe: it changes nothing.
+    pub async fn inspect(&self, id: &str) -> Result<ClaimState, ClaimError> {
+        let resource = Resource::claim(&self.set, id).map_err(AcquireError::from)?;
+        let look = crate::lease::inspect(self.quorum.hub(), &resource).await;
+        let look =
+            look.map_err(|InspectError { resource, report }| AcquireError::lost(resource, false, report))?;
+        if let Some(done) = &look.done {
+            return Ok(
+                Poisoned::of(done).map_or_else(|| ClaimState::Done(Done::of(done)), ClaimState::Poisoned)
+            );
+        }
+        let begun = look.begun.unwrap_or_default();
+        let (attempts, payload) = (begun.attempts, begun.payload.as_ref().map(Fingerprint::from_node));
+        if look.holder.is_none() && !look.contended {
+            return Ok(ClaimState::Free { attempts, payload });
+        }
+        let remaining = look.holder.as_ref().and_then(|holder| holder.remaining);
+        Ok(ClaimState::Claimed { by: look.holder.map(|holder| holder.owner), remaining, attempts, payload })
+    }
+
+    /// Lifts that a message was given up, and forgets how many attempts have begun on it and the fingerprint of its
+    /// payload: it is as new. Refused while somebody holds it, and where it is done.
+    ///
+    /// # Errors
+    /// [`ForgiveError`]. Every node must have forgotten: one that has not would still say that it is given up, so where one is
+    /// away this is [`ForgiveError::Partly`], and to be repeated.
+    ///
+    /// # Cancel safety
+    /// Dropping it leaves it forgiven on some nodes, all, or none; repeating it goes on from there.
+    pub async fn forgive(&self, id: &str) -> Result<(), ForgiveError> {
+        let resource = Resource::claim(&self.set, id).map_err(ClaimError::from)?;
+        let keep = self.terms()?.keep;
+        let fleet = self.quorum.fleet();
+        let mut votes = fleet.ask_all(|_| Request::Forgive { resource: resource.clone(), keep });
+        let mut outcomes = vec![NodeOutcome::Pending; fleet.len()];
+        let (mut forgiven, mut ended) = (0, None);
+        while let Some(vote) = votes.recv().await {
+            outcomes[vote.node] = NodeOutcome::of(&vote.answer);
+            match vote.answer {
+                Answer::Reply(Reply::Forgiven) => forgiven += 1,
+                Answer::Reply(Reply::Done(done)) => ended = Some(done),
+                _ => {}
+            }
+        }
+        if let Some(done) = ended {
+            return Err(ForgiveError::AlreadyDone(done));
+        }
+        if forgiven == fleet.len() {
+            return Ok(());
+        }
+        let report = fleet.report(outcomes);
+        match report.holder() {
+            Some(holder) => Err(ForgiveError::InProgress { holder: holder.clone() }),
+            None => Err(ForgiveError::Partly { forgiven, report }),
+        }
+    }
+}

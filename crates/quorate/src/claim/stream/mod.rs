@@ -1,0 +1,65 @@
+//! Claims for a stream of messages: an adaptor between any source and a handler.
+//!
+//! # What is not guaranteed
+//!
+//! A message is handled again where its worker ended between the handler's effect and *done*, and where *done* has
+//! been forgotten: what must not happen twice compares [`Delivery::check`]'s token in its own transaction. What is
+//! not acked comes again only if the source brings it again: the adaptor keeps nothing over a restart. Messages are
+//! handled in no order.
+//!
+//! # In short
+//!
+//! ```
+//! use futures_util::stream;
+//! use quorate::claim::{Claims, stream::{Delivery, Ended}};
+//! # use quorate::{lease::Quorum, node::MemoryNode};
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let nodes = (0..3).map(|i| MemoryNode::new(&format!("memory-{i}")));
+//! # let quorum = Quorum::builder().nodes(nodes).trust_new_nodes(true).build()?;
+//! // Any stream: here of ids and payloads, and one message is there twice.
+//! let source = stream::iter([("order-1", "tea"), ("order-2", "milk"), ("order-1", "tea")]);
+//! let handle = |order: Delivery<(&'static str, &'static str)>| async move {
+//!     println!("{} under token {}", order.message().1, order.check()?);
+//!     Ok::<_, quorate::lease::LeaseLost>(())
+//! };
+//! let consumed = Claims::new(&quorum, "orders")
+//!     .consume(source, handle)
+//!     .concurrency(8)
+//!     .on_end(|ended: &Ended<_>| println!("{}: {}", ended.message.0, ended.outcome))
+//!     .until(std::future::pending())
+//!     .await?;
+//! assert_eq!((consumed.handled, consumed.duplicates), (2, 1));
+//! # quorum.close().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What becomes of a message
+//!
+//! | outcome | acked | what comes next |
+//! | --- | --- | --- |
+//! | handled: *done* is at a majority | yes | |
+//! | duplicate: it was done before | yes | |
+//! | in progress elsewhere | no | looked at again until [`Consume::patience`] is over, then left to the source |
+//! | failed: the handler said so, or panicked | no | abandoned: whoever is brought it again may claim it at once |
+//! | poisoned: its [attempts](crate::claim::Claims::max_attempts) are used up | once the dead-letter hook has it | |
+//! | unusable: no claim can have its id, or the id was another payload's | once the dead-letter hook has it | |
+//! | lost: the claim was lost under the handler, which was dropped | no | another handles it, or has |
+//! | unrecorded: handled, but *done* is at no majority | no | it is handled again, unless a later look finds it done |
+//! | stopped: at the shut-down | no | abandoned |
+//!
+//! While too few nodes answer, messages wait in hand and no more are pulled: a source is not read empty for nothing.
+
+mod consume;
+mod delivery;
+mod hand;
+mod message;
+mod one;
+mod outcome;
+mod run;
+
+pub use consume::Consume;
+pub use delivery::Delivery;
+pub use message::{BadId, Incoming, Message};
+pub use outcome::{Acked, Consumed, DeadMessage, Ended, Outcome};

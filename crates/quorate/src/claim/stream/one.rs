@@ -1,0 +1,163 @@
+//! One message: its handler, *done*, the ack.
+
+use super::{Acked, DeadMessage, Delivery, Message, Outcome};
+use crate::{
+    claim::{Claim, ClaimOutcome, ClaimResult, Claims, CompleteError},
+    node::engine::{RESULT_MAX, cut},
+    plain::plain,
+};
+use futures_util::{FutureExt, future::BoxFuture};
+use std::{any::Any, fmt::Display, panic::AssertUnwindSafe, sync::Arc};
+use tokio_util::sync::CancellationToken;
+
+/// How much of a handler's error is kept, in bytes.
+const WHY_MAX: usize = 1024;
+
+/// What is wrong where nobody takes what cannot be handled.
+const NO_HOOK: &str = "there is no dead-letter hook; give one with on_dead";
+
+/// The dead-letter hook.
+pub(super) type Dead<M> = dyn Fn(DeadMessage<M>) -> BoxFuture<'static, Result<(), Arc<str>>> + Send + Sync;
+
+/// Handles a message that is claimed, records it as done, and only then acks it.
+pub(super) async fn handle<M, H, F, T, E>(
+    claim: Claim,
+    message: Arc<M>,
+    handler: Arc<H>,
+    stop: CancellationToken,
+) -> (Outcome, Acked)
+where
+    M: Message,
+    H: Fn(Delivery<M>) -> F,
+    F: Future<Output = Result<T, E>>,
+    T: ClaimResult,
+    E: Display,
+{
+    let look = claim.handle();
+    let delivery = Delivery::new(Arc::clone(&message), look.clone(), stop.clone());
+    // A panic in the handler's first words is one of the handler's as well.
+    let work = AssertUnwindSafe(async { handler(delivery).await }).catch_unwind();
+    let relay = async {
+        look.step_down().cancelled().await;
+        stop.cancel();
+        std::future::pending::<()>().await;
+    };
+    let handled = tokio::select! { biased;
+        () = look.lost().cancelled() => None,
+        handled = work => Some(handled),
+        () = relay => None,
+    };
+    let outcome = match handled {
+        None => Outcome::Lost,
+        Some(Ok(Ok(result))) => record(claim, result.text()).await,
+        Some(Ok(Err(error))) => abandoned(claim, &error.to_string()).await,
+        Some(Err(panic)) => abandoned(claim, &format!("it panicked: {}", words(&*panic))).await,
+    };
+    let acked = match outcome {
+        Outcome::Handled | Outcome::Duplicate { .. } => ack(&*message).await,
+        _ => {
+            message.leave().await;
+            Acked::No
+        }
+    };
+    (outcome, acked)
+}
+
+/// Hands over a message whose limit of attempts is reached, under the claim that found it so.
+pub(super) async fn give_up<M: Message>(
+    claims: Claims,
+    claim: Claim,
+    message: Arc<M>,
+    dead: Option<Arc<Dead<M>>>,
+) -> (Outcome, Acked) {
+    let letter = Arc::clone(&message);
+    let claims = match dead {
+        None => claims,
+        Some(dead) => claims.dead_letter(move |given_up| {
+            let attempts = given_up.attempts;
+            let why = Outcome::Poisoned { attempts }.to_string().into();
+            let claim = Some(given_up.claim);
+            handed(Arc::clone(&dead), DeadMessage { message: Arc::clone(&letter), why, attempts, claim })
+        }),
+    };
+    let has_hook = claims.dead_letter.is_some();
+    match claims.hand_over(claim).await {
+        ClaimOutcome::Poisoned(poisoned) => {
+            let (attempts, handed) = (poisoned.attempts, poisoned.at.is_some());
+            (Outcome::Poisoned { attempts }, given_up(&*message, handed, has_hook).await)
+        }
+        // It is given up, so nothing else comes of it.
+        _ => (Outcome::Stopped, Acked::No),
+    }
+}
+
+/// Acks a message that is given up, once a hook has it.
+pub(super) async fn given_up<M: Message>(message: &M, handed: bool, has_hook: bool) -> Acked {
+    let why = match (handed, has_hook) {
+        (true, true) => return ack(message).await,
+        (_, false) => NO_HOOK,
+        (false, true) => "the dead-letter hook failed",
+    };
+    message.leave().await;
+    Acked::Failed(why.into())
+}
+
+/// Hands a message that no claim can have to the hook, and acks it where that has it.
+pub(super) async fn bury<M: Message>(
+    message: Arc<M>,
+    why: Arc<str>,
+    dead: Option<Arc<Dead<M>>>,
+) -> (Outcome, Acked) {
+    let letter =
+        DeadMessage { message: Arc::clone(&message), why: Arc::clone(&why), attempts: 0, claim: None };
+    let buried = match dead {
+        None => Err(NO_HOOK.into()),
+        Some(dead) => handed(dead, letter).await,
+    };
+    let acked = match buried {
+        Ok(()) => ack(&*message).await,
+        Err(error) => {
+            message.leave().await;
+            Acked::Failed(format!("dead letter: {}", plain(&error, WHY_MAX)).into())
+        }
+    };
+    (Outcome::Unusable { why }, acked)
+}
+
+async fn handed<M>(dead: Arc<Dead<M>>, letter: DeadMessage<M>) -> Result<(), Arc<str>> {
+    let hook = AssertUnwindSafe(async { dead(letter).await }).catch_unwind();
+    hook.await.unwrap_or_else(|panic| Err(format!("it panicked: {}", words(&*panic)).into()))
+}
+
+/// Tells the source that the message is done.
+pub(super) async fn ack<M: Message>(message: &M) -> Acked {
+    match AssertUnwindSafe(message.ack()).catch_unwind().await {
+        Ok(Ok(())) => Acked::Yes,
+        Ok(Err(error)) => Acked::Failed(plain(&error.to_string(), WHY_MAX).into()),
+        Err(panic) => Acked::Failed(format!("it panicked: {}", words(&*panic)).into()),
+    }
+}
+
+async fn record(claim: Claim, result: &str) -> Outcome {
+    // Handled is handled: a result too long to keep is cut, rather than the work done again.
+    match claim.complete(cut(result, RESULT_MAX)).await {
+        Ok(_) => Outcome::Handled,
+        // Whoever had the claim after us was quicker to say so. Done it is.
+        Err(CompleteError::AlreadyDone(done)) => Outcome::Duplicate { result: done.result },
+        Err(why) => Outcome::Unrecorded { why },
+    }
+}
+
+async fn abandoned(claim: Claim, why: &str) -> Outcome {
+    let id = Arc::clone(claim.id());
+    if let Err(late) = claim.abandon().await {
+        tracing::warn!(id = &*id, "abandoned: {late}");
+    }
+    Outcome::Failed { why: plain(why, WHY_MAX).into() }
+}
+
+fn words(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    plain(text.unwrap_or("with no words"), WHY_MAX)
+}

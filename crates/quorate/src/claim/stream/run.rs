@@ -1,0 +1,278 @@
+//! The shell around the hand: pulls, claims, starts handlers, and ends them.
+
+use super::{
+    Acked, Consume, Consumed, Delivery, Ended, Incoming, Message, Outcome,
+    consume::Options,
+    hand::{Hand, Number},
+    one,
+};
+use crate::{
+    claim::{ClaimError, ClaimOutcome, ClaimResult, Claims, MessageId, claims::CHUNK},
+    env::{BootTime, Env, ScopedTask},
+    node::Resource,
+};
+use futures_util::{FutureExt, Stream, StreamExt, future::BoxFuture, stream::FuturesUnordered};
+use std::{any::Any, fmt::Display, future, pin::pin, sync::Arc, time::Duration};
+use tokio_util::sync::CancellationToken;
+
+/// Rounds of claims under way at once. While they are, what comes gathers for the next.
+const BATCHES: usize = 2;
+/// How long handlers that were told to end at once are waited for: those that yield end within it.
+const TO_END: Duration = Duration::from_secs(1);
+
+type Verdicts = Vec<(Number, Result<ClaimOutcome, ClaimError>)>;
+type Worked = (Number, Result<Option<(Outcome, Acked)>, Box<dyn Any + Send>>);
+
+pub(super) async fn run<S, M, H, F, T, E>(
+    consume: Consume<S, M, H>,
+    shutdown: impl Future<Output = ()>,
+) -> Result<Consumed, ClaimError>
+where
+    S: Stream,
+    S::Item: Incoming<Message = M>,
+    M: Message,
+    H: Fn(Delivery<M>) -> F + Send + Sync + 'static,
+    F: Future<Output = Result<T, E>> + Send + 'static,
+    T: ClaimResult + Send + 'static,
+    E: Display + Send + 'static,
+{
+    let Consume { claims, source, handler, options } = consume;
+    // Timings that cannot work are told before anything is pulled.
+    claims.check()?;
+    let env = claims.quorum.env().clone();
+    let hand = Hand::new(options.concurrency, options.patience);
+    let mut consumer = Consumer {
+        hand,
+        env: env.clone(),
+        claims,
+        handler: Arc::new(handler),
+        options,
+        stop: CancellationToken::new(),
+        kill: CancellationToken::new(),
+        rounds: FuturesUnordered::new(),
+        running: FuturesUnordered::new(),
+        consumed: Consumed::default(),
+    };
+    let (mut source, mut shutdown) = (pin!(source.fuse()), pin!(shutdown));
+    let mut dry = false;
+    while !(dry && consumer.hand.is_empty()) {
+        consumer.claim();
+        let next_look = consumer.next_look();
+        let look = async {
+            match next_look {
+                Some(at) => env.sleep_until(at).await,
+                None => future::pending().await,
+            }
+        };
+        let pulls = !dry && consumer.hand.room() > 0;
+        tokio::select! { biased;
+            () = env.stopped().cancelled() => break,
+            () = &mut shutdown => break,
+            Some(worked) = consumer.running.next() => consumer.worked(worked),
+            Some(verdicts) = consumer.rounds.next() => {
+                verdicts.into_iter().for_each(|(number, verdict)| consumer.decide(number, verdict));
+            }
+            incoming = source.next(), if pulls => match incoming {
+                None => dry = true,
+                Some(incoming) => {
+                    consumer.pull(incoming);
+                    // What is there already goes into the same round.
+                    while consumer.hand.room() > 0
+                        && let Some(Some(incoming)) = source.next().now_or_never()
+                    {
+                        consumer.pull(incoming);
+                    }
+                }
+            },
+            () = look => {}
+        }
+    }
+    consumer.shut_down().await;
+    Ok(consumer.consumed)
+}
+
+struct Consumer<M, H> {
+    hand: Hand<M>,
+    env: Env,
+    claims: Claims,
+    handler: Arc<H>,
+    options: Options<M>,
+    /// Tells handlers to come to their end.
+    stop: CancellationToken,
+    /// Ends them.
+    kill: CancellationToken,
+    rounds: FuturesUnordered<BoxFuture<'static, Verdicts>>,
+    running: FuturesUnordered<BoxFuture<'static, Worked>>,
+    consumed: Consumed,
+}
+
+impl<M, H, F, T, E> Consumer<M, H>
+where
+    M: Message,
+    H: Fn(Delivery<M>) -> F + Send + Sync + 'static,
+    F: Future<Output = Result<T, E>> + Send + 'static,
+    T: ClaimResult + Send + 'static,
+    E: Display + Send + 'static,
+{
+    fn pull(&mut self, incoming: impl Incoming<Message = M>) {
+        let now = self.env.now();
+        let message = match incoming.message() {
+            Ok(message) => Arc::new(message),
+            Err(error) => return self.source_failed(&error),
+        };
+        let id = message.id().map(Arc::<str>::from).map_err(|bad| Arc::clone(bad.why()));
+        let id = id.and_then(|id| match Resource::claim(&self.claims.set, &id) {
+            Ok(_) => Ok(id),
+            Err(bad) => Err(bad.to_string().into()),
+        });
+        match id {
+            Ok(id) => self.hand.pull(message, id, now),
+            Err(why) => {
+                let number = self.hand.pull_unusable(Arc::clone(&message), now);
+                self.start(number, one::bury(message, why, self.options.on_dead.clone()));
+            }
+        }
+    }
+
+    fn source_failed(&mut self, error: &str) {
+        self.consumed.source_errors += 1;
+        match &self.options.on_source_error {
+            Some(hook) => hook(error),
+            None => tracing::warn!(set = &*self.claims.set, "the source failed: {error}"),
+        }
+    }
+
+    /// Begins a round for what is to be claimed, unless enough are under way.
+    fn claim(&mut self) {
+        while self.rounds.len() < BATCHES {
+            let mut batch = self.hand.batch(self.env.now());
+            if batch.is_empty() {
+                return;
+            }
+            while !batch.is_empty() {
+                let rest = batch.split_off(batch.len().min(CHUNK));
+                let asked = std::mem::replace(&mut batch, rest);
+                let asked = asked.into_iter().map(|(number, id)| {
+                    let payload = self.hand.message(number).and_then(|message| message.fingerprint());
+                    (number, payload.into_iter().fold(MessageId::new(id.to_string()), MessageId::fingerprint))
+                });
+                self.rounds.push(Box::pin(round(self.claims.clone(), asked.collect())));
+            }
+        }
+    }
+
+    fn next_look(&self) -> Option<BootTime> {
+        if self.rounds.len() < BATCHES { self.hand.next_look() } else { None }
+    }
+
+    fn decide(&mut self, number: Number, verdict: Result<ClaimOutcome, ClaimError>) {
+        let now = self.env.now();
+        let Some(message) = self.hand.message(number).cloned() else { return };
+        match verdict {
+            Ok(ClaimOutcome::Claimed(claim)) if claim.is_given_up() => {
+                let (claims, dead) = (self.claims.clone(), self.options.on_dead.clone());
+                self.start(number, one::give_up(claims, claim, message, dead));
+            }
+            Ok(ClaimOutcome::Claimed(claim)) => {
+                let (handler, stop) = (Arc::clone(&self.handler), self.stop.child_token());
+                self.start(number, one::handle(claim, message, handler, stop));
+            }
+            Ok(ClaimOutcome::Done(done)) => self.start(number, async move {
+                let acked = one::ack(&*message).await;
+                (Outcome::Duplicate { result: done.result }, acked)
+            }),
+            // Handed over elsewhere, or before.
+            Ok(ClaimOutcome::Poisoned(poisoned)) => {
+                let has_hook = self.options.on_dead.is_some() || self.claims.dead_letter.is_some();
+                self.start(number, async move {
+                    let acked = one::given_up(&*message, poisoned.at.is_some(), has_hook).await;
+                    (Outcome::Poisoned { attempts: poisoned.attempts }, acked)
+                });
+            }
+            Ok(ClaimOutcome::InProgress { retry_after, holder }) => {
+                if !self.hand.elsewhere(number, retry_after, now) {
+                    self.start(number, async move {
+                        message.leave().await;
+                        (Outcome::InProgress { holder }, Acked::No)
+                    });
+                }
+            }
+            Err(error @ ClaimError::OtherPayload { .. }) => {
+                let why = error.to_string().into();
+                self.start(number, one::bury(message, why, self.options.on_dead.clone()));
+            }
+            Err(error) => {
+                if self.hand.away(number, now) {
+                    tracing::warn!(set = &*self.claims.set, "a message waits for a quorum: {error}");
+                }
+            }
+        }
+    }
+
+    /// Runs the end of a message in a task of its own, so that messages use all threads.
+    fn start(&mut self, number: Number, work: impl Future<Output = (Outcome, Acked)> + Send + 'static) {
+        let kill = self.kill.clone();
+        let task: ScopedTask<Option<(Outcome, Acked)>> = self.env.spawn_scoped(async move {
+            tokio::select! { biased;
+                () = kill.cancelled() => None,
+                ended = work => Some(ended),
+            }
+        });
+        self.running.push(Box::pin(async move { (number, task.await) }));
+    }
+
+    fn worked(&mut self, (number, worked): Worked) {
+        // A task that was ended with the quorum's, or with the grace, has not said how it ended.
+        let (outcome, acked) = worked.ok().flatten().unwrap_or((Outcome::Stopped, Acked::No));
+        self.end(number, outcome, acked);
+    }
+
+    fn end(&mut self, number: Number, outcome: Outcome, acked: Acked) {
+        let Some((message, since)) = self.hand.end(number) else { return };
+        self.consumed.count(&outcome, &acked);
+        tracing::debug!(set = &*self.claims.set, ?acked, "a message ended: {outcome}");
+        if let Some(hook) = &self.options.on_end {
+            hook(&Ended { message, outcome, acked, took: self.env.now().since(since) });
+        }
+    }
+
+    /// Ends everything within the grace, and says how.
+    async fn shut_down(&mut self) {
+        self.stop.cancel();
+        // Claims that are only being asked for are given up: what they have got is released.
+        self.rounds.clear();
+        let deadline = self.env.now() + self.options.grace;
+        let env = self.env.clone();
+        let ends = async {
+            while let Some(worked) = self.running.next().await {
+                self.worked(worked);
+            }
+        };
+        let in_time = tokio::select! { biased;
+            () = env.stopped().cancelled() => None,
+            ended = env.before(deadline, ends) => ended,
+        };
+        if in_time.is_none() {
+            self.kill.cancel();
+            let until = env.now() + TO_END;
+            while let Some(Some(worked)) = env.before(until, self.running.next()).await {
+                self.worked(worked);
+            }
+            self.running.clear();
+        }
+        for number in self.hand.rest() {
+            if let Some(message) = self.hand.message(number).cloned() {
+                message.leave().await;
+            }
+            self.end(number, Outcome::Stopped, Acked::No);
+        }
+    }
+}
+
+async fn round(claims: Claims, batch: Vec<(Number, MessageId<'static>)>) -> Verdicts {
+    let (numbers, asked): (Vec<Number>, Vec<_>) = batch.into_iter().unzip();
+    match claims.claim_many_unsettled(asked).await {
+        Ok(claimed) => numbers.into_iter().zip(claimed).collect(),
+        Err(error) => numbers.into_iter().map(|number| (number, Err(error.clone()))).collect(),
+    }
+}

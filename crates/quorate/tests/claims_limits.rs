@@ -1,0 +1,306 @@
+//! Attempts, payloads, and who is told what: claims over memory nodes on the real clock.
+
+#![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod common;
+
+use common::{SECOND, nodes, quorum};
+use quorate::{
+    claim::{
+        AbandonError, Claim, ClaimError, ClaimOutcome, ClaimState, Claims, Fingerprint, ForgiveError,
+        MessageId, Poisoned, ProcessError, Processed, abandon_many, complete_many,
+    },
+    lease::Quorum,
+    node::Resource,
+};
+use std::{
+    convert::Infallible,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+fn claims(quorum: &Quorum) -> Claims {
+    Claims::new(quorum, "orders").ttl(SECOND).max_attempts(3)
+}
+
+async fn claimed<'a>(claims: &Claims, message: impl Into<MessageId<'a>>) -> Claim {
+    match claims.claim(message).await.expect("a quorum") {
+        ClaimOutcome::Claimed(claim) => claim,
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn poisoned(claims: &Claims, id: &str) -> Poisoned {
+    match claims.claim(id).await.expect("a quorum") {
+        ClaimOutcome::Poisoned(poisoned) => poisoned,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// What is refused after it was won is released by and by.
+async fn until_it_is(claims: &Claims, id: &str, wanted: &ClaimState) {
+    for _ in 0..10_000 {
+        let state = claims.inspect(id).await.expect("a quorum");
+        if state == *wanted {
+            return;
+        }
+        assert!(matches!(state, ClaimState::Claimed { .. }), "{state:?}");
+        tokio::task::yield_now().await;
+    }
+    panic!("never {wanted:?}");
+}
+
+#[tokio::test]
+async fn attempts_are_counted_over_workers_that_crash_or_fail_and_at_the_limit_it_is_given_up() {
+    let nodes = nodes();
+    let a = quorum("a", &nodes);
+    let failed = claims(&a).process("m", |claim| async move { Err::<(), _>(claim.attempt()) }).await;
+    assert!(matches!(failed, Err(ProcessError::Handler(1))), "{failed:?}");
+    let second = claimed(&claims(&a), "m").await;
+    assert_eq!(second.attempt(), 2);
+    drop(second);
+    // Dropped, and freed by and by.
+    let third = loop {
+        match claims(&a).claim("m").await.expect("a quorum") {
+            ClaimOutcome::Claimed(claim) => break claim,
+            ClaimOutcome::InProgress { .. } => tokio::task::yield_now().await,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(third.attempt(), 3);
+    match claims(&a).inspect("m").await.expect("a quorum") {
+        ClaimState::Claimed { by, attempts: 3, .. } => assert_eq!(by.expect("it").worker(), "a"),
+        other => panic!("{other:?}"),
+    }
+    third.abandon().await.expect("a majority");
+    let state = claims(&a).inspect("m").await.expect("a quorum");
+    assert_eq!(state, ClaimState::Free { attempts: 3, payload: None });
+    let given_up = poisoned(&claims(&a), "m").await;
+    assert_eq!((given_up.attempts, &*given_up.note), (3, ""));
+    assert!(given_up.at.is_some(), "there is no hook that could refuse it");
+    assert_eq!(poisoned(&claims(&a), "m").await, given_up, "and that is the last word");
+    let told = claims(&a).process("m", |_| async { Ok::<(), Infallible>(()) }).await.expect("a quorum");
+    assert_eq!(told, Processed::Poisoned(given_up.clone()));
+    assert_eq!(claims(&a).inspect("m").await.expect("a quorum"), ClaimState::Poisoned(given_up));
+    a.close().await;
+}
+
+#[tokio::test]
+async fn the_dead_letter_hook_runs_under_a_claim_again_until_it_succeeds_and_then_no_more() {
+    let nodes = nodes();
+    let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
+    for attempt in 1..=3 {
+        let claim = claimed(&claims(&a), "m").await;
+        assert_eq!(claim.attempt(), attempt);
+        claim.abandon().await.expect("a majority");
+    }
+    let runs = Arc::new(AtomicUsize::new(0));
+    let hooked = |quorum: &Quorum| {
+        let runs = Arc::clone(&runs);
+        claims(quorum).dead_letter(move |letter| {
+            let run = runs.fetch_add(1, Ordering::SeqCst);
+            async move {
+                assert_eq!((&*letter.set, &*letter.id, letter.attempts), ("orders", "m", 3));
+                letter.claim.check().expect("it is ours while the hook runs");
+                tokio::task::yield_now().await;
+                if run == 0 { Err("the table is away") } else { Ok(format!("row {run}")) }
+            }
+        })
+    };
+    let refused = poisoned(&hooked(&a), "m").await;
+    assert_eq!((refused.attempts, refused.at), (3, None), "not taken yet");
+    // Two that race: one hands it over, the other is told that somebody has it, or that it is given up.
+    let (one, two) = (hooked(&a), hooked(&b));
+    let mut handed = 0;
+    while handed == 0 {
+        let (one, two) = tokio::join!(one.claim("m"), two.claim("m"));
+        for outcome in [one, two] {
+            match outcome.expect("a quorum") {
+                ClaimOutcome::Poisoned(poisoned) if poisoned.at.is_some() => handed += 1,
+                ClaimOutcome::InProgress { .. } => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    assert_eq!(runs.load(Ordering::SeqCst), 2, "once more after it failed");
+    let last = poisoned(&hooked(&b), "m").await;
+    assert_eq!((last.attempts, &*last.note), (3, "row 1"));
+    assert_eq!(runs.load(Ordering::SeqCst), 2);
+    a.close().await;
+    b.close().await;
+}
+
+#[tokio::test]
+async fn what_was_given_back_is_no_attempt_and_what_was_forgiven_begins_anew() {
+    let nodes = nodes();
+    let a = quorum("a", &nodes);
+    let claims = claims(&a);
+    for _ in 0..5 {
+        let claim = claimed(&claims, "m").await;
+        assert_eq!(claim.attempt(), 1);
+        claim.give_back().await.expect("a majority");
+    }
+    for _ in 0..3 {
+        claimed(&claims, "m").await.abandon().await.expect("a majority");
+    }
+    poisoned(&claims, "m").await;
+    claims.forgive("m").await.expect("every node is there");
+    let fresh = claimed(&claims, "m").await;
+    assert_eq!(fresh.attempt(), 1);
+    let held = claims.forgive("m").await.expect_err("it is held");
+    assert!(matches!(&held, ForgiveError::InProgress { holder } if holder.worker() == "a"), "{held}");
+    fresh.complete("ok").await.expect("a majority");
+    let done = claims.forgive("m").await.expect_err("it is done");
+    assert!(matches!(&done, ForgiveError::AlreadyDone(done) if &*done.result == "ok"), "{done}");
+    a.close().await;
+}
+
+#[tokio::test]
+async fn one_id_is_for_one_payload_while_it_is_claimed_when_it_is_free_and_when_it_is_done() {
+    let nodes = nodes();
+    let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
+    let (ours, theirs) = (Claims::new(&a, "orders").ttl(SECOND), Claims::new(&b, "orders").ttl(SECOND));
+    let (first, other) =
+        (MessageId::new("m").payload(b"ten euros"), MessageId::new("m").payload(b"a million"));
+    let refused = async |when: &str| {
+        let error = theirs.claim(other.clone()).await.expect_err(when);
+        let ClaimError::OtherPayload { id, given, standing } = &error else { panic!("{when}: {error}") };
+        assert_eq!(&**id, "m");
+        assert_eq!(
+            (given, standing),
+            (&Fingerprint::of(b"a million"), &Fingerprint::of(b"ten euros")),
+            "{when}"
+        );
+        let text = error.to_string();
+        assert!(text.contains(given.as_str()) && text.contains(standing.as_str()), "{text}");
+        assert!(error.is_permanent());
+    };
+    let claim = claimed(&ours, first.clone()).await;
+    refused("claimed").await;
+    let same = theirs.claim(first.clone()).await.expect("the same payload");
+    assert!(matches!(same, ClaimOutcome::InProgress { .. }), "{same:?}");
+    claim.abandon().await.expect("a majority");
+    refused("abandoned").await;
+    let free = ClaimState::Free { attempts: 1, payload: Some(Fingerprint::of(b"ten euros")) };
+    until_it_is(&ours, "m", &free).await;
+    // Who gives none asks no question, and takes nothing away.
+    claimed(&theirs, "m").await.complete("paid").await.expect("a majority");
+    refused("done").await;
+    match theirs.claim(first).await.expect("the same payload") {
+        ClaimOutcome::Done(done) => assert_eq!(&*done.result, "paid"),
+        other => panic!("{other:?}"),
+    }
+    a.close().await;
+    b.close().await;
+}
+
+#[tokio::test]
+async fn a_late_worker_is_told_who_holds_and_who_has_completed() {
+    let nodes = nodes();
+    let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
+    let (late, also_late) = (claimed(&claims(&a), "m").await, claimed(&claims(&a), "n").await);
+    for claim in [&late, &also_late] {
+        // As at the end of their time, for a worker that is stopped.
+        let resource = Resource::claim("orders", claim.id()).expect("a name");
+        let owner = b.inspect(&resource).await.expect("a majority").holder.expect("a").owner;
+        assert!(b.force_release(&resource, &owner).await.is_clear());
+    }
+    let (held, finished) = (claimed(&claims(&b), "m").await, claimed(&claims(&b), "n").await);
+    finished.complete("theirs").await.expect("a majority");
+    let taken = late.abandon().await.expect_err("b holds it");
+    assert!(matches!(&taken, AbandonError::TakenOver { holder } if holder.worker() == "b"), "{taken:?}");
+    assert!(taken.to_string().contains("held by b"), "{taken}");
+    held.check().expect("still its own");
+    match also_late.abandon().await {
+        Err(AbandonError::AlreadyDone(done)) => assert_eq!(&*done.result, "theirs"),
+        other => panic!("{other:?}"),
+    }
+    let state = claims(&b).inspect("m").await.expect("a quorum");
+    assert!(matches!(state, ClaimState::Claimed { by: Some(by), .. } if by.worker() == "b"));
+    held.complete("b's").await.expect("a majority");
+    b.close().await;
+    a.close().await;
+}
+
+#[tokio::test]
+async fn whoever_asks_for_a_key_gets_what_the_first_ones_handler_said() {
+    let nodes = nodes();
+    let quorums: Vec<Quorum> = (0..4).map(|i| quorum(&format!("w{i}"), &nodes)).collect();
+    let runs = AtomicUsize::new(0);
+    let asks = quorums.iter().map(|quorum| {
+        let (claims, runs, env) = (claims(quorum), &runs, quorum.env().clone());
+        async move {
+            let handler = |_| async move {
+                let run = runs.fetch_add(1, Ordering::SeqCst);
+                env.sleep(Duration::from_millis(300)).await;
+                // The first fails, so one of those who wait runs its own.
+                if run == 0 { Err("card declined") } else { Ok(format!("receipt {run}")) }
+            };
+            claims.once("key-1", 10 * SECOND, handler).await
+        }
+    });
+    let answers = futures_util::future::join_all(asks).await;
+    let (told, failed): (Vec<_>, Vec<_>) = answers.into_iter().partition(Result::is_ok);
+    assert!(matches!(&failed[..], [Err(ProcessError::Handler("card declined"))]), "{failed:?}");
+    let told: Vec<_> = told.into_iter().map(|once| once.expect("sorted out")).collect();
+    assert!(told.iter().all(|once| &*once.result == "receipt 1"), "{told:?}");
+    assert!(told.iter().all(|once| once.at == told[0].at), "one record: {told:?}");
+    assert_eq!(told.iter().filter(|once| once.first).count(), 1);
+    assert_eq!(runs.load(Ordering::SeqCst), 2);
+    for quorum in quorums {
+        quorum.close().await;
+    }
+}
+
+#[tokio::test]
+async fn a_wait_for_another_ends_at_its_time_and_names_the_holder() {
+    let nodes = nodes();
+    let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
+    let _held = claimed(&claims(&a), "m").await;
+    let began = b.env().now();
+    let wait = Duration::from_millis(250);
+    let over =
+        claims(&b).once("m", wait, |_| async { Ok::<(), Infallible>(()) }).await.expect_err("it is held");
+    assert!(began.until(b.env().now()) >= wait);
+    match &over {
+        ProcessError::StillInProgress { holder, .. } => {
+            assert_eq!(holder.as_ref().expect("it").worker(), "a")
+        }
+        other => panic!("{other}"),
+    }
+    assert!(over.to_string().contains("\"m\"") && over.to_string().contains("by a"), "{over}");
+    a.close().await;
+    b.close().await;
+}
+
+#[tokio::test]
+async fn thousands_are_claimed_completed_and_abandoned_at_a_time_with_a_verdict_each() {
+    let nodes = nodes();
+    let a = quorum("a", &nodes);
+    let claims = Claims::new(&a, "orders").max_attempts(3);
+    let ids: Vec<String> = (0..3000).map(|i| format!("m-{i}")).collect();
+    let mut held = Vec::new();
+    for (id, outcome) in claims.claim_many(&ids).await.expect("names are sound") {
+        match outcome.expect("a quorum") {
+            ClaimOutcome::Claimed(claim) => held.push(claim),
+            other => panic!("{id}: {other:?}"),
+        }
+    }
+    let rest = held.split_off(2000);
+    let results: Vec<String> = held.iter().map(|claim| format!("of {}", claim.id())).collect();
+    let completed = complete_many(held.into_iter().zip(results)).await;
+    assert!(completed.iter().zip(&ids).all(|((id, done), asked)| **id == **asked && done.is_ok()));
+    let abandoned = abandon_many(rest).await;
+    assert!(abandoned.iter().zip(&ids[2000..]).all(|((id, free), asked)| **id == **asked && free.is_ok()));
+    for (number, (id, outcome)) in claims.claim_many(&ids).await.expect("names").into_iter().enumerate() {
+        match outcome.expect("a quorum") {
+            ClaimOutcome::Done(done) if number < 2000 => assert_eq!(*done.result, format!("of {id}")),
+            ClaimOutcome::Claimed(claim) if number >= 2000 => assert_eq!(claim.attempt(), 2),
+            other => panic!("{id}: {other:?}"),
+        }
+    }
+    a.close().await;
+}

@@ -1,0 +1,89 @@
+//! A consumer of a Redis stream, for the tests to kill: `stream-consumer NAME BROKER NODE…`.
+//!
+//! It says on standard output what it does: `handling ID` once it has begun, `effect ID` once its effect is in the
+//! broker's list `effects`, and `ended ID OUTCOME ACKED`. It ends at SIGTERM.
+
+#![expect(clippy::expect_used, reason = "a program for tests")]
+
+use quorate::{
+    claim::{
+        Claims,
+        stream::{DeadMessage, Delivery, Ended, Message},
+    },
+    lease::Quorum,
+};
+use quorate_redis::{
+    Connect,
+    streams::{StreamMessage, StreamSource},
+};
+use redis::aio::MultiplexedConnection;
+use std::{error::Error, io::Write, process::ExitCode, time::Duration};
+use tokio::signal::unix::{SignalKind, signal};
+
+/// The claims' TTL, and from when on others take over what a consumer has left.
+const TTL: Duration = Duration::from_millis(1500);
+/// How long a handler is at it before its effect, and after it.
+const WORKS: Duration = Duration::from_millis(40);
+
+type Failure = Box<dyn Error + Send + Sync>;
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    match consume(std::env::args().skip(1).collect()).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("stream-consumer: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn consume(args: Vec<String>) -> Result<(), Failure> {
+    let [name, broker, nodes @ ..] = &*args else { return Err("too few arguments".into()) };
+    let quorum = Quorum::redis(nodes)?.worker(name).max_ttl(TTL).trust_new_nodes(true).build()?;
+    let source = StreamSource::new(broker, "orders", "billing")?.consumer(name).id_field("order");
+    let source = source.min_idle(TTL).batch(8);
+    let effects = redis::Client::open(&**broker)?.get_multiplexed_async_connection().await?;
+    let (lists, env) = (effects.clone(), quorum.env().clone());
+    let handler = move |order: Delivery<StreamMessage>| {
+        let (mut effects, env) = (effects.clone(), env.clone());
+        async move {
+            let id = order.message().id()?.to_owned();
+            say(&format!("handling {id}"));
+            env.sleep(WORKS).await;
+            order.check()?;
+            push(&mut effects, "effects", &id).await?;
+            say(&format!("effect {id}"));
+            env.sleep(WORKS).await;
+            Ok::<_, Failure>(())
+        }
+    };
+    let bury = move |letter: DeadMessage<StreamMessage>| {
+        let mut lists = lists.clone();
+        async move { push(&mut lists, "dead", &letter.why).await }
+    };
+    let note = |ended: &Ended<StreamMessage>| {
+        let id = ended.message.id().map_or("?", |id| if id.len() > 100 { "?" } else { id }).to_owned();
+        say(&format!("ended {id} {:?} {:?}", ended.outcome.to_string(), ended.acked));
+    };
+    let mut told = signal(SignalKind::terminate())?;
+    let end = async {
+        told.recv().await;
+    };
+    let claims = Claims::new(&quorum, "orders").ttl(TTL);
+    let consumer = claims.consume(source.messages(), handler).concurrency(4);
+    let consumer = consumer.on_end(note).on_dead(bury).on_source_error(|error| eprintln!("{error}"));
+    let consumed = consumer.patience(Duration::from_millis(500)).grace(TTL).until(end).await?;
+    say(&format!("{consumed:?}"));
+    quorum.close().await;
+    Ok(())
+}
+
+async fn push(connection: &mut MultiplexedConnection, list: &str, value: &str) -> Result<(), Failure> {
+    Ok(redis::cmd("RPUSH").arg(list).arg(value).query_async(connection).await?)
+}
+
+/// One line, one write: once it returns the kernel has it.
+fn say(what: &str) {
+    std::io::stdout().write_all(format!("{what}\n").as_bytes()).expect("a pipe");
+}
