@@ -275,7 +275,15 @@ async fn a_history_is_kept_to_what_it_may_hold() {
     let job = Job::new("j", crate::schedule::every(PERIOD / 10).unwrap(), |_| ok()).history(20);
     for worker in ["a", "b"] {
         let leader = stage.candidate(worker, std::slice::from_ref(&job));
-        let done = || leader.roster.counts().look().jobs.get("j").map_or(0, |job| job.ends[&TickEnd::Done]);
+        let done = || {
+            leader
+                .roster
+                .counts()
+                .look()
+                .jobs
+                .get("j")
+                .map_or(0, |job| job.ends.get(&TickEnd::Done).copied().unwrap_or(0))
+        };
         stage.when("a hundred ticks", || done() > 100).await;
         // It is pruned once there are twice as many, so there are never many more.
         let held = stage.history_when("j", |all| all.len() <= 60).await;
