@@ -359,6 +359,20 @@ pub(crate) async fn scheduler_run(stage: &Stage) -> bool {
     ended.is_some()
 }
 
+pub(crate) async fn drain(stage: &Stage) -> bool {
+    let election = Election::new(&stage.me, NAME).ttl(TTL);
+    let (scheduler, works) = scheduler(stage, &election);
+    let handle = scheduler.handle();
+    let run = stage.env.spawn_scoped(scheduler.run().until(std::future::pending()));
+    stage.env.sleep(700 * MS).await;
+    let finished = stage.cut(handle.drain()).await.is_some();
+    // Cut short or not: it goes on, and may be waited for again.
+    handle.drain().await;
+    assert!(!works.load(Ordering::Relaxed) && election.term().is_none());
+    assert!(matches!(run.await, Ok(Ok(()))));
+    finished
+}
+
 // --- claims ---------------------------------------------------------------------------------------------
 
 pub(crate) async fn claim(stage: &Stage) -> bool {

@@ -92,6 +92,7 @@ cases! {
     close: "Quorum::close", Lock;
     complete: "Claim::complete", Claim;
     complete_many: "complete_many", Claim;
+    drain: "SchedulerHandle::drain", Election;
     election_events_next: "ElectionEvents::next", Election;
     extend: "Lease::extend", Lock;
     finish: "Env::finish", Lock;

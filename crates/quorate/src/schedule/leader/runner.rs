@@ -494,7 +494,9 @@ impl<'a> Leader<'a> {
 
     fn wake(&self) -> BootTime {
         let now = self.now();
-        let next = self.agenda.first().map(|(at, _)| *at);
+        // Where nothing more is started, nothing is looked at either.
+        let open = self.leading.roster.phase() == Phase::Open;
+        let next = self.agenda.first().map(|(at, _)| *at).filter(|_| open);
         let pause = next.map_or(LOOK_AT_LEAST_EVERY, |next| now.until(next));
         self.env.now() + pause.min(LOOK_AT_LEAST_EVERY)
     }

@@ -145,7 +145,8 @@ async fn of_ticks_that_are_due_together_the_highest_priority_starts_first_and_no
     let order = Arc::new(Mutex::new(Vec::new()));
     let running = Arc::new((AtomicUsize::new(0), AtomicUsize::new(0)));
     let now = stage.quorum.env().wall();
-    let together = at(now + SECOND / 2);
+    // Later than the nodes can answer for: their memory has just begun.
+    let together = at(now + SECOND * 2);
     let jobs: Vec<Job> = (0..12)
         .map(|number| {
             let (order, running) = (Arc::clone(&order), Arc::clone(&running));
@@ -274,7 +275,15 @@ async fn a_history_is_kept_to_what_it_may_hold() {
     let job = Job::new("j", crate::schedule::every(PERIOD / 10).unwrap(), |_| ok()).history(20);
     for worker in ["a", "b"] {
         let leader = stage.candidate(worker, std::slice::from_ref(&job));
-        let done = || leader.roster.counts().look().jobs.get("j").map_or(0, |job| job.ends[&TickEnd::Done]);
+        let done = || {
+            leader
+                .roster
+                .counts()
+                .look()
+                .jobs
+                .get("j")
+                .map_or(0, |job| job.ends.get(&TickEnd::Done).copied().unwrap_or(0))
+        };
         stage.when("a hundred ticks", || done() > 100).await;
         // It is pruned once there are twice as many, so there are never many more.
         let held = stage.history_when("j", |all| all.len() <= 60).await;

@@ -2,5 +2,6 @@
 
 mod ends;
 mod requests;
+mod scale;
 mod stage;
 mod versions;
