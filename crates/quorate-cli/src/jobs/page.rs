@@ -79,10 +79,10 @@ impl JobPage {
             rules: plain(&row.rules, TEXT_MAX),
             spread: row.spread,
             registered: rfc3339(row.since),
-            paused: row.paused.as_ref().map(|paused| PausedPage {
-                by: plain(&paused.by, NAME_MAX),
-                at: rfc3339(paused.at),
-            }),
+            paused: row
+                .paused
+                .as_ref()
+                .map(|paused| PausedPage { by: plain(&paused.by, NAME_MAX), at: rfc3339(paused.at) }),
             next: next.map(rfc3339),
             running: job.running.iter().map(RunPage::new).collect(),
             last: job.last.iter().map(EndPage::new).collect(),

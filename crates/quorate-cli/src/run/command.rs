@@ -89,7 +89,9 @@ fn outcome(exit: &Exit, told: bool, ok: &[u8]) -> Result<(), String> {
         (None, Status::Code(code)) => Err(format!("exit status {code}")),
         (None, Status::Signal(number)) => Err(format!("ended by signal {number}")),
         (Some(_), _) if told => Err("told to stop".to_owned()),
-        (Some(EndedBy::WardenGone), _) => Err("its warden was killed or stopped, and so it was ended".to_owned()),
+        (Some(EndedBy::WardenGone), _) => {
+            Err("its warden was killed or stopped, and so it was ended".to_owned())
+        }
         (Some(_), _) => Err("ended because its lease ran out".to_owned()),
     }
 }

@@ -1,8 +1,8 @@
 use super::{
-    operate,
     Job, SchedulerHandle,
     check::{TICKS_MAX, check},
     leader::{self, Leading},
+    operate,
     roster::{Phase, Roster},
 };
 use crate::{

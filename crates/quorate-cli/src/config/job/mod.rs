@@ -9,7 +9,9 @@ use super::{
     error::Page,
     file::{DeliveryText, JobText, MisfireText, RuleText, Time},
 };
-use quorate::schedule::{Delivery, Job, Misfire, Overlap, Placement, Retry, RunAll, RunOnce, Schedule, ScheduleError, Scheduler};
+use quorate::schedule::{
+    Delivery, Job, Misfire, Overlap, Placement, Retry, RunAll, RunOnce, Schedule, ScheduleError, Scheduler,
+};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
@@ -117,7 +119,8 @@ fn together(page: &Page<'_>, told: &[Spanned<JobText>], jobs: &[JobConfig]) -> R
             ScheduleError::Rule { name, .. } | ScheduleError::TooManyTicks { name, .. } => Some(name),
             _ => None,
         };
-        let job = told.iter().find(|job| named.is_some_and(|name| **name == *job.as_ref().name.as_ref().as_str()));
+        let job =
+            told.iter().find(|job| named.is_some_and(|name| **name == *job.as_ref().name.as_ref().as_str()));
         page.error(job.map(|job| job.as_ref().name.span()), &error.to_string())
     })
 }
