@@ -39,6 +39,13 @@ name = "slow"
 schedule = "0 0 1 1 *"
 shell = "trap 'echo told >> slow; exit 0' TERM; while :; do sleep 0.05; done"
 timeout = "300ms"
+
+[[job]]
+name = "shared"
+every = "500ms"
+placement = "spread"
+misfire = { rule = "skip" }
+shell = "echo $QUORATE_TICK $QUORATE_FENCING_TOKEN >> shared; sleep 0.3"
 "#;
 
 /// A cluster of three, a file with jobs, and who asks.
@@ -97,7 +104,7 @@ impl Bench {
     fn until_registered(&self) {
         until("jobs", PATIENCE, || {
             let list = self.json(&["list"]);
-            (list["jobs"].as_array().map_or(0, Vec::len) == 5).then_some(())
+            (list["jobs"].as_array().map_or(0, Vec::len) == 6).then_some(())
         });
     }
 
@@ -121,10 +128,10 @@ fn jobs_are_seen_and_operated_from_outside() {
     assert_eq!(list["group"], "g");
     let names: Vec<&str> =
         list["jobs"].as_array().expect("jobs").iter().filter_map(|job| job["name"].as_str()).collect();
-    assert_eq!(names, ["beat", "flaky", "long", "nightly-report", "slow"]);
+    assert_eq!(names, ["beat", "flaky", "long", "nightly-report", "shared", "slow"]);
     let shown =
         bench.jobs(&["list"]).expect(0).tells(&["NAME", "SCHEDULE", "beat", "nightly-report", "0 3 * * *"]);
-    assert_eq!(shown.stdout.lines().count(), 6, "a head and a line a job: {}", shown.stdout);
+    assert_eq!(shown.stdout.lines().count(), 7, "a head and a line a job: {}", shown.stdout);
 
     // Paused, its ticks are skipped, and that is in its history; resumed, they run from then on.
     bench.until_lines("beats", 2);
@@ -197,6 +204,24 @@ fn jobs_are_seen_and_operated_from_outside() {
     let end = bench.end_of("slow", &asked);
     assert_eq!(end["end"], "timed-out", "{end}");
     assert_eq!(bench.program.read("slow"), "told\n");
+
+    // One that is spread over the daemons is seen all the same.
+    let shared = until("a run of the spread job", PATIENCE, || {
+        let job = bench.json(&["show", "shared"]);
+        (job["running"].as_array()?.len() == 1).then_some(job)
+    });
+    assert_eq!(
+        (&shared["spread"], &shared["running"][0]["orphaned"]),
+        (&true.into(), &false.into()),
+        "{shared}"
+    );
+    assert!(shared["running"][0]["since"].is_string(), "{shared}");
+    let told = bench.json(&["trigger", "shared"]);
+    assert!(told["error"].as_str().is_some_and(|error| error.contains("spread")), "{told}");
+    until("ends of the spread job", PATIENCE, || {
+        let history = bench.json(&["history", "shared"]);
+        (history["history"].as_array()?.iter().filter(|end| end["end"] == "done").count() >= 2).then_some(())
+    });
 
     for daemon in [one, other] {
         daemon.signal(Signal::TERM);

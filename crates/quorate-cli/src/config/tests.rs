@@ -168,7 +168,7 @@ fn every_key_arrives() {
 
 #[test]
 fn errors_name_line_key_value_and_mend() {
-    let table: [(String, &[&str]); 71] = [
+    let table: [(String, &[&str]); 73] = [
         // Keys and types.
         ("nodez = []".into(), &["/q.toml:1: unknown key `nodez`; did you mean `nodes`?"]),
         (
@@ -298,6 +298,14 @@ fn errors_name_line_key_value_and_mend() {
         (
             job("every = \"1s\"\njitter = \"2s\""),
             &[":6: job \"n\" has a jitter of 2s, longer than its period 1s"],
+        ),
+        (
+            job("schedule = \"* * * * *\"\njitter = \"2m\""),
+            &[":3: the job \"n\" has a jitter of 120s over ticks 60s apart; make it no longer"],
+        ),
+        (
+            job("every = \"1ms\"\nmisfire = { rule = \"run-all\", within = \"1h\" }"),
+            &[":3: the job \"n\" has a misfire window of 3600s, in which it is due so often"],
         ),
         (
             job("every = \"1s\"\noverlap = \"cancel\""),

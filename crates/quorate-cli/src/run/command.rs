@@ -21,20 +21,7 @@ pub(super) fn job(config: &JobConfig, env: &Env, guard: Guard) -> Job {
         let (job, env) = (Arc::clone(&shared), env.clone());
         async move { run(&job, &env, guard, &tick).await }
     });
-    let job = job
-        .misfire(config.misfire)
-        .delivery(config.delivery)
-        .overlap(config.overlap)
-        .jitter(config.jitter)
-        .retries(config.retries)
-        .placement(config.placement)
-        .priority(config.priority)
-        .history(config.history)
-        .keep_output(config.keep_output.unwrap_or_default());
-    match config.timeout {
-        Some(timeout) => job.timeout(timeout),
-        None => job,
-    }
+    config.rules_of(job)
 }
 
 /// One attempt. It is told to stop at a step-down, at its timeout and where it is cancelled; the command has the grace

@@ -13,6 +13,7 @@
 mod cases;
 mod cut;
 mod hands;
+mod operated;
 mod register;
 mod replace;
 mod servers;

@@ -1,6 +1,6 @@
 //! The list of what is tried is the list of what there is.
 
-use crate::{TRIED, hands, replace, servers, stream};
+use crate::{TRIED, hands, operated, replace, servers, stream};
 use std::{collections::BTreeMap, fs, path::Path};
 
 /// Reads the libraries' sources for public futures: `async fn`, `-> impl Future`, `-> BoxFuture` on a public type or
@@ -106,7 +106,8 @@ fn name_of(signature: &str) -> &str {
 fn every_public_future_is_tried_and_says_whether_it_is_cancel_safe() {
     let register = Register::read(&["quorate/src", "quorate-redis/src"]);
     assert!(register.found.len() > 30, "the sources have been read: {:?}", register.found.keys());
-    let tried = [TRIED, hands::TRIED, servers::TRIED, replace::TRIED, stream::TRIED].concat();
+    let tried =
+        [TRIED, hands::TRIED, servers::TRIED, replace::TRIED, stream::TRIED, operated::TRIED].concat();
     let mut wrong = Vec::new();
     for (name, docs) in &register.found {
         if !tried.contains(&&**name) {

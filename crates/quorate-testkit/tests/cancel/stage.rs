@@ -181,6 +181,11 @@ impl Stage {
         self.me.lock(NAME).ttl(TTL)
     }
 
+    /// The second worker, which competes for what was let go of.
+    pub(crate) fn other(&self) -> &Quorum {
+        &self.other
+    }
+
     pub(crate) fn claims(&self) -> Claims {
         claims(&self.me)
     }

@@ -121,6 +121,14 @@ impl Scheduler {
         self
     }
 
+    /// Whether these jobs can be run beside each other: what a scheduler of them would say before its first campaign.
+    ///
+    /// # Errors
+    /// [`ScheduleError`], of the first that cannot be run.
+    pub fn check_jobs<'a>(jobs: impl IntoIterator<Item = &'a Job>) -> Result<(), ScheduleError> {
+        check(jobs.into_iter())
+    }
+
     /// The election on whose leadership the jobs run.
     pub fn election(&self) -> &Election {
         &self.election

@@ -9,7 +9,9 @@ use super::{
     error::Page,
     file::{DeliveryText, JobText, MisfireText, RuleText, Time},
 };
-use quorate::schedule::{Delivery, Misfire, Overlap, Placement, Retry, RunAll, RunOnce, Schedule};
+use quorate::schedule::{
+    Delivery, Job, Misfire, Overlap, Placement, Retry, RunAll, RunOnce, Schedule, ScheduleError, Scheduler,
+};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
@@ -102,7 +104,45 @@ pub(super) fn check(
             ));
         }
     }
+    together(page, jobs, &checked)?;
     Ok(checked)
+}
+
+/// What only the scheduler knows to be wrong.
+fn together(page: &Page<'_>, told: &[Spanned<JobText>], jobs: &[JobConfig]) -> Result<(), ConfigError> {
+    let idle = |job: &JobConfig| {
+        job.rules_of(Job::new(&job.name, job.schedule.clone(), |_| async { Ok::<(), String>(()) }))
+    };
+    let all: Vec<Job> = jobs.iter().map(idle).collect();
+    Scheduler::check_jobs(&all).map_err(|error| {
+        let named = match &error {
+            ScheduleError::Rule { name, .. } | ScheduleError::TooManyTicks { name, .. } => Some(name),
+            _ => None,
+        };
+        let job =
+            told.iter().find(|job| named.is_some_and(|name| **name == *job.as_ref().name.as_ref().as_str()));
+        page.error(job.map(|job| job.as_ref().name.span()), &error.to_string())
+    })
+}
+
+impl JobConfig {
+    /// `job` with the rules that the file tells.
+    pub(crate) fn rules_of(&self, job: Job) -> Job {
+        let job = job
+            .misfire(self.misfire)
+            .delivery(self.delivery)
+            .overlap(self.overlap)
+            .jitter(self.jitter)
+            .retries(self.retries)
+            .placement(self.placement)
+            .priority(self.priority)
+            .history(self.history)
+            .keep_output(self.keep_output.unwrap_or_default());
+        match self.timeout {
+            Some(timeout) => job.timeout(timeout),
+            None => job,
+        }
+    }
 }
 
 struct Desk<'a> {

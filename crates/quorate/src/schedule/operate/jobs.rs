@@ -333,7 +333,16 @@ impl Jobs {
     }
 
     async fn read(&self) -> Result<BTreeMap<Arc<str>, JobStatus>, JobsError> {
-        Ok(status::jobs(&answers(self.ledger.read().await)?))
+        let mut jobs = status::jobs(&answers(self.ledger.read().await)?);
+        if jobs.values().any(|job| job.row.spread) {
+            let running = status::spread(&answers(self.ledger.part("spread").read().await)?);
+            for (name, runs) in running {
+                if let Some(job) = jobs.get_mut(&name).filter(|job| job.row.spread) {
+                    job.running = runs;
+                }
+            }
+        }
+        Ok(jobs)
     }
 
     /// A job's history, oldest first.

@@ -98,6 +98,46 @@ fn running(answers: &[Answered]) -> BTreeMap<Arc<str>, Vec<RunningTick>> {
     running
 }
 
+/// What runs of jobs that are spread over the workers, by the ledger of spread ticks. Whether a worker that has crashed has
+/// it yet only its claim tells: it is not called orphaned.
+pub(super) fn spread(answers: &[Answered]) -> BTreeMap<Arc<str>, Vec<RunningTick>> {
+    #[derive(serde::Deserialize)]
+    struct Start {
+        worker: Arc<str>,
+        token: FencingToken,
+        at: WallTime,
+    }
+    let mut newest: BTreeMap<&str, Option<Start>> = BTreeMap::new();
+    for (key, record) in records(answers) {
+        let start = serde_json::from_str::<Start>(&record.value).ok().filter(|_| !record.last);
+        match newest.entry(key) {
+            Entry::Vacant(place) => drop(place.insert(start)),
+            // One node's word that it has ended is the last.
+            Entry::Occupied(mut place) => {
+                let newer = match (place.get(), &start) {
+                    (Some(known), Some(start)) => start.at > known.at,
+                    (Some(_), None) => true,
+                    (None, _) => false,
+                };
+                if newer {
+                    place.insert(start);
+                }
+            }
+        }
+    }
+    let mut running: BTreeMap<Arc<str>, Vec<RunningTick>> = BTreeMap::new();
+    for (key, start) in newest {
+        let (Ok(Some(TickKey { job, tick })), Some(Start { worker, token, at })) =
+            (TickKey::parse(key), start)
+        else {
+            continue;
+        };
+        let run = RunningTick { tick, request: None, worker, term: token, since: Some(at), orphaned: false };
+        running.entry(job).or_default().push(run);
+    }
+    running
+}
+
 fn records(answers: &[Answered]) -> impl Iterator<Item = (&str, &Record)> {
     answers.iter().flat_map(|answer| &answer.state.records).map(|(key, record)| (&**key, record))
 }
@@ -210,6 +250,25 @@ mod tests {
         let found = jobs(&[node(5, &[row(1, "s", 5), (format!("run/{id}/j/{:020}", 9).into(), record)])]);
         assert_eq!(found["j"].running[0].request, Some(id));
         assert_eq!(found["j"].running[0].tick, WallTime::from_micros(9));
+    }
+
+    #[test]
+    fn a_spread_tick_runs_until_one_node_knows_its_end() {
+        let start = |tick: u64, at: u64, last: bool| {
+            let value = format!(r#"{{"worker":"w{at}","token":9,"nonce":"","at":{at}}}"#).into();
+            let record = Record { at: tick, term: term(0), last, value };
+            (TickKey::new("j", WallTime::from_micros(tick)).key(), record)
+        };
+        let nodes = [
+            node(0, &[start(1, 5, false), start(2, 5, false), start(3, 5, true)]),
+            node(0, &[start(1, 6, false), start(2, 5, true), start(3, 9, false)]),
+        ];
+        let runs = &spread(&nodes)["j"];
+        assert_eq!(runs.len(), 1, "{runs:?}");
+        assert_eq!(
+            (&*runs[0].worker, runs[0].since, runs[0].term),
+            ("w6", Some(WallTime::from_micros(6)), term(9))
+        );
     }
 
     #[test]

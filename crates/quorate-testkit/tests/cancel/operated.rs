@@ -1,0 +1,132 @@
+//! Jobs seen and operated from a worker that has none, while another leads: wherever the look or the request is dropped,
+//! the job can be operated from then on.
+
+use crate::stage::{Matter, NAME, SOON, Stage, TTL};
+use futures_util::future::join;
+use quorate::{
+    election::Election,
+    env::WallTime,
+    schedule::{Job, Jobs, JobsError, Scheduler, every},
+};
+use std::{convert::Infallible, time::Duration};
+use tokio_util::sync::CancellationToken;
+
+const JOB: &str = "j";
+const MS: Duration = Duration::from_millis(1);
+
+fn jobs(stage: &Stage) -> Jobs {
+    Jobs::new(&stage.me, NAME).expect("a name").wait(5 * SOON)
+}
+
+/// Runs `tried`, which makes the cut, while the other worker leads a job.
+async fn led(stage: &Stage, tried: impl AsyncFnOnce(&Jobs) -> bool) -> bool {
+    let job = Job::new(JOB, every(500 * MS).expect("a period"), |_| async { Ok::<(), Infallible>(()) });
+    let election = Election::new(stage.other(), NAME).ttl(TTL);
+    let stop = CancellationToken::new();
+    let run = Scheduler::on(&election).job(job).run();
+    let tries = async {
+        let jobs = jobs(stage);
+        let known = async {
+            while jobs.known(JOB).await.is_err() {
+                stage.env.sleep(20 * MS).await;
+            }
+        };
+        stage.soon("job", 10 * SOON, known).await;
+        let finished = tried(&jobs).await;
+        // Whatever became of it, what is asked next is answered, and what is read is there.
+        let paused = async {
+            while let Err(error) = jobs.pause(JOB).await {
+                // While a node is being missed a round may come to nothing.
+                assert!(!matches!(error, JobsError::UnknownJob { .. }), "{error}");
+                stage.env.sleep(20 * MS).await;
+            }
+        };
+        stage.soon("answer", 20 * SOON, paused).await;
+        let row = stage.soon("row", 5 * SOON, jobs.show(JOB)).await.expect("a majority").row;
+        assert_eq!(row.paused.map(|paused| paused.by.to_string()), Some("me".to_owned()));
+        stop.cancel();
+        finished
+    };
+    let (finished, ended) = join(tries, run.until(stop.clone().cancelled_owned())).await;
+    ended.expect("nothing fails");
+    finished
+}
+
+async fn look<T>(stage: &Stage, looked: impl AsyncFn(&Jobs) -> T) -> bool {
+    led(stage, async |jobs| stage.cut(looked(jobs)).await.is_some()).await
+}
+
+async fn list(stage: &Stage) -> bool {
+    look(stage, async |jobs| jobs.list().await).await
+}
+
+async fn show(stage: &Stage) -> bool {
+    look(stage, async |jobs| jobs.show(JOB).await).await
+}
+
+async fn known(stage: &Stage) -> bool {
+    look(stage, async |jobs| jobs.known(JOB).await).await
+}
+
+async fn history(stage: &Stage) -> bool {
+    look(stage, async |jobs| jobs.history(JOB, 3).await).await
+}
+
+async fn next(stage: &Stage) -> bool {
+    look(stage, async |jobs| jobs.next(JOB, WallTime::default(), 3).await).await
+}
+
+async fn schedule(stage: &Stage) -> bool {
+    look(stage, async |jobs| jobs.schedule(JOB).await).await
+}
+
+async fn pause(stage: &Stage) -> bool {
+    look(stage, async |jobs| jobs.pause(JOB).await).await
+}
+
+async fn resume(stage: &Stage) -> bool {
+    look(stage, async |jobs| jobs.resume(JOB).await).await
+}
+
+async fn trigger(stage: &Stage) -> bool {
+    look(stage, async |jobs| jobs.trigger(JOB).await).await
+}
+
+async fn backfill(stage: &Stage) -> bool {
+    let until = stage.env.wall();
+    look(stage, async |jobs| jobs.backfill(JOB, until - 1000 * MS, until).await).await
+}
+
+async fn cancel(stage: &Stage) -> bool {
+    look(stage, async |jobs| jobs.cancel(JOB, None).await).await
+}
+
+macro_rules! cases {
+    ($($test:ident: $name:literal;)*) => {
+        /// What is tried in the tests of this file.
+        pub(crate) const TRIED: &[&str] = &[$($name),*];
+
+        mod tests {
+            $(
+                #[test]
+                fn $test() {
+                    crate::at_every_await_point($name, super::Matter::Lock, |stage| Box::pin(super::$test(stage)));
+                }
+            )*
+        }
+    };
+}
+
+cases! {
+    list: "Jobs::list";
+    show: "Jobs::show";
+    known: "Jobs::known";
+    history: "Jobs::history";
+    next: "Jobs::next";
+    schedule: "Jobs::schedule";
+    pause: "Jobs::pause";
+    resume: "Jobs::resume";
+    trigger: "Jobs::trigger";
+    backfill: "Jobs::backfill";
+    cancel: "Jobs::cancel";
+}
