@@ -1,8 +1,8 @@
 use quorate::{
     env::Env,
     node::{
-        Batch, Cause, FencingToken, FileNode, Node, NodeTime, Nudge, Owner, Refusal, Reply, Request,
-        Resource, Session,
+        Batch, Cause, DoneRecord, FencingToken, FileNode, Node, NodeTime, Nudge, Owner, Refusal, Reply,
+        Request, Resource, Session,
     },
 };
 use std::{
@@ -92,11 +92,12 @@ fn requests() -> Vec<Request> {
     let (owner, keep) = (Owner::sign("w", 1, 1), Duration::from_secs(60));
     let token = FencingToken::new(5);
     let done = Resource::claim("s", "done").unwrap_or_else(|_| resource.clone());
+    let record = DoneRecord { token, result: "ok".into(), ..DoneRecord::default() };
     vec![
         Request::Mark { expect: None, marker: "m".into() },
         Request::Extend { resource: resource.clone(), owner: owner.clone(), ttl: keep, token, keep },
         Request::Inspect { resource },
-        Request::Complete { resource: done, owner, token, result: "ok".into(), retention: keep },
+        Request::Complete { resource: done, owner, record, retention: keep },
         Request::Seal { ledger: "g".into(), term: token },
     ]
 }

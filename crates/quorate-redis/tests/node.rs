@@ -263,8 +263,11 @@ async fn keys_stand_where_the_documentation_says() {
     let done = Request::Complete {
         resource: claim,
         owner: owner(1),
-        token: quorate::node::FencingToken::new(5),
-        result: "ok".into(),
+        record: quorate::node::DoneRecord {
+            token: quorate::node::FencingToken::new(5),
+            result: "ok".into(),
+            ..Default::default()
+        },
         retention: LONG,
     };
     assert_eq!(desk.ask(done).await, Reply::Completed);
@@ -281,7 +284,6 @@ async fn keys_stand_where_the_documentation_says() {
             "quorate:node",
             "quorate:r",
             "{quorate:claim/orders/7}:claim",
-            "{quorate:claim/orders/7}:fence",
             "{quorate:r}:fence",
         ]
     );
