@@ -92,16 +92,12 @@ fn requests() -> Vec<Request> {
     let (owner, keep) = (Owner::sign("w", 1, 1), Duration::from_secs(60));
     let token = FencingToken::new(5);
     let done = Resource::claim("s", "done").unwrap_or_else(|_| resource.clone());
+    let record = DoneRecord { token, result: "ok".into(), ..DoneRecord::default() };
     vec![
         Request::Mark { expect: None, marker: "m".into() },
         Request::Extend { resource: resource.clone(), owner: owner.clone(), ttl: keep, token, keep },
         Request::Inspect { resource },
-        Request::Complete {
-            resource: done,
-            owner,
-            record: DoneRecord { token, result: "ok".into(), ..DoneRecord::default() },
-            retention: keep,
-        },
+        Request::Complete { resource: done, owner, record, retention: keep },
         Request::Seal { ledger: "g".into(), term: token, after: None },
     ]
 }

@@ -287,7 +287,6 @@ async fn keys_stand_where_the_documentation_says() {
             "quorate:node",
             "quorate:r",
             "{quorate:claim/orders/7}:claim",
-            "{quorate:claim/orders/7}:fence",
             "{quorate:r}:fence",
         ]
     );

@@ -2,7 +2,7 @@ use quorate::{
     env::{SystemWorld, World},
     node::{
         Batch, BatchReply, Cause, Hello, MemoryStore, Node, Nudge, Owner, Reply, Request, Session,
-        engine::{self, Clocks, CounterRow, LeaseRow, Store},
+        engine::{self, ClaimRecord, Clocks, CounterRow, LeaseRow, Store},
     },
 };
 use std::{
@@ -48,11 +48,15 @@ pub enum Fault {
     CutsResults,
     /// Lets anybody take what is reserved for somebody.
     GrantsWhatIsReserved,
+    /// Counts an attempt where as many have been counted.
+    CountsTheSameAgain,
+    /// Forgives what is done.
+    ForgivesWhatIsDone,
 }
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 19] = [
         Self::ReleasesForAnyone,
         Self::CountsTwice,
         Self::CountsNothing,
@@ -70,6 +74,8 @@ impl Fault {
         Self::QueuesByArrival,
         Self::CutsResults,
         Self::GrantsWhatIsReserved,
+        Self::CountsTheSameAgain,
+        Self::ForgivesWhatIsDone,
     ];
 }
 
@@ -203,6 +209,18 @@ fn before(
         (Fault::QueuesByArrival, Request::Queue { resource, at, .. }) => {
             let places = store.queue(resource)?.map(|row| row.places).unwrap_or_default();
             *at = places.iter().map(|place| place.at).max().unwrap_or_default().max(*at);
+        }
+        (Fault::CountsTheSameAgain, Request::Count { resource, back: false, .. }) => {
+            if let Some(row) = store.claim(resource)?
+                && matches!(row.record, ClaimRecord::Begun(_))
+            {
+                store.set_claim(resource, None)?;
+            }
+        }
+        (Fault::ForgivesWhatIsDone, Request::Forgive { resource, .. }) => {
+            if store.lease(resource)?.is_none() {
+                store.set_claim(resource, None)?;
+            }
         }
         (Fault::CutsResults, Request::Complete { record, .. }) => {
             record.result = record.result.chars().take(engine::RESULT_MAX / 2).collect::<String>().into();

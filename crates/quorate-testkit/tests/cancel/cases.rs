@@ -471,7 +471,7 @@ pub(crate) async fn forgive(stage: &Stage) -> bool {
 }
 
 /// With a limit, so that the attempt is counted before it begins.
-pub(crate) async fn once(stage: &Stage) -> bool {
+pub(crate) async fn claims_once(stage: &Stage) -> bool {
     let works = Arc::new(AtomicBool::new(false));
     let claims = stage.claims().max_attempts(3);
     let handled = stage

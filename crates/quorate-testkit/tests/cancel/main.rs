@@ -102,7 +102,7 @@ cases! {
     inspect: "Quorum::inspect", Lock;
     lease_events_next: "LeaseEvents::next", Lock;
     met: "Quorum::met", Lock;
-    once: "Claims::once", Claim;
+    claims_once: "Claims::once", Claim;
     observer_change: "Observer::change", Election;
     observer_leader: "Observer::leader", Election;
     process: "Claims::process", Claim;

@@ -8,18 +8,59 @@
 //! a majority, one after the other, that keep nothing (a rolling restart): nobody writes it again. After its
 //! retention a message is as new. Who is told that a message is done may hear of a minority's older record.
 //!
-//! Not built yet: counting attempts and poisoned messages, fingerprints of payloads.
+//! More attempts than [`Claims::max_attempts`] may begin where nodes forgot their counts; no message is given up for less.
+//! Whether a payload is another is known from the moment an attempt began on a majority, for the retention: of two that
+//! race, one may be told *in progress* first. A forgiven message may be told to be given up by a node that was away.
 //!
 //! # States
 //!
 //! | a message is … | and a claim on it gives |
 //! | --- | --- |
-//! | free | [`ClaimOutcome::Claimed`]: ours until we complete, abandon, or lose it |
+//! | free (new, abandoned, or its worker is gone) | [`ClaimOutcome::Claimed`]: ours until we complete, abandon, or lose it |
 //! | claimed | [`ClaimOutcome::InProgress`]: someone else's; when to look again |
-//! | done | [`ClaimOutcome::Done`]: with its small result, for the retention |
+//! | done | [`ClaimOutcome::Done`]: when, and with its small result, for the retention |
+//! | poisoned | [`ClaimOutcome::Poisoned`]: given up after so many attempts, handed to the dead-letter hook |
 //!
-//! A claim is a lease that the keeper extends while its handler runs. Any *done* in the answers wins over
-//! any number of grants; of two *done* records the one with the higher token stands.
+//! A claim is a lease that the keeper extends while its handler runs, thousands in few calls. Any *done* in the answers wins
+//! over any number of grants; of two *done* records the one with the higher token stands. It is signed by its owner: who
+//! comes late neither completes nor abandons what another holds, and is told who does ([`CompleteError::TakenOver`],
+//! [`AbandonError::TakenOver`]). [`Claims::inspect`] looks, [`Claims::forgive`] has a message begin anew.
+//!
+//! # Attempts
+//!
+//! With [`Claims::max_attempts`] (or a payload's fingerprint) an attempt begins only once a majority has counted it: one more
+//! round trip, which a batch shares. The rule and what it rests on: [`round::attempts`](crate::round::attempts). What is
+//! abandoned, dropped or lost counts; what is [given back](Claim::give_back) before its handler began does not. At the
+//! limit the next claim *holds* the message to hand it over, so that one worker does, and the next one if that dies.
+//!
+//! # Payloads and idempotency keys
+//!
+//! A [`MessageId`] may come with a [`Fingerprint`] of its payload: the same id with another is [`ClaimError::OtherPayload`],
+//! while it is claimed, free again, or done. [`Claims::once`] is for an idempotency key: a duplicate waits for the first one's
+//! end and gets its result.
+//!
+//! # Batches
+//!
+//! [`Claims::claim_many`], [`complete_many`] and [`abandon_many`] send 512 ids at a time, in script calls of 64 at most. A bad id
+//! refuses the whole batch before anything is claimed; all else is a verdict of its own.
+//!
+//! # Size
+//!
+//! Measured by MEMORY USAGE on redis-server 7.0.15, for ids of 36 characters in a set of six, a worker's name of nine; bytes on
+//! *each* node. An entry of the server's tables (about 60 bytes a key) comes on top.
+//!
+//! | a message that is … | keys | bytes |
+//! | --- | --- | --- |
+//! | claimed | owner 152, counter 120 | 272 |
+//! | claimed, with attempts counted | and 136 | 408 |
+//! | the same, with a fingerprint | and 168 | 440 |
+//! | abandoned, counted, until the retention ends | counter 120, record 136 or 168 | 256 or 288 |
+//! | done, with a result of up to 20 bytes | record | 168 |
+//! | done, with a fingerprint and a result of 100 bytes | record | 312 |
+//! | done, with a result of 1 KiB | record | 1,400 |
+//! | poisoned, without a note | record | 168 |
+//!
+//! A million done messages a day, kept for a day, are 228 MB on each server, tables included.
 
 mod abandon;
 mod begin;
