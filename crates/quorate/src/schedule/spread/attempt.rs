@@ -88,7 +88,7 @@ impl Attempt {
             }
         };
         let random = [self.env.random(), self.env.random()];
-        let own = SpreadRecord::started(&self.worker, claim.token(), random, self.env.wall());
+        let own = SpreadRecord::started(&self.worker, claim.token(), random, self.ledger.wall());
         let started = own.clone().into_record(self.tried.tick);
         let begun = match self.tried.too_late {
             Some(end) => {
@@ -162,7 +162,7 @@ impl Attempt {
     }
 
     async fn work(&self, claim: Claim, own: SpreadRecord, started: Record) -> (Came, Option<TickHistory>) {
-        let began = self.env.wall();
+        let began = self.ledger.wall();
         if !self.tried.made_up {
             self.counts.late(&self.job.name, self.job.jitters().ripe(self.tried.tick).until(began));
         }

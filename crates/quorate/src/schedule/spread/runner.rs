@@ -199,9 +199,14 @@ impl Worker {
         self.missed.retain(|name, _| self.jobs.contains_key(name));
     }
 
+    /// By which every tick is due: the quorum's clock, so that all workers agree on it whatever their own show.
+    fn now(&self) -> WallTime {
+        self.with.quorum.wall()
+    }
+
     /// Decides on what has come due, and tries what may be tried.
     fn look(&mut self) {
-        let now = self.env.wall();
+        let now = self.now();
         let mut tries = Vec::new();
         let mut pauses = Vec::new();
         let busy: usize = self.jobs.values().filter_map(|entry| entry.plan.as_ref()).map(Plan::busy).sum();
@@ -265,9 +270,10 @@ impl Worker {
     fn ended(&mut self, ended: Ended) {
         let Ended { job, tried, came, history } = ended;
         self.cancels.remove(&(Arc::clone(&job.name), tried.tick));
+        let now = self.now();
         let plan = self.jobs.get_mut(&job.name).and_then(|entry| entry.plan.as_mut());
         if let Some(plan) = plan {
-            plan.came(tried, came, self.env.wall(), self.env.random());
+            plan.came(tried, came, now, self.env.random());
         }
         if let Some(history) = history {
             self.enter(&job, history);
@@ -344,7 +350,7 @@ impl Worker {
 
     /// Begins the jobs that wait for it, and enters what nobody ran.
     fn read(&mut self, answers: &[Answered]) {
-        let now = self.env.wall();
+        let now = self.now();
         let mut ticks = rows::ticks(answers);
         let quorum = self.with.quorum.fleet().majority();
         self.registering.clear();
@@ -389,7 +395,7 @@ impl Worker {
             return;
         }
         self.prune_at = self.env.now() + PRUNE_EVERY + self.env.random_below(PRUNE_EVERY);
-        let below = low_water(plans, self.env.wall(), self.max_clock_offset);
+        let below = low_water(plans, self.now(), self.max_clock_offset);
         let (ledger, group) = (self.ledger.clone(), Arc::clone(&self.with.group));
         self.pruning = Some(self.env.spawn_scoped(async move {
             if let Err(error) = ledger.prune(FencingToken::default(), below).await {
@@ -399,7 +405,7 @@ impl Worker {
     }
 
     fn wake(&self) -> BootTime {
-        let now = self.env.wall();
+        let now = self.now();
         let next = self.jobs.values().filter_map(|entry| entry.plan.as_ref()?.wake()).min();
         let pause = next.map_or(LOOK_AT_LEAST_EVERY, |next| now.until(next)).min(LOOK_AT_LEAST_EVERY);
         let survey =
