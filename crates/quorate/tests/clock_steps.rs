@@ -9,7 +9,7 @@ use quorate::{
     env::{BootTime, Env, ScopedTask, SystemWorld, WallTime, World},
     lease::Quorum,
     node::MemoryNode,
-    schedule::{Delivery, Job, RunAll, ScheduleError, Scheduler, SchedulerRun, every},
+    schedule::{Delivery, Job, Placement, RunAll, ScheduleError, Scheduler, SchedulerRun, every},
 };
 use std::{
     collections::BTreeMap,
@@ -79,14 +79,14 @@ impl Worker {
         Self { name, clock, quorum, starts: Arc::clone(starts) }
     }
 
-    fn run(&self, delivery: Delivery) -> SchedulerRun {
+    fn run(&self, delivery: Delivery, placement: Placement) -> SchedulerRun {
         let (name, starts) = (self.name, Arc::clone(&self.starts));
         let job = Job::new("j", every(PERIOD).expect("a period"), move |tick| {
             let start = (name, SystemWorld.wall());
             starts.lock().expect("no panic").entry(tick.at().as_micros()).or_default().push(start);
             async { Ok::<(), Infallible>(()) }
         });
-        let job = job.misfire(RunAll::within(30 * SECOND)).delivery(delivery);
+        let job = job.misfire(RunAll::within(30 * SECOND)).delivery(delivery).placement(placement);
         Scheduler::new(&self.quorum, "g").ttl(SECOND).job(job).run()
     }
 
@@ -115,9 +115,9 @@ struct Running {
 }
 
 impl Running {
-    fn start(worker: Worker, delivery: Delivery) -> Self {
+    fn start(worker: Worker, delivery: Delivery, placement: Placement) -> Self {
         let stop = CancellationToken::new();
-        let until = worker.run(delivery).until(stop.clone().cancelled_owned());
+        let until = worker.run(delivery, placement).until(stop.clone().cancelled_owned());
         let run = worker.quorum.env().spawn_scoped(until);
         Self { worker, stop, run }
     }
@@ -132,7 +132,7 @@ impl Running {
 async fn steps_lose_and_double_nothing(delivery: Delivery) {
     let nodes: Vec<_> = (0..5).map(|i| MemoryNode::new(&format!("memory-{i}"))).collect();
     let starts = Starts::default();
-    let mut leads = Running::start(Worker::new("first", &nodes, &starts), delivery);
+    let mut leads = Running::start(Worker::new("first", &nodes, &starts), delivery, Placement::Leader);
     leads.worker.goes_on("on a right clock").await;
     for (wrong, how) in [(HOUR, "an hour ahead"), (-HOUR, "two hours back"), (0, "set right")] {
         leads.worker.clock.set(wrong);
@@ -140,7 +140,7 @@ async fn steps_lose_and_double_nothing(delivery: Delivery) {
     }
     // The next one's clock is set while it waits, and again while it leads.
     for (name, wrong) in [("second", HOUR), ("third", -HOUR)] {
-        let next = Running::start(Worker::new(name, &nodes, &starts), delivery);
+        let next = Running::start(Worker::new(name, &nodes, &starts), delivery, Placement::Leader);
         next.worker.quorum.ready(5 * SECOND).await;
         next.worker.clock.set(wrong);
         std::mem::replace(&mut leads, next).end().await;
@@ -150,6 +150,30 @@ async fn steps_lose_and_double_nothing(delivery: Delivery) {
     }
     leads.end().await;
 
+    each_once_and_none_early(&starts);
+}
+
+/// Ticks that any worker may claim. One whose own clock is wrong by more than `max_clock_offset` is given no claim, and
+/// takes nothing from the other either.
+async fn steps_harm_no_tick_that_is_spread(delivery: Delivery) {
+    let nodes: Vec<_> = (0..5).map(|i| MemoryNode::new(&format!("memory-{i}"))).collect();
+    let starts = Starts::default();
+    let wrong = Running::start(Worker::new("wrong", &nodes, &starts), delivery, Placement::Spread);
+    let right = Running::start(Worker::new("right", &nodes, &starts), delivery, Placement::Spread);
+    right.worker.goes_on("beside a right clock").await;
+    for (by, how) in [(HOUR, "beside one an hour ahead"), (-HOUR, "beside one an hour back")] {
+        wrong.worker.clock.set(by);
+        right.worker.goes_on(how).await;
+    }
+    wrong.worker.clock.set(0);
+    wrong.worker.goes_on("set right").await;
+    wrong.end().await;
+    right.end().await;
+    each_once_and_none_early(&starts);
+}
+
+#[track_caller]
+fn each_once_and_none_early(starts: &Starts) {
     let starts = starts.lock().expect("no panic");
     let twice: Vec<_> = starts.iter().filter(|(_, by)| by.len() > 1).collect();
     assert!(twice.is_empty(), "{twice:?}");
@@ -169,4 +193,14 @@ async fn at_most_once() {
 #[tokio::test]
 async fn at_least_once() {
     steps_lose_and_double_nothing(Delivery::AtLeastOnce).await;
+}
+
+#[tokio::test]
+async fn at_most_once_spread() {
+    steps_harm_no_tick_that_is_spread(Delivery::AtMostOnce).await;
+}
+
+#[tokio::test]
+async fn at_least_once_spread() {
+    steps_harm_no_tick_that_is_spread(Delivery::AtLeastOnce).await;
 }

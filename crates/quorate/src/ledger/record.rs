@@ -1,5 +1,6 @@
 use super::{LedgerError, Memory, WriteTally, WriteVerdict, gather::gather, pages::Pages};
 use crate::{
+    env::WallTime,
     lease::Quorum,
     node::{Cursor, FencingToken, LedgerState, NameError, NodeTime, Record, Request},
     round::{Ballots, NodeOutcome, Sabotage},
@@ -30,6 +31,11 @@ impl Ledger {
     pub fn new(quorum: &Quorum, group: &str) -> Result<Self, NameError> {
         crate::node::check_name("group", group)?;
         Ok(Self { quorum: quorum.clone(), group: group.into() })
+    }
+
+    /// What time it is by the nodes that keep it.
+    pub(crate) fn wall(&self) -> WallTime {
+        self.quorum.wall()
     }
 
     /// A ledger of its own beside this one, which is not sealed with it: what is called `name` of this group. (No

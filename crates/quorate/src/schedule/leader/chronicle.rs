@@ -179,7 +179,7 @@ impl Scribe {
                 return Finished::Written(job, keep, None);
             }
             let part = main.part(&TickHistory::part(&job));
-            let (key, record) = (history.key(), history.into_record(term.env().wall()));
+            let (key, record) = (history.key(), history.into_record(term.quorum().wall()));
             let written = insist(&term, || part.write(&key, None, &record)).await;
             if let Err(error) = &written {
                 tracing::debug!(job = &*job, "its history lacks an entry: {error}");

@@ -103,7 +103,7 @@ impl Run {
             return Outcome::Abandoned;
         }
         let env = self.term.env();
-        let began = env.wall();
+        let began = self.term.quorum().wall();
         let _ = self.began.set((began, env.now(), started.clone()));
         let work = Work {
             job: Arc::clone(&self.job),

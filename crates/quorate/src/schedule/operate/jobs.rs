@@ -352,7 +352,7 @@ impl Jobs {
     }
 
     fn now(&self) -> WallTime {
-        self.quorum.env().wall()
+        self.quorum.wall()
     }
 }
 

@@ -64,7 +64,7 @@ pub(super) async fn scribe(main: Ledger, env: Env, mut entries: mpsc::Receiver<E
 async fn write(main: &Ledger, env: &Env, history: TickHistory, tidy_to: Option<usize>) {
     let job = Arc::clone(&history.job);
     let part = main.part(&TickHistory::part(&job));
-    let (key, record) = (history.key(), history.into_record(env.wall()));
+    let (key, record) = (history.key(), history.into_record(main.wall()));
     for tries in 1..=TRIES {
         match part.write(&key, None, &record).await {
             Err(LedgerError::NoMajority(_)) if tries < TRIES => env.sleep(TRY_AGAIN * tries).await,
