@@ -28,7 +28,9 @@ pub(crate) const TRIED: &[&str] = &["Consume::until", "Message::ack", "Message::
 
 #[test]
 fn consume_until() {
-    at_every_await_point("Consume::until", Matter::Claim, |stage| Box::pin(consume(stage, true, Duration::ZERO)));
+    at_every_await_point("Consume::until", Matter::Claim, |stage| {
+        Box::pin(consume(stage, true, Duration::ZERO))
+    });
 }
 
 #[test]
