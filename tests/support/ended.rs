@@ -24,6 +24,18 @@ impl Ended {
         self
     }
 
+    /// Checks that standard output holds each of `parts`.
+    ///
+    /// # Panics
+    /// With all that the process said, where one is missing.
+    #[track_caller]
+    pub fn tells(self, parts: &[&str]) -> Self {
+        for part in parts {
+            assert!(self.stdout.contains(part), "does not tell {part:?}: {self}");
+        }
+        self
+    }
+
     /// Checks that standard error holds each of `parts`.
     ///
     /// # Panics

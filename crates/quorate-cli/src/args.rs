@@ -1,3 +1,9 @@
+mod jobs;
+
+pub(crate) use jobs::{
+    AskArgs, BackfillArgs, CancelArgs, GroupArgs, HistoryArgs, JobsCommand, ListJobsArgs, NextArgs, ShowArgs, WaitArgs,
+};
+
 use crate::config::{Flags, Secret, redact};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use quorate::plain::plain;
@@ -89,6 +95,9 @@ pub(crate) enum Command {
     Status(StatusArgs),
     /// Examine the nodes, and say what to mend
     Doctor(DoctorArgs),
+    /// See jobs and operate them, from any machine
+    #[command(subcommand)]
+    Jobs(JobsCommand),
     /// See to who leads
     #[command(subcommand)]
     Lead(LeadCommand),

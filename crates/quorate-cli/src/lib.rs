@@ -13,6 +13,7 @@ mod exec;
 mod exit;
 mod guard;
 mod init;
+mod jobs;
 mod lead;
 mod log;
 mod nodes;
@@ -23,6 +24,7 @@ mod run;
 mod status;
 mod unlock;
 pub mod warden;
+mod when;
 
 use args::{Cli, Command, LeadCommand, LogFormat, LogLevel, NodesCommand, Unread};
 use config::{Config, Surroundings};
@@ -83,6 +85,7 @@ fn dispatch(command: &Command) -> Result<u8, Failure> {
             let config = load(&args.nodes)?;
             block_on(doctor::doctor(args, &config))
         }
+        Command::Jobs(command) => block_on(jobs::jobs(command, &Surroundings::process())),
         Command::Lead(LeadCommand::Resign(args)) => {
             let config = load(&args.nodes)?;
             block_on(lead::resign(args, &config))

@@ -5,7 +5,7 @@ use crate::{
     config::{Config, NodeSpec},
     exit::{CONFIG, FAILURE, Failure, NO_QUORUM},
     open,
-    run::rfc3339,
+    when::rfc3339,
 };
 use quorate::{
     env::Env,

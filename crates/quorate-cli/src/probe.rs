@@ -22,6 +22,7 @@ pub fn arguments(args: &[OsString], around: &Surroundings<'_>) -> Result<Option<
         Command::Doctor(args) => load(&args.nodes).map(Some),
         Command::Nodes(NodesCommand::Admit(args)) => load(&args.nodes).map(Some),
         Command::Lead(LeadCommand::Resign(args)) => load(&args.nodes).map(Some),
+        Command::Jobs(command) => load(&command.group().nodes).map(Some),
         Command::Unlock(args) => load(&args.nodes).map(Some),
         Command::Nodes(NodesCommand::List(args)) => load(&args.nodes).map(Some),
         Command::Nodes(NodesCommand::Replace(args)) => {

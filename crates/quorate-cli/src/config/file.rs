@@ -30,6 +30,7 @@ pub(super) struct FileText {
     trust_new_nodes: Option<bool>,
     #[serde(default)]
     lease: LeaseText,
+    pub(super) max_running: Option<Spanned<i64>>,
     #[serde(default)]
     pub(super) job: Vec<Spanned<JobText>>,
 }
@@ -47,14 +48,50 @@ pub(super) struct JobText {
     pub(super) name: Spanned<String>,
     pub(super) schedule: Option<Spanned<String>>,
     pub(super) every: Option<Time>,
+    pub(super) delay: Option<Time>,
+    pub(super) at: Option<Spanned<String>>,
     pub(super) zone: Option<Spanned<String>>,
-    pub(super) command: Spanned<Vec<String>>,
+    pub(super) dst: Option<Spanned<String>>,
+    pub(super) command: Option<Spanned<Vec<String>>>,
+    pub(super) shell: Option<Spanned<String>>,
+    pub(super) ok_exit_codes: Option<Spanned<Vec<Spanned<i64>>>>,
+    pub(super) keep_output: Option<Spanned<String>>,
     pub(super) cwd: Option<PathBuf>,
     #[serde(default)]
     pub(super) env: BTreeMap<String, String>,
     pub(super) misfire: Option<Spanned<MisfireText>>,
     pub(super) delivery: Option<DeliveryText>,
     pub(super) timeout: Option<Time>,
+    pub(super) jitter: Option<Time>,
+    pub(super) overlap: Option<OverlapText>,
+    pub(super) retries: Option<Spanned<RetriesText>>,
+    pub(super) placement: Option<PlacementText>,
+    pub(super) priority: Option<Spanned<i64>>,
+    pub(super) history: Option<Spanned<i64>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+pub(super) struct RetriesText {
+    pub(super) attempts: Spanned<i64>,
+    pub(super) backoff: Option<Time>,
+    pub(super) max_backoff: Option<Time>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum OverlapText {
+    Skip,
+    Queue,
+    CancelOld,
+    Allow,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum PlacementText {
+    Leader,
+    Spread,
 }
 
 #[derive(Debug, Deserialize)]

@@ -17,6 +17,7 @@
 //! No default stands in for a list of nodes: a list misspelt on three machines must not make three leaders.
 //! For the same reason a `QUORATE_…` variable that nobody knows is an error.
 
+mod changes;
 mod error;
 mod file;
 mod job;
@@ -56,8 +57,18 @@ pub struct Config {
     pub lease: LeaseConfig,
     /// Who competes with whom; needed by `run`.
     pub group: Option<Arc<str>>,
+    /// How many runs of all jobs there are at once, at most; no limit where `None`.
+    pub max_running: Option<usize>,
     /// The jobs, in the order of the file.
     pub jobs: Vec<JobConfig>,
+}
+
+/// What a file says of jobs, without the nodes.
+#[derive(Debug)]
+pub(crate) struct JobsFile {
+    pub(crate) path: PathBuf,
+    pub(crate) group: Option<Arc<str>>,
+    pub(crate) jobs: Vec<JobConfig>,
 }
 
 /// The timings of a lease.
@@ -84,6 +95,24 @@ impl Config {
         };
         let (nodes, nodes_from) = source::find_nodes(flags, around, page.as_ref(), &told)?;
         Reading { page, told: &told }.check(flags, around, nodes, nodes_from)
+    }
+
+    /// The jobs of the file alone, and where it is: for what needs no node. `None` where there is no file.
+    ///
+    /// # Errors
+    /// As [`Config::load`], but for the nodes.
+    pub(crate) fn jobs_of_file(
+        flags: &Flags,
+        around: &Surroundings<'_>,
+    ) -> Result<Option<JobsFile>, ConfigError> {
+        source::check_variables(around)?;
+        let Some((path, text)) = source::find_file(flags, around)? else { return Ok(None) };
+        let page = error::Page { file: &path, text: &text };
+        let told = page.read()?;
+        let lease = told.lease(&told.setup("anybody"));
+        let reading = Reading { page: Some(page), told: &told };
+        let (group, jobs) = (reading.group()?, reading.jobs(lease)?);
+        Ok(Some(JobsFile { path, group, jobs }))
     }
 
     /// What `run` needs besides: a group and at least one job.
@@ -130,6 +159,7 @@ impl Reading<'_> {
             file: self.page.as_ref().map(|page| page.file.to_owned()),
             prefix: self.prefix(flags)?,
             group: self.group()?,
+            max_running: self.max_running()?,
             jobs: self.jobs(lease)?,
             nodes,
             nodes_from,
@@ -173,6 +203,20 @@ impl Reading<'_> {
         Resource::election(group.as_ref())
             .map_err(|error| page.error(Some(group.span()), &error.to_string()))?;
         Ok(Some(group.as_ref().as_str().into()))
+    }
+
+    fn max_running(&self) -> Result<Option<usize>, ConfigError> {
+        let (Some(told), Some(page)) = (&self.told.max_running, &self.page) else { return Ok(None) };
+        match usize::try_from(*told.as_ref()) {
+            Ok(most @ 1..) => Ok(Some(most)),
+            _ => {
+                let text = format!(
+                    "max_running is {}; give it 1 or more, or take the key out for no limit",
+                    told.as_ref()
+                );
+                Err(page.error(Some(told.span()), &text))
+            }
+        }
     }
 
     fn jobs(&self, lease: LeaseConfig) -> Result<Vec<JobConfig>, ConfigError> {

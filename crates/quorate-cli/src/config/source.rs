@@ -12,7 +12,15 @@ use std::{
 /// The environment variables that are settings.
 const SETTINGS: [&str; 2] = ["QUORATE_NODES", "QUORATE_CONFIG"];
 /// The environment variables that `exec` and `run` give to commands, which may call `quorate` again.
-const HANDED_DOWN: [&str; 4] = ["QUORATE_RESOURCE", "QUORATE_FENCING_TOKEN", "QUORATE_JOB", "QUORATE_TICK"];
+pub(super) const HANDED_DOWN: [&str; 7] = [
+    "QUORATE_RESOURCE",
+    "QUORATE_FENCING_TOKEN",
+    "QUORATE_JOB",
+    "QUORATE_TICK",
+    "QUORATE_CAUSE",
+    "QUORATE_ATTEMPT",
+    "QUORATE_DEADLINE",
+];
 
 /// The system's configuration.
 const SYSTEM: &str = "/etc/quorate/quorate.toml";

@@ -1,4 +1,5 @@
 use super::*;
+use quorate::schedule::{Dst, Overlap, Placement, Retry};
 use std::{collections::BTreeMap, io};
 
 const NODES: &str = "nodes = [\"redis://a\", \"redis://b\", \"redis://c\"]\n";
@@ -54,6 +55,7 @@ fn every_key_arrives() {
     let text = r#"
         nodes = ["rediss://me:hush@a", { url = "redis://b/1", password_file = "secret" }, "file:///c"]
         group = "billing"
+        max_running = 3
         prefix = "shop:"
         worker = "w1"
         node_timeout = "50ms"
@@ -76,12 +78,31 @@ fn every_key_arrives() {
         misfire = { rule = "run-all", within = "90s" }
         delivery = "at-most-once"
         timeout = "1h 30m"
+        dst = "both"
+        ok_exit_codes = [3, 0, 3]
+        keep_output = "2KiB"
+        jitter = "5m"
+        overlap = "cancel-old"
+        retries = { attempts = 4, backoff = "2s", max_backoff = "9s" }
+        placement = "spread"
+        priority = -2
+        history = 7
 
         [[job]]
         name = "often"
         every = "10s"
         command = ["true"]
         misfire = { rule = "skip" }
+
+        [[job]]
+        name = "after"
+        delay = "30s"
+        shell = "true | false"
+
+        [[job]]
+        name = "once"
+        at = "2027-01-01T00:00:00+02:00"
+        command = ["true"]
     "#;
     let config =
         load_with(&Flags::default(), &[("QUORATE_CONFIG", "/etc/x/q.toml")], &[("/etc/x/q.toml", text)])
@@ -109,6 +130,7 @@ fn every_key_arrives() {
     let (group, jobs) = config.group_with_jobs().unwrap();
     assert_eq!(&**group, "billing");
     let cron = quorate::schedule::Cron::parse("0 3 * * *").unwrap().zone("Europe/Kyiv").unwrap();
+    let cron = cron.dst(Dst::Both);
     let nightly = JobConfig {
         name: "nightly".into(),
         schedule: cron.into(),
@@ -118,8 +140,23 @@ fn every_key_arrives() {
         misfire: quorate::schedule::RunAll::within(Duration::from_secs(90)),
         delivery: quorate::schedule::Delivery::AtMostOnce,
         timeout: Some(Duration::from_secs(5400)),
+        ok_exit_codes: vec![0, 3],
+        keep_output: Some(2048),
+        jitter: Duration::from_secs(300),
+        overlap: Overlap::CancelOld,
+        retries: Retry::new(4).backoff(Duration::from_secs(2), Duration::from_secs(9)),
+        placement: Placement::Spread,
+        priority: -2,
+        history: 7,
     };
     assert_eq!(jobs[0], nightly);
+    assert_eq!(config.max_running, Some(3));
+    assert_eq!(jobs[2].schedule, quorate::schedule::delay(Duration::from_secs(30)).unwrap().into());
+    assert_eq!(jobs[2].command, ["/bin/sh", "-c", "true | false"]);
+    let new_year = quorate::env::WallTime::from_micros(1_798_754_400_000_000);
+    assert_eq!(jobs[3].schedule, quorate::schedule::at(new_year).into());
+    assert_eq!((jobs[3].overlap, jobs[3].retries, jobs[3].placement), (Overlap::Queue, Retry::NONE, Placement::Leader));
+    assert_eq!((&*jobs[3].ok_exit_codes, jobs[3].keep_output, jobs[3].history), (&[0][..], None, 100));
     assert_eq!(jobs[1].schedule, quorate::schedule::every(Duration::from_secs(10)).unwrap().into());
     assert_eq!(jobs[1].misfire, quorate::schedule::Misfire::Skip);
     assert_eq!(jobs[1].delivery, quorate::schedule::Delivery::AtLeastOnce);
@@ -128,7 +165,7 @@ fn every_key_arrives() {
 
 #[test]
 fn errors_name_line_key_value_and_mend() {
-    let table: [(String, &[&str]); 45] = [
+    let table: [(String, &[&str]); 71] = [
         // Keys and types.
         ("nodez = []".into(), &["/q.toml:1: unknown key `nodez`; did you mean `nodes`?"]),
         (
@@ -144,7 +181,11 @@ fn errors_name_line_key_value_and_mend() {
             format!("{NODES}[[job]]\ncommand = [\"a\"]"),
             &[":2: the key `name` is missing; give the job a name"],
         ),
-        (format!("{NODES}[[job]]\nname = \"a\""), &[":2: the key `command` is missing; give program"]),
+        (
+            format!("{NODES}[[job]]\nname = \"a\"\nevery = \"1s\""),
+            &[":3: job \"a\" has nothing to run; add command = [", "or shell = "],
+        ),
+        (format!("{NODES}max_running = 0"), &[":2: max_running is 0; give it 1 or more"]),
         (format!("{NODES}durable = \"yes\""), &[":2: durable: ", "expected a boolean"]),
         (format!("{NODES}group = \"a\"\ngroup = \"b\""), &[":3: duplicate key `group`; keep one"]),
         (format!("{NODES}group = \"a"), &[":2: "]),
@@ -217,6 +258,58 @@ fn errors_name_line_key_value_and_mend() {
             job("every = \"1s\"\ndelivery = \"exactly-once\""),
             &[":6: delivery `exactly-once` is unknown; use at-most-once, at-least-once"],
         ),
+        (job("every = \"1s\"\nshell = \"x\""), &[":6: job \"n\" has a `command` and a `shell` line"]),
+        (job("every = \"1s\"\nshell = 1"), &[":6: shell: ", "write a line for the shell"]),
+        (
+            job("every = \"1s\"\nok_exit_codes = [0, 256]"),
+            &[":6: job \"n\" has the exit code 256 in ok_exit_codes", "give 0 to 255"],
+        ),
+        (job("every = \"1s\"\nok_exit_codes = []"), &[":6: job \"n\" has empty ok_exit_codes"]),
+        (job("every = \"1s\"\nok_exit_codes = 3"), &[":6: ok_exit_codes: ", "like [0, 3]"]),
+        (
+            job("every = \"1s\"\nkeep_output = \"1GiB\""),
+            &[":6: job \"n\" has keep_output \"1GiB\"", "write it like \"2KiB\""],
+        ),
+        (job("every = \"1s\"\nkeep_output = \"8KiB\""), &["too much", "at most \"4KiB\""]),
+        (job("every = \"1s\"\nkeep_output = \"0\""), &["keeps nothing"]),
+        (
+            job("every = \"1s\"\nenv = { QUORATE_TICK = \"x\" }"),
+            &[":3: job \"n\" has an `env` name QUORATE_TICK that each run is given"],
+        ),
+        (job("every = \"1s\"\ndelay = \"1s\""), &[":5: job \"n\" has an `every` and a `delay`; keep one"]),
+        (job("delay = \"1us\""), &[":5: job \"n\" has a `delay` that cannot be used: "]),
+        (
+            job("at = \"tomorrow\""),
+            &[":5: job \"n\" has an `at` \"tomorrow\" that is no time: ", "2026-11-21T03:00:00Z"],
+        ),
+        (job("at = 2027-01-01T00:00:00Z"), &[":5: at: ", "write a time in quotes"]),
+        (
+            job("schedule = \"@daily\"\ndst = \"frist\""),
+            &[":6: job \"n\" has dst `frist`, which is unknown; did you mean `first`?"],
+        ),
+        (job("every = \"1s\"\ndst = \"both\""), &[":6: job \"n\" has `every` and a `dst`", "take the dst out"]),
+        (job("delay = \"1s\"\nzone = \"UTC\""), &[":6: job \"n\" has `delay` and a `zone`"]),
+        (
+            job("every = \"1s\"\njitter = \"2s\""),
+            &[":6: job \"n\" has a jitter of 2s, longer than its period 1s"],
+        ),
+        (
+            job("every = \"1s\"\noverlap = \"cancel\""),
+            &[":6: overlap `cancel` is unknown; use skip, queue, cancel-old, allow"],
+        ),
+        (job("every = \"1s\"\nplacement = \"spred\""), &[":6: placement `spred` is unknown; did you mean `spread`?"]),
+        (
+            job("every = \"1s\"\nretries = { attempts = 0 }"),
+            &[":6: job \"n\" has retries.attempts = 0; give it 1 to 100"],
+        ),
+        (job("every = \"1s\"\nretries = 3"), &[":6: retries: ", "write it like { attempts = 3"]),
+        (job("every = \"1s\"\nretries = { backoff = \"1s\" }"), &[":6: the key `attempts` is missing; say how"]),
+        (
+            job("every = \"1s\"\nretries = { attempts = 3, backoff = \"2m\" }"),
+            &[":6: job \"n\" has a first wait (backoff) of 120s, longer than max_backoff 60s"],
+        ),
+        (job("every = \"1s\"\npriority = 3000000000"), &[":6: job \"n\" has priority = 3000000000; give it"]),
+        (job("every = \"1s\"\nhistory = 0"), &[":6: job \"n\" has history = 0; give it 1 to 10000"]),
         (job("every = \"1s\"\ntimeout = \"0s\""), &[":6: job \"n\" has a timeout of 0s"]),
         (
             job("every = \"1s\"\n[[job]]\nname = \"n\"\ncommand = [\"x\"]\nevery = \"1s\""),
@@ -381,7 +474,9 @@ fn the_annotated_file_tells_every_key_and_its_true_default() {
     assert_eq!(told, plain, "a default in the annotated file is not the program's");
     assert!(plain.group_with_jobs().is_ok(), "it is a whole configuration");
 
-    for table in ["", "lease = { x = 1 }", "[[job]]\nx = 1", "[[job]]\nmisfire = { x = 1 }"] {
+    for table in
+        ["", "lease = { x = 1 }", "[[job]]\nx = 1", "[[job]]\nmisfire = { x = 1 }", "[[job]]\nretries = { x = 1 }"]
+    {
         let strange = if table.is_empty() { "x = 1" } else { table };
         let error = says(strange);
         let keys = error.split_once("the keys here are ").map(|(_, keys)| keys.split(", "));

@@ -136,9 +136,10 @@ fn job(journal: &Journal) -> Result<Job, Failure> {
     let job = Job::new(JOB, every, move |tick: Tick| {
         let journal = journal.clone();
         async move {
-            let (at, term) = (tick.at().as_micros(), tick.term().number().get());
+            let Some(led) = tick.term() else { return Ok(()) };
+            let (at, term) = (tick.at().as_micros(), led.number().get());
             journal.write(Event::TickStart { tick: at, term, made_up: tick.is_made_up() })?;
-            tick.term().quorum().env().sleep(TICK_TAKES).await;
+            led.quorum().env().sleep(TICK_TAKES).await;
             journal.write(Event::TickDone { tick: at, term })
         }
     });

@@ -12,6 +12,7 @@ pub struct CommandSpec {
     pub(super) program: OsString,
     pub(super) args: Vec<OsString>,
     pub(super) env: Vec<(OsString, OsString)>,
+    pub(super) without: Vec<OsString>,
     pub(super) dir: Option<PathBuf>,
     pub(super) streams: [Stream; 3],
     pub(super) job_control: bool,
@@ -37,6 +38,7 @@ impl CommandSpec {
             program: program.into(),
             args: Vec::new(),
             env: Vec::new(),
+            without: Vec::new(),
             dir: None,
             streams: Default::default(),
             job_control: false,
@@ -54,6 +56,13 @@ impl CommandSpec {
     #[must_use]
     pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.env.push((name.into(), value.into()));
+        self
+    }
+
+    /// Leaves a variable of this process's own out of the environment. One that is added as well is there.
+    #[must_use]
+    pub fn env_remove(mut self, name: impl Into<OsString>) -> Self {
+        self.without.push(name.into());
         self
     }
 

@@ -282,7 +282,11 @@ fn spawn_warden(command: &CommandSpec, deadline: Deadline, socket: StdStream) ->
     warden
         .arg0("quorate")
         .arg(ARGUMENT)
-        .args(call.to_args())
+        .args(call.to_args());
+    for name in &command.without {
+        warden.env_remove(name);
+    }
+    warden
         .envs(command.env.iter().map(|(name, value)| (name, value)))
         .stdin(OwnedFd::from(socket))
         .stdout(std::process::Stdio::null())

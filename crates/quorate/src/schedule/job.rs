@@ -93,7 +93,8 @@ impl Job {
         self
     }
 
-    /// How long one attempt may take; then it is dropped, and has failed. Default as long as it likes.
+    /// How long one attempt may take; then it is told to stop, dropped after the step-down grace, and has failed.
+    /// Default as long as it likes.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self

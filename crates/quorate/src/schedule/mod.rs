@@ -31,6 +31,7 @@ mod handle;
 mod job;
 mod leader;
 mod misfire;
+mod operate;
 mod roster;
 mod rules;
 mod scheduler;
@@ -42,6 +43,7 @@ pub use counts::{JobCounts, Lateness, TickCounts};
 pub use handle::SchedulerHandle;
 pub use job::Job;
 pub use misfire::{DUE_MAX, Due, Misfire, MisfireReason, RunAll, RunOnce, Skipped, due};
+pub use operate::{Accepted, JobStatus, Jobs, JobsError, RunningTick, SchedulePuzzle};
 pub use rules::{Overlap, Placement, Retry};
 pub use scheduler::{ScheduleError, Scheduler, SchedulerRun};
 pub use ticks::{

@@ -1,4 +1,5 @@
 use super::{
+    operate,
     Job, SchedulerHandle,
     check::{TICKS_MAX, check},
     leader::{self, Leading},
@@ -149,7 +150,9 @@ impl Scheduler {
     pub async fn lead(&self, term: Term) -> Result<(), ScheduleError> {
         let ledger = self.check()?;
         let _user = self.roster().enter();
-        let (_asks, asked) = mpsc::channel(ASKED);
+        let (asks, asked) = mpsc::channel(ASKED);
+        // Ends with this future.
+        let _inbox = term.spawn(operate::tend(ledger.clone(), term.clone(), asks));
         let leading = Leading {
             roster: self.roster().clone(),
             ledger,

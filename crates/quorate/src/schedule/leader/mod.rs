@@ -12,7 +12,6 @@ mod run;
 mod runner;
 mod sealed;
 
-#[expect(unused_imports, reason = "for whoever reads the inbox")]
 pub(super) use asked::Asked;
 pub(super) use plan::ticks_kept;
 pub(super) use runner::{Leading, lead};

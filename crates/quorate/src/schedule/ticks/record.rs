@@ -148,7 +148,7 @@ pub struct RecordError {
 }
 
 impl RecordError {
-    pub(super) fn new(what: &'static str, text: &str, why: &str) -> Self {
+    pub(in crate::schedule) fn new(what: &'static str, text: &str, why: &str) -> Self {
         Self { what, text: plain(text, 120), why: plain(why, 240) }
     }
 }

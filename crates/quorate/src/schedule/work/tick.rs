@@ -110,6 +110,13 @@ impl Tick {
         Some(self.timeout_at.map_or(until, |timeout| timeout.min(until)))
     }
 
+    /// Until when the term or the claim lasts if no extension succeeds, or until when the run has time once it is told
+    /// to stop, on this worker's boot clock; `None` once that has ended. What other processes do for the run must
+    /// have ended by then.
+    pub fn held_until(&self) -> Option<BootTime> {
+        self.hold.work_until()
+    }
+
     /// How long it is until [`Tick::deadline`]; zero once that has passed.
     pub fn remaining(&self) -> Duration {
         self.deadline().map_or(Duration::ZERO, |at| self.hold.env().now().until(at))

@@ -1,9 +1,15 @@
+//! The file's jobs, checked.
+
+mod command;
+mod rules;
+mod times;
+
 use super::{
     ConfigError, LeaseConfig, beside,
     error::Page,
     file::{DeliveryText, JobText, MisfireText, RuleText, Time},
 };
-use quorate::schedule::{Cron, Delivery, Misfire, RunAll, RunOnce, Schedule, every};
+use quorate::schedule::{Delivery, Misfire, Overlap, Placement, Retry, RunAll, RunOnce, Schedule};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
@@ -24,8 +30,12 @@ pub struct JobConfig {
     pub name: Arc<str>,
     /// When it is due.
     pub schedule: Schedule,
-    /// Program and arguments; never empty.
+    /// Program and arguments; never empty. A `shell` line is an argument of the shell's.
     pub command: Vec<String>,
+    /// The exit codes that are no failure; never empty.
+    pub ok_exit_codes: Vec<u8>,
+    /// How many bytes of the end of a run's output its history keeps; none where `None`.
+    pub keep_output: Option<usize>,
     /// The directory it runs in, from the file's own where relative; the program's where `None`.
     pub cwd: Option<PathBuf>,
     /// What its environment has besides the program's.
@@ -34,8 +44,20 @@ pub struct JobConfig {
     pub misfire: Misfire,
     /// What becomes of ticks that may have run.
     pub delivery: Delivery,
-    /// After which a run is ended.
+    /// After which an attempt is ended.
     pub timeout: Option<Duration>,
+    /// Over how much time after its tick a run may start.
+    pub jitter: Duration,
+    /// What becomes of a tick that is due while an earlier one runs.
+    pub overlap: Overlap,
+    /// How often a run is tried.
+    pub retries: Retry,
+    /// Where it runs.
+    pub placement: Placement,
+    /// Which of the ticks that wait starts first.
+    pub priority: i32,
+    /// How many entries of its history are kept.
+    pub history: usize,
 }
 
 impl fmt::Debug for JobConfig {
@@ -44,11 +66,19 @@ impl fmt::Debug for JobConfig {
             .field("name", &self.name)
             .field("schedule", &self.schedule)
             .field("command", &self.command)
+            .field("ok_exit_codes", &self.ok_exit_codes)
+            .field("keep_output", &self.keep_output)
             .field("cwd", &self.cwd)
             .field("env", &self.env.keys())
             .field("misfire", &self.misfire)
             .field("delivery", &self.delivery)
             .field("timeout", &self.timeout)
+            .field("jitter", &self.jitter)
+            .field("overlap", &self.overlap)
+            .field("retries", &self.retries)
+            .field("placement", &self.placement)
+            .field("priority", &self.priority)
+            .field("history", &self.history)
             .finish()
     }
 }
@@ -103,8 +133,11 @@ impl Desk<'_> {
         Ok(JobConfig {
             name: name.into(),
             misfire: self.misfire(&schedule, lease)?,
+            jitter: self.jitter(&schedule)?,
             schedule,
             command: self.command()?,
+            ok_exit_codes: self.ok_exit_codes()?,
+            keep_output: self.keep_output()?,
             cwd: self.told.cwd.as_deref().map(|cwd| beside(self.page.file, cwd)),
             env: self.told.env.clone(),
             delivery: match self.told.delivery {
@@ -113,71 +146,12 @@ impl Desk<'_> {
                 None => Delivery::default(),
             },
             timeout: self.told.timeout.as_ref().map(|timeout| self.timeout(timeout)).transpose()?,
+            overlap: self.overlap(),
+            retries: self.retries()?,
+            placement: self.placement(),
+            priority: self.priority()?,
+            history: self.history()?,
         })
-    }
-
-    fn schedule(&self) -> Result<Schedule, ConfigError> {
-        match (&self.told.schedule, &self.told.every) {
-            (Some(line), None) => {
-                let wrong = |at: Range<usize>, key: &str, error: &dyn fmt::Display| {
-                    self.fail(at, &format!("has a {key} that cannot be used: {error}"))
-                };
-                let cron =
-                    Cron::parse(line.as_ref()).map_err(|error| wrong(line.span(), "schedule", &error))?;
-                Ok(match &self.told.zone {
-                    Some(zone) => {
-                        cron.zone(zone.as_ref()).map_err(|error| wrong(zone.span(), "zone", &error))?
-                    }
-                    None => cron,
-                }
-                .into())
-            }
-            (None, Some(period)) => {
-                if let Some(zone) = &self.told.zone {
-                    let why = "has `every` and a `zone`; `every` counts real time: take the zone out, or write a cron line as `schedule`";
-                    return Err(self.fail(zone.span(), why));
-                }
-                let period_of = **period.as_ref();
-                let every = every(period_of).map_err(|error| {
-                    self.fail(period.span(), &format!("has an `every` that cannot be used: {error}"))
-                })?;
-                Ok(every.into())
-            }
-            (Some(line), Some(_)) => {
-                Err(self.fail(line.span(), "has a `schedule` and an `every`; keep one of them"))
-            }
-            (None, None) => Err(self.fail(
-                self.at.clone(),
-                "has no time to run at; add schedule = \"0 3 * * *\" or every = \"10s\"",
-            )),
-        }
-    }
-
-    fn command(&self) -> Result<Vec<String>, ConfigError> {
-        let command = &self.told.command;
-        let words = command.as_ref();
-        if words.first().is_none_or(|program| program.trim().is_empty()) {
-            let why = "has an empty command; give program and arguments, like [\"./report.sh\", \"--all\"]";
-            return Err(self.fail(command.span(), why));
-        }
-        if words.iter().any(|word| word.contains('\0')) {
-            return Err(self.fail(command.span(), "has a command with a NUL in it; take it out"));
-        }
-        Ok(words.clone())
-    }
-
-    fn check_env(&self) -> Result<(), ConfigError> {
-        let wrong =
-            |name: &str, value: &str| name.is_empty() || name.contains(['=', '\0']) || value.contains('\0');
-        match self.told.env.iter().find(|(name, value)| wrong(name, value)) {
-            Some((name, _)) => {
-                let why = format!(
-                    "has an `env` name {name:?} that no environment can hold; names are not empty and have no `=` and no NUL, values no NUL"
-                );
-                Err(self.fail(self.at.clone(), &why))
-            }
-            None => Ok(()),
-        }
     }
 
     fn misfire(&self, schedule: &Schedule, lease: LeaseConfig) -> Result<Misfire, ConfigError> {

@@ -1,0 +1,112 @@
+//! `quorate jobs list` and `quorate jobs show`.
+
+use super::{
+    failure, looking,
+    page::{EndPage, JobPage, RunPage},
+    print,
+    table::table,
+};
+use crate::{
+    args::{ListJobsArgs, ShowArgs},
+    config::Config,
+    exit::Failure,
+};
+use serde::Serialize;
+use std::time::Duration;
+
+#[derive(Debug, Serialize)]
+struct Page {
+    group: String,
+    jobs: Vec<JobPage>,
+}
+
+/// All jobs of the group.
+pub(super) async fn list(args: &ListJobsArgs, config: &Config) -> Result<u8, Failure> {
+    let (quorum, jobs) = looking(&args.group, config).await?;
+    let found = jobs.list().await.map_err(|error| failure(&quorum, &error));
+    let now = quorum.env().wall();
+    quorum.close().await;
+    let group = jobs.group().to_string();
+    let jobs = found?.iter().map(|job| JobPage::new(&group, job, now)).collect();
+    let page = Page { group, jobs };
+    print(args.group.json, &page, || page.for_people())?;
+    Ok(0)
+}
+
+/// One job.
+pub(super) async fn show(args: &ShowArgs, config: &Config) -> Result<u8, Failure> {
+    let (quorum, jobs) = looking(&args.group, config).await?;
+    let found = jobs.show(&args.job).await.map_err(|error| failure(&quorum, &error));
+    let now = quorum.env().wall();
+    quorum.close().await;
+    let page = JobPage::new(jobs.group(), &found?, now);
+    print(args.group.json, &page, || page.for_people())?;
+    Ok(0)
+}
+
+impl Page {
+    fn for_people(&self) -> String {
+        if self.jobs.is_empty() {
+            return format!("{}: no jobs; has a worker with jobs led this group?\n", self.group);
+        }
+        let rows: Vec<[String; 5]> = self
+            .jobs
+            .iter()
+            .map(|job| {
+                let next = if job.paused.is_some() { "-" } else { job.next.as_deref().unwrap_or("-") };
+                let last = job.last.first().map_or("-".to_owned(), EndPage::short);
+                [job.name.clone(), job.schedule.clone(), job.state(), next.to_owned(), last]
+            })
+            .collect();
+        table(["NAME", "SCHEDULE", "STATE", "NEXT", "LAST"], &rows)
+    }
+}
+
+impl JobPage {
+    fn state(&self) -> String {
+        let running = self.running.iter().filter(|run| !run.orphaned).count();
+        match (&self.paused, running) {
+            (None, 0) => "idle".to_owned(),
+            (None, 1) => "running".to_owned(),
+            (None, some) => format!("{some} running"),
+            (Some(_), 0) => "paused".to_owned(),
+            (Some(_), some) => format!("paused, {some} running"),
+        }
+    }
+
+    fn for_people(&self) -> String {
+        let mut text = format!("{} of group {}\n", self.name, self.group);
+        let mut line = |what: &str, value: &str| text += &format!("  {what:10}  {value}\n");
+        line("schedule", &self.schedule);
+        line("rules", &self.rules);
+        line("registered", &self.registered);
+        match &self.paused {
+            Some(paused) => line("paused", &format!("by {} since {}", paused.by, paused.at)),
+            None => line("next", self.next.as_deref().unwrap_or("-")),
+        }
+        for run in &self.running {
+            line(if run.orphaned { "cut off" } else { "running" }, &run.for_people());
+        }
+        for end in &self.last {
+            line("ended", &end.short());
+        }
+        text
+    }
+}
+
+impl RunPage {
+    fn for_people(&self) -> String {
+        let since = self.since.as_ref().map_or_else(String::new, |since| format!(" since {since}"));
+        let asked = self.request.as_ref().map_or_else(String::new, |id| format!(", asked for by {id}"));
+        format!("{} on {} (term {}){since}{asked}", self.tick, self.worker, self.term)
+    }
+}
+
+impl EndPage {
+    /// On one line.
+    pub(super) fn short(&self) -> String {
+        let took = self.took_ms.map_or_else(String::new, |ms| format!(" in {:.1?}", Duration::from_millis(ms)));
+        let why = if self.reason.is_empty() { String::new() } else { format!(": {}", self.reason) };
+        format!("{} {}{took}{why}", self.tick, self.end)
+    }
+}

@@ -1,0 +1,130 @@
+//! A job of the file: its command, run for one tick under a warden.
+
+use super::{notify, output::Output};
+use crate::{
+    config::JobConfig,
+    guard::Guard,
+    warden::{CommandSpec, EndedBy, Exit, Status, Stream, Warden},
+    when::rfc3339,
+};
+use quorate::{
+    env::Env,
+    schedule::{Job, Tick},
+};
+use std::sync::Arc;
+
+/// The job that runs the command of `config`.
+pub(super) fn job(config: &JobConfig, env: &Env, guard: Guard) -> Job {
+    let shared = Arc::new(config.clone());
+    let env = env.clone();
+    let job = Job::new(&config.name, config.schedule.clone(), move |tick: Tick| {
+        let (job, env) = (Arc::clone(&shared), env.clone());
+        async move { run(&job, &env, guard, &tick).await }
+    });
+    let job = job
+        .misfire(config.misfire)
+        .delivery(config.delivery)
+        .overlap(config.overlap)
+        .jitter(config.jitter)
+        .retries(config.retries)
+        .placement(config.placement)
+        .priority(config.priority)
+        .history(config.history)
+        .keep_output(config.keep_output.unwrap_or_default());
+    match config.timeout {
+        Some(timeout) => job.timeout(timeout),
+        None => job,
+    }
+}
+
+/// One attempt. It is told to stop at a step-down, at its timeout and where it is cancelled; the command has the grace
+/// then, and why it was told is the scheduler's to say.
+async fn run(job: &JobConfig, env: &Env, guard: Guard, tick: &Tick) -> Result<(), String> {
+    let mut spec = spec(job, env, tick)?;
+    let mut output = None;
+    if let Some(most) = job.keep_output {
+        let (pumps, stdout, stderr) = Output::piped(env, most).map_err(|error| error.to_string())?;
+        spec = spec.stdout(Stream::Fd(stdout)).stderr(Stream::Fd(stderr));
+        output = Some(pumps);
+    }
+    let look = || tick.held_until();
+    let deadline = guard.deadline(look().unwrap_or_default());
+    let mut warden = Warden::start(env, spec, deadline).await.map_err(|error| error.to_string())?;
+    let exit = guard.tend(env, &mut warden, look, tick.stop(), None).await;
+    if let Some(output) = output {
+        tick.set_output(&output.tail().await);
+    }
+    if exit.ended_by.is_some_and(|by| by != EndedBy::StepDown) {
+        // Ended by its guard, though the term may go on: at least once, it runs again.
+        tick.mark_interrupted();
+    }
+    outcome(&exit, &job.ok_exit_codes)
+}
+
+/// What is started: the command, what the file adds to its environment, and what it is to know of its tick.
+fn spec(job: &JobConfig, env: &Env, tick: &Tick) -> Result<CommandSpec, String> {
+    let token = tick.check().map_err(|error| error.to_string())?;
+    let (program, args) = job.command.split_first().ok_or("the command is empty")?;
+    let mut spec = CommandSpec::new(program).args(args).stdin(Stream::Null);
+    for name in notify::VARIABLES {
+        // What a command tells systemd is not for this process's unit.
+        spec = spec.env_remove(name);
+    }
+    for (name, value) in &job.env {
+        spec = spec.env(name, value);
+    }
+    spec = spec
+        .env("QUORATE_JOB", &*job.name)
+        .env("QUORATE_TICK", rfc3339(tick.at()))
+        .env("QUORATE_CAUSE", tick.cause().to_string())
+        .env("QUORATE_ATTEMPT", tick.attempt().to_string())
+        .env("QUORATE_FENCING_TOKEN", token.to_string());
+    // A tick that is spread over workers is held by a claim, and by no leadership.
+    spec = match tick.term() {
+        Some(term) => spec.env("QUORATE_RESOURCE", format!("election/{}", term.group())),
+        None => spec.env_remove("QUORATE_RESOURCE"),
+    };
+    spec = match job.timeout {
+        Some(timeout) => spec.env("QUORATE_DEADLINE", rfc3339(env.wall() + timeout)),
+        // Nor that of a run which we may be part of.
+        None => spec.env_remove("QUORATE_DEADLINE"),
+    };
+    if let Some(dir) = &job.cwd {
+        spec = spec.dir(dir);
+    }
+    Ok(spec)
+}
+
+fn outcome(exit: &Exit, ok: &[u8]) -> Result<(), String> {
+    match (exit.ended_by, exit.status) {
+        (None, Status::Code(code)) if ok.iter().any(|ok| i32::from(*ok) == code) => Ok(()),
+        (None, Status::Code(code)) => Err(format!("exit status {code}")),
+        (None, Status::Signal(number)) => Err(format!("ended by signal {number}")),
+        (Some(EndedBy::StepDown), _) => Err("told to stop".to_owned()),
+        (Some(_), _) => Err("ended because its lease ran out".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn which_exit_codes_are_no_failures_is_the_file_s_to_say() {
+        let ended = |status, ok: &[u8]| {
+            outcome(&Exit { status, ended_by: None, killed: false, survivors: false }, ok)
+        };
+        assert_eq!(ended(Status::Code(0), &[0]), Ok(()));
+        assert_eq!(ended(Status::Code(3), &[0, 3]), Ok(()));
+        assert_eq!(ended(Status::Code(3), &[0]), Err("exit status 3".to_owned()));
+        assert_eq!(ended(Status::Code(0), &[3]), Err("exit status 0".to_owned()));
+        assert_eq!(ended(Status::Signal(9), &[0, 9]), Err("ended by signal 9".to_owned()));
+        let lost = Exit {
+            status: Status::Code(0),
+            ended_by: Some(EndedBy::StepDown),
+            killed: false,
+            survivors: false,
+        };
+        assert!(outcome(&lost, &[0]).is_err(), "told to end, it may have left its work half done");
+    }
+}

@@ -1,0 +1,58 @@
+//! `quorate run`: the daemon. The jobs of the file, on whichever machine leads.
+
+mod check;
+mod command;
+mod daemon;
+mod notify;
+mod output;
+mod watch;
+
+use crate::{
+    args::RunArgs,
+    config::Config,
+    exit::{CONFIG, FAILURE, Failure},
+    open,
+};
+use daemon::Daemon;
+use notify::Notifier;
+use quorate::{election::ElectionError, round::NodeState};
+use std::time::Duration;
+
+/// How long the first handshakes may take before the daemon goes on without them.
+const FIRST_LOOK: Duration = Duration::from_secs(2);
+
+/// Runs until SIGTERM or SIGINT.
+pub(crate) async fn run(args: &RunArgs, config: &Config) -> Result<u8, Failure> {
+    let (group, jobs) = config.group_with_jobs()?;
+    if args.check {
+        return Ok(check::check(config, group, jobs));
+    }
+    let signals = daemon::Signals::catch().map_err(|error| Failure::new(FAILURE, error))?;
+    let quorum = open::quorum(config, config.setup.clone())?;
+    tracing::info!(
+        worker = &*config.setup.worker,
+        group = &**group,
+        jobs = jobs.len(),
+        "{} nodes from {}",
+        config.nodes.len(),
+        config.nodes_from
+    );
+    let nodes = quorum.met(FIRST_LOOK).await;
+    let barred = |state: &NodeState| matches!(state, NodeState::Refused(why) if why.is_permanent());
+    if nodes.iter().filter(|node| barred(&node.state)).count() > (nodes.len() - 1) / 2 {
+        quorum.close().await;
+        return Err(Failure::new(CONFIG, open::explain(&nodes)));
+    }
+    let flags = args.nodes.flags();
+    let ended = Daemon::new(&quorum, config, group, flags, Notifier::from_env()).run(jobs, signals).await;
+    quorum.close().await;
+    match ended {
+        Ok(()) => {
+            tracing::info!("ended");
+            Ok(0)
+        }
+        Err(ElectionError::Setup(error)) => Err(Failure::new(CONFIG, error)),
+        Err(ElectionError::Work(error)) => Err(Failure::new(CONFIG, error)),
+        Err(error) => Err(Failure::new(FAILURE, error)),
+    }
+}

@@ -1,0 +1,149 @@
+//! A command's output, passed on as it comes, and its tail kept.
+
+use quorate::env::{Env, ScopedTask};
+use std::{
+    io,
+    os::fd::OwnedFd,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, stderr, stdout},
+    net::unix::pipe::Receiver,
+};
+
+/// How long what the command has written is waited for, once it has ended: something that has left its group may hold the
+/// pipe open, and our own output may be stuck.
+const AFTER_ITS_END: Duration = Duration::from_secs(1);
+
+/// Passes the two outputs of a command on to ours. Dropping it stops that: a command that writes on is told so.
+#[derive(Debug)]
+pub(super) struct Output {
+    env: Env,
+    tail: Arc<Mutex<Tail>>,
+    pumps: [ScopedTask<()>; 2],
+}
+
+impl Output {
+    /// Two pipes for standard output and standard error of a command, of which together the last `most` bytes are kept.
+    pub(super) fn piped(env: &Env, most: usize) -> io::Result<(Self, OwnedFd, OwnedFd)> {
+        let tail = Arc::new(Mutex::new(Tail::new(most)));
+        let (out, their_out) = pipe()?;
+        let (err, their_err) = pipe()?;
+        let pumps = [
+            env.spawn_scoped(pump(out, stdout(), Arc::clone(&tail))),
+            env.spawn_scoped(pump(err, stderr(), Arc::clone(&tail))),
+        ];
+        Ok((Self { env: env.clone(), tail, pumps }, their_out, their_err))
+    }
+
+    /// What the tail is, once the command has ended.
+    pub(super) async fn tail(self) -> String {
+        let [out, err] = self.pumps;
+        let both = async {
+            let _ = out.await;
+            let _ = err.await;
+        };
+        let _ = self.env.before(self.env.now() + AFTER_ITS_END, both).await;
+        self.tail.lock().unwrap_or_else(PoisonError::into_inner).text()
+    }
+}
+
+/// A pipe: our end, and the command's.
+fn pipe() -> io::Result<(Receiver, OwnedFd)> {
+    let (ours, theirs) = io::pipe()?;
+    Ok((Receiver::from_owned_fd(ours.into())?, theirs.into()))
+}
+
+async fn pump(
+    mut from: impl AsyncRead + Unpin,
+    mut to: impl AsyncWrite + Unpin,
+    tail: Arc<Mutex<Tail>>,
+) {
+    let mut bytes = [0; 8192];
+    let mut deaf = false;
+    while let Ok(n @ 1..) = from.read(&mut bytes).await {
+        tail.lock().unwrap_or_else(PoisonError::into_inner).add(&bytes[..n]);
+        // Where our own output is closed, the tail is kept all the same.
+        deaf = deaf || to.write_all(&bytes[..n]).await.is_err() || to.flush().await.is_err();
+    }
+}
+
+/// The last bytes of a text.
+#[derive(Debug)]
+struct Tail {
+    most: usize,
+    bytes: Vec<u8>,
+    cut: bool,
+}
+
+impl Tail {
+    fn new(most: usize) -> Self {
+        Self { most, bytes: Vec::new(), cut: false }
+    }
+
+    fn add(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+        // Moved seldom: once for as much as is kept.
+        if self.bytes.len() > self.most.saturating_mul(2) {
+            self.shorten();
+        }
+    }
+
+    fn shorten(&mut self) {
+        let over = self.bytes.len().saturating_sub(self.most);
+        self.cut |= over > 0;
+        self.bytes.drain(..over);
+    }
+
+    /// Whole letters only; what is none is shown as `\u{FFFD}`.
+    fn text(&mut self) -> String {
+        self.shorten();
+        let begin = if self.cut { self.bytes.iter().take_while(|byte| **byte & 0xC0 == 0x80).count() } else { 0 };
+        let mut text = String::from_utf8_lossy(&self.bytes[begin..]).into_owned();
+        // A byte that is no letter takes three.
+        while text.len() > self.most {
+            text.remove(0);
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tail(most: usize, parts: &[&[u8]]) -> String {
+        let mut tail = Tail::new(most);
+        for part in parts {
+            tail.add(part);
+        }
+        tail.text()
+    }
+
+    #[test]
+    fn the_last_bytes_are_kept_however_they_come() {
+        assert_eq!(tail(5, &[b"abc"]), "abc");
+        assert_eq!(tail(5, &[b"abc", b"defgh"]), "defgh");
+        let long: Vec<&[u8]> = std::iter::repeat_n(&b"0123456789"[..], 100).collect();
+        assert_eq!(tail(7, &long), "3456789");
+        assert_eq!(tail(0, &[b"abc"]), "");
+    }
+
+    #[test]
+    fn letters_are_kept_whole_and_the_limit_holds_for_what_is_none() {
+        assert_eq!(tail(5, &["їїї".as_bytes()]), "її");
+        assert_eq!(tail(4, &["їїї".as_bytes()]), "її");
+        let odd = tail(6, &[&[0xFF; 100]]);
+        assert!(odd.len() <= 6 && !odd.is_empty(), "{odd:?}");
+    }
+
+    #[tokio::test]
+    async fn what_is_passed_on_is_what_was_written_and_the_tail_of_it_is_kept() {
+        let kept = Arc::new(Mutex::new(Tail::new(4)));
+        let mut passed = Vec::new();
+        pump(&b"one two"[..], &mut passed, Arc::clone(&kept)).await;
+        assert_eq!(passed, b"one two");
+        assert_eq!(kept.lock().unwrap().text(), " two");
+    }
+}

@@ -1,0 +1,130 @@
+//! Whether the configuration file has changed: a pure function of what was seen of it.
+
+use std::{
+    fs, io,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+/// Between two looks. A change is taken up once two looks in a row agree on it: an editor may be in the midst of it.
+pub(super) const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// By what one state of a file is told from another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stamp {
+    device: u64,
+    inode: u64,
+    length: u64,
+    /// Nanoseconds since the epoch.
+    modified: i128,
+}
+
+impl Stamp {
+    /// Of the file behind `path`, through links: a directory that is swapped whole shows too.
+    pub(super) fn of(path: &Path) -> io::Result<Self> {
+        let file = fs::metadata(path)?;
+        Ok(Self {
+            device: file.dev(),
+            inode: file.ino(),
+            length: file.len(),
+            modified: i128::from(file.mtime()) * 1_000_000_000 + i128::from(file.mtime_nsec()),
+        })
+    }
+}
+
+/// What was seen of the file so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Seen {
+    /// The state that was read; `None` before the first look: the file may have changed since the program read it.
+    read: Option<Stamp>,
+    /// The last look, where there was a file.
+    last: Option<Stamp>,
+}
+
+impl Seen {
+    /// Takes in one look. Whether the file is to be read now.
+    pub(super) fn look(&mut self, now: Option<Stamp>) -> bool {
+        let settled = now.is_some() && now == self.last;
+        self.last = now;
+        let news = settled && now != self.read;
+        if news {
+            self.read = now;
+        }
+        news
+    }
+}
+
+/// The file that is watched, if one was read.
+#[derive(Debug)]
+pub(super) struct Watched {
+    path: Option<PathBuf>,
+    seen: Seen,
+}
+
+impl Watched {
+    pub(super) fn new(path: Option<&Path>) -> Self {
+        Self { path: path.map(Path::to_owned), seen: Seen::default() }
+    }
+
+    /// Looks; whether the file is to be read now. One that is gone for the moment is waited for.
+    pub(super) fn look(&mut self) -> bool {
+        let Some(path) = &self.path else { return false };
+        self.seen.look(Stamp::of(path).ok())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stamp(inode: u64, length: u64, modified: i128) -> Option<Stamp> {
+        Some(Stamp { device: 1, inode, length, modified })
+    }
+
+    #[test]
+    fn a_change_is_read_once_and_only_when_it_has_settled() {
+        let mut seen = Seen::default();
+        let looks = [
+            (stamp(1, 9, 5), false, "first look"),
+            (stamp(1, 9, 5), true, "it may have changed since the start"),
+            (stamp(1, 9, 5), false, "nothing new"),
+            (stamp(1, 0, 6), false, "being written"),
+            (stamp(1, 7, 7), false, "being written yet"),
+            (stamp(1, 7, 7), true, "written"),
+            (stamp(1, 7, 7), false, "read"),
+            (None, false, "between unlink and rename"),
+            (stamp(2, 7, 7), false, "another file of the same length and time"),
+            (stamp(2, 7, 7), true, "settled"),
+            (None, false, "gone"),
+            (None, false, "gone for good: what was read goes on"),
+            (stamp(2, 7, 7), false, "back as it was"),
+            (stamp(2, 7, 7), false, "and read already"),
+        ];
+        for (at, (look, read, why)) in looks.into_iter().enumerate() {
+            assert_eq!(seen.look(look), read, "look {at}: {why}");
+        }
+    }
+
+    #[test]
+    fn what_changes_back_before_it_has_settled_is_no_change() {
+        let mut seen = Seen { read: stamp(1, 9, 5), last: stamp(1, 9, 5) };
+        assert!(!seen.look(stamp(1, 9, 6)));
+        assert!(!seen.look(stamp(1, 9, 5)));
+        assert!(!seen.look(stamp(1, 9, 5)));
+    }
+
+    #[test]
+    fn a_file_that_is_replaced_or_touched_has_another_stamp() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        fs::write(&path, "one").unwrap();
+        let first = Stamp::of(&path).unwrap();
+        assert_eq!(Stamp::of(&path).unwrap(), first);
+        fs::write(dir.path().join("b"), "two").unwrap();
+        fs::rename(dir.path().join("b"), &path).unwrap();
+        assert_ne!(Stamp::of(&path).unwrap(), first);
+        fs::remove_file(&path).unwrap();
+        assert!(Stamp::of(&path).is_err());
+    }
+}

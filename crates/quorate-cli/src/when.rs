@@ -1,0 +1,51 @@
+//! Points in time as people type and read them: RFC 3339.
+
+use chrono::{DateTime, SecondsFormat};
+use quorate::env::WallTime;
+
+/// In UTC, with a fraction only where there is one. What no calendar has is shown in microseconds of the epoch.
+pub(crate) fn rfc3339(at: WallTime) -> String {
+    let micros = at.as_micros();
+    let format = if micros.is_multiple_of(1_000_000) { SecondsFormat::Secs } else { SecondsFormat::Micros };
+    let time = i64::try_from(micros).ok().and_then(DateTime::from_timestamp_micros);
+    time.map_or_else(|| format!("{micros} µs"), |time| time.to_rfc3339_opts(format, true))
+}
+
+/// Reads what [`rfc3339`] writes, and any other offset.
+///
+/// # Errors
+/// A text that says what to write instead.
+pub(crate) fn parse(text: &str) -> Result<WallTime, String> {
+    let mend = "write it like 2026-11-21T03:00:00Z or 2026-11-21T05:00:00+02:00";
+    let time = DateTime::parse_from_rfc3339(text).map_err(|error| format!("{error}; {mend}"))?;
+    let micros = u64::try_from(time.timestamp_micros()).map_err(|_| format!("it is before 1970; {mend}"))?;
+    Ok(WallTime::from_micros(micros))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_shown_can_be_typed() {
+        for (micros, text) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (1_763_720_135_000_000, "2025-11-21T10:15:35Z"),
+            (1_763_720_135_500_000, "2025-11-21T10:15:35.500000Z"),
+        ] {
+            let at = WallTime::from_micros(micros);
+            assert_eq!(rfc3339(at), text);
+            assert_eq!(parse(text), Ok(at));
+        }
+        assert_eq!(parse("2025-11-21T12:15:35+02:00"), Ok(WallTime::from_micros(1_763_720_135_000_000)));
+    }
+
+    #[test]
+    fn what_is_no_time_is_told_how_to_be_one() {
+        for text in ["", "now", "2025-11-21", "2025-11-21T10:15:35", "1969-12-31T23:59:59Z", "2025-13-01T00:00:00Z"] {
+            let error = parse(text).unwrap_err();
+            assert!(error.contains("write it like 2026-11-21T03:00:00Z"), "{text}: {error}");
+        }
+        assert_eq!(rfc3339(WallTime::from_micros(u64::MAX)), "18446744073709551615 µs");
+    }
+}

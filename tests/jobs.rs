@@ -1,0 +1,258 @@
+//! `quorate jobs`: two daemons run the jobs on real Redis servers, and a third process looks and asks.
+
+#![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+use quorate_tests::support::{Ended, Nodes, PATIENCE, Program, Running, until};
+use rustix::process::Signal;
+use serde_json::Value;
+
+const JOBS: &str = r#"
+[[job]]
+name = "beat"
+every = "500ms"
+misfire = { rule = "skip" }
+shell = "echo $QUORATE_TICK >> beats"
+
+[[job]]
+name = "nightly-report"
+schedule = "0 3 * * *"
+shell = "echo $QUORATE_TICK $QUORATE_CAUSE $QUORATE_ATTEMPT $QUORATE_FENCING_TOKEN ${QUORATE_DEADLINE:-none} >> reports; echo written"
+keep_output = "1KiB"
+timeout = "1m"
+
+[[job]]
+name = "long"
+schedule = "0 0 1 1 *"
+shell = "echo begun >> long; sleep 300"
+
+[[job]]
+name = "flaky"
+schedule = "0 0 1 1 *"
+shell = "echo $QUORATE_ATTEMPT >> flaky; echo attempt $QUORATE_ATTEMPT; test $QUORATE_ATTEMPT = 3 && exit 3; exit 1"
+ok_exit_codes = [0, 3]
+retries = { attempts = 4, backoff = "50ms", max_backoff = "100ms" }
+keep_output = "100"
+
+[[job]]
+name = "slow"
+schedule = "0 0 1 1 *"
+shell = "trap 'echo told >> slow; exit 0' TERM; while :; do sleep 0.05; done"
+timeout = "300ms"
+"#;
+
+/// A cluster of three, a file with jobs, and who asks.
+struct Bench {
+    program: Program,
+    nodes: Nodes,
+    config: String,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let program = Program::new(env!("CARGO_BIN_EXE_quorate-under-test"));
+        let nodes = Nodes::admitted(3, &program, &[]);
+        let list: Vec<String> = nodes.urls().iter().map(|url| format!("{url:?}")).collect();
+        let head = format!("nodes = [{}]\ngroup = \"g\"\nlease = {{ ttl = \"2s\" }}\n", list.join(", "));
+        let config = program.write("quorate.toml", &format!("{head}{JOBS}"));
+        Self { program, nodes, config }
+    }
+
+    fn daemon(&self) -> Running {
+        self.program.start(["run", "--config", &self.config])
+    }
+
+    #[track_caller]
+    fn jobs(&self, args: &[&str]) -> Ended {
+        self.program.run([&["jobs"], args, &["--config", &self.config]].concat())
+    }
+
+    /// What it tells as JSON, whatever the exit status.
+    #[track_caller]
+    fn json(&self, args: &[&str]) -> Value {
+        let ended = self.jobs(&[args, &["--json"]].concat());
+        serde_json::from_str(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {ended:?}"))
+    }
+
+    /// Asks, and sees it accepted.
+    #[track_caller]
+    fn accepted(&self, args: &[&str]) -> Value {
+        let told = self.json(args);
+        assert_eq!(told["accepted"], true, "{args:?}: {told}");
+        told
+    }
+
+    /// The newest end of a job, once there is one of this request.
+    #[track_caller]
+    fn end_of(&self, job: &str, request: &Value) -> Value {
+        until(&format!("end of {job}'s {request}"), PATIENCE, || {
+            let history = self.json(&["history", job]);
+            let mine = history["history"].as_array()?.iter().find(|end| end["request"] == request["id"])?.clone();
+            Some(mine)
+        })
+    }
+
+    #[track_caller]
+    fn until_registered(&self) {
+        until("jobs", PATIENCE, || {
+            let list = self.json(&["list"]);
+            (list["jobs"].as_array().map_or(0, Vec::len) == 5).then_some(())
+        });
+    }
+
+    fn lines(&self, file: &str) -> usize {
+        self.program.read(file).lines().count()
+    }
+
+    #[track_caller]
+    fn until_lines(&self, file: &str, lines: usize) {
+        until(&format!("{lines} lines in {file}"), PATIENCE, || (self.lines(file) >= lines).then_some(()));
+    }
+}
+
+#[test]
+fn jobs_are_seen_and_operated_from_outside() {
+    let bench = Bench::new();
+    let (one, other) = (bench.daemon(), bench.daemon());
+    bench.until_registered();
+
+    let list = bench.json(&["list"]);
+    assert_eq!(list["group"], "g");
+    let names: Vec<&str> = list["jobs"].as_array().expect("jobs").iter().filter_map(|job| job["name"].as_str()).collect();
+    assert_eq!(names, ["beat", "flaky", "long", "nightly-report", "slow"]);
+    let shown = bench.jobs(&["list"]).expect(0).tells(&["NAME", "SCHEDULE", "beat", "nightly-report", "0 3 * * *"]);
+    assert_eq!(shown.stdout.lines().count(), 6, "a head and a line a job: {}", shown.stdout);
+
+    // Paused, its ticks are skipped, and that is in its history; resumed, they run from then on.
+    bench.until_lines("beats", 2);
+    bench.accepted(&["pause", "beat"]);
+    let job = bench.json(&["show", "beat"]);
+    assert!(job["paused"]["by"].as_str().is_some_and(|by| by.contains('@')), "{job}");
+    bench.jobs(&["list"]).expect(0).tells(&["paused"]);
+    let paused_at = bench.lines("beats");
+    until("a skipped tick", PATIENCE, || {
+        let history = bench.json(&["history", "beat"]);
+        history["history"].as_array()?.iter().find(|end| end["end"] == "skipped-paused").map(drop)
+    });
+    assert!(bench.lines("beats") <= paused_at + 1, "one may have been under way");
+    bench.accepted(&["resume", "beat"]);
+    bench.until_lines("beats", paused_at + 3);
+    assert!(bench.json(&["show", "beat"])["paused"].is_null());
+
+    // Run now, with what a run is told, and with its output in the history.
+    let asked = bench.accepted(&["trigger", "nightly-report"]);
+    let end = bench.end_of("nightly-report", &asked);
+    assert_eq!((&end["end"], &end["cause"]), (&"done".into(), &"triggered".into()), "{end}");
+    assert_eq!(end["output"], "written\n", "{end}");
+    let report = bench.program.read("reports");
+    let words: Vec<&str> = report.trim().split(' ').collect();
+    assert_eq!(words[1..3], ["triggered", "1"], "{report}");
+    assert!(words[3].parse::<u64>().is_ok() && words[4].starts_with("20"), "a token and a deadline: {report}");
+
+    // A span of ticks, oldest first.
+    let span = ["--from", "2026-11-01T03:00:00Z", "--until", "2026-11-04T03:00:00Z"];
+    let asked = bench.accepted(&[&["backfill", "nightly-report"], &span[..]].concat());
+    assert_eq!(asked["count"], 3, "the end is excluded: {asked}");
+    bench.until_lines("reports", 4);
+    let reports = bench.program.read("reports");
+    let ticks: Vec<&str> = reports.lines().skip(1).filter_map(|line| line.split(' ').next()).collect();
+    assert_eq!(ticks, ["2026-11-01T03:00:00Z", "2026-11-02T03:00:00Z", "2026-11-03T03:00:00Z"]);
+
+    // One that runs is seen, and cancelled.
+    let asked = bench.accepted(&["trigger", "long"]);
+    bench.until_lines("long", 1);
+    let running = bench.json(&["show", "long"])["running"].clone();
+    assert_eq!(running[0]["request"], asked["id"], "{running}");
+    assert_eq!(running[0]["orphaned"], false);
+    bench.jobs(&["list"]).expect(0).tells(&["running"]);
+    let told = bench.accepted(&["cancel", "long"]);
+    assert_eq!(told["count"], 1, "{told}");
+    let end = bench.end_of("long", &asked);
+    assert_eq!(end["end"], "cancelled", "{end}");
+
+    // Retries, and an exit code that is no failure.
+    let asked = bench.accepted(&["trigger", "flaky"]);
+    let end = bench.end_of("flaky", &asked);
+    assert_eq!((&end["end"], &end["attempts"]), (&"done".into(), &3.into()), "{end}");
+    assert_eq!(bench.program.read("flaky"), "1\n2\n3\n");
+    assert_eq!(end["output"], "attempt 3\n", "of the last attempt: {end}");
+
+    // A timeout is told as what it is, and the command has the grace to end.
+    let asked = bench.accepted(&["trigger", "slow"]);
+    let end = bench.end_of("slow", &asked);
+    assert_eq!(end["end"], "timed-out", "{end}");
+    assert_eq!(bench.program.read("slow"), "told\n");
+
+    for daemon in [one, other] {
+        daemon.signal(Signal::TERM);
+        daemon.wait(PATIENCE).expect(0);
+    }
+}
+
+#[test]
+fn what_cannot_be_done_is_told_with_the_reason_and_a_status() {
+    let bench = Bench::new();
+    let daemon = bench.daemon();
+    bench.until_registered();
+    for args in [&["show", "nightly-reprot"][..], &["trigger", "nightly-reprot"], &["history", "nightly-reprot"]] {
+        bench.jobs(args).expect(1).says(&["no job is called \"nightly-reprot\"", "did you mean \"nightly-report\"?"]);
+    }
+    let told = bench.jobs(&["cancel", "long"]).expect(1);
+    assert!(told.stderr.contains("the leader refuses"), "nothing runs: {told:?}");
+    let json = bench.json(&["cancel", "long"]);
+    assert_eq!(json["accepted"], false);
+    assert!(json["error"].as_str().is_some_and(|error| error.contains("refuses")), "{json}");
+    let span = ["--from", "2026-11-04T00:00:00Z", "--until", "2026-11-01T00:00:00Z"];
+    bench.jobs(&[&["backfill", "beat"], &span[..]].concat()).expect(78).says(&["--until", "--from"]);
+    bench
+        .jobs(&["backfill", "beat", "--from", "yesterday", "--until", "2026-11-01T00:00:00Z"])
+        .expect(78)
+        .says(&["yesterday", "2026-11-21T03:00:00Z"]);
+    bench.jobs(&["list", "--group", "a{b"]).expect(78).says(&["--group", "brace"]);
+    let empty = bench.jobs(&["list", "--group", "other"]).expect(0).tells(&["other: no jobs"]);
+    assert!(empty.stderr.is_empty(), "{empty:?}");
+
+    // Nobody leads: it is posted, and whoever leads within its time takes it up, once.
+    daemon.signal(Signal::TERM);
+    daemon.wait(PATIENCE).expect(0);
+    let told = bench.jobs(&["trigger", "nightly-report", "--wait", "1s"]).expect(75);
+    told.says(&["is posted and not answered: nobody leads", "it may be taken up until"]);
+    let daemon = bench.daemon();
+    bench.until_lines("reports", 1);
+    let asked = bench.accepted(&["trigger", "nightly-report"]);
+    bench.end_of("nightly-report", &asked);
+    assert_eq!(bench.lines("reports"), 2, "{}", bench.program.read("reports"));
+    daemon.signal(Signal::TERM);
+    daemon.wait(PATIENCE).expect(0);
+
+    // No nodes.
+    let nowhere = ["--nodes", "redis://127.0.0.1:1,redis://127.0.0.1:2,redis://127.0.0.1:3"];
+    bench.program.run([&["jobs", "list", "--group", "g"][..], &nowhere].concat()).expect(69).says(&["127.0.0.1:1"]);
+    bench.program.run([&["jobs", "pause", "beat", "--group", "g"][..], &nowhere].concat()).expect(69);
+    bench.program.run([&["jobs", "list"][..], &nowhere].concat()).expect(78).says(&["no group", "--group"]);
+}
+
+#[test]
+fn next_is_computed_from_the_file_without_nodes_and_else_from_the_ledger() {
+    let bench = Bench::new();
+    let lonely = bench.program.write("lonely.toml", &format!("group = \"g\"\n{JOBS}"));
+    let from = ["--count", "2", "--from", "2026-11-21T00:00:00Z"];
+    let args = [&["jobs", "next", "nightly-report", "--config", &lonely][..], &from].concat();
+    bench.program.run(&args).expect(0).tells(&["2026-11-21T03:00:00Z", "2026-11-22T03:00:00Z"]);
+    let told: Value =
+        serde_json::from_str(&bench.program.run([&args[..], &["--json"]].concat()).expect(0).stdout).expect("JSON");
+    assert_eq!(told["next"].as_array().map(Vec::len), Some(2));
+    assert_eq!(told["next"][0]["tick"], "2026-11-21T03:00:00Z");
+    assert_eq!(told["source"], lonely.as_str());
+
+    // Another file knows nothing of it; the ledger does, once a leader has registered it.
+    let daemon = bench.daemon();
+    bench.until_registered();
+    let elsewhere = ["jobs", "next", "nightly-report", "--group", "g", "--nodes"];
+    let list = bench.nodes.list();
+    let told = bench.program.run([&elsewhere[..], &[&list], &from].concat()).expect(0);
+    told.tells(&["the ledger of group g", "2026-11-21T03:00:00Z", "2026-11-22T03:00:00Z"]);
+    let wrong = ["jobs", "next", "nightly", "--group", "g", "--nodes"];
+    bench.program.run([&wrong[..], &[&list]].concat()).expect(1).says(&["no job is called \"nightly\""]);
+    daemon.signal(Signal::TERM);
+    daemon.wait(PATIENCE).expect(0);
+}

@@ -1,0 +1,157 @@
+//! What `quorate run` tells systemd: a socket of ours in its place hears it.
+
+#![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+use quorate_tests::support::{PATIENCE, Program, Running, until};
+use rustix::{
+    process::Signal,
+    time::{ClockId, clock_gettime},
+};
+use std::{
+    os::unix::net::UnixDatagram,
+    sync::{Arc, Mutex},
+};
+
+/// A socket that hears what a daemon says.
+struct Ear {
+    heard: Arc<Mutex<Vec<String>>>,
+    address: String,
+}
+
+impl Ear {
+    fn by_path(program: &Program, name: &str) -> Self {
+        let path = program.file(name);
+        let address = path.display().to_string();
+        Self::listen(UnixDatagram::bind(path).expect("a socket in our own directory"), address)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn by_name() -> Self {
+        use std::os::{linux::net::SocketAddrExt, unix::net::SocketAddr};
+        let name = format!("quorate-test-{}-notify", std::process::id());
+        let address = SocketAddr::from_abstract_name(&name).expect("a name");
+        Self::listen(UnixDatagram::bind_addr(&address).expect("a name of our own"), format!("@{name}"))
+    }
+
+    fn listen(socket: UnixDatagram, address: String) -> Self {
+        let heard = Arc::new(Mutex::new(Vec::new()));
+        let words = Arc::clone(&heard);
+        // It ends with the test's process.
+        std::thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(n) = socket.recv(&mut bytes) {
+                words.lock().expect("no panic").push(String::from_utf8_lossy(&bytes[..n]).into_owned());
+            }
+        });
+        Self { heard, address }
+    }
+
+    fn heard(&self) -> Vec<String> {
+        self.heard.lock().expect("no panic").clone()
+    }
+
+    /// How often it was told what begins so.
+    fn count(&self, begins: &str) -> usize {
+        self.heard().iter().filter(|word| word.starts_with(begins)).count()
+    }
+
+    #[track_caller]
+    fn until(&self, begins: &str, times: usize) {
+        until(&format!("{times} times {begins} in {:?}", self.heard()), PATIENCE, || {
+            (self.count(begins) >= times).then_some(())
+        });
+    }
+}
+
+fn config(program: &Program) -> String {
+    let text = format!(
+        "nodes = [\"file://{}/node\"]\ngroup = \"g\"\ntrust_new_nodes = true\nlease = {{ ttl = \"2s\" }}\n\
+         [[job]]\nname = \"beat\"\nevery = \"500ms\"\n\
+         shell = \"echo socket=$NOTIFY_SOCKET watchdog=$WATCHDOG_USEC >> seen\"\n",
+        program.dir().display()
+    );
+    program.write("quorate.toml", &text)
+}
+
+fn daemon(program: &Program, config: &str, ear: &Ear) -> Running {
+    let mut command = program.command(["run", "--config", config]);
+    command.env("NOTIFY_SOCKET", &ear.address).env("WATCHDOG_USEC", "400000").env_remove("WATCHDOG_PID");
+    program.start_command(command)
+}
+
+fn monotonic_micros() -> i64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec * 1_000_000 + now.tv_nsec / 1_000
+}
+
+#[test]
+fn systemd_hears_of_the_start_the_leadership_each_half_watchdog_a_reload_and_the_end() {
+    let program = Program::new(env!("CARGO_BIN_EXE_quorate-under-test"));
+    let config = config(&program);
+    let ear = Ear::by_path(&program, "notify");
+    let leader = daemon(&program, &config, &ear);
+    ear.until("STATUS=leading term ", 1);
+    let heard = ear.heard();
+    let place = |begins: &str| heard.iter().position(|word| word.starts_with(begins));
+    assert!(place("READY=1") < place("STATUS=leading"), "ready is whoever campaigns: {heard:?}");
+    ear.until("WATCHDOG=1", 5);
+    assert_eq!((ear.count("READY=1"), ear.count("RELOADING=1")), (1, 0), "nothing was changed: {:?}", ear.heard());
+
+    until("a run", PATIENCE, || (!program.read("seen").is_empty()).then_some(()));
+
+    // A second one follows, and says so, until the first is gone.
+    let other = Ear::by_path(&program, "other");
+    let follower = daemon(&program, &config, &other);
+    other.until("STATUS=following", 1);
+    assert_eq!(other.count("STATUS=leading"), 0, "{:?}", other.heard());
+
+    let before = monotonic_micros();
+    leader.signal(Signal::HUP);
+    ear.until("RELOADING=1", 1);
+    ear.until("READY=1", 2);
+    let heard = ear.heard();
+    let reloading = heard.iter().position(|word| word.starts_with("RELOADING=1")).expect("heard");
+    let micros = heard[reloading].strip_prefix("RELOADING=1\nMONOTONIC_USEC=").expect("one message");
+    let at: i64 = micros.parse().expect("a number");
+    assert!((before..=monotonic_micros()).contains(&at), "{at} is not after {before}");
+    let ready = heard.iter().rposition(|word| word == "READY=1").expect("heard");
+    assert!(ready > reloading, "{heard:?}");
+
+    leader.signal(Signal::TERM);
+    ear.until("STOPPING=1", 1);
+    leader.wait(PATIENCE).expect(0);
+    other.until("STATUS=leading term ", 1);
+    follower.signal(Signal::TERM);
+    follower.wait(PATIENCE).expect(0);
+    other.until("STOPPING=1", 1);
+
+    // A command has no business with the unit's socket.
+    let seen = program.read("seen");
+    assert!(!seen.is_empty() && seen.lines().all(|line| line == "socket= watchdog="), "{seen}");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_daemon_that_is_stopped_is_silent_and_an_abstract_name_will_do() {
+    let program = Program::new(env!("CARGO_BIN_EXE_quorate-under-test"));
+    let config = config(&program);
+    let ear = Ear::by_name();
+    let daemon = daemon(&program, &config, &ear);
+    ear.until("WATCHDOG=1", 2);
+    daemon.signal(Signal::STOP);
+    until("stopped process", PATIENCE, || {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", daemon.pid())).ok()?;
+        stat.rsplit(") ").next()?.starts_with('T').then_some(())
+    });
+    let silent = ear.count("WATCHDOG=1");
+    // Twice what it would have taken for two more.
+    let begun = quorate_tests::support::now();
+    until("eight tenths of a second", PATIENCE, || {
+        (begun.until(quorate_tests::support::now()) >= std::time::Duration::from_millis(800)).then_some(())
+    });
+    assert!(ear.count("WATCHDOG=1") <= silent + 1, "one may have been on its way");
+    daemon.signal(Signal::CONT);
+    ear.until("WATCHDOG=1", silent + 3);
+    daemon.signal(Signal::TERM);
+    daemon.wait(PATIENCE).expect(0);
+}
