@@ -46,7 +46,9 @@ pub(crate) struct Director {
     rng: SeedRng,
     story: Story,
     leader: Option<(Who, u64)>,
-    /// Who was hit last, and may not be heard of as leader again under this term.
+    /// Everybody has been told to end.
+    ending: bool,
+    /// Ticks that came to their end.
     done: BTreeSet<(Arc<str>, u64)>,
 }
 
@@ -65,7 +67,7 @@ impl Director {
         });
         let story = Story { clocks: (SystemWorld.wall(), SystemWorld.now()), ..Story::default() };
         let rng = SeedRng::new(seed, "promises");
-        let mut director = Self { crew, arena, rng, story, leader: None, done: BTreeSet::new() };
+        let mut director = Self { crew, arena, rng, story, leader: None, ending: false, done: BTreeSet::new() };
         for member in 0..WORKERS {
             director.crew.start(member);
         }
@@ -86,9 +88,8 @@ impl Director {
             }
             if deck.is_empty() {
                 deck = Kind::MADE.to_vec();
-                self.rng.shuffle(&mut deck);
             }
-            let kind = deck.pop().expect("it was filled");
+            let kind = deck.swap_remove(self.rng.index(deck.len()));
             self.change(kind);
             if number % SAY_EVERY == 0 {
                 eprintln!("promises: {number} changes, {} lines", self.story.lines.len());
@@ -104,6 +105,8 @@ impl Director {
         while !(SystemWorld.wall() > until + TICK_EVERY && self.all_done(until.as_micros())) && SystemWorld.now() < give_up {
             self.listen(STEP);
         }
+        // From here on nobody falls by itself.
+        self.ending = true;
         for member in 0..WORKERS {
             self.crew.tell_to_end(member);
         }
@@ -224,7 +227,7 @@ impl Director {
 
     /// A leader is none any more: by what was done to it, or by itself.
     fn fell(&mut self, who: Who, term: u64, at: BootTime) {
-        if !self.story.changes.iter().any(|change| change.term == term) {
+        if !self.ending && !self.story.changes.iter().any(|change| change.term == term) {
             self.story.changes.push(Change { kind: Kind::ByItself, who, term, at });
         }
     }

@@ -6,9 +6,9 @@ use super::{
     settings::{GROUP, HISTORY, JOBS, TICK_EVERY, plain_quorum},
 };
 use quorate::{
-    ledger::Ledger,
-    schedule::{TickEnd, TickHistory},
+    schedule::{Jobs, TickEnd, TickHistory},
 };
+use quorate_tests::support::PATIENCE;
 use std::{
     collections::{BTreeMap, BTreeSet},
     error::Error,
@@ -23,13 +23,11 @@ pub(crate) fn read(urls: &[String], ttl: Duration) -> Result<BTreeMap<String, Ve
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let quorum = plain_quorum(urls, "reader", ttl)?;
+        quorum.met(PATIENCE).await;
+        let jobs = Jobs::new(&quorum, GROUP)?;
         let mut histories = BTreeMap::new();
         for kind in JOBS {
-            let ledger = Ledger::new(&quorum, GROUP)?.part(&TickHistory::part(kind.name))?;
-            let (entries, unread) = TickHistory::merge(&ledger.read().await?);
-            if let Some(error) = unread.first() {
-                return Err(error.to_string().into());
-            }
+            let entries = jobs.history(kind.name, HISTORY * 2).await?;
             histories.insert(kind.name.to_owned(), entries);
         }
         quorum.close().await;
