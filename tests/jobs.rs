@@ -2,9 +2,10 @@
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
-use quorate_tests::support::{Ended, Nodes, PATIENCE, Program, Running, until};
+use quorate_tests::support::{Ended, Nodes, PATIENCE, Program, Running, now, until};
 use rustix::process::Signal;
 use serde_json::Value;
+use std::time::Duration;
 
 const JOBS: &str = r#"
 [[job]]
@@ -86,7 +87,8 @@ impl Bench {
     fn end_of(&self, job: &str, request: &Value) -> Value {
         until(&format!("end of {job}'s {request}"), PATIENCE, || {
             let history = self.json(&["history", job]);
-            let mine = history["history"].as_array()?.iter().find(|end| end["request"] == request["id"])?.clone();
+            let mine =
+                history["history"].as_array()?.iter().find(|end| end["request"] == request["id"])?.clone();
             Some(mine)
         })
     }
@@ -117,9 +119,11 @@ fn jobs_are_seen_and_operated_from_outside() {
 
     let list = bench.json(&["list"]);
     assert_eq!(list["group"], "g");
-    let names: Vec<&str> = list["jobs"].as_array().expect("jobs").iter().filter_map(|job| job["name"].as_str()).collect();
+    let names: Vec<&str> =
+        list["jobs"].as_array().expect("jobs").iter().filter_map(|job| job["name"].as_str()).collect();
     assert_eq!(names, ["beat", "flaky", "long", "nightly-report", "slow"]);
-    let shown = bench.jobs(&["list"]).expect(0).tells(&["NAME", "SCHEDULE", "beat", "nightly-report", "0 3 * * *"]);
+    let shown =
+        bench.jobs(&["list"]).expect(0).tells(&["NAME", "SCHEDULE", "beat", "nightly-report", "0 3 * * *"]);
     assert_eq!(shown.stdout.lines().count(), 6, "a head and a line a job: {}", shown.stdout);
 
     // Paused, its ticks are skipped, and that is in its history; resumed, they run from then on.
@@ -129,13 +133,22 @@ fn jobs_are_seen_and_operated_from_outside() {
     assert!(job["paused"]["by"].as_str().is_some_and(|by| by.contains('@')), "{job}");
     bench.jobs(&["list"]).expect(0).tells(&["paused"]);
     let paused_at = bench.lines("beats");
-    until("a skipped tick", PATIENCE, || {
-        let history = bench.json(&["history", "beat"]);
-        history["history"].as_array()?.iter().find(|end| end["end"] == "skipped-paused").map(drop)
+    let paused = bench.lines("beats");
+    assert!(paused <= paused_at + 1, "one may have been under way");
+    // Two would have come due.
+    let begun = now();
+    until("a second and more", PATIENCE, || {
+        (begun.until(now()) >= Duration::from_millis(1_200)).then_some(())
     });
-    assert!(bench.lines("beats") <= paused_at + 1, "one may have been under way");
+    assert_eq!(bench.lines("beats"), paused);
     bench.accepted(&["resume", "beat"]);
-    bench.until_lines("beats", paused_at + 3);
+    bench.until_lines("beats", paused + 2);
+    let history = bench.json(&["history", "beat"]);
+    let ends = history["history"].as_array().expect("a list");
+    let skipped =
+        ends.iter().find(|end| end["end"] == "skipped-paused").unwrap_or_else(|| panic!("{history}"));
+    assert!(skipped["until"].is_string(), "two at least in one entry: {skipped}");
+    assert!(skipped["reason"].as_str().is_some_and(|why| why.contains("paused by")), "{skipped}");
     assert!(bench.json(&["show", "beat"])["paused"].is_null());
 
     // Run now, with what a run is told, and with its output in the history.
@@ -146,7 +159,10 @@ fn jobs_are_seen_and_operated_from_outside() {
     let report = bench.program.read("reports");
     let words: Vec<&str> = report.trim().split(' ').collect();
     assert_eq!(words[1..3], ["triggered", "1"], "{report}");
-    assert!(words[3].parse::<u64>().is_ok() && words[4].starts_with("20"), "a token and a deadline: {report}");
+    assert!(
+        words[3].parse::<u64>().is_ok() && words[4].starts_with("20"),
+        "a token and a deadline: {report}"
+    );
 
     // A span of ticks, oldest first.
     let span = ["--from", "2026-11-01T03:00:00Z", "--until", "2026-11-04T03:00:00Z"];
@@ -193,8 +209,13 @@ fn what_cannot_be_done_is_told_with_the_reason_and_a_status() {
     let bench = Bench::new();
     let daemon = bench.daemon();
     bench.until_registered();
-    for args in [&["show", "nightly-reprot"][..], &["trigger", "nightly-reprot"], &["history", "nightly-reprot"]] {
-        bench.jobs(args).expect(1).says(&["no job is called \"nightly-reprot\"", "did you mean \"nightly-report\"?"]);
+    for args in
+        [&["show", "nightly-reprot"][..], &["trigger", "nightly-reprot"], &["history", "nightly-reprot"]]
+    {
+        bench
+            .jobs(args)
+            .expect(1)
+            .says(&["no job is called \"nightly-reprot\"", "did you mean \"nightly-report\"?"]);
     }
     let told = bench.jobs(&["cancel", "long"]).expect(1);
     assert!(told.stderr.contains("the leader refuses"), "nothing runs: {told:?}");
@@ -226,7 +247,11 @@ fn what_cannot_be_done_is_told_with_the_reason_and_a_status() {
 
     // No nodes.
     let nowhere = ["--nodes", "redis://127.0.0.1:1,redis://127.0.0.1:2,redis://127.0.0.1:3"];
-    bench.program.run([&["jobs", "list", "--group", "g"][..], &nowhere].concat()).expect(69).says(&["127.0.0.1:1"]);
+    bench
+        .program
+        .run([&["jobs", "list", "--group", "g"][..], &nowhere].concat())
+        .expect(69)
+        .says(&["127.0.0.1:1"]);
     bench.program.run([&["jobs", "pause", "beat", "--group", "g"][..], &nowhere].concat()).expect(69);
     bench.program.run([&["jobs", "list"][..], &nowhere].concat()).expect(78).says(&["no group", "--group"]);
 }
@@ -239,7 +264,8 @@ fn next_is_computed_from_the_file_without_nodes_and_else_from_the_ledger() {
     let args = [&["jobs", "next", "nightly-report", "--config", &lonely][..], &from].concat();
     bench.program.run(&args).expect(0).tells(&["2026-11-21T03:00:00Z", "2026-11-22T03:00:00Z"]);
     let told: Value =
-        serde_json::from_str(&bench.program.run([&args[..], &["--json"]].concat()).expect(0).stdout).expect("JSON");
+        serde_json::from_str(&bench.program.run([&args[..], &["--json"]].concat()).expect(0).stdout)
+            .expect("JSON");
     assert_eq!(told["next"].as_array().map(Vec::len), Some(2));
     assert_eq!(told["next"][0]["tick"], "2026-11-21T03:00:00Z");
     assert_eq!(told["source"], lonely.as_str());

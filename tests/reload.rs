@@ -40,7 +40,11 @@ impl Bench {
     }
 
     fn tokens(&self) -> BTreeSet<String> {
-        self.program.read("ticks").lines().filter_map(|line| Some(line.rsplit(' ').next()?.to_owned())).collect()
+        self.program
+            .read("ticks")
+            .lines()
+            .filter_map(|line| Some(line.rsplit(' ').next()?.to_owned()))
+            .collect()
     }
 
     #[track_caller]
@@ -98,7 +102,13 @@ fn a_changed_file_changes_the_jobs_and_nothing_else() {
     bench.daemon.until_it_says("added last; removed again");
     bench.until_more("last");
 
-    assert_eq!(bench.tokens().len(), 1, "one term all along: {:?}\n{}", bench.tokens(), bench.daemon.stderr());
+    assert_eq!(
+        bench.tokens().len(),
+        1,
+        "one term all along: {:?}\n{}",
+        bench.tokens(),
+        bench.daemon.stderr()
+    );
     let stays = bench.ticks("stays");
     let distinct: BTreeSet<_> = stays.iter().collect();
     assert_eq!(distinct.len(), stays.len(), "no tick twice: {stays:?}");

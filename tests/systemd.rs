@@ -95,7 +95,12 @@ fn systemd_hears_of_the_start_the_leadership_each_half_watchdog_a_reload_and_the
     let place = |begins: &str| heard.iter().position(|word| word.starts_with(begins));
     assert!(place("READY=1") < place("STATUS=leading"), "ready is whoever campaigns: {heard:?}");
     ear.until("WATCHDOG=1", 5);
-    assert_eq!((ear.count("READY=1"), ear.count("RELOADING=1")), (1, 0), "nothing was changed: {:?}", ear.heard());
+    assert_eq!(
+        (ear.count("READY=1"), ear.count("RELOADING=1")),
+        (1, 0),
+        "nothing was changed: {:?}",
+        ear.heard()
+    );
 
     until("a run", PATIENCE, || (!program.read("seen").is_empty()).then_some(()));
 

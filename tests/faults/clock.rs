@@ -11,12 +11,19 @@
 
 use super::bench::{Bench, Sink, TTL, Worker, eventually, jumped, take_over};
 use quorate::{
+    env::{SystemWorld, World},
     lease::{Lease, TryAcquire},
     round::Setup,
+    schedule::{Delivery, Job, RunAll, Scheduler, every},
 };
 use quorate_testkit::{proxy::Directions, redis::RedisConfig};
 use quorate_tests::support::PATIENCE;
-use std::time::Duration;
+use std::{
+    convert::Infallible,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+use tokio_util::sync::CancellationToken;
 
 /// Within the allowance of 200 ms, which a TTL of two seconds does not cap.
 pub(crate) const SMALL: Duration = Duration::from_millis(150);
@@ -219,5 +226,45 @@ async fn a_holder_on_all_nodes_is_safe_from_a_step_of_a_minority() {
     bench.servers[4].step_clock(LARGE, true);
     let next = take_over(&rival, &lease).await;
     next.release().await.expect("a majority answers");
+    bench.clean().await;
+}
+
+/// Ticks are due by the clocks of a majority: two servers of five that step far, one ahead and one back, move none.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn steps_of_a_minority_move_no_tick() {
+    const PERIOD: Duration = Duration::from_millis(100);
+    let bench = bench().await;
+    let worker = bench.worker("a").await;
+    let starts = Arc::new(Mutex::new(Vec::new()));
+    let noted = Arc::clone(&starts);
+    let job = Job::new("j", every(PERIOD).expect("a period"), move |tick| {
+        noted.lock().expect("no panic").push((tick.at(), SystemWorld.wall()));
+        async { Ok::<(), Infallible>(()) }
+    });
+    let job = job.misfire(RunAll::within(LARGE / 2)).delivery(Delivery::AtMostOnce);
+    let stop = CancellationToken::new();
+    let scheduler = Scheduler::new(&worker.quorum, "g").ttl(TTL).job(job);
+    let leads = worker.quorum.env().spawn_scoped(scheduler.run().until(stop.clone().cancelled_owned()));
+    let started = || starts.lock().expect("no panic").len();
+    let goes_on = async || {
+        let enough = started() + 20;
+        eventually("more ticks", || (started() >= enough).then_some(())).await;
+        let apart = worker.quorum.wall().distance(SystemWorld.wall());
+        assert!(apart < PERIOD, "the quorum's clock is {apart:?} off");
+    };
+    goes_on().await;
+    bench.servers[0].step_clock(LARGE, true);
+    goes_on().await;
+    bench.servers[4].step_clock(LARGE, false);
+    goes_on().await;
+    stop.cancel();
+    leads.await.expect("no panic").expect("a shutdown is Ok");
+
+    let starts = starts.lock().expect("no panic").clone();
+    for (before, after) in starts.iter().zip(&starts[1..]) {
+        assert_eq!(before.0 + PERIOD, after.0, "each tick once, in order");
+    }
+    let early: Vec<_> = starts.iter().filter(|(at, when)| when < at).collect();
+    assert!(early.is_empty(), "{early:?}");
     bench.clean().await;
 }

@@ -1,7 +1,7 @@
 use super::{fit_to_print, text};
 use quorate::{
     env::WallTime,
-    schedule::{Cron, Every, Schedule, Zone},
+    schedule::{Cron, Dst, Every, Schedule, Zone},
 };
 use std::time::Duration;
 
@@ -29,7 +29,13 @@ pub(super) const CRON: &[&str] = &[
     "*/5",
     "?",
     "L",
+    "L-3",
+    "W",
+    "15W",
+    "LW",
     "#",
+    "fri#2",
+    "friL",
     "2100",
     "1970",
     "@daily",
@@ -95,8 +101,13 @@ pub fn cron(bytes: &[u8]) {
             let cron = cron.in_zone(zone);
             let again = Cron::parse(cron.text()).map(|again| again.in_zone(zone));
             assert_eq!(again.as_ref(), Ok(&cron), "what it prints it reads");
-            for from in [0, 1_741_503_600_000_000, 4_102_000_000_000_000, u64::MAX] {
-                ticks_grow(&cron.clone().into(), WallTime::from_micros(from));
+            for rule in Dst::ALL {
+                let schedule: Schedule = cron.clone().dst(rule).into();
+                let spec = schedule.spec().map(|spec| Schedule::from_spec(&spec));
+                assert_eq!(spec, Some(Ok(schedule.clone())), "what is written down is read");
+                for from in [0, 1_741_503_600_000_000, 4_102_000_000_000_000, u64::MAX] {
+                    ticks_grow(&schedule, WallTime::from_micros(from));
+                }
             }
         }
         Err(error) => fit_to_print(&error.to_string()),

@@ -53,6 +53,8 @@ pub(crate) struct Plan {
     pub(crate) ledger_rows: usize,
     /// How many ticks.
     pub(crate) ledger_ticks: usize,
+    /// How many message ids are claimed, a round.
+    pub(crate) ids: usize,
     /// How often a majority of the servers stops.
     pub(crate) stops: usize,
     /// How many leases are held at each.
@@ -89,6 +91,7 @@ impl Plan {
                 held_for: seconds(40),
                 ledger_rows: 10_000,
                 ledger_ticks: 30_000,
+                ids: 10_000,
                 stops: 20,
                 leases_a_stop: 50,
             },
@@ -103,6 +106,7 @@ impl Plan {
                 held_for: seconds(1),
                 ledger_rows: 200,
                 ledger_ticks: 1_000,
+                ids: 1_000,
                 stops: 1,
                 leases_a_stop: 10,
             },

@@ -1,7 +1,8 @@
 mod jobs;
 
 pub(crate) use jobs::{
-    AskArgs, BackfillArgs, CancelArgs, GroupArgs, HistoryArgs, JobsCommand, ListJobsArgs, NextArgs, ShowArgs, WaitArgs,
+    AskArgs, BackfillArgs, CancelArgs, GroupArgs, HistoryArgs, JobsCommand, ListJobsArgs, NextArgs, ShowArgs,
+    WaitArgs,
 };
 
 use crate::config::{Flags, Secret, redact};

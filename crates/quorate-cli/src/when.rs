@@ -42,7 +42,9 @@ mod tests {
 
     #[test]
     fn what_is_no_time_is_told_how_to_be_one() {
-        for text in ["", "now", "2025-11-21", "2025-11-21T10:15:35", "1969-12-31T23:59:59Z", "2025-13-01T00:00:00Z"] {
+        for text in
+            ["", "now", "2025-11-21", "2025-11-21T10:15:35", "1969-12-31T23:59:59Z", "2025-13-01T00:00:00Z"]
+        {
             let error = parse(text).unwrap_err();
             assert!(error.contains("write it like 2026-11-21T03:00:00Z"), "{text}: {error}");
         }

@@ -119,8 +119,9 @@ impl Script {
             | Self::ExtendShare
             | Self::Downgrade
             | Self::Inspect
-            | Self::Complete => 3,
-            Self::Raise | Self::ReleaseShare | Self::Count | Self::Forgive => 2,
+            | Self::Complete
+            | Self::Forgive => 3,
+            Self::Raise | Self::ReleaseShare | Self::Count => 2,
             _ => 1,
         }
     }

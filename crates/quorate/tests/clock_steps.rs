@@ -3,9 +3,6 @@
 
 #![allow(clippy::expect_used, reason = "a test fails by panicking")]
 
-mod common;
-
-use common::{SECOND, nodes};
 use futures_util::future::BoxFuture;
 use quorate::{
     election::ElectionError,
@@ -25,6 +22,7 @@ use std::{
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
+const SECOND: Duration = Duration::from_secs(1);
 const PERIOD: Duration = Duration::from_millis(100);
 const HOUR: i64 = 3600;
 
@@ -132,7 +130,8 @@ impl Running {
 }
 
 async fn steps_lose_and_double_nothing(delivery: Delivery) {
-    let (nodes, starts) = (nodes(), Starts::default());
+    let nodes: Vec<_> = (0..5).map(|i| MemoryNode::new(&format!("memory-{i}"))).collect();
+    let starts = Starts::default();
     let mut leads = Running::start(Worker::new("first", &nodes, &starts), delivery);
     leads.worker.goes_on("on a right clock").await;
     for (wrong, how) in [(HOUR, "an hour ahead"), (-HOUR, "two hours back"), (0, "set right")] {

@@ -1,5 +1,6 @@
 //! What is measured, a file a scenario.
 
+mod claims;
 mod cycles;
 mod handover;
 mod leader;
@@ -42,6 +43,12 @@ pub(crate) const ALL: &[Scenario] = &[
         what: "a long ledger is sealed, read and pruned",
         stops_servers: false,
         run: ledger::run,
+    },
+    Scenario {
+        name: "claims",
+        what: "many message ids, one by one and in batches",
+        stops_servers: false,
+        run: claims::run,
     },
     Scenario {
         name: "loss",

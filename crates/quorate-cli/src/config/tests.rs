@@ -155,7 +155,10 @@ fn every_key_arrives() {
     assert_eq!(jobs[2].command, ["/bin/sh", "-c", "true | false"]);
     let new_year = quorate::env::WallTime::from_micros(1_798_754_400_000_000);
     assert_eq!(jobs[3].schedule, quorate::schedule::at(new_year).into());
-    assert_eq!((jobs[3].overlap, jobs[3].retries, jobs[3].placement), (Overlap::Queue, Retry::NONE, Placement::Leader));
+    assert_eq!(
+        (jobs[3].overlap, jobs[3].retries, jobs[3].placement),
+        (Overlap::Queue, Retry::NONE, Placement::Leader)
+    );
     assert_eq!((&*jobs[3].ok_exit_codes, jobs[3].keep_output, jobs[3].history), (&[0][..], None, 100));
     assert_eq!(jobs[1].schedule, quorate::schedule::every(Duration::from_secs(10)).unwrap().into());
     assert_eq!(jobs[1].misfire, quorate::schedule::Misfire::Skip);
@@ -287,7 +290,10 @@ fn errors_name_line_key_value_and_mend() {
             job("schedule = \"@daily\"\ndst = \"frist\""),
             &[":6: job \"n\" has dst `frist`, which is unknown; did you mean `first`?"],
         ),
-        (job("every = \"1s\"\ndst = \"both\""), &[":6: job \"n\" has `every` and a `dst`", "take the dst out"]),
+        (
+            job("every = \"1s\"\ndst = \"both\""),
+            &[":6: job \"n\" has `every` and a `dst`", "take the dst out"],
+        ),
         (job("delay = \"1s\"\nzone = \"UTC\""), &[":6: job \"n\" has `delay` and a `zone`"]),
         (
             job("every = \"1s\"\njitter = \"2s\""),
@@ -297,13 +303,19 @@ fn errors_name_line_key_value_and_mend() {
             job("every = \"1s\"\noverlap = \"cancel\""),
             &[":6: overlap `cancel` is unknown; use skip, queue, cancel-old, allow"],
         ),
-        (job("every = \"1s\"\nplacement = \"spred\""), &[":6: placement `spred` is unknown; did you mean `spread`?"]),
+        (
+            job("every = \"1s\"\nplacement = \"spred\""),
+            &[":6: placement `spred` is unknown; did you mean `spread`?"],
+        ),
         (
             job("every = \"1s\"\nretries = { attempts = 0 }"),
             &[":6: job \"n\" has retries.attempts = 0; give it 1 to 100"],
         ),
         (job("every = \"1s\"\nretries = 3"), &[":6: retries: ", "write it like { attempts = 3"]),
-        (job("every = \"1s\"\nretries = { backoff = \"1s\" }"), &[":6: the key `attempts` is missing; say how"]),
+        (
+            job("every = \"1s\"\nretries = { backoff = \"1s\" }"),
+            &[":6: the key `attempts` is missing; say how"],
+        ),
         (
             job("every = \"1s\"\nretries = { attempts = 3, backoff = \"2m\" }"),
             &[":6: job \"n\" has a first wait (backoff) of 120s, longer than max_backoff 60s"],
@@ -474,9 +486,13 @@ fn the_annotated_file_tells_every_key_and_its_true_default() {
     assert_eq!(told, plain, "a default in the annotated file is not the program's");
     assert!(plain.group_with_jobs().is_ok(), "it is a whole configuration");
 
-    for table in
-        ["", "lease = { x = 1 }", "[[job]]\nx = 1", "[[job]]\nmisfire = { x = 1 }", "[[job]]\nretries = { x = 1 }"]
-    {
+    for table in [
+        "",
+        "lease = { x = 1 }",
+        "[[job]]\nx = 1",
+        "[[job]]\nmisfire = { x = 1 }",
+        "[[job]]\nretries = { x = 1 }",
+    ] {
         let strange = if table.is_empty() { "x = 1" } else { table };
         let error = says(strange);
         let keys = error.split_once("the keys here are ").map(|(_, keys)| keys.split(", "));

@@ -29,7 +29,11 @@ struct Page {
     error: Option<String>,
 }
 
-pub(super) async fn trigger(args: &AskArgs, config: &Config, around: &Surroundings<'_>) -> Result<u8, Failure> {
+pub(super) async fn trigger(
+    args: &AskArgs,
+    config: &Config,
+    around: &Surroundings<'_>,
+) -> Result<u8, Failure> {
     ask(("trigger", &args.job, &args.wait), config, around, async |jobs| jobs.trigger(&args.job).await).await
 }
 
@@ -37,7 +41,11 @@ pub(super) async fn pause(args: &AskArgs, config: &Config, around: &Surroundings
     ask(("pause", &args.job, &args.wait), config, around, async |jobs| jobs.pause(&args.job).await).await
 }
 
-pub(super) async fn resume(args: &AskArgs, config: &Config, around: &Surroundings<'_>) -> Result<u8, Failure> {
+pub(super) async fn resume(
+    args: &AskArgs,
+    config: &Config,
+    around: &Surroundings<'_>,
+) -> Result<u8, Failure> {
     ask(("resume", &args.job, &args.wait), config, around, async |jobs| jobs.resume(&args.job).await).await
 }
 
@@ -47,7 +55,8 @@ pub(super) async fn backfill(
     around: &Surroundings<'_>,
 ) -> Result<u8, Failure> {
     if args.from >= args.until {
-        let text = "--until is not later than --from; the span is from --from, included, to --until, excluded";
+        let text =
+            "--until is not later than --from; the span is from --from, included, to --until, excluded";
         return Err(Failure::new(CONFIG, text));
     }
     let asked = ("backfill", &args.job, &args.wait);

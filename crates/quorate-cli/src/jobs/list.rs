@@ -105,7 +105,8 @@ impl RunPage {
 impl EndPage {
     /// On one line.
     pub(super) fn short(&self) -> String {
-        let took = self.took_ms.map_or_else(String::new, |ms| format!(" in {:.1?}", Duration::from_millis(ms)));
+        let took =
+            self.took_ms.map_or_else(String::new, |ms| format!(" in {:.1?}", Duration::from_millis(ms)));
         let why = if self.reason.is_empty() { String::new() } else { format!(": {}", self.reason) };
         format!("{} {}{took}{why}", self.tick, self.end)
     }

@@ -56,7 +56,8 @@ fn group<'a>(args: &'a GroupArgs, config: &'a Config) -> Result<&'a str, Failure
 async fn looking(args: &GroupArgs, config: &Config) -> Result<(Quorum, Jobs), Failure> {
     let group = group(args, config)?;
     let quorum = open::quorum(config, Setup { only_looks: true, ..config.setup.clone() })?;
-    let jobs = Jobs::new(&quorum, group).map_err(|error| Failure::new(CONFIG, format!("--group: {error}")))?;
+    let jobs =
+        Jobs::new(&quorum, group).map_err(|error| Failure::new(CONFIG, format!("--group: {error}")))?;
     quorum.met(PATIENCE).await;
     Ok((quorum, jobs))
 }

@@ -68,8 +68,10 @@ impl JobPage {
     pub(super) fn new(group: &str, job: &JobStatus, now: WallTime) -> Self {
         let row = &job.row;
         let schedule = row.spec.as_ref().and_then(|spec| Schedule::from_spec(spec).ok());
-        // What is due after the last end is due when the ledger says so, not after now.
-        let next = schedule.filter(|schedule| !schedule.is_after_end()).and_then(|schedule| schedule.next_after(now));
+        let next = schedule.and_then(|schedule| match schedule.is_after_end() {
+            true => schedule.next_after_end(row.ended?),
+            false => schedule.next_after(now),
+        });
         Self {
             group: plain(group, NAME_MAX),
             name: plain(&job.name, NAME_MAX),
@@ -77,10 +79,10 @@ impl JobPage {
             rules: plain(&row.rules, TEXT_MAX),
             spread: row.spread,
             registered: rfc3339(row.since),
-            paused: row.paused.as_ref().map(|paused| PausedPage {
-                by: plain(&paused.by, NAME_MAX),
-                at: rfc3339(paused.at),
-            }),
+            paused: row
+                .paused
+                .as_ref()
+                .map(|paused| PausedPage { by: plain(&paused.by, NAME_MAX), at: rfc3339(paused.at) }),
             next: next.map(rfc3339),
             running: job.running.iter().map(RunPage::new).collect(),
             last: job.last.iter().map(EndPage::new).collect(),

@@ -25,7 +25,10 @@ mod tests {
     #[test]
     fn columns_stand_beneath_each_other() {
         let row = |a: &str, b: &str| [a.to_owned(), b.to_owned()];
-        assert_eq!(table(["NAME", "B"], &[row("x", "1"), row("їжак-їжак", "2")]), "NAME       B\nx          1\nїжак-їжак  2\n");
+        assert_eq!(
+            table(["NAME", "B"], &[row("x", "1"), row("їжак-їжак", "2")]),
+            "NAME       B\nx          1\nїжак-їжак  2\n"
+        );
         assert_eq!(table(["A", "B"], &[]), "A  B\n");
     }
 }

@@ -54,11 +54,12 @@ async fn run(job: &JobConfig, env: &Env, guard: Guard, tick: &Tick) -> Result<()
     if let Some(output) = output {
         tick.set_output(&output.tail().await);
     }
-    if exit.ended_by.is_some_and(|by| by != EndedBy::StepDown) {
-        // Ended by its guard, though the term may go on: at least once, it runs again.
+    let told = tick.stop().is_cancelled();
+    if exit.ended_by.is_some() && !told {
+        // Ended by its guard, and by nobody's wish: at least once, it runs again.
         tick.mark_interrupted();
     }
-    outcome(&exit, &job.ok_exit_codes)
+    outcome(&exit, told, &job.ok_exit_codes)
 }
 
 /// What is started: the command, what the file adds to its environment, and what it is to know of its tick.
@@ -95,12 +96,15 @@ fn spec(job: &JobConfig, env: &Env, tick: &Tick) -> Result<CommandSpec, String> 
     Ok(spec)
 }
 
-fn outcome(exit: &Exit, ok: &[u8]) -> Result<(), String> {
+fn outcome(exit: &Exit, told: bool, ok: &[u8]) -> Result<(), String> {
     match (exit.ended_by, exit.status) {
         (None, Status::Code(code)) if ok.iter().any(|ok| i32::from(*ok) == code) => Ok(()),
         (None, Status::Code(code)) => Err(format!("exit status {code}")),
         (None, Status::Signal(number)) => Err(format!("ended by signal {number}")),
-        (Some(EndedBy::StepDown), _) => Err("told to stop".to_owned()),
+        (Some(_), _) if told => Err("told to stop".to_owned()),
+        (Some(EndedBy::WardenGone), _) => {
+            Err("its warden was killed or stopped, and so it was ended".to_owned())
+        }
         (Some(_), _) => Err("ended because its lease ran out".to_owned()),
     }
 }
@@ -112,7 +116,7 @@ mod tests {
     #[test]
     fn which_exit_codes_are_no_failures_is_the_file_s_to_say() {
         let ended = |status, ok: &[u8]| {
-            outcome(&Exit { status, ended_by: None, killed: false, survivors: false }, ok)
+            outcome(&Exit { status, ended_by: None, killed: false, survivors: false }, false, ok)
         };
         assert_eq!(ended(Status::Code(0), &[0]), Ok(()));
         assert_eq!(ended(Status::Code(3), &[0, 3]), Ok(()));
@@ -125,6 +129,6 @@ mod tests {
             killed: false,
             survivors: false,
         };
-        assert!(outcome(&lost, &[0]).is_err(), "told to end, it may have left its work half done");
+        assert!(outcome(&lost, true, &[0]).is_err(), "told to end, it may have left its work half done");
     }
 }

@@ -162,7 +162,9 @@ impl Daemon {
         }
         self.notifier.reloading();
         match read {
-            Err(error) => tracing::error!("{why}, and it cannot be used; the jobs stay as they were: {error}"),
+            Err(error) => {
+                tracing::error!("{why}, and it cannot be used; the jobs stay as they were: {error}")
+            }
             Ok(config) => self.take_up(handle, config, why),
         }
         self.notifier.ready();

@@ -45,12 +45,16 @@ impl Notifier {
             });
             opened
                 .inspect_err(|error| {
-                    tracing::warn!("NOTIFY_SOCKET {socket:?} cannot be used, systemd is told nothing: {error}");
+                    tracing::warn!(
+                        "NOTIFY_SOCKET {socket:?} cannot be used, systemd is told nothing: {error}"
+                    );
                 })
                 .ok()
         };
         let to = socket.filter(|socket| !socket.is_empty()).and_then(open);
-        let watchdog = to.as_ref().and_then(|_| watchdog(usec.as_ref()?.to_str(), pid.as_ref().map(|pid| pid.to_str()), ours));
+        let watchdog = to
+            .as_ref()
+            .and_then(|_| watchdog(usec.as_ref()?.to_str(), pid.as_ref().map(|pid| pid.to_str()), ours));
         Self { to, watchdog, ..Self::default() }
     }
 

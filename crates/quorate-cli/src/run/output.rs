@@ -55,11 +55,7 @@ fn pipe() -> io::Result<(Receiver, OwnedFd)> {
     Ok((Receiver::from_owned_fd(ours.into())?, theirs.into()))
 }
 
-async fn pump(
-    mut from: impl AsyncRead + Unpin,
-    mut to: impl AsyncWrite + Unpin,
-    tail: Arc<Mutex<Tail>>,
-) {
+async fn pump(mut from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin, tail: Arc<Mutex<Tail>>) {
     let mut bytes = [0; 8192];
     let mut deaf = false;
     while let Ok(n @ 1..) = from.read(&mut bytes).await {
@@ -99,7 +95,8 @@ impl Tail {
     /// Whole letters only; what is none is shown as `\u{FFFD}`.
     fn text(&mut self) -> String {
         self.shorten();
-        let begin = if self.cut { self.bytes.iter().take_while(|byte| **byte & 0xC0 == 0x80).count() } else { 0 };
+        let begin =
+            if self.cut { self.bytes.iter().take_while(|byte| **byte & 0xC0 == 0x80).count() } else { 0 };
         let mut text = String::from_utf8_lossy(&self.bytes[begin..]).into_owned();
         // A byte that is no letter takes three.
         while text.len() > self.most {

@@ -279,10 +279,7 @@ fn spawn_warden(command: &CommandSpec, deadline: Deadline, socket: StdStream) ->
     });
     let call = Call { deadline, job, program: command.program.clone(), args: command.args.clone() };
     let mut warden = std::process::Command::new(this_binary()?);
-    warden
-        .arg0("quorate")
-        .arg(ARGUMENT)
-        .args(call.to_args());
+    warden.arg0("quorate").arg(ARGUMENT).args(call.to_args());
     for name in &command.without {
         warden.env_remove(name);
     }

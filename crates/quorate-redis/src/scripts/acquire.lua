@@ -3,6 +3,26 @@
 -- KEYS  lock, counter, a claim's record or the queue
 -- ARGV  owner, ttl (ms), where a missing counter starts (µs), how far that may be from this clock (µs),
 --       how long the counter lives (ms), 1 for a claim, = and a ticket or nothing
+
+-- A claim that is new takes two commands, which is what most are: what is held, or has a counter, comes back from them
+-- empty-handed, and nothing has changed.
+local function acquire_new(lock, fence, a)
+  local seed = tonumber(ARGV[a + 2])
+  if math.abs(now - seed) > tonumber(ARGV[a + 3]) or seed >= 9007199254740991 then
+    return nil
+  end
+  local count = decimal(seed + 1)
+  if not call('SET', fence, count, 'NX', 'PX', ARGV[a + 4]) then
+    return nil
+  end
+  local ok, set = pcall(call, 'SET', lock, ARGV[a], 'NX', 'PX', ARGV[a + 1])
+  if ok and set then
+    return count
+  end
+  call('DEL', fence)
+  return nil
+end
+
 return serve(true, true, 3, 7, function(k, a)
   local lock, fence = KEYS[k], KEYS[k + 1]
   local kind, begun, _
@@ -10,6 +30,10 @@ return serve(true, true, 3, 7, function(k, a)
     kind, _, begun = claim_record(KEYS[k + 2])
     if kind == 'd' then
       return { 'done', begun }
+    end
+    local count = not kind and acquire_new(lock, fence, a)
+    if count then
+      return { 'granted', count }
     end
   end
   local holder = call('GET', lock)

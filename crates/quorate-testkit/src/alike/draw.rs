@@ -66,7 +66,7 @@ fn ask() -> impl Strategy<Value = Ask> {
                 resource, owner, attempts, payload, back, keep
             }
         ),
-        2 => claim().prop_map(|resource| Ask::Forgive { resource }),
+        2 => (claim(), life()).prop_map(|(resource, keep)| Ask::Forgive { resource, keep }),
         2 => (ledger(), count()).prop_map(|(ledger, term)| Ask::Seal { ledger, term }),
         6 => write(),
         2 => (ledger(), count(), when()).prop_map(|(ledger, term, below)| Ask::Prune { ledger, term, below }),

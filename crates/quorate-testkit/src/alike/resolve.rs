@@ -126,7 +126,9 @@ impl Ground {
                 back,
                 keep: keep.time(),
             },
-            Ask::Forgive { resource } => Request::Forgive { resource: words::resource(resource) },
+            Ask::Forgive { resource, keep } => {
+                Request::Forgive { resource: words::resource(resource), keep: keep.time() }
+            }
             Ask::Mark { expect, marker } => Request::Mark {
                 expect: expect.and_then(|stamp| self.stamp(stamp)),
                 marker: words::marker(marker),

@@ -214,6 +214,7 @@ pub enum Ask {
     },
     Forgive {
         resource: u8,
+        keep: Life,
     },
     Seal {
         ledger: u8,
@@ -254,7 +255,9 @@ impl Ask {
             | Self::ExtendShare { ttl, .. }
             | Self::Downgrade { ttl, .. }
             | Self::Queue { ttl, .. } => ttl.is_brief(),
-            Self::Raise { keep, .. } | Self::Count { keep, .. } => keep.is_brief(),
+            Self::Raise { keep, .. } | Self::Count { keep, .. } | Self::Forgive { keep, .. } => {
+                keep.is_brief()
+            }
             Self::Reserve { ttl, .. } => ttl.is_brief(),
             Self::Complete { retention, .. } => retention.is_brief(),
             _ => false,

@@ -293,7 +293,7 @@ pub(super) fn count_back(resource: &Resource, owner: &Owner, attempts: u32) -> R
 }
 
 pub(super) fn forgive(resource: &Resource) -> Request {
-    Request::Forgive { resource: resource.clone() }
+    Request::Forgive { resource: resource.clone(), keep: LONG }
 }
 
 pub(super) fn begun(attempts: u32, payload: Option<&str>) -> Begun {

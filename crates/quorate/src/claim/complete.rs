@@ -3,7 +3,7 @@ use crate::{
     env::WallTime,
     lease::Lease,
     node::{DoneRecord, Owner, Refusal, Reply, Request, engine::RESULT_MAX},
-    round::{Answer, Fleet, NodeOutcome},
+    round::{Answer, Fleet, NodeOutcome, ReplyTo, ballots},
 };
 use std::{sync::Arc, time::Duration};
 
@@ -19,55 +19,104 @@ pub struct Completed {
     pub nodes: usize,
 }
 
-/// Ends the lease without releasing it, so that nobody gets in between, and records that it is done.
-pub(super) async fn complete(
-    lease: &Lease,
-    mut record: DoneRecord,
-    retention: Duration,
-) -> Result<Completed, CompleteError> {
-    if record.result.len() > RESULT_MAX {
-        return Err(CompleteError::TooLong { length: record.result.len(), most: RESULT_MAX });
-    }
-    let fleet = Arc::clone(lease.hub().fleet());
-    lease.forget();
-    let deadline = fleet.env().now() + lease.ttl();
-    (record.token, record.at) = (lease.token(), fleet.env().wall().as_micros());
-    let mut votes = Votes {
-        outcomes: vec![NodeOutcome::Pending; fleet.len()],
-        at: WallTime::from_micros(record.at),
-        completed: 0,
-        superseded: 0,
-        done: None,
-    };
-    let mut todo: Vec<usize> = (0..fleet.len()).collect();
+/// What is to be recorded of one claim.
+pub(super) struct Ending<'a> {
+    pub(super) lease: &'a Lease,
+    pub(super) record: DoneRecord,
+    pub(super) retention: Duration,
+}
+
+/// Ends the leases, all of one quorum, without releasing them, so that nobody gets in between, and records that they
+/// are done. A verdict each, in their order.
+pub(super) async fn complete(endings: Vec<Ending<'_>>) -> Vec<Result<Completed, CompleteError>> {
+    let Some(first) = endings.first() else { return Vec::new() };
+    let fleet = Arc::clone(first.lease.hub().fleet());
+    let now = fleet.env().wall();
+    let mut all: Vec<Completing<'_>> =
+        endings.into_iter().map(|ending| Completing::new(ending, now, &fleet)).collect();
+    let deadline = fleet.env().now() + all.iter().map(|one| one.lease.ttl()).max().unwrap_or_default();
     loop {
-        let mut ballots = fleet.ask_some(todo, |_| Request::Complete {
-            resource: lease.resource().clone(),
-            owner: lease.owner().clone(),
-            record: record.clone(),
-            retention,
-        });
-        votes.superseded = 0;
-        while let Some(vote) = ballots.recv().await {
-            votes.count(vote.node, vote.answer);
-        }
-        if let Some(verdict) = votes.verdict(&fleet) {
-            // Nobody is to wait there for the claim's TTL: it is settled, but the node would not take it (its
-            // marker changed, say). Behind a *complete* that is under way yet it finds nothing to free.
-            fleet.release(lease.resource(), lease.owner(), |node| !votes.stands_at(node), None);
-            return verdict;
-        }
-        if fleet.env().now() >= deadline || fleet.env().stopped().is_cancelled() {
-            return Err(CompleteError::NoMajority(fleet.report(votes.outcomes)));
+        ask(&fleet, &mut all).await;
+        let over = fleet.env().now() >= deadline || fleet.env().stopped().is_cancelled();
+        if over || all.iter().all(Completing::is_settled) {
+            break;
         }
         fleet.env().sleep(RETRY_AFTER).await;
-        todo = votes.unanswered();
+    }
+    all.into_iter().map(|one| one.end(&fleet)).collect()
+}
+
+/// Asks every node that has not recorded it of what is not settled, and hears all of them: the more have it, the better.
+async fn ask(fleet: &Fleet, all: &mut [Completing<'_>]) {
+    let mut asked: Vec<&mut Completing<'_>> = all.iter_mut().filter(|one| !one.is_settled()).collect();
+    asked.iter_mut().for_each(|one| one.votes.superseded = 0);
+    let (ballots, mut votes) = ballots();
+    for node in 0..fleet.len() {
+        for (ticket, one) in (0..).zip(&asked).filter(|(_, one)| !one.votes.stands_at(node)) {
+            fleet.ask(node, one.request(), ReplyTo { ballots: ballots.clone(), ticket });
+        }
+    }
+    drop(ballots);
+    while let Some(vote) = votes.recv().await {
+        asked[vote.ticket as usize].votes.count(vote.node, vote.answer);
+    }
+    asked.into_iter().for_each(|one| one.verdict = one.votes.verdict(fleet));
+}
+
+/// One of them under way.
+struct Completing<'a> {
+    lease: &'a Lease,
+    record: DoneRecord,
+    retention: Duration,
+    votes: Votes,
+    verdict: Option<Result<(), CompleteError>>,
+}
+
+impl<'a> Completing<'a> {
+    fn new(ending: Ending<'a>, now: WallTime, fleet: &Fleet) -> Self {
+        let Ending { lease, mut record, retention } = ending;
+        (record.token, record.at) = (lease.token(), now.as_micros());
+        let length = record.result.len();
+        let verdict =
+            (length > RESULT_MAX).then_some(Err(CompleteError::TooLong { length, most: RESULT_MAX }));
+        if verdict.is_none() {
+            lease.forget();
+        }
+        Self { lease, record, retention, votes: Votes::new(fleet.len()), verdict }
+    }
+
+    fn is_settled(&self) -> bool {
+        self.verdict.is_some()
+    }
+
+    fn request(&self) -> Request {
+        Request::Complete {
+            resource: self.lease.resource().clone(),
+            owner: self.lease.owner().clone(),
+            record: self.record.clone(),
+            retention: self.retention,
+        }
+    }
+
+    fn end(self, fleet: &Fleet) -> Result<Completed, CompleteError> {
+        let Self { lease, record, votes, verdict, .. } = self;
+        match verdict {
+            // Nothing was asked: it is the caller's, who drops it.
+            Some(Err(too_long @ CompleteError::TooLong { .. })) => Err(too_long),
+            Some(verdict) => {
+                // Nobody is to wait there for the claim's TTL: it is settled, but the node would not take it (its
+                // marker changed, say). Behind a *complete* that is under way yet it finds nothing to free.
+                fleet.release(lease.resource(), lease.owner(), |node| !votes.stands_at(node), None);
+                let at = WallTime::from_micros(record.at);
+                verdict.map(|()| Completed { at, nodes: votes.completed })
+            }
+            None => Err(CompleteError::NoMajority(fleet.report(votes.outcomes))),
+        }
     }
 }
 
 struct Votes {
     outcomes: Vec<NodeOutcome>,
-    at: WallTime,
     completed: usize,
     /// Nodes where a later claim has been counted, and ended.
     superseded: usize,
@@ -75,6 +124,10 @@ struct Votes {
 }
 
 impl Votes {
+    fn new(nodes: usize) -> Self {
+        Self { outcomes: vec![NodeOutcome::Pending; nodes], completed: 0, superseded: 0, done: None }
+    }
+
     fn count(&mut self, node: usize, answer: Answer) {
         self.outcomes[node] = NodeOutcome::of(&answer);
         match answer {
@@ -86,9 +139,9 @@ impl Votes {
     }
 
     /// Settled by a majority, or once every node has spoken.
-    fn verdict(&self, fleet: &Fleet) -> Option<Result<Completed, CompleteError>> {
+    fn verdict(&self, fleet: &Fleet) -> Option<Result<(), CompleteError>> {
         if self.completed >= fleet.majority() {
-            return Some(Ok(Completed { at: self.at, nodes: self.completed }));
+            return Some(Ok(()));
         }
         if let Some(done) = &self.done {
             return Some(Err(CompleteError::AlreadyDone(done.clone())));
@@ -114,9 +167,5 @@ impl Votes {
             NodeOutcome::Contended { holder, .. } => Some(holder),
             _ => None,
         })
-    }
-
-    fn unanswered(&self) -> Vec<usize> {
-        (0..self.outcomes.len()).filter(|&node| !self.stands_at(node)).collect()
     }
 }

@@ -89,9 +89,9 @@ pub enum AbandonError {
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ForgiveError {
-    /// The id cannot be used.
+    /// The id or the settings cannot be used.
     #[error(transparent)]
-    Name(#[from] NameError),
+    Claim(#[from] ClaimError),
     /// Someone holds it: try again once that has ended.
     #[error("the message is held by {}; try again once that has ended", named(.holder))]
     InProgress {

@@ -1,4 +1,9 @@
-use super::{AbandonError, CompleteError, Completed, abandon::abandon, begin::Start, complete::complete};
+use super::{
+    AbandonError, CompleteError, Completed,
+    abandon::abandon,
+    begin::Start,
+    complete::{Ending, complete},
+};
 use crate::{
     lease::{Lease, LeaseLost},
     node::{DoneRecord, FencingToken, Request},
@@ -36,6 +41,10 @@ impl Claim {
     pub(super) fn given_up(mut self) -> Self {
         self.given_up = true;
         self
+    }
+
+    pub(super) fn shares_a_quorum_with(&self, other: &Self) -> bool {
+        Arc::ptr_eq(self.handle.lease.hub(), other.handle.lease.hub())
     }
 
     pub(super) fn is_given_up(&self) -> bool {
@@ -81,14 +90,16 @@ impl Claim {
     /// Dropping it leaves the message recorded on some nodes or on none; where on none, it is claimed until
     /// its TTL ends, and then free.
     pub async fn complete(self, result: &str) -> Result<Completed, CompleteError> {
+        let mut verdict = complete(vec![self.ending(result)]).await;
+        // One went in, so one comes out.
+        verdict.pop().unwrap_or(Err(CompleteError::Superseded))
+    }
+
+    pub(super) fn ending(&self, result: &str) -> Ending<'_> {
         let poisoned = self.given_up.then_some(self.handle.attempt);
-        let record = DoneRecord {
-            result: result.into(),
-            payload: self.payload.clone(),
-            poisoned,
-            ..DoneRecord::default()
-        };
-        complete(&self.handle.lease, record, self.retention).await
+        let payload = self.payload.clone();
+        let record = DoneRecord { result: result.into(), payload, poisoned, ..DoneRecord::default() };
+        Ending { lease: &self.handle.lease, record, retention: self.retention }
     }
 
     /// Lets go of the message, so that another may claim it at once. The attempt stays counted.

@@ -1,6 +1,6 @@
 //! What is done to many claims at once.
 
-use super::{AbandonError, Claim, CompleteError, Completed, claims::CHUNK};
+use super::{AbandonError, Claim, CompleteError, Completed, claims::CHUNK, complete::complete};
 use futures_util::future::join_all;
 use std::sync::Arc;
 
@@ -12,11 +12,17 @@ use std::sync::Arc;
 pub async fn complete_many<R: AsRef<str>>(
     claims: impl IntoIterator<Item = (Claim, R)>,
 ) -> Vec<(Arc<str>, Result<Completed, CompleteError>)> {
-    in_chunks(claims, |(claim, result)| async move {
-        let id = Arc::clone(claim.id());
-        (id, claim.complete(result.as_ref()).await)
-    })
-    .await
+    let claims: Vec<(Claim, R)> = claims.into_iter().collect();
+    let mut all = Vec::with_capacity(claims.len());
+    // Those of one quorum travel together.
+    for run in claims.chunk_by(|(a, _), (b, _)| a.shares_a_quorum_with(b)) {
+        for chunk in run.chunks(CHUNK) {
+            let endings = chunk.iter().map(|(claim, result)| claim.ending(result.as_ref())).collect();
+            let ids = chunk.iter().map(|(claim, _)| Arc::clone(claim.id()));
+            all.extend(ids.zip(complete(endings).await));
+        }
+    }
+    all
 }
 
 /// [`Claim::abandon`] for each: they travel together. A verdict for each id, in their order.
@@ -26,21 +32,11 @@ pub async fn complete_many<R: AsRef<str>>(
 pub async fn abandon_many(
     claims: impl IntoIterator<Item = Claim>,
 ) -> Vec<(Arc<str>, Result<(), AbandonError>)> {
-    in_chunks(claims, |claim| async move {
-        let id = Arc::clone(claim.id());
-        (id, claim.abandon().await)
-    })
-    .await
-}
-
-async fn in_chunks<T, F: Future>(
-    items: impl IntoIterator<Item = T>,
-    work: impl Fn(T) -> F,
-) -> Vec<F::Output> {
-    let mut items = items.into_iter();
+    let mut claims = claims.into_iter();
     let mut all = Vec::new();
     loop {
-        let chunk: Vec<F> = items.by_ref().take(CHUNK).map(&work).collect();
+        let ended = |claim: Claim| async move { (Arc::clone(claim.id()), claim.abandon().await) };
+        let chunk: Vec<_> = claims.by_ref().take(CHUNK).map(ended).collect();
         if chunk.is_empty() {
             return all;
         }

@@ -73,9 +73,10 @@ impl Claims {
     /// # Cancel safety
     /// Dropping it leaves it forgiven on some nodes, all, or none; repeating it goes on from there.
     pub async fn forgive(&self, id: &str) -> Result<(), ForgiveError> {
-        let resource = Resource::claim(&self.set, id)?;
+        let resource = Resource::claim(&self.set, id).map_err(ClaimError::from)?;
+        let keep = self.terms()?.keep;
         let fleet = self.quorum.fleet();
-        let mut votes = fleet.ask_all(|_| Request::Forgive { resource: resource.clone() });
+        let mut votes = fleet.ask_all(|_| Request::Forgive { resource: resource.clone(), keep });
         let mut outcomes = vec![NodeOutcome::Pending; fleet.len()];
         let (mut forgiven, mut ended) = (0, None);
         while let Some(vote) = votes.recv().await {

@@ -179,6 +179,10 @@ impl Election {
         Ok(Lock::with(Arc::clone(self.shared.quorum.hub()), resource, self.options.clone()))
     }
 
+    pub(crate) fn lease_ttl(&self) -> Duration {
+        self.options.ttl
+    }
+
     pub(crate) fn grace(&self) -> Duration {
         self.options.grace.unwrap_or(Setup::default_grace(self.options.ttl))
     }

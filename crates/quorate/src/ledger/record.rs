@@ -34,7 +34,6 @@ impl Ledger {
 
     /// A ledger of its own beside this one, which is not sealed with it: what is called `name` of this group. (No
     /// group's name holds a brace.)
-    #[allow(dead_code, reason = "for the inbox, the histories and the spread ticks")]
     pub(crate) fn part(&self, name: &str) -> Self {
         Self { quorum: self.quorum.clone(), group: format!("{}{{{name}}}", self.group).into() }
     }

@@ -274,7 +274,7 @@ impl<S: Store> Desk<'_, S> {
                 let asked = Begun { attempts: *attempts, payload: payload.clone() };
                 self.count_attempt(resource, owner, asked, *back, *keep)
             }
-            Request::Forgive { resource } => self.forgive(resource),
+            Request::Forgive { resource, keep } => self.forgive(resource, *keep),
             Request::Seal { ledger, term, after } => self.seal(ledger, *term, after.as_ref()),
             Request::Write { ledger, term, key, seen, record } => {
                 self.write(ledger, *term, key, seen.as_ref(), record)

@@ -153,7 +153,7 @@ pub enum Request {
         /// What to look at.
         resource: Resource,
     },
-    /// Records that the claim is done, and frees it. Allowed to the holder, and, where the claim has expired
+    /// Records that the claim is done, and frees it; its counter ends, for the record has the token. Allowed to the holder, and, where the claim has expired
     /// and its counter is no larger than the record's token, to the one who held it.
     Complete {
         /// A claim.
@@ -162,7 +162,7 @@ pub enum Request {
         owner: Owner,
         /// What is to stand: of two the higher token's does. The result has at most 1 KiB.
         record: DoneRecord,
-        /// How long the done record, and with it the counter, lives.
+        /// How long the done record lives.
         retention: Duration,
     },
     /// If the owner is still `owner` and fewer attempts have been counted on the claim, makes them `attempts`, and
@@ -186,6 +186,8 @@ pub enum Request {
     Forgive {
         /// A claim.
         resource: Resource,
+        /// How long the counter lives after this: it goes on from the token of what was given up.
+        keep: Duration,
     },
     /// From now on the ledger refuses writes of terms before `term`; says what stands there, a page at a time. What
     /// comes after the first page is asked for by sealing again.
@@ -293,7 +295,7 @@ impl Request {
                 | Self::Extend { resource, .. }
                 | Self::Complete { resource, .. }
                 | Self::Count { resource, .. }
-                | Self::Forgive { resource },
+                | Self::Forgive { resource, .. },
                 _,
             ) => done(resource),
             _ => false,

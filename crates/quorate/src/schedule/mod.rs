@@ -2,10 +2,11 @@
 //!
 //! # What is not guaranteed
 //!
-//! A tick is a point on the *wall* clock, and a wall clock may step. A step forward makes the ticks in between
-//! missed ones (the [`Misfire`] rule decides); a step back repeats none, because the planner is told how far
-//! it has looked, but delays the next one. Nothing here reads a clock or promises that anybody is awake at a
-//! tick: these are pure functions, and the leader's runner acts on them.
+//! A tick is a point on the *quorum's* clock ([`Quorum::wall`](crate::lease::Quorum::wall)), the median of the nodes'
+//! wall clocks: what the leader's own wall clock shows is of no account, but the clocks of a majority of the nodes may
+//! step. A step forward makes the ticks in between missed ones (the [`Misfire`] rule decides); a step back repeats
+//! none, because the planner is told how far it has looked, but delays the next one. Nothing here reads a clock or
+//! promises that anybody is awake at a tick: these are pure functions, and the leader's runner acts on them.
 //!
 //! Zones are as good as the IANA tables that were compiled in. Workers built with different tables may see
 //! one tick at two instants in the weeks around a change of the law. The `cron` crate knows no year after
@@ -35,6 +36,7 @@ mod operate;
 mod roster;
 mod rules;
 mod scheduler;
+mod spread;
 mod ticks;
 mod times;
 mod work;

@@ -1,12 +1,14 @@
 use super::{
-    operate,
     Job, SchedulerHandle,
     check::{TICKS_MAX, check},
     leader::{self, Leading},
+    operate,
     roster::{Phase, Roster},
+    spread::{Spreading, spread},
 };
 use crate::{
     election::{Campaign, Election, ElectionError, Term},
+    env::ScopedTask,
     lease::Quorum,
     ledger::Ledger,
     node::NameError,
@@ -16,6 +18,7 @@ use std::{
     time::Duration,
 };
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 
 /// How many requests wait for the leader's turn.
 const ASKED: usize = 64;
@@ -164,6 +167,21 @@ impl Scheduler {
         Ok(())
     }
 
+    /// Runs this worker's share of the spread jobs, until it is told to stop or drained, and what it ran has ended.
+    fn spread(&self, stop: CancellationToken) -> Result<ScopedTask<()>, ScheduleError> {
+        let (quorum, group) = (self.election.quorum(), self.election.group());
+        let spreading = Spreading {
+            roster: self.roster().clone(),
+            quorum: quorum.clone(),
+            main: Ledger::new(quorum, group)?,
+            group: Arc::clone(group),
+            max_running: self.max_running.unwrap_or(usize::MAX),
+            ttl: self.election.lease_ttl(),
+            grace: self.election.grace(),
+        };
+        Ok(quorum.env().spawn_scoped(spread(spreading, stop)))
+    }
+
     fn roster(&self) -> &Roster {
         self.roster.get_or_init(|| Roster::new(&self.jobs))
     }
@@ -213,12 +231,22 @@ impl SchedulerRun {
                 roster.reached(Phase::Drained).await;
             }
         };
+        // Whether this worker leads or not.
+        let stop = CancellationToken::new();
+        let spreading = self.scheduler.spread(stop.clone()).map_err(ElectionError::Work)?;
         let end = async {
             tokio::select! { biased;
-                () = shutdown => {}
+                () = shutdown => stop.cancel(),
                 () = drained => {}
             }
         };
-        campaign.until(end).await
+        let ended = campaign.until(end).await;
+        if ended.is_err() {
+            stop.cancel();
+        }
+        if let Err(panic) = spreading.await {
+            std::panic::resume_unwind(panic);
+        }
+        ended
     }
 }

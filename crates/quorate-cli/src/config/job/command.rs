@@ -40,7 +40,8 @@ impl Desk<'_> {
     fn shell(&self, line: &Spanned<String>) -> Result<Vec<String>, ConfigError> {
         let text = line.as_ref();
         if text.trim().is_empty() {
-            return Err(self.fail(line.span(), "has an empty `shell` line; write one, like \"./report.sh | mail ops\""));
+            return Err(self
+                .fail(line.span(), "has an empty `shell` line; write one, like \"./report.sh | mail ops\""));
         }
         if text.contains('\0') {
             return Err(self.fail(line.span(), "has a `shell` line with a NUL in it; take it out"));
@@ -91,7 +92,10 @@ impl Desk<'_> {
     pub(super) fn keep_output(&self) -> Result<Option<usize>, ConfigError> {
         let Some(told) = &self.told.keep_output else { return Ok(None) };
         let wrong = |why: &str| {
-            let text = format!("has keep_output {:?}, {why}; write it like \"2KiB\", at most \"4KiB\"", told.as_ref());
+            let text = format!(
+                "has keep_output {:?}, {why}; write it like \"2KiB\", at most \"4KiB\"",
+                told.as_ref()
+            );
             self.fail(told.span(), &text)
         };
         match bytes(told.as_ref()) {
@@ -124,12 +128,20 @@ mod tests {
 
     #[test]
     fn numbers_of_bytes_have_the_usual_units() {
-        for (text, most) in
-            [("512", 512), ("512B", 512), ("4KiB", 4096), ("4 KiB", 4096), ("4kB", 4000), ("1MiB", 1 << 20), ("0", 0)]
-        {
+        for (text, most) in [
+            ("512", 512),
+            ("512B", 512),
+            ("4KiB", 4096),
+            ("4 KiB", 4096),
+            ("4kB", 4000),
+            ("1MiB", 1 << 20),
+            ("0", 0),
+        ] {
             assert_eq!(bytes(text), Some(most), "{text}");
         }
-        for text in ["", "KiB", "-1", "4K", "4 kib", "1.5KiB", "99999999999999999999", "18446744073709551615MiB"] {
+        for text in
+            ["", "KiB", "-1", "4K", "4 kib", "1.5KiB", "99999999999999999999", "18446744073709551615MiB"]
+        {
             assert_eq!(bytes(text), None, "{text}");
         }
     }

@@ -59,7 +59,9 @@ impl Desk<'_> {
                     Some(near) => format!("did you mean `{near}`?"),
                     None => format!("use {}", names().collect::<Vec<_>>().join(", ")),
                 };
-                return Err(self.fail(rule.span(), &format!("has dst `{}`, which is unknown; {mend}", rule.as_ref())));
+                return Err(
+                    self.fail(rule.span(), &format!("has dst `{}`, which is unknown; {mend}", rule.as_ref()))
+                );
             };
             cron = cron.dst(found);
         }
@@ -72,14 +74,16 @@ impl Desk<'_> {
         key: &str,
         make: impl Fn(std::time::Duration) -> Result<T, E>,
     ) -> Result<T, ConfigError> {
-        make(**time.as_ref())
-            .map_err(|error| self.fail(time.span(), &format!("has {} that cannot be used: {error}", article(key))))
+        make(**time.as_ref()).map_err(|error| {
+            self.fail(time.span(), &format!("has {} that cannot be used: {error}", article(key)))
+        })
     }
 
     /// Only a cron line has a zone, and hours that a zone skips.
     fn no_zone(&self, key: &str) -> Result<(), ConfigError> {
         let (zone, dst) = (&self.told.zone, &self.told.dst);
-        let stray = [("zone", zone), ("dst", dst)].into_iter().find_map(|(name, text)| Some((name, text.as_ref()?)));
+        let stray =
+            [("zone", zone), ("dst", dst)].into_iter().find_map(|(name, text)| Some((name, text.as_ref()?)));
         match stray {
             Some((name, text)) if key != "nothing" => {
                 let why = format!(

@@ -60,8 +60,10 @@ impl<S: Store> Desk<'_, S> {
             }
             None => {}
         }
-        let count = self.live_counter(resource)?.map_or(token, |count| count.max(token));
-        self.count(resource, count, retention)?;
+        // The record has the token from now on.
+        if let Some(count) = self.live_counter(resource)? {
+            self.count(resource, count, Duration::ZERO)?;
+        }
         self.keep(resource, ClaimRecord::Done(record.clone()), retention)?;
         if holder.is_some() {
             self.free(resource, owner)?;
@@ -100,14 +102,20 @@ impl<S: Store> Desk<'_, S> {
         Ok(Reply::Counted)
     }
 
-    pub(super) fn forgive(&mut self, resource: &Resource) -> Result<Reply, S::Error> {
+    pub(super) fn forgive(&mut self, resource: &Resource, keep: Duration) -> Result<Reply, S::Error> {
         if let Some(row) = self.live_lease(resource)? {
             return Ok(self.held(&row));
         }
         match self.recorded(resource)? {
             Stands { done: Some(done), .. } if done.poisoned.is_none() => return Ok(Reply::Done(done)),
+            Stands { done: Some(done), .. } => {
+                // The next token must be larger.
+                let count = self.live_counter(resource)?.map_or(done.token, |count| count.max(done.token));
+                self.count(resource, count, keep)?;
+                self.store.set_claim(resource, None)?;
+            }
+            Stands { done: None, begun: Some(_) } => self.store.set_claim(resource, None)?,
             Stands { done: None, begun: None } => {}
-            _ => self.store.set_claim(resource, None)?,
         }
         Ok(Reply::Forgiven)
     }

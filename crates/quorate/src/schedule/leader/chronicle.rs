@@ -75,7 +75,7 @@ impl Chronicle {
 }
 
 /// One event an end. The fields with a prefix are what `tracing-opentelemetry` makes metrics of.
-fn tell(job: &Job, history: &TickHistory) {
+pub(in crate::schedule) fn tell(job: &Job, history: &TickHistory) {
     let TickHistory { worker, attempts, reason, cause, .. } = history;
     let (name, end, term) = (&*job.name, history.end.as_str(), history.term.get());
     let took = history.took.unwrap_or_default().as_secs_f64();

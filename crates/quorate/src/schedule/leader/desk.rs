@@ -137,7 +137,8 @@ impl Leader<'_> {
         if entry.row.paused.is_some() {
             return Ok(Grant::said(request.id, "was paused already"));
         }
-        entry.row.paused = Some(Paused { by: Arc::clone(&request.by), at: now });
+        // A tick that came due in this very moment is skipped with those that follow.
+        entry.row.paused = Some(Paused { by: Arc::clone(&request.by), at: entry.plan.decided(now) });
         entry.row.rev += 1;
         let not_run = entry.plan.pause();
         let (job, value) = (Arc::clone(&entry.plan.job), entry.row.to_value());

@@ -13,6 +13,7 @@ mod runner;
 mod sealed;
 
 pub(super) use asked::Asked;
+pub(super) use chronicle::tell;
 pub(super) use plan::ticks_kept;
 pub(super) use runner::{Leading, lead};
 

@@ -235,6 +235,12 @@ impl JobPlan {
         std::mem::take(&mut self.asked).into()
     }
 
+    /// Up to when all ticks have been decided on: `now`, or just before the first that has come and was not looked at.
+    pub(super) fn decided(&self, now: WallTime) -> WallTime {
+        let first = self.job.schedule.next_after(self.looked).filter(|tick| *tick <= now);
+        first.map_or(now, |tick| tick - Duration::from_micros(1))
+    }
+
     /// From now on no tick is due. What waits is given up, also what was interrupted.
     pub(super) fn pause(&mut self) -> Vec<NotRun> {
         self.paused = true;

@@ -237,6 +237,16 @@ fn a_pause_gives_up_what_waits_and_a_resumption_tells_of_the_span() {
 }
 
 #[test]
+fn a_tick_that_comes_due_in_the_moment_of_the_pause_is_not_left_in_the_dark() {
+    let mut plan = plan(job(Delivery::AtLeastOnce), at(10));
+    assert_eq!(plan.decided(at(10)), at(10), "nothing has come due");
+    let paused = plan.decided(at(11));
+    assert!(paused < at(11));
+    plan.pause();
+    assert_eq!(plan.resume(paused, at(13)), Some((at(11), at(13))));
+}
+
+#[test]
 fn another_schedule_counts_from_now_on() {
     let sealed = sealed(&[], &[]);
     let mut plan = plan(job(Delivery::AtMostOnce), at(10));

@@ -98,7 +98,9 @@ pub enum JobsError {
 #[non_exhaustive]
 pub enum SchedulePuzzle {
     /// It is code of the worker's own, or the row was written by an old version.
-    #[error("its row holds no schedule that can be read; it is a timetable of the worker's own, or was registered by an older version")]
+    #[error(
+        "its row holds no schedule that can be read; it is a timetable of the worker's own, or was registered by an older version"
+    )]
     Absent,
     /// It cannot be read.
     #[error(transparent)]

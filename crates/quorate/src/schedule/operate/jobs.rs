@@ -235,7 +235,8 @@ impl Jobs {
         let env = self.quorum.env();
         let deadline = env.now() + self.wait;
         let id = RequestId::random(env);
-        let request = Request { id, by: Arc::clone(&self.by), at: self.now(), valid_for: self.valid_for, what };
+        let request =
+            Request { id, by: Arc::clone(&self.by), at: self.now(), valid_for: self.valid_for, what };
         let request = self.post(request, deadline).await?;
         let inbox = inbox::part(&self.ledger);
         loop {
@@ -297,9 +298,7 @@ impl Jobs {
 
     fn not_posted(&self, request: &Request, report: Report, perhaps: bool) -> JobsError {
         match perhaps {
-            true => {
-                JobsError::PerhapsPosted { id: request.id, until: triage::valid_until(request), report }
-            }
+            true => JobsError::PerhapsPosted { id: request.id, until: triage::valid_until(request), report },
             false => JobsError::NotPosted { report },
         }
     }
@@ -365,7 +364,9 @@ fn answers(read: Result<Vec<Answered>, LedgerError>) -> Result<Vec<Answered>, Jo
 /// Whether a node may have what it was asked to write, though it has not said so.
 fn may_have_it(outcome: &NodeOutcome) -> bool {
     match outcome {
-        NodeOutcome::Granted | NodeOutcome::Pending | NodeOutcome::Done | NodeOutcome::Contended { .. } => true,
+        NodeOutcome::Granted | NodeOutcome::Pending | NodeOutcome::Done | NodeOutcome::Contended { .. } => {
+            true
+        }
         NodeOutcome::Unreachable(cause) => {
             !matches!(cause, Cause::Unreachable(_) | Cause::Denied(_) | Cause::Stopped)
         }

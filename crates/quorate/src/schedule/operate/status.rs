@@ -171,7 +171,11 @@ mod tests {
         assert_eq!(schedule(&[node(1, &[row(3, "new", 2)]), node(1, &[row(2, "old", 2)])]), "new");
         let mut removed = row(5, "gone", 2);
         removed.1.at = 7;
-        assert_eq!(jobs(&[node(1, &[row(4, "old", 2)]), node(1, &[removed])]).len(), 0, "a job that was removed");
+        assert_eq!(
+            jobs(&[node(1, &[row(4, "old", 2)]), node(1, &[removed])]).len(),
+            0,
+            "a job that was removed"
+        );
         let garbage = (JobRow::key("k"), Record { value: "?".into(), ..row(1, "", 1).1 });
         assert_eq!(jobs(&[node(1, &[garbage])]).len(), 0);
     }
@@ -192,10 +196,7 @@ mod tests {
                     tick(6, begun.clone(), 5, true),
                 ],
             ),
-            node(
-                5,
-                &[tick(1, done, 5, true), tick(3, begun.clone(), 3, false), tick(4, failed, 5, false)],
-            ),
+            node(5, &[tick(1, done, 5, true), tick(3, begun.clone(), 3, false), tick(4, failed, 5, false)]),
         ]);
         let runs: Vec<_> = run["j"].running.iter().map(|run| (run.tick.as_micros(), run.orphaned)).collect();
         assert_eq!(runs, [(2, false), (3, true)], "the third is of an older term than the seal's");

@@ -42,7 +42,9 @@ pub(super) fn answering(request: &Request, answer: &Answer) -> Record {
 /// What is said to a request that was not heard in time.
 pub(super) fn too_late(request: &Request) -> Answer {
     let valid_for = request.valid_for.min(VALID_MAX);
-    let why = format!("too late: nobody led, or could be reached, while it was valid, for {valid_for:.0?}; ask again");
+    let why = format!(
+        "too late: nobody led, or could be reached, while it was valid, for {valid_for:.0?}; ask again"
+    );
     Answer::Refused { why: why.into() }
 }
 
@@ -122,7 +124,13 @@ impl Triage {
     }
 
     /// One request that stands on some node still, and what another node has been told of it already.
-    fn decide(&mut self, id: RequestId, request: Request, told: Option<Answer>, now: WallTime) -> Option<Step> {
+    fn decide(
+        &mut self,
+        id: RequestId,
+        request: Request,
+        told: Option<Answer>,
+        now: WallTime,
+    ) -> Option<Step> {
         let late = now > valid_until(&request);
         let known = self.known.entry(id);
         let is_new = matches!(known, std::collections::btree_map::Entry::Vacant(_));
@@ -166,7 +174,8 @@ pub(super) fn prune_below(answers: &[Answered], now: WallTime) -> Option<u64> {
 /// What the nodes say was answered to a request; `None` while none has an answer.
 pub(super) fn answer_to(answers: &[Answered], id: RequestId) -> Option<Result<Answer, RecordError>> {
     let key = key(id);
-    let mut found = answers.iter().flat_map(|answer| &answer.state.records).filter(|(other, _)| *other == key);
+    let mut found =
+        answers.iter().flat_map(|answer| &answer.state.records).filter(|(other, _)| *other == key);
     found.find(|(_, record)| record.last).map(|(_, record)| parse_answer(&record.value))
 }
 
@@ -245,7 +254,11 @@ mod tests {
         assert_eq!(triage.look(&nodes, at(5)), [], "they are with the leader");
         assert_eq!(triage.look(&nodes, at(500)), [], "and stay there");
         triage.answered(first.id, Some(yes()));
-        assert_eq!(triage.look(&nodes, at(501)), [Step::Answer(first.clone(), yes())], "what stands is written over");
+        assert_eq!(
+            triage.look(&nodes, at(501)),
+            [Step::Answer(first.clone(), yes())],
+            "what stands is written over"
+        );
         assert_eq!(triage.look(&nodes, at(502)), [], "though a node that cannot take it is not pestered");
         assert_eq!(triage.look(&nodes, at(503)), [Step::Answer(first, yes())]);
     }
@@ -271,7 +284,11 @@ mod tests {
         assert!(why.contains("too late") && why.contains("for 60s"), "{why}");
         triage.answered(one.id, Some(too_late(&one)));
         assert_eq!(triage.look(&nodes, at(62)), [], "it is being written");
-        assert_eq!(triage.look(&nodes, at(63)), [Step::Answer(one.clone(), too_late(&one))], "it did not arrive");
+        assert_eq!(
+            triage.look(&nodes, at(63)),
+            [Step::Answer(one.clone(), too_late(&one))],
+            "it did not arrive"
+        );
         let mut fresh = Triage::default();
         assert_eq!(fresh.look(&nodes, at(60)), [Step::Ask(one)], "to the last moment it is in time");
         let long = Request { valid_for: Duration::MAX, ..request(1, 0) };

@@ -13,7 +13,6 @@ pub(in crate::schedule) enum Hold {
     /// The leader's term.
     Term(Term),
     /// A claim on the tick, of a job that is spread over workers.
-    #[allow(dead_code, reason = "for spread ticks")]
     Claim(ClaimHandle, Env),
 }
 

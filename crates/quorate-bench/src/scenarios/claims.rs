@@ -1,0 +1,147 @@
+//! Many message ids: one by one, in batches, and the rivals' way.
+
+use super::cycles::runtime;
+use crate::{
+    measure::{Spread, now},
+    plan::Plan,
+    report::Row,
+    rivals::{Kind, Rival, quorum, spawn},
+    servers::Servers,
+};
+use quorate::claim::{Claim, ClaimOutcome, Claims, complete_many};
+use std::sync::Arc;
+
+/// Ids that the rival has under way at one time: as many as [`Claims::claim_many`] sends together.
+const PIPELINED: usize = 512;
+/// One by one takes too long for all of them.
+const SINGLY_PART: usize = 10;
+
+pub(crate) fn run(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {
+    runtime(1)?.block_on(measure(plan, servers))
+}
+
+/// Ids a second, a round each.
+#[derive(Default)]
+struct Rates {
+    singly: Vec<f64>,
+    batches: Vec<f64>,
+    counted: Vec<f64>,
+    bare_singly: Vec<f64>,
+    bare_pipelined: Vec<f64>,
+}
+
+async fn measure(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {
+    let quorum = quorum(servers.urls(), "bench-claims").await?;
+    let bare = Arc::new(Kind::Bare.start(servers.urls()).await?);
+    let plain = Claims::new(&quorum, "bench");
+    let counted = plain.clone().max_attempts(5);
+    let mut rates = Rates::default();
+    for round in 0..=plan.rounds {
+        let ids = |what: &str, count: usize| -> Vec<String> {
+            (0..count).map(|number| format!("{what}-{round}-{number}")).collect()
+        };
+        let few = plan.ids.div_ceil(SINGLY_PART);
+        let of_round = Rates {
+            singly: vec![singly(&plain, ids("one", few)).await?],
+            batches: vec![batches(&plain, ids("many", plan.ids)).await?],
+            counted: vec![batches(&counted, ids("counted", plan.ids)).await?],
+            bare_singly: vec![bare_singly(&bare, ids("bare-one", few)).await?],
+            bare_pipelined: vec![bare_pipelined(&bare, ids("bare", plan.ids)).await?],
+        };
+        // The first warms up.
+        if round > 0 {
+            rates.add(of_round);
+        }
+    }
+    let blocked = servers.slowest_call()?;
+    quorum.close().await;
+    let ratio =
+        Spread::of(rates.batches.iter().copied()).median / Spread::of(rates.singly.iter().copied()).median;
+    let row = |rival, figure: &str, of: Vec<f64>| Row::spread(rival, figure, "ids/s", Spread::of(of));
+    Ok(vec![
+        row("quorate", "claim and complete, one by one", rates.singly),
+        row("quorate", "claim and complete, in batches", rates.batches),
+        row("quorate", "the same, with attempts counted", rates.counted),
+        Row::new("quorate", "batches against one by one", "×", ratio).at_least(10.0),
+        row("bare", "SET NX PX on five servers, one by one", rates.bare_singly),
+        row("bare", "SET NX PX on five servers, pipelined", rates.bare_pipelined),
+        Row::new("quorate", "slowest script call on a server", "ms", blocked).at_most(5.0),
+    ])
+}
+
+impl Rates {
+    fn add(&mut self, round: Self) {
+        self.singly.extend(round.singly);
+        self.batches.extend(round.batches);
+        self.counted.extend(round.counted);
+        self.bare_singly.extend(round.bare_singly);
+        self.bare_pipelined.extend(round.bare_pipelined);
+    }
+}
+
+fn ours(outcome: ClaimOutcome) -> Result<Claim, String> {
+    match outcome {
+        ClaimOutcome::Claimed(claim) => Ok(claim),
+        other => Err(format!("{other:?}")),
+    }
+}
+
+async fn singly(claims: &Claims, ids: Vec<String>) -> Result<f64, String> {
+    let began = now();
+    for id in &ids {
+        let outcome = claims.claim(id).await.map_err(|error| error.to_string())?;
+        ours(outcome)?.complete("ok").await.map_err(|error| error.to_string())?;
+    }
+    Ok(ids.len() as f64 / now().since(began).as_secs_f64())
+}
+
+/// What was not claimed in time on a busy machine is claimed again, as a consumer would.
+async fn batches(claims: &Claims, ids: Vec<String>) -> Result<f64, String> {
+    let (count, began) = (ids.len(), now());
+    let mut open = ids;
+    let mut passes = 0;
+    while !open.is_empty() {
+        passes += 1;
+        if passes > 100 {
+            return Err(format!("{} ids cannot be claimed", open.len()));
+        }
+        let (mut held, mut again) = (Vec::new(), Vec::new());
+        for (id, outcome) in claims.claim_many(&open).await.map_err(|error| error.to_string())? {
+            match outcome {
+                Ok(outcome) => match ours(outcome) {
+                    Ok(claim) => held.push((claim, "ok")),
+                    Err(_) => again.push(id.to_string()),
+                },
+                Err(_) => again.push(id.to_string()),
+            }
+        }
+        for (id, completed) in complete_many(held).await {
+            completed.map_err(|error| format!("{id}: {error}"))?;
+        }
+        open = again;
+    }
+    Ok(count as f64 / now().since(began).as_secs_f64())
+}
+
+async fn bare_singly(bare: &Arc<Rival>, ids: Vec<String>) -> Result<f64, String> {
+    let began = now();
+    for id in &ids {
+        bare.acquire(id).await.ok_or("not set")?;
+    }
+    Ok(ids.len() as f64 / now().since(began).as_secs_f64())
+}
+
+async fn bare_pipelined(bare: &Arc<Rival>, ids: Vec<String>) -> Result<f64, String> {
+    let (count, began) = (ids.len(), now());
+    for chunk in ids.chunks(PIPELINED) {
+        let set = |id: String| {
+            let bare = Arc::clone(bare);
+            spawn(async move { bare.acquire(&id).await.is_some() })
+        };
+        let going: Vec<_> = chunk.iter().cloned().map(set).collect();
+        for one in going {
+            one.await.map_err(|error| error.to_string())?.then_some(()).ok_or("not set")?;
+        }
+    }
+    Ok(count as f64 / now().since(began).as_secs_f64())
+}

@@ -1,0 +1,325 @@
+//! Jobs spread over workers, on real servers: whichever claims a tick first runs it.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panic, its helpers too")]
+
+use quorate::{
+    election::Election,
+    env::Env,
+    lease::Quorum,
+    ledger::Ledger,
+    node::{FencingToken, Record},
+    schedule::{
+        Delivery, Job, JobRow, Overlap, Paused, Placement, RunAll, Scheduler, Tick, TickEnd, TickHistory,
+        every,
+    },
+};
+use quorate_redis::Connect;
+use quorate_testkit::redis::RedisCluster;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+use tokio::{runtime::Runtime, sync::mpsc};
+use tokio_util::sync::CancellationToken;
+
+/// How long anything may take that must come, on a slow machine.
+const BOUND: Duration = Duration::from_secs(60);
+const TTL: Duration = Duration::from_secs(2);
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Who started which tick, by its time in microseconds, and whether it was made up.
+type Starts = Arc<Mutex<BTreeMap<u64, Vec<(&'static str, bool)>>>>;
+
+fn servers() -> RedisCluster {
+    RedisCluster::start(5).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// A worker as a process would be: shut down in the background it is gone without a word.
+struct Worker {
+    runtime: Runtime,
+    scheduler: Scheduler,
+    stop: CancellationToken,
+    ended: mpsc::UnboundedReceiver<()>,
+}
+
+impl Worker {
+    /// Starts a worker that runs `job`, and never leads unless it is told that it may.
+    fn start(name: &str, urls: &[String], may_lead: bool, job: Job) -> Self {
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let stop = CancellationToken::new();
+        let (told, ended) = mpsc::unbounded_channel();
+        let quorum = {
+            let _inside = runtime.enter();
+            Quorum::redis(urls).unwrap().trust_new_nodes(true).worker(name).build().unwrap()
+        };
+        let election = Election::new(&quorum, "g").eligible_while(move || may_lead);
+        let scheduler = Scheduler::on(&election).ttl(TTL).job(job);
+        let (run, stopped) = (scheduler.run(), stop.clone());
+        let _running = runtime.spawn(async move {
+            run.until(stopped.cancelled_owned()).await.unwrap();
+            quorum.close().await;
+            let _ = told.send(());
+        });
+        Self { runtime, scheduler, stop, ended }
+    }
+
+    /// Politely.
+    async fn stop(mut self) {
+        self.stop.cancel();
+        soon("the end of a worker", self.ended.recv()).await;
+        self.runtime.shutdown_background();
+    }
+
+    /// As SIGKILL would: nothing is released.
+    fn kill(self) {
+        self.runtime.shutdown_background();
+    }
+}
+
+fn job(delivery: Delivery, period: Duration, who: &'static str, starts: &Starts) -> Job {
+    let starts = Arc::clone(starts);
+    let job = Job::new("j", every(period).unwrap(), move |tick: Tick| {
+        note(&starts, who, &tick);
+        async { Ok::<_, String>(()) }
+    });
+    rules(job, delivery)
+}
+
+fn rules(job: Job, delivery: Delivery) -> Job {
+    job.placement(Placement::Spread).misfire(RunAll::within(MINUTE)).delivery(delivery).history(10_000)
+}
+
+fn note(starts: &Starts, who: &'static str, tick: &Tick) {
+    assert!(tick.check().is_ok() && tick.term().is_none(), "it runs under a claim");
+    starts.lock().unwrap().entry(tick.at().as_micros()).or_default().push((who, tick.is_made_up()));
+}
+
+async fn soon<T>(what: &str, work: impl Future<Output = T>) -> T {
+    let env = Env::system();
+    env.before(env.now() + BOUND, work).await.unwrap_or_else(|| panic!("no {what} in {BOUND:?}"))
+}
+
+async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    soon(what, async {
+        while !holds() {
+            Env::system().sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+}
+
+/// The history of `j`, as the servers have it: by tick, how it ended.
+fn history(cluster: &RedisCluster) -> BTreeMap<u64, Vec<TickHistory>> {
+    let mut all: BTreeMap<String, TickHistory> = BTreeMap::new();
+    for server in cluster.iter() {
+        let said = server.command(&["HGETALL", "quorate:ledger/g{history:j}"]);
+        let lines: Vec<&str> = said.lines().collect();
+        for pair in lines.chunks(2) {
+            if let [field, value] = pair
+                && let Some(key) = field.strip_prefix("r:")
+            {
+                let value = value.splitn(4, ':').nth(3).unwrap();
+                all.insert(key.to_owned(), TickHistory::parse(value).unwrap());
+            }
+        }
+    }
+    let mut ticks: BTreeMap<u64, Vec<TickHistory>> = BTreeMap::new();
+    for entry in all.into_values() {
+        ticks.entry(entry.tick.as_micros()).or_default().push(entry);
+    }
+    ticks
+}
+
+#[tokio::test]
+async fn every_tick_runs_once_on_one_of_three_workers() {
+    const PERIOD: Duration = Duration::from_millis(50);
+    let cluster = servers();
+    for delivery in [Delivery::AtMostOnce, Delivery::AtLeastOnce] {
+        cluster.iter().for_each(|server| drop(server.command(&["FLUSHALL"])));
+        let starts = Starts::default();
+        let workers = ["a", "b", "c"]
+            .map(|who| Worker::start(who, &cluster.urls(), who == "a", job(delivery, PERIOD, who, &starts)));
+        until("150 ticks", || starts.lock().unwrap().len() >= 150).await;
+        for worker in workers {
+            worker.stop().await;
+        }
+        let starts = starts.lock().unwrap();
+        let twice: Vec<_> = starts.iter().filter(|(_, by)| by.len() != 1).collect();
+        assert!(twice.is_empty(), "{delivery}: {twice:?}");
+        let (first, last) = (starts.keys().next().unwrap(), starts.keys().last().unwrap());
+        let due = (last - first) / u64::try_from(PERIOD.as_micros()).unwrap() + 1;
+        assert_eq!(starts.len() as u64, due, "{delivery}: none is left out");
+        for who in ["a", "b", "c"] {
+            let count = starts.values().flatten().filter(|(by, _)| *by == who).count();
+            assert!(count >= starts.len() / 10, "{delivery}: {who} ran {count} of {}", starts.len());
+        }
+        let history = history(&cluster);
+        for tick in starts.keys() {
+            let ends: Vec<_> = history.get(tick).into_iter().flatten().map(|entry| entry.end).collect();
+            assert_eq!(ends, [TickEnd::Done], "{delivery}: {tick}");
+        }
+    }
+}
+
+/// A worker is killed while it runs a tick; another is there all the while.
+#[tokio::test]
+async fn a_killed_workers_tick_runs_again_or_is_entered_as_lost() {
+    for delivery in [Delivery::AtMostOnce, Delivery::AtLeastOnce] {
+        let cluster = servers();
+        let starts = Starts::default();
+        let (told, mut hangs) = mpsc::unbounded_channel();
+        let noted = Arc::clone(&starts);
+        let hanging = Job::new("j", every(Duration::from_millis(100)).unwrap(), move |tick: Tick| {
+            note(&noted, "a", &tick);
+            let _ = told.send(tick.at().as_micros());
+            std::future::pending::<Result<(), String>>()
+        });
+        let a = Worker::start("a", &cluster.urls(), false, rules(hanging, delivery));
+        let b = Worker::start("b", &cluster.urls(), false, {
+            job(delivery, Duration::from_millis(100), "b", &starts).overlap(Overlap::Allow)
+        });
+        let tick = soon("a tick that hangs", hangs.recv()).await.unwrap();
+        // It is held for as long as its worker lives, longer than a claim lasts without being extended.
+        let more = starts.lock().unwrap().len() + 40;
+        until("40 more ticks", || starts.lock().unwrap().len() >= more).await;
+        assert_eq!(starts.lock().unwrap()[&tick], [("a", false)], "{delivery}");
+        a.kill();
+        match delivery {
+            Delivery::AtLeastOnce => {
+                until("its second run", || starts.lock().unwrap()[&tick].len() > 1).await;
+                assert_eq!(starts.lock().unwrap()[&tick], [("a", false), ("b", true)]);
+                until("its end", || history(&cluster).contains_key(&tick)).await;
+                let entries = history(&cluster).remove(&tick).unwrap();
+                let ends: Vec<_> = entries.iter().map(|entry| (entry.end, &*entry.worker)).collect();
+                assert_eq!(ends, [(TickEnd::Done, "b")]);
+            }
+            Delivery::AtMostOnce => {
+                until("its end", || history(&cluster).contains_key(&tick)).await;
+                let entries = history(&cluster).remove(&tick).unwrap();
+                let ends: Vec<_> = entries.iter().map(|entry| (entry.end, &*entry.worker)).collect();
+                assert_eq!(ends, [(TickEnd::Lost, "a")], "{entries:?}");
+                assert_eq!(starts.lock().unwrap()[&tick], [("a", false)], "never again");
+            }
+        }
+        b.stop().await;
+        let starts = starts.lock().unwrap();
+        let others: Vec<_> = starts.iter().filter(|(at, by)| **at != tick && by.len() != 1).collect();
+        assert!(others.is_empty(), "{delivery}: {others:?}");
+    }
+}
+
+/// All workers are gone while a tick stands as started; the next that comes brings it to an end.
+#[tokio::test]
+async fn what_nobody_is_left_to_end_is_ended_by_the_next_worker() {
+    for delivery in [Delivery::AtMostOnce, Delivery::AtLeastOnce] {
+        let cluster = servers();
+        let starts = Starts::default();
+        let (told, mut hangs) = mpsc::unbounded_channel();
+        let noted = Arc::clone(&starts);
+        let hanging = Job::new("j", every(Duration::from_millis(100)).unwrap(), move |tick: Tick| {
+            note(&noted, "a", &tick);
+            let _ = told.send(tick.at().as_micros());
+            std::future::pending::<Result<(), String>>()
+        });
+        let a = Worker::start("a", &cluster.urls(), false, rules(hanging, delivery));
+        let tick = soon("a tick that hangs", hangs.recv()).await.unwrap();
+        a.kill();
+        let b = Worker::start(
+            "b",
+            &cluster.urls(),
+            false,
+            job(delivery, Duration::from_millis(100), "b", &starts),
+        );
+        until("its end", || history(&cluster).contains_key(&tick)).await;
+        until("the next ticks", || starts.lock().unwrap().len() > 10).await;
+        b.stop().await;
+        let runs = starts.lock().unwrap()[&tick].clone();
+        let end = history(&cluster)[&tick].iter().map(|entry| entry.end).collect::<Vec<_>>();
+        match delivery {
+            Delivery::AtLeastOnce => {
+                assert_eq!((&*runs, &*end), (&[("a", false), ("b", true)][..], &[TickEnd::Done][..]))
+            }
+            Delivery::AtMostOnce => assert_eq!((&*runs, &*end), (&[("a", false)][..], &[TickEnd::Lost][..])),
+        }
+        // What nobody ran while nobody was there is made up: the rule is run-all.
+        let starts = starts.lock().unwrap();
+        let (first, last) = (starts.keys().next().unwrap(), starts.keys().last().unwrap());
+        assert_eq!(starts.len() as u64, (last - first) / 100_000 + 1, "{delivery}: none is left out");
+    }
+}
+
+/// Whoever is told to stop gives its tick back, and another has it at once, not when the claim would have ended.
+#[tokio::test]
+async fn a_worker_that_is_told_to_stop_gives_its_tick_back() {
+    let cluster = servers();
+    let starts = Starts::default();
+    let (told, mut begun) = mpsc::unbounded_channel();
+    let noted = Arc::clone(&starts);
+    let patient = Job::new("j", every(Duration::from_millis(100)).unwrap(), move |tick: Tick| {
+        note(&noted, "a", &tick);
+        let _ = told.send(tick.at().as_micros());
+        async move {
+            tick.stop().cancelled().await;
+            Err("told to stop".to_owned())
+        }
+    });
+    let a = Worker::start("a", &cluster.urls(), false, rules(patient, Delivery::AtLeastOnce));
+    let tick = soon("a tick", begun.recv()).await.unwrap();
+    let b = Worker::start("b", &cluster.urls(), false, {
+        job(Delivery::AtLeastOnce, Duration::from_millis(100), "b", &starts)
+    });
+    a.stop().await;
+    until("its second run", || starts.lock().unwrap()[&tick].len() > 1).await;
+    b.stop().await;
+    assert_eq!(starts.lock().unwrap()[&tick], [("a", false), ("b", true)]);
+    let ends: Vec<_> = history(&cluster)[&tick].iter().map(|entry| entry.end).collect();
+    assert_eq!(ends, [TickEnd::Done], "the run that was interrupted is no end");
+}
+
+#[tokio::test]
+async fn a_job_that_is_paused_runs_nowhere_and_a_drained_worker_ends_when_its_runs_have() {
+    let cluster = servers();
+    let starts = Starts::default();
+    let period = Duration::from_millis(100);
+    let worker = Worker::start("a", &cluster.urls(), false, job(Delivery::AtLeastOnce, period, "a", &starts));
+    until("the first ticks", || starts.lock().unwrap().len() > 2).await;
+    // As a leader would.
+    let quorum =
+        Quorum::redis(cluster.urls()).unwrap().trust_new_nodes(true).worker("leader").build().unwrap();
+    let ledger = Ledger::new(&quorum, "g").unwrap();
+    let row = |rev: u64, paused: bool| {
+        let by = Paused { by: "me".into(), at: quorum.env().wall() };
+        let row = JobRow { rev, paused: paused.then_some(by), ..JobRow::default() };
+        let at = FencingToken::MAX.get();
+        Record { at, term: FencingToken::new(1), last: false, value: row.to_value() }
+    };
+    let (paused, resumed) = (row(1, true), row(2, false));
+    ledger.write(&JobRow::key("j"), None, &paused).await.unwrap();
+    until("a skipped tick", || {
+        history(&cluster).values().flatten().any(|entry| entry.end == TickEnd::SkippedPaused)
+    })
+    .await;
+    let before: BTreeSet<u64> = starts.lock().unwrap().keys().copied().collect();
+    let entries = || {
+        let skipped = history(&cluster).into_values().flatten();
+        skipped.filter(|entry| entry.end == TickEnd::SkippedPaused).count()
+    };
+    until("more of them", || entries() > 5).await;
+    let after: BTreeSet<u64> = starts.lock().unwrap().keys().copied().collect();
+    assert!(after.len() <= before.len() + 1, "it runs though it is paused: {before:?} {after:?}");
+    ledger.write(&JobRow::key("j"), Some(&paused), &resumed).await.unwrap();
+    until("the next ticks", || starts.lock().unwrap().len() > after.len() + 3).await;
+    let twice: Vec<_> = history(&cluster).into_iter().filter(|(_, entries)| entries.len() > 1).collect();
+    assert!(twice.is_empty(), "skipped and run: {twice:?}");
+    quorum.close().await;
+
+    let mut worker = worker;
+    let handle = worker.scheduler.handle();
+    soon("the end of what runs", handle.drain()).await;
+    let count = starts.lock().unwrap().len();
+    soon("the end of a worker", worker.ended.recv()).await;
+    worker.runtime.shutdown_background();
+    Env::system().sleep(period * 3).await;
+    assert_eq!(starts.lock().unwrap().len(), count, "nothing is started after a drain");
+}

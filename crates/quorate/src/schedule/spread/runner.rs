@@ -1,0 +1,423 @@
+//! The shell around the plans of spread jobs: looks, sleeps, tries ticks, until it is told to stop.
+
+use super::{
+    attempt::Attempt,
+    names,
+    plan::{Came, LATE_AFTER, Plan, Try, low_water, retention, unrun},
+    rows::{self, Registration},
+    scribe::{self, scribe},
+};
+use crate::{
+    claim::Claims,
+    env::{BootTime, Env, ScopedTask, WallTime},
+    lease::Quorum,
+    ledger::{Answered, Ledger, LedgerError},
+    node::FencingToken,
+    schedule::{
+        Job, MisfireReason, Placement, Skipped, TickCause, TickEnd, TickHistory,
+        leader::tell,
+        roster::{Phase, Roster},
+        work::Cancel,
+    },
+};
+use futures_util::{FutureExt, StreamExt, future::BoxFuture, future::OptionFuture, stream::FuturesUnordered};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+/// The wall clock may step: it is looked at again at least this often.
+const LOOK_AT_LEAST_EVERY: Duration = Duration::from_millis(500);
+/// Between two looks at which jobs are paused, at least.
+const SURVEY_EVERY: Duration = Duration::from_secs(1);
+/// And so many times as long as a look takes: a long ledger is read less often.
+const SURVEY_SHARE: u32 = 20;
+/// Between two looks at what stands in the ledger of spread ticks, which bring back the rows that nodes forgot.
+const READ_EVERY: Duration = Duration::from_secs(60);
+/// Between prunings of that ledger, at least; each worker draws its own up to twice as long.
+const PRUNE_EVERY: Duration = Duration::from_secs(60);
+/// Between attempts to write a row.
+const WRITE_AGAIN: Duration = Duration::from_millis(200);
+/// The reason of what did not run for a pause.
+const PAUSED: &str = "the job was paused";
+
+/// What it takes to run spread jobs.
+#[derive(Clone, Debug)]
+pub(in crate::schedule) struct Spreading {
+    pub(in crate::schedule) roster: Roster,
+    pub(in crate::schedule) quorum: Quorum,
+    /// The group's ledger, which its leader seals.
+    pub(in crate::schedule) main: Ledger,
+    pub(in crate::schedule) group: Arc<str>,
+    pub(in crate::schedule) max_running: usize,
+    /// How long a crashed worker keeps a tick, at most.
+    pub(in crate::schedule) ttl: Duration,
+    /// How long a run that is told to stop has to end.
+    pub(in crate::schedule) grace: Duration,
+}
+
+/// Runs this worker's share of the spread jobs until it is told to `stop`, or drained, and its runs have ended.
+pub(in crate::schedule) async fn spread(with: Spreading, stop: CancellationToken) {
+    let env = with.quorum.env().clone();
+    let (entries, queue) = mpsc::channel(scribe::QUEUE);
+    let writing = env.spawn_scoped(scribe(with.main.clone(), env.clone(), queue));
+    let mut worker = Worker {
+        ledger: with.main.part("spread"),
+        worker: Arc::clone(&with.quorum.setup().worker),
+        max_clock_offset: with.quorum.setup().max_clock_offset,
+        survey_at: env.now(),
+        read_at: env.now(),
+        prune_at: env.now() + PRUNE_EVERY + env.random_below(PRUNE_EVERY),
+        with,
+        entries,
+        jobs: BTreeMap::new(),
+        known: false,
+        paused: BTreeSet::new(),
+        missed: BTreeMap::new(),
+        runs: FuturesUnordered::new(),
+        cancels: BTreeMap::new(),
+        surveying: None,
+        pruning: None,
+        registering: Vec::new(),
+        env,
+    };
+    worker.serve(&stop).await;
+    drop(worker);
+    // What has ended is told to the end, unless nobody answers.
+    let _ = writing.await;
+}
+
+struct Worker {
+    with: Spreading,
+    env: Env,
+    ledger: Ledger,
+    worker: Arc<str>,
+    max_clock_offset: Duration,
+    entries: mpsc::Sender<scribe::Entry>,
+    /// The spread jobs; without a plan until it is known from when on they are due.
+    jobs: BTreeMap<Arc<str>, Entry>,
+    /// Whether it is known which jobs are paused.
+    known: bool,
+    paused: BTreeSet<Arc<str>>,
+    /// Spans that the misfire rule leaves out, until it is known what others have run of them.
+    missed: BTreeMap<Arc<str>, Vec<Skipped>>,
+    runs: FuturesUnordered<BoxFuture<'static, Ended>>,
+    cancels: BTreeMap<(Arc<str>, WallTime), Cancel>,
+    surveying: Option<ScopedTask<Survey>>,
+    survey_at: BootTime,
+    read_at: BootTime,
+    pruning: Option<ScopedTask<()>>,
+    prune_at: BootTime,
+    registering: Vec<ScopedTask<()>>,
+}
+
+struct Entry {
+    job: Arc<Job>,
+    plan: Option<Plan>,
+    /// Ticks that had ended when this worker came.
+    ended: BTreeSet<WallTime>,
+}
+
+struct Ended {
+    job: Arc<Job>,
+    tried: Try,
+    came: Came,
+    history: Option<TickHistory>,
+}
+
+/// What the ledgers say.
+struct Survey {
+    main: Result<Vec<Answered>, LedgerError>,
+    spread: Option<Result<Vec<Answered>, LedgerError>>,
+    took: Duration,
+}
+
+impl Worker {
+    async fn serve(&mut self, stop: &CancellationToken) {
+        let (mut jobs, mut phase) = self.with.roster.watch();
+        self.change();
+        while !stop.is_cancelled() && self.with.roster.phase() == Phase::Open {
+            self.look();
+            self.survey();
+            self.prune();
+            let wake = self.wake();
+            tokio::select! { biased;
+                () = stop.cancelled() => break,
+                Some(ended) = self.runs.next() => self.ended(ended),
+                Some(survey) = OptionFuture::from(self.surveying.as_mut()) => {
+                    self.surveying = None;
+                    // One that was torn down is made again.
+                    if let Ok(survey) = survey {
+                        self.surveyed(survey);
+                    }
+                }
+                Some(_) = OptionFuture::from(self.pruning.as_mut()) => self.pruning = None,
+                _ = jobs.changed() => self.change(),
+                _ = phase.changed() => {}
+                () = self.env.sleep_until(wake) => {}
+            }
+        }
+        if stop.is_cancelled() {
+            self.cancels.values().for_each(|cancel| cancel.cancel("the worker was told to stop"));
+        }
+        loop {
+            tokio::select! { biased;
+                ended = self.runs.next() => match ended {
+                    Some(ended) => self.ended(ended),
+                    None => return,
+                },
+                () = stop.cancelled(), if self.cancels.values().any(|cancel| !cancel.is_cancelled()) => {
+                    self.cancels.values().for_each(|cancel| cancel.cancel("the worker was told to stop"));
+                }
+            }
+        }
+    }
+
+    /// Takes the jobs as they are now. What has not changed goes on.
+    fn change(&mut self) {
+        let mut now = self.with.roster.jobs();
+        now.retain(|_, job| job.placement == Placement::Spread);
+        self.jobs.retain(|name, entry| now.get(name).is_some_and(|job| entry.job.is_like(job)));
+        for (name, job) in now {
+            match self.jobs.get_mut(&name) {
+                // What it runs may be another.
+                Some(entry) => {
+                    if let Some(plan) = &mut entry.plan {
+                        plan.job = Arc::clone(&job);
+                    }
+                    entry.job = job;
+                }
+                None => {
+                    self.jobs.insert(name, Entry { job, plan: None, ended: BTreeSet::new() });
+                    (self.survey_at, self.read_at) = (self.env.now(), self.env.now());
+                }
+            }
+        }
+        self.missed.retain(|name, _| self.jobs.contains_key(name));
+    }
+
+    /// Decides on what has come due, and tries what may be tried.
+    fn look(&mut self) {
+        let now = self.env.wall();
+        let mut tries = Vec::new();
+        let mut pauses = Vec::new();
+        let busy: usize = self.jobs.values().filter_map(|entry| entry.plan.as_ref()).map(Plan::busy).sum();
+        let mut room = self.with.max_running.saturating_sub(busy);
+        for (name, entry) in &mut self.jobs {
+            let Some(plan) = &mut entry.plan else { continue };
+            if self.paused.contains(name) {
+                pauses.extend(plan.look_paused(now).map(|span| (Arc::clone(&entry.job), span)));
+            } else {
+                let skipped = plan.look(now, &entry.ended);
+                if !skipped.is_empty() {
+                    self.missed.entry(Arc::clone(name)).or_default().extend(skipped);
+                    self.read_at = self.env.now();
+                    self.survey_at = self.env.now();
+                }
+            }
+            while room > 0
+                && let Some(tried) = plan.take(now)
+            {
+                room -= 1;
+                tries.push((Arc::clone(&entry.job), tried));
+            }
+        }
+        for (job, (first, last)) in pauses {
+            self.skipped(&job, first, last, TickEnd::SkippedPaused, PAUSED);
+        }
+        tries.sort_by_key(|(job, tried)| (std::cmp::Reverse(job.priority), tried.tick));
+        for (job, tried) in tries {
+            self.begin(job, tried);
+        }
+    }
+
+    fn begin(&mut self, job: Arc<Job>, tried: Try) {
+        let cancel = Cancel::default();
+        self.cancels.insert((Arc::clone(&job.name), tried.tick), cancel.clone());
+        let claims = Claims::new(&self.with.quorum, &names::set(&self.with.group))
+            .ttl(self.with.ttl)
+            .step_down_grace(self.with.grace)
+            .retention(retention(&job, self.max_clock_offset));
+        let attempt = Attempt {
+            job: Arc::clone(&job),
+            tried,
+            claims,
+            ledger: self.ledger.clone(),
+            worker: Arc::clone(&self.worker),
+            env: self.env.clone(),
+            cancel,
+            grace: self.with.grace,
+            ttl: self.with.ttl,
+            counts: self.with.roster.counts().clone(),
+        };
+        let running = self.env.spawn_scoped(attempt.run());
+        let ended = running.map(move |done| {
+            // Torn down by a panic of ours: whoever claims it next says what became of it.
+            let (came, history) = done.unwrap_or((Came::NotNow, None));
+            Ended { job, tried, came, history }
+        });
+        self.runs.push(ended.boxed());
+    }
+
+    fn ended(&mut self, ended: Ended) {
+        let Ended { job, tried, came, history } = ended;
+        self.cancels.remove(&(Arc::clone(&job.name), tried.tick));
+        let plan = self.jobs.get_mut(&job.name).and_then(|entry| entry.plan.as_mut());
+        if let Some(plan) = plan {
+            plan.came(tried, came, self.env.wall(), self.env.random());
+        }
+        if let Some(history) = history {
+            self.enter(&job, history);
+        }
+    }
+
+    fn enter(&self, job: &Job, history: TickHistory) {
+        tell(job, &history);
+        self.with.roster.counts().ended(&history);
+        if let Err(error) = self.entries.try_send(scribe::Entry { history, keep: job.history }) {
+            self.with.roster.counts().not_written();
+            tracing::warn!(job = &*job.name, "its history lacks an entry: {error}");
+        }
+    }
+
+    /// Enters a span of ticks that nobody runs. Whichever worker says so first.
+    fn skipped(&self, job: &Job, first: WallTime, last: WallTime, end: TickEnd, reason: &str) {
+        let history = TickHistory {
+            job: Arc::clone(&job.name),
+            tick: first,
+            until: (last > first).then_some(last),
+            cause: TickCause::Scheduled,
+            end,
+            reason: reason.into(),
+            worker: Arc::clone(&self.worker),
+            term: FencingToken::default(),
+            started: None,
+            took: None,
+            attempts: 0,
+            output: None,
+        };
+        self.enter(job, history);
+    }
+
+    /// Looks at the ledgers, now and then, and when there is something to be known.
+    fn survey(&mut self) {
+        if self.jobs.is_empty() || self.surveying.is_some() || self.env.now() < self.survey_at {
+            return;
+        }
+        let reads = self.env.now() >= self.read_at;
+        if reads {
+            self.read_at = self.env.now() + READ_EVERY;
+        }
+        let (main, spread, env) = (self.with.main.clone(), self.ledger.clone(), self.env.clone());
+        self.surveying = Some(self.env.spawn_scoped(async move {
+            let began = env.now();
+            let main = main.read().await;
+            let spread = if reads { Some(spread.read().await) } else { None };
+            Survey { main, spread, took: began.until(env.now()) }
+        }));
+    }
+
+    fn surveyed(&mut self, survey: Survey) {
+        self.survey_at = self.env.now() + SURVEY_EVERY.max(survey.took * SURVEY_SHARE);
+        match survey.main {
+            Ok(answers) => {
+                (self.known, self.paused) = (true, rows::paused(&answers));
+            }
+            Err(error) => {
+                tracing::debug!(group = &*self.with.group, "which jobs are paused is not known: {error}");
+            }
+        }
+        match survey.spread {
+            // The rows of jobs that are to begin are not used before it is known which are paused.
+            Some(Ok(answers)) if self.known => self.read(&answers),
+            Some(Ok(_)) => self.read_at = self.env.now(),
+            Some(Err(error)) => {
+                self.read_at = self.env.now();
+                tracing::debug!(group = &*self.with.group, "its spread ticks cannot be read yet: {error}");
+            }
+            None => {}
+        }
+    }
+
+    /// Begins the jobs that wait for it, and enters what nobody ran.
+    fn read(&mut self, answers: &[Answered]) {
+        let now = self.env.wall();
+        let mut ticks = rows::ticks(answers);
+        let quorum = self.with.quorum.fleet().majority();
+        self.registering.clear();
+        let mut unruns: Vec<(Arc<Job>, (WallTime, WallTime, MisfireReason))> = Vec::new();
+        for (name, entry) in &mut self.jobs {
+            let stands = ticks.remove(name).unwrap_or_default();
+            let found = Registration::find(answers, &entry.job, quorum, self.max_clock_offset, now);
+            if entry.plan.is_none() {
+                let from = Plan::from(&entry.job, found.row.since, now);
+                tracing::debug!(job = &**name, since = entry.job.schedule.show(from), "spread");
+                entry.plan = Some(Plan::new(Arc::clone(&entry.job), from));
+                entry.ended = stands.iter().filter(|(_, last)| **last).map(|(tick, _)| *tick).collect();
+            } else {
+                entry.ended.clear();
+            }
+            if let Some(plan) = &mut entry.plan {
+                let open = stands.iter().filter(|(_, last)| !**last);
+                open.for_each(|(tick, _)| plan.owe(*tick, now));
+            }
+            if found.write {
+                self.registering.push(self.env.spawn_scoped(register(
+                    found,
+                    self.ledger.clone(),
+                    self.env.clone(),
+                )));
+            }
+            if let Some(skipped) = self.missed.remove(name) {
+                let stands: BTreeSet<WallTime> = stands.into_keys().collect();
+                let spans = unrun(&entry.job, &skipped, &stands);
+                unruns.extend(spans.into_iter().map(|span| (Arc::clone(&entry.job), span)));
+            }
+        }
+        for (job, (first, last, why)) in unruns {
+            self.skipped(&job, first, last, TickEnd::SkippedMisfire, &why.to_string());
+        }
+    }
+
+    /// Has the nodes forget what is of no more use, now and then.
+    fn prune(&mut self) {
+        let plans = self.jobs.values().filter_map(|entry| entry.plan.as_ref());
+        if self.pruning.is_some() || self.env.now() < self.prune_at || plans.clone().next().is_none() {
+            return;
+        }
+        self.prune_at = self.env.now() + PRUNE_EVERY + self.env.random_below(PRUNE_EVERY);
+        let below = low_water(plans, self.env.wall(), self.max_clock_offset);
+        let (ledger, group) = (self.ledger.clone(), Arc::clone(&self.with.group));
+        self.pruning = Some(self.env.spawn_scoped(async move {
+            if let Err(error) = ledger.prune(FencingToken::default(), below).await {
+                tracing::debug!(group = &*group, "its spread ticks are not pruned: {error}");
+            }
+        }));
+    }
+
+    fn wake(&self) -> BootTime {
+        let now = self.env.wall();
+        let next = self.jobs.values().filter_map(|entry| entry.plan.as_ref()?.wake()).min();
+        let pause = next.map_or(LOOK_AT_LEAST_EVERY, |next| now.until(next)).min(LOOK_AT_LEAST_EVERY);
+        let survey =
+            if self.surveying.is_some() || self.jobs.is_empty() { None } else { Some(self.survey_at) };
+        let at = self.env.now() + pause;
+        survey.map_or(at, |survey| survey.min(at))
+    }
+}
+
+/// Writes a job's row until a majority has it.
+async fn register(mut found: Registration, ledger: Ledger, env: Env) {
+    loop {
+        let key = Arc::clone(&found.key);
+        match ledger.write(&key, found.seen.as_ref(), &found.record()).await {
+            Ok(()) => return,
+            Err(LedgerError::Standing(other)) => found.meet(other),
+            Err(error) => tracing::debug!(key = &*key, "not registered yet: {error}"),
+        }
+        env.sleep(WRITE_AGAIN + env.random_below(LATE_AFTER)).await;
+    }
+}

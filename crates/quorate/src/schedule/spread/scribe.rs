@@ -1,0 +1,96 @@
+//! Writes the history of spread ticks, off their path.
+//!
+//! # What is not guaranteed
+//!
+//! An entry is written a little after the tick has ended: a crash loses those of the last moments. Of a tick that ended
+//! elsewhere nobody but its worker writes.
+
+use crate::{
+    env::Env,
+    ledger::{Ledger, LedgerError},
+    node::FencingToken,
+    schedule::TickHistory,
+};
+use futures_util::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+use tokio::sync::mpsc;
+
+/// How many entries are on their way at once.
+const AT_ONCE: usize = 128;
+/// How often one is tried, and between what pauses.
+const TRIES: u32 = 5;
+const TRY_AGAIN: Duration = Duration::from_millis(100);
+
+/// How many entries wait to be written at most.
+pub(super) const QUEUE: usize = 16_384;
+
+/// An entry to write, and how many of its job's are kept.
+pub(super) struct Entry {
+    pub(super) history: TickHistory,
+    pub(super) keep: usize,
+}
+
+/// Writes entries until no more can come and all are written.
+pub(super) async fn scribe(main: Ledger, env: Env, mut entries: mpsc::Receiver<Entry>) {
+    let mut busy: FuturesUnordered<BoxFuture<'_, ()>> = FuturesUnordered::new();
+    let mut written: BTreeMap<Arc<str>, usize> = BTreeMap::new();
+    let mut open = true;
+    while open || !busy.is_empty() {
+        let room = open && busy.len() < AT_ONCE;
+        tokio::select! { biased;
+            Some(()) = busy.next() => {}
+            entry = entries.recv(), if room => match entry {
+                Some(Entry { keep: 0, .. }) => {}
+                Some(Entry { history, keep }) => {
+                    // At first, since others may have left too many; then whenever there may be half too many.
+                    let since = written.entry(Arc::clone(&history.job)).or_insert(usize::MAX / 2);
+                    *since += 1;
+                    let tidy = *since > (keep / 2).max(8);
+                    if tidy {
+                        *since = 0;
+                    }
+                    busy.push(Box::pin(write(&main, &env, history, tidy.then_some(keep))));
+                }
+                None => open = false,
+            },
+        }
+    }
+}
+
+async fn write(main: &Ledger, env: &Env, history: TickHistory, tidy_to: Option<usize>) {
+    let job = Arc::clone(&history.job);
+    let part = main.part(&TickHistory::part(&job));
+    let (key, record) = (history.key(), history.into_record(env.wall()));
+    for tries in 1..=TRIES {
+        match part.write(&key, None, &record).await {
+            Err(LedgerError::NoMajority(_)) if tries < TRIES => env.sleep(TRY_AGAIN * tries).await,
+            // Another worker has said so before.
+            Ok(()) | Err(LedgerError::Standing(_)) => break,
+            Err(error) => {
+                tracing::debug!(job = &*job, "its history lacks an entry: {error}");
+                break;
+            }
+        }
+    }
+    if let Some(keep) = tidy_to
+        && let Err(error) = tidy(&part, keep).await
+    {
+        tracing::debug!(job = &*job, "its history is not pruned: {error}");
+    }
+}
+
+/// Has the nodes forget all but the newest `keep` entries.
+async fn tidy(part: &Ledger, keep: usize) -> Result<(), LedgerError> {
+    let answers = part.read().await?;
+    let records = answers.iter().flat_map(|answer| &answer.state.records);
+    let all: BTreeSet<(u64, &Arc<str>)> = records.map(|(key, record)| (record.at, key)).collect();
+    let excess = all.len().saturating_sub(keep);
+    match all.iter().nth(excess) {
+        Some((below, _)) if excess > 0 => part.prune(FencingToken::default(), *below).await,
+        _ => Ok(()),
+    }
+}
