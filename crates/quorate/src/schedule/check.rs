@@ -3,8 +3,8 @@
 use super::{Job, Misfire, Placement, ScheduleError, leader::ticks_kept};
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-/// Ticks that a group's ledger keeps at most: it travels whole when a leader seals it.
-pub(super) const TICKS_MAX: u128 = 10_000;
+/// Ticks that a group's ledger keeps at most: a new leader reads it whole, a page at a time.
+pub(super) const TICKS_MAX: u128 = 200_000;
 /// The longest tail of an output, in bytes.
 const OUTPUT_MAX: usize = 4_096;
 /// The longest history.

@@ -1,0 +1,175 @@
+use super::super::{Asked, Leading, lead};
+use crate::{
+    election::{Election, ElectionError},
+    env::{ScopedTask, WallTime},
+    lease::Quorum,
+    ledger::Ledger,
+    node::MemoryNode,
+    schedule::{Answer, Ask, Every, Job, Request, RequestId, TickEnd, TickHistory, every, roster::Roster},
+};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+
+pub(super) const SECOND: Duration = Duration::from_secs(1);
+/// How often most jobs of these tests are due.
+pub(super) const PERIOD: Duration = Duration::from_millis(100);
+
+pub(super) fn often() -> Every {
+    every(PERIOD).unwrap()
+}
+
+/// A schedule that is not due while a test runs.
+pub(super) fn never() -> Every {
+    every(1_000_000 * SECOND).unwrap()
+}
+
+/// Five nodes, on which leaders follow each other.
+pub(super) struct Stage {
+    nodes: Vec<MemoryNode>,
+    pub(super) quorum: Quorum,
+    pub(super) ledger: Ledger,
+}
+
+/// One that leads, or wants to.
+pub(super) struct Candidate {
+    pub(super) roster: Roster,
+    pub(super) quorum: Quorum,
+    asks: Arc<Mutex<Option<mpsc::Sender<Asked>>>>,
+    stop: CancellationToken,
+    run: ScopedTask<Result<(), ElectionError<String>>>,
+}
+
+impl Stage {
+    pub(super) fn new() -> Self {
+        let nodes: Vec<_> = (0..5).map(|i| MemoryNode::new(&format!("memory-{i}"))).collect();
+        let quorum = quorum("looker", &nodes);
+        let ledger = Ledger::new(&quorum, "g").unwrap();
+        Self { nodes, quorum, ledger }
+    }
+
+    /// A candidate with these jobs, with no limit of runs.
+    pub(super) fn candidate(&self, worker: &str, jobs: &[Job]) -> Candidate {
+        self.limited(worker, jobs, usize::MAX)
+    }
+
+    pub(super) fn limited(&self, worker: &str, jobs: &[Job], max_running: usize) -> Candidate {
+        let quorum = quorum(worker, &self.nodes);
+        let election = Election::new(&quorum, "g").ttl(SECOND).step_down_grace(SECOND / 4);
+        let (roster, asks) = (Roster::new(jobs), Arc::<Mutex<Option<mpsc::Sender<Asked>>>>::default());
+        let stop = CancellationToken::new();
+        let (mine, ledger, way) = (roster.clone(), Ledger::new(&quorum, "g").unwrap(), Arc::clone(&asks));
+        let campaign = election.run(move |term| {
+            let (sender, asked) = mpsc::channel(8);
+            *way.lock().unwrap() = Some(sender);
+            let (roster, ledger) = (mine.clone(), ledger.clone());
+            async move {
+                lead(Leading { roster, ledger, term, max_running, grace: SECOND / 4 }, asked).await;
+                Ok::<(), String>(())
+            }
+        });
+        let run = quorum.env().spawn_scoped(campaign.until(stop.clone().cancelled_owned()));
+        Candidate { roster, quorum, asks, stop, run }
+    }
+
+    /// A job's history, as anybody may read it.
+    pub(super) async fn history(&self, job: &str) -> Vec<TickHistory> {
+        let answers = self.ledger.part(&TickHistory::part(job)).read().await.unwrap();
+        let (history, unread) = TickHistory::merge(&answers);
+        assert!(unread.is_empty(), "{unread:?}");
+        history
+    }
+
+    /// The history once it is so.
+    pub(super) async fn history_when(
+        &self,
+        job: &str,
+        enough: impl Fn(&[TickHistory]) -> bool,
+    ) -> Vec<TickHistory> {
+        let deadline = self.quorum.env().now() + 15 * SECOND;
+        loop {
+            let history = self.history(job).await;
+            if enough(&history) {
+                return history;
+            }
+            assert!(self.quorum.env().now() < deadline, "{job}: {history:#?}");
+            self.quorum.env().sleep(PERIOD / 5).await;
+        }
+    }
+
+    pub(super) async fn when(&self, what: &str, is_so: impl Fn() -> bool) {
+        let deadline = self.quorum.env().now() + 15 * SECOND;
+        while !is_so() {
+            assert!(self.quorum.env().now() < deadline, "{what}");
+            self.quorum.env().sleep(PERIOD / 10).await;
+        }
+    }
+
+    pub(super) fn request(&self, what: Ask) -> Request {
+        let id = RequestId::random(self.quorum.env());
+        Request { id, by: "me@here".into(), at: self.quorum.env().wall(), valid_for: 60 * SECOND, what }
+    }
+}
+
+impl Candidate {
+    /// Asks until a leader answers: one that has just begun or ended may not.
+    pub(super) async fn ask(&self, request: &Request) -> Answer {
+        let env = self.quorum.env();
+        let deadline = env.now() + 10 * SECOND;
+        loop {
+            let way = self.asks.lock().unwrap().clone();
+            if let Some(way) = way {
+                let (reply, answer) = oneshot::channel();
+                let sent = way.send(Asked { request: request.clone(), reply }).await.is_ok();
+                if sent && let Ok(answer) = answer.await {
+                    return answer;
+                }
+            }
+            assert!(env.now() < deadline, "nobody answers {request:?}");
+            env.sleep(PERIOD / 10).await;
+        }
+    }
+
+    /// In good order.
+    pub(super) async fn resigns(self) {
+        self.stop.cancel();
+        self.run.await.expect("no panic").expect("a shutdown is Ok");
+        self.quorum.close().await;
+        assert_eq!(self.quorum.env().tasks_alive(), 0);
+    }
+
+    /// As good as a crash: everything of it is dropped at once, and nothing is told.
+    pub(super) async fn crashes(self) {
+        drop(self.run);
+        self.quorum.close().await;
+    }
+}
+
+fn quorum(worker: &str, nodes: &[MemoryNode]) -> Quorum {
+    let builder = Quorum::builder().worker(worker).nodes(nodes.iter().cloned());
+    builder.trust_new_nodes(true).build().expect("a sound setup")
+}
+
+pub(super) fn accepted(answer: &Answer) -> u64 {
+    match answer {
+        Answer::Accepted { count, .. } => *count,
+        other => panic!("{other:?}"),
+    }
+}
+
+pub(super) fn refused(answer: &Answer) -> &str {
+    match answer {
+        Answer::Refused { why } => why,
+        other => panic!("{other:?}"),
+    }
+}
+
+pub(super) fn ends(history: &[TickHistory], end: TickEnd) -> Vec<&TickHistory> {
+    history.iter().filter(|entry| entry.end == end).collect()
+}
+
+/// Which ticks have begun, in order.
+pub(super) type Begun = Arc<Mutex<Vec<WallTime>>>;
