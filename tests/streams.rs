@@ -305,6 +305,13 @@ async fn errors_hold_no_password_and_say_what_is_wrong() {
     let _: () = talk.set("text", "no stream").expect("it is set");
     let mut text: Messages = Box::pin(source(PASSWORD, "text").messages());
     let said = next(&mut text).await.expect_err("no stream").to_string();
+    let acl = ["ACL", "SETUSER", "reader", "on", "nopass", "~orders", "+@read", "+@connection"];
+    let _: () = redis::cmd(acl[0]).arg(&acl[1..]).query(&mut talk).expect("a user");
+    let url = format!("redis://reader:any@127.0.0.1:{}", broker.port());
+    let reader = StreamSource::new(&url, "orders", "billing").expect("a URL");
+    let mut denied: Messages = Box::pin(reader.messages());
+    let denied = next(&mut denied).await.expect_err("too few rights").to_string();
+    assert!(denied.contains("+xreadgroup") && !denied.contains("any@"), "{denied}");
     assert!(said.contains("WRONGTYPE") && said.contains("\"text\"") && !said.contains(PASSWORD), "{said}");
 }
 

@@ -32,6 +32,10 @@
 //! claim's record is `{PR}:claim`; a group's ledger is the hash `Pledger/GROUP`; the node's marker is
 //! `Pnode`.
 //!
+//! # Streams
+//!
+//! [`streams`] reads a consumer group of a Redis stream, for [`quorate::claim`]: from the user's broker, which is no node.
+//!
 //! # Which servers
 //!
 //! Redis 6.2 and later, and what speaks its protocol as well. Each server must be independent of the others:

@@ -9,12 +9,17 @@ use crate::{
 use quorate::{
     env::Env,
     node::{Cause, Node},
+    plain::plain,
 };
-use redis::{Cmd, Value};
+use redis::{Cmd, ServerError, Value};
 use std::time::Duration;
 
 /// How long a connection, or the answer to a command that does not wait, may take.
 const ANSWER: Duration = Duration::from_secs(5);
+
+/// The mend for a user with too few rights.
+const RIGHTS: &str = "let the broker's user do +xgroup|create +xreadgroup +xautoclaim +xack +select +client|setname, and give it \
+                      the stream's key";
 
 /// An open connection. After an error it is not used again: an answer may still be under way.
 pub(super) struct Link {
@@ -74,12 +79,20 @@ impl Link {
         match (answer, &self.password) {
             (Ok(Value::ServerError(error)), Some(password)) => {
                 fault::unless_it_repeats(&error, password.reveal())?;
-                Err(fault::of_server(&error))
+                Err(of_server(&error))
             }
-            (Ok(Value::ServerError(error)), None) => Err(fault::of_server(&error)),
+            (Ok(Value::ServerError(error)), None) => Err(of_server(&error)),
             (Err(cause), Some(password)) => Err(fault::without(cause, password.reveal())),
             (answer, _) => answer,
         }
+    }
+}
+
+/// The cause behind an error of the broker's own. What its user needs is not what a node's does.
+fn of_server(error: &ServerError) -> Cause {
+    match error.code() {
+        "NOPERM" => Cause::Denied(format!("{}; {RIGHTS}", plain(error.details().unwrap_or_default(), 200)).into()),
+        _ => fault::of_server(error),
     }
 }
 
