@@ -210,15 +210,9 @@ impl Worker {
         self.missed.retain(|name, _| self.jobs.contains_key(name));
     }
 
-    /// By which every tick is due: the quorum's clock, so that all workers agree on it whatever their own show.
-    fn now(&self) -> WallTime {
-        self.with.quorum.wall()
-    }
-
     /// Decides on what has come due, and tries what may be tried.
     fn look(&mut self) {
         let now = self.now();
-<<<<<<< HEAD
         while let Some((_, name)) = self.agenda.first().filter(|(at, _)| *at <= now).cloned() {
             self.agenda.pop_first();
             if let Some(entry) = self.jobs.get_mut(&name) {
@@ -228,13 +222,6 @@ impl Worker {
         }
         for (_, name) in &self.in_line {
             let Some(entry) = self.jobs.get_mut(name) else { continue };
-=======
-        let mut tries = Vec::new();
-        let mut pauses = Vec::new();
-        let busy: usize = self.jobs.values().filter_map(|entry| entry.plan.as_ref()).map(Plan::busy).sum();
-        let mut room = self.with.max_running.saturating_sub(busy);
-        for (name, entry) in &mut self.jobs {
->>>>>>> times
             let Some(plan) = &mut entry.plan else { continue };
             if self.paused.contains(name) {
                 let span = plan.look_paused(now);
@@ -320,14 +307,9 @@ impl Worker {
     fn ended(&mut self, ended: Ended) {
         let Ended { job, tried, came, history } = ended;
         self.cancels.remove(&(Arc::clone(&job.name), tried.tick));
-        let now = self.now();
         let plan = self.jobs.get_mut(&job.name).and_then(|entry| entry.plan.as_mut());
         if let Some(plan) = plan {
-<<<<<<< HEAD
             plan.came(tried, came, self.with.quorum.wall(), self.env.random());
-=======
-            plan.came(tried, came, now, self.env.random());
->>>>>>> times
         }
         self.arrange(&job.name);
         if let Some(history) = history {
@@ -468,11 +450,7 @@ impl Worker {
 
     fn wake(&self) -> BootTime {
         let now = self.now();
-<<<<<<< HEAD
         let next = self.agenda.first().map(|(at, _)| *at);
-=======
-        let next = self.jobs.values().filter_map(|entry| entry.plan.as_ref()?.wake()).min();
->>>>>>> times
         let pause = next.map_or(LOOK_AT_LEAST_EVERY, |next| now.until(next)).min(LOOK_AT_LEAST_EVERY);
         let survey =
             if self.surveying.is_some() || self.jobs.is_empty() { None } else { Some(self.survey_at) };
