@@ -80,7 +80,7 @@ async fn run(mut worker: Worker, held: Arc<Held>, tick: Tick) -> Result<(), Stri
             tokio::select! { biased;
                 () = tick.stop().cancelled() => {
                     worker.referee.count("tick stopped");
-                    run.ends(TickEnd::Torn);
+                    run.ends(told_to_stop(&tick));
                     return Err("told to stop".to_owned());
                 }
                 () = env.sleep(time) => {}
@@ -97,12 +97,20 @@ async fn run(mut worker: Worker, held: Arc<Held>, tick: Tick) -> Result<(), Stri
         _ => (TickEnd::Itself, Ok(())),
     };
     // The worker's word comes before what the library makes of it.
-    run.ends(if tick.stop().is_cancelled() && result.is_err() { TickEnd::Torn } else { end });
+    run.ends(if tick.stop().is_cancelled() && result.is_err() { told_to_stop(&tick) } else { end });
     if how == 19 {
         // Without the hook, which would print it.
         resume_unwind(Box::new("on purpose"));
     }
     result
+}
+
+/// A run that is told to stop though its term goes on is past its timeout: that is an end of its own.
+fn told_to_stop(tick: &Tick) -> TickEnd {
+    match tick.term() {
+        Some(term) if !term.step_down().is_cancelled() => TickEnd::Itself,
+        _ => TickEnd::Torn,
+    }
 }
 
 impl Worker {
