@@ -270,7 +270,7 @@ impl Attempt {
             match self.ledger.write(&key, Some(started), last).await {
                 Ok(()) => return,
                 Err(LedgerError::NoMajority(_)) if claim.check().is_ok() => {
-                    self.quorum.env().sleep(WRITE_AGAIN).await
+                    self.quorum.env().sleep(WRITE_AGAIN).await;
                 }
                 Err(error) => {
                     tracing::warn!(job = &*self.job.name, "a spread tick's end is not recorded: {error}");
