@@ -79,6 +79,7 @@ pub(in crate::schedule) fn tell(job: &Job, history: &TickHistory) {
     let TickHistory { worker, attempts, reason, cause, .. } = history;
     let (name, end, term) = (&*job.name, history.end.as_str(), history.term.get());
     let took = history.took.unwrap_or_default().as_secs_f64();
+    let why = if reason.is_empty() { String::new() } else { format!(": {reason}") };
     macro_rules! event {
         ($level:ident) => {
             tracing::$level!(
@@ -94,7 +95,7 @@ pub(in crate::schedule) fn tell(job: &Job, history: &TickHistory) {
                 took,
                 monotonic_counter.quorate_ticks = 1_u64,
                 histogram.quorate_tick_seconds = took,
-                "{reason}"
+                "{end}{why}"
             )
         };
     }

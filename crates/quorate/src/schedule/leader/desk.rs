@@ -255,7 +255,7 @@ impl Leader<'_> {
     }
 
     /// Has the next run of a request wait for its turn; closes it after the last.
-    fn feed(&mut self, id: RequestId) {
+    pub(super) fn feed(&mut self, id: RequestId) {
         loop {
             let Some(ask) = self.asks.get_mut(&id) else { return };
             let index = self.names.get(ask.row.request.what.job()).copied();

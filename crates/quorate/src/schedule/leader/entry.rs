@@ -84,12 +84,18 @@ pub(super) fn find(
 /// earliest beginning of those with its schedule, for leaders that did not know of it wrote the others.
 fn known(sealed: &Sealed, job: &str) -> Option<(JobRow, bool)> {
     let records = sealed.row(&JobRow::key(job));
-    // A row that pruning will reach is that of a job that was removed.
-    let stays = |record: &&Record| record.at == FOR_EVER.as_micros();
-    let read =
-        |record: &Record| Some(record).filter(stays).and_then(|record| JobRow::parse(&record.value).ok());
-    let (mut row, everywhere) = highest(records, read, |row| (row.rev, Reverse(row.since)))?;
-    let alike = records.iter().flatten().filter_map(read).filter(|other| other.schedule == row.schedule);
+    // Nearly always all have the same, which is read once. (A row that pruning will reach is that of a job that was
+    // removed.)
+    let mut rows: Vec<(&Record, JobRow)> = Vec::new();
+    for record in records.iter().flatten().filter(|record| record.at == FOR_EVER.as_micros()) {
+        let alike = rows.iter().find(|(other, _)| other.value == record.value).map(|(_, row)| row.clone());
+        rows.extend(alike.or_else(|| JobRow::parse(&record.value).ok()).map(|row| (record, row)));
+    }
+    let rank = |(record, row): &&(&Record, JobRow)| (record.term, row.rev, Reverse(row.since));
+    let (standing, mut row) = rows.iter().max_by_key(rank).cloned()?;
+    let has = |record: &Option<Record>| record.as_ref().is_some_and(|record| record.value == standing.value);
+    let everywhere = records.iter().all(has);
+    let alike = rows.iter().map(|(_, other)| other).filter(|other| other.schedule == row.schedule);
     row.since = alike.map(|other| other.since).min().unwrap_or(row.since);
     Some((row, everywhere))
 }

@@ -7,6 +7,7 @@ mod desk;
 mod ended;
 mod entry;
 mod plan;
+mod roll;
 mod rows;
 mod run;
 mod runner;

@@ -5,7 +5,7 @@ use super::{
     asked::Asked,
     chronicle::Chronicle,
     desk::Accepted,
-    entry::{Entry, find},
+    entry::Entry,
     plan::{Going, Looked, kept},
     rows::{Rows, highest},
     run::{Began, Outcome, Run},
@@ -28,7 +28,7 @@ use futures_util::{
 };
 use std::{
     any::Any,
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
     time::Duration,
 };
@@ -44,6 +44,8 @@ pub(super) const PRUNE_EVERY: Duration = Duration::from_secs(15);
 const MARK_EVERY: Duration = Duration::from_secs(10);
 /// The longest that the end of the grace is kept for writing what has ended.
 const FLUSH: Duration = Duration::from_millis(100);
+/// So many jobs are looked at before other tasks have their turn: the lease must be extended.
+const AT_ONCE: usize = 100;
 /// The key of that mark.
 const LOOKED: &str = "looked";
 
@@ -66,7 +68,6 @@ pub(in crate::schedule) async fn lead(leading: Leading, asked: mpsc::Receiver<As
     let (chronicle, mut noting) = Chronicle::start(ledger, term, roster.counts().clone());
     let mut leader = Leader::new(&leading, sealed, rows, chronicle);
     leader.change();
-    leader.reopen();
     leader.serve(asked).await;
     // What has ended is written before the lease is let go of, if a majority answers in time.
     drop(leader);
@@ -88,7 +89,7 @@ async fn seal(ledger: &Ledger, term: &Term, env: &Env) -> Option<Sealed> {
         match sealed {
             Ok(answers) => {
                 let quorum = term.quorum().fleet().majority();
-                return Some(Sealed::new(answers, quorum, setup.max_clock_offset));
+                return Some(Sealed::take(answers, quorum, setup.max_clock_offset).await);
             }
             // A later leader has been here. If this term is over, it will hear of it; if it is not, tokens went
             // backwards, and only a new term can help.
@@ -115,20 +116,24 @@ pub(super) struct Leader<'a> {
     pub(super) chronicle: Chronicle,
     pub(super) entries: Vec<Option<Entry>>,
     pub(super) names: BTreeMap<Arc<str>, usize>,
+    /// Jobs that are to be taken over, or as they are from now on.
+    pub(super) to_take: VecDeque<Arc<Job>>,
     /// The jobs that were removed in this term: what the seal found of them is no longer so.
-    retired: BTreeMap<Arc<str>, JobRow>,
+    pub(super) retired: BTreeMap<Arc<str>, JobRow>,
     /// When a job is to be looked at: the heart of it, for the cost grows with what is due only.
-    agenda: BTreeSet<(WallTime, usize)>,
+    pub(super) agenda: BTreeSet<(WallTime, usize)>,
     /// What may start, in order.
-    line: BTreeSet<super::entry::Turn>,
+    pub(super) line: BTreeSet<super::entry::Turn>,
     pub(super) asks: BTreeMap<RequestId, OpenAsk>,
     pub(super) answers: BTreeMap<RequestId, Answer>,
     runs: FuturesUnordered<BoxFuture<'static, Ended>>,
     /// What each run has come to so far.
     pub(super) began: BTreeMap<Arc<str>, (usize, WallTime, TickCause, Began)>,
-    registering: FuturesUnordered<BoxFuture<'static, usize>>,
+    pub(super) registering: FuturesUnordered<BoxFuture<'static, usize>>,
     pub(super) accepting: FuturesUnordered<BoxFuture<'static, Accepted>>,
-    looked: Option<WallTime>,
+    pub(super) looked: Option<WallTime>,
+    /// Up to when this one has decided on all ticks.
+    decided: Option<WallTime>,
     prune_at: BootTime,
     mark_at: BootTime,
     pruning: Option<ScopedTask<()>>,
@@ -159,6 +164,7 @@ impl<'a> Leader<'a> {
             chronicle,
             entries: Vec::new(),
             names: BTreeMap::new(),
+            to_take: VecDeque::new(),
             retired: BTreeMap::new(),
             agenda: BTreeSet::new(),
             line: BTreeSet::new(),
@@ -169,6 +175,7 @@ impl<'a> Leader<'a> {
             registering: FuturesUnordered::new(),
             accepting: FuturesUnordered::new(),
             looked,
+            decided: None,
             prune_at: env.now(),
             mark_at: env.now() + MARK_EVERY,
             pruning: None,
@@ -182,155 +189,35 @@ impl<'a> Leader<'a> {
         self.term.quorum().wall()
     }
 
-    /// Takes over the jobs of the roster as they are now.
-    fn change(&mut self) {
-        let jobs = self.leading.roster.jobs();
-        let gone: Vec<usize> = self
-            .names
-            .iter()
-            .filter(|(name, _)| !jobs.contains_key(*name))
-            .map(|(_, index)| *index)
-            .collect();
-        for index in gone {
-            self.remove(index);
-        }
-        for job in jobs.into_values() {
-            match self.names.get(&job.name).copied() {
-                Some(index) => self.replace(index, job),
-                None => self.register(job),
-            }
-        }
-    }
-
-    /// Finds from when on a job's ticks are due, and sees to it that the ledger knows.
-    fn register(&mut self, job: Arc<Job>) {
-        let now = self.now();
-        let retired = self.retired.remove(&job.name);
-        let mut found = find(Arc::clone(&job), &self.sealed, self.looked, retired, now);
-        let index = self.entries.len();
-        if found.write {
-            let (key, value) = (JobRow::key(&job.name), found.entry.row.to_value());
-            if found.is_new {
-                found.entry.registering = true;
-                let written = self.rows.write(&key, value);
-                let name = Arc::clone(&job.name);
-                self.registering.push(Box::pin(async move {
-                    if let Err(error) = written.await {
-                        tracing::warn!(job = &*name, "not registered in the ledger yet: {error}");
-                    }
-                    index
-                }));
-            } else {
-                self.rows.put(&key, value);
-            }
-        }
-        let next = found.entry.plan.next.map(|at| job.schedule.show(at));
-        tracing::debug!(job = &*job.name, next, since = ?found.entry.row.since, "found");
-        self.names.insert(Arc::clone(&job.name), index);
-        self.entries.push(Some(found.entry));
-        let chained = !found.lost.is_empty();
-        for start in found.lost {
-            self.lost(&job, &start);
-        }
-        if chained {
-            self.link(index);
-        }
-        self.settle(index);
-    }
-
-    /// Where a job's ticks hang on ends: one has ended, now.
-    pub(super) fn link(&mut self, index: usize) {
-        let now = self.now();
-        let Some(entry) = self.entries[index].as_mut() else { return };
-        if entry.plan.job.schedule.is_after_end() {
-            entry.plan.begin_chain(now, Some(now));
-            entry.row.ended = Some(now);
-            entry.row.rev += 1;
-            self.rows.put(&JobRow::key(&entry.plan.job.name), entry.row.to_value());
-        }
-    }
-
-    fn replace(&mut self, index: usize, job: Arc<Job>) {
-        let now = self.now();
-        let Some(entry) = self.entries[index].as_mut() else { return };
-        if Arc::ptr_eq(&entry.plan.job, &job) {
-            return;
-        }
-        if !entry.plan.job.is_like(&job) {
-            let (schedule, rules) = (job.schedule.to_string().into(), job.rules().into());
-            if entry.plan.job.schedule != job.schedule {
-                entry.row.since = now;
-            }
-            let (rev, spec) = (entry.row.rev + 1, job.schedule.spec());
-            let spread = job.placement == crate::schedule::Placement::Spread;
-            entry.row = JobRow { rev, schedule, rules, spec, spread, ..entry.row.clone() };
-            self.rows.put(&JobRow::key(&job.name), entry.row.to_value());
-        }
-        entry.plan.replace(job, now);
-        self.settle(index);
-    }
-
-    /// No more of it starts. Its row is left to pruning: whoever adds it later begins anew.
-    fn remove(&mut self, index: usize) {
-        let now = self.now();
-        let Some(entry) = self.entries[index].as_mut() else { return };
-        entry.leaving = true;
-        let row = JobRow { rev: entry.row.rev + 1, ..entry.row.clone() };
-        let name = Arc::clone(&entry.plan.job.name);
-        self.rows.close(&JobRow::key(&name), row.to_value(), now, false);
-        self.names.remove(&name);
-        self.retired.insert(name, row);
-        self.settle(index);
-    }
-
-    /// Puts a job where it belongs in the agenda and in the line, after whatever has happened to it.
-    pub(super) fn settle(&mut self, index: usize) {
-        let Some(entry) = self.entries[index].as_mut() else { return };
-        let asleep = entry.registering || entry.leaving;
-        let spread = entry.plan.job.placement == crate::schedule::Placement::Spread;
-        let next = entry.plan.next.filter(|_| !asleep && !spread);
-        if entry.on_agenda != next {
-            if let Some(at) = std::mem::replace(&mut entry.on_agenda, next) {
-                self.agenda.remove(&(at, index));
-            }
-            self.agenda.extend(next.map(|at| (at, index)));
-        }
-        let priority = std::cmp::Reverse(entry.plan.job.priority);
-        let turn = entry.plan.head().filter(|_| !asleep).map(|tick| (priority, tick, index));
-        if entry.in_line != turn {
-            if let Some(turn) = std::mem::replace(&mut entry.in_line, turn) {
-                self.line.remove(&turn);
-            }
-            self.line.extend(turn);
-        }
-        if entry.leaving && entry.plan.running.is_empty() {
-            self.entries[index] = None;
-        }
-    }
-
     async fn serve(&mut self, mut asked: mpsc::Receiver<Asked>) {
         let step_down = self.term.step_down().clone();
         let (mut changed, mut phase) = self.leading.roster.watch();
-        let mut listens = true;
+        let (mut listens, mut reopened) = (true, false);
         while !step_down.is_cancelled() && !self.superseded {
+            self.take_over(&mut reopened);
+            let mut more = !self.to_take.is_empty();
             if self.leading.roster.phase() != Phase::Open {
                 if self.runs.is_empty() {
                     self.leading.roster.advance(Phase::Drained);
                     break;
                 }
             } else {
-                self.look();
+                more |= self.look();
                 self.start();
             }
-            let wake = self.wake();
-            self.prune();
-            self.mark();
+            let wake = if more { self.env.now() } else { self.wake() };
+            // What has not been taken over may need what would be forgotten.
+            if reopened && !more {
+                self.prune();
+                self.mark();
+            }
             tokio::select! { biased;
                 () = step_down.cancelled() => break,
                 Some(ended) = self.runs.next() => self.ended(ended),
                 Some(index) = self.registering.next() => self.registered(index),
                 Some(accepted) = self.accepting.next() => self.accepted(accepted),
-                request = asked.recv(), if listens => match request {
+                // What is asked of a job must find it.
+                request = asked.recv(), if listens && reopened => match request {
                     Some(request) => self.asked(request),
                     None => listens = false,
                 },
@@ -341,8 +228,11 @@ impl<'a> Leader<'a> {
                 () = self.env.sleep_until(wake) => {}
             }
             self.all_ended();
+            if more {
+                tokio::task::yield_now().await;
+            }
         }
-        if step_down.is_cancelled() && !self.superseded {
+        if !self.superseded {
             self.mark_at = self.env.now();
             self.mark();
         }
@@ -376,12 +266,17 @@ impl<'a> Leader<'a> {
         self.torn();
     }
 
-    /// Decides on what has come due.
-    fn look(&mut self) {
+    /// Decides on what has come due; says whether there is more of it.
+    fn look(&mut self) -> bool {
         let now = self.now();
+        let mut looked = 0;
         while let Some(&(at, index)) = self.agenda.first()
             && at <= now
         {
+            looked += 1;
+            if looked > AT_ONCE {
+                return true;
+            }
             self.agenda.pop_first();
             let Some(entry) = self.entries[index].as_mut() else { continue };
             entry.on_agenda = None;
@@ -399,14 +294,11 @@ impl<'a> Leader<'a> {
                 self.link(index);
             }
             self.settle(index);
-            // One that is due for ever would be looked at for ever.
-            if self.entries[index]
-                .as_ref()
-                .is_some_and(|entry| entry.on_agenda.is_some_and(|next| next <= at))
-            {
-                break;
-            }
         }
+        if self.to_take.is_empty() {
+            self.decided = self.decided.max(Some(now));
+        }
+        false
     }
 
     /// Starts what may start, in order.
@@ -486,9 +378,9 @@ impl<'a> Leader<'a> {
 
     /// Leaves word up to when all ticks have been decided on.
     fn mark(&mut self) {
-        if self.env.now() >= self.mark_at {
+        if let Some(decided) = self.decided.filter(|_| self.env.now() >= self.mark_at) {
             self.mark_at = self.env.now() + MARK_EVERY;
-            self.rows.put(&LOOKED.into(), self.now().as_micros().to_string().into());
+            self.rows.put(&LOOKED.into(), decided.as_micros().to_string().into());
         }
     }
 

@@ -11,6 +11,9 @@ use std::{collections::BTreeMap, ops::Bound, sync::Arc, time::Duration};
 /// The keys of ticks and of made-up runs begin so.
 const RUNS: [&str; 2] = ["tick/", "run/"];
 
+/// So many records are taken in before other tasks have their turn.
+const TAKE_AT_ONCE: usize = 2_000;
+
 /// The ledger as the nodes that answered the seal have it. Of a tick only what decides is kept.
 #[derive(Debug)]
 pub(super) struct Sealed {
@@ -45,23 +48,44 @@ pub(super) struct Decided {
 }
 
 impl Sealed {
-    pub(super) fn new(answers: Vec<Answered>, quorum: usize, max_clock_offset: Duration) -> Self {
+    /// What the nodes answered. It may be very much: other tasks have their turns in between.
+    pub(super) async fn take(answers: Vec<Answered>, quorum: usize, max_clock_offset: Duration) -> Self {
+        let mut sealed = Self::empty(&answers, quorum, max_clock_offset);
+        for (node, answer) in answers.into_iter().enumerate() {
+            for (number, (key, record)) in answer.state.records.into_iter().enumerate() {
+                sealed.add(node, key, record);
+                if number % TAKE_AT_ONCE == TAKE_AT_ONCE - 1 {
+                    tokio::task::yield_now().await;
+                }
+            }
+        }
+        sealed
+    }
+
+    fn empty(answers: &[Answered], quorum: usize, max_clock_offset: Duration) -> Self {
         let nodes = answers
             .iter()
             .map(|answer| Node { since: answer.memory.since, low_water: answer.state.low_water })
             .collect();
-        let count = answers.len();
-        let (mut runs, mut rows) = (BTreeMap::new(), BTreeMap::new());
-        for (node, answer) in answers.into_iter().enumerate() {
-            for (key, record) in answer.state.records {
-                if RUNS.iter().any(|prefix| key.starts_with(prefix)) {
-                    stand(&mut runs, key, record);
-                } else {
-                    rows.entry(key).or_insert_with(|| vec![None; count])[node] = Some(record);
-                }
-            }
+        Self { nodes, quorum, max_clock_offset, runs: BTreeMap::new(), rows: BTreeMap::new() }
+    }
+
+    fn add(&mut self, node: usize, key: Arc<str>, record: Record) {
+        if RUNS.iter().any(|prefix| key.starts_with(prefix)) {
+            stand(&mut self.runs, key, record);
+        } else {
+            let count = self.nodes.len();
+            self.rows.entry(key).or_insert_with(|| vec![None; count])[node] = Some(record);
         }
-        Self { nodes, quorum, max_clock_offset, runs, rows }
+    }
+
+    #[cfg(test)]
+    pub(super) fn new(answers: Vec<Answered>, quorum: usize, max_clock_offset: Duration) -> Self {
+        let mut sealed = Self::empty(&answers, quorum, max_clock_offset);
+        for (node, answer) in answers.into_iter().enumerate() {
+            answer.state.records.into_iter().for_each(|(key, record)| sealed.add(node, key, record));
+        }
+        sealed
     }
 
     /// What to do with the run under `key`, of which the first word would have been written at `at` or later.

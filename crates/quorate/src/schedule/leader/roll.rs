@@ -1,0 +1,154 @@
+//! Which jobs the leader has: taken over when the term begins, and as they come and go while it lasts.
+
+use super::{entry::find, runner::Leader};
+use crate::schedule::{Job, JobRow, Placement};
+use std::sync::Arc;
+
+/// So many jobs are taken over before other tasks have their turn: the lease must be extended.
+const AT_ONCE: usize = 100;
+
+impl Leader<'_> {
+    /// Has the jobs of the roster as they are now taken over.
+    pub(super) fn change(&mut self) {
+        let jobs = self.leading.roster.jobs();
+        let gone: Vec<usize> = self
+            .names
+            .iter()
+            .filter(|(name, _)| !jobs.contains_key(*name))
+            .map(|(_, index)| *index)
+            .collect();
+        for index in gone {
+            self.remove(index);
+        }
+        self.to_take = jobs.into_values().collect();
+    }
+
+    /// Takes over some of the jobs that are to be; after the last of them also the requests that were open when the
+    /// term began.
+    pub(super) fn take_over(&mut self, reopened: &mut bool) {
+        for _ in 0..AT_ONCE {
+            let Some(job) = self.to_take.pop_front() else { break };
+            match self.names.get(&job.name).copied() {
+                Some(index) => self.replace(index, job),
+                None => self.register(job),
+            }
+        }
+        if self.to_take.is_empty() && !std::mem::replace(reopened, true) {
+            self.reopen();
+        }
+    }
+
+    /// Finds from when on a job's ticks are due, and sees to it that the ledger knows.
+    fn register(&mut self, job: Arc<Job>) {
+        let now = self.now();
+        let retired = self.retired.remove(&job.name);
+        let mut found = find(Arc::clone(&job), &self.sealed, self.looked, retired, now);
+        let index = self.entries.len();
+        if found.write {
+            let (key, value) = (JobRow::key(&job.name), found.entry.row.to_value());
+            if found.is_new {
+                found.entry.registering = true;
+                let written = self.rows.write(&key, value);
+                let name = Arc::clone(&job.name);
+                self.registering.push(Box::pin(async move {
+                    if let Err(error) = written.await {
+                        tracing::warn!(job = &*name, "not registered in the ledger yet: {error}");
+                    }
+                    index
+                }));
+            } else {
+                self.rows.put(&key, value);
+            }
+        }
+        let next = found.entry.plan.next.map(|at| job.schedule.show(at));
+        tracing::debug!(job = &*job.name, next, since = ?found.entry.row.since, "found");
+        self.names.insert(Arc::clone(&job.name), index);
+        self.entries.push(Some(found.entry));
+        let chained = !found.lost.is_empty();
+        for start in found.lost {
+            self.lost(&job, &start);
+        }
+        if chained {
+            self.link(index);
+        }
+        self.settle(index);
+    }
+
+    /// Where a job's ticks hang on ends: one has ended, now.
+    pub(super) fn link(&mut self, index: usize) {
+        let now = self.now();
+        let Some(entry) = self.entries[index].as_mut() else { return };
+        if entry.plan.job.schedule.is_after_end() {
+            entry.plan.begin_chain(now, Some(now));
+            entry.row.ended = Some(now);
+            entry.row.rev += 1;
+            self.rows.put(&JobRow::key(&entry.plan.job.name), entry.row.to_value());
+        }
+    }
+
+    fn replace(&mut self, index: usize, job: Arc<Job>) {
+        let now = self.now();
+        let Some(entry) = self.entries[index].as_mut() else { return };
+        if Arc::ptr_eq(&entry.plan.job, &job) {
+            return;
+        }
+        if !entry.plan.job.is_like(&job) {
+            let (schedule, rules) = (job.schedule.to_string().into(), job.rules().into());
+            if entry.plan.job.schedule != job.schedule {
+                entry.row.since = now;
+            }
+            let (rev, spec) = (entry.row.rev + 1, job.schedule.spec());
+            let spread = job.placement == Placement::Spread;
+            entry.row = JobRow { rev, schedule, rules, spec, spread, ..entry.row.clone() };
+            self.rows.put(&JobRow::key(&job.name), entry.row.to_value());
+        }
+        entry.plan.replace(job, now);
+        self.settle(index);
+    }
+
+    /// No more of it starts. Its row is left to pruning: whoever adds it later begins anew.
+    fn remove(&mut self, index: usize) {
+        let now = self.now();
+        let Some(entry) = self.entries[index].as_mut() else { return };
+        entry.leaving = true;
+        let row = JobRow { rev: entry.row.rev + 1, ..entry.row.clone() };
+        let name = Arc::clone(&entry.plan.job.name);
+        self.rows.close(&JobRow::key(&name), row.to_value(), now, false);
+        let runs: Vec<_> = entry.plan.running.iter().filter_map(|going| going.request).collect();
+        self.names.remove(&name);
+        let of_job =
+            self.asks.iter().filter(|(id, ask)| ask.row.request.what.job() == &name && !runs.contains(id));
+        let asks: Vec<_> = of_job.map(|(id, _)| *id).collect();
+        self.retired.insert(name, row);
+        self.settle(index);
+        // What was asked of it and has not begun is given up.
+        for id in asks {
+            self.feed(id);
+        }
+    }
+
+    /// Puts a job where it belongs in the agenda and in the line, after whatever has happened to it.
+    pub(super) fn settle(&mut self, index: usize) {
+        let Some(entry) = self.entries[index].as_mut() else { return };
+        let asleep = entry.registering || entry.leaving;
+        let spread = entry.plan.job.placement == Placement::Spread;
+        let next = entry.plan.next.filter(|_| !asleep && !spread);
+        if entry.on_agenda != next {
+            if let Some(at) = std::mem::replace(&mut entry.on_agenda, next) {
+                self.agenda.remove(&(at, index));
+            }
+            self.agenda.extend(next.map(|at| (at, index)));
+        }
+        let priority = std::cmp::Reverse(entry.plan.job.priority);
+        let turn = entry.plan.head().filter(|_| !asleep).map(|tick| (priority, tick, index));
+        if entry.in_line != turn {
+            if let Some(turn) = std::mem::replace(&mut entry.in_line, turn) {
+                self.line.remove(&turn);
+            }
+            self.line.extend(turn);
+        }
+        if entry.leaving && entry.plan.running.is_empty() {
+            self.entries[index] = None;
+        }
+    }
+}
