@@ -163,7 +163,7 @@ impl Daemon {
         self.notifier.reloading();
         match read {
             Err(error) => {
-                tracing::error!("{why}, and it cannot be used; the jobs stay as they were: {error}")
+                tracing::error!("{why}, and it cannot be used; the jobs stay as they were: {error}");
             }
             Ok(config) => self.take_up(handle, config, why),
         }
@@ -194,7 +194,7 @@ impl Daemon {
 
     /// For `systemctl status`.
     fn status(&self) -> String {
-        let leads = self.election.term().filter(|term| term.is_valid());
+        let leads = self.election.term().filter(quorate::election::Term::is_valid);
         if let Some(term) = leads {
             return format!("leading term {}, {} jobs", term.number().get(), self.config.jobs.len());
         }
