@@ -24,7 +24,7 @@ struct Page {
 pub(super) async fn list(args: &ListJobsArgs, config: &Config) -> Result<u8, Failure> {
     let (quorum, jobs) = looking(&args.group, config).await?;
     let found = jobs.list().await.map_err(|error| failure(&quorum, &error));
-    let now = quorum.env().wall();
+    let now = quorum.wall();
     quorum.close().await;
     let group = jobs.group().to_string();
     let jobs = found?.iter().map(|job| JobPage::new(&group, job, now)).collect();
@@ -37,7 +37,7 @@ pub(super) async fn list(args: &ListJobsArgs, config: &Config) -> Result<u8, Fai
 pub(super) async fn show(args: &ShowArgs, config: &Config) -> Result<u8, Failure> {
     let (quorum, jobs) = looking(&args.group, config).await?;
     let found = jobs.show(&args.job).await.map_err(|error| failure(&quorum, &error));
-    let now = quorum.env().wall();
+    let now = quorum.wall();
     quorum.close().await;
     let page = JobPage::new(jobs.group(), &found?, now);
     print(args.group.json, &page, || page.for_people())?;

@@ -91,7 +91,7 @@ impl Clerk<'_> {
                 return LOOK_EVERY_AWAY;
             }
         };
-        let now = self.term.quorum().env().wall();
+        let now = self.term.quorum().wall();
         for step in self.triage.look(&answers, now) {
             match step {
                 Step::Ask(request) => self.ask(request).await,
