@@ -193,9 +193,14 @@ Examples:
 Run it on several machines with one file. SIGTERM and SIGINT resign: running
 commands get SIGTERM, what is left at the end of lease.step_down_grace gets
 SIGKILL, then the lease is released; that takes no longer than the grace and
-one second. A command finds QUORATE_JOB, QUORATE_TICK (RFC 3339),
-QUORATE_RESOURCE and QUORATE_FENCING_TOKEN in its environment. It runs under a
-warden, and so ends in time even if quorate is killed, stopped or stuck.")]
+one second. SIGHUP, or a changed file, takes up the file's jobs while the leader
+leads on; a file with a mistake changes nothing. Under systemd it tells of its
+readiness, its reloads and its end, and heeds the watchdog.
+
+A command finds QUORATE_JOB, QUORATE_TICK (RFC 3339), QUORATE_CAUSE,
+QUORATE_ATTEMPT, QUORATE_RESOURCE, QUORATE_FENCING_TOKEN and, where it has a
+timeout, QUORATE_DEADLINE in its environment. It runs under a warden, and so
+ends in time even if quorate is killed, stopped or stuck.")]
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) nodes: NodeArgs,

@@ -352,6 +352,7 @@ impl Jobs {
     }
 
     fn now(&self) -> WallTime {
+        // The leader judges by the quorum's clock whether a request comes in time.
         self.quorum.wall()
     }
 }
