@@ -267,7 +267,7 @@ async fn a_wait_for_another_ends_at_its_time_and_names_the_holder() {
     assert!(began.until(b.env().now()) >= wait);
     match &over {
         ProcessError::StillInProgress { holder, .. } => {
-            assert_eq!(holder.as_ref().expect("it").worker(), "a")
+            assert_eq!(holder.as_ref().expect("it").worker(), "a");
         }
         other => panic!("{other}"),
     }
