@@ -82,7 +82,7 @@ macro_rules! cases {
 
 cases! {
     abandon: "Claim::abandon", Claim;
-    abandon_many: "abandon_many", Claim;
+    abandon_many: "::abandon_many", Claim;
     acquire: "Lock::acquire", Lock;
     admit: "Quorum::admit", Lock;
     before: "Env::before", Lock;
@@ -92,7 +92,7 @@ cases! {
     claims_inspect: "Claims::inspect", Claim;
     close: "Quorum::close", Lock;
     complete: "Claim::complete", Claim;
-    complete_many: "complete_many", Claim;
+    complete_many: "::complete_many", Claim;
     drain: "SchedulerHandle::drain", Election;
     election_events_next: "ElectionEvents::next", Election;
     extend: "Lease::extend", Lock;

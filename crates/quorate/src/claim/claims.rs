@@ -12,7 +12,7 @@ use futures_util::{StreamExt, stream};
 use std::{fmt, sync::Arc, time::Duration};
 
 /// Ids that travel together. More would reach the nodes' queues at once than these serve within a node timeout.
-pub(super) const CHUNK: usize = 512;
+pub(super) const CHUNK: usize = 256;
 /// Poisoned ids of one batch that are handed over at a time.
 const HOOKS_MAX: usize = 16;
 
@@ -121,7 +121,7 @@ impl Claims {
     }
 
     /// Claims many messages, thousands if need be: a verdict for each id, in their order. They travel in batches of
-    /// 512, each a few script calls a node.
+    /// 256, each a few script calls a node.
     ///
     /// An id that is given twice is in progress the second time.
     ///

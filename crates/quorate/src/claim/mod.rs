@@ -41,7 +41,7 @@
 //!
 //! # Batches
 //!
-//! [`Claims::claim_many`], [`complete_many`] and [`abandon_many`] send 512 ids at a time, in script calls of 64 at most. A bad id
+//! [`Claims::claim_many`], [`complete_many`] and [`abandon_many`] send 256 ids at a time, in script calls of 64 at most. A bad id
 //! refuses the whole batch before anything is claimed; all else is a verdict of its own.
 //!
 //! # Size
