@@ -1,14 +1,15 @@
 //! What the histories tell, held against the journals.
 
 use super::{
-    account::Story,
+    account::{Change, Story},
     journal::Event,
     settings::{GROUP, HISTORY, JOBS, TICK_EVERY, plain_quorum},
 };
 use quorate::{
+    env::BootTime,
     schedule::{Jobs, TickEnd, TickHistory},
 };
-use quorate_tests::support::PATIENCE;
+use quorate_tests::support::{PATIENCE, Who};
 use std::{
     collections::{BTreeMap, BTreeSet},
     error::Error,
@@ -19,7 +20,10 @@ use std::{
 ///
 /// # Errors
 /// Where too few servers answer.
-pub(crate) fn read(urls: &[String], ttl: Duration) -> Result<BTreeMap<String, Vec<TickHistory>>, Box<dyn Error>> {
+pub(crate) fn read(
+    urls: &[String],
+    ttl: Duration,
+) -> Result<BTreeMap<String, Vec<TickHistory>>, Box<dyn Error>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let quorum = plain_quorum(urls, "reader", ttl)?;
@@ -35,11 +39,15 @@ pub(crate) fn read(urls: &[String], ttl: Duration) -> Result<BTreeMap<String, Ve
     })
 }
 
-/// Where a history tells other things of the newest ticks of its job than the journals do.
-pub(crate) fn differences(story: &Story, histories: &BTreeMap<String, Vec<TickHistory>>) -> Vec<String> {
+/// Where a history tells other things of the newest ticks of its job than the journals do. And of which ticks it lacks
+/// the entry because a fault came first: a leader writes it a moment after the tick has ended.
+pub(crate) fn differences(
+    story: &Story,
+    histories: &BTreeMap<String, Vec<TickHistory>>,
+) -> (Vec<String>, Vec<String>) {
     let period = TICK_EVERY.as_micros() as u64;
     let newest = story.until.as_micros() / period * period;
-    let mut found = Vec::new();
+    let (mut found, mut lacks) = (Vec::new(), Vec::new());
     for kind in JOBS {
         let entries = histories.get(kind.name).map(Vec::as_slice).unwrap_or_default();
         let told = Told::of(story, kind.name);
@@ -50,14 +58,23 @@ pub(crate) fn differences(story: &Story, histories: &BTreeMap<String, Vec<TickHi
                 (entry.tick.as_micros()..=until).contains(&tick)
             };
             let ends: Vec<&TickHistory> = entries.iter().filter(of).collect();
-            if let Some(why) = told.differs(tick, &ends) {
-                let told: Vec<String> =
-                    ends.iter().map(|entry| format!("{} under {} ({})", entry.end, entry.term, entry.reason)).collect();
+            if ends.is_empty()
+                && let Some(change) = told.hit_after(story, tick)
+            {
+                lacks.push(format!(
+                    "{}: {tick}: {:?} was hit just after it ({})",
+                    kind.name, change.who, change.kind
+                ));
+            } else if let Some(why) = told.differs(tick, &ends) {
+                let told: Vec<String> = ends
+                    .iter()
+                    .map(|entry| format!("{} under {} ({})", entry.end, entry.term, entry.reason))
+                    .collect();
                 found.push(format!("history: {}: {tick}: {why}: it tells {told:?}", kind.name));
             }
         }
     }
-    found
+    (found, lacks)
 }
 
 /// What the journals say of one job.
@@ -67,12 +84,14 @@ struct Told {
     /// The terms under which a tick was started, and under which it came to its end.
     started: BTreeMap<u64, BTreeSet<u64>>,
     done: BTreeMap<u64, BTreeSet<u64>>,
+    /// Where, under which term and when its last end was.
+    ended: BTreeMap<u64, (Who, u64, BootTime)>,
 }
 
 impl Told {
     fn of(story: &Story, name: &str) -> Self {
         let mut told = Self::default();
-        for (_, entry) in &story.lines {
+        for (who, entry) in &story.lines {
             match &entry.event {
                 Event::Start { job, tick, term, .. } if &**job == name => {
                     told.first = Some(told.first.map_or(*tick, |first| first.min(*tick)));
@@ -80,6 +99,7 @@ impl Told {
                 }
                 Event::Done { job, tick, term } if &**job == name => {
                     told.done.entry(*tick).or_default().insert(*term);
+                    told.ended.insert(*tick, (*who, *term, entry.at()));
                 }
                 _ => {}
             }
@@ -87,9 +107,14 @@ impl Told {
         told
     }
 
+    fn hit_after<'a>(&self, story: &'a Story, tick: u64) -> Option<&'a Change> {
+        self.ended.get(&tick).and_then(|(who, term, at)| story.hit_after(*who, *term, *at))
+    }
+
     fn differs(&self, tick: u64, ends: &[&TickHistory]) -> Option<String> {
         let none = BTreeSet::new();
-        let (started, done) = (self.started.get(&tick).unwrap_or(&none), self.done.get(&tick).unwrap_or(&none));
+        let (started, done) =
+            (self.started.get(&tick).unwrap_or(&none), self.done.get(&tick).unwrap_or(&none));
         if ends.is_empty() {
             return Some("in the dark: no entry".to_owned());
         }
@@ -100,7 +125,9 @@ impl Told {
                     return Some(format!("no handler came to its end under {term}"));
                 }
                 // Its start may have been recorded, and the leader hit before the first word.
-                TickEnd::Done if !started.contains(&term) => return Some(format!("nothing started under {term}")),
+                TickEnd::Done if !started.contains(&term) => {
+                    return Some(format!("nothing started under {term}"));
+                }
                 TickEnd::Failed | TickEnd::TimedOut | TickEnd::SkippedPaused | TickEnd::SkippedOverlap => {
                     return Some(format!("there is no such end here: {}", entry.end));
                 }
@@ -118,9 +145,8 @@ impl Told {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{account::Story, journal::Entry};
+    use crate::{account::Kind, journal::Entry};
     use quorate::{env::WallTime, node::FencingToken, schedule::TickCause};
-    use quorate_tests::support::Who;
 
     const TICK: u64 = 7_000_000;
 
@@ -155,10 +181,15 @@ mod tests {
     }
 
     fn found(first: &[TickHistory]) -> Vec<String> {
-        let rest = JOBS[1..].iter().map(|kind| (kind.name.to_owned(), vec![entry(kind.name, TickEnd::Done, 4)]));
+        look(&story(), first).0
+    }
+
+    fn look(story: &Story, first: &[TickHistory]) -> (Vec<String>, Vec<String>) {
+        let rest =
+            JOBS[1..].iter().map(|kind| (kind.name.to_owned(), vec![entry(kind.name, TickEnd::Done, 4)]));
         let mut histories: BTreeMap<_, _> = rest.collect();
         histories.insert(JOBS[0].name.to_owned(), first.to_vec());
-        differences(&story(), &histories)
+        differences(story, &histories)
     }
 
     #[test]
@@ -175,5 +206,16 @@ mod tests {
             let found = found(&entries);
             assert!(found.len() == 1 && found[0].contains(says), "{found:?}");
         }
+    }
+
+    #[test]
+    fn an_entry_that_a_fault_kept_from_being_written_is_named() {
+        let mut hit = story();
+        let (who, at) = (Who { member: 0, run: 1 }, BootTime::from_nanos(3));
+        hit.changes.push(Change { kind: Kind::Killed, who, term: 4, at });
+        let (found, lacks) = look(&hit, &[]);
+        assert!(found.is_empty() && lacks.len() == 1 && lacks[0].contains("SIGKILL"), "{found:?} {lacks:?}");
+        hit.changes[0].at = at + Duration::from_secs(2);
+        assert_eq!(look(&hit, &[]).0.len(), 1, "long after");
     }
 }

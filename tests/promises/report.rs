@@ -24,6 +24,7 @@ impl Report<'_> {
             "jobs": self.verdict.jobs,
             "late_ms": { "p50": self.verdict.late(50), "p99": self.verdict.late(99), "max": self.verdict.late_ms.last() },
             "worst_gap_ms": self.verdict.worst_gap_ms,
+            "not_in_history": self.verdict.not_in_history,
             "violations": self.verdict.violations,
         })
     }
@@ -44,12 +45,18 @@ impl Report<'_> {
             row(job, format!("{due} due, {done} done, {} named, {again} started again", account.named.len()));
         }
         let max = self.verdict.late_ms.last().copied().unwrap_or_default();
-        row("late, made-up ticks too", format!("p50 {} / p99 {} / max {max} ms", self.verdict.late(50), self.verdict.late(99)));
+        row(
+            "late, made-up ticks too",
+            format!("p50 {} / p99 {} / max {max} ms", self.verdict.late(50), self.verdict.late(99)),
+        );
         row("longest without a start", format!("{} ms", self.verdict.worst_gap_ms));
         for (job, account) in &self.verdict.jobs {
             for named in &account.named {
                 row("not done, and why", format!("{job} {named}"));
             }
+        }
+        for lack in &self.verdict.not_in_history {
+            row("not in the history, and why", lack.clone());
         }
         row("VIOLATIONS", self.verdict.violations.len().to_string());
         for violation in &self.verdict.violations {
