@@ -4,6 +4,7 @@ use super::{
     scenario::true_wall,
 };
 use quorate::{
+    election::Term,
     env::WallTime,
     lease::Lease,
     node::{Batch, BatchReply, Reply, Request, Resource},
@@ -100,8 +101,9 @@ impl TickRun {
 
 impl Drop for TickRun {
     fn drop(&mut self) {
-        // Dropped under a term that goes on and wants no end: that was the timeout.
-        let timed_out = self.tick.check().is_ok() && !self.tick.stop().is_cancelled();
+        // Dropped under a term that goes on: that was the timeout. (It is told to stop a grace before.)
+        let goes_on = |term: &Term| term.is_valid() && !term.step_down().is_cancelled();
+        let timed_out = self.tick.term().is_some_and(goes_on);
         let timed_out = timed_out.then_some(TickEnd::Itself);
         let end = self.end.or(timed_out).unwrap_or(TickEnd::Torn);
         let referee = &self.work.referee;
