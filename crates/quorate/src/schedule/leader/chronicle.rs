@@ -2,15 +2,18 @@
 //!
 //! # What is not guaranteed
 //!
-//! An entry is written a little after the tick has ended, so a crash loses those of the last moments (the next leader
-//! enters what then stands as started), and so does a queue that overflows because no majority answers.
+//! An entry is written a little after the tick has ended. Where a crash comes in between, the next leader makes it from
+//! the tick's own record, which says how it ended and how long it took, and not when it began, how often it was tried,
+//! or what it put out. Of runs that somebody asked for it does not; nor of a tick that the ledger has been let forget,
+//! or that was ended by a leader before the last. A queue that overflows because no majority answers loses entries.
 
+use super::sealed::Sealed;
 use crate::{
     election::Term,
     env::{ScopedTask, WallTime},
     ledger::{Ledger, LedgerError},
     node::{FencingToken, Record},
-    schedule::{Job, TickEnd, TickHistory, counts::Counts},
+    schedule::{Job, TickCause, TickEnd, TickHistory, TickRecord, counts::Counts},
 };
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use std::{
@@ -43,6 +46,57 @@ pub(super) struct Close {
     pub(super) record: Record,
 }
 
+/// What the ledger knows of the ends of one job's ticks, of which the history may lack the last.
+#[derive(Debug)]
+pub(super) struct Ends {
+    pub(super) job: Arc<str>,
+    pub(super) keep: usize,
+    pub(super) entries: Vec<TickHistory>,
+}
+
+impl Ends {
+    /// The newest of what the seal found, as far as the job's history goes back.
+    pub(super) fn find(job: &Job, sealed: &Sealed) -> Option<Self> {
+        let ended = sealed.ended(&job.name).take(job.history);
+        let entries: Vec<_> = ended.filter_map(|(tick, record)| made_of(&job.name, tick, record)).collect();
+        (!entries.is_empty()).then(|| Self { job: Arc::clone(&job.name), keep: job.history, entries })
+    }
+
+    /// Those that a history with these keys lacks. What is older than all that a full one holds was let go of.
+    fn lacking(self, keys: &BTreeSet<Arc<str>>) -> impl Iterator<Item = TickHistory> {
+        let oldest = keys.first().filter(|_| keys.len() >= self.keep).cloned();
+        self.entries.into_iter().filter(move |entry| {
+            let key = entry.key();
+            oldest.as_ref().is_none_or(|oldest| key > *oldest) && !keys.contains(&key)
+        })
+    }
+}
+
+/// The entry of a tick, made of its own last record.
+fn made_of(job: &Arc<str>, tick: WallTime, record: &Record) -> Option<TickHistory> {
+    let (worker, end, took, why) = match TickRecord::parse(&record.value).ok()? {
+        TickRecord::Done { worker, took_ms, outcome } => (worker, TickEnd::Done, Some(took_ms), outcome),
+        TickRecord::Failed { worker, took_ms, outcome } => (worker, TickEnd::Failed, Some(took_ms), outcome),
+        TickRecord::Closed { worker, end, outcome } => (worker, end, None, outcome),
+        TickRecord::Started { .. } => return None,
+    };
+    let between = if why.is_empty() { "" } else { "; " };
+    Some(TickHistory {
+        job: Arc::clone(job),
+        tick,
+        until: None,
+        cause: TickCause::Scheduled,
+        end,
+        reason: format!("{why}{between}entered by the next leader").into(),
+        worker,
+        term: record.term,
+        started: None,
+        took: took.map(Duration::from_millis),
+        attempts: u32::from(took.is_some()),
+        output: None,
+    })
+}
+
 #[derive(Debug)]
 struct Entry {
     history: TickHistory,
@@ -51,14 +105,25 @@ struct Entry {
 }
 
 impl Chronicle {
-    /// Starts the task that writes. It ends once this is dropped and all is written, or the term is over.
-    pub(super) fn start(ledger: &Ledger, term: &Term, counts: Counts) -> (Self, ScopedTask<()>) {
+    /// Starts the task that writes, first what the history lacks of these `ends`. It ends once this is dropped and all
+    /// is written, or the term is over.
+    pub(super) fn start(
+        ledger: &Ledger,
+        term: &Term,
+        counts: Counts,
+        ends: Vec<Ends>,
+    ) -> (Self, ScopedTask<()>) {
         let (queue, entries) = mpsc::channel(QUEUE);
+        let to_tidy = ends.iter().map(|ends| Arc::clone(&ends.job)).collect();
+        let shelf = |ends: Ends| {
+            let (job, keep) = (Arc::clone(&ends.job), ends.keep);
+            (job, Shelf { keep, ends: Some(ends), ..Shelf::default() })
+        };
         let scribe = Scribe {
             ledger: ledger.clone(),
             term: term.clone(),
-            shelves: BTreeMap::new(),
-            to_tidy: BTreeSet::new(),
+            shelves: ends.into_iter().map(shelf).collect(),
+            to_tidy,
         };
         (Self { counts, queue }, term.spawn(scribe.serve(entries)))
     }
@@ -120,6 +185,8 @@ struct Shelf {
     keep: usize,
     written: VecDeque<u64>,
     read: bool,
+    /// What the history may lack, until it has been read.
+    ends: Option<Ends>,
 }
 
 enum Finished {
@@ -205,9 +272,10 @@ impl Scribe {
     /// Looks what there is of one job's history, and has the nodes forget what is too much.
     fn tidy(&mut self) -> Option<BoxFuture<'static, Finished>> {
         let job = self.to_tidy.pop_first()?;
-        let shelf = self.shelves.get(&job)?;
+        let shelf = self.shelves.get_mut(&job)?;
         let part = self.ledger.part(&TickHistory::part(&job));
         let (keep, read, mut there) = (shelf.keep, shelf.read, Vec::from(shelf.written.clone()));
+        let (ends, term) = (shelf.ends.take(), self.term.clone());
         Some(
             async move {
                 if !read {
@@ -215,9 +283,16 @@ impl Scribe {
                     let all: BTreeMap<_, _> = answers
                         .iter()
                         .flat_map(|answer| &answer.state.records)
-                        .map(|(key, record)| (key, record.at))
+                        .map(|(key, record)| (Arc::clone(key), record.at))
                         .collect();
-                    there = all.into_values().collect();
+                    there = all.values().copied().collect();
+                    let keys = all.into_keys().collect();
+                    for lacking in ends.into_iter().flat_map(|ends| ends.lacking(&keys)) {
+                        let (key, record) = (lacking.key(), lacking.into_record(term.quorum().wall()));
+                        if insist(&term, || part.write(&key, None, &record)).await.is_ok() {
+                            there.push(record.at);
+                        }
+                    }
                 }
                 there.sort_unstable();
                 let excess = there.len().saturating_sub(keep);

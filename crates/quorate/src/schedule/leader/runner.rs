@@ -3,7 +3,7 @@
 use super::{
     ask::OpenAsk,
     asked::Asked,
-    chronicle::Chronicle,
+    chronicle::{Chronicle, Ends},
     desk::Accepted,
     entry::Entry,
     plan::{Going, Looked, kept},
@@ -65,7 +65,8 @@ pub(in crate::schedule) async fn lead(leading: Leading, asked: mpsc::Receiver<As
     let Leading { roster, ledger, term, .. } = &leading;
     let Some(sealed) = seal(ledger, term, term.env()).await else { return };
     let (rows, mut writing) = Rows::start(ledger, term, &sealed);
-    let (chronicle, mut noting) = Chronicle::start(ledger, term, roster.counts().clone());
+    let ends = roster.jobs().values().filter_map(|job| Ends::find(job, &sealed)).collect();
+    let (chronicle, mut noting) = Chronicle::start(ledger, term, roster.counts().clone(), ends);
     let mut leader = Leader::new(&leading, sealed, rows, chronicle);
     leader.change();
     leader.serve(asked).await;

@@ -6,7 +6,12 @@ use crate::{
     node::{NodeTime, Record},
     schedule::{Decision, Delivery, NodeAnswer, SkipReason, TickKey, TickVerdict, verdict},
 };
-use std::{collections::BTreeMap, ops::Bound, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, btree_map},
+    ops::Bound,
+    sync::Arc,
+    time::Duration,
+};
 
 /// The keys of ticks and of made-up runs begin so.
 const RUNS: [&str; 2] = ["tick/", "run/"];
@@ -14,7 +19,7 @@ const RUNS: [&str; 2] = ["tick/", "run/"];
 /// So many records are taken in before other tasks have their turn.
 const TAKE_AT_ONCE: usize = 2_000;
 
-/// The ledger as the nodes that answered the seal have it. Of a tick only what decides is kept.
+/// The ledger as the nodes that answered the seal have it. Of a tick only the record that decides is kept.
 #[derive(Debug)]
 pub(super) struct Sealed {
     nodes: Vec<Node>,
@@ -33,7 +38,7 @@ struct Node {
 
 #[derive(Debug)]
 enum Standing {
-    Final,
+    Final(Record),
     Open(Record),
 }
 
@@ -91,7 +96,7 @@ impl Sealed {
     /// What to do with the run under `key`, of which the first word would have been written at `at` or later.
     pub(super) fn decide(&self, delivery: Delivery, key: &Arc<str>, at: WallTime) -> Decided {
         let seen = match self.runs.get(key) {
-            Some(Standing::Final) => {
+            Some(Standing::Final(_)) => {
                 return Decided { decision: Decision::Skip(SkipReason::Final), seen: None, unknown: false };
             }
             Some(Standing::Open(record)) => Some(record),
@@ -110,13 +115,24 @@ impl Sealed {
 
     /// The ticks of a job that stand as started and not ended, with their records.
     pub(super) fn open(&self, job: &str) -> impl Iterator<Item = (WallTime, Record)> + '_ {
+        self.of_job(job).filter_map(|(key, standing)| match standing {
+            Standing::Open(record) => Some((TickKey::parse(key).ok()??.tick, record.clone())),
+            Standing::Final(_) => None,
+        })
+    }
+
+    /// The ticks of a job that have ended, as far as the ledger still knows of them: newest first.
+    pub(super) fn ended(&self, job: &str) -> impl Iterator<Item = (WallTime, &Record)> + '_ {
+        self.of_job(job).rev().filter_map(|(key, standing)| match standing {
+            Standing::Final(record) => Some((TickKey::parse(key).ok()??.tick, record)),
+            Standing::Open(_) => None,
+        })
+    }
+
+    fn of_job(&self, job: &str) -> btree_map::Range<'_, Arc<str>, Standing> {
         let first = TickKey::new(job, WallTime::default()).key();
         let last = TickKey::new(job, WallTime::from_micros(u64::MAX)).key();
-        let of_job = self.runs.range::<str, _>((Bound::Included(&*first), Bound::Included(&*last)));
-        of_job.filter_map(|(key, standing)| match standing {
-            Standing::Open(record) => Some((TickKey::parse(key).ok()??.tick, record.clone())),
-            Standing::Final => None,
-        })
+        self.runs.range::<str, _>((Bound::Included(&*first), Bound::Included(&*last)))
     }
 
     /// The last tick of a job before `before` of which the ledger knows anything.
@@ -154,11 +170,11 @@ impl Sealed {
 /// A final record wins, then the one of the highest term.
 fn stand(runs: &mut BTreeMap<Arc<str>, Standing>, key: Arc<str>, record: Record) {
     match runs.get_mut(&key) {
-        Some(Standing::Final) => {}
+        Some(Standing::Final(_)) => {}
         Some(Standing::Open(known)) if !record.last && record.term <= known.term => {}
-        Some(standing) if record.last => *standing = Standing::Final,
+        Some(standing) if record.last => *standing = Standing::Final(record),
         Some(standing) => *standing = Standing::Open(record),
-        None if record.last => drop(runs.insert(key, Standing::Final)),
+        None if record.last => drop(runs.insert(key, Standing::Final(record))),
         None => drop(runs.insert(key, Standing::Open(record))),
     }
 }

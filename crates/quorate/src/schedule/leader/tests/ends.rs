@@ -1,7 +1,10 @@
 //! Each tick comes to an end that stands in the history.
 
 use super::stage::{Begun, PERIOD, SECOND, Stage, ends, often};
-use crate::schedule::{Delivery, Job, Misfire, Overlap, Retry, RunAll, Tick, TickCause, TickEnd, at};
+use crate::{
+    node::FencingToken,
+    schedule::{Delivery, Job, Misfire, Overlap, Retry, RunAll, Tick, TickCause, TickEnd, TickHistory, at},
+};
 use std::{
     sync::{
         Arc, Mutex,
@@ -266,6 +269,27 @@ async fn a_retry_that_is_pending_at_the_step_down_is_the_next_leader_s() {
         .history_when("j", |all| all.iter().any(|entry| entry.tick == cut && entry.end == TickEnd::Done))
         .await;
     assert!(history.iter().filter(|entry| entry.tick == cut).count() == 2, "{history:#?}");
+    next.resigns().await;
+}
+
+#[tokio::test]
+async fn what_a_crash_kept_from_the_history_the_next_leader_enters() {
+    let stage = Stage::new();
+    let job = Job::new("j", often(), |_| ok());
+    let first = stage.candidate("a", std::slice::from_ref(&job));
+    let told = stage.history_when("j", |all| ends(all, TickEnd::Done).len() > 3).await;
+    first.resigns().await;
+    // As if the leader had been killed before it wrote any of them.
+    let part = stage.ledger.part(&TickHistory::part("j"));
+    part.prune(FencingToken::default(), stage.quorum.wall().as_micros()).await.unwrap();
+    assert!(stage.history("j").await.is_empty());
+    let next = stage.candidate("b", std::slice::from_ref(&job));
+    let history = stage.history_when("j", |all| all.len() >= told.len()).await;
+    for entry in ends(&told, TickEnd::Done) {
+        let made = history.iter().find(|made| made.key() == entry.key()).expect("it is there again");
+        assert_eq!((made.end, &*made.worker, made.started), (TickEnd::Done, "a", None), "{made:?}");
+        assert_eq!(&*made.reason, "entered by the next leader");
+    }
     next.resigns().await;
 }
 
