@@ -98,8 +98,6 @@ pub(crate) struct Verdict {
     pub(crate) late_ms: Vec<u64>,
     /// The longest time without the start of any tick, in milliseconds.
     pub(crate) worst_gap_ms: u64,
-    /// Ticks of which the history lacks the entry, for a fault came before it was written.
-    pub(crate) not_in_history: Vec<String>,
     pub(crate) violations: Vec<String>,
 }
 
@@ -299,12 +297,6 @@ impl Story {
             "recorded as started, and {:?} was hit before its first word ({})",
             change.who, change.kind
         ))
-    }
-
-    /// The change that brought this leader down in the moment after `at`, in which what happened then was to be
-    /// recorded.
-    pub(crate) fn hit_after(&self, who: Who, term: u64, at: BootTime) -> Option<&Change> {
-        self.hit(who, term, at, at + TO_RECORD)
     }
 
     /// The change that ended this term, if it hit between these.

@@ -1,15 +1,12 @@
 //! What the histories tell, held against the journals.
 
 use super::{
-    account::{Change, Story},
+    account::Story,
     journal::Event,
     settings::{GROUP, HISTORY, JOBS, TICK_EVERY, plain_quorum},
 };
-use quorate::{
-    env::BootTime,
-    schedule::{Jobs, TickEnd, TickHistory},
-};
-use quorate_tests::support::{PATIENCE, Who};
+use quorate::schedule::{Jobs, TickEnd, TickHistory};
+use quorate_tests::support::PATIENCE;
 use std::{
     collections::{BTreeMap, BTreeSet},
     error::Error,
@@ -39,15 +36,12 @@ pub(crate) fn read(
     })
 }
 
-/// Where a history tells other things of the newest ticks of its job than the journals do. And of which ticks it lacks
-/// the entry because a fault came first: a leader writes it a moment after the tick has ended.
-pub(crate) fn differences(
-    story: &Story,
-    histories: &BTreeMap<String, Vec<TickHistory>>,
-) -> (Vec<String>, Vec<String>) {
+/// Where a history tells other things of the newest ticks of its job than the journals do, or lacks one of them: what a
+/// fault kept its leader from writing the next one enters.
+pub(crate) fn differences(story: &Story, histories: &BTreeMap<String, Vec<TickHistory>>) -> Vec<String> {
     let period = TICK_EVERY.as_micros() as u64;
     let newest = story.until.as_micros() / period * period;
-    let (mut found, mut lacks) = (Vec::new(), Vec::new());
+    let mut found = Vec::new();
     for kind in JOBS {
         let entries = histories.get(kind.name).map(Vec::as_slice).unwrap_or_default();
         let told = Told::of(story, kind.name);
@@ -58,14 +52,7 @@ pub(crate) fn differences(
                 (entry.tick.as_micros()..=until).contains(&tick)
             };
             let ends: Vec<&TickHistory> = entries.iter().filter(of).collect();
-            if ends.is_empty()
-                && let Some(change) = told.hit_after(story, tick)
-            {
-                lacks.push(format!(
-                    "{}: {tick}: {:?} was hit just after it ({})",
-                    kind.name, change.who, change.kind
-                ));
-            } else if let Some(why) = told.differs(tick, &ends) {
+            if let Some(why) = told.differs(tick, &ends) {
                 let told: Vec<String> = ends
                     .iter()
                     .map(|entry| format!("{} under {} ({})", entry.end, entry.term, entry.reason))
@@ -74,7 +61,7 @@ pub(crate) fn differences(
             }
         }
     }
-    (found, lacks)
+    found
 }
 
 /// What the journals say of one job.
@@ -84,14 +71,12 @@ struct Told {
     /// The terms under which a tick was started, and under which it came to its end.
     started: BTreeMap<u64, BTreeSet<u64>>,
     done: BTreeMap<u64, BTreeSet<u64>>,
-    /// Where, under which term and when its last end was.
-    ended: BTreeMap<u64, (Who, u64, BootTime)>,
 }
 
 impl Told {
     fn of(story: &Story, name: &str) -> Self {
         let mut told = Self::default();
-        for (who, entry) in &story.lines {
+        for (_, entry) in &story.lines {
             match &entry.event {
                 Event::Start { job, tick, term, .. } if &**job == name => {
                     told.first = Some(told.first.map_or(*tick, |first| first.min(*tick)));
@@ -99,16 +84,11 @@ impl Told {
                 }
                 Event::Done { job, tick, term } if &**job == name => {
                     told.done.entry(*tick).or_default().insert(*term);
-                    told.ended.insert(*tick, (*who, *term, entry.at()));
                 }
                 _ => {}
             }
         }
         told
-    }
-
-    fn hit_after<'a>(&self, story: &'a Story, tick: u64) -> Option<&'a Change> {
-        self.ended.get(&tick).and_then(|(who, term, at)| story.hit_after(*who, *term, *at))
     }
 
     fn differs(&self, tick: u64, ends: &[&TickHistory]) -> Option<String> {
@@ -145,8 +125,9 @@ impl Told {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{account::Kind, journal::Entry};
+    use crate::journal::Entry;
     use quorate::{env::WallTime, node::FencingToken, schedule::TickCause};
+    use quorate_tests::support::Who;
 
     const TICK: u64 = 7_000_000;
 
@@ -181,15 +162,11 @@ mod tests {
     }
 
     fn found(first: &[TickHistory]) -> Vec<String> {
-        look(&story(), first).0
-    }
-
-    fn look(story: &Story, first: &[TickHistory]) -> (Vec<String>, Vec<String>) {
         let rest =
             JOBS[1..].iter().map(|kind| (kind.name.to_owned(), vec![entry(kind.name, TickEnd::Done, 4)]));
         let mut histories: BTreeMap<_, _> = rest.collect();
         histories.insert(JOBS[0].name.to_owned(), first.to_vec());
-        differences(story, &histories)
+        differences(&story(), &histories)
     }
 
     #[test]
@@ -206,16 +183,5 @@ mod tests {
             let found = found(&entries);
             assert!(found.len() == 1 && found[0].contains(says), "{found:?}");
         }
-    }
-
-    #[test]
-    fn an_entry_that_a_fault_kept_from_being_written_is_named() {
-        let mut hit = story();
-        let (who, at) = (Who { member: 0, run: 1 }, BootTime::from_nanos(3));
-        hit.changes.push(Change { kind: Kind::Killed, who, term: 4, at });
-        let (found, lacks) = look(&hit, &[]);
-        assert!(found.is_empty() && lacks.len() == 1 && lacks[0].contains("SIGKILL"), "{found:?} {lacks:?}");
-        hit.changes[0].at = at + Duration::from_secs(2);
-        assert_eq!(look(&hit, &[]).0.len(), 1, "long after");
     }
 }

@@ -109,11 +109,7 @@ fn changes(
     }
     let mut verdict = story.judge();
     match history::read(&urls, ttl) {
-        Ok(histories) => {
-            let (found, lacks) = history::differences(&story, &histories);
-            verdict.violations.extend(found);
-            verdict.not_in_history = lacks;
-        }
+        Ok(histories) => verdict.violations.extend(history::differences(&story, &histories)),
         Err(error) => verdict.violations.push(format!("history: {error}")),
     }
     let report = Report {

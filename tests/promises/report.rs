@@ -24,7 +24,6 @@ impl Report<'_> {
             "jobs": self.verdict.jobs,
             "late_ms": { "p50": self.verdict.late(50), "p99": self.verdict.late(99), "max": self.verdict.late_ms.last() },
             "worst_gap_ms": self.verdict.worst_gap_ms,
-            "not_in_history": self.verdict.not_in_history,
             "violations": self.verdict.violations,
         })
     }
@@ -54,9 +53,6 @@ impl Report<'_> {
             for named in &account.named {
                 row("not done, and why", format!("{job} {named}"));
             }
-        }
-        for lack in &self.verdict.not_in_history {
-            row("not in the history, and why", lack.clone());
         }
         row("VIOLATIONS", self.verdict.violations.len().to_string());
         for violation in &self.verdict.violations {

@@ -4,8 +4,8 @@
 //!
 //! An entry is written a little after the tick has ended. Where a crash comes in between, the next leader makes it from
 //! the tick's own record, which says how it ended and how long it took, and not when it began, how often it was tried,
-//! or what it put out. Of runs that somebody asked for it does not; nor of a tick that the ledger has been let forget,
-//! or that was ended by a leader before the last. A queue that overflows because no majority answers loses entries.
+//! or what it put out. Of runs that somebody asked for it does not; nor of a tick that the ledger has been let forget.
+//! A queue that overflows because no majority answers loses entries.
 
 use super::sealed::Sealed;
 use crate::{
