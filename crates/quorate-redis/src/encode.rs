@@ -5,8 +5,7 @@ use crate::{
 use quorate::node::{Batch, Cursor, DoneRecord, Owner, Record, Request, Resource};
 use std::time::Duration;
 
-/// The most items of one script call: a server serves nobody else while a script runs. An item takes it 4 to 10 µs, one of
-/// a claim whose result has 1 KiB a little more; a call of one, about 15 µs.
+/// The most items of one script call: a server serves nobody else while a script runs.
 const ITEMS_A_CALL: usize = 64;
 
 /// The most pages of ledgers of one script call.
@@ -355,7 +354,7 @@ mod tests {
     #[test]
     fn a_long_run_is_cut_and_none_asks_for_the_time() {
         let long = (0..200).map(|number| release(&number.to_string())).collect();
-        assert_eq!(encoded(long).runs, [ITEMS_A_CALL, ITEMS_A_CALL, 200 - 2 * ITEMS_A_CALL]);
+        assert_eq!(encoded(long).runs, [ITEMS_A_CALL, ITEMS_A_CALL, ITEMS_A_CALL, 200 - 3 * ITEMS_A_CALL]);
         let none = encoded(vec![]);
         assert_eq!(none.runs, [0]);
         assert_eq!(none.bytes, b"*1\r\n$4\r\nTIME\r\n");
