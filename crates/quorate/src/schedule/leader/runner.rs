@@ -5,8 +5,8 @@ use super::{
     asked::Asked,
     chronicle::Chronicle,
     desk::Accepted,
-    entry::{Entry, find},
-    plan::{Going, Looked, kept},
+    entry::{Entry, Known, Retired, find, kept_for},
+    plan::{Going, Looked, held, kept, low_water, window},
     rows::{Rows, highest},
     run::{Began, Outcome, Run},
     sealed::Sealed,
@@ -16,7 +16,7 @@ use crate::{
     env::{BootTime, Env, ScopedTask, WallTime},
     ledger::{Ledger, LedgerError},
     schedule::{
-        Answer, Job, JobRow, RequestId, TickCause,
+        Answer, Job, JobRow, Placement, RequestId, TickCause,
         roster::{Phase, Roster},
         work::Cancel,
     },
@@ -116,7 +116,7 @@ pub(super) struct Leader<'a> {
     pub(super) entries: Vec<Option<Entry>>,
     pub(super) names: BTreeMap<Arc<str>, usize>,
     /// The jobs that were removed in this term: what the seal found of them is no longer so.
-    retired: BTreeMap<Arc<str>, JobRow>,
+    retired: BTreeMap<Arc<str>, Retired>,
     /// When a job is to be looked at: the heart of it, for the cost grows with what is due only.
     agenda: BTreeSet<(WallTime, usize)>,
     /// What may start, in order.
@@ -129,6 +129,9 @@ pub(super) struct Leader<'a> {
     registering: FuturesUnordered<BoxFuture<'static, usize>>,
     pub(super) accepting: FuturesUnordered<BoxFuture<'static, Accepted>>,
     looked: Option<WallTime>,
+    known: Known,
+    /// It has been said that the ledger forgets what has not ended.
+    told_held: bool,
     prune_at: BootTime,
     mark_at: BootTime,
     pruning: Option<ScopedTask<()>>,
@@ -150,6 +153,7 @@ impl<'a> Leader<'a> {
         let (env, term) = (leading.term.env(), &leading.term);
         let read = |record: &crate::node::Record| record.value.parse().ok().map(WallTime::from_micros);
         let looked = highest(sealed.row(LOOKED), read, |at| *at).map(|(at, _)| at);
+        let known = Known::new(&sealed);
         Self {
             leading,
             env,
@@ -169,6 +173,8 @@ impl<'a> Leader<'a> {
             registering: FuturesUnordered::new(),
             accepting: FuturesUnordered::new(),
             looked,
+            known,
+            told_held: false,
             prune_at: env.now(),
             mark_at: env.now() + MARK_EVERY,
             pruning: None,
@@ -206,6 +212,7 @@ impl<'a> Leader<'a> {
     fn register(&mut self, job: Arc<Job>) {
         let now = self.now();
         let retired = self.retired.remove(&job.name);
+        let again = retired.is_some();
         let mut found = find(Arc::clone(&job), &self.sealed, self.looked, retired, now);
         let index = self.entries.len();
         if found.write {
@@ -223,6 +230,9 @@ impl<'a> Leader<'a> {
             } else {
                 self.rows.put(&key, value);
             }
+        }
+        if again {
+            found.entry.state.keep(&self.rows);
         }
         let next = found.entry.plan.next.map(|at| job.schedule.show(at));
         tracing::debug!(job = &*job.name, next, since = ?found.entry.row.since, "found");
@@ -258,15 +268,20 @@ impl<'a> Leader<'a> {
         }
         if !entry.plan.job.is_like(&job) {
             let (schedule, rules) = (job.schedule.to_string().into(), job.rules().into());
-            if entry.plan.job.schedule != job.schedule {
-                entry.row.since = now;
+            if entry.plan.job.schedule != job.schedule || entry.plan.job.placement != job.placement {
+                entry.row.since = now.max(entry.plan.looked());
+                entry.row.ended = None;
             }
             let (rev, spec) = (entry.row.rev + 1, job.schedule.spec());
-            let spread = job.placement == crate::schedule::Placement::Spread;
-            entry.row = JobRow { rev, schedule, rules, spec, spread, ..entry.row.clone() };
+            let spread = job.placement == Placement::Spread;
+            let window = kept_for(&job);
+            entry.row = JobRow { rev, schedule, rules, spec, spread, window, ..entry.row.clone() };
             self.rows.put(&JobRow::key(&job.name), entry.row.to_value());
         }
-        entry.plan.replace(job, now);
+        let before = Arc::clone(&entry.plan.job);
+        for not in entry.plan.replace(job, now) {
+            self.not_run(&before, not);
+        }
         self.settle(index);
     }
 
@@ -275,11 +290,11 @@ impl<'a> Leader<'a> {
         let now = self.now();
         let Some(entry) = self.entries[index].as_mut() else { return };
         entry.leaving = true;
-        let row = JobRow { rev: entry.row.rev + 1, ..entry.row.clone() };
+        let retired = entry.retire();
         let name = Arc::clone(&entry.plan.job.name);
-        self.rows.close(&JobRow::key(&name), row.to_value(), now, false);
+        self.rows.close(&JobRow::key(&name), retired.row().to_value(), now, false);
         self.names.remove(&name);
-        self.retired.insert(name, row);
+        self.retired.insert(name, retired);
         self.settle(index);
     }
 
@@ -287,8 +302,7 @@ impl<'a> Leader<'a> {
     pub(super) fn settle(&mut self, index: usize) {
         let Some(entry) = self.entries[index].as_mut() else { return };
         let asleep = entry.registering || entry.leaving;
-        let spread = entry.plan.job.placement == crate::schedule::Placement::Spread;
-        let next = entry.plan.next.filter(|_| !asleep && !spread);
+        let next = entry.plan.wake().filter(|_| !asleep);
         if entry.on_agenda != next {
             if let Some(at) = std::mem::replace(&mut entry.on_agenda, next) {
                 self.agenda.remove(&(at, index));
@@ -304,6 +318,10 @@ impl<'a> Leader<'a> {
             self.line.extend(turn);
         }
         if entry.leaving && entry.plan.running.is_empty() {
+            // Unless the job has come back, and has it.
+            if !self.names.contains_key(&entry.plan.job.name) {
+                entry.state.close(&self.rows, self.term.quorum().wall());
+            }
             self.entries[index] = None;
         }
     }
@@ -475,13 +493,27 @@ impl<'a> Leader<'a> {
     }
 
     /// Before which time records are of no more use to any job.
-    fn low_water(&self) -> WallTime {
+    fn low_water(&mut self) -> WallTime {
         let now = self.now();
         let plans = || self.entries.iter().flatten().map(|entry| &entry.plan);
         let open = plans().filter_map(super::plan::JobPlan::oldest);
         let asks = self.asks.values().map(OpenAsk::oldest);
-        let oldest = open.chain(asks).min().unwrap_or(now);
-        (now - kept(plans(), self.sealed.max_clock_offset)).min(oldest)
+        // What was removed in this term nobody needs; what this leader does not know another may.
+        let mine = |job: &str| self.names.contains_key(job) || self.retired.contains_key(job);
+        let theirs = self.known.open.iter().filter(|(job, _)| !mine(job)).map(|(_, at)| *at);
+        let oldest = open.chain(asks).chain(theirs).min();
+        let jobs = || plans().map(|plan| &*plan.job);
+        let offset = self.sealed.max_clock_offset;
+        let kept_here = kept(jobs().map(window).max().unwrap_or_default(), offset);
+        let wanted = oldest.unwrap_or(now).min(now - kept(self.known.window, offset));
+        let mark = low_water(now, kept_here, Some(wanted), held(jobs()));
+        if oldest.is_some_and(|oldest| oldest < mark) && !std::mem::replace(&mut self.told_held, true) {
+            tracing::warn!(
+                group = &**self.term.group(),
+                "the ledger forgets runs that have not ended for very long: a leader that follows will not make them up"
+            );
+        }
+        mark
     }
 
     /// Leaves word up to when all ticks have been decided on.
