@@ -153,7 +153,7 @@ async fn of_ticks_that_are_due_together_the_highest_priority_starts_first_and_no
     let jobs: Vec<Job> = (0..12)
         .map(|number| {
             let (order, running) = (Arc::clone(&order), Arc::clone(&running));
-            let job = Job::new(&format!("j{number:02}"), together.clone(), move |_| {
+            let job = Job::new(&format!("j{number:02}"), together, move |_| {
                 let (order, running) = (Arc::clone(&order), Arc::clone(&running));
                 async move {
                     order.lock().unwrap().push(number);
