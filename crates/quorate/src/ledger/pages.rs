@@ -14,6 +14,11 @@ const PAGES_MAX: usize = 4096;
 /// The most bytes of one node's records that are taken in.
 const BYTES_MAX: usize = 256 << 20;
 
+/// What to do about a ledger that nobody can read any more: what has the node forget it, forgets it as a whole and with
+/// a new memory, so that nothing is taken for not started.
+const MEND: &str = "nobody can read it; empty the nodes (FLUSHALL) one after another, each once the one before votes \
+                    again: its records are lost, and what was due before then is told as unknown";
+
 /// What one node has told so far of a ledger, or forgotten of it: page by page. Pure.
 ///
 /// All pages are of one memory of the node, told on one session: where to go on is the server's own word, and a server
@@ -64,9 +69,13 @@ impl Pages {
             self.records.extend(records);
         }
         match next {
-            _ if self.bytes > BYTES_MAX => broken("a ledger longer than any is kept"),
+            _ if self.bytes > BYTES_MAX => {
+                broken(&format!("more than {} MiB of one ledger: {MEND}", BYTES_MAX >> 20))
+            }
             None => Turn::Whole,
-            Some(_) if self.asked.len() + 1 >= PAGES_MAX => broken("pages of a ledger without an end"),
+            Some(_) if self.asked.len() + 1 >= PAGES_MAX => {
+                broken(&format!("more than {PAGES_MAX} pages of one ledger: {MEND}"))
+            }
             Some(next) if self.asked.insert(next.clone()) => Turn::Ask(next),
             Some(_) => broken("the same page of a ledger again"),
         }
@@ -147,6 +156,8 @@ mod tests {
         let end = (0..=PAGES_MAX)
             .position(|number| protocol(&pages.take(recall(1, 1), 1, page(Some(&number.to_string()), &[]))));
         assert_eq!(end, Some(PAGES_MAX - 1));
+        let turn = pages.take(recall(1, 1), 1, page(Some("more"), &[]));
+        assert!(format!("{turn:?}").contains("empty the nodes"), "{turn:?}");
         let mut pages = Pages { bytes: BYTES_MAX, ..Pages::default() };
         assert!(protocol(&pages.take(recall(1, 1), 1, page(None, &["a"]))), "too long");
     }

@@ -112,6 +112,21 @@ pub struct Skipped {
     pub why: MisfireReason,
 }
 
+impl Skipped {
+    /// What is left of the span without the ticks that `stand` in the ledger, oldest first: somebody has run those.
+    pub(super) fn without(self, schedule: &Schedule, stand: impl Iterator<Item = WallTime>) -> Vec<Self> {
+        let (mut left, mut after) = (Vec::new(), before(self.first));
+        // Between two that stand there may be millions that do not; mostly there is none, which is soon seen.
+        let mut take = |after, until| left.extend(span(schedule, after, until, self.why));
+        for stood in stand.filter(|tick| (self.first..=self.last).contains(tick)) {
+            take(after, before(stood));
+            after = stood;
+        }
+        take(after, self.last);
+        left
+    }
+}
+
 /// Why ticks will not run. The text completes "ticks were skipped: …".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

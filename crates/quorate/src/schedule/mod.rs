@@ -38,7 +38,9 @@
 //! | lost | at-most-once: it was started, or may have been, and left no word of its end | no |
 //!
 //! What stands as started and not ended when a leader begins is owed: at-least-once it runs again, however late and
-//! whatever the misfire rule; at-most-once it is lost.
+//! whatever the misfire rule; at-most-once it is lost. For that the ledger holds on to it for a day behind what it keeps
+//! anyway, or for as long as the longest [`Job::timeout`] with its [`Job::retries`] allows, but for no more than some
+//! 1,000,000 ticks of all jobs: of a run that has gone on for longer no later leader knows, and it is not made up.
 //!
 //! # What is not guaranteed of histories, states and requests
 //!
@@ -57,11 +59,14 @@
 //! Its row holds its schedule. Where a leader finds another there than its own, ticks by its own count from that moment:
 //! nothing from before is made up, and what has been recorded is not run again. What was begun by the old schedule and is
 //! owed a run has it. While old and new versions lead in turn, each hand-over to the other one counts as such a change.
-//! Other rules, and the handler, hold from the next run on.
+//! Another [`Placement`] counts as such a change too: the ticks of the other one stand in another ledger. Other rules, and
+//! the handler, hold from the next run on. What the ledger has of jobs that a leader does not know it keeps for as long
+//! as their rows say ([`JobRow::window`]), within the bounds above.
 //!
 //! # Sizing
 //!
-//! The ledger keeps a tick's record for the longest misfire window and some 25 s, at most 200,000 of all jobs together
+//! The ledger keeps a tick's record for the longest misfire window and some 25 s, longer while a run that is older has not
+//! ended (see above), at most 200,000 of all jobs together
 //! ([`ScheduleError::TooManyTicks`]); a job has a row and, where it keeps one, a state, which stay; and a history of
 //! [`Job::history`] to twice as many entries. On a Redis server (7.0, `MEMORY USAGE`, a job's name of 14 bytes and a
 //! worker's of 14) a tick that is done takes 204 bytes, an entry of a history 316, a job's row 396.

@@ -61,6 +61,11 @@ impl AskRow {
         serde_json::to_string(self).unwrap_or_default().into()
     }
 
+    /// Before which time the ledger may forget.
+    pub(super) fn oldest(&self) -> WallTime {
+        self.moved
+    }
+
     /// What the nodes know of a request, and whether all its runs have ended.
     pub(super) fn find(records: &[Option<Record>]) -> Option<(Self, bool)> {
         let read = |record: &Record| {

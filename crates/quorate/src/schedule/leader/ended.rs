@@ -20,7 +20,9 @@ impl Leader<'_> {
     pub(super) fn ended(&mut self, ended: Ended) {
         let Ended { job: index, key, tick, cause, outcome } = ended;
         self.began.remove(&key);
+        let now = self.now();
         let Some(entry) = self.entries[index].as_mut() else { return };
+        let at = entry.plan.running.iter().find(|going| going.key == key).map(|going| going.at);
         entry.plan.running.retain(|going| going.key != key);
         let job = Arc::clone(&entry.plan.job);
         let over = match outcome {
@@ -28,20 +30,22 @@ impl Leader<'_> {
                 self.ran(&job, tick, cause, end, ran);
                 true
             }
+            Ok(Outcome::Interrupted(ran, _)) if self.term.step_down().is_cancelled() => {
+                let reason = &ran.worked.reason;
+                let reason =
+                    format!("told to stop at step-down; it is left to the next leader: {reason}").into();
+                let worked = Worked { reason, ..ran.worked };
+                self.ran(&job, tick, cause, TickEnd::Cancelled, Ran { worked, ..ran });
+                false
+            }
             Ok(Outcome::Interrupted(ran, again)) => {
-                let stopping = self.term.step_down().is_cancelled();
-                let again = !stopping && entry.plan.again(*again);
-                if again {
-                    let name = &*job.name;
-                    tracing::warn!(job = name, "interrupted, though the term goes on: it runs again");
-                } else {
-                    let why =
-                        if stopping { "told to stop at step-down" } else { "interrupted again and again" };
-                    let reason =
-                        format!("{why}; it is left to the next leader: {}", ran.worked.reason).into();
-                    let worked = Worked { reason, ..ran.worked };
-                    self.ran(&job, tick, cause, TickEnd::Cancelled, Ran { worked, ..ran });
-                }
+                let until = entry.plan.again(*again, now).map(|at| job.schedule.show(at));
+                let (name, reason) = (&*job.name, &*ran.worked.reason);
+                tracing::warn!(
+                    job = name,
+                    until,
+                    "interrupted, though the term goes on: it runs again: {reason}"
+                );
                 false
             }
             Ok(Outcome::NotStarted(error)) => self.not_started(&job, tick, cause, &error),
@@ -54,9 +58,11 @@ impl Leader<'_> {
                 tracing::error!(
                     job = &*job.name,
                     tick = job.schedule.show(tick),
-                    "its run was torn down by a panic"
+                    "its run was torn down by a panic; it is left to the next leader"
                 );
-                false
+                at.into_iter().for_each(|at| entry.plan.leave(at));
+                // Where ticks hang on ends, there is no other end than this.
+                cause.request().is_none()
             }
         };
         match cause.request() {
@@ -175,6 +181,10 @@ impl Leader<'_> {
             }
             NotRun::TooLate(tick) => {
                 let why = "it waited for longer than the misfire window";
+                self.enter(job, tick, None, scheduled, TickEnd::SkippedMisfire, why, None);
+            }
+            NotRun::Changed(tick) => {
+                let why = "the job's schedule or placement was changed while it waited";
                 self.enter(job, tick, None, scheduled, TickEnd::SkippedMisfire, why, None);
             }
             NotRun::Paused(start) => {

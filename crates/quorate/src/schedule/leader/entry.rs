@@ -1,7 +1,8 @@
 //! One job as its leader has it: from when on it is due, and where it stands in the leader's lists.
 
 use super::{
-    plan::{JobPlan, Start, from, owed},
+    ask::{AskRow, PREFIX},
+    plan::{JobPlan, Start, from, owed, window},
     rows::{FOR_EVER, highest},
     run::{JobState, StateRow},
     sealed::Sealed,
@@ -11,7 +12,7 @@ use crate::{
     node::Record,
     schedule::{Job, JobRow, Placement},
 };
-use std::{cmp::Reverse, sync::Arc};
+use std::{cmp::Reverse, collections::BTreeMap, sync::Arc, time::Duration};
 
 /// Where what may start stands in line: priority, then time, then the order of the jobs.
 pub(super) type Turn = (Reverse<i32>, WallTime, usize);
@@ -40,18 +41,50 @@ pub(super) struct Found {
     pub(super) write: bool,
 }
 
+/// A job that was removed in this term: what the seal found of it is no longer so.
+#[derive(Debug)]
+pub(super) struct Retired {
+    row: JobRow,
+    /// What was looked at is not looked at again when the job comes back, whatever the clock has done meanwhile.
+    looked: WallTime,
+    /// Shared with a run that may still go on.
+    state: JobState,
+}
+
+impl Entry {
+    /// Its last row, and what is to be known of it if it comes back.
+    pub(super) fn retire(&self) -> Retired {
+        let row = JobRow { rev: self.row.rev + 1, ..self.row.clone() };
+        Retired { row, looked: self.plan.looked(), state: self.state.clone() }
+    }
+}
+
+impl Retired {
+    pub(super) fn row(&self) -> &JobRow {
+        &self.row
+    }
+}
+
 /// What the leader found of the job, or what it begins with.
 pub(super) fn find(
     job: Arc<Job>,
     sealed: &Sealed,
     looked: Option<WallTime>,
-    retired: Option<JobRow>,
+    retired: Option<Retired>,
     now: WallTime,
 ) -> Found {
     let again = retired.is_some();
-    let (mut row, mut write) = match retired {
-        Some(row) => (Some(JobRow { since: now, ..row }), true),
-        None => known(sealed, &job.name).map_or((None, true), |(row, everywhere)| (Some(row), !everywhere)),
+    let (mut row, mut write, now, state) = match retired {
+        Some(Retired { row, looked, state }) => {
+            let now = now.max(looked);
+            // The revision tells it from the row that was left to pruning.
+            (Some(JobRow { since: now, ended: None, rev: row.rev + 1, ..row }), true, now, state)
+        }
+        None => {
+            let state = JobState::new(&job.name, state(sealed, &job.name));
+            let (row, everywhere) = known(sealed, &job.name).unzip();
+            (row, !everywhere.unwrap_or_default(), now, state)
+        }
     };
     let is_new = row.is_none();
     let (schedule, rules): (Arc<str>, Arc<str>) = (job.schedule.to_string().into(), job.rules().into());
@@ -60,50 +93,103 @@ pub(super) fn find(
     let fresh = || JobRow { since: sealed.begins(now), ..JobRow::default() };
     let mut row = row.take().unwrap_or_else(fresh);
     let spec = job.schedule.spec();
-    if (&row.schedule, &row.rules, row.spread, &row.spec) != (&schedule, &rules, spread, &spec) {
+    let window = kept_for(&job);
+    let stands = (&row.schedule, &row.rules, row.spread, &row.spec, row.window);
+    if stands != (&schedule, &rules, spread, &spec, window) {
         // Rows of older versions say nothing of the schedule: it is taken for the same.
-        moved = !row.schedule.is_empty() && row.schedule != schedule;
+        let other_times = !row.schedule.is_empty() && row.schedule != schedule;
+        // The ticks of another placement stand in another ledger: this one cannot say which of them have run.
+        let other_place = !is_new && row.spread != spread;
+        moved = other_times || other_place;
         if moved {
             row.since = now;
             row.ended = None;
         }
-        row = JobRow { rev: row.rev + 1, schedule, rules, spread, spec, ..row };
+        row = JobRow { rev: row.rev + 1, schedule, rules, spread, spec, window, ..row };
         write = true;
     }
-    let (owed, lost) = if again || spread { (Vec::new(), Vec::new()) } else { owed(&job, sealed) };
+    // Also of a job that is spread now: what stands as started here was begun on a leader, and no worker looks here.
+    let (owed, lost) = if again { (Vec::new(), Vec::new()) } else { owed(&job, sealed) };
     let after = if again || moved { now } else { from(&job, sealed, row.since, looked, now) };
-    let state = JobState::new(&job.name, state(sealed, &job.name));
     let mut plan = JobPlan::new(job, after, owed, row.paused.is_some());
+    plan.since = row.since;
     plan.begin_chain(row.since, row.ended);
     let entry =
         Entry { plan, row, state, registering: false, leaving: false, on_agenda: None, in_line: None };
     Found { entry, lost, is_new, write }
 }
 
+/// What a job's row is to say of how long the ledger of the leaders remembers its ticks.
+pub(super) fn kept_for(job: &Job) -> Option<Duration> {
+    (job.placement == Placement::Leader).then(|| window(job))
+}
+
+/// What the ledger is to remember for jobs that the seal knows, whether this leader does or not: a later version's
+/// leader may come after it.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    /// The longest window of all.
+    pub(super) window: Duration,
+    /// The earliest record of each job that has not ended, or request whose runs have not.
+    pub(super) open: BTreeMap<Arc<str>, WallTime>,
+}
+
+impl Known {
+    pub(super) fn new(sealed: &Sealed) -> Self {
+        let mut all = Self::default();
+        for job in sealed.rows(JobRow::PREFIX).filter_map(|(key, _)| key.strip_prefix(JobRow::PREFIX)) {
+            let Some((row, _)) = known(sealed, job) else { continue };
+            all.window = all.window.max(row.window.unwrap_or_default());
+            sealed.open(job).for_each(|(_, record)| all.hold(job, WallTime::from_micros(record.at)));
+        }
+        for (row, over) in sealed.rows(PREFIX).filter_map(|(_, records)| AskRow::find(records)) {
+            if !over {
+                all.hold(row.request.what.job(), row.oldest());
+            }
+        }
+        all
+    }
+
+    fn hold(&mut self, job: &str, at: WallTime) {
+        let open = self.open.entry(job.into()).or_insert(at);
+        *open = at.min(*open);
+    }
+}
+
 /// A job's row as the nodes have it, and whether all have it. Of several, that of the highest term counts; but the
-/// earliest beginning of those with its schedule, for leaders that did not know of it wrote the others.
+/// earliest beginning of those with its schedule, for leaders that did not know of it wrote the others. Nothing, where
+/// the highest is one that was left to pruning: the job was removed, and a node that was away then knows nothing newer.
 fn known(sealed: &Sealed, job: &str) -> Option<(JobRow, bool)> {
     let records = sealed.row(&JobRow::key(job));
-    // Nearly always all have the same, which is read once. (A row that pruning will reach is that of a job that was
-    // removed.)
-    let mut rows: Vec<(&Record, JobRow)> = Vec::new();
-    for record in records.iter().flatten().filter(|record| record.at == FOR_EVER.as_micros()) {
-        let alike = rows.iter().find(|(other, _)| other.value == record.value).map(|(_, row)| row.clone());
-        rows.extend(alike.or_else(|| JobRow::parse(&record.value).ok()).map(|row| (record, row)));
+    let read = |record: &Record| Some((JobRow::parse(&record.value).ok()?, stays(record), record.term));
+    let rank = |(row, stays, _): &(JobRow, bool, _)| (row.rev, *stays, Reverse(row.since));
+    let ((mut row, stays, _), everywhere) = highest(records, read, rank)?;
+    if !stays {
+        return None;
     }
-    let rank = |(record, row): &&(&Record, JobRow)| (record.term, row.rev, Reverse(row.since));
-    let (standing, mut row) = rows.iter().max_by_key(rank).cloned()?;
-    let has = |record: &Option<Record>| record.as_ref().is_some_and(|record| record.value == standing.value);
-    let everywhere = records.iter().all(has);
-    let alike = rows.iter().map(|(_, other)| other).filter(|other| other.schedule == row.schedule);
-    row.since = alike.map(|other| other.since).min().unwrap_or(row.since);
+    let all = || records.iter().flatten().filter_map(read);
+    // What was written before the job was removed says nothing of when it came back.
+    let removed = all().filter(|(_, stays, _)| !stays).map(|(row, _, term)| (term, row.rev)).max();
+    let alike = all().filter(|(other, stays, term)| {
+        *stays && other.schedule == row.schedule && removed.is_none_or(|removed| (*term, other.rev) > removed)
+    });
+    row.since = alike.map(|(other, ..)| other.since).min().unwrap_or(row.since);
     Some((row, everywhere))
 }
 
+/// Whether a record stays until it is written over; pruning reaches what belongs to a job that was removed.
+fn stays(record: &Record) -> bool {
+    record.at == FOR_EVER.as_micros()
+}
+
 fn state(sealed: &Sealed, job: &str) -> StateRow {
-    let read = |record: &Record| serde_json::from_str::<StateRow>(&record.value).ok();
-    highest(sealed.row(&JobState::key(job)), read, |row| row.rev)
-        .map_or_else(StateRow::default, |(row, _)| row)
+    let read = |record: &Record| Some((serde_json::from_str::<StateRow>(&record.value).ok()?, stays(record)));
+    match highest(sealed.row(&JobState::key(job)), read, |(row, stays)| (row.rev, *stays)) {
+        Some(((row, true), _)) => row,
+        // Its revision counts on: what is written next is to be the highest.
+        Some(((row, false), _)) => StateRow { text: None, ..row },
+        None => StateRow::default(),
+    }
 }
 
 #[cfg(test)]
@@ -203,6 +289,25 @@ mod tests {
     }
 
     #[test]
+    fn what_a_job_needs_of_the_ledger_stands_in_its_row_for_leaders_that_do_not_know_it() {
+        let mine = written(&job(1), 3);
+        assert_eq!(mine.window, Some(100 * SECOND));
+        let all = sealed(vec![node(at(0), vec![row(1, &mine), tick_record(11, 1, false)]); 2]);
+        let known = Known::new(&all);
+        assert_eq!((known.window, known.open.get("j")), (100 * SECOND, Some(&at(11))));
+        // A row that an older version wrote gets its window.
+        let old = JobRow { window: None, ..mine };
+        let found = find(job(1), &nodes(&[Some((1, old.clone())), Some((1, old))]), None, None, at(9));
+        assert!(found.write && found.entry.row.since == at(3) && found.entry.row.window.is_some());
+        // And one of a job that was removed counts for nothing.
+        let (key, record) = row(1, &found.entry.row);
+        let gone = Record { at: at(5).as_micros(), ..record };
+        let all = sealed(vec![node(at(0), vec![(key, gone), tick_record(11, 1, false)]); 2]);
+        let known = Known::new(&all);
+        assert!(known.window.is_zero() && known.open.is_empty(), "{known:?}");
+    }
+
+    #[test]
     fn a_job_that_was_removed_begins_anew() {
         let old = written(&job(1), 3);
         let (key, record) = row(1, &old);
@@ -210,9 +315,87 @@ mod tests {
         let found = find(job(1), &gone, None, None, at(9));
         assert!(found.is_new);
         assert_eq!(found.entry.row.since, at(9));
-        let again =
-            find(job(1), &nodes(&[Some((1, old.clone())), Some((1, old.clone()))]), None, Some(old), at(9));
+        let again = find(
+            job(1),
+            &nodes(&[Some((1, old.clone())), Some((1, old.clone()))]),
+            None,
+            retired(old, at(5)),
+            at(9),
+        );
         assert!(!again.is_new && again.write);
         assert_eq!(again.entry.row.since, at(9), "in the same term");
+    }
+
+    #[test]
+    fn a_node_that_was_away_does_not_bring_a_removed_job_back() {
+        let old = JobRow { paused: Some(Paused { by: "me".into(), at: at(4) }), ..written(&job(1), 3) };
+        let gone = |term, rev| {
+            let (key, record) = row(term, &JobRow { rev, ..old.clone() });
+            vec![(key, Record { at: at(5).as_micros(), ..record })]
+        };
+        let away = || node(at(0), vec![row(1, &old)]);
+        let found = find(job(1), &sealed(vec![node(at(0), gone(2, 2)), away()]), None, None, at(9));
+        assert!(found.is_new && found.entry.row.paused.is_none() && found.entry.row.since == at(9));
+        // It has come back since, and the old row says nothing of when.
+        let back = JobRow { since: at(8), rev: 3, paused: None, ..old.clone() };
+        let nodes = vec![node(at(0), vec![row(2, &back)]), node(at(0), gone(2, 2)), away()];
+        let found = find(job(1), &sealed(nodes), None, None, at(9));
+        assert!(!found.is_new && found.entry.row.since == at(8) && found.entry.row.paused.is_none());
+    }
+
+    #[test]
+    fn the_state_of_a_removed_job_is_nobody_s() {
+        let record = |term, at: WallTime, rev, text: &str| {
+            let value = serde_json::to_string(&StateRow { rev, text: Some(text.into()) }).unwrap().into();
+            let record = Record { at: at.as_micros(), term: FencingToken::new(term), last: false, value };
+            (JobState::key("j"), record)
+        };
+        let old = || node(at(0), vec![record(1, FOR_EVER, 4, "old")]);
+        let gone = node(at(0), vec![record(2, at(5), 5, "old")]);
+        assert_eq!(state(&sealed(vec![old(), old()]), "j").text.as_deref(), Some("old"));
+        assert_eq!(state(&sealed(vec![gone, old()]), "j"), StateRow { rev: 5, text: None });
+    }
+
+    fn retired(row: JobRow, looked: WallTime) -> Option<Retired> {
+        Some(Retired { row, looked, state: JobState::new("j", StateRow::default()) })
+    }
+
+    #[test]
+    fn what_comes_back_in_one_term_begins_after_all_that_was_looked_at() {
+        let old = JobRow { ended: Some(at(4)), ..written(&job(1), 3) };
+        let (rev, none) = (old.rev, nodes(&[None, None]));
+        let again = find(job(1), &none, None, retired(old.clone(), at(12)), at(9));
+        assert_eq!(again.entry.plan.next, Some(at(13)), "though the clock has stepped back");
+        assert!(again.entry.row.rev > rev && again.entry.row.since == at(12));
+        let chain =
+            Job::new("j", crate::schedule::delay(SECOND).unwrap(), |_| async { Ok::<(), String>(()) });
+        let again = find(Arc::new(chain), &none, None, retired(old, at(12)), at(9));
+        assert!(again.entry.plan.next >= Some(at(12)), "{:?}", again.entry.plan.next);
+    }
+
+    #[test]
+    fn another_placement_counts_from_now_on_and_what_a_leader_began_is_still_owed() {
+        let spread = |job: Arc<Job>| Arc::new((*job).clone().placement(Placement::Spread));
+        let old = written(&spread(job(1)), 3);
+        assert!(old.spread && old.since == at(3));
+        let all = nodes(&[Some((1, old.clone())), Some((1, old.clone()))]);
+        let moved = find(job(1), &all, Some(at(12)), None, at(13));
+        assert_eq!(moved.entry.row.since, at(13));
+        assert_eq!(moved.entry.plan.next, Some(at(14)), "what ran under the other placement is not made up");
+        let same = find(spread(job(1)), &all, Some(at(12)), None, at(13));
+        assert_eq!(same.entry.row.since, at(3));
+        // And the other way; also where an earlier leader has noted it before.
+        for row_before in [written(&job(1), 3), old] {
+            let records = vec![row(1, &row_before), tick_record(11, 1, false)];
+            let all = sealed(vec![node(at(0), records); 2]);
+            let mut moved = find(spread(job(1)), &all, None, None, at(13));
+            assert_eq!(
+                moved.entry.plan.start(at(13)).0.map(|start| start.tick),
+                Some(at(11)),
+                "at least once"
+            );
+            let once = Arc::new((*spread(job(1))).clone().delivery(Delivery::AtMostOnce));
+            assert_eq!(find(once, &all, None, None, at(13)).lost.len(), 1);
+        }
     }
 }

@@ -5,8 +5,8 @@ use crate::{
     env::WallTime,
     node::Record,
     schedule::{
-        DUE_MAX, Decision, Delivery, Due, Job, Misfire, Overlap, RequestId, SkipReason, Skipped, TickCause,
-        TickKey, due_with, rules::Jitter, work::Cancel,
+        DUE_MAX, Decision, Delivery, Due, Job, Misfire, Overlap, Placement, RequestId, SkipReason, Skipped,
+        TickCause, TickKey, due_with, rules::Jitter, work::Cancel,
     },
 };
 use std::{collections::VecDeque, sync::Arc, time::Duration};
@@ -16,8 +16,15 @@ pub(super) const LATE_AFTER: Duration = Duration::from_secs(1);
 /// Records are kept for longer than any misfire window by this, and by twice `max_clock_offset`: two leaders' clocks
 /// may be so far apart, and what one decides on at the end of the window starts a little later.
 const KEPT_BESIDES: Duration = Duration::from_secs(10);
-/// How often a tick is run again within one term.
+/// How often a tick that was interrupted is run again at once.
 const INTERRUPTED_MAX: u32 = 3;
+/// What it waits after that within one term: twice as long each time, from the first to the second.
+const PUT_OFF: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(600));
+/// How far behind what is kept anyway a record that has not ended has the ledger go on remembering: so long, or for as
+/// long as its job's timeouts allow a run to take.
+const HELD_MAX: Duration = Duration::from_secs(24 * 3600);
+/// And at most as many ticks: a new leader has to read them all, and could not seal a ledger without bounds.
+const HELD_RECORDS: u128 = 1_000_000;
 
 /// A run to make, and the record that stands for it.
 #[derive(Clone, Debug, PartialEq)]
@@ -63,9 +70,15 @@ pub(super) struct JobPlan {
     jitter: Jitter,
     /// Every tick up to here has been decided on.
     looked: WallTime,
+    /// No tick before this is due: as in its row, but for what a pause left out.
+    pub(super) since: WallTime,
     waiting: VecDeque<Start>,
     /// Runs that somebody asked for: one after another, behind what waits.
     asked: VecDeque<Start>,
+    /// What was interrupted again and again, and when it has another run.
+    put_off: Vec<(WallTime, Start)>,
+    /// The earliest time of a record that stands as started, and is left to the next leader.
+    left: Option<WallTime>,
     pub(super) running: Vec<Going>,
     /// When the run of the next tick is due.
     pub(super) next: Option<WallTime>,
@@ -87,6 +100,8 @@ pub(super) enum NotRun {
     Decided(WallTime, SkipReason),
     /// The job was paused while it waited.
     Paused(Start),
+    /// The job's schedule or placement was changed while it waited.
+    Changed(WallTime),
 }
 
 /// What a look at a job has come to.
@@ -105,8 +120,11 @@ impl JobPlan {
             job,
             jitter,
             looked: from,
+            since: WallTime::default(),
             waiting: owed.into(),
             asked: VecDeque::new(),
+            put_off: Vec::new(),
+            left: None,
             running: Vec::new(),
             next: None,
             link: None,
@@ -132,6 +150,7 @@ impl JobPlan {
         let mut looked = Looked::default();
         if let Some(tick) = self.link.filter(|tick| self.jitter.ripe(*tick) <= now) {
             (self.link, self.next) = (None, None);
+            self.looked = self.looked.max(tick);
             self.decide(sealed, tick, now, false, &mut looked);
         }
         looked
@@ -143,7 +162,8 @@ impl JobPlan {
 
     /// Decides on the ticks that have come due.
     pub(super) fn look(&mut self, sealed: &Sealed, now: WallTime) -> Looked {
-        if self.paused {
+        self.take_up(now);
+        if self.paused || self.job.placement == Placement::Spread {
             return Looked::default();
         }
         if self.job.schedule.is_after_end() {
@@ -155,8 +175,11 @@ impl JobPlan {
         self.looked = self.looked.max(self.jitter.upto(schedule, now));
         self.next = self.next_due(next);
         let behind = self.is_busy() || !self.waiting.is_empty();
-        let mut looked =
-            Looked { not_run: skipped.into_iter().map(NotRun::Missed).collect(), stop_for: None };
+        // No plan looked at them in time, but an earlier leader may have.
+        let missed = skipped
+            .into_iter()
+            .flat_map(|span| span.without(schedule, sealed.stand(&self.job.name, span.first, span.last)));
+        let mut looked = Looked { not_run: missed.map(NotRun::Missed).collect(), stop_for: None };
         for tick in run {
             self.decide(sealed, tick, now, behind, &mut looked);
         }
@@ -212,17 +235,44 @@ impl JobPlan {
         !self.running.is_empty()
     }
 
-    /// A run was interrupted though the term goes on: it has another, before all others. After some, it is
-    /// left to the next leader; then this is false.
-    pub(super) fn again(&mut self, start: Start) -> bool {
-        if start.times > INTERRUPTED_MAX {
-            return false;
+    /// A run was interrupted though the term goes on: it has another, before all others; after some, not at once.
+    /// Gives when, where it is put off.
+    pub(super) fn again(&mut self, start: Start, now: WallTime) -> Option<WallTime> {
+        let more = start.times.saturating_sub(INTERRUPTED_MAX);
+        if more == 0 {
+            self.push_front(start);
+            return None;
         }
+        let (first, most) = PUT_OFF;
+        let at = now + first.saturating_mul(1 << (more - 1).min(16)).min(most);
+        self.put_off.push((at, start));
+        Some(at)
+    }
+
+    fn push_front(&mut self, start: Start) {
         match start.request() {
             None => self.waiting.push_front(start),
             Some(_) => self.asked.push_front(start),
         }
-        true
+    }
+
+    /// What was put off until now waits again.
+    fn take_up(&mut self, now: WallTime) {
+        let (due, later) = std::mem::take(&mut self.put_off).into_iter().partition(|(at, _)| *at <= now);
+        self.put_off = later;
+        let due: Vec<(WallTime, Start)> = due;
+        due.into_iter().for_each(|(_, start)| self.push_front(start));
+    }
+
+    /// A run has come to nothing, and its record stands as started: the next leader's to deal with.
+    pub(super) fn leave(&mut self, at: WallTime) {
+        self.left = Some(self.left.map_or(at, |left| left.min(at)));
+    }
+
+    /// When to look at the job again.
+    pub(super) fn wake(&self) -> Option<WallTime> {
+        let next = self.next.filter(|_| self.job.placement == Placement::Leader);
+        next.into_iter().chain(self.put_off.iter().map(|(at, _)| *at)).min()
     }
 
     /// Runs that somebody asked for.
@@ -232,23 +282,31 @@ impl JobPlan {
 
     /// Forgets what waits of a request, or of all; gives the requests.
     pub(super) fn unask(&mut self) -> Vec<Start> {
+        self.put_off.retain(|(_, start)| start.request().is_none());
         std::mem::take(&mut self.asked).into()
     }
 
     /// Up to when all ticks have been decided on: `now`, or just before the first that has come and was not looked at.
     pub(super) fn decided(&self, now: WallTime) -> WallTime {
         let first = self.job.schedule.next_after(self.looked).filter(|tick| *tick <= now);
-        first.map_or(now, |tick| tick - Duration::from_micros(1))
+        // Where the clock has stepped back, what was looked at stays decided on.
+        first.map_or(now.max(self.looked), |tick| tick - Duration::from_micros(1))
     }
 
     /// From now on no tick is due. What waits is given up, also what was interrupted.
     pub(super) fn pause(&mut self) -> Vec<NotRun> {
         self.paused = true;
         self.next = None;
-        std::mem::take(&mut self.waiting).into_iter().map(NotRun::Paused).collect()
+        let (asked, put_off) =
+            std::mem::take(&mut self.put_off).into_iter().partition(|(_, start)| start.request().is_some());
+        self.put_off = asked;
+        let put_off: Vec<(WallTime, Start)> = put_off;
+        let waiting = std::mem::take(&mut self.waiting).into_iter();
+        waiting.chain(put_off.into_iter().map(|(_, start)| start)).map(NotRun::Paused).collect()
     }
 
-    /// Ticks after `now` are due again; gives the span of those that were not, since `paused`.
+    /// Ticks after `now` are due again; gives the span of those that were not, since `paused`. (A leader that has
+    /// taken the pause over has looked at none of them, though it counts from later than that.)
     pub(super) fn resume(&mut self, paused: WallTime, now: WallTime) -> Option<(WallTime, WallTime)> {
         self.paused = false;
         let schedule = &self.job.schedule;
@@ -259,7 +317,7 @@ impl JobPlan {
             }
             return None;
         }
-        let after = paused.max(self.looked);
+        let after = paused.max(self.since);
         let first = schedule.next_after(after).filter(|tick| *tick <= now);
         let span = first.and_then(|first| Some((first, schedule.last_within(after, now)?)));
         self.looked = self.looked.max(now);
@@ -267,32 +325,45 @@ impl JobPlan {
         span
     }
 
-    /// The job as it is from now on. Where it is due at other times, those count from `now`, and what waits of the
-    /// old ones is given up, but for what is owed.
-    pub(super) fn replace(&mut self, job: Arc<Job>, now: WallTime) {
-        let moved = job.schedule != self.job.schedule;
+    /// Every tick up to here has been decided on; ticks that count anew count from no earlier than this.
+    pub(super) fn looked(&self) -> WallTime {
+        self.looked
+    }
+
+    /// The job as it is from now on. Where it is due at other times, or at another place, ticks count from `now`,
+    /// and what waits of the old ones is given up, but for what is owed.
+    pub(super) fn replace(&mut self, job: Arc<Job>, now: WallTime) -> Vec<NotRun> {
+        let moved = job.schedule != self.job.schedule || job.placement != self.job.placement;
         self.jitter = job.jitters();
         self.job = job;
+        let mut not_run = Vec::new();
         if moved {
-            self.looked = now;
-            self.waiting.retain(Start::is_owed);
+            // Not before what has been looked at, though the clock has stepped back: it would be started again.
+            self.looked = self.looked.max(now);
+            self.since = self.looked;
+            let (owed, given_up) = std::mem::take(&mut self.waiting).into_iter().partition(Start::is_owed);
+            self.waiting = owed;
+            let given_up: VecDeque<Start> = given_up;
+            not_run.extend(given_up.into_iter().map(|start| NotRun::Changed(start.tick)));
             (self.link, self.next) = (None, None);
         }
         if self.job.schedule.is_after_end() {
             match self.link {
                 Some(_) => self.next = self.next_due(self.link),
-                None if moved => self.begin_chain(now, None),
+                None if moved => self.begin_chain(self.looked, None),
                 None => {}
             }
-            return;
+            return not_run;
         }
         self.next = self.next_due(self.job.schedule.next_after(self.looked));
+        not_run
     }
 
     /// The earliest time of a record that this leader still needs: the ledger must remember it.
     pub(super) fn oldest(&self) -> Option<WallTime> {
-        let waiting = self.waiting.iter().chain(&self.asked).map(|start| start.at);
-        waiting.chain(self.running.iter().map(|going| going.at)).min()
+        let put_off = self.put_off.iter().map(|(_, start)| start);
+        let waiting = self.waiting.iter().chain(&self.asked).chain(put_off).map(|start| start.at);
+        waiting.chain(self.running.iter().map(|going| going.at)).chain(self.left).min()
     }
 
     /// The tick that may start now, if any may.
@@ -357,10 +428,38 @@ pub(super) fn from(
     since.max(before.unwrap_or(window)).max(ran.unwrap_or_default())
 }
 
-/// For how long records are of use to these jobs.
-pub(super) fn kept<'a>(jobs: impl Iterator<Item = &'a JobPlan>, max_clock_offset: Duration) -> Duration {
-    let longest = jobs.map(|plan| plan.job.misfire.within() + plan.job.jitter).max().unwrap_or_default();
+/// How long after its time a tick of a job may still be made up, in whole milliseconds, as its row has it.
+pub(super) fn window(job: &Job) -> Duration {
+    let window = job.misfire.within().max(LATE_AFTER) + job.jitter;
+    Duration::from_millis(u64::try_from(window.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX))
+}
+
+/// For how long records are of use where the longest window is this.
+pub(super) fn kept(longest: Duration, max_clock_offset: Duration) -> Duration {
     longest.max(LATE_AFTER) + max_clock_offset * 2 + KEPT_BESIDES
+}
+
+/// How much longer records are kept for those among them that have not ended, and for what other workers want.
+pub(super) fn held<'a>(jobs: impl Iterator<Item = &'a Job> + Clone) -> Duration {
+    let runs = jobs.clone().filter_map(|job| {
+        let (most, pauses) = (job.retries.attempts().max(1), job.retries.max_backoff());
+        let pauses = pauses.saturating_mul(most - 1);
+        job.timeout.map(|timeout| timeout.saturating_mul(most).saturating_add(pauses))
+    });
+    let held = runs.max().unwrap_or_default().max(HELD_MAX);
+    let ticks: u128 = jobs
+        .filter(|job| job.placement == Placement::Leader)
+        .map(|job| held.as_nanos() / job.gap.as_nanos().max(1))
+        .sum();
+    let parts = ticks / HELD_RECORDS + 1;
+    held / u32::try_from(parts).unwrap_or(u32::MAX)
+}
+
+/// Before which time the ledger may forget: what is `kept` it remembers, and as far back as is `wanted`, but no longer
+/// than `held` behind what is kept.
+pub(super) fn low_water(now: WallTime, kept: Duration, wanted: Option<WallTime>, held: Duration) -> WallTime {
+    let mark = now - kept;
+    wanted.map_or(mark, |wanted| mark.min(wanted)).max(mark - held)
 }
 
 /// How many ticks of a job the ledger has to keep, at the job's busiest.

@@ -252,9 +252,43 @@ fn another_schedule_counts_from_now_on() {
     let mut plan = plan(job(Delivery::AtMostOnce), at(10));
     plan.look(&sealed, at(12));
     let slower = Job::new("j", every(7 * SECOND).unwrap(), |_| async { Ok::<(), String>(()) });
-    plan.replace(Arc::new(slower), at(12));
+    let given_up = [at(11), at(12)].map(NotRun::Changed);
+    assert_eq!(plan.replace(Arc::new(slower), at(12)), given_up, "and is told");
     assert!(ticks(&mut plan, at(12)).is_empty());
     assert!(plan.next.is_some_and(|next| next > at(12) && next <= at(19)));
+}
+
+#[test]
+fn a_change_counts_from_what_was_looked_at_though_the_clock_has_stepped_back() {
+    let sealed = sealed(&[], &[]);
+    let mut plan = plan(job(Delivery::AtMostOnce), at(10));
+    plan.look(&sealed, at(12));
+    assert_eq!(ticks(&mut plan, at(12)).len(), 2);
+    let same_times = job(Delivery::AtMostOnce).placement(crate::schedule::Placement::Spread);
+    plan.replace(Arc::new(same_times), at(9));
+    plan.replace(Arc::new(job(Delivery::AtMostOnce)), at(9));
+    assert_eq!(plan.next, Some(at(13)), "neither 11 nor 12 is started a second time");
+}
+
+#[test]
+fn what_was_spread_is_not_made_up_by_the_leader_that_takes_it_over() {
+    let sealed = sealed(&[], &[]);
+    let spread = job(Delivery::AtMostOnce).placement(crate::schedule::Placement::Spread);
+    // A leader never looks at a job that is spread.
+    let mut plan = plan(spread, at(10));
+    plan.replace(Arc::new(job(Delivery::AtMostOnce)), at(15));
+    plan.look(&sealed, at(16));
+    assert_eq!(ticks(&mut plan, at(16)), [(at(16), false)]);
+}
+
+#[test]
+fn a_leader_that_takes_a_pause_over_tells_of_the_whole_span() {
+    let mut plan = JobPlan::new(Arc::new(job(Delivery::AtMostOnce)), at(490), Vec::new(), true);
+    plan.since = at(3);
+    assert_eq!(plan.resume(at(20), at(500)), Some((at(21), at(500))), "not only of the misfire window");
+    let mut changed = JobPlan::new(Arc::new(job(Delivery::AtMostOnce)), at(490), Vec::new(), true);
+    changed.since = at(300);
+    assert_eq!(changed.resume(at(20), at(500)), Some((at(301), at(500))), "of the schedule it has now");
 }
 
 #[test]
@@ -266,7 +300,48 @@ fn the_ledger_remembers_what_runs_and_what_waits() {
     assert_eq!(plan.oldest(), Some(at(11)), "a run of an hour is not forgotten");
     plan.ask(asked(5));
     assert_eq!(plan.oldest(), Some(at(5)));
-    assert_eq!(kept([&plan].into_iter(), SECOND), 22 * SECOND);
+    assert_eq!(kept(window(&plan.job), SECOND), 22 * SECOND);
+}
+
+#[test]
+fn what_is_interrupted_again_and_again_is_put_off_and_never_dropped() {
+    let mut plan = plan(job(Delivery::AtLeastOnce), at(10));
+    let start = |times| Start { times, seen: Some(record()), cause: TickCause::MadeUp, ..asked(11) };
+    fn record() -> Record {
+        super::super::sealed::tests::tick_record(11, 1, false).1
+    }
+    assert_eq!(plan.again(start(3), at(20)), None);
+    assert_eq!(ticks(&mut plan, at(20)), [(at(11), true)], "at once");
+    assert_eq!(plan.again(start(4), at(20)), Some(at(22)));
+    assert_eq!(plan.again(start(5), at(20)), Some(at(24)));
+    assert_eq!(plan.again(start(u32::MAX), at(20)), Some(at(620)), "and no longer than that");
+    assert_eq!((plan.head(), plan.oldest()), (None, Some(at(11))), "the ledger remembers it");
+    plan.next = None;
+    assert_eq!(plan.wake(), Some(at(22)));
+    plan.look(&sealed(&[], &[]), at(23));
+    assert_eq!(plan.start(at(23)).0.map(|start| start.tick), Some(at(11)));
+    plan.waiting.clear();
+    assert_eq!(plan.pause().len(), 2, "a pause gives it up");
+    // A run that came to nothing is the next leader's: this one has the ledger remember it.
+    plan.leave(at(9));
+    plan.leave(at(12));
+    assert_eq!(plan.oldest(), Some(at(9)));
+}
+
+#[test]
+fn an_open_record_holds_the_mark_back_for_a_day_and_no_more_records_than_can_be_read() {
+    let (now, kept, day) = (at(10_000_000), 100 * SECOND, Duration::from_secs(86_400));
+    let once = job(Delivery::AtMostOnce);
+    let held = |job: &Job| held([job].into_iter());
+    assert_eq!(held(&once), day);
+    assert_eq!(held(&once.clone().timeout(day * 2)), day * 2, "what may run so long");
+    let often = Job::new("j", every(SECOND / 100).unwrap(), |_| async { Ok::<(), String>(()) });
+    assert_eq!(held(&often), day / 9, "864,000 and 0.64 million of two ticks a second were a million");
+    let mark = |wanted: Option<WallTime>| low_water(now, kept, wanted, day);
+    assert_eq!(mark(None), now - kept);
+    assert_eq!(mark(Some(now)), now - kept);
+    assert_eq!(mark(Some(now - day)), now - day);
+    assert_eq!(mark(Some(at(0))), now - kept - day, "however long it hangs");
 }
 
 #[test]
@@ -283,6 +358,22 @@ fn a_leader_looks_back_as_far_as_its_window_or_to_where_the_last_one_looked() {
     let looked = plan.look(&sealed, at(500));
     let why = MisfireReason::Window { within: 10 * SECOND };
     assert_eq!(looked.not_run[0], NotRun::Missed(Skipped { first: at(301), last: at(489), why }));
+}
+
+#[test]
+fn a_leader_that_follows_tells_no_tick_as_missed_that_has_run() {
+    let why = MisfireReason::StoodFor { by: at(20) };
+    let takes_over = |done: &[u64]| {
+        let sealed = sealed(&[], done);
+        let mut plan = plan(latest(), at(10));
+        let not_run = plan.look(&sealed, at(20) + 2 * LATE_AFTER).not_run;
+        let decided = |not: &NotRun| matches!(not, NotRun::Decided(_, SkipReason::Final));
+        not_run.into_iter().filter(|not| !decided(not)).collect::<Vec<_>>()
+    };
+    let span = |first, last| NotRun::Missed(Skipped { first: at(first), last: at(last), why });
+    assert_eq!(takes_over(&(11..=20).collect::<Vec<_>>()), [], "all are done");
+    assert_eq!(takes_over(&[11, 12, 15, 16, 18, 20]), [span(13, 14), span(17, 17), span(19, 19)]);
+    assert_eq!(takes_over(&[]), [span(11, 19)]);
 }
 
 #[test]

@@ -1,6 +1,9 @@
 //! Which jobs the leader has: taken over when the term begins, and as they come and go while it lasts.
 
-use super::{entry::find, runner::Leader};
+use super::{
+    entry::{find, kept_for},
+    runner::Leader,
+};
 use crate::schedule::{Job, JobRow, Placement};
 use std::sync::Arc;
 
@@ -42,6 +45,7 @@ impl Leader<'_> {
     fn register(&mut self, job: Arc<Job>) {
         let now = self.now();
         let retired = self.retired.remove(&job.name);
+        let again = retired.is_some();
         let mut found = find(Arc::clone(&job), &self.sealed, self.looked, retired, now);
         let index = self.entries.len();
         if found.write {
@@ -59,6 +63,9 @@ impl Leader<'_> {
             } else {
                 self.rows.put(&key, value);
             }
+        }
+        if again {
+            found.entry.state.keep(&self.rows);
         }
         let next = found.entry.plan.next.map(|at| job.schedule.show(at));
         tracing::debug!(job = &*job.name, next, since = ?found.entry.row.since, "found");
@@ -94,15 +101,20 @@ impl Leader<'_> {
         }
         if !entry.plan.job.is_like(&job) {
             let (schedule, rules) = (job.schedule.to_string().into(), job.rules().into());
-            if entry.plan.job.schedule != job.schedule {
-                entry.row.since = now;
+            if entry.plan.job.schedule != job.schedule || entry.plan.job.placement != job.placement {
+                entry.row.since = now.max(entry.plan.looked());
+                entry.row.ended = None;
             }
             let (rev, spec) = (entry.row.rev + 1, job.schedule.spec());
             let spread = job.placement == Placement::Spread;
-            entry.row = JobRow { rev, schedule, rules, spec, spread, ..entry.row.clone() };
+            let window = kept_for(&job);
+            entry.row = JobRow { rev, schedule, rules, spec, spread, window, ..entry.row.clone() };
             self.rows.put(&JobRow::key(&job.name), entry.row.to_value());
         }
-        entry.plan.replace(job, now);
+        let before = Arc::clone(&entry.plan.job);
+        for not in entry.plan.replace(job, now) {
+            self.not_run(&before, not);
+        }
         self.settle(index);
     }
 
@@ -111,15 +123,15 @@ impl Leader<'_> {
         let now = self.now();
         let Some(entry) = self.entries[index].as_mut() else { return };
         entry.leaving = true;
-        let row = JobRow { rev: entry.row.rev + 1, ..entry.row.clone() };
+        let retired = entry.retire();
         let name = Arc::clone(&entry.plan.job.name);
-        self.rows.close(&JobRow::key(&name), row.to_value(), now, false);
+        self.rows.close(&JobRow::key(&name), retired.row().to_value(), now, false);
         let runs: Vec<_> = entry.plan.running.iter().filter_map(|going| going.request).collect();
         self.names.remove(&name);
         let of_job =
             self.asks.iter().filter(|(id, ask)| ask.row.request.what.job() == &name && !runs.contains(id));
         let asks: Vec<_> = of_job.map(|(id, _)| *id).collect();
-        self.retired.insert(name, row);
+        self.retired.insert(name, retired);
         self.settle(index);
         // What was asked of it and has not begun is given up.
         for id in asks {
@@ -131,8 +143,7 @@ impl Leader<'_> {
     pub(super) fn settle(&mut self, index: usize) {
         let Some(entry) = self.entries[index].as_mut() else { return };
         let asleep = entry.registering || entry.leaving;
-        let spread = entry.plan.job.placement == Placement::Spread;
-        let next = entry.plan.next.filter(|_| !asleep && !spread);
+        let next = entry.plan.wake().filter(|_| !asleep);
         if entry.on_agenda != next {
             if let Some(at) = std::mem::replace(&mut entry.on_agenda, next) {
                 self.agenda.remove(&(at, index));
@@ -148,6 +159,10 @@ impl Leader<'_> {
             self.line.extend(turn);
         }
         if entry.leaving && entry.plan.running.is_empty() {
+            // Unless the job has come back, and has it.
+            if !self.names.contains_key(&entry.plan.job.name) {
+                entry.state.close(&self.rows, self.term.quorum().wall());
+            }
             self.entries[index] = None;
         }
     }

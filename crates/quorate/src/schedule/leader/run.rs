@@ -64,6 +64,28 @@ impl JobState {
         Self { key: Self::key(job), standing: Arc::new(Mutex::new(standing)) }
     }
 
+    /// Leaves it to pruning: its job was removed.
+    pub(super) fn close(&self, rows: &Rows, now: WallTime) {
+        if let Some(value) = self.next_value() {
+            rows.close(&self.key, value, now, false);
+        }
+    }
+
+    /// Has it stay again: its job has come back.
+    pub(super) fn keep(&self, rows: &Rows) {
+        if let Some(value) = self.next_value() {
+            rows.put(&self.key, value);
+        }
+    }
+
+    /// What is to be written to say the same anew; nothing where nothing was left.
+    fn next_value(&self) -> Option<Arc<str>> {
+        let mut standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner);
+        standing.text.as_ref()?;
+        standing.rev += 1;
+        Some(serde_json::to_string(&*standing).unwrap_or_default().into())
+    }
+
     fn text(&self) -> Option<Arc<str>> {
         self.standing.lock().unwrap_or_else(PoisonError::into_inner).text.clone()
     }

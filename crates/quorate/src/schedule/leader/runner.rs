@@ -5,8 +5,8 @@ use super::{
     asked::Asked,
     chronicle::{Chronicle, Ends},
     desk::Accepted,
-    entry::Entry,
-    plan::{Going, Looked, kept},
+    entry::{Entry, Known, Retired},
+    plan::{Going, Looked, held, kept, low_water, window},
     rows::{Rows, highest},
     run::{Began, Outcome, Run},
     sealed::Sealed,
@@ -16,7 +16,7 @@ use crate::{
     env::{BootTime, Env, ScopedTask, WallTime},
     ledger::{Ledger, LedgerError},
     schedule::{
-        Answer, Job, JobRow, RequestId, TickCause,
+        Answer, Job, RequestId, TickCause,
         roster::{Phase, Roster},
         work::Cancel,
     },
@@ -120,7 +120,7 @@ pub(super) struct Leader<'a> {
     /// Jobs that are to be taken over, or as they are from now on.
     pub(super) to_take: VecDeque<Arc<Job>>,
     /// The jobs that were removed in this term: what the seal found of them is no longer so.
-    pub(super) retired: BTreeMap<Arc<str>, JobRow>,
+    pub(super) retired: BTreeMap<Arc<str>, Retired>,
     /// When a job is to be looked at: the heart of it, for the cost grows with what is due only.
     pub(super) agenda: BTreeSet<(WallTime, usize)>,
     /// What may start, in order.
@@ -135,6 +135,9 @@ pub(super) struct Leader<'a> {
     pub(super) looked: Option<WallTime>,
     /// Up to when this one has decided on all ticks.
     decided: Option<WallTime>,
+    known: Known,
+    /// It has been said that the ledger forgets what has not ended.
+    told_held: bool,
     prune_at: BootTime,
     mark_at: BootTime,
     pruning: Option<ScopedTask<()>>,
@@ -156,6 +159,7 @@ impl<'a> Leader<'a> {
         let (env, term) = (leading.term.env(), &leading.term);
         let read = |record: &crate::node::Record| record.value.parse().ok().map(WallTime::from_micros);
         let looked = highest(sealed.row(LOOKED), read, |at| *at).map(|(at, _)| at);
+        let known = Known::new(&sealed);
         Self {
             leading,
             env,
@@ -177,6 +181,8 @@ impl<'a> Leader<'a> {
             accepting: FuturesUnordered::new(),
             looked,
             decided: None,
+            known,
+            told_held: false,
             prune_at: env.now(),
             mark_at: env.now() + MARK_EVERY,
             pruning: None,
@@ -368,13 +374,27 @@ impl<'a> Leader<'a> {
     }
 
     /// Before which time records are of no more use to any job.
-    fn low_water(&self) -> WallTime {
+    fn low_water(&mut self) -> WallTime {
         let now = self.now();
         let plans = || self.entries.iter().flatten().map(|entry| &entry.plan);
         let open = plans().filter_map(super::plan::JobPlan::oldest);
         let asks = self.asks.values().map(OpenAsk::oldest);
-        let oldest = open.chain(asks).min().unwrap_or(now);
-        (now - kept(plans(), self.sealed.max_clock_offset)).min(oldest)
+        // What was removed in this term nobody needs; what this leader does not know another may.
+        let mine = |job: &str| self.names.contains_key(job) || self.retired.contains_key(job);
+        let theirs = self.known.open.iter().filter(|(job, _)| !mine(job)).map(|(_, at)| *at);
+        let oldest = open.chain(asks).chain(theirs).min();
+        let jobs = || plans().map(|plan| &*plan.job);
+        let offset = self.sealed.max_clock_offset;
+        let kept_here = kept(jobs().map(window).max().unwrap_or_default(), offset);
+        let wanted = oldest.unwrap_or(now).min(now - kept(self.known.window, offset));
+        let mark = low_water(now, kept_here, Some(wanted), held(jobs()));
+        if oldest.is_some_and(|oldest| oldest < mark) && !std::mem::replace(&mut self.told_held, true) {
+            tracing::warn!(
+                group = &**self.term.group(),
+                "the ledger forgets runs that have not ended for very long: a leader that follows will not make them up"
+            );
+        }
+        mark
     }
 
     /// Leaves word up to when all ticks have been decided on.

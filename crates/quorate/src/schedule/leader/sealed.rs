@@ -113,11 +113,15 @@ impl Sealed {
         Decided { decision, seen: seen.cloned(), unknown: verdict == TickVerdict::Unknown }
     }
 
-    /// The ticks of a job that stand as started and not ended, with their records.
+    /// The ticks of a job that stand as started and not ended, with their records. (What is below the low-water mark of
+    /// a node is none of them: it had its end, or was given up, and only a node that was away still has it.)
     pub(super) fn open(&self, job: &str) -> impl Iterator<Item = (WallTime, Record)> + '_ {
-        self.of_job(job).filter_map(|(key, standing)| match standing {
-            Standing::Open(record) => Some((TickKey::parse(key).ok()??.tick, record.clone())),
-            Standing::Final(_) => None,
+        let low_water = self.nodes.iter().map(|node| node.low_water).max().unwrap_or_default();
+        self.of_job(job).filter_map(move |(key, standing)| match standing {
+            Standing::Open(record) if record.at >= low_water => {
+                Some((TickKey::parse(key).ok()??.tick, record.clone()))
+            }
+            _ => None,
         })
     }
 
@@ -133,6 +137,18 @@ impl Sealed {
         let first = TickKey::new(job, WallTime::default()).key();
         let last = TickKey::new(job, WallTime::from_micros(u64::MAX)).key();
         self.runs.range::<str, _>((Bound::Included(&*first), Bound::Included(&*last)))
+    }
+
+    /// The ticks of a job from `first` to `last` of which the ledger knows anything.
+    pub(super) fn stand(
+        &self,
+        job: &str,
+        first: WallTime,
+        last: WallTime,
+    ) -> impl Iterator<Item = WallTime> + '_ {
+        let (first, last) = (TickKey::new(job, first).key(), TickKey::new(job, last).key());
+        let of_job = self.runs.range::<str, _>((Bound::Included(&*first), Bound::Included(&*last)));
+        of_job.filter_map(|(key, _)| Some(TickKey::parse(key).ok()??.tick))
     }
 
     /// The last tick of a job before `before` of which the ledger knows anything.
@@ -251,6 +267,15 @@ pub(super) mod tests {
         assert_eq!(sealed.last_before("j", at(9)), Some(at(2)));
         assert_eq!(sealed.last_before("j", at(10)), Some(at(9)));
         assert_eq!(sealed.last_before("j", at(2)), None);
+    }
+
+    #[test]
+    fn what_a_node_that_was_away_still_has_below_the_mark_is_not_owed() {
+        let mut pruned = node(at(0), vec![]);
+        pruned.state.low_water = at(6).as_micros();
+        let away = node(at(0), vec![tick_record(5, 1, false), tick_record(6, 1, false)]);
+        let sealed = Sealed::new(vec![pruned, away], 2, SECOND);
+        assert_eq!(sealed.open("j").map(|(tick, _)| tick).collect::<Vec<_>>(), [at(6)]);
     }
 
     #[test]

@@ -1,6 +1,11 @@
 use std::fmt;
 
 /// Where a job's ticks run.
+///
+/// A job that changes its placement counts anew from that moment, as with another schedule: nothing from before is made
+/// up, but for what stands as started under the leader, which is owed. The two keep their ticks in two ledgers, and know
+/// nothing of each other's: **while workers of both placements run, a tick may run once under each**, also at most once.
+/// Where that must not be, stop the old workers before the new ones come, or give the job another name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Placement {

@@ -1,7 +1,7 @@
 use super::RecordError;
 use crate::{env::WallTime, schedule::ScheduleSpec};
 use serde::{Deserialize, Serialize};
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 /// A job's row in its group's ledger, under `job/NAME`: written by the leader, read by whoever wants to know.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,6 +24,10 @@ pub struct JobRow {
     /// Where each tick hangs on the end of the run before it: that end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<WallTime>,
+    /// How long after its time a tick may still be made up, where a leader runs it: so long the ledger remembers, also
+    /// under leaders that do not know of the job. (Rows of older versions do not say.)
+    #[serde(default, with = "super::wire::maybe_millis", skip_serializing_if = "Option::is_none")]
+    pub window: Option<Duration>,
     /// The schedule, to be read back; `None` for a timetable of one's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spec: Option<ScheduleSpec>,
@@ -82,6 +86,9 @@ mod tests {
         assert_eq!(&*row.to_value(), text);
         assert_eq!(JobRow::parse(text).unwrap(), row);
         row.paused = Some(Paused { by: "me".into(), at: WallTime::from_micros(9) });
+        assert_eq!(JobRow::parse(&row.to_value()).unwrap(), row);
+        row.window = Some(Duration::from_millis(1_500));
+        assert!(row.to_value().contains(r#""window":1500"#));
         assert_eq!(JobRow::parse(&row.to_value()).unwrap(), row);
         let old = JobRow::parse("1700000000000000").unwrap();
         assert_eq!((old.since.as_micros(), old.rev, &*old.schedule), (1_700_000_000_000_000, 0, ""));

@@ -3,7 +3,9 @@
 use super::stage::{Begun, PERIOD, SECOND, Stage, ends, often};
 use crate::{
     node::FencingToken,
-    schedule::{Delivery, Job, Misfire, Overlap, Retry, RunAll, Tick, TickCause, TickEnd, TickHistory, at},
+    schedule::{
+        Delivery, Job, Misfire, Overlap, Retry, RunAll, RunOnce, Tick, TickCause, TickEnd, TickHistory, at,
+    },
 };
 use std::{
     sync::{
@@ -154,7 +156,7 @@ async fn of_ticks_that_are_due_together_the_highest_priority_starts_first_and_no
     let jobs: Vec<Job> = (0..12)
         .map(|number| {
             let (order, running) = (Arc::clone(&order), Arc::clone(&running));
-            let job = Job::new(&format!("j{number:02}"), together.clone(), move |_| {
+            let job = Job::new(&format!("j{number:02}"), together, move |_| {
                 let (order, running) = (Arc::clone(&order), Arc::clone(&running));
                 async move {
                     order.lock().unwrap().push(number);
@@ -362,4 +364,49 @@ async fn what_nobody_ran_for_longer_than_the_window_is_told_by_the_next_leader()
     assert!(span > SECOND && span < gap + SECOND, "{missed:?}");
     assert!(missed.reason.contains("misfire window") && missed.started.is_none());
     next.resigns().await;
+}
+
+#[tokio::test]
+async fn what_is_interrupted_again_and_again_still_runs_and_a_chain_goes_on() {
+    let stage = Stage::new();
+    let begun = Begun::default();
+    let tell = Arc::clone(&begun);
+    let schedule = crate::schedule::delay(PERIOD).unwrap();
+    // Four times it says itself that it was cut short: more than are made up for at once.
+    let job = Job::new("j", schedule, move |tick: Tick| {
+        let tell = Arc::clone(&tell);
+        async move {
+            tell.lock().unwrap().push(tick.at());
+            if tell.lock().unwrap().len() <= 4 {
+                tick.mark_interrupted();
+                return Err("cut short");
+            }
+            Ok(())
+        }
+    });
+    let leader = stage.candidate("a", &[job.delivery(Delivery::AtLeastOnce)]);
+    stage.when("the chain goes on", || begun.lock().unwrap().len() > 6).await;
+    leader.resigns().await;
+    let begun = begun.lock().unwrap();
+    assert!(begun[..5].iter().all(|tick| *tick == begun[0]), "{begun:?}");
+    assert!(begun[5..].iter().all(|tick| *tick > begun[0]), "{begun:?}");
+}
+
+#[tokio::test]
+async fn a_leader_that_follows_tells_nothing_as_missed_that_was_done() {
+    let stage = Stage::new();
+    let job = Job::new("j", often(), |_| ok()).misfire(RunOnce::within(60 * SECOND));
+    let first = stage.candidate("a", std::slice::from_ref(&job));
+    stage.history_when("j", |all| ends(all, TickEnd::Done).len() > 20).await;
+    first.resigns().await;
+    stage.quorum.env().sleep(PERIOD * 12).await;
+    let next = stage.candidate("b", &[job]);
+    let by = |all: &[crate::schedule::TickHistory]| all.iter().filter(|entry| &*entry.worker == "b").count();
+    let history = stage.history_when("j", |all| by(all) > 5).await;
+    next.resigns().await;
+    for missed in ends(&history, TickEnd::SkippedMisfire) {
+        let span = missed.tick..=missed.until.unwrap_or(missed.tick);
+        let done = ends(&history, TickEnd::Done);
+        assert!(!done.iter().any(|entry| span.contains(&entry.tick)), "{missed:?} of {history:#?}");
+    }
 }
