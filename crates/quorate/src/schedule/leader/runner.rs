@@ -61,7 +61,14 @@ pub(in crate::schedule) struct Leading {
 /// Runs the roster's jobs under the term until it is told to stop and every run has ended.
 pub(in crate::schedule) async fn lead(leading: Leading, asked: mpsc::Receiver<Asked>) {
     let Leading { roster, ledger, term, .. } = &leading;
-    let Some(sealed) = seal(ledger, term, term.env()).await else { return };
+    // However this ends, also where it is dropped with the lease: who waits for the draining waits for no more.
+    let Some(_lead) = roster.lead() else { return };
+    let sealed = tokio::select! { biased;
+        // Nothing has been started yet, and nothing will be.
+        () = roster.reached(Phase::Draining) => return,
+        sealed = seal(ledger, term, term.env()) => sealed,
+    };
+    let Some(sealed) = sealed else { return };
     let (rows, mut writing) = Rows::start(ledger, term, &sealed);
     let (chronicle, mut noting) = Chronicle::start(ledger, term, roster.counts().clone());
     let mut leader = Leader::new(&leading, sealed, rows, chronicle);
@@ -94,6 +101,7 @@ async fn seal(ledger: &Ledger, term: &Term, env: &Env) -> Option<Sealed> {
             // backwards, and only a new term can help.
             Err(error @ LedgerError::Superseded { .. }) => {
                 tracing::error!(group = &**term.group(), term = term.number().get(), "resigning: {error}");
+                term.resign();
                 return None;
             }
             Err(error) => {
@@ -275,10 +283,12 @@ impl<'a> Leader<'a> {
         let now = self.now();
         let Some(entry) = self.entries[index].as_mut() else { return };
         entry.leaving = true;
+        entry.plan.unask();
         let row = JobRow { rev: entry.row.rev + 1, ..entry.row.clone() };
         let name = Arc::clone(&entry.plan.job.name);
         self.rows.close(&JobRow::key(&name), row.to_value(), now, false);
         self.names.remove(&name);
+        self.disown(&name);
         self.retired.insert(name, row);
         self.settle(index);
     }
@@ -315,7 +325,6 @@ impl<'a> Leader<'a> {
         while !step_down.is_cancelled() && !self.superseded {
             if self.leading.roster.phase() != Phase::Open {
                 if self.runs.is_empty() {
-                    self.leading.roster.advance(Phase::Drained);
                     break;
                 }
             } else {
@@ -342,7 +351,11 @@ impl<'a> Leader<'a> {
             }
             self.all_ended();
         }
-        if step_down.is_cancelled() && !self.superseded {
+        if self.superseded {
+            // What runs is told to stop, and has the grace to: a run of hours must not keep the lease from a leader
+            // that can start something.
+            self.term.resign();
+        } else if step_down.is_cancelled() {
             self.mark_at = self.env.now();
             self.mark();
         }
