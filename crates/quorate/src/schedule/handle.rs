@@ -1,8 +1,4 @@
-use super::{
-    Job, ScheduleError, TickCounts,
-    check::check,
-    roster::{Phase, Roster},
-};
+use super::{Job, ScheduleError, TickCounts, check::check, roster::Roster};
 use std::sync::Arc;
 
 /// A scheduler's jobs, to be changed while it runs: made by [`Scheduler::handle`](super::Scheduler::handle).
@@ -55,14 +51,14 @@ impl SchedulerHandle {
         self.roster.jobs().into_values().map(|job| (*job).clone()).collect()
     }
 
-    /// Starts nothing more, waits for the end of what runs, and resigns. Once it is done,
+    /// Starts nothing more, waits for the end of what runs, or of the term, and resigns. Once it is done,
     /// [`SchedulerRun::until`](super::SchedulerRun::until) has returned, and this worker leads no more; ticks that
     /// waited are the next leader's. There is no way back: make another scheduler.
     ///
     /// # Cancel safety
     /// Dropping it does not stop the draining; call it again to wait for it.
     pub async fn drain(&self) {
-        self.roster.advance(Phase::Draining);
+        self.roster.drain();
         self.roster.left().await;
     }
 

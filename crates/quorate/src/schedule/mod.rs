@@ -50,9 +50,13 @@
 //! * A job's state is written just before its *done*: a run that is repeated may find what it has left itself.
 //! * While a job is paused no entry is written; the pause itself stands in the job's row ([`JobRow`]).
 //! * A pause gives up what waits, also an at-least-once tick that was interrupted before.
-//! * A request ([`Ask`]) is carried out once, by its id. Runs that it makes are never skipped for an overlap, wait
-//!   behind what the schedule has due, and go one after another; a back-fill of more than 1,000 ticks is refused.
-//!   Where the job's schedule changes before its end, the rest of a back-fill is given up.
+//! * A request ([`Ask`]) is carried out once, by its id. Runs that it makes are never skipped for an overlap, take
+//!   turns with what the schedule has due, and go one after another; a back-fill of more than 1,000 ticks is refused.
+//!   Where the job's schedule changes before its end, the rest of a back-fill is given up; where the job is removed,
+//!   all that has not begun. What was asked of a job that the present leader does not know waits for one that does, and
+//!   is dropped without a word once the ledger has forgotten its time.
+//! * Of a pause or a resumption a job's row remembers the last eight: one that comes again after more is carried out again.
+//!   Of a cancellation nothing is written.
 //!
 //! # A job that changes between versions
 //!

@@ -15,6 +15,8 @@ struct Inner {
     /// How often the jobs have changed.
     version: watch::Sender<u64>,
     phase: watch::Sender<Phase>,
+    /// How many terms the jobs are led in.
+    leads: Mutex<usize>,
     /// How many runs of the scheduler there are: of `until` or `lead`.
     users: watch::Sender<usize>,
     counts: Counts,
@@ -30,6 +32,10 @@ pub(super) enum Phase {
     Drained,
 }
 
+/// One who leads the jobs; dropping it is the end of the lead, however it came.
+#[derive(Debug)]
+pub(super) struct Lead(Roster);
+
 /// One who uses the roster; dropping it is the end of the use.
 #[derive(Debug)]
 pub(super) struct User(Roster);
@@ -41,6 +47,7 @@ impl Roster {
             jobs: Mutex::new(jobs),
             version: watch::Sender::new(0),
             phase: watch::Sender::new(Phase::Open),
+            leads: Mutex::new(0),
             users: watch::Sender::new(0),
             counts: Counts::default(),
         }))
@@ -74,8 +81,24 @@ impl Roster {
         *self.0.phase.borrow()
     }
 
+    /// Nothing more is started from now on; where nobody leads, nothing runs either.
+    pub(super) fn drain(&self) {
+        let leads = self.leads();
+        self.advance(if *leads == 0 { Phase::Drained } else { Phase::Draining });
+    }
+
+    /// Begins to lead the jobs; not once they are being drained.
+    pub(super) fn lead(&self) -> Option<Lead> {
+        let mut leads = self.leads();
+        if self.phase() != Phase::Open {
+            return None;
+        }
+        *leads += 1;
+        Some(Lead(self.clone()))
+    }
+
     /// Goes on to a later phase; there is no way back.
-    pub(super) fn advance(&self, to: Phase) {
+    fn advance(&self, to: Phase) {
         self.0.phase.send_if_modified(|phase| {
             let later =
                 matches!((*phase, to), (Phase::Open, _) | (Phase::Draining, Phase::Drained)) && *phase != to;
@@ -108,13 +131,57 @@ impl Roster {
         &self.0.counts
     }
 
+    /// Held while the phase is looked at and changed: the end of the last lead is that of the draining.
+    fn leads(&self) -> MutexGuard<'_, usize> {
+        self.0.leads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, Arc<Job>>> {
         self.0.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Lead {
+    fn drop(&mut self) {
+        let mut leads = self.0.leads();
+        *leads -= 1;
+        if *leads == 0 && self.0.phase() != Phase::Open {
+            self.0.advance(Phase::Drained);
+        }
     }
 }
 
 impl Drop for User {
     fn drop(&mut self) {
         self.0.0.users.send_modify(|users| *users -= 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_does_not_lead_is_drained_at_once_and_leads_no_more() {
+        let roster = Roster::new(&[]);
+        drop(roster.lead());
+        assert_eq!(roster.phase(), Phase::Open);
+        roster.drain();
+        assert_eq!(roster.phase(), Phase::Drained);
+        assert!(roster.lead().is_none());
+    }
+
+    #[test]
+    fn a_drain_ends_with_the_last_lead_however_that_ends() {
+        let roster = Roster::new(&[]);
+        let leads = [roster.lead(), roster.lead()];
+        roster.drain();
+        assert_eq!(roster.phase(), Phase::Draining);
+        assert!(roster.lead().is_none(), "a later term starts nothing");
+        let [first, second] = leads;
+        drop(first);
+        assert_eq!(roster.phase(), Phase::Draining);
+        drop(second);
+        assert_eq!(roster.phase(), Phase::Drained);
     }
 }

@@ -228,24 +228,17 @@ impl SchedulerRun {
         let scheduler = self.scheduler.clone();
         let roster = scheduler.roster().clone();
         let _user = roster.enter();
-        let election = scheduler.election.clone();
         let campaign: Campaign<_> = self.scheduler.election.run(move |term: Term| {
             let scheduler = scheduler.clone();
             async move { scheduler.lead(term).await }
         });
-        let drained = async {
-            roster.reached(Phase::Draining).await;
-            if election.term().is_some() {
-                roster.reached(Phase::Drained).await;
-            }
-        };
         // Whether this worker leads or not.
         let stop = CancellationToken::new();
         let spreading = self.scheduler.spread(stop.clone()).map_err(ElectionError::Work)?;
         let end = async {
             tokio::select! { biased;
                 () = shutdown => stop.cancel(),
-                () = drained => {}
+                () = roster.reached(Phase::Drained) => {}
             }
         };
         let ended = campaign.until(end).await;

@@ -40,6 +40,8 @@ pub(super) struct AskRow {
 #[derive(Debug)]
 pub(super) struct OpenAsk {
     pub(super) row: AskRow,
+    /// As it was when the request was opened: to tell of the request where the job is no more.
+    pub(super) job: Arc<Job>,
     ticks: VecDeque<WallTime>,
 }
 
@@ -78,7 +80,7 @@ impl AskRow {
 
 impl OpenAsk {
     /// A request that makes runs, found sound at `now`.
-    pub(super) fn accept(request: Request, job: &Job, now: WallTime) -> Result<Self, Arc<str>> {
+    pub(super) fn accept(request: Request, job: &Arc<Job>, now: WallTime) -> Result<Self, Arc<str>> {
         let ticks = ticks(&request.what, request.at, job)?;
         let count = ticks.len();
         let text = match count {
@@ -88,32 +90,39 @@ impl OpenAsk {
         let answer = Answer::Accepted { text: text.into(), count: count as u64 };
         let schedule = job.schedule.to_string().into();
         let next = ticks.front().copied();
-        Ok(Self { row: AskRow { request, answer, schedule, next, moved: now }, ticks })
+        let row = AskRow { request, answer, schedule, next, moved: now };
+        Ok(Self { row, job: Arc::clone(job), ticks })
     }
 
     /// A request that an earlier leader accepted: where it stands. What is left of a back-fill is given up where the
     /// schedule has changed since; and everything is where the job is no more.
-    pub(super) fn resume(row: AskRow, job: &Job) -> Self {
+    pub(super) fn resume(row: AskRow, job: &Arc<Job>) -> Self {
         let same = *row.schedule == *job.schedule.to_string();
         let ticks = ticks(&row.request.what, row.request.at, job).ok().filter(|_| same).unwrap_or_default();
         let ticks = ticks.into_iter().filter(|tick| row.next.is_some_and(|next| next <= *tick)).collect();
-        Self { row, ticks }
+        Self { row, job: Arc::clone(job), ticks }
     }
 
     /// The next of its runs.
     pub(super) fn next(&self, job: &Job, sealed: &Sealed) -> Next {
         let Some(&tick) = self.ticks.front() else { return Next::Over };
         let (id, at) = (self.row.request.id, self.row.moved);
-        let cause = match self.row.request.what {
-            Ask::Trigger { .. } => TickCause::Triggered { id },
-            _ => TickCause::Backfilled { id },
-        };
+        let cause = self.cause();
         let key: Arc<str> = format!("run/{id}/{}/{:020}", job.name, tick.as_micros()).into();
         let Decided { decision, seen, unknown } = sealed.decide(job.delivery, &key, at);
         let start = Start { tick, cause, key, at, seen, unknown, times: 0 };
         match decision {
             Decision::Run | Decision::AskAgain => Next::Run(start),
             Decision::Skip(why) => Next::Lost(start, why),
+        }
+    }
+
+    /// Why its runs run.
+    pub(super) fn cause(&self) -> TickCause {
+        let id = self.row.request.id;
+        match self.row.request.what {
+            Ask::Trigger { .. } => TickCause::Triggered { id },
+            _ => TickCause::Backfilled { id },
         }
     }
 
@@ -195,8 +204,8 @@ mod tests {
         schedule::{Delivery, RequestId, TickRecord, every},
     };
 
-    fn job() -> Job {
-        Job::new("j", every(SECOND).unwrap(), |_| async { Ok::<(), String>(()) })
+    fn job() -> Arc<Job> {
+        Job::new("j", every(SECOND).unwrap(), |_| async { Ok::<(), String>(()) }).into()
     }
 
     fn request(from: u64, until: u64) -> Request {
@@ -232,7 +241,7 @@ mod tests {
         assert!(why(0, 2_000_000).contains("holds at least 100000 ticks"));
         let daily = crate::schedule::Cron::parse("0 3 1 1 *").unwrap();
         let rare = Job::new("j", daily, |_| async { Ok::<(), String>(()) });
-        assert!(OpenAsk::accept(request(0, 100), &rare, at(0)).unwrap_err().contains("no tick"));
+        assert!(OpenAsk::accept(request(0, 100), &rare.into(), at(0)).unwrap_err().contains("no tick"));
     }
 
     #[test]
@@ -249,7 +258,7 @@ mod tests {
         assert_eq!((on.left(), on.oldest()), (ask.left(), at(5_001)));
         let slower = Job::new("j", every(2 * SECOND).unwrap(), |_| async { Ok::<(), String>(()) });
         assert!(
-            OpenAsk::resume(ask.row.clone(), &slower).left().is_empty(),
+            OpenAsk::resume(ask.row.clone(), &slower.into()).left().is_empty(),
             "other ticks than were asked for"
         );
         let closed = Record { at: 7, last: true, ..record(&ask.row, 3) };
@@ -265,7 +274,7 @@ mod tests {
             let written = if last { TickRecord::done("w", SECOND, "") } else { TickRecord::started("w") };
             ledger(vec![(start.key.clone(), written.into_record(at(5_000), FencingToken::new(1), last))])
         };
-        let once = job().delivery(Delivery::AtMostOnce);
+        let once = (*job()).clone().delivery(Delivery::AtMostOnce);
         let Next::Lost(lost, SkipReason::Started) = ask.next(&once, &stands(false)) else {
             panic!("started")
         };

@@ -19,6 +19,8 @@ use tokio::sync::oneshot;
 const OPEN_MAX: usize = 1_000;
 /// How many answers are remembered for who asks again.
 const ANSWERS_MAX: usize = 10_000;
+/// Why what was asked of a job that was removed does not run.
+const REMOVED: &str = "given up: the job was removed";
 
 /// That what a request changes stands in the ledger, or never will.
 pub(super) struct Accepted {
@@ -134,39 +136,50 @@ impl Leader<'_> {
     fn pause(&mut self, job: &Arc<str>, request: &Request) -> Result<Grant, Arc<str>> {
         let (index, now) = (self.job_of(job, request)?, self.now());
         let Some(entry) = self.entries[index].as_mut() else { return Err("the job is leaving".into()) };
+        let key = JobRow::key(&entry.plan.job.name);
+        // What it says may have been written by nobody yet: it is answered once the row stands.
+        if entry.row.asked.contains(&request.id) {
+            return Ok(Grant::row(request.id, "paused", key, &entry.row));
+        }
         if entry.row.paused.is_some() {
-            return Ok(Grant::said(request.id, "was paused already"));
+            return Ok(Grant::row(request.id, "was paused already", key, &entry.row));
         }
         // A tick that came due in this very moment is skipped with those that follow.
         entry.row.paused = Some(Paused { by: Arc::clone(&request.by), at: entry.plan.decided(now) });
-        entry.row.rev += 1;
+        entry.row.changed_by(request.id);
         let not_run = entry.plan.pause();
-        let (job, value) = (Arc::clone(&entry.plan.job), entry.row.to_value());
+        let job = Arc::clone(&entry.plan.job);
+        let grant = Grant::row(request.id, "paused", key, &entry.row);
         for not in not_run {
             self.not_run(&job, not);
         }
         self.settle(index);
-        Ok(Grant { write: Some((JobRow::key(&job.name), value)), ..Grant::said(request.id, "paused") })
+        Ok(grant)
     }
 
     fn resume(&mut self, job: &Arc<str>, request: &Request) -> Result<Grant, Arc<str>> {
         let (index, now) = (self.job_of(job, request)?, self.now());
         let Some(entry) = self.entries[index].as_mut() else { return Err("the job is leaving".into()) };
+        let key = JobRow::key(&entry.plan.job.name);
+        if entry.row.asked.contains(&request.id) {
+            return Ok(Grant::row(request.id, "resumed", key, &entry.row));
+        }
         let Some(paused) = entry.row.paused.take() else {
-            return Ok(Grant::said(request.id, "was not paused"));
+            return Ok(Grant::row(request.id, "was not paused", key, &entry.row));
         };
         // No leader may make up what came due meanwhile.
         entry.row.since = entry.row.since.max(now);
-        entry.row.rev += 1;
+        entry.row.changed_by(request.id);
         let span = entry.plan.resume(paused.at, now);
-        let (job, value) = (Arc::clone(&entry.plan.job), entry.row.to_value());
+        let job = Arc::clone(&entry.plan.job);
+        let grant = Grant::row(request.id, "resumed", key, &entry.row);
         if let Some((first, last)) = span.filter(|_| job.placement == Placement::Leader) {
             let why = format!("the job was paused by {}", paused.by);
             let until = (first != last).then_some(last);
             self.enter(&job, first, until, TickCause::Scheduled, TickEnd::SkippedPaused, &why, None);
         }
         self.settle(index);
-        Ok(Grant { write: Some((JobRow::key(&job.name), value)), ..Grant::said(request.id, "resumed") })
+        Ok(grant)
     }
 
     /// A request that makes runs.
@@ -197,6 +210,11 @@ impl Leader<'_> {
     ) -> Result<Grant, Arc<str>> {
         let index = self.job_of(job, request)?;
         let Some(entry) = self.entries[index].as_mut() else { return Err("the job is leaving".into()) };
+        if entry.plan.job.placement == Placement::Spread {
+            let why = "its runs are spread over the workers, where the leader cannot reach them; stop the worker that \
+                       has the run, or wait for the job's timeout";
+            return Err(why.into());
+        }
         let mine = entry.plan.running.iter().filter(|going| tick.is_none_or(|tick| tick == going.tick));
         let why = format!("on request of {}", request.by);
         let count = mine.map(|going| going.cancel.cancel(&why)).count();
@@ -208,7 +226,7 @@ impl Leader<'_> {
             let of_job = self.asks.iter().filter(|(_, ask)| ask.row.request.what.job() == &job.name);
             let open: Vec<RequestId> = of_job.map(|(id, _)| *id).collect();
             for id in open {
-                given_up += self.give_up(id, &job, running.contains(&id), &why);
+                given_up += self.give_up(id, running.contains(&id), &format!("given up {why}"));
             }
             self.settle(index);
         }
@@ -220,10 +238,12 @@ impl Leader<'_> {
         Ok(Grant { id: request.id, answer, write: None, open: None })
     }
 
-    /// Gives up what an open request has not begun; its run that goes on stays until it has stopped.
-    fn give_up(&mut self, id: RequestId, job: &crate::schedule::Job, runs: bool, why: &str) -> usize {
+    /// Gives up what an open request has not begun; its run that goes on stays until it has stopped. Gives how many
+    /// runs that were.
+    fn give_up(&mut self, id: RequestId, runs: bool, why: &str) -> usize {
         let Some(ask) = self.asks.get_mut(&id) else { return 0 };
         let left: Vec<WallTime> = ask.left().iter().skip(usize::from(runs)).copied().collect();
+        let (job, cause) = (Arc::clone(&ask.job), ask.cause());
         if runs {
             ask.keep_first();
         } else {
@@ -231,14 +251,24 @@ impl Leader<'_> {
         }
         if let (Some(first), Some(last)) = (left.first(), left.last()) {
             let until = (first != last).then_some(*last);
-            let cause = TickCause::Backfilled { id };
-            let why = format!("given up {why}");
-            self.enter(job, *first, until, cause, TickEnd::Cancelled, &why, None);
+            self.enter(&job, *first, until, cause, TickEnd::Cancelled, why, None);
         }
         if !runs {
-            self.feed(id);
+            self.close_ask(id);
         }
         left.len()
+    }
+
+    /// A job is no more, and with it what was asked of it: what runs goes on to its end, and nothing comes after it.
+    pub(super) fn disown(&mut self, job: &Arc<str>) {
+        let of_job = self.asks.iter().filter(|(_, ask)| ask.row.request.what.job() == job);
+        let open: Vec<RequestId> = of_job.map(|(id, _)| *id).collect();
+        for id in open {
+            let runs = self.began.values().any(|(_, _, cause, _)| cause.request() == Some(id));
+            self.give_up(id, runs, REMOVED);
+            // Also where a run goes on: its end has nothing to go on to.
+            self.close_ask(id);
+        }
     }
 
     /// One of a request's runs has ended: the next one's turn.
@@ -262,8 +292,7 @@ impl Leader<'_> {
             // The job is no more, and with it its runs.
             let Some((index, entry)) = index.and_then(|index| Some((index, self.entries[index].as_mut()?)))
             else {
-                ask.give_up();
-                self.close_ask(id);
+                self.give_up(id, false, REMOVED);
                 return;
             };
             match ask.next(&entry.plan.job, &self.sealed) {
@@ -275,7 +304,7 @@ impl Leader<'_> {
                 Next::Lost(start, why) => {
                     let job = Arc::clone(&entry.plan.job);
                     ask.ended(start.at);
-                    if why != SkipReason::Final {
+                    if is_lost(why) {
                         self.lost(&job, &start);
                     }
                 }
@@ -291,6 +320,13 @@ impl Leader<'_> {
     }
 }
 
+/// Whether a request's run that will not be made is to be told of. One that has ended is told of; and where the ledger
+/// has forgotten its time, its request was closed before, or nobody knew the job for so long: the row that is left
+/// of it came from a node that was away, and would tell of a thousand runs that are not lost.
+fn is_lost(why: SkipReason) -> bool {
+    !matches!(why, SkipReason::Final | SkipReason::Pruned)
+}
+
 /// What a request comes to.
 struct Grant {
     id: RequestId,
@@ -301,7 +337,21 @@ struct Grant {
 }
 
 impl Grant {
-    fn said(id: RequestId, text: &str) -> Self {
-        Self { id, answer: Answer::Accepted { text: text.into(), count: 0 }, write: None, open: None }
+    /// That a job's row says so, once it stands.
+    fn row(id: RequestId, text: &str, key: Arc<str>, row: &JobRow) -> Self {
+        let answer = Answer::Accepted { text: text.into(), count: 0 };
+        Self { id, answer, write: Some((key, row.to_value())), open: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_ledger_has_forgotten_is_not_told_as_lost() {
+        let told =
+            [SkipReason::Started, SkipReason::Unknown, SkipReason::Final, SkipReason::Pruned].map(is_lost);
+        assert_eq!(told, [true, true, false, false]);
     }
 }

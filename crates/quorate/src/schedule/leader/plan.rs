@@ -73,12 +73,14 @@ pub(super) struct JobPlan {
     /// No tick before this is due: as in its row, but for what a pause left out.
     pub(super) since: WallTime,
     waiting: VecDeque<Start>,
-    /// Runs that somebody asked for: one after another, behind what waits.
+    /// Runs that somebody asked for: one after another, in turns with what waits.
     asked: VecDeque<Start>,
     /// What was interrupted again and again, and when it has another run.
     put_off: Vec<(WallTime, Start)>,
     /// The earliest time of a record that stands as started, and is left to the next leader.
     left: Option<WallTime>,
+    /// A tick that waited has started since the last run that somebody asked for: they take turns.
+    asked_next: bool,
     pub(super) running: Vec<Going>,
     /// When the run of the next tick is due.
     pub(super) next: Option<WallTime>,
@@ -125,6 +127,7 @@ impl JobPlan {
             asked: VecDeque::new(),
             put_off: Vec::new(),
             left: None,
+            asked_next: false,
             running: Vec::new(),
             next: None,
             link: None,
@@ -372,14 +375,26 @@ impl JobPlan {
         let waiting = self.waiting.front().filter(|_| beside || !self.is_busy());
         let alone = !self.running.iter().any(|going| going.request.is_some());
         let asked = || self.asked.front().filter(|_| alone && (beside || !self.is_busy()));
-        waiting.or_else(asked).map(|start| start.tick)
+        let next = if self.asked_next { asked().or(waiting) } else { waiting.or_else(asked) };
+        next.map(|start| start.tick)
+    }
+
+    /// What [`JobPlan::head`] names; where runs outlast the gap between ticks something always waits.
+    fn pop(&mut self) -> Option<Start> {
+        let alone = !self.running.iter().any(|going| going.request.is_some());
+        if self.waiting.is_empty() || self.asked_next && alone && !self.asked.is_empty() {
+            self.asked_next = false;
+            return self.asked.pop_front();
+        }
+        self.asked_next = true;
+        self.waiting.pop_front()
     }
 
     /// The run to start now. A tick that has waited past the misfire window is misfired.
     pub(super) fn start(&mut self, now: WallTime) -> (Option<Start>, Vec<NotRun>) {
         let mut too_late = Vec::new();
         while self.head().is_some() {
-            let Some(start) = self.waiting.pop_front().or_else(|| self.asked.pop_front()) else { break };
+            let Some(start) = self.pop() else { break };
             let window = self.job.misfire.within().max(LATE_AFTER);
             // What is being made up was within the window when it was decided on.
             let chained = self.job.schedule.is_after_end();

@@ -219,6 +219,25 @@ fn jitter_puts_the_run_off_and_what_is_late_is_counted_from_there() {
 }
 
 #[test]
+fn what_was_asked_for_has_its_turn_though_something_always_waits() {
+    let sealed = sealed(&[], &[]);
+    let mut plan = plan(job(Delivery::AtMostOnce).overlap(Overlap::Queue), at(10));
+    plan.look(&sealed, at(13));
+    plan.ask(asked(5));
+    plan.ask(asked(6));
+    let mut begun = Vec::new();
+    // Each run lasts longer than the gap to the next tick.
+    for second in [13, 15, 17, 19, 21] {
+        plan.look(&sealed, at(second));
+        let head = plan.head();
+        begun.extend(start(&mut plan, at(second)));
+        assert_eq!(begun.last(), head.as_ref(), "what the line says is what starts");
+        plan.running.clear();
+    }
+    assert_eq!(begun, [at(11), at(5), at(12), at(6), at(13)]);
+}
+
+#[test]
 fn a_pause_gives_up_what_waits_and_a_resumption_tells_of_the_span() {
     let sealed = sealed(&[], &[]);
     let mut plan = plan(job(Delivery::AtMostOnce), at(10));

@@ -123,20 +123,14 @@ impl Leader<'_> {
         let now = self.now();
         let Some(entry) = self.entries[index].as_mut() else { return };
         entry.leaving = true;
+        entry.plan.unask();
         let retired = entry.retire();
         let name = Arc::clone(&entry.plan.job.name);
         self.rows.close(&JobRow::key(&name), retired.row().to_value(), now, false);
-        let runs: Vec<_> = entry.plan.running.iter().filter_map(|going| going.request).collect();
         self.names.remove(&name);
-        let of_job =
-            self.asks.iter().filter(|(id, ask)| ask.row.request.what.job() == &name && !runs.contains(id));
-        let asks: Vec<_> = of_job.map(|(id, _)| *id).collect();
+        self.disown(&name);
         self.retired.insert(name, retired);
         self.settle(index);
-        // What was asked of it and has not begun is given up.
-        for id in asks {
-            self.feed(id);
-        }
     }
 
     /// Puts a job where it belongs in the agenda and in the line, after whatever has happened to it.

@@ -43,7 +43,7 @@ pub(super) struct Put {
     /// [`FOR_EVER`], or until when pruning leaves it.
     pub(super) at: WallTime,
     pub(super) last: bool,
-    pub(super) told: Option<Told>,
+    pub(super) told: Vec<Told>,
 }
 
 /// Who is to be told that a row stands, or that it never will.
@@ -62,7 +62,8 @@ impl Rows {
     /// Starts the task, which ends once every clone of this is dropped and all is written, or the term is over.
     pub(super) fn start(ledger: &Ledger, term: &Term, sealed: &Sealed) -> (Self, ScopedTask<()>) {
         let (puts, inbox) = mpsc::unbounded_channel();
-        let slots = sealed.rows("").map(|(key, records)| (Arc::clone(key), Slot::found(records))).collect();
+        let found = sealed.rows("").map(|(key, records)| (Arc::clone(key), Slot::found(records)));
+        let slots = found.filter(|(_, slot)| !slot.is_closed() || !slot.stale.is_empty()).collect();
         let writer =
             Writer { ledger: ledger.clone(), term: term.clone(), slots, queue: VecDeque::new(), open: true };
         (Self(puts), term.spawn(writer.serve(inbox)))
@@ -72,7 +73,7 @@ impl Rows {
     pub(super) fn put(&self, key: &Arc<str>, value: Arc<str>) {
         let (key, at) = (Arc::clone(key), FOR_EVER);
         // Where the task has ended, so has the term.
-        let _ = self.0.send(Put { key, value, at, last: false, told: None });
+        let _ = self.0.send(Put { key, value, at, last: false, told: Vec::new() });
     }
 
     /// Has a row written that pruning never reaches, and says when it stands. An error says that there is no
@@ -96,7 +97,7 @@ impl Rows {
 
     /// Has a row written for the last time, so that pruning will reach it.
     pub(super) fn close(&self, key: &Arc<str>, value: Arc<str>, at: WallTime, last: bool) {
-        let _ = self.0.send(Put { key: Arc::clone(key), value, at, last, told: None });
+        let _ = self.0.send(Put { key: Arc::clone(key), value, at, last, told: Vec::new() });
     }
 
     fn send(
@@ -106,7 +107,7 @@ impl Rows {
         patient: bool,
     ) -> impl Future<Output = Result<(), Arc<str>>> + Send + use<> {
         let (to, answer) = oneshot::channel();
-        let told = Some(Told { to, patient });
+        let told = vec![Told { to, patient }];
         let _ = self.0.send(Put { key: Arc::clone(key), value, at: FOR_EVER, last: false, told });
         answer.map(|told| told.unwrap_or_else(|_| Err("the term has ended".into())))
     }
@@ -130,6 +131,20 @@ impl Slot {
         all.dedup();
         let seen = all.pop();
         Self { seen, stale: all, ..Self::default() }
+    }
+
+    /// What is newer takes the place of what has not left yet: it says all that the older said, so that whoever waits
+    /// for that is told once this stands.
+    fn take(&mut self, mut put: Put) {
+        let older = self.next.take().map(|older| older.told).unwrap_or_default();
+        put.told.extend(older);
+        self.next = Some(put);
+    }
+
+    /// Whether pruning will reach what stands: then nobody is likely to ask for it again. (Where somebody does, the
+    /// write finds out what stands.)
+    fn is_closed(&self) -> bool {
+        self.seen.as_ref().is_some_and(|seen| seen.last || seen.at != FOR_EVER.as_micros())
     }
 }
 
@@ -165,13 +180,12 @@ impl Writer {
         }
     }
 
-    /// What is newer takes the place of what has not left yet.
     fn take(&mut self, put: Put) {
         let key = Arc::clone(&put.key);
         let slot = self.slots.entry(Arc::clone(&key)).or_default();
-        if let Some(told) = slot.next.replace(put).and_then(|older| older.told) {
-            let _ = told.to.send(Err("something newer took its place".into()));
-        } else if !slot.writing {
+        let waits = slot.next.is_some();
+        slot.take(put);
+        if !waits && !slot.writing {
             self.queue.push_back(key);
         }
     }
@@ -194,6 +208,8 @@ impl Writer {
         slot.seen = seen;
         if slot.next.is_some() {
             self.queue.push_back(key);
+        } else if slot.is_closed() {
+            self.slots.remove(&key);
         }
     }
 }
@@ -206,11 +222,8 @@ async fn write(
     mut seen: Option<Record>,
     stale: Vec<Record>,
     record: Record,
-    told: Option<Told>,
+    mut told: Vec<Told>,
 ) -> Option<Record> {
-    let patient = told.as_ref().is_some_and(|told| told.patient);
-    let mut told = told.map(|told| told.to);
-    let mut tell = |result: Result<(), Arc<str>>| drop(told.take().map(|told| told.send(result)));
     let mut pause = WRITE_AGAIN;
     loop {
         match ledger.write(&key, seen.as_ref(), &record).await {
@@ -220,21 +233,29 @@ async fn write(
             {
                 seen = Some(other);
             }
+            // It is final: no attempt will ever be granted.
+            Err(LedgerError::Standing(other)) if other.last => {
+                tracing::debug!(group = &**term.group(), key = &*key, "not written: another record is final");
+                tell(&mut told, &Err("another record is final".into()), true);
+                return Some(other);
+            }
             Err(error @ (LedgerError::NoMajority(_) | LedgerError::Standing(_))) if term.is_valid() => {
-                if !patient {
-                    tell(Err(error.to_string().into()));
-                }
+                tell(&mut told, &Err(error.to_string().into()), false);
             }
             Err(error) => {
                 tracing::warn!(group = &**term.group(), key = &*key, "not written: {error}");
-                tell(Err(error.to_string().into()));
+                tell(&mut told, &Err(error.to_string().into()), true);
+                if matches!(error, LedgerError::Superseded { .. }) {
+                    // A later term has sealed the ledger: this one can neither write nor start anything.
+                    term.resign();
+                }
                 return seen;
             }
         }
         term.env().sleep(pause).await;
         pause = (pause * 2).min(WRITE_AGAIN_MAX);
     }
-    tell(Ok(()));
+    tell(&mut told, &Ok(()), true);
     // Nodes that have something else under the key refused it: each is told by what it has.
     for old in stale.iter().filter(|old| seen.as_ref() != Some(old) && !old.last) {
         if let Err(error) = ledger.write(&key, Some(old), &record).await {
@@ -242,6 +263,18 @@ async fn write(
         }
     }
     Some(record)
+}
+
+/// Tells all who wait, or only those who are not patient.
+fn tell(told: &mut Vec<Told>, result: &Result<(), Arc<str>>, all: bool) {
+    for one in std::mem::take(told) {
+        if all || !one.patient {
+            // Where nobody waits any more, nobody is told.
+            let _ = one.to.send(result.clone());
+        } else {
+            told.push(one);
+        }
+    }
 }
 
 /// Of the values that nodes have under a key the one that `rank` puts highest, and whether all who answered have
@@ -256,4 +289,41 @@ pub(super) fn highest<'a, T, K: Ord>(
     let everywhere =
         records.iter().all(|record| record.as_ref().is_some_and(|record| record.value == standing.value));
     Some((highest, everywhere))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn put(value: &str, patient: bool) -> (Put, oneshot::Receiver<Result<(), Arc<str>>>) {
+        let (to, answer) = oneshot::channel();
+        let told = vec![Told { to, patient }];
+        (Put { key: "k".into(), value: value.into(), at: FOR_EVER, last: false, told }, answer)
+    }
+
+    #[test]
+    fn whoever_waits_for_an_older_row_is_told_once_the_newer_one_stands() {
+        let mut slot = Slot::default();
+        let ((first, mut one), (second, mut two)) = (put("1", true), put("2", false));
+        slot.take(first);
+        slot.take(second);
+        let mut next = slot.next.take().unwrap();
+        assert_eq!((&*next.value, next.told.len()), ("2", 2));
+        assert!(one.try_recv().is_err() && two.try_recv().is_err(), "neither stands");
+        tell(&mut next.told, &Err("no majority yet".into()), false);
+        assert!(two.try_recv().unwrap().is_err(), "who is not patient is told");
+        assert!(one.try_recv().is_err(), "who is waits on");
+        tell(&mut next.told, &Ok(()), true);
+        assert_eq!(one.try_recv().unwrap(), Ok(()));
+    }
+
+    #[test]
+    fn what_is_closed_is_not_kept() {
+        let seen = |at, last| {
+            let seen = Some(Record { at, term: FencingToken::new(1), last, value: "v".into() });
+            Slot { seen, ..Slot::default() }.is_closed()
+        };
+        assert!(seen(7, true) && seen(7, false) && seen(FOR_EVER.as_micros(), true));
+        assert!(!seen(FOR_EVER.as_micros(), false) && !Slot::default().is_closed());
+    }
 }

@@ -63,7 +63,14 @@ pub(in crate::schedule) struct Leading {
 /// Runs the roster's jobs under the term until it is told to stop and every run has ended.
 pub(in crate::schedule) async fn lead(leading: Leading, asked: mpsc::Receiver<Asked>) {
     let Leading { roster, ledger, term, .. } = &leading;
-    let Some(sealed) = seal(ledger, term, term.env()).await else { return };
+    // However this ends, also where it is dropped with the lease: who waits for the draining waits for no more.
+    let Some(_lead) = roster.lead() else { return };
+    let sealed = tokio::select! { biased;
+        // Nothing has been started yet, and nothing will be.
+        () = roster.reached(Phase::Draining) => return,
+        sealed = seal(ledger, term, term.env()) => sealed,
+    };
+    let Some(sealed) = sealed else { return };
     let (rows, mut writing) = Rows::start(ledger, term, &sealed);
     let ends = roster.jobs().values().filter_map(|job| Ends::find(job, &sealed)).collect();
     let (chronicle, mut noting) = Chronicle::start(ledger, term, roster.counts().clone(), ends);
@@ -96,6 +103,7 @@ async fn seal(ledger: &Ledger, term: &Term, env: &Env) -> Option<Sealed> {
             // backwards, and only a new term can help.
             Err(error @ LedgerError::Superseded { .. }) => {
                 tracing::error!(group = &**term.group(), term = term.number().get(), "resigning: {error}");
+                term.resign();
                 return None;
             }
             Err(error) => {
@@ -205,7 +213,6 @@ impl<'a> Leader<'a> {
             let mut more = !self.to_take.is_empty();
             if self.leading.roster.phase() != Phase::Open {
                 if self.runs.is_empty() {
-                    self.leading.roster.advance(Phase::Drained);
                     break;
                 }
             } else {
@@ -239,7 +246,11 @@ impl<'a> Leader<'a> {
                 tokio::task::yield_now().await;
             }
         }
-        if !self.superseded {
+        if self.superseded {
+            // What runs is told to stop, and has the grace to: a run of hours must not keep the lease from a leader
+            // that can start something.
+            self.term.resign();
+        } else {
             self.mark_at = self.env.now();
             self.mark();
         }

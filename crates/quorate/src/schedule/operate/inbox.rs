@@ -92,16 +92,20 @@ impl Clerk<'_> {
             }
         };
         let now = self.term.quorum().wall();
+        let mut late = Vec::new();
         for step in self.triage.look(&answers, now) {
             match step {
                 Step::Ask(request) => self.ask(request).await,
                 Step::Answer(request, answer) => self.write(&request, &answer).await,
-                Step::TooLate(request) => self.too_late(&request).await,
+                Step::TooLate(request) => late.push(request),
                 Step::Unreadable(key, error) => {
                     let key = crate::plain::plain(&key, 80);
                     tracing::warn!(group = &**self.term.group(), key, "left alone in the inbox: {error}");
                 }
             }
+        }
+        if !late.is_empty() {
+            self.too_late(&late).await;
         }
         if self.env.now() >= self.prune_at
             && let Some(below) = triage::prune_below(&answers, now)
@@ -123,13 +127,18 @@ impl Clerk<'_> {
         }
     }
 
-    /// An earlier leader may have taken it up in time, and died before it answered: then it is in the ledger.
-    async fn too_late(&mut self, request: &Request) {
-        // Where it cannot be read, it is looked at again.
-        let Ok(ledger) = self.ledger.read().await else { return self.triage.answered(request.id, None) };
-        let answer = triage::taken_up(&ledger, request.id).unwrap_or_else(|| triage::too_late(request));
-        self.triage.answered(request.id, Some(answer.clone()));
-        self.write(request, &answer).await;
+    /// An earlier leader may have taken them up in time, and died before it answered: then that is in the ledger, which is
+    /// read once for all of them.
+    async fn too_late(&mut self, requests: &[Request]) {
+        let ledger = self.ledger.read().await;
+        for request in requests {
+            // Where it cannot be read, it is looked at again.
+            let answer = ledger.as_ref().ok().map(|ledger| triage::late(ledger, request));
+            self.triage.answered(request.id, answer.clone());
+            if let Some(answer) = answer {
+                self.write(request, &answer).await;
+            }
+        }
     }
 
     /// Writes the answer over the request. What fails is seen to stand by the next look, and is written again.

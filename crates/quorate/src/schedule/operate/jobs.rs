@@ -188,7 +188,10 @@ impl Jobs {
         self.ask(Ask::Resume { job: job.into() }).await
     }
 
-    /// Runs the job once now, beside its schedule. Accepted means that it will start; what came of it is in the history.
+    /// Runs the job once now, beside its schedule. Accepted means that the request stands on a majority: it starts as soon
+    /// as no run of the job goes on that it may not run beside, in turns with ticks that wait, under a later leader if need
+    /// be. It does not start where it is cancelled, or where the job is removed before (the history tells of it); nor where
+    /// the nodes forget it, or no leader for long knows the job. What came of it is in the history.
     ///
     /// # Errors
     /// As [`Jobs::pause`].
@@ -218,7 +221,8 @@ impl Jobs {
         self.ask(Ask::Backfill { job: job.into(), from, until }).await
     }
 
-    /// Tells what runs of the job to stop, or the run of one tick only.
+    /// Tells what runs of the job to stop, or the run of one tick only; without a tick also gives up what was asked for and
+    /// has not begun. Runs of a job that is [spread](crate::schedule::Placement::Spread) cannot be cancelled from outside.
     ///
     /// # Errors
     /// As [`Jobs::pause`].

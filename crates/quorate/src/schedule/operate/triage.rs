@@ -5,7 +5,7 @@ use crate::{
     env::WallTime,
     ledger::Answered,
     node::{FencingToken, Record},
-    schedule::{Answer, RecordError, Request, RequestId},
+    schedule::{Answer, Ask, JobRow, RecordError, Request, RequestId},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -39,8 +39,7 @@ pub(super) fn answering(request: &Request, answer: &Answer) -> Record {
     Record { at: request.at.as_micros(), term: FencingToken::default(), last: true, value }
 }
 
-/// What is said to a request that was not heard in time.
-pub(super) fn too_late(request: &Request) -> Answer {
+fn too_late(request: &Request) -> Answer {
     let valid_for = request.valid_for.min(VALID_MAX);
     let why = format!(
         "too late: nobody led, or could be reached, while it was valid, for {valid_for:.0?}; ask again"
@@ -48,15 +47,40 @@ pub(super) fn too_late(request: &Request) -> Answer {
     Answer::Refused { why: why.into() }
 }
 
-/// What an earlier leader has said to a request that it took up and did not live to answer, by the group's ledger.
-pub(super) fn taken_up(ledger: &[Answered], id: RequestId) -> Option<Answer> {
+/// What is said to a request that was not heard in time, by the group's ledger: an earlier leader may have carried it
+/// out, and not lived to answer.
+pub(super) fn late(ledger: &[Answered], request: &Request) -> Answer {
+    taken_up(ledger, request).unwrap_or_else(|| match request.what {
+        Ask::Cancel { .. } => {
+            let why = "too late to be heard; a leader may have told what ran to stop before it could answer: look at \
+                       what runs, and ask again";
+            Answer::Refused { why: why.into() }
+        }
+        _ => too_late(request),
+    })
+}
+
+/// What an earlier leader has said to a request that it took up and did not live to answer.
+fn taken_up(ledger: &[Answered], request: &Request) -> Option<Answer> {
     #[derive(serde::Deserialize)]
     struct Row {
         answer: Answer,
     }
-    let key = key(id);
-    let mut rows = ledger.iter().flat_map(|answer| &answer.state.records).filter(|(other, _)| *other == key);
-    rows.find_map(|(_, record)| serde_json::from_str::<Row>(&record.value).ok()).map(|row| row.answer)
+    let found = |key: Arc<str>| {
+        let records = ledger.iter().flat_map(|answer| &answer.state.records);
+        records.filter(move |(other, _)| *other == key).map(|(_, record)| &record.value)
+    };
+    match &request.what {
+        Ask::Trigger { .. } | Ask::Backfill { .. } => found(key(request.id))
+            .find_map(|value| serde_json::from_str::<Row>(value).ok())
+            .map(|row| row.answer),
+        Ask::Pause { job } | Ask::Resume { job } => found(JobRow::key(job))
+            .filter_map(|value| JobRow::parse(value).ok())
+            .any(|row| row.asked.contains(&request.id))
+            .then(|| Answer::Accepted { text: "done, by an earlier leader".into(), count: 0 }),
+        // Of that nothing is written.
+        Ask::Cancel { .. } => None,
+    }
 }
 
 /// Until when a request may be taken up.
@@ -207,7 +231,7 @@ fn parse_answer(value: &str) -> Result<Answer, RecordError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ledger::Memory, node::LedgerState, schedule::Ask};
+    use crate::{ledger::Memory, node::LedgerState};
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -340,8 +364,27 @@ mod tests {
         let one = request(1, 0);
         let value = format!(r#"{{"answer":{},"more":1}}"#, serde_json::to_string(&yes()).unwrap()).into();
         let row = (key(one.id), Record { value, ..asking(&one) });
-        assert_eq!(taken_up(&[node(&[]), node(&[row])], one.id), Some(yes()));
-        assert_eq!(taken_up(&[node(&[asked(&one)])], one.id), None);
+        assert_eq!(late(&[node(&[]), node(&[row])], &one), yes());
+        assert_eq!(late(&[node(&[asked(&one)])], &one), too_late(&one));
+    }
+
+    #[test]
+    fn a_pause_that_an_earlier_leader_carried_out_is_not_refused_as_late() {
+        let job: Arc<str> = "j".into();
+        let pause = Request { what: Ask::Pause { job: job.clone() }, ..request(7, 0) };
+        let mut row = JobRow { schedule: "every 1s".into(), ..JobRow::default() };
+        let stands = |row: &JobRow| {
+            let record = Record { value: row.to_value(), ..asking(&pause) };
+            [node(&[]), node(&[(JobRow::key("j"), record)])]
+        };
+        assert_eq!(late(&stands(&row), &pause), too_late(&pause));
+        row.changed_by(pause.id);
+        // Resumed since: it was paused all the same.
+        row.changed_by(RequestId::from_u128(8));
+        assert!(matches!(late(&stands(&row), &pause), Answer::Accepted { .. }));
+        let cancel = Request { what: Ask::Cancel { job, tick: None }, ..request(9, 0) };
+        let Answer::Refused { why } = late(&stands(&row), &cancel) else { panic!("nothing is known of it") };
+        assert!(why.contains("may have told what ran to stop"), "{why}");
     }
 
     #[test]

@@ -1,7 +1,10 @@
-use super::RecordError;
+use super::{RecordError, RequestId};
 use crate::{env::WallTime, schedule::ScheduleSpec};
 use serde::{Deserialize, Serialize};
 use std::{sync::Arc, time::Duration};
+
+/// How many requests a row remembers.
+const ASKED_MAX: usize = 8;
 
 /// A job's row in its group's ledger, under `job/NAME`: written by the leader, read by whoever wants to know.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,6 +34,10 @@ pub struct JobRow {
     /// The schedule, to be read back; `None` for a timetable of one's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spec: Option<ScheduleSpec>,
+    /// The last requests that changed it, the newest last, at most eight: so that one that comes again, after its leader
+    /// died before it answered, is known to have been carried out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub asked: Vec<RequestId>,
 }
 
 /// That a job is paused.
@@ -49,6 +56,14 @@ impl JobRow {
     /// The key of a job's row.
     pub fn key(job: &str) -> Arc<str> {
         format!("{}{job}", Self::PREFIX).into()
+    }
+
+    /// That a request has changed it.
+    pub(in crate::schedule) fn changed_by(&mut self, request: RequestId) {
+        self.rev += 1;
+        self.asked.push(request);
+        let excess = self.asked.len().saturating_sub(ASKED_MAX);
+        self.asked.drain(..excess);
     }
 
     /// The value of its record.
@@ -89,6 +104,8 @@ mod tests {
         assert_eq!(JobRow::parse(&row.to_value()).unwrap(), row);
         row.window = Some(Duration::from_millis(1_500));
         assert!(row.to_value().contains(r#""window":1500"#));
+        (1..=20).for_each(|id| row.changed_by(RequestId::from_u128(id)));
+        assert_eq!((row.rev, row.asked.len(), row.asked.last()), (23, 8, Some(&RequestId::from_u128(20))));
         assert_eq!(JobRow::parse(&row.to_value()).unwrap(), row);
         let old = JobRow::parse("1700000000000000").unwrap();
         assert_eq!((old.since.as_micros(), old.rev, &*old.schedule), (1_700_000_000_000_000, 0, ""));

@@ -1,12 +1,15 @@
 //! Jobs that are operated while they run.
 
 use super::stage::{Begun, PERIOD, SECOND, Stage, accepted, ends, never, often, refused};
-use crate::schedule::{Ask, Delivery, Job, RunAll, Tick, TickCause, TickEnd, TickHistory, every};
+use crate::{
+    node::FencingToken,
+    schedule::{Ask, Delivery, Job, JobRow, Placement, RunAll, Tick, TickCause, TickEnd, TickHistory, every},
+};
 use std::{
     collections::BTreeSet,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
 };
 
@@ -101,10 +104,14 @@ async fn a_request_is_carried_out_once_however_often_it_comes() {
 async fn what_cannot_be_done_is_refused_with_the_reason() {
     let (stage, begun) = (Stage::new(), Begun::default());
     let second = Job::new("second", every(SECOND).unwrap(), |_| async { Ok::<(), String>(()) });
-    let leader = stage.candidate("a", &[idle(&begun, PERIOD), second]);
+    let spread = Job::new("spread", never(), |_| async { Ok::<(), String>(()) });
+    let spread = spread.placement(Placement::Spread);
+    let leader = stage.candidate("a", &[idle(&begun, PERIOD), second, spread]);
     let why = async |ask: Ask| refused(&leader.ask(&stage.request(ask)).await).to_owned();
     assert!(why(Ask::Trigger { job: named("k") }).await.contains("a knows no job called \"k\""));
     assert!(why(Ask::Pause { job: named("k") }).await.contains("knows no job"));
+    let spread = why(Ask::Cancel { job: named("spread"), tick: None }).await;
+    assert!(spread.contains("spread over the workers, where the leader cannot reach them"), "{spread}");
     assert!(why(Ask::Cancel { job: named("j"), tick: None }).await.contains("nothing of j runs"));
     let until = stage.quorum.env().wall();
     let span = |seconds: u32| Ask::Backfill { job: named("second"), from: until - SECOND * seconds, until };
@@ -195,4 +202,86 @@ async fn a_run_is_cancelled_and_what_was_asked_for_besides_is_given_up() {
     stage.history_when("j", |all| all.len() == 4).await;
     assert_eq!(begun.lock().unwrap().len(), 3, "nothing that was cancelled runs again");
     next.resigns().await;
+}
+
+#[tokio::test]
+async fn what_was_asked_of_a_job_that_is_then_removed_is_told_of_and_over() {
+    let (stage, begun) = (Stage::new(), Begun::default());
+    let leader = stage.candidate("a", &[idle(&begun, PERIOD * 10)]);
+    let [runs, waits] = [(), ()].map(|()| stage.request(Ask::Trigger { job: named("j") }));
+    accepted(&leader.ask(&runs).await);
+    accepted(&leader.ask(&waits).await);
+    stage.when("the first runs", || !begun.lock().unwrap().is_empty()).await;
+    leader.roster.change(|jobs| jobs.remove("j").map(drop).ok_or(())).unwrap();
+    let history = stage.history_when("j", |all| all.len() == 2).await;
+    let end = |id| history.iter().find(|entry| entry.cause == TickCause::Triggered { id }).map(|e| e.end);
+    assert_eq!(
+        [end(runs.id), end(waits.id)],
+        [Some(TickEnd::Done), Some(TickEnd::Cancelled)],
+        "{history:#?}"
+    );
+    assert!(ends(&history, TickEnd::Cancelled)[0].reason.contains("the job was removed"), "{history:#?}");
+    leader.resigns().await;
+    for id in [runs.id, waits.id] {
+        let answers = stage.ledger.read().await.unwrap();
+        let key = format!("ask/{id}");
+        let records = answers.iter().flat_map(|answer| &answer.state.records);
+        let open = records.filter(|(other, record)| **other == *key && !record.last).count();
+        assert!(open <= 2, "a majority has closed it");
+    }
+    assert_eq!(begun.lock().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_pause_that_comes_again_after_a_resumption_pauses_nothing() {
+    let (stage, begun) = (Stage::new(), Begun::default());
+    let jobs = [idle(&begun, PERIOD)];
+    let first = stage.candidate("a", &jobs);
+    let pause = stage.request(Ask::Pause { job: named("j") });
+    let resume = stage.request(Ask::Resume { job: named("j") });
+    accepted(&first.ask(&pause).await);
+    accepted(&first.ask(&resume).await);
+    first.resigns().await;
+    // The first is taken for one that died before it answered.
+    let next = stage.candidate("b", &jobs);
+    accepted(&next.ask(&pause).await);
+    let answers = stage.ledger.read().await.unwrap();
+    let records = answers.iter().flat_map(|answer| &answer.state.records);
+    let rows: Vec<_> = records.filter(|(key, _)| *key == JobRow::key("j")).collect();
+    assert!(rows.len() >= 3);
+    for (_, record) in rows {
+        let row = JobRow::parse(&record.value).unwrap();
+        assert_eq!((row.paused, row.asked), (None, vec![pause.id, resume.id]));
+    }
+    next.resigns().await;
+}
+
+#[tokio::test]
+async fn a_leader_that_can_start_nothing_more_does_not_keep_the_lease_for_what_runs() {
+    /// Says when it is dropped.
+    struct Dropped(Arc<AtomicBool>);
+    impl Drop for Dropped {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+    let (stage, begun, over) = (Stage::new(), Begun::default(), Arc::new(AtomicBool::new(false)));
+    let (runs, ends) = (Arc::clone(&begun), Arc::clone(&over));
+    let hangs = Job::new("hangs", never(), move |tick: Tick| {
+        runs.lock().unwrap().push(tick.at());
+        let dropped = Dropped(Arc::clone(&ends));
+        async move {
+            let _dropped = dropped;
+            std::future::pending::<Result<(), String>>().await
+        }
+    });
+    let busy = Job::new("busy", often(), |_| async { Ok::<(), String>(()) });
+    let leader = stage.candidate("a", &[hangs, busy]);
+    accepted(&leader.ask(&stage.request(Ask::Trigger { job: named("hangs") })).await);
+    stage.when("it runs", || !begun.lock().unwrap().is_empty()).await;
+    let answers = stage.ledger.read().await.unwrap();
+    let term = answers.iter().map(|answer| answer.state.term.get()).max().unwrap();
+    stage.ledger.seal(FencingToken::new(term + 1_000)).await.unwrap();
+    stage.when("it is told to stop", || over.load(Ordering::Relaxed)).await;
+    leader.crashes().await;
 }

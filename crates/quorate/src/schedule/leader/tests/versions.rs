@@ -134,3 +134,25 @@ async fn a_drain_waits_for_what_runs_and_starts_nothing_more() {
     let other = crate::schedule::Scheduler::new(&stage.quorum, "h");
     other.handle().drain().await;
 }
+
+#[tokio::test]
+async fn a_drain_ends_with_the_term_though_another_leads_next() {
+    let (stage, begun, others) = (Stage::new(), Begun::default(), Begun::default());
+    let job = noting("j", PERIOD, &begun, true);
+    let scheduler = crate::schedule::Scheduler::new(&stage.quorum, "g").ttl(SECOND).job(job);
+    let handle = scheduler.handle();
+    let run = stage.quorum.env().spawn_scoped(scheduler.run().until(std::future::pending()));
+    stage.when("it runs", || !begun.lock().unwrap().is_empty()).await;
+    let next = stage.candidate("b", &[noting("j", PERIOD, &others, false)]);
+    let draining = handle.clone();
+    let drain = stage.quorum.env().spawn_scoped(async move { draining.drain().await });
+    stage.when("it is being drained", || handle.roster.phase() == Phase::Draining).await;
+    // The run would never end; the term does.
+    scheduler.election().term().expect("it leads").resign();
+    stage.when("the other one leads", || !others.lock().unwrap().is_empty()).await;
+    let deadline = stage.quorum.env().now() + 10 * SECOND;
+    assert!(stage.quorum.env().before(deadline, drain).await.is_some(), "the drain is over");
+    run.await.expect("no panic").expect("a drain is Ok");
+    assert_eq!(handle.roster.phase(), Phase::Drained);
+    next.resigns().await;
+}
