@@ -133,8 +133,12 @@ impl Story {
         }
         self.nothing_by_the_late(&terms, &mut verdict.violations);
         verdict.late_ms.sort_unstable();
-        let mut starts: Vec<BootTime> =
-            ticks.values().flat_map(BTreeMap::values).flat_map(|tick| &tick.starts).map(|start| start.at).collect();
+        let mut starts: Vec<BootTime> = ticks
+            .values()
+            .flat_map(BTreeMap::values)
+            .flat_map(|tick| &tick.starts)
+            .map(|start| start.at)
+            .collect();
         starts.sort_unstable();
         let gaps = starts.windows(2).map(|pair| pair[0].until(pair[1]).as_millis() as u64);
         verdict.worst_gap_ms = gaps.max().unwrap_or_default();
@@ -151,17 +155,23 @@ impl Story {
             }
         }
         for (who, entry) in &self.lines {
-            let (Event::Done { job, tick, term } | Event::Cut { job, tick, term }) = &entry.event else { continue };
+            let (Event::Done { job, tick, term } | Event::Cut { job, tick, term }) = &entry.event else {
+                continue;
+            };
             let starts = jobs.get_mut(job).and_then(|ticks| ticks.get_mut(tick)).map(|tick| &mut tick.starts);
             let mut starts = starts.into_iter().flatten();
             let begun = starts.find(|start| start.who == *who && start.term == *term && start.done.is_none());
             match (begun, &entry.event) {
                 (Some(start), Event::Done { .. }) => start.done = Some(entry.at()),
                 (Some(start), _) => start.cut = Some(entry.at()),
-                (None, _) => violations.push(format!("{job}: {tick} ended at {who:?} and never started there")),
+                (None, _) => {
+                    violations.push(format!("{job}: {tick} ended at {who:?} and never started there"))
+                }
             }
         }
-        jobs.values_mut().flat_map(BTreeMap::values_mut).for_each(|tick| tick.starts.sort_by_key(|start| start.at));
+        jobs.values_mut()
+            .flat_map(BTreeMap::values_mut)
+            .for_each(|tick| tick.starts.sort_by_key(|start| start.at));
         jobs
     }
 
@@ -183,7 +193,9 @@ impl Story {
     fn nothing_by_the_late(&self, terms: &[(BootTime, u64, Who)], violations: &mut Vec<String>) {
         for (who, entry) in &self.lines {
             let Event::Start { job, tick, term, .. } = &entry.event else { continue };
-            if let Some((at, later, by)) = terms.iter().find(|(at, later, _)| later > term && *at < entry.at()) {
+            if let Some((at, later, by)) =
+                terms.iter().find(|(at, later, _)| later > term && *at < entry.at())
+            {
                 let late = at.until(entry.at());
                 violations.push(format!(
                     "late start: {job}: {tick} started at {who:?} under {term}, {late:?} after {later} had begun at {by:?}"
@@ -224,7 +236,9 @@ impl Story {
                 Some(done) => {
                     account.done += 1;
                     if due.until(done) > MAKE_UP {
-                        verdict.violations.push(format!("too late: {job}: {at} was done {:?} after", due.until(done)));
+                        verdict
+                            .violations
+                            .push(format!("too late: {job}: {at} was done {:?} after", due.until(done)));
                     }
                 }
                 None if delivery == Delivery::AtLeastOnce => {
@@ -232,7 +246,9 @@ impl Story {
                 }
                 None => match self.caught(due, starts, takes, terms) {
                     Some(how) => account.named.push(format!("{at}: {how}")),
-                    None => verdict.violations.push(format!("in the dark: {job}: {at}, and no fault tells why: {starts:?}")),
+                    None => verdict
+                        .violations
+                        .push(format!("in the dark: {job}: {at}, and no fault tells why: {starts:?}")),
                 },
             }
         }
@@ -264,7 +280,9 @@ impl Story {
         if let Some(start) = starts.first() {
             let hit = self.hit(start.who, start.term, start.at, start.at + takes + TO_RECORD);
             return match (start.cut, hit) {
-                (Some(_), Some(change)) => Some(format!("cut at the step-down of {:?} ({})", start.who, change.kind)),
+                (Some(_), Some(change)) => {
+                    Some(format!("cut at the step-down of {:?} ({})", start.who, change.kind))
+                }
                 (None, Some(change)) => Some(format!("{:?} was in it when hit ({})", start.who, change.kind)),
                 (_, None) => None,
             };
@@ -275,7 +293,10 @@ impl Story {
             self.hit(*who, *term, begins, begins + TO_BEGIN)
         });
         let change = could.find(|change| due.until(change.at) <= MAKE_UP)?;
-        Some(format!("recorded as started, and {:?} was hit before its first word ({})", change.who, change.kind))
+        Some(format!(
+            "recorded as started, and {:?} was hit before its first word ({})",
+            change.who, change.kind
+        ))
     }
 
     /// The change that ended this term, if it hit between these.

@@ -20,7 +20,10 @@ struct Doctored(Story);
 impl Doctored {
     fn sound() -> Self {
         let mut story = Self(Story {
-            lines: vec![(who(0), line(500, Event::Leads { term: 7 })), (who(1), line(3500, Event::Leads { term: 8 }))],
+            lines: vec![
+                (who(0), line(500, Event::Leads { term: 7 })),
+                (who(1), line(3500, Event::Leads { term: 8 })),
+            ],
             changes: vec![Change { kind: Kind::Killed, who: who(0), term: 7, at: at(3400) }],
             clocks: (WallTime::from_micros(0), at(0)),
             until: WallTime::from_micros(5 * SECOND),
@@ -28,7 +31,13 @@ impl Doctored {
         for kind in JOBS {
             for n in 1..=5 {
                 let (member, term) = if n <= 3 { (0, 7) } else { (1, 8) };
-                story = story.start(kind.name, n, member, term, n * 1000 + 5).done(kind.name, n, member, term, n * 1000 + 15);
+                story = story.start(kind.name, n, member, term, n * 1000 + 5).done(
+                    kind.name,
+                    n,
+                    member,
+                    term,
+                    n * 1000 + 15,
+                );
             }
         }
         story
@@ -90,7 +99,8 @@ fn a_second_start_is_found_where_there_may_be_none() {
     assert_eq!(twice("most-quick").found(), ["started twice"]);
     assert!(twice("least-quick").found().is_empty(), "the fault came between the start and the record");
     assert_eq!(twice("least-quick").0.judge().jobs["least-quick"].again, 1);
-    let without_cause = Doctored::sound().start("least-quick", 2, 1, 8, 3600).done("least-quick", 2, 1, 8, 3610);
+    let without_cause =
+        Doctored::sound().start("least-quick", 2, 1, 8, 3600).done("least-quick", 2, 1, 8, 3610);
     assert_eq!(without_cause.found(), ["started again"]);
 }
 

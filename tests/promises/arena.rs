@@ -21,7 +21,8 @@ impl Arena {
     /// Where `redis-server` cannot be started, with how to install it.
     pub(crate) fn start() -> Self {
         // A Ctrl-C is for us: we end them in our way.
-        let server = |_| RedisConfig::new().own_process_group().start().unwrap_or_else(|error| panic!("{error}"));
+        let server =
+            |_| RedisConfig::new().own_process_group().start().unwrap_or_else(|error| panic!("{error}"));
         let servers: Vec<RedisServer> = (0..NODES).map(server).collect();
         let road = |server| Proxy::before(server).expect("a port and a thread");
         let roads = (0..WORKERS).map(|_| servers.iter().map(road).collect()).collect();

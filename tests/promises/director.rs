@@ -67,7 +67,8 @@ impl Director {
         });
         let story = Story { clocks: (SystemWorld.wall(), SystemWorld.now()), ..Story::default() };
         let rng = SeedRng::new(seed, "promises");
-        let mut director = Self { crew, arena, rng, story, leader: None, ending: false, done: BTreeSet::new() };
+        let mut director =
+            Self { crew, arena, rng, story, leader: None, ending: false, done: BTreeSet::new() };
         for member in 0..WORKERS {
             director.crew.start(member);
         }
@@ -102,7 +103,9 @@ impl Director {
         let until = SystemWorld.wall() + TICK_EVERY * 2;
         // The last tick that is judged, and those that are made up before it, are to be over.
         let give_up = SystemWorld.now() + TO_DRAIN;
-        while !(SystemWorld.wall() > until + TICK_EVERY && self.all_done(until.as_micros())) && SystemWorld.now() < give_up {
+        while !(SystemWorld.wall() > until + TICK_EVERY && self.all_done(until.as_micros()))
+            && SystemWorld.now() < give_up
+        {
             self.listen(STEP);
         }
         // From here on nobody falls by itself.
@@ -169,7 +172,8 @@ impl Director {
     fn begin_anew(&mut self, member: usize) {
         let give_up = SystemWorld.now() + PATIENCE;
         loop {
-            if let Some((_, how)) = self.crew.ended(PATIENCE).into_iter().find(|(ended, _)| *ended == member) {
+            if let Some((_, how)) = self.crew.ended(PATIENCE).into_iter().find(|(ended, _)| *ended == member)
+            {
                 if let Err(why) = how {
                     panic!("worker {member} {why}");
                 }
@@ -239,7 +243,9 @@ impl Director {
             let job: Arc<str> = kind.name.into();
             let first = self.done.range((Arc::clone(&job), 0)..).next().filter(|(of, _)| *of == job);
             first.is_some_and(|(_, first)| {
-                (*first..=until).step_by(period as usize).all(|tick| self.done.contains(&(Arc::clone(&job), tick)))
+                (*first..=until)
+                    .step_by(period as usize)
+                    .all(|tick| self.done.contains(&(Arc::clone(&job), tick)))
             })
         })
     }

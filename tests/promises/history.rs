@@ -5,9 +5,7 @@ use super::{
     journal::Event,
     settings::{GROUP, HISTORY, JOBS, TICK_EVERY, plain_quorum},
 };
-use quorate::{
-    schedule::{Jobs, TickEnd, TickHistory},
-};
+use quorate::schedule::{Jobs, TickEnd, TickHistory};
 use quorate_tests::support::PATIENCE;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,7 +17,10 @@ use std::{
 ///
 /// # Errors
 /// Where too few servers answer.
-pub(crate) fn read(urls: &[String], ttl: Duration) -> Result<BTreeMap<String, Vec<TickHistory>>, Box<dyn Error>> {
+pub(crate) fn read(
+    urls: &[String],
+    ttl: Duration,
+) -> Result<BTreeMap<String, Vec<TickHistory>>, Box<dyn Error>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let quorum = plain_quorum(urls, "reader", ttl)?;
@@ -51,8 +52,10 @@ pub(crate) fn differences(story: &Story, histories: &BTreeMap<String, Vec<TickHi
             };
             let ends: Vec<&TickHistory> = entries.iter().filter(of).collect();
             if let Some(why) = told.differs(tick, &ends) {
-                let told: Vec<String> =
-                    ends.iter().map(|entry| format!("{} under {} ({})", entry.end, entry.term, entry.reason)).collect();
+                let told: Vec<String> = ends
+                    .iter()
+                    .map(|entry| format!("{} under {} ({})", entry.end, entry.term, entry.reason))
+                    .collect();
                 found.push(format!("history: {}: {tick}: {why}: it tells {told:?}", kind.name));
             }
         }
@@ -89,7 +92,8 @@ impl Told {
 
     fn differs(&self, tick: u64, ends: &[&TickHistory]) -> Option<String> {
         let none = BTreeSet::new();
-        let (started, done) = (self.started.get(&tick).unwrap_or(&none), self.done.get(&tick).unwrap_or(&none));
+        let (started, done) =
+            (self.started.get(&tick).unwrap_or(&none), self.done.get(&tick).unwrap_or(&none));
         if ends.is_empty() {
             return Some("in the dark: no entry".to_owned());
         }
@@ -100,7 +104,9 @@ impl Told {
                     return Some(format!("no handler came to its end under {term}"));
                 }
                 // Its start may have been recorded, and the leader hit before the first word.
-                TickEnd::Done if !started.contains(&term) => return Some(format!("nothing started under {term}")),
+                TickEnd::Done if !started.contains(&term) => {
+                    return Some(format!("nothing started under {term}"));
+                }
                 TickEnd::Failed | TickEnd::TimedOut | TickEnd::SkippedPaused | TickEnd::SkippedOverlap => {
                     return Some(format!("there is no such end here: {}", entry.end));
                 }
@@ -155,7 +161,8 @@ mod tests {
     }
 
     fn found(first: &[TickHistory]) -> Vec<String> {
-        let rest = JOBS[1..].iter().map(|kind| (kind.name.to_owned(), vec![entry(kind.name, TickEnd::Done, 4)]));
+        let rest =
+            JOBS[1..].iter().map(|kind| (kind.name.to_owned(), vec![entry(kind.name, TickEnd::Done, 4)]));
         let mut histories: BTreeMap<_, _> = rest.collect();
         histories.insert(JOBS[0].name.to_owned(), first.to_vec());
         differences(&story(), &histories)

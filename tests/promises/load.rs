@@ -82,7 +82,9 @@ pub(crate) fn run(args: &Args, json: bool) -> ExitCode {
     let p99 = page["late_us"]["p99"].as_u64().expect("a number");
     match args.bound {
         Some(bound) if u128::from(p99) > bound.as_micros() => {
-            eprintln!("promises: one tick in a hundred was {p99} us late or more, and is to be so by {bound:?} at most");
+            eprintln!(
+                "promises: one tick in a hundred was {p99} us late or more, and is to be so by {bound:?} at most"
+            );
             ExitCode::FAILURE
         }
         _ => ExitCode::SUCCESS,
@@ -105,7 +107,8 @@ fn measure(args: &Args, crew: &mut Crew, cluster: &RedisCluster) -> Value {
     while SystemWorld.now() < began + args.time {
         late.extend(next_second(crew));
     }
-    let (took, own, theirs) = (began.until(SystemWorld.now()).as_secs_f64(), processor(pid) - own, servers() - theirs);
+    let (took, own, theirs) =
+        (began.until(SystemWorld.now()).as_secs_f64(), processor(pid) - own, servers() - theirs);
     late.sort_unstable();
     let ticks = late.len().max(1) as f64;
     let of = |per_mille: usize| late.get((late.len() * per_mille / 1000).min(late.len().saturating_sub(1)));

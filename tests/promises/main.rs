@@ -82,7 +82,13 @@ fn main() -> ExitCode {
     }
 }
 
-fn changes(changes: usize, seed: Option<u64>, ttl: Duration, journal: Option<PathBuf>, json: bool) -> ExitCode {
+fn changes(
+    changes: usize,
+    seed: Option<u64>,
+    ttl: Duration,
+    journal: Option<PathBuf>,
+    json: bool,
+) -> ExitCode {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         // The second one ends us at once.
@@ -97,7 +103,8 @@ fn changes(changes: usize, seed: Option<u64>, ttl: Duration, journal: Option<Pat
     director.run(changes, &stop);
     let (story, _arena) = director.finish();
     if let Some(path) = journal {
-        let lines: Vec<String> = story.lines.iter().map(|(who, entry)| format!("{who:?} {entry:?}\n")).collect();
+        let lines: Vec<String> =
+            story.lines.iter().map(|(who, entry)| format!("{who:?} {entry:?}\n")).collect();
         fs::write(&path, lines.concat()).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     }
     let mut verdict = story.judge();
@@ -105,7 +112,12 @@ fn changes(changes: usize, seed: Option<u64>, ttl: Duration, journal: Option<Pat
         Ok(histories) => verdict.violations.extend(history::differences(&story, &histories)),
         Err(error) => verdict.violations.push(format!("history: {error}")),
     }
-    let report = Report { seed, seconds: SystemWorld.now().since(began).as_secs_f64(), story: &story, verdict: &verdict };
+    let report = Report {
+        seed,
+        seconds: SystemWorld.now().since(began).as_secs_f64(),
+        story: &story,
+        verdict: &verdict,
+    };
     if json {
         println!("{}", report.json());
     } else {

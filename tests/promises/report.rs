@@ -44,7 +44,10 @@ impl Report<'_> {
             row(job, format!("{due} due, {done} done, {} named, {again} started again", account.named.len()));
         }
         let max = self.verdict.late_ms.last().copied().unwrap_or_default();
-        row("late, made-up ticks too", format!("p50 {} / p99 {} / max {max} ms", self.verdict.late(50), self.verdict.late(99)));
+        row(
+            "late, made-up ticks too",
+            format!("p50 {} / p99 {} / max {max} ms", self.verdict.late(50), self.verdict.late(99)),
+        );
         row("longest without a start", format!("{} ms", self.verdict.worst_gap_ms));
         for (job, account) in &self.verdict.jobs {
             for named in &account.named {

@@ -120,7 +120,8 @@ mod tests {
     #[test]
     fn a_worker_gets_what_it_was_told() {
         let road = |n: u16| (format!("redis://127.0.0.1:{n}"), format!("redis://127.0.0.1:{}", n + 1));
-        let post = Post { name: "w-1.2".to_owned(), ttl: Duration::from_secs(1), roads: vec![road(1), road(7)] };
+        let post =
+            Post { name: "w-1.2".to_owned(), ttl: Duration::from_secs(1), roads: vec![road(1), road(7)] };
         assert_eq!(Post::parse(&post.to_args()), Some(post));
         assert_eq!(Post::parse(&[]), None);
     }

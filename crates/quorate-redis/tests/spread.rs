@@ -290,7 +290,7 @@ async fn a_job_that_is_paused_runs_nowhere_and_a_drained_worker_ends_when_its_ru
     let ledger = Ledger::new(&quorum, "g").unwrap();
     let row = |rev: u64, paused: bool| {
         let by = Paused { by: "me".into(), at: quorum.env().wall() };
-        let row = JobRow { rev, paused: paused.then_some(by), ..JobRow::default() };
+        let row = JobRow { rev, spread: true, paused: paused.then_some(by), ..JobRow::default() };
         let at = FencingToken::MAX.get();
         Record { at, term: FencingToken::new(1), last: false, value: row.to_value() }
     };

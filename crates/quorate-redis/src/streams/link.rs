@@ -91,7 +91,9 @@ impl Link {
 /// The cause behind an error of the broker's own. What its user needs is not what a node's does.
 fn of_server(error: &ServerError) -> Cause {
     match error.code() {
-        "NOPERM" => Cause::Denied(format!("{}; {RIGHTS}", plain(error.details().unwrap_or_default(), 200)).into()),
+        "NOPERM" => {
+            Cause::Denied(format!("{}; {RIGHTS}", plain(error.details().unwrap_or_default(), 200)).into())
+        }
         _ => fault::of_server(error),
     }
 }

@@ -21,7 +21,9 @@
 //! 3. It looks at the claim again, runs the work under it, writes the *end*, the history, and completes the claim.
 //!
 //! A worker that crashes keeps its tick until the claim's TTL has ended. Then another has the claim, and finds the start:
-//! at least once, and within the misfire window, it runs the tick again; else it enters it as lost.
+//! at least once it runs the tick again, however late; at most once it enters it as lost. A tick that is past its window
+//! or overtaken, and was not started, is skipped: a majority must have said that there is no start, and a skip that did not
+//! get so far is finished, or overruled, by whoever finds it.
 //!
 //! # Why a tick is started once without a seal
 //!
@@ -52,5 +54,7 @@ mod record;
 mod rows;
 mod runner;
 mod scribe;
+#[cfg(test)]
+mod tests;
 
 pub(super) use runner::{Spreading, spread};
