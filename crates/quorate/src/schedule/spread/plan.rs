@@ -518,7 +518,7 @@ mod tests {
         plan.look(at(4), &none());
         assert_eq!((plan.take(late(4)), plan.wake().is_some()), (None, true), "it still runs");
         plan.came(running, Came::Ended, late(4), 0);
-        assert_eq!(plan.take(late(4)).map(|tried| tried.tick), Some(at(4)));
+        assert_eq!(plan.take(late(4)).map(|tried| tried.tick), Some(at(2)));
     }
 
     #[test]

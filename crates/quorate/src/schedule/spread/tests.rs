@@ -10,7 +10,7 @@ use crate::{
     env::WallTime,
     lease::Quorum,
     ledger::Ledger,
-    node::{FencingToken, MemoryNode, Record},
+    node::{Cause, FencingToken, Hello, MemoryNode, MemorySession, Node, Nudge, Record},
     schedule::{
         Delivery, Job, Placement, RunAll, TickEnd, TickHistory, TickKey, counts::Counts, every, work::Cancel,
     },
@@ -28,6 +28,28 @@ const SECOND: Duration = Duration::from_secs(1);
 /// The tick is later than the nodes' birth, so that they can answer for it.
 const AHEAD: Duration = Duration::from_secs(3600);
 
+/// A node that may be away.
+struct Reached {
+    node: MemoryNode,
+    away: bool,
+}
+
+impl Node for Reached {
+    type Session = MemorySession;
+
+    fn name(&self) -> &str {
+        self.node.name()
+    }
+
+    fn ends_leases_by_wall_clock(&self) -> bool {
+        self.node.ends_leases_by_wall_clock()
+    }
+
+    async fn open(&self, nudge: Nudge) -> Result<(MemorySession, Hello), Cause> {
+        if self.away { Err(Cause::TimedOut) } else { self.node.open(nudge).await }
+    }
+}
+
 struct Stage {
     nodes: Vec<MemoryNode>,
     tick: WallTime,
@@ -41,21 +63,32 @@ impl Stage {
         Self { nodes, tick: WallTime::from_micros(now) + AHEAD, runs: Arc::default() }
     }
 
-    /// Those nodes alone: the others are as good as away.
-    fn quorum(&self, nodes: &[usize]) -> Quorum {
-        let nodes = nodes.iter().map(|node| self.nodes[*node].clone());
-        Quorum::builder().worker("b").nodes(nodes).trust_new_nodes(true).build().unwrap()
+    /// As a worker has it that reaches those nodes alone.
+    async fn quorum(&self, nodes: &[usize]) -> Quorum {
+        let all = self.nodes.iter().enumerate();
+        let all = all.map(|(i, node)| Reached { node: node.clone(), away: !nodes.contains(&i) });
+        let quorum = Quorum::builder().worker("b").nodes(all).trust_new_nodes(true).build().unwrap();
+        quorum.met(SECOND * 5).await;
+        quorum
     }
 
     fn start(&self) -> SpreadRecord {
         SpreadRecord::started("a", FencingToken::new(3), [1, 2], self.tick)
     }
 
+    /// Has the record stand at those nodes: at a majority first, then, where another has one, at a minority.
     async fn stands(&self, nodes: &[usize], record: SpreadRecord) {
-        let quorum = self.quorum(nodes);
+        let all = [0, 1, 2];
+        let quorum = self.quorum(if nodes.len() > 1 { nodes } else { &all }).await;
         let ledger = Ledger::new(&quorum, "g").unwrap().part("spread");
-        let record: Record = record.into_record(self.tick);
-        ledger.write(&TickKey::new("j", self.tick).key(), None, &record).await.unwrap();
+        let (key, record): (_, Record) = (TickKey::new("j", self.tick).key(), record.into_record(self.tick));
+        let written = ledger.write(&key, None, &record).await;
+        assert_eq!(written.is_ok(), nodes.len() > 1);
+        let answers = ledger.read().await.unwrap();
+        let at = answers
+            .iter()
+            .filter(|answer| answer.state.records.contains(&(Arc::clone(&key), record.clone())));
+        assert_eq!(at.count(), nodes.len());
         quorum.close().await;
     }
 
@@ -66,7 +99,7 @@ impl Stage {
         delivery: Delivery,
         late: Duration,
     ) -> (Came, Option<TickHistory>) {
-        let quorum = self.quorum(nodes);
+        let quorum = self.quorum(nodes).await;
         let runs = Arc::clone(&self.runs);
         let job = Job::new("j", every(SECOND).unwrap(), move |_| {
             runs.fetch_add(1, Ordering::SeqCst);
@@ -144,8 +177,12 @@ async fn a_skip_that_stands_beside_a_start_is_overruled() {
         for (started, skipped) in [(vec![0, 1], vec![2]), (vec![0], vec![1, 2]), (vec![1], vec![0, 2])] {
             for late in [IN_TIME, TOO_LATE] {
                 let stage = Stage::new();
-                stage.stands(&started, stage.start()).await;
-                stage.stands(&skipped, stage.start().ended(TickEnd::SkippedMisfire, "late")).await;
+                let skip = stage.start().ended(TickEnd::SkippedMisfire, "late");
+                let mut records = [(&started, stage.start()), (&skipped, skip)];
+                records.sort_by_key(|(nodes, _)| std::cmp::Reverse(nodes.len()));
+                for (nodes, record) in records {
+                    stage.stands(nodes, record).await;
+                }
                 let came = stage.tries(&[0, 1, 2], delivery, late).await;
                 let what = format!("{delivery}, started at {started:?}, {late:?} late");
                 assert_eq!((end(&came), stage.runs()), ((Came::Ended, Some(expect)), runs), "{what}");
