@@ -65,8 +65,12 @@ enum Begun {
     Skipped(SpreadRecord),
     /// It has ended, and somebody has said so in its history.
     Ended,
-    /// It is not to be run, says this record, which may not be the only one.
-    Skip(Record),
+    /// It is not to be run, says this record, which may not be the only one: a start may have stood elsewhere, that the
+    /// own one has been written `over`.
+    Skip {
+        skip: Record,
+        over: bool,
+    },
     /// Somebody has started it, and it is to be run again.
     Owed(Record),
     /// Somebody has started it, and it is not.
@@ -101,7 +105,7 @@ impl Attempt {
             None => self.begin(&claim, &started, None, Aim::Start).await,
         };
         let begun = match begun {
-            Begun::Skip(skip) => self.doubt(&claim, &started, &skip).await,
+            Begun::Skip { skip, over } => self.doubt(&claim, &started, &skip, over).await,
             other => other,
         };
         match begun {
@@ -127,7 +131,7 @@ impl Attempt {
                 (Came::Ended, Some(history))
             }
             Begun::NotNow => (Came::NotNow, None),
-            Begun::ClaimLost | Begun::Owed(_) | Begun::Clear | Begun::Skip(_) => (Came::Contended, None),
+            Begun::ClaimLost | Begun::Owed(_) | Begun::Clear | Begun::Skip { .. } => (Came::Contended, None),
         }
     }
 
@@ -155,7 +159,7 @@ impl Attempt {
     }
 
     /// A `skip` stands in the way: whoever wrote it may not have reached a majority, and another start may have.
-    async fn doubt(&self, claim: &Claim, started: &Record, skip: &Record) -> Begun {
+    async fn doubt(&self, claim: &Claim, started: &Record, skip: &Record, over: bool) -> Begun {
         let answers = match self.ledger.read().await {
             Ok(answers) => answers,
             Err(error) => {
@@ -169,10 +173,11 @@ impl Attempt {
         match doubted(&standing, started, self.job.delivery) {
             Doubt::Ended => Begun::Ended,
             Doubt::Lost(start) => Begun::Lost(start),
+            Doubt::Skipped if over => Begun::Started { over },
             Doubt::Skipped => SpreadRecord::parse(skip).map_or(Begun::Ended, Begun::Skipped),
             // A majority may not take the start any more; but that it was started is known, and that nobody else has it.
             Doubt::Owed(start) => match self.begin(claim, started, Some(start), Aim::Start).await {
-                Begun::Skip(_) => Begun::Started { over: true },
+                Begun::Skip { .. } => Begun::Started { over: true },
                 other => other,
             },
         }
@@ -198,7 +203,9 @@ impl Attempt {
                 Ok(()) => return reached(seen.is_some()),
                 Err(LedgerError::Standing(other)) => match meaning(&other, self.job.delivery) {
                     Meaning::Over => return Begun::Ended,
-                    Meaning::Skip => return Begun::Skip(other),
+                    Meaning::Skip => {
+                        return Begun::Skip { skip: other, over: aim == Aim::Start && seen.is_some() };
+                    }
                     Meaning::Lost => return Begun::Lost(other),
                     Meaning::Again if aim != Aim::Start => return Begun::Owed(other),
                     Meaning::Again if standing >= STANDING_MAX => return Begun::ClaimLost,
