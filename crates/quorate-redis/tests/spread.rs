@@ -277,6 +277,53 @@ async fn a_worker_that_is_told_to_stop_gives_its_tick_back() {
     assert_eq!(ends, [TickEnd::Done], "the run that was interrupted is no end");
 }
 
+/// Spread, then the leader's, then spread again: what was due under the leader is not run again by the workers.
+#[tokio::test]
+async fn while_the_leader_has_a_job_the_workers_let_it_be_and_begin_anew_afterwards() {
+    let cluster = servers();
+    let starts = Starts::default();
+    let period = Duration::from_millis(100);
+    let worker = Worker::start("a", &cluster.urls(), false, job(Delivery::AtMostOnce, period, "a", &starts));
+    until("the first ticks", || starts.lock().unwrap().len() > 2).await;
+    let quorum =
+        Quorum::redis(cluster.urls()).unwrap().trust_new_nodes(true).worker("leader").build().unwrap();
+    let ledger = Ledger::new(&quorum, "g").unwrap();
+    // As leaders would: first one that runs it itself, then one that leaves it to the workers.
+    let row = |rev: u64, spread: bool| {
+        let row = JobRow { rev, spread, since: quorum.env().wall(), ..JobRow::default() };
+        let record = Record {
+            at: FencingToken::MAX.get(),
+            term: FencingToken::new(1),
+            last: false,
+            value: row.to_value(),
+        };
+        (record, row.since.as_micros())
+    };
+    let (leaders, gave_up) = row(1, false);
+    ledger.write(&JobRow::key("j"), None, &leaders).await.unwrap();
+    let env = Env::system();
+    let count = || starts.lock().unwrap().len();
+    soon("an end of its ticks", async {
+        let mut before = 0;
+        while count() != before {
+            before = count();
+            env.sleep(period * 10).await;
+        }
+    })
+    .await;
+    let (spread, again) = row(2, true);
+    ledger.write(&JobRow::key("j"), Some(&leaders), &spread).await.unwrap();
+    let last = *starts.lock().unwrap().keys().last().unwrap();
+    assert!(last < again && last > gave_up - 1_000_000);
+    until("the next ticks", || starts.lock().unwrap().keys().filter(|tick| **tick > again).count() > 5).await;
+    worker.stop().await;
+    quorum.close().await;
+    let starts = starts.lock().unwrap();
+    let late: Vec<_> = starts.keys().filter(|tick| **tick > last && **tick <= again).collect();
+    assert!(late.is_empty(), "they were the leader's: {late:?}");
+    assert!(starts.values().all(|by| by.len() == 1), "{starts:?}");
+}
+
 #[tokio::test]
 async fn a_job_that_is_paused_runs_nowhere_and_a_drained_worker_ends_when_its_runs_have() {
     let cluster = servers();
@@ -290,7 +337,7 @@ async fn a_job_that_is_paused_runs_nowhere_and_a_drained_worker_ends_when_its_ru
     let ledger = Ledger::new(&quorum, "g").unwrap();
     let row = |rev: u64, paused: bool| {
         let by = Paused { by: "me".into(), at: quorum.env().wall() };
-        let row = JobRow { rev, paused: paused.then_some(by), ..JobRow::default() };
+        let row = JobRow { rev, spread: true, paused: paused.then_some(by), ..JobRow::default() };
         let at = FencingToken::MAX.get();
         Record { at, term: FencingToken::new(1), last: false, value: row.to_value() }
     };

@@ -3,7 +3,7 @@
 use super::{
     names,
     plan::{Came, Try},
-    record::{Meaning, SpreadRecord, meaning},
+    record::{Doubt, Meaning, SpreadRecord, doubted, meaning},
 };
 use crate::{
     claim::{Claim, ClaimError, ClaimOutcome, Claims},
@@ -42,32 +42,42 @@ pub(super) struct Attempt {
     pub(super) counts: Counts,
 }
 
-/// What came of the write of *started*.
+/// What a record is written for, before anything has run.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Aim {
+    /// To run the tick.
+    Start,
+    /// To know that nobody has started it.
+    Probe,
+    /// To have it end so, without a run.
+    Skip(TickEnd),
+}
+
+/// What came of it.
 enum Begun {
     /// Over another's start, or where nothing stood.
     Started {
         over: bool,
     },
-    /// Nobody has started it, and nobody will.
-    Skipped(TickEnd),
+    /// Nobody has started it.
+    Clear,
+    /// Nobody has started it, and nobody will: so says the record.
+    Skipped(SpreadRecord),
+    /// It has ended, and somebody has said so in its history.
     Ended,
+    /// It is not to be run, says this record, which may not be the only one: a start may have stood elsewhere, that the
+    /// own one has been written `over`.
+    Skip {
+        skip: Record,
+        over: bool,
+    },
     /// Somebody has started it, and it is to be run again.
     Owed(Record),
     /// Somebody has started it, and it is not.
     Lost(Record),
     Forgotten,
+    NotNow,
     ClaimLost,
-}
-
-const STARTED: Begun = Begun::Started { over: false };
-
-impl Begun {
-    fn over(self, over: bool) -> Self {
-        match self {
-            Self::Started { .. } => Self::Started { over },
-            other => other,
-        }
-    }
 }
 
 impl Attempt {
@@ -91,23 +101,21 @@ impl Attempt {
         let own = SpreadRecord::started(&self.worker, claim.token(), random, self.quorum.wall());
         let started = own.clone().into_record(self.tried.tick);
         let begun = match self.tried.too_late {
-            Some(end) => {
-                let skipped = own.ended(end, why(end)).into_record(self.tried.tick);
-                match self.begin(&claim, &skipped, None, Begun::Skipped(end)).await {
-                    // It was started in time, and owes a run.
-                    Begun::Owed(seen) => self.begin(&claim, &started, Some(seen), STARTED).await,
-                    other => other,
-                }
-            }
-            None => self.begin(&claim, &started, None, STARTED).await,
+            Some(end) => self.give_up(&claim, &own, &started, end).await,
+            None => self.begin(&claim, &started, None, Aim::Start).await,
+        };
+        let begun = match begun {
+            Begun::Skip { skip, over } => self.doubt(&claim, &started, &skip, over).await,
+            other => other,
         };
         match begun {
             Begun::Started { over } => {
                 self.tried.made_up |= over;
                 self.work(claim, own, started).await
             }
-            Begun::Skipped(end) => {
-                let history = self.entry(&own, end, why(end), None, FencingToken::default());
+            Begun::Skipped(by) => {
+                let end = by.end.unwrap_or(TickEnd::SkippedMisfire);
+                let history = self.entry(&by, end, &by.reason, None, FencingToken::default());
                 self.close(claim, end).await;
                 (Came::Ended, Some(history))
             }
@@ -122,35 +130,95 @@ impl Attempt {
                 self.close(claim, TickEnd::Lost).await;
                 (Came::Ended, Some(history))
             }
-            Begun::ClaimLost | Begun::Owed(_) => (Came::Contended, None),
+            Begun::NotNow => (Came::NotNow, None),
+            Begun::ClaimLost | Begun::Owed(_) | Begun::Clear | Begun::Skip { .. } => (Came::Contended, None),
+        }
+    }
+
+    /// Brings the tick to this `end`, unless it was started: then it owes a run, or is lost.
+    ///
+    /// A skip is the last word at a node that takes it, also where another node has a start. So at least once it is
+    /// not written before a majority has said, by taking a start, that there is none; at most once the skip itself asks.
+    async fn give_up(&self, claim: &Claim, own: &SpreadRecord, started: &Record, end: TickEnd) -> Begun {
+        let skipped = own.ended(end, why(end)).into_record(self.tried.tick);
+        let (probe, seen) = match self.job.delivery {
+            Delivery::AtLeastOnce => {
+                (self.begin(claim, started, None, Aim::Probe).await, Some(started.clone()))
+            }
+            Delivery::AtMostOnce => (Begun::Clear, None),
+        };
+        let given_up = match probe {
+            Begun::Clear => self.begin(claim, &skipped, seen, Aim::Skip(end)).await,
+            other => other,
+        };
+        match given_up {
+            // It was started in time.
+            Begun::Owed(seen) => self.begin(claim, started, Some(seen), Aim::Start).await,
+            other => other,
+        }
+    }
+
+    /// A `skip` stands in the way: whoever wrote it may not have reached a majority, and another start may have.
+    async fn doubt(&self, claim: &Claim, started: &Record, skip: &Record, over: bool) -> Begun {
+        let answers = match self.ledger.read().await {
+            Ok(answers) => answers,
+            Err(error) => {
+                tracing::debug!(job = &*self.job.name, "a spread tick cannot be read yet: {error}");
+                return Begun::NotNow;
+            }
+        };
+        let key = self.key();
+        let records = answers.iter().flat_map(|answer| answer.state.records.iter());
+        let standing: Vec<&Record> = records.filter(|(at, _)| *at == key).map(|(_, record)| record).collect();
+        match doubted(&standing, started, self.job.delivery) {
+            Doubt::Ended => Begun::Ended,
+            Doubt::Lost(start) => Begun::Lost(start),
+            Doubt::Skipped if over => Begun::Started { over },
+            Doubt::Skipped => SpreadRecord::parse(skip).map_or(Begun::Ended, Begun::Skipped),
+            // A majority may not take the start any more; but that it was started is known, and that nobody else has it.
+            Doubt::Owed(start) => match self.begin(claim, started, Some(start), Aim::Start).await {
+                Begun::Skip { .. } => Begun::Started { over: true },
+                other => other,
+            },
         }
     }
 
     /// Writes the `first` record of the tick until a majority of the nodes that remember has it: where nothing stands,
-    /// or over a start that is to be run again. It is `then` so.
-    async fn begin(&self, claim: &Claim, first: &Record, mut seen: Option<Record>, then: Begun) -> Begun {
+    /// or over a start that is to be run again.
+    async fn begin(&self, claim: &Claim, first: &Record, mut seen: Option<Record>, aim: Aim) -> Begun {
         let key = self.key();
         let mut standing = 0;
         loop {
             if claim.check().is_err() || self.cancel.is_cancelled() {
                 return Begun::ClaimLost;
             }
+            let reached = |over| match aim {
+                Aim::Start => Begun::Started { over },
+                Aim::Probe => Begun::Clear,
+                Aim::Skip(_) => SpreadRecord::parse(first).map_or(Begun::Ended, Begun::Skipped),
+            };
             match self.ledger.write(&key, seen.as_ref(), first).await {
                 // A pause may lie between the write and here: somebody else may have the tick by now.
                 Ok(()) if claim.check().is_err() => return Begun::ClaimLost,
-                Ok(()) => return then.over(seen.is_some()),
+                Ok(()) => return reached(seen.is_some()),
                 Err(LedgerError::Standing(other)) => match meaning(&other, self.job.delivery) {
                     Meaning::Over => return Begun::Ended,
+                    Meaning::Skip => {
+                        return Begun::Skip { skip: other, over: aim == Aim::Start && seen.is_some() };
+                    }
                     Meaning::Lost => return Begun::Lost(other),
-                    Meaning::Again if first.last => return Begun::Owed(other),
+                    Meaning::Again if aim != Aim::Start => return Begun::Owed(other),
                     Meaning::Again if standing >= STANDING_MAX => return Begun::ClaimLost,
                     Meaning::Again => {
                         standing += 1;
                         seen = Some(other);
                     }
                 },
-                Err(LedgerError::Forgotten(_)) if self.job.delivery == Delivery::AtLeastOnce => {
-                    return then.over(seen.is_some());
+                // What may have been started runs, and what has just been asked for was not.
+                Err(LedgerError::Forgotten(_))
+                    if self.job.delivery == Delivery::AtLeastOnce && aim != Aim::Probe =>
+                {
+                    return reached(seen.is_some());
                 }
                 Err(LedgerError::Forgotten(_)) => return Begun::Forgotten,
                 Err(error) => {
@@ -247,6 +315,12 @@ impl Attempt {
             }
             match self.ledger.write(&key, Some(&standing), &lost).await {
                 Ok(()) | Err(LedgerError::Forgotten(_)) => {
+                    let entry = self.entry(&started, TickEnd::Lost, &why, None, started.token);
+                    self.close(claim, TickEnd::Lost).await;
+                    return (Came::Ended, Some(TickHistory { started: Some(started.at), ..entry }));
+                }
+                // Somebody gave it up who did not know of the start.
+                Err(LedgerError::Standing(other)) if meaning(&other, self.job.delivery) == Meaning::Skip => {
                     let entry = self.entry(&started, TickEnd::Lost, &why, None, started.token);
                     self.close(claim, TickEnd::Lost).await;
                     return (Came::Ended, Some(TickHistory { started: Some(started.at), ..entry }));

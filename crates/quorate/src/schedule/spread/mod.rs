@@ -5,8 +5,16 @@
 //! * Two ticks of one job may run side by side, on two workers: an overlap rule is kept on each worker alone. A tick
 //!   that is due while its worker is busy with the job is another worker's; where all are busy it waits, and is
 //!   overtaken by a later one or misfired as on the leader.
-//! * A pause takes a moment to be noticed: each worker looks about once a second, less often where the ledger is long.
+//! * A pause takes a moment to be noticed: each worker looks about once a second, less often where the ledger is long. What
+//!   ran meanwhile may have an entry of its own beside that of the pause.
 //!   A job whose schedule is changed begins anew with the first worker that has the new one.
+//! * So does a change of placement. The row that the leader keeps of the job counts: while it says that the leader runs its
+//!   ticks, no worker begins one that was due since then, and once it says that they are spread again, those count that are
+//!   due from then on. But the ticks of the second or so in which a worker has not yet looked may run twice, by the leader and
+//!   by that worker, at most once too: to be sure, pause the job first. While workers of both placements lead in turn, each
+//!   hand-over is such a change. A row stays for as long as no leader changes it: a job that was once the leader's is not begun
+//!   by workers before one leads that has it as spread.
+//! * What came due while no worker was there, and is past its window, is one entry, as far back as the ledger goes.
 //! * A run leaves no state to the next: [`Tick::set_state`](super::Tick::set_state) is kept for nobody.
 //! * Who is told that a tick is lost knows that it was started; it may have done its work.
 //!
@@ -21,7 +29,9 @@
 //! 3. It looks at the claim again, runs the work under it, writes the *end*, the history, and completes the claim.
 //!
 //! A worker that crashes keeps its tick until the claim's TTL has ended. Then another has the claim, and finds the start:
-//! at least once, and within the misfire window, it runs the tick again; else it enters it as lost.
+//! at least once it runs the tick again, however late; at most once it enters it as lost. A tick that is past its window
+//! or overtaken, and was not started, is skipped: a majority must have said that there is no start, and a skip that did not
+//! get so far is finished, or overruled, by whoever finds it.
 //!
 //! # Why a tick is started once without a seal
 //!
@@ -52,5 +62,7 @@ mod record;
 mod rows;
 mod runner;
 mod scribe;
+#[cfg(test)]
+mod tests;
 
 pub(super) use runner::{Spreading, spread};

@@ -29,6 +29,10 @@ const KEPT_RUNNING: Duration = Duration::from_secs(3600);
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) job: Arc<Job>,
+    /// Whether what comes due is looked at.
+    awake: bool,
+    /// Since when its ticks are the leader's.
+    held: Option<WallTime>,
     /// Every tick up to here has been looked at.
     looked: WallTime,
     next: Option<WallTime>,
@@ -75,16 +79,48 @@ pub(super) enum Came {
 }
 
 impl Plan {
-    /// A job whose ticks after `from` are due.
-    pub(super) fn new(job: Arc<Job>, from: WallTime) -> Self {
-        let next = job.schedule.next_after(from);
+    /// A job of which nothing is due before it [begins](Plan::begin). The ticks that are `trying` still run here, from
+    /// before it became what it is.
+    pub(super) fn new(job: Arc<Job>, trying: BTreeSet<WallTime>) -> Self {
+        let looked = WallTime::default();
         Self {
             job,
-            looked: from,
-            next,
+            awake: false,
+            held: None,
+            looked,
+            next: None,
             waiting: BTreeMap::new(),
             queue: BTreeSet::new(),
-            trying: BTreeSet::new(),
+            trying,
+        }
+    }
+
+    /// From now on the ticks after `from` are due, but those that have been looked at.
+    pub(super) fn begin(&mut self, from: WallTime) {
+        (self.awake, self.held) = (true, None);
+        self.looked = self.looked.max(from);
+        self.next = self.job.schedule.next_after(self.looked);
+    }
+
+    pub(super) fn is_awake(&self) -> bool {
+        self.awake
+    }
+
+    /// The leader runs its ticks `since` then: none of those is begun here, whatever waits.
+    pub(super) fn hold(&mut self, since: WallTime) {
+        (self.awake, self.held, self.next) = (false, Some(since), None);
+        // What comes due until it begins anew is not looked at.
+        self.waiting.retain(|tick, _| *tick <= since);
+        self.queue.retain(|(_, tick)| *tick <= since);
+    }
+
+    /// The job by another description: under another schedule it has to begin anew.
+    pub(super) fn renew(&mut self, job: Arc<Job>) {
+        if self.job.schedule == job.schedule {
+            self.next = self.next.and_then(|_| job.schedule.next_after(self.looked));
+            self.job = job;
+        } else {
+            *self = Self::new(job, std::mem::take(&mut self.trying));
         }
     }
 
@@ -96,12 +132,19 @@ impl Plan {
     /// Takes in the ticks that have come due, but for those that are known to have `ended`, and gives the spans that
     /// the misfire rule leaves out.
     pub(super) fn look(&mut self, now: WallTime, ended: &BTreeSet<WallTime>) -> Vec<Skipped> {
+        if !self.awake {
+            return Vec::new();
+        }
         let jitter = self.job.jitters();
         let Due { run, skipped, next } =
             due_with(&self.job.schedule, self.job.misfire, jitter, self.looked, now, LATE_AFTER);
         self.looked = self.looked.max(jitter.upto(&self.job.schedule, now));
         self.next = next;
+        // One may run here since before the job began anew.
         for tick in run.into_iter().filter(|tick| !ended.contains(tick)) {
+            if self.trying.contains(&tick) {
+                continue;
+            }
             let ripe = jitter.ripe(tick);
             let made_up = ripe + LATE_AFTER < now;
             self.wait(tick, Waiting { at: ripe.min(now), made_up, interrupted: 0 });
@@ -127,6 +170,9 @@ impl Plan {
 
     /// Takes in what has come due of a job that is paused: none of it runs. Gives the span.
     pub(super) fn look_paused(&mut self, now: WallTime) -> Option<(WallTime, WallTime)> {
+        if !self.awake {
+            return None;
+        }
         let upto = self.job.jitters().upto(&self.job.schedule, now).max(self.looked);
         let first = self.job.schedule.next_after(self.looked).filter(|first| *first <= upto)?;
         let last = self.job.schedule.last_within(self.looked, upto).unwrap_or(first);
@@ -170,6 +216,9 @@ impl Plan {
     pub(super) fn came(&mut self, tried: Try, came: Came, now: WallTime, random: u64) {
         let Try { tick, made_up, interrupted, .. } = tried;
         self.trying.remove(&tick);
+        if self.held.is_some_and(|since| since < tick) {
+            return;
+        }
         let (pause, made_up, interrupted) = match came {
             Came::Ended => return,
             // Whoever has it may end without a word: then it is ours to make up, or to give up.
@@ -202,26 +251,35 @@ pub(super) fn window(job: &Job) -> Duration {
 }
 
 /// For how long records of a job's ticks are of use.
-fn kept(job: &Job, max_clock_offset: Duration) -> Duration {
+pub(super) fn kept(job: &Job, max_clock_offset: Duration) -> Duration {
     let (most, pauses) = (job.retries.attempts().max(1), job.retries.max_backoff());
     let runs = job.timeout.map_or(KEPT_RUNNING, |timeout| (timeout + pauses).saturating_mul(most));
     window(job) + job.jitters().max() + runs + max_clock_offset * 2 + KEPT_BESIDES
 }
 
-/// For how long a claim that is done is to be remembered.
-pub(super) fn retention(job: &Job, max_clock_offset: Duration) -> Duration {
-    kept(job, max_clock_offset)
-}
-
-/// Before which time records are of no more use to any job.
+/// Before which time records are of no more use to any job: other workers' need them for `others`.
 pub(super) fn low_water<'a>(
     plans: impl Iterator<Item = &'a Plan> + Clone,
     now: WallTime,
+    others: Duration,
     max_clock_offset: Duration,
 ) -> u64 {
-    let longest = plans.clone().map(|plan| kept(&plan.job, max_clock_offset)).max().unwrap_or(KEPT_RUNNING);
+    let own = plans.clone().map(|plan| kept(&plan.job, max_clock_offset)).max().unwrap_or(KEPT_RUNNING);
     let oldest = plans.filter_map(Plan::oldest).min().unwrap_or(now);
-    (now - longest).min(oldest).as_micros()
+    (now - own.max(others)).min(oldest).as_micros()
+}
+
+/// The ticks that came due while no worker was there, of a job whose ticks after `from` are yet to be looked at: those after
+/// the last that stands and after `known`, since when the ledger has a record of each that was run.
+pub(super) fn dark(
+    job: &Job,
+    stands: &BTreeMap<WallTime, bool>,
+    known: WallTime,
+    from: WallTime,
+) -> Option<(WallTime, WallTime)> {
+    let after = stands.keys().next_back().map_or(known, |last| known.max(*last));
+    let first = job.schedule.next_after(after).filter(|first| *first <= from)?;
+    Some((first, job.schedule.last_within(after, from).unwrap_or(first)))
 }
 
 /// The spans of `skipped` of which the ledger has no record: nobody ran those. `stands` are the ticks of which it has.
@@ -274,7 +332,9 @@ mod tests {
     }
 
     fn plan(job: Job, from: u64) -> Plan {
-        Plan::new(Arc::new(job), at(from))
+        let mut plan = Plan::new(Arc::new(job), none());
+        plan.begin(at(from));
+        plan
     }
 
     fn late(seconds: u64) -> WallTime {
@@ -409,9 +469,65 @@ mod tests {
     fn records_are_kept_for_the_longest_window_and_what_has_not_ended() {
         let mut plan = plan(job().misfire(RunAll::within(SECOND * 600)).timeout(SECOND * 5), 0);
         let now = at(100_000);
-        let low = low_water(std::iter::once(&plan), now, SECOND);
-        assert!(low < (now - SECOND * 665).as_micros() && low > at(0).as_micros());
+        let low = |plan: &Plan, others| low_water(std::iter::once(plan), now, others, SECOND);
+        let own = low(&plan, SECOND);
+        assert!(own < (now - SECOND * 665).as_micros() && own > (now - SECOND * 1_000).as_micros());
+        assert_eq!(low(&plan, SECOND * 9_000), (now - SECOND * 9_000).as_micros(), "another worker's job");
         plan.owe(at(3), now);
-        assert_eq!(low_water(std::iter::once(&plan), now, SECOND), at(3).as_micros());
+        assert_eq!(low(&plan, SECOND), at(3).as_micros());
+    }
+
+    #[test]
+    fn nothing_is_begun_of_the_leaders_ticks_and_it_begins_anew_afterwards() {
+        let mut plan = plan(job().misfire(RunAll::within(SECOND * 600)).overlap(Overlap::Allow), 0);
+        plan.look(at(4), &none());
+        let tried = std::iter::from_fn(|| plan.take(late(4))).last().unwrap();
+        plan.hold(at(2));
+        plan.came(tried, Came::NotNow, at(4), 0);
+        assert_eq!(plan.take(at(6)), None, "{tried:?}");
+        for second in 1..=2 {
+            plan.came(Try { tick: at(second), ..tried }, Came::Contended, at(0), 0);
+        }
+        assert_eq!(plan.look(at(6), &none()), []);
+        assert_eq!((plan.look_paused(at(6)), plan.wake()), (None, Some(at(0) + CONTENDED)));
+        let taken: Vec<_> = std::iter::from_fn(|| plan.take(at(6))).map(|tried| tried.tick).collect();
+        assert_eq!(taken, [at(1), at(2)], "what came due before is nobody else's");
+        plan.begin(at(8));
+        plan.look(at(9), &none());
+        assert_eq!(
+            plan.take(late(9)).map(|tried| tried.tick),
+            Some(at(9)),
+            "those between were the leader's"
+        );
+        assert_eq!(plan.take(late(9)), None);
+    }
+
+    #[test]
+    fn what_runs_here_keeps_a_changed_job_busy() {
+        let mut plan = plan(job().misfire(RunAll::within(SECOND * 600)), 0);
+        plan.look(at(2), &none());
+        let running = plan.take(late(1)).unwrap();
+        plan.renew(Arc::new(job().misfire(RunAll::within(SECOND * 600)).timeout(SECOND)));
+        plan.owe(running.tick, late(2));
+        plan.look(at(3), &none());
+        assert_eq!((plan.take(late(3)), plan.oldest()), (None, Some(at(1))));
+        plan.renew(Arc::new(Job::new("j", every(SECOND * 2).unwrap(), |_| async { Ok::<_, String>(()) })));
+        assert!(!plan.is_awake(), "another schedule begins anew");
+        assert_eq!(plan.look(at(9), &none()), []);
+        plan.begin(at(0));
+        plan.look(at(4), &none());
+        assert_eq!((plan.take(late(4)), plan.wake().is_some()), (None, true), "it still runs");
+        plan.came(running, Came::Ended, late(4), 0);
+        assert_eq!(plan.take(late(4)).map(|tried| tried.tick), Some(at(2)));
+    }
+
+    #[test]
+    fn what_nobody_was_there_for_is_one_span() {
+        let stands = |seconds: &[u64]| seconds.iter().map(|second| (at(*second), true)).collect();
+        let dark = |stands, known| dark(&job(), &stands, at(known), at(30));
+        assert_eq!(dark(stands(&[3, 7]), 5), Some((at(8), at(30))));
+        assert_eq!(dark(stands(&[3, 7]), 9), Some((at(10), at(30))), "what is older is forgotten");
+        assert_eq!(dark(stands(&[3, 31]), 0), None, "others are at it");
+        assert_eq!(dark(stands(&[]), 30), None);
     }
 }

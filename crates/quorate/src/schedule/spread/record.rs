@@ -31,12 +31,27 @@ pub(super) struct SpreadRecord {
 /// What a worker that has the claim makes of a record that stands under the tick.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Meaning {
-    /// It has ended.
+    /// It has ended, and whoever said so has entered it.
     Over,
+    /// Somebody has given it up unstarted, or was about to.
+    Skip,
     /// It was started, and its worker has it no more: it may be run again, over this.
     Again,
     /// It was started, its worker has it no more, and it will not be run again.
     Lost,
+}
+
+/// What all the records under a tick come to where one of them is a skip.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Doubt {
+    /// It has ended.
+    Ended,
+    /// It was started all the same, and is to be run again, over this.
+    Owed(Record),
+    /// It was started all the same, and will not be run again.
+    Lost(Record),
+    /// Nobody has started it.
+    Skipped,
 }
 
 impl SpreadRecord {
@@ -66,9 +81,29 @@ impl SpreadRecord {
 /// What `standing` means to a worker that has the claim. A record that it cannot read is a start all the same.
 pub(super) fn meaning(standing: &Record, delivery: Delivery) -> Meaning {
     match (standing.last, delivery) {
+        (true, _) if is_skip(standing) => Meaning::Skip,
         (true, _) => Meaning::Over,
         (false, Delivery::AtLeastOnce) => Meaning::Again,
         (false, Delivery::AtMostOnce) => Meaning::Lost,
+    }
+}
+
+/// Whether the record says that the tick is given up unstarted: whoever wrote it may not have reached a majority.
+pub(super) fn is_skip(standing: &Record) -> bool {
+    let end = SpreadRecord::parse(standing).and_then(|record| record.end);
+    standing.last
+        && matches!(end, Some(TickEnd::SkippedMisfire | TickEnd::SkippedOverlap | TickEnd::SkippedPaused))
+}
+
+/// What `standing`, from any of the nodes, comes to. The start of the attempt that asks, `own`, is none: it has run nothing.
+pub(super) fn doubted(standing: &[&Record], own: &Record, delivery: Delivery) -> Doubt {
+    if standing.iter().any(|record| record.last && !is_skip(record)) {
+        return Doubt::Ended;
+    }
+    match standing.iter().find(|record| !record.last && **record != own) {
+        Some(start) if delivery == Delivery::AtLeastOnce => Doubt::Owed((*start).clone()),
+        Some(start) => Doubt::Lost((*start).clone()),
+        None => Doubt::Skipped,
     }
 }
 
@@ -114,6 +149,26 @@ mod tests {
             assert_eq!(meaning(&ended, delivery), Meaning::Over);
             assert_eq!(meaning(&begun, delivery), expect, "{delivery}");
             assert_eq!(meaning(&odd, delivery), expect, "{delivery}");
+        }
+    }
+
+    #[test]
+    fn a_skip_is_believed_where_nothing_else_stands() {
+        let [begun, own] = [1, 2].map(|random| started(random).into_record(TICK));
+        let skip = started(3).ended(TickEnd::SkippedMisfire, "").into_record(TICK);
+        let done = started(1).ended(TickEnd::Done, "").into_record(TICK);
+        assert_eq!(meaning(&skip, Delivery::AtLeastOnce), Meaning::Skip);
+        assert_eq!(
+            meaning(&Record { value: "?".into(), ..skip.clone() }, Delivery::AtMostOnce),
+            Meaning::Over
+        );
+        for (delivery, expect) in [
+            (Delivery::AtMostOnce, Doubt::Lost(begun.clone())),
+            (Delivery::AtLeastOnce, Doubt::Owed(begun.clone())),
+        ] {
+            assert_eq!(doubted(&[&own, &skip, &own], &own, delivery), Doubt::Skipped);
+            assert_eq!(doubted(&[&skip, &own, &begun], &own, delivery), expect, "{delivery}");
+            assert_eq!(doubted(&[&skip, &begun, &done], &own, delivery), Doubt::Ended);
         }
     }
 }

@@ -3,8 +3,8 @@
 use super::{
     attempt::Attempt,
     names,
-    plan::{Came, LATE_AFTER, Plan, Try, low_water, retention, unrun},
-    rows::{self, Registration},
+    plan::{Came, LATE_AFTER, Plan, Try, dark, kept, low_water, unrun},
+    rows::{self, Registration, Told},
     scribe::{self, scribe},
 };
 use crate::{
@@ -14,7 +14,7 @@ use crate::{
     ledger::{Answered, Ledger, LedgerError},
     node::FencingToken,
     schedule::{
-        Job, MisfireReason, Placement, Skipped, TickCause, TickEnd, TickHistory,
+        Job, Placement, Skipped, TickCause, TickEnd, TickHistory,
         leader::tell,
         roster::{Phase, Roster},
         work::Cancel,
@@ -44,6 +44,10 @@ const PRUNE_EVERY: Duration = Duration::from_secs(60);
 const WRITE_AGAIN: Duration = Duration::from_millis(200);
 /// The reason of what did not run for a pause.
 const PAUSED: &str = "the job was paused";
+/// The reason of what came due before any worker was there.
+const DARK: &str = "no worker was there";
+/// What is ready to be written at a shutdown has so long at least.
+const WRITE_AT_LEAST: Duration = Duration::from_secs(1);
 
 /// What it takes to run spread jobs.
 #[derive(Clone, Debug)]
@@ -64,7 +68,8 @@ pub(in crate::schedule) struct Spreading {
 pub(in crate::schedule) async fn spread(with: Spreading, stop: CancellationToken) {
     let env = with.quorum.env().clone();
     let (entries, queue) = mpsc::channel(scribe::QUEUE);
-    let writing = env.spawn_scoped(scribe(with.main.clone(), env.clone(), queue));
+    let (roster, grace) = (with.roster.clone(), with.grace);
+    let writing = env.spawn_scoped(scribe(with.main.clone(), env.clone(), roster.clone(), queue));
     let mut worker = Worker {
         ledger: with.main.part("spread"),
         worker: Arc::clone(&with.quorum.setup().worker),
@@ -78,20 +83,24 @@ pub(in crate::schedule) async fn spread(with: Spreading, stop: CancellationToken
         agenda: BTreeSet::new(),
         in_line: BTreeSet::new(),
         pauses: Vec::new(),
-        known: false,
-        paused: BTreeSet::new(),
+        told: None,
+        kept: Duration::ZERO,
         missed: BTreeMap::new(),
         runs: FuturesUnordered::new(),
-        cancels: BTreeMap::new(),
+        begun: 0,
+        running: BTreeMap::new(),
         surveying: None,
         pruning: None,
         registering: Vec::new(),
-        env,
+        env: env.clone(),
     };
     worker.serve(&stop).await;
     drop(worker);
-    // What has ended is told to the end, unless nobody answers.
-    let _ = writing.await;
+    let until = env.now() + grace.max(WRITE_AT_LEAST);
+    if env.before(until, writing).await.is_none() {
+        roster.counts().not_written();
+        tracing::warn!("too few nodes answer: the histories of spread jobs lack their last entries");
+    }
 }
 
 struct Worker {
@@ -101,20 +110,23 @@ struct Worker {
     worker: Arc<str>,
     max_clock_offset: Duration,
     entries: mpsc::Sender<scribe::Entry>,
-    /// The spread jobs; without a plan until it is known from when on they are due.
+    /// The spread jobs; their plans sleep until it is known from when on they are due.
     jobs: BTreeMap<Arc<str>, Entry>,
     /// When there is something to do for which job.
     agenda: BTreeSet<(WallTime, Arc<str>)>,
     /// The jobs for which there is, by priority; those that wait for others to end stay here.
     in_line: BTreeSet<(Reverse<i32>, Arc<str>)>,
     pauses: Vec<(Arc<Job>, (WallTime, WallTime))>,
-    /// Whether it is known which jobs are paused.
-    known: bool,
-    paused: BTreeSet<Arc<str>>,
+    /// What the group's own ledger says of its jobs, once it is known.
+    told: Option<BTreeMap<Arc<str>, Told>>,
+    /// For how long any worker's jobs need their records, by what was last read.
+    kept: Duration,
     /// Spans that the misfire rule leaves out, until it is known what others have run of them.
     missed: BTreeMap<Arc<str>, Vec<Skipped>>,
     runs: FuturesUnordered<BoxFuture<'static, Ended>>,
-    cancels: BTreeMap<(Arc<str>, WallTime), Cancel>,
+    /// How many there have been, which numbers them.
+    begun: u64,
+    running: BTreeMap<u64, Running>,
     surveying: Option<ScopedTask<Survey>>,
     survey_at: BootTime,
     read_at: BootTime,
@@ -125,13 +137,21 @@ struct Worker {
 
 struct Entry {
     job: Arc<Job>,
-    plan: Option<Plan>,
+    plan: Plan,
     on_agenda: Option<WallTime>,
     /// Ticks that had ended when this worker came.
     ended: BTreeSet<WallTime>,
 }
 
+/// A tick that is tried or runs here.
+struct Running {
+    job: Arc<str>,
+    tick: WallTime,
+    cancel: Cancel,
+}
+
 struct Ended {
+    number: u64,
     job: Arc<Job>,
     tried: Try,
     came: Came,
@@ -171,7 +191,7 @@ impl Worker {
             }
         }
         if stop.is_cancelled() {
-            self.cancels.values().for_each(|cancel| cancel.cancel("the worker was told to stop"));
+            self.cancel();
         }
         loop {
             tokio::select! { biased;
@@ -179,33 +199,38 @@ impl Worker {
                     Some(ended) => self.ended(ended),
                     None => return,
                 },
-                () = stop.cancelled(), if self.cancels.values().any(|cancel| !cancel.is_cancelled()) => {
-                    self.cancels.values().for_each(|cancel| cancel.cancel("the worker was told to stop"));
+                () = stop.cancelled(), if self.running.values().any(|run| !run.cancel.is_cancelled()) => {
+                    self.cancel();
                 }
             }
         }
+    }
+
+    fn cancel(&self) {
+        self.running.values().for_each(|run| run.cancel.cancel("the worker was told to stop"));
     }
 
     /// Takes the jobs as they are now. What has not changed goes on.
     fn change(&mut self) {
         let mut now = self.with.roster.jobs();
         now.retain(|_, job| job.placement == Placement::Spread);
-        self.jobs.retain(|name, entry| now.get(name).is_some_and(|job| entry.job.is_like(job)));
+        self.jobs.retain(|name, _| now.contains_key(name));
         for (name, job) in now {
-            match self.jobs.get_mut(&name) {
-                // What it runs may be another.
-                Some(entry) => {
-                    if let Some(plan) = &mut entry.plan {
-                        plan.job = Arc::clone(&job);
-                    }
-                    entry.job = job;
-                }
-                None => {
-                    self.jobs
-                        .insert(name, Entry { job, plan: None, on_agenda: None, ended: BTreeSet::new() });
-                    (self.survey_at, self.read_at) = (self.env.now(), self.env.now());
-                }
+            let entry = self.jobs.entry(Arc::clone(&name)).or_insert_with(|| {
+                // It may have been here before, and have left a run.
+                let left = self.running.values().filter(|run| run.job == name).map(|run| run.tick);
+                let plan = Plan::new(Arc::clone(&job), left.collect());
+                Entry { job: Arc::clone(&job), plan, on_agenda: None, ended: BTreeSet::new() }
+            });
+            if entry.job.schedule != job.schedule {
+                self.missed.remove(&name);
             }
+            entry.plan.renew(Arc::clone(&job));
+            entry.job = job;
+            if !entry.plan.is_awake() {
+                (self.survey_at, self.read_at) = (self.env.now(), self.env.now());
+            }
+            self.arrange(&name);
         }
         self.missed.retain(|name, _| self.jobs.contains_key(name));
     }
@@ -222,8 +247,8 @@ impl Worker {
         }
         for (_, name) in &self.in_line {
             let Some(entry) = self.jobs.get_mut(name) else { continue };
-            let Some(plan) = &mut entry.plan else { continue };
-            if self.paused.contains(name) {
+            let plan = &mut entry.plan;
+            if self.told.as_ref().and_then(|told| told.get(name)).is_some_and(|told| told.paused) {
                 let span = plan.look_paused(now);
                 self.pauses.extend(span.map(|span| (Arc::clone(&entry.job), span)));
             } else {
@@ -244,7 +269,7 @@ impl Worker {
     fn take(&mut self, now: WallTime) {
         while let Some((turn, name)) = self.in_line.pop_first() {
             let Some(entry) = self.jobs.get_mut(&name) else { continue };
-            let Some(plan) = &mut entry.plan else { continue };
+            let plan = &mut entry.plan;
             let mut tries = Vec::new();
             while self.runs.len() + tries.len() < self.with.max_running
                 && let Some(tried) = plan.take(now)
@@ -264,7 +289,7 @@ impl Worker {
     /// Puts the job on the agenda for when there is something to do for it.
     fn arrange(&mut self, name: &Arc<str>) {
         let Some(entry) = self.jobs.get_mut(name) else { return };
-        let wake = entry.plan.as_ref().and_then(Plan::wake);
+        let wake = entry.plan.wake();
         if entry.on_agenda != wake {
             if let Some(at) = entry.on_agenda {
                 self.agenda.remove(&(at, Arc::clone(name)));
@@ -278,11 +303,14 @@ impl Worker {
 
     fn begin(&mut self, job: Arc<Job>, tried: Try) {
         let cancel = Cancel::default();
-        self.cancels.insert((Arc::clone(&job.name), tried.tick), cancel.clone());
+        self.begun += 1;
+        let number = self.begun;
+        let run = Running { job: Arc::clone(&job.name), tick: tried.tick, cancel: cancel.clone() };
+        self.running.insert(number, run);
         let claims = Claims::new(&self.with.quorum, &names::set(&self.with.group))
             .ttl(self.with.ttl)
             .step_down_grace(self.with.grace)
-            .retention(retention(&job, self.max_clock_offset));
+            .retention(kept(&job, self.max_clock_offset));
         let attempt = Attempt {
             job: Arc::clone(&job),
             tried,
@@ -299,17 +327,16 @@ impl Worker {
         let ended = running.map(move |done| {
             // Torn down by a panic of ours: whoever claims it next says what became of it.
             let (came, history) = done.unwrap_or((Came::NotNow, None));
-            Ended { job, tried, came, history }
+            Ended { number, job, tried, came, history }
         });
         self.runs.push(ended.boxed());
     }
 
     fn ended(&mut self, ended: Ended) {
-        let Ended { job, tried, came, history } = ended;
-        self.cancels.remove(&(Arc::clone(&job.name), tried.tick));
-        let plan = self.jobs.get_mut(&job.name).and_then(|entry| entry.plan.as_mut());
-        if let Some(plan) = plan {
-            plan.came(tried, came, self.with.quorum.wall(), self.env.random());
+        let Ended { number, job, tried, came, history } = ended;
+        self.running.remove(&number);
+        if let Some(entry) = self.jobs.get_mut(&job.name) {
+            entry.plan.came(tried, came, self.with.quorum.wall(), self.env.random());
         }
         self.arrange(&job.name);
         if let Some(history) = history {
@@ -317,17 +344,21 @@ impl Worker {
         }
     }
 
-    fn enter(&self, job: &Job, history: TickHistory) {
-        tell(job, &history);
-        self.with.roster.counts().ended(&history);
-        if let Err(error) = self.entries.try_send(scribe::Entry { history, keep: job.history }) {
+    fn enter(&self, job: &Arc<Job>, history: TickHistory) {
+        // Whoever finds a tick that nobody ran says the same of it.
+        let shared = history.term == FencingToken::default();
+        if !shared {
+            tell(job, &history);
+            self.with.roster.counts().ended(&history);
+        }
+        if let Err(error) = self.entries.try_send(scribe::Entry { job: Arc::clone(job), history, shared }) {
             self.with.roster.counts().not_written();
             tracing::warn!(job = &*job.name, "its history lacks an entry: {error}");
         }
     }
 
     /// Enters a span of ticks that nobody runs. Whichever worker says so first.
-    fn skipped(&self, job: &Job, first: WallTime, last: WallTime, end: TickEnd, reason: &str) {
+    fn skipped(&self, job: &Arc<Job>, first: WallTime, last: WallTime, end: TickEnd, reason: &str) {
         let history = TickHistory {
             job: Arc::clone(&job.name),
             tick: first,
@@ -367,15 +398,16 @@ impl Worker {
         self.survey_at = self.env.now() + SURVEY_EVERY.max(survey.took * SURVEY_SHARE);
         match survey.main {
             Ok(answers) => {
-                (self.known, self.paused) = (true, rows::paused(&answers));
+                self.told = Some(rows::told(&answers));
+                self.hold();
             }
             Err(error) => {
                 tracing::debug!(group = &*self.with.group, "which jobs are paused is not known: {error}");
             }
         }
         match survey.spread {
-            // The rows of jobs that are to begin are not used before it is known which are paused.
-            Some(Ok(answers)) if self.known => self.read(&answers),
+            // The rows of jobs that are to begin are not used before it is known which are paused, or the leader's.
+            Some(Ok(answers)) if self.told.is_some() => self.read(&answers),
             Some(Ok(_)) => self.read_at = self.env.now(),
             Some(Err(error)) => {
                 self.read_at = self.env.now();
@@ -383,30 +415,71 @@ impl Worker {
             }
             None => {}
         }
+        let told = self.told.iter().flatten().filter(|(_, told)| told.spread);
+        if told.filter_map(|(name, _)| self.jobs.get(name)).any(|entry| !entry.plan.is_awake()) {
+            self.read_at = self.env.now();
+        }
+    }
+
+    /// Lets be the ticks of jobs that are the leader's, by its row.
+    fn hold(&mut self) {
+        let told = self.told.iter().flatten();
+        let mut changed = Vec::new();
+        for (name, told) in told {
+            let Some(entry) = self.jobs.get_mut(name) else { continue };
+            match (told.spread, entry.plan.is_awake()) {
+                (false, true) => {
+                    tracing::info!(
+                        job = &**name,
+                        "it is not spread any more, says its row: the leader runs it"
+                    );
+                    entry.plan.hold(told.since);
+                    self.missed.remove(name);
+                    changed.push(Arc::clone(name));
+                }
+                (true, false) => self.read_at = self.env.now(),
+                _ => {}
+            }
+        }
+        changed.iter().for_each(|name| self.arrange(name));
     }
 
     /// Begins the jobs that wait for it, and enters what nobody ran.
     fn read(&mut self, answers: &[Answered]) {
         let now = self.now();
-        let mut ticks = rows::ticks(answers);
         let quorum = self.with.quorum.fleet().majority();
+        let mut ticks = rows::ticks(answers, quorum);
+        self.kept = rows::kept(answers);
         self.registering.clear();
-        let mut unruns: Vec<(Arc<Job>, (WallTime, WallTime, MisfireReason))> = Vec::new();
+        let mut unruns: Vec<(Arc<Job>, (WallTime, WallTime), TickEnd, String)> = Vec::new();
         for (name, entry) in &mut self.jobs {
+            let told = self.told.as_ref().and_then(|told| told.get(name));
             let stands = ticks.remove(name).unwrap_or_default();
-            let found = Registration::find(answers, &entry.job, quorum, self.max_clock_offset, now);
-            if entry.plan.is_none() {
-                let from = Plan::from(&entry.job, found.row.since, now);
-                tracing::debug!(job = &**name, since = entry.job.schedule.show(from), "spread");
-                entry.plan = Some(Plan::new(Arc::clone(&entry.job), from));
-                entry.ended = stands.iter().filter(|(_, last)| **last).map(|(tick, _)| *tick).collect();
-            } else {
+            if !entry.plan.is_awake() && told.is_some_and(|told| !told.spread) {
+                tracing::info!(job = &**name, "its ticks are not spread, says its row: the leader runs them");
+                continue;
+            }
+            let kept = kept(&entry.job, self.max_clock_offset);
+            let found = Registration::find(answers, &entry.job, kept, quorum, self.max_clock_offset, now);
+            if entry.plan.is_awake() {
                 entry.ended.clear();
+            } else {
+                // What was due before the leader gave it up is the leader's.
+                let since = found.row.job.since.max(told.map_or(WallTime::default(), |told| told.since));
+                let from = Plan::from(&entry.job, since, now);
+                tracing::debug!(job = &**name, since = entry.job.schedule.show(from), "spread");
+                entry.plan.begin(from);
+                entry.ended = stands.iter().filter(|(_, last)| **last).map(|(tick, _)| *tick).collect();
+                let known = rows::complete(answers, quorum, self.max_clock_offset).map(|at| at.max(since));
+                let span = known.and_then(|known| dark(&entry.job, &stands, known, from));
+                let (end, why) = match told {
+                    Some(told) if told.paused => (TickEnd::SkippedPaused, PAUSED),
+                    _ => (TickEnd::SkippedMisfire, DARK),
+                };
+                unruns.extend(span.map(|span| (Arc::clone(&entry.job), span, end, why.to_owned())));
             }
-            if let Some(plan) = &mut entry.plan {
-                let open = stands.iter().filter(|(_, last)| !**last);
-                open.for_each(|(tick, _)| plan.owe(*tick, now));
-            }
+            let open = stands.iter().filter(|(_, last)| !**last);
+            open.for_each(|(tick, _)| entry.plan.owe(*tick, now));
             if found.write {
                 self.registering.push(self.env.spawn_scoped(register(
                     found,
@@ -416,25 +489,27 @@ impl Worker {
             }
             if let Some(skipped) = self.missed.remove(name) {
                 let stands: BTreeSet<WallTime> = stands.into_keys().collect();
-                let spans = unrun(&entry.job, &skipped, &stands);
-                unruns.extend(spans.into_iter().map(|span| (Arc::clone(&entry.job), span)));
+                let spans = unrun(&entry.job, &skipped, &stands).into_iter().map(|(first, last, why)| {
+                    (Arc::clone(&entry.job), (first, last), TickEnd::SkippedMisfire, why.to_string())
+                });
+                unruns.extend(spans);
             }
         }
         let names: Vec<Arc<str>> = self.jobs.keys().cloned().collect();
         names.iter().for_each(|name| self.arrange(name));
-        for (job, (first, last, why)) in unruns {
-            self.skipped(&job, first, last, TickEnd::SkippedMisfire, &why.to_string());
+        for (job, (first, last), end, why) in unruns {
+            self.skipped(&job, first, last, end, &why);
         }
     }
 
     /// Has the nodes forget what is of no more use, now and then.
     fn prune(&mut self) {
-        let plans = self.jobs.values().filter_map(|entry| entry.plan.as_ref());
+        let plans = self.jobs.values().map(|entry| &entry.plan).filter(|plan| plan.is_awake());
         if self.pruning.is_some() || self.env.now() < self.prune_at || plans.clone().next().is_none() {
             return;
         }
         self.prune_at = self.env.now() + PRUNE_EVERY + self.env.random_below(PRUNE_EVERY);
-        let below = low_water(plans, self.now(), self.max_clock_offset);
+        let below = low_water(plans, self.now(), self.kept, self.max_clock_offset);
         let (ledger, group) = (self.ledger.clone(), Arc::clone(&self.with.group));
         self.pruning = Some(self.env.spawn_scoped(async move {
             if let Err(error) = ledger.prune(FencingToken::default(), below).await {

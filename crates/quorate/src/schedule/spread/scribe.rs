@@ -3,13 +3,16 @@
 //! # What is not guaranteed
 //!
 //! An entry is written a little after the tick has ended: a crash loses those of the last moments. Of a tick that ended
-//! elsewhere nobody but its worker writes.
+//! elsewhere nobody but its worker writes. At a shutdown what waits is written for as long as a run has to end; what is
+//! then not written is counted, and gone.
+//!
+//! A skip is told and counted by the worker whose entry is the first, and by each worker where the job keeps no history.
 
 use crate::{
     env::Env,
     ledger::{Ledger, LedgerError},
     node::FencingToken,
-    schedule::TickHistory,
+    schedule::{Job, TickHistory, leader::tell, roster::Roster},
 };
 use futures_util::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use std::{
@@ -28,14 +31,16 @@ const TRY_AGAIN: Duration = Duration::from_millis(100);
 /// How many entries wait to be written at most.
 pub(super) const QUEUE: usize = 16_384;
 
-/// An entry to write, and how many of its job's are kept.
+/// An entry to write.
 pub(super) struct Entry {
+    pub(super) job: Arc<Job>,
     pub(super) history: TickHistory,
-    pub(super) keep: usize,
+    /// Others may say the same: it is told and counted if it turns out to be the first.
+    pub(super) shared: bool,
 }
 
 /// Writes entries until no more can come and all are written.
-pub(super) async fn scribe(main: Ledger, env: Env, mut entries: mpsc::Receiver<Entry>) {
+pub(super) async fn scribe(main: Ledger, env: Env, roster: Roster, mut entries: mpsc::Receiver<Entry>) {
     let mut busy: FuturesUnordered<BoxFuture<'_, ()>> = FuturesUnordered::new();
     let mut written: BTreeMap<Arc<str>, usize> = BTreeMap::new();
     let mut open = true;
@@ -44,16 +49,17 @@ pub(super) async fn scribe(main: Ledger, env: Env, mut entries: mpsc::Receiver<E
         tokio::select! { biased;
             Some(()) = busy.next() => {}
             entry = entries.recv(), if room => match entry {
-                Some(Entry { keep: 0, .. }) => {}
-                Some(Entry { history, keep }) => {
+                Some(entry) if entry.job.history == 0 => entry.count(&roster),
+                Some(entry) => {
+                    let keep = entry.job.history;
                     // At first, since others may have left too many; then whenever there may be half too many.
-                    let since = written.entry(Arc::clone(&history.job)).or_insert(usize::MAX / 2);
+                    let since = written.entry(Arc::clone(&entry.job.name)).or_insert(usize::MAX / 2);
                     *since += 1;
                     let tidy = *since > (keep / 2).max(8);
                     if tidy {
                         *since = 0;
                     }
-                    busy.push(Box::pin(write(&main, &env, history, tidy.then_some(keep))));
+                    busy.push(Box::pin(write(&main, &env, &roster, entry, tidy.then_some(keep))));
                 }
                 None => open = false,
             },
@@ -61,17 +67,33 @@ pub(super) async fn scribe(main: Ledger, env: Env, mut entries: mpsc::Receiver<E
     }
 }
 
-async fn write(main: &Ledger, env: &Env, history: TickHistory, tidy_to: Option<usize>) {
-    let job = Arc::clone(&history.job);
-    let part = main.part(&TickHistory::part(&job));
-    let (key, record) = (history.key(), history.into_record(main.wall()));
+impl Entry {
+    /// Tells and counts what had to wait for the write of the entry.
+    fn count(&self, roster: &Roster) {
+        if self.shared {
+            tell(&self.job, &self.history);
+            roster.counts().ended(&self.history);
+        }
+    }
+}
+
+async fn write(main: &Ledger, env: &Env, roster: &Roster, entry: Entry, tidy_to: Option<usize>) {
+    let job = &entry.job.name;
+    let part = main.part(&TickHistory::part(job));
+    let (key, record) = (entry.history.key(), entry.history.clone().into_record(main.wall()));
     for tries in 1..=TRIES {
         match part.write(&key, None, &record).await {
             Err(LedgerError::NoMajority(_)) if tries < TRIES => env.sleep(TRY_AGAIN * tries).await,
+            Ok(()) => {
+                entry.count(roster);
+                break;
+            }
             // Another worker has said so before.
-            Ok(()) | Err(LedgerError::Standing(_)) => break,
+            Err(LedgerError::Standing(_)) => break,
             Err(error) => {
-                tracing::debug!(job = &*job, "its history lacks an entry: {error}");
+                entry.count(roster);
+                roster.counts().not_written();
+                tracing::debug!(job = &**job, "its history lacks an entry: {error}");
                 break;
             }
         }
@@ -79,7 +101,7 @@ async fn write(main: &Ledger, env: &Env, history: TickHistory, tidy_to: Option<u
     if let Some(keep) = tidy_to
         && let Err(error) = tidy(&part, keep).await
     {
-        tracing::debug!(job = &*job, "its history is not pruned: {error}");
+        tracing::debug!(job = &**job, "its history is not pruned: {error}");
     }
 }
 
