@@ -80,11 +80,37 @@ async fn attempts_are_counted_over_workers_that_crash_or_fail_and_at_the_limit_i
     assert_eq!(state, ClaimState::Free { attempts: 3, payload: None });
     let given_up = poisoned(&claims(&a), "m").await;
     assert_eq!((given_up.attempts, &*given_up.note), (3, ""));
-    assert!(given_up.at.is_some(), "there is no hook that could refuse it");
-    assert_eq!(poisoned(&claims(&a), "m").await, given_up, "and that is the last word");
+    assert_eq!(given_up.at, None, "no hook has it");
+    assert_eq!(poisoned(&claims(&a), "m").await, given_up, "and it stays given up");
     let told = claims(&a).process("m", |_| async { Ok::<(), Infallible>(()) }).await.expect("a quorum");
     assert_eq!(told, Processed::Poisoned(given_up.clone()));
-    assert_eq!(claims(&a).inspect("m").await.expect("a quorum"), ClaimState::Poisoned(given_up));
+    let state = claims(&a).inspect("m").await.expect("a quorum");
+    assert_eq!(state, ClaimState::Free { attempts: 3, payload: None });
+    a.close().await;
+}
+
+#[tokio::test]
+async fn what_was_given_up_without_a_hook_is_handed_over_once_there_is_one() {
+    let nodes = nodes();
+    let a = quorum("a", &nodes);
+    for _ in 0..3 {
+        claimed(&claims(&a), "m").await.abandon().await.expect("a majority");
+    }
+    assert_eq!(poisoned(&claims(&a), "m").await.at, None, "no hook has it");
+    let taken = Arc::new(AtomicUsize::new(0));
+    let hooked = {
+        let taken = Arc::clone(&taken);
+        claims(&a).dead_letter(move |_| {
+            taken.fetch_add(1, Ordering::SeqCst);
+            async { Ok::<_, Infallible>("a row") }
+        })
+    };
+    let handed = poisoned(&hooked, "m").await;
+    assert!(handed.at.is_some() && &*handed.note == "a row", "{handed:?}");
+    assert_eq!(taken.load(Ordering::SeqCst), 1);
+    // Whoever has no hook is told that one has it.
+    assert_eq!(poisoned(&claims(&a), "m").await, handed);
+    assert_eq!(claims(&a).inspect("m").await.expect("a quorum"), ClaimState::Poisoned(handed));
     a.close().await;
 }
 

@@ -74,7 +74,8 @@ impl Claims {
         self
     }
 
-    /// How long a message stays given up. Default as [`Claims::retention`]; [`Claims::forgive`] ends it before.
+    /// How long a message stays given up once a hook has it. Default as [`Claims::retention`]; [`Claims::forgive`] ends it
+    /// before. What no hook has stays given up for as long as its attempts are known.
     pub fn poisoned_for(mut self, time: Duration) -> Self {
         self.poisoned_for = Some(time);
         self
@@ -82,7 +83,8 @@ impl Claims {
 
     /// What is to become of a message that is given up: a row in a table, a message in another queue. It runs inside
     /// the claim that found the limit reached, which is extended meanwhile, so one worker runs it; where that worker dies, or
-    /// it fails, the next claim runs it again: it is to bear being repeated. What it returns is kept as the note.
+    /// it fails, the next claim runs it again: it is to bear being repeated. What it returns is kept as the note. Where there
+    /// is no hook the message waits for one: each claim on it says that it is given up, and records nothing.
     pub fn dead_letter<H, F, T, E>(mut self, hook: H) -> Self
     where
         H: Fn(DeadLetter) -> F + Send + Sync + 'static,
