@@ -208,6 +208,7 @@ mod count {
         let by_anyone = Some(Rule::CountByOwner);
         holds("poison, without CountByOwner", Poison { without: by_anyone, ..Poison::plain() });
         holds("poison, a node forgets", Poison { attempts: 2, forgets: 1, ..Poison::plain() });
+        holds("poison, one will not begin", Poison { leaves: 1, ..Poison::plain() });
     }
 
     #[test]
@@ -217,5 +218,7 @@ mod count {
         {
             breaks(&format!("{rule:?}"), property, Poison { without: Some(rule), ..Poison::plain() });
         }
+        let kept = Some(Rule::TakeBack);
+        breaks("TakeBack", EARNED, Poison { leaves: 1, without: kept, ..Poison::plain() });
     }
 }

@@ -10,14 +10,18 @@ use quorate::{
         AbandonError, Claim, ClaimError, ClaimOutcome, ClaimState, Claims, Fingerprint, ForgiveError,
         MessageId, Poisoned, ProcessError, Processed, abandon_many, complete_many,
     },
+    env::Env,
     lease::Quorum,
-    node::Resource,
+    node::{
+        Batch, BatchReply, Cause, FencingToken, Hello, MemoryNode, MemorySession, Node, NodeTime, Nudge, Owner,
+        Reply, Request, Resource, Session,
+    },
 };
 use std::{
     convert::Infallible,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -329,4 +333,144 @@ async fn thousands_are_claimed_completed_and_abandoned_at_a_time_with_a_verdict_
         }
     }
     a.close().await;
+}
+
+/// A node that counts no attempts while it is told not to.
+#[derive(Clone)]
+struct Deaf(MemoryNode, Arc<AtomicBool>);
+
+struct DeafSession(MemorySession, Arc<AtomicBool>);
+
+impl Node for Deaf {
+    type Session = DeafSession;
+
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    async fn open(&self, nudge: Nudge) -> Result<(DeafSession, Hello), Cause> {
+        let (session, hello) = self.0.open(nudge).await?;
+        Ok((DeafSession(session, Arc::clone(&self.1)), hello))
+    }
+}
+
+impl Session for DeafSession {
+    fn send(
+        &mut self,
+        mut batch: Batch,
+    ) -> impl Future<Output = Result<BatchReply, Cause>> + Send + 'static {
+        let deaf = self.1.load(Ordering::SeqCst);
+        for request in batch.requests.iter_mut().filter(|_| deaf) {
+            if let Request::Count { owner, back: false, .. } = request {
+                *owner = Owner::from_node("nobody:1");
+            }
+        }
+        self.0.send(batch)
+    }
+}
+
+#[tokio::test]
+async fn an_attempt_that_too_few_nodes_counted_is_taken_back_and_no_id_is_given_up_for_it() {
+    let nodes = nodes();
+    let deaf = Arc::new(AtomicBool::new(true));
+    let some = nodes.iter().enumerate().map(|(at, node)| {
+        let deaf = if at < 3 { Arc::clone(&deaf) } else { Arc::default() };
+        Deaf(node.clone(), deaf)
+    });
+    let builder = Quorum::builder().worker("a").nodes(some).trust_new_nodes(true);
+    let a = builder.build().expect("a sound setup");
+    let mut tries = 0;
+    while tries < 10 {
+        match claims(&a).claim(MessageId::new("m").payload(b"wrong")).await.expect("a quorum") {
+            ClaimOutcome::InProgress { .. } => tries += 1,
+            other => panic!("two of five have counted it: {other:?}"),
+        }
+        // Released by and by.
+        let free = ClaimState::Free { attempts: 0, payload: None };
+        until_it_is(&claims(&a), "m", &free).await;
+    }
+    deaf.store(false, Ordering::SeqCst);
+    // And what it came with keeps nobody away.
+    let claim = claimed(&claims(&a), MessageId::new("m").payload(b"right")).await;
+    assert_eq!(claim.attempt(), 1);
+    claim.complete("ok").await.expect("a majority");
+    a.close().await;
+}
+
+#[tokio::test]
+async fn a_payload_that_one_node_knows_of_an_attempt_that_never_began_keeps_nobody_away() {
+    let nodes = nodes();
+    let a = quorum("a", &nodes);
+    drop(claimed(&claims(&a), "m-0").await);
+    let (mut session, hello) = nodes[0].open(Nudge::channel().0).await.expect("memory opens");
+    let stamp = hello.marker.expect("a worker has marked it");
+    for number in 1..=20 {
+        let id = format!("m-{number}");
+        let (resource, owner) = (Resource::claim("orders", &id).expect("a name"), Owner::from_node("b:1"));
+        // A worker that died after the first node had counted.
+        let requests = vec![
+            Request::Acquire {
+                resource: resource.clone(),
+                owner: owner.clone(),
+                ttl: SECOND,
+                propose: FencingToken::new(Env::system().wall().as_micros()),
+                tolerance: SECOND * 5,
+                keep: SECOND * 100,
+                ticket: None,
+            },
+            Request::Count {
+                resource: resource.clone(),
+                owner: owner.clone(),
+                attempts: 1,
+                payload: Some("bb".into()),
+                back: false,
+                keep: SECOND * 100,
+            },
+            Request::Release { resource, owner },
+        ];
+        let not_after = NodeTime::from_micros(u64::MAX);
+        let sent = session.send(Batch { requests, not_after, stamp: Arc::clone(&stamp) });
+        let replies = sent.await.expect("memory answers").replies;
+        assert_eq!(replies[1..], [Reply::Counted, Reply::Released(true)]);
+        let claim = claimed(&claims(&a), MessageId::new(&*id).payload(b"right")).await;
+        // While it is claimed the other is the stranger.
+        let other = claims(&a).claim(MessageId::new(&*id).payload(b"wrong")).await;
+        assert!(matches!(other, Err(ClaimError::OtherPayload { .. })), "{other:?}");
+        claim.abandon().await.expect("a majority");
+    }
+    a.close().await;
+}
+
+#[tokio::test]
+async fn what_was_counted_for_a_call_that_was_dropped_is_taken_back() {
+    let nodes = nodes();
+    let a = quorum("a", &nodes);
+    let mut dropped = Vec::new();
+    for polls in 0..60 {
+        let id = format!("m-{polls}");
+        let claims = claims(&a);
+        let mut call = Box::pin(claims.claim(&*id));
+        let mut ended = false;
+        for _ in 0..polls {
+            if let std::task::Poll::Ready(outcome) = futures_util::poll!(&mut call) {
+                ended = true;
+                outcome.expect("a quorum");
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+        drop(call);
+        if ended {
+            break;
+        }
+        dropped.push(id);
+    }
+    assert!(dropped.len() > 2, "some were dropped on their way");
+    // Sends what has been posted.
+    a.close().await;
+    let b = quorum("b", &nodes);
+    for id in dropped {
+        until_it_is(&claims(&b), &id, &ClaimState::Free { attempts: 0, payload: None }).await;
+    }
+    b.close().await;
 }

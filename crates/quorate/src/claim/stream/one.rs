@@ -33,6 +33,8 @@ where
     T: ClaimResult,
     E: Display,
 {
+    // Dropped before this, at a shut-down say, the attempt never began.
+    let claim = claim.begins();
     let look = claim.handle();
     let delivery = Delivery::new(Arc::clone(&message), look.clone(), stop.clone());
     // A panic in the handler's first words is one of the handler's as well.
