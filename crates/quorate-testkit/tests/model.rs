@@ -218,7 +218,9 @@ mod count {
         {
             breaks(&format!("{rule:?}"), property, Poison { without: Some(rule), ..Poison::plain() });
         }
-        let kept = Some(Rule::TakeBack);
-        breaks("TakeBack", EARNED, Poison { leaves: 1, without: kept, ..Poison::plain() });
+        for (rule, property) in [(Rule::TakeBack, EARNED), (Rule::TakeBackOwn, FEW)] {
+            let leaves = Poison { leaves: 1, without: Some(rule), ..Poison::plain() };
+            breaks(&format!("{rule:?}"), property, leaves);
+        }
     }
 }

@@ -3,7 +3,7 @@
 //! # What is not looked at
 //!
 //! *Done*, completion, and who hands a poisoned id to the dead-letter hook (which is itself a claim). An attempt that dies between
-//! its first count and its handler is not told from one that began: its count stands.
+//! its first count and its handler is not told from one that began: its count stands. Nor one that began and is given back.
 //!
 //! # What is in it
 //!
@@ -11,8 +11,8 @@
 //! when is written out here, as `claim/begin.rs` does it. A grant tells how
 //! many attempts its node has counted. Who has a majority of grants takes the largest of these counts: at the
 //! limit the id is poisoned. Below it, one more is written wherever the claimer is still the owner and fewer
-//! have been counted; once a majority has it, the handler begins. One that will not begin takes its count back wherever it
-//! is still the owner and exactly that stands, behind its own count on each node. Requests run at any later moment, in any
+//! have been counted; once a majority has it, the handler begins. One that will not begin takes its count back where it has
+//! heard that it is counted, is still the owner, and exactly that stands, behind its own count on each node. Requests run at any later moment, in any
 //! order, or never; a claim may end at any moment; replies arrive at any later moment, or never. A node may
 //! forget; then more attempts than the limit may begin, but the id is not poisoned for fewer than began, or left a count that
 //! they have not taken back.
@@ -67,6 +67,8 @@ pub enum Rule {
     CountIfMore,
     /// An attempt that will not begin takes its count back.
     TakeBack,
+    /// And only where it knows that the count is its own.
+    TakeBackOwn,
 }
 
 /// Where nodes and attempts stand.
@@ -199,7 +201,8 @@ impl Poison {
     }
 
     fn take_back(&self, site: &mut Site, attempt: u8, count: u8) {
-        if site.owner != attempt {
+        let known = site.lines[usize::from(attempt) - 1].counted || self.leaves_out(Rule::TakeBackOwn);
+        if site.owner != attempt || !known {
             return;
         }
         if site.count == count && !self.leaves_out(Rule::TakeBack) {

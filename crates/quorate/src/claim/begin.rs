@@ -66,7 +66,7 @@ pub(super) fn take_back(lease: &Lease, attempt: u32, keep: Duration, at: impl Fn
 /// Counts each attempt that may begin on a majority, where there is a limit or a payload to be kept.
 ///
 /// # Cancel safety
-/// Dropping it releases all of them; what has been counted is taken back.
+/// Dropping it releases all of them; what it has heard to be counted is taken back, and the rest counts.
 pub(super) async fn begin(
     hub: &Arc<Hub>,
     won: Vec<Won>,
@@ -76,7 +76,8 @@ pub(super) async fn begin(
     let mut settled = Vec::with_capacity(won.len());
     let mut counting = Vec::new();
     let doubtful = won.iter().filter(|won| won.is_doubtful());
-    let looks: Vec<_> = doubtful.filter_map(|won| Some((won.lease.resource().clone(), won.given()?))).collect();
+    let looks: Vec<_> =
+        doubtful.filter_map(|won| Some((won.lease.resource().clone(), won.given()?))).collect();
     let mut looks = payloads(hub.fleet(), &looks).await.into_iter();
     for won in won {
         let look = if won.is_doubtful() { looks.next() } else { None };
@@ -167,25 +168,26 @@ struct Counting {
     start: Option<Start>,
     keep: Duration,
     outcomes: Vec<NodeOutcome>,
-    counted: usize,
+    /// Nodes that have said so.
+    counted: Vec<usize>,
     /// Nodes where it is no longer ours, or where somebody counted as many.
-    overtaken: Vec<usize>,
+    overtaken: usize,
     pending: usize,
 }
 
 impl Drop for Counting {
     fn drop(&mut self) {
         if let Some(Start { lease, attempt, .. }) = &self.start {
-            // What stands where it was refused is another's.
-            take_back(lease, *attempt, self.keep, |node| !self.overtaken.contains(&node));
+            // As many may stand elsewhere, and be another's.
+            take_back(lease, *attempt, self.keep, |node| self.counted.contains(&node));
         }
     }
 }
 
 impl Counting {
     fn new(at: usize, start: Start, keep: Duration, nodes: usize) -> Self {
-        let (outcomes, overtaken) = (vec![NodeOutcome::Pending; nodes], Vec::new());
-        Self { at, start: Some(start), keep, outcomes, counted: 0, overtaken, pending: nodes }
+        let (outcomes, counted) = (vec![NodeOutcome::Pending; nodes], Vec::new());
+        Self { at, start: Some(start), keep, outcomes, counted, overtaken: 0, pending: nodes }
     }
 
     fn request(&self) -> Option<Request> {
@@ -204,23 +206,24 @@ impl Counting {
         self.pending -= 1;
         self.outcomes[node] = NodeOutcome::of(answer);
         match answer {
-            Answer::Reply(Reply::Counted) => self.counted += 1,
+            Answer::Reply(Reply::Counted) => self.counted.push(node),
             Answer::Reply(Reply::Done(_) | Reply::Refused(Refusal::NotOwner | Refusal::Superseded)) => {
-                self.overtaken.push(node);
+                self.overtaken += 1;
             }
             _ => {}
         }
     }
 
+    /// Every node is heard where it does not begin: what is not known to be counted is not taken back.
     fn is_open(&self, majority: usize) -> bool {
-        self.counted < majority && self.counted + self.pending >= majority
+        self.counted.len() < majority && self.pending > 0
     }
 
     fn settled(mut self, fleet: &Fleet) -> (usize, Begun) {
-        let begins = self.counted >= fleet.majority();
+        let begins = self.counted.len() >= fleet.majority();
         let begun = match self.start.take_if(|_| begins) {
             Some(start) => Begun::Attempt(start),
-            None if !self.overtaken.is_empty() => Begun::Overtaken,
+            None if self.overtaken > 0 => Begun::Overtaken,
             None => Begun::Uncounted(fleet.report(mem::take(&mut self.outcomes))),
         };
         (self.at, begun)

@@ -5,7 +5,7 @@
 //!
 //! A node that forgets forgets its counts: then more attempts than the limit may begin. An attempt that won a majority but
 //! never began counts where it could not be taken back: its worker died before it knew that a majority has it, lost the
-//! claim, or did not reach a node again. So an id may be given up after fewer handlers than the limit, but not after fewer
+//! claim, had no word yet that a node counts it, or did not reach that node again. So an id may be given up after fewer handlers than the limit, but not after fewer
 //! attempts that were won. Whether another's payload stands is not known where too few nodes answer
 //! ([`Payload::Unknown`]).
 //!
@@ -17,8 +17,10 @@
 //! won. Not refusing where as many are counted, one count would stand for two attempts: the majority that counts need
 //! not be the one that granted.)
 //!
-//! An attempt that is known not to begin is taken back ahead of its claim's release, wherever it still is the owner and
-//! exactly its count stands; a node that counts none forgets the payload as well. A payload keeps others away
+//! An attempt that is known not to begin is taken back ahead of its claim's release, where a node has said that it counts it,
+//! it still is the owner, and exactly its count stands. (Elsewhere the same count may be another's, who begins.) What a majority
+//! counts and is given back is taken back on every node: of two that race to count as many, one more than the limit may begin
+//! then. A node that counts none forgets the payload as well. A payload keeps others away
 //! once a majority knows it, as it does of each attempt that began: what a minority knows is of one that never did.
 
 use std::sync::Arc;
