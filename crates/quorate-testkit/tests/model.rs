@@ -208,6 +208,7 @@ mod count {
         let by_anyone = Some(Rule::CountByOwner);
         holds("poison, without CountByOwner", Poison { without: by_anyone, ..Poison::plain() });
         holds("poison, a node forgets", Poison { attempts: 2, forgets: 1, ..Poison::plain() });
+        holds("poison, one will not begin", Poison { leaves: 1, ..Poison::plain() });
     }
 
     #[test]
@@ -216,6 +217,10 @@ mod count {
             [(Rule::CountWhenWon, COUNTED), (Rule::CountByMajority, FEW), (Rule::CountIfMore, FEW)]
         {
             breaks(&format!("{rule:?}"), property, Poison { without: Some(rule), ..Poison::plain() });
+        }
+        for (rule, property) in [(Rule::TakeBack, EARNED), (Rule::TakeBackOwn, FEW)] {
+            let leaves = Poison { leaves: 1, without: Some(rule), ..Poison::plain() };
+            breaks(&format!("{rule:?}"), property, leaves);
         }
     }
 }

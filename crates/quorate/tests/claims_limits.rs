@@ -10,14 +10,18 @@ use quorate::{
         AbandonError, Claim, ClaimError, ClaimOutcome, ClaimState, Claims, Fingerprint, ForgiveError,
         MessageId, Poisoned, ProcessError, Processed, abandon_many, complete_many,
     },
+    env::Env,
     lease::Quorum,
-    node::Resource,
+    node::{
+        Batch, BatchReply, Cause, FencingToken, Hello, MemoryNode, MemorySession, Node, NodeTime, Nudge,
+        Owner, Reply, Request, Resource, Session,
+    },
 };
 use std::{
     convert::Infallible,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -80,11 +84,37 @@ async fn attempts_are_counted_over_workers_that_crash_or_fail_and_at_the_limit_i
     assert_eq!(state, ClaimState::Free { attempts: 3, payload: None });
     let given_up = poisoned(&claims(&a), "m").await;
     assert_eq!((given_up.attempts, &*given_up.note), (3, ""));
-    assert!(given_up.at.is_some(), "there is no hook that could refuse it");
-    assert_eq!(poisoned(&claims(&a), "m").await, given_up, "and that is the last word");
+    assert_eq!(given_up.at, None, "no hook has it");
+    assert_eq!(poisoned(&claims(&a), "m").await, given_up, "and it stays given up");
     let told = claims(&a).process("m", |_| async { Ok::<(), Infallible>(()) }).await.expect("a quorum");
     assert_eq!(told, Processed::Poisoned(given_up.clone()));
-    assert_eq!(claims(&a).inspect("m").await.expect("a quorum"), ClaimState::Poisoned(given_up));
+    let state = claims(&a).inspect("m").await.expect("a quorum");
+    assert_eq!(state, ClaimState::Free { attempts: 3, payload: None });
+    a.close().await;
+}
+
+#[tokio::test]
+async fn what_was_given_up_without_a_hook_is_handed_over_once_there_is_one() {
+    let nodes = nodes();
+    let a = quorum("a", &nodes);
+    for _ in 0..3 {
+        claimed(&claims(&a), "m").await.abandon().await.expect("a majority");
+    }
+    assert_eq!(poisoned(&claims(&a), "m").await.at, None, "no hook has it");
+    let taken = Arc::new(AtomicUsize::new(0));
+    let hooked = {
+        let taken = Arc::clone(&taken);
+        claims(&a).dead_letter(move |_| {
+            taken.fetch_add(1, Ordering::SeqCst);
+            async { Ok::<_, Infallible>("a row") }
+        })
+    };
+    let handed = poisoned(&hooked, "m").await;
+    assert!(handed.at.is_some() && &*handed.note == "a row", "{handed:?}");
+    assert_eq!(taken.load(Ordering::SeqCst), 1);
+    // Whoever has no hook is told that one has it.
+    assert_eq!(poisoned(&claims(&a), "m").await, handed);
+    assert_eq!(claims(&a).inspect("m").await.expect("a quorum"), ClaimState::Poisoned(handed));
     a.close().await;
 }
 
@@ -302,6 +332,109 @@ async fn thousands_are_claimed_completed_and_abandoned_at_a_time_with_a_verdict_
             ClaimOutcome::Claimed(claim) if number >= 2000 => assert_eq!(claim.attempt(), 2),
             other => panic!("{id}: {other:?}"),
         }
+    }
+    a.close().await;
+}
+
+/// A node that counts no attempts while it is told not to.
+#[derive(Clone)]
+struct Deaf(MemoryNode, Arc<AtomicBool>);
+
+struct DeafSession(MemorySession, Arc<AtomicBool>);
+
+impl Node for Deaf {
+    type Session = DeafSession;
+
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    async fn open(&self, nudge: Nudge) -> Result<(DeafSession, Hello), Cause> {
+        let (session, hello) = self.0.open(nudge).await?;
+        Ok((DeafSession(session, Arc::clone(&self.1)), hello))
+    }
+}
+
+impl Session for DeafSession {
+    fn send(&mut self, mut batch: Batch) -> impl Future<Output = Result<BatchReply, Cause>> + Send + 'static {
+        let deaf = self.1.load(Ordering::SeqCst);
+        for request in batch.requests.iter_mut().filter(|_| deaf) {
+            if let Request::Count { owner, back: false, .. } = request {
+                *owner = Owner::from_node("nobody:1");
+            }
+        }
+        self.0.send(batch)
+    }
+}
+
+#[tokio::test]
+async fn an_attempt_that_too_few_nodes_counted_is_taken_back_and_no_id_is_given_up_for_it() {
+    let nodes = nodes();
+    let deaf = Arc::new(AtomicBool::new(true));
+    let some = nodes.iter().enumerate().map(|(at, node)| {
+        let deaf = if at < 3 { Arc::clone(&deaf) } else { Arc::default() };
+        Deaf(node.clone(), deaf)
+    });
+    let builder = Quorum::builder().worker("a").nodes(some).trust_new_nodes(true);
+    let a = builder.build().expect("a sound setup");
+    let mut tries = 0;
+    while tries < 10 {
+        match claims(&a).claim(MessageId::new("m").payload(b"wrong")).await.expect("a quorum") {
+            ClaimOutcome::InProgress { .. } => tries += 1,
+            other => panic!("two of five have counted it: {other:?}"),
+        }
+        // Released by and by.
+        let free = ClaimState::Free { attempts: 0, payload: None };
+        until_it_is(&claims(&a), "m", &free).await;
+    }
+    deaf.store(false, Ordering::SeqCst);
+    // And what it came with keeps nobody away.
+    let claim = claimed(&claims(&a), MessageId::new("m").payload(b"right")).await;
+    assert_eq!(claim.attempt(), 1);
+    claim.complete("ok").await.expect("a majority");
+    a.close().await;
+}
+
+#[tokio::test]
+async fn a_payload_that_one_node_knows_of_an_attempt_that_never_began_keeps_nobody_away() {
+    let nodes = nodes();
+    let a = quorum("a", &nodes);
+    drop(claimed(&claims(&a), "m-0").await);
+    let (mut session, hello) = nodes[0].open(Nudge::channel().0).await.expect("memory opens");
+    let stamp = hello.marker.expect("a worker has marked it");
+    for number in 1..=20 {
+        let id = format!("m-{number}");
+        let (resource, owner) = (Resource::claim("orders", &id).expect("a name"), Owner::from_node("b:1"));
+        // A worker that died after the first node had counted.
+        let requests = vec![
+            Request::Acquire {
+                resource: resource.clone(),
+                owner: owner.clone(),
+                ttl: SECOND,
+                propose: FencingToken::new(Env::system().wall().as_micros()),
+                tolerance: SECOND * 5,
+                keep: SECOND * 100,
+                ticket: None,
+            },
+            Request::Count {
+                resource: resource.clone(),
+                owner: owner.clone(),
+                attempts: 1,
+                payload: Some("bb".into()),
+                back: false,
+                keep: SECOND * 100,
+            },
+            Request::Release { resource, owner },
+        ];
+        let not_after = NodeTime::from_micros(u64::MAX);
+        let sent = session.send(Batch { requests, not_after, stamp: Arc::clone(&stamp) });
+        let replies = sent.await.expect("memory answers").replies;
+        assert_eq!(replies[1..], [Reply::Counted, Reply::Released(true)]);
+        let claim = claimed(&claims(&a), MessageId::new(&*id).payload(b"right")).await;
+        // While it is claimed the other is the stranger.
+        let other = claims(&a).claim(MessageId::new(&*id).payload(b"wrong")).await;
+        assert!(matches!(other, Err(ClaimError::OtherPayload { .. })), "{other:?}");
+        claim.abandon().await.expect("a majority");
     }
     a.close().await;
 }

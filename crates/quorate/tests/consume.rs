@@ -40,6 +40,10 @@ impl Message for Letter {
         str::from_utf8(&self.id).map_err(|_| BadId::not_utf8(&self.id))
     }
 
+    fn is_gone(&self) -> bool {
+        self.id == b"gone"
+    }
+
     async fn ack(&self) -> Result<(), &'static str> {
         if self.id == b"deaf" {
             return Err("the source does not listen");
@@ -407,6 +411,76 @@ async fn errors_of_the_source_are_told_and_triples_are_acked() {
         (acks.load(Ordering::Relaxed), told.lock().expect("no panic").join("")),
         (2, "a hiccup".to_owned())
     );
+    a.close().await;
+}
+
+#[tokio::test]
+async fn a_source_that_has_an_error_ready_always_is_left_alone_in_between() {
+    let nodes = nodes();
+    let a = quorum("a", &nodes);
+    let (errors, third) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
+    let (told, reached) = (Arc::clone(&errors), Arc::clone(&third));
+    let source = stream::repeat(Err::<(&str, &str), &str>("no such queue"));
+    let began = a.env().now();
+    let consumed = Claims::new(&a, "letters")
+        .consume(source, |_| async { Ok::<_, String>(()) })
+        .on_source_error(move |_| {
+            let so_far = told.fetch_add(1, Ordering::SeqCst) + 1;
+            assert!(so_far < 100, "asked without a pause");
+            if so_far == 3 {
+                reached.notify_one();
+            }
+        })
+        .until(third.notified())
+        .await
+        .expect("timings");
+    assert_eq!((consumed.source_errors, errors.load(Ordering::SeqCst)), (3, 3));
+    assert!(began.until(a.env().now()) >= Duration::from_millis(150), "50 ms, then 100");
+    a.close().await;
+}
+
+#[tokio::test]
+async fn what_is_gone_is_acked_at_once_without_a_claim_or_a_hook() {
+    let (post, nodes) = (Post::default(), nodes());
+    let a = quorum("a", &nodes);
+    let consumed = Claims::new(&a, "letters")
+        .consume(stream::iter(post.letters(["gone", "m-1"])), handled)
+        .until(pending())
+        .await
+        .expect("timings");
+    assert_eq!((consumed.gone, consumed.handled, consumed.acked, post.acks()), (1, 1, 2, 2), "{consumed:?}");
+    a.close().await;
+}
+
+#[tokio::test]
+async fn what_no_hook_took_is_not_acked_and_given_to_the_first_one_there_is() {
+    let (post, nodes) = (Post::default(), nodes());
+    let a = quorum("a", &nodes);
+    let claims = Claims::new(&a, "letters").max_attempts(1);
+    let fails = |_: Delivery<Letter>| async { Err::<(), _>("no stock") };
+    let failed = claims.consume(stream::iter(post.letters(["m-1"])), fails).until(pending()).await;
+    assert_eq!(failed.expect("timings").failed, 1);
+    for _ in 0..2 {
+        let source = stream::iter(post.letters(["m-1"]));
+        let left = claims.consume(source, fails).until(pending()).await.expect("timings");
+        assert_eq!((left.poisoned, left.acked), (1, 0), "there is no hook");
+    }
+    let buried = Arc::new(AtomicUsize::new(0));
+    let grave = Arc::clone(&buried);
+    let hooked = claims
+        .consume(stream::iter(post.letters(["m-1"])), fails)
+        .on_dead(move |letter| {
+            assert_eq!((&*letter.message.id, letter.attempts), (&b"m-1"[..], 1));
+            grave.fetch_add(1, Ordering::SeqCst);
+            ready(Ok::<_, String>(()))
+        })
+        .until(pending())
+        .await
+        .expect("timings");
+    assert_eq!((hooked.poisoned, hooked.acked, buried.load(Ordering::SeqCst)), (1, 1, 1));
+    // Somebody has it now, so that a worker without a hook may ack its copy.
+    let again = claims.consume(stream::iter(post.letters(["m-1"])), fails).until(pending()).await;
+    assert_eq!(again.expect("timings").acked, 1);
     a.close().await;
 }
 

@@ -1,5 +1,5 @@
 -- Counts an attempt on a claim if the owner is still the same and fewer have been counted; or takes it back, if exactly
--- as many have.
+-- as many have. Where none is counted any more the payload is forgotten as well.
 -- KEYS  lock, a claim's record
 -- ARGV  owner, attempts, the payload's fingerprint or nothing, + or - to take back, how long the count lives (ms)
 return serve(true, true, 2, 5, function(k, a)
@@ -19,7 +19,9 @@ return serve(true, true, 2, 5, function(k, a)
   elseif not less(standing or '0', attempts) then
     refuse('superseded')
   end
-  if payload == '' and record then
+  if tonumber(attempts) == 0 then
+    payload = ''
+  elseif payload == '' and record then
     payload = string.match(record, '(%x*)$')
   end
   call('SET', KEYS[k + 1], 'b:' .. attempts .. ':' .. payload, 'PX', ARGV[a + 4])

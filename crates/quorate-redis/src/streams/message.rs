@@ -51,7 +51,8 @@ impl StreamMessage {
         self.field(name).and_then(|value| str::from_utf8(value).ok())
     }
 
-    /// Whether the entry was deleted, or the stream trimmed, while it was pending: there is nothing left to handle.
+    /// Whether the entry was deleted, or the stream trimmed, while it was pending: there is nothing left to handle, so a
+    /// consumer acks it at once.
     pub fn is_deleted(&self) -> bool {
         self.entry.fields.is_none()
     }
@@ -89,6 +90,10 @@ impl Message for StreamMessage {
             bytes.extend_from_slice(part);
         }
         Some(Fingerprint::of(&bytes))
+    }
+
+    fn is_gone(&self) -> bool {
+        self.is_deleted()
     }
 
     async fn ack(&self) -> Result<(), StreamError> {

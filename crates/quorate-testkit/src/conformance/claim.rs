@@ -147,6 +147,11 @@ pub(super) async fn an_attempt_is_taken_back_where_it_was_counted<N: Node>(node:
     assert_eq!(stranger, Reply::Refused(Refusal::NotOwner));
     assert_eq!(desk.ask(count_back(&resource, &owner(1), 3)).await, Reply::Counted);
     assert_eq!(desk.inspect(&resource).await.begun, Some(begun(2, Some("aa"))));
+    // Of none there is no payload.
+    for more in [2, 1] {
+        assert_eq!(desk.ask(count_back(&resource, &owner(1), more)).await, Reply::Counted);
+    }
+    assert_eq!(desk.inspect(&resource).await.begun, Some(begun(0, None)));
 }
 
 pub(super) async fn what_is_counted_ends_at_its_time_and_with_the_done_record<N: Node>(node: N) {

@@ -16,12 +16,12 @@
 //! | [`exclusion`] | do two workers ever believe in one lease at the same true time? |
 //! | [`ledger`] | is a tick started twice, on the leader or spread over workers? by an older leader than one that found it not started? |
 //! | [`readwrite`] | does anyone ever believe in a lease beside a writer, or write between a writer and its downgrade? |
-//! | [`poison`] | is an id given up after as many attempts as were to be, and not before? |
+//! | [`poison`] | is an id given up after as many attempts as were to be, and not before, but for counts left behind? |
 //!
 //! What a node does with a request is the shipped [`engine`](quorate::node::engine) over a small store
 //! ([`shelf`]); what votes mean is the shipped [`Tally`](quorate::round::Tally); what a ledger's answers mean is the
-//! shipped [`verdict`](quorate::schedule::verdict). So the models do not drift from the code. Spread ticks and
-//! poisoned counts are not in the code yet; the models of them are written out.
+//! shipped [`verdict`](quorate::schedule::verdict). So the models do not drift from the code. Of spread ticks and
+//! poisoned counts who asks whom when is written out.
 //!
 //! Each model can be told to leave one rule out. A rule whose absence changes nothing would be a
 //! rule that the model does not look at: the tests ask for a counterexample to each.

@@ -2,7 +2,8 @@
 //!
 //! # What is not looked at
 //!
-//! *Done*, completion, and who hands a poisoned id to the dead-letter hook (which is itself a claim).
+//! *Done*, completion, and who hands a poisoned id to the dead-letter hook (which is itself a claim). An attempt that dies between
+//! its first count and its handler is not told from one that began: its count stands. Nor one that began and is given back.
 //!
 //! # What is in it
 //!
@@ -10,9 +11,11 @@
 //! when is written out here, as `claim/begin.rs` does it. A grant tells how
 //! many attempts its node has counted. Who has a majority of grants takes the largest of these counts: at the
 //! limit the id is poisoned. Below it, one more is written wherever the claimer is still the owner and fewer
-//! have been counted; once a majority has it, the handler begins. Requests run at any later moment, in any
+//! have been counted; once a majority has it, the handler begins. One that will not begin takes its count back where it has
+//! heard that it is counted, is still the owner, and exactly that stands, behind its own count on each node. Requests run at any later moment, in any
 //! order, or never; a claim may end at any moment; replies arrive at any later moment, or never. A node may
-//! forget; then more attempts than the limit may begin, but the id is not poisoned for less.
+//! forget; then more attempts than the limit may begin, but the id is not poisoned for fewer than began, or left a count that
+//! they have not taken back.
 
 use super::{NODES, Name};
 use quorate::{
@@ -31,7 +34,7 @@ pub const ATTEMPTS: usize = 4;
 /// The property: what is counted was won.
 pub const COUNTED: &str = "no count is above the attempts that were won";
 /// The property: an id is not given up too early.
-pub const EARNED: &str = "poisoned only after as many were won";
+pub const EARNED: &str = "poisoned only after as many began, or left a count behind";
 /// The property, where no node forgets: nor too late.
 pub const FEW: &str = "no more begin than may";
 
@@ -44,6 +47,8 @@ pub struct Poison {
     pub limit: u8,
     /// How often a node forgets everything.
     pub forgets: u8,
+    /// How many attempts find out that they will not begin.
+    pub leaves: u8,
     /// The rule that is left out.
     pub without: Option<Rule>,
 }
@@ -60,6 +65,10 @@ pub enum Rule {
     /// A count is refused where as many have been counted before. (The majority that counts need not be the one
     /// that granted: a node of it may have counted another's attempt meanwhile.)
     CountIfMore,
+    /// An attempt that will not begin takes its count back.
+    TakeBack,
+    /// And only where it knows that the count is its own.
+    TakeBackOwn,
 }
 
 /// Where nodes and attempts stand.
@@ -68,6 +77,7 @@ pub struct State {
     sites: [Site; NODES],
     phases: [Phase; ATTEMPTS],
     forgets: u8,
+    leaves: u8,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -89,6 +99,10 @@ struct Line {
     /// A count was written: word of it on its way, then arrived.
     written: bool,
     counted: bool,
+    /// Its count was written here, and has not been taken back.
+    stands: bool,
+    /// Its take-back ran here: nothing of its own comes behind that.
+    back: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -97,10 +111,14 @@ enum Phase {
     Asking,
     /// Won a majority; writes this count.
     Counting(u8),
+    /// Will not begin, and takes this count back.
+    Left(u8),
     /// The handler runs, or ran.
     Begun,
     /// Found the limit reached.
     Poisoned,
+    /// The same, where fewer had begun or left a count behind.
+    TooEarly,
 }
 
 /// What may happen.
@@ -114,6 +132,10 @@ pub enum Action {
     Count(u8, Name),
     /// Word of it arrives.
     Counted(u8, Name),
+    /// An attempt finds out that it will not begin.
+    Leave(u8),
+    /// Its take-back runs.
+    Back(u8, Name),
     /// A node forgets everything.
     Forget(Name),
 }
@@ -125,6 +147,8 @@ impl fmt::Debug for Action {
             Self::Granted(a, node) => write!(f, "{a} hears {node:?}"),
             Self::Count(a, node) => write!(f, "{a} counts at {node:?}"),
             Self::Counted(a, node) => write!(f, "{a} hears {node:?} counted"),
+            Self::Leave(a) => write!(f, "{a} will not begin"),
+            Self::Back(a, node) => write!(f, "{a} takes back at {node:?}"),
             Self::Forget(node) => write!(f, "{node:?} forgets"),
         }
     }
@@ -133,7 +157,7 @@ impl fmt::Debug for Action {
 impl Poison {
     /// Three attempts, of which one may begin.
     pub fn plain() -> Self {
-        Self { attempts: 3, limit: 1, forgets: 0, without: None }
+        Self { attempts: 3, limit: 1, forgets: 0, leaves: 0, without: None }
     }
 
     fn leaves_out(&self, rule: Rule) -> bool {
@@ -157,7 +181,8 @@ impl Poison {
             return;
         }
         state.phases[attempt] = match turn(counts.into_iter().map(u32::from), Some(self.limit.into())) {
-            Turn::GivenUp(_) => Phase::Poisoned,
+            Turn::GivenUp(_) if earned(state) >= usize::from(self.limit) => Phase::Poisoned,
+            Turn::GivenUp(_) => Phase::TooEarly,
             Turn::Begins(count) => Phase::Counting(u8::try_from(count).unwrap_or(u8::MAX)),
         };
         for site in &mut state.sites {
@@ -170,8 +195,21 @@ impl Poison {
         let more = counts_more(Some(site.count.into()), count.into()) || self.leaves_out(Rule::CountIfMore);
         if owns && more {
             site.count = site.count.max(count);
-            site.lines[usize::from(attempt) - 1].written = true;
+            let line = &mut site.lines[usize::from(attempt) - 1];
+            (line.written, line.stands) = (true, true);
         }
+    }
+
+    fn take_back(&self, site: &mut Site, attempt: u8, count: u8) {
+        let known = site.lines[usize::from(attempt) - 1].counted || self.leaves_out(Rule::TakeBackOwn);
+        if site.owner != attempt || !known {
+            return;
+        }
+        if site.count == count && !self.leaves_out(Rule::TakeBack) {
+            site.count = count.saturating_sub(1);
+        }
+        let line = &mut site.lines[usize::from(attempt) - 1];
+        *line = Line { asked: true, back: true, ..Line::default() };
     }
 
     fn counted(&self, state: &mut State, at: usize, attempt: usize) {
@@ -193,7 +231,17 @@ fn number(state: &State, of: impl Fn(&Phase) -> bool) -> usize {
 
 /// How many attempts won a majority and were to be counted.
 fn won(state: &State) -> usize {
-    number(state, |phase| matches!(phase, Phase::Counting(_) | Phase::Begun))
+    number(state, |phase| matches!(phase, Phase::Counting(_) | Phase::Left(_) | Phase::Begun))
+}
+
+/// How many began, or may yet, or left a count behind.
+fn earned(state: &State) -> usize {
+    let earned = |(attempt, phase): (usize, &Phase)| match phase {
+        Phase::Begun => true,
+        Phase::Counting(_) | Phase::Left(_) => state.sites.iter().any(|site| site.lines[attempt].stands),
+        _ => false,
+    };
+    state.phases.iter().enumerate().filter(|one| earned(*one)).count()
 }
 
 impl Model for Poison {
@@ -202,7 +250,7 @@ impl Model for Poison {
 
     fn init_states(&self) -> Vec<State> {
         let sites = std::array::from_fn(|node| Site { name: Name(node as u8), ..Site::default() });
-        vec![State { sites, phases: [Phase::Asking; ATTEMPTS], forgets: self.forgets }]
+        vec![State { sites, phases: [Phase::Asking; ATTEMPTS], forgets: self.forgets, leaves: self.leaves }]
     }
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
@@ -220,6 +268,11 @@ impl Model for Poison {
                             actions.push(Action::Counted(attempt, site.name));
                         }
                     }
+                    // What it has asked for may run yet.
+                    Phase::Left(_) if !line.back => {
+                        actions.push(Action::Count(attempt, site.name));
+                        actions.push(Action::Back(attempt, site.name));
+                    }
                     _ => {}
                 }
             }
@@ -227,6 +280,8 @@ impl Model for Poison {
                 actions.push(Action::Forget(site.name));
             }
         }
+        let counting = (1..).zip(state.phases).filter(|(_, phase)| matches!(phase, Phase::Counting(_)));
+        actions.extend(counting.filter(|_| state.leaves > 0).map(|(attempt, _)| Action::Leave(attempt)));
     }
 
     fn next_state(&self, last: &State, action: Action) -> Option<State> {
@@ -236,10 +291,21 @@ impl Model for Poison {
             Action::Acquire(a, node) => self.acquire(&mut state.sites[at(node)?], a),
             Action::Granted(a, node) => self.granted(&mut state, at(node)?, usize::from(a) - 1),
             Action::Count(a, node) => {
-                let Phase::Counting(count) = state.phases[usize::from(a) - 1] else { return None };
+                let (Phase::Counting(count) | Phase::Left(count)) = state.phases[usize::from(a) - 1] else {
+                    return None;
+                };
                 self.count(&mut state.sites[at(node)?], a, count);
             }
             Action::Counted(a, node) => self.counted(&mut state, at(node)?, usize::from(a) - 1),
+            Action::Leave(a) => {
+                let Phase::Counting(count) = state.phases[usize::from(a) - 1] else { return None };
+                state.leaves -= 1;
+                state.phases[usize::from(a) - 1] = Phase::Left(count);
+            }
+            Action::Back(a, node) => {
+                let Phase::Left(count) = state.phases[usize::from(a) - 1] else { return None };
+                self.take_back(&mut state.sites[at(node)?], a, count);
+            }
             Action::Forget(node) => {
                 state.forgets -= 1;
                 let site = &mut state.sites[at(node)?];
@@ -255,9 +321,7 @@ impl Model for Poison {
             Property::always(COUNTED, |_, state: &State| {
                 state.sites.iter().all(|site| usize::from(site.count) <= won(state))
             }),
-            Property::always(EARNED, |model: &Self, state: &State| {
-                !state.phases.contains(&Phase::Poisoned) || won(state) >= usize::from(model.limit)
-            }),
+            Property::always(EARNED, |_, state: &State| !state.phases.contains(&Phase::TooEarly)),
             Property::sometimes("as many as may begin did, and one was poisoned", |model: &Self, state| {
                 number(state, |phase| *phase == Phase::Begun) == usize::from(model.limit)
                     && state.phases.contains(&Phase::Poisoned)

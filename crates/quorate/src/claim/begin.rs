@@ -1,16 +1,17 @@
-//! Between a claim that was won and its handler: whether it may begin, and that it is counted.
+//! Between a claim that was won and its handler: whether it may begin, and that it is counted; and that it is counted no
+//! more where its handler never began after all.
 
 use super::Fingerprint;
 use crate::{
     lease::{Hub, Lease},
-    node::{self, Refusal, Reply, Request},
+    node::{self, Refusal, Reply, Request, Resource},
     round::{
         Answer, Fleet, NodeOutcome, ReplyTo, Report,
-        attempts::{Turn, turn},
+        attempts::{Payload, Turn, payload_of, turn},
         ballots,
     },
 };
-use std::{sync::Arc, time::Duration};
+use std::{mem, sync::Arc, time::Duration};
 
 /// A message that was won.
 pub(super) struct Won {
@@ -32,7 +33,7 @@ pub(super) enum Begun {
     OtherPayload(Arc<str>),
     /// Somebody else holds it by now.
     Overtaken,
-    /// Too few nodes counted it, and it has been released.
+    /// Too few nodes counted it, or told what payload they know, and it has been released.
     Uncounted(Report),
 }
 
@@ -43,12 +44,29 @@ pub(super) struct Start {
     pub(super) attempt: u32,
     /// The fingerprint that was given, or stands from before.
     pub(super) payload: Option<Arc<str>>,
+    /// A majority counts it: to be taken back where the handler never begins.
+    pub(super) counted: bool,
+}
+
+/// Has the nodes count an attempt no more whose handler never began. Goes ahead of the claim's release, and nobody waits:
+/// where it is missed, or the claim is lost before, one attempt more is counted.
+pub(super) fn take_back(lease: &Lease, attempt: u32, keep: Duration, at: impl Fn(usize) -> bool) {
+    let fleet = lease.hub().fleet();
+    let nodes = (0..fleet.len()).filter(|node| at(*node));
+    drop(fleet.ask_some(nodes, |_| Request::Count {
+        resource: lease.resource().clone(),
+        owner: lease.owner().clone(),
+        attempts: attempt,
+        payload: None,
+        back: true,
+        keep,
+    }));
 }
 
 /// Counts each attempt that may begin on a majority, where there is a limit or a payload to be kept.
 ///
 /// # Cancel safety
-/// Dropping it releases all of them; some may have been counted.
+/// Dropping it releases all of them; what it has heard to be counted is taken back, and the rest counts.
 pub(super) async fn begin(
     hub: &Arc<Hub>,
     won: Vec<Won>,
@@ -57,67 +75,138 @@ pub(super) async fn begin(
 ) -> Vec<(usize, Begun)> {
     let mut settled = Vec::with_capacity(won.len());
     let mut counting = Vec::new();
-    for Won { at, lease, standing, payload } in won {
-        let given = payload.map(|payload| payload.text());
-        let mut stood = standing.iter().filter_map(|begun| begun.payload.clone());
-        if let Some(other) = given.as_ref().and_then(|given| stood.find(|stood| stood != given)) {
-            settled.push((at, Begun::OtherPayload(other)));
-            continue;
+    let doubtful = won.iter().filter(|won| won.is_doubtful());
+    let looks: Vec<_> =
+        doubtful.filter_map(|won| Some((won.lease.resource().clone(), won.given()?))).collect();
+    let mut looks = payloads(hub.fleet(), &looks).await.into_iter();
+    for won in won {
+        let look = if won.is_doubtful() { looks.next() } else { None };
+        let (given, Won { at, lease, standing, .. }) = (won.given(), won);
+        match look {
+            Some((Payload::Other(other), _)) => {
+                settled.push((at, Begun::OtherPayload(other)));
+                continue;
+            }
+            Some((Payload::Unknown, outcomes)) => {
+                settled.push((at, Begun::Uncounted(hub.fleet().report(outcomes))));
+                continue;
+            }
+            Some((Payload::Free, _)) | None => {}
         }
         let uncounted = limit.is_none() && given.is_none();
         let payload = given.or_else(|| standing.iter().find_map(|begun| begun.payload.clone()));
         match turn(standing.iter().map(|begun| begun.attempts), limit) {
             Turn::GivenUp(attempt) => {
-                settled.push((at, Begun::GivenUp(Start { lease, attempt, payload })));
+                settled.push((at, Begun::GivenUp(Start { lease, attempt, payload, counted: false })));
             }
             Turn::Begins(attempt) => {
-                let start = Start { lease, attempt, payload };
+                let start = Start { lease, attempt, payload, counted: !uncounted };
                 if uncounted {
                     settled.push((at, Begun::Attempt(start)));
                 } else {
-                    counting.push(Counting::new(at, start, hub.fleet().len()));
+                    counting.push(Counting::new(at, start, keep, hub.fleet().len()));
                 }
             }
         }
     }
-    settled.extend(count(hub.fleet(), counting, keep).await);
+    settled.extend(count(hub.fleet(), counting).await);
     settled
 }
 
-/// One attempt whose count is on its way.
+impl Won {
+    fn given(&self) -> Option<Arc<str>> {
+        self.payload.as_ref().map(Fingerprint::text)
+    }
+
+    /// Whether a granting node knows another payload: perhaps of an attempt that never began.
+    fn is_doubtful(&self) -> bool {
+        let given = self.given();
+        given.is_some() && self.standing.iter().any(|begun| begun.payload.is_some() && begun.payload != given)
+    }
+}
+
+/// Whether another payload than the one that is given stands, of each: what all nodes know, as far as it takes.
+pub(super) async fn payloads(
+    fleet: &Fleet,
+    asked: &[(Resource, Arc<str>)],
+) -> Vec<(Payload, Vec<NodeOutcome>)> {
+    let (ballots, mut votes) = ballots();
+    for node in 0..fleet.len() {
+        for (ticket, (resource, _)) in (0..).zip(asked) {
+            let request = Request::Inspect { resource: resource.clone() };
+            fleet.ask(node, request, ReplyTo { ballots: ballots.clone(), ticket });
+        }
+    }
+    drop(ballots);
+    let unheard = || (Vec::new(), Payload::Unknown, vec![NodeOutcome::Pending; fleet.len()]);
+    let mut looks: Vec<_> = asked.iter().map(|_| unheard()).collect();
+    let mut open = asked.len();
+    while open > 0
+        && let Some(vote) = votes.recv().await
+    {
+        let at = vote.ticket as usize;
+        let (Some((known, verdict, outcomes)), Some((_, given))) = (looks.get_mut(at), asked.get(at)) else {
+            continue;
+        };
+        if *verdict != Payload::Unknown {
+            continue;
+        }
+        outcomes[vote.node] = NodeOutcome::of(&vote.answer);
+        if let Answer::Reply(Reply::State { begun, .. }) = vote.answer {
+            known.push(begun.and_then(|begun| begun.payload));
+            *verdict = payload_of(given, known, fleet.len());
+            open -= usize::from(*verdict != Payload::Unknown);
+        }
+    }
+    looks.into_iter().map(|(_, verdict, outcomes)| (verdict, outcomes)).collect()
+}
+
+/// One attempt whose count is on its way. Dropped, it is taken back, unless it has begun.
 struct Counting {
     at: usize,
-    start: Start,
+    /// None once it has begun.
+    start: Option<Start>,
+    keep: Duration,
     outcomes: Vec<NodeOutcome>,
-    counted: usize,
+    /// Nodes that have said so.
+    counted: Vec<usize>,
     /// Nodes where it is no longer ours, or where somebody counted as many.
     overtaken: usize,
     pending: usize,
 }
 
+impl Drop for Counting {
+    fn drop(&mut self) {
+        if let Some(Start { lease, attempt, .. }) = &self.start {
+            // As many may stand elsewhere, and be another's.
+            take_back(lease, *attempt, self.keep, |node| self.counted.contains(&node));
+        }
+    }
+}
+
 impl Counting {
-    fn new(at: usize, start: Start, nodes: usize) -> Self {
-        let outcomes = vec![NodeOutcome::Pending; nodes];
-        Self { at, start, outcomes, counted: 0, overtaken: 0, pending: nodes }
+    fn new(at: usize, start: Start, keep: Duration, nodes: usize) -> Self {
+        let (outcomes, counted) = (vec![NodeOutcome::Pending; nodes], Vec::new());
+        Self { at, start: Some(start), keep, outcomes, counted, overtaken: 0, pending: nodes }
     }
 
-    fn request(&self, keep: Duration) -> Request {
-        let Start { lease, attempt, payload } = &self.start;
-        Request::Count {
+    fn request(&self) -> Option<Request> {
+        let Start { lease, attempt, payload, .. } = self.start.as_ref()?;
+        Some(Request::Count {
             resource: lease.resource().clone(),
             owner: lease.owner().clone(),
             attempts: *attempt,
             payload: payload.clone(),
             back: false,
-            keep,
-        }
+            keep: self.keep,
+        })
     }
 
     fn count(&mut self, node: usize, answer: &Answer) {
         self.pending -= 1;
         self.outcomes[node] = NodeOutcome::of(answer);
         match answer {
-            Answer::Reply(Reply::Counted) => self.counted += 1,
+            Answer::Reply(Reply::Counted) => self.counted.push(node),
             Answer::Reply(Reply::Done(_) | Reply::Refused(Refusal::NotOwner | Refusal::Superseded)) => {
                 self.overtaken += 1;
             }
@@ -125,27 +214,28 @@ impl Counting {
         }
     }
 
+    /// Every node is heard where it does not begin: what is not known to be counted is not taken back.
     fn is_open(&self, majority: usize) -> bool {
-        self.counted < majority && self.counted + self.pending >= majority
+        self.counted.len() < majority && self.pending > 0
     }
 
-    fn settled(self, fleet: &Fleet) -> (usize, Begun) {
-        let begun = if self.counted >= fleet.majority() {
-            Begun::Attempt(self.start)
-        } else if self.overtaken > 0 {
-            Begun::Overtaken
-        } else {
-            Begun::Uncounted(fleet.report(self.outcomes))
+    fn settled(mut self, fleet: &Fleet) -> (usize, Begun) {
+        let begins = self.counted.len() >= fleet.majority();
+        let begun = match self.start.take_if(|_| begins) {
+            Some(start) => Begun::Attempt(start),
+            None if self.overtaken > 0 => Begun::Overtaken,
+            None => Begun::Uncounted(fleet.report(mem::take(&mut self.outcomes))),
         };
         (self.at, begun)
     }
 }
 
-async fn count(fleet: &Fleet, mut counting: Vec<Counting>, keep: Duration) -> Vec<(usize, Begun)> {
+async fn count(fleet: &Fleet, mut counting: Vec<Counting>) -> Vec<(usize, Begun)> {
     let (ballots, mut votes) = ballots();
     for node in 0..fleet.len() {
         for (ticket, attempt) in (0..).zip(&counting) {
-            fleet.ask(node, attempt.request(keep), ReplyTo { ballots: ballots.clone(), ticket });
+            let Some(request) = attempt.request() else { continue };
+            fleet.ask(node, request, ReplyTo { ballots: ballots.clone(), ticket });
         }
     }
     let mut open = counting.len();

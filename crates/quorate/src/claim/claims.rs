@@ -1,12 +1,12 @@
 use super::{
     Claim, ClaimError, ClaimOutcome, Done, Fingerprint, MessageId, Poisoned,
-    begin::{Begun, Won, begin},
+    begin::{Begun, Won, begin, payloads},
     dead_letter::{DeadLetter, Hook},
 };
 use crate::{
-    lease::{AcquireError, Attempted, Quorum, Terms, attempt_each, inspect_each, is_contended, lease_terms},
+    lease::{AcquireError, Attempted, Quorum, Terms, attempt_each, is_contended, lease_terms},
     node::Resource,
-    round::{SetupError, Tally},
+    round::{SetupError, Tally, attempts::Payload},
 };
 use futures_util::{StreamExt, stream};
 use std::{fmt, sync::Arc, time::Duration};
@@ -74,7 +74,8 @@ impl Claims {
         self
     }
 
-    /// How long a message stays given up. Default as [`Claims::retention`]; [`Claims::forgive`] ends it before.
+    /// How long a message stays given up once a hook has it. Default as [`Claims::retention`]; [`Claims::forgive`] ends it
+    /// before. What no hook has stays given up for as long as its attempts are known.
     pub fn poisoned_for(mut self, time: Duration) -> Self {
         self.poisoned_for = Some(time);
         self
@@ -82,7 +83,8 @@ impl Claims {
 
     /// What is to become of a message that is given up: a row in a table, a message in another queue. It runs inside
     /// the claim that found the limit reached, which is extended meanwhile, so one worker runs it; where that worker dies, or
-    /// it fails, the next claim runs it again: it is to bear being repeated. What it returns is kept as the note.
+    /// it fails, the next claim runs it again: it is to bear being repeated. What it returns is kept as the note. Where there
+    /// is no hook the message waits for one: each claim on it says that it is given up, and records nothing.
     pub fn dead_letter<H, F, T, E>(mut self, hook: H) -> Self
     where
         H: Fn(DeadLetter) -> F + Send + Sync + 'static,
@@ -144,14 +146,15 @@ impl Claims {
             let ids = chunk.iter().map(|asked| Arc::clone(&asked.id));
             all.extend(ids.zip(verdicts.into_iter().map(|verdict| verdict.outcome)));
         }
-        Ok(all)
+        Ok(all.into_iter().map(|(id, outcome)| (id, outcome.map(given))).collect())
     }
 
     /// As [`Claims::claim`], with what the nodes said where it was not won.
     pub(super) async fn claim_one(&self, message: MessageId<'_>) -> Result<Verdict, ClaimError> {
         let asked = self.asked([message])?;
         let verdict = self.claim_chunk(&asked, self.terms()?).await.pop();
-        verdict.ok_or_else(|| AcquireError::Closed.into())
+        let Verdict { outcome, tally } = verdict.ok_or(AcquireError::Closed)?;
+        Ok(Verdict { outcome: outcome.map(given), tally })
     }
 
     fn asked<'a>(&self, messages: impl IntoIterator<Item = MessageId<'a>>) -> Result<Vec<Asked>, ClaimError> {
@@ -240,12 +243,17 @@ impl Claims {
         if places.is_empty() {
             return;
         }
-        let resources: Vec<Resource> = places.iter().map(|&at| asked[at].resource.clone()).collect();
-        let looks = inspect_each(self.quorum.hub(), &resources).await;
-        for (&at, look) in places.iter().zip(looks) {
-            let standing = look.and_then(|look| look.begun?.payload);
-            if let Some(other) = asked[at].other(standing.as_ref()) {
-                verdicts[at] = Some(Verdict::of(Err(asked[at].other_payload(other))));
+        let given = |&at: &usize| {
+            let Asked { resource, payload, .. } = &asked[at];
+            payload.as_ref().map(|payload| (at, (resource.clone(), payload.text())))
+        };
+        let (places, given): (Vec<_>, Vec<_>) = places.iter().filter_map(given).unzip();
+        let looks = payloads(self.quorum.fleet(), &given).await;
+        for (at, (payload, _)) in places.into_iter().zip(looks) {
+            // What is not known for certain is in progress, and looked at again.
+            if let Payload::Other(other) = payload {
+                let error = asked[at].other_payload(Fingerprint::from_node(&other));
+                verdicts[at] = Some(Verdict::of(Err(error)));
             }
         }
     }
@@ -311,6 +319,14 @@ impl Asked {
     fn other_payload(&self, standing: Fingerprint) -> ClaimError {
         let given = self.payload.clone().unwrap_or_else(|| standing.clone());
         ClaimError::OtherPayload { id: Arc::clone(&self.id), given, standing }
+    }
+}
+
+/// The same, for whoever asked: a claim is theirs to begin from now on.
+fn given(outcome: ClaimOutcome) -> ClaimOutcome {
+    match outcome {
+        ClaimOutcome::Claimed(claim) => ClaimOutcome::Claimed(claim.begins()),
+        other => other,
     }
 }
 

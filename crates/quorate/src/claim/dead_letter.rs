@@ -52,36 +52,31 @@ impl fmt::Debug for Hook {
 }
 
 impl Claims {
-    /// Hands a message over under the claim that found its limit reached, and records that it is given up.
+    /// Hands a message over under the claim that found its limit reached, and records that a hook has it. Without a hook
+    /// nothing is recorded: the next claim of a worker that has one hands it over.
     pub(super) async fn hand_over(&self, claim: Claim) -> ClaimOutcome {
-        let attempts = claim.attempt();
+        let (id, attempts, handle) = (Arc::clone(claim.id()), claim.attempt(), claim.handle());
         let mut poisoned = Poisoned { attempts, at: None, note: "".into() };
-        if let Some(Hook(hook)) = &self.dead_letter {
-            let handle = claim.handle();
-            let letter = DeadLetter {
-                set: Arc::clone(&self.set),
-                id: Arc::clone(claim.id()),
-                attempts,
-                claim: handle.clone(),
-            };
-            let taken = tokio::select! { biased;
-                () = handle.lost().cancelled() => Err("the claim was lost meanwhile".to_owned()),
-                taken = hook(letter) => taken,
-            };
-            match taken {
-                Ok(note) => poisoned.note = note,
-                Err(error) => {
-                    // Dropping the claim frees it: the next one hands it over again.
-                    tracing::warn!(
-                        set = &*self.set,
-                        id = &**claim.id(),
-                        "the dead-letter hook failed: {error}"
-                    );
-                    return ClaimOutcome::Poisoned(poisoned);
-                }
+        let Some(Hook(hook)) = &self.dead_letter else {
+            if let Err(late) = claim.abandon().await {
+                tracing::warn!(set = &*self.set, id = &*id, "given up, and let go of: {late}");
+            }
+            return ClaimOutcome::Poisoned(poisoned);
+        };
+        let letter =
+            DeadLetter { set: Arc::clone(&self.set), id: Arc::clone(&id), attempts, claim: handle.clone() };
+        let taken = tokio::select! { biased;
+            () = handle.lost().cancelled() => Err("the claim was lost meanwhile".to_owned()),
+            taken = hook(letter) => taken,
+        };
+        match taken {
+            Ok(note) => poisoned.note = note,
+            Err(error) => {
+                // Dropping the claim frees it: the next one hands it over again.
+                tracing::warn!(set = &*self.set, id = &*id, "the dead-letter hook failed: {error}");
+                return ClaimOutcome::Poisoned(poisoned);
             }
         }
-        let id = Arc::clone(claim.id());
         let note = Arc::clone(&poisoned.note);
         match claim.complete(&note).await {
             Ok(completed) => poisoned.at = Some(completed.at),

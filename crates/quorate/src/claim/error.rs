@@ -26,7 +26,8 @@ pub enum ClaimError {
         /// The fingerprint that is kept.
         standing: Fingerprint,
     },
-    /// It was ours, but the attempt was not counted on a majority, and so did not begin. It has been released.
+    /// It was ours, but the attempt was not counted on a majority, or too few nodes told whether it was begun with another
+    /// payload; so it did not begin. It has been released.
     #[error("the attempt on {id:?} was not counted on a majority of nodes, and did not begin: {report}")]
     Uncounted {
         /// The message's id.

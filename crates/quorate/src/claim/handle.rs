@@ -1,12 +1,12 @@
 use super::{
     AbandonError, CompleteError, Completed,
     abandon::abandon,
-    begin::Start,
+    begin::{Start, take_back},
     complete::{Ending, complete},
 };
 use crate::{
     lease::{Lease, LeaseLost},
-    node::{DoneRecord, FencingToken, Request},
+    node::{DoneRecord, FencingToken},
 };
 use std::{sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
@@ -21,6 +21,8 @@ pub struct Claim {
     payload: Option<Arc<str>>,
     /// Whether it is held only to be handed over.
     given_up: bool,
+    /// It is counted, and nobody has been given it yet: dropped now, it is taken back.
+    unbegun: bool,
 }
 
 /// A look at a claim, for the code that handles the message. Clones keep nothing alive.
@@ -32,9 +34,15 @@ pub struct ClaimHandle {
 
 impl Claim {
     pub(super) fn new(id: Arc<str>, start: Start, retention: Duration) -> Self {
-        let Start { lease, attempt, payload } = start;
+        let Start { lease, attempt, payload, counted } = start;
         let handle = ClaimHandle { lease: Arc::new(lease), attempt };
-        Self { handle, id, retention, payload, given_up: false }
+        Self { handle, id, retention, payload, given_up: false, unbegun: counted }
+    }
+
+    /// The same, for whoever is to handle it from now on.
+    pub(super) fn begins(mut self) -> Self {
+        self.unbegun = false;
+        self
     }
 
     /// The same, which is only to be handed over.
@@ -125,15 +133,7 @@ impl Claim {
     pub async fn give_back(self) -> Result<(), AbandonError> {
         let lease = &self.handle.lease;
         if lease.is_valid() {
-            // Ahead of the release on every node. Nobody waits: where it is missed, one attempt more is counted.
-            drop(lease.hub().fleet().ask_all(|_| Request::Count {
-                resource: lease.resource().clone(),
-                owner: lease.owner().clone(),
-                attempts: self.handle.attempt,
-                payload: None,
-                back: true,
-                keep: self.retention,
-            }));
+            take_back(lease, self.handle.attempt, self.retention, |_| true);
         }
         self.abandon().await
     }
@@ -141,6 +141,9 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
+        if self.unbegun {
+            take_back(&self.handle.lease, self.handle.attempt, self.retention, |_| true);
+        }
         // After a completion or an abandonment the keeper knows it no more, and this is nothing.
         self.handle.lease.let_go(None);
     }

@@ -8,7 +8,8 @@
 //! a majority, one after the other, that keep nothing (a rolling restart): nobody writes it again. After its
 //! retention a message is as new. Who is told that a message is done may hear of a minority's older record.
 //!
-//! More attempts than [`Claims::max_attempts`] may begin where nodes forgot their counts; no message is given up for less.
+//! More attempts than [`Claims::max_attempts`] may begin where nodes forgot their counts. An attempt whose handler never began
+//! is taken back, except where its worker died just then, lost the claim, did not hear from a node, or dropped the call before that: such a one counts.
 //! Whether a payload is another is known from the moment an attempt began on a majority, for the retention: of two that
 //! race, one may be told *in progress* first. A forgiven message may be told to be given up by a node that was away.
 //!

@@ -16,7 +16,7 @@ pub struct Inspection {
     pub token: Option<FencingToken>,
     /// For a claim, the done record with the highest token that any node named.
     pub done: Option<DoneRecord>,
-    /// For a claim that is not done, the most attempts that any node has counted, and a payload's fingerprint.
+    /// For a claim that is not done, the most attempts that any node has counted, and the fingerprint of their payload.
     pub begun: Option<Begun>,
     /// Every owner that any node names, and by how many it is named, the most first.
     pub named: Vec<(Owner, usize)>,
@@ -122,9 +122,10 @@ fn merge(views: &[View], majority: usize) -> Inspection {
         // A token is given out once a majority's counters have reached it.
         token: counters.get(majority - 1).copied(),
         done: views.iter().filter_map(|view| view.done.clone()).max_by_key(|done| done.token),
-        begun: views.iter().filter_map(|view| view.begun.clone()).reduce(|one, two| Begun {
-            attempts: one.attempts.max(two.attempts),
-            payload: one.payload.or(two.payload),
+        begun: views.iter().filter_map(|view| view.begun.clone()).reduce(|one, two| {
+            // What fewer have counted may be of an attempt that never began.
+            let (more, fewer) = if one.attempts < two.attempts { (two, one) } else { (one, two) };
+            Begun { attempts: more.attempts, payload: more.payload.or(fewer.payload) }
         }),
         answered: views.len(),
     }
@@ -137,6 +138,16 @@ mod tests {
     fn view(holder: Option<(&str, u64)>, counter: u64) -> View {
         let holder = holder.map(|(who, ms)| (Owner::from_node(who), Some(Duration::from_millis(ms))));
         View { holder, counter: Some(FencingToken::new(counter)), done: None, begun: None }
+    }
+
+    #[test]
+    fn the_payload_is_that_of_the_most_attempts() {
+        let counted = |attempts, payload: Option<&str>| {
+            let begun = Some(Begun { attempts, payload: payload.map(Into::into) });
+            View { holder: None, counter: None, done: None, begun }
+        };
+        let begun = merge(&[counted(1, Some("bb")), counted(2, Some("aa")), counted(2, None)], 2).begun;
+        assert_eq!(begun, Some(Begun { attempts: 2, payload: Some("aa".into()) }));
     }
 
     #[test]

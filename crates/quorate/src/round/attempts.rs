@@ -3,8 +3,11 @@
 //!
 //! # What is not guaranteed
 //!
-//! A node that forgets forgets its counts: then more attempts than the limit may begin, but no id is given up for
-//! less.
+//! A node that forgets forgets its counts: then more attempts than the limit may begin. An attempt that won a majority but
+//! never began counts where it could not be taken back: its worker died before it knew that a majority has it, lost the
+//! claim, had no word yet that a node counts it, or did not reach that node again. So an id may be given up after fewer handlers than the limit, but not after fewer
+//! attempts that were won. Whether another's payload stands is not known where too few nodes answer
+//! ([`Payload::Unknown`]).
 //!
 //! # The rule
 //!
@@ -13,6 +16,14 @@
 //! counted ([`counts_more`](crate::node::engine::counts_more)); the handler begins once a majority has it. (Counted with the grant itself, attempts would count that nobody
 //! won. Not refusing where as many are counted, one count would stand for two attempts: the majority that counts need
 //! not be the one that granted.)
+//!
+//! An attempt that is known not to begin is taken back ahead of its claim's release, where a node has said that it counts it,
+//! it still is the owner, and exactly its count stands. (Elsewhere the same count may be another's, who begins.) What a majority
+//! counts and is given back is taken back on every node: of two that race to count as many, one more than the limit may begin
+//! then. A node that counts none forgets the payload as well. A payload keeps others away
+//! once a majority knows it, as it does of each attempt that began: what a minority knows is of one that never did.
+
+use std::sync::Arc;
 
 /// What a majority of grants means for the attempt that has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,9 +43,54 @@ pub fn turn(counted: impl IntoIterator<Item = u32>, limit: Option<u32>) -> Turn 
     }
 }
 
+/// What the nodes know of another payload than the one that is given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Payload {
+    /// No attempt with another one can have begun.
+    Free,
+    /// A majority knows this one.
+    Other(Arc<str>),
+    /// Those that have not answered decide.
+    Unknown,
+}
+
+/// What it means that those of `nodes` that have answered know of these payloads, or of none.
+pub fn payload_of(given: &Arc<str>, known: &[Option<Arc<str>>], nodes: usize) -> Payload {
+    let majority = super::majority(nodes);
+    let unheard = nodes.saturating_sub(known.len());
+    let mut verdict = if unheard >= majority { Payload::Unknown } else { Payload::Free };
+    for other in known.iter().flatten().filter(|other| *other != given) {
+        let times = known.iter().flatten().filter(|known| *known == other).count();
+        if times >= majority {
+            return Payload::Other(Arc::clone(other));
+        }
+        if times + unheard >= majority {
+            verdict = Payload::Unknown;
+        }
+    }
+    verdict
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_payload_that_a_minority_knows_keeps_nobody_away() {
+        let (ours, other): (Arc<str>, Arc<str>) = ("aa".into(), "bb".into());
+        let (we, they) = (Some(Arc::clone(&ours)), Some(Arc::clone(&other)));
+        let look = |known: &[&Option<Arc<str>>]| {
+            payload_of(&ours, &known.iter().map(|one| (*one).clone()).collect::<Vec<_>>(), 3)
+        };
+        assert_eq!(look(&[]), Payload::Unknown);
+        assert_eq!(look(&[&None]), Payload::Unknown);
+        assert_eq!(look(&[&None, &we]), Payload::Free);
+        assert_eq!(look(&[&they, &None]), Payload::Unknown, "the third may know it as well");
+        assert_eq!(look(&[&they, &None, &None]), Payload::Free);
+        assert_eq!(look(&[&they, &we, &we]), Payload::Free);
+        assert_eq!(look(&[&they, &they]), Payload::Other(other.clone()));
+        assert_eq!(look(&[&they, &we, &they]), Payload::Other(other));
+    }
 
     #[test]
     fn the_largest_count_decides() {

@@ -32,7 +32,8 @@ impl Claims {
     /// Handles the messages of `source`: each is claimed, handled by `handler`, recorded as done, and acked. See
     /// [the module](crate::claim::stream) for what becomes of those for which that does not work out.
     ///
-    /// `source` is a stream of [`Message`]s, or of `Result`s of them: after an error it is asked again.
+    /// `source` is a stream of [`Message`]s, or of `Result`s of them: after an error it is asked again, after 50 ms and
+    /// then later each time, every 5 s at least.
     pub fn consume<S, H, F, T, E>(
         &self,
         source: S,

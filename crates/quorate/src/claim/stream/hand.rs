@@ -127,16 +127,17 @@ impl<M> Hand<M> {
     /// Somebody else handles it, and may be done after `retry_after`: it waits, or it is to be left to the source
     /// (`false`).
     pub(super) fn elsewhere(&mut self, number: Number, retry_after: Option<Duration>, now: BootTime) -> bool {
-        self.idle(number);
         let others = self.others;
         let Some(held) = self.held.get_mut(&number) else { return true };
         let left = now.until(held.since + self.patience);
+        // What is left to the source keeps its id until it has ended: a twin that went ahead would lose the mark by that end.
         if left.is_zero() || others >= self.most {
             return false;
         }
         // Whoever has it is seldom at it for as long as its claim could last.
         let pause = pause(held.looks).min(retry_after.unwrap_or(Duration::MAX).max(LOOK_AGAIN)).min(left);
         held.looks += 1;
+        self.idle(number);
         self.wait(number, Place::Elsewhere(now + pause));
         true
     }
@@ -298,6 +299,18 @@ mod tests {
         let batch = hand.batch(at(20_000));
         assert!(hand.elsewhere(batch[0].0, Some(Duration::from_millis(1)), at(20_000)));
         assert_eq!(hand.next_look(), Some(at(20_100)));
+    }
+
+    #[test]
+    fn what_is_left_to_the_source_keeps_its_id_until_it_has_ended() {
+        let mut hand = Hand::new(4, Duration::ZERO);
+        ["a", "a", "a"].iter().for_each(|id| pull(&mut hand, id, 0));
+        let first = hand.batch(at(0));
+        assert!(!hand.elsewhere(first[0].0, None, at(0)), "without patience");
+        assert!(hand.batch(at(100)).is_empty(), "it has not ended yet");
+        hand.end(first[0].0);
+        assert_eq!(ids(&hand.batch(at(200))), ["a"]);
+        assert!(hand.batch(at(300)).is_empty(), "one of them at a time");
     }
 
     #[test]

@@ -24,6 +24,12 @@ pub trait Message: Send + Sync + 'static {
         None
     }
 
+    /// Whether nothing is left of it to handle (the source has deleted it, say): it is acked at once, and not claimed.
+    /// Default no.
+    fn is_gone(&self) -> bool {
+        false
+    }
+
     /// Tells the source that the message is done. Called once it is, and possibly for several copies.
     ///
     /// # Cancel safety

@@ -45,6 +45,7 @@
 //! | failed: the handler said so, or panicked | no | abandoned: whoever is brought it again may claim it at once |
 //! | poisoned: its [attempts](crate::claim::Claims::max_attempts) are used up | once the dead-letter hook has it | |
 //! | unusable: no claim can have its id, or the id was another payload's | once the dead-letter hook has it | |
+//! | gone: the source has nothing left of it | yes | |
 //! | lost: the claim was lost under the handler, which was dropped | no | another handles it, or has |
 //! | unrecorded: handled, but *done* is at no majority | no | it is handled again, unless a later look finds it done |
 //! | stopped: at the shut-down | no | abandoned |

@@ -33,6 +33,8 @@ where
     T: ClaimResult,
     E: Display,
 {
+    // Dropped before this, at a shut-down say, the attempt never began.
+    let claim = claim.begins();
     let look = claim.handle();
     let delivery = Delivery::new(Arc::clone(&message), look.clone(), stop.clone());
     // A panic in the handler's first words is one of the handler's as well.
@@ -94,8 +96,9 @@ pub(super) async fn give_up<M: Message>(
 /// Acks a message that is given up, once a hook has it.
 pub(super) async fn given_up<M: Message>(message: &M, handed: bool, has_hook: bool) -> Acked {
     let why = match (handed, has_hook) {
-        (true, true) => return ack(message).await,
-        (_, false) => NO_HOOK,
+        // A hook has it, here or elsewhere: only then is it recorded.
+        (true, _) => return ack(message).await,
+        (false, false) => NO_HOOK,
         (false, true) => "the dead-letter hook failed",
     };
     message.leave().await;

@@ -49,6 +49,8 @@ pub enum Outcome {
         /// Why.
         why: Arc<str>,
     },
+    /// Nothing is left of it to handle: the source has deleted it.
+    Gone,
     /// The claim was lost while the handler ran, which has been dropped.
     Lost,
     /// The handler succeeded, but that could not be recorded.
@@ -101,6 +103,8 @@ pub struct Consumed {
     pub poisoned: u64,
     /// [`Outcome::Unusable`].
     pub unusable: u64,
+    /// [`Outcome::Gone`].
+    pub gone: u64,
     /// [`Outcome::Lost`].
     pub lost: u64,
     /// [`Outcome::Unrecorded`].
@@ -122,6 +126,7 @@ impl Consumed {
             Outcome::Failed { .. } => &mut self.failed,
             Outcome::Poisoned { .. } => &mut self.poisoned,
             Outcome::Unusable { .. } => &mut self.unusable,
+            Outcome::Gone => &mut self.gone,
             Outcome::Lost => &mut self.lost,
             Outcome::Unrecorded { .. } => &mut self.unrecorded,
             Outcome::Stopped => &mut self.stopped,
@@ -140,6 +145,7 @@ impl fmt::Display for Outcome {
             Self::Failed { why } => write!(f, "the handler failed: {why}"),
             Self::Poisoned { attempts } => write!(f, "given up after {attempts} attempts"),
             Self::Unusable { why } => f.write_str(why),
+            Self::Gone => f.write_str("the source has deleted it, so there is nothing to handle"),
             Self::Lost => f.write_str("the claim was lost under the handler"),
             Self::Unrecorded { why } => write!(f, "handled, but not recorded as done: {why}"),
             Self::Stopped => f.write_str("the consumer was shut down"),

@@ -17,6 +17,9 @@ use tokio_util::sync::CancellationToken;
 
 /// Rounds of claims under way at once. While they are, what comes gathers for the next.
 const BATCHES: usize = 2;
+/// The first pause after an error of the source, and the longest: it may be one that is always there.
+const ASK_AGAIN: Duration = Duration::from_millis(50);
+const ASK_AT_LEAST_EVERY: Duration = Duration::from_secs(5);
 /// How long handlers that were told to end at once are waited for: those that yield end within it.
 const TO_END: Duration = Duration::from_secs(1);
 
@@ -51,6 +54,7 @@ where
         kill: CancellationToken::new(),
         rounds: FuturesUnordered::new(),
         running: FuturesUnordered::new(),
+        rest: Rest::default(),
         consumed: Consumed::default(),
     };
     let (mut source, mut shutdown) = (pin!(source.fuse()), pin!(shutdown));
@@ -64,7 +68,7 @@ where
                 None => future::pending().await,
             }
         };
-        let pulls = !dry && consumer.hand.room() > 0;
+        let pulls = !dry && consumer.pulls();
         tokio::select! { biased;
             () = env.stopped().cancelled() => break,
             () = &mut shutdown => break,
@@ -77,7 +81,7 @@ where
                 Some(incoming) => {
                     consumer.pull(incoming);
                     // What is there already goes into the same round.
-                    while consumer.hand.room() > 0
+                    while consumer.pulls()
                         && let Some(Some(incoming)) = source.next().now_or_never()
                     {
                         consumer.pull(incoming);
@@ -103,7 +107,27 @@ struct Consumer<M, H> {
     kill: CancellationToken,
     rounds: FuturesUnordered<BoxFuture<'static, Verdicts>>,
     running: FuturesUnordered<BoxFuture<'static, Worked>>,
+    rest: Rest,
     consumed: Consumed,
+}
+
+/// Whether the source may be asked, or is left alone after its errors.
+#[derive(Default)]
+struct Rest {
+    failures: u32,
+    until: Option<BootTime>,
+}
+
+impl Rest {
+    /// Longer after each error, until a message comes.
+    fn failed(&mut self, now: BootTime) {
+        self.until = Some(now + ASK_AGAIN.saturating_mul(1 << self.failures.min(8)).min(ASK_AT_LEAST_EVERY));
+        self.failures = self.failures.saturating_add(1);
+    }
+
+    fn is_over(&self, now: BootTime) -> bool {
+        self.until.is_none_or(|until| until <= now)
+    }
 }
 
 impl<M, H, F, T, E> Consumer<M, H>
@@ -118,8 +142,13 @@ where
         let now = self.env.now();
         let message = match incoming.message() {
             Ok(message) => Arc::new(message),
-            Err(error) => return self.source_failed(&error),
+            Err(error) => return self.source_failed(&error, now),
         };
+        self.rest = Rest::default();
+        if message.is_gone() {
+            let number = self.hand.pull_unusable(Arc::clone(&message), now);
+            return self.start(number, async move { (Outcome::Gone, one::ack(&*message).await) });
+        }
         let id = message.id().map(Arc::<str>::from).map_err(|bad| Arc::clone(bad.why()));
         let id = id.and_then(|id| match Resource::claim(&self.claims.set, &id) {
             Ok(_) => Ok(id),
@@ -134,7 +163,13 @@ where
         }
     }
 
-    fn source_failed(&mut self, error: &str) {
+    /// Whether there is room for one message more, and the source is to be asked for it.
+    fn pulls(&self) -> bool {
+        self.hand.room() > 0 && self.rest.is_over(self.env.now())
+    }
+
+    fn source_failed(&mut self, error: &str, now: BootTime) {
+        self.rest.failed(now);
         self.consumed.source_errors += 1;
         match &self.options.on_source_error {
             Some(hook) => hook(error),
@@ -162,7 +197,9 @@ where
     }
 
     fn next_look(&self) -> Option<BootTime> {
-        if self.rounds.len() < BATCHES { self.hand.next_look() } else { None }
+        let look = if self.rounds.len() < BATCHES { self.hand.next_look() } else { None };
+        let ask = self.rest.until.filter(|at| self.hand.room() > 0 && *at > self.env.now());
+        look.into_iter().chain(ask).min()
     }
 
     fn decide(&mut self, number: Number, verdict: Result<ClaimOutcome, ClaimError>) {
@@ -274,5 +311,27 @@ async fn round(claims: Claims, batch: Vec<(Number, MessageId<'static>)>) -> Verd
     match claims.claim_many_unsettled(asked).await {
         Ok(claimed) => numbers.into_iter().zip(claimed).collect(),
         Err(error) => numbers.into_iter().map(|number| (number, Err(error.clone()))).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_that_only_fails_is_asked_more_and_more_seldom_and_after_a_message_at_once() {
+        let (mut rest, mut now) = (Rest::default(), BootTime::from_nanos(0));
+        assert!(rest.is_over(now));
+        let mut pauses = Vec::new();
+        for _ in 0..9 {
+            rest.failed(now);
+            assert!(!rest.is_over(now));
+            let until = rest.until.unwrap();
+            pauses.push(now.until(until).as_millis());
+            now = until;
+            assert!(rest.is_over(now));
+        }
+        assert_eq!(pauses, [50, 100, 200, 400, 800, 1600, 3200, 5000, 5000]);
+        assert!(Rest::default().is_over(now));
     }
 }

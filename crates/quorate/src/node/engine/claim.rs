@@ -97,7 +97,11 @@ impl<S: Store> Desk<'_, S> {
         if back {
             asked.attempts = asked.attempts.saturating_sub(1);
         }
-        asked.payload = asked.payload.or(begun.and_then(|begun| begun.payload));
+        // Where none is counted there is no payload either: the one that never began must not keep others away.
+        asked.payload = match asked.attempts {
+            0 => None,
+            _ => asked.payload.or(begun.and_then(|begun| begun.payload)),
+        };
         self.keep(resource, ClaimRecord::Begun(asked), keep)?;
         Ok(Reply::Counted)
     }
