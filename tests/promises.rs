@@ -1,5 +1,7 @@
 //! Kept promises, in short: see `promises/main.rs`, which makes two hundred changes.
 
+#![allow(clippy::expect_used, reason = "a test fails by panicking")]
+
 use serde_json::Value;
 use std::process::Command;
 

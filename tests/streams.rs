@@ -22,6 +22,9 @@ use std::{
 const MESSAGES: usize = 120;
 const CONSUMERS: usize = 3;
 
+/// Consumers, and how many entries are pending with each.
+type PendingOf = Vec<(String, usize)>;
+
 fn connection(server: &RedisServer) -> Connection {
     redis::Client::open(server.url()).expect("a URL").get_connection().expect("it answers")
 }
@@ -39,7 +42,7 @@ fn add(broker: &mut Connection, field: &str, value: impl AsRef<[u8]>) -> String 
 fn pending_of(broker: &mut Connection) -> BTreeMap<String, usize> {
     let mut command = redis::cmd("XPENDING");
     // How many, the first, the last, and how many of each consumer; nothing in place of these where there are none.
-    let (_, _, _, each): (usize, Value, Value, Option<Vec<(String, usize)>>) =
+    let (_, _, _, each): (usize, Value, Value, Option<PendingOf>) =
         command.arg("orders").arg("billing").query(broker).expect("a group");
     each.unwrap_or_default().into_iter().collect()
 }

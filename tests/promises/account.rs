@@ -165,7 +165,7 @@ impl Story {
                 (Some(start), Event::Done { .. }) => start.done = Some(entry.at()),
                 (Some(start), _) => start.cut = Some(entry.at()),
                 (None, _) => {
-                    violations.push(format!("{job}: {tick} ended at {who:?} and never started there"))
+                    violations.push(format!("{job}: {tick} ended at {who:?} and never started there"));
                 }
             }
         }

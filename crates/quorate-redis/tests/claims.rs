@@ -260,7 +260,7 @@ async fn thousands_of_claims_travel_and_are_extended_in_few_calls() {
     // Long enough for a build without optimization on a busy machine.
     const LONG_TTL: Duration = Duration::from_secs(9);
     let servers = RedisCluster::start(5).unwrap();
-    let urls: Vec<String> = servers.iter().map(|server| server.url()).collect();
+    let urls: Vec<String> = servers.iter().map(quorate_testkit::redis::RedisServer::url).collect();
     let builder = Quorum::redis(&urls).expect("URLs").worker("a").trust_new_nodes(true);
     let a = builder.node_timeout(Duration::from_secs(2)).build().expect("a sound setup");
     a.ready(PATIENCE).await;

@@ -217,10 +217,10 @@ fn before(
                 store.set_claim(resource, None)?;
             }
         }
-        (Fault::ForgivesWhatIsDone, Request::Forgive { resource, .. }) => {
-            if store.lease(resource)?.is_none() {
-                store.set_claim(resource, None)?;
-            }
+        (Fault::ForgivesWhatIsDone, Request::Forgive { resource, .. })
+            if store.lease(resource)?.is_none() =>
+        {
+            store.set_claim(resource, None)?;
         }
         (Fault::CutsResults, Request::Complete { record, .. }) => {
             record.result = record.result.chars().take(engine::RESULT_MAX / 2).collect::<String>().into();

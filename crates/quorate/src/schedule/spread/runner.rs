@@ -165,6 +165,9 @@ struct Survey {
     took: Duration,
 }
 
+/// A span of ticks that nobody ran: of which job, how it ended, and why.
+type Unrun = (Arc<Job>, (WallTime, WallTime), TickEnd, String);
+
 impl Worker {
     async fn serve(&mut self, stop: &CancellationToken) {
         let (mut jobs, mut phase) = self.with.roster.watch();
@@ -451,7 +454,7 @@ impl Worker {
         let mut ticks = rows::ticks(answers, quorum);
         self.kept = rows::kept(answers);
         self.registering.clear();
-        let mut unruns: Vec<(Arc<Job>, (WallTime, WallTime), TickEnd, String)> = Vec::new();
+        let mut unruns: Vec<Unrun> = Vec::new();
         for (name, entry) in &mut self.jobs {
             let told = self.told.as_ref().and_then(|told| told.get(name));
             let stands = ticks.remove(name).unwrap_or_default();
