@@ -44,9 +44,10 @@
 //!
 //! # What is not guaranteed of histories, states and requests
 //!
-//! * A history entry is written a little after the end, off the path of the ticks: a crash loses those of the last
-//!   moments. What ended then is entered by the next leader as it stands in the ledger, but for *done*, of which the
-//!   ledger's record is word enough. A history on a majority of nodes that are all lost is lost.
+//! * A history entry is written a little after the end, off the path of the ticks: a crash keeps back those of the last
+//!   moments. The next leader enters them as the ticks' own records tell: how they ended and how long they took, not when
+//!   they began nor how often they were tried; of runs that somebody asked for it does not. A history on a majority of
+//!   nodes that are all lost is lost.
 //! * A job's state is written just before its *done*: a run that is repeated may find what it has left itself.
 //! * While a job is paused no entry is written; the pause itself stands in the job's row ([`JobRow`]).
 //! * A pause gives up what waits, also an at-least-once tick that was interrupted before.
