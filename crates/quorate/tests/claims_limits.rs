@@ -309,7 +309,7 @@ async fn a_wait_for_another_ends_at_its_time_and_names_the_holder() {
 #[tokio::test]
 async fn thousands_are_claimed_completed_and_abandoned_at_a_time_with_a_verdict_each() {
     // Thousands of ids to five nodes in one process: a busy machine takes its time.
-    let builder = Quorum::builder().worker("a").nodes(nodes()).node_timeout(Duration::from_secs(5));
+    let builder = Quorum::builder().worker("a").nodes(nodes()).node_timeout(Duration::from_secs(1));
     let a = builder.trust_new_nodes(true).build().expect("a sound setup");
     let claims = Claims::new(&a, "orders").max_attempts(3);
     let ids: Vec<String> = (0..3000).map(|i| format!("m-{i}")).collect();
