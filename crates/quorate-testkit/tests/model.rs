@@ -46,7 +46,7 @@ mod fence {
     fn tokens_are_unique_and_grow_whatever_time_does() {
         holds("fencing, two attempts", Fencing::plain());
         let three = Fencing { attempts: 3, doubles: 0, apart: Some(1), ..Fencing::plain() };
-        holds_so_far("fencing, three attempts", three, 500_000);
+        holds_so_far("fencing, three attempts", three, 250_000);
     }
 
     #[test]
@@ -172,7 +172,7 @@ mod reading {
         holds("read-write, extended", ReadWrite { extensions: 1, ..both });
         holds("read-write, a node forgets", ReadWrite { forgets: 1, ..both });
         let two = ReadWrite { eager: true, ..ReadWrite::of(&[Reads, Reads, Writes]) };
-        holds_so_far("read-write, two readers", two, 200_000);
+        holds_so_far("read-write, two readers", two, 100_000);
         let down = ReadWrite::of(&[Downgrades, Writes]);
         holds("read-write, a downgrade beside a writer", down);
         let all_at_once = ReadWrite { eager: true, extensions: 1, ..down };
