@@ -32,8 +32,9 @@ pub(crate) enum Event {
     TickStart { job: Arc<str>, tick: u64, term: u64 },
     /// It has come to its end.
     TickDone { job: Arc<str>, tick: u64, term: u64 },
-    /// A message's done record stands on this many nodes.
-    Done { message: u64, token: u64, nodes: usize },
+    /// A message's done record stands on this many nodes. Recording it took so long, in microseconds: a node may
+    /// have forgotten meanwhile, with its answer on the way.
+    Done { message: u64, token: u64, nodes: usize, took: u64 },
     /// A message was found to be done.
     Seen { message: u64 },
     /// This process did not run from `from` until now.

@@ -30,7 +30,9 @@ pub(crate) struct Claims {
 
 #[derive(Clone, Copy, Debug)]
 struct Done {
+    /// When the worker was told so, and when it had begun to record it.
     at: BootTime,
+    began: BootTime,
     token: u64,
     nodes: usize,
 }
@@ -84,7 +86,7 @@ impl Claims {
     fn redone(&self, message: u64, asked: BootTime, token: u64, who: Who, truth: &Truth) -> Option<String> {
         let done = self.done.get(&message)?;
         let again = done.token != token && asked > done.at && done.at.until(asked) < RETENTION - EARLY;
-        let excused = done.nodes.saturating_sub(truth.losses(done.at, asked)) < MAJORITY;
+        let excused = done.nodes.saturating_sub(truth.losses(done.began, asked)) < MAJORITY;
         (again && !excused).then(|| {
             format!(
                 "claims: {who:?} claimed message {message} with token {token} {:?} after it was done with token \
@@ -109,15 +111,17 @@ impl Check for Claims {
                 self.claimed.entry(message).or_default().push((asked, *token, who));
                 self.redone(message, asked, *token, who, truth).into_iter().collect()
             }
-            Event::Done { message, token, nodes } => {
+            Event::Done { message, token, nodes, took } => {
                 self.is_done(*message, at);
-                let done = Done { at, token: *token, nodes: *nodes };
+                let began = at - Duration::from_micros(*took);
+                let done = Done { at, began, token: *token, nodes: *nodes };
                 let mut found = Vec::new();
                 match self.done.get(message).copied() {
                     Some(other) if other.token != *token => {
                         self.again += 1;
                         let (first, later) = if other.at < at { (other, done) } else { (done, other) };
-                        let excused = first.nodes.saturating_sub(truth.losses(first.at, later.at)) < MAJORITY;
+                        let excused =
+                            first.nodes.saturating_sub(truth.losses(first.began, later.at)) < MAJORITY;
                         if !excused && first.at.until(later.at) < RETENTION - EARLY {
                             found.push(format!(
                                 "claims: message {message} was done twice: {first:?}, {later:?}"
@@ -171,7 +175,7 @@ mod tests {
     }
 
     fn done(ms: u64, message: u64, token: u64, nodes: usize) -> Entry {
-        line(ms, Event::Done { message, token, nodes })
+        line(ms, Event::Done { message, token, nodes, took: 0 })
     }
 
     fn found(truth: &Truth, lines: &[(usize, Entry)]) -> usize {

@@ -124,9 +124,11 @@ impl Task {
             let _ = claim.abandon().await;
             return false;
         }
+        let began = env.now();
         match claim.complete("").await {
             Ok(completed) => {
-                journal.write(Event::Done { message, token, nodes: completed.nodes });
+                let took = env.now().since(began).as_micros().try_into().unwrap_or(u64::MAX);
+                journal.write(Event::Done { message, token, nodes: completed.nodes, took });
                 true
             }
             // Not recorded: whoever has it next will know more.

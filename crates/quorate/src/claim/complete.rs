@@ -49,7 +49,10 @@ pub(super) async fn complete(endings: Vec<Ending<'_>>) -> Vec<Result<Completed, 
 /// Asks every node that has not recorded it of what is not settled, and hears all of them: the more have it, the better.
 async fn ask(fleet: &Fleet, all: &mut [Completing<'_>]) {
     let mut asked: Vec<&mut Completing<'_>> = all.iter_mut().filter(|one| !one.is_settled()).collect();
-    asked.iter_mut().for_each(|one| one.votes.superseded = 0);
+    for one in &mut asked {
+        one.votes.superseded = 0;
+        one.votes.forget(fleet);
+    }
     let (ballots, mut votes) = ballots();
     for node in 0..fleet.len() {
         for (ticket, one) in (0..).zip(&asked).filter(|(_, one)| !one.votes.stands_at(node)) {
@@ -58,7 +61,7 @@ async fn ask(fleet: &Fleet, all: &mut [Completing<'_>]) {
     }
     drop(ballots);
     while let Some(vote) = votes.recv().await {
-        asked[vote.ticket as usize].votes.count(vote.node, vote.answer);
+        asked[vote.ticket as usize].votes.count(vote.node, vote.memory.epoch, vote.answer);
     }
     asked.into_iter().for_each(|one| one.verdict = one.votes.verdict(fleet));
 }
@@ -108,7 +111,7 @@ impl<'a> Completing<'a> {
                 // marker changed, say). Behind a *complete* that is under way yet it finds nothing to free.
                 fleet.release(lease.resource(), lease.owner(), |node| !votes.stands_at(node), None);
                 let at = WallTime::from_micros(record.at);
-                verdict.map(|()| Completed { at, nodes: votes.completed })
+                verdict.map(|()| Completed { at, nodes: votes.completed() })
             }
             None => Err(CompleteError::NoMajority(fleet.report(votes.outcomes))),
         }
@@ -117,7 +120,8 @@ impl<'a> Completing<'a> {
 
 struct Votes {
     outcomes: Vec<NodeOutcome>,
-    completed: usize,
+    /// Where it is recorded, and in which memory of the node.
+    recorded: Vec<Option<u64>>,
     /// Nodes where a later claim has been counted, and ended.
     superseded: usize,
     done: Option<DoneRecord>,
@@ -125,22 +129,38 @@ struct Votes {
 
 impl Votes {
     fn new(nodes: usize) -> Self {
-        Self { outcomes: vec![NodeOutcome::Pending; nodes], completed: 0, superseded: 0, done: None }
+        let outcomes = vec![NodeOutcome::Pending; nodes];
+        Self { outcomes, recorded: vec![None; nodes], superseded: 0, done: None }
     }
 
-    fn count(&mut self, node: usize, answer: Answer) {
+    fn count(&mut self, node: usize, epoch: u64, answer: Answer) {
         self.outcomes[node] = NodeOutcome::of(&answer);
         match answer {
-            Answer::Reply(Reply::Completed) => self.completed += 1,
+            Answer::Reply(Reply::Completed) => self.recorded[node] = Some(epoch),
             Answer::Reply(Reply::Done(done)) => self.done = Some(done),
             Answer::Reply(Reply::Refused(Refusal::Superseded)) => self.superseded += 1,
             _ => {}
         }
     }
 
+    /// A node that may have forgotten since has recorded nothing: it is asked again.
+    fn forget(&mut self, fleet: &Fleet) {
+        for (node, recorded) in self.recorded.iter_mut().enumerate() {
+            if recorded.is_some_and(|epoch| epoch != fleet.epoch(node)) {
+                *recorded = None;
+                self.outcomes[node] = NodeOutcome::Pending;
+            }
+        }
+    }
+
+    fn completed(&self) -> usize {
+        self.recorded.iter().flatten().count()
+    }
+
     /// Settled by a majority, or once every node has spoken.
-    fn verdict(&self, fleet: &Fleet) -> Option<Result<(), CompleteError>> {
-        if self.completed >= fleet.majority() {
+    fn verdict(&mut self, fleet: &Fleet) -> Option<Result<(), CompleteError>> {
+        self.forget(fleet);
+        if self.completed() >= fleet.majority() {
             return Some(Ok(()));
         }
         if let Some(done) = &self.done {
