@@ -209,7 +209,7 @@ async fn work(args: &[String]) -> Result<(), Box<dyn Error>> {
         let schedule = quorate::schedule::Custom::new(table);
         let job = Job::new(&format!("job-{number:05}"), schedule, handler).delivery(delivery);
         // Long enough for a hand-over, short enough for ten thousand.
-        scheduler = scheduler.job(job.misfire(RunOnce::within(Duration::from_secs(10))));
+        scheduler = scheduler.job(job.misfire(RunOnce::within(Duration::from_secs(30))));
     }
     let mut terminate = signal(SignalKind::terminate())?;
     let tells = async {
