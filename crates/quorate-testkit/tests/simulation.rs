@@ -114,10 +114,10 @@ fn every_seed_holds_and_is_one_history() {
         ("tick stopped", 20),
         ("tick timed out", 150),
         ("tick interrupted in its term", 5),
-        ("tick overtaken", 80),
+        ("tick overtaken", 40),
         ("tick left: unknown", 300),
-        ("tick left: started before", 150),
-        ("ticks missed: stood for", 60),
+        ("tick left: started before", 80),
+        ("ticks missed: stood for", 10),
         // Every tick of a seed is accounted for, and most of them without an excuse.
         ("ticks reckoned", 20),
         ("at-most-once tick reckoned", 600),

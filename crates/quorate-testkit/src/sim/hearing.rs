@@ -16,12 +16,12 @@ use tracing::{
 
 /// What the library says in its log, and what it is counted as: only there does it tell of these.
 const HEARD: [(&str, &str); 8] = [
-    ("ticks not run: they were missed by more", "ticks missed: window"),
-    ("ticks not run: they were missed, and the misfire rule", "ticks missed: skip"),
-    ("ticks not run: they were missed, and the run of", "ticks missed: stood for"),
-    ("tick not run: it came due while", "tick overtaken"),
-    ("tick not run: it was started before", "tick left: started before"),
-    ("tick not run: too few nodes remember", "tick left: unknown"),
+    ("skipped-misfire: they were missed by more", "ticks missed: window"),
+    ("skipped-misfire: they were missed, and the misfire rule", "ticks missed: skip"),
+    ("skipped-misfire: they were missed, and the run of", "ticks missed: stood for"),
+    ("skipped-overlap: it came due while", "tick overtaken"),
+    ("lost: it was started by", "tick left: started before"),
+    ("lost: too few nodes remember", "tick left: unknown"),
     ("interrupted, though the term goes on", "tick interrupted in its term"),
     ("not registered", "registration not at once"),
 ];
