@@ -1,11 +1,9 @@
 //! What a worker writes down: one JSON object a line, one `write` a line, on standard output.
 
 use quorate::env::{BootTime, Env};
+use quorate_tests::support::say;
 use serde::{Deserialize, Serialize};
-use std::{
-    io::{self, Write},
-    sync::Arc,
-};
+use std::sync::Arc;
 
 /// What happened to a worker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,14 +50,9 @@ impl Journal {
         &self.0
     }
 
-    /// Writes that `event` happens now. Once this returns, a SIGKILL cannot unwrite it: the kernel has it.
+    /// Writes that `event` happens now.
     pub(crate) fn write(&self, event: Event) {
-        let entry = Entry { at: self.0.now().as_nanos(), event };
-        let mut line = serde_json::to_vec(&entry).unwrap_or_default();
-        line.push(b'\n');
-        let mut out = io::stdout().lock();
-        // A parent that has gone is found out by other means.
-        let _ = out.write_all(&line).and_then(|()| out.flush());
+        say(&Entry { at: self.0.now().as_nanos(), event });
     }
 }
 

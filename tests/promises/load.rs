@@ -6,13 +6,12 @@ use quorate::{
     schedule::{Delivery, Job, RunOnce, Scheduler, Tick, Timetable},
 };
 use quorate_testkit::redis::{RedisCluster, RedisConfig, RedisServer};
-use quorate_tests::support::{Crew, PATIENCE, Told};
+use quorate_tests::support::{Crew, PATIENCE, Told, say};
 use serde_json::{Value, json};
 use std::{
     convert::Infallible,
     error::Error,
     fs,
-    io::{self, Write},
     process::{Command, ExitCode},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -230,15 +229,6 @@ async fn work(args: &[String]) -> Result<(), Box<dyn Error>> {
     }
     quorum.close().await;
     Ok(())
-}
-
-/// One line, one write.
-fn say(late: &[u64]) {
-    let mut line = serde_json::to_vec(late).unwrap_or_default();
-    line.push(b'\n');
-    let mut out = io::stdout().lock();
-    // A parent that has gone is found out by other means.
-    let _ = out.write_all(&line).and_then(|()| out.flush());
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! What a worker writes down: one JSON object a line, one `write` a line, on standard output.
 
 use quorate::env::{BootTime, Env};
+use quorate_tests::support::say;
 use serde::{Deserialize, Serialize};
 use std::{
-    io::{self, Write},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -74,13 +74,9 @@ impl Journal {
         self.write_at(self.now(), event);
     }
 
-    /// Writes a line. Once this returns, a SIGKILL cannot unwrite it: the kernel has it. A parent that has
-    /// gone is found out by other means.
+    /// Writes a line.
     pub(crate) fn write_at(&self, at: BootTime, event: Event) {
-        let mut line = serde_json::to_vec(&Entry { at: at.as_nanos(), event }).unwrap_or_default();
-        line.push(b'\n');
-        let mut out = io::stdout().lock();
-        let _ = out.write_all(&line).and_then(|()| out.flush());
+        say(&Entry { at: at.as_nanos(), event });
     }
 }
 

@@ -9,6 +9,7 @@ mod nodes;
 mod processes;
 mod program;
 mod running;
+mod say;
 mod sink;
 
 pub use beats::Beats;
@@ -18,6 +19,7 @@ pub use nodes::Nodes;
 pub use processes::{is_alive, parent_of, signal};
 pub use program::Program;
 pub use running::Running;
+pub use say::say;
 pub use sink::Sink;
 
 use quorate::env::{SystemWorld, WallTime, World};
