@@ -12,17 +12,18 @@ const fn token(number: u64) -> FencingToken {
     FencingToken::new(number)
 }
 
-/// A server, and two clients of it. What drives their connections ends with them.
+/// One more client of `server`. What drives its connection ends with it.
+async fn client(server: &PostgresServer) -> Client {
+    let (client, connection) = tokio_postgres::connect(&server.url(), NoTls).await.expect("a connection");
+    #[expect(clippy::disallowed_methods, reason = "the driver's own way; it ends with its client")]
+    tokio::spawn(async { drop(connection.await) });
+    client
+}
+
+/// A server, and two clients of it.
 async fn clients() -> (PostgresServer, Client, Client) {
     let server = PostgresServer::start().expect("a server");
-    let mut clients = Vec::new();
-    for _ in 0..2 {
-        let (client, connection) = tokio_postgres::connect(&server.url(), NoTls).await.expect("a connection");
-        #[expect(clippy::disallowed_methods, reason = "the driver's own way; it ends with its client")]
-        tokio::spawn(async { drop(connection.await) });
-        clients.push(client);
-    }
-    let (second, first) = (clients.pop().expect("two"), clients.pop().expect("two"));
+    let (first, second) = (client(&server).await, client(&server).await);
     Effects::new("any").create(&first).await.expect("a table");
     Effects::new("any").create(&first).await.expect("again, which is nothing");
     Fences.create(&first).await.expect("a table");
@@ -60,9 +61,21 @@ async fn an_effect_is_had_once_and_what_is_rolled_back_not_at_all() {
     assert_eq!(orders.forget_before(&client, Duration::ZERO).await.expect("deletes"), 3);
 }
 
+/// Returns once a transaction waits for another's lock, by the server's own word.
+async fn somebody_waits(looks: &Client) {
+    for _ in 0..10_000 {
+        let waiting = looks.query_one("SELECT count(*) FROM pg_locks WHERE NOT granted", &[]).await;
+        if waiting.expect("a count").get::<_, i64>(0) > 0 {
+            return;
+        }
+    }
+    panic!("nobody waited");
+}
+
 #[tokio::test]
 async fn of_two_transactions_at_once_one_has_the_effect() {
-    let (_server, mut first, mut second) = clients().await;
+    let (server, mut first, mut second) = clients().await;
+    let looks = client(&server).await;
     let orders = Effects::new("orders");
     for (id, commits) in [("kept", true), ("undone", false)] {
         let ahead = first.transaction().await.expect("begins");
@@ -70,12 +83,14 @@ async fn of_two_transactions_at_once_one_has_the_effect() {
         let behind = second.transaction().await.expect("begins");
         let verdict = {
             let mut waits = std::pin::pin!(orders.once(&behind, id, token(2)));
-            let end_first = async { if commits { ahead.commit().await } else { ahead.rollback().await } };
             tokio::select! { biased;
                 verdict = &mut waits => panic!("it did not wait: {verdict:?}"),
-                ended = end_first => ended.expect("ends"),
+                () = somebody_waits(&looks) => {}
             }
-            waits.await.expect("a verdict")
+            let end_first = async { if commits { ahead.commit().await } else { ahead.rollback().await } };
+            let (verdict, ended) = tokio::join!(waits, end_first);
+            ended.expect("ends");
+            verdict.expect("a verdict")
         };
         assert_eq!(verdict, if commits { Once::Before(token(1)) } else { Once::First });
         behind.commit().await.expect("ends");
