@@ -61,15 +61,15 @@ async fn an_effect_is_had_once_and_what_is_rolled_back_not_at_all() {
     assert_eq!(orders.forget_before(&client, Duration::ZERO).await.expect("deletes"), 3);
 }
 
-/// Returns once a transaction waits for another's lock, by the server's own word.
-async fn somebody_waits(looks: &Client) {
+/// Whether in the end a transaction waits for another's lock, by the server's own word.
+async fn somebody_waits(looks: &Client) -> bool {
     for _ in 0..10_000 {
         let waiting = looks.query_one("SELECT count(*) FROM pg_locks WHERE NOT granted", &[]).await;
         if waiting.expect("a count").get::<_, i64>(0) > 0 {
-            return;
+            return true;
         }
     }
-    panic!("nobody waited");
+    false
 }
 
 #[tokio::test]
@@ -85,7 +85,7 @@ async fn of_two_transactions_at_once_one_has_the_effect() {
             let mut waits = std::pin::pin!(orders.once(&behind, id, token(2)));
             tokio::select! { biased;
                 verdict = &mut waits => panic!("it did not wait: {verdict:?}"),
-                () = somebody_waits(&looks) => {}
+                waits = somebody_waits(&looks) => assert!(waits, "nobody waits"),
             }
             let end_first = async { if commits { ahead.commit().await } else { ahead.rollback().await } };
             let (verdict, ended) = tokio::join!(waits, end_first);
