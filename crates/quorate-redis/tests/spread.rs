@@ -8,8 +8,8 @@ use quorate::{
     ledger::Ledger,
     node::{FencingToken, Record},
     schedule::{
-        Delivery, Job, JobRow, Overlap, Paused, Placement, RunAll, Scheduler, Tick, TickEnd, TickHistory,
-        every,
+        Delivery, Job, JobRow, Jobs, Overlap, Paused, Placement, RunAll, Scheduler, Tick, TickEnd,
+        TickHistory, every,
     },
 };
 use quorate_redis::Connect;
@@ -369,4 +369,61 @@ async fn a_job_that_is_paused_runs_nowhere_and_a_drained_worker_ends_when_its_ru
     worker.runtime.shutdown_background();
     Env::system().sleep(period * 3).await;
     assert_eq!(starts.lock().unwrap().len(), count, "nothing is started after a drain");
+}
+
+#[tokio::test]
+async fn what_runs_on_any_worker_is_cancelled_for_good_and_what_is_triggered_runs_once() {
+    let cluster = servers();
+    let starts = Starts::default();
+    let job = |who: &'static str| {
+        let starts = Arc::clone(&starts);
+        let job = Job::new("j", every(Duration::from_secs(1)).unwrap(), move |tick: Tick| {
+            let asked_for = tick.cause().request().is_some();
+            if !asked_for {
+                note(&starts, who, &tick);
+            }
+            async move {
+                if asked_for {
+                    return Ok(());
+                }
+                tick.stop().cancelled().await;
+                Err("told to stop")
+            }
+        });
+        // At least once: what is cancelled is not run again all the same.
+        rules(job, Delivery::AtLeastOnce)
+    };
+    let workers = [("a", true), ("b", false)]
+        .map(|(name, may_lead)| Worker::start(name, &cluster.urls(), may_lead, job(name)));
+    let running = || {
+        let starts = starts.lock().unwrap();
+        starts.values().flatten().map(|(who, _)| *who).collect::<BTreeSet<_>>().len()
+    };
+    until("a run on each", || running() == 2).await;
+    let quorum = Quorum::redis(cluster.urls()).unwrap().trust_new_nodes(true).worker("ops").build().unwrap();
+    let jobs = Jobs::new(&quorum, "g").unwrap().by("ops@here");
+    let before: Vec<u64> = starts.lock().unwrap().keys().copied().collect();
+    let answer = soon("an answer", jobs.cancel("j", None)).await.unwrap();
+    assert!(answer.text.contains("the workers stop theirs"), "{answer:?}");
+    let ends = |tick: &u64| history(&cluster).remove(tick).unwrap_or_default();
+    until("the end of what ran", || before.iter().take(2).all(|tick| !ends(tick).is_empty())).await;
+    for tick in before.iter().take(2) {
+        let entry = &ends(tick)[0];
+        assert_eq!((entry.end, &*entry.reason), (TickEnd::Cancelled, "on request of ops@here"), "{entry:?}");
+    }
+    let triggered = soon("an answer", jobs.trigger("j")).await.unwrap();
+    let of_trigger = || {
+        let all = history(&cluster).into_values().flatten();
+        all.filter(|entry| entry.cause.request() == Some(triggered.id)).collect::<Vec<_>>()
+    };
+    until("the end of what was triggered", || !of_trigger().is_empty()).await;
+    let entry = &of_trigger()[0];
+    assert_eq!((entry.end, &*entry.worker), (TickEnd::Done, "a"), "the leader runs it: {entry:?}");
+    quorum.close().await;
+    for worker in workers {
+        worker.stop().await;
+    }
+    let starts = starts.lock().unwrap();
+    let again: Vec<_> = before.iter().take(2).filter(|tick| starts[tick].len() > 1).collect();
+    assert!(again.is_empty(), "run again though they were cancelled: {again:?}");
 }

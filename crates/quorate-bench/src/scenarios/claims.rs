@@ -2,14 +2,14 @@
 
 use super::cycles::runtime;
 use crate::{
-    measure::{Spread, now},
+    measure::{Spread, cpu, now},
     plan::Plan,
     report::Row,
     rivals::{Kind, Rival, quorum, spawn},
     servers::Servers,
 };
 use quorate::claim::{Claim, ClaimOutcome, Claims, complete_many};
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 /// Ids that the rival has under way at one time: as many as [`Claims::claim_many`] sends together.
 const PIPELINED: usize = 256;
@@ -25,6 +25,9 @@ pub(crate) fn run(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {
 struct Rates {
     singly: Vec<f64>,
     batches: Vec<f64>,
+    /// Processor that an id of them takes, in microseconds: of this process, and of the servers together.
+    ours: Vec<f64>,
+    theirs: Vec<f64>,
     counted: Vec<f64>,
     bare_singly: Vec<f64>,
     bare_pipelined: Vec<f64>,
@@ -41,9 +44,15 @@ async fn measure(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {
             (0..count).map(|number| format!("{what}-{round}-{number}")).collect()
         };
         let few = plan.ids.div_ceil(SINGLY_PART);
+        let singly = singly(&plain, ids("one", few)).await?;
+        let (spent, theirs) = (cpu(), servers.cpu()?);
+        let batched = batches(&plain, ids("many", plan.ids)).await?;
+        let an_id = |spent: Duration| spent.as_secs_f64() * 1e6 / plan.ids as f64;
         let of_round = Rates {
-            singly: vec![singly(&plain, ids("one", few)).await?],
-            batches: vec![batches(&plain, ids("many", plan.ids)).await?],
+            singly: vec![singly],
+            batches: vec![batched],
+            ours: vec![an_id(cpu().saturating_sub(spent))],
+            theirs: vec![an_id(servers.cpu()?.saturating_sub(theirs))],
             counted: vec![batches(&counted, ids("counted", plan.ids)).await?],
             bare_singly: vec![bare_singly(&bare, ids("bare-one", few)).await?],
             bare_pipelined: vec![bare_pipelined(&bare, ids("bare", plan.ids)).await?],
@@ -61,6 +70,8 @@ async fn measure(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {
     Ok(vec![
         row("quorate", "claim and complete, one by one", rates.singly),
         row("quorate", "claim and complete, in batches", rates.batches),
+        Row::spread("quorate", "an id of a batch: client CPU", "µs", Spread::of(rates.ours)),
+        Row::spread("quorate", "an id of a batch: CPU of five servers", "µs", Spread::of(rates.theirs)),
         row("quorate", "the same, with attempts counted", rates.counted),
         Row::new("quorate", "batches against one by one", "×", ratio).at_least(10.0),
         row("bare", "SET NX PX on five servers, one by one", rates.bare_singly),
@@ -73,6 +84,8 @@ impl Rates {
     fn add(&mut self, round: Self) {
         self.singly.extend(round.singly);
         self.batches.extend(round.batches);
+        self.ours.extend(round.ours);
+        self.theirs.extend(round.theirs);
         self.counted.extend(round.counted);
         self.bare_singly.extend(round.bare_singly);
         self.bare_pipelined.extend(round.bare_pipelined);

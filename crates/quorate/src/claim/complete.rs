@@ -3,7 +3,7 @@ use crate::{
     env::WallTime,
     lease::Lease,
     node::{DoneRecord, Owner, Refusal, Reply, Request, engine::RESULT_MAX},
-    round::{Answer, Fleet, NodeOutcome, ReplyTo, ballots},
+    round::{Answer, Fleet, NodeOutcome, ReplyTo, ballots, majority},
 };
 use std::{sync::Arc, time::Duration};
 
@@ -51,7 +51,7 @@ async fn ask(fleet: &Fleet, all: &mut [Completing<'_>]) {
     let mut asked: Vec<&mut Completing<'_>> = all.iter_mut().filter(|one| !one.is_settled()).collect();
     for one in &mut asked {
         one.votes.superseded = 0;
-        one.votes.forget(fleet);
+        one.votes.forget(|node| fleet.epoch(node));
     }
     let (ballots, mut votes) = ballots();
     for node in 0..fleet.len() {
@@ -63,7 +63,7 @@ async fn ask(fleet: &Fleet, all: &mut [Completing<'_>]) {
     while let Some(vote) = votes.recv().await {
         asked[vote.ticket as usize].votes.count(vote.node, vote.memory.epoch, vote.answer);
     }
-    asked.into_iter().for_each(|one| one.verdict = one.votes.verdict(fleet));
+    asked.into_iter().for_each(|one| one.verdict = one.votes.verdict(|node| fleet.epoch(node)));
 }
 
 /// One of them under way.
@@ -144,9 +144,9 @@ impl Votes {
     }
 
     /// A node that may have forgotten since has recorded nothing: it is asked again.
-    fn forget(&mut self, fleet: &Fleet) {
+    fn forget(&mut self, epoch: impl Fn(usize) -> u64) {
         for (node, recorded) in self.recorded.iter_mut().enumerate() {
-            if recorded.is_some_and(|epoch| epoch != fleet.epoch(node)) {
+            if recorded.is_some_and(|then| then != epoch(node)) {
                 *recorded = None;
                 self.outcomes[node] = NodeOutcome::Pending;
             }
@@ -158,20 +158,21 @@ impl Votes {
     }
 
     /// Settled by a majority, or once every node has spoken.
-    fn verdict(&mut self, fleet: &Fleet) -> Option<Result<(), CompleteError>> {
-        self.forget(fleet);
-        if self.completed() >= fleet.majority() {
+    fn verdict(&mut self, epoch: impl Fn(usize) -> u64) -> Option<Result<(), CompleteError>> {
+        self.forget(epoch);
+        let majority = majority(self.outcomes.len());
+        if self.completed() >= majority {
             return Some(Ok(()));
         }
         if let Some(done) = &self.done {
             return Some(Err(CompleteError::AlreadyDone(done.clone())));
         }
-        if self.outcomes.len() - self.superseded < fleet.majority() {
+        if self.outcomes.len() - self.superseded < majority {
             return Some(Err(CompleteError::Superseded));
         }
         if let Some(holder) = self.holders().find(|owner| {
             let held = self.holders().filter(|other| other == owner).count();
-            self.outcomes.len() - held < fleet.majority()
+            self.outcomes.len() - held < majority
         }) {
             return Some(Err(CompleteError::TakenOver { holder: holder.clone() }));
         }
@@ -187,5 +188,57 @@ impl Votes {
             NodeOutcome::Contended { holder, .. } => Some(holder),
             _ => None,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::{Cause, FencingToken};
+
+    fn done(token: u64) -> DoneRecord {
+        let token = FencingToken::new(token);
+        DoneRecord { token, at: 5, result: "r".into(), payload: None, poisoned: None }
+    }
+
+    fn votes(answers: impl IntoIterator<Item = Answer>) -> Votes {
+        let mut votes = Votes::new(5);
+        answers.into_iter().enumerate().for_each(|(node, answer)| votes.count(node, 1, answer));
+        votes
+    }
+
+    fn recorded(nodes: usize) -> impl Iterator<Item = Answer> {
+        std::iter::repeat_n(Answer::Reply(Reply::Completed), nodes)
+    }
+
+    /// Once such a node counted: the message was done by a majority that did not remember it, and was given again.
+    #[test]
+    fn what_a_node_recorded_counts_while_it_remembers_and_it_is_asked_again_after() {
+        let forgetful = |node| if node == 2 { 2 } else { 1 };
+        let mut three = votes(recorded(3));
+        assert!(matches!(three.verdict(|_| 1), Some(Ok(()))));
+        assert!(three.verdict(forgetful).is_none(), "two are no majority");
+        assert_eq!((three.completed(), three.stands_at(1), three.stands_at(2)), (2, true, false));
+        three.count(2, 2, Answer::Reply(Reply::Completed));
+        assert!(matches!(three.verdict(forgetful), Some(Ok(()))), "its present memory has it");
+        assert!(matches!(votes(recorded(4)).verdict(forgetful), Some(Ok(()))), "and three remember");
+    }
+
+    #[test]
+    fn a_done_record_a_later_count_and_another_holder_each_say_why_not() {
+        let late = || Answer::Failed(Cause::TimedOut);
+        assert!(votes(recorded(2).chain([late(), late(), late()])).verdict(|_| 1).is_none());
+        let mut other = votes(recorded(2).chain([Answer::Reply(Reply::Done(done(9)))]));
+        let said = other.verdict(|_| 1);
+        assert!(matches!(said, Some(Err(CompleteError::AlreadyDone(record))) if record == done(9)));
+        let superseded = || Answer::Reply(Reply::Refused(Refusal::Superseded));
+        let two = recorded(2).chain([superseded(), superseded()]);
+        assert!(votes(two).verdict(|_| 1).is_none(), "the third may record it");
+        let three = recorded(2).chain([superseded(), superseded(), superseded()]);
+        assert!(matches!(votes(three).verdict(|_| 1), Some(Err(CompleteError::Superseded))));
+        let held = || Answer::Reply(Reply::Held { owner: Owner::from_node("x"), remaining: None });
+        let taken = recorded(2).chain([held(), held(), held()]);
+        let said = votes(taken).verdict(|_| 1);
+        assert!(matches!(said, Some(Err(CompleteError::TakenOver { holder })) if holder.as_str() == "x"));
     }
 }

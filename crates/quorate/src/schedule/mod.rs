@@ -106,7 +106,7 @@ pub use operate::{Accepted, JobStatus, Jobs, JobsError, RunningTick, SchedulePuz
 pub use rules::{Overlap, Placement, Retry};
 pub use scheduler::{ScheduleError, Scheduler, SchedulerRun};
 pub use ticks::{
-    Answer, Ask, Decision, Delivery, JobRow, NodeAnswer, Paused, RecordError, Request, RequestId,
+    Answer, Ask, Cancelled, Decision, Delivery, JobRow, NodeAnswer, Paused, RecordError, Request, RequestId,
     RequestIdError, SkipReason, TickCause, TickEnd, TickHistory, TickKey, TickRecord, TickVerdict, verdict,
 };
 pub use times::{

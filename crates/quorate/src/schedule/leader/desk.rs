@@ -8,8 +8,8 @@ use super::{
 use crate::{
     env::WallTime,
     schedule::{
-        Answer, Ask, JobRow, Paused, Placement, Request, RequestId, SkipReason, TickCause, TickEnd,
-        roster::Phase,
+        Answer, Ask, Cancelled, JobRow, Paused, Placement, Request, RequestId, SkipReason, TickCause,
+        TickEnd, roster::Phase,
     },
 };
 use std::sync::Arc;
@@ -186,9 +186,6 @@ impl Leader<'_> {
     fn open(&mut self, request: Request) -> Result<Grant, Arc<str>> {
         let index = self.job_of(request.what.job(), &request)?;
         let Some(entry) = self.entries[index].as_ref() else { return Err("the job is leaving".into()) };
-        if entry.plan.job.placement == Placement::Spread {
-            return Err("its ticks are spread over the workers, and the leader runs none of them".into());
-        }
         if self.leading.roster.phase() != Phase::Open {
             return Err("the leader is being drained; ask the next one".into());
         }
@@ -201,19 +198,19 @@ impl Leader<'_> {
         Ok(Grant { id, answer, write: Some((key, value)), open: Some(ask) })
     }
 
-    /// Tells what runs to stop; without a tick also gives up what was asked for and has not begun.
+    /// Tells what runs to stop; without a tick also gives up what was asked for and has not begun. What runs on other
+    /// workers is stopped by these, once they read of it.
     fn cancel(
         &mut self,
         job: &Arc<str>,
         tick: Option<WallTime>,
         request: &Request,
     ) -> Result<Grant, Arc<str>> {
-        let index = self.job_of(job, request)?;
+        let (index, now) = (self.job_of(job, request)?, self.now());
         let Some(entry) = self.entries[index].as_mut() else { return Err("the job is leaving".into()) };
-        if entry.plan.job.placement == Placement::Spread {
-            let why = "its runs are spread over the workers, where the leader cannot reach them; stop the worker that \
-                       has the run, or wait for the job's timeout";
-            return Err(why.into());
+        let row_key = JobRow::key(&entry.plan.job.name);
+        if entry.row.asked.contains(&request.id) {
+            return Ok(Grant::row(request.id, "the workers have been told", row_key, &entry.row));
         }
         let mine = entry.plan.running.iter().filter(|going| tick.is_none_or(|tick| tick == going.tick));
         let why = format!("on request of {}", request.by);
@@ -230,10 +227,19 @@ impl Leader<'_> {
             }
             self.settle(index);
         }
+        let text = format!("{count} told to stop, {given_up} given up before they began");
+        let entry = self.entries[index].as_mut().filter(|_| job.placement == Placement::Spread);
+        if let Some(entry) = entry {
+            // Who runs what the leader cannot know; each worker looks at the row about once a second.
+            entry.row.cancel(Cancelled { by: Arc::clone(&request.by), at: now, tick });
+            entry.row.changed_by(request.id);
+            let text =
+                format!("on the leader: {text}; the workers stop theirs when they look, about once a second");
+            return Ok(Grant::row(request.id, &text, row_key, &entry.row));
+        }
         if count + given_up == 0 {
             return Err(format!("nothing of {} runs that could be cancelled", job.name).into());
         }
-        let text = format!("{count} told to stop, {given_up} given up before they began");
         let answer = Answer::Accepted { text: text.into(), count: (count + given_up) as u64 };
         Ok(Grant { id: request.id, answer, write: None, open: None })
     }

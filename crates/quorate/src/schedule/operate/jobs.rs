@@ -222,7 +222,8 @@ impl Jobs {
     }
 
     /// Tells what runs of the job to stop, or the run of one tick only; without a tick also gives up what was asked for and
-    /// has not begun. Runs of a job that is [spread](crate::schedule::Placement::Spread) cannot be cancelled from outside.
+    /// has not begun. Of a job that is [spread](crate::schedule::Placement::Spread) each worker stops what it runs when it
+    /// next looks, about once a second.
     ///
     /// # Errors
     /// As [`Jobs::pause`].
@@ -342,7 +343,9 @@ impl Jobs {
             let running = status::spread(&answers(self.ledger.part("spread").read().await)?);
             for (name, runs) in running {
                 if let Some(job) = jobs.get_mut(&name).filter(|job| job.row.spread) {
-                    job.running = runs;
+                    // Beside what the leader runs of it because somebody asked for it.
+                    job.running.extend(runs);
+                    job.running.sort_by_key(|run| (run.tick, run.request));
                 }
             }
         }

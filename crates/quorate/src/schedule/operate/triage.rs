@@ -74,12 +74,11 @@ fn taken_up(ledger: &[Answered], request: &Request) -> Option<Answer> {
         Ask::Trigger { .. } | Ask::Backfill { .. } => found(key(request.id))
             .find_map(|value| serde_json::from_str::<Row>(value).ok())
             .map(|row| row.answer),
-        Ask::Pause { job } | Ask::Resume { job } => found(JobRow::key(job))
+        // Of a cancel on the leader nothing is written; of one that the workers have to read, their job's row says so.
+        Ask::Pause { job } | Ask::Resume { job } | Ask::Cancel { job, .. } => found(JobRow::key(job))
             .filter_map(|value| JobRow::parse(value).ok())
             .any(|row| row.asked.contains(&request.id))
             .then(|| Answer::Accepted { text: "done, by an earlier leader".into(), count: 0 }),
-        // Of that nothing is written.
-        Ask::Cancel { .. } => None,
     }
 }
 

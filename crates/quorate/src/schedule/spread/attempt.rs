@@ -253,7 +253,7 @@ impl Attempt {
         let again = match worked.end {
             WorkEnd::Interrupted => true,
             // At a shutdown: others are there.
-            WorkEnd::Cancelled => self.job.delivery == Delivery::AtLeastOnce,
+            WorkEnd::Cancelled => self.job.delivery == Delivery::AtLeastOnce && !self.cancel.is_for_good(),
             _ => false,
         };
         if again {

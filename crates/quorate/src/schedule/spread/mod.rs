@@ -15,7 +15,10 @@
 //!   hand-over is such a change. A row stays for as long as no leader changes it: a job that was once the leader's is not begun
 //!   by workers before one leads that has it as spread.
 //! * What came due while no worker was there, and is past its window, is one entry, as far back as the ledger goes.
-//! * A run leaves no state to the next: [`Tick::set_state`](super::Tick::set_state) is kept for nobody.
+//! * A run leaves no state to the next: [`Tick::set_state`](super::Tick::set_state) is refused.
+//! * What somebody asks for (a trigger, a back-fill) the leader runs, and not beside what it already runs of that; a tick
+//!   that a worker runs may go on beside it. A cancel reaches a worker when it next looks at the job's row, about once a
+//!   second: a run that ends before then has ended, and the answer cannot say how many were stopped.
 //! * Who is told that a tick is lost knows that it was started; it may have done its work.
 //!
 //! # How a tick is run

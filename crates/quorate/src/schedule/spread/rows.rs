@@ -5,7 +5,7 @@ use crate::{
     env::WallTime,
     ledger::Answered,
     node::{FencingToken, Record},
-    schedule::{Job, JobRow, TickKey},
+    schedule::{Cancelled, Job, JobRow, TickKey},
 };
 use serde::{Deserialize, Serialize};
 use std::{cmp::Reverse, collections::BTreeMap, sync::Arc, time::Duration};
@@ -157,13 +157,23 @@ pub(super) fn ticks(answers: &[Answered], quorum: usize) -> BTreeMap<Arc<str>, B
 }
 
 /// What the group's own ledger says of a job, which its leader keeps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Told {
     pub(super) paused: bool,
     /// Whether its leader leaves its ticks to the workers.
     pub(super) spread: bool,
     /// Since when the job is what it is.
     pub(super) since: WallTime,
+    /// Which runs are to stop.
+    pub(super) cancels: Vec<Cancelled>,
+}
+
+impl Told {
+    /// Who has asked for the run of `tick` to stop that has begun at `began`.
+    pub(super) fn cancelled(&self, tick: WallTime, began: WallTime) -> Option<&Arc<str>> {
+        let mine = |one: &&Cancelled| began <= one.at && one.tick.is_none_or(|only| only == tick);
+        self.cancels.iter().find(mine).map(|one| &one.by)
+    }
 }
 
 /// What that ledger says of each job: of several rows of one job that of the highest term and revision counts.
@@ -177,7 +187,12 @@ pub(super) fn told(answers: &[Answered]) -> BTreeMap<Arc<str>, Told> {
             rows.insert(job, (record.term, row));
         }
     }
-    let told = |row: JobRow| Told { paused: row.paused.is_some(), spread: row.spread, since: row.since };
+    let told = |row: JobRow| Told {
+        paused: row.paused.is_some(),
+        spread: row.spread,
+        since: row.since,
+        cancels: row.cancels,
+    };
     rows.into_iter().map(|(job, (_, row))| (job.into(), told(row))).collect()
 }
 
@@ -308,14 +323,26 @@ mod tests {
             };
             node(0, &[("job/j", record)])
         };
-        let told = |answers: &[Answered]| told(answers)["j"];
+        let told = |answers: &[Answered]| told(answers)["j"].clone();
         assert_eq!(
             told(&[says(5, 1, true, false), says(4, 9, false, true)]),
-            Told { paused: true, spread: false, since: at(1) }
+            Told { paused: true, spread: false, since: at(1), cancels: vec![] }
         );
         assert_eq!(
             told(&[says(5, 1, true, false), says(5, 2, false, true)]),
-            Told { paused: false, spread: true, since: at(2) }
+            Told { paused: false, spread: true, since: at(2), cancels: vec![] }
         );
+    }
+
+    #[test]
+    fn a_run_is_cancelled_that_had_begun_when_somebody_asked() {
+        let asked = |at, tick| Cancelled { by: "me".into(), at, tick };
+        let cancels = vec![asked(at(5), None), asked(at(9), Some(at(7)))];
+        let told = Told { paused: false, spread: true, since: at(0), cancels };
+        for (tick, began, cancelled) in
+            [(4, 5, true), (4, 6, false), (7, 8, true), (7, 9, true), (7, 10, false), (8, 8, false)]
+        {
+            assert_eq!(told.cancelled(at(tick), at(began)).is_some(), cancelled, "{tick} begun at {began}");
+        }
     }
 }

@@ -147,6 +147,7 @@ struct Entry {
 struct Running {
     job: Arc<str>,
     tick: WallTime,
+    began: WallTime,
     cancel: Cancel,
 }
 
@@ -210,7 +211,17 @@ impl Worker {
     }
 
     fn cancel(&self) {
-        self.running.values().for_each(|run| run.cancel.cancel("the worker was told to stop"));
+        self.running.values().for_each(|run| run.cancel.interrupt("the worker was told to stop"));
+    }
+
+    /// Stops what somebody has asked the leader to cancel.
+    fn heed_cancels(&self) {
+        for run in self.running.values() {
+            let told = self.told.as_ref().and_then(|told| told.get(&run.job));
+            if let Some(by) = told.and_then(|told| told.cancelled(run.tick, run.began)) {
+                run.cancel.cancel(&format!("on request of {by}"));
+            }
+        }
     }
 
     /// Takes the jobs as they are now. What has not changed goes on.
@@ -308,7 +319,8 @@ impl Worker {
         let cancel = Cancel::default();
         self.begun += 1;
         let number = self.begun;
-        let run = Running { job: Arc::clone(&job.name), tick: tried.tick, cancel: cancel.clone() };
+        let (name, began) = (Arc::clone(&job.name), self.now());
+        let run = Running { job: name, tick: tried.tick, began, cancel: cancel.clone() };
         self.running.insert(number, run);
         let claims = Claims::new(&self.with.quorum, &names::set(&self.with.group))
             .ttl(self.with.ttl)
@@ -403,6 +415,7 @@ impl Worker {
             Ok(answers) => {
                 self.told = Some(rows::told(&answers));
                 self.hold();
+                self.heed_cancels();
             }
             Err(error) => {
                 tracing::debug!(group = &*self.with.group, "which jobs are paused is not known: {error}");

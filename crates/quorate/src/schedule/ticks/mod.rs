@@ -11,4 +11,4 @@ pub use delivery::{Decision, Delivery, NodeAnswer, SkipReason, TickVerdict, verd
 pub use history::{TickCause, TickEnd, TickHistory};
 pub use record::{RecordError, TickKey, TickRecord};
 pub use request::{Answer, Ask, Request, RequestId, RequestIdError};
-pub use row::{JobRow, Paused};
+pub use row::{Cancelled, JobRow, Paused};

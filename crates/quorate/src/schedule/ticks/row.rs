@@ -5,6 +5,8 @@ use std::{sync::Arc, time::Duration};
 
 /// How many requests a row remembers.
 const ASKED_MAX: usize = 8;
+/// And how many of those to cancel what runs.
+const CANCELS_MAX: usize = 8;
 
 /// A job's row in its group's ledger, under `job/NAME`: written by the leader, read by whoever wants to know.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,6 +40,21 @@ pub struct JobRow {
     /// died before it answered, is known to have been carried out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub asked: Vec<RequestId>,
+    /// Which runs on workers are to stop, the newest last, at most eight: of a job that is spread the workers look here.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cancels: Vec<Cancelled>,
+}
+
+/// That what runs is to stop.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cancelled {
+    /// Who asked for it.
+    pub by: Arc<str>,
+    /// When: what begins later is not meant.
+    pub at: WallTime,
+    /// The run of this tick alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tick: Option<WallTime>,
 }
 
 /// That a job is paused.
@@ -64,6 +81,13 @@ impl JobRow {
         self.asked.push(request);
         let excess = self.asked.len().saturating_sub(ASKED_MAX);
         self.asked.drain(..excess);
+    }
+
+    /// That workers are to stop what they run.
+    pub(in crate::schedule) fn cancel(&mut self, cancelled: Cancelled) {
+        self.cancels.push(cancelled);
+        let excess = self.cancels.len().saturating_sub(CANCELS_MAX);
+        self.cancels.drain(..excess);
     }
 
     /// The value of its record.
@@ -106,6 +130,15 @@ mod tests {
         assert!(row.to_value().contains(r#""window":1500"#));
         (1..=20).for_each(|id| row.changed_by(RequestId::from_u128(id)));
         assert_eq!((row.rev, row.asked.len(), row.asked.last()), (23, 8, Some(&RequestId::from_u128(20))));
+        assert_eq!(JobRow::parse(&row.to_value()).unwrap(), row);
+        row.cancel(Cancelled { by: "me".into(), at: WallTime::from_micros(9), tick: None });
+        assert!(row.to_value().ends_with(r#""cancels":[{"by":"me","at":9}]}"#), "{}", row.to_value());
+        let tick = |micros| Some(WallTime::from_micros(micros));
+        (1..=8).for_each(|t| row.cancel(Cancelled { tick: tick(t), ..row.cancels[0].clone() }));
+        assert_eq!(
+            row.cancels.iter().map(|one| one.tick).collect::<Vec<_>>(),
+            (1..=8).map(tick).collect::<Vec<_>>()
+        );
         assert_eq!(JobRow::parse(&row.to_value()).unwrap(), row);
         let old = JobRow::parse("1700000000000000").unwrap();
         assert_eq!((old.since.as_micros(), old.rev, &*old.schedule), (1_700_000_000_000_000, 0, ""));

@@ -55,14 +55,35 @@ pub(in crate::schedule) enum WorkEnd {
 #[derive(Clone, Debug, Default)]
 pub(in crate::schedule) struct Cancel {
     stop: CancellationToken,
-    why: Arc<OnceLock<Arc<str>>>,
+    word: Arc<OnceLock<Word>>,
+}
+
+/// What a run was told.
+#[derive(Debug)]
+struct Word {
+    why: Arc<str>,
+    /// Whether its tick has ended with it, also where it is to run at least once.
+    for_good: bool,
 }
 
 impl Cancel {
-    /// Only the first word counts.
+    /// Nobody is to run it again. Only the first word counts.
     pub(in crate::schedule) fn cancel(&self, why: &str) {
-        let _ = self.why.set(why.into());
+        self.tell(why, true);
+    }
+
+    /// Others may run it again. Only the first word counts.
+    pub(in crate::schedule) fn interrupt(&self, why: &str) {
+        self.tell(why, false);
+    }
+
+    fn tell(&self, why: &str, for_good: bool) {
+        let _ = self.word.set(Word { why: why.into(), for_good });
         self.stop.cancel();
+    }
+
+    pub(in crate::schedule) fn is_for_good(&self) -> bool {
+        self.word.get().is_some_and(|word| word.for_good)
     }
 
     pub(in crate::schedule) fn is_cancelled(&self) -> bool {
@@ -70,7 +91,7 @@ impl Cancel {
     }
 
     fn why(&self) -> Arc<str> {
-        self.why.get().cloned().unwrap_or_default()
+        self.word.get().map(|word| Arc::clone(&word.why)).unwrap_or_default()
     }
 }
 

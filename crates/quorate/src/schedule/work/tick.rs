@@ -133,10 +133,14 @@ impl Tick {
     /// word counts.
     ///
     /// # Errors
-    /// [`StateError`] where it is over 1,024 bytes long.
+    /// [`StateError`] where it is over 1,024 bytes long, and where the run is one of many that are spread over the workers:
+    /// these may go on side by side, and none comes before another.
     pub fn set_state(&self, text: &str) -> Result<(), StateError> {
+        if matches!(self.hold, Hold::Claim(..)) {
+            return Err(StateError::Spread { job: Arc::clone(&self.job) });
+        }
         if text.len() > STATE_MAX {
-            return Err(StateError { job: Arc::clone(&self.job), length: text.len() });
+            return Err(StateError::TooLong { job: Arc::clone(&self.job), length: text.len() });
         }
         self.said.words().state = Some(text.into());
         Ok(())
@@ -179,14 +183,28 @@ impl Said {
     }
 }
 
-/// A state that is too long to be kept.
+/// A state that is not kept.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "the state of the job {job:?} is {length} bytes long; keep it to {STATE_MAX}, and put more into a store of its own"
-)]
-pub struct StateError {
-    job: Arc<str>,
-    length: usize,
+pub enum StateError {
+    /// It is too long.
+    #[error(
+        "the state of the job {job:?} is {length} bytes long; keep it to {STATE_MAX}, and put more into a store of its own"
+    )]
+    TooLong {
+        /// Whose.
+        job: Arc<str>,
+        /// Its length, in bytes.
+        length: usize,
+    },
+    /// The job's ticks are spread over the workers.
+    #[error(
+        "the job {job:?} is spread over the workers, and its runs, which may go on side by side, leave no state to each \
+         other; place it on the leader, or keep its state in a store of its own"
+    )]
+    Spread {
+        /// Whose.
+        job: Arc<str>,
+    },
 }
 
 /// The last `most` bytes of a text, from between two characters.

@@ -3,7 +3,10 @@
 use super::stage::{Begun, PERIOD, SECOND, Stage, accepted, ends, never, often, refused};
 use crate::{
     node::FencingToken,
-    schedule::{Ask, Delivery, Job, JobRow, Placement, RunAll, Tick, TickCause, TickEnd, TickHistory, every},
+    schedule::{
+        Answer, Ask, Cancelled, Delivery, Job, JobRow, Placement, RunAll, Tick, TickCause, TickEnd,
+        TickHistory, every,
+    },
 };
 use std::{
     collections::BTreeSet,
@@ -104,14 +107,10 @@ async fn a_request_is_carried_out_once_however_often_it_comes() {
 async fn what_cannot_be_done_is_refused_with_the_reason() {
     let (stage, begun) = (Stage::new(), Begun::default());
     let second = Job::new("second", every(SECOND).unwrap(), |_| async { Ok::<(), String>(()) });
-    let spread = Job::new("spread", never(), |_| async { Ok::<(), String>(()) });
-    let spread = spread.placement(Placement::Spread);
-    let leader = stage.candidate("a", &[idle(&begun, PERIOD), second, spread]);
+    let leader = stage.candidate("a", &[idle(&begun, PERIOD), second]);
     let why = async |ask: Ask| refused(&leader.ask(&stage.request(ask)).await).to_owned();
     assert!(why(Ask::Trigger { job: named("k") }).await.contains("a knows no job called \"k\""));
     assert!(why(Ask::Pause { job: named("k") }).await.contains("knows no job"));
-    let spread = why(Ask::Cancel { job: named("spread"), tick: None }).await;
-    assert!(spread.contains("spread over the workers, where the leader cannot reach them"), "{spread}");
     assert!(why(Ask::Cancel { job: named("j"), tick: None }).await.contains("nothing of j runs"));
     let until = stage.quorum.env().wall();
     let span = |seconds: u32| Ask::Backfill { job: named("second"), from: until - SECOND * seconds, until };
@@ -122,6 +121,36 @@ async fn what_cannot_be_done_is_refused_with_the_reason() {
     assert!(refused(&leader.ask(&late).await).contains("too late"));
     assert!(begun.lock().unwrap().is_empty());
     leader.resigns().await;
+}
+
+#[tokio::test]
+async fn what_is_asked_of_a_spread_job_the_leader_runs_and_a_cancel_stands_in_its_row() {
+    let (stage, begun) = (Stage::new(), Begun::default());
+    let jobs = [idle(&begun, PERIOD / 10).placement(Placement::Spread)];
+    let first = stage.candidate("a", &jobs);
+    let until = stage.quorum.env().wall();
+    let from = until - 3_000_000 * SECOND;
+    let trigger = stage.request(Ask::Trigger { job: named("j") });
+    let back_fill = stage.request(Ask::Backfill { job: named("j"), from, until });
+    assert_eq!(accepted(&first.ask(&trigger).await), 1);
+    assert_eq!(accepted(&first.ask(&back_fill).await), 3);
+    let history = stage.history_when("j", |all| all.len() == 4).await;
+    assert!(history.iter().all(|entry| entry.end == TickEnd::Done), "{history:#?}");
+    let cancel = stage.request(Ask::Cancel { job: named("j"), tick: Some(until) });
+    let answer = first.ask(&cancel).await;
+    assert!(
+        matches!(&answer, Answer::Accepted { text, count: 0 } if text.contains("the workers stop theirs"))
+    );
+    first.resigns().await;
+    let next = stage.candidate("b", &jobs);
+    accepted(&next.ask(&cancel).await);
+    let answers = stage.ledger.read().await.unwrap();
+    let rows = answers.iter().flat_map(|answer| &answer.state.records).filter(|(key, _)| &**key == "job/j");
+    let rows: Vec<JobRow> = rows.map(|(_, record)| JobRow::parse(&record.value).unwrap()).collect();
+    let asked = Cancelled { by: "me@here".into(), at: rows[0].cancels[0].at, tick: Some(until) };
+    assert!(rows.iter().all(|row| row.cancels == [asked.clone()]), "the second time it is known: {rows:#?}");
+    assert_eq!(begun.lock().unwrap().len(), 4);
+    next.resigns().await;
 }
 
 #[tokio::test]
