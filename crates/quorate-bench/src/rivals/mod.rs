@@ -9,7 +9,7 @@ use quorate::lease::Lease;
 use std::{sync::Arc, time::Duration};
 
 use ours::Ours;
-pub(crate) use ours::quorum;
+pub(crate) use ours::{quorum, quorum_of_one};
 use raw::{Dialect, Raw};
 use rslocks::Rslock;
 

@@ -1,6 +1,6 @@
 use super::TTL;
-use quorate::lease::{Lease, Quorum, TryAcquire};
-use quorate_redis::Connect;
+use quorate::lease::{Lease, Quorum, QuorumBuilder, TryAcquire};
+use quorate_redis::{Connect, RedisNode};
 use std::time::Duration;
 
 /// How long the first handshakes may take.
@@ -24,7 +24,16 @@ impl Ours {
 
 /// A quorum at its defaults, but that new nodes are trusted.
 pub(crate) async fn quorum(urls: &[String], worker: &str) -> Result<Quorum, String> {
-    let builder = Quorum::redis(urls).map_err(|error| error.to_string())?;
+    met(Quorum::redis(urls).map_err(|error| error.to_string())?, worker).await
+}
+
+/// A quorum of one server, which may be one of others under other keys.
+pub(crate) async fn quorum_of_one(url: &str, worker: &str) -> Result<Quorum, String> {
+    let node = RedisNode::parse(url).map_err(|error| error.to_string())?.prefix("bench-alone:");
+    met(Quorum::builder().nodes([node]), worker).await
+}
+
+async fn met(builder: QuorumBuilder, worker: &str) -> Result<Quorum, String> {
     let quorum = builder.worker(worker).trust_new_nodes(true).build().map_err(|error| error.to_string())?;
     quorum.ready(FIRST).await;
     quorum.met(FIRST).await;

@@ -5,7 +5,7 @@ use crate::{
     measure::{Spread, cpu, now},
     plan::Plan,
     report::Row,
-    rivals::{Kind, Rival, quorum, spawn},
+    rivals::{Kind, Rival, quorum, quorum_of_one, spawn},
     servers::Servers,
 };
 use quorate::claim::{Claim, ClaimOutcome, Claims, complete_many};
@@ -64,6 +64,7 @@ async fn measure(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {
     }
     let blocked = servers.slowest_call()?;
     quorum.close().await;
+    let alone = alone(plan, servers).await?;
     let ratio =
         Spread::of(rates.batches.iter().copied()).median / Spread::of(rates.singly.iter().copied()).median;
     let row = |rival, figure: &str, of: Vec<f64>| Row::spread(rival, figure, "ids/s", Spread::of(of));
@@ -77,7 +78,38 @@ async fn measure(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {
         row("bare", "SET NX PX on five servers, one by one", rates.bare_singly),
         row("bare", "SET NX PX on five servers, pipelined", rates.bare_pipelined),
         Row::new("quorate", "slowest script call on a server", "ms", blocked).at_most(5.0),
+        row("quorate", "one server alone: one by one", alone.singly),
+        row("quorate", "one server alone: in batches", alone.batches),
+        Row::new("quorate", "one server alone: slowest script call", "ms", alone.blocked).at_most(5.0),
     ])
+}
+
+/// Ids a second on one server, which has a core to itself on a machine of two; and the longest that it served nobody else.
+struct Alone {
+    singly: Vec<f64>,
+    batches: Vec<f64>,
+    blocked: f64,
+}
+
+async fn alone(plan: &Plan, servers: &Servers) -> Result<Alone, String> {
+    let quorum = quorum_of_one(&servers.urls()[0], "bench-claims").await?;
+    let claims = Claims::new(&quorum, "bench");
+    let mut alone = Alone { singly: Vec::new(), batches: Vec::new(), blocked: 0.0 };
+    servers.forget_slow_calls()?;
+    for round in 0..=plan.rounds {
+        let ids = |what: &str, count: usize| -> Vec<String> {
+            (0..count).map(|number| format!("{what}-{round}-{number}")).collect()
+        };
+        let one = singly(&claims, ids("one", plan.ids.div_ceil(SINGLY_PART))).await?;
+        let many = batches(&claims, ids("many", plan.ids)).await?;
+        if round > 0 {
+            alone.singly.push(one);
+            alone.batches.push(many);
+        }
+    }
+    alone.blocked = servers.slowest_call()?;
+    quorum.close().await;
+    Ok(alone)
 }
 
 impl Rates {

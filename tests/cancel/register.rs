@@ -14,7 +14,7 @@ impl Register {
     fn read(dirs: &[&str]) -> Self {
         let mut register = Self::default();
         for dir in dirs {
-            register.read_dir(&Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(dir));
+            register.read_dir(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates").join(dir));
         }
         register
     }
