@@ -1,17 +1,20 @@
 //! The shell around the plans of spread jobs: looks, sleeps, tries ticks, until it is told to stop.
 
+mod survey;
+
+use self::survey::{PRUNE_EVERY, Survey};
 use super::{
     attempt::Attempt,
     names,
-    plan::{Came, LATE_AFTER, Plan, Try, dark, kept, low_water, unrun},
-    rows::{self, Registration, Told},
+    plan::{Came, Plan, Try, kept},
+    rows::Told,
     scribe::{self, scribe},
 };
 use crate::{
     claim::Claims,
     env::{BootTime, Env, ScopedTask, WallTime},
     lease::Quorum,
-    ledger::{Answered, Ledger, LedgerError},
+    ledger::Ledger,
     node::FencingToken,
     schedule::{
         Job, Placement, Skipped, TickCause, TickEnd, TickHistory,
@@ -32,20 +35,8 @@ use tokio_util::sync::CancellationToken;
 
 /// The wall clock may step: it is looked at again at least this often.
 const LOOK_AT_LEAST_EVERY: Duration = Duration::from_millis(500);
-/// Between two looks at which jobs are paused, at least.
-const SURVEY_EVERY: Duration = Duration::from_secs(1);
-/// And so many times as long as a look takes: a long ledger is read less often.
-const SURVEY_SHARE: u32 = 20;
-/// Between two looks at what stands in the ledger of spread ticks, which bring back the rows that nodes forgot.
-const READ_EVERY: Duration = Duration::from_secs(60);
-/// Between prunings of that ledger, at least; each worker draws its own up to twice as long.
-const PRUNE_EVERY: Duration = Duration::from_secs(60);
-/// Between attempts to write a row.
-const WRITE_AGAIN: Duration = Duration::from_millis(200);
 /// The reason of what did not run for a pause.
 const PAUSED: &str = "the job was paused";
-/// The reason of what came due before any worker was there.
-const DARK: &str = "no worker was there";
 /// What is ready to be written at a shutdown has so long at least.
 const WRITE_AT_LEAST: Duration = Duration::from_secs(1);
 
@@ -103,7 +94,7 @@ pub(in crate::schedule) async fn spread(with: Spreading, stop: CancellationToken
     }
 }
 
-struct Worker {
+pub(super) struct Worker {
     with: Spreading,
     env: Env,
     ledger: Ledger,
@@ -159,16 +150,6 @@ struct Ended {
     history: Option<TickHistory>,
 }
 
-/// What the ledgers say.
-struct Survey {
-    main: Result<Vec<Answered>, LedgerError>,
-    spread: Option<Result<Vec<Answered>, LedgerError>>,
-    took: Duration,
-}
-
-/// A span of ticks that nobody ran: of which job, how it ended, and why.
-type Unrun = (Arc<Job>, (WallTime, WallTime), TickEnd, String);
-
 impl Worker {
     async fn serve(&mut self, stop: &CancellationToken) {
         let (mut jobs, mut phase) = self.with.roster.watch();
@@ -212,16 +193,6 @@ impl Worker {
 
     fn cancel(&self) {
         self.running.values().for_each(|run| run.cancel.interrupt("the worker was told to stop"));
-    }
-
-    /// Stops what somebody has asked the leader to cancel.
-    fn heed_cancels(&self) {
-        for run in self.running.values() {
-            let told = self.told.as_ref().and_then(|told| told.get(&run.job));
-            if let Some(by) = told.and_then(|told| told.cancelled(run.tick, run.began)) {
-                run.cancel.cancel(&format!("on request of {by}"));
-            }
-        }
     }
 
     /// Takes the jobs as they are now. What has not changed goes on.
@@ -391,149 +362,6 @@ impl Worker {
         self.enter(job, history);
     }
 
-    /// Looks at the ledgers, now and then, and when there is something to be known.
-    fn survey(&mut self) {
-        if self.jobs.is_empty() || self.surveying.is_some() || self.env.now() < self.survey_at {
-            return;
-        }
-        let reads = self.env.now() >= self.read_at;
-        if reads {
-            self.read_at = self.env.now() + READ_EVERY;
-        }
-        let (main, spread, env) = (self.with.main.clone(), self.ledger.clone(), self.env.clone());
-        self.surveying = Some(self.env.spawn_scoped(async move {
-            let began = env.now();
-            let main = main.read().await;
-            let spread = if reads { Some(spread.read().await) } else { None };
-            Survey { main, spread, took: began.until(env.now()) }
-        }));
-    }
-
-    fn surveyed(&mut self, survey: Survey) {
-        self.survey_at = self.env.now() + SURVEY_EVERY.max(survey.took * SURVEY_SHARE);
-        match survey.main {
-            Ok(answers) => {
-                self.told = Some(rows::told(&answers));
-                self.hold();
-                self.heed_cancels();
-            }
-            Err(error) => {
-                tracing::debug!(group = &*self.with.group, "which jobs are paused is not known: {error}");
-            }
-        }
-        match survey.spread {
-            // The rows of jobs that are to begin are not used before it is known which are paused, or the leader's.
-            Some(Ok(answers)) if self.told.is_some() => self.read(&answers),
-            Some(Ok(_)) => self.read_at = self.env.now(),
-            Some(Err(error)) => {
-                self.read_at = self.env.now();
-                tracing::debug!(group = &*self.with.group, "its spread ticks cannot be read yet: {error}");
-            }
-            None => {}
-        }
-        let told = self.told.iter().flatten().filter(|(_, told)| told.spread);
-        if told.filter_map(|(name, _)| self.jobs.get(name)).any(|entry| !entry.plan.is_awake()) {
-            self.read_at = self.env.now();
-        }
-    }
-
-    /// Lets be the ticks of jobs that are the leader's, by its row.
-    fn hold(&mut self) {
-        let told = self.told.iter().flatten();
-        let mut changed = Vec::new();
-        for (name, told) in told {
-            let Some(entry) = self.jobs.get_mut(name) else { continue };
-            match (told.spread, entry.plan.is_awake()) {
-                (false, true) => {
-                    tracing::info!(
-                        job = &**name,
-                        "it is not spread any more, says its row: the leader runs it"
-                    );
-                    entry.plan.hold(told.since);
-                    self.missed.remove(name);
-                    changed.push(Arc::clone(name));
-                }
-                (true, false) => self.read_at = self.env.now(),
-                _ => {}
-            }
-        }
-        changed.iter().for_each(|name| self.arrange(name));
-    }
-
-    /// Begins the jobs that wait for it, and enters what nobody ran.
-    fn read(&mut self, answers: &[Answered]) {
-        let now = self.now();
-        let quorum = self.with.quorum.fleet().majority();
-        let mut ticks = rows::ticks(answers, quorum);
-        self.kept = rows::kept(answers);
-        self.registering.clear();
-        let mut unruns: Vec<Unrun> = Vec::new();
-        for (name, entry) in &mut self.jobs {
-            let told = self.told.as_ref().and_then(|told| told.get(name));
-            let stands = ticks.remove(name).unwrap_or_default();
-            if !entry.plan.is_awake() && told.is_some_and(|told| !told.spread) {
-                tracing::info!(job = &**name, "its ticks are not spread, says its row: the leader runs them");
-                continue;
-            }
-            let kept = kept(&entry.job, self.max_clock_offset);
-            let found = Registration::find(answers, &entry.job, kept, quorum, self.max_clock_offset, now);
-            if entry.plan.is_awake() {
-                entry.ended.clear();
-            } else {
-                // What was due before the leader gave it up is the leader's.
-                let since = found.row.job.since.max(told.map_or(WallTime::default(), |told| told.since));
-                let from = Plan::from(&entry.job, since, now);
-                tracing::debug!(job = &**name, since = entry.job.schedule.show(from), "spread");
-                entry.plan.begin(from);
-                entry.ended = stands.iter().filter(|(_, last)| **last).map(|(tick, _)| *tick).collect();
-                let known = rows::complete(answers, quorum, self.max_clock_offset).map(|at| at.max(since));
-                let span = known.and_then(|known| dark(&entry.job, &stands, known, from));
-                let (end, why) = match told {
-                    Some(told) if told.paused => (TickEnd::SkippedPaused, PAUSED),
-                    _ => (TickEnd::SkippedMisfire, DARK),
-                };
-                unruns.extend(span.map(|span| (Arc::clone(&entry.job), span, end, why.to_owned())));
-            }
-            let open = stands.iter().filter(|(_, last)| !**last);
-            open.for_each(|(tick, _)| entry.plan.owe(*tick, now));
-            if found.write {
-                self.registering.push(self.env.spawn_scoped(register(
-                    found,
-                    self.ledger.clone(),
-                    self.env.clone(),
-                )));
-            }
-            if let Some(skipped) = self.missed.remove(name) {
-                let stands: BTreeSet<WallTime> = stands.into_keys().collect();
-                let spans = unrun(&entry.job, &skipped, &stands).into_iter().map(|(first, last, why)| {
-                    (Arc::clone(&entry.job), (first, last), TickEnd::SkippedMisfire, why.to_string())
-                });
-                unruns.extend(spans);
-            }
-        }
-        let names: Vec<Arc<str>> = self.jobs.keys().cloned().collect();
-        names.iter().for_each(|name| self.arrange(name));
-        for (job, (first, last), end, why) in unruns {
-            self.skipped(&job, first, last, end, &why);
-        }
-    }
-
-    /// Has the nodes forget what is of no more use, now and then.
-    fn prune(&mut self) {
-        let plans = self.jobs.values().map(|entry| &entry.plan).filter(|plan| plan.is_awake());
-        if self.pruning.is_some() || self.env.now() < self.prune_at || plans.clone().next().is_none() {
-            return;
-        }
-        self.prune_at = self.env.now() + PRUNE_EVERY + self.env.random_below(PRUNE_EVERY);
-        let below = low_water(plans, self.now(), self.kept, self.max_clock_offset);
-        let (ledger, group) = (self.ledger.clone(), Arc::clone(&self.with.group));
-        self.pruning = Some(self.env.spawn_scoped(async move {
-            if let Err(error) = ledger.prune(FencingToken::default(), below).await {
-                tracing::debug!(group = &*group, "its spread ticks are not pruned: {error}");
-            }
-        }));
-    }
-
     /// The time by which ticks are due: the quorum's, not this worker's own.
     fn now(&self) -> WallTime {
         self.with.quorum.wall()
@@ -547,18 +375,5 @@ impl Worker {
             if self.surveying.is_some() || self.jobs.is_empty() { None } else { Some(self.survey_at) };
         let at = self.env.now() + pause;
         survey.map_or(at, |survey| survey.min(at))
-    }
-}
-
-/// Writes a job's row until a majority has it.
-async fn register(mut found: Registration, ledger: Ledger, env: Env) {
-    loop {
-        let key = Arc::clone(&found.key);
-        match ledger.write(&key, found.seen.as_ref(), &found.record()).await {
-            Ok(()) => return,
-            Err(LedgerError::Standing(other)) => found.meet(other),
-            Err(error) => tracing::debug!(key = &*key, "not registered yet: {error}"),
-        }
-        env.sleep(WRITE_AGAIN + env.random_below(LATE_AFTER)).await;
     }
 }
