@@ -95,7 +95,9 @@ say "documentation"
 RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --all-features --quiet
 
 say "tests, and the examples in the documentation"
-cargo test --workspace --all-features
+# Most tests wait: for a timer, a process, a server. Cargo's own number is one a core.
+RUST_TEST_THREADS=${RUST_TEST_THREADS:-$((3 * $(getconf _NPROCESSORS_ONLN)))} \
+    cargo test --workspace --all-features
 
 interop
 
