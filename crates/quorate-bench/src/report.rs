@@ -34,6 +34,12 @@ impl Row {
         Self { spread: Some((of.least, of.most)), ..Self::new(rival, figure, unit, of.median) }
     }
 
+    /// The same figure of something else.
+    pub(crate) fn named(mut self, of: &str) -> Self {
+        self.figure = format!("{of}{}", self.figure);
+        self
+    }
+
     pub(crate) fn at_least(mut self, goal: f64) -> Self {
         self.goal = Some(Goal { text: format!("≥ {goal}"), reached: self.value >= goal });
         self

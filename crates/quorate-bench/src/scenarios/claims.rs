@@ -67,6 +67,8 @@ async fn measure(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {
     let alone = alone(plan, servers).await?;
     let ratio =
         Spread::of(rates.batches.iter().copied()).median / Spread::of(rates.singly.iter().copied()).median;
+    let of_one =
+        Spread::of(alone.batches.iter().copied()).median / Spread::of(alone.singly.iter().copied()).median;
     let row = |rival, figure: &str, of: Vec<f64>| Row::spread(rival, figure, "ids/s", Spread::of(of));
     Ok(vec![
         row("quorate", "claim and complete, one by one", rates.singly),
@@ -80,6 +82,7 @@ async fn measure(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {
         Row::new("quorate", "slowest script call on a server", "ms", blocked).at_most(5.0),
         row("quorate", "one server alone: one by one", alone.singly),
         row("quorate", "one server alone: in batches", alone.batches),
+        Row::new("quorate", "one server alone: batches against one by one", "×", of_one).at_least(10.0),
         Row::new("quorate", "one server alone: slowest script call", "ms", alone.blocked).at_most(5.0),
     ])
 }

@@ -5,10 +5,11 @@ use crate::{
     measure::{Samples, ms, now},
     plan::Plan,
     report::Row,
-    rivals::{quorum, spawn},
+    rivals::{quorum, quorum_of_one, spawn},
     servers::Servers,
 };
 use quorate::{
+    lease::Quorum,
     ledger::Ledger,
     node::{FencingToken, Record},
 };
@@ -29,8 +30,17 @@ pub(crate) fn run(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {
 }
 
 async fn seal_and_prune(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {
-    let quorum = quorum(servers.urls(), "bench-ledger").await?;
-    let ledger = Ledger::new(&quorum, "bench").map_err(|error| error.to_string())?;
+    let all = quorum(servers.urls(), "bench-ledger").await?;
+    let mut rows = seal_and_prune_on(&all, plan, servers).await?;
+    // Where a server has a core to itself, on a machine of two.
+    let one = quorum_of_one(&servers.urls()[0], "bench-ledger").await?;
+    let alone = seal_and_prune_on(&one, plan, servers).await?;
+    rows.extend(alone.into_iter().map(|row| row.named("one server alone: ")));
+    Ok(rows)
+}
+
+async fn seal_and_prune_on(quorum: &Quorum, plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {
+    let ledger = Ledger::new(quorum, "bench").map_err(|error| error.to_string())?;
     let now_micros = quorum.env().wall().as_micros();
     // A tick each, 100 µs apart. The servers remember nothing of before they were met, so that they are yet to come.
     let ticks = u64::try_from(plan.ledger_ticks).unwrap_or(u64::MAX);
@@ -58,7 +68,7 @@ async fn seal_and_prune(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, Stri
     ledger.prune(FencingToken::new(u64::MAX >> 12), half).await.map_err(error)?;
     let pruned = now().since(began);
     let slowest_prune = servers.slowest_call()?;
-    let small = Ledger::new(&quorum, "small").map_err(|error| error.to_string())?;
+    let small = Ledger::new(quorum, "small").map_err(|error| error.to_string())?;
     fill(&small, (0..20).map(|n| (format!("tick/j/{n:020}"), begin, TICK))).await?;
     let mut shorts = Samples::default();
     for round in 0..plan.rounds {

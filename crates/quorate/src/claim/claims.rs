@@ -11,8 +11,11 @@ use crate::{
 use futures_util::{StreamExt, stream};
 use std::{fmt, sync::Arc, time::Duration};
 
-/// Ids that travel together. More would reach the nodes' queues at once than these serve within a node timeout.
-pub(super) const CHUNK: usize = 256;
+/// Ids that travel together.
+pub(super) const CHUNK: usize = 128;
+/// How many chunks of a batch are under way at once: the nodes work on one while another is read or written here. With more
+/// there would be more in the nodes' queues than they serve within a node timeout.
+pub(super) const CHUNKS_AT_ONCE: usize = 2;
 /// Poisoned ids of one batch that are handed over at a time.
 const HOOKS_MAX: usize = 16;
 
@@ -123,7 +126,7 @@ impl Claims {
     }
 
     /// Claims many messages, thousands if need be: a verdict for each id, in their order. They travel in batches of
-    /// 256, each a few script calls a node.
+    /// 128, two at a time, each a few script calls a node.
     ///
     /// An id that is given twice is in progress the second time.
     ///
@@ -140,13 +143,11 @@ impl Claims {
     ) -> Result<Vec<(Arc<str>, Result<ClaimOutcome, ClaimError>)>, ClaimError> {
         let asked = self.asked(messages.into_iter().map(Into::into))?;
         let terms = self.terms()?;
-        let mut all = Vec::with_capacity(asked.len());
-        for chunk in asked.chunks(CHUNK) {
-            let verdicts = self.claim_chunk(chunk, terms).await;
-            let ids = chunk.iter().map(|asked| Arc::clone(&asked.id));
-            all.extend(ids.zip(verdicts.into_iter().map(|verdict| verdict.outcome)));
-        }
-        Ok(all.into_iter().map(|(id, outcome)| (id, outcome.map(given))).collect())
+        let chunks: Vec<_> = asked.chunks(CHUNK).map(|chunk| self.claim_chunk(chunk, terms)).collect();
+        let verdicts = stream::iter(chunks).buffered(CHUNKS_AT_ONCE).collect::<Vec<_>>().await;
+        let ids = asked.iter().map(|asked| Arc::clone(&asked.id));
+        let outcomes = verdicts.into_iter().flatten().map(|verdict| verdict.outcome.map(given));
+        Ok(ids.zip(outcomes).collect())
     }
 
     /// As [`Claims::claim`], with what the nodes said where it was not won.
@@ -173,11 +174,9 @@ impl Claims {
     ) -> Result<Vec<Result<ClaimOutcome, ClaimError>>, ClaimError> {
         let asked = self.asked(messages)?;
         let terms = self.terms()?;
-        let mut all = Vec::with_capacity(asked.len());
-        for chunk in asked.chunks(CHUNK) {
-            all.extend(self.claim_unsettled(chunk, terms).await.into_iter().map(|verdict| verdict.outcome));
-        }
-        Ok(all)
+        let chunks: Vec<_> = asked.chunks(CHUNK).map(|chunk| self.claim_unsettled(chunk, terms)).collect();
+        let verdicts = stream::iter(chunks).buffered(CHUNKS_AT_ONCE).collect::<Vec<_>>().await;
+        Ok(verdicts.into_iter().flatten().map(|verdict| verdict.outcome).collect())
     }
 
     async fn claim_chunk(&self, asked: &[Asked], terms: Terms) -> Vec<Verdict> {

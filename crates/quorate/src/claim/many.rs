@@ -1,7 +1,11 @@
 //! What is done to many claims at once.
 
-use super::{AbandonError, Claim, CompleteError, Completed, claims::CHUNK, complete::complete};
-use futures_util::future::join_all;
+use super::{
+    AbandonError, Claim, CompleteError, Completed,
+    claims::{CHUNK, CHUNKS_AT_ONCE},
+    complete::complete,
+};
+use futures_util::{StreamExt, future::join_all, stream};
 use std::sync::Arc;
 
 /// [`Claim::complete`] for each, with its result: they travel together, a few script calls a node. A verdict for each id,
@@ -13,16 +17,15 @@ pub async fn complete_many<R: AsRef<str>>(
     claims: impl IntoIterator<Item = (Claim, R)>,
 ) -> Vec<(Arc<str>, Result<Completed, CompleteError>)> {
     let claims: Vec<(Claim, R)> = claims.into_iter().collect();
-    let mut all = Vec::with_capacity(claims.len());
     // Those of one quorum travel together.
-    for run in claims.chunk_by(|(a, _), (b, _)| a.shares_a_quorum_with(b)) {
-        for chunk in run.chunks(CHUNK) {
-            let endings = chunk.iter().map(|(claim, result)| claim.ending(result.as_ref())).collect();
-            let ids = chunk.iter().map(|(claim, _)| Arc::clone(claim.id()));
-            all.extend(ids.zip(complete(endings).await));
-        }
-    }
-    all
+    let runs = claims.chunk_by(|(a, _), (b, _)| a.shares_a_quorum_with(b));
+    let chunks: Vec<_> = runs
+        .flat_map(|run| run.chunks(CHUNK))
+        .map(|chunk| complete(chunk.iter().map(|(claim, result)| claim.ending(result.as_ref())).collect()))
+        .collect();
+    let ended = stream::iter(chunks).buffered(CHUNKS_AT_ONCE).collect::<Vec<_>>().await;
+    let ids = claims.iter().map(|(claim, _)| Arc::clone(claim.id()));
+    ids.zip(ended.into_iter().flatten()).collect()
 }
 
 /// [`Claim::abandon`] for each: they travel together. A verdict for each id, in their order.
