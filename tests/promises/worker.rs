@@ -9,11 +9,8 @@ use quorate::{
     election::{Election, Term},
     schedule::{Job, RunAll, Scheduler, Tick, every},
 };
-use std::{convert::Infallible, error::Error, io, io::stdin, os::fd::AsFd, process::ExitCode, sync::Arc};
-use tokio::{
-    net::unix::pipe,
-    signal::unix::{SignalKind, signal},
-};
+use quorate_tests::support::told_to_end;
+use std::{convert::Infallible, error::Error, process::ExitCode, sync::Arc};
 
 /// The first argument with which this program is a worker.
 pub(crate) const ARGUMENT: &str = "__worker";
@@ -123,25 +120,4 @@ fn job(kind: JobKind, journal: &Journal) -> Result<Job, Failure> {
     let job = Job::new(kind.name, every(TICK_EVERY)?, handler).delivery(kind.delivery);
     // More are kept than are compared: the history is cut now and then only.
     Ok(job.misfire(RunAll::within(MAKE_UP)).history(HISTORY * 2))
-}
-
-/// Waits for SIGTERM or the end of the parent, however it ended.
-fn told_to_end() -> Result<impl Future<Output = ()> + Send, Failure> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let parent = stdin().as_fd().try_clone_to_owned().and_then(pipe::Receiver::from_owned_fd)?;
-    Ok(async move {
-        let gone = async {
-            loop {
-                match parent.readable().await.and_then(|()| parent.try_read(&mut [0; 16])) {
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                    Ok(0) | Err(_) => return,
-                    Ok(_) => {}
-                }
-            }
-        };
-        tokio::select! { biased;
-            _ = terminate.recv() => {}
-            () = gone => {}
-        }
-    })
 }

@@ -11,6 +11,7 @@ mod program;
 mod running;
 mod say;
 mod sink;
+mod told;
 
 pub use beats::Beats;
 pub use crew::{Crew, Told, Who};
@@ -21,6 +22,7 @@ pub use program::Program;
 pub use running::Running;
 pub use say::say;
 pub use sink::Sink;
+pub use told::told_to_end;
 
 use quorate::env::{SystemWorld, WallTime, World};
 use std::{thread, time::Duration};

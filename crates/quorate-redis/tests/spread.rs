@@ -86,6 +86,18 @@ fn job(delivery: Delivery, period: Duration, who: &'static str, starts: &Starts)
     rules(job, delivery)
 }
 
+/// A job whose runs never end, and what tells of the tick of each.
+fn hanging(who: &'static str, starts: &Starts) -> (Job, mpsc::UnboundedReceiver<u64>) {
+    let (told, hangs) = mpsc::unbounded_channel();
+    let noted = Arc::clone(starts);
+    let job = Job::new("j", every(Duration::from_millis(100)).unwrap(), move |tick: Tick| {
+        note(&noted, who, &tick);
+        let _ = told.send(tick.at().as_micros());
+        std::future::pending::<Result<(), String>>()
+    });
+    (job, hangs)
+}
+
 fn rules(job: Job, delivery: Delivery) -> Job {
     job.placement(Placement::Spread).misfire(RunAll::within(MINUTE)).delivery(delivery).history(10_000)
 }
@@ -131,6 +143,13 @@ fn history(cluster: &RedisCluster) -> BTreeMap<u64, Vec<TickHistory>> {
     ticks
 }
 
+/// How a tick ended, and where, once its history says so.
+async fn ended(cluster: &RedisCluster, tick: u64) -> Vec<(TickEnd, String)> {
+    until("its end", || history(cluster).contains_key(&tick)).await;
+    let entries = history(cluster).remove(&tick).unwrap();
+    entries.into_iter().map(|entry| (entry.end, entry.worker.to_string())).collect()
+}
+
 #[tokio::test]
 async fn every_tick_runs_once_on_one_of_three_workers() {
     const PERIOD: Duration = Duration::from_millis(50);
@@ -168,13 +187,7 @@ async fn a_killed_workers_tick_runs_again_or_is_entered_as_lost() {
     for delivery in [Delivery::AtMostOnce, Delivery::AtLeastOnce] {
         let cluster = servers();
         let starts = Starts::default();
-        let (told, mut hangs) = mpsc::unbounded_channel();
-        let noted = Arc::clone(&starts);
-        let hanging = Job::new("j", every(Duration::from_millis(100)).unwrap(), move |tick: Tick| {
-            note(&noted, "a", &tick);
-            let _ = told.send(tick.at().as_micros());
-            std::future::pending::<Result<(), String>>()
-        });
+        let (hanging, mut hangs) = hanging("a", &starts);
         let a = Worker::start("a", &cluster.urls(), false, rules(hanging, delivery));
         let b = Worker::start("b", &cluster.urls(), false, {
             job(delivery, Duration::from_millis(100), "b", &starts).overlap(Overlap::Allow)
@@ -189,16 +202,10 @@ async fn a_killed_workers_tick_runs_again_or_is_entered_as_lost() {
             Delivery::AtLeastOnce => {
                 until("its second run", || starts.lock().unwrap()[&tick].len() > 1).await;
                 assert_eq!(starts.lock().unwrap()[&tick], [("a", false), ("b", true)]);
-                until("its end", || history(&cluster).contains_key(&tick)).await;
-                let entries = history(&cluster).remove(&tick).unwrap();
-                let ends: Vec<_> = entries.iter().map(|entry| (entry.end, &*entry.worker)).collect();
-                assert_eq!(ends, [(TickEnd::Done, "b")]);
+                assert_eq!(ended(&cluster, tick).await, [(TickEnd::Done, "b".to_owned())]);
             }
             Delivery::AtMostOnce => {
-                until("its end", || history(&cluster).contains_key(&tick)).await;
-                let entries = history(&cluster).remove(&tick).unwrap();
-                let ends: Vec<_> = entries.iter().map(|entry| (entry.end, &*entry.worker)).collect();
-                assert_eq!(ends, [(TickEnd::Lost, "a")], "{entries:?}");
+                assert_eq!(ended(&cluster, tick).await, [(TickEnd::Lost, "a".to_owned())]);
                 assert_eq!(starts.lock().unwrap()[&tick], [("a", false)], "never again");
             }
         }
@@ -215,13 +222,7 @@ async fn what_nobody_is_left_to_end_is_ended_by_the_next_worker() {
     for delivery in [Delivery::AtMostOnce, Delivery::AtLeastOnce] {
         let cluster = servers();
         let starts = Starts::default();
-        let (told, mut hangs) = mpsc::unbounded_channel();
-        let noted = Arc::clone(&starts);
-        let hanging = Job::new("j", every(Duration::from_millis(100)).unwrap(), move |tick: Tick| {
-            note(&noted, "a", &tick);
-            let _ = told.send(tick.at().as_micros());
-            std::future::pending::<Result<(), String>>()
-        });
+        let (hanging, mut hangs) = hanging("a", &starts);
         let a = Worker::start("a", &cluster.urls(), false, rules(hanging, delivery));
         let tick = soon("a tick that hangs", hangs.recv()).await.unwrap();
         a.kill();

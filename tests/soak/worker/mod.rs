@@ -11,11 +11,8 @@ use super::{
 };
 use quorate::env::Env;
 use quorate_testkit::sim::SeedRng;
-use std::{error::Error, io, io::stdin, os::fd::AsFd, process::ExitCode, time::Duration};
-use tokio::{
-    net::unix::pipe,
-    signal::unix::{SignalKind, signal},
-};
+use quorate_tests::support::told_to_end;
+use std::{error::Error, process::ExitCode, time::Duration};
 use tokio_util::sync::CancellationToken;
 
 /// The first argument with which this program is a worker.
@@ -70,24 +67,13 @@ async fn be_told(env: &Env, diary: &Diary, step_down: &CancellationToken) {
     }
 }
 
-/// Waits for SIGTERM or the end of the parent, however it ended.
+/// Waits for SIGTERM or the end of the parent, and has everything stop then.
 async fn told_to_stop(stop: &CancellationToken) -> Result<(), Failure> {
     let _stop = stop.clone().drop_guard();
-    let mut terminate = signal(SignalKind::terminate())?;
-    let parent = stdin().as_fd().try_clone_to_owned().and_then(pipe::Receiver::from_owned_fd)?;
-    let gone = async {
-        loop {
-            match parent.readable().await.and_then(|()| parent.try_read(&mut [0; 16])) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Ok(0) | Err(_) => return,
-                Ok(_) => {}
-            }
-        }
-    };
+    let told = told_to_end()?;
     tokio::select! { biased;
         () = stop.cancelled() => {}
-        _ = terminate.recv() => {}
-        () = gone => {}
+        () = told => {}
     }
     Ok(())
 }

@@ -1,0 +1,35 @@
+use std::{
+    io::{self, stdin},
+    os::fd::AsFd,
+};
+use tokio::{
+    net::unix::pipe,
+    signal::unix::{SignalKind, signal},
+};
+
+/// Waits for SIGTERM or for the end of the parent, however it ended: it holds the other end of our standard input.
+///
+/// # Errors
+/// Where a handler of signals cannot be had, or standard input is no pipe.
+///
+/// # Cancel safety
+/// Safe: it only waits.
+pub fn told_to_end() -> io::Result<impl Future<Output = ()> + Send> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let parent = stdin().as_fd().try_clone_to_owned().and_then(pipe::Receiver::from_owned_fd)?;
+    Ok(async move {
+        let gone = async {
+            loop {
+                match parent.readable().await.and_then(|()| parent.try_read(&mut [0; 16])) {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    Ok(0) | Err(_) => return,
+                    Ok(_) => {}
+                }
+            }
+        };
+        tokio::select! { biased;
+            _ = terminate.recv() => {}
+            () = gone => {}
+        }
+    })
+}
