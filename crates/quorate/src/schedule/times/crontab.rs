@@ -86,6 +86,10 @@ pub(super) fn shown(text: &str) -> String {
 fn count_hint(fields: &[&str]) -> &'static str {
     match fields {
         [] => "; an empty line has no ticks",
+        // As a schedule of that kind is shown.
+        ["every", ..] => "; for a fixed distance use `every` instead of a cron line",
+        ["at", ..] => "; for one time use `at` instead of a cron line",
+        ["delay", ..] => "; to wait after each end use `delay` instead of a cron line",
         [_, _, _, _, _, _, _, _, ..] => "; the command does not belong here",
         _ => "",
     }

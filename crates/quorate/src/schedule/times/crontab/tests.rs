@@ -248,6 +248,9 @@ fn errors_name_the_field_the_value_and_the_mend() {
         ("0 3 * * * ./report.sh --all now", "the command does not belong here"),
         ("@reboot", "`@reboot` is unknown; use @hourly, @daily"),
         ("@every 5m", "for a fixed distance use `every`"),
+        ("every 5m", "for a fixed distance use `every`"),
+        ("at 2026-11-21T00:00:00Z", "for one time use `at`"),
+        ("delay 5m", "to wait after each end use `delay`"),
     ];
     for (text, part) in table {
         let error = says(text);
