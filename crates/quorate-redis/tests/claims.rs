@@ -197,6 +197,12 @@ async fn a_worker_that_woke_late_changes_nothing_and_is_told_who_holds() {
         let a = quorum(&servers, "a");
         let claim = eventually(&a, order).await;
         assert_eq!(claim.attempt(), 2);
+        // On two servers nothing stands in the way of whoever comes late, as if the new claim had never arrived there.
+        for server in servers.iter().take(2) {
+            let keys = server.command(&["KEYS", &format!("*{order}*")]);
+            let claims = keys.lines().filter(|key| !key.ends_with(":claim"));
+            claims.for_each(|key| drop(server.command(&["DEL", key])));
+        }
         late.tell(order);
         late.signal("-CONT");
         assert_eq!(late.hears("said"), "taken over by a", "{order}");

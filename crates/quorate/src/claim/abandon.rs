@@ -1,8 +1,8 @@
 use super::AbandonError;
 use crate::{
-    lease::{Inspection, Lease, inspect},
+    lease::{Lease, Whose, inspect},
     node::{Owner, Reply},
-    round::{Answer, NodeOutcome, ReplyTo, ballots, majority},
+    round::{Answer, NodeOutcome, ReplyTo, ballots},
 };
 use std::pin::pin;
 
@@ -32,54 +32,18 @@ pub(super) async fn abandon(lease: &Lease) -> Result<(), AbandonError> {
     let Ok(look) = inspect(lease.hub(), lease.resource()).await else {
         return Err(AbandonError::NoMajority(fleet.report(outcomes)));
     };
-    let (nodes, done) = (fleet.len(), look.done.clone());
-    match (done, may_hold(&look, nodes)) {
+    match (look.done.clone(), look.whose(fleet.len())) {
         (Some(done), _) => Err(AbandonError::AlreadyDone(done)),
-        // Still ours by a majority's word: the releases are on their way.
-        (None, Some(holder)) if holder == lease.owner() => {
-            Err(AbandonError::NoMajority(fleet.report(outcomes)))
+        (None, Whose::Of(holder)) if holder != lease.owner() => {
+            Err(AbandonError::TakenOver { holder: holder.clone() })
         }
-        (None, Some(holder)) => Err(AbandonError::TakenOver { holder: holder.clone() }),
-        (None, None) => Ok(()),
+        // Still ours by a majority's word, and the releases are on their way; or too few have answered.
+        (None, Whose::Of(_) | Whose::Unknown) => Err(AbandonError::NoMajority(fleet.report(outcomes))),
+        (None, Whose::Nobody) => Ok(()),
     }
-}
-
-/// Who has it at a majority of so many nodes, or may have, if those that have not answered say so too.
-fn may_hold(look: &Inspection, nodes: usize) -> Option<&Owner> {
-    let (owner, times) = look.named.first()?;
-    (times + (nodes - look.answered) >= majority(nodes)).then_some(owner)
 }
 
 /// Who holds it now, for an error.
 pub(super) fn named(holder: &Owner) -> String {
     crate::plain::plain(holder.worker(), 200)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Three of five that answered first, one of them without the holder's lease, once were taken for nobody.
-    #[test]
-    fn who_may_have_it_at_a_majority_has_it() {
-        let look = |named: &[(&str, usize)], answered| Inspection {
-            holder: None,
-            contended: false,
-            token: None,
-            done: None,
-            begun: None,
-            named: named.iter().map(|(who, times)| (Owner::from_node(who), *times)).collect(),
-            answered,
-        };
-        for (named, answered, holds) in [
-            (&[][..], 5, None),
-            (&[("a", 3)], 5, Some("a")),
-            (&[("a", 2)], 5, None),
-            (&[("a", 2), ("b", 1)], 4, Some("a")),
-            (&[("a", 1), ("b", 1)], 4, None),
-        ] {
-            let look = look(named, answered);
-            assert_eq!(may_hold(&look, 5).map(Owner::as_str), holds, "{named:?} of {answered}");
-        }
-    }
 }

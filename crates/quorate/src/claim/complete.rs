@@ -1,10 +1,11 @@
 use super::CompleteError;
 use crate::{
-    env::WallTime,
-    lease::Lease,
-    node::{DoneRecord, Owner, Refusal, Reply, Request, engine::RESULT_MAX},
+    env::{BootTime, WallTime},
+    lease::{Hub, Inspection, Lease, Whose, inspect},
+    node::{DoneRecord, FencingToken, Owner, Refusal, Reply, Request, engine::RESULT_MAX},
     round::{Answer, Fleet, NodeOutcome, ReplyTo, ballots, majority},
 };
+use futures_util::future::join_all;
 use std::{sync::Arc, time::Duration};
 
 /// How long to wait before nodes that failed are asked again.
@@ -31,11 +32,13 @@ pub(super) struct Ending<'a> {
 pub(super) async fn complete(endings: Vec<Ending<'_>>) -> Vec<Result<Completed, CompleteError>> {
     let Some(first) = endings.first() else { return Vec::new() };
     let fleet = Arc::clone(first.lease.hub().fleet());
+    let hub = Arc::clone(first.lease.hub());
     let now = fleet.env().wall();
     let mut all: Vec<Completing<'_>> =
         endings.into_iter().map(|ending| Completing::new(ending, now, &fleet)).collect();
     let deadline = fleet.env().now() + all.iter().map(|one| one.lease.ttl()).max().unwrap_or_default();
     loop {
+        look_first(&hub, &mut all).await;
         ask(&fleet, &mut all).await;
         let over = fleet.env().now() >= deadline || fleet.env().stopped().is_cancelled();
         if over || all.iter().all(Completing::is_settled) {
@@ -46,9 +49,52 @@ pub(super) async fn complete(endings: Vec<Ending<'_>>) -> Vec<Result<Completed, 
     all.into_iter().map(|one| one.end(&fleet)).collect()
 }
 
+/// Looks whose those messages are whose claims may be over. A worker that wakes up late is to record nothing of what is
+/// somebody else's by now, not even on the nodes that the other one has not got.
+async fn look_first(hub: &Hub, all: &mut [Completing<'_>]) {
+    let now = hub.fleet().env().now();
+    let mut late: Vec<_> = all.iter_mut().filter(|one| !one.is_settled() && one.is_late(now)).collect();
+    let looks = late.iter().map(|one| inspect(hub, one.lease.resource()));
+    for (look, one) in join_all(looks).await.into_iter().zip(&mut late) {
+        let found = match look {
+            Ok(look) => found(&look, one.lease.owner(), one.record.token, hub.fleet().len()),
+            Err(_) => Found::Unknown,
+        };
+        one.unseen = matches!(found, Found::Unknown);
+        if let Found::Over(error) = found {
+            one.verdict = Some(Err(error));
+        }
+    }
+}
+
+/// What a look at a message says to a worker whose claim on it may be over.
+#[derive(Debug)]
+enum Found {
+    /// It may be recorded as done.
+    Free,
+    Over(CompleteError),
+    /// Too few nodes have answered to tell.
+    Unknown,
+}
+
+fn found(look: &Inspection, owner: &Owner, token: FencingToken, nodes: usize) -> Found {
+    if let Some(done) = look.done.as_ref().filter(|done| done.token > token) {
+        return Found::Over(CompleteError::AlreadyDone(done.clone()));
+    }
+    match look.whose(nodes) {
+        Whose::Of(holder) if holder != owner => {
+            Found::Over(CompleteError::TakenOver { holder: holder.clone() })
+        }
+        Whose::Unknown => Found::Unknown,
+        _ if look.token.is_some_and(|counted| counted > token) => Found::Over(CompleteError::Superseded),
+        _ => Found::Free,
+    }
+}
+
 /// Asks every node that has not recorded it of what is not settled, and hears all of them: the more have it, the better.
 async fn ask(fleet: &Fleet, all: &mut [Completing<'_>]) {
-    let mut asked: Vec<&mut Completing<'_>> = all.iter_mut().filter(|one| !one.is_settled()).collect();
+    let open = |one: &&mut Completing<'_>| !one.is_settled() && !one.unseen;
+    let mut asked: Vec<&mut Completing<'_>> = all.iter_mut().filter(open).collect();
     for one in &mut asked {
         one.votes.superseded = 0;
         one.votes.forget(|node| fleet.epoch(node));
@@ -71,6 +117,10 @@ struct Completing<'a> {
     lease: &'a Lease,
     record: DoneRecord,
     retention: Duration,
+    /// Until when nobody else can have it; nothing, where that was over before.
+    ours_until: Option<BootTime>,
+    /// Nobody knows whose it is: nothing is written.
+    unseen: bool,
     votes: Votes,
     verdict: Option<Result<(), CompleteError>>,
 }
@@ -82,10 +132,15 @@ impl<'a> Completing<'a> {
         let length = record.result.len();
         let verdict =
             (length > RESULT_MAX).then_some(Err(CompleteError::TooLong { length, most: RESULT_MAX }));
+        let ours_until = lease.valid_until();
         if verdict.is_none() {
             lease.forget();
         }
-        Self { lease, record, retention, votes: Votes::new(fleet.len()), verdict }
+        Self { lease, record, retention, ours_until, unseen: false, votes: Votes::new(fleet.len()), verdict }
+    }
+
+    fn is_late(&self, now: BootTime) -> bool {
+        self.ours_until.is_none_or(|until| until <= now)
     }
 
     fn is_settled(&self) -> bool {
@@ -194,7 +249,7 @@ impl Votes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::{Cause, FencingToken};
+    use crate::node::Cause;
 
     fn done(token: u64) -> DoneRecord {
         let token = FencingToken::new(token);
@@ -222,6 +277,38 @@ mod tests {
         three.count(2, 2, Answer::Reply(Reply::Completed));
         assert!(matches!(three.verdict(forgetful), Some(Ok(()))), "its present memory has it");
         assert!(matches!(votes(recorded(4)).verdict(forgetful), Some(Ok(()))), "and three remember");
+    }
+
+    /// Once a worker that woke up late recorded its result on the nodes that the new holder had not got: that holder was told
+    /// of by a majority, and yet the message was done by one node's word.
+    #[test]
+    fn who_is_late_records_nothing_of_what_is_somebody_elses() {
+        let (late, other) = (Owner::from_node("late"), Owner::from_node("other"));
+        let look = |named: &[(&Owner, usize)], answered, counted, ended: Option<u64>| Inspection {
+            holder: None,
+            contended: false,
+            token: Some(FencingToken::new(counted)),
+            done: ended.map(done),
+            begun: None,
+            named: named.iter().map(|(who, times)| ((*who).clone(), *times)).collect(),
+            answered,
+        };
+        let found = |look: &Inspection| match found(look, &late, FencingToken::new(5), 5) {
+            Found::Free => "free",
+            Found::Unknown => "unknown",
+            Found::Over(CompleteError::TakenOver { holder }) if holder == other => "taken over",
+            Found::Over(CompleteError::AlreadyDone(record)) if record == done(6) => "done",
+            Found::Over(CompleteError::Superseded) => "superseded",
+            Found::Over(error) => panic!("{error}"),
+        };
+        assert_eq!(found(&look(&[(&other, 3)], 5, 6, None)), "taken over");
+        assert_eq!(found(&look(&[(&other, 3)], 4, 5, Some(5))), "taken over", "our own record is none");
+        assert_eq!(found(&look(&[], 5, 6, Some(6))), "done");
+        assert_eq!(found(&look(&[], 5, 6, None)), "superseded");
+        assert_eq!(found(&look(&[(&other, 2)], 3, 5, None)), "unknown");
+        assert_eq!(found(&look(&[(&other, 2)], 5, 5, None)), "free", "an attempt, that may yet be told");
+        assert_eq!(found(&look(&[(&late, 3)], 5, 5, None)), "free");
+        assert_eq!(found(&look(&[], 3, 5, None)), "free");
     }
 
     #[test]

@@ -89,7 +89,8 @@ impl Claim {
     }
 
     /// Records that the message is done, with a small result, on every node, and lets go of it. Retried until
-    /// a majority has it, for the claim's TTL at most.
+    /// a majority has it, for the claim's TTL at most. Where the claim has run out it looks first, and writes nothing if the
+    /// message is somebody else's by then.
     ///
     /// # Errors
     /// [`CompleteError`]. Short of a majority the message may be handled again.

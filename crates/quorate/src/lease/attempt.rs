@@ -171,8 +171,7 @@ impl<'a> Round<'a> {
             step: Step::Acquiring,
         });
         let attempts: Vec<Attempt> = attempts.collect();
-        // By the nodes' clocks: each refuses a proposal that is far from its own, and ours may show anything.
-        let propose = FencingToken::new(fleet.wall().as_micros());
+        let propose = FencingToken::new(fleet.env().wall().as_micros());
         for node in 0..fleet.len() {
             for (ticket, attempt) in attempts.iter().enumerate() {
                 let (resource, owner) = (attempt.resource.clone(), attempt.owner.clone());

@@ -1,7 +1,7 @@
 use super::hub::Hub;
 use crate::{
     node::{Begun, DoneRecord, FencingToken, Owner, Reply, Request, Resource},
-    round::{Answer, NodeOutcome, ReplyTo, Report, ballots},
+    round::{Answer, NodeOutcome, ReplyTo, Report, ballots, majority},
 };
 use std::time::Duration;
 
@@ -22,6 +22,28 @@ pub struct Inspection {
     pub named: Vec<(Owner, usize)>,
     /// How many nodes answered.
     pub answered: usize,
+}
+
+/// Whose a resource is, as far as a look can tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Whose<'a> {
+    /// No majority can name the same owner.
+    Nobody,
+    /// Those that have not answered may make it somebody's.
+    Unknown,
+    /// A majority's word.
+    Of(&'a Owner),
+}
+
+impl Inspection {
+    /// Whose it is, of so many nodes.
+    pub(crate) fn whose(&self, nodes: usize) -> Whose<'_> {
+        match self.named.first() {
+            Some((owner, times)) if *times >= majority(nodes) => Whose::Of(owner),
+            Some((_, times)) if times + (nodes - self.answered) >= majority(nodes) => Whose::Unknown,
+            _ => Whose::Nobody,
+        }
+    }
 }
 
 /// A holder.
@@ -148,6 +170,23 @@ mod tests {
         };
         let begun = merge(&[counted(1, Some("bb")), counted(2, Some("aa")), counted(2, None)], 2).begun;
         assert_eq!(begun, Some(Begun { attempts: 2, payload: Some("aa".into()) }));
+    }
+
+    /// Three of five that answered first, one of them without the holder's lease, once were taken for nobody's word.
+    #[test]
+    fn whose_it_is_hangs_on_all_that_answered_and_on_those_that_did_not() {
+        for (named, answered, whose) in [
+            (&[][..], 5, Whose::Nobody),
+            (&[("a", 3), ("b", 1)], 5, Whose::Of(&Owner::from_node("a"))),
+            (&[("a", 2), ("b", 2)], 5, Whose::Nobody),
+            (&[("a", 2), ("b", 1)], 4, Whose::Unknown),
+            (&[("a", 1)], 3, Whose::Unknown),
+            (&[("a", 1), ("b", 1)], 4, Whose::Nobody),
+        ] {
+            let named = named.iter().map(|(who, times)| (Owner::from_node(who), *times)).collect();
+            let look = Inspection { named, answered, ..merge(&[], 3) };
+            assert_eq!(look.whose(5), whose, "{look:?}");
+        }
     }
 
     #[test]

@@ -92,7 +92,7 @@ pub use transfer::TransferError;
 pub(crate) use attempt::{Attempted, Terms, attempt_each, is_contended};
 pub(crate) use health::Health;
 pub(crate) use hub::Hub;
-pub(crate) use inspect::inspect;
+pub(crate) use inspect::{Whose, inspect};
 pub(crate) use lock::terms as lease_terms;
 pub(crate) use mode::Mode;
 pub(crate) use options::Options;
