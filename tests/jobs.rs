@@ -221,7 +221,6 @@ fn jobs_are_seen_and_operated_from_outside() {
         (&"done".into(), &"triggered".into()),
         "the leader runs it: {end}"
     );
-    bench.accepted(&["cancel", "shared"]);
     until("ends of the spread job", PATIENCE, || {
         let history = bench.json(&["history", "shared"]);
         (history["history"].as_array()?.iter().filter(|end| end["end"] == "done").count() >= 2).then_some(())

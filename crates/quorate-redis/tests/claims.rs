@@ -10,7 +10,7 @@ use quorate::{
     lease::Quorum,
 };
 use quorate_redis::Connect;
-use quorate_testkit::redis::RedisCluster;
+use quorate_testkit::redis::{RedisCluster, RedisServer};
 use std::{
     convert::Infallible,
     io::{BufRead, BufReader, Write},
@@ -197,6 +197,14 @@ async fn a_worker_that_woke_late_changes_nothing_and_is_told_who_holds() {
         let a = quorum(&servers, "a");
         let claim = eventually(&a, order).await;
         assert_eq!(claim.attempt(), 2);
+        let give_up = a.env().now() + PATIENCE;
+        let has = |server: &RedisServer| {
+            server.command(&["GET", &format!("quorate:claim/orders/{order}")]).starts_with("a:")
+        };
+        while !servers.iter().all(has) {
+            assert!(a.env().now() < give_up, "a server without the new claim");
+            a.env().sleep(Duration::from_millis(5)).await;
+        }
         // On two servers nothing stands in the way of whoever comes late, as if the new claim had never arrived there.
         for server in servers.iter().take(2) {
             let keys = server.command(&["KEYS", &format!("*{order}*")]);

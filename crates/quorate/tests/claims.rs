@@ -6,7 +6,7 @@ mod common;
 
 use common::{SECOND, nodes, quorum};
 use quorate::{
-    claim::{Claim, ClaimOutcome, Claims, CompleteError, ProcessError, Processed},
+    claim::{Claim, ClaimOutcome, Claims, CompleteError, ProcessError, Processed, complete_many},
     lease::Quorum,
     node::{
         Batch, DoneRecord, FencingToken, MemoryNode, Node, NodeTime, Nudge, Owner, Reply, Request, Resource,
@@ -92,6 +92,55 @@ async fn a_batch_has_a_verdict_an_id() {
     }
     let late = claims(&b).claim_many(["ok", ""]).await.expect_err("an empty id");
     assert!(late.to_string().contains("message id"), "{late}");
+    a.close().await;
+    b.close().await;
+}
+
+/// Several chunks of a batch are under way at once.
+#[tokio::test]
+async fn a_long_batch_keeps_its_order_and_dropped_it_leaves_nothing() {
+    let nodes = nodes();
+    let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
+    let mut ids: Vec<String> = (0..500).map(|number| format!("m-{number}")).collect();
+    // Given twice, in chunks that are on their way together.
+    ids.insert(200, "m-1".to_owned());
+    for polls in 0..40 {
+        let (own, list) = (claims(&a), ids.clone());
+        let mut batch = Box::pin(async move { own.claim_many(&list).await });
+        let mut done = false;
+        for _ in 0..polls {
+            done |= futures_util::poll!(&mut batch).is_ready();
+            if done {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+        drop(batch);
+    }
+    // Behind the releases of all those.
+    let verdicts = claims(&a).claim_many(&ids).await.expect("sound ids");
+    let mut held = Vec::new();
+    for (at, ((id, outcome), asked)) in verdicts.into_iter().zip(&ids).enumerate() {
+        assert_eq!(&*id, asked, "in their order");
+        match outcome.expect("a verdict") {
+            ClaimOutcome::Claimed(claim) => held.push((claim, format!("result of {id}"))),
+            ClaimOutcome::InProgress { .. } => assert_eq!(at, 200, "{id} is asked for the second time"),
+            other => panic!("{id}: {other:?}"),
+        }
+    }
+    assert_eq!(held.len(), 500);
+    let completed = complete_many(held).await;
+    assert_eq!(completed.len(), 500);
+    for ((id, completed), number) in completed.into_iter().zip(0..) {
+        completed.expect("a majority");
+        assert_eq!(*id, format!("m-{number}"));
+    }
+    for id in ["m-0", "m-127", "m-128", "m-255", "m-256", "m-499"] {
+        match claims(&b).claim(id).await.expect("a quorum") {
+            ClaimOutcome::Done(done) => assert_eq!(*done.result, format!("result of {id}")),
+            other => panic!("{id}: {other:?}"),
+        }
+    }
     a.close().await;
     b.close().await;
 }

@@ -4,7 +4,12 @@ use crate::{
     node::{Owner, Reply},
     round::{Answer, NodeOutcome, ReplyTo, ballots},
 };
-use std::pin::pin;
+use std::{pin::pin, time::Duration};
+
+/// How often it is looked whose a message is, until enough nodes answer.
+const LOOKS_MAX: usize = 4;
+/// Before it is looked again.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// Ends the lease and frees the message. Where it was not there any more to be freed, looks whose it is now.
 pub(super) async fn abandon(lease: &Lease) -> Result<(), AbandonError> {
@@ -29,18 +34,24 @@ pub(super) async fn abandon(lease: &Lease) -> Result<(), AbandonError> {
     if freed >= fleet.majority() {
         return Ok(());
     }
-    let Ok(look) = inspect(lease.hub(), lease.resource()).await else {
-        return Err(AbandonError::NoMajority(fleet.report(outcomes)));
-    };
-    match (look.done.clone(), look.whose(fleet.len())) {
-        (Some(done), _) => Err(AbandonError::AlreadyDone(done)),
-        (None, Whose::Of(holder)) if holder != lease.owner() => {
-            Err(AbandonError::TakenOver { holder: holder.clone() })
+    for looks in 0..LOOKS_MAX {
+        if looks > 0 {
+            fleet.env().sleep(LOOK_AGAIN).await;
         }
-        // Still ours by a majority's word, and the releases are on their way; or too few have answered.
-        (None, Whose::Of(_) | Whose::Unknown) => Err(AbandonError::NoMajority(fleet.report(outcomes))),
-        (None, Whose::Nobody) => Ok(()),
+        // A worker that has just woken up may have to open its connections anew.
+        let Ok(look) = inspect(lease.hub(), lease.resource()).await else { continue };
+        match (look.done.clone(), look.whose(fleet.len())) {
+            (Some(done), _) => return Err(AbandonError::AlreadyDone(done)),
+            (None, Whose::Of(holder)) if holder != lease.owner() => {
+                return Err(AbandonError::TakenOver { holder: holder.clone() });
+            }
+            // Still ours by a majority's word: the releases are on their way.
+            (None, Whose::Of(_)) => break,
+            (None, Whose::Nobody) => return Ok(()),
+            (None, Whose::Unknown) => {}
+        }
     }
+    Err(AbandonError::NoMajority(fleet.report(outcomes)))
 }
 
 /// Who holds it now, for an error.

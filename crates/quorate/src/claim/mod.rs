@@ -42,8 +42,8 @@
 //!
 //! # Batches
 //!
-//! [`Claims::claim_many`], [`complete_many`] and [`abandon_many`] send 128 ids at a time, two such batches side by side, in script calls of 64 at
-//! most. A bad id
+//! [`Claims::claim_many`] and [`complete_many`] send 128 ids at a time, two such batches side by side, and [`abandon_many`] one
+//! after the other; in script calls of 64 at most. A bad id
 //! refuses the whole batch before anything is claimed; all else is a verdict of its own.
 //!
 //! # Size

@@ -57,7 +57,8 @@
 //!   all that has not begun. What was asked of a job that the present leader does not know waits for one that does, and
 //!   is dropped without a word once the ledger has forgotten its time.
 //! * Of a pause or a resumption a job's row remembers the last eight: one that comes again after more is carried out again.
-//!   Of a cancellation nothing is written.
+//!   Of a cancellation nothing is written, but for a job whose ticks are spread: there it stands in the row for ten minutes,
+//!   and counts among those eight.
 //!
 //! # A job that changes between versions
 //!

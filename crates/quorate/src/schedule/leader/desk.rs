@@ -212,6 +212,15 @@ impl Leader<'_> {
         if entry.row.asked.contains(&request.id) {
             return Ok(Grant::row(request.id, "the workers have been told", row_key, &entry.row));
         }
+        let spread = entry.plan.job.placement == Placement::Spread;
+        if spread {
+            // Who runs what the leader cannot know: each worker looks at the row.
+            let cancelled = Cancelled { id: request.id, by: Arc::clone(&request.by), at: now, tick };
+            if !entry.row.cancel(cancelled) {
+                return Err(format!("too many cancellations of {job} stand; wait ten minutes").into());
+            }
+            entry.row.changed_by(request.id);
+        }
         let mine = entry.plan.running.iter().filter(|going| tick.is_none_or(|tick| tick == going.tick));
         let why = format!("on request of {}", request.by);
         let count = mine.map(|going| going.cancel.cancel(&why)).count();
@@ -228,19 +237,18 @@ impl Leader<'_> {
             self.settle(index);
         }
         let text = format!("{count} told to stop, {given_up} given up before they began");
-        let entry = self.entries[index].as_mut().filter(|_| job.placement == Placement::Spread);
-        if let Some(entry) = entry {
-            // Who runs what the leader cannot know; each worker looks at the row about once a second.
-            entry.row.cancel(Cancelled { by: Arc::clone(&request.by), at: now, tick });
-            entry.row.changed_by(request.id);
-            let text =
-                format!("on the leader: {text}; the workers stop theirs when they look, about once a second");
-            return Ok(Grant::row(request.id, &text, row_key, &entry.row));
+        let count = count + given_up;
+        if let Some(entry) = self.entries[index].as_ref().filter(|_| spread) {
+            let text = format!(
+                "on the leader: {text}; the workers stop theirs when they look, about once a second, less often where \
+                 the ledger is long"
+            );
+            return Ok(Grant::row(request.id, &text, row_key, &entry.row).counting(count));
         }
-        if count + given_up == 0 {
-            return Err(format!("nothing of {} runs that could be cancelled", job.name).into());
+        if count == 0 {
+            return Err(format!("nothing of {} runs on the leader that could be cancelled", job.name).into());
         }
-        let answer = Answer::Accepted { text: text.into(), count: (count + given_up) as u64 };
+        let answer = Answer::Accepted { text: text.into(), count: count as u64 };
         Ok(Grant { id: request.id, answer, write: None, open: None })
     }
 
@@ -347,6 +355,14 @@ impl Grant {
     fn row(id: RequestId, text: &str, key: Arc<str>, row: &JobRow) -> Self {
         let answer = Answer::Accepted { text: text.into(), count: 0 };
         Self { id, answer, write: Some((key, row.to_value())), open: None }
+    }
+
+    /// The same, of so many runs.
+    fn counting(mut self, runs: usize) -> Self {
+        if let Answer::Accepted { count, .. } = &mut self.answer {
+            *count = runs as u64;
+        }
+        self
     }
 }
 

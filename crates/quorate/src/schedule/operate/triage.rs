@@ -383,6 +383,11 @@ mod tests {
         assert!(matches!(late(&stands(&row), &pause), Answer::Accepted { .. }));
         let cancel = Request { what: Ask::Cancel { job, tick: None }, ..request(9, 0) };
         let Answer::Refused { why } = late(&stands(&row), &cancel) else { panic!("nothing is known of it") };
+        row.changed_by(cancel.id);
+        assert!(
+            matches!(late(&stands(&row), &cancel), Answer::Accepted { .. }),
+            "of a job that is spread it is"
+        );
         assert!(why.contains("may have told what ran to stop"), "{why}");
     }
 

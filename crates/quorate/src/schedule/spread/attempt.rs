@@ -189,7 +189,7 @@ impl Attempt {
         let key = self.key();
         let mut standing = 0;
         loop {
-            if claim.check().is_err() || self.cancel.is_cancelled() {
+            if claim.check().is_err() || (self.cancel.is_cancelled() && !self.cancel.is_for_good()) {
                 return Begun::ClaimLost;
             }
             let reached = |over| match aim {

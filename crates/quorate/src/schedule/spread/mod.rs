@@ -18,7 +18,10 @@
 //! * A run leaves no state to the next: [`Tick::set_state`](super::Tick::set_state) is refused.
 //! * What somebody asks for (a trigger, a back-fill) the leader runs, and not beside what it already runs of that; a tick
 //!   that a worker runs may go on beside it. A cancel reaches a worker when it next looks at the job's row, about once a
-//!   second: a run that ends before then has ended, and the answer cannot say how many were stopped.
+//!   second, less often where the ledger is long: a run that ends before then has ended, and the answer cannot say how
+//!   many were stopped. Without a tick it means what has begun by then: what a crashed worker has left is run again all
+//!   the same, unless its tick is named.
+//! * Fencing tokens order the runs of one tick, and nothing else: see [`Tick::check`](super::Tick::check).
 //! * Who is told that a tick is lost knows that it was started; it may have done its work.
 //!
 //! # How a tick is run

@@ -2,7 +2,7 @@
 
 mod survey;
 
-use self::survey::{PRUNE_EVERY, Survey};
+use self::survey::{PRUNE_EVERY, Survey, on_request};
 use super::{
     attempt::Attempt,
     names,
@@ -17,7 +17,7 @@ use crate::{
     ledger::Ledger,
     node::FencingToken,
     schedule::{
-        Job, Placement, Skipped, TickCause, TickEnd, TickHistory,
+        Job, Placement, RequestId, Skipped, TickCause, TickEnd, TickHistory,
         leader::tell,
         roster::{Phase, Roster},
         work::Cancel,
@@ -75,6 +75,7 @@ pub(in crate::schedule) async fn spread(with: Spreading, stop: CancellationToken
         in_line: BTreeSet::new(),
         pauses: Vec::new(),
         told: None,
+        heeded: BTreeSet::new(),
         kept: Duration::ZERO,
         missed: BTreeMap::new(),
         runs: FuturesUnordered::new(),
@@ -110,6 +111,8 @@ pub(super) struct Worker {
     pauses: Vec<(Arc<Job>, (WallTime, WallTime))>,
     /// What the group's own ledger says of its jobs, once it is known.
     told: Option<BTreeMap<Arc<str>, Told>>,
+    /// The requests to cancel that stand there, and have been heeded here.
+    heeded: BTreeSet<RequestId>,
     /// For how long any worker's jobs need their records, by what was last read.
     kept: Duration,
     /// Spans that the misfire rule leaves out, until it is known what others have run of them.
@@ -179,11 +182,20 @@ impl Worker {
             self.cancel();
         }
         loop {
+            self.survey_at_the_end();
+            let look_at = self.survey_at;
             tokio::select! { biased;
                 ended = self.runs.next() => match ended {
                     Some(ended) => self.ended(ended),
                     None => return,
                 },
+                Some(survey) = OptionFuture::from(self.surveying.as_mut()) => {
+                    self.surveying = None;
+                    if let Ok(survey) = survey {
+                        self.surveyed_at_the_end(survey);
+                    }
+                }
+                () = self.env.sleep_until(look_at), if self.surveying.is_none() => {}
                 () = stop.cancelled(), if self.running.values().any(|run| !run.cancel.is_cancelled()) => {
                     self.cancel();
                 }
@@ -288,6 +300,10 @@ impl Worker {
 
     fn begin(&mut self, job: Arc<Job>, tried: Try) {
         let cancel = Cancel::default();
+        let told = self.told.as_ref().and_then(|told| told.get(&job.name));
+        if let Some(by) = told.and_then(|told| told.cancelled(tried.tick)) {
+            cancel.cancel(&on_request(by));
+        }
         self.begun += 1;
         let number = self.begun;
         let (name, began) = (Arc::clone(&job.name), self.now());

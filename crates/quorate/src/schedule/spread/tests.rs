@@ -99,6 +99,16 @@ impl Stage {
         delivery: Delivery,
         late: Duration,
     ) -> (Came, Option<TickHistory>) {
+        self.tries_unless(Cancel::default(), nodes, delivery, late).await
+    }
+
+    async fn tries_unless(
+        &self,
+        cancel: Cancel,
+        nodes: &[usize],
+        delivery: Delivery,
+        late: Duration,
+    ) -> (Came, Option<TickHistory>) {
         let quorum = self.quorum(nodes).await;
         let runs = Arc::clone(&self.runs);
         let job = Job::new("j", every(SECOND).unwrap(), move |_| {
@@ -115,7 +125,7 @@ impl Stage {
             ledger: Ledger::new(&quorum, "g").unwrap().part("spread"),
             worker: "b".into(),
             quorum: quorum.clone(),
-            cancel: Cancel::default(),
+            cancel,
             grace: SECOND,
             ttl: SECOND * 5,
             counts: Counts::default(),
@@ -203,4 +213,17 @@ async fn a_skip_that_nobody_has_entered_is_entered() {
             assert_eq!((end(&came), stage.runs()), (expect, 0), "{delivery} {skipped:?}");
         }
     }
+}
+
+/// Whoever ran it has crashed, and somebody has asked for the run of that tick to stop.
+#[tokio::test]
+async fn a_tick_that_is_cancelled_before_it_runs_again_ends_so() {
+    let stage = Stage::new();
+    stage.stands(&[0, 1, 2], stage.start()).await;
+    let cancel = Cancel::default();
+    cancel.cancel("on request");
+    let came = stage.tries_unless(cancel, &[0, 1, 2], Delivery::AtLeastOnce, IN_TIME).await;
+    assert_eq!((end(&came), stage.runs()), ((Came::Ended, Some((TickEnd::Cancelled, "b"))), 0));
+    let again = stage.tries(&[0, 1, 2], Delivery::AtLeastOnce, IN_TIME).await;
+    assert_eq!((end(&again), stage.runs()), ((Came::Ended, None), 0), "for good");
 }

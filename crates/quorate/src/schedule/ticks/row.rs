@@ -6,7 +6,9 @@ use std::{sync::Arc, time::Duration};
 /// How many requests a row remembers.
 const ASKED_MAX: usize = 8;
 /// And how many of those to cancel what runs.
-const CANCELS_MAX: usize = 8;
+const CANCELS_MAX: usize = 32;
+/// For how long it remembers these: every worker has looked by then.
+const CANCELS_KEPT: Duration = Duration::from_secs(600);
 
 /// A job's row in its group's ledger, under `job/NAME`: written by the leader, read by whoever wants to know.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,7 +42,7 @@ pub struct JobRow {
     /// died before it answered, is known to have been carried out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub asked: Vec<RequestId>,
-    /// Which runs on workers are to stop, the newest last, at most eight: of a job that is spread the workers look here.
+    /// Which runs on workers are to stop, those of the last ten minutes: of a job that is spread the workers look here.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cancels: Vec<Cancelled>,
 }
@@ -48,9 +50,11 @@ pub struct JobRow {
 /// That what runs is to stop.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cancelled {
+    /// The request: each worker heeds it once.
+    pub id: RequestId,
     /// Who asked for it.
     pub by: Arc<str>,
-    /// When: what begins later is not meant.
+    /// When: what begins later is not meant, but for the tick that is named.
     pub at: WallTime,
     /// The run of this tick alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -83,11 +87,15 @@ impl JobRow {
         self.asked.drain(..excess);
     }
 
-    /// That workers are to stop what they run.
-    pub(in crate::schedule) fn cancel(&mut self, cancelled: Cancelled) {
-        self.cancels.push(cancelled);
-        let excess = self.cancels.len().saturating_sub(CANCELS_MAX);
-        self.cancels.drain(..excess);
+    /// That workers are to stop what they run. False where too many stand that some worker may not have seen.
+    #[must_use]
+    pub(in crate::schedule) fn cancel(&mut self, cancelled: Cancelled) -> bool {
+        self.cancels.retain(|one| one.at + CANCELS_KEPT > cancelled.at);
+        let room = self.cancels.len() < CANCELS_MAX;
+        if room {
+            self.cancels.push(cancelled);
+        }
+        room
     }
 
     /// The value of its record.
@@ -131,13 +139,18 @@ mod tests {
         (1..=20).for_each(|id| row.changed_by(RequestId::from_u128(id)));
         assert_eq!((row.rev, row.asked.len(), row.asked.last()), (23, 8, Some(&RequestId::from_u128(20))));
         assert_eq!(JobRow::parse(&row.to_value()).unwrap(), row);
-        row.cancel(Cancelled { by: "me".into(), at: WallTime::from_micros(9), tick: None });
-        assert!(row.to_value().ends_with(r#""cancels":[{"by":"me","at":9}]}"#), "{}", row.to_value());
-        let tick = |micros| Some(WallTime::from_micros(micros));
-        (1..=8).for_each(|t| row.cancel(Cancelled { tick: tick(t), ..row.cancels[0].clone() }));
-        assert_eq!(
-            row.cancels.iter().map(|one| one.tick).collect::<Vec<_>>(),
-            (1..=8).map(tick).collect::<Vec<_>>()
+        let id = RequestId::from_u128(7);
+        let cancel = |at: u64| Cancelled { id, by: "me".into(), at: WallTime::from_micros(at), tick: None };
+        assert!(row.cancel(cancel(9)));
+        let id = "00000000000000000000000000000007";
+        let text = format!(r#""cancels":[{{"id":"{id}","by":"me","at":9}}]}}"#);
+        assert!(row.to_value().ends_with(&text), "{}", row.to_value());
+        (1..32).for_each(|at| assert!(row.cancel(cancel(at))));
+        assert!(!row.cancel(cancel(40)), "more than any worker may have missed");
+        assert_eq!(row.cancels.len(), 32);
+        assert!(
+            row.cancel(cancel(600_000_009)) && row.cancels.len() == 23,
+            "those of ten minutes ago are gone"
         );
         assert_eq!(JobRow::parse(&row.to_value()).unwrap(), row);
         let old = JobRow::parse("1700000000000000").unwrap();

@@ -1,7 +1,7 @@
 use super::{Hold, Tick, tick::Said};
 use crate::{
     env::{BootTime, WallTime},
-    schedule::{Delivery, Job, TickCause},
+    schedule::{Delivery, Job, Placement, TickCause},
 };
 use futures_util::FutureExt;
 use std::{
@@ -110,6 +110,9 @@ impl Work {
         let said = Said::new(self.state.clone(), self.job.keep_output);
         let mut attempts = 0;
         let (end, reason) = loop {
+            if self.cancel.is_for_good() {
+                break (WorkEnd::Cancelled, String::new());
+            }
             attempts += 1;
             let failed = self.attempt(attempts, &said).await;
             let (end, error) = match failed {
@@ -117,7 +120,8 @@ impl Work {
                 Attempt::Failed(error) => (WorkEnd::Failed, error),
                 Attempt::TimedOut(error) => (WorkEnd::TimedOut, error),
             };
-            if said.is_interrupted() || self.hold.is_over() {
+            // A handler that is told to stop cannot tell a cancellation from a step-down.
+            if self.hold.is_over() || said.is_interrupted() && !self.cancel.is_for_good() {
                 break (self.interrupted(), error);
             }
             if self.cancel.is_cancelled() {
@@ -160,6 +164,7 @@ impl Work {
             at: self.tick,
             cause: self.cause,
             attempt,
+            spread: self.job.placement == Placement::Spread,
             hold: self.hold.clone(),
             stop: stop.clone(),
             timeout_at,

@@ -25,6 +25,8 @@ pub struct Tick {
     pub(super) at: WallTime,
     pub(super) cause: TickCause,
     pub(super) attempt: u32,
+    /// Whether the job's ticks are spread over the workers.
+    pub(super) spread: bool,
     pub(super) hold: Hold,
     pub(super) stop: CancellationToken,
     pub(super) timeout_at: Option<BootTime>,
@@ -75,7 +77,8 @@ impl Tick {
         self.attempt
     }
 
-    /// The term under which it runs; `None` for a tick that is spread over workers, which runs under a claim.
+    /// The term under which it runs; `None` for a tick that is spread over workers, which runs under a claim (what somebody
+    /// asked for runs under the leader's term also then).
     pub fn term(&self) -> Option<&Term> {
         match &self.hold {
             Hold::Term(term) => Some(term),
@@ -85,6 +88,10 @@ impl Tick {
 
     /// The fencing token of the term or the claim, if this worker still has it at this moment: pass it to the write
     /// that follows.
+    ///
+    /// Tokens of terms order all runs of a job that is on the leader. Those of a job that is spread come from the claim on
+    /// their *tick*, and of a run that somebody asked for from the leader's term: they order the runs of one tick, and
+    /// nothing else. A sink that is to refuse older runs must keep a token for each tick of such a job.
     ///
     /// # Errors
     /// [`LeaseLost`] once it does not.
@@ -133,10 +140,10 @@ impl Tick {
     /// word counts.
     ///
     /// # Errors
-    /// [`StateError`] where it is over 1,024 bytes long, and where the run is one of many that are spread over the workers:
-    /// these may go on side by side, and none comes before another.
+    /// [`StateError`] where it is over 1,024 bytes long, and where the job is spread over the workers: its runs may go on side
+    /// by side, and none comes before another.
     pub fn set_state(&self, text: &str) -> Result<(), StateError> {
-        if matches!(self.hold, Hold::Claim(..)) {
+        if self.spread {
             return Err(StateError::Spread { job: Arc::clone(&self.job) });
         }
         if text.len() > STATE_MAX {

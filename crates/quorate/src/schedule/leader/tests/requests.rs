@@ -111,7 +111,9 @@ async fn what_cannot_be_done_is_refused_with_the_reason() {
     let why = async |ask: Ask| refused(&leader.ask(&stage.request(ask)).await).to_owned();
     assert!(why(Ask::Trigger { job: named("k") }).await.contains("a knows no job called \"k\""));
     assert!(why(Ask::Pause { job: named("k") }).await.contains("knows no job"));
-    assert!(why(Ask::Cancel { job: named("j"), tick: None }).await.contains("nothing of j runs"));
+    assert!(
+        why(Ask::Cancel { job: named("j"), tick: None }).await.contains("nothing of j runs on the leader")
+    );
     let until = stage.quorum.env().wall();
     let span = |seconds: u32| Ask::Backfill { job: named("second"), from: until - SECOND * seconds, until };
     assert!(why(span(5_000)).await.contains("holds 5000 ticks; ask for at most 1000"));
@@ -147,7 +149,8 @@ async fn what_is_asked_of_a_spread_job_the_leader_runs_and_a_cancel_stands_in_it
     let answers = stage.ledger.read().await.unwrap();
     let rows = answers.iter().flat_map(|answer| &answer.state.records).filter(|(key, _)| &**key == "job/j");
     let rows: Vec<JobRow> = rows.map(|(_, record)| JobRow::parse(&record.value).unwrap()).collect();
-    let asked = Cancelled { by: "me@here".into(), at: rows[0].cancels[0].at, tick: Some(until) };
+    let (id, at) = (cancel.id, rows[0].cancels[0].at);
+    let asked = Cancelled { id, by: "me@here".into(), at, tick: Some(until) };
     assert!(rows.iter().all(|row| row.cancels == [asked.clone()]), "the second time it is known: {rows:#?}");
     assert_eq!(begun.lock().unwrap().len(), 4);
     next.resigns().await;

@@ -6,7 +6,7 @@ use super::{
         plan::{LATE_AFTER, Plan, dark, kept, low_water, unrun},
         rows::{self, Registration},
     },
-    PAUSED, Worker,
+    PAUSED, Running, Worker,
 };
 use crate::{
     env::{Env, WallTime},
@@ -42,13 +42,26 @@ type Unrun = (Arc<Job>, (WallTime, WallTime), TickEnd, String);
 impl Worker {
     /// Looks at the ledgers, now and then, and when there is something to be known.
     pub(super) fn survey(&mut self) {
-        if self.jobs.is_empty() || self.surveying.is_some() || self.env.now() < self.survey_at {
+        // A job that has gone may have left a run.
+        let idle = self.jobs.is_empty() && self.running.is_empty();
+        if idle || self.surveying.is_some() || self.env.now() < self.survey_at {
             return;
         }
         let reads = self.env.now() >= self.read_at;
         if reads {
             self.read_at = self.env.now() + READ_EVERY;
         }
+        self.look_at_ledgers(reads);
+    }
+
+    /// The same of a worker that begins nothing any more: what it runs may be cancelled yet.
+    pub(super) fn survey_at_the_end(&mut self) {
+        if self.surveying.is_none() && self.env.now() >= self.survey_at {
+            self.look_at_ledgers(false);
+        }
+    }
+
+    fn look_at_ledgers(&mut self, reads: bool) {
         let (main, spread, env) = (self.with.main.clone(), self.ledger.clone(), self.env.clone());
         self.surveying = Some(self.env.spawn_scoped(async move {
             let began = env.now();
@@ -62,9 +75,8 @@ impl Worker {
         self.survey_at = self.env.now() + SURVEY_EVERY.max(survey.took * SURVEY_SHARE);
         match survey.main {
             Ok(answers) => {
-                self.told = Some(rows::told(&answers));
+                self.hear(&answers);
                 self.hold();
-                self.heed_cancels();
             }
             Err(error) => {
                 tracing::debug!(group = &*self.with.group, "which jobs are paused is not known: {error}");
@@ -86,14 +98,35 @@ impl Worker {
         }
     }
 
-    /// Stops what somebody has asked the leader to cancel.
-    fn heed_cancels(&self) {
-        for run in self.running.values() {
-            let told = self.told.as_ref().and_then(|told| told.get(&run.job));
-            if let Some(by) = told.and_then(|told| told.cancelled(run.tick, run.began)) {
-                run.cancel.cancel(&format!("on request of {by}"));
+    /// What comes of [`Worker::survey_at_the_end`].
+    pub(super) fn surveyed_at_the_end(&mut self, survey: Survey) {
+        self.survey_at = self.env.now() + SURVEY_EVERY.max(survey.took * SURVEY_SHARE);
+        if let Ok(answers) = survey.main {
+            self.hear(&answers);
+        }
+    }
+
+    /// Takes in what the group's own ledger says, and stops what somebody has asked the leader to cancel: once for each
+    /// request, since clocks may step back.
+    fn hear(&mut self, answers: &[Answered]) {
+        let told = rows::told(answers);
+        // Nothing has run here before the first look.
+        let first = self.told.is_none();
+        let mut heeded = BTreeSet::new();
+        for (name, told) in &told {
+            for cancelled in &told.cancels {
+                heeded.insert(cancelled.id);
+                if first || self.heeded.contains(&cancelled.id) {
+                    continue;
+                }
+                let apart = self.max_clock_offset;
+                let meant =
+                    |run: &&Running| run.job == *name && rows::means(cancelled, run.tick, run.began, apart);
+                let why = on_request(&cancelled.by);
+                self.running.values().filter(meant).for_each(|run| run.cancel.cancel(&why));
             }
         }
+        (self.told, self.heeded) = (Some(told), heeded);
     }
 
     /// Lets be the ticks of jobs that are the leader's, by its row.
@@ -192,6 +225,11 @@ impl Worker {
             }
         }));
     }
+}
+
+/// Why a run is cancelled.
+pub(super) fn on_request(by: &str) -> String {
+    format!("on request of {by}")
 }
 
 /// Writes a job's row until a majority has it.
