@@ -6,7 +6,9 @@
 //! act when another has the claim. Compare [`Claim::check`]'s token in the sink's own transaction. A done
 //! record that reached a bare majority does not survive the loss of one of those nodes, nor any the restarts of
 //! a majority, one after the other, that keep nothing (a rolling restart): nobody writes it again. After its
-//! retention a message is as new. Who is told that a message is done may hear of a minority's older record.
+//! retention a message is as new. Who is told that a message is done may hear of a minority's older record. Who completes after
+//! its claim has run out looks first whose the message is; where another claims it in that very moment, its record may stand
+//! on nodes that the other has not got.
 //!
 //! More attempts than [`Claims::max_attempts`] may begin where nodes forgot their counts. An attempt whose handler never began
 //! is taken back, except where its worker died just then, lost the claim, did not hear from a node, or dropped the call before that: such a one counts.
