@@ -60,7 +60,7 @@ async fn look_first(hub: &Hub, all: &mut [Completing<'_>]) {
             Ok(look) => found(&look, one.lease.owner(), one.record.token, hub.fleet().len()),
             Err(_) => Found::Unknown,
         };
-        one.unseen = matches!(found, Found::Unknown);
+        one.seen = matches!(found, Found::Free);
         if let Found::Over(error) = found {
             one.verdict = Some(Err(error));
         }
@@ -85,15 +85,25 @@ fn found(look: &Inspection, owner: &Owner, token: FencingToken, nodes: usize) ->
         Whose::Of(holder) if holder != owner => {
             Found::Over(CompleteError::TakenOver { holder: holder.clone() })
         }
-        Whose::Unknown => Found::Unknown,
+        // Not where it is only our own that nobody can count.
+        _ if perhaps(look, owner, nodes) => Found::Unknown,
         _ if look.token.is_some_and(|counted| counted > token) => Found::Over(CompleteError::Superseded),
         _ => Found::Free,
     }
 }
 
+/// Whether somebody else may have it at a majority, if those that have not answered say so.
+fn perhaps(look: &Inspection, owner: &Owner, nodes: usize) -> bool {
+    let away = nodes - look.answered;
+    look.named.iter().any(|(other, times)| other != owner && times + away >= majority(nodes))
+}
+
 /// Asks every node that has not recorded it of what is not settled, and hears all of them: the more have it, the better.
 async fn ask(fleet: &Fleet, all: &mut [Completing<'_>]) {
-    let open = |one: &&mut Completing<'_>| !one.is_settled() && !one.unseen;
+    let now = fleet.env().now();
+    // What has run out while others were looked at is looked at in the next round.
+    let known = |one: &Completing<'_>| one.seen || !one.is_late(now);
+    let open = |one: &&mut Completing<'_>| !one.is_settled() && known(one);
     let mut asked: Vec<&mut Completing<'_>> = all.iter_mut().filter(open).collect();
     for one in &mut asked {
         one.votes.superseded = 0;
@@ -119,8 +129,8 @@ struct Completing<'a> {
     retention: Duration,
     /// Until when nobody else can have it; nothing, where that was over before.
     ours_until: Option<BootTime>,
-    /// Nobody knows whose it is: nothing is written.
-    unseen: bool,
+    /// Whether the last look has found that it may be recorded though it has run out.
+    seen: bool,
     votes: Votes,
     verdict: Option<Result<(), CompleteError>>,
 }
@@ -136,7 +146,7 @@ impl<'a> Completing<'a> {
         if verdict.is_none() {
             lease.forget();
         }
-        Self { lease, record, retention, ours_until, unseen: false, votes: Votes::new(fleet.len()), verdict }
+        Self { lease, record, retention, ours_until, seen: false, votes: Votes::new(fleet.len()), verdict }
     }
 
     fn is_late(&self, now: BootTime) -> bool {
@@ -308,6 +318,12 @@ mod tests {
         assert_eq!(found(&look(&[(&other, 2)], 3, 5, None)), "unknown");
         assert_eq!(found(&look(&[(&other, 2)], 5, 5, None)), "free", "an attempt, that may yet be told");
         assert_eq!(found(&look(&[(&late, 3)], 5, 5, None)), "free");
+        assert_eq!(
+            found(&look(&[(&late, 2), (&other, 1)], 4, 5, None)),
+            "free",
+            "nobody else can have three"
+        );
+        assert_eq!(found(&look(&[(&late, 2), (&other, 2)], 4, 5, None)), "unknown");
         assert_eq!(found(&look(&[], 3, 5, None)), "free");
     }
 

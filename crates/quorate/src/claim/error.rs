@@ -138,7 +138,8 @@ pub enum CompleteError {
     /// A later claim has completed it.
     #[error("a later claim, token {}, has completed the message", .0.token)]
     AlreadyDone(DoneRecord),
-    /// Too few nodes recorded it. It may be handled again once the claim has expired.
+    /// Too few nodes recorded it. It may be handled again once the claim has expired. Where that had happened before, and too
+    /// few nodes said whose the message is, none was asked to record it.
     #[error("the done record did not reach a majority: {0}")]
     NoMajority(Report),
 }

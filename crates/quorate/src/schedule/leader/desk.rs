@@ -212,14 +212,14 @@ impl Leader<'_> {
         if entry.row.asked.contains(&request.id) {
             return Ok(Grant::row(request.id, "the workers have been told", row_key, &entry.row));
         }
-        let spread = entry.plan.job.placement == Placement::Spread;
+        let (spread, mut told) = (entry.plan.job.placement == Placement::Spread, false);
         if spread {
             // Who runs what the leader cannot know: each worker looks at the row.
             let cancelled = Cancelled { id: request.id, by: Arc::clone(&request.by), at: now, tick };
-            if !entry.row.cancel(cancelled) {
-                return Err(format!("too many cancellations of {job} stand; wait ten minutes").into());
+            told = entry.row.cancel(cancelled);
+            if told {
+                entry.row.changed_by(request.id);
             }
-            entry.row.changed_by(request.id);
         }
         let mine = entry.plan.running.iter().filter(|going| tick.is_none_or(|tick| tick == going.tick));
         let why = format!("on request of {}", request.by);
@@ -238,12 +238,16 @@ impl Leader<'_> {
         }
         let text = format!("{count} told to stop, {given_up} given up before they began");
         let count = count + given_up;
-        if let Some(entry) = self.entries[index].as_ref().filter(|_| spread) {
+        if let Some(entry) = self.entries[index].as_ref().filter(|_| told) {
             let text = format!(
                 "on the leader: {text}; the workers stop theirs when they look, about once a second, less often where \
                  the ledger is long"
             );
             return Ok(Grant::row(request.id, &text, row_key, &entry.row).counting(count));
+        }
+        if spread {
+            let why = format!("too many cancellations of {} stand; ask again in ten minutes", job.name);
+            return Err(format!("on the leader: {text}; the workers were not told, for {why}").into());
         }
         if count == 0 {
             return Err(format!("nothing of {} runs on the leader that could be cancelled", job.name).into());

@@ -42,7 +42,8 @@ pub struct JobRow {
     /// died before it answered, is known to have been carried out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub asked: Vec<RequestId>,
-    /// Which runs on workers are to stop, those of the last ten minutes: of a job that is spread the workers look here.
+    /// Which runs on workers are to stop, those of the last ten minutes, and ticks that were named: of a job that is spread the
+    /// workers look here.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cancels: Vec<Cancelled>,
 }
@@ -51,10 +52,11 @@ pub struct JobRow {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cancelled {
     /// The request: each worker heeds it once.
+    #[serde(default = "RequestId::none")]
     pub id: RequestId,
     /// Who asked for it.
     pub by: Arc<str>,
-    /// When: what begins later is not meant, but for the tick that is named.
+    /// When: what begins later than this, and than clocks are apart, is not meant, but for the tick that is named.
     pub at: WallTime,
     /// The run of this tick alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -87,10 +89,17 @@ impl JobRow {
         self.asked.drain(..excess);
     }
 
-    /// That workers are to stop what they run. False where too many stand that some worker may not have seen.
+    /// That workers are to stop what they run. False where too many stand that some worker may not have seen. A tick that
+    /// is named stays for as long as there is room: it may be due again hours later.
     #[must_use]
     pub(in crate::schedule) fn cancel(&mut self, cancelled: Cancelled) -> bool {
-        self.cancels.retain(|one| one.at + CANCELS_KEPT > cancelled.at);
+        let old = |one: &Cancelled| one.at + CANCELS_KEPT <= cancelled.at;
+        self.cancels.retain(|one| !old(one) || one.tick.is_some_and(|tick| cancelled.tick != Some(tick)));
+        if self.cancels.len() >= CANCELS_MAX
+            && let Some(at) = self.cancels.iter().position(old)
+        {
+            self.cancels.remove(at);
+        }
         let room = self.cancels.len() < CANCELS_MAX;
         if room {
             self.cancels.push(cancelled);
@@ -152,6 +161,11 @@ mod tests {
             row.cancel(cancel(600_000_009)) && row.cancels.len() == 23,
             "those of ten minutes ago are gone"
         );
+        let named = |at| Cancelled { tick: Some(WallTime::from_micros(5)), ..cancel(at) };
+        row.cancels = vec![named(1)];
+        (0..31).for_each(|_| assert!(row.cancel(cancel(700_000_000))));
+        assert_eq!(row.cancels[0], named(1), "a tick that is named stays");
+        assert!(row.cancel(cancel(700_000_000)) && !row.cancels.contains(&named(1)), "while there is room");
         assert_eq!(JobRow::parse(&row.to_value()).unwrap(), row);
         let old = JobRow::parse("1700000000000000").unwrap();
         assert_eq!((old.since.as_micros(), old.rev, &*old.schedule), (1_700_000_000_000_000, 0, ""));

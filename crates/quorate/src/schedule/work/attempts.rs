@@ -55,35 +55,33 @@ pub(in crate::schedule) enum WorkEnd {
 #[derive(Clone, Debug, Default)]
 pub(in crate::schedule) struct Cancel {
     stop: CancellationToken,
-    word: Arc<OnceLock<Word>>,
+    words: Arc<Words>,
 }
 
-/// What a run was told.
-#[derive(Debug)]
-struct Word {
-    why: Arc<str>,
-    /// Whether its tick has ended with it, also where it is to run at least once.
-    for_good: bool,
+/// Why a run is to stop: the first word of each kind.
+#[derive(Debug, Default)]
+struct Words {
+    /// Its tick has ended with it, also where it is to run at least once.
+    for_good: OnceLock<Arc<str>>,
+    /// Others may run it again.
+    for_now: OnceLock<Arc<str>>,
 }
 
 impl Cancel {
-    /// Nobody is to run it again. Only the first word counts.
+    /// Nobody is to run it again, whatever it was told before.
     pub(in crate::schedule) fn cancel(&self, why: &str) {
-        self.tell(why, true);
+        let _ = self.words.for_good.set(why.into());
+        self.stop.cancel();
     }
 
-    /// Others may run it again. Only the first word counts.
+    /// Others may run it again.
     pub(in crate::schedule) fn interrupt(&self, why: &str) {
-        self.tell(why, false);
-    }
-
-    fn tell(&self, why: &str, for_good: bool) {
-        let _ = self.word.set(Word { why: why.into(), for_good });
+        let _ = self.words.for_now.set(why.into());
         self.stop.cancel();
     }
 
     pub(in crate::schedule) fn is_for_good(&self) -> bool {
-        self.word.get().is_some_and(|word| word.for_good)
+        self.words.for_good.get().is_some()
     }
 
     pub(in crate::schedule) fn is_cancelled(&self) -> bool {
@@ -91,7 +89,7 @@ impl Cancel {
     }
 
     fn why(&self) -> Arc<str> {
-        self.word.get().map(|word| Arc::clone(&word.why)).unwrap_or_default()
+        self.words.for_good.get().or(self.words.for_now.get()).cloned().unwrap_or_default()
     }
 }
 
@@ -200,4 +198,19 @@ fn message(panic: &(dyn std::any::Any + Send)) -> &str {
         .copied()
         .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
         .unwrap_or("a panic without a message")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_cancelled_for_good_is_so_though_it_was_interrupted_before() {
+        let cancel = Cancel::default();
+        cancel.interrupt("a shutdown");
+        assert!(cancel.is_cancelled() && !cancel.is_for_good() && &*cancel.why() == "a shutdown");
+        cancel.cancel("on request");
+        cancel.interrupt("a shutdown");
+        assert!(cancel.is_for_good() && &*cancel.why() == "on request");
+    }
 }

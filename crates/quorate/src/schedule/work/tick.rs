@@ -163,7 +163,8 @@ impl Tick {
     }
 
     /// Says that this run did not come to an end of its own, though the term may go on: whatever the handler
-    /// returns is not recorded, and an at-least-once tick runs again under the next leader.
+    /// returns is not recorded, and an at-least-once tick runs again under the next leader. Of a run that was cancelled, on
+    /// request or for a later tick, that is the end all the same.
     pub fn mark_interrupted(&self) {
         self.said.0.interrupted.store(true, Ordering::Release);
     }
