@@ -68,7 +68,8 @@ other_clients() (
 interop() {
     say "other Redlock clients"
     if other_clients; then
-        cargo test -p quorate-tests --all-features --test other_clients -- --ignored
+        # As part of the whole, of which it has been built.
+        cargo test --workspace --all-features --test other_clients -- --ignored
     else
         say "NOT RUN: the tests with other Redlock clients (node's redlock, Python's pottery), for they could not be installed"
     fi
@@ -101,11 +102,12 @@ RUST_TEST_THREADS=${RUST_TEST_THREADS:-$((3 * $(getconf _NPROCESSORS_ONLN)))} \
 
 interop
 
+cargo build --quiet --workspace --all-features --examples
 for example in examples/*.rs; do
     name=$(basename "$example" .rs)
     [ "$name" = lib ] && continue
     say "example $name"
-    cargo run --quiet -p quorate-examples --example "$name"
+    "${CARGO_TARGET_DIR:-target}/debug/examples/$name"
 done
 
 say "all is well"
