@@ -3,14 +3,17 @@
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;
+#[path = "common/cut.rs"]
+mod cut;
 
 use common::{SECOND, nodes, quorum};
+use cut::Cut;
 use quorate::{
     claim::{Claim, ClaimOutcome, Claims, CompleteError, ProcessError, Processed, complete_many},
     lease::Quorum,
     node::{
-        Batch, BatchReply, Cause, DoneRecord, FencingToken, Hello, MemoryNode, MemorySession, Node, NodeTime,
-        Nudge, Owner, Reply, Request, Resource, Session,
+        Batch, DoneRecord, FencingToken, MemoryNode, Node, NodeTime, Nudge, Owner, Reply, Request, Resource,
+        Session,
     },
 };
 use std::{
@@ -282,49 +285,6 @@ async fn a_node_that_would_not_take_the_done_record_is_freed_all_the_same() {
     }
 }
 
-/// A node that can be cut off.
-struct Cut {
-    node: MemoryNode,
-    off: Arc<AtomicBool>,
-}
-
-struct CutSession {
-    session: MemorySession,
-    off: Arc<AtomicBool>,
-}
-
-impl Node for Cut {
-    type Session = CutSession;
-
-    fn name(&self) -> &str {
-        self.node.name()
-    }
-
-    fn ends_leases_by_wall_clock(&self) -> bool {
-        self.node.ends_leases_by_wall_clock()
-    }
-
-    async fn open(&self, nudge: Nudge) -> Result<(CutSession, Hello), Cause> {
-        if self.off.load(Ordering::Relaxed) {
-            return Err(Cause::TimedOut);
-        }
-        let (session, hello) = self.node.open(nudge).await?;
-        Ok((CutSession { session, off: Arc::clone(&self.off) }, hello))
-    }
-}
-
-impl Session for CutSession {
-    fn send(&mut self, batch: Batch) -> impl Future<Output = Result<BatchReply, Cause>> + Send + 'static {
-        let reply = if self.off.load(Ordering::Relaxed) { None } else { Some(self.session.send(batch)) };
-        async move {
-            match reply {
-                Some(reply) => reply.await,
-                None => Err(Cause::TimedOut),
-            }
-        }
-    }
-}
-
 /// Those that it reaches have nothing of the message, and those that it does not may have it for somebody else.
 #[tokio::test]
 async fn who_is_late_and_cannot_tell_whose_it_is_records_nothing_until_it_can() {
@@ -335,8 +295,7 @@ async fn who_is_late_and_cannot_tell_whose_it_is_records_nothing_until_it_can() 
     for comes_back in [false, true] {
         let (nodes, off) = (nodes(), Arc::new(AtomicBool::new(false)));
         let cut = |(number, node): (usize, &MemoryNode)| {
-            let off = if number < 2 { Arc::default() } else { Arc::clone(&off) };
-            Cut { node: node.clone(), off }
+            Cut::new(node, &if number < 2 { Arc::default() } else { Arc::clone(&off) })
         };
         let builder = Quorum::builder().worker("a").nodes(nodes.iter().enumerate().map(cut));
         let a = builder.trust_new_nodes(true).build().expect("a sound setup");

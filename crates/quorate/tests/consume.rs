@@ -3,8 +3,11 @@
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;
+#[path = "common/cut.rs"]
+mod cut;
 
 use common::{SECOND, nodes, quorum};
+use cut::Cut;
 use futures_util::{StreamExt, stream};
 use quorate::{
     claim::{
@@ -12,7 +15,7 @@ use quorate::{
         stream::{Acked, BadId, Delivery, Ended, Message, Outcome},
     },
     lease::Quorum,
-    node::{Batch, BatchReply, Cause, Hello, MemoryNode, MemorySession, Node, Nudge, Session},
+    node::MemoryNode,
 };
 use std::{
     collections::BTreeMap,
@@ -92,50 +95,10 @@ impl Post {
     }
 }
 
-/// A node that can be cut off.
-#[derive(Clone)]
-struct Cut {
-    node: MemoryNode,
-    off: Arc<AtomicBool>,
-}
-
-struct CutSession {
-    session: MemorySession,
-    off: Arc<AtomicBool>,
-}
-
-impl Node for Cut {
-    type Session = CutSession;
-
-    fn name(&self) -> &str {
-        self.node.name()
-    }
-
-    async fn open(&self, nudge: Nudge) -> Result<(CutSession, Hello), Cause> {
-        if self.off.load(Ordering::Relaxed) {
-            return Err(Cause::Unreachable("cut off".into()));
-        }
-        let (session, hello) = self.node.open(nudge).await?;
-        Ok((CutSession { session, off: Arc::clone(&self.off) }, hello))
-    }
-}
-
-impl Session for CutSession {
-    fn send(&mut self, batch: Batch) -> impl Future<Output = Result<BatchReply, Cause>> + Send + 'static {
-        let sent = (!self.off.load(Ordering::Relaxed)).then(|| self.session.send(batch));
-        async move {
-            match sent {
-                Some(sent) => sent.await,
-                None => Err(Cause::Closed),
-            }
-        }
-    }
-}
-
 /// A worker over nodes that the switch cuts off.
 fn with_switch(nodes: &[MemoryNode]) -> (Quorum, Arc<AtomicBool>) {
     let off = Arc::new(AtomicBool::new(false));
-    let nodes = nodes.iter().map(|node| Cut { node: node.clone(), off: Arc::clone(&off) });
+    let nodes = nodes.iter().map(|node| Cut::new(node, &off));
     let builder = Quorum::builder().worker("a").nodes(nodes).trust_new_nodes(true);
     (builder.build().expect("a sound setup"), off)
 }

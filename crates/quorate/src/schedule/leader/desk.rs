@@ -221,21 +221,8 @@ impl Leader<'_> {
                 entry.row.changed_by(request.id);
             }
         }
-        let mine = entry.plan.running.iter().filter(|going| tick.is_none_or(|tick| tick == going.tick));
-        let why = format!("on request of {}", request.by);
-        let count = mine.map(|going| going.cancel.cancel(&why)).count();
         let job = Arc::clone(&entry.plan.job);
-        let mut given_up = 0;
-        if tick.is_none() {
-            let running: Vec<_> = entry.plan.running.iter().filter_map(|going| going.request).collect();
-            entry.plan.unask();
-            let of_job = self.asks.iter().filter(|(_, ask)| ask.row.request.what.job() == &job.name);
-            let open: Vec<RequestId> = of_job.map(|(id, _)| *id).collect();
-            for id in open {
-                given_up += self.give_up(id, running.contains(&id), &format!("given up {why}"));
-            }
-            self.settle(index);
-        }
+        let (count, given_up) = self.stop_here(index, tick, &format!("on request of {}", request.by));
         let text = format!("{count} told to stop, {given_up} given up before they began");
         let count = count + given_up;
         if let Some(entry) = self.entries[index].as_ref().filter(|_| told) {
@@ -254,6 +241,25 @@ impl Leader<'_> {
         }
         let answer = Answer::Accepted { text: text.into(), count: count as u64 };
         Ok(Grant { id: request.id, answer, write: None, open: None })
+    }
+
+    /// Tells what this leader runs of a job to stop, and without a tick gives up what waits: how many of each.
+    fn stop_here(&mut self, index: usize, tick: Option<WallTime>, why: &str) -> (usize, usize) {
+        let Some(entry) = self.entries[index].as_mut() else { return (0, 0) };
+        let mine = entry.plan.running.iter().filter(|going| tick.is_none_or(|tick| tick == going.tick));
+        let count = mine.map(|going| going.cancel.cancel(why)).count();
+        if tick.is_some() {
+            return (count, 0);
+        }
+        let job = Arc::clone(&entry.plan.job.name);
+        let running: Vec<_> = entry.plan.running.iter().filter_map(|going| going.request).collect();
+        entry.plan.unask();
+        let of_job = self.asks.iter().filter(|(_, ask)| *ask.row.request.what.job() == job);
+        let open: Vec<RequestId> = of_job.map(|(id, _)| *id).collect();
+        let why = format!("given up {why}");
+        let given_up = open.into_iter().map(|id| self.give_up(id, running.contains(&id), &why)).sum();
+        self.settle(index);
+        (count, given_up)
     }
 
     /// Gives up what an open request has not begun; its run that goes on stays until it has stopped. Gives how many

@@ -1,0 +1,54 @@
+//! A node in memory that can be cut off.
+
+use quorate::node::{Batch, BatchReply, Cause, Hello, MemoryNode, MemorySession, Node, Nudge, Session};
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+/// A node that can be cut off.
+#[derive(Clone)]
+pub(crate) struct Cut {
+    node: MemoryNode,
+    off: Arc<AtomicBool>,
+}
+
+pub(crate) struct CutSession {
+    session: MemorySession,
+    off: Arc<AtomicBool>,
+}
+
+impl Cut {
+    /// Cut off while `off` is set.
+    pub(crate) fn new(node: &MemoryNode, off: &Arc<AtomicBool>) -> Self {
+        Self { node: node.clone(), off: Arc::clone(off) }
+    }
+}
+
+impl Node for Cut {
+    type Session = CutSession;
+
+    fn name(&self) -> &str {
+        self.node.name()
+    }
+
+    async fn open(&self, nudge: Nudge) -> Result<(CutSession, Hello), Cause> {
+        if self.off.load(Ordering::Relaxed) {
+            return Err(Cause::Unreachable("cut off".into()));
+        }
+        let (session, hello) = self.node.open(nudge).await?;
+        Ok((CutSession { session, off: Arc::clone(&self.off) }, hello))
+    }
+}
+
+impl Session for CutSession {
+    fn send(&mut self, batch: Batch) -> impl Future<Output = Result<BatchReply, Cause>> + Send + 'static {
+        let sent = (!self.off.load(Ordering::Relaxed)).then(|| self.session.send(batch));
+        async move {
+            match sent {
+                Some(sent) => sent.await,
+                None => Err(Cause::Closed),
+            }
+        }
+    }
+}
