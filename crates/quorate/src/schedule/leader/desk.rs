@@ -9,7 +9,7 @@ use crate::{
     env::WallTime,
     schedule::{
         Answer, Ask, Cancelled, JobRow, Paused, Placement, Request, RequestId, SkipReason, TickCause,
-        TickEnd, roster::Phase,
+        TickEnd, roster::Phase, work::on_request,
     },
 };
 use std::sync::Arc;
@@ -222,7 +222,7 @@ impl Leader<'_> {
             }
         }
         let job = Arc::clone(&entry.plan.job);
-        let (count, given_up) = self.stop_here(index, tick, &format!("on request of {}", request.by));
+        let (count, given_up) = self.stop_here(index, tick, &on_request(&request.by));
         let text = format!("{count} told to stop, {given_up} given up before they began");
         let count = count + given_up;
         if let Some(entry) = self.entries[index].as_ref().filter(|_| told) {

@@ -2,7 +2,7 @@
 
 mod survey;
 
-use self::survey::{PRUNE_EVERY, Survey, on_request};
+use self::survey::{PRUNE_EVERY, Survey};
 use super::{
     attempt::Attempt,
     names,
@@ -20,7 +20,7 @@ use crate::{
         Job, Placement, RequestId, Skipped, TickCause, TickEnd, TickHistory,
         leader::tell,
         roster::{Phase, Roster},
-        work::Cancel,
+        work::{Cancel, on_request},
     },
 };
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, future::OptionFuture, stream::FuturesUnordered};

@@ -93,6 +93,11 @@ impl Cancel {
     }
 }
 
+/// Why a run is cancelled that somebody wants stopped.
+pub(in crate::schedule) fn on_request(by: &str) -> String {
+    format!("on request of {by}")
+}
+
 /// What came of one attempt.
 enum Attempt {
     Done,

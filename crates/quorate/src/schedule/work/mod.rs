@@ -4,6 +4,6 @@ mod attempts;
 mod hold;
 mod tick;
 
-pub(super) use attempts::{Cancel, Work, WorkEnd, Worked};
+pub(super) use attempts::{Cancel, Work, WorkEnd, Worked, on_request};
 pub(super) use hold::Hold;
 pub use tick::{StateError, Tick};

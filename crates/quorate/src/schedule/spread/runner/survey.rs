@@ -12,7 +12,7 @@ use crate::{
     env::{Env, WallTime},
     ledger::{Answered, Ledger, LedgerError},
     node::FencingToken,
-    schedule::{Job, TickEnd},
+    schedule::{Job, TickEnd, work::on_request},
 };
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -225,11 +225,6 @@ impl Worker {
             }
         }));
     }
-}
-
-/// Why a run is cancelled.
-pub(super) fn on_request(by: &str) -> String {
-    format!("on request of {by}")
 }
 
 /// Writes a job's row until a majority has it.
