@@ -5,7 +5,7 @@ use super::{
     worker::{self, says},
 };
 use quorate::env::{BootTime, SystemWorld, World};
-use quorate_tests::support::{Crew, PATIENCE};
+use quorate_tests::support::{Crew, PATIENCE, until};
 use serde::Serialize;
 use std::{process::Command, time::Duration};
 
@@ -79,9 +79,7 @@ impl Nemesis {
             let now = SystemWorld.now();
             assert!(now.since(heard) < PATIENCE * 3, "nobody says anything any more: {:?}", self.over);
             self.wake(now);
-            self.crew.ended(PATIENCE).into_iter().for_each(|(member, how)| {
-                assert!(self.over[member], "worker {member}: {how:?}");
-            });
+            assert_eq!(self.crew.ended(PATIENCE), [], "a worker ended");
             let Some(told) = self.crew.next(Duration::from_millis(20)) else { continue };
             let Some(line) = told.line else { continue };
             heard = now;
@@ -95,6 +93,21 @@ impl Nemesis {
                 last = if self.hit(member, &line) { now } else { last };
             }
         }
+        self.end();
+    }
+
+    /// Tells all to end, who have no more to do.
+    fn end(&mut self) {
+        for (member, _) in std::mem::take(&mut self.stopped) {
+            self.crew.go_on(member);
+        }
+        (0..self.over.len()).for_each(|member| drop(self.crew.tell_to_end(member)));
+        until("end of the workers", PATIENCE, || {
+            for (member, how) in self.crew.ended(PATIENCE) {
+                assert!(how.is_ok(), "worker {member}: {how:?}");
+            }
+            self.crew.pids().is_empty().then_some(())
+        });
     }
 
     /// Lets go on whoever stood still for longer than a claim lasts.

@@ -9,6 +9,7 @@ use quorate::{
 };
 use quorate_postgres::{Effects, Once, tokio_postgres::Client};
 use quorate_redis::Connect;
+use quorate_tests::support::told_to_end;
 use std::{error::Error, io::Write, process::ExitCode, time::Duration};
 
 /// The first argument with which this program is a worker.
@@ -61,6 +62,8 @@ async fn work(args: &[String]) -> Result<(), Failure> {
     let [member, mode, ttl, messages, database, urls @ ..] = args else {
         return Err("too few arguments".into());
     };
+    // A worker that ended by itself could not be hit at the last thing that it said.
+    let told = told_to_end()?;
     let (member, mode, messages): (usize, Mode, usize) = (member.parse()?, mode.parse()?, messages.parse()?);
     let ttl = Duration::from_millis(ttl.parse()?);
     let builder = Quorum::redis(urls)?.worker(&format!("{mode}-{member}")).max_ttl(ttl).trust_new_nodes(true);
@@ -89,6 +92,7 @@ async fn work(args: &[String]) -> Result<(), Failure> {
         worker.env.sleep(THINKS).await;
     }
     say(says::OVER)?;
+    told.await;
     quorum.close().await;
     Ok(())
 }
