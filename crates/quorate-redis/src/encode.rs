@@ -33,6 +33,7 @@ impl Keys {
         format!("{}node", self.prefix)
     }
 
+    /// Who holds a lock; of a claim, all that there is.
     fn lock<'a>(&'a self, resource: &'a Resource) -> Parts<'a, 2> {
         Parts([&self.prefix, resource.key()])
     }
@@ -47,21 +48,12 @@ impl Keys {
         Parts(["{", &self.prefix, resource.key(), "}:fence"])
     }
 
-    fn claim<'a>(&'a self, resource: &'a Resource) -> Parts<'a, 4> {
-        Parts(["{", &self.prefix, resource.key(), "}:claim"])
-    }
-
     fn readers<'a>(&'a self, resource: &'a Resource) -> Parts<'a, 4> {
         Parts(["{", &self.prefix, resource.key(), "}:readers"])
     }
 
     fn queue<'a>(&'a self, resource: &'a Resource) -> Parts<'a, 4> {
         Parts(["{", &self.prefix, resource.key(), "}:queue"])
-    }
-
-    /// What else says whether it is free: a claim is never waited for in a queue, and nothing else is ever done.
-    fn claim_or_queue<'a>(&'a self, resource: &'a Resource) -> Parts<'a, 4> {
-        if resource.is_claim() { self.claim(resource) } else { self.queue(resource) }
     }
 
     fn ledger(&self, group: &str) -> String {
@@ -89,7 +81,8 @@ pub(crate) fn encode(batch: &Batch, keys: &Keys, scripts: &Loaded) -> Encoded {
         for items in run.chunks(items_a_call(&run[0])) {
             let script = script_of(&items[0]);
             let mixed = items.iter().any(|item| script_of(item) != script);
-            command.arg("EVALSHA").arg(scripts.name(if mixed { Script::Mixed } else { script }));
+            let called = script.mix().filter(|_| mixed).map_or(script, |(mix, _)| mix);
+            command.arg("EVALSHA").arg(scripts.name(called));
             let count: usize = items.iter().map(|item| script_of(item).keys_per_item()).sum();
             command.arg(1 + count).arg(keys.marker());
             for item in items {
@@ -97,7 +90,8 @@ pub(crate) fn encode(batch: &Batch, keys: &Keys, scripts: &Loaded) -> Encoded {
             }
             command.arg(batch.not_after.as_micros()).arg(&*batch.stamp);
             if mixed {
-                command.arg(items.iter().filter_map(|item| script_of(item).letter()).collect::<String>());
+                let letters = items.iter().filter_map(|item| script_of(item).mix()).map(|(_, letter)| letter);
+                command.arg(letters.collect::<String>());
             }
             for item in items {
                 args_of(&mut command, item);
@@ -123,7 +117,8 @@ fn items_a_call(request: &Request) -> usize {
 
 fn shares_a_call(a: &Request, b: &Request) -> bool {
     let (a, b) = (script_of(a), script_of(b));
-    a == b || (a.letter().is_some() && b.letter().is_some())
+    let mix = |script: Script| script.mix().map(|(mix, _)| mix);
+    a == b || (mix(a).is_some() && mix(a) == mix(b))
 }
 
 /// A record as the scripts compare it: equal records have equal text.
@@ -139,18 +134,19 @@ pub(crate) fn done_text(done: &DoneRecord) -> String {
 }
 
 fn script_of(request: &Request) -> Script {
+    let of = |resource: &Resource, lock, claim| if resource.is_claim() { claim } else { lock };
     match request {
-        Request::Acquire { .. } => Script::Acquire,
-        Request::Raise { .. } => Script::Raise,
-        Request::Extend { .. } => Script::Extend,
-        Request::Release { .. } => Script::Release,
+        Request::Acquire { resource, .. } => of(resource, Script::Acquire, Script::ClaimAcquire),
+        Request::Raise { resource, .. } => of(resource, Script::Raise, Script::ClaimRaise),
+        Request::Extend { resource, .. } => of(resource, Script::Extend, Script::ClaimExtend),
+        Request::Release { resource, .. } => of(resource, Script::Release, Script::ClaimRelease),
         Request::Share { .. } => Script::Share,
         Request::ExtendShare { .. } => Script::ExtendShare,
         Request::ReleaseShare { .. } => Script::ReleaseShare,
         Request::Downgrade { .. } => Script::Downgrade,
         Request::Queue { .. } => Script::Queue,
         Request::LeaveQueue { .. } => Script::LeaveQueue,
-        Request::Inspect { .. } => Script::Inspect,
+        Request::Inspect { resource, .. } => of(resource, Script::Inspect, Script::ClaimInspect),
         Request::Complete { .. } => Script::Complete,
         Request::Count { .. } => Script::Count,
         Request::Forgive { .. } => Script::Forgive,
@@ -165,8 +161,26 @@ fn script_of(request: &Request) -> Script {
 
 fn keys_of(command: &mut Words, request: &Request, keys: &Keys) {
     match request {
+        Request::Acquire { resource, .. }
+        | Request::Extend { resource, .. }
+        | Request::Raise { resource, .. }
+        | Request::Inspect { resource }
+            if resource.is_claim() =>
+        {
+            command.arg(keys.lock(resource));
+        }
+        Request::Complete { resource, .. }
+        | Request::Count { resource, .. }
+        | Request::Forgive { resource, .. }
+        | Request::Release { resource, .. }
+        | Request::Reserve { resource, .. } => {
+            command.arg(keys.lock(resource));
+        }
         Request::Acquire { resource, .. } | Request::Extend { resource, .. } => {
-            command.arg(keys.lock(resource)).arg(keys.fence(resource)).arg(keys.claim_or_queue(resource));
+            command.arg(keys.lock(resource)).arg(keys.fence(resource)).arg(keys.queue(resource));
+        }
+        Request::Raise { resource, .. } | Request::Inspect { resource } => {
+            command.arg(keys.lock(resource)).arg(keys.fence(resource));
         }
         Request::Share { resource, .. } | Request::ExtendShare { resource, .. } => {
             command.arg(keys.lock(resource)).arg(keys.readers(resource)).arg(keys.queue(resource));
@@ -179,20 +193,6 @@ fn keys_of(command: &mut Words, request: &Request, keys: &Keys) {
         }
         Request::Queue { resource, .. } | Request::LeaveQueue { resource, .. } => {
             command.arg(keys.queue(resource));
-        }
-        Request::Inspect { resource }
-        | Request::Complete { resource, .. }
-        | Request::Forgive { resource, .. } => {
-            command.arg(keys.lock(resource)).arg(keys.fence(resource)).arg(keys.claim(resource));
-        }
-        Request::Count { resource, .. } => {
-            command.arg(keys.lock(resource)).arg(keys.claim(resource));
-        }
-        Request::Raise { resource, .. } => {
-            command.arg(keys.lock(resource)).arg(keys.fence(resource));
-        }
-        Request::Release { resource, .. } | Request::Reserve { resource, .. } => {
-            command.arg(keys.lock(resource));
         }
         Request::Seal { ledger, .. }
         | Request::Write { ledger, .. }
@@ -210,15 +210,16 @@ fn args_of(command: &mut Words, request: &Request) {
     match request {
         Request::Acquire { resource, owner, ttl, propose, tolerance, keep, ticket } => {
             command.arg(owner.as_str()).arg(millis(*ttl)).arg(propose.get());
-            command.arg(tolerance.as_micros()).arg(millis(*keep)).arg(claim(resource));
-            command.arg(ticket_text(ticket.as_ref()));
+            command.arg(tolerance.as_micros()).arg(millis(*keep));
+            if !resource.is_claim() {
+                command.arg(ticket_text(ticket.as_ref()));
+            }
         }
         Request::Raise { owner, to, keep, .. } => {
             command.arg(owner.as_str()).arg(to.get()).arg(millis(*keep));
         }
-        Request::Extend { resource, owner, ttl, token, keep } => {
-            command.arg(owner.as_str()).arg(millis(*ttl)).arg(token.get());
-            command.arg(millis(*keep)).arg(claim(resource));
+        Request::Extend { owner, ttl, token, keep, .. } => {
+            command.arg(owner.as_str()).arg(millis(*ttl)).arg(token.get()).arg(millis(*keep));
         }
         Request::Release { owner, .. } => {
             command.arg(owner.as_str());
@@ -245,12 +246,10 @@ fn args_of(command: &mut Words, request: &Request) {
         Request::LeaveQueue { ticket, .. } => {
             command.arg(ticket.as_str());
         }
-        Request::Inspect { resource } => {
-            command.arg(claim(resource));
-        }
-        Request::Complete { resource, owner, record, retention } => {
+        Request::Inspect { .. } => {}
+        Request::Complete { owner, record, retention, .. } => {
             command.arg(owner.as_str()).arg(record.token.get()).arg(done_text(record));
-            command.arg(millis(*retention)).arg(claim(resource));
+            command.arg(millis(*retention));
         }
         Request::Count { owner, attempts, payload, back, keep, .. } => {
             command.arg(owner.as_str()).arg(u64::from(*attempts)).arg(payload.as_deref().unwrap_or_default());
@@ -286,10 +285,6 @@ fn ticket_text(ticket: Option<&Owner>) -> String {
 
 fn cursor(after: Option<&Cursor>) -> &str {
     after.map(Cursor::as_str).unwrap_or_default()
-}
-
-fn claim(resource: &Resource) -> u8 {
-    u8::from(resource.is_claim())
 }
 
 /// A time to live, rounded up so that a key never goes before its lease. A server takes no zero.
@@ -330,25 +325,47 @@ mod tests {
         let all = encoded(vec![release("a"), release("b"), inspect("a"), release("a")]);
         assert_eq!(all.runs, [2, 1, 1]);
         let text = String::from_utf8(all.bytes).unwrap();
-        let places: Vec<_> = ["Release", "p:b", "Inspect", "{p:a}:claim"].map(|word| text.find(word)).into();
+        let places: Vec<_> = ["Release", "p:b", "Inspect", "{p:a}:fence"].map(|word| text.find(word)).into();
         assert!(places.is_sorted() && places[0].is_some(), "{text}");
     }
 
     #[test]
     fn what_comes_by_turns_shares_a_call_and_each_item_is_called_by_its_letter() {
-        let acquire = Request::Raise {
-            resource: Resource::lock("b").unwrap(),
+        let raise = |resource: Resource| Request::Raise {
+            resource,
             owner: Owner::sign("w", 1, 2),
             to: quorate::node::FencingToken::new(7),
             keep: Duration::from_secs(1),
         };
-        let all = encoded(vec![release("a"), acquire.clone(), release("c"), inspect("a"), acquire]);
-        assert_eq!(all.runs, [3, 1, 1]);
+        let (lock, claim) = (|| Resource::lock("b").unwrap(), || Resource::claim("s", "b").unwrap());
+        let freed = Request::Release { resource: claim(), owner: Owner::sign("w", 1, 2) };
+        let all = encoded(vec![
+            release("a"),
+            raise(lock()),
+            release("c"),
+            raise(claim()),
+            freed,
+            inspect("a"),
+            raise(lock()),
+        ]);
+        assert_eq!(all.runs, [3, 2, 1, 1], "claims stand elsewhere, and are served by others");
         let text = String::from_utf8(all.bytes).unwrap();
-        assert!(text.contains("Mixed\r\n$1\r\n5\r\n") && text.contains("stamp\r\n$3\r\nbdb\r\n"), "{text}");
-        let source = Script::Mixed.source();
-        assert_eq!(source.matches("\nkind(").count(), Script::MIXED.len(), "each gave its item");
-        assert!(!source.contains("return serve("), "and none began to serve");
+        assert!(
+            text.contains("$5\r\nMixed\r\n$1\r\n5\r\n") && text.contains("stamp\r\n$3\r\nbdb\r\n"),
+            "{text}"
+        );
+        assert!(
+            text.contains("MixedClaims\r\n$1\r\n3\r\n") && text.contains("stamp\r\n$2\r\ndb\r\n"),
+            "{text}"
+        );
+        for (mixed, of) in [
+            (Script::Mixed, Script::MIXED.as_slice()),
+            (Script::MixedClaims, Script::MIXED_CLAIMS.as_slice()),
+        ] {
+            let source = mixed.source();
+            assert_eq!(source.matches("\nkind(").count(), of.len(), "each gave its item");
+            assert!(!source.contains("return serve("), "and none began to serve");
+        }
     }
 
     #[test]
@@ -363,7 +380,8 @@ mod tests {
     /// What each script says of its items is what is sent to it: `serve(sets, votes, KEYS, ARGS, …)`.
     #[test]
     fn every_script_takes_as_many_keys_as_it_is_given() {
-        for script in Script::ALL.into_iter().filter(|script| *script != Script::Mixed) {
+        let mixed = [Script::Mixed, Script::MixedClaims];
+        for script in Script::ALL.into_iter().filter(|script| !mixed.contains(script)) {
             let call = script.source().rsplit("return serve(").next().unwrap();
             let keys = call.split(", ").nth(2).unwrap();
             assert_eq!(keys, script.keys_per_item().to_string(), "{script:?}");

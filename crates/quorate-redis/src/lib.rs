@@ -28,8 +28,8 @@
 //! # Keys
 //!
 //! With the prefix `P` (by default `quorate:`), lock `R` is the plain string `PR`, set with `NX` and `PX`, so
-//! that any Redlock client that uses that name excludes and is excluded; its counter is `{PR}:fence`; a
-//! claim's record is `{PR}:claim`; a group's ledger is the hash `Pledger/GROUP`; the node's marker is
+//! that any Redlock client that uses that name excludes and is excluded; its counter is `{PR}:fence`; all of
+//! claim `ID` of set `S` is the string `Pclaim/S/ID`; a group's ledger is the hash `Pledger/GROUP`; the node's marker is
 //! `Pnode`.
 //!
 //! # Streams

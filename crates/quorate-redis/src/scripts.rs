@@ -23,18 +23,25 @@ pub(crate) enum Script {
     Read,
     Reserve,
     Mark,
+    ClaimAcquire,
+    ClaimRaise,
+    ClaimExtend,
+    ClaimRelease,
+    ClaimInspect,
     /// Serves those of [`Script::MIXED`], as they come.
     Mixed,
+    /// Serves those of [`Script::MIXED_CLAIMS`], as they come.
+    MixedClaims,
 }
 
 macro_rules! source {
     ($file:literal) => {
         concat!(include_str!("scripts/prelude.lua"), include_str!(concat!("scripts/", $file, ".lua")))
     };
-    (shared, $file:literal) => {
+    ($before:literal, $file:literal) => {
         concat!(
             include_str!("scripts/prelude.lua"),
-            include_str!("scripts/shared.lua"),
+            include_str!(concat!("scripts/", $before, ".lua")),
             include_str!(concat!("scripts/", $file, ".lua"))
         )
     };
@@ -42,7 +49,7 @@ macro_rules! source {
 
 impl Script {
     /// All of them, in the order of their numbers.
-    pub(crate) const ALL: [Self; 21] = [
+    pub(crate) const ALL: [Self; 27] = [
         Self::Acquire,
         Self::Raise,
         Self::Extend,
@@ -63,17 +70,36 @@ impl Script {
         Self::Read,
         Self::Reserve,
         Self::Mark,
+        Self::ClaimAcquire,
+        Self::ClaimRaise,
+        Self::ClaimExtend,
+        Self::ClaimRelease,
+        Self::ClaimInspect,
         Self::Mixed,
+        Self::MixedClaims,
     ];
 
     /// What comes by turns: a run of these is one call, whatever their order. Otherwise locks that are acquired and
     /// released all the time would be a call each.
-    pub(crate) const MIXED: [Self; 6] =
-        [Self::Acquire, Self::Release, Self::Extend, Self::Raise, Self::Count, Self::Complete];
+    pub(crate) const MIXED: [Self; 4] = [Self::Acquire, Self::Release, Self::Extend, Self::Raise];
 
-    /// What [`Script::Mixed`] calls the items of this one.
-    pub(crate) fn letter(self) -> Option<char> {
-        Self::MIXED.iter().zip('a'..).find(|(script, _)| **script == self).map(|(_, letter)| letter)
+    /// The same of claims.
+    pub(crate) const MIXED_CLAIMS: [Self; 6] = [
+        Self::ClaimAcquire,
+        Self::ClaimRelease,
+        Self::ClaimExtend,
+        Self::ClaimRaise,
+        Self::Count,
+        Self::Complete,
+    ];
+
+    /// The script that serves this one together with others, if one does, and what it calls the items of this one.
+    pub(crate) fn mix(self) -> Option<(Self, char)> {
+        let letter = |mix: &[Self]| {
+            mix.iter().zip('a'..).find(|(script, _)| **script == self).map(|(_, letter)| letter)
+        };
+        let locks = letter(&Self::MIXED).map(|letter| (Self::Mixed, letter));
+        locks.or_else(|| letter(&Self::MIXED_CLAIMS).map(|letter| (Self::MixedClaims, letter)))
     }
 
     /// The whole text that the server runs.
@@ -86,42 +112,41 @@ impl Script {
     /// All that it may need, and itself.
     fn text(self) -> &'static str {
         match self {
-            Self::Acquire => source!(shared, "acquire"),
+            Self::Acquire => source!("shared", "acquire"),
             Self::Raise => source!("raise"),
-            Self::Extend => source!(shared, "extend"),
+            Self::Extend => source!("shared", "extend"),
             Self::Release => source!("release"),
-            Self::Share => source!(shared, "share"),
-            Self::ExtendShare => source!(shared, "extend_share"),
-            Self::ReleaseShare => source!(shared, "release_share"),
-            Self::Downgrade => source!(shared, "downgrade"),
-            Self::Queue => source!(shared, "queue"),
-            Self::LeaveQueue => source!(shared, "leave_queue"),
+            Self::Share => source!("shared", "share"),
+            Self::ExtendShare => source!("shared", "extend_share"),
+            Self::ReleaseShare => source!("shared", "release_share"),
+            Self::Downgrade => source!("shared", "downgrade"),
+            Self::Queue => source!("shared", "queue"),
+            Self::LeaveQueue => source!("shared", "leave_queue"),
             Self::Inspect => source!("inspect"),
-            Self::Complete => source!("complete"),
-            Self::Count => source!("count"),
-            Self::Forgive => source!("forgive"),
+            Self::Complete => source!("claims", "complete"),
+            Self::Count => source!("claims", "count"),
+            Self::Forgive => source!("claims", "forgive"),
             Self::Seal => source!("seal"),
             Self::Write => source!("write"),
             Self::Prune => source!("prune"),
             Self::Read => source!("read"),
             Self::Reserve => source!("reserve"),
             Self::Mark => source!("mark"),
-            Self::Mixed => mixed(),
+            Self::ClaimAcquire => source!("claims", "claim_acquire"),
+            Self::ClaimRaise => source!("claims", "claim_raise"),
+            Self::ClaimExtend => source!("claims", "claim_extend"),
+            Self::ClaimRelease => source!("claims", "claim_release"),
+            Self::ClaimInspect => source!("claims", "claim_inspect"),
+            Self::Mixed => mixed_locks(),
+            Self::MixedClaims => mixed_claims(),
         }
     }
 
     /// How many keys an item has.
     pub(crate) fn keys_per_item(self) -> usize {
         match self {
-            Self::Acquire
-            | Self::Extend
-            | Self::Share
-            | Self::ExtendShare
-            | Self::Downgrade
-            | Self::Inspect
-            | Self::Complete
-            | Self::Forgive => 3,
-            Self::Raise | Self::ReleaseShare | Self::Count => 2,
+            Self::Acquire | Self::Extend | Self::Share | Self::ExtendShare | Self::Downgrade => 3,
+            Self::Raise | Self::ReleaseShare | Self::Inspect => 2,
             _ => 1,
         }
     }
@@ -147,20 +172,26 @@ fn has_word(text: &str, word: &str) -> bool {
     text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_').any(|other| other == word)
 }
 
-/// Each script gives its item to `kind` in place of `serve`.
-fn mixed() -> &'static str {
-    const PRELUDE: &str = include_str!("scripts/prelude.lua");
-    const SHARED: &str = include_str!("scripts/shared.lua");
+fn mixed_locks() -> &'static str {
     static SOURCE: OnceLock<String> = OnceLock::new();
-    SOURCE.get_or_init(|| {
-        let mut source = [PRELUDE, SHARED, include_str!("scripts/mixed.lua")].concat();
-        for script in Script::MIXED {
-            let own = script.text().strip_prefix(PRELUDE).unwrap_or_default();
-            let own = own.strip_prefix(SHARED).unwrap_or(own);
-            source.push_str(&own.replace("return serve(", "kind("));
-        }
-        source + "return mix()\n"
-    })
+    SOURCE.get_or_init(|| mixed(include_str!("scripts/shared.lua"), &Script::MIXED))
+}
+
+fn mixed_claims() -> &'static str {
+    static SOURCE: OnceLock<String> = OnceLock::new();
+    SOURCE.get_or_init(|| mixed(include_str!("scripts/claims.lua"), &Script::MIXED_CLAIMS))
+}
+
+/// One script of several, which need `before`. Each gives its item to `kind` in place of `serve`.
+fn mixed(before: &str, scripts: &[Script]) -> String {
+    const PRELUDE: &str = include_str!("scripts/prelude.lua");
+    let mut source = [PRELUDE, before, include_str!("scripts/mixed.lua")].concat();
+    for script in scripts {
+        let own = script.text().strip_prefix(PRELUDE).unwrap_or_default();
+        let own = own.strip_prefix(before).unwrap_or(own);
+        source.push_str(&own.replace("return serve(", "kind("));
+    }
+    source + "return mix()\n"
 }
 
 /// The names under which a server has loaded the scripts.
@@ -187,11 +218,11 @@ mod tests {
     fn a_script_has_the_functions_that_it_uses_and_no_others() {
         let release = Script::Release.source();
         assert!(release.contains("local function call(") && release.contains("local function serve("));
-        for idle in ["sealed", "low_water", "claim_record"] {
+        for idle in ["sealed", "low_water", "counter"] {
             assert!(!release.contains(idle), "{idle}");
         }
         let acquire = Script::Acquire.source();
-        for used in ["counter", "is_number", "less", "claim_record", "held", "left_of", "gate"] {
+        for used in ["counter", "is_number", "less", "may_take", "held", "left_of", "gate"] {
             assert!(acquire.contains(&format!("local function {used}(")), "{used}");
         }
         assert!(Script::Seal.source().contains("local function low_water("));

@@ -283,14 +283,14 @@ async fn keys_stand_where_the_documentation_says() {
     assert_eq!(
         keys,
         [
+            "quorate:claim/orders/7",
             "quorate:ledger/billing",
             "quorate:node",
             "quorate:r",
-            "{quorate:claim/orders/7}:claim",
             "{quorate:r}:fence",
         ]
     );
-    for key in ["{quorate:r}:fence", "{quorate:claim/orders/7}:claim"] {
+    for key in ["{quorate:r}:fence", "quorate:claim/orders/7"] {
         assert!(server.command(&["PTTL", key]).parse::<i64>().unwrap() > 0, "{key} ends");
     }
     assert_eq!(server.command(&["PTTL", "quorate:node"]), "-1");
@@ -355,35 +355,46 @@ async fn a_number_out_of_bounds_spoils_its_own_item_only() {
     let mut desk = Desk::marked(RedisNode::parse(&server.url()).unwrap().prefix("")).await;
     let beyond = "99999999999999999999";
     server.command(&["SET", "{counter}:fence", beyond]);
-    server.command(&["SET", "{claim/s/1}:claim", &format!("{beyond}:x")]);
+    let far = "9".repeat(17);
+    for (id, text) in [
+        ("1", format!("{beyond}:x")),
+        ("2", format!("d:{beyond}:1:::x")),
+        ("3", format!("c:1:{beyond}:1:1:1::w")),
+        ("4", format!("c:{far}:1:1:1:1::w")),
+        ("5", format!("c:1:1:{far}:1:1::w")),
+        ("6", format!("c:1:1:1:1:{far}::w")),
+        ("7", format!("c:1:1:1:{far}:1::w")),
+        ("8", format!("c:1:1:1:1:1:{}:w", "f".repeat(65))),
+        ("9", "c:1:1:1:1:-1::w".to_owned()),
+    ] {
+        server.command(&["SET", &format!("claim/s/{id}"), &text]);
+    }
     server.command(&["HSET", "ledger/term", "t", beyond]);
     server.command(&["HSET", "ledger/text", "t", "x"]);
     server.command(&["HSET", "ledger/mark", "w", "-1"]);
     server.command(&["SET", "long", "theirs", "PX", "4000000000000000"]);
-    let claim = quorate::node::Resource::claim("s", "1").unwrap();
+    let claims = (1..10).map(|id| quorate::node::Resource::claim("s", &id.to_string()).unwrap());
     let read = |group: &str| Request::Read { ledger: group.into(), after: None };
-    let replies = desk
-        .try_ask(vec![
-            acquire("counter", 1),
-            Request::Inspect { resource: lock("counter") },
-            Request::Inspect { resource: claim },
-            read("term"),
-            read("text"),
-            read("mark"),
-            acquire("long", 1),
-            Request::Inspect { resource: lock("long") },
-        ])
-        .await
-        .unwrap();
+    let mut asked = vec![
+        acquire("long", 1),
+        Request::Inspect { resource: lock("long") },
+        acquire("counter", 1),
+        Request::Inspect { resource: lock("counter") },
+        read("term"),
+        read("text"),
+        read("mark"),
+    ];
+    asked.extend(claims.map(|resource| Request::Inspect { resource }));
+    let replies = desk.try_ask(asked).await.unwrap();
     for (number, reply) in replies.iter().enumerate() {
         match reply {
             Reply::Held { remaining: Some(left), .. }
             | Reply::State { holder: Some((_, Some(left))), .. } => {
-                assert!(number > 5 && left.as_secs() > 3_999_999_999_000, "{number}: {left:?}");
+                assert!(number < 2 && left.as_secs() > 3_999_999_999_000, "{number}: {left:?}");
             }
             other => {
                 assert!(
-                    number < 6 && matches!(other, Reply::Refused(Refusal::WrongType(_))),
+                    number >= 2 && matches!(other, Reply::Refused(Refusal::WrongType(_))),
                     "{number}: {other:?}"
                 );
             }
@@ -404,22 +415,37 @@ async fn a_server_out_of_memory_refuses_and_leaves_nothing_half_done() {
     let server = RedisServer::start().unwrap();
     let mut desk = Desk::marked(RedisNode::parse(&server.url()).unwrap().prefix("")).await;
     desk.must_acquire("held", 1).await;
+    let claims = ["1", "2"].map(|id| quorate::node::Resource::claim("s", id).unwrap());
+    for claim in &claims {
+        let mut asked = acquire("c", 1);
+        if let Request::Acquire { resource, .. } = &mut asked {
+            *resource = claim.clone();
+        }
+        assert!(matches!(desk.ask(asked).await, Reply::Granted { .. }));
+    }
     assert_eq!(server.command(&["CONFIG", "SET", "maxmemory", "1"]), "OK");
     match desk.ask(acquire("r", 1)).await {
         Reply::Refused(Refusal::Failed(why)) => assert!(why.contains("memory"), "{why}"),
         other => panic!("{other:?}"),
     }
     // What is held can still be extended and freed.
-    let extended = Request::Extend {
-        resource: lock("held"),
-        owner: owner(1),
-        ttl: LONG * 2,
-        token: quorate::node::FencingToken::new(1),
-        keep: LONG,
-    };
-    assert_eq!(desk.ask(extended).await, Reply::Extended);
-    let released = desk.ask(Request::Release { resource: lock("held"), owner: owner(1) }).await;
-    assert_eq!(released, Reply::Released(true));
+    for resource in [lock("held"), claims[0].clone(), claims[1].clone()] {
+        let extended = Request::Extend {
+            resource: resource.clone(),
+            owner: owner(1),
+            ttl: LONG * 2,
+            token: quorate::node::FencingToken::new(1),
+            keep: LONG,
+        };
+        assert_eq!(desk.ask(extended).await, Reply::Extended, "{resource}");
+        if resource != claims[1] {
+            let released = desk.ask(Request::Release { resource, owner: owner(1) }).await;
+            assert_eq!(released, Reply::Released(true));
+        }
+    }
+    let looked = desk.ask(Request::Inspect { resource: claims[1].clone() }).await;
+    let Reply::State { holder: Some((_, Some(left))), .. } = looked else { panic!("{looked:?}") };
+    assert!(left > LONG, "it holds on: {left:?}");
     server.command(&["CONFIG", "SET", "maxmemory", "0"]);
     assert_eq!(server.command(&["EXISTS", "r"]), "0", "an owner without a count");
     desk.must_acquire("r", 2).await;

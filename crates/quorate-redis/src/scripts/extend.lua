@@ -1,19 +1,14 @@
 -- Holds on from now, never shortening; sets the owner again where the resource is free and nobody waits.
--- KEYS  lock, counter, a claim's record or the queue
--- ARGV  owner, ttl (ms), token, how long the counter lives (ms), 1 for a claim
-return serve(true, true, 3, 5, function(k, a)
+-- KEYS  lock, counter, the queue
+-- ARGV  owner, ttl (ms), token, how long the counter lives (ms)
+return serve(true, true, 3, 4, function(k, a)
   local lock, fence = KEYS[k], KEYS[k + 1]
   local owner, ttl = ARGV[a], ARGV[a + 1]
   local holder = call('GET', lock)
   if holder and holder ~= owner then
     return held(holder, lock)
   end
-  if ARGV[a + 4] == '1' then
-    local kind, _, done = claim_record(KEYS[k + 2])
-    if kind == 'd' then
-      return { 'done', done }
-    end
-  elseif not holder then
+  if not holder then
     local first = first_in_line(KEYS[k + 2], '')
     if first then
       return first

@@ -1,22 +1,19 @@
 -- Forgets what was counted on a claim, and that it was given up, where nobody holds it and it is not done. Of what was given
 -- up the token goes on in the counter, so that the next one is larger.
--- KEYS  lock, counter, a claim's record
+-- KEYS  the claim
 -- ARGV  how long the counter lives (ms)
-return serve(true, true, 3, 1, function(k, a)
-  local lock, fence, claim = KEYS[k], KEYS[k + 1], KEYS[k + 2]
-  local holder = call('GET', lock)
-  if holder then
-    return held(holder, lock)
-  end
-  local kind, token, record = claim_record(claim)
+return serve(true, true, 1, 1, function(k, a)
+  local kind, owner, held, count, kept = claim_at(KEYS[k])
   if kind == 'd' then
-    if not string.find(record, '^d:%d+:%d+:%x*:%d') then
-      return { 'done', record }
+    if not string.find(held, '^d:%d+:%d+:%x*:%d') then
+      return { 'done', held }
     end
-    count_to(fence, counter(fence), token, ARGV[a])
+    count, kept = owner, now_ms + ARGV[a]
+  elseif owner then
+    return claimed(owner, held)
   end
   if kind then
-    call('DEL', claim)
+    put(KEYS[k], nil, nil, count, kept)
   end
   return { 'forgiven' }
 end)

@@ -71,21 +71,6 @@ local function count_to(key, standing, count, keep)
   end
 end
 
--- What is recorded of a claim: d:TOKEN:AT:PAYLOAD:ATTEMPTS:RESULT of one that is done (with attempts, if it was given
--- up), b:ATTEMPTS:PAYLOAD of one that is not. Gives the letter, the token or the attempts, and the whole; or nil.
-local function claim_record(key)
-  local value = call('GET', key)
-  if not value then
-    return nil
-  end
-  local kind, number, rest = string.match(value, '^([bd]):(%d+)(:.*)$')
-  local form = kind == 'b' and '^:%x*$' or '^:%d+:%x*:%d*:'
-  if not kind or not is_number(number) or not string.find(rest, form) or kind == 'b' and #rest > 65 then
-    refuse('wrongtype', 'the key ' .. key .. ' holds no record of a claim')
-  end
-  return kind, number, value
-end
-
 -- The milliseconds that `lock` has left: -1 for a key that never expires. Another client's may be far off,
 -- and tostring would round them.
 local function left_of(lock)
@@ -203,7 +188,7 @@ end
 local function serve(sets, votes, keys, args, item)
   local out = { node_time() }
   local refusal = guarded(gate, sets, votes)
-  for i = 0, (#ARGV - 2) / args - 1 do
+  for i = 0, (#KEYS - 1) / keys - 1 do
     out[i + 2] = refusal or guarded(item, 2 + i * keys, 3 + i * args)
   end
   return out

@@ -1,0 +1,12 @@
+-- Frees the claim if the owner is still the same, and tells its waiters. Never refused for its time or the marker.
+-- KEYS  the claim
+-- ARGV  owner
+return serve(false, false, 1, 1, function(k, a)
+  local kind, owner, _, count, kept, attempts, counted, payload = claim_at(KEYS[k])
+  if kind ~= 'c' or owner ~= ARGV[a] then
+    return { 'released', '0' }
+  end
+  put_over(KEYS[k], nil, nil, count, kept, attempts, counted, payload)
+  tell(KEYS[k], owner)
+  return { 'released', '1' }
+end)
