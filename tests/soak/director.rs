@@ -440,12 +440,15 @@ impl Director {
 
 /// What stands on a server that should not.
 fn keys(server: &quorate_testkit::redis::RedisServer) -> Vec<String> {
-    let script = "local out = {} for _, k in ipairs(redis.call('KEYS', '*')) do \
-                  out[#out + 1] = redis.call('PTTL', k) .. ' ' .. k end return out";
+    let script = "local out, time = {}, redis.call('TIME') for _, k in ipairs(redis.call('KEYS', '*')) do \
+                  local value = redis.call('TYPE', k).ok == 'string' and redis.call('GET', k) or '' \
+                  local held = tonumber(string.match(value, '^c:(%d+):') or 0) >= time[1] * 1000 \
+                  out[#out + 1] = redis.call('PTTL', k) .. ' ' .. tostring(held) .. ' ' .. k end return out";
     let lines = server.command(&["EVAL", script, "0"]);
     let key = |line: &str| {
-        let (pttl, key) = line.split_once(' ')?;
-        leftover(key, pttl.parse().ok()?)
+        let mut parts = line.splitn(3, ' ');
+        let (pttl, held) = (parts.next()?.parse().ok()?, parts.next()? == "true");
+        leftover(parts.next()?, pttl, held)
     };
     lines.lines().filter_map(key).collect()
 }

@@ -56,7 +56,7 @@ const SETTINGS: [&str; 7] = [
 
 /// What the user of a node must be allowed, as words of an ACL rule: everything that the handshake asks and
 /// the scripts call. The last [`PUSHES`] are for waking waiters, and can be done without.
-pub const COMMANDS: [&str; 29] = [
+pub const COMMANDS: [&str; 30] = [
     "select",
     "client|setname",
     "info",
@@ -65,6 +65,7 @@ pub const COMMANDS: [&str; 29] = [
     "script|load",
     "evalsha",
     "get",
+    "mget",
     "set",
     "del",
     "pexpire",
@@ -239,6 +240,7 @@ fn harmless(key: &str) -> [Vec<&str>; COMMANDS.len() - PUSHES] {
         vec!["script", "load", "no Lua"],
         vec!["evalsha", "0000000000000000000000000000000000000000", "1", key],
         vec!["get", key],
+        vec!["mget", key],
         vec!["set", key, "1", "xx", "px", "1"],
         vec!["del", key],
         vec!["pexpire", key, "1"],

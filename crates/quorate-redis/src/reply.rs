@@ -118,8 +118,10 @@ pub(crate) fn cut(text: &str) -> Arc<str> {
 }
 
 fn item(value: &Value) -> Result<Reply, Cause> {
-    let Value::Array(parts) = value else {
-        return Err(unexpected(&format!("{} for the reply to a request", kind(value))));
+    let parts = match value {
+        Value::Array(parts) => &**parts,
+        Value::BulkString(_) => std::slice::from_ref(value),
+        other => return Err(unexpected(&format!("{} for the reply to a request", kind(other)))),
     };
     let Some((word, rest)) = parts.split_first() else {
         return Err(unexpected("an empty reply to a request"));

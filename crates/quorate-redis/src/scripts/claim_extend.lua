@@ -15,5 +15,5 @@ return serve(true, true, 1, 4, function(k, a)
   held = math.max(held or 0, now_ms + ARGV[a + 1])
   local set = kind and put_over or put
   set(KEYS[k], ARGV[a], held, count, now_ms + ARGV[a + 3], attempts, counted, payload)
-  return { 'extended' }
+  return 'extended'
 end)

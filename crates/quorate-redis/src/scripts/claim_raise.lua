@@ -11,5 +11,5 @@ return serve(true, true, 1, 3, function(k, a)
     refuse('superseded')
   end
   put(KEYS[k], owner, held, ARGV[a + 1], now_ms + ARGV[a + 2], attempts, counted, payload)
-  return { 'raised' }
+  return 'raised'
 end)

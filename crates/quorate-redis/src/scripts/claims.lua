@@ -25,11 +25,40 @@ local function no_claim(key)
   refuse('wrongtype', 'the key ' .. key .. ' holds no record of a claim')
 end
 
--- What stands at `key`, as of now. Of what is done: 'd', the token, and the whole. Of what is not: 'c', the owner and
--- until when; the count and until when; the attempts, until when, and the payload. Each nil where it is not there, or
--- is over. Nothing where nothing stands.
-local function claim_at(key)
-  local value = call('GET', key)
+-- What stood at the keys when one was looked at first, but for those that were written since.
+local seen
+
+-- What stands at `key`, or nil. All are looked up at once: a command takes a server longer than the look.
+local function value_at(key)
+  if not seen then
+    seen = {}
+    if #KEYS > 2 then
+      local values = redis_pcall('MGET', unpack(KEYS, 2))
+      for i = 2, #KEYS do
+        seen[KEYS[i]] = values[i - 1]
+      end
+    end
+  end
+  -- MGET says nothing of a key of another type.
+  return seen[key] or call('GET', key) or nil
+end
+
+-- Has `value` stand at `key` for `ttl` milliseconds; without a value, nothing.
+local function set(key, value, ttl)
+  if seen then
+    seen[key] = nil
+  end
+  if value then
+    call('SET', key, value, 'PX', ttl)
+  else
+    call('DEL', key)
+  end
+end
+
+-- What `value`, which stands at `key`, says as of now. Of what is done: 'd', the token, and the whole. Of what is not:
+-- 'c', the owner and until when; the count and until when; the attempts, until when, and the payload. Each nil where it
+-- is not there, or is over. Nothing where nothing stands.
+local function read(key, value)
   if not value then
     return nil
   end
@@ -58,24 +87,34 @@ local function claim_at(key)
   return 'c', owner, held, count, kept, attempts, counted, payload
 end
 
+local function claim_at(key)
+  return read(key, value_at(key))
+end
+
+-- Whether `value` says that `owner` has it, for less than read takes.
+local function is_held_by(value, owner)
+  local held, at = string.match(value or '', '^c:(%d+):%d+:%d+:%d+:%d+:%x*:()')
+  return held ~= nil and tonumber(held) >= now_ms and string.sub(value, at) == owner
+end
+
 -- How many milliseconds the last of these ends has left; nothing where it is over.
 local function left_of_last(held, kept, counted)
   local left = math.max(held or 0, kept or 0, counted or 0) - now_ms
   return left >= 0 and text_of(math.max(left, 1)) or nil
 end
 
--- Has this stand at `key`: see claim_at. Ends are those of keys that are set now: what lives for `ttl` milliseconds ends
+-- Has this stand at `key`: see read. Ends are those of keys that are set now: what lives for `ttl` milliseconds ends
 -- at now_ms + ttl.
 local function put(key, owner, held, count, kept, attempts, counted, payload)
   local left = left_of_last(held, kept, counted)
   if not left then
-    call('DEL', key)
+    set(key, nil)
     return
   end
   local value = 'c:' .. (held and text_of(held) or '0') .. ':' .. (count or '0') .. ':' .. (kept and text_of(kept) or '0')
     .. ':' .. (attempts or '0') .. ':' .. (counted and text_of(counted) or '0') .. ':' .. (payload or '')
     .. ':' .. (owner or '')
-  call('SET', key, value, 'PX', left)
+  set(key, value, left)
 end
 
 -- As put, over what stands, also on a server that is out of memory: it takes a SET of a script that has written before.

@@ -1,22 +1,30 @@
 -- Records that a claim is done, and frees it. Its counter ends: the record has the token.
 -- KEYS  the claim
 -- ARGV  owner, token, the done record, how long it lives (ms)
-return serve(true, true, 1, 4, function(k, a)
-  local kind, owner, held, count = claim_at(KEYS[k])
-  local token = ARGV[a + 1]
+
+-- What to say to one who has not got it, but had it; nil where the record is to stand.
+local function no_longer(key, value, token)
+  local kind, owner, held, count = read(key, value)
   if kind == 'd' then
-    if less(token, owner) then
-      return { 'done', held }
-    end
-    owner = nil
-  elseif owner and owner ~= ARGV[a] then
+    return less(token, owner) and { 'done', held } or nil
+  elseif owner then
     return claimed(owner, held)
-  elseif not owner and count and less(token, count) then
+  elseif count and less(token, count) then
     refuse('superseded')
   end
-  call('SET', KEYS[k], ARGV[a + 2], 'PX', ARGV[a + 3])
-  if owner then
-    tell(KEYS[k], owner)
+end
+
+return serve(true, true, 1, 4, function(k, a)
+  local key, owner = KEYS[k], ARGV[a]
+  local value = value_at(key)
+  local holds = is_held_by(value, owner)
+  local no = not holds and no_longer(key, value, ARGV[a + 1])
+  if no then
+    return no
   end
-  return { 'completed' }
+  set(key, ARGV[a + 2], ARGV[a + 3])
+  if holds then
+    tell(key, owner)
+  end
+  return 'completed'
 end)

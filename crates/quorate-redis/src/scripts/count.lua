@@ -22,5 +22,5 @@ return serve(true, true, 1, 5, function(k, a)
     payload = of
   end
   put(KEYS[k], owner, held, count, kept, attempts, now_ms + ARGV[a + 4], payload)
-  return { 'counted' }
+  return 'counted'
 end)

@@ -15,5 +15,5 @@ return serve(true, true, 1, 1, function(k, a)
   if kind then
     put(KEYS[k], nil, nil, count, kept)
   end
-  return { 'forgiven' }
+  return 'forgiven'
 end)

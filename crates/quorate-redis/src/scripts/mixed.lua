@@ -32,6 +32,7 @@ local function mix()
     end
     k, a = k + it[3], a + it[4]
   end
+  tell_all()
   return out
 end
 

@@ -3,7 +3,7 @@
 -- Every script:
 --   KEYS[1]  the node's marker; then each item's keys
 --   ARGV[1]  not_after, microseconds; ARGV[2] the stamp that votes are cast under; then each item's arguments
---   returns  { the node's time in microseconds, one array of strings for each item }
+--   returns  { the node's time in microseconds, one array of strings for each item, or a string for an array of one }
 --
 -- Lua's numbers are doubles, so numbers stay decimal strings wherever they need not be added, and are
 -- compared as such. Redis's pcall gives errors as tables; `call` turns them into the item's refusal, so that
@@ -82,14 +82,26 @@ local function held(holder, lock)
   return { 'held', holder, left_of(lock) }
 end
 
--- Tells whoever waits for `lock` that `owner` has let go of it, and how many are told. That nobody can be told, for
--- want of the right to PUBLISH say, spoils no release: waiters look for themselves as well.
+-- What was freed: the channels on which whoever waits is told, and whose it was.
+local channels, owners = {}, {}
+
+-- Has whoever waits for `lock` told that `owner` has let go of it.
 local function tell(lock, owner)
-  local channel = lock .. ':freed'
-  local asked = redis.pcall('PUBSUB', 'NUMSUB', channel)
-  local told = asked[2] or 1
-  if told > 0 then
-    redis.pcall('PUBLISH', channel, told .. ' ' .. owner)
+  channels[#channels + 1] = lock .. ':freed'
+  owners[#owners + 1] = owner
+end
+
+-- Tells what was freed, and how many are told. That nobody can be told, for want of the right to PUBLISH say, spoils no
+-- release: waiters look for themselves as well.
+local function tell_all()
+  if #channels > 0 then
+    local listen = redis_pcall('PUBSUB', 'NUMSUB', unpack(channels))
+    for i = 1, #channels do
+      local told = listen[2 * i] or 1
+      if told > 0 then
+        redis_pcall('PUBLISH', channels[i], told .. ' ' .. owners[i])
+      end
+    end
   end
 end
 
@@ -191,6 +203,7 @@ local function serve(sets, votes, keys, args, item)
   for i = 0, (#KEYS - 1) / keys - 1 do
     out[i + 2] = refusal or guarded(item, 2 + i * keys, 3 + i * args)
   end
+  tell_all()
   return out
 end
 
