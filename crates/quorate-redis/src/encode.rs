@@ -79,22 +79,26 @@ pub(crate) fn encode(batch: &Batch, keys: &Keys, scripts: &Loaded) -> Encoded {
     let mut command = Words::with_capacity(room);
     for run in batch.requests.chunk_by(shares_a_call) {
         for items in run.chunks(items_a_call(&run[0])) {
-            let script = script_of(&items[0]);
-            let mixed = items.iter().any(|item| script_of(item) != script);
-            let called = script.mix().filter(|_| mixed).map_or(script, |(mix, _)| mix);
-            command.arg("EVALSHA").arg(scripts.name(called));
+            let (first, script) = (&items[0], script_of(&items[0]));
+            let mix = script.mix().filter(|_| !items.iter().all(|item| is_like(first, item)));
+            command.arg("EVALSHA").arg(scripts.name(mix.map_or(script, |(mix, _)| mix)));
             let count: usize = items.iter().map(|item| script_of(item).keys_per_item()).sum();
             command.arg(1 + count).arg(keys.marker());
             for item in items {
                 keys_of(&mut command, item, keys);
             }
             command.arg(batch.not_after.as_micros()).arg(&*batch.stamp);
-            if mixed {
+            if mix.is_some() {
                 let letters = items.iter().filter_map(|item| script_of(item).mix()).map(|(_, letter)| letter);
                 command.arg(letters.collect::<String>());
+            } else {
+                common_of(&mut command, first);
             }
             for item in items {
                 args_of(&mut command, item);
+                if mix.is_some() {
+                    common_of(&mut command, item);
+                }
             }
             command.finish(&mut encoded.bytes);
             encoded.runs.push(items.len());
@@ -119,6 +123,24 @@ fn shares_a_call(a: &Request, b: &Request) -> bool {
     let (a, b) = (script_of(a), script_of(b));
     let mix = |script: Script| script.mix().map(|(mix, _)| mix);
     a == b || (mix(a).is_some() && mix(a) == mix(b))
+}
+
+/// Whether the two are served by one script, and have in common what it is told once: see [`common_of`].
+fn is_like(a: &Request, b: &Request) -> bool {
+    let common = match (a, b) {
+        (
+            Request::Acquire { ttl, propose, tolerance, keep, .. },
+            Request::Acquire { ttl: b_ttl, propose: b_propose, tolerance: b_tolerance, keep: b_keep, .. },
+        ) => (ttl, propose, tolerance, keep) == (b_ttl, b_propose, b_tolerance, b_keep),
+        (Request::Extend { ttl, keep, .. }, Request::Extend { ttl: b_ttl, keep: b_keep, .. }) => {
+            (ttl, keep) == (b_ttl, b_keep)
+        }
+        (Request::Complete { retention: a, .. }, Request::Complete { retention: b, .. })
+        | (Request::Count { keep: a, .. }, Request::Count { keep: b, .. }) => a == b,
+        _ => true,
+    };
+    let script = script_of(a);
+    script == script_of(b) && (common || !script.is_told_what_is_common())
 }
 
 /// A record as the scripts compare it: equal records have equal text.
@@ -206,14 +228,33 @@ fn keys_of(command: &mut Words, request: &Request, keys: &Keys) {
     }
 }
 
+/// What is said once for all items that have it in common.
+fn common_of(command: &mut Words, request: &Request) {
+    match request {
+        Request::Acquire { resource, ttl, propose, tolerance, keep, .. } if resource.is_claim() => {
+            command.arg(millis(*ttl)).arg(propose.get()).arg(tolerance.as_micros()).arg(millis(*keep));
+        }
+        Request::Extend { resource, ttl, keep, .. } if resource.is_claim() => {
+            command.arg(millis(*ttl)).arg(millis(*keep));
+        }
+        Request::Complete { retention: keep, .. } | Request::Count { keep, .. } => {
+            command.arg(millis(*keep));
+        }
+        _ => {}
+    }
+}
+
 fn args_of(command: &mut Words, request: &Request) {
     match request {
-        Request::Acquire { resource, owner, ttl, propose, tolerance, keep, ticket } => {
+        Request::Acquire { resource, owner, .. } if resource.is_claim() => {
+            command.arg(owner.as_str());
+        }
+        Request::Extend { resource, owner, token, .. } if resource.is_claim() => {
+            command.arg(owner.as_str()).arg(token.get());
+        }
+        Request::Acquire { owner, ttl, propose, tolerance, keep, ticket, .. } => {
             command.arg(owner.as_str()).arg(millis(*ttl)).arg(propose.get());
-            command.arg(tolerance.as_micros()).arg(millis(*keep));
-            if !resource.is_claim() {
-                command.arg(ticket_text(ticket.as_ref()));
-            }
+            command.arg(tolerance.as_micros()).arg(millis(*keep)).arg(ticket_text(ticket.as_ref()));
         }
         Request::Raise { owner, to, keep, .. } => {
             command.arg(owner.as_str()).arg(to.get()).arg(millis(*keep));
@@ -247,13 +288,12 @@ fn args_of(command: &mut Words, request: &Request) {
             command.arg(ticket.as_str());
         }
         Request::Inspect { .. } => {}
-        Request::Complete { owner, record, retention, .. } => {
-            command.arg(owner.as_str()).arg(record.token.get()).arg(done_text(record));
-            command.arg(millis(*retention));
+        Request::Complete { owner, record, .. } => {
+            command.arg(owner.as_str()).arg(done_text(record));
         }
-        Request::Count { owner, attempts, payload, back, keep, .. } => {
+        Request::Count { owner, attempts, payload, back, .. } => {
             command.arg(owner.as_str()).arg(u64::from(*attempts)).arg(payload.as_deref().unwrap_or_default());
-            command.arg(if *back { "-" } else { "+" }).arg(millis(*keep));
+            command.arg(if *back { "-" } else { "+" });
         }
         Request::Forgive { keep, .. } => {
             command.arg(millis(*keep));

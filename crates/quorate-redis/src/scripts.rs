@@ -102,6 +102,11 @@ impl Script {
         locks.or_else(|| letter(&Self::MIXED_CLAIMS).map(|letter| (Self::MixedClaims, letter)))
     }
 
+    /// Whether it is told once what all items of a call have in common: the claims', which come by the thousand.
+    pub(crate) fn is_told_what_is_common(self) -> bool {
+        matches!(self, Self::ClaimAcquire | Self::ClaimExtend | Self::Complete | Self::Count)
+    }
+
     /// The whole text that the server runs.
     pub(crate) fn source(self) -> &'static str {
         static SOURCES: OnceLock<Vec<String>> = OnceLock::new();

@@ -1,53 +1,58 @@
 -- Sets the owner where the claim is free and not done, and counts one more grant.
 -- KEYS  the claim
--- ARGV  owner, ttl (ms), where a missing counter starts (µs), how far that may be from this clock (µs),
---       how long the counter lives (ms)
+-- ARGV  owner
+-- COMMON  ttl (ms), where a missing counter starts (µs), how far that may be from this clock (µs), how long the counter
+--         lives (ms)
 
--- What first_count was asked last, and said: most items of a call ask the same.
-local proposed, tolerated, first
+-- How far the common start of a counter is from this clock, and its first count: false where it may not start there.
+local function first_of(s)
+  local start = tonumber(ARGV[s + 1])
+  local apart = math.abs(now - start)
+  return apart, apart <= tonumber(ARGV[s + 2]) and start < 9007199254740991 and decimal(start + 1)
+end
 
--- The first count of a counter that starts at `propose`; false where none does.
-local function first_count(propose, tolerance)
-  if propose ~= proposed or tolerance ~= tolerated then
-    local last = tonumber(propose)
-    local counts = math.abs(now - last) <= tonumber(tolerance) and last < 9007199254740991
-    proposed, tolerated, first = propose, tolerance, counts and decimal(last + 1)
+-- What the items with their COMMON at `s` have: when the claim and its counter end, the first count, how far that is from this
+-- clock, what then stands there before the owner, and how long.
+local at, held, kept, apart, first, head, left
+
+local function look_at(s)
+  at, held, kept = s, now_ms + ARGV[s], now_ms + ARGV[s + 3]
+  apart, first = first_of(s)
+  if first then
+    head = 'c:' .. text_of(held) .. ':' .. first .. ':' .. text_of(kept) .. ':0:0::'
+    left = text_of(math.max(held, kept) - now_ms)
   end
-  return first
 end
 
--- Most claims are new, which takes one command: nothing has changed where it was none.
-local function acquire_new(key, owner, held, first, kept)
-  local left = text_of(math.max(held, kept) - now_ms)
-  local value = 'c:' .. text_of(held) .. ':' .. first .. ':' .. text_of(kept) .. ':0:0::' .. owner
-  return call('SET', key, value, 'NX', 'PX', left)
+-- The next count after `last`, which is not there on a new claim.
+local function next_count(last, s)
+  if not last and apart > tonumber(ARGV[s + 2]) then
+    refuse('clock', decimal(apart))
+  end
+  last = tonumber(last or ARGV[s + 1])
+  if last >= 9007199254740991 then
+    refuse('full')
+  end
+  return decimal(last + 1)
 end
 
-return serve(true, true, 1, 5, function(k, a)
-  local key, held, kept = KEYS[k], now_ms + ARGV[a + 1], now_ms + ARGV[a + 4]
-  local first = first_count(ARGV[a + 2], ARGV[a + 3])
-  if first and acquire_new(key, ARGV[a], held, first, kept) then
+return serve(true, true, 1, 1, function(k, a, s)
+  local key = KEYS[k]
+  if at ~= s then
+    look_at(s)
+  end
+  -- Most claims are new, which takes one command: nothing has changed where it is none.
+  if first and call('SET', key, head .. ARGV[a], 'NX', 'PX', left) then
     return { 'granted', first }
   end
-  local kind, owner, ends, count, _, attempts, counted, payload = claim_at(key)
+  local kind, owner, ends, last, _, attempts, counted, payload = claim_at(key)
   if kind == 'd' then
     return { 'done', ends }
   end
   if owner then
     return claimed(owner, ends)
   end
-  if not count then
-    count = ARGV[a + 2]
-    local apart = math.abs(now - count)
-    if apart > tonumber(ARGV[a + 3]) then
-      refuse('clock', decimal(apart))
-    end
-  end
-  count = tonumber(count)
-  if count >= 9007199254740991 then
-    refuse('full')
-  end
-  count = decimal(count + 1)
+  local count = next_count(last, s)
   put(key, ARGV[a], held, count, kept, attempts, counted, payload)
   return { 'granted', count, begun_of(attempts, payload) }
-end)
+end, 4)

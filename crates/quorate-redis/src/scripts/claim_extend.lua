@@ -1,7 +1,8 @@
 -- Holds on from now, never shortening; sets the owner again where the claim is free.
 -- KEYS  the claim
--- ARGV  owner, ttl (ms), token, how long the counter lives (ms)
-return serve(true, true, 1, 4, function(k, a)
+-- ARGV  owner, token
+-- COMMON  ttl (ms), how long the counter lives (ms)
+return serve(true, true, 1, 2, function(k, a, s)
   local kind, owner, held, count, _, attempts, counted, payload = claim_at(KEYS[k])
   if kind == 'd' then
     return { 'done', held }
@@ -9,11 +10,11 @@ return serve(true, true, 1, 4, function(k, a)
   if owner and owner ~= ARGV[a] then
     return claimed(owner, held)
   end
-  if not count or less(count, ARGV[a + 2]) then
-    count = ARGV[a + 2]
+  if not count or less(count, ARGV[a + 1]) then
+    count = ARGV[a + 1]
   end
-  held = math.max(held or 0, now_ms + ARGV[a + 1])
+  held = math.max(held or 0, now_ms + ARGV[s])
   local set = kind and put_over or put
-  set(KEYS[k], ARGV[a], held, count, now_ms + ARGV[a + 3], attempts, counted, payload)
+  set(KEYS[k], ARGV[a], held, count, now_ms + ARGV[s + 1], attempts, counted, payload)
   return 'extended'
-end)
+end, 2)

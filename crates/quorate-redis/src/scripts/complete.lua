@@ -1,9 +1,11 @@
 -- Records that a claim is done, and frees it. Its counter ends: the record has the token.
 -- KEYS  the claim
--- ARGV  owner, token, the done record, how long it lives (ms)
+-- ARGV  owner, the done record
+-- COMMON  how long it lives (ms)
 
 -- What to say to one who has not got it, but had it; nil where the record is to stand.
-local function no_longer(key, value, token)
+local function no_longer(key, value, done)
+  local token = string.match(done, '^d:(%d+)')
   local kind, owner, held, count = read(key, value)
   if kind == 'd' then
     return less(token, owner) and { 'done', held } or nil
@@ -14,7 +16,7 @@ local function no_longer(key, value, token)
   end
 end
 
-return serve(true, true, 1, 4, function(k, a)
+return serve(true, true, 1, 2, function(k, a, s)
   local key, owner = KEYS[k], ARGV[a]
   local value = value_at(key)
   local holds = is_held_by(value, owner)
@@ -22,9 +24,9 @@ return serve(true, true, 1, 4, function(k, a)
   if no then
     return no
   end
-  set(key, ARGV[a + 2], ARGV[a + 3])
+  set(key, ARGV[a + 1], ARGV[s])
   if holds then
     tell(key, owner)
   end
   return 'completed'
-end)
+end, 1)

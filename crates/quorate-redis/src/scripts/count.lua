@@ -1,8 +1,9 @@
 -- Counts an attempt on a claim if the owner is still the same and fewer have been counted; or takes it back, if exactly
 -- as many have. Where none is counted any more the payload is forgotten as well.
 -- KEYS  the claim
--- ARGV  owner, attempts, the payload's fingerprint or nothing, + or - to take back, how long the count lives (ms)
-return serve(true, true, 1, 5, function(k, a)
+-- ARGV  owner, attempts, the payload's fingerprint or nothing, + or - to take back
+-- COMMON  how long the count lives (ms)
+return serve(true, true, 1, 4, function(k, a, s)
   local kind, owner, held, count, kept, standing, _, of = claim_at(KEYS[k])
   if kind ~= 'c' or owner ~= ARGV[a] then
     refuse('notowner')
@@ -21,6 +22,6 @@ return serve(true, true, 1, 5, function(k, a)
   elseif payload == '' then
     payload = of
   end
-  put(KEYS[k], owner, held, count, kept, attempts, now_ms + ARGV[a + 4], payload)
+  put(KEYS[k], owner, held, count, kept, attempts, now_ms + ARGV[s], payload)
   return 'counted'
-end)
+end, 1)

@@ -1,12 +1,13 @@
 -- Comes before the scripts that one call may mix, each of which gives itself here rather than to serve(...); and a call
 -- of mix() after them.
 -- KEYS  as those of the items
--- ARGV  after the stamp: a letter for each item, which says whose it is; then as those of the items
+-- ARGV  after the stamp: a letter for each item, which says whose it is; then as those of the items, each with a COMMON of
+--       its own after it
 local kinds = {}
 
 -- In place of serve: the next letter is for this kind of item.
-local function kind(sets, votes, keys, args, item)
-  kinds[#kinds + 1] = { sets, votes, keys, args, item }
+local function kind(sets, votes, keys, args, item, common)
+  kinds[#kinds + 1] = { sets, votes, keys, args, item, common or 0 }
 end
 
 -- Serves the items in their order.
@@ -24,13 +25,13 @@ local function mix()
     if refusal then
       out[i + 1] = refusal
     else
-      local ok, reply = pcall(it[5], k, a)
+      local ok, reply = pcall(it[5], k, a, a + it[4])
       if not ok and type(reply) ~= 'table' then
         error(reply, 0)
       end
       out[i + 1] = reply
     end
-    k, a = k + it[3], a + it[4]
+    k, a = k + it[3], a + it[4] + it[6]
   end
   tell_all()
   return out

@@ -2,7 +2,8 @@
 --
 -- Every script:
 --   KEYS[1]  the node's marker; then each item's keys
---   ARGV[1]  not_after, microseconds; ARGV[2] the stamp that votes are cast under; then each item's arguments
+--   ARGV[1]  not_after, microseconds; ARGV[2] the stamp that votes are cast under; then what all items have in common
+--            (COMMON, in the scripts' heads), then each item's arguments
 --   returns  { the node's time in microseconds, one array of strings for each item, or a string for an array of one }
 --
 -- Lua's numbers are doubles, so numbers stay decimal strings wherever they need not be added, and are
@@ -196,12 +197,13 @@ local function guarded(work, ...)
   error(reply, 0)
 end
 
--- Calls item(k, a) for each item, where KEYS[k] and ARGV[a] are the first of the item's.
-local function serve(sets, votes, keys, args, item)
-  local out = { node_time() }
+-- Calls item(k, a, s) for each item, where KEYS[k] and ARGV[a] are the first of the item's, and ARGV[s] is the first of
+-- those that all items have in common.
+local function serve(sets, votes, keys, args, item, common)
+  local out, s = { node_time() }, 3
   local refusal = guarded(gate, sets, votes)
   for i = 0, (#KEYS - 1) / keys - 1 do
-    out[i + 2] = refusal or guarded(item, 2 + i * keys, 3 + i * args)
+    out[i + 2] = refusal or guarded(item, 2 + i * keys, s + (common or 0) + i * args, s)
   end
   tell_all()
   return out
