@@ -12,7 +12,7 @@ use quorate::claim::{Claim, ClaimOutcome, Claims, complete_many};
 use std::{sync::Arc, time::Duration};
 
 /// Ids that the rival has under way at one time: as many as [`Claims::claim_many`] sends together.
-const PIPELINED: usize = 256;
+const PIPELINED: usize = 512;
 /// One by one takes too long for all of them.
 const SINGLY_PART: usize = 10;
 

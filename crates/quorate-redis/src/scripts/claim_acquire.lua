@@ -11,14 +11,16 @@ local function first_of(s)
   return apart, apart <= tonumber(ARGV[s + 2]) and start < 9007199254740991 and decimal(start + 1)
 end
 
--- What the items with their COMMON at `s` have: when the claim and its counter end, the first count, how far that is from this
--- clock, what then stands there before the owner, and how long.
-local at, held, kept, apart, first, head, left
+-- What the items with their COMMON at `s` have: when the claim and its counter end, how far the counter's start is from
+-- this clock, what is said of a new one, what then stands there before the owner, and how long.
+local at, held, kept, apart, granted, head, left
 
 local function look_at(s)
   at, held, kept = s, now_ms + ARGV[s], now_ms + ARGV[s + 3]
+  local first
   apart, first = first_of(s)
-  if first then
+  granted = first and { 'granted', first }
+  if granted then
     head = 'c:' .. text_of(held) .. ':' .. first .. ':' .. text_of(kept) .. ':0:0::'
     left = text_of(math.max(held, kept) - now_ms)
   end
@@ -42,8 +44,8 @@ return serve(true, true, 1, 1, function(k, a, s)
     look_at(s)
   end
   -- Most claims are new, which takes one command: nothing has changed where it is none.
-  if first and call('SET', key, head .. ARGV[a], 'NX', 'PX', left) then
-    return { 'granted', first }
+  if granted and call('SET', key, head .. ARGV[a], 'NX', 'PX', left) then
+    return granted
   end
   local kind, owner, ends, last, _, attempts, counted, payload = claim_at(key)
   if kind == 'd' then

@@ -19,7 +19,7 @@ local function mix()
     local it = kinds[byte(letters, i) - 96]
     local refusal = refusals[it]
     if refusal == nil then
-      refusal = guarded(gate, it[1], it[2]) or false
+      refusal = refusal_of_all(it[1], it[2]) or false
       refusals[it] = refusal
     end
     if refusal then

@@ -173,7 +173,7 @@ local function told(ledger, after)
   return { 'ledger', cursor, call('HGET', ledger, 't') or '0', call('HGET', ledger, 'w') or '0', chunks }
 end
 
--- The refusal of every item, or nil. `sets`: refuse what comes too late. `votes`: refuse another marker.
+-- Refuses every item. `sets`: what comes too late. `votes`: under another marker.
 local function gate(sets, votes)
   if sets and now > tonumber(ARGV[1]) then
     refuse('stale')
@@ -188,22 +188,29 @@ local function gate(sets, votes)
   end
 end
 
--- What `work` gives, or its refusal. Anything else that went wrong is a fault of the script.
-local function guarded(work, ...)
-  local ok, reply = pcall(work, ...)
-  if ok or type(reply) == 'table' then
-    return reply
+-- The refusal of every item, or nil. Anything else that went wrong is a fault of the script.
+local function refusal_of_all(sets, votes)
+  local ok, refusal = pcall(gate, sets, votes)
+  if not ok and type(refusal) ~= 'table' then
+    error(refusal, 0)
   end
-  error(reply, 0)
+  return refusal
 end
 
 -- Calls item(k, a, s) for each item, where KEYS[k] and ARGV[a] are the first of the item's, and ARGV[s] is the first of
 -- those that all items have in common.
 local function serve(sets, votes, keys, args, item, common)
   local out, s = { node_time() }, 3
-  local refusal = guarded(gate, sets, votes)
+  local refusal = refusal_of_all(sets, votes)
   for i = 0, (#KEYS - 1) / keys - 1 do
-    out[i + 2] = refusal or guarded(item, 2 + i * keys, s + (common or 0) + i * args, s)
+    local ok, reply = true, refusal
+    if not reply then
+      ok, reply = pcall(item, 2 + i * keys, s + (common or 0) + i * args, s)
+    end
+    if not ok and type(reply) ~= 'table' then
+      error(reply, 0)
+    end
+    out[i + 2] = reply
   end
   tell_all()
   return out

@@ -12,7 +12,7 @@ use futures_util::{StreamExt, stream};
 use std::{fmt, sync::Arc, time::Duration};
 
 /// Ids that travel together.
-pub(super) const CHUNK: usize = 128;
+pub(super) const CHUNK: usize = 256;
 /// How many chunks of a batch are under way at once: the nodes work on one while another is read or written here. With more
 /// there would be more in the nodes' queues than they serve within a node timeout.
 pub(super) const CHUNKS_AT_ONCE: usize = 2;
@@ -126,7 +126,7 @@ impl Claims {
     }
 
     /// Claims many messages, thousands if need be: a verdict for each id, in their order. They travel in batches of
-    /// 128, two at a time, each a few script calls a node.
+    /// 256, two at a time, each a few script calls a node.
     ///
     /// An id that is given twice is in progress the second time.
     ///
