@@ -101,7 +101,9 @@ impl Nemesis {
         for (member, _) in std::mem::take(&mut self.stopped) {
             self.crew.go_on(member);
         }
-        (0..self.over.len()).for_each(|member| drop(self.crew.tell_to_end(member)));
+        for member in 0..self.over.len() {
+            self.crew.tell_to_end(member);
+        }
         until("end of the workers", PATIENCE, || {
             for (member, how) in self.crew.ended(PATIENCE) {
                 assert!(how.is_ok(), "worker {member}: {how:?}");
