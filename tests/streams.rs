@@ -19,7 +19,7 @@ use std::{
     time::Duration,
 };
 
-const MESSAGES: usize = 120;
+const MESSAGES: usize = 300;
 const CONSUMERS: usize = 3;
 
 /// Consumers, and how many entries are pending with each.

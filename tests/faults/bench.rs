@@ -9,7 +9,7 @@ use quorate_testkit::{
     proxy::{Directions, Proxy},
     redis::{RedisCluster, RedisConfig, RedisServer},
 };
-use quorate_tests::support::PATIENCE;
+use quorate_tests::support::{Key, PATIENCE, keys};
 use std::{ops::Range, sync::Mutex, time::Duration};
 
 /// Of all leases on most benches, and the deployment's `max_ttl`.
@@ -163,17 +163,19 @@ impl Bench {
     }
 }
 
-/// How many keys of leases stand on `server`; each has an end within a TTL.
+/// How many leases stand on `server`; each has an end within a TTL.
 fn leases_on(server: &RedisServer, ttl: Duration) -> usize {
-    let keys = server.command(&["KEYS", "quorate:*"]);
-    let leases = keys.lines().filter(|key| *key != "quorate:node" && !key.starts_with("quorate:ledger/"));
-    let leases = leases.filter(|key| server.command(&["TYPE", key]) == "string");
-    leases
-        .inspect(|key| {
-            let left: i128 = server.command(&["PTTL", key]).parse().expect("milliseconds");
-            let most = i128::try_from(ttl.as_millis()).expect("small");
-            assert!(left <= most && left != -1, "{key} stands for {left} ms yet");
-        })
+    let stands = |key: &Key| match &*key.name {
+        "quorate:node" => None,
+        name if name.starts_with("quorate:ledger/") || key.kind != "string" => None,
+        name if name.starts_with("quorate:claim/") => key.claimed,
+        name => name.starts_with("quorate:").then_some(key.left),
+    };
+    let most = i64::try_from(ttl.as_millis()).expect("small");
+    keys(server)
+        .iter()
+        .filter_map(|key| stands(key).map(|left| (key, left)))
+        .inspect(|(key, left)| assert!((0..=most).contains(left), "{} stands for {left} ms yet", key.name))
         .count()
 }
 

@@ -14,7 +14,7 @@ use super::{
 };
 use quorate::env::{BootTime, SystemWorld, World};
 use quorate_testkit::proxy::Directions;
-use quorate_tests::support::{Crew, PATIENCE, Told, Who};
+use quorate_tests::support::{Crew, PATIENCE, Told, Who, keys as keys_on};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
@@ -440,17 +440,7 @@ impl Director {
 
 /// What stands on a server that should not.
 fn keys(server: &quorate_testkit::redis::RedisServer) -> Vec<String> {
-    let script = "local out, time = {}, redis.call('TIME') for _, k in ipairs(redis.call('KEYS', '*')) do \
-                  local value = redis.call('TYPE', k).ok == 'string' and redis.call('GET', k) or '' \
-                  local held = tonumber(string.match(value, '^c:(%d+):') or 0) >= time[1] * 1000 \
-                  out[#out + 1] = redis.call('PTTL', k) .. ' ' .. tostring(held) .. ' ' .. k end return out";
-    let lines = server.command(&["EVAL", script, "0"]);
-    let key = |line: &str| {
-        let mut parts = line.splitn(3, ' ');
-        let (pttl, held) = (parts.next()?.parse().ok()?, parts.next()? == "true");
-        leftover(parts.next()?, pttl, held)
-    };
-    lines.lines().filter_map(key).collect()
+    keys_on(server).iter().filter_map(|key| leftover(&key.name, key.left, key.claimed.is_some())).collect()
 }
 
 /// Lets new servers vote at once, which is sound while nobody has ever held anything there.

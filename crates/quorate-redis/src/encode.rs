@@ -156,6 +156,9 @@ pub(crate) fn done_text(done: &DoneRecord) -> String {
 }
 
 fn script_of(request: &Request) -> Script {
+    if request.is_unfit() {
+        return Script::Unfit;
+    }
     let of = |resource: &Resource, lock, claim| if resource.is_claim() { claim } else { lock };
     match request {
         Request::Acquire { resource, .. } => of(resource, Script::Acquire, Script::ClaimAcquire),
@@ -183,6 +186,14 @@ fn script_of(request: &Request) -> Script {
 
 fn keys_of(command: &mut Words, request: &Request, keys: &Keys) {
     match request {
+        Request::Share { resource, .. }
+        | Request::ExtendShare { resource, .. }
+        | Request::Downgrade { resource, .. }
+        | Request::Queue { resource, .. }
+            if request.is_unfit() =>
+        {
+            command.arg(keys.lock(resource));
+        }
         Request::Acquire { resource, .. }
         | Request::Extend { resource, .. }
         | Request::Raise { resource, .. }
@@ -231,6 +242,7 @@ fn keys_of(command: &mut Words, request: &Request, keys: &Keys) {
 /// What is said once for all items that have it in common.
 fn common_of(command: &mut Words, request: &Request) {
     match request {
+        _ if request.is_unfit() => {}
         Request::Acquire { resource, ttl, propose, tolerance, keep, .. } if resource.is_claim() => {
             command.arg(millis(*ttl)).arg(propose.get()).arg(tolerance.as_micros()).arg(millis(*keep));
         }
@@ -246,6 +258,7 @@ fn common_of(command: &mut Words, request: &Request) {
 
 fn args_of(command: &mut Words, request: &Request) {
     match request {
+        _ if request.is_unfit() => {}
         Request::Acquire { resource, owner, .. } if resource.is_claim() => {
             command.arg(owner.as_str());
         }
@@ -334,97 +347,4 @@ fn millis(time: Duration) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use quorate::node::NodeTime;
-
-    fn release(name: &str) -> Request {
-        Request::Release { resource: Resource::lock(name).unwrap(), owner: Owner::sign("w", 1, 2) }
-    }
-
-    fn inspect(name: &str) -> Request {
-        Request::Inspect { resource: Resource::lock(name).unwrap() }
-    }
-
-    fn encoded(requests: Vec<Request>) -> Encoded {
-        let names = Script::ALL.iter().map(|script| format!("{script:?}")).collect();
-        let batch = Batch { requests, not_after: NodeTime::from_micros(7), stamp: "stamp".into() };
-        encode(&batch, &Keys::new("p:"), &Loaded::new(names).unwrap())
-    }
-
-    #[test]
-    fn a_time_to_live_is_rounded_up_and_never_zero() {
-        for (micros, ms) in [(0, 1), (1, 1), (1000, 1), (1001, 2), (80_300, 81)] {
-            assert_eq!(millis(Duration::from_micros(micros)), ms);
-        }
-        assert_eq!(u128::from(millis(Duration::MAX)), MS_MAX);
-    }
-
-    #[test]
-    fn like_requests_in_a_row_share_a_call_and_order_is_kept() {
-        let all = encoded(vec![release("a"), release("b"), inspect("a"), release("a")]);
-        assert_eq!(all.runs, [2, 1, 1]);
-        let text = String::from_utf8(all.bytes).unwrap();
-        let places: Vec<_> = ["Release", "p:b", "Inspect", "{p:a}:fence"].map(|word| text.find(word)).into();
-        assert!(places.is_sorted() && places[0].is_some(), "{text}");
-    }
-
-    #[test]
-    fn what_comes_by_turns_shares_a_call_and_each_item_is_called_by_its_letter() {
-        let raise = |resource: Resource| Request::Raise {
-            resource,
-            owner: Owner::sign("w", 1, 2),
-            to: quorate::node::FencingToken::new(7),
-            keep: Duration::from_secs(1),
-        };
-        let (lock, claim) = (|| Resource::lock("b").unwrap(), || Resource::claim("s", "b").unwrap());
-        let freed = Request::Release { resource: claim(), owner: Owner::sign("w", 1, 2) };
-        let all = encoded(vec![
-            release("a"),
-            raise(lock()),
-            release("c"),
-            raise(claim()),
-            freed,
-            inspect("a"),
-            raise(lock()),
-        ]);
-        assert_eq!(all.runs, [3, 2, 1, 1], "claims stand elsewhere, and are served by others");
-        let text = String::from_utf8(all.bytes).unwrap();
-        assert!(
-            text.contains("$5\r\nMixed\r\n$1\r\n5\r\n") && text.contains("stamp\r\n$3\r\nbdb\r\n"),
-            "{text}"
-        );
-        assert!(
-            text.contains("MixedClaims\r\n$1\r\n3\r\n") && text.contains("stamp\r\n$2\r\ndb\r\n"),
-            "{text}"
-        );
-        for (mixed, of) in [
-            (Script::Mixed, Script::MIXED.as_slice()),
-            (Script::MixedClaims, Script::MIXED_CLAIMS.as_slice()),
-        ] {
-            let source = mixed.source();
-            assert_eq!(source.matches("\nkind(").count(), of.len(), "each gave its item");
-            assert!(!source.contains("return serve("), "and none began to serve");
-        }
-    }
-
-    #[test]
-    fn a_long_run_is_cut_and_none_asks_for_the_time() {
-        let long = (0..200).map(|number| release(&number.to_string())).collect();
-        assert_eq!(encoded(long).runs, [ITEMS_A_CALL, ITEMS_A_CALL, ITEMS_A_CALL, 200 - 3 * ITEMS_A_CALL]);
-        let none = encoded(vec![]);
-        assert_eq!(none.runs, [0]);
-        assert_eq!(none.bytes, b"*1\r\n$4\r\nTIME\r\n");
-    }
-
-    /// What each script says of its items is what is sent to it: `serve(sets, votes, KEYS, ARGS, …)`.
-    #[test]
-    fn every_script_takes_as_many_keys_as_it_is_given() {
-        let mixed = [Script::Mixed, Script::MixedClaims];
-        for script in Script::ALL.into_iter().filter(|script| !mixed.contains(script)) {
-            let call = script.source().rsplit("return serve(").next().unwrap();
-            let keys = call.split(", ").nth(2).unwrap();
-            assert_eq!(keys, script.keys_per_item().to_string(), "{script:?}");
-        }
-    }
-}
+mod tests;

@@ -1,6 +1,6 @@
 use std::sync::OnceLock;
 
-/// The scripts, each of which serves one kind of request, but for the last. See the head of each file for its KEYS and ARGV.
+/// The scripts, each of which serves one kind of request, but for the last three. See the head of each file for its KEYS and ARGV.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Script {
     Acquire,
@@ -28,6 +28,8 @@ pub(crate) enum Script {
     ClaimExtend,
     ClaimRelease,
     ClaimInspect,
+    /// Refuses what is unfit.
+    Unfit,
     /// Serves those of [`Script::MIXED`], as they come.
     Mixed,
     /// Serves those of [`Script::MIXED_CLAIMS`], as they come.
@@ -49,7 +51,7 @@ macro_rules! source {
 
 impl Script {
     /// All of them, in the order of their numbers.
-    pub(crate) const ALL: [Self; 27] = [
+    pub(crate) const ALL: [Self; 28] = [
         Self::Acquire,
         Self::Raise,
         Self::Extend,
@@ -75,6 +77,7 @@ impl Script {
         Self::ClaimExtend,
         Self::ClaimRelease,
         Self::ClaimInspect,
+        Self::Unfit,
         Self::Mixed,
         Self::MixedClaims,
     ];
@@ -142,6 +145,7 @@ impl Script {
             Self::ClaimExtend => source!("claims", "claim_extend"),
             Self::ClaimRelease => source!("claims", "claim_release"),
             Self::ClaimInspect => source!("claims", "claim_inspect"),
+            Self::Unfit => source!("unfit"),
             Self::Mixed => mixed_locks(),
             Self::MixedClaims => mixed_claims(),
         }

@@ -348,6 +348,38 @@ async fn a_key_of_another_type_spoils_its_own_item_only() {
     assert_eq!(server.command(&["TYPE", "list"]), "list");
 }
 
+/// What can be asked of a claim by one whom [`owner`] signs as `w`.
+fn every_request_of(resource: &quorate::node::Resource) -> Vec<Request> {
+    let (resource, owner) = (|| resource.clone(), || quorate::node::Owner::from_node("w"));
+    let token = quorate::node::FencingToken::new(1);
+    let record = quorate::node::DoneRecord { token, ..Default::default() };
+    vec![
+        Request::Inspect { resource: resource() },
+        Request::Acquire {
+            resource: resource(),
+            owner: owner(),
+            ttl: LONG,
+            propose: token,
+            tolerance: Duration::MAX,
+            keep: LONG,
+            ticket: None,
+        },
+        Request::Raise { resource: resource(), owner: owner(), to: token, keep: LONG },
+        Request::Extend { resource: resource(), owner: owner(), ttl: LONG, token, keep: LONG },
+        Request::Complete { resource: resource(), owner: owner(), record, retention: LONG },
+        Request::Count {
+            resource: resource(),
+            owner: owner(),
+            attempts: 1,
+            payload: None,
+            back: false,
+            keep: LONG,
+        },
+        Request::Forgive { resource: resource(), keep: LONG },
+        Request::Release { resource: resource(), owner: owner() },
+    ]
+}
+
 /// Numbers that no script of ours wrote: each once spoiled the whole batch, and closed the session.
 #[tokio::test]
 async fn a_number_out_of_bounds_spoils_its_own_item_only() {
@@ -374,6 +406,7 @@ async fn a_number_out_of_bounds_spoils_its_own_item_only() {
     server.command(&["HSET", "ledger/mark", "w", "-1"]);
     server.command(&["SET", "long", "theirs", "PX", "4000000000000000"]);
     let claims = (1..10).map(|id| quorate::node::Resource::claim("s", &id.to_string()).unwrap());
+    let claims = claims.collect::<Vec<_>>();
     let read = |group: &str| Request::Read { ledger: group.into(), after: None };
     let mut asked = vec![
         acquire("long", 1),
@@ -384,7 +417,9 @@ async fn a_number_out_of_bounds_spoils_its_own_item_only() {
         read("text"),
         read("mark"),
     ];
-    asked.extend(claims.map(|resource| Request::Inspect { resource }));
+    for resource in claims {
+        asked.extend(every_request_of(&resource));
+    }
     let replies = desk.try_ask(asked).await.unwrap();
     for (number, reply) in replies.iter().enumerate() {
         match reply {
@@ -415,21 +450,48 @@ async fn a_server_out_of_memory_refuses_and_leaves_nothing_half_done() {
     let server = RedisServer::start().unwrap();
     let mut desk = Desk::marked(RedisNode::parse(&server.url()).unwrap().prefix("")).await;
     desk.must_acquire("held", 1).await;
-    let claims = ["1", "2"].map(|id| quorate::node::Resource::claim("s", id).unwrap());
-    for claim in &claims {
-        let mut asked = acquire("c", 1);
+    let claims = ["held", "kept", "done", "new"].map(|id| quorate::node::Resource::claim("s", id).unwrap());
+    let [held, kept, done, new] = &claims;
+    let begin = |claim: &quorate::node::Resource, attempt: u64| {
+        let mut asked = acquire("c", attempt);
         if let Request::Acquire { resource, .. } = &mut asked {
             *resource = claim.clone();
         }
-        assert!(matches!(desk.ask(asked).await, Reply::Granted { .. }));
+        asked
+    };
+    for claim in &claims[..3] {
+        assert!(matches!(desk.ask(begin(claim, 1)).await, Reply::Granted { .. }));
+        let counted = Request::Count {
+            resource: claim.clone(),
+            owner: owner(1),
+            attempts: 1,
+            payload: None,
+            back: false,
+            keep: LONG,
+        };
+        assert_eq!(desk.ask(counted).await, Reply::Counted);
     }
+    let record = quorate::node::DoneRecord { result: "ok".into(), ..Default::default() };
+    let completed = Request::Complete {
+        resource: done.clone(),
+        owner: owner(1),
+        record: record.clone(),
+        retention: LONG,
+    };
+    assert_eq!(desk.ask(completed).await, Reply::Completed);
     assert_eq!(server.command(&["CONFIG", "SET", "maxmemory", "1"]), "OK");
     match desk.ask(acquire("r", 1)).await {
         Reply::Refused(Refusal::Failed(why)) => assert!(why.contains("memory"), "{why}"),
         other => panic!("{other:?}"),
     }
     // What is held can still be extended and freed.
-    for resource in [lock("held"), claims[0].clone(), claims[1].clone()] {
+    // Who else asks is told what stands, and only what is free is refused.
+    assert_eq!(desk.ask(begin(done, 2)).await, Reply::Done(record));
+    let told = desk.ask(begin(held, 2)).await;
+    assert!(matches!(&told, Reply::Held { owner: holder, .. } if *holder == owner(1)), "{told:?}");
+    let refused = desk.ask(begin(new, 2)).await;
+    assert!(matches!(refused, Reply::Refused(Refusal::Failed(_))), "{refused:?}");
+    for resource in [lock("held"), held.clone(), kept.clone()] {
         let extended = Request::Extend {
             resource: resource.clone(),
             owner: owner(1),
@@ -438,12 +500,13 @@ async fn a_server_out_of_memory_refuses_and_leaves_nothing_half_done() {
             keep: LONG,
         };
         assert_eq!(desk.ask(extended).await, Reply::Extended, "{resource}");
-        if resource != claims[1] {
+        if resource != *kept {
             let released = desk.ask(Request::Release { resource, owner: owner(1) }).await;
             assert_eq!(released, Reply::Released(true));
         }
     }
-    let looked = desk.ask(Request::Inspect { resource: claims[1].clone() }).await;
+    assert_eq!(desk.ask(Request::Forgive { resource: held.clone(), keep: LONG }).await, Reply::Forgiven);
+    let looked = desk.ask(Request::Inspect { resource: kept.clone() }).await;
     let Reply::State { holder: Some((_, Some(left))), .. } = looked else { panic!("{looked:?}") };
     assert!(left > LONG, "it holds on: {left:?}");
     server.command(&["CONFIG", "SET", "maxmemory", "0"]);

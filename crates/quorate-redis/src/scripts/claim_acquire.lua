@@ -43,8 +43,10 @@ return serve(true, true, 1, 1, function(k, a, s)
   if at ~= s then
     look_at(s)
   end
-  -- Most claims are new, which takes one command: nothing has changed where it is none.
-  if granted and call('SET', key, head .. ARGV[a], 'NX', 'PX', left) then
+  -- Most claims are new, which takes one command: nothing has changed where it is none. A server that takes no writes can
+  -- still say who has it, or that it is done.
+  local set = granted and redis_pcall('SET', key, head .. ARGV[a], 'NX', 'PX', left)
+  if set and not set.err then
     return granted
   end
   local kind, owner, ends, last, _, attempts, counted, payload = claim_at(key)

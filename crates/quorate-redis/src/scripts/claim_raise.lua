@@ -10,6 +10,6 @@ return serve(true, true, 1, 3, function(k, a)
   if not count or less(ARGV[a + 1], count) then
     refuse('superseded')
   end
-  put(KEYS[k], owner, held, ARGV[a + 1], now_ms + ARGV[a + 2], attempts, counted, payload)
+  put_over(KEYS[k], owner, held, ARGV[a + 1], now_ms + ARGV[a + 2], attempts, counted, payload)
   return 'raised'
 end)

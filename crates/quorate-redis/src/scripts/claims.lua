@@ -94,7 +94,7 @@ end
 -- Whether `value` says that `owner` has it, for less than read takes.
 local function is_held_by(value, owner)
   local held, at = string.match(value or '', '^c:(%d+):%d+:%d+:%d+:%d+:%x*:()')
-  return held ~= nil and tonumber(held) >= now_ms and string.sub(value, at) == owner
+  return held ~= nil and #held <= 16 and tonumber(held) >= now_ms and string.sub(value, at) == owner
 end
 
 -- How many milliseconds the last of these ends has left; nothing where it is over.

@@ -13,7 +13,7 @@ return serve(true, true, 1, 1, function(k, a)
     return claimed(owner, held)
   end
   if kind then
-    put(KEYS[k], nil, nil, count, kept)
+    put_over(KEYS[k], nil, nil, count, kept)
   end
   return 'forgiven'
 end)

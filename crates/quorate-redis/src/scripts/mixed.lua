@@ -27,6 +27,7 @@ local function mix()
     else
       local ok, reply = pcall(it[5], k, a, a + it[4])
       if not ok and type(reply) ~= 'table' then
+        tell_all()
         error(reply, 0)
       end
       out[i + 1] = reply

@@ -208,6 +208,7 @@ local function serve(sets, votes, keys, args, item, common)
       ok, reply = pcall(item, 2 + i * keys, s + (common or 0) + i * args, s)
     end
     if not ok and type(reply) ~= 'table' then
+      tell_all()
       error(reply, 0)
     end
     out[i + 2] = reply

@@ -1,6 +1,6 @@
 use super::words;
 use super::{Ask, Count, Late, Life, Pass, Seen, Stamp, Step, Tolerance, When};
-use proptest::{collection::vec, prelude::*, sample::select};
+use proptest::{collection::vec, prelude::*};
 
 /// Histories of up to `longest` steps, few of whose names are different, so that requests meet.
 pub fn history(longest: usize) -> impl Strategy<Value = Vec<Step>> {
@@ -27,32 +27,32 @@ fn stamp() -> impl Strategy<Value = Stamp> {
 }
 
 fn ask() -> impl Strategy<Value = Ask> {
-    let (r, l, o) = (resource, lock, owner);
+    let (r, o) = (resource, owner);
     prop_oneof![
         8 => (r(), o(), life(), propose(), tolerance(), life(), ticket()).prop_map(
             |(resource, owner, ttl, propose, tolerance, keep, ticket)| Ask::Acquire {
                 resource, owner, ttl, propose, tolerance, keep, ticket
             }
         ),
-        5 => (l(), o(), life(), ticket())
+        5 => (r(), o(), life(), ticket())
             .prop_map(|(resource, owner, ttl, ticket)| Ask::Share { resource, owner, ttl, ticket }),
-        3 => (l(), o(), life()).prop_map(|(resource, owner, ttl)| Ask::ExtendShare { resource, owner, ttl }),
-        3 => (l(), o()).prop_map(|(resource, owner)| Ask::ReleaseShare { resource, owner }),
-        2 => (l(), o(), count(), o(), life()).prop_map(
+        3 => (r(), o(), life()).prop_map(|(resource, owner, ttl)| Ask::ExtendShare { resource, owner, ttl }),
+        3 => (r(), o()).prop_map(|(resource, owner)| Ask::ReleaseShare { resource, owner }),
+        2 => (r(), o(), count(), o(), life()).prop_map(
             |(resource, owner, token, reader, ttl)| Ask::Downgrade { resource, owner, token, reader, ttl }
         ),
-        4 => (l(), o(), when(), propose(), tolerance(), life(), prop::bool::weighted(0.7)).prop_map(
+        4 => (r(), o(), when(), propose(), tolerance(), life(), prop::bool::weighted(0.7)).prop_map(
             |(resource, ticket, at, now, tolerance, ttl, alone)| Ask::Queue {
                 resource, ticket, at, now, tolerance, ttl, alone
             }
         ),
-        2 => (l(), o()).prop_map(|(resource, ticket)| Ask::LeaveQueue { resource, ticket }),
+        2 => (r(), o()).prop_map(|(resource, ticket)| Ask::LeaveQueue { resource, ticket }),
         4 => (r(), o(), count(), life())
             .prop_map(|(resource, owner, to, keep)| Ask::Raise { resource, owner, to, keep }),
         5 => (r(), o(), life(), count(), life()).prop_map(
             |(resource, owner, ttl, token, keep)| Ask::Extend { resource, owner, ttl, token, keep }
         ),
-        4 => (l(), o(), heir(), life())
+        4 => (r(), o(), heir(), life())
             .prop_map(|(resource, owner, heir, ttl)| Ask::Reserve { resource, owner, heir, ttl }),
         4 => (r(), o()).prop_map(|(resource, owner)| Ask::Release { resource, owner }),
         3 => r().prop_map(|resource| Ask::Inspect { resource }),
@@ -103,14 +103,9 @@ fn resource() -> impl Strategy<Value = u8> {
     prop_oneof![5 => Just(0), 5 => Just(1), 3 => 0..words::RESOURCES]
 }
 
-/// A claim: *complete* is for these alone.
+/// Mostly a claim; *complete* is for these alone, and is refused for others.
 fn claim() -> impl Strategy<Value = u8> {
-    prop_oneof![6 => Just(1), 1 => select(&words::CLAIMS)]
-}
-
-/// No claim: these alone have readers, queues and heirs.
-fn lock() -> impl Strategy<Value = u8> {
-    prop_oneof![6 => Just(0), 1 => select(&words::LOCKS)]
+    prop_oneof![6 => Just(1), 1 => 0..words::RESOURCES]
 }
 
 fn payload() -> impl Strategy<Value = u8> {

@@ -14,10 +14,6 @@ pub(super) const PAYLOADS: u8 = 4;
 pub(super) const ATTEMPTS: u8 = 8;
 pub(super) const MARKERS: u8 = 5;
 
-/// Those of the resources that are claims, and those that are not.
-pub(super) const CLAIMS: [u8; 4] = [1, 4, 5, 8];
-pub(super) const LOCKS: [u8; 6] = [0, 2, 3, 6, 7, 9];
-
 /// Resources that differ in little, and whose keys might meet.
 pub(super) fn resource(number: u8) -> Resource {
     let made = match number % RESOURCES {

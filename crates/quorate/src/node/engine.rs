@@ -14,7 +14,7 @@ pub use claim::counts_more;
 
 use super::{
     Batch, BatchReply, Begun, DoneRecord, FencingToken, Freed, LedgerState, NodeTime, Owner, PAGE_RECORDS,
-    Record, Refusal, Reply, Request, Resource,
+    Record, Refusal, Reply, Request, Resource, UNFIT,
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -211,7 +211,7 @@ where
     BatchReply { node_time: clocks.wall, replies }
 }
 
-/// Serves `request` unless it comes too late or under another marker.
+/// Serves `request` unless it comes too late, under another marker, or is for another kind of resource.
 fn gate<S: Store>(
     store: &mut S,
     batch: &Batch,
@@ -227,6 +227,9 @@ fn gate<S: Store>(
         if marker.as_deref() != Some(&*batch.stamp) {
             return Ok(Reply::Refused(Refusal::Marker(marker)));
         }
+    }
+    if request.is_unfit() {
+        return Ok(Reply::Refused(Refusal::Failed(UNFIT.into())));
     }
     Desk { store, clocks, freed }.serve(request)
 }

@@ -29,7 +29,7 @@ pub(crate) use names::check as check_name;
 pub use names::{FencingToken, NameError, NodeTime, Owner, Resource, ResourceKind};
 pub use push::{Freed, Listen, Nudge, Push};
 pub use reply::{BatchReply, Begun, Cause, DoneRecord, Hello, Refusal, Reply};
-pub use request::{Batch, Request};
+pub use request::{Batch, Request, UNFIT};
 
 /// One server that can be asked for a session.
 pub trait Node: Send + Sync + 'static {

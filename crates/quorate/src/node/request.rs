@@ -65,7 +65,7 @@ pub enum Request {
     /// ([`Owner::reserve`]), which only an acquire that is signed by the worker whom it names takes as free. The
     /// counter stays: that acquire counts one more, as any does.
     Reserve {
-        /// What is held.
+        /// What is held; no claim.
         resource: Resource,
         /// Who must still hold it.
         owner: Owner,
@@ -83,7 +83,7 @@ pub enum Request {
     },
     /// Adds a reader where nobody but readers holds the resource, and no writer waits before it in the queue.
     Share {
-        /// What to read under.
+        /// What to read under; no claim.
         resource: Resource,
         /// Signs the attempt.
         owner: Owner,
@@ -95,7 +95,7 @@ pub enum Request {
     /// Has a reader hold on for `ttl` from now, never shortening; adds it again where nobody but readers holds
     /// the resource and no writer waits (repair).
     ExtendShare {
-        /// What is read under.
+        /// What is read under; no claim.
         resource: Resource,
         /// The reader.
         owner: Owner,
@@ -104,7 +104,7 @@ pub enum Request {
     },
     /// Takes a reader away; the last one frees the resource. Never refused for its time or the marker.
     ReleaseShare {
-        /// What is read under.
+        /// What is read under; no claim.
         resource: Resource,
         /// The reader.
         owner: Owner,
@@ -112,7 +112,7 @@ pub enum Request {
     /// Where `owner` holds the resource alone, and nobody has been counted since, makes it the lease of one reader.
     /// (The owner alone does not tell that nobody wrote between: an extension that comes late sets it again.)
     Downgrade {
-        /// What is held.
+        /// What is held; no claim.
         resource: Resource,
         /// Who holds it.
         owner: Owner,
@@ -126,7 +126,7 @@ pub enum Request {
     /// Takes a place in the resource's queue, or holds on to it for `ttl` from now. Places are ordered by
     /// `at`, then by ticket, whenever they came.
     Queue {
-        /// What is waited for.
+        /// What is waited for; no claim.
         resource: Resource,
         /// Signs the place.
         ticket: Owner,
@@ -143,7 +143,7 @@ pub enum Request {
     },
     /// Gives a place in the queue up. Never refused for its time or the marker.
     LeaveQueue {
-        /// What was waited for.
+        /// What was waited for; no claim.
         resource: Resource,
         /// Signs the place.
         ticket: Owner,
@@ -241,7 +241,26 @@ pub enum Request {
     },
 }
 
+/// What a node says to a [`Request::is_unfit`].
+pub const UNFIT: &str = "a claim has no readers, no queue and no heir; and nothing but a claim is done";
+
 impl Request {
+    /// Whether this asks of a claim what only locks have (readers, a queue, an heir), or of something else what only claims
+    /// have (a record). A node refuses it.
+    pub fn is_unfit(&self) -> bool {
+        match self {
+            Self::Complete { resource, .. }
+            | Self::Count { resource, .. }
+            | Self::Forgive { resource, .. } => !resource.is_claim(),
+            Self::Share { resource, .. }
+            | Self::ExtendShare { resource, .. }
+            | Self::Downgrade { resource, .. }
+            | Self::Queue { resource, .. }
+            | Self::Reserve { resource, .. } => resource.is_claim(),
+            _ => false,
+        }
+    }
+
     /// Whether the node must refuse this once its clock is past [`Batch::not_after`].
     pub fn sets_a_key(&self) -> bool {
         !self.is_release() && !matches!(self, Self::Inspect { .. } | Self::Read { .. })

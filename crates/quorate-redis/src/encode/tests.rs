@@ -1,0 +1,166 @@
+use super::*;
+use quorate::node::{FencingToken, NodeTime};
+
+fn release(name: &str) -> Request {
+    Request::Release { resource: Resource::lock(name).unwrap(), owner: Owner::sign("w", 1, 2) }
+}
+
+fn inspect(name: &str) -> Request {
+    Request::Inspect { resource: Resource::lock(name).unwrap() }
+}
+
+fn encoded(requests: Vec<Request>) -> Encoded {
+    let names = Script::ALL.iter().map(|script| format!("{script:?}")).collect();
+    let batch = Batch { requests, not_after: NodeTime::from_micros(7), stamp: "stamp".into() };
+    encode(&batch, &Keys::new("p:"), &Loaded::new(names).unwrap())
+}
+
+#[test]
+fn a_time_to_live_is_rounded_up_and_never_zero() {
+    for (micros, ms) in [(0, 1), (1, 1), (1000, 1), (1001, 2), (80_300, 81)] {
+        assert_eq!(millis(Duration::from_micros(micros)), ms);
+    }
+    assert_eq!(u128::from(millis(Duration::MAX)), MS_MAX);
+}
+
+#[test]
+fn like_requests_in_a_row_share_a_call_and_order_is_kept() {
+    let all = encoded(vec![release("a"), release("b"), inspect("a"), release("a")]);
+    assert_eq!(all.runs, [2, 1, 1]);
+    let text = String::from_utf8(all.bytes).unwrap();
+    let places: Vec<_> = ["Release", "p:b", "Inspect", "{p:a}:fence"].map(|word| text.find(word)).into();
+    assert!(places.is_sorted() && places[0].is_some(), "{text}");
+}
+
+#[test]
+fn what_comes_by_turns_shares_a_call_and_each_item_is_called_by_its_letter() {
+    let raise = |resource: Resource| Request::Raise {
+        resource,
+        owner: Owner::sign("w", 1, 2),
+        to: FencingToken::new(7),
+        keep: Duration::from_secs(1),
+    };
+    let (lock, claim) = (|| Resource::lock("b").unwrap(), || Resource::claim("s", "b").unwrap());
+    let freed = Request::Release { resource: claim(), owner: Owner::sign("w", 1, 2) };
+    let all = encoded(vec![
+        release("a"),
+        raise(lock()),
+        release("c"),
+        raise(claim()),
+        freed,
+        inspect("a"),
+        raise(lock()),
+    ]);
+    assert_eq!(all.runs, [3, 2, 1, 1], "claims stand elsewhere, and are served by others");
+    let text = String::from_utf8(all.bytes).unwrap();
+    assert!(text.contains("$5\r\nMixed\r\n$1\r\n5\r\n") && text.contains("stamp\r\n$3\r\nbdb\r\n"), "{text}");
+    assert!(text.contains("MixedClaims\r\n$1\r\n3\r\n") && text.contains("stamp\r\n$2\r\ndb\r\n"), "{text}");
+    for (mixed, of) in
+        [(Script::Mixed, Script::MIXED.as_slice()), (Script::MixedClaims, Script::MIXED_CLAIMS.as_slice())]
+    {
+        let source = mixed.source();
+        assert_eq!(source.matches("\nkind(").count(), of.len(), "each gave its item");
+        assert!(!source.contains("return serve("), "and none began to serve");
+    }
+}
+
+#[test]
+fn a_long_run_is_cut_and_none_asks_for_the_time() {
+    let long = (0..200).map(|number| release(&number.to_string())).collect();
+    assert_eq!(encoded(long).runs, [ITEMS_A_CALL, ITEMS_A_CALL, ITEMS_A_CALL, 200 - 3 * ITEMS_A_CALL]);
+    let none = encoded(vec![]);
+    assert_eq!(none.runs, [0]);
+    assert_eq!(none.bytes, b"*1\r\n$4\r\nTIME\r\n");
+}
+
+/// One of each kind, of locks and of claims.
+fn all_requests() -> Vec<Request> {
+    let (ttl, token) = (Duration::from_secs(1), FencingToken::new(7));
+    let owner = || Owner::sign("w", 1, 2);
+    let of = |resource: Resource| {
+        vec![
+            Request::Acquire {
+                resource: resource.clone(),
+                owner: owner(),
+                ttl,
+                propose: token,
+                tolerance: ttl,
+                keep: ttl,
+                ticket: None,
+            },
+            Request::Raise { resource: resource.clone(), owner: owner(), to: token, keep: ttl },
+            Request::Extend { resource: resource.clone(), owner: owner(), ttl, token, keep: ttl },
+            Request::Reserve { resource: resource.clone(), owner: owner(), heir: owner(), ttl },
+            Request::Release { resource: resource.clone(), owner: owner() },
+            Request::Share { resource: resource.clone(), owner: owner(), ttl, ticket: None },
+            Request::ExtendShare { resource: resource.clone(), owner: owner(), ttl },
+            Request::ReleaseShare { resource: resource.clone(), owner: owner() },
+            Request::Downgrade { resource: resource.clone(), owner: owner(), token, reader: owner(), ttl },
+            Request::Queue {
+                resource: resource.clone(),
+                ticket: owner(),
+                at: 1,
+                now: 1,
+                tolerance: ttl,
+                ttl,
+                alone: true,
+            },
+            Request::LeaveQueue { resource: resource.clone(), ticket: owner() },
+            Request::Inspect { resource: resource.clone() },
+            Request::Complete {
+                resource: resource.clone(),
+                owner: owner(),
+                record: DoneRecord::default(),
+                retention: ttl,
+            },
+            Request::Count {
+                resource: resource.clone(),
+                owner: owner(),
+                attempts: 1,
+                payload: None,
+                back: false,
+                keep: ttl,
+            },
+            Request::Forgive { resource, keep: ttl },
+        ]
+    };
+    let record = Record { at: 1, term: token, last: false, value: "v".into() };
+    let mut all = of(Resource::lock("l").unwrap());
+    all.extend(of(Resource::claim("s", "c").unwrap()));
+    all.extend([
+        Request::Seal { ledger: "g".into(), term: token, after: None },
+        Request::Write { ledger: "g".into(), term: token, key: "k".into(), seen: None, record },
+        Request::Prune { ledger: "g".into(), term: token, below: 1, after: None },
+        Request::Read { ledger: "g".into(), after: None },
+        Request::Mark { expect: None, marker: "m".into() },
+    ]);
+    all
+}
+
+/// What each script says of its items is what is sent to it: `serve(sets, votes, KEYS, ARGS, …, COMMON)`.
+#[test]
+fn every_script_takes_as_many_keys_and_arguments_as_it_is_given() {
+    let mut seen = Vec::new();
+    for request in all_requests() {
+        let script = script_of(&request);
+        seen.push(script);
+        let call = script.source().rsplit("return serve(").next().unwrap();
+        let mut taken = call.split(", ").skip(2);
+        let common = call.rsplit_once("end").unwrap().1.trim_start_matches(", ");
+        let common: usize = common.trim_end().trim_end_matches(')').parse().unwrap_or_default();
+        let words = |of: &dyn Fn(&mut Words)| {
+            let (mut words, mut bytes) = (Words::with_capacity(64), Vec::new());
+            of(&mut words);
+            words.finish(&mut bytes);
+            let count: Vec<u8> = bytes[1..].iter().copied().take_while(u8::is_ascii_digit).collect();
+            String::from_utf8(count).unwrap().parse::<usize>().unwrap()
+        };
+        let keys = words(&|command| keys_of(command, &request, &Keys::new("")));
+        assert_eq!((keys, Ok(keys)), (script.keys_per_item(), taken.next().unwrap().parse()), "{script:?}");
+        assert_eq!(taken.next().unwrap().parse(), Ok(words(&|to| args_of(to, &request))), "{script:?}");
+        assert_eq!(common, words(&|to| common_of(to, &request)), "{script:?}");
+    }
+    let served = |script: &Script| !matches!(script, Script::Mixed | Script::MixedClaims);
+    let missing = Script::ALL.into_iter().filter(served).find(|script| !seen.contains(script));
+    assert_eq!(missing, None, "a request for each");
+}
