@@ -40,6 +40,15 @@ install() {
     }
 }
 
+# heeding COMMAND…: with Ctrl-C as it comes. A shell's background job ignores it, and so would all that the tests interrupt.
+heeding() {
+    if env --default-signal=INT,QUIT true 2>/dev/null; then
+        env --default-signal=INT,QUIT "$@"
+    else
+        "$@"
+    fi
+}
+
 if [ "${1:-}" = --fix ]; then
     cargo fmt --all
     cargo clippy --workspace --all-targets --all-features --fix --allow-dirty --allow-staged
@@ -98,7 +107,7 @@ RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --all-features --quie
 say "tests, and the examples in the documentation"
 # Most tests wait: for a timer, a process, a server. Cargo's own number is one a core.
 RUST_TEST_THREADS=${RUST_TEST_THREADS:-$((3 * $(getconf _NPROCESSORS_ONLN)))} \
-    cargo test --workspace --all-features
+    heeding cargo test --workspace --all-features
 
 interop
 

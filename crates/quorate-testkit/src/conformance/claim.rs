@@ -1,5 +1,5 @@
 use super::{Desk, desk::*};
-use quorate::node::{DoneRecord, Node, Refusal, Reply, Request, engine::RESULT_MAX};
+use quorate::node::{DoneRecord, Node, Refusal, Reply, Request, UNFIT, engine::RESULT_MAX};
 use std::time::Duration;
 
 pub(super) async fn complete_frees_the_claim_and_answers_for_it<N: Node>(node: N) {
@@ -220,4 +220,68 @@ pub(super) async fn only_what_is_given_up_or_counted_is_forgiven<N: Node>(node: 
     // A result that begins with a digit is no number of attempts.
     assert_eq!(desk.ask(forgive(&resource)).await, Reply::Done(done(by, "7")));
     assert_eq!(desk.inspect(&resource).await.done, Some(done(by, "7")));
+}
+
+pub(super) async fn claims_that_travel_together_are_served_in_their_order<N: Node>(node: N) {
+    let mut desk = Desk::marked(node).await;
+    let ids: Vec<_> = (0..200).map(|number| claim(&number.to_string())).collect();
+    let now = desk.wall().as_micros();
+    let all = |desk: &Desk<N>, number: u64| {
+        ids.iter().map(|id| desk.acquire_from(id, &owner(number), LONG, now)).collect::<Vec<_>>()
+    };
+    let granted = |by| Reply::Granted { counter: token(by), begun: None };
+    let first = desk.ask_all(all(&desk, 1)).await.replies;
+    assert!(first.iter().all(|reply| *reply == granted(now + 1)), "{first:?}");
+    let held = desk.ask_all(all(&desk, 2)).await.replies;
+    let by_the_first =
+        |reply: &Reply| matches!(reply, Reply::Held { owner: holder, .. } if *holder == owner(1));
+    assert!(held.iter().all(by_the_first), "{held:?}");
+    // What an item does is what the next one finds, whatever stood there when they were sent.
+    let (mine, theirs) = (owner(1), owner(2));
+    let acquire = |id| desk.acquire_from(id, &theirs, LONG, now);
+    let turns = vec![
+        (complete(&ids[0], &mine, now + 1, "ok"), Reply::Completed),
+        (acquire(&ids[0]), Reply::Done(done(now + 1, "ok"))),
+        (extend(&ids[0], &mine, LONG, now + 1), Reply::Done(done(now + 1, "ok"))),
+        (release(&ids[1], &mine), Reply::Released(true)),
+        (acquire(&ids[1]), granted(now + 2)),
+        (count(&ids[1], &theirs, 1, Some("aa")), Reply::Counted),
+        (count(&ids[1], &theirs, 1, Some("aa")), Reply::Refused(Refusal::Superseded)),
+        (extend(&ids[1], &theirs, LONG, now + 2), Reply::Extended),
+        (raise(&ids[1], &theirs, now + 9), Reply::Raised),
+        (release(&ids[1], &theirs), Reply::Released(true)),
+        (acquire(&ids[1]), Reply::Granted { counter: token(now + 10), begun: Some(begun(1, Some("aa"))) }),
+        (complete(&ids[1], &theirs, now + 10, "2"), Reply::Completed),
+        (complete(&ids[2], &mine, now + 1, "3"), Reply::Completed),
+    ];
+    let (asked, wanted): (Vec<_>, Vec<_>) = turns.into_iter().unzip();
+    assert_eq!(desk.ask_all(asked).await.replies, wanted);
+    let rest = ids[3..].iter().map(|id| complete(id, &mine, now + 1, "ok")).collect();
+    let rest = desk.ask_all(rest).await.replies;
+    assert!(rest.iter().all(|reply| *reply == Reply::Completed), "{rest:?}");
+    assert_eq!(desk.inspect(&ids[199]).await.done, Some(done(now + 1, "ok")));
+}
+
+pub(super) async fn what_another_kind_of_resource_has_is_refused<N: Node>(node: N) {
+    let mut desk = Desk::marked(node).await;
+    let (resource, plain) = (claim("1"), lock("l"));
+    let by = desk.must_acquire(&resource, &owner(1), LONG).await;
+    let theirs = desk.must_acquire(&plain, &owner(1), LONG).await;
+    let asked = vec![
+        complete(&plain, &owner(1), theirs, "ok"),
+        count(&plain, &owner(1), 1, None),
+        forgive(&plain),
+        share(&resource, &owner(2), LONG),
+        extend_share(&resource, &owner(2), LONG),
+        downgrade(&resource, &owner(1), by, &owner(2), LONG),
+        desk.queue(&resource, &owner(2), Duration::ZERO, LONG, true),
+        reserve(&resource, &owner(1), &owner(2), LONG),
+    ];
+    for (request, reply) in asked.clone().into_iter().zip(desk.ask_all(asked).await.replies) {
+        assert!(request.is_unfit());
+        assert_eq!(reply, Reply::Refused(Refusal::Failed(UNFIT.into())), "{request:?}");
+    }
+    let (seen, other) = (desk.inspect(&resource).await, desk.inspect(&plain).await);
+    assert!(seen.held_by(&owner(1)) && other.held_by(&owner(1)), "{seen:?}, {other:?}");
+    assert_eq!((seen.counter, other.counter), (Some(by), Some(theirs)), "and nothing has changed");
 }

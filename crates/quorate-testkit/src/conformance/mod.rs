@@ -122,7 +122,9 @@ pub async fn suite<N: Node>(kind: &str, mut make: impl FnMut() -> N) {
             an_attempt_is_taken_back_where_it_was_counted
             what_is_counted_ends_at_its_time_and_with_the_done_record
             a_record_keeps_all_that_it_was_told
-            only_what_is_given_up_or_counted_is_forgiven;
+            only_what_is_given_up_or_counted_is_forgiven
+            claims_that_travel_together_are_served_in_their_order
+            what_another_kind_of_resource_has_is_refused;
         ledger:
             a_fresh_ledger_is_empty
             a_seal_refuses_earlier_terms
