@@ -144,6 +144,7 @@ fn of_three_consumers_one_is_killed_in_mid_message_and_each_message_is_done_once
     });
     crew.kill(0);
     let left = pending_of(&mut talk).get("billing-0").copied().unwrap_or_default();
+    assert!(left >= 2, "it was killed with messages in hand: {left}");
     until("end of it all", PATIENCE * 2, || {
         while let Some(told) = crew.next(Duration::from_millis(20)) {
             heard.take(&told);

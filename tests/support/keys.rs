@@ -36,5 +36,5 @@ pub fn keys(server: &RedisServer) -> Vec<Key> {
             claimed: (claimed >= 0).then_some(claimed),
         }
     };
-    lines.lines().filter(|line| !line.is_empty() && !line.starts_with('(')).map(key).collect()
+    lines.lines().filter(|line| !line.is_empty()).map(key).collect()
 }

@@ -186,18 +186,15 @@ fn script_of(request: &Request) -> Script {
 
 fn keys_of(command: &mut Words, request: &Request, keys: &Keys) {
     match request {
-        Request::Share { resource, .. }
-        | Request::ExtendShare { resource, .. }
-        | Request::Downgrade { resource, .. }
-        | Request::Queue { resource, .. }
-            if request.is_unfit() =>
-        {
-            command.arg(keys.lock(resource));
-        }
+        // All of a claim stands there; what is unfit for one is refused there.
         Request::Acquire { resource, .. }
         | Request::Extend { resource, .. }
         | Request::Raise { resource, .. }
         | Request::Inspect { resource }
+        | Request::Share { resource, .. }
+        | Request::ExtendShare { resource, .. }
+        | Request::Downgrade { resource, .. }
+        | Request::Queue { resource, .. }
             if resource.is_claim() =>
         {
             command.arg(keys.lock(resource));

@@ -55,7 +55,8 @@ const SETTINGS: [&str; 7] = [
 ];
 
 /// What the user of a node must be allowed, as words of an ACL rule: everything that the handshake asks and
-/// the scripts call. The last [`PUSHES`] are for waking waiters, and can be done without.
+/// the scripts call. The last [`PUSHES`] are for waking waiters, and can be done without; without `mget` a batch of claims
+/// takes longer.
 pub const COMMANDS: [&str; 30] = [
     "select",
     "client|setname",

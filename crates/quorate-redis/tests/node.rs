@@ -484,13 +484,13 @@ async fn a_server_out_of_memory_refuses_and_leaves_nothing_half_done() {
         Reply::Refused(Refusal::Failed(why)) => assert!(why.contains("memory"), "{why}"),
         other => panic!("{other:?}"),
     }
-    // What is held can still be extended and freed.
     // Who else asks is told what stands, and only what is free is refused.
     assert_eq!(desk.ask(begin(done, 2)).await, Reply::Done(record));
     let told = desk.ask(begin(held, 2)).await;
     assert!(matches!(&told, Reply::Held { owner: holder, .. } if *holder == owner(1)), "{told:?}");
     let refused = desk.ask(begin(new, 2)).await;
     assert!(matches!(refused, Reply::Refused(Refusal::Failed(_))), "{refused:?}");
+    // What is held can still be extended and freed.
     for resource in [lock("held"), held.clone(), kept.clone()] {
         let extended = Request::Extend {
             resource: resource.clone(),

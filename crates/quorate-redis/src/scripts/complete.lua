@@ -8,7 +8,8 @@ local function no_longer(key, value, done)
   local token = string.match(done, '^d:(%d+)')
   local kind, owner, held, count = read(key, value)
   if kind == 'd' then
-    return less(token, owner) and { 'done', held } or nil
+    local standing, record = owner, held
+    return less(token, standing) and { 'done', record } or nil
   elseif owner then
     return claimed(owner, held)
   elseif count and less(token, count) then

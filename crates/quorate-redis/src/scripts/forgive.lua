@@ -5,10 +5,11 @@
 return serve(true, true, 1, 1, function(k, a)
   local kind, owner, held, count, kept = claim_at(KEYS[k])
   if kind == 'd' then
-    if not string.find(held, '^d:%d+:%d+:%x*:%d') then
-      return { 'done', held }
+    local token, record = owner, held
+    if not string.find(record, '^d:%d+:%d+:%x*:%d') then
+      return { 'done', record }
     end
-    count, kept = owner, now_ms + ARGV[a]
+    count, kept = token, now_ms + ARGV[a]
   elseif owner then
     return claimed(owner, held)
   end

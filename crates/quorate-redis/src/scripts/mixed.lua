@@ -19,18 +19,13 @@ local function mix()
     local it = kinds[byte(letters, i) - 96]
     local refusal = refusals[it]
     if refusal == nil then
-      refusal = refusal_of_all(it[1], it[2]) or false
+      refusal = outcome(pcall(gate, it[1], it[2])) or false
       refusals[it] = refusal
     end
     if refusal then
       out[i + 1] = refusal
     else
-      local ok, reply = pcall(it[5], k, a, a + it[4])
-      if not ok and type(reply) ~= 'table' then
-        tell_all()
-        error(reply, 0)
-      end
-      out[i + 1] = reply
+      out[i + 1] = outcome(pcall(it[5], k, a, a + it[4]))
     end
     k, a = k + it[3], a + it[4] + it[6]
   end

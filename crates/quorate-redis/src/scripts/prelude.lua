@@ -188,30 +188,22 @@ local function gate(sets, votes)
   end
 end
 
--- The refusal of every item, or nil. Anything else that went wrong is a fault of the script.
-local function refusal_of_all(sets, votes)
-  local ok, refusal = pcall(gate, sets, votes)
-  if not ok and type(refusal) ~= 'table' then
-    error(refusal, 0)
+-- What a call by pcall gave, or its refusal. Anything else that went wrong is a fault of the script.
+local function outcome(ok, reply)
+  if ok or type(reply) == 'table' then
+    return reply
   end
-  return refusal
+  tell_all()
+  error(reply, 0)
 end
 
 -- Calls item(k, a, s) for each item, where KEYS[k] and ARGV[a] are the first of the item's, and ARGV[s] is the first of
 -- those that all items have in common.
 local function serve(sets, votes, keys, args, item, common)
   local out, s = { node_time() }, 3
-  local refusal = refusal_of_all(sets, votes)
+  local refusal = outcome(pcall(gate, sets, votes))
   for i = 0, (#KEYS - 1) / keys - 1 do
-    local ok, reply = true, refusal
-    if not reply then
-      ok, reply = pcall(item, 2 + i * keys, s + (common or 0) + i * args, s)
-    end
-    if not ok and type(reply) ~= 'table' then
-      tell_all()
-      error(reply, 0)
-    end
-    out[i + 2] = reply
+    out[i + 2] = refusal or outcome(pcall(item, 2 + i * keys, s + (common or 0) + i * args, s))
   end
   tell_all()
   return out
