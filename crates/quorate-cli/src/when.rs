@@ -1,14 +1,17 @@
 //! Points in time as people type and read them: RFC 3339.
 
-use chrono::{DateTime, SecondsFormat};
+use jiff::Timestamp;
 use quorate::env::WallTime;
 
-/// In UTC, with a fraction only where there is one. What no calendar has is shown in microseconds of the epoch.
+/// `at` in UTC, with a fraction only where there is one. An instant that the calendar does not have is shown in microseconds
+/// of the epoch.
 pub(crate) fn rfc3339(at: WallTime) -> String {
     let micros = at.as_micros();
-    let format = if micros.is_multiple_of(1_000_000) { SecondsFormat::Secs } else { SecondsFormat::Micros };
-    let time = i64::try_from(micros).ok().and_then(DateTime::from_timestamp_micros);
-    time.map_or_else(|| format!("{micros} µs"), |time| time.to_rfc3339_opts(format, true))
+    match i64::try_from(micros).ok().and_then(|micros| Timestamp::from_microsecond(micros).ok()) {
+        Some(time) if micros.is_multiple_of(1_000_000) => format!("{time:.0}"),
+        Some(time) => format!("{time:.6}"),
+        None => format!("{micros} µs"),
+    }
 }
 
 /// Reads what [`rfc3339`] writes, and any other offset.
@@ -16,9 +19,9 @@ pub(crate) fn rfc3339(at: WallTime) -> String {
 /// # Errors
 /// A text that says what to write instead.
 pub(crate) fn parse(text: &str) -> Result<WallTime, String> {
-    let mend = "write it like 2026-11-21T03:00:00Z or 2026-11-21T05:00:00+02:00";
-    let time = DateTime::parse_from_rfc3339(text).map_err(|error| format!("{error}; {mend}"))?;
-    let micros = u64::try_from(time.timestamp_micros()).map_err(|_| format!("it is before 1970; {mend}"))?;
+    let fix = "write it like 2026-11-21T03:00:00Z or 2026-11-21T05:00:00+02:00";
+    let time: Timestamp = text.parse().map_err(|error| format!("{error}; {fix}"))?;
+    let micros = u64::try_from(time.as_microsecond()).map_err(|_| format!("it is before 1970; {fix}"))?;
     Ok(WallTime::from_micros(micros))
 }
 

@@ -3,8 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test's helper may")]
 
-use chrono::{DateTime, Datelike, NaiveDateTime, Offset, TimeDelta, TimeZone, Timelike};
-use chrono_tz::Tz;
+use jiff::{SignedDuration, Timestamp, civil::DateTime, tz::TimeZone};
 use quorate::{
     env::WallTime,
     schedule::{Cron, Dst},
@@ -282,7 +281,12 @@ fn walk(cron: &Cron, from: i64, until: i64) -> BTreeSet<i64> {
 // --- the reference -----------------------------------------------------------------------------------------------
 
 fn seconds_of(utc: &str) -> i64 {
-    NaiveDateTime::parse_from_str(utc, "%Y-%m-%d %H:%M").unwrap().and_utc().timestamp()
+    DateTime::strptime("%Y-%m-%d %H:%M", utc)
+        .unwrap()
+        .to_zoned(TimeZone::UTC)
+        .unwrap()
+        .timestamp()
+        .as_second()
 }
 
 /// What the clock of a zone shows at each second of the hours around a change.
@@ -291,27 +295,28 @@ struct Seconds {
     at: &'static str,
     change: i64,
     begin: i64,
-    shows: Vec<NaiveDateTime>,
+    shows: Vec<DateTime>,
 }
 
 impl Seconds {
     fn around((name, at): Change) -> Self {
-        let zone: Tz = name.parse().unwrap();
+        let zone = TimeZone::get(name).unwrap();
         let change = seconds_of(at);
-        let shows = |utc| {
-            let moment = DateTime::from_timestamp(utc, 0).unwrap().naive_utc();
-            moment + zone.offset_from_utc_datetime(&moment).fix()
-        };
-        assert_ne!(shows(change) - shows(change - 1), TimeDelta::seconds(1), "{name} changes at {at}");
+        let shows = |utc| zone.to_datetime(Timestamp::from_second(utc).unwrap());
+        assert_ne!(
+            shows(change).duration_since(shows(change - 1)),
+            SignedDuration::from_secs(1),
+            "{name} changes at {at}"
+        );
         let begin = change - 8 * HOUR;
         Self { zone: name, at, change, begin, shows: (begin..=change + 6 * HOUR).map(shows).collect() }
     }
 
     fn show(&self, ticks: &BTreeSet<i64>) -> String {
-        let zone: Tz = self.zone.parse().unwrap();
+        let zone = TimeZone::get(self.zone).unwrap();
         let show = |utc: &i64| {
-            let moment = DateTime::from_timestamp(*utc, 0).unwrap().with_timezone(&zone);
-            moment.format("%H:%M:%S%:z").to_string()
+            let moment = Timestamp::from_second(*utc).unwrap().to_zoned(zone.clone());
+            moment.strftime("%H:%M:%S%:z").to_string()
         };
         ticks.iter().map(show).collect::<Vec<_>>().join(" ")
     }
@@ -331,33 +336,33 @@ struct Line {
 }
 
 impl Line {
-    fn meets(&self, local: NaiveDateTime) -> bool {
-        let day = self.day.contains(&local.day());
-        let weekday = self.weekday.contains(&local.weekday().num_days_from_sunday());
-        self.second.contains(&local.second())
-            && self.minute.contains(&local.minute())
-            && self.hour.contains(&local.hour())
+    fn meets(&self, local: DateTime) -> bool {
+        let day = self.day.contains(&local.day().cast_unsigned().into());
+        let weekday = self.weekday.contains(&local.weekday().to_sunday_zero_offset().cast_unsigned().into());
+        self.second.contains(&local.second().cast_unsigned().into())
+            && self.minute.contains(&local.minute().cast_unsigned().into())
+            && self.hour.contains(&local.hour().cast_unsigned().into())
             && if self.either { day || weekday } else { day && weekday }
     }
 
     /// The ticks in `(from, until]` by the words of [`Dst`], second by second.
     fn reference(&self, seconds: &Seconds, rule: Dst, from: i64, until: i64) -> BTreeSet<i64> {
-        let second = TimeDelta::seconds(1);
-        let correction = TimeDelta::hours(3);
+        let second = SignedDuration::from_secs(1);
+        let correction = SignedDuration::from_hours(3);
         let mut ticks = BTreeSet::new();
-        let mut skipped: Vec<NaiveDateTime> = Vec::new();
+        let mut skipped: Vec<DateTime> = Vec::new();
         let mut gap = None;
         // Up to which local time the clock has shown all before it was set back.
-        let mut shown_before: Option<NaiveDateTime> = None;
+        let mut shown_before: Option<DateTime> = None;
         let mut last = seconds.shows[0] - second;
         for (utc, now) in (seconds.begin..).zip(seconds.shows.iter().copied()) {
-            let jump = now - last - second;
-            if jump > TimeDelta::zero() && jump < correction {
+            let jump = now.duration_since(last) - second;
+            if jump > SignedDuration::ZERO && jump < correction {
                 let lost = std::iter::successors(Some(last + second), |at| Some(*at + second));
                 skipped = lost.take_while(|at| *at < now).filter(|at| self.meets(*at)).collect();
-                gap = Some((utc, utc + jump.num_seconds()));
+                gap = Some((utc, utc + jump.as_secs()));
             }
-            if jump < TimeDelta::zero() && -jump < correction {
+            if jump < SignedDuration::ZERO && -jump < correction {
                 shown_before = Some(last);
             }
             last = now;

@@ -5,8 +5,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test's helper may")]
 
-use chrono::{DateTime, Datelike, NaiveDateTime, Offset, TimeZone, Timelike};
-use chrono_tz::Tz;
+use jiff::{SignedDuration, Timestamp, civil::DateTime, tz::TimeZone};
 use quorate::{env::WallTime, schedule::Cron};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,7 +24,12 @@ fn ticks(line: &str, zone: &str, after: &str, until: &str) -> Vec<String> {
 }
 
 fn wall(utc: &str) -> WallTime {
-    let at = NaiveDateTime::parse_from_str(utc, "%Y-%m-%d %H:%M").unwrap().and_utc().timestamp();
+    let at = DateTime::strptime("%Y-%m-%d %H:%M", utc)
+        .unwrap()
+        .to_zoned(TimeZone::UTC)
+        .unwrap()
+        .timestamp()
+        .as_second();
     WallTime::from_micros(u64::try_from(at).unwrap() * 1_000_000)
 }
 
@@ -187,7 +191,7 @@ fn rare_lines_are_found_and_impossible_ones_refused() {
         "0 0 0 31 12 ? 2099",
         &["2099-12-31 00:00:00 +02:00"],
     );
-    for line in ["0 0 30 2 *", "0 0 31 4,6 *", "0 0 0 31 2 *", "0 0 0 29 2 * 2100"] {
+    for line in ["0 0 30 2 *", "0 0 31 4,6 *", "0 0 0 31 2 *", "0 0 0 29 2 * 2100", "0 0 0 31 12 1 9999"] {
         let error = Cron::parse(line).unwrap_err().to_string();
         assert!(error.contains("never fires"), "{line}: {error}");
     }
@@ -196,7 +200,16 @@ fn rare_lines_are_found_and_impossible_ones_refused() {
     assert_eq!(past.next_after(wall("2025-01-01 00:00")), None);
     let daily = Cron::parse("@daily").unwrap().zone("Europe/Kyiv").unwrap();
     assert_eq!(daily.next_after(WallTime::from_micros(u64::MAX)), None);
-    assert_eq!(daily.next_after(wall("2200-01-01 00:00")), None);
+    assert_eq!(daily.next_after(wall("2200-01-01 00:00")), Some(wall("2200-01-01 22:00")));
+    let leap = Cron::parse("0 0 29 2 *").unwrap();
+    assert_eq!(
+        leap.next_after(wall("2096-03-01 00:00")),
+        Some(wall("2104-02-29 00:00")),
+        "2100 is no leap year"
+    );
+    let far = Cron::parse("0 0 0 29 2 * 2400").unwrap().zone("America/New_York").unwrap();
+    assert_eq!(far.next_after(wall("2025-01-01 00:00")), Some(wall("2400-02-29 05:00")));
+    assert_eq!(daily.next_after(wall("9999-12-30 22:00")), None);
     assert_eq!(daily.next_after(WallTime::from_micros(0)), Some(wall("1970-01-01 21:00")));
 }
 
@@ -279,35 +292,33 @@ impl Line {
         }
     }
 
-    fn meets(&self, local: NaiveDateTime) -> bool {
-        let day = self.day.contains(&local.day());
-        let weekday = self.weekday.contains(&local.weekday().num_days_from_sunday());
-        self.minute.contains(&local.minute())
-            && self.hour.contains(&local.hour())
-            && self.month.contains(&local.month())
+    fn meets(&self, local: DateTime) -> bool {
+        let day = self.day.contains(&local.day().cast_unsigned().into());
+        let weekday = self.weekday.contains(&local.weekday().to_sunday_zero_offset().cast_unsigned().into());
+        self.minute.contains(&local.minute().cast_unsigned().into())
+            && self.hour.contains(&local.hour().cast_unsigned().into())
+            && self.month.contains(&local.month().cast_unsigned().into())
             && if self.either { day || weekday } else { day && weekday }
     }
 
     /// The ticks in `(from, to]` by looking at every minute: what the clock on the wall shows, what it has
     /// shown before, and what it never shows.
-    fn model(&self, zone: Tz, from: i64, to: i64) -> BTreeSet<i64> {
-        let local = |utc: i64| {
-            let moment = DateTime::from_timestamp(utc, 0).unwrap().naive_utc();
-            moment + zone.offset_from_utc_datetime(&moment).fix()
-        };
-        let mut first_shown: BTreeMap<NaiveDateTime, i64> = BTreeMap::new();
+    fn model(&self, zone: &TimeZone, from: i64, to: i64) -> BTreeSet<i64> {
+        let local = |utc: i64| zone.to_datetime(Timestamp::from_second(utc).unwrap());
+        let mut first_shown: BTreeMap<DateTime, i64> = BTreeMap::new();
         let mut ticks = BTreeSet::new();
         let mut lost = Vec::new();
         // A day ahead of the span, so that its first hours know what was shown before them.
         let mut last = local(from - 86_400 - 60);
         for utc in (from - 86_400..=to).step_by(60) {
             let now = local(utc);
-            let mut never_shown = last + chrono::TimeDelta::minutes(1);
-            while self.fixed && never_shown < now && now - last < chrono::TimeDelta::hours(3) {
+            let mut never_shown = last + SignedDuration::from_mins(1);
+            while self.fixed && never_shown < now && now.duration_since(last) < SignedDuration::from_hours(3)
+            {
                 if self.meets(never_shown) {
                     lost.push(utc);
                 }
-                never_shown += chrono::TimeDelta::minutes(1);
+                never_shown += SignedDuration::from_mins(1);
             }
             last = now;
             let again = *first_shown.entry(now).or_insert(utc) != utc;
@@ -346,12 +357,12 @@ fn thrown_lines_agree_with_a_model_that_looks_at_every_minute() {
             continue; // 31 February; its error has a test of its own
         };
         let (name, change) = dice.pick(&CHANGES);
-        let zone: Tz = name.parse().unwrap();
+        let zone = TimeZone::get(name).unwrap();
         let cron = cron.zone(name).unwrap();
         let change = i64::try_from(wall(change).as_micros() / 1_000_000).unwrap();
         let from = change - 60 * i64::try_from(dice.below(1500)).unwrap();
         let to = change + 30 * 3600;
-        let expect = line.model(zone, from, to);
+        let expect = line.model(&zone, from, to);
         let mut found = BTreeSet::new();
         let mut at = WallTime::from_micros(u64::try_from(from).unwrap() * 1_000_000);
         while let Some(tick) = cron.next_after(at) {

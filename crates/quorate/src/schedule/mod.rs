@@ -8,9 +8,9 @@
 //! none, because the planner is told how far it has looked, but delays the next one. Nothing here reads a clock or
 //! promises that anybody is awake at a tick: these are pure functions, and the leader's runner acts on them.
 //!
-//! Zones are as good as the IANA tables that were compiled in. Workers built with different tables may see
-//! one tick at two instants in the weeks around a change of the law. The `cron` crate knows no year after
-//! 2100: a cron line does not fire after it.
+//! Zones are as good as the IANA tables that were compiled in ([`Zone::tables_version`]). Workers built with different
+//! tables may see one tick at two instants in the weeks around a change of the law. A cron line has no ticks after the year
+//! 9999.
 //!
 //! # The parts
 //!

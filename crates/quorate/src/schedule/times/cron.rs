@@ -11,7 +11,8 @@ use std::{fmt, sync::Arc};
 ///   meets *either* is meant. Also `@hourly`, `@daily` (`@midnight`), `@weekly`, `@monthly`, `@yearly`
 ///   (`@annually`).
 /// * **the `cron` crate's**, 6 or 7 fields: `second minute hour day-of-month month day-of-week [year]`. Sunday
-///   is 1; a day must meet *both* day fields. A parsed `cron::Schedule` can be taken in as well.
+///   is 1; a day must meet *both* day fields. With the feature `cron-crate`, on by default, a parsed `cron::Schedule` is
+///   accepted as well.
 ///
 /// In both a day-of-month may be `L` (the month's last), `L-3` (three days before it), `15W` (the weekday,
 /// Monday to Friday, nearest to the 15th in the same month) or `LW` (the month's last weekday), and a
@@ -32,10 +33,10 @@ use std::{fmt, sync::Arc};
 /// ```
 #[derive(Clone)]
 pub struct Cron {
-    text: Arc<str>,
-    times: Arc<local::LocalTimes>,
-    zone: Zone,
-    dst: Dst,
+    pub(super) text: Arc<str>,
+    pub(super) times: Arc<local::LocalTimes>,
+    pub(super) zone: Zone,
+    pub(super) dst: Dst,
 }
 
 impl Cron {
@@ -85,8 +86,8 @@ impl Cron {
     }
 
     /// The zone.
-    pub const fn zone_of(&self) -> Zone {
-        self.zone
+    pub const fn zone_of(&self) -> &Zone {
+        &self.zone
     }
 
     /// The cron line.
@@ -94,30 +95,16 @@ impl Cron {
         &self.text
     }
 
-    /// The first tick strictly later than `after`; `None` where there is none up to the year 2100.
+    /// The first tick strictly later than `after`; `None` where there is none up to the year 9999.
     pub fn next_after(&self, after: WallTime) -> Option<WallTime> {
         let after = i64::try_from(after.as_micros() / 1_000_000).ok()?;
-        let tick = u64::try_from(local::next_after(&self.times, self.zone, self.dst, after)?).ok()?;
+        let tick = u64::try_from(local::next_after(&self.times, &self.zone, self.dst, after)?).ok()?;
         Some(WallTime::from_micros(tick * 1_000_000))
     }
 
     /// `at` as people write it, in this line's zone.
     pub fn show(&self, at: WallTime) -> String {
         self.zone.show(at)
-    }
-}
-
-/// A line that the `cron` crate (0.17) has parsed, in UTC until [`Cron::zone`] says otherwise. Whether it is a
-/// fixed-time job is told by its text, as for [`Cron::parse`]. One that never fires is taken, and has no ticks.
-impl From<::cron::Schedule> for Cron {
-    fn from(line: ::cron::Schedule) -> Self {
-        let as_written = crontab::tidied(line.source());
-        if let Ok(cron) = Self::written(&as_written) {
-            return cron;
-        }
-        let text = crontab::rewritten(&line);
-        let times = local::LocalTimes { fixed: crontab::is_fixed(&text), lines: vec![line] };
-        Self { text: text.into(), times: Arc::new(times), zone: Zone::UTC, dst: Dst::default() }
     }
 }
 

@@ -8,12 +8,14 @@ mod tests;
 
 pub use error::CronError;
 
-use super::local::LocalTimes;
+use super::{
+    line::{Fields, Line},
+    local::LocalTimes,
+};
 use crate::plain::plain;
-use ::cron::TimeUnitSpec;
 use days::Days;
 use field::{DAY, Dialect, Field, HOUR, MINUTE, MONTH, SECOND, Wrong, YEAR};
-use std::{collections::BTreeSet, str::FromStr};
+use std::collections::BTreeSet;
 
 /// The most bytes of a line that an error repeats.
 const SHOWN_MAX: usize = 160;
@@ -39,43 +41,6 @@ pub(super) fn read(text: &str) -> Result<LocalTimes, CronError> {
         }
         _ => Err(CronError::Fields { text: shown(text), fields: fields.len(), hint: count_hint(&fields) }),
     }
-}
-
-/// Whether a line of six or seven fields is a fixed-time job.
-pub(super) fn is_fixed(text: &str) -> bool {
-    text.split_whitespace().take(3).all(|field| !field.starts_with('*'))
-}
-
-/// A line of the `cron` crate, which takes spaces within a list, with spaces between fields alone.
-pub(super) fn tidied(text: &str) -> String {
-    let mut tidy = String::new();
-    for word in text.split_whitespace() {
-        let joins = |c: char| matches!(c, ',' | '-' | '/');
-        if !tidy.is_empty() && !tidy.ends_with(joins) && !word.starts_with(joins) {
-            tidy.push(' ');
-        }
-        tidy.push_str(word);
-    }
-    tidy
-}
-
-/// A line of the `cron` crate, from its values.
-pub(super) fn rewritten(line: &::cron::Schedule) -> String {
-    fn text(field: &impl TimeUnitSpec) -> String {
-        if field.is_all() { "*".to_owned() } else { list(field.iter()) }
-    }
-    let mut fields = vec![
-        text(line.seconds()),
-        text(line.minutes()),
-        text(line.hours()),
-        text(line.days_of_month()),
-        text(line.months()),
-        text(line.days_of_week()),
-    ];
-    if !line.years().is_all() {
-        fields.push(text(line.years()));
-    }
-    fields.join(" ")
 }
 
 /// As much of what was written as an error repeats.
@@ -115,7 +80,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Translated into lines of the `cron` crate, as plain lists: their union.
+    /// The lines whose union the text stands for.
     fn line(
         &self,
         clock: [&str; 3],
@@ -129,19 +94,15 @@ impl Reader<'_> {
             Dialect::Crontab => [minute, hour].iter().all(|field| !field.starts_with('*')),
             Dialect::Seconds => clock.iter().all(|field| !field.starts_with('*')),
         };
-        let clock =
-            [self.list(&SECOND, second)?, self.list(&MINUTE, minute)?, self.list(&HOUR, hour)?].join(" ");
+        let clock = [self.values(&SECOND, second)?, self.values(&MINUTE, minute)?, self.values(&HOUR, hour)?];
         let days = self.days(day, weekday)?;
         let (months, years) = (self.values(&MONTH, month)?, self.values(&YEAR, year)?);
-        let mut lines = Vec::new();
-        for days in days {
-            let (months, years) = days::of_length(days.length, &months, &years);
-            if !months.is_empty() && !years.is_empty() {
-                let days = [list(days.days), list(months), list(days.weekdays), list(years)].join(" ");
-                lines.push(self.parsed(&format!("{clock} {days}"))?);
-            }
-        }
-        Ok(LocalTimes { lines, fixed })
+        let line = |days: Days| {
+            let Days { days, weekdays, length } = days;
+            let (clock, months, years) = (clock.clone(), months.clone(), years.clone());
+            Line::new(&Fields { clock, days, months, weekdays, length, years })
+        };
+        Ok(LocalTimes { lines: days.into_iter().map(line).collect(), fixed })
     }
 
     /// The days that meet both fields; in crontab either, unless one of them begins with `*`. (Cronie looks at
@@ -155,17 +116,6 @@ impl Reader<'_> {
         Ok(of_month.iter().flat_map(|one| of_week.iter().filter_map(|other| one.and(other))).collect())
     }
 
-    fn parsed(&self, line: &str) -> Result<::cron::Schedule, CronError> {
-        ::cron::Schedule::from_str(line).map_err(|error| CronError::Line {
-            text: shown(self.text),
-            why: error.to_string().split_whitespace().collect::<Vec<_>>().join(" "),
-        })
-    }
-
-    fn list(&self, field: &Field, text: &str) -> Result<String, CronError> {
-        Ok(list(self.values(field, text)?))
-    }
-
     fn values(&self, field: &Field, text: &str) -> Result<BTreeSet<u32>, CronError> {
         self.dialect.values(field, text).map_err(|wrong| self.fail(field.name, wrong))
     }
@@ -173,8 +123,4 @@ impl Reader<'_> {
     fn fail(&self, field: &'static str, Wrong(value, why): Wrong) -> CronError {
         CronError::Field { text: shown(self.text), field, value: shown(&value), why }
     }
-}
-
-fn list(values: impl IntoIterator<Item = u32>) -> String {
-    values.into_iter().map(|value| value.to_string()).collect::<Vec<_>>().join(",")
 }

@@ -2,22 +2,18 @@
 //!
 //! Everything here is in whole seconds since the epoch: an *instant* in UTC, a *local* time as if UTC.
 
-use super::{Dst, Zone};
-use chrono::DateTime;
+use super::{Dst, Zone, line::Line};
 
 /// A change of this much or more is a correction, to which the rule does not apply.
 const CORRECTION: i64 = 3 * 3600;
 /// How many skipped times of a fixed-time job are made up after one gap.
 const MADE_UP_MAX: usize = 60;
-/// How far apart the offset is looked at when looking for a change. (In the tables no two changes after
-/// 1970 are less than six days apart.)
-const STEP: i64 = 24 * 3600;
 
 /// The local times of a cron line.
 #[derive(Debug)]
 pub(super) struct LocalTimes {
     /// Their union. (Several where either day field may be met, or a day depends on the length of its month.)
-    pub(super) lines: Vec<::cron::Schedule>,
+    pub(super) lines: Vec<Line>,
     /// Whether the line is a fixed-time job.
     pub(super) fixed: bool,
 }
@@ -25,8 +21,7 @@ pub(super) struct LocalTimes {
 impl LocalTimes {
     /// The first local time later than `local`.
     pub(super) fn next(&self, local: i64) -> Option<i64> {
-        let after = DateTime::from_timestamp(local, 0)?;
-        self.lines.iter().filter_map(|line| line.after(&after).next()).map(|found| found.timestamp()).min()
+        self.lines.iter().filter_map(|line| line.next(local)).min()
     }
 
     fn has(&self, local: i64) -> bool {
@@ -38,7 +33,7 @@ impl LocalTimes {
 ///
 /// Walks from one change of the offset to the next: between two changes local time and real time run side by
 /// side, so the first local time there is the first tick.
-pub(super) fn next_after(times: &LocalTimes, zone: Zone, rule: Dst, after: i64) -> Option<i64> {
+pub(super) fn next_after(times: &LocalTimes, zone: &Zone, rule: Dst, after: i64) -> Option<i64> {
     let (makes_up, holds_back) = (rule.makes_up(times.fixed), rule.holds_back(times.fixed));
     let mut from = after + 1;
     loop {
@@ -65,27 +60,13 @@ struct Change {
 }
 
 /// The first instant in `(from, to]` whose offset is not that of `from`.
-fn change_within(zone: Zone, from: i64, to: i64) -> Option<i64> {
+fn change_within(zone: &Zone, from: i64, to: i64) -> Option<i64> {
     let ahead = zone.ahead_at(from);
-    let mut same = from;
-    while same < to {
-        let look = to.min(same + STEP);
-        if zone.ahead_at(look) == ahead {
-            same = look;
-            continue;
-        }
-        let mut other = look;
-        while same + 1 < other {
-            let middle = same + (other - same) / 2;
-            if zone.ahead_at(middle) == ahead { same = middle } else { other = middle }
-        }
-        return Some(other);
-    }
-    None
+    zone.changes_after(from).take_while(|at| *at <= to).find(|at| zone.ahead_at(*at) != ahead)
 }
 
 /// The change to which the rule applies in the hours up to and including `at`.
-fn recent_change(zone: Zone, at: i64) -> Option<Change> {
+fn recent_change(zone: &Zone, at: i64) -> Option<Change> {
     let since = at - CORRECTION;
     let changed = change_within(zone, since, at)?;
     let change = Change { at: changed, before: zone.ahead_at(since), after: zone.ahead_at(changed) };
@@ -93,14 +74,14 @@ fn recent_change(zone: Zone, at: i64) -> Option<Change> {
 }
 
 /// If the clock on the wall has shown before what it shows at `at`: when that is over.
-fn second_pass(zone: Zone, at: i64) -> Option<i64> {
+fn second_pass(zone: &Zone, at: i64) -> Option<i64> {
     let change = recent_change(zone, at)?;
     Some(change.at + change.before - change.after).filter(|over| at < *over)
 }
 
 /// The first instant, not before `from`, at which a skipped time of a fixed-time job is made up for a gap
 /// that has just passed.
-fn made_up_from(times: &LocalTimes, zone: Zone, from: i64) -> Option<i64> {
+fn made_up_from(times: &LocalTimes, zone: &Zone, from: i64) -> Option<i64> {
     let gap = recent_change(zone, from).filter(|change| change.after > change.before)?;
     let end = gap.at + gap.after - gap.before;
     let mut lost = gap.at + gap.before - 1;

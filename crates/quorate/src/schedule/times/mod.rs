@@ -2,10 +2,13 @@
 
 mod at;
 mod cron;
+#[cfg(feature = "cron-crate")]
+mod cron_crate;
 mod crontab;
 mod delay;
 mod dst;
 mod every;
+mod line;
 mod local;
 mod schedule;
 mod spec;

@@ -63,7 +63,7 @@ impl Schedule {
     /// The first `count` ticks later than `from`, one at a time: at most one where ticks hang on ends.
     pub fn upcoming(&self, from: WallTime, count: usize) -> impl Iterator<Item = WallTime> + '_ {
         let count = if self.is_after_end() { count.min(1) } else { count };
-        // Not `successors`, which is a tick ahead: the last of a rare line may cost a walk to the year 2100.
+        // Not `successors`, which is a tick ahead: the search after the last tick of a line may take long.
         let mut at = from;
         std::iter::from_fn(move || {
             at = self.next_after(at)?;
@@ -159,13 +159,6 @@ impl From<Every> for Schedule {
 impl From<Cron> for Schedule {
     fn from(cron: Cron) -> Self {
         Self::Cron(cron)
-    }
-}
-
-/// In UTC: see [`Cron`]'s own `From`.
-impl From<::cron::Schedule> for Schedule {
-    fn from(schedule: ::cron::Schedule) -> Self {
-        Self::Cron(schedule.into())
     }
 }
 

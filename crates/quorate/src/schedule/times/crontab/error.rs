@@ -37,19 +37,11 @@ pub enum CronError {
         /// What the writer may have meant.
         hint: &'static str,
     },
-    /// No date between 1970 and 2100 meets the line.
+    /// No date between 1970 and 9999 meets the line.
     #[error("`{text}` never fires: no date meets its day, month and year; change one of them")]
     Never {
         /// The line.
         text: String,
-    },
-    /// The `cron` crate refuses what passed our own checks.
-    #[error("in `{text}`: {why}")]
-    Line {
-        /// The line.
-        text: String,
-        /// What the crate says.
-        why: String,
     },
     /// There is no such zone.
     #[error(transparent)]

@@ -29,7 +29,7 @@ pub(super) const HOUR: Field = Field { name: "hour", most: 23, ..SECOND };
 pub(super) const DAY: Field =
     Field { name: "day-of-month", least: 1, most: 31, also: ", `L`, `L-3`, `15W`, `LW`", ..SECOND };
 pub(super) const MONTH: Field = Field { name: "month", least: 1, most: 12, names: &MONTHS, ..SECOND };
-pub(super) const YEAR: Field = Field { name: "year", least: 1970, most: 2100, ..SECOND };
+pub(super) const YEAR: Field = Field { name: "year", least: 1970, most: 9999, ..SECOND };
 pub(super) const CRONTAB_WEEKDAY: Field =
     Field { name: "day-of-week", most: 7, names: &WEEKDAYS, also: ", `fri#2`, `friL`", ..SECOND };
 pub(super) const SECONDS_WEEKDAY: Field = Field {
