@@ -4,19 +4,61 @@
 
 #![expect(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
-use quorate_testkit::sim::{Lie, NAP, Plan, Summary, Sweep, simulate};
-use std::{ops::Range, time::Duration};
+use quorate_testkit::sim::{Contrast, Lie, NAP, PLANS, Plan, Summary, Sweep};
+use std::{collections::BTreeMap, ops::Range, time::Duration};
 
-/// The seeds of every run; `QUORATE_SEEDS=1..5001` tries others.
-fn seeds() -> Range<u64> {
-    let Ok(text) = std::env::var("QUORATE_SEEDS") else { return 1..201 };
+/// The seeds of a plan; `QUORATE_SEEDS=1..5001` tries others of every plan.
+fn seeds(plan: &str) -> Range<u64> {
+    let Ok(text) = std::env::var("QUORATE_SEEDS") else {
+        let (_, seeds) = SWEPT.iter().find(|(name, _)| *name == plan).expect("a plan of SWEPT");
+        return 1..seeds + 1;
+    };
     let (first, end) = text.split_once("..").expect("QUORATE_SEEDS is like 1..201");
     first.parse().expect("a number")..end.parse().expect("a number")
 }
 
-/// Runs the seeds, the first quarter of them twice, and fails with every seed that broke an invariant or had two
-/// histories.
-fn hold(name: &str, seeds: Range<u64>) -> Summary {
+/// The plans that a test below sweeps, and how many seeds of each, from the first. [`hold`] looks its plan up here.
+const SWEPT: [(&str, u64); 8] = [
+    ("default", 200),
+    ("old-counters", 40),
+    ("no-slack", 40),
+    ("crashes", 40),
+    ("durable", 40),
+    ("mistaken", 40),
+    ("wild-clocks", 40),
+    ("far-steps", 40),
+];
+
+/// The tests that sweep a plan, one a plan: generated, so that [`SWEPT`] cannot name a plan that no test sweeps.
+macro_rules! sweeps {
+    ($($(#[$doc:meta])* $name:ident: $plan:literal, $check:expr;)*) => {
+        $($(#[$doc])* #[test] fn $name() {
+            let check: fn(&Summary) = $check;
+            check(&hold($plan));
+        })*
+
+        /// The plans of the tests that this macro has made.
+        const TESTED: &[&str] = &[$($plan),*];
+    };
+}
+
+#[test]
+fn every_plan_is_swept_by_a_test() {
+    let mut tested = TESTED.to_vec();
+    tested.sort_unstable();
+    let mut plans = PLANS.map(|(name, _)| name);
+    plans.sort_unstable();
+    assert_eq!(tested, plans, "each plan has one test that sweeps it");
+    let swept: Vec<&str> =
+        BTreeMap::from(SWEPT).into_iter().filter(|(_, seeds)| *seeds > 0).map(|(name, _)| name).collect();
+    assert_eq!(swept, plans, "each plan has a number of seeds");
+}
+
+/// Runs the plan's seeds, the first quarter of them twice, and fails with every seed that broke an invariant or had
+/// two histories.
+#[track_caller]
+fn hold(name: &str) -> Summary {
+    let seeds = seeds(name);
     let quarter = seeds.start + (seeds.end - seeds.start) / 4;
     let mut total = sweep(name, seeds.start..quarter, true);
     total.merge(sweep(name, quarter..seeds.end, false));
@@ -43,10 +85,8 @@ fn reached(total: &Summary, hundredths: &[(&str, u64)]) {
     assert!(few.is_empty(), "too seldom in {} seeds: {few:?}", total.seeds);
 }
 
-#[test]
-fn every_seed_holds_and_is_one_history() {
-    let total = hold("default", seeds());
-    // With room to spare.
+/// The default plan reaches each of these, with room to spare.
+fn all_is_reached(total: &Summary) {
     let hundredths = [
         ("lease granted", 2_000),
         ("lost", 40),
@@ -143,32 +183,52 @@ fn every_seed_holds_and_is_one_history() {
         ("checked write refused", 12),
         ("unchecked write lost an update", 12),
     ];
-    reached(&total, &hundredths);
+    reached(total, &hundredths);
 }
 
-/// Were a counter that is older than its node's memory taken at its word, a token would come twice.
-#[test]
-fn tokens_grow_though_servers_come_back_with_old_counters() {
-    hold("old-counters", 1..41);
-}
+/// Nothing beyond the invariants.
+fn holds_alone(_: &Summary) {}
 
-/// A server that comes back with all it had, and says that it would, votes at once: nothing may have been lost.
-#[test]
-fn servers_that_keep_everything_may_vote_at_once() {
-    let total = hold("durable", 1..41);
-    reached(&total, &[("server started with all it had", 100), ("server started empty", 20)]);
-}
+sweeps! {
+    every_seed_holds_and_is_one_history: "default", all_is_reached;
 
-/// Three of five nodes, or another `max_ttl`: such a worker is refused by name, and never leads beside others.
-#[test]
-fn workers_with_another_list_are_refused() {
-    let total = hold("mistaken", 1..41);
-    let mistakes = [
-        ("worker started with fewer nodes", 100),
-        ("worker started with another max_ttl", 50),
-        ("mistake refused", 100),
-    ];
-    reached(&total, &mistakes);
+    /// If a counter older than its node's memory were trusted, a token would be given twice.
+    tokens_grow_though_servers_come_back_with_old_counters: "old-counters", holds_alone;
+
+    /// Validity that counts from a moment too late lasts too long.
+    no_margin_is_wider_than_it_must_be: "no-slack", holds_alone;
+
+    /// The plan of the sabotage of quarantine and epochs: with both in their place it must hold.
+    servers_that_crash_often_give_no_lease_twice: "crashes", |total| {
+        reached(total, &[("server crashed", 800), ("server started empty", 500), ("lease granted", 1_000)]);
+    };
+
+    /// A server that comes back with all it had, and says that it would, votes at once: nothing may have been lost.
+    servers_that_keep_everything_may_vote_at_once: "durable", |total| {
+        reached(total, &[("server started with all it had", 100), ("server started empty", 20)]);
+    };
+
+    /// Three of five nodes, or another `max_ttl`: such a worker is refused by name, and never leads beside others.
+    workers_with_another_list_are_refused: "mistaken", |total| {
+        let mistakes = [
+            ("worker started with fewer nodes", 100),
+            ("worker started with another max_ttl", 50),
+            ("mistake refused", 100),
+        ];
+        reached(total, &mistakes);
+    };
+
+    /// Whatever clocks do: tokens are unique and grow, an ended lease stays ended, and work is asked to stop.
+    fencing_needs_no_clock: "wild-clocks", |total| {
+        let counts =
+            [("server clock stepped", 300), ("server clock stood still", 100), ("lease granted", 500)];
+        reached(total, &counts);
+    };
+
+    /// A clock that is set ahead ends leases early: a worker that has watched it does not count what it grants.
+    clocks_that_are_set_far_ahead_give_no_lease_twice: "far-steps", |total| {
+        reached(total, &[("server clock stepped", 400), ("lease granted", 2_000), ("lost", 40)]);
+    };
 }
 
 /// Seeds that once broke an invariant, and what each found. A seed replays the history that its draws now make, and
@@ -235,42 +295,14 @@ fn seeds_that_found_something_hold() {
     assert!(wrong.is_empty(), "wrong again: {wrong:?}");
 }
 
-/// Whatever clocks do: tokens are unique and grow, what has ended stays ended, and work is told to stop.
-#[test]
-fn fencing_needs_no_clock() {
-    let total = hold("wild-clocks", 1..41);
-    reached(
-        &total,
-        &[("server clock stepped", 300), ("server clock stood still", 100), ("lease granted", 500)],
-    );
-}
-
-/// A clock that is set ahead ends leases early: whoever has watched it does not count what it grants.
-#[test]
-fn clocks_that_are_set_far_ahead_give_no_lease_twice() {
-    let total = hold("far-steps", 1..41);
-    reached(&total, &[("server clock stepped", 400), ("lease granted", 2_000), ("lost", 40)]);
-}
-
-/// Whoever counts validity from a moment too late believes too long.
-#[test]
-fn no_margin_is_wider_than_it_must_be() {
-    hold("no-slack", 1..41);
-}
-
-/// The first of `seeds` in which `plan` breaks the invariant called `name`.
+/// One of `seeds` breaks the invariant called `name` under `plan`, and holds under the default plan.
 #[track_caller]
 fn found_out(name: &str, plan: &Plan, seeds: Range<u64>) {
-    let end = seeds.end;
-    for seed in seeds {
-        let outcome = simulate(seed, plan);
-        let broken = format!("VIOLATION {name}: ");
-        if let Some(line) = outcome.trace.iter().find(|line| line.contains(&broken)) {
-            println!("seed {seed}: {line}");
-            return;
-        }
+    let contrast = Contrast { sound: &Plan::default(), sabotaged: plan, breaks: name };
+    match contrast.find(seeds) {
+        Ok(found) => println!("seed {}: {}", found.seed, found.violation),
+        Err(why) => panic!("{plan:?}: {why}"),
     }
-    panic!("{plan:?} breaks {name} in none of the seeds before {end}: the invariant sees nothing");
 }
 
 fn lying(lie: Lie) -> Plan {

@@ -58,6 +58,7 @@
 
 mod clock;
 mod connection;
+mod contrast;
 mod event;
 mod fault;
 mod hearing;
@@ -81,6 +82,7 @@ mod worker;
 mod world;
 
 pub use clock::{Dial, SimClock, Truth};
+pub use contrast::{Contrast, Difference, NoDifference};
 pub use event::{Belief, Event, TickEnd, TickStart, Working, Write};
 pub use fault::{Fault, Halves, Mistake, Parted};
 pub use held::{Grip, Held};
