@@ -32,6 +32,24 @@ pub enum Event<'a> {
     },
     /// What every worker would say of its leases, terms and claims at this moment, if it looked.
     Looked(&'a [Belief]),
+    /// A leader has sealed the ledger, by its own log.
+    Sealed {
+        /// The term.
+        term: u64,
+        /// The servers whose answers it goes by.
+        nodes: &'a [&'a str],
+    },
+    /// A leader reports in its log that a tick will not be started.
+    TickLost {
+        /// The job's name.
+        job: &'a str,
+        /// When the tick was due, as [`Schedule::show`](quorate::schedule::Schedule::show) writes it.
+        tick: &'a str,
+        /// The term that the report names.
+        term: u64,
+        /// The reason.
+        reason: &'a str,
+    },
     /// The handler of a job's tick is called.
     TickStarted(&'a TickStart),
     /// That run is over.
@@ -159,8 +177,8 @@ pub struct TickStart {
     pub valid: bool,
     /// The true wall time.
     pub true_wall: WallTime,
-    /// By how much the clocks of a majority of the servers have ever been ahead of the truth: what is due is told
-    /// by them.
+    /// By how much the clocks of a majority of the servers were ahead of the truth within the last seconds: a tick is
+    /// due by them.
     pub ahead: Duration,
     /// Whether the worker's boot clock has stood still since the term was last extended: it cannot know whether
     /// the term has ended.

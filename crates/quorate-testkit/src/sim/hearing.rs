@@ -1,5 +1,6 @@
-use super::{Referee, Trace};
+use super::{Event as SimEvent, Referee, Trace};
 use std::{
+    collections::BTreeMap,
     fmt::{Debug, Write},
     sync::{
         Arc,
@@ -26,6 +27,10 @@ const HEARD: [(&str, &str); 8] = [
     ("not registered", "registration not at once"),
 ];
 
+/// The target under which a leader reports that it has sealed the ledger, and the one of every end of a tick.
+const SEALED: &str = "quorate::ledger::record";
+const TICK: &str = "quorate::schedule::tick";
+
 /// Writes what the library logs on this thread into the trace, until the guard goes.
 pub(super) fn hearing(trace: &Trace, referee: &Arc<Referee>) -> DefaultGuard {
     let hearing = Hearing { trace: trace.clone(), referee: Arc::clone(referee), spans: AtomicU64::new(1) };
@@ -41,17 +46,19 @@ struct Hearing {
 
 impl Subscriber for Hearing {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target().starts_with("quorate") && *metadata.level() <= Level::INFO
+        let most = if metadata.target() == SEALED { Level::DEBUG } else { Level::INFO };
+        metadata.target().starts_with("quorate") && *metadata.level() <= most
     }
 
     fn max_level_hint(&self) -> Option<LevelFilter> {
-        Some(LevelFilter::INFO)
+        Some(LevelFilter::DEBUG)
     }
 
     fn event(&self, event: &Event<'_>) {
         let mut line = Line::default();
         event.record(&mut line);
-        let Line { message, fields } = line;
+        self.judge(event.metadata().target(), &line);
+        let Line { message, fields, .. } = line;
         if let Some((_, what)) = HEARD.iter().find(|(begin, _)| message.starts_with(begin)) {
             self.referee.count(what);
         }
@@ -72,10 +79,32 @@ impl Subscriber for Hearing {
     fn exit(&self, _span: &Id) {}
 }
 
+impl Hearing {
+    /// Has the invariants judge what a leader reports of a seal, or of a tick that will not be started.
+    fn judge(&self, target: &str, line: &Line) {
+        let field = |name: &str| line.values.get(name).map(String::as_str).unwrap_or_default();
+        let term = field("term").parse().unwrap_or_default();
+        match target {
+            SEALED if line.message == "sealed the ledger" => {
+                let nodes: Vec<&str> = field("nodes").split('"').skip(1).step_by(2).collect();
+                self.referee.judge(&SimEvent::Sealed { term, nodes: &nodes });
+            }
+            TICK if field("end") == "lost" => {
+                let reason = line.message.strip_prefix("lost: ").unwrap_or_default();
+                let (job, tick) = (field("job"), field("tick"));
+                self.referee.judge(&SimEvent::TickLost { job, tick, term, reason });
+            }
+            _ => {}
+        }
+    }
+}
+
 #[derive(Default)]
 struct Line {
     message: String,
     fields: String,
+    /// Each field but the message, without quotation marks.
+    values: BTreeMap<&'static str, String>,
 }
 
 impl Visit for Line {
@@ -83,7 +112,15 @@ impl Visit for Line {
         // Writing to a string cannot fail.
         let _ = match field.name() {
             "message" => write!(self.message, "{value:?}"),
-            name => write!(self.fields, " {name}={value:?}"),
+            name => {
+                self.values.entry(name).or_insert_with(|| format!("{value:?}"));
+                write!(self.fields, " {name}={value:?}")
+            }
         };
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.values.insert(field.name(), value.to_owned());
+        self.record_debug(field, &value);
     }
 }

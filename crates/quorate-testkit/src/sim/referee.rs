@@ -21,6 +21,10 @@ use std::{
     time::Duration,
 };
 
+/// A leader has heard from a majority within its TTL, of three seconds at most: older readings of the servers' clocks
+/// decide nothing.
+const RECENTLY: Duration = Duration::from_secs(5);
+
 /// Sees true time and everything that happens, and holds it against the invariants.
 #[derive(Debug)]
 pub struct Referee {
@@ -142,12 +146,6 @@ impl Referee {
     /// From here on judges nothing that rests on an assumption about time.
     pub fn judge_only_what_needs_no_time(&self) {
         self.state().invariants.retain(|invariant| invariant.is_timeless());
-    }
-
-    /// From here on does not ask on how many servers a lease stands: one whose clock is set ahead ends it there
-    /// before its holder can know.
-    pub fn judge_no_backing(&self) {
-        self.state().invariants.retain(|invariant| invariant.name() != "backing");
     }
 
     /// From here on holds it against a worker that its clock stood still, to prove that it would be noticed.
@@ -304,10 +302,10 @@ impl Referee {
         TickRun { work, tick: tick.clone(), end: None }
     }
 
-    /// By how much the clocks of a majority of the servers have ever been ahead of the truth.
+    /// By how much the clocks of a majority of the servers were ahead of the truth, within [`RECENTLY`].
     fn most_were_ahead(&self) -> Duration {
         let servers = self.servers().into_iter().filter_map(|server| server.upgrade());
-        let mut ahead: Vec<Duration> = servers.map(|server| server.was_ahead()).collect();
+        let mut ahead: Vec<Duration> = servers.map(|server| server.was_ahead(RECENTLY)).collect();
         ahead.sort_unstable_by(|one, other| other.cmp(one));
         ahead.get(MAJORITY - 1).copied().unwrap_or_default()
     }
@@ -399,7 +397,8 @@ impl Referee {
         Some(Belief { clock_stood: excused, ..belief })
     }
 
-    fn judge(&self, event: &Event<'_>) {
+    /// Judges an event, and nothing else of this moment.
+    pub(super) fn judge(&self, event: &Event<'_>) {
         let now = self.truth.now();
         let mut found = Vec::new();
         for invariant in &mut self.state().invariants {

@@ -72,9 +72,6 @@ fn run(seed: u64, plan: &Plan, trace: impl FnOnce(Truth) -> Trace) -> Outcome {
         if plan.wild_clocks {
             referee.judge_only_what_needs_no_time();
         }
-        if plan.far_steps {
-            referee.judge_no_backing();
-        }
         let _heard = hearing(&trace, &referee);
         if plan.excuse_no_clock {
             referee.excuse_no_clock();

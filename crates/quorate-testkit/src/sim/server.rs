@@ -20,6 +20,10 @@ const SNAPSHOT_EVERY: Duration = Duration::from_secs(8);
 /// A server that forgot has no vote for longer than any lease lives that it may have forgotten.
 const QUARANTINED: Duration = Duration::from_secs(3);
 
+/// A clock that is set by more than this at once is outside of what a plan's margins are for: the node must not count
+/// until every lease that it has ended early would have ended anyway.
+const FAR: Duration = Duration::from_millis(100);
+
 /// What a server has left after a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Memory {
@@ -46,8 +50,10 @@ pub struct Server {
 #[derive(Debug, Default)]
 struct State {
     clock: Dial,
-    /// By how much it has been ahead of the truth at most, until it was last touched.
-    ahead: Duration,
+    /// By how much the clock was ahead of the truth when it was touched, and until when.
+    ahead: Vec<(Duration, Duration)>,
+    /// When the clock was last set ahead by more than any plan's promises allow.
+    astray: Option<Duration>,
     store: MemoryStore,
     snapshot: (Duration, MemoryStore),
     up: bool,
@@ -58,9 +64,14 @@ struct State {
 }
 
 impl State {
-    /// Between two touches a clock drifts one way, so that its ends are the extremes.
-    fn was_ahead(&self, now: Duration) -> Duration {
-        self.ahead.max(true_wall(now).until(WallTime::from_micros(self.clock.shows(now) / 1_000)))
+    fn is_ahead(&self, now: Duration) -> Duration {
+        true_wall(now).until(WallTime::from_micros(self.clock.shows(now) / 1_000))
+    }
+
+    /// Between two touches a clock drifts one way and by little, so that its ends are the extremes.
+    fn was_ahead(&self, now: Duration, within: Duration) -> Duration {
+        let recent = self.ahead.iter().filter(|(until, _)| *until + within >= now);
+        recent.map(|(_, ahead)| *ahead).fold(self.is_ahead(now), Duration::max)
     }
 }
 
@@ -161,6 +172,9 @@ impl Server {
     /// Steps its wall clock.
     pub fn step(&self, by_millis: i64) {
         self.touch(|dial, _| dial.step(by_millis));
+        if Duration::from_millis(by_millis.unsigned_abs()) > FAR {
+            self.state().astray = Some(self.truth.now());
+        }
     }
 
     /// Its clock stands still, or goes on from where it stood.
@@ -171,8 +185,10 @@ impl Server {
     fn touch(&self, how: impl FnOnce(&mut Dial, Duration)) {
         let now = self.truth.now();
         let mut state = self.state();
-        state.ahead = state.was_ahead(now);
+        let before = state.is_ahead(now);
         how(&mut state.clock, now);
+        let ahead = before.max(state.is_ahead(now));
+        state.ahead.push((now, ahead));
     }
 
     fn keep_marker(before: &MemoryStore, after: &mut MemoryStore) {
@@ -248,20 +264,21 @@ impl Server {
     }
 
     /// Whether no honest server in its place could now grant `resource` to anyone but an owner that `is_ours`:
-    /// it holds the lease, or is down, or forgot so short a while ago that it must be in quarantine. Where it keeps
+    /// it holds the lease, or is down, or forgot so short a while ago that it must be in quarantine, or its clock was
+    /// set so far ahead so short a while ago that no worker may count what it grants. Where it keeps
     /// everything it may vote as soon as it is up, so that being down is no excuse for what it never had.
     pub fn backs(&self, resource: &Resource, is_ours: impl Fn(&str) -> bool) -> bool {
         let state = self.state();
         let Ok(row) = state.store.lease(resource);
         let nanos = self.clocks(&state).lease_nanos;
         let holds = row.is_some_and(|row| row.until_nanos > nanos && is_ours(&row.owner));
-        let forgot = state.forgot.is_some_and(|forgot| self.truth.now() < forgot + QUARANTINED);
-        holds || (!state.up && !self.durable) || forgot
+        let barred = |since: Option<Duration>| since.is_some_and(|at| self.truth.now() < at + QUARANTINED);
+        holds || (!state.up && !self.durable) || barred(state.forgot) || barred(state.astray)
     }
 
-    /// By how much its clock has ever been ahead of the truth.
-    pub fn was_ahead(&self) -> Duration {
-        self.state().was_ahead(self.truth.now())
+    /// By how much its clock was ahead of the truth at most, within the time before now.
+    pub fn was_ahead(&self, within: Duration) -> Duration {
+        self.state().was_ahead(self.truth.now(), within)
     }
 
     /// The marker that stands on it.
@@ -312,5 +329,38 @@ mod tests {
             let Ok(()) = server.state().store.set_lease(&resource, Some(row));
             assert!(server.backs(&resource, |owner| owner == "a"), "it comes back with it");
         }
+    }
+
+    /// A clock that is set far ahead ends its leases early, and bars the server for as long as one can last.
+    #[tokio::test(start_paused = true)]
+    async fn a_server_whose_clock_was_set_far_ahead_backs_until_no_lease_of_before_can_live() {
+        let truth = Truth::begin();
+        let resource = Resource::lock("x").unwrap();
+        let referee = Referee::new(truth, Trace::none(truth), Plan::default().setup);
+        let server = Server::start("n0", truth, SimClock::default(), None, false, referee);
+        server.step(95);
+        assert!(!server.backs(&resource, |_| true), "within what the margins are for");
+        server.step(1_000);
+        assert!(server.backs(&resource, |_| true));
+        truth.pass(QUARANTINED).await;
+        assert!(!server.backs(&resource, |_| true), "no longer than any lease of before");
+    }
+
+    /// By how much a clock was ahead long ago excuses no early start.
+    #[tokio::test(start_paused = true)]
+    async fn how_far_a_clock_was_ahead_is_forgotten() {
+        let truth = Truth::begin();
+        let referee = Referee::new(truth, Trace::none(truth), Plan::default().setup);
+        let right = SimClock { start_nanos: true_wall(Duration::ZERO).as_micros() * 1_000, rate_ppm: 0 };
+        let server = Server::start("n0", truth, right, None, false, referee);
+        let (second, ms) = (Duration::from_secs(1), Duration::from_millis(90));
+        server.step(90);
+        truth.pass(second).await;
+        assert_eq!(server.was_ahead(second), ms);
+        server.step(-90);
+        truth.pass(second).await;
+        assert_eq!(server.was_ahead(second), ms, "until a second ago");
+        truth.pass(second).await;
+        assert_eq!(server.was_ahead(second), Duration::ZERO);
     }
 }

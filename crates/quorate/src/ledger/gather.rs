@@ -10,13 +10,14 @@ use crate::{
     round::{Ballots, Fleet, NodeOutcome, ReplyTo, Vote, ballots},
 };
 
-/// Asks every node page by page, each page within the node timeout, and gives what those have told that came to the end.
+/// Asks every node page by page, each page within the node timeout. Returns the nodes that answered every page, by their
+/// index in the node set, each with its answer.
 /// Waits for every node, since the more answer the fewer records are unknown; but once a majority has told all, the
 /// others have only as long again, and the node timeout.
 pub(super) async fn gather(
     fleet: &Fleet,
     request: impl Fn(Option<Cursor>) -> Request,
-) -> Result<Vec<Pages>, LedgerError> {
+) -> Result<Vec<(usize, Pages)>, LedgerError> {
     let (ballots, mut votes) = ballots();
     let ask =
         |node: usize, after| fleet.ask(node, request(after), ReplyTo { ballots: ballots.clone(), ticket: 0 });
@@ -77,7 +78,7 @@ impl Reading {
         self.outcomes.iter().filter(|outcome| matches!(outcome, NodeOutcome::Granted)).count()
     }
 
-    fn end(mut self, fleet: &Fleet) -> Result<Vec<Pages>, LedgerError> {
+    fn end(mut self, fleet: &Fleet) -> Result<Vec<(usize, Pages)>, LedgerError> {
         if let Some(by) = self.superseded {
             return Err(LedgerError::Superseded { by });
         }
@@ -88,7 +89,7 @@ impl Reading {
                 continue;
             }
             if pages.is_of(fleet.epoch(node)) {
-                answered.push(pages);
+                answered.push((node, pages));
             } else {
                 // It has forgotten since it told all.
                 *outcome = NodeOutcome::Unreachable(Cause::Closed);

@@ -57,7 +57,14 @@ impl Ledger {
             return self.read().await;
         }
         let told = self.pages(|ledger, after| Request::Seal { ledger, term, after }).await?;
-        Ok(told.into_iter().map(|pages| self.answered(pages)).collect())
+        let name = |(node, _): &(usize, Pages)| Arc::clone(self.quorum.fleet().name(*node));
+        tracing::debug!(
+            group = &*self.group,
+            term = term.get(),
+            nodes = ?told.iter().map(name).collect::<Vec<_>>(),
+            "sealed the ledger"
+        );
+        Ok(told.into_iter().map(|(_, pages)| self.answered(pages)).collect())
     }
 
     /// What stands in the ledger, from every node that answered. Seals nothing: a leader may be writing, and a long
@@ -70,7 +77,7 @@ impl Ledger {
     /// Safe: it only looks.
     pub async fn read(&self) -> Result<Vec<Answered>, LedgerError> {
         let told = self.pages(|ledger, after| Request::Read { ledger, after }).await?;
-        Ok(told.into_iter().map(|pages| self.answered(pages)).collect())
+        Ok(told.into_iter().map(|(_, pages)| self.answered(pages)).collect())
     }
 
     /// Writes `record` under `key` where nothing but `seen` stands, at a majority of the nodes that can
@@ -116,7 +123,7 @@ impl Ledger {
     async fn pages(
         &self,
         request: impl Fn(Arc<str>, Option<Cursor>) -> Request,
-    ) -> Result<Vec<Pages>, LedgerError> {
+    ) -> Result<Vec<(usize, Pages)>, LedgerError> {
         gather(self.quorum.fleet(), |after| request(Arc::clone(&self.group), after)).await
     }
 

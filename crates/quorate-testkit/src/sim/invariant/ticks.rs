@@ -1,3 +1,5 @@
+mod reports;
+
 use super::{Event, Invariant, MAJORITY};
 use crate::sim::{
     TickEnd, TickStart,
@@ -22,25 +24,32 @@ const OFFSET: Duration = Duration::from_secs(1);
 const CARRIED: Duration = Duration::from_millis(100);
 /// Ticks younger than this may be yet to come, by the servers' clocks and for want of a turn.
 const YOUNG: Duration = Duration::from_secs(1);
-/// A leader that was interrupted so often in one tick leaves it to the next.
+/// A tick that was interrupted so often in one term is put off, each time for longer.
 const INTERRUPTED: u32 = 4;
 
 /// Each tick starts at most once, or again until it is recorded done.
 ///
 /// Whatever the rule, a run starts under a valid term, and before it is due in truth by no more than the clocks of a
-/// majority of the servers have ever been ahead, whatever the worker's own wall clock shows. `at_most_once`: never
-/// twice, by anybody, and not before *started* stands on a majority. `at_least_once`: not while *done* stands on a
-/// majority (by a worker whose clock has not stood still since its term was last extended: another cannot know that
-/// it has ended); and once there has been a leader in peace for a while, every tick since the job's registration has
-/// been started and has come to an end of its own, where the misfire rule makes up all. A tick of an `at_most_once` job that
-/// makes up all has been started, or something of it was written, or it was unknown to the last leader: when that
-/// one sealed the ledger, some server that took the seal did not remember that time, or, where the tick came due
-/// later, forgot it afterwards. (The leader may have heard from a bare majority.) A job of any rule starts every
-/// tick in peace.
+/// majority of the servers were ahead, whatever the worker's own wall clock shows. `at_most_once`: never twice, by any
+/// worker, and not before *started* is stored on a majority. `at_least_once`: not while *done* is stored on a majority
+/// (by a worker whose clock has not stood still since its term was last extended: another cannot know that it has
+/// ended). No tick starts under a term whose leader was told by any server, when it sealed the ledger, that it has
+/// ended. Once there has been a leader in peace for a while, every tick since the job's registration has been started
+/// and has come to an end of its own, where the misfire rule makes up all; a tick of an `at_most_once` job that makes
+/// up all has been started, or reported as lost. A job of any rule starts every tick in peace.
 ///
-/// Excuses, from *tick once*: "ticks that a node has forgotten are treated as unknown", so a server that forgot
-/// counts no more for what stands; a registration that a majority lost begins anew, and ticks before that are
-/// nobody's. (A pause between the last look and the start is not excused: in this simulation there is none.)
+/// A tick is reported as lost only under `at_most_once`, and only for a reason that is true:
+///
+/// * *too few nodes remember*: of the servers that answered the reporting leader's seal, fewer than a majority of all
+///   servers remember that time. One server that forgot is no reason where a majority of the others answered.
+/// * *too few nodes can remember a record*: fewer than a majority of all servers remember that time.
+/// * *it was started by*: a server was written that the named term started it.
+/// * *another record stands*: a server was written by another term, or that it ended.
+///
+/// Excuses, from *tick once*: "ticks that nodes have forgotten count as unknown", so a server that forgot counts no
+/// more for what is stored; a registration begins anew only where no server that answered the leader's seal had it,
+/// and ticks before that have no owner. A tick that was interrupted four times in the newest term may be put off
+/// beyond the end. (A pause between the last look and the start is not excused: in this simulation there is none.)
 #[derive(Debug)]
 pub(super) struct Ticks {
     jobs: Vec<JobSpec>,
@@ -50,22 +59,27 @@ pub(super) struct Ticks {
     /// From when on each server says that it remembers: that is about when somebody marked it, which may be much
     /// later than when it forgot.
     memories: BTreeMap<String, WallTime>,
-    sealed: Sealed,
-    /// How many ticks of an `at_most_once` job had to be started, and how many might have been unknown.
+    /// What each server had when it took a term's seal.
+    taken: BTreeMap<u64, BTreeMap<String, Taken>>,
+    /// What the leader of a term goes by: the answers that it received.
+    sealed: BTreeMap<u64, Vec<Taken>>,
+    /// How many ticks of an `at_most_once` job had to be started, and how many were reported as lost.
     known: u64,
-    unknown: u64,
+    lost: u64,
+    /// How often a tick was unknown to its leader though a majority of all servers remembered it: some of them did
+    /// not answer its seal.
+    unanswered: u64,
 }
 
-/// What the servers could remember for the newest term that sealed the ledger.
-#[derive(Debug, Default)]
-struct Sealed {
-    term: u64,
-    /// When the first of them took the seal, in true time.
-    at: WallTime,
-    /// From when on each that took it remembered when it did.
-    memories: BTreeMap<String, WallTime>,
-    /// Memories that began afterwards.
-    later: Vec<WallTime>,
+/// What one server had when it took a seal.
+#[derive(Clone, Debug, Default)]
+struct Taken {
+    /// From when on it remembers.
+    memory: WallTime,
+    /// The registrations on it: the job, and from when on its ticks are due.
+    registered: BTreeMap<Arc<str>, WallTime>,
+    /// The ticks whose end it has on record.
+    ended: BTreeSet<TickKey>,
 }
 
 /// What is known of one tick.
@@ -80,6 +94,10 @@ struct Tick {
     started_on: BTreeMap<u64, BTreeSet<String>>,
     /// Where a final record stands.
     done_on: BTreeSet<String>,
+    /// Some server was ever written a final record.
+    closed: bool,
+    /// A leader has reported, for a true reason, that it will not be started.
+    lost: bool,
 }
 
 /// From when on a job's ticks are due, by what stands on the servers.
@@ -101,9 +119,11 @@ impl Default for Ticks {
             runs: BTreeMap::new(),
             registrations: BTreeMap::new(),
             memories: BTreeMap::new(),
-            sealed: Sealed::default(),
+            taken: BTreeMap::new(),
+            sealed: BTreeMap::new(),
             known: 0,
-            unknown: 0,
+            lost: 0,
+            unanswered: 0,
         }
     }
 }
@@ -114,7 +134,11 @@ impl Invariant for Ticks {
     }
 
     fn judged(&self) -> Vec<(&'static str, u64)> {
-        vec![("at-most-once tick reckoned", self.known), ("at-most-once tick unknown", self.unknown)]
+        vec![
+            ("at-most-once tick reckoned", self.known),
+            ("at-most-once tick lost", self.lost),
+            ("tick unknown for want of an answer", self.unanswered),
+        ]
     }
 
     fn see(&mut self, now: Duration, event: &Event<'_>) -> Result<(), String> {
@@ -130,9 +154,18 @@ impl Invariant for Ticks {
                 self.marked(node, marker);
                 Ok(())
             }
-            Event::Ran { node, request: Request::Seal { term, .. }, reply: Reply::Ledger(_) } => {
-                self.sealed(node, term.get(), true_wall(now));
+            Event::Ran {
+                node,
+                request: Request::Seal { term, after: None, .. },
+                reply: Reply::Ledger(_),
+            } => {
+                let taken = self.taken(node);
+                self.taken.entry(term.get()).or_default().insert((*node).to_owned(), taken);
                 Ok(())
+            }
+            Event::Sealed { term, nodes } => self.sealed(*term, nodes),
+            Event::TickLost { job, tick, term, reason } => {
+                self.lost(job, tick, *term, reason, true_wall(now))
             }
             Event::TickStarted(start) => self.started(start),
             Event::TickEnded { run, end } => {
@@ -159,26 +192,50 @@ impl Ticks {
 
     fn marked(&mut self, node: &str, marker: &str) {
         let Some(since) = memory_since(marker) else { return };
-        // Who admits a server writes its memory as it was.
-        if self.memories.insert(node.to_owned(), since) != Some(since) {
-            self.sealed.later.push(since);
+        self.memories.insert(node.to_owned(), since);
+    }
+
+    /// What a server has now.
+    fn taken(&self, node: &str) -> Taken {
+        let registered = self.registrations.iter().filter_map(|(job, registration)| {
+            let since = registration.stands.iter().find(|(_, on)| on.contains(node))?.0;
+            Some((Arc::clone(job), *since))
+        });
+        let ended = self.ticks.iter().filter(|(_, tick)| tick.done_on.contains(node));
+        Taken {
+            memory: self.memories.get(node).copied().unwrap_or_default(),
+            registered: registered.collect(),
+            ended: ended.map(|(key, _)| key.clone()).collect(),
         }
     }
 
-    fn sealed(&mut self, node: &str, term: u64, now: WallTime) {
-        if term > self.sealed.term {
-            self.sealed = Sealed { term, at: now, ..Sealed::default() };
+    /// A leader says by whose answers it goes: by those of a majority, each of which took its seal.
+    fn sealed(&mut self, term: u64, nodes: &[&str]) -> Result<(), String> {
+        let taken = self.taken.get(&term);
+        let answer = |node: &&str| taken.and_then(|taken| taken.get(*node)).cloned();
+        let Some(answers) = nodes.iter().map(answer).collect::<Option<Vec<_>>>() else {
+            return Err(format!("the term {term} goes by {nodes:?}, of which some never took its seal"));
+        };
+        if BTreeSet::from_iter(nodes).len() < MAJORITY {
+            return Err(format!("the term {term} goes by {nodes:?}, which are no majority"));
         }
-        if term == self.sealed.term {
-            let since = self.memories.get(node).copied().unwrap_or_default();
-            self.sealed.memories.insert(node.to_owned(), since);
-        }
+        self.sealed.insert(term, answers);
+        Ok(())
     }
 
     fn written(&mut self, node: &str, key: &str, record: &Record) -> Result<(), String> {
         if let Some(job) = key.strip_prefix("job/") {
             let since =
                 JobRow::parse(&record.value).map_err(|error| format!("{key} is spoilt: {error}"))?.since;
+            let answers = self.sealed.get(&record.term.get()).map(Vec::as_slice).unwrap_or_default();
+            let found: BTreeSet<WallTime> =
+                answers.iter().filter_map(|answer| answer.registered.get(job).copied()).collect();
+            if found.first().is_some_and(|first| *first < since) && !found.contains(&since) {
+                return Err(format!(
+                    "{job} is registered anew under {}, whose leader found its registration when it sealed",
+                    record.term.get()
+                ));
+            }
             let registration = self.registrations.entry(job.into()).or_default();
             return registration
                 .written(node, record.term.get(), since)
@@ -189,6 +246,7 @@ impl Ticks {
         let tick = self.ticks.entry(key).or_default();
         if record.last {
             tick.done_on.insert(node.to_owned());
+            tick.closed = true;
         } else {
             tick.started_on.entry(record.term.get()).or_default().insert(node.to_owned());
         }
@@ -202,8 +260,10 @@ impl Ticks {
         let key = TickKey::new(job, *at);
         let tick = self.ticks.entry(key.clone()).or_default();
         tick.starts += 1;
-        self.runs.insert(start.run, (key, *token));
         let started_on = tick.started_on.get(token).map_or(0, BTreeSet::len);
+        let answers = self.sealed.get(token).map(Vec::as_slice).unwrap_or_default();
+        let ended = answers.iter().filter(|answer| answer.ended.contains(&key)).count();
+        self.runs.insert(start.run, (key, *token));
         let wrong = if !start.valid {
             "though its term is over".to_owned()
         } else if start.true_wall + start.ahead + CARRIED < *at {
@@ -214,6 +274,8 @@ impl Ticks {
             format!("with its start on {started_on} servers")
         } else if !start.clock_stood && tick.done_on.len() >= MAJORITY {
             format!("though it is done on {} servers", tick.done_on.len())
+        } else if ended > 0 {
+            format!("though {ended} servers told its leader, when it sealed, that it has ended")
         } else {
             return Ok(());
         };
@@ -232,7 +294,7 @@ impl Ticks {
     /// Accounts for every tick that is due.
     fn reckon(&mut self, served_since: WallTime, now: WallTime) -> Result<(), String> {
         let until = now - YOUNG;
-        let (mut known, mut unknown) = (0, 0);
+        let (mut known, mut lost) = (0, 0);
         for spec in &self.jobs {
             let registration = self.registrations.get(spec.name);
             let since = registration.and_then(|known| known.since.map(|since| since.max(known.lost_until)));
@@ -243,14 +305,15 @@ impl Ticks {
             for at in std::iter::successors(after(&from), after) {
                 let key = TickKey::new(spec.name, at);
                 if spec.delivery == Delivery::AtMostOnce && spec.makes_up_all() {
-                    *if self.sealed.may_not_know(at) { &mut unknown } else { &mut known } += 1;
+                    let is_lost = self.ticks.get(&key).is_some_and(|tick| tick.lost);
+                    *if is_lost { &mut lost } else { &mut known } += 1;
                 }
                 if let Some(why) = self.wants(spec, &key, at > peace) {
                     return Err(format!("{}, due at {at:?}, {why}", spec.name));
                 }
             }
         }
-        (self.known, self.unknown) = (self.known + known, self.unknown + unknown);
+        (self.known, self.lost) = (self.known + known, self.lost + lost);
         Ok(())
     }
 
@@ -258,30 +321,19 @@ impl Ticks {
     fn wants(&self, spec: &JobSpec, key: &TickKey, peace: bool) -> Option<&'static str> {
         let nothing = Tick::default();
         let tick = self.ticks.get(key).unwrap_or(&nothing);
-        let given_up = tick.torn.values().any(|times| *times >= INTERRUPTED);
+        // A later leader gives it another run.
+        let newest = self.sealed.last_key_value().and_then(|(term, _)| tick.torn.get(term));
+        let put_off = newest.is_some_and(|times| *times >= INTERRUPTED);
         match spec.delivery {
             _ if peace => (tick.starts == 0).then_some("was not started, in peace"),
             Delivery::AtLeastOnce if tick.starts == 0 => Some("was never started"),
             Delivery::AtLeastOnce => {
-                (!tick.ended && !given_up).then_some("was started and never came to an end")
+                (!tick.ended && !put_off).then_some("was started and never came to an end")
             }
             Delivery::AtMostOnce => {
-                let written = !tick.started_on.is_empty();
-                let unknown = self.sealed.may_not_know(key.tick);
-                (tick.starts == 0 && !written && !unknown).then_some("was neither started nor unknown")
+                (tick.starts == 0 && !tick.lost).then_some("was neither started nor reported as lost")
             }
         }
-    }
-}
-
-impl Sealed {
-    /// Whether the tick due at `tick` may have been unknown to the leader, by the leader's own rule: a server
-    /// remembers from its beginning on, plus what its clock may be off.
-    fn may_not_know(&self, tick: WallTime) -> bool {
-        let forgot = |since: &WallTime| *since + OFFSET > tick;
-        // What was due before was decided on by what answered the seal; a leader's clock is off as well.
-        let afterwards = tick + OFFSET > self.at && self.later.iter().any(forgot);
-        afterwards || self.memories.values().any(forgot)
     }
 }
 
@@ -324,234 +376,4 @@ impl Registration {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use quorate::node::{FencingToken, LedgerState};
-
-    /// When every job is due at once, and what is the true time then.
-    const EPOCH: u64 = 1_700_001_072_000_000;
-    const BEGAN: Duration = Duration::from_secs(1_072);
-    const NODES: [&str; 5] = ["n0", "n1", "n2", "n3", "n4"];
-
-    fn at(ms: u64) -> WallTime {
-        WallTime::from_micros(EPOCH + ms * 1_000)
-    }
-
-    /// A history in which `job` is registered from 0 on, which the tests make good or bad.
-    struct History(Ticks, u64);
-
-    impl History {
-        fn new() -> Self {
-            let mut history = Self(Ticks::default(), 0);
-            for job in specs() {
-                (0..3).for_each(|node| history.registered(node, job.name, 0).unwrap());
-            }
-            history
-        }
-
-        fn written(&mut self, node: usize, key: &str, record: &Record) -> Result<(), String> {
-            let request = Request::Write {
-                ledger: "g".into(),
-                term: record.term,
-                key: key.into(),
-                seen: None,
-                record: record.clone(),
-            };
-            let ran = Event::Ran { node: NODES[node], request: &request, reply: &Reply::Written };
-            self.0.see(Duration::ZERO, &ran)
-        }
-
-        fn registered(&mut self, node: usize, job: &str, since: u64) -> Result<(), String> {
-            let value = at(since).as_micros().to_string().into();
-            let record = Record { at: 0, term: FencingToken::new(1 + since), last: false, value };
-            self.written(node, &format!("job/{job}"), &record)
-        }
-
-        /// *Started*, or the last word, on so many servers.
-        fn stands(&mut self, job: &str, due: u64, term: u64, last: bool, servers: usize) {
-            let record =
-                Record { at: at(due).as_micros(), term: FencingToken::new(term), last, value: "".into() };
-            let key = TickKey::new(job, at(due)).key();
-            (0..servers).for_each(|node| self.written(node, &key, &record).unwrap());
-        }
-
-        fn start(&mut self, start: &TickStart) -> Result<(), String> {
-            self.0.see(Duration::ZERO, &Event::TickStarted(start))
-        }
-
-        /// A good run from its record to its end.
-        fn run(&mut self, job: &str, due: u64, term: u64) -> Result<(), String> {
-            self.stands(job, due, term, false, 3);
-            self.1 += 1;
-            self.start(&TickStart { run: self.1, ..tick(job, due, term) })?;
-            self.end(self.1, TickEnd::Itself)
-        }
-
-        fn end(&mut self, run: u64, end: TickEnd) -> Result<(), String> {
-            self.0.see(Duration::ZERO, &Event::TickEnded { run, end })
-        }
-
-        fn reckon(&mut self, served_since: u64, now: u64) -> Result<(), String> {
-            let reckoned = Event::Reckoned { served_since: at(served_since), now: at(now) };
-            self.0.see(Duration::ZERO, &reckoned)
-        }
-
-        /// Every tick of every job runs, but for some.
-        fn run_all_but(&mut self, until: u64, but: &[(&str, u64)]) {
-            for job in specs() {
-                let next = |tick: &WallTime| job.schedule.next_after(*tick).filter(|tick| *tick <= at(until));
-                for tick in std::iter::successors(next(&at(0)), next) {
-                    let due = (tick.as_micros() - EPOCH) / 1_000;
-                    if !but.contains(&(job.name, due)) {
-                        self.run(job.name, due, 1).unwrap();
-                    }
-                }
-            }
-        }
-
-        fn marked(&mut self, since: u64) {
-            let marker = format!("quorate-marker 1\nrun=r\nsince_us={}\nvotes_us=0", at(since).as_micros());
-            let request = Request::Mark { expect: None, marker: marker.into() };
-            let ran = Event::Ran { node: NODES[4], request: &request, reply: &Reply::Marked };
-            self.0.see(Duration::ZERO, &ran).unwrap();
-        }
-
-        fn sealed(&mut self, term: u64, now: u64) {
-            let request = Request::Seal { ledger: "g".into(), term: FencingToken::new(term), after: None };
-            let reply = Reply::Ledger(LedgerState::default().into());
-            for node in NODES {
-                let ran = Event::Ran { node, request: &request, reply: &reply };
-                self.0.see(BEGAN + Duration::from_millis(now), &ran).unwrap();
-            }
-        }
-
-        fn forget(&mut self, node: usize, now: u64) {
-            self.0.see(BEGAN + Duration::from_millis(now), &Event::Forgot { node: NODES[node] }).unwrap();
-        }
-    }
-
-    fn tick(job: &str, due: u64, token: u64) -> TickStart {
-        TickStart {
-            run: 0,
-            worker: "w".into(),
-            job: job.into(),
-            at: at(due),
-            token,
-            valid: true,
-            true_wall: at(due),
-            ahead: Duration::ZERO,
-            clock_stood: false,
-        }
-    }
-
-    #[test]
-    fn at_most_once_is_never_twice_and_never_without_a_majority() {
-        let mut history = History::new();
-        history.run("once", 500, 1).unwrap();
-        history.stands("once", 500, 2, false, 5);
-        assert!(history.start(&tick("once", 500, 2)).is_err(), "by another leader");
-        history.stands("once", 1_000, 2, false, 2);
-        assert!(history.start(&tick("once", 1_000, 2)).is_err(), "on two servers");
-    }
-
-    #[test]
-    fn at_least_once_is_over_when_it_is_done_on_a_majority() {
-        let mut history = History::new();
-        history.run("each", 700, 1).unwrap();
-        history.run("each", 700, 2).unwrap();
-        history.stands("each", 700, 2, true, 3);
-        assert!(history.run("each", 700, 3).is_err());
-        let stood = TickStart { clock_stood: true, ..tick("each", 700, 1) };
-        assert!(history.start(&stood).is_ok(), "whose clock stood still does not know");
-        history.forget(0, 800);
-        assert!(history.run("each", 700, 4).is_ok(), "a majority can no longer know");
-    }
-
-    #[test]
-    fn nothing_starts_too_early_or_under_an_old_term() {
-        let mut history = History::new();
-        let good = tick("each", 700, 1);
-        assert!(history.start(&good).is_ok());
-        assert!(history.start(&TickStart { valid: false, ..good.clone() }).is_err());
-        let (early, ahead) = (at(499), Duration::from_millis(100));
-        assert!(history.start(&TickStart { true_wall: early, ahead, ..good.clone() }).is_err());
-        let (early, ahead) = (at(500), Duration::from_millis(100));
-        let ok = history.start(&TickStart { true_wall: early, ahead, ..good.clone() });
-        assert!(ok.is_ok(), "a majority of the servers are ahead");
-        assert!(history.start(&TickStart { job: "none".into(), ..good }).is_err());
-    }
-
-    #[test]
-    fn what_is_due_is_accounted_for() {
-        let reckon = |but: &[(&str, u64)], then: &dyn Fn(&mut History)| {
-            let mut history = History::new();
-            history.run_all_but(9_000, but);
-            then(&mut history);
-            history.reckon(6_000, 9_000)
-        };
-        let nothing = |_: &mut History| {};
-        assert_eq!(reckon(&[], &nothing), Ok(()));
-        assert!(reckon(&[("each", 700)], &nothing).is_err(), "one that all are made up of");
-        assert!(reckon(&[("once", 500)], &nothing).is_err(), "neither started nor unknown");
-        assert!(
-            reckon(&[("once", 500)], &|history| history.forget(4, 400)).is_err(),
-            "who forgot has no vote"
-        );
-        assert!(reckon(&[("once", 500)], &|history| history.marked(400)).is_ok(), "it was marked anew");
-        assert!(reckon(&[("once", 4_500)], &|history| history.marked(400)).is_err(), "long before");
-        let before =
-            |since: u64| move |history: &mut History| (history.marked(since), history.sealed(2, 4_000)).0;
-        let after =
-            |since: u64| move |history: &mut History| (history.sealed(2, 4_000), history.marked(since)).1;
-        assert!(reckon(&[("once", 500)], &before(400)).is_ok(), "the last leader could not know");
-        assert!(reckon(&[("once", 1_500)], &before(400)).is_err(), "and of this it could");
-        assert!(reckon(&[("once", 500)], &after(4_100)).is_err(), "the last leader had decided on it");
-        assert!(
-            reckon(&[("once", 4_500)], &after(4_100)).is_ok(),
-            "due after the seal, forgotten in the term"
-        );
-        assert!(reckon(&[("once", 500)], &|history| history.stands("once", 500, 1, false, 1)).is_ok());
-        for missed in [("latest", 1_100), ("fresh", 900), ("cron", 2_000)] {
-            assert!(reckon(&[missed], &nothing).is_ok(), "{missed:?} was before the peace");
-        }
-        for missed in [("once", 6_500), ("latest", 6_600), ("fresh", 6_300), ("cron", 8_000)] {
-            assert!(reckon(&[missed], &nothing).is_err(), "{missed:?} in peace");
-            let (job, due) = missed;
-            let written = reckon(&[missed], &|history| history.stands(job, due, 1, false, 3));
-            assert!(written.is_err(), "{missed:?} was written and not started");
-        }
-        assert!(reckon(&[("each", 8_400)], &nothing).is_ok(), "that may be yet to come");
-    }
-
-    #[test]
-    fn what_was_torn_runs_again_until_it_ends() {
-        let torn = |times: u64| {
-            let mut history = History::new();
-            history.run_all_but(9_000, &[("each", 700)]);
-            history.stands("each", 700, 1, false, 3);
-            for run in 1_000..1_000 + times {
-                history.start(&TickStart { run, ..tick("each", 700, 1) }).unwrap();
-                history.end(run, TickEnd::Torn).unwrap();
-            }
-            history
-        };
-        assert!(torn(1).reckon(6_000, 9_000).is_err());
-        assert!(torn(4).reckon(6_000, 9_000).is_ok(), "left to the next leader");
-        let mut again = torn(1);
-        again.run("each", 700, 2).unwrap();
-        assert_eq!(again.reckon(6_000, 9_000), Ok(()));
-    }
-
-    #[test]
-    fn a_registration_may_be_lost_with_a_majority_only() {
-        let mut history = History::new();
-        assert!(history.registered(3, "each", 5_000).is_err(), "three servers know");
-        let mut history = History::new();
-        history.run_all_but(9_000, &[("each", 700)]);
-        history.forget(0, 800);
-        history.registered(0, "each", 5_000).unwrap();
-        assert_eq!(history.reckon(6_000, 9_000), Ok(()), "what was before is nobody's");
-        let mut never = History(Ticks::default(), 0);
-        assert!(never.reckon(0, 9_000).is_err(), "in peace a leader registers its jobs");
-    }
-}
+mod tests;

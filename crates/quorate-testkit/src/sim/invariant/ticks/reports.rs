@@ -1,0 +1,67 @@
+//! Ticks that a leader reports as lost: the reason must be true.
+
+use super::{MAJORITY, OFFSET, Ticks};
+use quorate::{
+    env::WallTime,
+    schedule::{Delivery, TickKey},
+};
+use std::time::Duration;
+
+/// A leader reports a tick as lost within this of its time: longer than any run.
+const REPORTED_WITHIN: Duration = Duration::from_secs(120);
+
+impl Ticks {
+    /// A leader reports that a tick will not be started.
+    pub(super) fn lost(
+        &mut self,
+        job: &str,
+        shown: &str,
+        term: u64,
+        reason: &str,
+        now: WallTime,
+    ) -> Result<(), String> {
+        let wrong =
+            |what: &str| Err(format!("{job}, due at {shown}, is reported as lost under {term}: {what}"));
+        let Some(spec) = self.jobs.iter().find(|spec| *spec.name == *job) else {
+            return wrong("there is no such job");
+        };
+        if spec.delivery != Delivery::AtMostOnce {
+            return wrong("it is to be started again until it is done");
+        }
+        let next = |at: &WallTime| spec.schedule.next_after(*at).filter(|at| *at <= now + OFFSET);
+        let mut due = std::iter::successors(next(&(now - REPORTED_WITHIN)), next);
+        let Some(at) = due.find(|at| spec.schedule.show(*at) == shown) else {
+            return wrong("it was never due");
+        };
+        let tick = self.ticks.entry(TickKey::new(spec.name, at)).or_default();
+        let remember = |memories: &mut dyn Iterator<Item = WallTime>| {
+            memories.filter(|since| *since + OFFSET <= at).count()
+        };
+        // A server that was never marked anew has forgotten nothing.
+        let marked = remember(&mut self.memories.values().copied());
+        let of_all = crate::sim::NODES - self.memories.len() + marked;
+        let wrong_because = if reason.starts_with("too few nodes remember") {
+            self.unanswered += u64::from(of_all >= MAJORITY);
+            let answers = self.sealed.get(&term).map(Vec::as_slice).unwrap_or_default();
+            let count = remember(&mut answers.iter().map(|answer| answer.memory));
+            (answers.is_empty() || count >= MAJORITY)
+                .then(|| format!("of the servers that answered its seal {count} remember that time"))
+        } else if reason.starts_with("not started: too few nodes can remember") {
+            (of_all >= MAJORITY).then(|| format!("{of_all} servers remember that time"))
+        } else if reason.starts_with("it was started by") {
+            (!tick.started_on.contains_key(&term)).then(|| "no server was written that it started".to_owned())
+        } else if reason.starts_with("not started: another record stands") {
+            let others = tick.closed || tick.started_on.keys().any(|other| *other != term);
+            (!others).then(|| "no other term has written of it".to_owned())
+        } else {
+            Some(format!("that is no reason: {reason:?}"))
+        };
+        match wrong_because {
+            Some(why) => wrong(&format!("{reason:?}, but {why}")),
+            None => {
+                tick.lost = true;
+                Ok(())
+            }
+        }
+    }
+}

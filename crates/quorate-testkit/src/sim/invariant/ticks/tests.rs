@@ -1,0 +1,332 @@
+use super::*;
+use quorate::node::{FencingToken, LedgerState};
+
+/// When every job is due at once, and what is the true time then.
+const EPOCH: u64 = 1_700_001_072_000_000;
+const BEGAN: Duration = Duration::from_secs(1_072);
+const NODES: [&str; 5] = ["n0", "n1", "n2", "n3", "n4"];
+
+fn at(ms: u64) -> WallTime {
+    WallTime::from_micros(EPOCH + ms * 1_000)
+}
+
+/// A history in which `job` is registered from 0 on, which the tests make good or bad.
+struct History(Ticks, u64);
+
+impl History {
+    fn new() -> Self {
+        let mut history = Self(Ticks::default(), 0);
+        for job in specs() {
+            (0..3).for_each(|node| history.registered(node, job.name, 0).unwrap());
+        }
+        history
+    }
+
+    fn written(&mut self, node: usize, key: &str, record: &Record) -> Result<(), String> {
+        let request = Request::Write {
+            ledger: "g".into(),
+            term: record.term,
+            key: key.into(),
+            seen: None,
+            record: record.clone(),
+        };
+        let ran = Event::Ran { node: NODES[node], request: &request, reply: &Reply::Written };
+        self.0.see(Duration::ZERO, &ran)
+    }
+
+    fn registered(&mut self, node: usize, job: &str, since: u64) -> Result<(), String> {
+        let value = at(since).as_micros().to_string().into();
+        let record = Record { at: 0, term: FencingToken::new(1 + since), last: false, value };
+        self.written(node, &format!("job/{job}"), &record)
+    }
+
+    /// *Started*, or the last word, on so many servers.
+    fn stands(&mut self, job: &str, due: u64, term: u64, last: bool, servers: usize) {
+        let record =
+            Record { at: at(due).as_micros(), term: FencingToken::new(term), last, value: "".into() };
+        let key = TickKey::new(job, at(due)).key();
+        (0..servers).for_each(|node| self.written(node, &key, &record).unwrap());
+    }
+
+    fn start(&mut self, start: &TickStart) -> Result<(), String> {
+        self.0.see(Duration::ZERO, &Event::TickStarted(start))
+    }
+
+    /// A good run from its record to its end.
+    fn run(&mut self, job: &str, due: u64, term: u64) -> Result<(), String> {
+        self.stands(job, due, term, false, 3);
+        self.1 += 1;
+        self.start(&TickStart { run: self.1, ..tick(job, due, term) })?;
+        self.end(self.1, TickEnd::Itself)
+    }
+
+    fn end(&mut self, run: u64, end: TickEnd) -> Result<(), String> {
+        self.0.see(Duration::ZERO, &Event::TickEnded { run, end })
+    }
+
+    fn reckon(&mut self, served_since: u64, now: u64) -> Result<(), String> {
+        let reckoned = Event::Reckoned { served_since: at(served_since), now: at(now) };
+        self.0.see(Duration::ZERO, &reckoned)
+    }
+
+    /// Every tick of every job runs, but for some.
+    fn run_all_but(&mut self, until: u64, but: &[(&str, u64)]) {
+        for job in specs() {
+            let next = |tick: &WallTime| job.schedule.next_after(*tick).filter(|tick| *tick <= at(until));
+            for tick in std::iter::successors(next(&at(0)), next) {
+                let due = (tick.as_micros() - EPOCH) / 1_000;
+                if !but.contains(&(job.name, due)) {
+                    self.run(job.name, due, 1).unwrap();
+                }
+            }
+        }
+    }
+
+    /// The server was marked with a memory that begins at `since`.
+    fn marked(&mut self, node: usize, since: u64) {
+        let marker = format!("quorate-marker 1\nrun=r\nsince_us={}\nvotes_us=0", at(since).as_micros());
+        let request = Request::Mark { expect: None, marker: marker.into() };
+        let ran = Event::Ran { node: NODES[node], request: &request, reply: &Reply::Marked };
+        self.0.see(Duration::ZERO, &ran).unwrap();
+    }
+
+    /// All servers take the seal, and the leader goes by the answers of some.
+    fn sealed(&mut self, term: u64, answered: &[usize]) -> Result<(), String> {
+        (0..NODES.len()).for_each(|node| self.takes_seal(node, term));
+        self.goes_by(term, answered)
+    }
+
+    fn takes_seal(&mut self, node: usize, term: u64) {
+        let request = Request::Seal { ledger: "g".into(), term: FencingToken::new(term), after: None };
+        let reply = Reply::Ledger(LedgerState::default().into());
+        let ran = Event::Ran { node: NODES[node], request: &request, reply: &reply };
+        self.0.see(BEGAN, &ran).unwrap();
+    }
+
+    fn goes_by(&mut self, term: u64, answered: &[usize]) -> Result<(), String> {
+        let nodes: Vec<&str> = answered.iter().map(|node| NODES[*node]).collect();
+        self.0.see(BEGAN, &Event::Sealed { term, nodes: &nodes })
+    }
+
+    /// The leader reports that the tick is lost.
+    fn lost(&mut self, job: &str, due: u64, term: u64, reason: &str) -> Result<(), String> {
+        let spec = specs().into_iter().find(|spec| spec.name == job).unwrap();
+        let tick = spec.schedule.show(at(due));
+        let lost = Event::TickLost { job, tick: &tick, term, reason };
+        self.0.see(BEGAN + Duration::from_secs(9), &lost)
+    }
+
+    fn forget(&mut self, node: usize, now: u64) {
+        self.0.see(BEGAN + Duration::from_millis(now), &Event::Forgot { node: NODES[node] }).unwrap();
+    }
+}
+
+fn tick(job: &str, due: u64, token: u64) -> TickStart {
+    TickStart {
+        run: 0,
+        worker: "w".into(),
+        job: job.into(),
+        at: at(due),
+        token,
+        valid: true,
+        true_wall: at(due),
+        ahead: Duration::ZERO,
+        clock_stood: false,
+    }
+}
+
+#[test]
+fn at_most_once_is_never_twice_and_never_without_a_majority() {
+    let mut history = History::new();
+    history.run("once", 500, 1).unwrap();
+    history.stands("once", 500, 2, false, 5);
+    assert!(history.start(&tick("once", 500, 2)).is_err(), "by another leader");
+    history.stands("once", 1_000, 2, false, 2);
+    assert!(history.start(&tick("once", 1_000, 2)).is_err(), "on two servers");
+}
+
+#[test]
+fn at_least_once_is_over_when_it_is_done_on_a_majority() {
+    let mut history = History::new();
+    history.run("each", 700, 1).unwrap();
+    history.run("each", 700, 2).unwrap();
+    history.stands("each", 700, 2, true, 3);
+    assert!(history.run("each", 700, 3).is_err());
+    let stood = TickStart { clock_stood: true, ..tick("each", 700, 1) };
+    assert!(history.start(&stood).is_ok(), "whose clock stood still does not know");
+    history.forget(0, 800);
+    assert!(history.run("each", 700, 4).is_ok(), "a majority can no longer know");
+}
+
+#[test]
+fn nothing_starts_too_early_or_under_an_old_term() {
+    let mut history = History::new();
+    let good = tick("each", 700, 1);
+    assert!(history.start(&good).is_ok());
+    assert!(history.start(&TickStart { valid: false, ..good.clone() }).is_err());
+    let (early, ahead) = (at(499), Duration::from_millis(100));
+    assert!(history.start(&TickStart { true_wall: early, ahead, ..good.clone() }).is_err());
+    let (early, ahead) = (at(500), Duration::from_millis(100));
+    let ok = history.start(&TickStart { true_wall: early, ahead, ..good.clone() });
+    assert!(ok.is_ok(), "a majority of the servers are ahead");
+    assert!(history.start(&TickStart { job: "none".into(), ..good }).is_err());
+}
+
+#[test]
+fn what_is_due_is_accounted_for() {
+    let reckon = |but: &[(&str, u64)], then: &dyn Fn(&mut History)| {
+        let mut history = History::new();
+        history.run_all_but(9_000, but);
+        then(&mut history);
+        history.reckon(6_000, 9_000)
+    };
+    let nothing = |_: &mut History| {};
+    assert_eq!(reckon(&[], &nothing), Ok(()));
+    assert!(reckon(&[("each", 700)], &nothing).is_err(), "one that all are made up of");
+    assert!(reckon(&[("once", 500)], &nothing).is_err(), "neither started nor reported");
+    let forgot = |history: &mut History| (0..5).for_each(|node| history.marked(node, 400));
+    assert!(reckon(&[("once", 500)], &forgot).is_err(), "unknown to all, and not reported");
+    let written = |history: &mut History| history.stands("once", 500, 1, false, 1);
+    assert!(reckon(&[("once", 500)], &written).is_err(), "written, neither started nor reported");
+    let reported = |history: &mut History| {
+        written(history);
+        history.lost("once", 500, 1, STARTED).unwrap();
+    };
+    assert!(reckon(&[("once", 500)], &reported).is_ok());
+    for missed in [("latest", 1_100), ("fresh", 900), ("cron", 2_000)] {
+        assert!(reckon(&[missed], &nothing).is_ok(), "{missed:?} was before the peace");
+    }
+    for missed in [("once", 6_500), ("latest", 6_600), ("fresh", 6_300), ("cron", 8_000)] {
+        assert!(reckon(&[missed], &nothing).is_err(), "{missed:?} in peace");
+        let (job, due) = missed;
+        let written = reckon(&[missed], &|history| history.stands(job, due, 1, false, 3));
+        assert!(written.is_err(), "{missed:?} was written and not started");
+    }
+    assert!(reckon(&[("each", 8_400)], &nothing).is_ok(), "that may be yet to come");
+}
+
+#[test]
+fn what_was_torn_runs_again_until_it_ends() {
+    let torn = |times: u64| {
+        let mut history = History::new();
+        history.run_all_but(9_000, &[("each", 700)]);
+        history.stands("each", 700, 1, false, 3);
+        for run in 1_000..1_000 + times {
+            history.start(&TickStart { run, ..tick("each", 700, 1) }).unwrap();
+            history.end(run, TickEnd::Torn).unwrap();
+        }
+        history
+    };
+    assert!(torn(1).reckon(6_000, 9_000).is_err());
+    let mut put_off = torn(4);
+    assert!(put_off.reckon(6_000, 9_000).is_err(), "its leader never sealed the ledger");
+    put_off.sealed(1, &[0, 1, 2]).unwrap();
+    assert!(put_off.reckon(6_000, 9_000).is_ok(), "put off by the leader that serves");
+    put_off.sealed(2, &[0, 1, 2]).unwrap();
+    assert!(put_off.reckon(6_000, 9_000).is_err(), "a later leader gives it another run");
+    let mut again = torn(1);
+    again.run("each", 700, 2).unwrap();
+    assert_eq!(again.reckon(6_000, 9_000), Ok(()));
+}
+
+const UNKNOWN: &str = "too few nodes remember that time, and the job is at-most-once";
+const FORGOTTEN: &str = "not started: too few nodes can remember a record of that time: n0: …";
+const STARTED: &str = "it was started by w0, who left no word of its end";
+const STANDING: &str = "not started: another record stands: …";
+
+/// One server that forgot is no reason where a majority of those that answered remember.
+#[test]
+fn a_tick_is_unknown_only_where_no_majority_of_the_answers_remembers_it() {
+    let report = |forgot: &[usize], answered: &[usize], due| {
+        let mut history = History::new();
+        forgot.iter().for_each(|node| history.marked(*node, 400));
+        history.sealed(2, answered).unwrap();
+        history.lost("once", due, 2, UNKNOWN)
+    };
+    assert!(report(&[4], &[0, 1, 2, 3, 4], 500).is_err(), "four of five remember");
+    assert!(report(&[3, 4], &[0, 1, 2, 3, 4], 500).is_err(), "three of five remember");
+    assert!(report(&[4], &[0, 1, 4], 500).is_ok(), "a bare majority answered, and one of it forgot");
+    assert!(report(&[4], &[0, 1, 2], 500).is_err(), "one that did not answer forgot");
+    assert!(report(&[2, 3, 4], &[0, 1, 2, 3, 4], 500).is_ok(), "two of five remember");
+    assert!(report(&[2, 3, 4], &[0, 1, 2, 3, 4], 1_500).is_err(), "and of this all would know");
+    let mut unsealed = History::new();
+    (0..5).for_each(|node| unsealed.marked(node, 400));
+    assert!(unsealed.lost("once", 500, 2, UNKNOWN).is_err(), "its leader has not sealed");
+}
+
+#[test]
+fn no_write_is_forgotten_while_a_majority_remembers() {
+    let mut history = History::new();
+    history.marked(4, 400);
+    history.marked(3, 400);
+    assert!(history.lost("once", 500, 2, FORGOTTEN).is_err(), "three of five remember");
+    history.marked(2, 400);
+    assert!(history.lost("once", 500, 2, FORGOTTEN).is_ok(), "two of five remember");
+    assert!(history.lost("once", 1_500, 2, FORGOTTEN).is_err(), "and of this all would know");
+}
+
+#[test]
+fn what_is_reported_as_lost_was_written_by_another() {
+    let mut history = History::new();
+    assert!(history.lost("once", 500, 1, STARTED).is_err(), "nobody wrote that it started");
+    assert!(history.lost("once", 500, 2, STANDING).is_err(), "nothing is stored");
+    history.stands("once", 500, 1, false, 1);
+    assert!(history.lost("once", 500, 1, STARTED).is_ok());
+    assert!(history.lost("once", 500, 2, STANDING).is_ok());
+    assert!(history.lost("once", 500, 1, STANDING).is_err(), "its own record");
+    assert!(history.lost("once", 500, 1, "bad luck").is_err(), "no reason");
+    history.stands("each", 700, 1, false, 1);
+    assert!(history.lost("each", 700, 1, STARTED).is_err(), "at least once");
+    let never = Event::TickLost { job: "once", tick: "1970-01-01", term: 1, reason: STARTED };
+    assert!(history.0.see(BEGAN, &never).is_err(), "it was never due");
+}
+
+#[test]
+fn a_leader_goes_by_a_majority_that_took_its_seal() {
+    let mut history = History::new();
+    (0..3).for_each(|node| history.takes_seal(node, 2));
+    assert!(history.goes_by(2, &[0, 1, 2]).is_ok());
+    assert!(history.goes_by(2, &[0, 1, 3]).is_err(), "n3 never took it");
+    assert!(history.goes_by(2, &[0, 1]).is_err(), "no majority");
+    assert!(history.goes_by(2, &[0, 1, 1]).is_err(), "one twice");
+    assert!(history.goes_by(3, &[0, 1, 2]).is_err(), "another term");
+}
+
+/// Of what has ended one server's word is enough.
+#[test]
+fn what_a_leader_was_told_has_ended_does_not_start() {
+    let start = |answered: &[usize]| {
+        let mut history = History::new();
+        history.stands("each", 700, 1, true, 1);
+        history.sealed(2, answered).unwrap();
+        history.stands("each", 700, 2, false, 3);
+        history.start(&tick("each", 700, 2))
+    };
+    assert!(start(&[1, 2, 3]).is_ok(), "the one that knows did not answer");
+    assert!(start(&[0, 2, 3]).is_err());
+}
+
+#[test]
+fn a_registration_that_a_leader_found_is_not_made_anew() {
+    let anew = |answered: &[usize]| {
+        let mut history = History::new();
+        history.forget(0, 800);
+        history.sealed(5_001, answered).unwrap();
+        history.registered(0, "each", 5_000)
+    };
+    assert!(anew(&[0, 3, 4]).is_ok(), "none of those that answered has it");
+    assert!(anew(&[0, 1, 3]).is_err(), "n1 has it");
+}
+
+#[test]
+fn a_registration_may_be_lost_with_a_majority_only() {
+    let mut history = History::new();
+    assert!(history.registered(3, "each", 5_000).is_err(), "three servers know");
+    let mut history = History::new();
+    history.run_all_but(9_000, &[("each", 700)]);
+    history.forget(0, 800);
+    history.registered(0, "each", 5_000).unwrap();
+    assert_eq!(history.reckon(6_000, 9_000), Ok(()), "what was before is nobody's");
+    let mut never = History(Ticks::default(), 0);
+    assert!(never.reckon(0, 9_000).is_err(), "in peace a leader registers its jobs");
+}
