@@ -4,10 +4,32 @@
 #   bash tests/run.sh          all of it
 #   bash tests/run.sh --fix    formats, and mends what clippy can
 #   bash tests/run.sh --interop   only the tests with Redlock clients in other languages
+#   bash tests/run.sh --verdict   only the last lines: the tests that reported to $QUORATE_NOT_RUN that they did not run
+#
+# A test that cannot run on this machine is named in the last lines. With CI=true that is a failure.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 say() { printf '\n== %s\n' "$*"; }
+
+# Each test that cannot run adds a line to this file (quorate-testkit, cannot_run).
+export QUORATE_NOT_RUN=${QUORATE_NOT_RUN:-$PWD/target/not-run}
+
+in_ci() { [ "${CI:-}" = true ] || [ "${CI:-}" = 1 ]; }
+
+# Names what did not run, and fails where everything must have run.
+verdict() {
+    if [ ! -s "$QUORATE_NOT_RUN" ]; then
+        say "all is well"
+        return
+    fi
+    say "what ran is well, but not everything ran:"
+    sort -u "$QUORATE_NOT_RUN"
+    if in_ci; then
+        echo "tests/run.sh: with CI=true every test must run" >&2
+        return 1
+    fi
+}
 
 as_root() {
     if [ "$(id -u)" -eq 0 ]; then "$@"; elif command -v sudo >/dev/null; then sudo -n "$@"; else return 1; fi
@@ -49,6 +71,11 @@ heeding() {
     fi
 }
 
+if [ "${1:-}" = --verdict ]; then
+    verdict
+    exit
+fi
+
 if [ "${1:-}" = --fix ]; then
     cargo fmt --all
     cargo clippy --workspace --all-targets --all-features --fix --allow-dirty --allow-staged
@@ -74,14 +101,13 @@ other_clients() (
     fi
 )
 
-interop() {
-    say "other Redlock clients"
-    if other_clients; then
-        # As part of the whole, of which it has been built.
-        cargo test --workspace --all-features --test other_clients -- --ignored
-    else
-        say "NOT RUN: the tests with other Redlock clients (node's redlock, Python's pottery), for they could not be installed"
-    fi
+# The tests with these clients report one by one that they cannot run.
+clients_for_interop() {
+    say "Redlock clients in other languages"
+    other_clients || {
+        say "the Redlock clients in other languages could not be installed: see above"
+        if in_ci; then return 1; fi
+    }
 }
 
 install cc gcc gcc build-base gcc gcc
@@ -90,8 +116,17 @@ install openssl openssl openssl openssl openssl openssl
 
 install postgres postgresql postgresql-server postgresql postgresql postgresql
 
+# From here on also a run that fails says what did not run.
+rm -f "$QUORATE_NOT_RUN"
+mkdir -p "$(dirname "$QUORATE_NOT_RUN")"
+trap '[ ! -s "$QUORATE_NOT_RUN" ] || [ -n "${JUDGED:-}" ] || sort -u "$QUORATE_NOT_RUN" >&2' EXIT
+
 if [ "${1:-}" = --interop ]; then
-    interop
+    clients_for_interop
+    # With the features of the whole workspace, of which they have been built.
+    cargo test --workspace --all-features --test other_clients
+    JUDGED=1
+    verdict
     exit
 fi
 
@@ -104,12 +139,12 @@ cargo clippy --workspace --all-targets --all-features -- -D warnings
 say "documentation"
 RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --all-features --quiet
 
+clients_for_interop
+
 say "tests, and the examples in the documentation"
 # Most tests wait: for a timer, a process, a server. Cargo's own number is one a core.
 RUST_TEST_THREADS=${RUST_TEST_THREADS:-$((3 * $(getconf _NPROCESSORS_ONLN)))} \
     heeding cargo test --workspace --all-features
-
-interop
 
 cargo build --quiet --workspace --all-features --examples
 for example in examples/*.rs; do
@@ -119,4 +154,5 @@ for example in examples/*.rs; do
     "${CARGO_TARGET_DIR:-target}/debug/examples/$name"
 done
 
-say "all is well"
+JUDGED=1
+verdict

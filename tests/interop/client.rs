@@ -1,4 +1,6 @@
+use quorate_testkit::cannot_run;
 use std::{
+    fs,
     io::{BufRead, BufReader, Write},
     path::{Path, PathBuf},
     process::{Child, ChildStdin, Command, Stdio},
@@ -47,13 +49,32 @@ impl Kind {
 
 /// Where `tests/run.sh` puts the packages.
 fn packages() -> PathBuf {
-    let packages = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/interop");
-    assert!(
-        packages.join("node_modules/redlock").exists() && packages.join("venv/bin/python").exists(),
-        "the other clients are not in {}: `bash tests/run.sh --interop` installs them",
-        packages.display()
-    );
-    packages
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/interop")
+}
+
+/// Reports the test `name` as one that cannot run, unless the clients are installed as the lists beside this file name
+/// them. Returns whether they are.
+pub(crate) fn installed(name: &str) -> bool {
+    let (packages, lists) = (packages(), Path::new(env!("CARGO_MANIFEST_DIR")).join("interop"));
+    // `tests/run.sh` leaves a copy of each list once all of it is installed.
+    let same = |mark: &str, list: &str| {
+        let (mark, list) = (fs::read(packages.join(mark)), fs::read(lists.join(list)));
+        matches!((mark, list), (Ok(mark), Ok(list)) if mark == list)
+    };
+    let missing: Vec<&str> = [
+        ("node's redlock", same(".installed-node", "package-lock.json")),
+        ("Python's pottery", same(".installed-python", "requirements.txt")),
+    ]
+    .into_iter()
+    .filter_map(|(client, there)| (!there).then_some(client))
+    .collect();
+    if !missing.is_empty() {
+        let missing = missing.join(" and ");
+        let reason =
+            format!("{missing} not installed in target/interop; `bash tests/run.sh --interop` installs them");
+        cannot_run(&format!("other_clients::{name}"), &reason);
+    }
+    missing.is_empty()
 }
 
 /// A process that uses one. It is told what to do and answers in lines; dropping it kills it.

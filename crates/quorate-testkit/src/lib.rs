@@ -10,7 +10,10 @@ pub mod alike;
 pub mod conformance;
 pub mod hostile;
 pub mod model;
+mod not_run;
 pub mod postgres;
 pub mod proxy;
 pub mod redis;
 pub mod sim;
+
+pub use not_run::{NOT_RUN_FILE, cannot_run};

@@ -11,7 +11,10 @@
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
 
 use quorate::round::Sabotage;
-use quorate_testkit::sim::{Contrast, Difference, Lie, NoDifference, PLANS, Plan, Sweep};
+use quorate_testkit::{
+    cannot_run,
+    sim::{Contrast, Difference, Lie, NoDifference, PLANS, Plan, Sweep},
+};
 use std::{
     collections::BTreeMap,
     sync::atomic::{AtomicUsize, Ordering},
@@ -198,7 +201,12 @@ fn over<T: Send>(count: usize, look: impl Fn(usize) -> T + Sync) -> Vec<T> {
 /// The cases to look at: all, or those whose name holds `QUORATE_SABOTAGE_ONLY`.
 fn cases() -> Vec<&'static Case> {
     let only = std::env::var("QUORATE_SABOTAGE_ONLY").unwrap_or_default();
-    CASES.iter().filter(|case| case.what.contains(&only)).collect()
+    if !only.is_empty() {
+        cannot_run("sabotage", &format!("QUORATE_SABOTAGE_ONLY={only} leaves out all other rows"));
+    }
+    let cases: Vec<_> = CASES.iter().filter(|case| case.what.contains(&only)).collect();
+    assert!(!cases.is_empty(), "no row's name holds QUORATE_SABOTAGE_ONLY={only}");
+    cases
 }
 
 /// As [`cases`], with those that are only counted.
@@ -209,8 +217,12 @@ fn counted() -> Vec<&'static Case> {
 
 #[test]
 fn every_mechanism_that_is_left_out_is_missed() {
-    if let Some(seeds) = std::env::var("QUORATE_SABOTAGE").ok().and_then(|text| text.parse().ok()) {
-        return count(seeds);
+    if let Ok(seeds) = std::env::var("QUORATE_SABOTAGE") {
+        cannot_run(
+            "every_mechanism_that_is_left_out_is_missed",
+            "QUORATE_SABOTAGE counts, and asserts nothing",
+        );
+        return count(seeds.parse().expect("QUORATE_SABOTAGE is a number of seeds"));
     }
     let cases = cases();
     let results = over(cases.len(), |at| cases[at].find());

@@ -14,7 +14,9 @@ fn seeds(plan: &str) -> Range<u64> {
         return 1..seeds + 1;
     };
     let (first, end) = text.split_once("..").expect("QUORATE_SEEDS is like 1..201");
-    first.parse().expect("a number")..end.parse().expect("a number")
+    let seeds = first.parse().expect("a number")..end.parse().expect("a number");
+    assert!(!seeds.is_empty(), "QUORATE_SEEDS={text} names no seed");
+    seeds
 }
 
 /// The plans that a test below sweeps, and how many seeds of each, from the first. [`hold`] looks its plan up here.

@@ -101,7 +101,11 @@ impl Stage {
     }
 
     pub(super) async fn when(&self, what: &str, is_so: impl Fn() -> bool) {
-        let deadline = self.quorum.env().now() + 15 * SECOND;
+        self.within(15 * SECOND, what, is_so).await;
+    }
+
+    pub(super) async fn within(&self, most: Duration, what: &str, is_so: impl Fn() -> bool) {
+        let deadline = self.quorum.env().now() + most;
         while !is_so() {
             assert!(self.quorum.env().now() < deadline, "{what}");
             self.quorum.env().sleep(PERIOD / 10).await;

@@ -1,0 +1,73 @@
+//! Tests that cannot run on this machine: they say so by name, and fail where everything must run.
+//!
+//! # What is not guaranteed
+//!
+//! A test that never calls [`cannot_run`] and returns early is not noticed here. `tests/not_run.rs` reads the sources
+//! for tests that are ignored or left out by the platform.
+
+use std::{
+    env,
+    ffi::OsStr,
+    fs::OpenOptions,
+    io::{self, Write},
+    path::Path,
+};
+
+/// Names the file to which each test that could not run adds a line. `tests/run.sh` sets it and prints the file at its end.
+pub const NOT_RUN_FILE: &str = "QUORATE_NOT_RUN";
+
+/// Reports that the test `name` cannot run here, for `reason`, which says how that can be changed. The test returns
+/// afterwards.
+///
+/// The line goes to standard error, past the test harness, which shows nothing of a test that passes; and into the
+/// file that `QUORATE_NOT_RUN` names.
+///
+/// # Panics
+/// Under `CI=true`, where everything must run; and where the file cannot be written.
+#[expect(clippy::panic, reason = "a test fails by panicking")]
+pub fn cannot_run(name: &str, reason: &str) {
+    let file = env::var_os(NOT_RUN_FILE);
+    match report(name, reason, env::var_os("CI").as_deref(), file.as_deref().map(Path::new)) {
+        // Nothing is lost with it: the file has the line as well.
+        Ok(line) => drop(writeln!(io::stderr(), "{line}")),
+        Err(why) => panic!("{why}"),
+    }
+}
+
+fn report(name: &str, reason: &str, ci: Option<&OsStr>, file: Option<&Path>) -> Result<String, String> {
+    let line = format!("NOT RUN: {name}: {}", reason.replace('\n', " "));
+    if let Some(path) = file {
+        let opened = OpenOptions::new().create(true).append(true).open(path);
+        let written = opened.and_then(|mut file| file.write_all(format!("{line}\n").as_bytes()));
+        written.map_err(|error| format!("{line}; and {} cannot be written: {error}", path.display()))?;
+    }
+    if ci.is_some_and(|ci| ci == "true" || ci == "1") {
+        return Err(format!("{line}; with CI=true every test must run"));
+    }
+    Ok(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn a_test_that_cannot_run_is_named_and_fails_where_all_must_run() {
+        let home = tempfile::tempdir().unwrap();
+        let file = home.path().join("not-run");
+        for ci in [None, Some("false"), Some("")] {
+            report("a::b", "no node\nhere", ci.map(OsStr::new), Some(&file)).unwrap();
+        }
+        let lines = "NOT RUN: a::b: no node here\n".repeat(3);
+        assert_eq!(fs::read_to_string(&file).unwrap(), lines);
+        for ci in ["true", "1"] {
+            let why = report("c", "no npm", Some(OsStr::new(ci)), Some(&file)).unwrap_err();
+            assert_eq!(why, "NOT RUN: c: no npm; with CI=true every test must run");
+        }
+        assert!(fs::read_to_string(&file).unwrap().ends_with("NOT RUN: c: no npm\n"));
+        let why = report("d", "e", None, Some(home.path())).unwrap_err();
+        assert!(why.starts_with("NOT RUN: d: e; and ") && why.contains("cannot be written"), "{why}");
+        assert_eq!(report("f", "g", None, None).unwrap(), "NOT RUN: f: g");
+    }
+}
