@@ -22,6 +22,8 @@ use std::{
 const TO_BEGIN: Duration = Duration::from_secs(1);
 /// From the end of a run until that is recorded.
 const TO_RECORD: Duration = Duration::from_secs(1);
+/// From the cut of a run at a step-down until its leader is known to lead no more, with a machine that is busy.
+const TO_FALL: Duration = Duration::from_secs(10);
 /// The time of a fault is taken before it: its victim may have gone on for as long.
 const TO_HIT: Duration = Duration::from_millis(50);
 
@@ -260,13 +262,15 @@ impl Story {
 
     /// Why a tick should not have started again after this start, if it should not.
     fn again_without_cause(&self, first: &Start, takes: Duration) -> Option<String> {
-        // A run that was cut has said so itself, at a step-down.
-        if first.cut.is_some() {
-            return None;
-        }
-        let recorded = first.done.unwrap_or(first.at + takes) + TO_RECORD;
-        let hit = self.hit(first.who, first.term, first.at, recorded);
-        hit.is_none().then(|| "no fault came between its start and the record of its end".to_owned())
+        // A run that was cut at a step-down has said so itself, and then its term must have ended.
+        let (until, why) = match first.cut {
+            Some(cut) => (cut + TO_FALL, "it was cut, and its term did not end"),
+            None => {
+                let ended = first.done.unwrap_or(first.at + takes);
+                (ended + TO_RECORD, "no fault came between its start and the record of its end")
+            }
+        };
+        self.hit(first.who, first.term, first.at, until).is_none().then(|| why.to_owned())
     }
 
     /// What caught a tick between its start and its end, or between the record of its start and its first word.

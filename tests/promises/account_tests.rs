@@ -55,6 +55,12 @@ impl Doctored {
         self
     }
 
+    fn cut(mut self, job: &str, n: u64, member: usize, term: u64, ms: u64) -> Self {
+        let event = Event::Cut { job: job.into(), tick: n * SECOND, term };
+        self.0.lines.push((who(member), line(ms, event)));
+        self
+    }
+
     /// Without what was written of a tick, or only without its end.
     fn without(mut self, job: &str, n: u64, start_too: bool) -> Self {
         self.0.lines.retain(|(_, entry)| match &entry.event {
@@ -102,6 +108,20 @@ fn a_second_start_is_found_where_there_may_be_none() {
     let without_cause =
         Doctored::sound().start("least-quick", 2, 1, 8, 3600).done("least-quick", 2, 1, 8, 3610);
     assert_eq!(without_cause.found(), ["started again"]);
+}
+
+/// A run that was cut may start again, but only if its term has ended.
+#[test]
+fn a_run_that_is_cut_although_its_term_goes_on_is_found() {
+    let cut = |fault| {
+        let again = Doctored::sound().without("least-quick", 3, false).cut("least-quick", 3, 0, 7, 3100);
+        again.fault_at(fault).start("least-quick", 3, 1, 8, 3600).done("least-quick", 3, 1, 8, 3610)
+    };
+    assert_eq!(cut(3050).found(), Vec::<String>::new(), "cut after the fault");
+    assert_eq!(cut(3300).found(), Vec::<String>::new(), "its leader fell by itself, which is noticed later");
+    let mut goes_on = cut(3050);
+    goes_on.0.changes.clear();
+    assert_eq!(goes_on.found(), ["started again"]);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use super::{
     journal::Event,
     settings::{GROUP, HISTORY, JOBS, TICK_EVERY, plain_quorum},
 };
-use quorate::schedule::{Jobs, TickEnd, TickHistory};
+use quorate::schedule::{Delivery, Jobs, TickEnd, TickHistory};
 use quorate_tests::support::PATIENCE;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -52,7 +52,7 @@ pub(crate) fn differences(story: &Story, histories: &BTreeMap<String, Vec<TickHi
                 (entry.tick.as_micros()..=until).contains(&tick)
             };
             let ends: Vec<&TickHistory> = entries.iter().filter(of).collect();
-            if let Some(why) = told.differs(tick, &ends) {
+            if let Some(why) = told.differs(kind.delivery, tick, &ends) {
                 let told: Vec<String> = ends
                     .iter()
                     .map(|entry| format!("{} under {} ({})", entry.end, entry.term, entry.reason))
@@ -71,11 +71,14 @@ struct Told {
     /// The terms under which a tick was started, and under which it came to its end.
     started: BTreeMap<u64, BTreeSet<u64>>,
     done: BTreeMap<u64, BTreeSet<u64>>,
+    /// The terms that a change of the leader ended.
+    brought_down: BTreeSet<u64>,
 }
 
 impl Told {
     fn of(story: &Story, name: &str) -> Self {
-        let mut told = Self::default();
+        let brought_down = story.changes.iter().map(|change| change.term).collect();
+        let mut told = Self { brought_down, ..Self::default() };
         for (_, entry) in &story.lines {
             match &entry.event {
                 Event::Start { job, tick, term, .. } if &**job == name => {
@@ -91,7 +94,7 @@ impl Told {
         told
     }
 
-    fn differs(&self, tick: u64, ends: &[&TickHistory]) -> Option<String> {
+    fn differs(&self, delivery: Delivery, tick: u64, ends: &[&TickHistory]) -> Option<String> {
         let none = BTreeSet::new();
         let (started, done) =
             (self.started.get(&tick).unwrap_or(&none), self.done.get(&tick).unwrap_or(&none));
@@ -115,18 +118,36 @@ impl Told {
                 _ => {}
             }
         }
-        let is_done = ends.iter().any(|entry| entry.end == TickEnd::Done);
-        // An end that came just before a fault was not recorded: it is lost then, or has run again.
-        let is_lost = ends.iter().any(|entry| matches!(entry.end, TickEnd::Lost | TickEnd::Cancelled));
-        (!is_done && !is_lost).then(|| "neither done nor lost".to_owned())
+        if ends.iter().any(|entry| entry.end == TickEnd::Done) {
+            return None;
+        }
+        if delivery == Delivery::AtLeastOnce {
+            return Some("it is to run until it is done, and is not".to_owned());
+        }
+        // An end that came just before a fault was not recorded: it is lost then, with the term that it began under.
+        let is_lost = |entry: &&&TickHistory| matches!(entry.end, TickEnd::Lost | TickEnd::Cancelled);
+        match ends.iter().find(is_lost) {
+            None => Some("neither done nor lost".to_owned()),
+            Some(lost) if !self.brought_down.contains(&lost.term.get()) => {
+                Some(format!("no change of the leader ended the term {}", lost.term))
+            }
+            Some(_) => None,
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::journal::Entry;
-    use quorate::{env::WallTime, node::FencingToken, schedule::TickCause};
+    use crate::{
+        account::{Change, Kind},
+        journal::Entry,
+    };
+    use quorate::{
+        env::{BootTime, WallTime},
+        node::FencingToken,
+        schedule::TickCause,
+    };
     use quorate_tests::support::Who;
 
     const TICK: u64 = 7_000_000;
@@ -161,19 +182,22 @@ mod tests {
         }
     }
 
-    fn found(first: &[TickHistory]) -> Vec<String> {
-        let rest =
-            JOBS[1..].iter().map(|kind| (kind.name.to_owned(), vec![entry(kind.name, TickEnd::Done, 4)]));
-        let mut histories: BTreeMap<_, _> = rest.collect();
-        histories.insert(JOBS[0].name.to_owned(), first.to_vec());
-        differences(&story(), &histories)
+    fn found_of(story: &Story, name: &str, entries: &[TickHistory]) -> Vec<String> {
+        let all = JOBS.iter().map(|kind| (kind.name.to_owned(), vec![entry(kind.name, TickEnd::Done, 4)]));
+        let mut histories: BTreeMap<_, _> = all.collect();
+        histories.insert(name.to_owned(), entries.to_vec());
+        differences(story, &histories)
+    }
+
+    fn first_of(delivery: Delivery) -> &'static str {
+        JOBS.iter().find(|kind| kind.delivery == delivery).unwrap().name
     }
 
     #[test]
     fn a_history_that_tells_other_things_is_found() {
         let name = JOBS[0].name;
+        let found = |entries: &[TickHistory]| found_of(&story(), name, entries);
         assert_eq!(found(&[entry(name, TickEnd::Done, 4)]), Vec::<String>::new());
-        assert_eq!(found(&[entry(name, TickEnd::Lost, 4)]), Vec::<String>::new(), "the end was not recorded");
         for (entries, says) in [
             (vec![], "in the dark"),
             (vec![entry(name, TickEnd::Done, 5)], "under 5"),
@@ -182,6 +206,28 @@ mod tests {
         ] {
             let found = found(&entries);
             assert!(found.len() == 1 && found[0].contains(says), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn a_tick_is_lost_with_its_term_and_at_most_once_alone() {
+        let brought_down = |term| {
+            let who = Who { member: 0, run: 1 };
+            let change = Change { kind: Kind::Killed, who, term, at: BootTime::from_nanos(3) };
+            Story { changes: vec![change], ..story() }
+        };
+        let (most, least) = (first_of(Delivery::AtMostOnce), first_of(Delivery::AtLeastOnce));
+        for end in [TickEnd::Lost, TickEnd::Cancelled] {
+            let found = |story: &Story, name: &str| found_of(story, name, &[entry(name, end, 4)]);
+            assert_eq!(found(&brought_down(4), most), Vec::<String>::new(), "the end was not recorded");
+            for (story, name, says) in [
+                (story(), most, "no change of the leader ended the term 4"),
+                (brought_down(5), most, "no change of the leader ended the term 4"),
+                (brought_down(4), least, "until it is done"),
+            ] {
+                let found = found(&story, name);
+                assert!(found.len() == 1 && found[0].contains(says), "{found:?}");
+            }
         }
     }
 }

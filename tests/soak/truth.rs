@@ -109,11 +109,6 @@ impl Truth {
         nodes.len()
     }
 
-    /// Whether anything was done to anybody in this time.
-    pub(crate) fn was_disturbed(&self, from: BootTime, until: BootTime) -> bool {
-        self.disturbed.iter().any(|at| (from..=until).contains(at))
-    }
-
     /// Forgets what no check asks for any more.
     pub(crate) fn prune(&mut self, now: BootTime) {
         let old = now - REMEMBERED;

@@ -1,7 +1,7 @@
 use super::{Check, HORIZON};
 use crate::{
     journal::{Entry, Event},
-    settings::{AT_LEAST_ONCE, AT_MOST_ONCE, MAJORITY, MAKE_UP, TICK_EVERY},
+    settings::{AT_LEAST_ONCE, AT_MOST_ONCE, MAJORITY, MAKE_UP, TERM, TICK_EVERY},
     truth::Truth,
 };
 use quorate::env::{BootTime, WallTime};
@@ -18,10 +18,19 @@ const SETTLED: Duration = Duration::from_secs(30);
 const UNKNOWN: Duration = Duration::from_secs(5);
 /// A process that did not run shortly before may start a tick late.
 const EXCUSED: Duration = Duration::from_millis(300);
+/// From the moment in which a leader may begin a tick until it has begun: the ticks that it makes up before, the seal,
+/// and the rest of its lease where it is cut off, on a busy machine.
+const TO_BEGIN: Duration = Duration::from_secs(5);
+/// A leader leads a little longer than its last line says.
+const LAST_WORD: Duration = Duration::from_millis(500);
 
 /// An at-most-once tick starts once or not at all, whatever happens. An at-least-once tick is done, unless a
-/// majority forgot, and does not start again once that is known to be recorded. No tick is passed over in calm
-/// times.
+/// majority forgot, and does not start again once that is known to be recorded.
+///
+/// An at-most-once tick that never starts was recorded as started by a leader whose term then ended, within
+/// [`TO_BEGIN`] of when it could begin the tick; or some node forgot, so that it may have been unknown. (Which nodes
+/// answered the leader's seal is not known here: one of a bare majority is enough. The simulation judges that.) That
+/// anything else was disturbed is no excuse.
 #[derive(Debug)]
 pub(crate) struct Ticks {
     /// The wall clock and the boot clock at one moment.
@@ -30,6 +39,8 @@ pub(crate) struct Ticks {
     /// Judged up to here, by job.
     judged: BTreeMap<Arc<str>, u64>,
     counts: BTreeMap<Arc<str>, Counts>,
+    /// From when to when each term is known to have lasted.
+    terms: BTreeMap<u64, (BootTime, BootTime)>,
     /// Starts after a recorded end. That a process did not run is in a later line, and excuses it.
     suspects: Vec<(Who, BootTime, String)>,
 }
@@ -60,7 +71,8 @@ pub(crate) struct Counts {
 impl Ticks {
     pub(crate) fn new(wall: WallTime, boot: BootTime) -> Self {
         let (jobs, judged, counts) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Self { clocks: (wall, boot), jobs, judged, counts, suspects: Vec::new() }
+        let terms = BTreeMap::new();
+        Self { clocks: (wall, boot), jobs, judged, counts, terms, suspects: Vec::new() }
     }
 
     /// What became of the ticks that have been judged.
@@ -110,8 +122,12 @@ impl Ticks {
                 counts.done += usize::from(tick.done.is_some());
                 let boot = boot(self.clocks, at);
                 let forgotten = truth.losses(boot - UNKNOWN, boot + MAKE_UP) >= MAJORITY;
-                let disturbed = truth.was_disturbed(boot - UNKNOWN * 2, boot + UNKNOWN);
-                let excused = if &**job == AT_MOST_ONCE { disturbed } else { forgotten };
+                let excused = if &**job == AT_MOST_ONCE {
+                    let unknown = truth.losses(boot - UNKNOWN, boot + MAKE_UP) > 0;
+                    unknown || caught(&self.terms, boot)
+                } else {
+                    forgotten
+                };
                 counts.left_out += usize::from(begun.is_empty() && excused);
                 let missed = if &**job == AT_MOST_ONCE { begun.is_empty() } else { tick.done.is_none() };
                 if missed && !excused {
@@ -121,6 +137,11 @@ impl Ticks {
             self.judged.insert(Arc::clone(job), next);
         }
         found
+    }
+
+    fn led(&mut self, term: u64, at: BootTime) {
+        let (from, last) = self.terms.entry(term).or_insert((at, at));
+        (*from, *last) = (at.min(*from), at.max(*last));
     }
 
     fn start(&mut self, job: &Arc<str>, at: u64, start: (u64, Who, BootTime), truth: &Truth) -> Vec<String> {
@@ -156,6 +177,16 @@ impl Ticks {
 
 impl Check for Ticks {
     fn take(&mut self, who: Who, entry: &Entry, truth: &Truth) -> Vec<String> {
+        let leads = match &entry.event {
+            Event::Held { res, token, .. }
+            | Event::Look { res, token, .. }
+            | Event::Told { res, token }
+            | Event::Over { res, token }
+            | Event::Ending { res, token } => (&**res == TERM).then_some(*token),
+            Event::TickStart { term, .. } | Event::TickDone { term, .. } => Some(*term),
+            _ => None,
+        };
+        leads.into_iter().for_each(|term| self.led(term, entry.at()));
         match &entry.event {
             Event::TickStart { job, tick, term } => self.start(job, *tick, (*term, who, entry.at()), truth),
             Event::TickDone { job, tick, term } => {
@@ -170,6 +201,7 @@ impl Check for Ticks {
     fn settle(&mut self, now: BootTime, truth: &Truth) -> Vec<String> {
         let mut found = self.convict(now - HORIZON, truth);
         found.extend(self.judge(self.wall(now - MAKE_UP - SETTLED), truth));
+        self.terms.retain(|_, (_, last)| *last + MAKE_UP * 4 > now);
         // At-most-once ticks that start again much later are to be found as well.
         let old = self.wall(now - MAKE_UP * 4);
         for ticks in self.jobs.values_mut() {
@@ -182,6 +214,14 @@ impl Check for Ticks {
     fn watching(&self) -> usize {
         self.jobs.values().map(BTreeMap::len).sum::<usize>() + self.suspects.len()
     }
+}
+
+/// Whether a term ended when its leader may just have recorded that it starts a tick due at `due`.
+fn caught(terms: &BTreeMap<u64, (BootTime, BootTime)>, due: BootTime) -> bool {
+    terms.values().any(|(from, last)| {
+        let begins = due.max(*from);
+        *last <= due + MAKE_UP && begins <= *last + LAST_WORD && *last <= begins + TO_BEGIN
+    })
 }
 
 /// A tick's time on the boot clock.
@@ -262,18 +302,44 @@ mod tests {
         };
         let judge = |job, truth: &Truth| {
             let mut check = ticks();
+            // The leader leads on.
+            check.led(7, at(60_000));
             lines(job).iter().for_each(|line| drop(check.take(who(0), line, truth)));
             (check.finish(at(3500), truth).len(), check.counts()[job])
         };
         let counts = Counts { due: 3, started: 2, again: 0, done: 2, left_out: 0 };
         assert_eq!(judge(AT_LEAST_ONCE, &Truth::default()), (1, counts));
         assert_eq!(judge(AT_MOST_ONCE, &Truth::default()), (1, counts));
-        let mut disturbed = Truth::default();
-        disturbed.disturb(at(1500));
-        assert_eq!(judge(AT_MOST_ONCE, &disturbed), (0, Counts { left_out: 1, ..counts }));
-        assert_eq!(judge(AT_LEAST_ONCE, &disturbed), (1, counts));
-        (0..3).for_each(|node| disturbed.forgot(node, at(1500)));
-        assert_eq!(judge(AT_LEAST_ONCE, &disturbed), (0, Counts { left_out: 1, ..counts }));
+        let mut forgot = Truth::default();
+        forgot.disturb(at(1500));
+        assert_eq!(judge(AT_MOST_ONCE, &forgot), (1, counts), "that something was disturbed is no excuse");
+        forgot.forgot(0, at(1500));
+        assert_eq!(judge(AT_MOST_ONCE, &forgot), (0, Counts { left_out: 1, ..counts }));
+        assert_eq!(judge(AT_LEAST_ONCE, &forgot), (1, counts));
+        (0..3).for_each(|node| forgot.forgot(node, at(1500)));
+        assert_eq!(judge(AT_LEAST_ONCE, &forgot), (0, Counts { left_out: 1, ..counts }));
+    }
+
+    #[test]
+    fn an_at_most_once_tick_is_passed_over_only_where_its_leader_fell() {
+        let job = AT_MOST_ONCE;
+        let leads = |ms, token| line(ms, Event::Look { res: TERM.into(), token, until: 0 });
+        // The tick of 20 s is never begun. The first leader fell at `fell`, and the second came 2 s later.
+        let judge = |fell: u64| {
+            let mut check = ticks();
+            let mut lines = vec![leads(500, 7), leads(fell, 7), leads(fell + 2000, 8), leads(60_000, 8)];
+            for n in (1..=40).filter(|n| *n != 20) {
+                let term = if n * 1000 <= fell { 7 } else { 8 };
+                let began = (n * 1000).max(if term == 8 { fell + 2000 } else { 0 });
+                lines.extend([start(began, job, n, term), done(began + 10, job, n, term)]);
+            }
+            lines.iter().for_each(|line| drop(check.take(who(0), line, &Truth::default())));
+            check.finish(at(40_500), &Truth::default()).len()
+        };
+        assert_eq!(judge(20_100), 0, "recorded as started, and its leader fell");
+        assert_eq!(judge(19_900), 0, "its last line came just before");
+        assert_eq!(judge(19_000), 1, "the leader that came afterwards had to make it up");
+        assert_eq!(judge(27_000), 1, "the leader had seven seconds to begin it");
     }
 
     #[test]

@@ -19,16 +19,20 @@
 //! - **A worker that is paused**, or went on no more than some milliseconds ago, need not have told its work
 //!   (*step-down*) or ended it (*succession*). A grant that is over by the worker's own clock when its code first
 //!   sees it has no place in the order of *fencing*, and is no new holder to *succession*.
-//! - **What servers forgot.** Such a server counts no more for what stands: a *done* of a claim, a final record or a
-//!   registration that a majority has so lost may come again, or be nobody's. A tick of an at-most-once job may have
-//!   been skipped that the last leader's seal, or its own term afterwards, found a server not to remember. *Backing*
-//!   counts a server that is down, unless it keeps everything, or that forgot within `max_ttl`.
-//! - **Outside of peace**, after the faults, a missed tick that its misfire rule does not make up is nobody's, nor is a
-//!   tick that was interrupted four times in one term; *liveness* is asked for in peace alone.
+//! - **What servers forgot.** Such a server counts no more for what is stored: a *done* of a claim, a final record or a
+//!   registration that a majority has so lost may come again, or belong to no leader. A tick of an at-most-once job
+//!   that was never started must have been reported as lost by a leader, for a reason that is true: *too few nodes
+//!   remember* counts the servers whose answers that leader's seal went by, and holds only if fewer than a majority of
+//!   all servers remember among them. *Backing* counts a server that is down, unless it keeps everything, or that
+//!   forgot within `max_ttl`.
+//! - **Outside of peace**, after the faults, a missed tick that its misfire rule does not make up belongs to no leader. A
+//!   tick that was interrupted four times in the newest term may be put off beyond the end. *Liveness* is required in
+//!   peace alone.
 //! - **Servers' clocks that step further than `clock_step_allowance`, or stand still**, are in the plan
 //!   `wild-clocks` alone, in which no server forgets, and only the invariants that are
 //!   [timeless](invariant::Invariant::is_timeless) are judged.
-//!   In the plan `far-steps` one or two servers' clocks are set far ahead: *backing* alone is not judged there.
+//!   In the plan `far-steps` one or two servers' clocks are set far ahead: *backing* counts such a server for `max_ttl`
+//!   after the step, in which no worker may count what it grants.
 //! - **Workers with another node list or another `max_ttl`** are in the plan `mistaken` alone, in which one
 //!   server may forget: they must be refused by name. Where a majority of a wrong list's nodes forget, and the rest
 //!   of them is out of reach, such a worker may mark them as its own and lead by them
@@ -53,7 +57,8 @@
 //! | workers' wall clocks step by seconds or hours | [`Fault::StepWorker`] |
 //!
 //! A seed decides all of it ([`Scenario`]), and two runs of a seed write the same [`Trace`]. What must hold
-//! is in [`invariant`], one file each; that each would notice is proved with servers that [`Lie`]. A [`Sweep`]
+//! is in [`invariant`], one file each; that each would notice is proved with servers that [`Lie`], under seeds that hold
+//! without the lie ([`Contrast`]). A [`Sweep`]
 //! runs many seeds of one of the [`PLANS`]; the program `simulate` does so from a shell.
 
 mod clock;
