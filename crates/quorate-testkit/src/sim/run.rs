@@ -13,6 +13,7 @@ use quorate::{
     env::Env,
     lease::{Lease, Quorum, TryAcquire},
     node::{Owner, Resource, ResourceKind},
+    round::Setup,
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -224,9 +225,10 @@ impl Run {
     async fn prove_liveness(&mut self) {
         // Releases were kept for servers that were away: a back-off and a handshake later they have gone out.
         self.truth.pass(RELEASED_IN).await;
-        let long_ago = self.truth.now().saturating_sub(self.plan.setup.max_ttl * 2);
+        let keys_end_in = keys_of_a_crashed_worker_end_in(&self.plan.setup);
+        let long_ago = self.truth.now().saturating_sub(keys_end_in);
         let lives = |worker: usize| self.crashed[worker].is_none_or(|crashed| crashed < long_ago);
-        // A wish stands for its time, whoever has gone meanwhile.
+        // A resign request is stored for its time, whether its worker lives or not.
         self.look_for_keys(|resource, owner| {
             let ours = (0..WORKERS).any(|worker| lives(worker) && owner == format!("w{worker}"));
             ours && resource.kind() != ResourceKind::Wish
@@ -401,9 +403,29 @@ impl Run {
     }
 }
 
+/// A request that a worker sent just before it crashed runs within the node timeout or not at all, by a server's clock
+/// that may drift, and step once; what it sets ends with the longest TTL.
+fn keys_of_a_crashed_worker_end_in(setup: &Setup) -> Duration {
+    (setup.node_timeout + setup.max_ttl).mul_f64(1.0 + setup.drift_rate) + setup.clock_step_allowance
+}
+
 fn bury(referee: &Referee, process: &Process) {
     referee.bury(&process.host);
     let tasks = process.host.tasks_alive() + process.env.tasks_alive() + process.quorum.env().tasks_alive();
     let panics = process.host.take_panics();
     referee.tell(&Event::Ended { worker: process.host.name(), tasks, panics: &panics });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is left of a crashed worker longer than its last request can have set it is a leftover.
+    #[test]
+    fn a_crashed_worker_excuses_no_key_for_longer_than_its_last_request_can_have_set_it() {
+        let setup = Plan::default().setup;
+        let ends_in = keys_of_a_crashed_worker_end_in(&setup);
+        assert!(ends_in > setup.max_ttl + setup.node_timeout, "{ends_in:?}");
+        assert!(ends_in < setup.max_ttl + Duration::from_millis(300), "{ends_in:?}");
+    }
 }
