@@ -7,6 +7,9 @@ use std::{
     time::Duration,
 };
 
+/// How many messages may wait for other workers, for each place of the concurrency.
+const WAITING_PER_PLACE: usize = 4;
+
 /// A consumer, before it runs: made by [`Claims::consume`].
 #[must_use = "nothing is pulled before `until` is awaited"]
 pub struct Consume<S, M, H> {
@@ -18,11 +21,18 @@ pub struct Consume<S, M, H> {
 
 pub(super) struct Options<M> {
     pub(super) concurrency: usize,
+    pub(super) max_waiting: Option<usize>,
     pub(super) grace: Duration,
     pub(super) patience: Duration,
     pub(super) on_end: Option<Arc<OnEnd<M>>>,
     pub(super) on_source_error: Option<Arc<OnSourceError>>,
     pub(super) on_dead: Option<Arc<Dead<M>>>,
+}
+
+impl<M> Options<M> {
+    pub(super) fn most_waiting(&self) -> usize {
+        self.max_waiting.unwrap_or_else(|| self.concurrency.saturating_mul(WAITING_PER_PLACE))
+    }
 }
 
 type OnEnd<M> = dyn Fn(&Ended<M>) + Send + Sync;
@@ -49,6 +59,7 @@ impl Claims {
     {
         let options = Options {
             concurrency: 16,
+            max_waiting: None,
             grace: Duration::from_secs(10),
             patience: Duration::from_secs(30),
             on_end: None,
@@ -60,10 +71,22 @@ impl Claims {
 }
 
 impl<S, M: Message, H> Consume<S, M, H> {
-    /// How many messages are claimed and handled at once, at least one; as many more at most wait for other workers.
-    /// No message is pulled from the source without room for it. Default 16.
+    /// Sets how many messages are claimed and handled at once, at least one. No message is pulled from the source while
+    /// none of these places is free. Default 16.
     pub fn concurrency(mut self, most: usize) -> Self {
         self.options.concurrency = most.max(1);
+        self
+    }
+
+    /// Sets how many messages may wait for other workers, at least one: nothing more is pulled from the source while so
+    /// many wait. Messages that were pulled before may still join them, so that at most [`Consume::concurrency`] more are
+    /// held. A second copy of a message that is being handled here waits as well. Default four times the concurrency.
+    ///
+    /// While the source is not read, messages behind the waiting ones are not handled here, even if no other worker handles
+    /// them. This lasts until one of the waiting messages is done, free, or out of [`Consume::patience`]. Where N workers
+    /// are given the same messages in the same order, all of them stay busy if N - 1 times the concurrency may wait.
+    pub fn max_waiting(mut self, most: usize) -> Self {
+        self.options.max_waiting = Some(most.max(1));
         self
     }
 
@@ -73,8 +96,13 @@ impl<S, M: Message, H> Consume<S, M, H> {
         self
     }
 
-    /// How long a message that another worker handles is looked at again, until it is done or free, before it is
-    /// left to the source to bring it again. Default 30 s; zero for not at all.
+    /// Sets how long a message waits while another worker handles it. It is looked at again until it is done or free;
+    /// after this time it is logged, ends as [`Outcome::InProgress`](super::Outcome::InProgress), and is left to the source
+    /// to bring it again. Default 30 s; zero for not at all.
+    ///
+    /// The time counts from when the other worker was first found to handle the message, and anew after an outage of the
+    /// quorum. Use `Duration::MAX` for a source that brings a message only once: such a message waits until another worker
+    /// has done it, or until its claim is free.
     pub fn patience(mut self, patience: Duration) -> Self {
         self.options.patience = patience;
         self
@@ -137,6 +165,7 @@ impl<S, M, H> fmt::Debug for Consume<S, M, H> {
             .field("claims", &self.claims)
             .field("concurrency", &self.options.concurrency)
             .field("grace", &self.options.grace)
+            .field("max_waiting", &self.options.most_waiting())
             .field("patience", &self.options.patience)
             .finish_non_exhaustive()
     }

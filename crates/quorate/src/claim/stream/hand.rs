@@ -1,5 +1,9 @@
-//! What is in a consumer's hand: how much more may be pulled, what is to be claimed next, what waits and until
+//! The messages that a consumer has pulled: how many more may be pulled, which are claimed next, which wait and until
 //! when. Pure.
+//!
+//! A message takes up one of `most` places while it is claimed or handled, and while too few nodes answer. A message
+//! that another worker handles is in the waiting room instead. A full waiting room stops pulling, never claiming: the
+//! messages in it move to a free place as soon as their pause is over, so that it always empties.
 
 use crate::env::BootTime;
 use std::{
@@ -18,8 +22,10 @@ pub(super) type Number = u64;
 /// All messages that have been pulled and have not ended.
 #[derive(Debug)]
 pub(super) struct Hand<M> {
-    /// How many may be claimed, or about to be, or at work; and how many more may wait for other workers.
+    /// How many messages may be claimed, handled, or held back by a missing quorum.
     most: usize,
+    /// From how many waiting messages on nothing more is pulled. Those that were pulled before may still join them.
+    max_waiting: usize,
     patience: Duration,
     pulled: Number,
     held: BTreeMap<Number, Held<M>>,
@@ -28,7 +34,7 @@ pub(super) struct Hand<M> {
     waiting: BTreeSet<(BootTime, Number)>,
     /// Ids that are being claimed or handled: a twin waits for them.
     busy: BTreeSet<Arc<str>>,
-    /// How many wait for others, and so take up no room.
+    /// How many are in the waiting room.
     others: usize,
 }
 
@@ -37,7 +43,12 @@ struct Held<M> {
     message: Arc<M>,
     id: Arc<str>,
     since: BootTime,
+    /// When another worker was first found to handle it: its patience counts from then.
+    elsewhere_since: Option<BootTime>,
+    /// How many times in a row another worker was found to handle it, or too few nodes answered.
     looks: u32,
+    /// Whether too few nodes answered the last time.
+    away: bool,
     place: Place,
 }
 
@@ -47,23 +58,24 @@ enum Place {
     Fresh,
     /// Being claimed, handled or handed to the dead-letter hook.
     Busy,
-    /// Somebody else's.
+    /// In the waiting room: another worker handles it, or a twin of it is busy here.
     Elsewhere(BootTime),
     /// Too few nodes answered.
     Away(BootTime),
 }
 
 impl Place {
-    /// Whether it takes up room. What somebody else handles does not keep us from handling other messages.
+    /// Returns whether it takes up one of the places, rather than of the waiting room.
     fn counts(self) -> bool {
         !matches!(self, Self::Elsewhere(_))
     }
 }
 
 impl<M> Hand<M> {
-    pub(super) fn new(most: usize, patience: Duration) -> Self {
+    pub(super) fn new(most: usize, max_waiting: usize, patience: Duration) -> Self {
         Self {
             most,
+            max_waiting,
             patience,
             pulled: 0,
             held: BTreeMap::new(),
@@ -74,8 +86,13 @@ impl<M> Hand<M> {
         }
     }
 
-    /// How many more messages may be pulled.
+    /// Returns how many more messages may be pulled.
     pub(super) fn room(&self) -> usize {
+        if self.others < self.max_waiting { self.free() } else { 0 }
+    }
+
+    /// Returns how many places are free, for messages that are pulled or leave the waiting room.
+    fn free(&self) -> usize {
         self.most.saturating_sub(self.held.len() - self.others)
     }
 
@@ -97,25 +114,24 @@ impl<M> Hand<M> {
     /// What to claim now: each id once.
     pub(super) fn batch(&mut self, now: BootTime) -> Vec<(Number, Arc<str>)> {
         let due = self.waiting.iter().take_while(|(at, _)| *at <= now).map(|(_, number)| *number);
-        let mut room = self.room();
+        let mut free = self.free();
         let mut batch = Vec::new();
         for number in due.chain(self.fresh.iter().copied()).collect::<Vec<_>>() {
             let Some(held) = self.held.get(&number) else { continue };
             let (id, place) = (Arc::clone(&held.id), held.place);
             if self.busy.contains(&id) {
-                // A twin: it will be known to be done soon. Where too many wait already it takes up room.
+                // A twin: it is likely to be done soon. Its patience has not begun.
                 match place {
                     Place::Away(_) => self.wait(number, Place::Away(now + LOOK_AGAIN)),
-                    Place::Fresh if self.others >= self.most => {}
                     _ => self.wait(number, Place::Elsewhere(now + LOOK_AGAIN)),
                 }
                 continue;
             }
             if !place.counts() {
-                if room == 0 {
+                if free == 0 {
                     continue;
                 }
-                room -= 1;
+                free -= 1;
             }
             self.move_to(number, Place::Busy);
             self.busy.insert(Arc::clone(&id));
@@ -124,39 +140,47 @@ impl<M> Hand<M> {
         batch
     }
 
-    /// Somebody else handles it, and may be done after `retry_after`: it waits, or it is to be left to the source
-    /// (`false`).
+    /// Another worker handles it, and may be done after `retry_after`: the message waits. Returns `false` where its
+    /// patience is over instead, so that it is left to the source.
     pub(super) fn elsewhere(&mut self, number: Number, retry_after: Option<Duration>, now: BootTime) -> bool {
-        let others = self.others;
+        let patience = self.patience;
         let Some(held) = self.held.get_mut(&number) else { return true };
-        let left = now.until(held.since + self.patience);
-        // What is left to the source keeps its id until it has ended: a twin that went ahead would lose the mark by that end.
-        if left.is_zero() || others >= self.most {
+        let first = held.elsewhere_since.is_none();
+        held.away = false;
+        let since = *held.elsewhere_since.get_or_insert(now);
+        let left = now.until(since + patience);
+        // A message that is left to the source keeps its id until it has ended: a twin that went ahead would lose the
+        // mark by that end.
+        if left.is_zero() {
             return false;
         }
-        // Whoever has it is seldom at it for as long as its claim could last.
+        held.looks = if first { 0 } else { held.looks.saturating_add(1) };
+        // The other worker is seldom busy with it for as long as its claim could last.
         let pause = pause(held.looks).min(retry_after.unwrap_or(Duration::MAX).max(LOOK_AGAIN)).min(left);
-        held.looks += 1;
         self.idle(number);
         self.wait(number, Place::Elsewhere(now + pause));
         true
     }
 
-    /// Too few nodes answered: it waits, and takes up room. Whether that is news.
+    /// Too few nodes answered: the message waits, and takes up a place. Its patience begins anew when a quorum says that
+    /// another worker handles it. Returns whether this is the first time in a row.
     pub(super) fn away(&mut self, number: Number, now: BootTime) -> bool {
         self.idle(number);
         let Some(held) = self.held.get_mut(&number) else { return false };
-        let (first, pause) = (held.looks == 0, pause(held.looks));
-        held.looks += 1;
+        let first = !held.away;
+        held.elsewhere_since = None;
+        held.looks = if first { 0 } else { held.looks.saturating_add(1) };
+        held.away = true;
+        let pause = pause(held.looks);
         self.wait(number, Place::Away(now + pause));
         first
     }
 
-    /// When something is to be looked at again.
+    /// Returns when a message is to be claimed again.
     pub(super) fn next_look(&self) -> Option<BootTime> {
-        // Without room only what takes up room already can be.
-        let room = self.room() > 0;
-        let can = |number: &Number| room || self.held.get(number).is_some_and(|held| held.place.counts());
+        // Without a free place only a message that has one already can be.
+        let free = self.free() > 0;
+        let can = |number: &Number| free || self.held.get(number).is_some_and(|held| held.place.counts());
         self.waiting.iter().find(|(_, number)| can(number)).map(|(at, _)| *at)
     }
 
@@ -179,7 +203,10 @@ impl<M> Hand<M> {
 
     fn add(&mut self, message: Arc<M>, id: Arc<str>, since: BootTime, place: Place) -> Number {
         self.pulled += 1;
-        self.held.insert(self.pulled, Held { message, id, since, looks: 0, place });
+        self.held.insert(
+            self.pulled,
+            Held { message, id, since, elsewhere_since: None, looks: 0, away: false, place },
+        );
         self.pulled
     }
 
@@ -225,7 +252,7 @@ mod tests {
     }
 
     fn hand(most: usize) -> Hand<&'static str> {
-        Hand::new(most, Duration::from_secs(10))
+        Hand::new(most, most, Duration::from_secs(10))
     }
 
     fn pull(hand: &mut Hand<&'static str>, id: &'static str, now: u64) {
@@ -273,7 +300,7 @@ mod tests {
             pulled += 1;
             assert!(pulled < 10);
         }
-        assert_eq!(pulled, 4, "one at work, two that wait, and one that takes up room");
+        assert_eq!(pulled, 3, "one at work, and two that wait");
     }
 
     #[test]
@@ -289,7 +316,7 @@ mod tests {
                 hand.end(batch[0].0);
                 break;
             }
-            assert_eq!(hand.room(), 1);
+            assert_eq!((hand.room(), hand.free()), (0, 1), "the waiting room is full, its place is free");
             now = hand.next_look().unwrap();
             looks.push(now);
         }
@@ -303,7 +330,7 @@ mod tests {
 
     #[test]
     fn what_is_left_to_the_source_keeps_its_id_until_it_has_ended() {
-        let mut hand = Hand::new(4, Duration::ZERO);
+        let mut hand = Hand::new(4, 4, Duration::ZERO);
         ["a", "a", "a"].iter().for_each(|id| pull(&mut hand, id, 0));
         let first = hand.batch(at(0));
         assert!(!hand.elsewhere(first[0].0, None, at(0)), "without patience");
@@ -314,20 +341,76 @@ mod tests {
     }
 
     #[test]
-    fn those_that_wait_for_others_are_bounded_too() {
-        let mut hand = hand(1);
-        for (id, waits) in [("a", true), ("b", false)] {
+    fn a_full_waiting_room_stops_pulling_and_ends_nothing() {
+        let mut hand = Hand::new(2, 3, Duration::from_secs(10));
+        let mut pulled = Vec::new();
+        for id in ["a", "b", "c", "d", "e", "f"] {
+            if hand.room() == 0 {
+                break;
+            }
             pull(&mut hand, id, 0);
             let batch = hand.batch(at(0));
-            assert_eq!(hand.elsewhere(batch[0].0, None, at(0)), waits, "{id}");
-            if !waits {
-                hand.end(batch[0].0);
-            }
+            assert_eq!(ids(&batch), [id]);
+            assert!(hand.elsewhere(batch[0].0, None, at(0)), "{id} waits");
+            pulled.push(id);
         }
-        // And they do not go before their turn where there is no room.
-        pull(&mut hand, "c", 0);
-        assert_eq!(ids(&hand.batch(at(500))), ["c"]);
-        assert_eq!(hand.next_look(), None, "nothing to wake for");
+        assert_eq!(pulled, ["a", "b", "c"]);
+        // They are claimed again, as many at once as there are places; the third as soon as one of them is free.
+        assert_eq!((hand.room(), hand.next_look()), (0, Some(at(100))));
+        let batch = hand.batch(at(100));
+        assert_eq!((ids(&batch), hand.next_look()), (vec!["a", "b"], None));
+        assert!(hand.batch(at(100)).is_empty() && hand.room() == 0, "no place is free");
+        hand.end(batch[0].0);
+        assert_eq!((hand.room(), hand.next_look()), (1, Some(at(100))), "one waits, one is at work");
+        assert_eq!(ids(&hand.batch(at(100))), ["c"]);
+    }
+
+    #[test]
+    fn messages_that_were_pulled_before_the_waiting_room_was_full_join_it() {
+        let mut hand = Hand::new(3, 1, Duration::from_secs(10));
+        ["a", "b", "c"].iter().for_each(|id| pull(&mut hand, id, 0));
+        for (number, id) in hand.batch(at(0)) {
+            assert!(hand.elsewhere(number, None, at(0)), "{id} waits");
+        }
+        assert_eq!(hand.room(), 0);
+        assert_eq!(ids(&hand.batch(at(100))), ["a", "b", "c"], "every one of them gets a place");
+    }
+
+    #[test]
+    fn patience_begins_when_another_worker_is_found_at_it() {
+        let mut hand = hand(2);
+        // Here for a minute, without a quorum, and behind a twin.
+        ["a", "a"].iter().for_each(|id| pull(&mut hand, id, 0));
+        let first = hand.batch(at(0))[0].0;
+        assert!(hand.away(first, at(0)) && !hand.away(first, at(60_000)));
+        let batch = hand.batch(at(70_000));
+        assert!(hand.elsewhere(batch[0].0, None, at(70_000)), "found for the first time");
+        assert_eq!(hand.next_look(), Some(at(70_100)), "and looked at again soon");
+        let twin = hand.batch(at(70_100));
+        let twin = twin.iter().find(|(number, _)| *number != batch[0].0);
+        assert!(twin.is_none_or(|(number, _)| hand.elsewhere(*number, None, at(70_100))));
+        // An outage of the quorum starts it anew.
+        let mut hand = Hand::new(1, 1, Duration::from_secs(10));
+        pull(&mut hand, "b", 0);
+        let number = hand.batch(at(0))[0].0;
+        assert!(hand.elsewhere(number, None, at(0)));
+        hand.batch(at(9_000));
+        assert!(hand.away(number, at(9_000)), "news again");
+        hand.batch(at(11_000));
+        assert!(hand.elsewhere(number, None, at(11_000)));
+        hand.batch(at(21_000));
+        assert!(!hand.elsewhere(number, None, at(21_000)));
+    }
+
+    #[test]
+    fn patience_without_end_is_possible() {
+        let mut hand = Hand::new(1, 1, Duration::MAX);
+        pull(&mut hand, "a", 0);
+        for days in 0..100 {
+            let now = at(days * 86_400_000);
+            let batch = hand.batch(now);
+            assert!(hand.elsewhere(batch[0].0, None, now));
+        }
     }
 
     #[test]

@@ -7,6 +7,12 @@
 //! not acked comes again only if the source brings it again: the adaptor keeps nothing over a restart. Messages are
 //! handled in no order.
 //!
+//! With a source that brings each message only once, a message is lost to this worker if it ends without being done:
+//! where its handler fails, its claim is lost, its attempts are used up, its patience is over, or the consumer is shut
+//! down. Each such message is logged as a warning and reported to [`Consume::on_end`], and [`Consumed`] counts them.
+//! Let the handler retry what may succeed later, and set [`Consume::patience`] to `Duration::MAX`. Where every worker is
+//! given every message, a message of a killed worker waits at the others and is handled there.
+//!
 //! # In short
 //!
 //! ```
@@ -41,7 +47,7 @@
 //! | --- | --- | --- |
 //! | handled: *done* is at a majority | yes | |
 //! | duplicate: it was done before | yes | |
-//! | in progress elsewhere | no | looked at again until [`Consume::patience`] is over, then left to the source |
+//! | in progress: another worker handles it, and [`Consume::patience`] is over | no | logged and left to the source |
 //! | failed: the handler said so, or panicked | no | abandoned: whoever is brought it again may claim it at once |
 //! | poisoned: its [attempts](crate::claim::Claims::max_attempts) are used up | once the dead-letter hook has it | |
 //! | unusable: no claim can have its id, or the id was another payload's | once the dead-letter hook has it | |
@@ -50,7 +56,8 @@
 //! | unrecorded: handled, but *done* is at no majority | no | it is handled again, unless a later look finds it done |
 //! | stopped: at the shut-down | no | abandoned |
 //!
-//! While too few nodes answer, messages wait in hand and no more are pulled: a source is not read empty for nothing.
+//! A message that another worker handles waits until it is done or free. While as many wait as
+//! [may](Consume::max_waiting), or too few nodes answer, nothing more is pulled from the source, and nothing ends.
 
 mod consume;
 mod delivery;

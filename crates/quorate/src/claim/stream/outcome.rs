@@ -29,9 +29,9 @@ pub enum Outcome {
         /// What came of it then.
         result: Arc<str>,
     },
-    /// Another worker handles it: left to the source after the last look.
+    /// Another worker handles it and [`Consume::patience`](super::Consume::patience) is over: it is left to the source.
     InProgress {
-        /// Who, where a majority names the same one.
+        /// The other worker, where a majority names the same one.
         holder: Option<Owner>,
     },
     /// The handler failed, or panicked. The message has been abandoned.

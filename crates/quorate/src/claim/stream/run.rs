@@ -10,6 +10,7 @@ use crate::{
     claim::{ClaimError, ClaimOutcome, ClaimResult, Claims, MessageId, claims::CHUNK},
     env::{BootTime, Env, ScopedTask},
     node::Resource,
+    plain::plain,
 };
 use futures_util::{FutureExt, Stream, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use std::{any::Any, fmt::Display, future, pin::pin, sync::Arc, time::Duration};
@@ -22,6 +23,10 @@ const ASK_AGAIN: Duration = Duration::from_millis(50);
 const ASK_AT_LEAST_EVERY: Duration = Duration::from_secs(5);
 /// How long handlers that were told to end at once are waited for: those that yield end within it.
 const TO_END: Duration = Duration::from_secs(1);
+
+/// How much of an id and of an outcome a log line repeats, in bytes.
+const ID_MAX: usize = 120;
+const OUTCOME_MAX: usize = 500;
 
 type Verdicts = Vec<(Number, Result<ClaimOutcome, ClaimError>)>;
 type Worked = (Number, Result<Option<(Outcome, Acked)>, Box<dyn Any + Send>>);
@@ -43,7 +48,7 @@ where
     // Timings that cannot work are told before anything is pulled.
     claims.check()?;
     let env = claims.quorum.env().clone();
-    let hand = Hand::new(options.concurrency, options.patience);
+    let hand = Hand::new(options.concurrency, options.most_waiting(), options.patience);
     let mut consumer = Consumer {
         hand,
         env: env.clone(),
@@ -267,13 +272,49 @@ where
     fn end(&mut self, number: Number, outcome: Outcome, acked: Acked) {
         let Some((message, since)) = self.hand.end(number) else { return };
         self.consumed.count(&outcome, &acked);
-        tracing::debug!(set = &*self.claims.set, ?acked, "a message ended: {outcome}");
+        self.log(&message, &outcome, &acked);
         if let Some(hook) = &self.options.on_end {
             hook(&Ended { message, outcome, acked, took: self.env.now().since(since) });
         }
     }
 
-    /// Ends everything within the grace, and says how.
+    /// Logs the end of a message: as a warning where it was not handled and the source was not told so, since a source
+    /// that does not bring it again has lost it.
+    fn log(&self, message: &M, outcome: &Outcome, acked: &Acked) {
+        let set = &*self.claims.set;
+        let id = message.id().map_or_else(|bad| plain(bad.why(), ID_MAX), |id| plain(id, ID_MAX));
+        let outcome_text = plain(&outcome.to_string(), OUTCOME_MAX);
+        match (outcome, acked) {
+            // The shut-down logs how many there are.
+            (_, Acked::Yes) | (Outcome::Stopped, _) => {
+                tracing::debug!(set, id, ?acked, "a message ended: {outcome_text}");
+            }
+            (Outcome::Handled | Outcome::Duplicate { .. } | Outcome::Gone, _) => {
+                tracing::warn!(
+                    set,
+                    id,
+                    ?acked,
+                    "a message is done, but the source did not take the ack: {outcome_text}"
+                );
+            }
+            (_, Acked::No) => {
+                tracing::warn!(
+                    set,
+                    id,
+                    "a message was not handled and is left to its source: {outcome_text}"
+                );
+            }
+            (_, Acked::Failed(why)) => {
+                tracing::warn!(
+                    set,
+                    id,
+                    "a message was not handled and is left to its source: {outcome_text} ({why})"
+                );
+            }
+        }
+    }
+
+    /// Ends everything within the grace, and reports how.
     async fn shut_down(&mut self) {
         self.stop.cancel();
         // Claims that are only being asked for are given up: what they have got is released.
@@ -302,6 +343,15 @@ where
                 message.leave().await;
             }
             self.end(number, Outcome::Stopped, Acked::No);
+        }
+        let stopped = self.consumed.stopped;
+        if stopped > 0 {
+            let set = &*self.claims.set;
+            tracing::warn!(
+                set,
+                stopped,
+                "shut down with messages that were not handled; they are left to their source"
+            );
         }
     }
 }

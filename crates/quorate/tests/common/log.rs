@@ -1,0 +1,40 @@
+//! What the library logs on this thread, for a test to read.
+
+#![allow(clippy::expect_used, reason = "a test fails by panicking")]
+
+use std::{
+    io,
+    sync::{Arc, Mutex},
+};
+use tracing_subscriber::{filter::LevelFilter, util::SubscriberInitExt};
+
+/// The lines that have been logged.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    /// Takes down warnings and errors of this thread until the guard is dropped.
+    pub(crate) fn warnings(&self) -> impl Sized + use<> {
+        let log = self.clone();
+        let subscriber = tracing_subscriber::fmt().with_ansi(false).with_max_level(LevelFilter::WARN);
+        subscriber.with_writer(move || log.clone()).set_default()
+    }
+
+    /// The lines that hold `text`.
+    pub(crate) fn lines(&self, text: &str) -> Vec<String> {
+        let log = self.0.lock().expect("no panic");
+        let lines = str::from_utf8(&log).expect("text").lines();
+        lines.filter(|line| line.contains(text)).map(str::to_owned).collect()
+    }
+}
+
+impl io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().expect("no panic").extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

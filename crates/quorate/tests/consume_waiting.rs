@@ -1,0 +1,229 @@
+//! Consumers that see the same messages: a message waits for the worker that handles it, and none is lost.
+
+#![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod common;
+#[path = "common/cut.rs"]
+mod cut;
+#[path = "common/log.rs"]
+mod log;
+
+use common::{SECOND, nodes, quorum};
+use cut::Cut;
+use futures_util::{FutureExt, StreamExt, future::join_all, stream};
+use log::Log;
+use quorate::{
+    claim::{
+        Claim, ClaimOutcome, Claims,
+        stream::{Consumed, Delivery, Ended, Outcome},
+    },
+    lease::Quorum,
+    node::MemoryNode,
+};
+use std::{
+    future::{pending, ready},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+use tokio::sync::Notify;
+
+type Order = (String, ());
+
+/// A bound that a healthy run never reaches.
+const IN_TIME: Duration = Duration::from_secs(60);
+
+fn ids(count: usize) -> Vec<String> {
+    (0..count).map(|number| format!("order-{number}")).collect()
+}
+
+fn orders(ids: &[String]) -> Vec<Order> {
+    ids.iter().map(|id| (id.clone(), ())).collect()
+}
+
+async fn hold(claims: &Claims, ids: &[String]) -> Vec<Claim> {
+    let mut held = Vec::new();
+    for id in ids {
+        match claims.claim(id).await {
+            Ok(ClaimOutcome::Claimed(claim)) => held.push(claim),
+            other => panic!("{id}: {other:?}"),
+        }
+    }
+    held
+}
+
+#[tokio::test]
+async fn what_another_worker_holds_is_handled_once_it_is_free_however_much_it_is() {
+    let nodes = nodes();
+    let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
+    let all = ids(200);
+    let held = hold(&Claims::new(&b, "orders"), &all).await;
+    let pulled = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&pulled);
+    let source = stream::iter(orders(&all)).inspect(move |_| {
+        count.fetch_add(1, Ordering::SeqCst);
+    });
+    let consumer = Claims::new(&a, "orders").consume(source, |_| ready(Ok::<_, String>(())));
+    let mut consumer = Box::pin(consumer.until(pending()));
+    let env = a.env();
+    let early = env.before(env.now() + SECOND, &mut consumer).await;
+    assert!(early.is_none(), "messages ended while another worker handled them: {early:?}");
+    let waiting = pulled.load(Ordering::SeqCst);
+    assert!((16..200).contains(&waiting), "a full waiting room stops the source: {waiting} pulled");
+    drop(held);
+    let consumed = env.before(env.now() + IN_TIME, consumer).await.expect("in time").expect("timings");
+    assert_eq!((consumed.handled, consumed.in_progress), (200, 0), "{consumed:?}");
+    a.close().await;
+    b.close().await;
+}
+
+#[tokio::test]
+async fn messages_wait_beside_those_that_are_handled_and_no_more_than_may() {
+    let nodes = nodes();
+    let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
+    let all = ids(30);
+    let held = hold(&Claims::new(&b, "orders"), &all[..5]).await;
+    let pulled = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&pulled);
+    let source = stream::iter(orders(&all)).inspect(move |_| {
+        count.fetch_add(1, Ordering::SeqCst);
+    });
+    let handled = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&handled);
+    let consumer = Claims::new(&a, "orders").consume(source, move |_| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        ready(Ok::<_, String>(()))
+    });
+    let mut consumer = Box::pin(consumer.concurrency(2).max_waiting(5).until(pending()));
+    let env = a.env();
+    let early = env.before(env.now() + SECOND, &mut consumer).await;
+    assert!(early.is_none(), "messages ended while another worker handled them: {early:?}");
+    let (waiting, done) = (pulled.load(Ordering::SeqCst), handled.load(Ordering::SeqCst));
+    assert!(waiting - done <= 5 + 2 && waiting - done >= 5, "{waiting} pulled, {done} handled");
+    drop(held);
+    let consumed = env.before(env.now() + IN_TIME, consumer).await.expect("in time").expect("timings");
+    assert_eq!((consumed.handled, consumed.in_progress), (30, 0), "{consumed:?}");
+    a.close().await;
+    b.close().await;
+}
+
+#[tokio::test]
+async fn patience_begins_when_another_worker_is_found_at_it_and_its_end_is_reported() {
+    let nodes = nodes();
+    let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
+    let (log, all) = (Log::default(), vec!["\u{202e}order-0".to_owned(), "order-1".to_owned()]);
+    let _heard = log.warnings();
+    let held = hold(&Claims::new(&b, "orders"), &all).await;
+    let ended = Arc::new(Mutex::new(Vec::new()));
+    let told = Arc::clone(&ended);
+    let began = a.env().now();
+    let consumer = Claims::new(&a, "orders")
+        .consume(stream::iter(orders(&all)), |_| ready(Ok::<_, String>(())))
+        .concurrency(1)
+        .max_waiting(1)
+        .patience(SECOND)
+        .on_end(move |end: &Ended<Order>| {
+            told.lock().expect("no panic").push((end.message.0.clone(), end.outcome.clone(), end.took));
+        });
+    let consumed = consumer.until(pending()).await.expect("timings");
+    assert!(began.until(a.env().now()) >= SECOND * 2, "the second had no room before the first had ended");
+    assert_eq!((consumed.in_progress, consumed.acked), (2, 0), "{consumed:?}");
+    for (id, outcome, took) in &*ended.lock().expect("no panic") {
+        assert!(matches!(outcome, Outcome::InProgress { .. }) && *took >= SECOND, "{id}: {outcome} {took:?}");
+    }
+    let lines = log.lines("left to its source: b handles it");
+    assert_eq!(lines.len(), 2, "{log:?}");
+    assert!(lines[0].contains(" order-0") && lines[1].contains("order-1"), "{lines:?}");
+    assert!(lines.iter().all(|line| line.contains("WARN") && !line.contains('\u{202e}')), "{lines:?}");
+    drop(held);
+    a.close().await;
+    b.close().await;
+}
+
+/// A worker that can be killed: it is cut off from its nodes first, so that it releases nothing.
+struct Worker {
+    quorum: Quorum,
+    cut: Arc<AtomicBool>,
+    killed: Arc<Notify>,
+}
+
+impl Worker {
+    fn new(name: &str, nodes: &[MemoryNode]) -> Self {
+        let cut = Arc::new(AtomicBool::new(false));
+        let nodes = nodes.iter().map(|node| Cut::new(node, &cut));
+        let quorum = Quorum::builder().worker(name).nodes(nodes).trust_new_nodes(true).build();
+        Self { quorum: quorum.expect("a sound setup"), cut, killed: Arc::default() }
+    }
+
+    fn kill(&self) {
+        self.cut.store(true, Ordering::SeqCst);
+        self.killed.notify_one();
+    }
+
+    /// Consumes all messages, or some of them until it is killed.
+    async fn consume(
+        &self,
+        all: &[String],
+        handled: &AtomicUsize,
+        begun: Arc<AtomicUsize>,
+    ) -> Option<Consumed> {
+        let env = self.quorum.env().clone();
+        let handler = move |_: Delivery<Order>| {
+            let env = env.clone();
+            begun.fetch_add(1, Ordering::SeqCst);
+            async move {
+                env.sleep(Duration::from_millis(2)).await;
+                Ok::<_, String>(())
+            }
+        };
+        let claims = Claims::new(&self.quorum, "orders").ttl(SECOND * 2);
+        let consumer = claims.consume(stream::iter(orders(all)), handler).concurrency(8).until(pending());
+        let consumed = tokio::select! { biased;
+            () = self.killed.notified() => None,
+            consumed = consumer => Some(consumed.expect("timings")),
+        };
+        handled.fetch_add(1, Ordering::SeqCst);
+        consumed
+    }
+}
+
+/// Four workers are brought every message once; two of them are killed in mid-message. How many messages are not done.
+async fn lost_in_a_run(run: usize) -> usize {
+    const MESSAGES: usize = 400;
+    let (nodes, all, begun) = (nodes(), ids(MESSAGES), Arc::new(AtomicUsize::new(0)));
+    let workers: Vec<Worker> = (0..4).map(|number| Worker::new(&format!("w-{number}"), &nodes)).collect();
+    let ended = AtomicUsize::new(0);
+    let consumers = join_all(workers.iter().map(|worker| worker.consume(&all, &ended, Arc::clone(&begun))));
+    let kills = async {
+        for (worker, after) in workers.iter().zip([MESSAGES / 8 + run % 50, MESSAGES / 3 + run % 70]) {
+            while begun.load(Ordering::SeqCst) < after && ended.load(Ordering::SeqCst) == 0 {
+                workers[3].quorum.env().sleep(Duration::from_millis(1)).await;
+            }
+            worker.kill();
+        }
+    };
+    let env = workers[3].quorum.env();
+    let both = env.before(env.now() + IN_TIME, async { tokio::join!(consumers, kills).0 }).await;
+    let consumed = both.expect("in time");
+    assert!(consumed[..2].iter().all(Option::is_none), "killed: {consumed:?}");
+    assert!(consumed[2..].iter().flatten().all(|consumed| consumed.in_progress == 0), "{consumed:?}");
+    let claims = Claims::new(&workers[3].quorum, "orders");
+    let outcomes = claims.claim_many(all.iter().map(String::as_str)).await.expect("timings");
+    let lost = outcomes.iter().filter(|(_, outcome)| !matches!(outcome, Ok(ClaimOutcome::Done(_)))).count();
+    drop(outcomes);
+    join_all(workers.iter().map(|worker| worker.quorum.close())).await;
+    lost
+}
+
+#[tokio::test]
+async fn with_a_source_that_does_not_redeliver_no_message_is_lost_by_killed_workers() {
+    let runs = std::env::var("QUORATE_CONSUME_RUNS").ok();
+    let runs = runs.map_or(2, |runs| runs.parse().expect("QUORATE_CONSUME_RUNS is a number of runs"));
+    for run in 0..runs {
+        let lost = lost_in_a_run(run).boxed().await;
+        assert_eq!(lost, 0, "run {run} of {runs}");
+    }
+    println!("{runs} runs, nothing lost");
+}
