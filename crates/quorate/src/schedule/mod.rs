@@ -117,3 +117,4 @@ pub use times::{
 pub use work::{StateError, Tick};
 
 use misfire::due_with;
+use ticks::rank;

@@ -4,7 +4,7 @@ use crate::{
     env::WallTime,
     ledger::Answered,
     node::{NodeTime, Record},
-    schedule::{Decision, Delivery, NodeAnswer, SkipReason, TickKey, TickVerdict, verdict},
+    schedule::{Decision, Delivery, NodeAnswer, SkipReason, TickKey, TickVerdict, rank, verdict},
 };
 use std::{
     collections::{BTreeMap, btree_map},
@@ -19,13 +19,14 @@ const RUNS: [&str; 2] = ["tick/", "run/"];
 /// So many records are taken in before other tasks have their turn.
 const TAKE_AT_ONCE: usize = 2_000;
 
-/// The ledger as the nodes that answered the seal have it. Of a tick only the record that decides is kept.
+/// The ledger as the nodes that answered the seal have it. Of the records of a run only the one of the highest
+/// [rank](crate::schedule::rank) is kept.
 #[derive(Debug)]
 pub(super) struct Sealed {
     nodes: Vec<Node>,
     quorum: usize,
     pub(super) max_clock_offset: Duration,
-    runs: BTreeMap<Arc<str>, Standing>,
+    runs: BTreeMap<Arc<str>, Record>,
     /// What each node has under any other key.
     rows: BTreeMap<Arc<str>, Vec<Option<Record>>>,
 }
@@ -34,12 +35,6 @@ pub(super) struct Sealed {
 struct Node {
     since: NodeTime,
     low_water: u64,
-}
-
-#[derive(Debug)]
-enum Standing {
-    Final(Record),
-    Open(Record),
 }
 
 /// What the ledger says of a run.
@@ -77,7 +72,13 @@ impl Sealed {
 
     fn add(&mut self, node: usize, key: Arc<str>, record: Record) {
         if RUNS.iter().any(|prefix| key.starts_with(prefix)) {
-            stand(&mut self.runs, key, record);
+            match self.runs.entry(key) {
+                btree_map::Entry::Vacant(place) => drop(place.insert(record)),
+                btree_map::Entry::Occupied(mut known) if rank(&record) > rank(known.get()) => {
+                    known.insert(record);
+                }
+                btree_map::Entry::Occupied(_) => {}
+            }
         } else {
             let count = self.nodes.len();
             self.rows.entry(key).or_insert_with(|| vec![None; count])[node] = Some(record);
@@ -96,11 +97,10 @@ impl Sealed {
     /// What to do with the run under `key`, of which the first word would have been written at `at` or later.
     pub(super) fn decide(&self, delivery: Delivery, key: &Arc<str>, at: WallTime) -> Decided {
         let seen = match self.runs.get(key) {
-            Some(Standing::Final(_)) => {
+            Some(record) if record.last => {
                 return Decided { decision: Decision::Skip(SkipReason::Final), seen: None, unknown: false };
             }
-            Some(Standing::Open(record)) => Some(record),
-            None => None,
+            seen => seen,
         };
         // The verdict takes the highest record of all, whichever node has it.
         let records = seen.into_iter().map(Some).chain(std::iter::repeat(None));
@@ -117,23 +117,17 @@ impl Sealed {
     /// a node is none of them: it had its end, or was given up, and only a node that was away still has it.)
     pub(super) fn open(&self, job: &str) -> impl Iterator<Item = (WallTime, Record)> + '_ {
         let low_water = self.nodes.iter().map(|node| node.low_water).max().unwrap_or_default();
-        self.of_job(job).filter_map(move |(key, standing)| match standing {
-            Standing::Open(record) if record.at >= low_water => {
-                Some((TickKey::parse(key).ok()??.tick, record.clone()))
-            }
-            _ => None,
-        })
+        let open = self.of_job(job).filter(move |(_, record)| !record.last && record.at >= low_water);
+        open.filter_map(|(key, record)| Some((TickKey::parse(key).ok()??.tick, record.clone())))
     }
 
     /// The ticks of a job that have ended, as far as the ledger still knows of them: newest first.
     pub(super) fn ended(&self, job: &str) -> impl Iterator<Item = (WallTime, &Record)> + '_ {
-        self.of_job(job).rev().filter_map(|(key, standing)| match standing {
-            Standing::Final(record) => Some((TickKey::parse(key).ok()??.tick, record)),
-            Standing::Open(_) => None,
-        })
+        let ended = self.of_job(job).rev().filter(|(_, record)| record.last);
+        ended.filter_map(|(key, record)| Some((TickKey::parse(key).ok()??.tick, record)))
     }
 
-    fn of_job(&self, job: &str) -> btree_map::Range<'_, Arc<str>, Standing> {
+    fn of_job(&self, job: &str) -> btree_map::Range<'_, Arc<str>, Record> {
         let first = TickKey::new(job, WallTime::default()).key();
         let last = TickKey::new(job, WallTime::from_micros(u64::MAX)).key();
         self.runs.range::<str, _>((Bound::Included(&*first), Bound::Included(&*last)))
@@ -183,25 +177,13 @@ impl Sealed {
     }
 }
 
-/// A final record wins, then the one of the highest term.
-fn stand(runs: &mut BTreeMap<Arc<str>, Standing>, key: Arc<str>, record: Record) {
-    match runs.get_mut(&key) {
-        Some(Standing::Final(_)) => {}
-        Some(Standing::Open(known)) if !record.last && record.term <= known.term => {}
-        Some(standing) if record.last => *standing = Standing::Final(record),
-        Some(standing) => *standing = Standing::Open(record),
-        None if record.last => drop(runs.insert(key, Standing::Final(record))),
-        None => drop(runs.insert(key, Standing::Open(record))),
-    }
-}
-
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
     use crate::{
         ledger::Memory,
         node::{FencingToken, LedgerState},
-        schedule::TickRecord,
+        schedule::{TickEnd, TickRecord},
     };
 
     pub(in crate::schedule::leader) const SECOND: Duration = Duration::from_secs(1);
@@ -255,6 +237,43 @@ pub(super) mod tests {
         }
         let most = sealed(&[(3, false), (7, false)]).decide(Delivery::AtMostOnce, &key, at(5));
         assert_eq!(most.decision, Decision::Skip(SkipReason::Started));
+    }
+
+    #[test]
+    fn of_two_final_records_the_one_of_the_highest_term_wins_in_either_node_order() {
+        let key = TickKey::new("j", at(5)).key();
+        let ended = |term: u64, end| {
+            let closed = TickRecord::closed(&format!("w{term}"), end, "");
+            (Arc::clone(&key), closed.into_record(at(5), FencingToken::new(term), true))
+        };
+        let done = TickRecord::done("w3", SECOND, "").into_record(at(5), FencingToken::new(3), true);
+        let (old, new) = ((Arc::clone(&key), done), ended(7, TickEnd::Lost));
+        // Two of one term differ where a leader dropped the run while its end was being written.
+        let (one, other) = (ended(7, TickEnd::Cancelled), ended(7, TickEnd::TimedOut));
+        for (first, second, wins) in [(&old, &new, Some(&new.1)), (&one, &other, None)] {
+            let seen = |nodes: [Vec<(Arc<str>, Record)>; 3]| {
+                let sealed = Sealed::new(nodes.map(|records| node(at(0), records)).into(), 2, SECOND);
+                let decided = sealed.decide(Delivery::AtLeastOnce, &key, at(5));
+                assert_eq!(decided.decision, Decision::Skip(SkipReason::Final));
+                let ended: Vec<_> = sealed.ended("j").map(|(tick, record)| (tick, record.clone())).collect();
+                let [(tick, record)] = &ended[..] else { panic!("one end: {ended:?}") };
+                assert_eq!(*tick, at(5));
+                record.clone()
+            };
+            let (first, second, none) = (vec![first.clone()], vec![second.clone()], vec![]);
+            let orders = [
+                seen([first.clone(), second.clone(), none.clone()]),
+                seen([second.clone(), first.clone(), none.clone()]),
+                seen([none.clone(), second.clone(), first.clone()]),
+                seen([first.clone(), first.clone(), second.clone()]),
+                seen([second.clone(), first.clone(), first.clone()]),
+            ];
+            assert!(
+                orders.iter().all(|record| *record == orders[0]),
+                "every leader sees one end: {orders:?}"
+            );
+            assert!(wins.is_none_or(|wins| orders[0] == *wins), "{orders:?}");
+        }
     }
 
     #[test]

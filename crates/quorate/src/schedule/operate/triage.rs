@@ -5,7 +5,7 @@ use crate::{
     env::WallTime,
     ledger::Answered,
     node::{FencingToken, Record},
-    schedule::{Answer, Ask, JobRow, RecordError, Request, RequestId},
+    schedule::{Answer, Ask, JobRow, RecordError, Request, RequestId, rank},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -121,11 +121,15 @@ impl Triage {
     pub(super) fn look(&mut self, answers: &[Answered], now: WallTime) -> Vec<Step> {
         let mut steps = Vec::new();
         let mut requests = BTreeMap::new();
-        let mut answered = BTreeMap::new();
+        let mut answered: BTreeMap<RequestId, (&Record, Answer)> = BTreeMap::new();
         for (key, record) in answers.iter().flat_map(|answer| &answer.state.records) {
             match read(key, record) {
                 Ok(None) => {}
-                Ok(Some((id, Paper::Answer(answer)))) => drop(answered.insert(id, answer)),
+                Ok(Some((id, Paper::Answer(answer)))) => {
+                    if answered.get(&id).is_none_or(|(known, _)| rank(record) > rank(known)) {
+                        answered.insert(id, (record, answer));
+                    }
+                }
                 Ok(Some((id, Paper::Request(request)))) => drop(requests.insert((request.at, id), request)),
                 Err(error) => {
                     if self.unreadable.insert(Arc::clone(key)) {
@@ -135,7 +139,7 @@ impl Triage {
             }
         }
         for ((_, id), request) in requests {
-            steps.extend(self.decide(id, request, answered.remove(&id), now));
+            steps.extend(self.decide(id, request, answered.remove(&id).map(|(_, answer)| answer), now));
         }
         let gone = now - 2 * KEPT;
         self.known.retain(|_, known| known.asked_at >= gone);
@@ -194,12 +198,13 @@ pub(super) fn prune_below(answers: &[Answered], now: WallTime) -> Option<u64> {
     old.then_some(below)
 }
 
-/// What the nodes say was answered to a request; `None` while none has an answer.
+/// Returns the answer to a request that the nodes have; `None` while none has one. Where nodes have different answers,
+/// this is the one that a leader [repeats](Triage::look).
 pub(super) fn answer_to(answers: &[Answered], id: RequestId) -> Option<Result<Answer, RecordError>> {
     let key = key(id);
-    let mut found =
-        answers.iter().flat_map(|answer| &answer.state.records).filter(|(other, _)| *other == key);
-    found.find(|(_, record)| record.last).map(|(_, record)| parse_answer(&record.value))
+    let records = answers.iter().flat_map(|answer| &answer.state.records);
+    let answered = records.filter(|(other, record)| *other == key && record.last).map(|(_, record)| record);
+    answered.max_by_key(|record| rank(record)).map(|record| parse_answer(&record.value))
 }
 
 enum Paper {
@@ -327,6 +332,22 @@ mod tests {
             assert_eq!(Triage::default().look(&nodes, now), [Step::Answer(one.clone(), yes())]);
         }
         assert_eq!(Triage::default().look(&[node(&[told(&one)]), node(&[])], at(1)), [], "nothing stands");
+    }
+
+    #[test]
+    fn of_two_answers_the_leader_and_the_asker_take_the_same_in_either_node_order() {
+        let one = request(1, 0);
+        let refused = Answer::Refused { why: "paused".into() };
+        let (yes, no) = (told(&one), (key(one.id), answering(&one, &refused)));
+        let nodes = |first: &(Arc<str>, Record), second: &(Arc<str>, Record)| {
+            [node(std::slice::from_ref(first)), node(&[asked(&one)]), node(std::slice::from_ref(second))]
+        };
+        let [ahead, behind] = [nodes(&yes, &no), nodes(&no, &yes)].map(|nodes| {
+            let answer = answer_to(&nodes, one.id).expect("there are two").expect("both can be read");
+            assert_eq!(Triage::default().look(&nodes, at(1)), [Step::Answer(one.clone(), answer.clone())]);
+            answer
+        });
+        assert_eq!(ahead, behind);
     }
 
     #[test]

@@ -116,6 +116,14 @@ pub enum TickVerdict {
     NoQuorum,
 }
 
+/// Orders the records that nodes have of one run: the highest decides.
+///
+/// A final record outranks any other, then the higher term counts. Two different records of one term are ordered by their
+/// text, so that every leader that sees them, in whatever order of nodes, decides by the same one.
+pub(in crate::schedule) fn rank(record: &Record) -> (bool, FencingToken, &str) {
+    (record.last, record.term, &record.value)
+}
+
 /// Weighs the nodes' answers, one for each node that has answered the *seal*, about the tick due at `tick`.
 ///
 /// A final record wins, then the one of the highest term. A record counts on whichever node it stands, also on
@@ -129,7 +137,7 @@ pub fn verdict(
     max_clock_offset: Duration,
 ) -> TickVerdict {
     let records = answers.iter().filter_map(|answer| answer.record);
-    let standing = records.max_by_key(|record| (record.last, record.term));
+    let standing = records.max_by_key(|record| rank(record));
     if let Some(record) = standing.filter(|record| record.last) {
         return TickVerdict::Final { record: record.clone() };
     }

@@ -7,6 +7,7 @@ mod request;
 mod row;
 mod wire;
 
+pub(in crate::schedule) use delivery::rank;
 pub use delivery::{Decision, Delivery, NodeAnswer, SkipReason, TickVerdict, verdict};
 pub use history::{TickCause, TickEnd, TickHistory};
 pub use record::{RecordError, TickKey, TickRecord};
