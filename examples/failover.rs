@@ -1,4 +1,5 @@
-//! Poor man's failover: three copies of a service, one of which works, for ever. The leader fails twice.
+//! Failover: three copies of a service, of which one works. The work fails again and again, and a copy goes on each time:
+//! a copy whose work failed has released the lease, and campaigns again after a pause.
 
 use quorate::{
     election::{Election, Term},
@@ -29,6 +30,7 @@ async fn serve(name: &'static str, term: Term) -> Result<(), Failure> {
 
 async fn copy(name: &'static str, quorum: Quorum, shutdown: CancellationToken) {
     let election = Election::new(&quorum, "billing").ttl(Duration::from_secs(2));
+    let election = election.restart_backoff(Duration::from_millis(300), Duration::from_secs(5));
     let ended = election.run(|term| serve(name, term)).until(shutdown.cancelled_owned()).await;
     println!("{name} ended: {ended:?}");
     // Sends what is left to send, and ends every task.

@@ -32,6 +32,9 @@ pub(crate) type Case = for<'a> fn(&'a Stage) -> LocalBoxFuture<'a, bool>;
 
 const MS: Duration = Duration::from_millis(1);
 
+/// The error with which work ends its campaign.
+pub(crate) const ENOUGH: &str = "enough";
+
 async fn held(stage: &Stage) -> Lease {
     stage.soon("lease", Duration::from_secs(5), stage.lock().acquire()).await.expect("it waits")
 }
@@ -149,7 +152,7 @@ pub(crate) async fn close(stage: &Stage) -> bool {
 // --- elections ------------------------------------------------------------------------------------------
 
 pub(crate) async fn campaign(stage: &Stage) -> bool {
-    let election = Election::new(&stage.me, NAME).ttl(TTL).back_off(50 * MS);
+    let election = Election::new(&stage.me, NAME).ttl(TTL).back_off(50 * MS).end_on_error();
     let (works, terms) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
     // A clone of a term keeps nothing alive.
     let kept = Arc::new(Mutex::new(Vec::new()));
@@ -180,24 +183,26 @@ pub(crate) async fn campaign(stage: &Stage) -> bool {
         ended.as_ref().expect("shut down");
     }
     // The same election may be run again.
-    let again = election.run(|_| async { Err(()) }).until(std::future::pending());
+    let again = election.run(|_| async { Err(ENOUGH) }).until(std::future::pending());
     let again = stage.soon("another term of the same election", SOON, again).await;
-    assert!(matches!(again, Err(ElectionError::Work(()))), "{again:?}");
+    assert!(matches!(again, Err(ElectionError::Work(ENOUGH))), "{again:?}");
     ended.is_some()
 }
 
 pub(crate) async fn election_events_next(stage: &Stage) -> bool {
-    let election = Election::new(&stage.me, NAME).ttl(TTL);
+    let election = Election::new(&stage.me, NAME).ttl(TTL).end_on_error();
     let mut events = election.events();
-    let led = election.run(|_| async { Err(()) }).until(std::future::pending());
+    let led = election.run(|_| async { Err(ENOUGH) }).until(std::future::pending());
     let (first, led) = join(stage.cut(events.next()), led).await;
-    assert!(matches!(led, Err(ElectionError::Work(()))), "{led:?}");
+    assert!(matches!(led, Err(ElectionError::Work(ENOUGH))), "{led:?}");
     let mut told: Vec<String> = first.flatten().iter().map(|event| format!("{event:?}")).collect();
-    while told.len() < 2 {
+    while told.len() < 3 {
         let event = stage.soon("an event", SOON, events.next()).await.expect("the election lives");
         told.push(format!("{event:?}"));
     }
-    assert!(told[0].starts_with("Elected") && told[1].starts_with("Resigned"), "no event is lost: {told:?}");
+    let expected = ["Elected", "WorkFailed", "Resigned"];
+    let all = told.iter().zip(expected).all(|(event, expected)| event.starts_with(expected));
+    assert!(all, "no event is lost: {told:?}");
     first.is_some()
 }
 
@@ -209,13 +214,13 @@ pub(crate) async fn observer_leader(stage: &Stage) -> bool {
 }
 
 pub(crate) async fn observer_change(stage: &Stage) -> bool {
-    let election = Election::new(&stage.me, NAME).ttl(TTL);
+    let election = Election::new(&stage.me, NAME).ttl(TTL).end_on_error();
     let mut observer = election.observe().expect("a name");
     stage.soon("first look", SOON, observer.change()).await.expect("a majority is there");
     // Somebody leads from now on for a while; whoever looks after the drop hears of it.
     let led = election.run(|term: Term| async move {
         term.quorum().env().sleep(Duration::from_secs(2)).await;
-        Err(())
+        Err(ENOUGH)
     });
     let looks = async {
         let changed = stage.cut(observer.change()).await;
@@ -230,7 +235,7 @@ pub(crate) async fn observer_change(stage: &Stage) -> bool {
         finished
     };
     let (finished, led) = join(looks, led.until(std::future::pending())).await;
-    assert!(matches!(led, Err(ElectionError::Work(()))), "{led:?}");
+    assert!(matches!(led, Err(ElectionError::Work(ENOUGH))), "{led:?}");
     finished
 }
 
@@ -324,7 +329,7 @@ fn scheduler(stage: &Stage, election: &Election) -> (Scheduler, Arc<AtomicBool>)
 }
 
 pub(crate) async fn scheduler_lead(stage: &Stage) -> bool {
-    let election = Election::new(&stage.me, NAME).ttl(TTL);
+    let election = Election::new(&stage.me, NAME).ttl(TTL).end_on_error();
     let (scheduler, works) = scheduler(stage, &election);
     let finished = Arc::new(AtomicBool::new(false));
     let (cut, told) = (stage.cut, Arc::clone(&finished));
@@ -339,12 +344,12 @@ pub(crate) async fn scheduler_lead(stage: &Stage) -> bool {
                 stop.cancel();
             });
             finished.store(cut.run(scheduler.lead(term)).await.is_some(), Ordering::Relaxed);
-            Err::<(), ()>(())
+            Err::<(), _>(ENOUGH)
         }
     });
     let led = led.until(std::future::pending()).await;
     stage.note_cut();
-    assert!(matches!(led, Err(ElectionError::Work(()))), "{led:?}");
+    assert!(matches!(led, Err(ElectionError::Work(ENOUGH))), "{led:?}");
     stage.until("end of the jobs", SOON, || !works.load(Ordering::Relaxed)).await;
     finished.load(Ordering::Relaxed)
 }

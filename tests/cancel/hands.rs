@@ -2,6 +2,7 @@
 
 use crate::{
     at_every_await_point,
+    cases::ENOUGH,
     stage::{Matter, NAME, SOON, Stage, TTL, Weather},
 };
 use futures_util::future::join;
@@ -187,20 +188,20 @@ async fn force_release(stage: &Stage) -> bool {
 
 async fn ask_to_resign(stage: &Stage) -> bool {
     let wait = 300 * MS;
-    let election = Election::new(&stage.me, NAME).ttl(TTL).back_off(50 * MS);
+    let election = Election::new(&stage.me, NAME).ttl(TTL).back_off(50 * MS).end_on_error();
     let mut observer = election.observe().expect("a name");
     let led = election.run(|term: Term| async move {
         let env = term.quorum().env().clone();
         let ends = env.now() + Duration::from_secs(1);
         env.before(ends, term.step_down().cancelled()).await;
-        Err::<(), ()>(())
+        Err::<(), _>(ENOUGH)
     });
     let asks = async {
         stage.env.sleep(100 * MS).await;
         stage.cut(observer.ask_to_resign(None, wait)).await.is_some()
     };
     let (finished, led) = join(asks, led.until(std::future::pending())).await;
-    assert!(matches!(led, Err(ElectionError::Work(()))), "{led:?}");
+    assert!(matches!(led, Err(ElectionError::Work(ENOUGH))), "{led:?}");
     // A wish ends by itself, a second after it was waited for.
     stage.env.sleep(wait + Duration::from_secs(1) + SOON).await;
     finished

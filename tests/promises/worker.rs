@@ -36,7 +36,7 @@ pub(crate) fn main(args: &[String]) -> ExitCode {
 async fn work(post: &Post) -> Result<(), Failure> {
     let quorum = post.quorum()?;
     let journal = Journal::new(quorum.env());
-    let election = Election::new(&quorum, GROUP).ttl(post.ttl);
+    let election = Election::new(&quorum, GROUP).ttl(post.ttl).end_on_error();
     let mut scheduler = Scheduler::on(&election);
     for kind in JOBS {
         scheduler = scheduler.job(job(kind, &journal)?);

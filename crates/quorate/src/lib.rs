@@ -32,8 +32,9 @@
 //! let token = lease.check()?; // pass it to the write
 //! lease.release().await?;
 //!
-//! // One copy at a time, until the shutdown. Here the work ends with an error, which ends the campaign.
-//! let led = Election::new(&quorum, "billing").run(|term| async move { Err::<(), _>(term.number()) });
+//! // One copy at a time, until the shutdown. Work that fails is restarted; here its error ends the campaign.
+//! let billing = Election::new(&quorum, "billing").end_on_error();
+//! let led = billing.run(|term| async move { Err::<(), _>(term.number()) });
 //! assert!(led.until(std::future::pending()).await.is_err());
 //!
 //! // Singleton cron.
@@ -69,12 +70,14 @@
 //! * [`schedule`]: jobs, ticks, misfires, the runner
 //! * [`claim`]: message and batch claims
 
+mod backoff;
 pub mod claim;
 pub mod election;
 pub mod env;
 pub mod lease;
 pub mod ledger;
 pub mod node;
+mod panic;
 #[doc(hidden)]
 pub mod plain;
 pub mod round;

@@ -3,8 +3,11 @@
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;
+#[path = "common/log.rs"]
+mod log;
 
 use common::{SECOND, nodes, quorum};
+use log::Log;
 use quorate::{
     election::{Election, ElectionError, ElectionEvent, Term},
     lease::Quorum,
@@ -85,10 +88,10 @@ async fn one_leads_and_its_shutdown_hands_over_at_once_with_a_larger_term() {
 }
 
 #[tokio::test]
-async fn ok_resigns_and_campaigns_again_and_err_resigns_and_is_returned() {
+async fn ok_resigns_and_campaigns_again_and_err_is_returned_where_the_election_ends_on_it() {
     let nodes = nodes();
     let quorum = quorum("a", &nodes);
-    let election = candidate(&quorum).back_off(Duration::from_millis(10));
+    let election = candidate(&quorum).back_off(Duration::from_millis(10)).end_on_error();
     let mut events = election.events();
     let runs = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&runs);
@@ -103,22 +106,23 @@ async fn ok_resigns_and_campaigns_again_and_err_resigns_and_is_returned() {
     assert_eq!(runs.load(Ordering::SeqCst), 3);
     assert!(!election.is_leader());
     let mut kinds = Vec::new();
-    for _ in 0..6 {
-        kinds.push(match events.next().await.expect("six events") {
+    for _ in 0..7 {
+        kinds.push(match events.next().await.expect("seven events") {
             ElectionEvent::Elected(_) => "elected",
+            ElectionEvent::WorkFailed(_) => "failed",
             ElectionEvent::Resigned(_) => "resigned",
             other => panic!("{other:?}"),
         });
     }
-    assert_eq!(kinds, ["elected", "resigned"].repeat(3));
+    assert_eq!(kinds, ["elected", "resigned", "elected", "resigned", "elected", "failed", "resigned"]);
     quorum.close().await;
 }
 
 #[tokio::test]
-async fn a_panic_goes_on_after_the_leader_has_resigned() {
+async fn a_panic_goes_on_after_the_leader_has_resigned_where_the_election_ends_on_errors() {
     let nodes = nodes();
     let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
-    let election = candidate(&a);
+    let election = candidate(&a).end_on_error();
     let campaign = election.run(|_| async { if true { panic!("oops") } else { Ok::<(), Infallible>(()) } });
     let campaign = a.env().spawn_scoped(campaign.until(std::future::pending()));
     let panic = campaign.await.expect_err("it panicked");
@@ -171,4 +175,118 @@ async fn an_election_runs_once_and_bad_names_are_told() {
     assert!(matches!(again, Err(ElectionError::AlreadyRunning { .. })));
     let bad = Election::new(&quorum, "{x}").run(telling(tell)).until(std::future::pending()).await;
     assert!(bad.expect_err("a brace").to_string().contains("brace"));
+}
+
+/// How work ends that fails.
+#[derive(Clone, Copy, Debug)]
+enum Fails {
+    ByError,
+    ByPanic,
+}
+
+#[tokio::test]
+async fn work_that_fails_is_restarted_and_the_group_has_a_leader_again() {
+    for fails in [Fails::ByError, Fails::ByPanic] {
+        let (nodes, log) = (nodes(), Log::default());
+        let _heard = log.warnings();
+        let quorum = quorum("a", &nodes);
+        let pause = Duration::from_millis(20);
+        let election = candidate(&quorum).restart_backoff(pause, 2 * pause);
+        let mut events = election.events();
+        let (tell, mut terms) = mpsc::unbounded_channel();
+        let stop = CancellationToken::new();
+        let mut before = 0;
+        let campaign = election.run(move |term: Term| {
+            before += 1;
+            let (tell, cut) = (tell.clone(), before <= 3);
+            async move {
+                let _ = tell.send(term.clone());
+                if cut {
+                    match fails {
+                        Fails::ByError => return Err("the connection was cut"),
+                        Fails::ByPanic => panic!("the connection was cut"),
+                    }
+                }
+                term.step_down().cancelled().await;
+                Ok(())
+            }
+        });
+        let campaign = quorum.env().spawn_scoped(campaign.until(stop.clone().cancelled_owned()));
+        let mut last = 0;
+        for _ in 0..4 {
+            let term = terms.recv().await.expect("it leads again");
+            assert!(term.number().get() > last, "each time under a new term");
+            last = term.number().get();
+        }
+        assert!(election.is_leader(), "{fails:?}");
+        stop.cancel();
+        campaign.await.expect("no panic").expect("a shutdown is Ok");
+        let mut kinds = Vec::new();
+        while kinds.len() < 12 {
+            kinds.push(match events.next().await.expect("twelve events") {
+                ElectionEvent::Elected(_) => 'e',
+                ElectionEvent::WorkFailed(_) => 'f',
+                ElectionEvent::StepDown(_) => 's',
+                ElectionEvent::Resigned(_) => 'r',
+                other => panic!("{other:?}"),
+            });
+        }
+        assert_eq!(kinds.iter().collect::<String>(), "efrefrefresr", "{fails:?}");
+        let lines = log.lines("the connection was cut");
+        assert_eq!(lines.len(), 3, "{log:?}");
+        let whole = |line: &String| line.contains("WARN") && line.contains("billing");
+        assert!(lines.iter().all(whole), "{lines:?}");
+        quorum.close().await;
+    }
+}
+
+#[tokio::test]
+async fn another_candidate_leads_while_one_whose_work_failed_pauses() {
+    let nodes = nodes();
+    let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
+    // The pause is longer than this test may take.
+    let failing = candidate(&a).restart_backoff(SECOND * 600, SECOND * 600);
+    let (tell, mut failed) = mpsc::unbounded_channel();
+    let stop = CancellationToken::new();
+    let campaign = failing.run(move |term: Term| {
+        let _ = tell.send(term);
+        async { Err::<(), _>("this host has no route to the database") }
+    });
+    let campaign = a.env().spawn_scoped(campaign.until(stop.clone().cancelled_owned()));
+    let first = failed.recv().await.expect("it leads");
+    let (tell, mut terms) = mpsc::unbounded_channel();
+    let other = candidate(&b);
+    let _campaign = b.env().spawn_scoped(other.run(telling(tell)).until(std::future::pending()));
+    let term = b.env().before(b.env().now() + SECOND * 30, terms.recv()).await.expect("in time");
+    assert!(term.expect("a term").number() > first.number());
+    assert!(other.is_leader() && !failing.is_leader());
+    // The pause ends with a shutdown.
+    stop.cancel();
+    let ended = a.env().before(a.env().now() + SECOND * 30, campaign).await.expect("in time");
+    ended.expect("no panic").expect("a shutdown is Ok");
+    a.close().await;
+}
+
+#[tokio::test]
+async fn an_error_of_work_that_was_told_to_stop_does_not_delay_the_shutdown_nor_end_in_an_error() {
+    let nodes = nodes();
+    let quorum = quorum("a", &nodes);
+    let election = candidate(&quorum).back_off(SECOND * 600).restart_backoff(SECOND * 600, SECOND * 600);
+    let (tell, mut terms) = mpsc::unbounded_channel();
+    let stop = CancellationToken::new();
+    let campaign = election.run(move |term: Term| {
+        let tell = tell.clone();
+        async move {
+            let _ = tell.send(());
+            term.step_down().cancelled().await;
+            Err::<(), _>("told to stop")
+        }
+    });
+    let campaign = quorum.env().spawn_scoped(campaign.until(stop.clone().cancelled_owned()));
+    terms.recv().await.expect("it leads");
+    stop.cancel();
+    let env = quorum.env();
+    let ended = env.before(env.now() + SECOND * 30, campaign).await.expect("in time");
+    ended.expect("no panic").expect("a shutdown is Ok");
+    quorum.close().await;
 }

@@ -25,7 +25,7 @@ pub(super) async fn lead(
     stop: &CancellationToken,
 ) -> Result<(), Failure> {
     let _stop = stop.clone().drop_guard();
-    let election = Election::new(quorum, GROUP).ttl(TTL).step_down_grace(GRACE);
+    let election = Election::new(quorum, GROUP).ttl(TTL).step_down_grace(GRACE).end_on_error();
     let scheduler = Scheduler::on(&election).job(job(AT_MOST_ONCE, Delivery::AtMostOnce, journal)?).job(job(
         AT_LEAST_ONCE,
         Delivery::AtLeastOnce,

@@ -113,7 +113,8 @@ async fn told_to_stop(terminate: &mut Signal, parent: &pipe::Receiver, stop: &Ca
 async fn lead(quorum: &Quorum, journal: &Journal, stop: &CancellationToken) -> Result<(), Failure> {
     // Whatever ends this ends the other half too.
     let _stop = stop.clone().drop_guard();
-    let election = Election::new(quorum, GROUP).ttl(LEASE_TTL).step_down_grace(STEP_DOWN_GRACE);
+    let election =
+        Election::new(quorum, GROUP).ttl(LEASE_TTL).step_down_grace(STEP_DOWN_GRACE).end_on_error();
     let scheduler = Scheduler::on(&election).job(job(journal)?);
     let events = quorum.env().spawn_scoped(note(election.events(), journal.clone()));
     let campaign = election.run(|term: Term| {

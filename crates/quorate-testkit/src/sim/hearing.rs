@@ -25,6 +25,7 @@ const HEARD: [(&str, &str); 8] = [
     ("lost: too few nodes remember", "tick left: unknown"),
     ("interrupted, though the term goes on", "tick interrupted in its term"),
     ("not registered", "registration not at once"),
+    ("the work failed; it has resigned", "work restarted"),
 ];
 
 /// The target under which a leader reports that it has sealed the ledger, and the one of every end of a tick.

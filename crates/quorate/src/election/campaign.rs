@@ -1,4 +1,10 @@
-use super::{ElectionError, ElectionEvent, ElectionEvents, Observer, Term, events::Audience, term::Tenant};
+use super::{
+    ElectionError, ElectionEvent, ElectionEvents, Observer, Term,
+    end::{End, Failure, Led, Outcome},
+    events::Audience,
+    restart::{Failures, OnError},
+    term::Tenant,
+};
 use crate::{
     env::{BootTime, Env},
     lease::{
@@ -13,8 +19,7 @@ use futures_util::{
     future::{BoxFuture, FusedFuture},
 };
 use std::{
-    any::Any,
-    fmt,
+    fmt::{self, Display},
     panic::{AssertUnwindSafe, resume_unwind},
     pin::{Pin, pin},
     sync::{
@@ -38,6 +43,7 @@ pub struct Election {
     obeys: bool,
     eligible: Option<Health>,
     delay: Duration,
+    on_error: OnError,
 }
 
 #[derive(Debug)]
@@ -63,7 +69,8 @@ impl Election {
         };
         let options = Options::new(quorum.setup());
         let (obeys, delay) = (true, Duration::ZERO);
-        Self { shared: Arc::new(shared), options, back_off: None, obeys, eligible: None, delay }
+        let on_error = OnError::DEFAULT;
+        Self { shared: Arc::new(shared), options, back_off: None, obeys, eligible: None, delay, on_error }
     }
 
     /// How long a crashed leader blocks the others, at most. Default 10 s, at most `max_ttl`.
@@ -126,6 +133,39 @@ impl Election {
         self
     }
 
+    /// Sets the pause after which a candidate whose work failed campaigns again: `first` after the first failure, twice that
+    /// after each further one, up to `longest`. The pause that is taken is drawn at random from between half of that and all
+    /// of it. Work that ran for `longest` without an error begins anew with `first`. Default 1 s to 30 s, at least 10 ms.
+    ///
+    /// The leader has released its lease by then, so that other candidates may lead. See
+    /// [the module](crate::election#when-the-work-fails).
+    pub fn restart_backoff(mut self, first: Duration, longest: Duration) -> Self {
+        self.on_error = OnError::restart(first, longest);
+        self
+    }
+
+    /// Ends the campaign when the work returns an error or panics, instead of restarting it: for errors that only a person can
+    /// fix, and for programs that are restarted as a whole. Without it the work is restarted.
+    ///
+    /// ```
+    /// use quorate::election::{Election, ElectionError};
+    /// # use quorate::{lease::Quorum, node::MemoryNode};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let nodes = (0..3).map(|i| MemoryNode::new(&format!("memory-{i}")));
+    /// # let quorum = Quorum::builder().nodes(nodes).trust_new_nodes(true).build()?;
+    /// let election = Election::new(&quorum, "billing").end_on_error();
+    /// let ended = election.run(|_term| async { Err("no such table") }).until(std::future::pending()).await;
+    /// assert!(matches!(ended, Err(ElectionError::Work("no such table"))));
+    /// # quorum.close().await;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn end_on_error(mut self) -> Self {
+        self.on_error = OnError::End;
+        self
+    }
+
     /// The group.
     pub fn group(&self) -> &Arc<str> {
         &self.shared.group
@@ -165,7 +205,8 @@ impl Election {
         Ok(Observer::new(self.shared.quorum.clone(), self.shared.resource.clone()?))
     }
 
-    /// Runs `work` on one copy of the group at a time. Nothing happens until [`Campaign::until`].
+    /// Runs `work` on one copy of the group at a time. Nothing happens until [`Campaign::until`]. Work that fails is
+    /// restarted after a pause, on this copy or another, unless the election [ends on an error](Election::end_on_error).
     pub fn run<W, F, E>(&self, work: W) -> Campaign<W>
     where
         W: FnMut(Term) -> F + Send,
@@ -214,34 +255,22 @@ impl<W> fmt::Debug for Campaign<W> {
     }
 }
 
-/// What ended a term.
-enum End<E> {
-    Lost,
-    Done,
-    /// It was to resign before its work was done.
-    Left,
-    Failed(E),
-    Panicked(Box<dyn Any + Send>),
-    ShutDown,
-}
-
-type Outcome<E> = Result<Result<(), E>, Box<dyn Any + Send>>;
-
 impl<W, F, E> Campaign<W>
 where
     W: FnMut(Term) -> F + Send,
     F: Future<Output = Result<(), E>> + Send + 'static,
-    E: Send + 'static,
+    E: Display + Send + 'static,
 {
     /// Campaigns, leads, and campaigns again, until `shutdown` is ready. The module says what ends a term.
     ///
     /// # Errors
-    /// [`ElectionError::Work`] with what the work returned; [`ElectionError::Setup`] for a group or timings
-    /// that cannot be used and for a closed quorum; [`ElectionError::AlreadyRunning`]. An unreachable quorum
-    /// is no error: it is waited for.
+    /// [`ElectionError::Setup`] for a group or timings that cannot be used and for a closed quorum;
+    /// [`ElectionError::AlreadyRunning`]; and [`ElectionError::Work`] with the error of the work, if the election
+    /// [ends on an error](Election::end_on_error). Otherwise an error of the work is logged, and the work is restarted. An
+    /// unreachable quorum is no error: it is waited for.
     ///
     /// # Panics
-    /// With the work's panic, once the leader has resigned.
+    /// With the work's panic, once the leader has resigned, if the election [ends on an error](Election::end_on_error).
     ///
     /// # Cancel safety
     /// Dropping it drops the work, then releases the lease. Runs of a [scheduler](crate::schedule) are tasks of
@@ -251,6 +280,7 @@ where
         let _running = Running::begin(&election)?;
         let env = election.quorum().env().clone();
         let mut shutdown = pin!(shutdown.fuse());
+        let mut failures = Failures::default();
         loop {
             if shutdown.is_terminated() {
                 return Ok(());
@@ -259,26 +289,49 @@ where
                 () = &mut shutdown => return Ok(()),
                 acquired = acquire(&election, &env) => acquired?,
             };
-            let (end, rests) = self.lead(&env, acquired, shutdown.as_mut()).await;
-            match end {
-                End::Lost if !rests => {}
-                End::ShutDown => return Ok(()),
-                End::Failed(error) => return Err(ElectionError::Work(error)),
-                End::Panicked(panic) => resume_unwind(panic),
-                End::Done | End::Left | End::Lost => {
-                    let pause = env.sleep(election.back_off.unwrap_or(election.options.ttl / 5));
-                    tokio::select! { biased;
-                        () = &mut shutdown => return Ok(()),
-                        () = pause => {}
-                    }
+            let led = self.lead(&env, acquired, shutdown.as_mut()).await;
+            let back_off = election.back_off.unwrap_or(election.options.ttl / 5);
+            let pause = match (led.end, election.on_error) {
+                (End::ShutDown, _) => return Ok(()),
+                (End::Failed(Failure::Error(error)), OnError::End) => return Err(ElectionError::Work(error)),
+                (End::Failed(Failure::Panic(panic)), OnError::End) => resume_unwind(panic),
+                (End::Failed(failure), OnError::Restart(_)) if led.told_to_stop => {
+                    let group = &**election.group();
+                    tracing::warn!(group, "the work failed after it was told to stop: {failure}");
+                    back_off
                 }
+                (End::Failed(failure), OnError::Restart(backoff)) => {
+                    let pause = failures.failed(backoff, led.ran, env.random());
+                    let (group, in_a_row) = (&**election.group(), failures.in_a_row());
+                    tracing::warn!(
+                        group,
+                        in_a_row,
+                        "the work failed; it has resigned, and campaigns again in {pause:.1?}: {failure}"
+                    );
+                    pause
+                }
+                (end @ (End::Done | End::Left | End::Lost), on_error) => {
+                    if let OnError::Restart(backoff) = on_error {
+                        failures.ended(backoff, led.ran);
+                    }
+                    if matches!(end, End::Lost) && !led.rests {
+                        continue;
+                    }
+                    back_off
+                }
+            };
+            if shutdown.is_terminated() {
+                return Ok(());
+            }
+            tokio::select! { biased;
+                () = &mut shutdown => return Ok(()),
+                () = env.sleep(pause) => {}
             }
         }
     }
 
-    /// One term, from its grant to its end. The work ends first, then the lease. Gives what ended it, and whether it
-    /// was the worker's own doing though the lease was lost.
-    async fn lead<S>(&mut self, env: &Env, lease: Lease, shutdown: Pin<&mut S>) -> (End<E>, bool)
+    /// Leads for one term, from its grant to its end. The work ends first, then the lease.
+    async fn lead<S>(&mut self, env: &Env, lease: Lease, shutdown: Pin<&mut S>) -> Led<E>
     where
         S: Future<Output = ()> + Send + FusedFuture,
     {
@@ -295,7 +348,13 @@ where
             let term = term.clone();
             AssertUnwindSafe(async move { work(term).await }).catch_unwind().boxed()
         };
+        let began = env.now();
         let end = tend(env, election, &term, work, &mut events, shutdown).await;
+        let ran = began.until(env.now());
+        let told_to_stop = term.step_down().is_cancelled() || !term.is_valid();
+        if matches!(end, End::Failed(_)) {
+            election.tell(ElectionEvent::WorkFailed(number));
+        }
         // The work has been dropped by now; tasks that it has started for the term end with it, and first.
         let waits = !election.quorum().setup().sabotaged(Sabotage::WorkOutlivesTerm);
         if let Some(until) = term.valid_until().filter(|_| waits) {
@@ -322,7 +381,7 @@ where
         drop(tenant);
         tracing::info!(group = &**election.group(), term = number.get(), "{told}");
         election.tell(event);
-        (end, rests)
+        Led { end, rests, told_to_stop, ran }
     }
 }
 
@@ -406,8 +465,8 @@ where
                     Ok(Ok(())) if shut_down => End::ShutDown,
                     Ok(Ok(())) if leaving => End::Left,
                     Ok(Ok(())) => End::Done,
-                    Ok(Err(error)) => End::Failed(error),
-                    Err(panic) => End::Panicked(panic),
+                    Ok(Err(error)) => End::Failed(Failure::Error(error)),
+                    Err(panic) => End::Failed(Failure::Panic(panic)),
                 };
             }
             () = env.sleep_until(stop_at) => {

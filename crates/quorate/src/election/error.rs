@@ -13,7 +13,7 @@ pub enum ElectionError<E> {
         /// Which.
         group: String,
     },
-    /// The work failed. The leader has resigned.
+    /// The work failed, and the election [ends on an error](super::Election::end_on_error). The leader has resigned.
     #[error("the work of a term failed: {0}")]
     Work(E),
 }

@@ -23,6 +23,8 @@ pub enum ElectionEvent {
         /// Whether a majority of nodes keeps it for the heir; if not, whoever comes first leads.
         reserved: bool,
     },
+    /// The work of this term returned an error or panicked. `Resigned` follows.
+    WorkFailed(FencingToken),
     /// The term ended by resignation: its work had ended before.
     Resigned(FencingToken),
     /// The term ended because validity did; what still ran has been dropped.

@@ -74,7 +74,15 @@ impl Worker {
     /// One campaign, which may be shut down or dropped at any moment.
     async fn campaign(&mut self, mut tenant: Tenant) {
         let (how, time) = (self.rng.number(0..=9), self.rng.millis_up_to(&[400, 3_000, 9_000]));
-        let election = tenant.election.clone();
+        // Some campaigns restart work that fails, the others end with it.
+        let restarts = matches!(how, 0 | 2 | 4);
+        let election = match restarts {
+            true => {
+                let (first, longest) = (Duration::from_millis(100), Duration::from_secs(1));
+                tenant.election.clone().restart_backoff(first, longest)
+            }
+            false => tenant.election.clone().end_on_error(),
+        };
         let leader = self.clone();
         let campaign = election.run(move |term| {
             tenant.terms += 1;
@@ -83,7 +91,7 @@ impl Worker {
         let shutdown = async {
             tokio::select! { biased;
                 () = self.env.stopped().cancelled() => {}
-                () = self.patience(time), if how >= 7 => {}
+                () = self.patience(time), if how >= 7 || restarts => {}
             }
         };
         let campaign = AssertUnwindSafe(campaign.until(shutdown)).catch_unwind();

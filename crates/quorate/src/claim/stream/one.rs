@@ -160,7 +160,5 @@ async fn abandoned(claim: Claim, why: &str) -> Outcome {
 }
 
 fn words(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().copied();
-    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    plain(text.unwrap_or("with no words"), WHY_MAX)
+    plain(crate::panic::message(panic), WHY_MAX)
 }

@@ -1,3 +1,4 @@
+use crate::backoff::Backoff;
 use std::{fmt, time::Duration};
 
 /// How often a run that fails or times out is tried, and how long it waits in between.
@@ -49,10 +50,7 @@ impl Retry {
         if failed >= self.attempts {
             return None;
         }
-        let doubled = 1_u32.checked_shl(failed.saturating_sub(1)).unwrap_or(u32::MAX);
-        let whole = self.first.saturating_mul(doubled).min(self.max);
-        let half = u64::try_from((whole / 2).as_nanos()).unwrap_or(u64::MAX);
-        Some(whole - Duration::from_nanos(random.checked_rem(half + 1).unwrap_or(0)))
+        Some(Backoff { first: self.first, longest: self.max }.pause(failed, random))
     }
 }
 

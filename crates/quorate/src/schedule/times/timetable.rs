@@ -70,9 +70,7 @@ impl Custom {
 }
 
 fn message(panic: &(dyn Any + Send)) -> String {
-    let text =
-        panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    shown(text.unwrap_or("without a message"))
+    shown(crate::panic::message(panic))
 }
 
 /// The same timetable, or one that says the same of itself.

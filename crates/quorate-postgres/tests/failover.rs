@@ -1,0 +1,129 @@
+//! A leader whose database connection is cut leads again: on a real PostgreSQL, over nodes in memory.
+
+#![expect(clippy::expect_used, reason = "a test fails by panicking")]
+
+use quorate::{
+    election::{Election, Term},
+    env::Env,
+    lease::Quorum,
+    node::MemoryNode,
+};
+use quorate_postgres::Fences;
+use quorate_testkit::postgres::PostgresServer;
+use std::{
+    io,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+use tokio_postgres::{Client, Error, NoTls};
+use tokio_util::sync::CancellationToken;
+use tracing_subscriber::{filter::LevelFilter, util::SubscriberInitExt};
+
+/// A bound that a healthy run never reaches.
+const IN_TIME: Duration = Duration::from_secs(30);
+
+#[derive(Clone, Debug, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    fn lines(&self, text: &str) -> Vec<String> {
+        let log = self.0.lock().expect("no panic");
+        let lines = str::from_utf8(&log).expect("text").lines();
+        lines.filter(|line| line.contains(text)).map(str::to_owned).collect()
+    }
+}
+
+impl io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().expect("no panic").extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// One more client of the server at `url`. The task that drives its connection ends with it.
+async fn client(url: &str) -> Result<Client, Error> {
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
+    #[expect(clippy::disallowed_methods, reason = "the driver's own way; it ends with its client")]
+    tokio::spawn(async { drop(connection.await) });
+    Ok(client)
+}
+
+/// The work of a leader: it writes down its beats, each under its fencing token, until its connection is cut.
+async fn beats(url: Arc<str>, term: Term) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    let mut client = client(&url).await?;
+    let stop = term.step_down().clone();
+    loop {
+        let token = term.check()?;
+        let transaction = client.transaction().await?;
+        Fences.admit(&transaction, "beats", token).await?;
+        let number = i64::try_from(token.get())?;
+        transaction
+            .execute("INSERT INTO beats (term, pid) VALUES ($1, pg_backend_pid())", &[&number])
+            .await?;
+        transaction.commit().await?;
+        tokio::select! { biased;
+            () = stop.cancelled() => return Ok(()),
+            () = term.quorum().env().sleep(Duration::from_millis(20)) => {}
+        }
+    }
+}
+
+/// The term of the last beat that was written in a later term than `after`, and the connection that it came from.
+async fn next_beat(env: &Env, looks: &Client, after: i64) -> (i64, i32) {
+    let query = "SELECT term, pid FROM beats WHERE term > $1 ORDER BY term DESC LIMIT 1";
+    let beat = async {
+        loop {
+            if let Some(row) = looks.query_opt(query, &[&after]).await.expect("an answer") {
+                return (row.get(0), row.get(1));
+            }
+            env.sleep(Duration::from_millis(20)).await;
+        }
+    };
+    env.before(env.now() + IN_TIME, beat).await.expect("the group has a leader that writes")
+}
+
+#[tokio::test]
+async fn a_leader_whose_connection_is_cut_three_times_leads_again_each_time() {
+    let log = Log::default();
+    let written = log.clone();
+    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_max_level(LevelFilter::WARN);
+    let _heard = subscriber.with_writer(move || written.clone()).set_default();
+
+    let server = PostgresServer::start().expect("a server");
+    let looks = client(&server.url()).await.expect("a connection");
+    Fences.create(&looks).await.expect("a table");
+    looks.batch_execute("CREATE TABLE beats (term bigint, pid integer)").await.expect("a table");
+    let nodes = (0..3).map(|number| MemoryNode::new(&format!("memory-{number}")));
+    let quorum = Quorum::builder().worker("a").nodes(nodes).trust_new_nodes(true).build().expect("a setup");
+    let election = Election::new(&quorum, "beats").ttl(Duration::from_secs(2));
+    let url: Arc<str> = server.url().into();
+    let stop = CancellationToken::new();
+    // The pauses of the default.
+    let campaign = election.run(move |term| beats(Arc::clone(&url), term));
+    let campaign = quorum.env().spawn_scoped(campaign.until(stop.clone().cancelled_owned()));
+
+    let env = quorum.env();
+    let mut last = 0;
+    for _ in 0..3 {
+        let (term, pid) = next_beat(env, &looks, last).await;
+        let cut = looks.query_one("SELECT pg_terminate_backend($1)", &[&pid]).await.expect("an answer");
+        assert!(cut.get::<_, bool>(0), "the connection of term {term} is cut");
+        last = term;
+    }
+    next_beat(env, &looks, last).await;
+    assert!(election.is_leader());
+    let failures = log.lines("the work failed");
+    assert_eq!(failures.len(), 3, "{log:?}");
+    for line in &failures {
+        assert!(line.contains("WARN") && line.contains("beats"), "{line}");
+        // The driver says that the server ended the connection, or that it found it closed.
+        assert!(line.contains("terminating connection") || line.contains("closed"), "{line}");
+    }
+    stop.cancel();
+    campaign.await.expect("no panic").expect("a shutdown is no error");
+    quorum.close().await;
+}

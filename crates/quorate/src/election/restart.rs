@@ -1,0 +1,119 @@
+//! When a candidate whose work failed campaigns again. Pure.
+
+use crate::backoff::Backoff;
+use std::time::Duration;
+
+/// The shortest pause: work that fails at once must not keep the nodes busy with elections.
+const SHORTEST: Duration = Duration::from_millis(10);
+
+/// The rule by which the work is restarted after a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OnError {
+    /// It runs again in a later term, after a pause.
+    Restart(Backoff),
+    /// The campaign ends with the error.
+    End,
+}
+
+impl OnError {
+    pub(super) const DEFAULT: Self =
+        Self::Restart(Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(30) });
+
+    /// Restarts after pauses from `first` to `longest`, neither shorter than 10 ms nor `longest` shorter than `first`.
+    pub(super) fn restart(first: Duration, longest: Duration) -> Self {
+        let first = first.max(SHORTEST);
+        Self::Restart(Backoff { first, longest: longest.max(first) })
+    }
+}
+
+/// The failures in a row of one campaign's work.
+#[derive(Debug, Default)]
+pub(super) struct Failures {
+    in_a_row: u32,
+}
+
+impl Failures {
+    /// The work ended without an error, after it ran for `ran`.
+    pub(super) fn ended(&mut self, backoff: Backoff, ran: Duration) {
+        if ran >= backoff.longest {
+            self.in_a_row = 0;
+        }
+    }
+
+    /// The work failed after it ran for `ran`. Returns the pause before the next campaign.
+    ///
+    /// Work that ran for as long as the longest pause ran well: the pauses begin anew.
+    pub(super) fn failed(&mut self, backoff: Backoff, ran: Duration, random: u64) -> Duration {
+        self.ended(backoff, ran);
+        self.in_a_row = self.in_a_row.saturating_add(1);
+        backoff.pause(self.in_a_row, random)
+    }
+
+    pub(super) fn in_a_row(&self) -> u32 {
+        self.in_a_row
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn default() -> Backoff {
+        match OnError::DEFAULT {
+            OnError::Restart(backoff) => backoff,
+            OnError::End => panic!("a restart is the default"),
+        }
+    }
+
+    #[test]
+    fn pauses_double_up_to_the_longest() {
+        let mut failures = Failures::default();
+        let pauses: Vec<_> = (0..7).map(|_| failures.failed(default(), SECOND, 0).as_secs()).collect();
+        assert_eq!((pauses, failures.in_a_row()), (vec![1, 2, 4, 8, 16, 30, 30], 7));
+    }
+
+    #[test]
+    fn work_that_ran_well_for_as_long_as_the_longest_pause_begins_anew() {
+        let mut failures = Failures::default();
+        for _ in 0..5 {
+            failures.failed(default(), SECOND, 0);
+        }
+        assert_eq!(failures.failed(default(), 29 * SECOND, 0), 30 * SECOND, "too short");
+        assert_eq!(failures.failed(default(), 30 * SECOND, 0), SECOND);
+        assert_eq!(failures.failed(default(), SECOND, 0), 2 * SECOND);
+        failures.ended(default(), SECOND);
+        assert_eq!(failures.in_a_row(), 2, "a short term that was lost says nothing");
+        failures.ended(default(), 40 * SECOND);
+        assert_eq!(failures.in_a_row(), 0);
+    }
+
+    #[test]
+    fn a_pause_is_between_half_and_all_of_it_whatever_is_drawn() {
+        for random in [0, 1, 7, 500_000_000, 500_000_001, u64::MAX] {
+            let pause = Failures::default().failed(default(), SECOND, random);
+            assert!((SECOND / 2..=SECOND).contains(&pause), "{random}: {pause:?}");
+        }
+        let drawn: std::collections::BTreeSet<_> = (0..10)
+            .map(|random| Failures::default().failed(default(), SECOND, random * 31_000_000))
+            .collect();
+        assert!(drawn.len() > 5, "jitter");
+    }
+
+    #[test]
+    fn no_setting_makes_a_busy_loop_or_overflows() {
+        let rule = |first, longest| match OnError::restart(first, longest) {
+            OnError::Restart(backoff) => backoff,
+            OnError::End => panic!("a restart"),
+        };
+        assert_eq!(Failures::default().failed(rule(Duration::ZERO, Duration::ZERO), SECOND, 0), SHORTEST);
+        assert_eq!(Failures::default().failed(rule(3 * SECOND, SECOND), Duration::ZERO, 0), 3 * SECOND);
+        let (endless, mut failures) = (rule(Duration::MAX, Duration::MAX), Failures::default());
+        for _ in 0..70 {
+            assert!(failures.failed(endless, Duration::ZERO, u64::MAX) >= Duration::MAX / 2 - SECOND);
+        }
+        let (long, mut failures) = (rule(SECOND, Duration::MAX), Failures { in_a_row: u32::MAX });
+        assert!(failures.failed(long, Duration::ZERO, 0) > SECOND);
+    }
+}
