@@ -12,7 +12,8 @@ use crate::{
     ledger::Ledger,
     node::{Cause, FencingToken, Hello, MemoryNode, MemorySession, Node, Nudge, Record},
     schedule::{
-        Delivery, Job, Placement, RunAll, TickEnd, TickHistory, TickKey, counts::Counts, every, work::Cancel,
+        Delivery, Job, Placement, RunAll, Tick, TickEnd, TickHistory, TickKey, counts::Counts, every,
+        work::Cancel,
     },
 };
 use std::{
@@ -54,13 +55,15 @@ struct Stage {
     nodes: Vec<MemoryNode>,
     tick: WallTime,
     runs: Arc<AtomicUsize>,
+    /// Whether the handler marks its run as interrupted, and then returns so.
+    marked: Option<Result<(), &'static str>>,
 }
 
 impl Stage {
     fn new() -> Self {
         let nodes: Vec<_> = (0..3).map(|i| MemoryNode::new(&format!("memory-{i}"))).collect();
         let now = crate::env::Env::system().wall().as_micros() / 1_000_000 * 1_000_000;
-        Self { nodes, tick: WallTime::from_micros(now) + AHEAD, runs: Arc::default() }
+        Self { nodes, tick: WallTime::from_micros(now) + AHEAD, runs: Arc::default(), marked: None }
     }
 
     /// As a worker has it that reaches those nodes alone.
@@ -111,9 +114,15 @@ impl Stage {
     ) -> (Came, Option<TickHistory>) {
         let quorum = self.quorum(nodes).await;
         let runs = Arc::clone(&self.runs);
-        let job = Job::new("j", every(SECOND).unwrap(), move |_| {
+        let marked = self.marked;
+        let job = Job::new("j", every(SECOND).unwrap(), move |tick: Tick| {
             runs.fetch_add(1, Ordering::SeqCst);
-            async { Ok::<_, String>(()) }
+            async move {
+                if marked.is_some() {
+                    tick.mark_interrupted();
+                }
+                marked.unwrap_or(Ok(()))
+            }
         });
         let job = Arc::new(
             job.placement(Placement::Spread).delivery(delivery).misfire(RunAll::within(SECOND * 60)),
@@ -226,4 +235,23 @@ async fn a_tick_that_is_cancelled_before_it_runs_again_ends_so() {
     assert_eq!((end(&came), stage.runs()), ((Came::Ended, Some((TickEnd::Cancelled, "b"))), 0));
     let again = stage.tries(&[0, 1, 2], Delivery::AtLeastOnce, IN_TIME).await;
     assert_eq!((end(&again), stage.runs()), ((Came::Ended, None), 0), "for good");
+}
+
+#[tokio::test]
+async fn a_spread_run_that_is_marked_as_interrupted_is_so_whatever_its_handler_returns() {
+    for result in [Ok(()), Err("cut short")] {
+        let mut stage = Stage { marked: Some(result), ..Stage::new() };
+        let all = [0, 1, 2];
+        let came = stage.tries(&all, Delivery::AtLeastOnce, IN_TIME).await;
+        assert_eq!((end(&came), stage.runs()), ((Came::Interrupted, None), 1), "{result:?}");
+        stage.marked = None;
+        let again = stage.tries(&all, Delivery::AtLeastOnce, IN_TIME).await;
+        assert_eq!((end(&again), stage.runs()), ((Came::Ended, Some((TickEnd::Done, "b"))), 2), "{result:?}");
+
+        let stage = Stage { marked: Some(result), ..Stage::new() };
+        let came = stage.tries(&all, Delivery::AtMostOnce, IN_TIME).await;
+        assert_eq!(end(&came), (Came::Ended, Some((TickEnd::Cancelled, "b"))), "{result:?}");
+        let again = stage.tries(&all, Delivery::AtMostOnce, IN_TIME).await;
+        assert_eq!((end(&again), stage.runs()), ((Came::Ended, None), 1), "{result:?}: it has ended");
+    }
 }

@@ -1,6 +1,7 @@
 use super::{Hold, Tick, tick::Said};
 use crate::{
     env::{BootTime, WallTime},
+    panic,
     schedule::{Delivery, Job, Placement, TickCause},
 };
 use futures_util::FutureExt;
@@ -47,7 +48,7 @@ pub(in crate::schedule) enum WorkEnd {
     TimedOut,
     /// On request, or for a later tick.
     Cancelled,
-    /// With what it ran under, or by its own word: an at-least-once tick is owed another run.
+    /// With its term or claim, or marked by its handler: an at-least-once tick runs again.
     Interrupted,
 }
 
@@ -98,11 +99,45 @@ pub(in crate::schedule) fn on_request(by: &str) -> String {
     format!("on request of {by}")
 }
 
-/// What came of one attempt.
-enum Attempt {
-    Done,
-    Failed(String),
-    TimedOut(String),
+/// The reason of a run that its handler marked, and then returned `Ok` from.
+const MARKED: &str = "the handler marked this run as interrupted";
+
+/// What is known of a run right after an attempt.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Signals {
+    /// The handler called `mark_interrupted`.
+    marked: bool,
+    /// The term or the claim is over, or the work is to end with it.
+    over: bool,
+    /// The run was cancelled, for now or for good.
+    cancelled: bool,
+    /// The run was cancelled for good: on request, or for a later tick.
+    for_good: bool,
+}
+
+impl Signals {
+    /// Decides how a run ends after an attempt that ended as `attempt`; `None` where it may be tried again.
+    ///
+    /// The mark of the handler counts before the result: a run that was cut short has not done its work, whatever it
+    /// returns.
+    fn decide(self, attempt: WorkEnd, delivery: Delivery) -> Option<WorkEnd> {
+        match attempt {
+            // The handler came to its own end, even if it was told to stop meanwhile.
+            WorkEnd::Done if !self.marked => Some(WorkEnd::Done),
+            // A handler that is told to stop cannot tell a cancellation from a step-down.
+            _ if self.over || self.marked && !self.for_good => Some(interrupted(delivery)),
+            _ if self.cancelled || self.for_good => Some(WorkEnd::Cancelled),
+            _ => None,
+        }
+    }
+}
+
+/// Returns how an interrupted run ends. Under at-most-once it has ended, for no worker starts it again.
+fn interrupted(delivery: Delivery) -> WorkEnd {
+    match delivery {
+        Delivery::AtLeastOnce => WorkEnd::Interrupted,
+        Delivery::AtMostOnce => WorkEnd::Cancelled,
+    }
 }
 
 impl Work {
@@ -117,28 +152,23 @@ impl Work {
                 break (WorkEnd::Cancelled, String::new());
             }
             attempts += 1;
-            let failed = self.attempt(attempts, &said).await;
-            let (end, error) = match failed {
-                Attempt::Done => break (WorkEnd::Done, String::new()),
-                Attempt::Failed(error) => (WorkEnd::Failed, error),
-                Attempt::TimedOut(error) => (WorkEnd::TimedOut, error),
-            };
-            // A handler that is told to stop cannot tell a cancellation from a step-down.
-            if self.hold.is_over() || said.is_interrupted() && !self.cancel.is_for_good() {
-                break (self.interrupted(), error);
+            let (attempt, error) = self.attempt(attempts, &said).await;
+            let signals = self.signals(&said);
+            if let Some(end) = signals.decide(attempt, self.job.delivery) {
+                let error =
+                    if attempt == WorkEnd::Done && signals.marked { MARKED.to_owned() } else { error };
+                break (end, error);
             }
-            if self.cancel.is_cancelled() {
-                break (WorkEnd::Cancelled, error);
-            }
-            let Some(pause) = self.job.retries.pause(attempts, env.random()) else { break (end, error) };
+            let Some(pause) = self.job.retries.pause(attempts, env.random()) else { break (attempt, error) };
             tracing::debug!(job = &*self.job.name, attempts, ?pause, "tried again: {error}");
             tokio::select! { biased;
-                () = self.hold.step_down().cancelled() => break (self.interrupted(), error),
+                () = self.hold.step_down().cancelled() => break (interrupted(self.job.delivery), error),
                 () = self.cancel.stop.cancelled() => break (WorkEnd::Cancelled, error),
                 () = env.sleep(pause) => {}
             }
-            if self.hold.is_over() {
-                break (self.interrupted(), error);
+            // A clone of the tick may have been marked in the pause.
+            if let Some(end) = self.signals(&said).decide(attempt, self.job.delivery) {
+                break (end, error);
             }
         };
         let reason: Arc<str> = match end {
@@ -150,15 +180,17 @@ impl Work {
         Worked { end, reason, attempts, took: env.now().since(began), state, output }
     }
 
-    /// What is told to stop under at-most-once has ended, for nobody will start it again.
-    fn interrupted(&self) -> WorkEnd {
-        match self.job.delivery {
-            Delivery::AtLeastOnce => WorkEnd::Interrupted,
-            Delivery::AtMostOnce => WorkEnd::Cancelled,
+    fn signals(&self, said: &Said) -> Signals {
+        Signals {
+            marked: said.is_interrupted(),
+            over: self.hold.is_over(),
+            cancelled: self.cancel.is_cancelled(),
+            for_good: self.cancel.is_for_good(),
         }
     }
 
-    async fn attempt(&self, attempt: u32, said: &Said) -> Attempt {
+    /// Makes one attempt. Returns whether it was done, failed or timed out, and its error.
+    async fn attempt(&self, attempt: u32, said: &Said) -> (WorkEnd, String) {
         let env = self.hold.env();
         let stop = self.hold.step_down().child_token();
         let timeout_at = self.job.timeout.map(|timeout| env.now() + timeout);
@@ -182,32 +214,59 @@ impl Work {
         };
         tokio::select! { biased;
             done = &mut work => match done {
-                Ok(Ok(())) => Attempt::Done,
-                Ok(Err(error)) => Attempt::Failed(error),
-                Err(panic) => Attempt::Failed(format!("panicked: {}", message(&*panic))),
+                Ok(Ok(())) => (WorkEnd::Done, String::new()),
+                Ok(Err(error)) => (WorkEnd::Failed, error),
+                Err(caught) => (WorkEnd::Failed, format!("panicked: {}", panic::message(&*caught))),
             },
-            () = dropped => Attempt::Failed("did not stop, and was dropped".to_owned()),
+            () = dropped => (WorkEnd::Failed, "did not stop, and was dropped".to_owned()),
             () = env.sleep_until(timeout_at.unwrap_or(BootTime::from_nanos(u64::MAX))) => {
                 stop.cancel();
                 // It has the grace to end in good order, as at a step-down; whatever it says then, it took too long.
                 let _ = env.before(env.now() + self.grace, work).await;
-                Attempt::TimedOut(format!("timed out after {:.1?}", self.job.timeout.unwrap_or_default()))
+                (WorkEnd::TimedOut, format!("timed out after {:.1?}", self.job.timeout.unwrap_or_default()))
             }
         }
     }
 }
 
-fn message(panic: &(dyn std::any::Any + Send)) -> &str {
-    panic
-        .downcast_ref::<&str>()
-        .copied()
-        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("a panic without a message")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_mark_of_the_handler_counts_before_its_result() {
+        use WorkEnd::{Cancelled, Done, Failed, Interrupted, TimedOut};
+        let none = Signals::default();
+        let marked = Signals { marked: true, ..none };
+        let over = Signals { over: true, ..none };
+        let cancelled = Signals { cancelled: true, ..none };
+        let for_good = Signals { cancelled: true, for_good: true, ..none };
+        let (least, most) = (Delivery::AtLeastOnce, Delivery::AtMostOnce);
+        for result in [Done, Failed, TimedOut] {
+            assert_eq!(marked.decide(result, least), Some(Interrupted), "{result:?}");
+            assert_eq!(marked.decide(result, most), Some(Cancelled), "{result:?}");
+            for also in [over, cancelled] {
+                let marked = Signals { marked: true, ..also };
+                assert_eq!(marked.decide(result, least), Some(Interrupted), "{result:?} {also:?}");
+                assert_eq!(marked.decide(result, most), Some(Cancelled), "{result:?} {also:?}");
+            }
+            let marked = Signals { marked: true, ..for_good };
+            assert_eq!(marked.decide(result, least), Some(Cancelled), "{result:?}");
+            assert_eq!(marked.decide(result, most), Some(Cancelled), "{result:?}");
+        }
+        for signals in [none, over, cancelled, for_good] {
+            assert_eq!(signals.decide(Done, least), Some(Done), "{signals:?}: it came to its own end");
+        }
+        for result in [Failed, TimedOut] {
+            assert_eq!(none.decide(result, least), None);
+            assert_eq!(
+                (over.decide(result, least), over.decide(result, most)),
+                (Some(Interrupted), Some(Cancelled))
+            );
+            assert_eq!(cancelled.decide(result, least), Some(Cancelled));
+            assert_eq!(for_good.decide(result, least), Some(Cancelled));
+        }
+    }
 
     #[test]
     fn what_is_cancelled_for_good_is_so_though_it_was_interrupted_before() {

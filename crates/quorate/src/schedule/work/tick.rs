@@ -162,9 +162,13 @@ impl Tick {
         }
     }
 
-    /// Says that this run did not come to an end of its own, though the term may go on: whatever the handler
-    /// returns is not recorded, and an at-least-once tick runs again under the next leader. Of a run that was cancelled, on
-    /// request or for a later tick, that is the end all the same.
+    /// Marks this run as interrupted: it was cut short, though the term or the claim may go on. Use it where the work did
+    /// not come to its own end, for instance because a process that did it was killed.
+    ///
+    /// The mark counts before the result: whether the handler returns `Ok` or an error, panics, or times out, that result
+    /// is not recorded, the attempt is not retried, and the [state](Tick::set_state) is not kept. At least once, the tick
+    /// runs again, under this leader or the next, or on any worker where the job is placed so. At most once, it ends as
+    /// *cancelled*. A run that was cancelled, on request or for a later tick, ends so all the same.
     pub fn mark_interrupted(&self) {
         self.said.0.interrupted.store(true, Ordering::Release);
     }

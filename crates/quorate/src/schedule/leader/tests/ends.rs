@@ -410,3 +410,63 @@ async fn a_leader_that_follows_tells_nothing_as_missed_that_was_done() {
         assert!(!done.iter().any(|entry| span.contains(&entry.tick)), "{missed:?} of {history:#?}");
     }
 }
+
+/// How a handler ends that marks its run as interrupted.
+#[derive(Clone, Copy, Debug)]
+enum Ending {
+    Ok,
+    Err,
+    Panic,
+    Timeout,
+}
+
+const ENDINGS: [Ending; 4] = [Ending::Ok, Ending::Err, Ending::Panic, Ending::Timeout];
+
+impl Ending {
+    /// A job of one tick, whose first run is marked and then ends so. Later runs are counted, and return `Ok`.
+    fn job(self, delivery: Delivery, runs: &Arc<AtomicUsize>) -> Job {
+        let runs = Arc::clone(runs);
+        let job = Job::new(&format!("{self:?}").to_lowercase(), often(), move |tick: Tick| {
+            let first = runs.fetch_add(1, Ordering::SeqCst) == 0;
+            async move {
+                if !first {
+                    return Ok(());
+                }
+                let _ = tick.set_state("not kept");
+                tick.mark_interrupted();
+                match self {
+                    Self::Ok => Ok(()),
+                    Self::Err => Err("cut short"),
+                    Self::Panic => panic!("cut short"),
+                    Self::Timeout => std::future::pending().await,
+                }
+            }
+        });
+        job.delivery(delivery).timeout(PERIOD * 5).retries(Retry::new(3).backoff(PERIOD, PERIOD))
+    }
+}
+
+#[tokio::test]
+async fn a_run_that_is_marked_as_interrupted_is_so_whatever_its_handler_returns() {
+    for delivery in [Delivery::AtLeastOnce, Delivery::AtMostOnce] {
+        let stage = Stage::new();
+        let runs = ENDINGS.map(|ending| (ending, Arc::new(AtomicUsize::new(0))));
+        let jobs: Vec<Job> = runs.iter().map(|(ending, runs)| ending.job(delivery, runs)).collect();
+        let leader = stage.candidate("a", &jobs);
+        for (ending, _) in &runs {
+            let name = format!("{ending:?}").to_lowercase();
+            let history = stage.history_when(&name, |all| !ends(all, TickEnd::Done).is_empty()).await;
+            let (first, what) = (&history[0], format!("{delivery} {ending:?}: {history:#?}"));
+            match delivery {
+                Delivery::AtLeastOnce => {
+                    assert_eq!((first.end, first.cause), (TickEnd::Done, TickCause::MadeUp), "{what}");
+                }
+                Delivery::AtMostOnce => {
+                    assert_eq!((first.end, first.attempts), (TickEnd::Cancelled, 1), "{what}");
+                    assert!(!first.reason.is_empty(), "{what}");
+                }
+            }
+        }
+        leader.resigns().await;
+    }
+}
