@@ -52,6 +52,16 @@ async fn client(url: &str) -> Result<Client, Error> {
     Ok(client)
 }
 
+/// The text of an error with those of its causes: the driver's own text leaves out what the server said.
+fn whole(error: &(dyn std::error::Error + Send + Sync + 'static)) -> String {
+    let (mut text, mut cause) = (error.to_string(), error.source());
+    while let Some(inner) = cause {
+        text += &format!(": {inner}");
+        cause = inner.source();
+    }
+    text
+}
+
 /// The work of a leader: it writes down its beats, each under its fencing token, until its connection is cut.
 async fn beats(url: Arc<str>, term: Term) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let mut client = client(&url).await?;
@@ -99,11 +109,14 @@ async fn a_leader_whose_connection_is_cut_three_times_leads_again_each_time() {
     looks.batch_execute("CREATE TABLE beats (term bigint, pid integer)").await.expect("a table");
     let nodes = (0..3).map(|number| MemoryNode::new(&format!("memory-{number}")));
     let quorum = Quorum::builder().worker("a").nodes(nodes).trust_new_nodes(true).build().expect("a setup");
-    let election = Election::new(&quorum, "beats").ttl(Duration::from_secs(2));
+    let election = Election::new(&quorum, "beats").ttl(Duration::from_secs(10));
     let url: Arc<str> = server.url().into();
     let stop = CancellationToken::new();
     // The pauses of the default.
-    let campaign = election.run(move |term| beats(Arc::clone(&url), term));
+    let campaign = election.run(move |term| {
+        let beats = beats(Arc::clone(&url), term);
+        async move { beats.await.map_err(|error| whole(&*error)) }
+    });
     let campaign = quorum.env().spawn_scoped(campaign.until(stop.clone().cancelled_owned()));
 
     let env = quorum.env();

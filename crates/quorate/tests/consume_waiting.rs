@@ -98,10 +98,19 @@ async fn messages_wait_beside_those_that_are_handled_and_no_more_than_may() {
     });
     let mut consumer = Box::pin(consumer.concurrency(2).max_waiting(5).until(pending()));
     let env = a.env();
-    let early = env.before(env.now() + SECOND, &mut consumer).await;
+    let in_hand = || pulled.load(Ordering::SeqCst) - handled.load(Ordering::SeqCst);
+    let settled = async {
+        while in_hand() != 5 || handled.load(Ordering::SeqCst) == 0 {
+            env.sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::select! {
+        early = &mut consumer => panic!("it ended while another worker handled messages: {early:?}"),
+        settled = env.before(env.now() + IN_TIME, settled) => settled.expect("five wait"),
+    }
+    let early = env.before(env.now() + SECOND / 2, &mut consumer).await;
     assert!(early.is_none(), "messages ended while another worker handled them: {early:?}");
-    let (waiting, done) = (pulled.load(Ordering::SeqCst), handled.load(Ordering::SeqCst));
-    assert!(waiting - done <= 5 + 2 && waiting - done >= 5, "{waiting} pulled, {done} handled");
+    assert!((5..=5 + 2).contains(&in_hand()), "five wait, and two at most are at work: {}", in_hand());
     drop(held);
     let consumed = env.before(env.now() + IN_TIME, consumer).await.expect("in time").expect("timings");
     assert_eq!((consumed.handled, consumed.in_progress), (30, 0), "{consumed:?}");

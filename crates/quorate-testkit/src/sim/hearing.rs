@@ -16,7 +16,7 @@ use tracing::{
 };
 
 /// What the library says in its log, and what it is counted as: only there does it tell of these.
-const HEARD: [(&str, &str); 8] = [
+const HEARD: [(&str, &str); 9] = [
     ("skipped-misfire: they were missed by more", "ticks missed: window"),
     ("skipped-misfire: they were missed, and the misfire rule", "ticks missed: skip"),
     ("skipped-misfire: they were missed, and the run of", "ticks missed: stood for"),

@@ -30,6 +30,9 @@
 //! treated as an error, as that of a job or of a message handler is, for it would leave the group without a leader as well.
 //! Each term begins with new work; state that the closure shares between terms must be fit for that after a panic.
 //!
+//! The log has the text of the error (`{:#}`). Where that leaves out the causes, as the text of a driver's error may, let
+//! the work return an error whose text has them.
+//!
 //! Work that returns an error because it was told to stop has not failed in this sense: the error is logged, and the copy
 //! goes on as after `Ok`. At a shutdown the campaign then returns `Ok`.
 
