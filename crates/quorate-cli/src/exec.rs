@@ -5,11 +5,11 @@ use crate::{
     config::Config,
     exit::{CONFIG, FAILURE, Failure, LEASE_LOST, NO_QUORUM},
     guard::Guard,
-    open,
+    log, open,
     warden::{CommandSpec, EndedBy, Exit, PassedOn, Warden},
 };
 use quorate::{
-    lease::{AcquireError, Lease, Quorum, TryAcquire},
+    lease::{AcquireError, Heartbeat, Lease, Quorum, TryAcquire},
     round::Setup,
 };
 use std::time::Duration;
@@ -25,22 +25,29 @@ const SLICE: Duration = Duration::from_secs(1);
 pub(crate) async fn exec(args: &ExecArgs, config: &Config) -> Result<u8, Failure> {
     let mut signals = PassedOn::catch().map_err(|error| Failure::new(FAILURE, error))?;
     let quorum = open::quorum(config, config.setup.clone())?;
+    // A third of the TTL is between two extensions.
+    let heart = Heartbeat::new(quorum.env(), args.ttl.unwrap_or(config.lease.ttl) / 3);
     let lease = tokio::select! { biased;
         signal = signals.next() => Err(Failure::new(signal_code(signal), "ended by a signal while it waited")),
-        lease = acquire(args, config, &quorum) => lease,
+        lease = acquire(args, config, &quorum, &heart) => lease,
     };
     let code = match lease {
-        Ok(lease) => under_lease(args, config, &quorum, lease, &mut signals).await,
+        Ok(lease) => under_lease(args, config, &quorum, lease, &heart, &mut signals).await,
         Err(failure) => Err(failure),
     };
     quorum.close().await;
     code
 }
 
-async fn acquire(args: &ExecArgs, config: &Config, quorum: &Quorum) -> Result<Lease, Failure> {
+async fn acquire(
+    args: &ExecArgs,
+    config: &Config,
+    quorum: &Quorum,
+    heart: &Heartbeat,
+) -> Result<Lease, Failure> {
     let env = quorum.env();
     let lease_ttl = args.ttl.unwrap_or(config.lease.ttl);
-    let mut lock = quorum.lock(&args.lock).ttl(lease_ttl);
+    let mut lock = quorum.lock(&args.lock).ttl(lease_ttl).renew_while_beating(heart);
     if args.ttl.is_none() {
         lock = lock.step_down_grace(config.lease.step_down_grace);
     }
@@ -64,7 +71,7 @@ async fn acquire(args: &ExecArgs, config: &Config, quorum: &Quorum) -> Result<Le
             && ends.is_none_or(|ends| env.now() < ends)
             && !std::mem::replace(&mut told, true)
         {
-            eprintln!("quorate: waiting: {error}");
+            log::say(&format!("quorate: waiting: {error}"));
         }
         if !error.is_unreachable() {
             // Contention is waited out, and so is a quarantine: it ends by itself.
@@ -96,6 +103,7 @@ async fn under_lease(
     config: &Config,
     quorum: &Quorum,
     lease: Lease,
+    heart: &Heartbeat,
     signals: &mut PassedOn,
 ) -> Result<u8, Failure> {
     let grace = args.ttl.map_or(config.lease.step_down_grace, Setup::default_grace);
@@ -115,7 +123,11 @@ async fn under_lease(
             return Err(Failure::new(code, error));
         }
     };
-    let look = || lease.valid_until();
+    // The guard looks many times within the longest silence: the beat comes from the loop that tends the command.
+    let look = || {
+        heart.beat();
+        lease.valid_until()
+    };
     let exit = guard.tend(quorum.env(), &mut warden, look, lease.step_down(), Some(signals)).await;
     let nodes = quorum.nodes();
     release(lease).await;

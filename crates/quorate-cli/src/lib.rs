@@ -11,6 +11,7 @@ mod demo;
 mod doctor;
 mod exec;
 mod exit;
+mod files;
 mod guard;
 mod init;
 mod jobs;
@@ -21,6 +22,7 @@ mod open;
 #[doc(hidden)]
 pub mod probe;
 mod run;
+mod show;
 mod status;
 mod unlock;
 pub mod warden;
@@ -52,13 +54,12 @@ pub fn main() -> ExitCode {
             return ExitCode::from(exit::CONFIG);
         }
     };
-    match dispatch(&cli.command) {
-        Ok(code) => ExitCode::from(code),
-        Err(failure) => {
-            eprintln!("quorate: {failure}");
-            ExitCode::from(failure.code)
-        }
-    }
+    let code = dispatch(&cli.command).unwrap_or_else(|failure| {
+        log::say(&format!("quorate: {failure}"));
+        failure.code
+    });
+    log::finish();
+    ExitCode::from(code)
 }
 
 fn dispatch(command: &Command) -> Result<u8, Failure> {

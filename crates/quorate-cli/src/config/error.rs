@@ -78,7 +78,7 @@ impl ConfigError {
     }
 
     /// An error that is in no file.
-    pub(super) fn bare(text: &str) -> Self {
+    pub(crate) fn bare(text: &str) -> Self {
         Self::new(None, None, text)
     }
 }

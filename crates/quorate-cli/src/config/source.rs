@@ -3,6 +3,7 @@ use super::{
     error::{Page, nearest},
     file::FileText,
 };
+use crate::files;
 use std::{
     collections::BTreeMap,
     fmt, io,
@@ -75,7 +76,7 @@ impl Surroundings<'static> {
         };
         Self {
             env: std::env::vars_os().filter_map(text).collect(),
-            read: &|path| std::fs::read_to_string(path),
+            read: &files::read_apart,
             host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
             pid: std::process::id(),
         }

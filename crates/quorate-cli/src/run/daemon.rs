@@ -1,22 +1,30 @@
 //! The daemon's loop: the campaign, signals, the file, and what systemd is told. All in one task, so that systemd's
-//! watchdog hears of it when the campaign is not polled any more.
+//! watchdog and the lease's heartbeat stop when the campaign is not polled any more.
 
-use super::{command, notify::Notifier, watch, watch::Watched};
+use super::{
+    command,
+    notify::Notifier,
+    reader::{ConfigReader, News, Why},
+};
 use crate::{
-    config::{Config, Flags, JobConfig, Surroundings},
+    config::{Config, Flags, JobConfig},
+    files,
     guard::Guard,
     open,
 };
 use quorate::{
     election::{Election, ElectionError},
-    env::Env,
-    lease::Quorum,
+    env::{BootTime, Env},
+    lease::{Heartbeat, Quorum},
     round::majority,
     schedule::{Job, ScheduleError, Scheduler, SchedulerHandle},
 };
-use std::{fmt, io, pin::pin, sync::Arc};
+use std::{io, pin::pin, sync::Arc, time::Duration};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
+
+/// How many times the loop beats within the longest silence of its heart.
+const BEATS: u32 = 4;
 
 /// The signals that the daemon heeds.
 #[derive(Debug)]
@@ -45,22 +53,6 @@ impl Signals {
     }
 }
 
-/// Why the file is read anew.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Why {
-    Asked,
-    Changed,
-}
-
-impl fmt::Display for Why {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Asked => "SIGHUP, the file is read anew",
-            Self::Changed => "the file has changed",
-        })
-    }
-}
-
 enum Heard {
     Stop(&'static str),
     Reload,
@@ -71,11 +63,12 @@ pub(super) struct Daemon {
     env: Env,
     quorum: Quorum,
     election: Election,
+    /// The lease is extended while the loop gives a beat of this.
+    heart: Heartbeat,
     guard: Guard,
-    flags: Flags,
     /// What the jobs are run by now: the file as it was last read without an error.
     config: Config,
-    watched: Watched,
+    reader: ConfigReader,
     notifier: Notifier,
 }
 
@@ -86,18 +79,20 @@ impl Daemon {
         group: &Arc<str>,
         flags: Flags,
         notifier: Notifier,
-    ) -> Self {
-        let lease = config.lease;
-        Self {
-            env: quorum.env().clone(),
+    ) -> io::Result<Self> {
+        let (lease, env) = (config.lease, quorum.env());
+        let heart = Heartbeat::new(env, max_silence(lease.ttl));
+        let election = Election::new(quorum, group).ttl(lease.ttl).step_down_grace(lease.step_down_grace);
+        Ok(Self {
+            env: env.clone(),
             quorum: quorum.clone(),
-            election: Election::new(quorum, group).ttl(lease.ttl).step_down_grace(lease.step_down_grace),
+            election: election.renew_while_beating(&heart),
+            heart,
             guard: Guard::new(lease.ttl, lease.step_down_grace),
-            flags,
             config: config.clone(),
-            watched: Watched::new(config.file.as_deref()),
+            reader: ConfigReader::new(env, config.file.clone(), flags)?,
             notifier,
-        }
+        })
     }
 
     /// Campaigns, and runs the jobs while it leads, until a signal says to stop.
@@ -118,20 +113,17 @@ impl Daemon {
         let mut campaign = pin!(scheduler.run().until(stop.clone().cancelled_owned()));
         let mut events = self.election.events();
         self.notifier.ready();
-        let mut look_at = self.env.now();
         loop {
-            if self.env.now() >= look_at {
-                look_at = self.env.now() + watch::LOOK_EVERY;
-                if !stop.is_cancelled() && self.watched.look() {
-                    self.reload(&handle, Why::Changed);
-                }
-            }
+            self.heart.beat();
             self.notifier.beat(&self.env);
             if !stop.is_cancelled() {
+                if let Some(news) = self.reader.turn() {
+                    self.hear(&handle, news);
+                }
                 let status = self.status();
                 self.notifier.status(&status);
             }
-            let wake = self.notifier.beat_at().map_or(look_at, |beat| beat.min(look_at));
+            let wake = self.wake(stop.is_cancelled());
             tokio::select! { biased;
                 ended = &mut campaign => return ended,
                 heard = signals.next() => match heard {
@@ -142,30 +134,44 @@ impl Daemon {
                         }
                         stop.cancel();
                     }
-                    Heard::Reload => self.reload(&handle, Why::Asked),
+                    Heard::Reload => self.reader.ask(),
                 },
+                news = self.reader.news(), if !stop.is_cancelled() => self.hear(&handle, news),
                 Some(_) = events.next() => {}
                 () = self.env.sleep_until(wake) => {}
             }
         }
     }
 
-    /// Reads the file anew and sets its jobs. Whoever leads, leads on.
-    fn reload(&mut self, handle: &SchedulerHandle, why: Why) {
-        let read = Config::load(&self.flags, &Surroundings::process());
-        let read = read.and_then(|config| config.group_with_jobs().map(|_| ()).map(|()| config));
+    /// When the loop turns at the latest.
+    fn wake(&self, stopping: bool) -> BootTime {
+        let beat_at = self.env.now() + self.heart.max_silence() / BEATS;
+        let reader = (!stopping).then(|| self.reader.wake());
+        [self.notifier.beat_at(), reader].into_iter().flatten().fold(beat_at, BootTime::min)
+    }
+
+    /// Takes up what the file says now. A leader goes on leading.
+    fn hear(&mut self, handle: &SchedulerHandle, news: News) {
         let is_news = |config: &Config| {
             !self.config.job_changes(config).is_empty() || !self.config.needs_restart(config).is_empty()
         };
-        if why == Why::Changed && read.as_ref().is_ok_and(|config| !is_news(config)) {
-            return;
+        let late = || format!("no answer within {:?} from its file system", files::DEADLINE);
+        match news {
+            News::Read(Why::Changed, Ok(config)) if !is_news(&config) => return,
+            News::Late(None) => {
+                return tracing::warn!("the configuration file is not watched for now: {}", late());
+            }
+            _ => {}
         }
         self.notifier.reloading();
-        match read {
-            Err(error) => {
-                tracing::error!("{why}, and it cannot be used; the jobs stay as they were: {error}");
-            }
-            Ok(config) => self.take_up(handle, config, why),
+        let unusable = |why: Why, error: &str| {
+            tracing::error!("{why}, and it cannot be used; the jobs stay as they were: {error}");
+        };
+        match news {
+            News::Read(why, Ok(config)) => self.take_up(handle, *config, why),
+            News::Read(why, Err(error)) => unusable(why, &error.to_string()),
+            News::Late(Some(why)) => unusable(why, &late()),
+            News::Late(None) => {}
         }
         self.notifier.ready();
     }
@@ -205,4 +211,10 @@ impl Daemon {
             false => format!("no quorum: {votes} of {} nodes vote, {needed} needed", nodes.len()),
         }
     }
+}
+
+/// How long the loop may be silent before the lease is not extended any more: as long as between two extensions, so
+/// that a silence costs one of them. The lease ends by its TTL after the last.
+fn max_silence(ttl: Duration) -> Duration {
+    ttl / 3
 }

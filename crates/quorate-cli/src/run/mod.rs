@@ -5,6 +5,9 @@ mod command;
 mod daemon;
 mod notify;
 mod output;
+mod reader;
+mod sink;
+mod stop;
 mod watch;
 
 use crate::{
@@ -17,6 +20,7 @@ use daemon::Daemon;
 use notify::Notifier;
 use quorate::{election::ElectionError, round::NodeState};
 use std::time::Duration;
+use stop::StopDeadline;
 
 /// How long the first handshakes may take before the daemon goes on without them.
 const FIRST_LOOK: Duration = Duration::from_secs(2);
@@ -28,6 +32,8 @@ pub(crate) async fn run(args: &RunArgs, config: &Config) -> Result<u8, Failure> 
         return Ok(check::check(config, group, jobs));
     }
     let signals = daemon::Signals::catch().map_err(|error| Failure::new(FAILURE, error))?;
+    let _stop =
+        StopDeadline::watch(config.lease.step_down_grace).map_err(|error| Failure::new(FAILURE, error))?;
     let quorum = open::quorum(config, config.setup.clone())?;
     tracing::info!(
         worker = &*config.setup.worker,
@@ -44,7 +50,8 @@ pub(crate) async fn run(args: &RunArgs, config: &Config) -> Result<u8, Failure> 
         return Err(Failure::new(CONFIG, open::explain(&nodes)));
     }
     let flags = args.nodes.flags();
-    let ended = Daemon::new(&quorum, config, group, flags, Notifier::from_env()).run(jobs, signals).await;
+    let daemon = Daemon::new(&quorum, config, group, flags, Notifier::from_env());
+    let ended = daemon.map_err(|error| Failure::new(FAILURE, error))?.run(jobs, signals).await;
     quorum.close().await;
     match ended {
         Ok(()) => {

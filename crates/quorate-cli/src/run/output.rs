@@ -1,5 +1,6 @@
 //! A command's output, passed on as it comes, and its tail kept.
 
+use super::sink::Sink;
 use quorate::env::{Env, ScopedTask};
 use std::{
     io,
@@ -8,7 +9,7 @@ use std::{
     time::Duration,
 };
 use tokio::{
-    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, stderr, stdout},
+    io::{AsyncRead, AsyncReadExt},
     net::unix::pipe::Receiver,
 };
 
@@ -31,8 +32,8 @@ impl Output {
         let (out, their_out) = pipe()?;
         let (err, their_err) = pipe()?;
         let pumps = [
-            env.spawn_scoped(pump(out, stdout(), Arc::clone(&tail))),
-            env.spawn_scoped(pump(err, stderr(), Arc::clone(&tail))),
+            env.spawn_scoped(pump(out, Sink::stdout(), Arc::clone(&tail))),
+            env.spawn_scoped(pump(err, Sink::stderr(), Arc::clone(&tail))),
         ];
         Ok((Self { env: env.clone(), tail, pumps }, their_out, their_err))
     }
@@ -55,13 +56,13 @@ fn pipe() -> io::Result<(Receiver, OwnedFd)> {
     Ok((Receiver::from_owned_fd(ours.into())?, theirs.into()))
 }
 
-async fn pump(mut from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin, tail: Arc<Mutex<Tail>>) {
+async fn pump(mut from: impl AsyncRead + Unpin, to: Sink, tail: Arc<Mutex<Tail>>) {
     let mut bytes = [0; 8192];
     let mut deaf = false;
     while let Ok(n @ 1..) = from.read(&mut bytes).await {
         tail.lock().unwrap_or_else(PoisonError::into_inner).add(&bytes[..n]);
         // Where our own output is closed, the tail is kept all the same.
-        deaf = deaf || to.write_all(&bytes[..n]).await.is_err() || to.flush().await.is_err();
+        deaf = deaf || to.write(&bytes[..n]).await.is_err();
     }
 }
 
@@ -138,9 +139,10 @@ mod tests {
     #[tokio::test]
     async fn what_is_passed_on_is_what_was_written_and_the_tail_of_it_is_kept() {
         let kept = Arc::new(Mutex::new(Tail::new(4)));
-        let mut passed = Vec::new();
-        pump(&b"one two"[..], &mut passed, Arc::clone(&kept)).await;
-        assert_eq!(passed, b"one two");
+        let (mut passed, ours) = io::pipe().unwrap();
+        pump(&b"one two"[..], Sink::new("test", ours), Arc::clone(&kept)).await;
+        // Its thread ends with the sink, and closes the pipe.
+        assert_eq!(io::read_to_string(&mut passed).unwrap(), "one two");
         assert_eq!(kept.lock().unwrap().text(), " two");
     }
 }

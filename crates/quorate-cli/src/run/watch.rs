@@ -1,11 +1,6 @@
 //! Whether the configuration file has changed: a pure function of what was seen of it.
 
-use std::{
-    fs, io,
-    os::unix::fs::MetadataExt,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{fs, io, os::unix::fs::MetadataExt, path::Path, time::Duration};
 
 /// Between two looks. A change is taken up once two looks in a row agree on it: an editor may be in the midst of it.
 pub(super) const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -52,25 +47,6 @@ impl Seen {
             self.read = now;
         }
         news
-    }
-}
-
-/// The file that is watched, if one was read.
-#[derive(Debug)]
-pub(super) struct Watched {
-    path: Option<PathBuf>,
-    seen: Seen,
-}
-
-impl Watched {
-    pub(super) fn new(path: Option<&Path>) -> Self {
-        Self { path: path.map(Path::to_owned), seen: Seen::default() }
-    }
-
-    /// Looks; whether the file is to be read now. One that is gone for the moment is waited for.
-    pub(super) fn look(&mut self) -> bool {
-        let Some(path) = &self.path else { return false };
-        self.seen.look(Stamp::of(path).ok())
     }
 }
 

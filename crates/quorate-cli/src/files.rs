@@ -1,0 +1,203 @@
+//! Access to files that may not answer: a FIFO that nobody writes to, a file system that hangs.
+//!
+//! # What is not guaranteed
+//!
+//! A thread that a file system hangs cannot be ended. There is one such thread at most for each way to get here, and
+//! it ends when the file system answers.
+
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    fs::OFlags,
+    io::Errno,
+};
+use std::{
+    fs::{File, OpenOptions},
+    io::{self, Read},
+    os::unix::fs::OpenOptionsExt,
+    path::Path,
+    sync::{
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
+    thread,
+    time::Duration,
+};
+use tokio::sync::oneshot;
+
+/// The longest time to wait for a file.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(5);
+
+/// The most bytes of a configuration file.
+const BYTES_MAX: usize = 16 << 20;
+
+/// Reads a text file to its end. A pipe or a terminal that is silent for [`DEADLINE`] is an error.
+pub(crate) fn read(path: &Path) -> io::Result<String> {
+    read_within(path, DEADLINE)
+}
+
+fn read_within(path: &Path, deadline: Duration) -> io::Result<String> {
+    // Without the flag, to open a FIFO is to wait for its writer. Regular files do not heed it.
+    let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
+    let mut file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    let (mut text, mut bytes) = (Vec::new(), vec![0; 64 * 1024]);
+    loop {
+        wait_for(&file, deadline)?;
+        match file.read(&mut bytes) {
+            Ok(0) => break,
+            Ok(n) => text.extend_from_slice(&bytes[..n]),
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
+            Err(error) => return Err(error),
+        }
+        if text.len() > BYTES_MAX {
+            return Err(io::Error::new(
+                io::ErrorKind::FileTooLarge,
+                format!("it is longer than {} MiB; name a configuration file", BYTES_MAX >> 20),
+            ));
+        }
+    }
+    String::from_utf8(text).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8"))
+}
+
+/// Waits until `file` has bytes or an end to be read.
+fn wait_for(file: &File, deadline: Duration) -> io::Result<()> {
+    let timeout = Timespec::try_from(deadline).map_err(io::Error::other)?;
+    loop {
+        match poll(&mut [PollFd::new(file, PollFlags::IN)], Some(&timeout)) {
+            Ok(0) => return Err(no_answer(deadline)),
+            Ok(_) => return Ok(()),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+fn no_answer(within: Duration) -> io::Error {
+    io::Error::new(
+        io::ErrorKind::TimedOut,
+        format!(
+            "no answer within {within:?}; is it a pipe that nobody writes to, or on a file system that hangs?"
+        ),
+    )
+}
+
+/// As [`read`], for a caller who cannot wait for a file system that hangs.
+pub(crate) fn read_apart(path: &Path) -> io::Result<String> {
+    /// Whether an earlier read has not ended: it is not joined by more.
+    static BUSY: AtomicBool = AtomicBool::new(false);
+    if BUSY.swap(true, Ordering::AcqRel) {
+        return Err(io::Error::new(io::ErrorKind::TimedOut, "an earlier read of a file has not ended"));
+    }
+    let (done, answer) = mpsc::channel();
+    let path = path.to_owned();
+    let access = move || {
+        let text = read(&path);
+        BUSY.store(false, Ordering::Release);
+        // The caller may have given up.
+        let _ = done.send(text);
+    };
+    if let Err(error) = thread::Builder::new().name("quorate-file".to_owned()).spawn(access) {
+        BUSY.store(false, Ordering::Release);
+        return Err(error);
+    }
+    // Later than the deadline within, whose error says more.
+    answer.recv_timeout(DEADLINE + DEADLINE / 10).unwrap_or_else(|_| Err(no_answer(DEADLINE)))
+}
+
+/// A thread that accesses files for a loop that must not wait, one access after the other.
+#[derive(Debug)]
+pub(crate) struct FileThread {
+    accesses: mpsc::Sender<Access>,
+}
+
+type Access = Box<dyn FnOnce() + Send>;
+
+impl FileThread {
+    /// Starts the thread. It ends once this is dropped and its last access has ended.
+    pub(crate) fn start() -> io::Result<Self> {
+        let (accesses, inbox) = mpsc::channel::<Access>();
+        let serve = move || inbox.iter().for_each(|access| access());
+        thread::Builder::new().name("quorate-files".to_owned()).spawn(serve)?;
+        Ok(Self { accesses })
+    }
+
+    /// Begins an access, behind those that have not ended. Its result arrives when it has one.
+    pub(crate) fn begin<T: Send + 'static>(
+        &self,
+        access: impl FnOnce() -> T + Send + 'static,
+    ) -> oneshot::Receiver<T> {
+        let (done, result) = oneshot::channel();
+        let access = move || {
+            // The caller may have gone.
+            let _ = done.send(access());
+        };
+        // A thread that has ended drops the access, and the receiver learns of it.
+        let _ = self.accesses.send(Box::new(access));
+        result
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{fs, io::Write};
+
+    const SHORT: Duration = Duration::from_millis(50);
+    const LONG: Duration = Duration::from_secs(20);
+
+    fn fifo(dir: &tempfile::TempDir) -> std::path::PathBuf {
+        let path = dir.path().join("fifo");
+        let mode = rustix::fs::Mode::from(0o600);
+        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        path
+    }
+
+    #[test]
+    fn a_fifo_is_read_to_its_end_where_somebody_writes_and_given_up_where_nobody_does() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = fifo(&dir);
+        let error = read_within(&path, SHORT).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert!(error.to_string().contains("no answer within 50ms"), "{error}");
+        let writer = thread::spawn({
+            let path = path.clone();
+            move || {
+                let mut file = OpenOptions::new().write(true).open(path).unwrap();
+                for part in ["one ", "two"] {
+                    file.write_all(part.as_bytes()).unwrap();
+                    thread::sleep(SHORT);
+                }
+            }
+        });
+        assert_eq!(read_within(&path, LONG).unwrap(), "one two");
+        writer.join().unwrap();
+    }
+
+    #[test]
+    fn a_file_is_read_as_it_is_and_errors_are_the_system_s() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        fs::write(&path, "ü").unwrap();
+        assert_eq!(read(&path).unwrap(), "ü");
+        assert_eq!(read_apart(&path).unwrap(), "ü");
+        fs::write(&path, "").unwrap();
+        assert_eq!(read(&path).unwrap(), "");
+        fs::write(&path, b"\xff").unwrap();
+        assert_eq!(read(&path).unwrap_err().kind(), io::ErrorKind::InvalidData);
+        assert_eq!(read(&dir.path().join("b")).unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert_eq!(read(dir.path()).unwrap_err().kind(), io::ErrorKind::IsADirectory);
+        let endless = read(Path::new("/dev/zero")).unwrap_err().to_string();
+        assert!(endless.contains("longer than 16 MiB"), "{endless}");
+    }
+
+    #[test]
+    fn an_access_that_hangs_holds_up_those_behind_it_and_nobody_else() {
+        let files = FileThread::start().unwrap();
+        let (go_on, hung) = mpsc::channel::<()>();
+        let mut first = files.begin(move || hung.recv().is_ok());
+        let second = files.begin(|| 2);
+        assert!(first.try_recv().is_err());
+        go_on.send(()).unwrap();
+        assert!(first.blocking_recv().unwrap());
+        assert_eq!(second.blocking_recv().unwrap(), 2);
+    }
+}

@@ -1,0 +1,205 @@
+//! Log lines, on standard error.
+//!
+//! No caller waits for the reader of standard error: a [queue](queue::Queue) takes each line, and a thread of its own
+//! writes it. A daemon that waited here would keep its leadership and do nothing with it.
+//!
+//! # What is not guaranteed
+//!
+//! That each line is written: those that find the queue full are dropped and counted, and [`finish`] waits for the
+//! reader for a second at most.
+
+mod queue;
+
+use crate::args::{LogFormat, LogLevel};
+use crate::show;
+use queue::Queue;
+use std::{
+    backtrace::{Backtrace, BacktraceStatus},
+    fmt::{self, Debug},
+    io::{self, IsTerminal, stderr},
+    panic,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+use tracing::{field::Field, level_filters::LevelFilter};
+use tracing_subscriber::{
+    field::MakeExt,
+    fmt::{
+        format::{Writer, debug_fn},
+        time::{FormatTime, SystemTime},
+    },
+};
+
+/// The most bytes of one field of a line.
+const FIELD_MAX: usize = 16 * 1024;
+/// How long [`finish`] waits for the reader of standard error.
+const FINISH_WITHIN: Duration = Duration::from_secs(1);
+
+/// The queue of this process, once [`start`] has been called.
+static QUEUE: OnceLock<Arc<Queue>> = OnceLock::new();
+
+/// Sends log lines and the messages of panics to standard error. Called once, before anything is logged.
+pub(crate) fn start(format: LogFormat, level: LogLevel) {
+    let level = match level {
+        LogLevel::Error => LevelFilter::ERROR,
+        LogLevel::Warn => LevelFilter::WARN,
+        LogLevel::Info => LevelFilter::INFO,
+        LogLevel::Debug => LevelFilter::DEBUG,
+        LogLevel::Trace => LevelFilter::TRACE,
+    };
+    let queue = Arc::clone(QUEUE.get_or_init(|| {
+        Queue::start(
+            stderr(),
+            match format {
+                LogFormat::Json => dropped_as_json,
+                LogFormat::Text => dropped_as_text,
+            },
+        )
+    }));
+    let lines = tracing_subscriber::fmt().with_max_level(level).with_target(false);
+    // A second subscriber (a test's) is no reason to end.
+    let _ = match format {
+        LogFormat::Json => {
+            lines.json().flatten_event(true).with_writer(Arc::new(JsonLines(queue))).try_init()
+        }
+        LogFormat::Text => lines
+            .with_ansi(stderr().is_terminal())
+            .fmt_fields(debug_fn(field).delimited(" "))
+            .with_writer(queue)
+            .try_init(),
+    };
+    panic::set_hook(Box::new(|told| {
+        let trace = Backtrace::capture();
+        match trace.status() {
+            BacktraceStatus::Captured => tracing::error!("{told}\n{trace}"),
+            _ => tracing::error!("{told}"),
+        }
+    }));
+}
+
+/// Writes a message to standard error. Waits for its reader only where [`start`] has not been called.
+pub(crate) fn say(text: &str) {
+    match QUEUE.get() {
+        Some(queue) => queue.add(format!("{text}\n").as_bytes()),
+        None => eprintln!("{text}"),
+    }
+}
+
+/// Waits until the lines are written, for a second at most.
+pub(crate) fn finish() {
+    if let Some(queue) = QUEUE.get() {
+        queue.flush(FINISH_WITHIN);
+    }
+}
+
+/// One field of a line of text: whatever it holds, the line stays one line and steers no terminal.
+fn field(to: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> fmt::Result {
+    let text = show::line(&format!("{value:?}"), FIELD_MAX);
+    match field.name() {
+        "message" => to.write_str(&text),
+        name => write!(to, "{}={text}", name.strip_prefix("r#").unwrap_or(name)),
+    }
+}
+
+/// Lines of JSON, in which only what JSON itself escapes is escaped.
+struct JsonLines(Arc<Queue>);
+
+impl io::Write for &JsonLines {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(line);
+        let end = text.len() - usize::from(text.ends_with('\n'));
+        self.0.add((show::json_text(&text[..end]) + &text[end..]).as_bytes());
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn now() -> String {
+    let mut time = String::new();
+    // Writing to a string cannot fail.
+    let _ = SystemTime.format_time(&mut Writer::new(&mut time));
+    time
+}
+
+fn dropped(count: u64) -> String {
+    let lines = if count == 1 { "line was" } else { "lines were" };
+    format!("{count} log {lines} dropped because the reader of stderr was too slow")
+}
+
+fn dropped_as_text(count: u64) -> String {
+    format!("{}  WARN {}\n", now(), dropped(count))
+}
+
+fn dropped_as_json(count: u64) -> String {
+    let line = serde_json::json!({
+        "timestamp": now(), "level": "WARN", "message": dropped(count), "dropped": count
+    });
+    format!("{line}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write as _;
+
+    #[test]
+    fn the_count_of_dropped_lines_is_a_line_of_the_same_format() {
+        let text = dropped_as_text(7);
+        assert!(text.ends_with("WARN 7 log lines were dropped because the reader of stderr was too slow\n"));
+        let json: serde_json::Value = serde_json::from_str(&dropped_as_json(1)).unwrap();
+        assert_eq!(json["message"], "1 log line was dropped because the reader of stderr was too slow");
+        assert_eq!((&json["level"], &json["dropped"]), (&"WARN".into(), &1.into()));
+        assert!(json["timestamp"].as_str().is_some_and(|at| text.starts_with(&at[..10])), "{text}");
+    }
+
+    /// All that a line may hold, by any field, in both formats.
+    #[test]
+    fn a_line_stays_one_line_and_steers_no_terminal() {
+        let hostile = "a\u{1b}[2Jb\r\n2026-01-01T00:00:00Z  INFO forged\u{7}\u{9b}31m\u{202e}\u{7f}\u{200b}";
+        let log = |lines: &dyn Fn(Arc<Queue>)| {
+            let written = queue::Shared::default();
+            let queue = Queue::start(written.clone(), dropped_as_text);
+            lines(Arc::clone(&queue));
+            assert!(queue.flush(Duration::from_secs(20)));
+            written.text()
+        };
+        let event = || tracing::error!(shown = %hostile, debug = ?Raw(hostile), text = hostile, "{hostile}");
+        let subscriber = || tracing_subscriber::fmt().with_target(false);
+        let text = log(&|queue| {
+            let lines =
+                subscriber().with_ansi(false).fmt_fields(debug_fn(field).delimited(" ")).with_writer(queue);
+            tracing::subscriber::with_default(lines.finish(), event);
+        });
+        let json = log(&|queue| {
+            let lines = subscriber().json().flatten_event(true).with_writer(Arc::new(JsonLines(queue)));
+            tracing::subscriber::with_default(lines.finish(), event);
+        });
+        for line in [&text, &json] {
+            assert_eq!(line.lines().count(), 1, "{line:?}");
+            assert!(!line.trim_end_matches('\n').contains(quorate::plain::steers), "{line:?}");
+        }
+        let value: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(value["message"], hostile, "JSON loses nothing");
+    }
+
+    /// Its `Debug` escapes nothing.
+    struct Raw(&'static str);
+
+    impl Debug for Raw {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str(self.0)
+        }
+    }
+
+    #[test]
+    fn a_line_that_is_no_utf_8_is_written_all_the_same() {
+        let written = queue::Shared::default();
+        let queue = Queue::start(written.clone(), dropped_as_text);
+        (&JsonLines(Arc::clone(&queue))).write_all(b"a\xffb\n").unwrap();
+        assert!(queue.flush(Duration::from_secs(20)));
+        assert_eq!(written.text(), "a\u{fffd}b\n");
+    }
+}

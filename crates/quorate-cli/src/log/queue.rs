@@ -1,0 +1,183 @@
+use std::{
+    io::{self, Write},
+    mem,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    thread,
+    time::Duration,
+};
+
+/// The most bytes that wait to be written.
+const BYTES_MAX: usize = 1 << 20;
+
+/// Lines that wait for one reader, and the thread that writes them. [`Queue::add`] never waits for the reader.
+///
+/// `tracing-appender` has such a writer; it bounds the number of lines and not their bytes, reports what it dropped to
+/// nobody, and prints to standard output itself where it cannot end in time.
+pub(super) struct Queue {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// Whole lines.
+    waiting: Vec<u8>,
+    /// How many lines found no room after those that wait.
+    dropped: u64,
+    /// Whether the thread has lines that are not written yet.
+    writing: bool,
+}
+
+impl Queue {
+    /// A queue and its thread, which ends with the process. `notice` words the count of dropped lines.
+    pub(super) fn start(mut to: impl Write + Send + 'static, notice: fn(u64) -> String) -> Arc<Self> {
+        let queue = Arc::new(Self { state: Mutex::default(), changed: Condvar::new() });
+        let shared = Arc::clone(&queue);
+        let write = move || {
+            loop {
+                let (lines, dropped) = shared.take();
+                // A reader that has gone is no reason to end: another may come, where it is a terminal or a file.
+                let _ = to.write_all(&lines).and_then(|()| match dropped {
+                    0 => to.flush(),
+                    count => to.write_all(notice(count).as_bytes()).and_then(|()| to.flush()),
+                });
+                shared.lock().writing = false;
+                shared.changed.notify_all();
+            }
+        };
+        // Without a thread the queue fills, and nothing else stops.
+        let _ = thread::Builder::new().name("quorate-log".to_owned()).spawn(write);
+        queue
+    }
+
+    /// Takes a line, or counts it as dropped.
+    pub(super) fn add(&self, line: &[u8]) {
+        let mut state = self.lock();
+        // Once one was dropped, all are until the thread comes: its notice is where the gap is.
+        if state.dropped > 0 || state.waiting.len() + line.len() > BYTES_MAX {
+            state.dropped = state.dropped.saturating_add(1);
+        } else {
+            state.waiting.extend_from_slice(line);
+        }
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// Waits until everything is written, for `within` at most; whether it is.
+    pub(super) fn flush(&self, within: Duration) -> bool {
+        let is_busy = |state: &mut State| state.is_waiting() || state.writing;
+        let waited = self.changed.wait_timeout_while(self.lock(), within, is_busy);
+        !is_busy(&mut waited.unwrap_or_else(PoisonError::into_inner).0)
+    }
+
+    /// Waits for lines.
+    fn take(&self) -> (Vec<u8>, u64) {
+        let waited = self.changed.wait_while(self.lock(), |state| !state.is_waiting());
+        let mut state = waited.unwrap_or_else(PoisonError::into_inner);
+        state.writing = true;
+        (mem::take(&mut state.waiting), mem::take(&mut state.dropped))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty() || self.dropped > 0
+    }
+}
+
+/// One write is one line.
+impl Write for &Queue {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        self.add(line);
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// What a test's queue has written.
+#[cfg(test)]
+#[derive(Clone, Default)]
+pub(super) struct Shared(Arc<Mutex<Vec<u8>>>);
+
+#[cfg(test)]
+impl Shared {
+    pub(super) fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+}
+
+#[cfg(test)]
+impl Write for Shared {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    #[test]
+    fn a_reader_that_stops_delays_nobody_and_hears_what_it_missed_in_its_place() {
+        let (mut reader, writer) = io::pipe().unwrap();
+        let queue = Queue::start(writer, |count| format!("{count} dropped\n"));
+        let line = |number: usize| format!("{number:099}\n").into_bytes();
+        // Many times what the pipe and the queue hold.
+        let lines = 40_000;
+        for number in 0..lines {
+            queue.add(&line(number));
+        }
+        assert!(!queue.flush(Duration::from_millis(10)), "nobody has read");
+        let reading = thread::spawn(move || {
+            let (mut text, mut bytes) = (String::new(), [0; 4096]);
+            while !text.ends_with("the last\n") {
+                let n = reader.read(&mut bytes).unwrap();
+                text += std::str::from_utf8(&bytes[..n]).unwrap();
+            }
+            text
+        });
+        assert!(queue.flush(PATIENCE), "all that waited is written now");
+        queue.add(b"the last\n");
+        let text = reading.join().unwrap();
+        let (mut next, mut notices) = (0, 0);
+        for line in text.lines().filter(|line| *line != "the last") {
+            match line.strip_suffix(" dropped") {
+                Some(count) => {
+                    next += count.parse::<usize>().unwrap();
+                    notices += 1;
+                }
+                None => {
+                    assert_eq!(line.parse::<usize>().unwrap(), next, "in order, with each gap counted");
+                    next += 1;
+                }
+            }
+        }
+        assert!(next == lines && notices > 0, "{next} lines accounted for, {notices} notices");
+    }
+
+    #[test]
+    fn a_reader_that_has_gone_ends_nothing() {
+        let (reader, writer) = io::pipe().unwrap();
+        drop(reader);
+        let queue = Queue::start(writer, |_| String::new());
+        for _ in 0..3 {
+            queue.add(b"one\n");
+            assert!(queue.flush(PATIENCE));
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! The daemon's reads of its configuration file. Its loop never waits for one.
+
+use super::watch::{LOOK_EVERY, Seen, Stamp};
+use crate::{
+    config::{Config, ConfigError, Flags, Surroundings},
+    files::{self, FileThread},
+};
+use quorate::env::{BootTime, Env};
+use std::{fmt, io, path::PathBuf, time::Duration};
+use tokio::sync::oneshot;
+
+/// After this time an access is reported as late. A pipe's own error comes before, and says more.
+const LATE_AFTER: Duration = files::DEADLINE.saturating_add(Duration::from_secs(1));
+
+/// Why the file is read anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Why {
+    Asked,
+    Changed,
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Asked => "SIGHUP, the file is read anew",
+            Self::Changed => "the file has changed",
+        })
+    }
+}
+
+/// The result of a read.
+#[derive(Debug)]
+pub(super) enum News {
+    /// The file was read, and can be used or not.
+    Read(Why, Result<Box<Config>, ConfigError>),
+    /// The file system has given no answer so far. `None` where the file was only looked at.
+    Late(Option<Why>),
+}
+
+/// Looks at the file each second, and reads it where it has changed or a reload is asked for: one access at a time, on
+/// a thread of its own.
+#[derive(Debug)]
+pub(super) struct ConfigReader {
+    env: Env,
+    files: FileThread,
+    flags: Flags,
+    path: Option<PathBuf>,
+    seen: Seen,
+    look_at: BootTime,
+    access: Option<Access>,
+    /// Whether a reload was asked for while an access had not ended.
+    asked: bool,
+}
+
+#[derive(Debug)]
+struct Access {
+    /// `None` for a look.
+    why: Option<Why>,
+    began: BootTime,
+    late: bool,
+    result: oneshot::Receiver<Found>,
+}
+
+#[derive(Debug)]
+enum Found {
+    Looked(Option<Stamp>),
+    Read(Result<Box<Config>, ConfigError>),
+}
+
+impl ConfigReader {
+    /// A reader of the file at `path`, which the program has read by `flags`.
+    pub(super) fn new(env: &Env, path: Option<PathBuf>, flags: Flags) -> io::Result<Self> {
+        let (env, files) = (env.clone(), FileThread::start()?);
+        let look_at = env.now();
+        Ok(Self { env, files, flags, path, seen: Seen::default(), look_at, access: None, asked: false })
+    }
+
+    /// Reads the file now, or as soon as the present access has ended.
+    pub(super) fn ask(&mut self) {
+        match self.access {
+            None => self.read(Why::Asked),
+            Some(_) => self.asked = true,
+        }
+    }
+
+    /// Begins what is due, and reports once what is late.
+    pub(super) fn turn(&mut self) -> Option<News> {
+        let now = self.env.now();
+        match &mut self.access {
+            Some(access) if !access.late && access.late_at() <= now => {
+                access.late = true;
+                return Some(News::Late(access.why));
+            }
+            None if now >= self.look_at => {
+                self.look_at = now + LOOK_EVERY;
+                if let Some(path) = self.path.clone() {
+                    self.begin(None, move || Found::Looked(Stamp::of(&path).ok()));
+                }
+            }
+            _ => {}
+        }
+        None
+    }
+
+    /// When [`ConfigReader::turn`] has something to do.
+    pub(super) fn wake(&self) -> BootTime {
+        match &self.access {
+            Some(access) if access.late => BootTime::from_nanos(u64::MAX),
+            Some(access) => access.late_at(),
+            None => self.look_at,
+        }
+    }
+
+    /// Waits for the present access, and gives what it has read.
+    ///
+    /// # Cancel safety
+    /// Safe: the access goes on, and its result is kept for the next call.
+    pub(super) async fn news(&mut self) -> News {
+        loop {
+            let Some(access) = &mut self.access else { return std::future::pending().await };
+            let (found, why) = ((&mut access.result).await, access.why);
+            self.access = None;
+            let asked = std::mem::take(&mut self.asked);
+            if asked {
+                self.read(Why::Asked);
+            }
+            match (found, why) {
+                (Ok(Found::Looked(stamp)), _) => {
+                    if self.seen.look(stamp) && !asked {
+                        self.read(Why::Changed);
+                    }
+                }
+                (Ok(Found::Read(config)), Some(why)) => return News::Read(why, config),
+                (_, Some(why)) => {
+                    return News::Read(
+                        why,
+                        Err(ConfigError::bare("its reader has ended; restart the daemon")),
+                    );
+                }
+                (_, None) => {}
+            }
+        }
+    }
+
+    fn read(&mut self, why: Why) {
+        let flags = self.flags.clone();
+        self.begin(Some(why), move || {
+            let around = Surroundings { read: &files::read, ..Surroundings::process() };
+            let read = Config::load(&flags, &around);
+            Found::Read(
+                read.and_then(|config| config.group_with_jobs().map(|_| ()).map(|()| Box::new(config))),
+            )
+        });
+    }
+
+    fn begin(&mut self, why: Option<Why>, access: impl FnOnce() -> Found + Send + 'static) {
+        let result = self.files.begin(access);
+        self.access = Some(Access { why, began: self.env.now(), late: false, result });
+    }
+}
+
+impl Access {
+    fn late_at(&self) -> BootTime {
+        self.began + LATE_AFTER
+    }
+}

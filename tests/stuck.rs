@@ -1,0 +1,191 @@
+//! A daemon that is stuck does not keep the leadership, and nothing outside makes it stuck: no reader of its logs, no
+//! configuration file.
+
+#![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+use quorate_tests::support::{Nodes, PATIENCE, Program, Running, until};
+use rustix::{
+    fs::{Mode, OFlags},
+    process::Signal,
+};
+use std::{
+    fs::File,
+    io::{self, PipeReader, Read, Write},
+    os::fd::AsRawFd,
+    time::Duration,
+};
+
+/// The longest time to wait for a file, as the daemon has it.
+const FILE_DEADLINE: Duration = Duration::from_secs(5);
+
+/// A cluster of three, and the configuration file of daemons of one group.
+struct Bench {
+    program: Program,
+    _nodes: Nodes,
+    text: String,
+    config: String,
+}
+
+impl Bench {
+    /// The job appends its worker's token to the file `ticks`; `more` are further lines of the job.
+    fn new(more: &str) -> Self {
+        let program = Program::new(env!("CARGO_BIN_EXE_quorate-under-test"));
+        let nodes = Nodes::admitted(3, &program, &[]);
+        let list: Vec<String> = nodes.urls().iter().map(|url| format!("{url:?}")).collect();
+        let text = format!(
+            "nodes = [{}]\ngroup = \"g\"\nlease = {{ ttl = \"3s\" }}\n\
+             [[job]]\nname = \"beat\"\nevery = \"200ms\"\n\
+             shell = \"echo $QUORATE_FENCING_TOKEN >> ticks\"\n{more}",
+            list.join(", ")
+        );
+        let config = program.write("quorate.toml", &text);
+        Self { program, _nodes: nodes, text, config }
+    }
+
+    fn daemon(&self) -> Running {
+        self.program.start(["run", "--config", &self.config])
+    }
+
+    fn ticks(&self) -> usize {
+        self.program.read("ticks").lines().count()
+    }
+
+    /// Waits for ticks that begin from now on.
+    #[track_caller]
+    fn until_more_ticks(&self, daemon: &Running) {
+        let enough = self.ticks() + 5;
+        until(&format!("{enough} ticks: {}", daemon.stderr()), PATIENCE, || {
+            (self.ticks() >= enough).then_some(())
+        });
+    }
+}
+
+/// A pipe that is full. The write end to pass on, and the read end that nobody reads from.
+fn full_pipe() -> (PipeReader, io::PipeWriter) {
+    let (reader, writer) = io::pipe().expect("a pipe");
+    fill(&writer);
+    (reader, writer)
+}
+
+/// Fills the pipe through another open file, so that writers elsewhere go on to wait.
+fn fill(writer: &io::PipeWriter) {
+    let path = format!("/proc/self/fd/{}", writer.as_raw_fd());
+    let again = rustix::fs::open(path, OFlags::WRONLY | OFlags::NONBLOCK, Mode::empty()).expect("our own");
+    let mut again = File::from(again);
+    for size in [4096, 1] {
+        while again.write(&vec![b'.'; size]).is_ok() {}
+    }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_daemon_whose_log_nobody_reads_goes_on_and_obeys_sigterm() {
+    let bench = Bench::new("");
+    let (mut reader, writer) = full_pipe();
+    let mut command = bench.program.command(["run", "--config", &bench.config, "--log-level", "trace"]);
+    command.stdout(writer.try_clone().expect("a pipe")).stderr(writer);
+    let mut daemon = command.spawn().expect("it starts");
+    drop(command);
+    let enough = 20;
+    until("20 ticks", PATIENCE, || (bench.ticks() >= enough).then_some(()));
+    let follower = bench.daemon();
+    follower.until_it_says("nodes from");
+    quorate_tests::support::signal(daemon.id(), Signal::TERM);
+    let status = until("end", PATIENCE, || daemon.try_wait().expect("our own child"));
+    assert_eq!(status.code(), Some(0), "it ended by itself");
+    follower.until_it_says("elected");
+    bench.until_more_ticks(&follower);
+    let mut told = String::new();
+    reader.read_to_string(&mut told).expect("UTF-8");
+    assert!(told.starts_with("......"), "the pipe was full until now");
+    follower.signal(Signal::TERM);
+    follower.wait(PATIENCE).expect(0);
+}
+
+/// Each blocked write to a pipe takes a thread: however many runs there are, there is one of each output.
+#[test]
+#[cfg(target_os = "linux")]
+fn runs_whose_output_nobody_reads_do_not_pile_up_threads() {
+    let bench = Bench::new("keep_output = \"1KiB\"\ntimeout = \"1s\"\n");
+    let text = bench.text.replace("echo $QUORATE", "echo from the job; echo $QUORATE");
+    bench.program.write("quorate.toml", &text);
+    let (_reader, writer) = full_pipe();
+    let mut command = bench.program.command(["run", "--config", &bench.config]);
+    command.stdout(writer.try_clone().expect("a pipe")).stderr(writer);
+    let mut daemon = command.spawn().expect("it starts");
+    drop(command);
+    let threads = || std::fs::read_dir(format!("/proc/{}/task", daemon.id())).map_or(0, Iterator::count);
+    until("2 ticks", PATIENCE, || (bench.ticks() >= 2).then_some(()));
+    let few = threads();
+    until("12 ticks", 3 * PATIENCE, || (bench.ticks() >= 12).then_some(()));
+    let more = threads();
+    assert!(more <= few + 2, "{few} threads after 2 runs, {more} after 12");
+    quorate_tests::support::signal(daemon.id(), Signal::TERM);
+    let status = until("end", PATIENCE, || daemon.try_wait().expect("our own child"));
+    assert_eq!(status.code(), Some(0));
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_configuration_file_that_does_not_answer_changes_nothing() {
+    let bench = Bench::new("");
+    let daemon = bench.daemon();
+    bench.until_more_ticks(&daemon);
+    let fifo = bench.program.file("fifo");
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, Mode::from(0o600), 0)
+        .expect("in our own directory");
+    std::fs::rename(&fifo, &bench.config).expect("in our own directory");
+    daemon.signal(Signal::HUP);
+    bench.until_more_ticks(&daemon);
+    daemon.until_it_says("the jobs stay as they were");
+    daemon.until_it_says(&format!("no answer within {FILE_DEADLINE:?}"));
+    bench.until_more_ticks(&daemon);
+
+    // A process that starts with it says so, and ends.
+    let late = bench.daemon().wait(PATIENCE).expect(78);
+    let late = late.says(&["quorate.toml", "no answer within 5s"]);
+    assert!(late.took >= FILE_DEADLINE, "{late}");
+
+    // The file is back, and the next reload reads it.
+    let new = bench.program.write("new.toml", &bench.text.replace("\"beat\"", "\"other\""));
+    std::fs::rename(new, &bench.config).expect("in our own directory");
+    daemon.until_it_says("added other; removed beat");
+    daemon.signal(Signal::TERM);
+    let ended = daemon.wait(PATIENCE).expect(0);
+    assert_eq!(ended.stderr.matches("elected").count(), 1, "{ended}");
+}
+
+/// What blocks the daemon's loop blocks one thread: the lease is extended by another.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_daemon_whose_loop_is_blocked_loses_the_lease_and_ends_at_sigterm() {
+    let bench = Bench::new("");
+    let leader = bench.daemon();
+    bench.until_more_ticks(&leader);
+    let follower = bench.daemon();
+    follower.until_it_says("nodes from");
+    stop_main_thread(leader.pid());
+    follower.until_it_says("elected");
+    bench.until_more_ticks(&follower);
+    leader.signal(Signal::TERM);
+    leader.wait(PATIENCE).expect(125).says(&["did not end within", "SIGTERM"]);
+    follower.signal(Signal::TERM);
+    follower.wait(PATIENCE).expect(0);
+}
+
+/// Stops the first thread of a child, and no other: as a debugger does. It stays so until the calling thread ends.
+#[cfg(target_os = "linux")]
+fn stop_main_thread(pid: u32) {
+    use nix::{
+        sys::{
+            ptrace,
+            wait::{WaitPidFlag, WaitStatus, waitpid},
+        },
+        unistd::Pid,
+    };
+    let pid = Pid::from_raw(i32::try_from(pid).expect("a process id"));
+    ptrace::seize(pid, ptrace::Options::empty()).expect("this system lets a parent trace its child");
+    ptrace::interrupt(pid).expect("it is traced");
+    let stopped = waitpid(pid, Some(WaitPidFlag::__WALL)).expect("our own child");
+    assert!(matches!(stopped, WaitStatus::PtraceEvent(..) | WaitStatus::Stopped(..)), "{stopped:?}");
+}
