@@ -136,7 +136,7 @@ async fn under_lease(
 
 fn verdict(exit: &Exit, why: impl Fn() -> String, args: &ExecArgs) -> Result<u8, Failure> {
     if exit.survivors {
-        eprintln!("quorate: something the command started survived SIGKILL, inside a system call");
+        log::say("quorate: something the command started survived SIGKILL, inside a system call");
     }
     match exit.ended_by {
         None => Ok(exit.code()),

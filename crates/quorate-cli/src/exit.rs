@@ -1,4 +1,4 @@
-use crate::config::ConfigError;
+use crate::{config::ConfigError, show};
 use std::fmt;
 
 /// There is nothing to do what was asked for to.
@@ -14,7 +14,7 @@ pub(crate) const CONFIG: u8 = ConfigError::EXIT;
 /// Quorate's own failure, as `timeout(1)` and `env(1)` have it.
 pub(crate) const FAILURE: u8 = 125;
 
-/// Why the program ends, and with what status. The text shows no password.
+/// Why the program ends, and with what status. The text shows no password, and steers no terminal.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) code: u8,
@@ -23,7 +23,7 @@ pub(crate) struct Failure {
 
 impl Failure {
     pub(crate) fn new(code: u8, text: impl fmt::Display) -> Self {
-        Self { code, text: text.to_string() }
+        Self { code, text: show::page(&text.to_string()) }
     }
 }
 

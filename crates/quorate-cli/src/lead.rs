@@ -3,8 +3,8 @@
 use crate::{
     args::ResignArgs,
     config::Config,
-    exit::{CONFIG, CONFLICT, FAILURE, Failure, NO_QUORUM, NOTHING},
-    open,
+    exit::{CONFIG, CONFLICT, Failure, NO_QUORUM, NOTHING},
+    open, show,
     status::PATIENCE,
 };
 use quorate::{
@@ -15,7 +15,6 @@ use quorate::{
     round::{Setup, majority},
 };
 use serde::Serialize;
-use std::io::Write;
 
 /// The most bytes of a worker's name that are shown.
 const NAME_MAX: usize = 200;
@@ -63,14 +62,13 @@ pub(crate) async fn resign(args: &ResignArgs, config: &Config) -> Result<u8, Fai
     };
     let page = Page::of(group, &asked);
     let text = if args.json {
-        serde_json::to_string(&page).map_err(|error| Failure::new(FAILURE, error))? + "\n"
+        show::json(&page)?
     } else if let Err(error) = &asked {
         return Err(Failure::new(code, error));
     } else {
         page.for_people()
     };
-    // A reader that has gone (`| head`) is no failure.
-    let _ = std::io::stdout().write_all(text.as_bytes());
+    show::print(&text);
     Ok(code)
 }
 
@@ -121,7 +119,7 @@ impl Page {
         };
         format!(
             "{}: {} has resigned; {} leads now\n",
-            self.group,
+            show::line(&self.group, NAME_MAX),
             shown(&self.leader, self.term),
             shown(&self.successor, self.successor_term)
         )

@@ -3,8 +3,8 @@
 use crate::{
     args::{ListArgs, ReplaceArgs},
     config::{Config, NodeSpec},
-    exit::{CONFIG, FAILURE, Failure, NO_QUORUM},
-    open,
+    exit::{CONFIG, Failure, NO_QUORUM},
+    open, show,
     when::rfc3339,
 };
 use quorate::{
@@ -17,12 +17,14 @@ use quorate::{
     },
 };
 use serde::Serialize;
-use std::{fmt::Write as _, io::Write as _, time::Duration};
+use std::{fmt::Write as _, time::Duration};
 
 /// How long a handshake may take before its node is called away.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// The most bytes of a marker's node set that are shown.
 const SHOWN_MAX: usize = 2_048;
+/// The most bytes of a line.
+const LINE_MAX: usize = 4_096;
 
 /// Everything that `nodes list` shows.
 #[derive(Debug, Serialize)]
@@ -62,13 +64,8 @@ pub(crate) async fn list(args: &ListArgs, config: &Config) -> Result<u8, Failure
         quorum: open::votes(&stands) >= majority(stands.len()),
         nodes: stands.iter().zip(&sights).map(|(status, sight)| line(status, sight)).collect(),
     };
-    let text = if args.json {
-        serde_json::to_string(&page).map_err(|error| Failure::new(FAILURE, error))? + "\n"
-    } else {
-        page.for_people()
-    };
-    // A reader that has gone (`| head`) is no failure.
-    let _ = std::io::stdout().write_all(text.as_bytes());
+    let text = if args.json { show::json(&page)? } else { page.for_people() };
+    show::print(&text);
     Ok(if page.quorum { 0 } else { NO_QUORUM })
 }
 
@@ -111,8 +108,11 @@ impl Page {
             self.prefix
         );
         for node in &self.nodes {
-            let or_dash = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
+            let or_dash = |text: &Option<String>| {
+                text.as_ref().map_or("-".to_owned(), |text| show::line(text, LINE_MAX))
+            };
             let state = node.why.as_ref().map_or("votes".to_owned(), |why| format!("does not vote: {why}"));
+            let state = show::line(&state, LINE_MAX);
             let trip = node.round_trip_ms.map_or("-".to_owned(), |ms| format!("{ms:.2} ms"));
             let clock = node.clock_ahead_ms.map_or("-".to_owned(), |ms| format!("{ms:+.0} ms"));
             // Writing to a string cannot fail.
@@ -144,22 +144,25 @@ pub(crate) async fn replace(args: &ReplaceArgs, config: &Config) -> Result<u8, F
     if args.dry_run {
         let parts = change.survey().await.map_err(failure)?;
         print(&parts);
-        println!(
-            "nothing was written; this would close these nodes, wait {:.1?} with nobody leading, and open the new set",
+        show::print(&format!(
+            "nothing was written; this would close these nodes, wait {:.1?} with nobody leading, and open the new set\n",
             config.setup.quarantine()
-        );
+        ));
         return Ok(0);
     }
-    let parts = change.run(|progress| println!("{}", for_people(&progress))).await.map_err(failure)?;
+    let parts = change.run(|progress| show::print(&(for_people(&progress) + "\n"))).await.map_err(failure)?;
     print(&parts);
     let names: Vec<String> = specs.iter().map(|spec| spec.name().to_string()).collect();
-    println!("the new set is open: give every worker this list, and start it again\n  {}", names.join(","));
+    let names = names.join(",");
+    show::print(&format!(
+        "the new set is open: give every worker this list, and start it again\n  {names}\n"
+    ));
     let is_done = |part: &NodePart| match part.part {
         Part::Leaves => matches!(part.found, Ok(Found::Closed(_))),
         _ => matches!(part.found, Ok(Found::New)),
     };
     if !parts.iter().all(is_done) {
-        println!("run this again once the nodes that are neither open nor closed can be");
+        show::print("run this again once the nodes that are neither open nor closed can be\n");
     }
     Ok(0)
 }
@@ -177,21 +180,23 @@ pub(crate) fn new_set(args: &ReplaceArgs, config: &Config) -> Result<Vec<NodeSpe
 
 fn print(parts: &[NodePart]) {
     for NodePart { name, part, found } in parts {
-        match found {
-            Ok(found) => println!("{name}: {part}; {found}"),
-            Err(cause) => println!("{name}: {part}; {cause}"),
-        }
+        let line = match found {
+            Ok(found) => format!("{name}: {part}; {found}"),
+            Err(cause) => format!("{name}: {part}; {cause}"),
+        };
+        show::print(&(show::line(&line, LINE_MAX) + "\n"));
     }
 }
 
 fn for_people(progress: &Progress) -> String {
-    match progress {
+    let line = match progress {
         Progress::Closed(node) => format!("{node}: closed, no worker votes by it"),
         Progress::Waiting(time) => format!("waiting {time:.1?}, until every lease of the old set has ended"),
         Progress::Opened(node) => format!("{node}: opened for the new set"),
         Progress::Left(node, cause) => format!("{node}: left as it is: {cause}"),
         other => format!("{other:?}"),
-    }
+    };
+    show::line(&line, LINE_MAX)
 }
 
 fn failure(error: ReplaceError) -> Failure {

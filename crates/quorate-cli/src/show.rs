@@ -1,8 +1,9 @@
 //! Text from outside, made fit for a terminal: what every command prints goes through here.
 
+use crate::exit::{FAILURE, Failure};
 use quorate::plain::{plain, steers};
 use serde::Serialize;
-use std::fmt::Write as _;
+use std::{fmt::Write as _, io::Write as _};
 
 /// One line of at most `most` bytes, whatever `text` holds.
 pub(crate) fn line(text: &str, most: usize) -> String {
@@ -14,9 +15,15 @@ pub(crate) fn page(text: &str) -> String {
     text.chars().map(|c| if c != '\n' && steers(c) { ' ' } else { c }).collect()
 }
 
+/// Prints a [`page`] to standard output. A reader that has gone (`| head`) is no failure.
+pub(crate) fn print(text: &str) {
+    let _ = std::io::stdout().write_all(page(text).as_bytes());
+}
+
 /// `value` as one line of JSON, in ASCII where it would steer a terminal.
-pub(crate) fn json(value: &impl Serialize) -> Result<String, serde_json::Error> {
-    Ok(json_text(&serde_json::to_string(value)?) + "\n")
+pub(crate) fn json(value: &impl Serialize) -> Result<String, Failure> {
+    let json = serde_json::to_string(value).map_err(|error| Failure::new(FAILURE, error))?;
+    Ok(json_text(&json) + "\n")
 }
 
 /// JSON in which what steers a terminal is escaped. `serde_json` escapes only what JSON requires.

@@ -4,7 +4,7 @@ use crate::{
     args::{AdmitArgs, StatusArgs},
     config::Config,
     exit::{CONFIG, Failure, NO_QUORUM},
-    open,
+    open, show,
 };
 use quorate::{
     env::BootTime,
@@ -13,7 +13,7 @@ use quorate::{
     round::{NodeOutcome, NodeState, NodeStatus, Setup, majority},
 };
 use serde::Serialize;
-use std::{io::Write, time::Duration};
+use std::time::Duration;
 
 /// How long a handshake may take before its node is called away.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
@@ -23,6 +23,11 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 const ADMISSIONS: usize = 4;
 /// Between two of them; time for another connection.
 const ADMIT_AGAIN: Duration = Duration::from_millis(250);
+
+/// The most bytes of a worker's name or an owner token that are shown.
+const NAME_MAX: usize = 200;
+/// And of a line.
+const TEXT_MAX: usize = 4_096;
 
 /// Everything that `status` shows.
 #[derive(Debug, Serialize)]
@@ -76,13 +81,8 @@ pub(crate) async fn status(args: &StatusArgs, config: &Config) -> Result<u8, Fai
         page.resources.push(look(&quorum, resource).await);
     }
     quorum.close().await;
-    let text = if args.json {
-        serde_json::to_string(&page).map_err(|error| Failure::new(crate::exit::FAILURE, error))? + "\n"
-    } else {
-        page.for_people()
-    };
-    // A reader that has gone (`| head`) is no failure.
-    let _ = std::io::stdout().write_all(text.as_bytes());
+    let text = if args.json { show::json(&page)? } else { page.for_people() };
+    show::print(&text);
     Ok(if page.quorum { 0 } else { NO_QUORUM })
 }
 
@@ -104,8 +104,10 @@ pub(crate) async fn admit(_args: &AdmitArgs, config: &Config) -> Result<u8, Fail
     for node in &nodes {
         let line = line(node, now);
         match &line.why {
-            None => println!("{}: votes", line.name),
-            Some(why) => println!("{}: does not vote: {why}", line.name),
+            None => show::print(&format!("{}: votes\n", line.name)),
+            Some(why) => {
+                show::print(&format!("{}: does not vote: {}\n", line.name, show::line(why, TEXT_MAX)));
+            }
         }
     }
     match admitted {
@@ -217,10 +219,12 @@ impl Page {
                 Some(why) if node.reachable => format!("no vote: {why}"),
                 Some(why) => why.clone(),
             };
+            let (version, state) = (show::line(version, NAME_MAX), show::line(&state, TEXT_MAX));
             text += &format!("  {:widest$}  {version:8}  {trip:>9}  {state}\n", node.name);
         }
         for resource in &self.resources {
-            text += &format!("{}: {}\n", resource.resource, resource.for_people());
+            let resource = format!("{}: {}", resource.resource, resource.for_people());
+            text += &(show::line(&resource, TEXT_MAX) + "\n");
         }
         text
     }
@@ -233,17 +237,21 @@ impl ResourceLine {
         }
         let token = self.fencing_token.map_or("none yet".to_owned(), |token| token.to_string());
         if let Some(result) = &self.done {
-            return format!("done, result {result:?}, fencing token {token}");
+            return format!("done, result {:?}, fencing token {token}", show::line(result, TEXT_MAX / 2));
         }
         match (&self.holder, self.remaining_ms) {
             (Some(_), Some(ms)) if self.reserved_for.is_some() => {
                 let heir = self.reserved_for.as_deref().unwrap_or_default();
+                let heir = show::line(heir, NAME_MAX);
                 format!("kept for {heir} for {:.1} s yet, last fencing token {token}", ms as f64 / 1e3)
             }
             (Some(holder), Some(ms)) => {
+                let holder = show::line(holder, NAME_MAX);
                 format!("held by {holder} for {:.1} s yet, fencing token {token}", ms as f64 / 1e3)
             }
-            (Some(holder), None) => format!("held by {holder} without an end (not by Quorate)"),
+            (Some(holder), None) => {
+                format!("held by {} without an end (not by Quorate)", show::line(holder, NAME_MAX))
+            }
             (None, _) if self.held.is_none() => format!(
                 "named by a minority of nodes only: being taken, or held by one that too few nodes can tell of; last \
                  fencing token {token}"

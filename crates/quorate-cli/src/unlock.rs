@@ -3,8 +3,8 @@
 use crate::{
     args::UnlockArgs,
     config::Config,
-    exit::{FAILURE, Failure, NO_QUORUM, NOTHING},
-    open,
+    exit::{Failure, NO_QUORUM, NOTHING},
+    log, open, show,
     status::{PATIENCE, resource},
 };
 use quorate::{
@@ -14,7 +14,6 @@ use quorate::{
     round::{NodeOutcome, Setup},
 };
 use serde::Serialize;
-use std::io::Write;
 
 /// The most bytes of an owner token that are shown.
 const OWNER_MAX: usize = 200;
@@ -63,13 +62,8 @@ pub(crate) async fn unlock(args: &UnlockArgs, config: &Config) -> Result<u8, Fai
         (false, true) => NO_QUORUM,
         (false, false) => NOTHING,
     };
-    let text = if args.json {
-        serde_json::to_string(&page).map_err(|error| Failure::new(FAILURE, error))? + "\n"
-    } else {
-        page.for_people()
-    };
-    // A reader that has gone (`| head`) is no failure.
-    let _ = std::io::stdout().write_all(text.as_bytes());
+    let text = if args.json { show::json(&page)? } else { page.for_people() };
+    show::print(&text);
     Ok(code)
 }
 
@@ -80,7 +74,7 @@ async fn look_and_unlock(args: &UnlockArgs, quorum: &Quorum, resource: &Resource
     let mut owners: Vec<OwnerLine> = Vec::new();
     let mut unlocked = args.force && !seen.named.is_empty();
     if args.force && !seen.named.is_empty() {
-        eprintln!("quorate: {WARNING}");
+        log::say(&format!("quorate: {WARNING}"));
     }
     for (owner, nodes) in &seen.named {
         let majority = holder.is_some_and(|holder| holder.owner == *owner);
@@ -134,7 +128,7 @@ fn name_of(owner: &Owner) -> String {
 impl Page {
     fn for_people(&self) -> String {
         if self.owners.is_empty() {
-            return format!("{}: nobody holds it\n", self.resource);
+            return format!("{}: nobody holds it\n", show::line(&self.resource, OWNER_MAX * 5));
         }
         let mut text = String::new();
         for line in &self.owners {
@@ -143,13 +137,14 @@ impl Page {
                 (true, None) => ", without an end (not by Quorate)".to_owned(),
                 (false, _) => ", which is no majority".to_owned(),
             };
-            let (owner, resource) = (plain(&line.owner, OWNER_MAX), &self.resource);
+            let (owner, resource) =
+                (show::line(&line.owner, OWNER_MAX), show::line(&self.resource, OWNER_MAX * 5));
             text += &format!("{resource}: held by {} ({owner}) on {} nodes{left}\n", line.holder, line.nodes);
             if self.forced {
                 text += &format!("  freed on {} nodes\n", line.freed);
             }
             for node in &line.not_freed {
-                text += &format!("  not freed on {node}\n");
+                text += &format!("  not freed on {}\n", show::line(node, OWNER_MAX * 5));
             }
         }
         text += &match (self.forced, self.unlocked) {

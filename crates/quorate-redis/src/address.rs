@@ -111,6 +111,11 @@ impl Address {
         &self.name
     }
 
+    /// Whether the connection is to speak TLS.
+    pub(crate) fn is_tls(&self) -> bool {
+        matches!(self.place, Place::Tcp { tls: true, .. })
+    }
+
     pub(crate) fn place(&self) -> &Place {
         &self.place
     }

@@ -103,7 +103,13 @@ async fn unix(_: &Path) -> io::Result<Box<dyn Duplex>> {
 }
 
 impl Tls {
-    fn config(&self, ca_file: Option<&Path>) -> Result<Arc<ClientConfig>, Cause> {
+    /// Whether nothing need be read from the disk any more.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.config.get().is_some()
+    }
+
+    /// The configuration. Reads files where it is the first.
+    pub(crate) fn config(&self, ca_file: Option<&Path>) -> Result<Arc<ClientConfig>, Cause> {
         if let Some(config) = self.config.get() {
             return Ok(Arc::clone(config));
         }

@@ -41,7 +41,7 @@ impl Keys {
     /// Where a server tells whose lease on `resource` it has freed: the lock's key, and `:freed`. The scripts say the
     /// same.
     pub(crate) fn freed(&self, resource: &Resource) -> String {
-        format!("{}{resource}:freed", self.prefix)
+        format!("{}{}:freed", self.prefix, resource.key())
     }
 
     fn fence<'a>(&'a self, resource: &'a Resource) -> Parts<'a, 4> {

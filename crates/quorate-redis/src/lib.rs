@@ -48,6 +48,7 @@ mod ears;
 mod encode;
 mod examine;
 mod fault;
+mod files;
 mod handshake;
 mod node;
 #[doc(hidden)]

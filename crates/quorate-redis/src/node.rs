@@ -3,6 +3,7 @@ use crate::{
     address::{Address, Login, Secret},
     connect::{Tls, connect},
     encode::Keys,
+    files::Files,
     handshake,
     wire::{self, Reader, Writer},
 };
@@ -36,6 +37,7 @@ pub struct RedisNode {
     tls: Tls,
     password_file: Option<PathBuf>,
     ca_file: Option<PathBuf>,
+    files: Files,
 }
 
 impl RedisNode {
@@ -57,6 +59,7 @@ impl RedisNode {
             tls: Tls::default(),
             password_file: None,
             ca_file: None,
+            files: Files::default(),
         })
     }
 
@@ -102,16 +105,22 @@ impl RedisNode {
 
     /// A connection, and who we are on it.
     pub(crate) async fn dial(&self) -> Result<(Reader, Writer, Login), Cause> {
-        let login = self.login()?;
+        let login = self.login().await?;
+        if self.address.is_tls() && !self.tls.is_ready() {
+            let (tls, ca_file) = (self.tls.clone(), self.ca_file.clone());
+            let read = move || tls.config(ca_file.as_deref()).map(drop);
+            self.files.read(&self.env, "what TLS needs", read).await?;
+        }
         let stream = connect(&self.env, &self.address, &self.tls, self.ca_file.as_deref()).await?;
         let (reader, writer) = wire::split(stream);
         Ok((reader, writer, login))
     }
 
-    fn login(&self) -> Result<Login, Cause> {
+    async fn login(&self) -> Result<Login, Cause> {
         let mut login = self.address.login().clone();
-        if let Some(file) = &self.password_file {
-            login.password = Some(read_password(file)?);
+        if let Some(file) = self.password_file.clone() {
+            let what = format!("the password_file {}", file.display());
+            login.password = Some(self.files.read(&self.env, &what, move || read_password(&file)).await?);
         }
         Ok(login)
     }

@@ -15,8 +15,8 @@ mod ward;
 use crate::{
     args::DoctorArgs,
     config::{Config, NodeSpec},
-    exit::{FAILURE, Failure},
-    open,
+    exit::Failure,
+    open, show,
 };
 use finding::{Finding, Weight};
 use futures_util::future::join_all;
@@ -26,11 +26,14 @@ use quorate::{
     round::{NodeStatus, Setup},
 };
 use serde::Serialize;
-use std::{io::Write, time::Duration};
+use std::time::Duration;
 use ward::{Body, Examined, Patient, Ward};
 
 /// How long a node may take to answer all that it is asked.
 const PATIENCE: Duration = Duration::from_secs(3);
+
+/// The most bytes of a finding that are shown.
+const LINE_MAX: usize = 8 * 1024;
 
 #[derive(Debug, Serialize)]
 struct Page<'a> {
@@ -61,8 +64,7 @@ pub(crate) async fn doctor(args: &DoctorArgs, config: &Config) -> Result<u8, Fai
     };
     let findings = checks::findings(&ward);
     let text = if args.json { json(config, &ward, &findings)? } else { for_people(config, &ward, &findings) };
-    // A reader that has gone (`| head`) is no failure.
-    let _ = std::io::stdout().write_all(text.as_bytes());
+    show::print(&text);
     Ok(match findings.first().map(|finding| finding.weight) {
         Some(Weight::Grave) => 2,
         Some(Weight::Warning) => 1,
@@ -84,7 +86,7 @@ fn json(config: &Config, ward: &Ward, findings: &[Finding]) -> Result<String, Fa
         nodes: ward.patients.iter().map(|patient| &*patient.name).collect(),
         findings,
     };
-    Ok(serde_json::to_string(&page).map_err(|error| Failure::new(FAILURE, error))? + "\n")
+    show::json(&page)
 }
 
 fn for_people(config: &Config, ward: &Ward, findings: &[Finding]) -> String {
@@ -100,6 +102,7 @@ fn for_people(config: &Config, ward: &Ward, findings: &[Finding]) -> String {
     );
     for Finding { weight, node, what, mend } in findings {
         let node = node.as_deref().map_or(String::new(), |node| format!("{node}: "));
+        let (what, mend) = (show::line(what, LINE_MAX), show::line(mend, LINE_MAX));
         text += &format!("{weight:7}  {node}{what}\n         mend: {mend}\n");
     }
     text

@@ -11,7 +11,7 @@ use crate::{
     args::{GroupArgs, JobsCommand},
     config::{Config, Surroundings},
     exit::{CONFIG, CONFLICT, FAILURE, Failure, NO_QUORUM, NOTHING},
-    open,
+    open, show,
     status::PATIENCE,
 };
 use quorate::{
@@ -20,7 +20,6 @@ use quorate::{
     schedule::{Jobs, JobsError},
 };
 use serde::Serialize;
-use std::io::Write;
 
 /// Does what is asked, and gives the exit status.
 pub(crate) async fn jobs(command: &JobsCommand, around: &Surroundings<'_>) -> Result<u8, Failure> {
@@ -82,12 +81,7 @@ fn code(error: &JobsError) -> u8 {
 
 /// Prints one JSON document, or the text for people.
 fn print(json: bool, page: &impl Serialize, text: impl FnOnce() -> String) -> Result<(), Failure> {
-    let text = if json {
-        serde_json::to_string(page).map_err(|error| Failure::new(FAILURE, error))? + "\n"
-    } else {
-        text()
-    };
-    // A reader that has gone (`| head`) is no failure.
-    let _ = std::io::stdout().write_all(text.as_bytes());
+    let text = if json { show::json(page)? } else { text() };
+    show::print(&text);
     Ok(())
 }

@@ -79,6 +79,7 @@ pub(crate) fn start(format: LogFormat, level: LogLevel) {
 
 /// Writes a message to standard error. Waits for its reader only where [`start`] has not been called.
 pub(crate) fn say(text: &str) {
+    let text = show::page(text);
     match QUEUE.get() {
         Some(queue) => queue.add(format!("{text}\n").as_bytes()),
         None => eprintln!("{text}"),

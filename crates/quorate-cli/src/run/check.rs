@@ -1,32 +1,30 @@
 //! `quorate run --check`: says what the file means.
 
-use crate::config::{Config, JobConfig};
+use crate::{
+    config::{Config, JobConfig},
+    show,
+};
 use quorate::{env::Env, round::Setup};
+
+/// The most bytes of a line.
+const LINE_MAX: usize = 8 * 1024;
 
 /// Prints it; the exit status.
 pub(super) fn check(config: &Config, group: &str, jobs: &[JobConfig]) -> u8 {
-    println!(
-        "group {group}, lease of {:?}, {} nodes from {}",
-        config.lease.ttl,
-        config.nodes.len(),
-        config.nodes_from
-    );
+    let line = |text: &str| show::print(&(show::line(text, LINE_MAX) + "\n"));
+    let (ttl, nodes, from) = (config.lease.ttl, config.nodes.len(), &config.nodes_from);
+    line(&format!("group {group}, lease of {ttl:?}, {nodes} nodes from {from}"));
     for node in &config.nodes {
-        println!("  {node}");
+        line(&format!("  {node}"));
     }
     if let Some(advice) = Setup::advice(config.nodes.len()) {
-        println!("  WARNING: {advice}");
+        line(&format!("  WARNING: {advice}"));
     }
     let now = Env::system().wall();
     for job in jobs {
         let next = job.schedule.next_after(now).map_or("never".to_owned(), |at| job.schedule.show(at));
-        println!(
-            "job {}: {}, {}, next {next}: {}",
-            job.name,
-            job.schedule,
-            job.delivery,
-            job.command.join(" ")
-        );
+        let (schedule, command) = (&job.schedule, job.command.join(" "));
+        line(&format!("job {}: {schedule}, {}, next {next}: {command}", job.name, job.delivery));
     }
     0
 }

@@ -4,9 +4,13 @@ use super::{Leader, Observer};
 use crate::{
     lease::{InspectError, ask_to_let_go},
     node::{FencingToken, Owner},
+    plain::plain,
     round::Report,
 };
 use std::time::Duration;
+
+/// The most bytes of a worker's name that an error shows.
+const NAME_MAX: usize = 200;
 
 /// How often it is looked whether the leader has gone.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -35,7 +39,7 @@ pub enum ResignError {
         group: String,
     },
     /// Another term has begun than the one that was named.
-    #[error("the term {asked} is over: {} leads{}", leader.worker, term_of(leader))]
+    #[error("the term {asked} is over: {} leads{}", plain(&leader.worker, NAME_MAX), term_of(leader))]
     OtherTerm {
         /// The term that was named.
         asked: FencingToken,
@@ -52,7 +56,7 @@ pub enum ResignError {
         report: Report,
     },
     /// It leads on: it may be cut off from the nodes, or not obey.
-    #[error("{}{} leads on after {waited:.1?}; it may be cut off, stuck, or told not to obey", leader.worker, term_of(leader))]
+    #[error("{}{} leads on after {waited:.1?}; it may be cut off, stuck, or told not to obey", plain(&leader.worker, NAME_MAX), term_of(leader))]
     NotObeyed {
         /// Who.
         leader: Leader,

@@ -1,8 +1,13 @@
-use crate::env::WallTime;
+use crate::{
+    env::WallTime,
+    plain::{escaped, plain},
+};
 use std::{fmt, sync::Arc};
 
 /// The longest name of a resource, group, set of claims or message id, in bytes.
 const NAME_MAX: usize = 512;
+/// The most bytes of an owner token or a resource's key that are shown.
+const SHOWN_MAX: usize = 1_200;
 
 /// How a reservation's token ends.
 const RESERVED_FOR: &str = ":reserved";
@@ -98,13 +103,14 @@ impl Resource {
 
 impl fmt::Debug for Resource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.key)
+        f.write_str(&escaped(&self.key, SHOWN_MAX))
     }
 }
 
+/// The key, fit for a terminal: [`Resource::key`] is the exact one.
 impl fmt::Display for Resource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.key)
+        f.write_str(&plain(&self.key, SHOWN_MAX))
     }
 }
 
@@ -186,12 +192,12 @@ impl Owner {
         Self(token.into())
     }
 
-    /// The whole token.
+    /// The whole token, as it is. Another client may have written anything: to show it, use `Display`.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The worker's name, where the token is one of ours; else the whole token.
+    /// The worker's name, where the token is one of ours; else the whole token. As it is, like [`Owner::as_str`].
     pub fn worker(&self) -> &str {
         signed(&self.0).unwrap_or(&self.0)
     }
@@ -203,9 +209,17 @@ fn signed(token: &str) -> Option<&str> {
     (bits.len() == 32 && bits.bytes().all(|b| b.is_ascii_hexdigit())).then_some(worker)
 }
 
+/// Escaped, and cut: the bytes may be anybody's.
 impl fmt::Debug for Owner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&escaped(&self.0, SHOWN_MAX))
+    }
+}
+
+/// The token, fit for a terminal and cut.
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&plain(&self.0, SHOWN_MAX))
     }
 }
 
@@ -263,6 +277,23 @@ mod tests {
             assert_eq!((lease.reserved_for(), lease.worker()), (None, worker));
             assert!(!Owner::sign("a", 3, 4).may_take(&lease), "{worker}");
         }
+    }
+
+    #[test]
+    fn an_owner_of_foreign_bytes_is_shown_escaped_and_cut() {
+        let foreign = format!("a\u{1b}[2J\r\n\u{202e}{}", "b".repeat(5_000));
+        let owner = Owner::from_node(&foreign);
+        for shown in
+            [format!("{owner:?}"), format!("{owner:#?}"), owner.to_string(), format!("{:?}", Some(&owner))]
+        {
+            assert!(!shown.replace('\n', "").contains(crate::plain::steers), "{shown:?}");
+            assert!(shown.len() < 1_500 && !shown.contains("\nb"), "{shown:?}");
+        }
+        assert!(format!("{owner:?}").starts_with("a\\u{1b}[2J\\r\\n\\u{202e}bb"), "{owner:?}");
+        assert_eq!(owner.as_str(), foreign, "as it is, to compare");
+        let resource = Resource::lock("a\u{202e}b").unwrap();
+        assert_eq!((resource.to_string(), format!("{resource:?}")), ("a b".into(), "a\\u{202e}b".into()));
+        assert_eq!(resource.key(), "a\u{202e}b");
     }
 
     #[test]

@@ -182,10 +182,10 @@ impl Setup {
 
     /// Checks what a worker is called; `what` is the field's name.
     pub(crate) fn check_worker(what: &str, name: &str) -> Result<(), SetupError> {
-        if name.is_empty() || name.len() > 128 || name.chars().any(char::is_control) {
+        if name.is_empty() || name.len() > 128 || name.contains(crate::plain::steers) {
             let shown: String = name.chars().take(130).collect();
             return Err(SetupError(format!(
-                "{what} is {shown:?}; give it 1 to 128 bytes without control characters"
+                "{what} is {shown:?}; give it 1 to 128 bytes without control characters and invisible ones"
             )));
         }
         Ok(())

@@ -140,7 +140,9 @@ impl fmt::Display for Outcome {
         match self {
             Self::Handled => f.write_str("handled"),
             Self::Duplicate { .. } => f.write_str("it had been handled"),
-            Self::InProgress { holder: Some(holder) } => write!(f, "{} handles it", holder.worker()),
+            Self::InProgress { holder: Some(holder) } => {
+                write!(f, "{} handles it", crate::plain::plain(holder.worker(), 200))
+            }
             Self::InProgress { holder: None } => f.write_str("another worker handles it"),
             Self::Failed { why } => write!(f, "the handler failed: {why}"),
             Self::Poisoned { attempts } => write!(f, "given up after {attempts} attempts"),
