@@ -3,18 +3,29 @@
 //! `warden-probe STEP_DOWN_MS KILL_MS HOW [job] -- COMMAND…`, where HOW is `once` (one deadline, from now),
 //! `extend` (a new one every 50 ms), `stuck` (`once`, and the process does nothing more), or `step-down` (as
 //! `extend`, and told to step down after 300 ms) or `drop` (let go of after a second, by a process that goes on). What came of it is one JSON object on standard error.
+//!
+//! `warden-probe as-root COMMAND…` runs the command with the real user id 0. Tests install a copy with the setuid bit.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a program for tests")]
 
 use quorate::env::Env;
 use quorate_cli::warden::{self, CommandSpec, Deadline, Exit, PassedOn, StartError, Warden};
-use std::{process::ExitCode, time::Duration};
+use std::{
+    os::unix::process::CommandExt,
+    process::{Command, ExitCode},
+    time::Duration,
+};
 
 fn main() -> ExitCode {
     let mut args = std::env::args_os().skip(1);
     let first = args.next().expect("arguments");
     if first == warden::ARGUMENT {
         return warden::main(args);
+    }
+    if first == "as-root" {
+        let error = Command::new(args.next().expect("COMMAND")).args(args).uid(0).gid(0).exec();
+        eprintln!("warden-probe: {error}");
+        return ExitCode::from(125);
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let ms = |arg: std::ffi::OsString| Duration::from_millis(arg.to_str().unwrap().parse().unwrap());

@@ -200,7 +200,11 @@ readiness, its reloads and its end, and heeds the watchdog.
 A command finds QUORATE_JOB, QUORATE_TICK (RFC 3339), QUORATE_CAUSE,
 QUORATE_ATTEMPT, QUORATE_RESOURCE, QUORATE_FENCING_TOKEN and, where it has a
 timeout, QUORATE_DEADLINE in its environment. It runs under a warden, and so
-ends in time even if quorate is killed, stopped or stuck.")]
+ends in time even if quorate is killed, stopped or stuck. It does not inherit
+QUORATE_NODES, which may hold passwords: a job that calls quorate itself gets
+QUORATE_CONFIG, or QUORATE_NODES by its `env` in the file. While something that
+a command started cannot be ended (a process of another user), the lease is not
+released early, and the run has failed.")]
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) nodes: NodeArgs,
@@ -228,12 +232,28 @@ Examples:
 The command finds QUORATE_RESOURCE and QUORATE_FENCING_TOKEN in its
 environment. It runs under a warden: at step-down, a fifth of the TTL before
 the lease ends, its process group gets SIGTERM, and SIGKILL before the lease
-ends, even if quorate itself is killed, stopped or stuck.
+ends, even if quorate itself is killed, stopped or stuck. It does not inherit
+QUORATE_NODES, which may hold passwords; a command that calls quorate itself
+gets the nodes by --config or QUORATE_CONFIG.
+
+Commands that daemonise: when the command ends, what it leaves in its process
+group is ended too (SIGTERM, SIGKILL two seconds later), and then the lock is
+released. What has left the group (setsid, a daemon) runs on without the lock
+where the command ended by itself; it is ended (on Linux) where the lease was
+lost, or where HUP, INT, QUIT or TERM asked the command to end. To hold the lock
+for as long as a daemon runs, start it in the foreground.
+
+Commands that change their user (sudo, setuid programs): an unprivileged quorate
+may not signal them, and says so. What then cannot be ended keeps the lock: the
+lease is not released, ends by itself within its TTL, and the exit status is 70.
+In a cgroup that is delegated to quorate's user (Delegate=yes under systemd,
+Linux 5.14) they are ended all the same.
 
 Exit status: the command's own; 128+n if signal n ended it; 126 not
 executable; 127 not found; 125 quorate failed; 75 the lock was not had in time
 (--conflict-exit-code); 69 no quorum of nodes; 70 the lease was lost while the
-command ran; 78 configuration.")]
+command ran, or may have been, or processes of the command could not be ended;
+78 configuration.")]
 pub(crate) struct ExecArgs {
     #[command(flatten)]
     pub(crate) nodes: NodeArgs,

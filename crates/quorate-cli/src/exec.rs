@@ -6,7 +6,7 @@ use crate::{
     exit::{CONFIG, FAILURE, Failure, LEASE_LOST, NO_QUORUM},
     guard::Guard,
     log, open,
-    warden::{CommandSpec, EndedBy, Exit, PassedOn, Warden},
+    warden::{CommandSpec, EndedBy, Exit, PassedOn, Status, Warden},
 };
 use quorate::{
     lease::{AcquireError, Heartbeat, Lease, Quorum, TryAcquire},
@@ -130,29 +130,73 @@ async fn under_lease(
     };
     let exit = guard.tend(quorum.env(), &mut warden, look, lease.step_down(), Some(signals)).await;
     let nodes = quorum.nodes();
-    release(lease).await;
-    verdict(&exit, || open::explain(&nodes), args)
+    let kept = if exit.is_complete() || !lease.is_valid() {
+        release(lease).await;
+        None
+    } else {
+        let left = lease.remaining();
+        lease.abandon();
+        Some(left)
+    };
+    verdict(&exit, kept, || open::explain(&nodes), args)
 }
 
-fn verdict(exit: &Exit, why: impl Fn() -> String, args: &ExecArgs) -> Result<u8, Failure> {
-    if exit.survivors {
-        log::say("quorate: something the command started survived SIGKILL, inside a system call");
+/// The exit status, or why it is not the command's own. `kept` says for how long the lease goes on, which has not been
+/// released because something may still run.
+fn verdict(
+    exit: &Exit,
+    kept: Option<Duration>,
+    why: impl Fn() -> String,
+    args: &ExecArgs,
+) -> Result<u8, Failure> {
+    let lock = &args.lock;
+    for survivor in &exit.survivors {
+        log::say(&format!("quorate: what the command started could not be ended, and runs on: {survivor}"));
     }
+    let kept = kept.map_or_else(String::new, |left| {
+        let left =
+            humantime::format_duration(Duration::from_millis(u64::try_from(left.as_millis()).unwrap_or(0)));
+        format!("; the lease on {lock} is not released, and ends by itself in {left}")
+    });
+    let ended = match exit.status {
+        Status::Unknown => "its exit status is unknown",
+        _ => "the command has been ended",
+    };
     match exit.ended_by {
-        None => Ok(exit.code()),
         Some(EndedBy::WardenGone) => Err(Failure::new(
             FAILURE,
-            "the warden of the command was killed or stopped; the command has been ended",
+            format!(
+                "the supervisor of the command was killed; {ended}; what had left its process group may run{kept}"
+            ),
+        )),
+        Some(EndedBy::WardenSilent) => Err(Failure::new(
+            if exit.survivors.is_empty() { FAILURE } else { LEASE_LOST },
+            format!(
+                "the supervisor of the command did not answer (stopped, or on a machine without time for it) and has \
+                 been killed with everything that the command had started; {ended}{kept}"
+            ),
         )),
         Some(_) => Err(Failure::new(
             LEASE_LOST,
             format!(
-                "the lease on {} was lost while the command ran, which has been ended ({}): {}",
-                args.lock,
-                if exit.killed { "SIGKILL" } else { "SIGTERM" },
+                "the lease on {lock} was lost while the command ran, which {}: {}{kept}",
+                match (exit.survivors.is_empty(), exit.killed, exit.status) {
+                    (false, ..) => "could not be ended, and runs on without it",
+                    (true, true, _) => "has been ended (SIGKILL)",
+                    (true, false, Status::Code(_)) => "has ended, maybe too late",
+                    (true, false, _) => "has been ended (SIGTERM)",
+                },
                 why()
             ),
         )),
+        None if !exit.survivors.is_empty() => {
+            Err(Failure::new(LEASE_LOST, format!("the command has ended, but not all that it started{kept}")))
+        }
+        None if exit.status == Status::Unknown => Err(Failure::new(
+            FAILURE,
+            "the command has ended, and its exit status is unknown: another process took it",
+        )),
+        None => Ok(exit.code()),
     }
 }
 

@@ -35,6 +35,11 @@ use std::{ffi::OsString, io::Write, process::ExitCode};
 
 /// The program: reads the process's arguments and environment, and gives its exit status.
 pub fn main() -> ExitCode {
+    // First: from here on children can be waited for, and signals arrive, whatever the parent has done.
+    if let Err(error) = warden::reset_signals() {
+        eprintln!("quorate: cannot reset the signals that the parent ignores or blocks: {error}");
+        return ExitCode::from(FAILURE);
+    }
     let args: Vec<OsString> = std::env::args_os().collect();
     if args.get(1).is_some_and(|first| first == warden::ARGUMENT) {
         return warden::main(args.into_iter().skip(2));

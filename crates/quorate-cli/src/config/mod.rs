@@ -28,6 +28,7 @@ pub use error::ConfigError;
 pub use job::JobConfig;
 pub(crate) use nodes::redact;
 pub use nodes::{NodeError, NodeSpec, SecretUrl};
+pub(crate) use source::NODES_VARIABLE;
 pub use source::{Flags, NodesFrom, Secret, Surroundings};
 
 use quorate::{node::Resource, round::Setup};

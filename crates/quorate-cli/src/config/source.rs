@@ -11,7 +11,10 @@ use std::{
 };
 
 /// The environment variables that are settings.
-const SETTINGS: [&str; 2] = ["QUORATE_NODES", "QUORATE_CONFIG"];
+const SETTINGS: [&str; 2] = [NODES_VARIABLE, "QUORATE_CONFIG"];
+/// The environment variable with the list of nodes, which may hold their passwords. It is not inherited by any process
+/// that this program starts to run a command.
+pub(crate) const NODES_VARIABLE: &str = "QUORATE_NODES";
 /// The environment variables that `exec` and `run` give to commands, which may call `quorate` again.
 pub(super) const HANDED_DOWN: [&str; 7] = [
     "QUORATE_RESOURCE",
@@ -180,7 +183,7 @@ pub(super) fn find_nodes(
     if !flags.nodes.0.is_empty() {
         return Ok((listed(&flags.nodes.0.join(","), &NodesFrom::Flag)?, NodesFrom::Flag));
     }
-    if let Some(list) = around.env.get("QUORATE_NODES") {
+    if let Some(list) = around.env.get(NODES_VARIABLE) {
         return Ok((listed(list, &NodesFrom::Variable)?, NodesFrom::Variable));
     }
     match (page, &told.nodes) {

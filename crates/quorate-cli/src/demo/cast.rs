@@ -1,5 +1,8 @@
 use super::{journal::WorkerId, nodes::Nodes, worker};
-use crate::exit::{FAILURE, Failure};
+use crate::{
+    config::NODES_VARIABLE,
+    exit::{FAILURE, Failure},
+};
 use quorate::env::{BootTime, Env};
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
@@ -53,6 +56,8 @@ impl Cast {
         command
             .arg0("quorate")
             .args(worker::to_args(&who, &self.dir, nodes))
+            // The demo has nodes of its own, and no use for the user's passwords.
+            .env_remove(NODES_VARIABLE)
             // A Ctrl-C is for us: we end them in our way.
             .process_group(0)
             .stdin(Stdio::piped())

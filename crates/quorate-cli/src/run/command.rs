@@ -37,7 +37,11 @@ async fn run(job: &JobConfig, env: &Env, guard: Guard, tick: &Tick) -> Result<()
     let look = || tick.held_until();
     let deadline = guard.deadline(look().unwrap_or_default());
     let mut warden = Warden::start(env, spec, deadline).await.map_err(|error| error.to_string())?;
+    let unconfirmed = Unconfirmed(tick);
     let exit = guard.tend(env, &mut warden, look, tick.stop(), None).await;
+    if exit.is_complete() {
+        unconfirmed.confirm();
+    }
     if let Some(output) = output {
         tick.set_output(&output.tail().await);
     }
@@ -47,6 +51,24 @@ async fn run(job: &JobConfig, env: &Env, guard: Guard, tick: &Tick) -> Result<()
         tick.mark_interrupted();
     }
     outcome(&exit, told, &job.ok_exit_codes)
+}
+
+/// A command of which it is not known that everything it started has ended. Dropped, by a daemon that resigns say, it
+/// keeps the term's lease from being released early.
+struct Unconfirmed<'a>(&'a Tick);
+
+impl Unconfirmed<'_> {
+    fn confirm(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Unconfirmed<'_> {
+    fn drop(&mut self) {
+        if let Some(term) = self.0.term() {
+            term.end_without_release();
+        }
+    }
 }
 
 /// What is started: the command, what the file adds to its environment, and what it is to know of its tick.
@@ -84,13 +106,19 @@ fn spec(job: &JobConfig, env: &Env, tick: &Tick) -> Result<CommandSpec, String> 
 }
 
 fn outcome(exit: &Exit, told: bool, ok: &[u8]) -> Result<(), String> {
+    if !exit.survivors.is_empty() {
+        let survivors: Vec<String> = exit.survivors.iter().map(ToString::to_string).collect();
+        return Err(format!("what it started could not be ended, and runs on: {}", survivors.join("; ")));
+    }
     match (exit.ended_by, exit.status) {
         (None, Status::Code(code)) if ok.iter().any(|ok| i32::from(*ok) == code) => Ok(()),
         (None, Status::Code(code)) => Err(format!("exit status {code}")),
         (None, Status::Signal(number)) => Err(format!("ended by signal {number}")),
+        (None, Status::Unknown) => Err("its exit status is unknown: another process took it".to_owned()),
         (Some(_), _) if told => Err("told to stop".to_owned()),
-        (Some(EndedBy::WardenGone), _) => {
-            Err("its warden was killed or stopped, and so it was ended".to_owned())
+        (Some(EndedBy::WardenGone), _) => Err("its supervisor was killed, and so it was ended".to_owned()),
+        (Some(EndedBy::WardenSilent), _) => {
+            Err("its supervisor did not answer, and so both were ended".to_owned())
         }
         (Some(_), _) => Err("ended because its lease ran out".to_owned()),
     }
@@ -103,7 +131,7 @@ mod tests {
     #[test]
     fn which_exit_codes_are_no_failures_is_the_file_s_to_say() {
         let ended = |status, ok: &[u8]| {
-            outcome(&Exit { status, ended_by: None, killed: false, survivors: false }, false, ok)
+            outcome(&Exit { status, ended_by: None, killed: false, survivors: Vec::new() }, false, ok)
         };
         assert_eq!(ended(Status::Code(0), &[0]), Ok(()));
         assert_eq!(ended(Status::Code(3), &[0, 3]), Ok(()));
@@ -114,7 +142,7 @@ mod tests {
             status: Status::Code(0),
             ended_by: Some(EndedBy::StepDown),
             killed: false,
-            survivors: false,
+            survivors: Vec::new(),
         };
         assert!(outcome(&lost, true, &[0]).is_err(), "told to end, it may have left its work half done");
     }

@@ -1,9 +1,13 @@
-//! The command's process group, and on Linux what has left it.
+//! The supervisor's children: the command, its process group, and what has left the group.
 
-use super::Status;
+use super::cgroup::Cgroup;
+use super::processes::{Process, children, descendants};
+use super::{Status, Survivor};
 use rustix::process::{
-    Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, test_kill_process_group, waitid,
+    Pid, Signal, WaitId, WaitIdOptions, getpid, kill_process, kill_process_group, test_kill_process_group,
+    waitid,
 };
+use std::collections::BTreeSet;
 
 /// A change of the command itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,72 +16,132 @@ pub(super) enum Change {
     Exited(Status),
 }
 
-/// Waits for the next change of the command. An ended one stays a zombie, so that its number, which is the
-/// group's too, can be nobody else's.
-pub(super) fn next_change(command: Pid) -> rustix::io::Result<Change> {
-    let look = WaitIdOptions::EXITED | WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT;
-    loop {
-        let seen = match waitid(WaitId::Pid(command), look) {
-            Ok(Some(seen)) => seen,
-            Ok(None) | Err(rustix::io::Errno::INTR) => continue,
-            Err(e) => return Err(e),
-        };
-        if let Some(code) = seen.exit_status() {
-            return Ok(Change::Exited(Status::Code(code)));
-        }
-        if let Some(signal) = seen.terminating_signal() {
-            return Ok(Change::Exited(Status::Signal(signal)));
-        }
-        // Taken this time, or it would be seen again and again.
-        let stop = waitid(WaitId::Pid(command), WaitIdOptions::STOPPED | WaitIdOptions::NOHANG)?;
-        if let Some(signal) = stop.and_then(|stop| stop.stopping_signal()) {
-            return Ok(Change::Stopped(signal));
-        }
+/// The next change of the command that has not been seen, if there is one. A command that has ended stays a zombie, so
+/// that its number, which is the group's too, cannot become another's.
+pub(super) fn change(command: Pid) -> Option<Change> {
+    let stop = waitid(WaitId::Pid(command), WaitIdOptions::STOPPED | WaitIdOptions::NOHANG);
+    if let Ok(Some(stop)) = stop
+        && let Some(signal) = stop.stopping_signal()
+    {
+        return Some(Change::Stopped(signal));
+    }
+    let exited = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    match waitid(WaitId::Pid(command), exited) {
+        Ok(None) | Err(rustix::io::Errno::INTR) => None,
+        Ok(Some(seen)) => Some(Change::Exited(match (seen.exit_status(), seen.terminating_signal()) {
+            (Some(code), _) => Status::Code(code),
+            (None, Some(signal)) => Status::Signal(signal),
+            (None, None) => Status::Unknown,
+        })),
+        // The command is no child to wait for any more: another has reaped it.
+        Err(_) => Some(Change::Exited(Status::Unknown)),
     }
 }
 
-/// The command's process group, and those that have left it and were given to us.
+/// The command's process group, and what has left it.
 #[derive(Debug)]
 pub(super) struct Family {
     command: Pid,
     adopts: bool,
+    cgroup: Option<Cgroup>,
+    /// Orphans that have had SIGTERM.
+    told: BTreeSet<i32>,
 }
 
 impl Family {
-    pub(super) fn of(command: Pid, adopts: bool) -> Self {
-        Self { command, adopts }
+    pub(super) fn of(command: Pid, adopts: bool, cgroup: Option<Cgroup>) -> Self {
+        Self { command, adopts, cgroup, told: BTreeSet::new() }
     }
 
-    /// Signals the group and, where they are to end as well, those that have left it.
-    pub(super) fn signal(&self, signal: Signal, strays_too: bool) {
-        // Whoever has gone meanwhile needs no signal.
+    /// Signals the group, whose leader has not been reaped.
+    pub(super) fn signal(&self, signal: Signal) {
+        // Refusals are found by `Family::refusing`: the group's answer hides those of single members.
         let _ = kill_process_group(self.command, signal);
-        if strays_too {
-            for stray in self.strays() {
-                let _ = kill_process(stray, signal);
+    }
+
+    /// Sends SIGTERM to what has left the group and has lost its parent, once to each.
+    pub(super) fn end_strays(&mut self) {
+        for stray in self.orphans() {
+            if Process::read(stray).is_some_and(|stray| stray.runs() && !stray.is_in(self.command))
+                && self.told.insert(stray.as_raw_pid())
+            {
+                // Nobody but us reaps it: its number is its own.
+                let _ = kill_process(stray, Signal::TERM);
+                let _ = kill_process(stray, Signal::CONT);
             }
         }
     }
 
-    /// Lets go of those that have ended and were given to us.
-    pub(super) fn bury_strays(&self) {
-        for stray in self.strays() {
+    /// Kills the group and, if `strays_too`, everything that the command has started.
+    pub(super) fn kill(&self, strays_too: bool) {
+        self.signal(Signal::KILL);
+        if strays_too {
+            for process in self.running(true) {
+                let _ = process.signal(Signal::KILL);
+            }
+            if let Some(cgroup) = &self.cgroup {
+                cgroup.kill();
+            }
+        }
+    }
+
+    /// Those that this user may not signal.
+    pub(super) fn refusing(&self, strays_too: bool) -> Vec<Survivor> {
+        self.survivors(strays_too).into_iter().filter(|one| !one.permitted).collect()
+    }
+
+    /// Those that run.
+    pub(super) fn survivors(&self, strays_too: bool) -> Vec<Survivor> {
+        self.running(strays_too).iter().map(Process::survivor).collect()
+    }
+
+    /// Reaps those that have ended and were given to us.
+    pub(super) fn reap_strays(&self) {
+        for stray in self.orphans() {
             let _ = waitid(WaitId::Pid(stray), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
         }
     }
 
-    /// Whether nothing runs any more, after the command itself has ended.
+    /// Whether nothing runs any more, after the command itself has ended. Where descendants can be listed the command
+    /// stays unreaped, and its group's number taken.
     pub(super) fn is_gone(&self, strays_too: bool) -> bool {
-        let _ = waitid(WaitId::Pid(self.command), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
-        self.bury_strays();
-        test_kill_process_group(self.command) == Err(rustix::io::Errno::SRCH)
-            && (!strays_too || self.strays().is_empty())
+        if !self.adopts {
+            self.reap();
+            return test_kill_process_group(self.command) == Err(rustix::io::Errno::SRCH);
+        }
+        self.reap_strays();
+        // Twice: what was just changing its parent is missed by one of the two, at most.
+        self.running(strays_too).is_empty() && self.running(strays_too).is_empty()
     }
 
-    fn strays(&self) -> Vec<Pid> {
-        let mut strays = if self.adopts { adopted() } else { Vec::new() };
-        strays.retain(|&pid| pid != self.command);
-        strays
+    /// Lets go of all of it: the group must not be signalled after this.
+    pub(super) fn finish(self) {
+        self.reap();
+        self.reap_strays();
+        if let Some(cgroup) = &self.cgroup {
+            cgroup.remove();
+        }
+    }
+
+    fn reap(&self) {
+        let _ = waitid(WaitId::Pid(self.command), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
+    }
+
+    /// The command, its group and, if `strays_too`, what has left the group, as far as they run.
+    fn running(&self, strays_too: bool) -> Vec<Process> {
+        if !self.adopts {
+            return Process::read(self.command).into_iter().filter(Process::runs).collect();
+        }
+        let mut all = descendants(getpid());
+        all.retain(|process| process.runs() && (strays_too || process.is_in(self.command)));
+        all
+    }
+
+    /// Our children but for the command: they were given to us when they lost their parents.
+    fn orphans(&self) -> Vec<Pid> {
+        let mut orphans = if self.adopts { children(getpid()) } else { Vec::new() };
+        orphans.retain(|&pid| pid != self.command);
+        orphans
     }
 }
 
@@ -85,20 +149,11 @@ impl Family {
 /// children cannot be listed.
 #[cfg(target_os = "linux")]
 pub(super) fn adopt() -> bool {
-    use rustix::process::{getpid, set_child_subreaper};
     let listed = std::fs::exists("/proc/thread-self/children").unwrap_or(false);
-    listed && set_child_subreaper(Some(getpid())).is_ok()
+    listed && rustix::process::set_child_subreaper(Some(getpid())).is_ok()
 }
 
 #[cfg(not(target_os = "linux"))]
 pub(super) fn adopt() -> bool {
     false
-}
-
-/// All our children. They are ours to wait for, so none of their numbers can be anybody else's.
-fn adopted() -> Vec<Pid> {
-    let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
-    let lists = threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("children")).ok());
-    let all: String = lists.collect();
-    all.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect()
 }

@@ -10,7 +10,7 @@ const AFTER_ITS_END: Duration = Duration::from_secs(2);
 const AFTER_KILL: Duration = Duration::from_secs(5);
 
 /// What to do now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// Nothing before this time.
     Wait(BootTime),
@@ -20,7 +20,12 @@ pub(super) enum Step {
     Kill(BootTime),
     /// It is over.
     Done(Exit),
+    /// Something survives SIGKILL: it is over but for the survivors, which the exit does not name yet.
+    GiveUp(Exit),
 }
+
+/// HUP, INT, QUIT and TERM: the signals that ask a command to end.
+const ASK_TO_END: [i32; 4] = [1, 2, 3, 15];
 
 /// The state of one command.
 #[derive(Debug)]
@@ -30,6 +35,8 @@ pub(super) struct Guard {
     ended_by: Option<EndedBy>,
     /// Whether the group has been told to end.
     told: bool,
+    /// Whether a signal asked the command to end, so that nothing that it has started is to outlive it.
+    asked: bool,
     /// When it was first killed.
     killed: Option<BootTime>,
     exited: Option<(Status, BootTime)>,
@@ -37,7 +44,7 @@ pub(super) struct Guard {
 
 impl Guard {
     pub(super) fn new(deadline: Deadline) -> Self {
-        Self { deadline, ended_by: None, told: false, killed: None, exited: None }
+        Self { deadline, ended_by: None, told: false, asked: false, killed: None, exited: None }
     }
 
     /// A new deadline. Once the command has been told to end, only the time of its death moves.
@@ -52,9 +59,18 @@ impl Guard {
         }
     }
 
+    /// A signal was passed on to the command.
+    pub(super) fn passed_on(&mut self, signal: i32) {
+        self.asked |= ASK_TO_END.contains(&signal);
+    }
+
     /// The command itself has ended; others of its group may run.
     pub(super) fn exited(&mut self, status: Status, now: BootTime) {
         self.exited.get_or_insert((status, now));
+        if let Status::Signal(signal) = status {
+            // From the terminal or another process, which did not ask us.
+            self.passed_on(signal);
+        }
     }
 
     pub(super) fn has_exited(&self) -> bool {
@@ -66,22 +82,41 @@ impl Guard {
         self.ended_by.is_some()
     }
 
-    /// What to do at `now`, where `gone` says that nothing of the group runs.
+    /// Whether what has left the command's group is to end as well.
+    pub(super) fn ends_strays(&self) -> bool {
+        self.lost() || (self.asked && self.has_exited())
+    }
+
+    /// Whether what is to end has been told so.
+    pub(super) fn told(&self) -> bool {
+        self.told
+    }
+
+    /// The deadline to kill that holds now.
+    pub(super) fn kill_by(&self) -> BootTime {
+        self.deadline.kill
+    }
+
+    /// What to do at `now`, where `gone` says that nothing of the group runs. `gone` was observed before `now`.
     pub(super) fn step(&mut self, now: BootTime, gone: bool) -> Step {
+        if now >= self.deadline.kill {
+            // Also where the command has ended by itself: nobody knows that it did so in time.
+            self.ended_by.get_or_insert(EndedBy::Deadline);
+        }
         if let Some((status, _)) = self.exited
             && gone
         {
-            return Step::Done(self.exit(status, false));
+            return Step::Done(self.exit(status));
         }
         if now >= self.deadline.step_down {
             self.end(EndedBy::Deadline);
         }
         if now >= self.kill_at() {
-            self.end(EndedBy::Deadline);
+            self.told = true;
             let since = *self.killed.get_or_insert(now);
             if now >= since + AFTER_KILL {
-                let status = self.exited.map_or(Status::Signal(9), |(status, _)| status);
-                return Step::Done(self.exit(status, true));
+                let status = self.exited.map_or(Status::Unknown, |(status, _)| status);
+                return Step::GiveUp(self.exit(status));
             }
             return Step::Kill(since + AFTER_KILL);
         }
@@ -101,8 +136,8 @@ impl Guard {
         }
     }
 
-    fn exit(&self, status: Status, survivors: bool) -> Exit {
-        Exit { status, ended_by: self.ended_by, killed: self.killed.is_some(), survivors }
+    fn exit(&self, status: Status) -> Exit {
+        Exit { status, ended_by: self.ended_by, killed: self.killed.is_some(), survivors: Vec::new() }
     }
 }
 
@@ -130,7 +165,10 @@ mod tests {
         guard.exited(Status::Code(3), at(5));
         assert_eq!(guard.step(at(5), false), Step::Term, "what it left behind");
         let exit = done(guard.step(at(5), true));
-        assert_eq!(exit, Exit { status: Status::Code(3), ended_by: None, killed: false, survivors: false });
+        assert_eq!(
+            exit,
+            Exit { status: Status::Code(3), ended_by: None, killed: false, survivors: Vec::new() }
+        );
     }
 
     #[test]
@@ -199,8 +237,52 @@ mod tests {
     fn what_cannot_be_killed_is_not_waited_for_for_ever() {
         let mut guard = Guard::new(until(10, 20));
         assert!(matches!(guard.step(at(20), false), Step::Kill(_)));
-        let exit = done(guard.step(at(25), false));
-        assert!(exit.survivors);
+        assert!(matches!(guard.step(at(25), false), Step::GiveUp(Exit { status: Status::Unknown, .. })));
+    }
+
+    #[test]
+    fn an_end_that_is_observed_after_the_deadline_was_not_in_time() {
+        let mut guard = Guard::new(until(10, 20));
+        guard.exited(Status::Code(0), at(19));
+        assert_eq!(done(guard.step(at(19), true)).ended_by, None);
+
+        // The supervisor was stopped meanwhile.
+        let mut guard = Guard::new(until(10, 20));
+        guard.exited(Status::Code(0), at(1000));
+        assert_eq!(done(guard.step(at(1000), true)).ended_by, Some(EndedBy::Deadline));
+
+        // The command ended in time, and what it left behind was seen to have ended only later.
+        let mut guard = Guard::new(until(10, 20));
+        guard.exited(Status::Code(0), at(9));
+        assert_eq!(guard.step(at(9), false), Step::Term);
+        assert_eq!(done(guard.step(at(1000), true)).ended_by, Some(EndedBy::Deadline));
+
+        // A later deadline, which had come before the look, holds.
+        let mut guard = Guard::new(until(10, 20));
+        guard.set_deadline(until(2000, 3000));
+        guard.exited(Status::Code(0), at(1000));
+        assert_eq!(done(guard.step(at(1000), true)).ended_by, None);
+    }
+
+    #[test]
+    fn what_left_the_group_ends_with_a_lost_lease_or_a_command_that_was_asked_to_end() {
+        let ended = |signal: Option<i32>, status| {
+            let mut guard = Guard::new(until(10, 20));
+            signal.into_iter().for_each(|signal| guard.passed_on(signal));
+            assert!(!guard.ends_strays(), "the command has not obeyed yet");
+            guard.exited(status, at(1));
+            guard.ends_strays()
+        };
+        assert!(!ended(None, Status::Code(0)));
+        assert!(!ended(None, Status::Signal(9)), "it crashed");
+        assert!(!ended(Some(10), Status::Code(0)), "SIGUSR1 asks for something else");
+        for signal in [1, 2, 3, 15] {
+            assert!(ended(Some(signal), Status::Code(0)));
+            assert!(ended(None, Status::Signal(signal)));
+        }
+        let mut guard = Guard::new(until(10, 20));
+        guard.end(EndedBy::StepDown);
+        assert!(guard.ends_strays());
     }
 
     #[test]

@@ -1,32 +1,28 @@
-use super::process::{Call, Job};
+use super::launch::{NOW, Unborn, send_streams, spawn_warden};
+use super::parent::{Remote, kill_if_stopped};
 use super::wire::{self, Order, Report};
-use super::{ARGUMENT, CommandSpec, Deadline, EndedBy, Exit, StartError, Status};
+use super::{CommandSpec, Deadline, EndedBy, Exit, StartError, Status, cgroup};
 use quorate::env::{BootTime, Env};
-use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
-use rustix::process::{
-    Pid, Signal, getpgrp, getpid, kill_current_process_group, kill_process_group, test_kill_process_group,
-};
-use std::{
-    ffi::OsString,
-    io::{self, IoSlice},
-    mem::MaybeUninit,
-    os::{
-        fd::{AsFd, OwnedFd},
-        unix::{net::UnixStream as StdStream, process::CommandExt},
-    },
-    path::Path,
-    time::Duration,
-};
+use rustix::net::RecvFlags;
+use rustix::process::{Pid, Signal, kill_current_process_group};
+use std::{io, os::unix::net::UnixStream as StdStream, time::Duration};
 use tokio::{
     net::UnixStream,
-    process::{Child, Command},
+    process::Child,
     signal::unix::{Signal as Signals, SignalKind, signal},
 };
 
 /// How far past [`Deadline::kill`] the warden is trusted, at most, before we kill the group ourselves.
 const TRUSTED_FOR: Duration = Duration::from_millis(200);
+/// How long a warden may take to report the end after the command itself has ended: what the command leaves behind has
+/// two seconds until SIGKILL, and five after it.
+const REPORTED_WITHIN: Duration = Duration::from_secs(10);
 /// How long a warden that has nothing left to do is waited for.
 const LAST_WORDS: Duration = Duration::from_secs(6);
+/// How long a warden whose command we have killed is waited for, once nothing of that runs.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(1);
+/// Between two looks at what we have killed.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// How long a group that we killed is waited for.
 const SEEN_GONE_WITHIN: Duration = Duration::from_secs(1);
 /// After stopping with the command: running for so long without a SIGCONT means that nobody stopped us.
@@ -42,22 +38,34 @@ pub struct Warden {
     /// `None` once nothing more can be said.
     socket: Option<UnixStream>,
     inbox: Vec<u8>,
-    group: Pid,
+    command: Remote,
     deadline: Deadline,
-    /// When the warden was told of it, which may be after it has passed.
+    /// The deadline to kill that the warden has said it knows.
+    accepted: BootTime,
+    /// When the deadline was last moved to an earlier time, which may be after it has passed.
     told_at: BootTime,
+    /// When the command itself was seen to have ended.
+    ended_at: Option<BootTime>,
     continued: Option<Signals>,
     /// When the command is continued unless we were stopped with it.
     resume_at: Option<BootTime>,
-    /// When we killed the group ourselves.
-    killed_at: Option<BootTime>,
+    /// When and why we killed the group ourselves, and when we look next at what became of it.
+    killed: Option<Killed>,
     exit: Option<Exit>,
     reaped: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Killed {
+    at: BootTime,
+    why: EndedBy,
+    look_at: BootTime,
 }
 
 enum Event {
     Report(Option<Report>),
     Continued,
+    Ended,
     Overdue,
 }
 
@@ -93,12 +101,14 @@ impl Warden {
                     socket: unborn.0.take(),
                     inbox,
                     // A number below one is no process: then it is the warden that has to go.
-                    group: Pid::from_raw(group).unwrap_or(warden),
+                    command: Remote::new(Pid::from_raw(group).unwrap_or(warden), warden),
                     deadline,
+                    accepted: deadline.kill,
                     told_at: env.now(),
+                    ended_at: None,
                     continued,
                     resume_at: None,
-                    killed_at: None,
+                    killed: None,
                     exit: None,
                     reaped: false,
                 });
@@ -110,20 +120,26 @@ impl Warden {
             None => StartError::Warden("the warden gave no word in time".into()),
         };
         drop(unborn);
-        let _ = env.before(env.now() + LAST_WORDS, child.wait()).await;
+        if env.before(env.now() + LAST_WORDS, child.wait()).await.is_none() {
+            // Stopped, maybe after the start of the command.
+            Remote::new(warden, warden).kill(Some(warden));
+            let _ = child.start_kill();
+        }
         Err(failed)
     }
 
     /// The process id of the command, which is its group's too.
     pub fn group(&self) -> i32 {
-        self.group.as_raw_pid()
+        self.command.group().as_raw_pid()
     }
 
     /// The deadline from now on. Once the command has been told to end, only the time of its death moves.
     /// Never blocks.
     pub fn extend(&mut self, deadline: Deadline) {
+        if deadline.kill < self.deadline.kill {
+            self.told_at = self.env.now();
+        }
         self.deadline = deadline;
-        self.told_at = self.env.now();
         self.post(deadline.into());
     }
 
@@ -138,83 +154,188 @@ impl Warden {
     }
 
     /// Waits for the end of the command and of its group, and meanwhile stops and continues with it. It ends
-    /// a few seconds after the deadline at the latest.
+    /// a few seconds after the deadline at the latest, and a few seconds after the last deadline that the warden has
+    /// answered: a warden that stays silent is killed, and so is what it guards.
     ///
     /// # Cancel safety
     /// Safe: call it again.
     pub async fn wait(&mut self) -> Exit {
         while self.exit.is_none() {
-            let overdue = self.deadline.kill.max(self.told_at).max(self.killed_at.unwrap_or_default());
-            let overdue = overdue + if self.killed_at.is_some() { LAST_WORDS } else { self.trusted_for() };
+            let overdue = self.overdue();
             let resume_at = self.resume_at.unwrap_or(BootTime::from_nanos(u64::MAX));
             let event = tokio::select! { biased;
                 report = next_report(self.socket.as_ref(), &mut self.inbox) => Event::Report(report),
                 () = next_signal(self.continued.as_mut()) => Event::Continued,
+                () = self.command.ended(), if self.ended_at.is_none() => Event::Ended,
                 () = self.env.sleep_until(overdue) => Event::Overdue,
                 () = self.env.sleep_until(resume_at) => Event::Continued,
             };
             self.hear(event);
         }
         if !self.reaped {
+            let supervisor = self.supervisor();
             let _ = self.env.before(self.env.now() + LAST_WORDS, self.child.wait()).await;
-            if self.killed_at.is_some() {
+            if self.killed.is_some() {
                 self.see_it_gone().await;
+            }
+            if let Some(supervisor) = supervisor.filter(|_| self.supervisor().is_none()) {
+                cgroup::remove_command_of(supervisor);
             }
             self.reaped = true;
         }
-        self.exit.unwrap_or(WARDEN_GONE)
+        // Never `None` here.
+        self.exit.clone().unwrap_or_else(|| self.own_exit(EndedBy::WardenGone))
     }
 
-    /// What we killed ourselves nobody has told us the end of.
+    /// When the warden is not waited for any longer.
+    fn overdue(&self) -> BootTime {
+        if let Some(killed) = &self.killed {
+            return killed.look_at;
+        }
+        // What the warden has not answered it does not know: it will act by the deadline before.
+        let kill = self.deadline.kill.min(self.accepted);
+        let overdue = kill.max(self.told_at) + self.trusted_for();
+        self.ended_at.map_or(overdue, |at| overdue.min(at + REPORTED_WITHIN))
+    }
+
+    /// The warden's process, until it has been reaped.
+    fn supervisor(&self) -> Option<Pid> {
+        self.child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?))
+    }
+
+    /// No exit status is available for processes that we killed.
     async fn see_it_gone(&mut self) {
         let late = self.env.now() + SEEN_GONE_WITHIN;
-        while test_kill_process_group(self.group).is_ok() {
-            if self.env.now() >= late {
-                self.exit = Some(Exit { survivors: true, ..self.exit.unwrap_or(WARDEN_GONE) });
+        loop {
+            let survivors = self.command.survivors(self.supervisor());
+            if survivors.is_empty() {
                 return;
             }
-            self.env.sleep(Duration::from_millis(5)).await;
+            if self.env.now() >= late {
+                if let Some(exit) = &mut self.exit {
+                    exit.survivors = survivors;
+                }
+                return;
+            }
+            self.env.sleep(LOOK_EVERY).await;
         }
     }
 
     fn hear(&mut self, event: Event) {
         match event {
-            // The warden may see the command dead before it reads what we told it: the reason is ours.
-            Event::Report(Some(Report::Ended(exit)))
-                if self.killed_at.is_some() && exit.status == Status::Signal(9) =>
-            {
-                let ended_by = exit.ended_by.or(Some(EndedBy::Deadline));
-                self.exit = Some(Exit { ended_by, killed: true, ..exit });
+            Event::Report(Some(report)) => self.take_report(report),
+            Event::Continued => {
+                self.resume_at = None;
+                self.post(Order::Continue);
             }
-            Event::Report(Some(Report::Ended(exit))) => self.exit = Some(exit),
-            Event::Report(Some(Report::Stopped(number))) => {
+            Event::Ended => self.ended_at = Some(self.env.now()),
+            // The warden has died: the group has only us.
+            Event::Report(None) => {
+                let exit = self.own_exit(EndedBy::WardenGone);
+                self.kill(EndedBy::WardenGone);
+                self.exit = Some(exit);
+            }
+            Event::Overdue => {
+                // This process may have been stopped. Nothing that had arrived by `now` is overlooked.
+                let now = self.env.now();
+                while let Some(report) = self.arrived() {
+                    self.take_report(report);
+                }
+                if self.exit.is_none() && now >= self.overdue() {
+                    self.lose_patience(now);
+                }
+            }
+        }
+    }
+
+    fn take_report(&mut self, report: Report) {
+        match report {
+            Report::Ended(exit) => {
+                self.exit = Some(match self.killed {
+                    // The warden may see the command dead before it reads what we told it: the reason is ours.
+                    Some(killed) if exit.status == Status::Signal(9) => {
+                        Exit { ended_by: exit.ended_by.or(Some(killed.why)), killed: true, ..exit }
+                    }
+                    _ => exit,
+                });
+            }
+            Report::Accepted { kill } => self.accepted = BootTime::from_nanos(kill),
+            Report::NotPermitted { signal, processes } => {
+                let name =
+                    Signal::from_named_raw(signal).map_or_else(String::new, |name| format!("{name:?}"));
+                for process in processes {
+                    tracing::warn!(
+                        "SIG{} was not delivered to {process}",
+                        name.trim_start_matches("Signal::")
+                    );
+                }
+            }
+            Report::Stopped(number) => {
                 if let Some(signal) = Signal::from_named_raw(number) {
                     // We go on here once continued, or at once if the system ignores it: an orphaned group.
                     let _ = kill_current_process_group(signal);
                     self.resume_at = Some(self.env.now() + NOT_STOPPED);
                 }
             }
-            Event::Report(Some(_)) => {}
-            Event::Continued => {
-                self.resume_at = None;
-                self.post(Order::Continue);
-            }
-            // The warden has died: the group has only us.
-            Event::Report(None) => {
-                self.kill();
-                self.exit = Some(WARDEN_GONE);
-            }
-            Event::Overdue if self.killed_at.is_some() => {
-                let _ = self.child.start_kill();
-                self.exit = Some(WARDEN_GONE);
-            }
-            Event::Overdue => self.kill(),
+            Report::Started { .. } | Report::NotFound(_) | Report::NotExecutable(_) | Report::Failed(_) => {}
         }
     }
 
-    fn kill(&mut self) {
-        self.killed_at.get_or_insert(self.env.now());
-        let _ = kill_process_group(self.group, Signal::KILL);
+    /// The warden has not acted in time. First its command is killed; then, where it does not report that, the warden.
+    fn lose_patience(&mut self, now: BootTime) {
+        let Some(killed) = self.killed else {
+            let lost = now >= self.deadline.kill;
+            return self.kill(if lost { EndedBy::Deadline } else { EndedBy::WardenSilent });
+        };
+        let waited = killed.at.until(now);
+        let gone = waited >= ANSWERED_WITHIN && self.command.survivors(self.supervisor()).is_empty();
+        if gone || waited >= LAST_WORDS {
+            self.exit = Some(self.own_exit(killed.why));
+            let _ = self.child.start_kill();
+        } else {
+            // What was just changing its parent was missed.
+            self.kill(killed.why);
+        }
+    }
+
+    fn kill(&mut self, why: EndedBy) {
+        let now = self.env.now();
+        let first = self.killed.get_or_insert(Killed { at: now, why, look_at: now });
+        first.look_at = now + LOOK_EVERY;
+        if self.command.has_ended() {
+            self.ended_at.get_or_insert(now);
+        }
+        self.command.kill(self.supervisor());
+    }
+
+    /// The exit where the warden reports none.
+    fn own_exit(&self, why: EndedBy) -> Exit {
+        let killed_at = self.killed.map_or_else(|| self.env.now(), |killed| killed.at);
+        let by_itself = match self.ended_at {
+            Some(ended_at) => ended_at <= killed_at,
+            None => self.killed.is_none() && self.command.has_ended(),
+        };
+        let status = if by_itself { Status::Unknown } else { Status::Signal(9) };
+        Exit { status, ended_by: Some(why), killed: !by_itself, survivors: Vec::new() }
+    }
+
+    /// The next report that has arrived, without waiting.
+    fn arrived(&mut self) -> Option<Report> {
+        if self.exit.is_some() {
+            return None;
+        }
+        loop {
+            if let Some(report) = wire::take(&mut self.inbox) {
+                return report.ok();
+            }
+            // Past the readiness that the runtime has seen, which may be older.
+            let mut bytes = [0; 4096];
+            match rustix::net::recv(self.socket.as_ref()?, &mut bytes, RecvFlags::DONTWAIT) {
+                Ok((read @ 1.., _)) => self.inbox.extend_from_slice(&bytes[..read]),
+                Err(rustix::io::Errno::INTR) => {}
+                _ => return None,
+            }
+        }
     }
 
     fn post(&mut self, order: Order) {
@@ -247,69 +368,13 @@ impl Drop for Warden {
         if self.exit.is_none() {
             // Whoever lets go of it may release the lease at once: nothing of the group may run any more.
             self.post(NOW);
-            let _ = kill_process_group(self.group, Signal::KILL);
+            let supervisor = self.supervisor();
+            self.command.kill(supervisor);
+            if let Some(supervisor) = supervisor {
+                let _ = kill_if_stopped(supervisor);
+            }
         }
     }
-}
-
-/// A warden that has not yet said that the command runs. Dropped, it tells it that there is no time.
-struct Unborn(Option<UnixStream>);
-
-impl Drop for Unborn {
-    fn drop(&mut self) {
-        if let Some(socket) = &self.0 {
-            // Where it cannot be told, the end of the file tells it, and the deadline that it knows.
-            let _ = socket.try_write(&wire::line(&NOW));
-        }
-    }
-}
-
-/// A deadline that is over.
-const NOW: Order = Order::Deadline { step_down: 0, kill: 0 };
-
-/// What is said where the warden could not.
-const WARDEN_GONE: Exit =
-    Exit { status: Status::Signal(9), ended_by: Some(EndedBy::WardenGone), killed: true, survivors: false };
-
-/// Runs this same binary as the warden, its standard input being the socket.
-fn spawn_warden(command: &CommandSpec, deadline: Deadline, socket: StdStream) -> Result<Child, StartError> {
-    let job = command.job_control.then(|| {
-        let group = getpgrp();
-        Job { group, leads: getpid() == group }
-    });
-    let call = Call { deadline, job, program: command.program.clone(), args: command.args.clone() };
-    let mut warden = std::process::Command::new(this_binary()?);
-    warden.arg0("quorate").arg(ARGUMENT).args(call.to_args());
-    for name in &command.without {
-        warden.env_remove(name);
-    }
-    warden
-        .envs(command.env.iter().map(|(name, value)| (name, value)))
-        .stdin(OwnedFd::from(socket))
-        .stdout(std::process::Stdio::null())
-        .process_group(0);
-    if let Some(dir) = &command.dir {
-        if !dir.is_dir() {
-            return Err(StartError::Warden(format!("{} is no directory to run it in", dir.display())));
-        }
-        warden.current_dir(dir);
-    }
-    Ok(Command::from(warden).spawn()?)
-}
-
-/// On Linux this is the running binary even after an upgrade has replaced it on disk.
-fn this_binary() -> io::Result<OsString> {
-    let running = Path::new("/proc/self/exe");
-    if running.exists() { Ok(running.into()) } else { std::env::current_exe().map(OsString::from) }
-}
-
-fn send_streams(socket: &StdStream, streams: &[OwnedFd; 3]) -> io::Result<()> {
-    let streams = streams.each_ref().map(AsFd::as_fd);
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
-    let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    ancillary.push(SendAncillaryMessage::ScmRights(&streams));
-    sendmsg(socket, &[IoSlice::new(b"\n")], &mut ancillary, SendFlags::empty())?;
-    Ok(())
 }
 
 /// The warden's next report; `None` at the end of what it says.

@@ -1,23 +1,25 @@
 //! The warden's own process. Its standard input is the socket to its parent; the command's streams come
 //! over it, so that they reach the command untouched.
 
-use super::children::{Change, Family, adopt, next_change};
+use super::cgroup::Cgroup;
+use super::children::{Change, Family, adopt, change};
 use super::guard::{Guard, Step};
+use super::orders::Orders;
 use super::terminal::Terminal;
 use super::wire::{self, Order, Report};
 use super::{Deadline, EndedBy, Exit, signals};
 use quorate::env::{BootTime, SystemWorld, World};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal};
 use std::{
     ffi::{OsStr, OsString},
-    io::{self, BufRead},
+    io::{self, Read},
     os::{
         fd::{AsFd, OwnedFd},
-        unix::process::CommandExt,
+        unix::{net::UnixStream, process::CommandExt},
     },
     process::{Command, ExitCode},
     str::FromStr,
-    sync::mpsc,
     time::Duration,
 };
 
@@ -34,7 +36,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         return ExitCode::from(125);
     };
     // Signals first: from here on nothing but SIGKILL and SIGSTOP can keep a command from its end.
-    match signals::shield().and_then(|()| watch(&call)) {
+    match signals::reset().and_then(|()| signals::shield()).and_then(|()| watch(&call)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
             report(&Report::Failed(e.to_string()));
@@ -82,33 +84,38 @@ impl Call {
     }
 }
 
-enum Event {
-    Order(Order),
-    ParentGone,
-    Change(Change),
-}
-
 fn watch(call: &Call) -> io::Result<()> {
     if SystemWorld.now() >= call.deadline.step_down {
         return Err(io::Error::other("its deadline had passed already"));
     }
     let adopts = adopt();
     let Some(streams) = receive_streams()? else { return Ok(()) };
+    let (orders, changes) = (Orders::from_stdin()?, signals::children()?);
     let eager = call.job.is_some_and(|job| job.leads) && streams[..2].iter().all(rustix::termios::isatty);
-    let Some(command) = spawn(call, streams) else { return Ok(()) };
+    let cgroup = Cgroup::enter();
+    let spawned = spawn(call, streams);
+    let cgroup = cgroup.and_then(Cgroup::leave);
+    let Some(command) = spawned else {
+        if let Some(cgroup) = cgroup {
+            cgroup.remove();
+        }
+        return Ok(());
+    };
     report(&Report::Started { group: command.as_raw_pid() });
 
     let terminal = call.job.and_then(|job| Terminal::open(job.group, command));
-    let family = Family::of(command, adopts);
+    let family = Family::of(command, adopts, cgroup);
     if eager && terminal.as_ref().is_some_and(Terminal::lend) {
         // It may have been stopped for reading before it had the terminal.
-        family.signal(Signal::CONT, false);
+        family.signal(Signal::CONT);
     }
-    let mut watch = Watch { guard: Guard::new(call.deadline), family, terminal, had_terminal: eager };
-    let exit = watch.until_done(&listen(command));
+    let guard = Guard::new(call.deadline);
+    let mut watch = Watch { guard, command, family, terminal, had_terminal: eager, orders, changes };
+    let exit = watch.until_done();
     if let Some(terminal) = &watch.terminal {
         terminal.take_back();
     }
+    watch.family.finish();
     report(&Report::Ended(exit));
     Ok(())
 }
@@ -133,100 +140,135 @@ fn spawn(call: &Call, streams: [OwnedFd; 3]) -> Option<Pid> {
     None
 }
 
-/// Turns what comes over the socket and from the command into events, each on a thread that ends with us.
-fn listen(command: Pid) -> mpsc::Receiver<Event> {
-    let (events, inbox) = mpsc::channel();
-    let orders = events.clone();
-    std::thread::spawn(move || {
-        for line in io::stdin().lock().split(b'\n').map_while(Result::ok) {
-            match serde_json::from_slice(&line) {
-                Ok(order) => drop(orders.send(Event::Order(order))),
-                // Whatever it was to say, deadlines are as they were.
-                Err(_) => break,
-            }
-        }
-        let _ = orders.send(Event::ParentGone);
-    });
-    std::thread::spawn(move || {
-        while let Ok(change) = next_change(command) {
-            let _ = events.send(Event::Change(change));
-            if matches!(change, Change::Exited(_)) {
-                break;
-            }
-        }
-    });
-    inbox
-}
-
 struct Watch {
     guard: Guard,
+    command: Pid,
     family: Family,
     terminal: Option<Terminal>,
     had_terminal: bool,
+    orders: Orders,
+    /// Readable after each change of a child.
+    changes: UnixStream,
 }
 
 impl Watch {
-    fn until_done(&mut self, events: &mpsc::Receiver<Event>) -> Exit {
-        let mut bury_at = BootTime::default();
+    fn until_done(&mut self) -> Exit {
+        let mut reap_at = BootTime::default();
         loop {
             let now = SystemWorld.now();
-            let gone = self.guard.has_exited() && self.family.is_gone(self.guard.lost());
-            let lost = self.guard.lost();
-            let nap = match self.guard.step(now, gone) {
+            if now >= reap_at {
+                self.family.reap_strays();
+                reap_at = now + Duration::from_secs(1);
+            }
+            let Some((now, step)) = self.look() else { continue };
+            let nap = match step {
                 Step::Done(exit) => return exit,
+                Step::GiveUp(exit) => {
+                    let survivors = self.family.survivors(self.guard.ends_strays());
+                    return Exit { survivors, ..exit };
+                }
                 Step::Term => {
-                    self.family.signal(Signal::TERM, self.guard.lost());
+                    self.family.signal(Signal::TERM);
                     // One that is stopped could not end.
-                    self.family.signal(Signal::CONT, self.guard.lost());
+                    self.family.signal(Signal::CONT);
+                    self.tell_refused(Signal::TERM);
                     LOOK_WHILE_ENDING
                 }
                 Step::Kill(_) => {
-                    self.family.signal(Signal::KILL, self.guard.lost());
+                    self.family.kill(self.guard.ends_strays());
                     LOOK_WHILE_ENDING
                 }
-                Step::Wait(_) if lost || self.guard.has_exited() => LOOK_WHILE_ENDING,
+                Step::Wait(_) if self.guard.lost() || self.guard.has_exited() => LOOK_WHILE_ENDING,
                 Step::Wait(until) => now.until(until).min(LOOK_AT_LEAST_EVERY),
             };
-            if now >= bury_at {
-                self.family.bury_strays();
-                bury_at = now + Duration::from_secs(1);
+            if self.guard.told() && self.guard.ends_strays() {
+                self.family.end_strays();
             }
-            match events.recv_timeout(nap) {
-                Ok(event) => self.hear(event),
-                Err(mpsc::RecvTimeoutError::Timeout) => {}
-                // Both listeners have said all they had to.
-                Err(mpsc::RecvTimeoutError::Disconnected) => std::thread::sleep(nap),
+            self.sleep(nap);
+        }
+    }
+
+    /// Takes in what has happened, and decides. `None` where orders came meanwhile: this process may have been stopped
+    /// at any point, and must not act on a deadline that has been moved.
+    fn look(&mut self) -> Option<(BootTime, Step)> {
+        self.take_orders();
+        while !self.guard.has_exited()
+            && let Some(change) = change(self.command)
+        {
+            match change {
+                // The time is read after the change was seen, so that it is not too early.
+                Change::Exited(status) => self.guard.exited(status, SystemWorld.now()),
+                Change::Stopped(signal) => self.stopped(signal),
+            }
+        }
+        let gone = self.guard.has_exited() && self.family.is_gone(self.guard.ends_strays());
+        let now = SystemWorld.now();
+        if self.take_orders() {
+            return None;
+        }
+        Some((now, self.guard.step(now, gone)))
+    }
+
+    /// Carries out all orders that have arrived. `false` where there was none.
+    fn take_orders(&mut self) -> bool {
+        let orders = self.orders.take();
+        for order in &orders {
+            match order {
+                Some(order) => self.obey(*order),
+                None => self.guard.end(EndedBy::ParentGone),
+            }
+        }
+        if orders.iter().any(|order| matches!(order, Some(Order::Deadline { .. }))) {
+            report(&Report::Accepted { kill: self.guard.kill_by().as_nanos() });
+        }
+        !orders.is_empty()
+    }
+
+    fn obey(&mut self, order: Order) {
+        match order {
+            Order::Deadline { step_down, kill } => self.guard.set_deadline(wire::deadline(step_down, kill)),
+            Order::StepDown => self.guard.end(EndedBy::StepDown),
+            Order::Signal(number) => {
+                if let Some(signal) = Signal::from_named_raw(number) {
+                    self.guard.passed_on(number);
+                    self.family.signal(signal);
+                    self.tell_refused(signal);
+                }
+            }
+            Order::Continue => {
+                if self.had_terminal {
+                    self.lend();
+                }
+                self.family.signal(Signal::CONT);
             }
         }
     }
 
-    fn hear(&mut self, event: Event) {
-        match event {
-            Event::Order(Order::Deadline { step_down, kill }) => {
-                self.guard.set_deadline(wire::deadline(step_down, kill));
-            }
-            Event::Order(Order::StepDown) => self.guard.end(EndedBy::StepDown),
-            Event::Order(Order::Signal(number)) => {
-                if let Some(signal) = Signal::from_named_raw(number) {
-                    self.family.signal(signal, false);
-                }
-            }
-            Event::Order(Order::Continue) => {
-                if self.had_terminal {
-                    self.lend();
-                }
-                self.family.signal(Signal::CONT, false);
-            }
-            Event::ParentGone => self.guard.end(EndedBy::ParentGone),
-            Event::Change(Change::Exited(status)) => self.guard.exited(status, SystemWorld.now()),
-            Event::Change(Change::Stopped(signal)) => self.stopped(signal),
+    /// Reports the processes that a signal of ours cannot reach.
+    fn tell_refused(&self, signal: Signal) {
+        let processes = self.family.refusing(self.guard.ends_strays());
+        if !processes.is_empty() {
+            report(&Report::NotPermitted { signal: signal.as_raw(), processes });
         }
+    }
+
+    /// Waits until something may have happened, for `nap` at most.
+    fn sleep(&self, nap: Duration) {
+        let mut watched: Vec<PollFd<'_>> = Vec::with_capacity(2);
+        watched.push(PollFd::new(&self.changes, PollFlags::IN));
+        if let Some(socket) = self.orders.socket() {
+            watched.push(PollFd::from_borrowed_fd(socket, PollFlags::IN));
+        }
+        let nap = Timespec { tv_sec: 0, tv_nsec: nap.min(LOOK_AT_LEAST_EVERY).subsec_nanos().into() };
+        let _ = poll(&mut watched, Some(&nap));
+        let mut bytes = [0; 64];
+        while matches!((&self.changes).read(&mut bytes), Ok(1..)) {}
     }
 
     fn stopped(&mut self, signal: i32) {
         let wanted_it = [Signal::TTIN.as_raw(), Signal::TTOU.as_raw()].contains(&signal);
         if wanted_it && self.lend() {
-            return self.family.signal(Signal::CONT, false);
+            return self.family.signal(Signal::CONT);
         }
         // A SIGSTOP is somebody's wish for the command alone.
         if let Some(terminal) =

@@ -3,6 +3,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// What is passed on to a command, as timeout(1) does: HUP, INT, QUIT, USR1, USR2, TERM.
 const PASSED_ON: [i32; 6] = [1, 2, 3, USR1, USR2, 15];
+const CHLD: i32 = rustix::process::Signal::CHILD.as_raw();
 const USR1: i32 = rustix::process::Signal::USR1.as_raw();
 const USR2: i32 = rustix::process::Signal::USR2.as_raw();
 
@@ -41,6 +42,24 @@ impl PassedOn {
         })
         .await
     }
+}
+
+/// Takes back two things that a parent may have left in this process: SIGCHLD that is ignored, with which the system
+/// reaps children itself and nobody learns how they ended, and signals that are blocked, which nobody could end us by.
+/// Called once, before there is another thread.
+pub(crate) fn reset() -> io::Result<()> {
+    nix::sys::signal::SigSet::empty().thread_set_mask()?;
+    // A handler, which does nothing: the commands that we start get the default.
+    signal_hook::flag::register(CHLD, std::sync::Arc::default())?;
+    Ok(())
+}
+
+/// A socket that has something to read after each change of a child.
+pub(super) fn children() -> io::Result<std::os::unix::net::UnixStream> {
+    let (bell, wakes) = std::os::unix::net::UnixStream::pair()?;
+    bell.set_nonblocking(true)?;
+    signal_hook::low_level::pipe::register(CHLD, wakes)?;
+    Ok(bell)
 }
 
 /// Keeps what is meant for a command, or for a whole service, from ending the warden that guards it. (A

@@ -1,6 +1,6 @@
 //! What a warden and its parent say to each other: one JSON object a line, over a socket.
 
-use super::{Deadline, Exit};
+use super::{Deadline, Exit, Survivor};
 use quorate::env::BootTime;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
@@ -22,6 +22,11 @@ pub(super) enum Order {
 pub(super) enum Report {
     /// The command runs and leads this process group.
     Started { group: i32 },
+    /// The deadline to kill, in nanoseconds of the boot clock, that holds by the orders read so far. Answers each
+    /// [`Order::Deadline`], or several that came together.
+    Accepted { kill: u64 },
+    /// This signal did not reach these processes.
+    NotPermitted { signal: i32, processes: Vec<Survivor> },
     /// There is no such program.
     NotFound(String),
     /// It is no program.

@@ -388,6 +388,14 @@ where
 /// Ends the lease of a term whose work has ended, and hands it over where an heir is named.
 async fn let_go(election: &Election, term: &Term) {
     let number = term.number();
+    if term.is_unreleased() {
+        tracing::warn!(
+            group = &**election.group(),
+            term = number.get(),
+            "the lease is not released, and ends by itself: work that it covers may still run"
+        );
+        return term.lease().forget();
+    }
     let gone = match term.heir() {
         None => term.lease().end().await.map_err(|error| error.to_string()),
         Some(heir) => {

@@ -7,7 +7,7 @@ use crate::{
 use std::{
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -28,6 +28,8 @@ struct Inner {
     leaving: CancellationToken,
     /// To whom it then hands over.
     heir: Mutex<Option<Arc<str>>>,
+    /// Whether the lease is left to run out when the term ends.
+    unreleased: AtomicBool,
     /// Until when the work has time once it is told to resign; nanoseconds of the boot clock.
     stop_by: AtomicU64,
 }
@@ -43,6 +45,7 @@ impl Term {
             tasks: TaskTracker::new(),
             leaving: CancellationToken::new(),
             heir: Mutex::new(None),
+            unreleased: AtomicBool::new(false),
             stop_by: AtomicU64::new(u64::MAX),
         }))
     }
@@ -118,6 +121,13 @@ impl Term {
         Ok(())
     }
 
+    /// Has the lease run out when this term ends, instead of being released or handed over: no other leader is elected
+    /// before its TTL is over. For work that may still run then and cannot be ended, such as a process of another user.
+    /// Cannot be taken back.
+    pub fn end_without_release(&self) {
+        self.0.unreleased.store(true, Ordering::Release);
+    }
+
     /// Why the work was told to stop, where the lease was what ended; `None` while it goes on.
     pub fn step_down_cause(&self) -> Option<StepDownCause> {
         self.0.lease.step_down_cause()
@@ -131,6 +141,11 @@ impl Term {
     /// Fires when the leader is to resign.
     pub(super) fn leaving(&self) -> &CancellationToken {
         &self.0.leaving
+    }
+
+    /// Whether [`Term::end_without_release`] was called.
+    pub(super) fn is_unreleased(&self) -> bool {
+        self.0.unreleased.load(Ordering::Acquire)
     }
 
     /// To whom the lease goes when the term ends.
@@ -173,6 +188,9 @@ pub(super) struct Tenant(pub(super) Term);
 
 impl Drop for Tenant {
     fn drop(&mut self) {
+        if self.0.is_unreleased() {
+            return self.0.lease().forget();
+        }
         self.0.lease().let_go(None);
     }
 }

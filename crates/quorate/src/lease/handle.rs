@@ -154,6 +154,12 @@ impl Lease {
         self.end().await
     }
 
+    /// Ends the lease without a release: it is not extended any more, and the nodes keep it from others until its TTL
+    /// has run out. For work that may still run and cannot be ended, such as a process of another user.
+    pub fn abandon(self) {
+        self.forget();
+    }
+
     /// As [`Lease::release`], for a lease that others look at: they see it ended.
     pub(crate) async fn end(&self) -> Result<(), ReleaseError> {
         let fleet = Arc::clone(self.hub.fleet());

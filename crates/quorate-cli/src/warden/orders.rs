@@ -1,0 +1,92 @@
+//! The orders of the parent, as they arrive on the supervisor's standard input.
+
+use super::wire::{self, Order};
+use rustix::net::RecvFlags;
+use std::{
+    io,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+};
+
+/// The receiving side of the socket to the parent.
+#[derive(Debug)]
+pub(super) struct Orders {
+    socket: OwnedFd,
+    inbox: Vec<u8>,
+    /// Whether the parent is gone, or sends what is no order.
+    closed: bool,
+}
+
+impl Orders {
+    pub(super) fn from_stdin() -> io::Result<Self> {
+        Ok(Self::new(io::stdin().as_fd().try_clone_to_owned()?))
+    }
+
+    fn new(socket: OwnedFd) -> Self {
+        Self { socket, inbox: Vec::new(), closed: false }
+    }
+
+    /// The socket, to wait for; `None` once nothing more can come.
+    pub(super) fn socket(&self) -> Option<BorrowedFd<'_>> {
+        (!self.closed).then(|| self.socket.as_fd())
+    }
+
+    /// Takes all orders that have arrived, without waiting. Says with `None`, once and as the last, that no more come.
+    pub(super) fn take(&mut self) -> Vec<Option<Order>> {
+        let mut taken = Vec::new();
+        if self.closed {
+            return taken;
+        }
+        while !self.closed {
+            let mut bytes = [0; 4096];
+            match rustix::net::recv(&self.socket, &mut bytes, RecvFlags::DONTWAIT) {
+                Ok((read @ 1.., _)) => self.inbox.extend_from_slice(&bytes[..read]),
+                Err(rustix::io::Errno::INTR) => continue,
+                Err(rustix::io::Errno::AGAIN) => break,
+                Ok((0, _)) | Err(_) => self.closed = true,
+            }
+            while let Some(order) = wire::take(&mut self.inbox) {
+                match order {
+                    Ok(order) => taken.push(Some(order)),
+                    // Whatever it was to say, deadlines are as they were.
+                    Err(_) => self.closed = true,
+                }
+            }
+        }
+        if self.closed {
+            taken.push(None);
+        }
+        taken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{io::Write, os::unix::net::UnixStream};
+
+    #[test]
+    fn all_that_has_arrived_is_taken_at_once_and_the_end_is_said_once() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let mut orders = Orders::new(ours.into());
+        assert!(orders.take().is_empty());
+        let many: Vec<Order> = (0..1000).map(|kill| Order::Deadline { step_down: 1, kill }).collect();
+        let bytes: Vec<u8> = many.iter().flat_map(wire::line).collect();
+        theirs.write_all(&bytes[..bytes.len() - 3]).unwrap();
+        let taken: Vec<Order> = orders.take().into_iter().flatten().collect();
+        assert_eq!(taken, many[..999]);
+        theirs.write_all(&bytes[bytes.len() - 3..]).unwrap();
+        drop(theirs);
+        assert_eq!(orders.take(), [Some(many[999]), None]);
+        assert!(orders.take().is_empty() && orders.socket().is_none());
+    }
+
+    #[test]
+    fn nonsense_ends_what_can_be_ordered() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let mut orders = Orders::new(ours.into());
+        theirs.write_all(b"nonsense\n").unwrap();
+        assert_eq!(orders.take(), [None]);
+        theirs.write_all(&wire::line(&Order::StepDown)).unwrap();
+        assert!(orders.take().is_empty());
+    }
+}

@@ -1,0 +1,134 @@
+//! The command as the supervisor's parent sees it, for the case that the supervisor fails.
+
+use super::processes::{Pinned, Process, descendants, members, pin};
+use super::{Survivor, cgroup, processes};
+use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
+use std::io;
+#[cfg(target_os = "linux")]
+use tokio::io::{Interest, unix::AsyncFd};
+
+/// The command, whose parent is the supervisor.
+#[derive(Debug)]
+pub(super) struct Remote {
+    group: Pid,
+    /// `None` without `/proc`, or where the command had been reaped before we looked.
+    leader: Option<Process>,
+    #[cfg(target_os = "linux")]
+    end: Option<AsyncFd<std::os::fd::OwnedFd>>,
+}
+
+impl Remote {
+    /// The command that leads `group`, as a child of `supervisor`. Needs a tokio runtime with I/O.
+    pub(super) fn new(group: Pid, supervisor: Pid) -> Self {
+        let pinned = pin(group);
+        // After it was pinned: a child of the supervisor at this time is the command, and so is what was pinned.
+        let leader = Process::read(group).filter(|command| command.is_child_of(supervisor));
+        if leader.is_some() && pinned.is_none() {
+            tracing::warn!(
+                "this kernel has no pidfds (they came with Linux 5.3): the end of the command is known from its \
+                 supervisor alone"
+            );
+        }
+        Self::watching(group, leader, pinned)
+    }
+
+    #[cfg(target_os = "linux")]
+    #[allow(
+        deprecated,
+        reason = "what replaces it is newer than the oldest tokio that we allow; the descriptor is owned"
+    )]
+    fn watching(group: Pid, leader: Option<Process>, pinned: Option<Pinned>) -> Self {
+        let pinned = pinned.filter(|_| leader.is_some());
+        let end = pinned.and_then(|Pinned(fd)| AsyncFd::with_interest(fd, Interest::READABLE).ok());
+        Self { group, leader, end }
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn watching(group: Pid, leader: Option<Process>, _: Option<Pinned>) -> Self {
+        Self { group, leader }
+    }
+
+    /// The process id of the command, which is its group's too.
+    pub(super) fn group(&self) -> Pid {
+        self.group
+    }
+
+    /// Waits until the command itself has ended. Never returns where that cannot be seen.
+    ///
+    /// Cancel safe.
+    #[cfg(target_os = "linux")]
+    pub(super) async fn ended(&self) {
+        match &self.end {
+            Some(end) if end.readable().await.is_ok() => {}
+            _ => std::future::pending().await,
+        }
+    }
+
+    /// Waits for ever: the end cannot be seen.
+    #[cfg(not(target_os = "linux"))]
+    pub(super) async fn ended(&self) {
+        std::future::pending().await
+    }
+
+    /// Whether the command itself is seen to have ended, at this moment.
+    pub(super) fn has_ended(&self) -> bool {
+        self.leader.as_ref().is_some_and(|leader| !(leader.is_unreaped() && leader.still_runs()))
+    }
+
+    /// Kills the group and everything below `supervisor`, which has not been reaped.
+    pub(super) fn kill(&self, supervisor: Option<Pid>) {
+        match &self.leader {
+            // Its number, and so the group's, is taken as long as it has not been reaped.
+            Some(leader) if leader.is_unreaped() => {
+                let _ = kill_process_group(self.group, Signal::KILL);
+            }
+            Some(leader) => {
+                for member in members(leader) {
+                    let _ = member.signal(Signal::KILL);
+                }
+            }
+            // Reaped before we looked: its supervisor had seen the end of the group by then.
+            None if processes::are_shown() => {}
+            None => {
+                let _ = kill_process_group(self.group, Signal::KILL);
+            }
+        }
+        if let Some(supervisor) = supervisor {
+            for process in descendants(supervisor) {
+                let _ = process.signal(Signal::KILL);
+            }
+            cgroup::kill_command_of(supervisor);
+        }
+    }
+
+    /// What runs of the group, and below `supervisor`, which has not been reaped.
+    pub(super) fn survivors(&self, supervisor: Option<Pid>) -> Vec<Survivor> {
+        let mut running: Vec<Process> = supervisor.map(descendants).unwrap_or_default();
+        running.retain(Process::runs);
+        match &self.leader {
+            Some(leader) => running.extend(members(leader)),
+            None if processes::are_shown() => {}
+            None if test_kill_process_group(self.group) == Err(rustix::io::Errno::SRCH) => {}
+            None => {
+                return vec![Survivor {
+                    pid: self.group.as_raw_pid(),
+                    name: String::new(),
+                    user: None,
+                    permitted: true,
+                }];
+            }
+        }
+        running.sort_unstable_by_key(|process| process.pid.as_raw_pid());
+        running.dedup_by_key(|process| process.pid.as_raw_pid());
+        running.iter().map(Process::survivor).collect()
+    }
+}
+
+/// Kills a process that is stopped and would stay so, a child of ours that has not been reaped.
+pub(super) fn kill_if_stopped(pid: Pid) -> io::Result<()> {
+    let status = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_pid()))?;
+    if status.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(['T', 't'])) {
+        rustix::process::kill_process(pid, Signal::KILL)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,211 @@
+//! Processes as `/proc` shows them, and signals that cannot reach another process of the same number.
+//!
+//! Elsewhere than on Linux nothing is found, and nothing is signalled.
+
+use super::Survivor;
+use quorate::plain::plain;
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, getpgid, test_kill_process};
+use std::{collections::BTreeMap, fs};
+
+/// The longest name of a process that is repeated, in bytes.
+const NAME_MAX: usize = 64;
+
+/// A process. Its number and the time of its start are one process's only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Process {
+    pub(super) pid: Pid,
+    parent: i32,
+    group: i32,
+    session: i32,
+    /// In clock ticks since boot; `None` where `/proc` hides the process from this user.
+    started: Option<u64>,
+    ended: bool,
+}
+
+impl Process {
+    /// The process of this number; `None` where there is none, or `/proc` does not show it.
+    pub(super) fn read(pid: Pid) -> Option<Self> {
+        Self::parse(pid, &fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_pid())).ok()?)
+    }
+
+    /// As [`Process::read`]; a process that `/proc` hides from this user is found too.
+    fn find(pid: Pid) -> Option<Self> {
+        Self::read(pid).or_else(|| {
+            let hidden = test_kill_process(pid) == Err(Errno::PERM);
+            let group = getpgid(Some(pid)).ok().filter(|_| hidden)?.as_raw_pid();
+            Some(Self { pid, parent: 0, group, session: 0, started: None, ended: false })
+        })
+    }
+
+    /// Reads `pid (name) state parent group session …`, where the name may hold anything.
+    fn parse(pid: Pid, stat: &str) -> Option<Self> {
+        let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+        let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
+        // The first thread of a process may have ended before the others.
+        let ended = matches!(*fields.first()?, "Z" | "X") && number(17)? <= 1;
+        Some(Self {
+            pid,
+            parent: fields.get(1)?.parse().ok()?,
+            group: fields.get(2)?.parse().ok()?,
+            session: fields.get(3)?.parse().ok()?,
+            started: Some(number(19)?),
+            ended,
+        })
+    }
+
+    /// Whether it has not ended. One that has ended and waits to be reaped has.
+    pub(super) fn runs(&self) -> bool {
+        !self.ended
+    }
+
+    /// As [`Process::runs`], by another look. Ask [`Process::is_unreaped`] too.
+    pub(super) fn still_runs(&self) -> bool {
+        Self::find(self.pid).is_some_and(|now| now.runs())
+    }
+
+    pub(super) fn is_child_of(&self, parent: Pid) -> bool {
+        self.parent == parent.as_raw_pid()
+    }
+
+    pub(super) fn is_in(&self, group: Pid) -> bool {
+        self.group == group.as_raw_pid()
+    }
+
+    /// Whether the number is still this process's: it has not been reaped.
+    pub(super) fn is_unreaped(&self) -> bool {
+        match self.started {
+            Some(_) => Self::read(self.pid).is_some_and(|now| now.started == self.started),
+            None => test_kill_process(self.pid) == Err(Errno::PERM),
+        }
+    }
+
+    /// Sends a signal to this process, and to no other that has its number by now.
+    pub(super) fn signal(&self, signal: Signal) -> rustix::io::Result<()> {
+        let pinned = pin(self.pid);
+        if !self.is_unreaped() {
+            return Err(Errno::SRCH);
+        }
+        match pinned {
+            Some(pinned) => pinned.signal(signal),
+            // Linux before 5.3: a number that was free for a moment is not given out again so soon.
+            None => rustix::process::kill_process(self.pid, signal),
+        }
+    }
+
+    /// What is reported of it where it could not be ended.
+    pub(super) fn survivor(&self) -> Survivor {
+        let dir = format!("/proc/{}", self.pid.as_raw_pid());
+        let name = fs::read(format!("{dir}/comm")).unwrap_or_default();
+        let status = fs::read_to_string(format!("{dir}/status")).unwrap_or_default();
+        let user = status
+            .lines()
+            .find_map(|line| line.strip_prefix("Uid:")?.split_whitespace().next()?.parse().ok());
+        Survivor {
+            pid: self.pid.as_raw_pid(),
+            name: plain(String::from_utf8_lossy(&name).trim_end(), NAME_MAX),
+            user,
+            permitted: test_kill_process(self.pid) != Err(Errno::PERM),
+        }
+    }
+}
+
+/// Whether processes can be found at all: `/proc` is there.
+pub(super) fn are_shown() -> bool {
+    Process::read(rustix::process::getpid()).is_some()
+}
+
+/// A process that keeps its identity whatever becomes of its number.
+#[derive(Debug)]
+pub(super) struct Pinned(#[cfg(target_os = "linux")] pub(super) std::os::fd::OwnedFd);
+
+#[cfg(target_os = "linux")]
+impl Pinned {
+    fn signal(&self, signal: Signal) -> rustix::io::Result<()> {
+        rustix::process::pidfd_send_signal(&self.0, signal)
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+impl Pinned {
+    fn signal(&self, _: Signal) -> rustix::io::Result<()> {
+        Err(Errno::NOSYS)
+    }
+}
+
+/// Opens a pidfd. `None` where the system has none, or there is no such process.
+#[cfg(target_os = "linux")]
+pub(super) fn pin(pid: Pid) -> Option<Pinned> {
+    rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).ok().map(Pinned)
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn pin(_: Pid) -> Option<Pinned> {
+    None
+}
+
+/// The children of a process, by all of its threads.
+pub(super) fn children(of: Pid) -> Vec<Pid> {
+    let threads = fs::read_dir(format!("/proc/{}/task", of.as_raw_pid())).into_iter().flatten().flatten();
+    let lists = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
+    let all: String = lists.collect();
+    all.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect()
+}
+
+/// All processes below `of` that have not been reaped. One that is just changing its parent may be missed.
+pub(super) fn descendants(of: Pid) -> Vec<Process> {
+    let mut found = BTreeMap::new();
+    let mut parents = vec![of];
+    while let Some(parent) = parents.pop() {
+        for process in children(parent).into_iter().filter_map(Process::find) {
+            if found.insert(process.pid.as_raw_pid(), process).is_none() {
+                parents.push(process.pid);
+            }
+        }
+    }
+    found.into_values().collect()
+}
+
+/// The running processes of the group that `leader` led, which may have been reaped.
+pub(super) fn members(leader: &Process) -> Vec<Process> {
+    if Process::read(leader.pid).is_some_and(|now| now.started != leader.started) {
+        // The number was given out again, which it is not before the group is empty.
+        return Vec::new();
+    }
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?));
+    let all = pids.filter_map(Process::read);
+    all.filter(|one| one.runs() && one.group == leader.group && one.session == leader.session).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STAT: &str = "7 (a) Z 9) S 3 5 4 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 4711 1 2 3\n";
+
+    #[test]
+    fn a_name_cannot_pretend_to_be_the_fields_after_it() {
+        let pid = Pid::from_raw(7).unwrap();
+        let process = Process::parse(pid, STAT).unwrap();
+        assert_eq!((process.parent, process.group, process.session, process.started), (3, 5, 4, Some(4711)));
+        assert!(process.runs());
+        assert!(!Process::parse(pid, &STAT.replace(") S", ") Z")).unwrap().runs());
+        let threads = STAT.replace(") S", ") Z").replace("20 0 1 0", "20 0 2 0");
+        assert!(Process::parse(pid, &threads).unwrap().runs(), "its other threads run");
+        assert_eq!(Process::parse(pid, "7 (a"), None);
+    }
+
+    #[test]
+    fn a_process_of_another_start_is_not_signalled() {
+        let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        let pid = Pid::from_child(&child);
+        let process = Process::read(pid).unwrap();
+        let earlier = Process { started: process.started.map(|at| at - 1), ..process };
+        assert_eq!(earlier.signal(Signal::KILL), Err(Errno::SRCH));
+        assert!(child.try_wait().unwrap().is_none());
+        assert_eq!(process.signal(Signal::KILL), Ok(()));
+        child.wait().unwrap();
+        assert_eq!(process.signal(Signal::KILL), Err(Errno::SRCH));
+    }
+}
