@@ -3,7 +3,9 @@
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
-use quorate_tests::support::{Ended, Nodes, PATIENCE, Program, Running, is_alive, parent_of, signal, until};
+use quorate_tests::support::{
+    Ended, Nodes, PATIENCE, Program, Running, is_alive, now, parent_of, signal, until,
+};
 use rustix::process::Signal;
 use std::{
     ffi::OsStr,
@@ -347,6 +349,15 @@ impl Unprivileged {
     }
 }
 
+impl Drop for Unprivileged {
+    /// Kills what root runs, also where the test has failed.
+    fn drop(&mut self) {
+        if let Ok(pid) = self.bench.program.read("pid").trim().parse() {
+            drop(Reaped(pid));
+        }
+    }
+}
+
 /// Says why a test shows nothing here; in CI that is a failure.
 fn skip<T>(why: &str) -> Option<T> {
     assert!(std::env::var_os("CI").is_none(), "this must not be skipped in CI: {why}");
@@ -397,6 +408,37 @@ fn what_a_command_leaves_as_another_user_keeps_the_lock_until_the_ttl_is_over() 
     assert!(is_alive(root.0), "it was ended: nothing was shown");
     bench.try_lock().expect(75).says(&["held by"]);
     bench.program.run(["exec", "--nodes", &list, "--lock", "job", "--wait", "19s", "--", "true"]).expect(0);
+}
+
+#[test]
+fn a_daemon_that_resigns_does_not_release_its_lease_while_a_command_runs_that_cannot_be_ended() {
+    let Some(unprivileged) = Unprivileged::new() else { return };
+    let bench = &unprivileged.bench;
+    let list: Vec<String> = bench.nodes.urls().iter().map(|url| format!("{url:?}")).collect();
+    let head = format!("nodes = [{}]\ngroup = \"g\"\nlease = {{ ttl = \"12s\" }}\n", list.join(", "));
+    let job = format!(
+        "{head}[[job]]\nname = \"j\"\nevery = \"100ms\"\ncommand = [\"{}\", \"as-root\", \"sh\", \"-c\", \
+         \"trap '' TERM; echo $$ > pid.new; mv pid.new pid; while :; do sleep 0.1; done\"]\n",
+        unprivileged.helper.display()
+    );
+    let config = bench.program.write("quorate.toml", &job);
+    let mut command = Command::new(&unprivileged.quorate);
+    alike(&mut command, &bench.program.command(["run", "--config", &config]));
+    command.uid(NOBODY).gid(NOBODY);
+    let daemon = bench.start(command);
+    let root = bench.pid("pid");
+    daemon.signal(Signal::TERM);
+    let ended = daemon.wait(PATIENCE).says(&["not released", "user root"]);
+    let resigned = now();
+    assert!(is_alive(root), "the command was ended, nothing was shown: {ended}");
+    // The last extension left at most a third of the TTL before SIGTERM, and the grace of 2.4 s was used up.
+    let rival = format!("{head}[[job]]\nname = \"other\"\nevery = \"1h\"\ncommand = [\"true\"]\n");
+    let rival = bench.program.start(["run", "--config", &bench.program.write("rival.toml", &rival)]);
+    rival.until_it_says("elected");
+    let free_after = resigned.until(now());
+    assert!(free_after > Duration::from_secs(3), "another worker leads after {free_after:?}: {ended}");
+    rival.signal(Signal::TERM);
+    rival.wait(PATIENCE).expect(0);
 }
 
 /// A cgroup of version 2 that belongs to nobody.

@@ -52,6 +52,9 @@ pub struct Warden {
     /// When and why we killed the group ourselves, and when we look next at what became of it.
     killed: Option<Killed>,
     exit: Option<Exit>,
+    /// Until when the warden's own end is waited for, and then that of its command. Kept here because
+    /// [`Warden::wait`] is dropped and called again all the time.
+    wind_up: Option<WindUp>,
     reaped: bool,
 }
 
@@ -60,6 +63,13 @@ struct Killed {
     at: BootTime,
     why: EndedBy,
     look_at: BootTime,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct WindUp {
+    supervisor: Option<Pid>,
+    reap_by: BootTime,
+    gone_by: Option<BootTime>,
 }
 
 enum Event {
@@ -110,6 +120,7 @@ impl Warden {
                     resume_at: None,
                     killed: None,
                     exit: None,
+                    wind_up: None,
                     reaped: false,
                 });
             }
@@ -173,14 +184,7 @@ impl Warden {
             self.hear(event);
         }
         if !self.reaped {
-            let supervisor = self.supervisor();
-            let _ = self.env.before(self.env.now() + LAST_WORDS, self.child.wait()).await;
-            if self.killed.is_some() {
-                self.see_it_gone().await;
-            }
-            if let Some(supervisor) = supervisor.filter(|_| self.supervisor().is_none()) {
-                cgroup::remove_command_of(supervisor);
-            }
+            self.wind_up().await;
             self.reaped = true;
         }
         // Never `None` here.
@@ -203,12 +207,29 @@ impl Warden {
         self.child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?))
     }
 
-    /// No exit status is available for processes that we killed.
-    async fn see_it_gone(&mut self) {
-        let late = self.env.now() + SEEN_GONE_WITHIN;
+    /// Reaps the warden, and after a kill of ours waits for the end of what was killed. Each has its time in all, however
+    /// often this is dropped and called again.
+    async fn wind_up(&mut self) {
+        let started =
+            WindUp { supervisor: self.supervisor(), reap_by: self.env.now() + LAST_WORDS, gone_by: None };
+        let wind_up = *self.wind_up.get_or_insert(started);
+        let _ = self.env.before(wind_up.reap_by, self.child.wait()).await;
+        if self.killed.is_some() {
+            let gone_by = wind_up.gone_by.unwrap_or(self.env.now() + SEEN_GONE_WITHIN);
+            self.wind_up = Some(WindUp { gone_by: Some(gone_by), ..wind_up });
+            self.see_it_gone(gone_by).await;
+        }
+        if let Some(supervisor) = wind_up.supervisor.filter(|_| self.supervisor().is_none()) {
+            cgroup::remove_command_of(supervisor);
+        }
+    }
+
+    /// Waits for the end of what was killed, and adds what is left at `late` to the exit.
+    async fn see_it_gone(&mut self, late: BootTime) {
         loop {
             let survivors = self.command.survivors(self.supervisor());
             if survivors.is_empty() {
+                // The warden may have named others, which are not seen from here.
                 return;
             }
             if self.env.now() >= late {
@@ -262,12 +283,9 @@ impl Warden {
             Report::Accepted { kill } => self.accepted = BootTime::from_nanos(kill),
             Report::NotPermitted { signal, processes } => {
                 let name =
-                    Signal::from_named_raw(signal).map_or_else(String::new, |name| format!("{name:?}"));
+                    nix::sys::signal::Signal::try_from(signal).map_or("the signal", |signal| signal.as_str());
                 for process in processes {
-                    tracing::warn!(
-                        "SIG{} was not delivered to {process}",
-                        name.trim_start_matches("Signal::")
-                    );
+                    tracing::warn!("{name} was not delivered to {process}");
                 }
             }
             Report::Stopped(number) => {
