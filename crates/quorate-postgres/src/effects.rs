@@ -1,5 +1,6 @@
 use crate::{
     Error,
+    create::create,
     error::{check_name, from_bigint, to_bigint},
 };
 use quorate::node::FencingToken;
@@ -22,7 +23,8 @@ pub enum Once {
 }
 
 impl Effects {
-    /// What the table is, for migrations of one's own.
+    /// The definition of the table, for migrations of your own. Where several sessions may run it at once, they need a
+    /// lock of their own around it.
     pub const DDL: &str = "CREATE TABLE IF NOT EXISTS quorate_effects (
         set_name text NOT NULL,
         id text NOT NULL,
@@ -36,7 +38,8 @@ impl Effects {
         Self { set: set.into() }
     }
 
-    /// Makes the table where there is none.
+    /// Creates the table where there is none. Safe to call by many replicas that start together: they do it one after
+    /// the other, under an advisory lock. In a transaction of the caller's, that lock lasts until the transaction ends.
     ///
     /// # Errors
     /// [`Error::Postgres`], for one where the role may not create tables: then run [`Effects::DDL`] as one that may.
@@ -44,7 +47,7 @@ impl Effects {
     /// # Cancel safety
     /// Dropping it leaves the table made or not.
     pub async fn create(&self, client: &impl GenericClient) -> Result<(), Error> {
-        Ok(client.batch_execute(Self::DDL).await?)
+        create(client, Self::DDL).await
     }
 
     /// Whether the effect of `id` is to be had in `transaction`, which then holds its place: another

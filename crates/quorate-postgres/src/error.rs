@@ -1,4 +1,4 @@
-use quorate::node::FencingToken;
+use quorate::{node::FencingToken, plain::plain};
 
 /// Why a transaction must not go on as planned. Roll it back.
 #[derive(Debug, thiserror::Error)]
@@ -25,8 +25,34 @@ pub enum Error {
         why: &'static str,
     },
     /// PostgreSQL refused, or could not be reached.
-    #[error("PostgreSQL: {0}")]
+    #[error("PostgreSQL: {}", explained(.0))]
     Postgres(#[from] tokio_postgres::Error),
+}
+
+/// The most bytes of a text of the server's that an error repeats.
+const SHOWN_MAX: usize = 1024;
+
+/// The error with what the server said: SQLSTATE, message, detail and hint. The driver's own text is "db error" alone. The
+/// failed statement is not among them, nor are parameters and passwords.
+fn explained(error: &tokio_postgres::Error) -> String {
+    let shown = |text: &str| plain(text, SHOWN_MAX);
+    let Some(said) = error.as_db_error() else {
+        // A connection that broke: the reason is the source.
+        let source = std::error::Error::source(error).map(ToString::to_string);
+        return match source.filter(|source| !error.to_string().contains(source)) {
+            Some(source) => shown(&format!("{error}: {source}")),
+            None => shown(&error.to_string()),
+        };
+    };
+    let mut text =
+        format!("{} {}: {}", shown(said.severity()), shown(said.code().code()), shown(said.message()));
+    if let Some(detail) = said.detail() {
+        text += &format!(" ({})", shown(detail));
+    }
+    if let Some(hint) = said.hint() {
+        text += &format!("; {}", shown(hint));
+    }
+    text
 }
 
 /// The longest name, in bytes: a claim's resource may be no longer either.

@@ -1,5 +1,6 @@
 use crate::{
     Error,
+    create::create,
     error::{check_name, from_bigint, to_bigint},
 };
 use quorate::node::FencingToken;
@@ -10,13 +11,15 @@ use tokio_postgres::{GenericClient, Transaction};
 pub struct Fences;
 
 impl Fences {
-    /// What the table is, for migrations of one's own.
+    /// The definition of the table, for migrations of your own. Where several sessions may run it at once, they need a
+    /// lock of their own around it.
     pub const DDL: &str = "CREATE TABLE IF NOT EXISTS quorate_fences (
         resource text PRIMARY KEY,
         token bigint NOT NULL
     )";
 
-    /// Makes the table where there is none.
+    /// Creates the table where there is none. Safe to call by many replicas that start together: they do it one after
+    /// the other, under an advisory lock. In a transaction of the caller's, that lock lasts until the transaction ends.
     ///
     /// # Errors
     /// [`Error::Postgres`], for one where the role may not create tables: then run [`Fences::DDL`] as one that may.
@@ -24,7 +27,7 @@ impl Fences {
     /// # Cancel safety
     /// Dropping it leaves the table made or not.
     pub async fn create(self, client: &impl GenericClient) -> Result<(), Error> {
-        Ok(client.batch_execute(Self::DDL).await?)
+        create(client, Self::DDL).await
     }
 
     /// Lets `transaction` go on only if nobody with a later token has written to `resource`, and keeps whoever

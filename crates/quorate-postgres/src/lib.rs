@@ -29,6 +29,7 @@
 //! # }
 //! ```
 
+mod create;
 mod effects;
 mod error;
 mod fences;

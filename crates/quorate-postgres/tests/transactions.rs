@@ -2,6 +2,7 @@
 
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
 
+use futures_util::future::join_all;
 use quorate::node::FencingToken;
 use quorate_postgres::{Effects, Error, Fences, Once};
 use quorate_testkit::postgres::PostgresServer;
@@ -14,7 +15,11 @@ const fn token(number: u64) -> FencingToken {
 
 /// One more client of `server`. What drives its connection ends with it.
 async fn client(server: &PostgresServer) -> Client {
-    let (client, connection) = tokio_postgres::connect(&server.url(), NoTls).await.expect("a connection");
+    connect(&server.url()).await
+}
+
+async fn connect(url: &str) -> Client {
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await.expect("a connection");
     #[expect(clippy::disallowed_methods, reason = "the driver's own way; it ends with its client")]
     tokio::spawn(async { drop(connection.await) });
     client
@@ -59,6 +64,69 @@ async fn an_effect_is_had_once_and_what_is_rolled_back_not_at_all() {
     transaction.commit().await.expect("ends");
     assert_eq!(orders.forget_before(&client, Duration::from_secs(3600)).await.expect("deletes"), 0);
     assert_eq!(orders.forget_before(&client, Duration::ZERO).await.expect("deletes"), 3);
+}
+
+/// Replicas that start together on an empty database. `CREATE TABLE IF NOT EXISTS` alone fails for most of them.
+#[tokio::test]
+async fn replicas_that_start_together_create_the_tables_once() {
+    let server = PostgresServer::start().expect("a server");
+    let admin = client(&server).await;
+    for round in 0..10 {
+        let database = format!("round_{round}");
+        admin.batch_execute(&format!("CREATE DATABASE {database}")).await.expect("a database");
+        let url = format!("{}/{database}", server.url().trim_end_matches("/postgres"));
+        let clients = join_all((0..6).map(|_| connect(&url))).await;
+        let effects = Effects::new("orders");
+        let creates = join_all(clients.iter().map(async |client| {
+            effects.create(client).await?;
+            Fences.create(client).await
+        }));
+        for created in creates.await {
+            created.unwrap_or_else(|error| panic!("round {round}: {error}"));
+        }
+        // Within transactions of their own, too.
+        let mut clients = clients;
+        clients[0].batch_execute("DROP TABLE quorate_effects, quorate_fences").await.expect("dropped");
+        let creates = join_all(clients.iter_mut().map(async |client| {
+            let transaction = client.transaction().await?;
+            Fences.create(&transaction).await?;
+            effects.create(&transaction).await?;
+            Ok::<_, Error>(transaction.commit().await?)
+        }));
+        for created in creates.await {
+            created.unwrap_or_else(|error| panic!("round {round}, in transactions: {error}"));
+        }
+        let locks = admin.query_one("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'", &[]).await;
+        assert_eq!(locks.expect("a count").get::<_, i64>(0), 0, "a lock is left");
+    }
+}
+
+#[tokio::test]
+async fn an_error_shows_what_the_server_said_and_no_password() {
+    let (server, admin, _) = clients().await;
+    admin.batch_execute("CREATE ROLE app LOGIN PASSWORD 'sesame'").await.expect("a role");
+    let url = server.url().replace("postgres@", "app:sesame@");
+    let app = connect(&url).await;
+    let refused = Fences.create(&app).await.expect_err("it may not create tables");
+    let text = format!("{refused} {refused:?}");
+    assert!(refused.to_string().starts_with("PostgreSQL: ERROR 42501: permission denied"), "{text}");
+    assert!(!text.contains("sesame"), "{text}");
+    let unknown = admin.batch_execute("INSERT INTO quorate_fences VALUES ('a', 1), ('a', 2)").await;
+    let text = Error::from(unknown.expect_err("a duplicate")).to_string();
+    assert!(
+        text.contains("23505: duplicate key") && text.contains("(Key (resource)=(a) already exists.)"),
+        "{text}"
+    );
+    let mut gone = connect(&server.url()).await;
+    let ends = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()";
+    admin.batch_execute(ends).await.expect("ended");
+    let lost = match gone.transaction().await {
+        Ok(transaction) => {
+            Effects::new("s").once(&transaction, "m", token(1)).await.expect_err("no connection")
+        }
+        Err(error) => error.into(),
+    };
+    assert_ne!(lost.to_string(), "PostgreSQL: db error", "{lost:?}");
 }
 
 /// Whether in the end a transaction waits for another's lock, by the server's own word.
