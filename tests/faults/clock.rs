@@ -75,14 +75,14 @@ async fn steps_within_the_allowance_on_all_nodes_make_no_second_holder() {
     bench.clean().await;
 }
 
-/// What the test above would see if the allowance were not taken off. The step comes after the holder's last
+/// What the test above would see if the allowance were not taken off. (By all workers: one alone is refused.) The step comes after the holder's last
 /// look at its nodes (every third of `max_ttl`, while they are idle), so that it cannot judge it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_the_allowance_there_are_two_holders() {
     let bench = bench().await;
     let reckless = |setup| Setup { clock_step_allowance: Duration::ZERO, ..setup };
     let holder = bench.worker_on_roads_with("a", reckless).await;
-    let rival = bench.worker("b").await;
+    let rival = bench.worker_on_roads_with("b", reckless).await;
     let mut seen = false;
     // A busy machine may sleep through the 130 ms in which both hold it.
     for _ in 0..5 {

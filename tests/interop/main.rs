@@ -71,7 +71,7 @@ impl Bench {
         let nodes = nodes.iter().map(|url| RedisNode::parse(url).expect("a URL").prefix(PREFIX));
         let quorum = Quorum::builder().worker(name).nodes(nodes).trust_new_nodes(true).build();
         let quorum = quorum.expect("a sound setup");
-        quorum.ready(PATIENCE).await;
+        quorum.ready(PATIENCE).await.expect("a majority votes");
         quorum
     }
 }

@@ -53,8 +53,8 @@ async fn acquire(
     }
     let wait = if args.no_wait { Some(Duration::ZERO) } else { args.wait };
     let ends = wait.map(|wait| env.now() + wait);
-    // A first attempt waits for connections no longer than for answers, and a handshake takes longer.
-    quorum.ready(wait.unwrap_or(FIRST_HANDSHAKE).max(FIRST_HANDSHAKE)).await;
+    // So that the first attempt finds the connections open. Where none opens, the attempt reports why.
+    let _ = quorum.ready(wait.unwrap_or(FIRST_HANDSHAKE).max(FIRST_HANDSHAKE)).await;
     let (mut quorum_seen, mut told) = (env.now(), false);
     loop {
         let slice = ends.map_or(SLICE, |ends| env.now().until(ends).min(SLICE));

@@ -47,7 +47,8 @@ pub(crate) async fn resign(args: &ResignArgs, config: &Config) -> Result<u8, Fai
         false => Err(ResignError::NobodyLeads { group: group.to_owned() }),
         true => {
             let quorum = open::quorum(config, config.setup.clone())?;
-            quorum.ready(PATIENCE).await;
+            // Without a quorum the request reports what each node said.
+            let _ = quorum.ready(PATIENCE).await;
             let mut observer = observer(&quorum, group)?;
             let asked = observer.ask_to_resign(args.term.map(FencingToken::new), args.wait).await;
             quorum.close().await;

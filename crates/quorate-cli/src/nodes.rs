@@ -13,7 +13,7 @@ use quorate::{
     plain::plain,
     round::{
         Found, Marker, NodePart, NodeState, NodeStatus, Part, Progress, ReplaceError, Replacement, Setup,
-        Sight, majority,
+        SharedSettings, Sight, majority,
     },
 };
 use serde::Serialize;
@@ -48,7 +48,34 @@ struct Line {
     remembers_since: Option<String>,
     votes_from: Option<String>,
     marker_nodes: Option<String>,
-    marker_max_ttl_ms: Option<u64>,
+    marker_settings: Option<MarkerSettings>,
+}
+
+/// The settings that all workers share, as the node's marker has them.
+#[derive(Debug, Serialize)]
+struct MarkerSettings {
+    max_ttl_ms: f64,
+    max_clock_offset_ms: f64,
+    clock_step_allowance_ms: f64,
+    drift_rate: f64,
+    durable: bool,
+    trust_new_nodes: bool,
+    #[serde(skip)]
+    text: String,
+}
+
+impl MarkerSettings {
+    fn of(settings: &SharedSettings) -> Self {
+        Self {
+            max_ttl_ms: millis(settings.max_ttl()),
+            max_clock_offset_ms: millis(settings.max_clock_offset()),
+            clock_step_allowance_ms: millis(settings.clock_step_allowance()),
+            drift_rate: settings.drift_rate(),
+            durable: settings.durable(),
+            trust_new_nodes: settings.trust_new_nodes(),
+            text: settings.to_string(),
+        }
+    }
 }
 
 /// Shows the nodes one by one; the exit status says whether a majority votes.
@@ -69,6 +96,10 @@ pub(crate) async fn list(args: &ListArgs, config: &Config) -> Result<u8, Failure
     Ok(if page.quorum { 0 } else { NO_QUORUM })
 }
 
+fn millis(time: Duration) -> f64 {
+    (time.as_secs_f64() * 1e6).round() / 1e3
+}
+
 fn line(status: &NodeStatus, sight: &Result<Sight, Cause>) -> Line {
     let why = match &status.state {
         NodeState::Trusted => None,
@@ -78,7 +109,6 @@ fn line(status: &NodeStatus, sight: &Result<Sight, Cause>) -> Line {
     };
     let sight = sight.as_ref().ok();
     let marker = sight.and_then(|sight| Marker::parse(sight.hello.marker.as_deref()?).ok());
-    let millis = |time: Duration| (time.as_secs_f64() * 1e6).round() / 1e3;
     Line {
         name: status.name.to_string(),
         votes: why.is_none(),
@@ -92,7 +122,7 @@ fn line(status: &NodeStatus, sight: &Result<Sight, Cause>) -> Line {
         remembers_since: marker.as_ref().map(|marker| rfc3339(marker.since)),
         votes_from: marker.as_ref().map(|marker| rfc3339(marker.votes_from)),
         marker_nodes: marker.as_ref().map(|marker| plain(&marker.nodes, SHOWN_MAX)),
-        marker_max_ttl_ms: marker.map(|marker| u64::try_from(marker.max_ttl.as_millis()).unwrap_or(u64::MAX)),
+        marker_settings: marker.map(|marker| MarkerSettings::of(&marker.settings)),
     }
 }
 
@@ -126,8 +156,8 @@ impl Page {
                     .to_string()),
                 or_dash(&node.remembers_since),
                 or_dash(&node.votes_from),
-                match (&node.marker_nodes, node.marker_max_ttl_ms) {
-                    (Some(nodes), Some(ms)) => format!("{nodes}, max_ttl {:?}", Duration::from_millis(ms)),
+                match (&node.marker_nodes, &node.marker_settings) {
+                    (Some(nodes), Some(settings)) => format!("{nodes}\n  with {}", settings.text),
                     _ => "-".to_owned(),
                 }
             );

@@ -17,7 +17,7 @@ use tokio::{
 use tokio_rustls::{
     TlsConnector,
     rustls::{
-        ClientConfig, RootCertStore,
+        self, ClientConfig, RootCertStore,
         crypto::ring,
         pki_types::{CertificateDer, ServerName, pem::PemObject},
     },
@@ -45,24 +45,30 @@ pub(crate) async fn connect(
         Place::Tcp { host, port, tls: true } => {
             let config = tls.config(ca_file)?;
             let server = ServerName::try_from(host.clone()).map_err(|_| {
-                Cause::Unreachable(
+                Cause::Misconfigured(
                     format!("{}: TLS needs a host name or an IP address", address.name()).into(),
                 )
             })?;
             let stream = tcp(host, *port).await.map_err(failed)?;
             let failed = |why: &str| {
-                Cause::Unreachable(reply::shown(&format!(
+                reply::shown(&format!(
                     "{}: TLS failed: {why}; where the port speaks plain Redis, write redis://, and where its \
                      certificate comes from an authority of your own, give ca_file",
                     address.name()
-                )))
+                ))
             };
             tokio::select! { biased;
                 secured = TlsConnector::from(config).connect(server, stream) => match secured {
                     Ok(stream) => Ok(Box::new(stream)),
-                    Err(error) => Err(failed(&error.to_string())),
+                    // Not a broken connection: what this side requires and what that side shows do not fit.
+                    Err(error) if error.get_ref().is_some_and(|inner| inner.is::<rustls::Error>()) => {
+                        Err(Cause::Misconfigured(failed(&error.to_string())))
+                    }
+                    Err(error) => Err(Cause::Unreachable(failed(&error.to_string()))),
                 },
-                () = speaks_plainly(env, host, *port) => Err(failed("the port answers without TLS")),
+                () = speaks_plainly(env, host, *port) => {
+                    Err(Cause::Misconfigured(failed("the port answers without TLS")))
+                }
             }
         }
         Place::Unix(path) => unix(path).await.map_err(failed),
@@ -128,7 +134,7 @@ impl Tls {
 
 fn roots_of(file: &Path) -> Result<RootCertStore, Cause> {
     let bad = |why: String| {
-        Cause::Unreachable(
+        Cause::Misconfigured(
             format!("the ca_file {} {why}; give a PEM file with certificates", file.display()).into(),
         )
     };
@@ -152,7 +158,7 @@ fn native_roots() -> Result<RootCertStore, Cause> {
     // A machine's store often holds a certificate or two that no library takes.
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     if roots.is_empty() {
-        return Err(Cause::Unreachable(
+        return Err(Cause::Misconfigured(
             "this machine trusts no certificate authority; install ca-certificates, or give ca_file".into(),
         ));
     }

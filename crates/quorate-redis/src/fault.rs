@@ -34,7 +34,9 @@ fn of_error(code: &str, details: &str) -> Cause {
         "NOSCRIPT" => Cause::Closed,
         "NOAUTH" | "WRONGPASS" => Cause::Denied(format!("{said}; {CREDENTIALS}").into()),
         "NOPERM" => Cause::Denied(format!("{said}; {RIGHTS}").into()),
-        "LOADING" | "BUSY" | "MASTERDOWN" | "TRYAGAIN" | "CLUSTERDOWN" => Cause::Unreachable(said.into()),
+        // These pass: a snapshot that succeeds, memory that is freed, a master that comes back.
+        "LOADING" | "BUSY" | "MASTERDOWN" | "TRYAGAIN" | "CLUSTERDOWN" | "MISCONF" | "OOM" | "READONLY"
+        | "NOREPLICAS" => Cause::Unreachable(said.into()),
         "DENIED" => Cause::Denied(
             "the server is in protected mode and takes no connection from another machine; give it a password, or set bind and protected-mode".into(),
         ),
@@ -77,6 +79,7 @@ pub(crate) fn without(cause: Cause, secret: &str) -> Cause {
     match cause {
         Cause::Unreachable(text) => Cause::Unreachable(clean(text)),
         Cause::Denied(text) => Cause::Denied(clean(text)),
+        Cause::Misconfigured(text) => Cause::Misconfigured(clean(text)),
         Cause::Protocol(text) => Cause::Protocol(clean(text)),
         other => other,
     }

@@ -118,8 +118,8 @@ impl Answers {
                 Question::Select => Err(Cause::Denied(reply::shown(&format!(
                     "no such database; choose another number in the node's URL: {error}"
                 )))),
-                Question::Marker if error.code() == "WRONGTYPE" => Err(reply::unexpected(
-                    "the marker's key holds another type; delete it, or choose another prefix",
+                Question::Marker if error.code() == "WRONGTYPE" => Err(Cause::Misconfigured(
+                    "the marker's key holds another type; delete it, or choose another prefix".into(),
                 )),
                 _ => Err(fault::of_server(error)),
             };

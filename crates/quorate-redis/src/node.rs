@@ -155,12 +155,12 @@ impl fmt::Debug for RedisNode {
 
 fn read_password(file: &Path) -> Result<Secret, Cause> {
     let text = fs::read_to_string(file).map_err(|error| {
-        Cause::Denied(format!("the password_file {} cannot be read: {error}", file.display()).into())
+        Cause::Misconfigured(format!("the password_file {} cannot be read: {error}", file.display()).into())
     })?;
     let password = text.strip_suffix('\n').unwrap_or(&text);
     let password = password.strip_suffix('\r').unwrap_or(password);
     if password.is_empty() {
-        return Err(Cause::Denied(format!("the password_file {} is empty", file.display()).into()));
+        return Err(Cause::Misconfigured(format!("the password_file {} is empty", file.display()).into()));
     }
     Ok(Secret::new(password))
 }

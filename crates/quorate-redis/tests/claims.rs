@@ -281,7 +281,7 @@ async fn thousands_of_claims_travel_and_are_extended_in_few_calls() {
     let urls: Vec<String> = servers.iter().map(quorate_testkit::redis::RedisServer::url).collect();
     let builder = Quorum::redis(&urls).expect("URLs").worker("a").trust_new_nodes(true);
     let a = builder.node_timeout(Duration::from_secs(2)).build().expect("a sound setup");
-    a.ready(PATIENCE).await;
+    a.ready(PATIENCE).await.expect("a majority votes");
     let claims = Claims::new(&a, "orders").ttl(LONG_TTL).max_attempts(3);
     let ids: Vec<String> = (0..IDS).map(|number| format!("m-{number}")).collect();
     let before = script_calls(&servers);

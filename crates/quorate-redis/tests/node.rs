@@ -80,7 +80,7 @@ async fn a_password_file_is_read_at_every_connection() {
     let node =
         RedisNode::parse(&format!("redis://127.0.0.1:{}", server.port())).unwrap().password_file(&file);
     let missing = refused(&node).await;
-    assert!(matches!(&missing, Cause::Denied(text) if text.contains("password_file")), "{missing}");
+    assert!(matches!(&missing, Cause::Misconfigured(text) if text.contains("password_file")), "{missing}");
     fs::write(&file, "\n").unwrap();
     assert!(refused(&node).await.to_string().contains("is empty"));
     fs::write(&file, "wrong one\n").unwrap();

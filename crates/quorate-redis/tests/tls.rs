@@ -83,7 +83,7 @@ fn tls_server(home: &Path, name: &str) -> (RedisServer, u16) {
 async fn refused(node: &RedisNode) -> String {
     match soon(node.open(Nudge::channel().0)).await {
         Ok((_, hello)) => panic!("opened: {hello:?}"),
-        Err(cause @ Cause::Unreachable(_)) => cause.to_string(),
+        Err(cause @ (Cause::Unreachable(_) | Cause::Misconfigured(_))) => cause.to_string(),
         Err(other) => panic!("{other}"),
     }
 }

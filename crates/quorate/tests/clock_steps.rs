@@ -141,7 +141,7 @@ async fn steps_lose_and_double_nothing(delivery: Delivery) {
     // The next one's clock is set while it waits, and again while it leads.
     for (name, wrong) in [("second", HOUR), ("third", -HOUR)] {
         let next = Running::start(Worker::new(name, &nodes, &starts), delivery, Placement::Leader);
-        next.worker.quorum.ready(5 * SECOND).await;
+        next.worker.quorum.ready(5 * SECOND).await.expect("a majority votes");
         next.worker.clock.set(wrong);
         std::mem::replace(&mut leads, next).end().await;
         leads.worker.goes_on("wrong since before it led").await;

@@ -35,7 +35,7 @@ pub(crate) async fn quorum_of_one(url: &str, worker: &str) -> Result<Quorum, Str
 
 async fn met(builder: QuorumBuilder, worker: &str) -> Result<Quorum, String> {
     let quorum = builder.worker(worker).trust_new_nodes(true).build().map_err(|error| error.to_string())?;
-    quorum.ready(FIRST).await;
+    quorum.ready(FIRST).await.map_err(|error| error.to_string())?;
     quorum.met(FIRST).await;
     Ok(quorum)
 }

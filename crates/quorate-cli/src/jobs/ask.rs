@@ -86,7 +86,8 @@ async fn ask(
     let quorum = open::quorum(config, config.setup.clone())?;
     let jobs = Jobs::new(&quorum, jobs.group()).map_err(|error| Failure::new(CONFIG, error))?;
     let jobs = jobs.by(&who(around)).wait(args.wait);
-    quorum.ready(PATIENCE).await;
+    // Without a quorum the request reports what each node said.
+    let _ = quorum.ready(PATIENCE).await;
     let answer = request(&jobs).await;
     let nodes = quorum.nodes();
     quorum.close().await;
@@ -116,6 +117,7 @@ impl Page {
             Err(
                 JobsError::Refused { id, .. }
                 | JobsError::Unanswered { id, .. }
+                | JobsError::AnswerUnread { id, .. }
                 | JobsError::PerhapsPosted { id, .. },
             ) => Some(*id),
             Err(_) => None,

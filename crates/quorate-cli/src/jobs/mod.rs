@@ -74,7 +74,7 @@ fn code(error: &JobsError) -> u8 {
         JobsError::Group(_) | JobsError::Input { .. } => CONFIG,
         JobsError::NoMajority(_) | JobsError::NotPosted { .. } | JobsError::PerhapsPosted { .. } => NO_QUORUM,
         JobsError::UnknownJob { .. } | JobsError::Refused { .. } | JobsError::Schedule { .. } => NOTHING,
-        JobsError::Unanswered { .. } => CONFLICT,
+        JobsError::Unanswered { .. } | JobsError::AnswerUnread { .. } => CONFLICT,
         _ => FAILURE,
     }
 }

@@ -18,7 +18,7 @@ use crate::{
 };
 use daemon::Daemon;
 use notify::Notifier;
-use quorate::{election::ElectionError, round::NodeState};
+use quorate::election::ElectionError;
 use std::time::Duration;
 use stop::StopDeadline;
 
@@ -43,9 +43,9 @@ pub(crate) async fn run(args: &RunArgs, config: &Config) -> Result<u8, Failure> 
         config.nodes.len(),
         config.nodes_from
     );
-    let nodes = quorum.met(FIRST_LOOK).await;
-    let barred = |state: &NodeState| matches!(state, NodeState::Refused(why) if why.is_permanent());
-    if nodes.iter().filter(|node| barred(&node.state)).count() > (nodes.len() - 1) / 2 {
+    // What keeps a majority away for a while is waited for; what only an operator can fix ends the daemon.
+    if quorum.ready(FIRST_LOOK).await.is_err_and(|error| error.is_permanent()) {
+        let nodes = quorum.nodes();
         quorum.close().await;
         return Err(Failure::new(CONFIG, open::explain(&nodes)));
     }

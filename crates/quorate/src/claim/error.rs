@@ -38,7 +38,7 @@ pub enum ClaimError {
 }
 
 impl ClaimError {
-    /// Only an operator, or other code, can mend it: trying again will not.
+    /// Whether only an operator, or other code, can fix it: trying again will not help.
     pub fn is_permanent(&self) -> bool {
         match self {
             Self::Acquire(error) => error.is_permanent(),

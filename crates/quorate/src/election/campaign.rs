@@ -29,7 +29,7 @@ use std::{
     time::Duration,
 };
 
-/// How long a candidate waits after an error that only an operator can mend, before it tries again.
+/// How long a candidate waits after an error that only an operator can fix, before it tries again.
 const AFTER_ERROR: Duration = Duration::from_secs(1);
 /// How often a candidate looks whether its turn has come.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
@@ -264,10 +264,12 @@ where
     /// Campaigns, leads, and campaigns again, until `shutdown` is ready. The module says what ends a term.
     ///
     /// # Errors
-    /// [`ElectionError::Setup`] for a group or timings that cannot be used and for a closed quorum;
-    /// [`ElectionError::AlreadyRunning`]; and [`ElectionError::Work`] with the error of the work, if the election
-    /// [ends on an error](Election::end_on_error). Otherwise an error of the work is logged, and the work is restarted. An
-    /// unreachable quorum is no error: it is waited for.
+    /// [`ElectionError::Setup`] for a group or timings that cannot be used, for a closed quorum, and where only an operator can
+    /// fix what keeps a majority of the nodes from voting (a wrong password, another node list) and none has voted since the
+    /// quorum was built; [`ElectionError::AlreadyRunning`]; and [`ElectionError::Work`] with the error of the work, if the
+    /// election [ends on an error](Election::end_on_error). Otherwise an error of the work is logged, and the work is
+    /// restarted. An unreachable quorum is no error: it is waited for. Where this worker loses its access while it runs, it
+    /// logs that, and goes on trying.
     ///
     /// # Panics
     /// With the work's panic, once the leader has resigned, if the election [ends on an error](Election::end_on_error).
@@ -484,7 +486,10 @@ where
     }
 }
 
-/// Campaigns until the lease is ours. What only an operator can mend is told, and tried again.
+/// Campaigns until the lease is ours.
+///
+/// What only an operator can fix ends a campaign that has never had a quorum: this worker was started with a mistake. A
+/// worker that has had one goes on trying, and logs each failure: an operator may be rotating a password.
 async fn acquire<E>(election: &Election, env: &Env) -> Result<Lease, ElectionError<E>> {
     let lock = election.lock().map_err(|error| ElectionError::Setup(error.into()))?;
     loop {
@@ -492,6 +497,9 @@ async fn acquire<E>(election: &Election, env: &Env) -> Result<Lease, ElectionErr
         match lock.acquire().await {
             Ok(lease) => return Ok(lease),
             Err(error @ (AcquireError::Name(_) | AcquireError::Setup(_) | AcquireError::Closed)) => {
+                return Err(ElectionError::Setup(error));
+            }
+            Err(error) if error.is_permanent() && !election.quorum().fleet().has_had_quorum() => {
                 return Err(ElectionError::Setup(error));
             }
             Err(error) => {

@@ -4,7 +4,8 @@ use crate::lease::AcquireError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ElectionError<E> {
-    /// The group's name or the timings cannot be used, or the quorum has been closed.
+    /// The group's name or the timings cannot be used, the quorum has been closed, or a majority of nodes has refused
+    /// this worker since it was started, for a reason that only an operator can fix.
     #[error(transparent)]
     Setup(AcquireError),
     /// This election is already being run; run its clones' work in one campaign.

@@ -116,14 +116,14 @@ impl Observer {
         told.map_err(|report| ResignError::NotTold { report })?;
         let mut gone_at = None;
         loop {
-            // A look that fails is no answer: the next may be one.
-            if let Ok(seen) = self.holder().await {
-                match seen {
-                    Seen::Leads(now, _) if now == owner => {}
-                    Seen::Leads(_, successor) => return Ok(Resigned { who, successor: Some(successor) }),
-                    Seen::Nobody => gone_at = gone_at.or(Some(env.now())),
-                    Seen::Unclear => {}
-                }
+            match self.holder().await {
+                Ok(Seen::Leads(now, _)) if now == owner => {}
+                Ok(Seen::Leads(_, successor)) => return Ok(Resigned { who, successor: Some(successor) }),
+                Ok(Seen::Nobody) => gone_at = gone_at.or(Some(env.now())),
+                Ok(Seen::Unclear) => {}
+                Err(error) if error.is_permanent() => return Err(error.into()),
+                // A look that fails otherwise is no answer: the next may be one.
+                Err(_) => {}
             }
             match gone_at {
                 Some(gone) if env.now() >= (gone + SUCCESSOR).min((began + wait).max(gone)) => {

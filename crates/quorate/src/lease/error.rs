@@ -71,7 +71,7 @@ impl AcquireError {
         matches!(self, Self::Untrusted { .. })
     }
 
-    /// Only an operator, or other code, can mend it: trying again will not.
+    /// Whether only an operator, or other code, can fix it: trying again will not help.
     pub fn is_permanent(&self) -> bool {
         match self {
             Self::Name(_) | Self::Setup(_) | Self::Closed => true,

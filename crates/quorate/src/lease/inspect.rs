@@ -65,6 +65,13 @@ pub struct InspectError {
     pub report: Report,
 }
 
+impl InspectError {
+    /// Whether only an operator can fix it: trying again will not help.
+    pub fn is_permanent(&self) -> bool {
+        self.report.is_permanent()
+    }
+}
+
 pub(crate) async fn inspect(hub: &Hub, resource: &Resource) -> Result<Inspection, InspectError> {
     let fleet = hub.fleet();
     let mut votes = fleet.ask_all(|_| Request::Inspect { resource: resource.clone() });

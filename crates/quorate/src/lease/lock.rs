@@ -96,7 +96,9 @@ impl Lock {
     ///
     /// # Errors
     /// [`AcquireError`] as for [`Lock::try_acquire`], and [`AcquireError::Contended`] where the wait is over.
-    /// What only an operator can mend is an error at once.
+    /// What only an operator can fix is an error at once: a majority of nodes refuses this worker for a wrong password,
+    /// missing rights, another node list, other shared settings, a replica's role, an eviction policy and the like.
+    /// [`AcquireError::is_permanent`] tells these errors from others.
     ///
     /// # Cancel safety
     /// Safe: a dropped attempt posts its releases behind its own requests, and the nodes are no longer

@@ -83,7 +83,7 @@ pub use health::Heartbeat;
 pub use inspect::{Holder, InspectError, Inspection};
 pub use lock::{Lock, TryAcquire};
 pub use many::{Leases, Locks, TryAcquireAll};
-pub use quorum::{AdmitError, Quorum, QuorumBuilder};
+pub use quorum::{AdmitError, NotReady, Quorum, QuorumBuilder};
 pub use rw::{ReadLease, ReadLock, RwLock};
 pub use slots::{Slot, Slots};
 pub use tenure::StepDownCause;

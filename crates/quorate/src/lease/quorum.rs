@@ -79,16 +79,27 @@ impl Quorum {
         self.settled(wait, |nodes| !nodes.iter().any(|node| node.state == NodeState::Connecting)).await
     }
 
-    /// Waits until a majority of nodes votes, or every node has been met or found away, for `wait` at most,
-    /// and gives how they stand.
+    /// Waits until a majority of nodes votes, for `wait` at most, and returns the status of each node. It does not
+    /// wait for a node that was met and has no vote, or is away: once every node is one or the other, it ends.
+    ///
+    /// # Errors
+    /// [`NotReady`] where no majority votes, with the cause of each node. What only an operator can fix ends the wait
+    /// at once: see [`NotReady::is_permanent`].
     ///
     /// # Cancel safety
     /// Safe: it only looks.
-    pub async fn ready(&self, wait: Duration) -> Vec<NodeStatus> {
-        let majority = self.0.fleet().majority();
-        let trusted = |nodes: &[NodeStatus]| nodes.iter().filter(|n| n.state == NodeState::Trusted).count();
+    pub async fn ready(&self, wait: Duration) -> Result<Vec<NodeStatus>, NotReady> {
+        let fleet = self.0.fleet();
+        let votes = |nodes: &[NodeStatus]| {
+            nodes.iter().filter(|node| node.state == NodeState::Trusted).count() >= fleet.majority()
+        };
         let met = |nodes: &[NodeStatus]| !nodes.iter().any(|node| node.state == NodeState::Connecting);
-        self.settled(wait, |nodes| trusted(nodes) >= majority || met(nodes)).await
+        let barred = |nodes: &[NodeStatus]| fleet.report_of(nodes).is_permanent();
+        let nodes = self.settled(wait, |nodes| votes(nodes) || met(nodes) || barred(nodes)).await;
+        if votes(&nodes) {
+            return Ok(nodes);
+        }
+        Err(NotReady { report: fleet.report_of(&nodes) })
     }
 
     /// Who holds `resource`, by the word of a majority.
@@ -221,11 +232,12 @@ impl QuorumBuilder {
         self
     }
 
-    /// Checks the settings and starts the quorum's tasks, within a runtime. Connects in the background: a
-    /// first round waits for it, for the node timeout at most.
+    /// Checks the settings and starts the quorum's tasks, within a runtime. Connects in the background: a first round
+    /// waits for the first handshake with each node, which may take one second or two node timeouts, whichever is
+    /// longer. The node timeout for a request begins after it.
     ///
     /// # Errors
-    /// [`SetupError`], which names the field, its value and the mend.
+    /// [`SetupError`], which names the field, its value and the fix.
     pub fn build(self) -> Result<Quorum, SetupError> {
         let env = self.env.map_or_else(Env::system, |env| env.sibling());
         Ok(Quorum(Arc::new(Hub::start(env, self.setup, self.nodes)?)))
@@ -238,4 +250,19 @@ impl QuorumBuilder {
 pub struct AdmitError {
     /// What each node said.
     pub report: Report,
+}
+
+/// No majority of the nodes votes.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("no quorum: {report}")]
+pub struct NotReady {
+    /// The state of each node.
+    pub report: Report,
+}
+
+impl NotReady {
+    /// Whether only an operator can fix it: trying again will not help.
+    pub fn is_permanent(&self) -> bool {
+        self.report.is_permanent()
+    }
 }

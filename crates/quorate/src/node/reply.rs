@@ -181,6 +181,10 @@ pub enum Cause {
     /// The server refused us: a wrong password, a missing permission.
     #[error("refused us: {0}")]
     Denied(Arc<str>),
+    /// The node cannot be used as it is configured here: a file that cannot be read, a certificate that is not
+    /// trusted, a key in the marker's place.
+    #[error("cannot be used: {0}")]
+    Misconfigured(Arc<str>),
     /// No reply within the node timeout.
     #[error("no reply in time")]
     TimedOut,
@@ -193,4 +197,11 @@ pub enum Cause {
     /// This quorum has been closed.
     #[error("the quorum is closed")]
     Stopped,
+}
+
+impl Cause {
+    /// Whether only an operator can fix it: trying again will not help.
+    pub fn is_permanent(&self) -> bool {
+        matches!(self, Self::Denied(_) | Self::Misconfigured(_))
+    }
 }

@@ -245,6 +245,18 @@ pub enum Request {
 pub const UNFIT: &str = "a claim has no readers, no queue and no heir; and nothing but a claim is done";
 
 impl Request {
+    /// Carries the times on the client's wall clock on, where the request leaves this much later than it was made.
+    pub(crate) fn sent_later(&mut self, by: Duration) {
+        let micros = u64::try_from(by.as_micros()).unwrap_or(u64::MAX);
+        match self {
+            Self::Acquire { propose, .. } => {
+                *propose = FencingToken::new(propose.get().saturating_add(micros)).min(FencingToken::MAX);
+            }
+            Self::Queue { now, .. } => *now = now.saturating_add(micros),
+            _ => {}
+        }
+    }
+
     /// Whether this asks of a claim what only locks have (readers, a queue, an heir), or of something else what only claims
     /// have (a record). A node refuses it.
     pub fn is_unfit(&self) -> bool {

@@ -4,6 +4,7 @@ use crate::{
     node::{Cause, NodeTime},
 };
 use std::{
+    collections::BTreeSet,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -51,6 +52,8 @@ pub(crate) struct Board {
     seats: Vec<Seat>,
     table: Mutex<Table>,
     changed: watch::Sender<()>,
+    /// Whether a majority has voted at one time.
+    had_quorum: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -74,8 +77,32 @@ struct Table {
     states: Vec<NodeState>,
     versions: Vec<Option<Arc<str>>>,
     run_ids: Vec<Option<Arc<str>>>,
-    /// What each node's marker, when it was last met, says of what this worker was told: nothing, if it had none.
-    words: Vec<Option<Result<(), Distrust>>>,
+    /// What each node's marker said of this worker's node list and shared settings when it was last met.
+    words: Vec<Word>,
+}
+
+/// What one node's marker says of this worker's node list and shared settings.
+#[derive(Clone, Debug, PartialEq)]
+enum Word {
+    /// The node has not been met.
+    Unmet,
+    /// It was met, and says neither.
+    Met,
+    /// It has them.
+    Agrees,
+    /// It has others.
+    Refuses(Distrust),
+}
+
+/// Whether a worker may mark a node that has no marker.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum FirstMark {
+    /// It may.
+    Allowed,
+    /// The first handshake with another node is under way.
+    NotYet,
+    /// It may not, as things are.
+    Refused(Distrust),
 }
 
 impl Board {
@@ -95,17 +122,19 @@ impl Board {
             states: vec![NodeState::Connecting; names.len()],
             versions: vec![None; names.len()],
             run_ids: vec![None; names.len()],
-            words: vec![None; names.len()],
+            words: vec![Word::Unmet; names.len()],
         };
         Self {
             seats: names.iter().map(seat).collect(),
             table: Mutex::new(table),
             changed: watch::Sender::new(()),
+            had_quorum: AtomicBool::new(false),
         }
     }
 
-    pub(crate) fn name(&self, node: usize) -> &Arc<str> {
-        &self.seats[node].name
+    /// Whether a majority has voted at one time since this worker started.
+    pub(crate) fn has_had_quorum(&self) -> bool {
+        self.had_quorum.load(Ordering::Acquire)
     }
 
     /// Which memory of the node is the present one.
@@ -167,26 +196,61 @@ impl Board {
         self.changed.send_replace(());
     }
 
-    /// Notes what a node's marker says of the node set and the `max_ttl` that this worker was told.
-    pub(crate) fn heard(&self, node: usize, word: Option<Result<(), Distrust>>) {
-        self.table().words[node] = word;
+    /// Notes what a node's marker says of this worker's node list and shared settings: whether it has one that agrees,
+    /// or why it does not agree.
+    pub(crate) fn heard(&self, node: usize, marker: Result<bool, Distrust>) {
+        let word = match marker {
+            Ok(true) => Word::Agrees,
+            Ok(false) => Word::Met,
+            Err(why) => Word::Refuses(why),
+        };
+        let mut table = self.table();
+        if table.words[node] == word {
+            return;
+        }
+        table.words[node] = word;
+        drop(table);
+        self.changed.send_replace(());
     }
 
-    /// Why this worker may write no marker where there is none: a node says that it was told something wrong,
-    /// and no more nodes agree with it than say so. Otherwise a worker with a wrong list would make nodes that
-    /// forgot its own, and could lead by them while another leads by the rest.
-    pub(crate) fn contradiction(&self) -> Option<Distrust> {
+    /// The connection to a node is over. That it was met counts on, and that it refused this worker; that it agreed
+    /// does not: its marker may be another by now.
+    pub(crate) fn parted(&self, node: usize) {
+        let word = &mut self.table().words[node];
+        if *word == Word::Agrees {
+            *word = Word::Met;
+        }
+    }
+
+    /// Whether this worker may mark a node that has no marker: see [`round`](super).
+    pub(crate) fn first_mark(&self) -> FirstMark {
         let table = self.table();
-        let against = table.words.iter().enumerate().filter_map(|(node, word)| match word {
-            Some(Err(why)) => Some((node, why)),
+        let needed = majority(self.seats.len());
+        let agree = table.words.iter().filter(|word| **word == Word::Agrees).count();
+        let refuses = table.words.iter().enumerate().find_map(|(node, word)| match word {
+            Word::Refuses(why) => Some((node, why)),
             _ => None,
         });
-        let agree = table.words.iter().filter(|word| matches!(word, Some(Ok(())))).count();
-        if against.clone().count() < agree {
-            return None;
+        if let Some((node, why)) = refuses.filter(|_| agree < needed) {
+            let (by, why) = (Arc::clone(&self.seats[node].name), Arc::new(why.clone()));
+            return FirstMark::Refused(Distrust::Contradicted { by, why });
         }
-        let (node, why) = against.clone().next()?;
-        Some(Distrust::Contradicted { by: Arc::clone(&self.seats[node].name), why: Arc::new(why.clone()) })
+        let nodes = || table.words.iter().zip(&table.states);
+        if nodes().any(|(word, state)| *word == Word::Unmet && *state == NodeState::Connecting) {
+            return FirstMark::NotYet;
+        }
+        // Two names of one server are one node.
+        let met: BTreeSet<&Arc<str>> = table
+            .words
+            .iter()
+            .zip(&table.run_ids)
+            .filter(|(word, _)| **word != Word::Unmet)
+            .filter_map(|(_, run_id)| run_id.as_ref())
+            .collect();
+        match met.len() {
+            met if met < needed => FirstMark::Refused(Distrust::TooFewMet { met, needed }),
+            _ => FirstMark::Allowed,
+        }
     }
 
     pub(crate) fn set_state(&self, node: usize, state: NodeState) {
@@ -196,6 +260,10 @@ impl Board {
         }
         tell(&self.seats[node].name, &table.states[node], &state);
         table.states[node] = state;
+        let votes = table.states.iter().filter(|state| **state == NodeState::Trusted).count();
+        if votes >= majority(self.seats.len()) {
+            self.had_quorum.store(true, Ordering::Release);
+        }
         drop(table);
         self.changed.send_replace(());
     }

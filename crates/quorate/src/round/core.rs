@@ -78,6 +78,9 @@ pub(crate) struct Core {
     look_at: Option<BootTime>,
     /// Which releases somebody waits for.
     wanted: Wanted,
+    /// No session has been open yet, nor has the first attempt at one failed: requests wait for it, and the time that a
+    /// node has for them begins once it can be asked.
+    starting: bool,
 }
 
 #[derive(Debug)]
@@ -114,6 +117,7 @@ impl Core {
             kept: VecDeque::new(),
             look_at: None,
             wanted: Wanted::default(),
+            starting: true,
         }
     }
 
@@ -153,7 +157,7 @@ impl Core {
                 self.offset = Some(sample);
                 self.board.set_round_trip(self.me, began.until(now));
                 let node_time = hello.node_time;
-                self.standing.met(hello);
+                self.standing.met(now, hello);
                 self.watch(node_time, began, now);
                 // What was waiting goes first: it belongs to attempts that are over.
                 self.kept.append(&mut self.queue);
@@ -203,6 +207,11 @@ impl Core {
         matches!(self.line, Line::Up)
     }
 
+    /// Whether [`Core::step`] may have something to do as soon as the board changes.
+    pub(crate) fn awaits_others(&self) -> bool {
+        matches!(self.line, Line::Up) && self.standing.awaits_others()
+    }
+
     /// Whether nothing is queued or under way.
     pub(crate) fn is_idle(&self) -> bool {
         self.queue.is_empty() && self.flights.is_empty() && self.kept.is_empty()
@@ -237,10 +246,12 @@ impl Core {
             // Before any batch: what that finds held is told of when it is freed.
             commands.extend(std::iter::from_fn(|| self.wanted.next_untold()).map(Command::Listen));
             self.judge_standing(now, &mut commands);
+            self.end_start(now);
             self.look_again(now, &mut commands);
             while matches!(self.line, Line::Up) && self.send_batch(now, &mut commands) {}
         } else {
             self.answer_for_the_absent();
+            self.end_start(now);
         }
         commands
     }
@@ -254,7 +265,7 @@ impl Core {
         };
         let flights = self.flights.iter().map(|flight| flight.due);
         let kept = self.kept.front().map(|post| post.deadline);
-        let queue = (!self.queue.is_empty()).then_some(self.queue_due);
+        let queue = (!self.queue.is_empty() && !self.starting).then_some(self.queue_due);
         line.into_iter().chain(flights).chain(kept).chain(queue).min().unwrap_or(FAR)
     }
 
@@ -315,7 +326,8 @@ impl Core {
     }
 
     fn open_timeout(&self) -> Duration {
-        // A handshake is several round trips, with TLS more; a round never waits for it but the first time.
+        // A handshake is several round trips, with TLS more; a round never waits for it but the first time, when its own
+        // time begins only afterwards: see `Core::starting`.
         (self.judge.setup.node_timeout * 2).max(Duration::from_secs(1))
     }
 
@@ -390,7 +402,7 @@ impl Core {
             Cargo::Posts(posts) if posts.len() == reply.replies.len() => {
                 for (post, answer) in posts.into_iter().zip(reply.replies) {
                     if let Reply::Refused(Refusal::Marker(marker)) = &answer {
-                        self.standing.marker_changed(reply.node_time, marker.clone());
+                        self.standing.marker_changed(now, reply.node_time, marker.clone());
                     }
                     if let Some(post) = post {
                         self.answer_under(flight.memory, post.reply, sent, Answer::Reply(answer));
@@ -405,7 +417,7 @@ impl Core {
             }
             Cargo::Look => {
                 if let Some(Reply::Refused(Refusal::Marker(standing))) = reply.replies.into_iter().next() {
-                    self.standing.marker_changed(reply.node_time, standing);
+                    self.standing.marker_changed(now, reply.node_time, standing);
                 }
             }
             Cargo::Marker { marking, admits } => match reply.replies.into_iter().next() {
@@ -414,7 +426,7 @@ impl Core {
                     self.answer(admits, sent, Answer::Reply(Reply::Marked));
                 }
                 Some(Reply::Refused(Refusal::Marker(standing))) => {
-                    self.standing.marker_changed(reply.node_time, standing);
+                    self.standing.marker_changed(now, reply.node_time, standing);
                     self.answer(admits, sent, Answer::Failed(Cause::Closed));
                 }
                 // Too late, or the node failed: a new handshake tries again.
@@ -433,12 +445,35 @@ impl Core {
         }
     }
 
+    /// Once the first session can be used, or there is none: what has waited for it has the node timeout from now on.
+    fn end_start(&mut self, now: BootTime) {
+        let waits = match &self.line {
+            Line::Down { cause, .. } | Line::Opening { cause, .. } => cause.is_none(),
+            Line::Up => self.standing.is_unknown(),
+        };
+        if !self.starting || waits {
+            return;
+        }
+        self.starting = false;
+        let deadline = now + self.judge.setup.node_timeout;
+        for mut post in std::mem::take(&mut self.queue) {
+            let late = post.deadline.until(now);
+            if !late.is_zero()
+                && let Errand::Ask(request) = &mut post.errand
+            {
+                request.sent_later(late + self.judge.setup.node_timeout);
+            }
+            post.deadline = post.deadline.max(deadline);
+            self.queue_up(post);
+        }
+    }
+
     /// Answers *timed out* for what is past its deadline.
     fn expire(&mut self, now: BootTime, commands: &mut Vec<Command>) {
         while self.kept.front().is_some_and(|post| post.deadline <= now) {
             self.kept.pop_front();
         }
-        if !self.queue.is_empty() && self.queue_due <= now {
+        if !self.starting && !self.queue.is_empty() && self.queue_due <= now {
             self.queue_due = FAR;
             for post in std::mem::take(&mut self.queue) {
                 if post.deadline > now {

@@ -1,7 +1,8 @@
 //! The driver's core without a runtime: every event by hand, every time by hand.
 
 use super::{
-    Answer, BallotBox, Ballots, Distrust, Marker, NodeState, QuarantineReason, ReplyTo, Setup, Vote, ballots,
+    Answer, BallotBox, Ballots, Distrust, Marker, NodeState, QuarantineReason, ReplyTo, Setup,
+    SharedSettings, Vote, ballots,
     board::Board,
     core::{Command, Core},
     flight::{Errand, Mail, Post},
@@ -63,7 +64,7 @@ fn hello(run_id: &str, marked: Option<&str>) -> Hello {
     let marker = marked.map(|run_id| Marker {
         run_id: run_id.into(),
         nodes: "a".into(),
-        max_ttl: Setup::default().max_ttl,
+        settings: SharedSettings::of(&Setup::default()),
         since: node_time(0),
         votes_from: node_time(0),
     });
@@ -426,4 +427,79 @@ fn an_answer_to_something_else_is_no_vote_and_ends_the_session() {
         assert!(matches!(bench.board.status()[0].state, NodeState::Unreachable(Cause::Protocol(_))));
         assert!(!bench.core.is_idle(), "the release is kept for the next session");
     }
+}
+
+#[test]
+fn a_first_round_waits_for_the_first_session_and_then_has_the_whole_node_timeout() {
+    let mut bench = Bench::new();
+    assert!(matches!(bench.core.step(at(9))[..], [Command::Open]));
+    bench.post(acquire(), 110, true);
+    for ms in [110, 111, 500, 700] {
+        assert!(bench.core.wake() > at(ms), "nothing to do at {ms}");
+        assert!(bench.core.step(at(ms)).is_empty());
+        assert!(bench.answers().is_empty(), "no session is open yet at {ms}");
+    }
+    bench.core.opened(at(710), Ok(Hello { node_time: node_time(710), ..hello("run", Some("run")) }));
+    let (flight, batch) = sent(bench.core.step(at(710))).remove(0);
+    let Request::Acquire { propose, .. } = &batch.requests[0] else { panic!("{batch:?}") };
+    assert_eq!(propose.get(), 7 + 700_000, "asked at 10, sent at 710: the clocks are not 700 ms apart");
+    assert!(bench.core.step(at(809)).is_empty() && bench.answers().is_empty());
+    let granted = Reply::Granted { counter: FencingToken::new(8), begun: None };
+    bench.core.replied(at(809), flight, reply(809, vec![granted]));
+    assert!(matches!(bench.answers()[..], [Answer::Reply(Reply::Granted { .. })]));
+    // Any later round has the node timeout, and no more.
+    bench.post(acquire(), 910, true);
+    assert_eq!(sent(bench.core.step(at(810))).len(), 1);
+    bench.core.step(at(910));
+    assert!(matches!(bench.answers()[..], [Answer::Failed(Cause::TimedOut)]));
+}
+
+#[test]
+fn a_first_round_hears_why_no_session_was_opened() {
+    let mut bench = Bench::new();
+    bench.core.step(at(9));
+    bench.post(acquire(), 110, true);
+    bench.core.opened(at(400), Err(Cause::Unreachable("down".into())));
+    bench.core.step(at(400));
+    assert!(matches!(&bench.answers()[..], [Answer::Failed(Cause::Unreachable(why))] if &**why == "down"));
+
+    let mut bench = Bench::new();
+    bench.core.step(at(9));
+    bench.post(acquire(), 110, true);
+    assert_eq!(bench.core.wake(), at(1_009));
+    assert!(matches!(bench.core.step(at(1_009))[..], [Command::Close]));
+    let answers = bench.answers();
+    assert!(matches!(&answers[..], [Answer::Failed(Cause::Unreachable(why))] if why.contains("handshake")));
+    // And nobody waits for a later one.
+    bench.post(acquire(), 1_110, true);
+    bench.core.step(at(1_030));
+    assert_eq!(bench.answers().len(), 1);
+}
+
+/// The first of three nodes, which is new, as the others are.
+#[test]
+fn a_first_round_waits_for_the_first_handshakes_with_other_nodes_where_a_new_node_does() {
+    let names: Vec<Arc<str>> = vec!["a".into(), "b".into(), "c".into()];
+    let board = Arc::new(Board::new(&names));
+    let setup = Setup { trust_new_nodes: true, ..Setup::default() };
+    let judge = Arc::new(Judge { nodes: Marker::node_set(&names), setup });
+    let (ballots, votes) = ballots();
+    let mut bench = Bench { core: Core::new(0, true, judge, Arc::clone(&board)), board, ballots, votes };
+    bench.core.step(at(9));
+    bench.post(acquire(), 110, true);
+    bench.core.opened(at(10), Ok(hello("run", None)));
+    assert!(bench.core.step(at(10)).is_empty() && bench.core.awaits_others());
+    assert!(bench.core.step(at(200)).is_empty() && bench.answers().is_empty());
+    bench.board.met(1, &"another run".into(), &"7".into());
+    bench.board.heard(1, Ok(false));
+    assert!(bench.core.step(at(201)).is_empty(), "c is still being met");
+    bench.board.set_state(2, NodeState::Unreachable(Cause::TimedOut));
+    let (flight, batch) = sent(bench.core.step(at(300))).remove(0);
+    let Request::Mark { expect: None, marker } = &batch.requests[0] else { panic!("{batch:?}") };
+    let marker = Marker::parse(marker).unwrap();
+    assert!(marker.since >= node_time(300) && marker.since <= node_time(303), "{marker:?}");
+    assert!(!bench.core.awaits_others());
+    bench.core.replied(at(301), flight, reply(301, vec![Reply::Marked]));
+    let (_, batch) = sent(bench.core.step(at(301))).remove(0);
+    assert!(matches!(batch.requests[..], [Request::Acquire { .. }]));
 }

@@ -1,4 +1,4 @@
-use super::MarkerError;
+use super::{MarkerError, SettingMismatch};
 use std::{fmt, sync::Arc, time::Duration};
 
 /// Why a node has no vote. Each says what to do.
@@ -37,15 +37,23 @@ pub enum Distrust {
         /// This worker's.
         ours: Arc<str>,
     },
-    /// Its marker names another `max_ttl`.
+    /// Its marker names another value of a [shared setting](super::SharedSettings).
     #[error(
-        "its marker says max_ttl {theirs:?}, this worker's is {ours:?}; give every worker the same max_ttl"
+        "its marker says {} {}, this worker's is {}; the safety of every worker depends on it: give every worker the \
+         same {} (to change it for all, stop every worker and delete each node's marker, on Redis the key quorate:node, \
+         or PREFIX and then node)", .0.field, .0.theirs, .0.ours, .0.field
     )]
-    OtherMaxTtl {
-        /// The marker's.
-        theirs: Duration,
-        /// This worker's.
-        ours: Duration,
+    OtherSetting(SettingMismatch),
+    /// It has no marker, and this worker has met too few of the other nodes to mark a new one.
+    #[error(
+        "it has no marker, and this worker has met {met} of the {needed} nodes that it must have met before it marks a \
+         new one (a marker with a mistaken node list keeps other workers out); start the other nodes, or correct the list"
+    )]
+    TooFewMet {
+        /// How many nodes of the list it has met.
+        met: usize,
+        /// How many it needs.
+        needed: usize,
     },
     /// It has no marker, and another node's says that this worker is not set up as the others are.
     #[error("it has no marker, and this worker may not write one while {by} speaks against it: {why}")]
@@ -57,7 +65,8 @@ pub enum Distrust {
     },
     /// Something that is no marker stands in its place.
     #[error(
-        "its marker {0}; another program or version uses this prefix: choose another prefix, or delete the key"
+        "its marker {0}; another program, or another version of Quorate, uses this prefix: stop it and delete the \
+         marker on each node (on Redis the key quorate:node, or PREFIX and then node), or choose another prefix"
     )]
     MarkerUnreadable(MarkerError),
     /// It has no marker, and this worker only looks.
@@ -95,7 +104,7 @@ pub enum Distrust {
 }
 
 impl Distrust {
-    /// Whether only an operator can mend it.
+    /// Whether only an operator can fix it.
     pub fn is_permanent(&self) -> bool {
         if let Self::Replaced { to, ours, .. } = self {
             return to != ours; // A worker with the new list waits for the end of the change.
@@ -106,6 +115,7 @@ impl Distrust {
             Self::Quarantined { .. }
                 | Self::Clock { .. }
                 | Self::Contradicted { .. }
+                | Self::TooFewMet { .. }
                 | Self::Unmarked
                 | Self::Unmet
         )

@@ -12,7 +12,7 @@ use futures_util::{
     stream::FuturesUnordered,
 };
 use std::{pin::pin, time::Duration};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 /// Posts taken from the mailbox at one go.
@@ -40,6 +40,8 @@ pub(super) struct PostOffice {
     pub(super) on_lost_memory: Box<dyn Fn() + Send + Sync>,
     /// Called when the node has told of a release that somebody waits for.
     pub(super) on_freed: OnFreed,
+    /// Fires when another driver has written about its node.
+    pub(super) changes: watch::Receiver<()>,
     /// Asks the driver to flush and end.
     pub(super) flush: CancellationToken,
     /// How long a flush may take.
@@ -92,6 +94,8 @@ pub(super) async fn drive<N: Node>(node: N, env: Env, core: Core, mut office: Po
             }
             // Behind whatever else can be ready: a node that floods keeps nobody waiting.
             Some(push) = driver.pushes.recv(), if driver.session.is_some() => driver.pushed(push, &office),
+            // A board that is gone has no more to say; this driver has it too, so it is not.
+            Ok(()) = office.changes.changed(), if driver.core.awaits_others() => {}
             () = alarm.rings() => {}
         }
     }

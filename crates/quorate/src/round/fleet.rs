@@ -1,6 +1,6 @@
 use super::{
-    Answer, Ballots, Marker, NodeOutcome, NodeStatus, ReplyTo, Report, Sabotage, Setup, SetupError, Vote,
-    Waiting, ballots,
+    Answer, Ballots, Marker, NodeOutcome, NodeState, NodeStatus, ReplyTo, Report, Sabotage, Setup,
+    SetupError, Vote, Waiting, ballots,
     board::Board,
     core::Core,
     driver::{PostOffice, drive},
@@ -87,6 +87,7 @@ impl Fleet {
                     let _ = events.send(FleetEvent::LostMemory);
                 }),
                 on_freed: Box::new(move |freed, told| ears.heard(me, freed, told)),
+                changes: board.changes(),
                 flush: flush.clone(),
                 flush_for: setup.node_timeout * 2,
             };
@@ -110,10 +111,6 @@ impl Fleet {
 
     pub(crate) fn majority(&self) -> usize {
         majority(self.len())
-    }
-
-    pub(crate) fn name(&self, node: usize) -> &Arc<str> {
-        self.board.name(node)
     }
 
     pub(crate) fn epoch(&self, node: usize) -> u64 {
@@ -213,10 +210,32 @@ impl Fleet {
         self.flush.cancel();
     }
 
-    /// What each node said, for an error.
+    /// The outcome of each node, for an error. A round ends as soon as its verdict is settled, so some nodes may not
+    /// have answered by then: the report names what keeps such a node from voting, where that is known.
     pub(crate) fn report(&self, outcomes: impl IntoIterator<Item = NodeOutcome>) -> Report {
-        let names = (0..self.len()).map(|node| Arc::clone(self.name(node)));
-        Report { needed: self.majority(), nodes: names.zip(outcomes).collect() }
+        let status = self.status();
+        let known = |(status, outcome): (NodeStatus, NodeOutcome)| {
+            let outcome = match outcome {
+                NodeOutcome::Pending => NodeOutcome::of_state(&status.state),
+                answered => answered,
+            };
+            (status.name, outcome)
+        };
+        Report { needed: self.majority(), nodes: status.into_iter().zip(outcomes).map(known).collect() }
+    }
+
+    /// The state of each node as a report: a node that votes has *agreed*.
+    pub(crate) fn report_of(&self, nodes: &[NodeStatus]) -> Report {
+        let outcome = |node: &NodeStatus| match node.state {
+            NodeState::Trusted => (Arc::clone(&node.name), NodeOutcome::Granted),
+            _ => (Arc::clone(&node.name), NodeOutcome::of_state(&node.state)),
+        };
+        Report { needed: self.majority(), nodes: nodes.iter().map(outcome).collect() }
+    }
+
+    /// Whether a majority of the nodes has voted at one time since this worker started.
+    pub(crate) fn has_had_quorum(&self) -> bool {
+        self.board.has_had_quorum()
     }
 
     pub(super) fn waits(&self) -> &Waits {

@@ -9,18 +9,32 @@
 //! # Which nodes may vote
 //!
 //! A node that has lost its memory may grant what another still holds. So each node carries a *marker*
-//! ([`Marker`]): its run id, the node set, `max_ttl`, when its memory began and from when its votes count.
+//! ([`Marker`]): its run id, the node set, the [`SharedSettings`], when its memory began and from when its votes count.
 //!
 //! | a node that … | may vote |
 //! | --- | --- |
 //! | shows our marker under its present run id | yes, from the marker's time on |
-//! | has no marker (new, or flushed) | after `max_ttl × (1 + drift_rate)`, and four times `max_clock_offset` at least, unless admitted |
+//! | has no marker (new, or flushed) | once it is marked: after `max_ttl × (1 + drift_rate)`, and four times `max_clock_offset` at least, unless admitted |
 //! | shows a marker of another run (restarted) | the same, unless `durable` and verified so |
 //! | was closed by a change of the node set ([`Replacement`]) | no: its set has been, or is being, replaced |
-//! | shows another node set or another `max_ttl` | no: two halves of a deployment would elect two leaders |
+//! | shows another node set | no: two halves of a deployment would elect two leaders |
+//! | shows other [`SharedSettings`], or a marker of another version | no: the safety of each worker depends on those of all |
 //! | is a replica, or evicts keys | no |
 //! | has the run id of another node of the list | no, and neither has that one |
 //! | has a clock that jumped ahead of ours by more than `clock_step_allowance` | after as long again |
+//!
+//! # Who marks a new node
+//!
+//! A marker keeps workers with another list or other settings away, so a mistaken one would keep the right workers
+//! away. A worker therefore marks a node that has no marker only once each node of its list has been met or found away,
+//! a majority of them has been met, and no marker among them speaks against the worker (or a majority speaks for it).
+//! Until then the node has no vote: [`Distrust::TooFewMet`], [`Distrust::Contradicted`]. A node that restarted and shows
+//! a marker of this worker's list and settings is marked anew at once, for that changes neither.
+//!
+//! The first marker wins: a node takes one only in the place of the one that the worker saw, or of none. So where nodes
+//! are all new and workers with different lists start at once, each node is of one list, and the workers of the other
+//! list are refused there. No worker can know which list is the right one. Nor can the nodes keep both lists from a
+//! majority of their own, if they have so few nodes in common: workers that start later are refused, and say so.
 //!
 //! Uptime never shortens a quarantine: it is wall-clock time, and lies after a step.
 //!
@@ -63,6 +77,7 @@ mod offset;
 mod replace;
 mod sabotage;
 mod setup;
+mod shared;
 mod standing;
 mod steps;
 mod tally;
@@ -76,6 +91,7 @@ pub use distrust::{Distrust, QuarantineReason};
 pub use marker::{Marker, MarkerError};
 pub use replace::{Found, NodePart, NodeSet, Part, Progress, ReplaceError, Replacement, Sight};
 pub use setup::{Setup, SetupError};
+pub use shared::{SettingMismatch, SharedSettings};
 pub use tally::{Grant, Tally, Verdict, majority};
 pub use vote::{Answer, NodeOutcome, Recall, Report, Vote};
 

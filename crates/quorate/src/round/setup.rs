@@ -5,30 +5,31 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 /// What never shrinks below this: reading a clock, and the rounding of TTLs to milliseconds.
 const ROUNDING: Duration = Duration::from_millis(2);
 
-/// What a deployment agrees on, and this worker's name in it. Checked when built: see [`Setup::check`].
+/// A worker's settings. Checked when built: see [`Setup::check`]. Those that all workers of a deployment must share
+/// ([`SharedSettings`](super::SharedSettings)) are in each node's marker; a worker that differs has no vote.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Setup {
     /// What this worker is called in owner tokens, so that the token tells who leads.
     pub worker: Arc<str>,
     /// How long a node may take to answer one request. Absolute, never a share of a TTL. Default 100 ms.
     pub node_timeout: Duration,
-    /// The longest TTL of any lease, and so how long a node that forgot must wait before it votes. All
-    /// workers must agree on it. Default 30 s; nothing needs more, since leases extend themselves.
+    /// The longest TTL of any lease, and so how long a node that forgot must wait before it votes. Shared by all
+    /// workers. Default 30 s; nothing needs more, since leases extend themselves.
     pub max_ttl: Duration,
-    /// By how much the rates of any two clocks may differ. Default 0.01.
+    /// By how much the rates of any two clocks may differ. Shared by all workers. Default 0.01.
     pub drift_rate: f64,
-    /// By how much a node's clock may step. Default 200 ms, never more than a tenth of the TTL.
+    /// By how much a node's clock may step. Shared by all workers. Default 200 ms, never more than a tenth of the TTL.
     pub clock_step_allowance: Duration,
     /// How far the wall clocks of nodes and workers may be apart where a fencing counter is seeded, and by
-    /// how much a node's memory must predate a tick. All workers must agree on it: a node that forgot waits for
-    /// four times this at least. Default 1 s.
+    /// how much a node's memory must predate a tick. A node that forgot waits for four times this at least. Shared by
+    /// all workers. Default 1 s.
     pub max_clock_offset: Duration,
     /// How long a fencing counter outlives its last use. Default 7 days.
     pub fence_retention: Duration,
     /// Nodes persist every write before they answer, so that a restart is no loss of memory. Verified at
-    /// each handshake. Default false.
+    /// each handshake. Shared by all workers. Default false.
     pub durable: bool,
-    /// Nodes without a marker vote at once: for development and tests only. Default false.
+    /// Nodes without a marker vote at once: for development and tests only. Shared by all workers. Default false.
     pub trust_new_nodes: bool,
     /// This worker only looks: it writes no marker, so nothing it was told wrongly stays behind. Default
     /// false.

@@ -1,6 +1,6 @@
 use super::{
     Distrust, Marker, NodeState, QuarantineReason, Sabotage,
-    board::Board,
+    board::{Board, FirstMark},
     steps::Jump,
     trust::{Judge, Judgement},
 };
@@ -19,6 +19,10 @@ pub(super) struct Standing {
     board: Arc<Board>,
     trust: Trust,
     hello: Option<Hello>,
+    /// When [`Hello::node_time`] was read, on our boot clock.
+    read_at: BootTime,
+    /// Whether it waits for other nodes to be met before it marks this one.
+    awaits_others: bool,
     /// The memory whose votes are being counted. It outlives a connection.
     memory: Option<Marker>,
     lost_memory: bool,
@@ -28,7 +32,7 @@ pub(super) struct Standing {
 
 #[derive(Debug)]
 enum Trust {
-    /// Being found out: voting requests wait.
+    /// Being found out, or waiting for the first handshakes of other nodes: voting requests wait.
     Unknown,
     /// Not yet, or not at all.
     Withheld { until: Option<BootTime>, why: Distrust },
@@ -67,6 +71,8 @@ impl Standing {
             board,
             trust: Trust::Unknown,
             hello: None,
+            read_at: BootTime::default(),
+            awaits_others: false,
             memory: None,
             lost_memory: false,
             jump: None,
@@ -74,28 +80,55 @@ impl Standing {
     }
 
     /// A new connection: all is to be judged anew.
-    pub(super) fn met(&mut self, hello: Hello) {
+    pub(super) fn met(&mut self, now: BootTime, hello: Hello) {
         self.board.met(self.me, &hello.run_id, &hello.version);
         self.trust = Trust::Unknown;
         self.hello = Some(hello);
+        self.read_at = now;
     }
 
     /// The connection is gone; what the node remembers is not.
     pub(super) fn parted(&mut self) {
+        self.board.parted(self.me);
         self.trust = Trust::Unknown;
         self.hello = None;
+        self.awaits_others = false;
     }
 
     pub(super) fn is_unknown(&self) -> bool {
         matches!(self.trust, Trust::Unknown)
     }
 
+    /// Whether the next judgement may be another one as soon as the board changes.
+    pub(super) fn awaits_others(&self) -> bool {
+        self.awaits_others
+    }
+
     /// Judges, if that is to be done. Gives the marker to be written first, if one is.
     pub(super) fn judge(&mut self, now: BootTime) -> Option<Marking> {
-        if !self.is_unknown() {
+        if !self.is_unknown() && !self.awaits_others {
             return self.jump_to_be_told();
         }
-        match self.heed_the_others(self.judge.judge(self.hello.as_ref()?, now)) {
+        let hello = self.hello_at(now)?;
+        self.board.heard(self.me, self.judge.marker(&hello).map(|marker| marker.is_some()));
+        let mut judgement = self.judge.judge(&hello, now);
+        self.awaits_others = false;
+        if let Judgement::Write { reason: QuarantineReason::Unmarked, .. } = &judgement {
+            match self.board.first_mark() {
+                FirstMark::Allowed => {}
+                FirstMark::NotYet => {
+                    self.awaits_others = true;
+                    self.trust = Trust::Unknown;
+                    self.lose_memory_unless(|_| false);
+                    return None;
+                }
+                FirstMark::Refused(why) => {
+                    self.awaits_others = matches!(why, Distrust::TooFewMet { .. });
+                    judgement = Judgement::Refused(why);
+                }
+            }
+        }
+        match judgement {
             Judgement::Votes { marker, from, reason } => {
                 self.settle(now, Marking { marker, from, reason, admits: false });
                 self.jump_to_be_told()
@@ -123,11 +156,12 @@ impl Standing {
 
     /// Another marker stands than was believed: what stands is to be judged. The run is still the same, for
     /// the connection is.
-    pub(super) fn marker_changed(&mut self, node_time: NodeTime, marker: Option<Arc<str>>) {
+    pub(super) fn marker_changed(&mut self, now: BootTime, node_time: NodeTime, marker: Option<Arc<str>>) {
         let Some(hello) = self.hello.as_mut().filter(|hello| hello.marker != marker) else { return };
         let standing = marker.as_deref().and_then(|text| Marker::parse(text).ok());
         hello.marker = marker;
         hello.node_time = node_time;
+        self.read_at = now;
         self.trust = Trust::Unknown;
         if let (Some(known), Some(standing)) = (&self.memory, &standing)
             && known.since == standing.since
@@ -146,6 +180,7 @@ impl Standing {
         self.jump = Some(jump);
         if let Some(hello) = &mut self.hello {
             hello.node_time = jump.node_time;
+            self.read_at = jump.heard;
         }
         self.trust = Trust::Unknown;
     }
@@ -248,25 +283,13 @@ impl Standing {
         std::mem::take(&mut self.lost_memory)
     }
 
-    /// Notes what the node's marker says, and writes none where other nodes' markers speak against us.
-    fn heed_the_others(&self, judgement: Judgement) -> Judgement {
-        let word = match &judgement {
-            Judgement::Votes { .. } => Some(Ok(())),
-            Judgement::Write { reason, .. } => (*reason != QuarantineReason::Unmarked).then_some(Ok(())),
-            Judgement::Refused(
-                why @ (Distrust::OtherNodeSet { .. }
-                | Distrust::OtherMaxTtl { .. }
-                | Distrust::Replaced { .. }),
-            ) => Some(Err(why.clone())),
-            Judgement::Refused(_) => None,
-        };
-        self.board.heard(self.me, word);
-        match (&judgement, self.board.contradiction()) {
-            (Judgement::Write { reason: QuarantineReason::Unmarked, .. }, Some(why)) => {
-                Judgement::Refused(why)
-            }
-            _ => judgement,
-        }
+    /// What the node said of itself, with its time carried on to `now`: the judgement may have had to wait.
+    fn hello_at(&self, now: BootTime) -> Option<Hello> {
+        let hello = self.hello.clone()?;
+        let waited = self.read_at.until(now);
+        // A node's clock may be faster than ours: rather too late, for that only lengthens a quarantine.
+        let passed = waited + waited.mul_f64(self.judge.setup.drift_rate);
+        Some(Hello { node_time: hello.node_time + passed, ..hello })
     }
 
     /// Votes count from the marking's time on.
@@ -333,7 +356,10 @@ fn goes_on(known: &Marker, now: &Marker) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::round::Setup;
+    use crate::{
+        node::Cause,
+        round::{Setup, SharedSettings},
+    };
     use std::time::Duration;
 
     const NOW: BootTime = BootTime::from_nanos(1_000_000_000);
@@ -344,7 +370,7 @@ mod tests {
         let marker = nodes.map(|nodes| Marker {
             run_id: Arc::clone(&run_id),
             nodes: nodes.into(),
-            max_ttl: Setup::default().max_ttl,
+            settings: SharedSettings::of(&Setup::default()),
             since: NODE_NOW - Duration::from_secs(1000),
             votes_from: NODE_NOW - Duration::from_secs(900),
         });
@@ -360,21 +386,39 @@ mod tests {
         }
     }
 
-    /// A worker that was told `a,b,c` meets them, with these node sets in their markers, in this order; each
-    /// says whether a marker is to be written.
+    /// A worker with the list `a,b,c`, and its node registry.
+    struct Worker {
+        board: Arc<Board>,
+        judge: Arc<Judge>,
+    }
+
+    impl Worker {
+        fn new() -> Self {
+            let names = ["a", "b", "c"].map(Arc::from);
+            let judge = Judge { nodes: Marker::node_set(&names), setup: Setup::default() };
+            Self { board: Arc::new(Board::new(&names)), judge: Arc::new(judge) }
+        }
+
+        /// The node says hello, with this node set in its marker, and is judged for the first time.
+        fn meets(&self, node: usize, nodes: Option<&str>) -> Standing {
+            let mut standing = Standing::new(node, Arc::clone(&self.judge), Arc::clone(&self.board));
+            standing.met(NOW, hello(node, nodes));
+            assert!(standing.judge(NOW).is_none() || nodes.is_none());
+            standing
+        }
+
+        fn is_away(&self, node: usize) {
+            self.board.set_state(node, NodeState::Unreachable(Cause::TimedOut));
+        }
+    }
+
+    /// A worker with the list `a,b,c` meets them all, with these node sets in their markers; returns for each whether it
+    /// is marked, and the objection to the last.
     fn meets(markers: [Option<&str>; 3]) -> ([bool; 3], Option<Distrust>) {
-        let names = ["a", "b", "c"].map(Arc::from);
-        let board = Arc::new(Board::new(&names));
-        let judge = Arc::new(Judge { nodes: Marker::node_set(&names), setup: Setup::default() });
-        let mut objection = None;
-        let writes = [0, 1, 2].map(|node| {
-            let mut standing = Standing::new(node, Arc::clone(&judge), Arc::clone(&board));
-            standing.met(hello(node, markers[node]));
-            let writes = standing.judge(NOW).is_some();
-            objection = standing.objection(NOW);
-            writes
-        });
-        (writes, objection)
+        let worker = Worker::new();
+        let mut all = [0, 1, 2].map(|node| worker.meets(node, markers[node]));
+        let marks = [0, 1, 2].map(|node| all[node].judge(NOW).is_some());
+        (marks, all[2].objection(NOW))
     }
 
     /// A worker that came up with three of five nodes, two of which were flushed, marked the two and led by
@@ -382,19 +426,82 @@ mod tests {
     #[test]
     fn who_is_contradicted_marks_no_node_that_forgot() {
         let five = Some("a,b,c,d,e");
-        let (writes, why) = meets([five, None, None]);
-        assert_eq!(writes, [false; 3]);
+        let (marks, why) = meets([five, None, None]);
+        assert_eq!(marks, [false; 3]);
         let text = why.unwrap().to_string();
         assert!(text.contains("while a speaks against it") && text.contains("[a,b,c,d,e]"), "{text}");
     }
 
     #[test]
-    fn one_foreign_marker_keeps_nobody_from_marking_whom_more_nodes_agree_with() {
+    fn a_new_node_is_marked_where_no_marker_speaks_against_the_worker_or_a_majority_for_it() {
         let ours = Some("a,b,c");
         assert_eq!(meets([None, None, None]).0, [true; 3], "a new cluster");
         assert_eq!(meets([ours, ours, None]).0, [false, false, true]);
         assert_eq!(meets([Some("a,b"), ours, None]).0, [false; 3], "one word against one");
-        let (writes, _) = meets([Some("a,b"), None, ours]);
-        assert_eq!(writes, [false; 3], "the order of the meetings decides nothing but when to ask again");
+        assert_eq!(meets([Some("a,b"), None, ours]).0, [false; 3]);
+        // A leftover on one node keeps no majority from taking back another that was flushed.
+        let worker = Worker::new();
+        let (_a, _b) = (worker.meets(0, ours), worker.meets(1, ours));
+        let mut c = worker.meets(2, Some("a,b"));
+        assert!(c.judge(NOW).is_none() && c.objection(NOW).unwrap().is_permanent());
+        c.marker_changed(NOW, NODE_NOW, None);
+        assert!(c.judge(NOW).is_some());
+    }
+
+    /// The worker met the two new nodes before the one that refuses its list, and had marked them by then.
+    #[test]
+    fn no_new_node_is_marked_before_every_node_was_met_or_found_away() {
+        let worker = Worker::new();
+        let (mut b, mut c) = (worker.meets(1, None), worker.meets(2, None));
+        assert!(b.judge(NOW).is_none() && c.judge(NOW).is_none(), "a majority, but a is still being met");
+        assert!(b.is_unknown() && b.awaits_others(), "voting requests wait");
+        let _a = worker.meets(0, Some("a,x,y"));
+        assert!(b.judge(NOW).is_none() && c.judge(NOW).is_none());
+        assert!(matches!(b.objection(NOW), Some(Distrust::Contradicted { .. })));
+    }
+
+    #[test]
+    fn a_majority_is_enough_where_the_others_are_away_and_less_is_not() {
+        let worker = Worker::new();
+        worker.is_away(0);
+        let mut b = worker.meets(1, None);
+        assert!(b.judge(NOW).is_none() && b.is_unknown());
+        worker.is_away(2);
+        assert!(b.judge(NOW).is_none() && b.awaits_others());
+        assert_eq!(b.objection(NOW), Some(Distrust::TooFewMet { met: 1, needed: 2 }));
+        assert!(matches!(b.admission(NOW), Admission::Refused(Distrust::TooFewMet { .. })));
+        // The wait is on the node's clock, from when it is marked on.
+        let mut c = worker.meets(2, None);
+        let later = NOW + Duration::from_secs(5);
+        let marking = b.judge(later).expect("a majority has been met");
+        let quarantine = Setup::default().quarantine();
+        assert!(marking.marker.since >= NODE_NOW + Duration::from_secs(5));
+        assert_eq!(marking.marker.votes_from, marking.marker.since + quarantine);
+        assert_eq!(marking.from, later + quarantine);
+        assert!(c.judge(later).is_some());
+        // Who was met once counts: a connection that breaks stops nothing.
+        c.parted();
+        b.marked(later, marking);
+        b.marker_changed(later, NODE_NOW, None);
+        assert!(b.judge(later).is_some());
+    }
+
+    #[test]
+    fn a_restarted_node_is_marked_anew_at_once() {
+        let worker = Worker::new();
+        let mut a = Standing::new(0, Arc::clone(&worker.judge), Arc::clone(&worker.board));
+        a.met(NOW, Hello { run_id: "another run".into(), ..hello(0, Some("a,b,c")) });
+        assert!(a.judge(NOW).is_some(), "its marker names this worker's list");
+    }
+
+    #[test]
+    fn two_names_of_one_server_are_one_node_that_was_met() {
+        let worker = Worker::new();
+        worker.is_away(2);
+        let mut a = worker.meets(0, None);
+        let mut twin = Standing::new(1, Arc::clone(&worker.judge), Arc::clone(&worker.board));
+        twin.met(NOW, hello(0, None));
+        assert!(twin.judge(NOW).is_none() && a.judge(NOW).is_none());
+        assert!(a.awaits_others());
     }
 }

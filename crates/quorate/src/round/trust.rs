@@ -1,6 +1,6 @@
 //! The pure judgement: may this node vote?
 
-use super::{Distrust, Marker, QuarantineReason, Sabotage, Setup};
+use super::{Distrust, Marker, QuarantineReason, Sabotage, Setup, SharedSettings};
 use crate::{
     env::BootTime,
     node::{Hello, NodeTime},
@@ -40,26 +40,14 @@ impl Judge {
             Some(policy) => return Judgement::Refused(Distrust::Evicts(plain(policy, SHOWN_MAX).into())),
             None => return Judgement::Refused(Distrust::EvictionUnknown),
         }
-        let Some(text) = &hello.marker else {
-            let wait = if self.setup.trust_new_nodes { Duration::ZERO } else { self.quarantine() };
-            return self.write(hello, now, wait, QuarantineReason::Unmarked);
+        let marker = match self.marker(hello) {
+            Ok(Some(marker)) => marker,
+            Ok(None) => {
+                let wait = if self.setup.trust_new_nodes { Duration::ZERO } else { self.quarantine() };
+                return self.write(hello, now, wait, QuarantineReason::Unmarked);
+            }
+            Err(why) => return Judgement::Refused(why),
         };
-        let marker = match Marker::parse(text) {
-            Ok(marker) => marker,
-            Err(error) => return Judgement::Refused(Distrust::MarkerUnreadable(error)),
-        };
-        if let Some((from, to)) = marker.replacement() {
-            let (from, to) = (plain(from, SHOWN_MAX).into(), plain(to, SHOWN_MAX).into());
-            return Judgement::Refused(Distrust::Replaced { from, to, ours: Arc::clone(&self.nodes) });
-        }
-        if marker.nodes != self.nodes {
-            let (theirs, ours) = (plain(&marker.nodes, SHOWN_MAX).into(), Arc::clone(&self.nodes));
-            return Judgement::Refused(Distrust::OtherNodeSet { theirs, ours });
-        }
-        if marker.max_ttl != self.setup.max_ttl {
-            let (theirs, ours) = (marker.max_ttl, self.setup.max_ttl);
-            return Judgement::Refused(Distrust::OtherMaxTtl { theirs, ours });
-        }
         let reason = QuarantineReason::Marked;
         let from = self.from(&marker, hello.node_time, now);
         if marker.run_id == hello.run_id {
@@ -77,6 +65,27 @@ impl Judge {
             return Judgement::Write { marker, from, reason };
         }
         self.write(hello, now, self.quarantine(), QuarantineReason::Restarted)
+    }
+
+    /// The node's marker, where it is one of this worker's node list and shared settings; `None` where it has none.
+    ///
+    /// # Errors
+    /// [`Distrust`] where the marker speaks against this worker, or cannot be read.
+    pub(crate) fn marker(&self, hello: &Hello) -> Result<Option<Marker>, Distrust> {
+        let Some(text) = &hello.marker else { return Ok(None) };
+        let marker = Marker::parse(text).map_err(Distrust::MarkerUnreadable)?;
+        if let Some((from, to)) = marker.replacement() {
+            let (from, to) = (plain(from, SHOWN_MAX).into(), plain(to, SHOWN_MAX).into());
+            return Err(Distrust::Replaced { from, to, ours: Arc::clone(&self.nodes) });
+        }
+        if marker.nodes != self.nodes {
+            let (theirs, ours) = (plain(&marker.nodes, SHOWN_MAX).into(), Arc::clone(&self.nodes));
+            return Err(Distrust::OtherNodeSet { theirs, ours });
+        }
+        match marker.settings.mismatch(&SharedSettings::of(&self.setup)) {
+            Some(mismatch) => Err(Distrust::OtherSetting(mismatch)),
+            None => Ok(Some(marker)),
+        }
     }
 
     /// A marker whose memory begins now and whose votes count after `wait`, on the node's clock and on ours.
@@ -97,7 +106,7 @@ impl Judge {
         let marker = Marker {
             run_id: Arc::clone(&hello.run_id),
             nodes: Arc::clone(&self.nodes),
-            max_ttl: self.setup.max_ttl,
+            settings: SharedSettings::of(&self.setup),
             since: hello.node_time + margin,
             votes_from: hello.node_time + wait,
         };
@@ -153,7 +162,7 @@ mod tests {
         Marker {
             run_id: "run-1".into(),
             nodes: "a,b,c".into(),
-            max_ttl: Duration::from_secs(30),
+            settings: SharedSettings::of(&Setup::default()),
             since: NODE_NOW - Duration::from_secs(1000),
             votes_from: NODE_NOW - Duration::from_secs(900),
         }
@@ -232,6 +241,7 @@ mod tests {
 
         let mut durable = judge();
         durable.setup.durable = true;
+        let old = Marker { settings: SharedSettings::of(&durable.setup), ..old };
         let claims = Hello { durable: Some(true), ..hello(Some(&old)) };
         let Judgement::Write { marker: kept, from, .. } = durable.judge(&claims, NOW) else { panic!() };
         assert_eq!((kept.since, from), (old.since, NOW), "its memory goes on");
@@ -252,8 +262,26 @@ mod tests {
         assert_eq!(refused(&Hello { eviction: None, ..hello(None) }), Distrust::EvictionUnknown);
         let set = refused(&hello(Some(&Marker { nodes: "a,b".into(), ..marker() })));
         assert!(set.to_string().contains("[a,b]") && set.to_string().contains("[a,b,c]"));
-        let ttl = refused(&hello(Some(&Marker { max_ttl: Duration::from_secs(9), ..marker() })));
-        assert!(ttl.to_string().contains("9s") && ttl.to_string().contains("30s"));
+        let (second, base) = (Duration::from_secs(1), Setup::default());
+        for (field, theirs, ours, setup) in [
+            ("max_ttl", "9s", "30s", Setup { max_ttl: 9 * second, ..base.clone() }),
+            ("max_clock_offset", "5s", "1s", Setup { max_clock_offset: 5 * second, ..base.clone() }),
+            (
+                "clock_step_allowance",
+                "0ns",
+                "200ms",
+                Setup { clock_step_allowance: 0 * second, ..base.clone() },
+            ),
+            ("drift_rate", "0.002", "0.01", Setup { drift_rate: 0.002, ..base.clone() }),
+            ("durable", "true", "false", Setup { durable: true, ..base.clone() }),
+            ("trust_new_nodes", "true", "false", Setup { trust_new_nodes: true, ..base.clone() }),
+        ] {
+            let settings = SharedSettings::of(&setup);
+            let why = refused(&hello(Some(&Marker { settings, ..marker() })));
+            let text = why.to_string();
+            assert!(text.contains(&format!("{field} {theirs}, this worker's is {ours}")), "{text}");
+            assert!(text.contains("give every worker the same") && why.is_permanent(), "{text}");
+        }
         let closed = Marker { nodes: Marker::closed_set("a,b,c", "b,c,d"), ..marker() };
         let replaced = refused(&hello(Some(&closed)));
         let text = replaced.to_string();

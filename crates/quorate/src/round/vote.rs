@@ -1,4 +1,4 @@
-use super::{BallotBox, Distrust};
+use super::{BallotBox, Distrust, NodeState};
 use crate::{
     env::BootTime,
     node::{Cause, NodeTime, Owner, Refusal, Reply},
@@ -104,6 +104,24 @@ impl fmt::Display for NodeOutcome {
 }
 
 impl NodeOutcome {
+    /// The outcome of a node that was not asked, or has not answered.
+    pub(crate) fn of_state(state: &NodeState) -> Self {
+        match state {
+            NodeState::Connecting | NodeState::Trusted => Self::Pending,
+            NodeState::Quarantined { why, .. } | NodeState::Refused(why) => Self::Untrusted(why.clone()),
+            NodeState::Unreachable(cause) => Self::Unreachable(cause.clone()),
+        }
+    }
+
+    /// Whether only an operator can fix what kept the node from agreeing.
+    pub fn is_permanent(&self) -> bool {
+        match self {
+            Self::Untrusted(why) => why.is_permanent(),
+            Self::Unreachable(cause) => cause.is_permanent(),
+            _ => false,
+        }
+    }
+
     /// What an answer means where the grant would have been another reply.
     pub(crate) fn of(answer: &Answer) -> Self {
         match answer {
@@ -148,11 +166,10 @@ impl Report {
         named().find(|owner| named().filter(|other| other == owner).count() >= self.needed)
     }
 
-    /// Whether only an operator can mend it: a majority may never vote as things stand.
+    /// Whether only an operator can fix it: so many nodes refuse this worker for good that the others are no
+    /// majority.
     pub fn is_permanent(&self) -> bool {
-        let barred =
-            |outcome: &NodeOutcome| matches!(outcome, NodeOutcome::Untrusted(why) if why.is_permanent());
-        self.nodes.len() - self.count(barred) < self.needed
+        self.nodes.len() - self.count(NodeOutcome::is_permanent) < self.needed
     }
 }
 

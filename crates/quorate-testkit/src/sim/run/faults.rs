@@ -8,7 +8,7 @@ use crate::sim::{
 use quorate::{
     env::Env,
     lease::Quorum,
-    round::{Distrust, Marker, NodeState},
+    round::{Distrust, Marker, NodeState, SettingMismatch, SharedSettings},
 };
 use std::{sync::Arc, time::Duration};
 
@@ -86,10 +86,10 @@ impl Run {
     /// no worker may, so the server is of no use to the others until somebody starts it anew.
     pub(super) fn delete_foreign_markers(&mut self) {
         let names: Vec<Arc<str>> = self.servers.iter().map(|server| server.name().into()).collect();
-        let (nodes, max_ttl) = (Marker::node_set(&names), self.plan.setup.max_ttl);
+        let (nodes, settings) = (Marker::node_set(&names), SharedSettings::of(&self.plan.setup));
         for node in 0..NODES {
             let marker = self.servers[node].marker().and_then(|text| Marker::parse(&text).ok());
-            if marker.is_some_and(|marker| marker.nodes != nodes || marker.max_ttl != max_ttl) {
+            if marker.is_some_and(|marker| marker.nodes != nodes || marker.settings != settings) {
                 self.referee.count("foreign marker deleted");
                 self.happen(Fault::CrashServer(node));
                 self.happen(Fault::StartServer(node, Memory::Empty));
@@ -124,14 +124,16 @@ pub(super) async fn watch_mistake(env: Env, quorum: Quorum, referee: Arc<Referee
     while !env.stopped().is_cancelled() {
         let refused = quorum.nodes().into_iter().find_map(|node| match node.state {
             // Another node than the one that says why.
-            NodeState::Refused(Distrust::Contradicted { .. }) => None,
+            NodeState::Refused(Distrust::Contradicted { .. } | Distrust::TooFewMet { .. }) => None,
             NodeState::Refused(why) => Some(why),
             _ => None,
         });
         if let Some(why) = refused {
             let (theirs, ours) = match &why {
                 Distrust::OtherNodeSet { theirs, ours } => (theirs.to_string(), ours.to_string()),
-                Distrust::OtherMaxTtl { theirs, ours } => (format!("{theirs:?}"), format!("{ours:?}")),
+                Distrust::OtherSetting(SettingMismatch { theirs, ours, .. }) => {
+                    (theirs.to_string(), ours.to_string())
+                }
                 other => return referee.fail(&format!("a mistaken worker is told: {other}")),
             };
             let text = why.to_string();

@@ -141,7 +141,9 @@ impl<S, M: Message, H> Consume<S, M, H> {
     /// handlers may go on for the grace, and what is left is abandoned. The end of the quorum is a shut-down.
     ///
     /// # Errors
-    /// [`ClaimError`] for timings of the claims that cannot work; nothing has been pulled then.
+    /// [`ClaimError`] for timings of the claims that cannot work; nothing has been pulled then. And where only an operator
+    /// can fix what keeps a majority of nodes from voting, and none has voted since the quorum was built: then every
+    /// message that was pulled is left to the source.
     ///
     /// # Cancel safety
     /// Dropping it drops every handler at its next await point and abandons their messages; nothing is acked. What

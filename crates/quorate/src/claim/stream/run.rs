@@ -61,6 +61,7 @@ where
         running: FuturesUnordered::new(),
         rest: Rest::default(),
         consumed: Consumed::default(),
+        refused: None,
     };
     let (mut source, mut shutdown) = (pin!(source.fuse()), pin!(shutdown));
     let mut dry = false;
@@ -95,9 +96,15 @@ where
             },
             () = look => {}
         }
+        if consumer.refused.is_some() {
+            break;
+        }
     }
     consumer.shut_down().await;
-    Ok(consumer.consumed)
+    match consumer.refused {
+        Some(error) => Err(error),
+        None => Ok(consumer.consumed),
+    }
 }
 
 struct Consumer<M, H> {
@@ -114,6 +121,8 @@ struct Consumer<M, H> {
     running: FuturesUnordered<BoxFuture<'static, Worked>>,
     rest: Rest,
     consumed: Consumed,
+    /// Why a majority of nodes refuses this worker, where only an operator can fix that and it has never had a quorum.
+    refused: Option<ClaimError>,
 }
 
 /// Whether the source may be asked, or is left alone after its errors.
@@ -242,6 +251,11 @@ where
             Err(error @ ClaimError::OtherPayload { .. }) => {
                 let why = error.to_string().into();
                 self.start(number, one::bury(message, why, self.options.on_dead.clone()));
+            }
+            // This worker was started with a mistake. One that has had a quorum waits: a password may be being rotated.
+            Err(error) if error.is_permanent() && !self.claims.quorum.fleet().has_had_quorum() => {
+                self.hand.away(number, now);
+                self.refused = Some(error);
             }
             Err(error) => {
                 if self.hand.away(number, now) {

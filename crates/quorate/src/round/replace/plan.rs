@@ -4,7 +4,7 @@ use super::{NodePart, ReplaceError, Sight, majority_of};
 use crate::{
     node::Hello,
     plain::plain,
-    round::{Distrust, Marker, Setup, SetupError},
+    round::{Distrust, Marker, Setup, SetupError, SharedSettings},
 };
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -147,9 +147,8 @@ impl Change {
             }
         }
         let Some(marker) = marker(hello).map_err(Bar::Unfit)? else { return Ok(Move::Close) };
-        if marker.max_ttl != self.setup.max_ttl {
-            let (theirs, ours) = (marker.max_ttl, self.setup.max_ttl);
-            return Err(Bar::Unfit(Distrust::OtherMaxTtl { theirs, ours }));
+        if let Some(mismatch) = marker.settings.mismatch(&SharedSettings::of(&self.setup)) {
+            return Err(Bar::Unfit(Distrust::OtherSetting(mismatch)));
         }
         match &*marker.nodes {
             nodes if *nodes == *self.to && part != Part::Leaves => Ok(Move::Opened),
@@ -205,7 +204,7 @@ impl Change {
         Some(Marker {
             run_id: Arc::clone(&hello.run_id),
             nodes: Arc::clone(&self.closed),
-            max_ttl: self.setup.max_ttl,
+            settings: SharedSettings::of(&self.setup),
             since,
             votes_from: hello.node_time + self.setup.quarantine(),
         })
@@ -281,7 +280,7 @@ mod tests {
         let marker = nodes.map(|nodes| Marker {
             run_id: run.into(),
             nodes: nodes.into(),
-            max_ttl: Setup::default().max_ttl,
+            settings: SharedSettings::of(&Setup::default()),
             since: NOW - Duration::from_secs(1000),
             votes_from: NOW - Duration::from_secs(900),
         });

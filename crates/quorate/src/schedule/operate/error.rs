@@ -72,6 +72,16 @@ pub enum JobsError {
         /// Until when it may be taken up.
         until: WallTime,
     },
+    /// The request was posted, and only an operator can fix what keeps its answer from being read.
+    #[error("the request {id} is posted, and its answer cannot be read; it may be taken up until {}: {report}", when(*.until))]
+    AnswerUnread {
+        /// The request.
+        id: RequestId,
+        /// Until when a leader may take it up.
+        until: WallTime,
+        /// The outcome of the last read on each node.
+        report: Report,
+    },
     /// The leader will not do it.
     #[error("the leader refuses: {}", plain(.why, 1024))]
     Refused {

@@ -245,14 +245,21 @@ impl Jobs {
         let request = self.post(request, deadline).await?;
         let inbox = inbox::part(&self.ledger);
         loop {
-            // A read that fails says nothing of the answer.
-            if let Ok(answers) = inbox.read().await
-                && let Some(answer) = triage::answer_to(&answers, id)
-            {
-                return match answer? {
-                    Answer::Accepted { text, count } => Ok(Accepted { id, text, count }),
-                    Answer::Refused { why } => Err(JobsError::Refused { id, why }),
-                };
+            match inbox.read().await {
+                Ok(answers) => {
+                    if let Some(answer) = triage::answer_to(&answers, id) {
+                        return match answer? {
+                            Answer::Accepted { text, count } => Ok(Accepted { id, text, count }),
+                            Answer::Refused { why } => Err(JobsError::Refused { id, why }),
+                        };
+                    }
+                }
+                Err(LedgerError::NoMajority(report)) if report.is_permanent() => {
+                    let until = triage::valid_until(&request);
+                    return Err(JobsError::AnswerUnread { id, until, report });
+                }
+                // A read that fails otherwise says nothing about the answer.
+                Err(_) => {}
             }
             if env.now() >= deadline {
                 return Err(self.unanswered(&request).await);
@@ -294,7 +301,7 @@ impl Jobs {
                 }
             };
             perhaps |= report.count(may_have_it) > 0;
-            if env.now() >= deadline {
+            if env.now() >= deadline || report.is_permanent() {
                 return Err(self.not_posted(&request, report, perhaps));
             }
             env.sleep(AGAIN).await;
@@ -384,9 +391,10 @@ fn may_have_it(outcome: &NodeOutcome) -> bool {
         NodeOutcome::Granted | NodeOutcome::Pending | NodeOutcome::Done | NodeOutcome::Contended { .. } => {
             true
         }
-        NodeOutcome::Unreachable(cause) => {
-            !matches!(cause, Cause::Unreachable(_) | Cause::Denied(_) | Cause::Stopped)
-        }
+        NodeOutcome::Unreachable(cause) => !matches!(
+            cause,
+            Cause::Unreachable(_) | Cause::Denied(_) | Cause::Misconfigured(_) | Cause::Stopped
+        ),
         NodeOutcome::Untrusted(_) | NodeOutcome::Refused(_) => false,
     }
 }

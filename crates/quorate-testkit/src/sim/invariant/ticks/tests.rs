@@ -84,7 +84,7 @@ impl History {
 
     /// The server was marked with a memory that begins at `since`.
     fn marked(&mut self, node: usize, since: u64) {
-        let marker = format!("quorate-marker 1\nrun=r\nsince_us={}\nvotes_us=0", at(since).as_micros());
+        let marker = format!("quorate-marker 2\nrun=r\nsince_us={}\nvotes_us=0", at(since).as_micros());
         let request = Request::Mark { expect: None, marker: marker.into() };
         let ran = Event::Ran { node: NODES[node], request: &request, reply: &Reply::Marked };
         self.0.see(Duration::ZERO, &ran).unwrap();

@@ -1,0 +1,186 @@
+//! Markers on real servers: who writes the first one, and what they keep apart.
+
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use quorate::{
+    env::Env,
+    lease::Quorum,
+    round::{Distrust, Marker, NodeState, NodeStatus, Setup},
+};
+use quorate_redis::Connect;
+use quorate_testkit::redis::RedisServer;
+use std::{sync::Arc, time::Duration};
+
+/// How long a condition that must come may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn servers(count: usize) -> Vec<RedisServer> {
+    (0..count).map(|_| RedisServer::start().expect("a server")).collect()
+}
+
+fn quorum<'a>(servers: impl IntoIterator<Item = &'a RedisServer>, setup: Setup) -> Quorum {
+    let urls = servers.into_iter().map(RedisServer::url);
+    Quorum::redis(urls).expect("URLs").setup(setup).build().expect("a sound setup")
+}
+
+fn trusting() -> Setup {
+    Setup { trust_new_nodes: true, node_timeout: Duration::from_secs(1), ..Setup::default() }
+}
+
+/// How many nodes the marker of `server` names; `None` without a marker.
+fn marked_for(server: &RedisServer) -> Option<usize> {
+    let text = server.command(&["GET", "quorate:node"]);
+    Marker::parse(&text).ok().map(|marker| marker.nodes.split(',').count())
+}
+
+async fn until(quorum: &Quorum, what: &str, done: impl Fn(&[NodeStatus]) -> bool) -> Vec<NodeStatus> {
+    let env = Env::system();
+    let deadline = env.now() + PATIENCE;
+    loop {
+        let nodes = quorum.nodes();
+        if done(&nodes) {
+            return nodes;
+        }
+        assert!(env.now() < deadline, "{what} never came: {nodes:?}");
+        env.sleep(Duration::from_millis(5)).await;
+    }
+}
+
+fn refused(nodes: &[NodeStatus]) -> usize {
+    nodes.iter().filter(|node| matches!(&node.state, NodeState::Refused(_))).count()
+}
+
+/// A worker that names five nodes came to a deployment of three: at times it met the two new ones first, marked them, and
+/// left them useless to the right workers.
+#[tokio::test]
+async fn a_worker_with_a_wrong_list_marks_no_new_node() {
+    let servers = servers(5);
+    let right = quorum(&servers[..3], trusting());
+    right.ready(PATIENCE).await.expect("a majority votes");
+    until(&right, "the third marker", |_| servers[..3].iter().all(|server| marked_for(server) == Some(3)))
+        .await;
+    right.close().await;
+    for run in 0..12 {
+        // In each order of the handshakes.
+        let list = (0..5).map(|at| &servers[(at + run) % 5]);
+        let wrong = quorum(list, trusting());
+        let nodes = until(&wrong, "the refusal", |nodes| refused(nodes) == 5).await;
+        let contradicted =
+            |node: &&NodeStatus| matches!(&node.state, NodeState::Refused(Distrust::Contradicted { .. }));
+        assert_eq!(nodes.iter().filter(contradicted).count(), 2, "{nodes:?}");
+        wrong.close().await;
+        assert_eq!(servers.each_marked(), [Some(3), Some(3), Some(3), None, None], "run {run}");
+    }
+}
+
+trait EachMarked {
+    fn each_marked(&self) -> Vec<Option<usize>>;
+}
+
+impl EachMarked for Vec<RedisServer> {
+    fn each_marked(&self) -> Vec<Option<usize>> {
+        self.iter().map(marked_for).collect()
+    }
+}
+
+/// The first marker on a node wins, whoever writes it. A worker that finds the other list on a node says so.
+#[tokio::test]
+async fn of_two_lists_that_race_for_new_nodes_each_node_takes_one() {
+    for _ in 0..5 {
+        let servers = servers(3);
+        let (three, two) = (quorum(&servers, trusting()), quorum(&servers[1..], trusting()));
+        let (three_nodes, two_nodes) = tokio::join!(three.ready(PATIENCE), two.ready(PATIENCE));
+        until(&three, "an end", |nodes| nodes.iter().all(|node| node.state != NodeState::Connecting)).await;
+        assert!(
+            !(three_nodes.is_ok() && two_nodes.is_ok()),
+            "two of three and both of two have no majority apart"
+        );
+        for (quorum, size) in [(&three, 3), (&two, 2)] {
+            for (node, server) in quorum.nodes().iter().zip(&servers[3 - size..]) {
+                let ours = marked_for(server) == Some(size);
+                assert!(ours || node.state != NodeState::Trusted, "{node:?}");
+            }
+        }
+        three.close().await;
+        two.close().await;
+    }
+}
+
+#[tokio::test]
+async fn a_new_cluster_starts_with_a_minority_of_its_nodes_away() {
+    let mut servers = servers(3);
+    servers[2].kill();
+    let first = quorum(&servers, trusting());
+    first.ready(PATIENCE).await.expect("a majority is enough");
+    let lease = first.lock("x").acquire().await.expect("a lease");
+    lease.release().await.expect("released");
+    servers[1].kill();
+    first.close().await;
+    servers[0].flushall();
+    // One of three is no majority: it is not marked until another is met.
+    let next = quorum(&servers, trusting());
+    let nodes = until(&next, "the wait", |nodes| refused(nodes) == 1).await;
+    let alone = NodeState::Refused(Distrust::TooFewMet { met: 1, needed: 2 });
+    assert_eq!(nodes[0].state, alone, "{nodes:?}");
+    let error = next.lock("x").try_acquire().await.expect_err("no quorum");
+    assert!(!error.is_permanent() && error.to_string().contains("1 of the 2 nodes"), "{error}");
+    assert_eq!(marked_for(&servers[0]), None);
+    servers[2].restart().expect("it starts again");
+    next.lock("x")
+        .wait(PATIENCE)
+        .acquire()
+        .await
+        .expect("two of three are met")
+        .release()
+        .await
+        .expect("released");
+    next.close().await;
+}
+
+#[tokio::test]
+async fn a_worker_whose_shared_settings_differ_is_refused_with_both_values() {
+    let servers = servers(3);
+    let right = quorum(&servers, trusting());
+    right.ready(PATIENCE).await.expect("a majority votes");
+    let second = Duration::from_secs(1);
+    for (field, theirs, ours, setup) in [
+        ("max_ttl", "30s", "20s", Setup { max_ttl: 20 * second, ..trusting() }),
+        ("max_clock_offset", "1s", "3s", Setup { max_clock_offset: 3 * second, ..trusting() }),
+        ("clock_step_allowance", "200ms", "1s", Setup { clock_step_allowance: second, ..trusting() }),
+        ("drift_rate", "0.01", "0.05", Setup { drift_rate: 0.05, ..trusting() }),
+        ("durable", "false", "true", Setup { durable: true, ..trusting() }),
+        ("trust_new_nodes", "true", "false", Setup { trust_new_nodes: false, ..trusting() }),
+    ] {
+        let other = quorum(&servers, setup);
+        let error = other.lock("x").acquire().await.expect_err("refused");
+        let text = error.to_string();
+        assert!(error.is_permanent(), "{text}");
+        assert!(
+            text.contains(&format!("its marker says {field} {theirs}, this worker's is {ours}")),
+            "{text}"
+        );
+        assert!(text.contains(&format!("give every worker the same {field}")), "{text}");
+        other.close().await;
+    }
+    right.lock("x").acquire().await.expect("the others go on").release().await.expect("released");
+    right.close().await;
+}
+
+/// Two workers of a version that wrote `max_ttl` alone, and of this one, cannot tell whether they agree.
+#[tokio::test]
+async fn a_marker_of_an_older_version_is_refused_with_what_to_do() {
+    let servers = servers(3);
+    let old = "quorate-marker 1\nrun=abc\nnodes=a,b,c\nmax_ttl_ms=30000\nsince_us=1\nvotes_us=2";
+    servers.iter().for_each(|server| drop(server.command(&["SET", "quorate:node", old])));
+    let quorum = quorum(&servers, trusting());
+    let text = quorum.lock("x").acquire().await.expect_err("refused").to_string();
+    for part in ["format version 1", "reads 2", "stop it and delete the marker on each node", "quorate:node"]
+    {
+        assert!(text.contains(part), "{part:?} is not in {text}");
+    }
+    quorum.close().await;
+    servers.iter().for_each(|server| drop(server.command(&["DEL", "quorate:node"])));
+    let again = Arc::new(self::quorum(&servers, trusting()));
+    again.ready(PATIENCE).await.expect("new nodes");
+    again.close().await;
+}
