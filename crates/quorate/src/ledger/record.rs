@@ -57,7 +57,7 @@ impl Ledger {
             return self.read().await;
         }
         let told = self.pages(|ledger, after| Request::Seal { ledger, term, after }).await?;
-        let name = |(node, _): &(usize, Pages)| Arc::clone(self.quorum.fleet().name(*node));
+        let name = |(node, _): &(usize, Pages)| self.quorum.fleet().name(*node);
         tracing::debug!(
             group = &*self.group,
             term = term.get(),

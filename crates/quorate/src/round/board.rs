@@ -137,6 +137,11 @@ impl Board {
         self.had_quorum.load(Ordering::Acquire)
     }
 
+    /// Returns the name of a node: its address, without secrets.
+    pub(crate) fn name(&self, node: usize) -> Arc<str> {
+        Arc::clone(&self.seats[node].name)
+    }
+
     /// Which memory of the node is the present one.
     pub(crate) fn epoch(&self, node: usize) -> u64 {
         self.seats[node].epoch.load(Ordering::Acquire)

@@ -113,6 +113,10 @@ impl Fleet {
         majority(self.len())
     }
 
+    pub(crate) fn name(&self, node: usize) -> Arc<str> {
+        self.board.name(node)
+    }
+
     pub(crate) fn epoch(&self, node: usize) -> u64 {
         self.board.epoch(node)
     }
