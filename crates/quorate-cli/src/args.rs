@@ -251,9 +251,10 @@ Linux 5.14) they are ended all the same.
 
 Exit status: the command's own; 128+n if signal n ended it; 126 not
 executable; 127 not found; 125 quorate failed; 75 the lock was not had in time
-(--conflict-exit-code); 69 no quorum of nodes; 70 the lease was lost while the
-command ran, or may have been, or processes of the command could not be ended;
-78 configuration.")]
+(--conflict-exit-code); 69 no quorum of nodes (without --wait after 10 s; at
+once where a majority of the nodes refuses this user, node list or setting);
+70 the lease was lost while the command ran, or may have been, or processes of
+the command could not be ended; 78 configuration.")]
 pub(crate) struct ExecArgs {
     #[command(flatten)]
     pub(crate) nodes: NodeArgs,

@@ -61,7 +61,7 @@ pub(crate) async fn connect(
                 secured = TlsConnector::from(config).connect(server, stream) => match secured {
                     Ok(stream) => Ok(Box::new(stream)),
                     // Not a broken connection: what this side requires and what that side shows do not fit.
-                    Err(error) if error.get_ref().is_some_and(|inner| inner.is::<rustls::Error>()) => {
+                    Err(error) if is_mismatch(&error) => {
                         Err(Cause::Misconfigured(failed(&error.to_string())))
                     }
                     Err(error) => Err(Cause::Unreachable(failed(&error.to_string()))),
@@ -73,6 +73,11 @@ pub(crate) async fn connect(
         }
         Place::Unix(path) => unix(path).await.map_err(failed),
     }
+}
+
+/// Whether TLS itself refused the connection: a certificate that is not trusted, versions that do not fit.
+fn is_mismatch(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(<dyn std::error::Error + Send + Sync>::is::<rustls::Error>)
 }
 
 async fn tcp(host: &str, port: u16) -> io::Result<TcpStream> {

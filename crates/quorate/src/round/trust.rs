@@ -270,7 +270,7 @@ mod tests {
                 "clock_step_allowance",
                 "0ns",
                 "200ms",
-                Setup { clock_step_allowance: 0 * second, ..base.clone() },
+                Setup { clock_step_allowance: Duration::ZERO, ..base.clone() },
             ),
             ("drift_rate", "0.002", "0.01", Setup { drift_rate: 0.002, ..base.clone() }),
             ("durable", "true", "false", Setup { durable: true, ..base.clone() }),
