@@ -275,6 +275,22 @@ fn its_parent_kills_it_in_time_when_the_warden_is_stopped() {
 }
 
 #[test]
+fn a_warden_that_was_stopped_reads_its_orders_before_it_acts_on_a_deadline() {
+    let scratch = Scratch::new();
+    let script = "echo $$ >kid; echo $$ >me; touch ready; until [ -e go ]; do sleep 0.05; done; exit 6";
+    let probe = scratch.family(&["3000", "60000", "extend"], script);
+    let warden = warden_of(&scratch);
+    kill_process(warden, Signal::STOP).unwrap();
+    let stopped = now();
+    until(SOON, "the deadline that it knows is over", || now().since(stopped) > Duration::from_millis(3500));
+    kill_process(warden, Signal::CONT).unwrap();
+    until(SOON, "it waits for its next event", || state(warden).is_some_and(|(state, _)| state == 'S'));
+    fs::write(scratch.0.join("go"), "").unwrap();
+    let (code, told) = probe.outcome();
+    assert_eq!((code, &told["ended_by"]), (Some(6), &serde_json::Value::Null), "{told}");
+}
+
+#[test]
 fn signals_for_a_whole_service_do_not_end_the_warden() {
     let scratch = Scratch::new();
     let probe = scratch.family(&["1000", "1500", "extend"], DEAF_FAMILY);
