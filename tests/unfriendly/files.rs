@@ -22,6 +22,7 @@ pub(super) const PIECES: &[&str] = &[
     "{\"name\":\"g\",\"row\":",
     "{\"name\":\"marker\",\"row\":\"m\"}",
     "{\"name\":\"identity\",\"row\":{\"run_id\":\"\",\"since_micros\":18446744073709551615}}",
+    "{\"name\":\"machine\",\"row\":{\"boot\":\"b\",\"host\":\"h\",\"machines\":[\"m\"],\"replaced\":[\"boot\"]}}",
     "{\"count\":1,\"until_micros\":",
     "18446744073709551615}",
     "{\"owner\":\"a\",\"until_nanos\":",
@@ -39,7 +40,7 @@ pub(super) const PIECES: &[&str] = &[
 ];
 
 /// The files of a node, in the order of the first byte's values: one of them holds what the rest says.
-const FILES: usize = 6;
+const FILES: usize = 7;
 
 /// A file node with one file overwritten: its requests are answered, or refused by the name of the file.
 pub fn file_node(bytes: &[u8]) {
@@ -57,7 +58,7 @@ pub fn file_node(bytes: &[u8]) {
         assert!(fs::write(spoilt, content).is_ok());
         match ask(&node, requests()).await {
             Ok(replies) => replies.iter().for_each(|reply| served_or_named(reply, spoilt)),
-            Err(Cause::Protocol(why) | Cause::Unreachable(why)) => {
+            Err(Cause::Protocol(why) | Cause::Unreachable(why) | Cause::Denied(why)) => {
                 assert!(why.contains(&*spoilt.to_string_lossy()), "{why}");
                 super::fit_to_print(&why);
             }

@@ -1,23 +1,42 @@
 use std::{io, sync::Arc};
 
-/// What changes with each boot of the host: a lease counts only under the boot that it was taken in.
+/// Returns the id of this boot of the host: a lease counts only under the boot in which it was taken.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(super) fn id() -> io::Result<Arc<str>> {
     let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
     clean(&id).ok_or_else(|| io::Error::other("/proc/sys/kernel/random/boot_id holds no id"))
 }
 
-/// What changes with each boot of the host. The boot *time* would not do: it moves when the clock is set, and
+/// Returns the id of this boot of the host. The boot *time* would not do: it moves when the clock is set, and
 /// a lease would look like another boot's.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 pub(super) fn id() -> io::Result<Arc<str>> {
-    for name in ["kern.bootsessionuuid", "kern.boot_id"] {
+    sysctl(&["kern.bootsessionuuid", "kern.boot_id"])?.ok_or_else(|| {
+        io::Error::new(io::ErrorKind::Unsupported, "this system does not tell one boot from another")
+    })
+}
+
+/// Returns a digest of the host's id, where the system keeps it in no file.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+pub(super) fn machine_id() -> Option<Arc<str>> {
+    None
+}
+
+/// Returns a digest of the host's id, where the system keeps it in no file.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+pub(super) fn machine_id() -> Option<Arc<str>> {
+    super::machine::digest(&sysctl(&["kern.uuid", "kern.hostuuid"]).ok()??)
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+fn sysctl(names: &[&str]) -> io::Result<Option<Arc<str>>> {
+    for name in names {
         let said = std::process::Command::new("sysctl").args(["-n", name]).output()?;
         if let Some(id) = clean(&String::from_utf8_lossy(&said.stdout)).filter(|_| said.status.success()) {
-            return Ok(id);
+            return Ok(Some(id));
         }
     }
-    Err(io::Error::new(io::ErrorKind::Unsupported, "this system does not tell one boot from another"))
+    Ok(None)
 }
 
 /// The id as the name of a directory.

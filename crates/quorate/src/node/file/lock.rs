@@ -4,6 +4,7 @@
 //! the lock file by itself; but `flock` with a time limit can only be polled, so the threads of one process
 //! queue at a mutex first, which wakes the next one at once.
 
+use super::access;
 use rustix::fs::{FlockOperation, flock};
 use std::{
     collections::BTreeMap,
@@ -38,9 +39,16 @@ pub(super) enum Attempt<'a> {
 }
 
 impl DirLock {
-    /// Opens, and if need be makes, the lock file at `path`.
+    /// Opens the lock file at `path`, and makes it where it does not exist.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
-        let file = File::options().read(true).write(true).create(true).truncate(false).open(path)?;
+        let existing = || access::open(path, File::options().read(true).write(true));
+        let file = match existing() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => match access::create_new(path) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => existing()?,
+                made => made?,
+            },
+            opened => opened?,
+        };
         let inode = identify(&file.metadata()?);
         Ok(Self { file, inode, path: path.to_owned(), turn: Turn::of(inode) })
     }

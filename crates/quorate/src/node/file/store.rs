@@ -1,8 +1,9 @@
 //! The rows of a directory, read and written under its lock.
 
-use super::names::file_name;
+use super::{access, names::file_name};
+use crate::env::World;
 use crate::node::engine::{ClaimRow, CounterRow, LeaseRow, QueueRow, Store};
-use crate::node::{LedgerState, PAGE_RECORDS, Resource};
+use crate::node::{Cause, LedgerState, PAGE_RECORDS, Resource};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::{
     cell::{OnceCell, RefCell},
@@ -30,25 +31,36 @@ pub(super) enum Shelf {
     Leases,
 }
 
-/// Where the rows are.
+/// The directory that holds the rows.
 #[derive(Clone, Debug)]
 pub(super) struct Directory {
     root: PathBuf,
     boot: Arc<str>,
+    world: Arc<dyn World>,
 }
 
 impl Directory {
-    pub(super) fn new(root: &Path, boot: Arc<str>) -> Self {
-        Self { root: root.to_owned(), boot }
+    /// The directory at `root` in the boot `boot`. `world` gives the random names of temporary files.
+    pub(super) fn new(root: &Path, boot: Arc<str>, world: Arc<dyn World>) -> Self {
+        Self { root: root.to_owned(), boot, world }
     }
 
-    /// Makes what is not there yet.
-    pub(super) fn create(&self) -> Result<(), FileError> {
-        let shelves = [Shelf::Counters, Shelf::Claims, Shelf::Ledgers, Shelf::Leases];
-        for dir in shelves.map(|shelf| self.shelf(shelf)) {
-            std::fs::create_dir_all(&dir).map_err(|e| FileError::new(&dir, "be created", &e))?;
+    /// Makes what does not exist, and checks that nobody else can reach it. `given` is the path by which the user
+    /// called the directory.
+    pub(super) fn create(&self, given: &Path) -> Result<(), FileError> {
+        let failed = |dir: &Path, e| FileError::new(dir, "be used", &e);
+        access::secure_root(given, &self.root).map_err(|e| failed(&self.root, e))?;
+        let leases = self.root.join("leases");
+        let shelves = [Shelf::Counters, Shelf::Claims, Shelf::Ledgers].map(|shelf| self.shelf(shelf));
+        for dir in shelves.into_iter().chain([leases, self.shelf(Shelf::Leases)]) {
+            access::secure_dir(&dir).map_err(|e| failed(&dir, e))?;
         }
         Ok(())
+    }
+
+    /// A new name for a file that is not complete. [`is_temporary`] knows it.
+    fn temporary(&self, shelf: Shelf) -> PathBuf {
+        self.shelf(shelf).join(format!(".{:016x}.tmp", self.world.random()))
     }
 
     pub(super) fn root(&self) -> &Path {
@@ -69,9 +81,14 @@ impl Directory {
         }
     }
 
-    fn path(&self, shelf: Shelf, name: &str) -> PathBuf {
+    pub(super) fn path(&self, shelf: Shelf, name: &str) -> PathBuf {
         self.shelf(shelf).join(file_name(name))
     }
+}
+
+/// Returns whether a file of this name was never completed. Under the directory's lock nobody is writing it.
+pub(super) fn is_temporary(name: &std::ffi::OsStr) -> bool {
+    name.to_str().is_some_and(|name| name.starts_with('.') && name.ends_with(".tmp"))
 }
 
 /// A file's content: the row and whose it is.
@@ -83,18 +100,35 @@ pub(super) struct Page<N, T> {
 
 /// A file of the directory that could not be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub(super) struct FileError(Arc<str>);
+#[error("{text}")]
+pub(super) struct FileError {
+    text: Arc<str>,
+    /// Another user can reach the file: it stays so until an operator changes it.
+    is_unsafe: bool,
+}
 
 impl FileError {
-    pub(super) fn new(path: &Path, verb: &str, why: &dyn std::fmt::Display) -> Self {
+    pub(super) fn new(path: &Path, verb: &str, why: &io::Error) -> Self {
+        if let Some(fault) = why.get_ref().and_then(|why| why.downcast_ref::<access::Fault>()) {
+            return Self { text: fault.to_string().into(), is_unsafe: true };
+        }
         let path = path.display();
-        Self(format!("{path} cannot {verb}: {why}; see that it can be and that this user may").into())
+        let text = format!("{path} cannot {verb}: {why}; see that it can be and that this user may");
+        Self { text: text.into(), is_unsafe: false }
     }
 
     fn torn(path: &Path, why: &dyn std::fmt::Display) -> Self {
         let path = path.display();
-        Self(format!("{path} does not hold what it should: {why}; restore the file, or move the whole directory away to start afresh").into())
+        let text = format!(
+            "{path} does not hold what it should: {why}; restore the file, or move the whole directory away to start \
+             afresh"
+        );
+        Self { text: text.into(), is_unsafe: false }
+    }
+
+    /// The cause for which there is no session: `other` of the text, but for what only an operator can change.
+    pub(super) fn cause(self, other: impl FnOnce(Arc<str>) -> Cause) -> Cause {
+        if self.is_unsafe { Cause::Denied(self.text) } else { other(self.text) }
     }
 }
 
@@ -159,7 +193,7 @@ impl<'a> Transaction<'a> {
             let path = self.dir.path(*shelf, name);
             match change {
                 Some(page) => {
-                    let temp = self.dir.shelf(*shelf).join(".0.tmp");
+                    let temp = self.dir.temporary(*shelf);
                     fill(&temp, page, false)?;
                     rename(&temp, &path)?;
                 }
@@ -171,17 +205,19 @@ impl<'a> Transaction<'a> {
 
     /// Writes all but leases: first whole new files, synced, then their names, then what goes, then the directories.
     fn write_durably(&self) -> Result<(), FileError> {
-        let pages = || self.changes.iter().filter_map(|(at, page)| Some((at, page.as_ref()?))).enumerate();
-        let temp = |shelf: Shelf, n: usize| self.dir.shelf(shelf).join(format!(".{n}.tmp"));
         let together = cfg!(target_os = "linux") && self.changes.len() > SYNC_SINGLY_UP_TO;
-        for (n, ((shelf, _), page)) in pages() {
-            fill(&temp(*shelf, n), page, !together)?;
+        let mut filled = Vec::new();
+        for ((shelf, name), page) in &self.changes {
+            let Some(page) = page else { continue };
+            let temp = self.dir.temporary(*shelf);
+            fill(&temp, page, !together)?;
+            filled.push((temp, self.dir.path(*shelf, name)));
         }
         if together {
             sync_file_system(self.dir.root())?;
         }
-        for (n, ((shelf, name), _)) in pages() {
-            rename(&temp(*shelf, n), &self.dir.path(*shelf, name))?;
+        for (temp, path) in &filled {
+            rename(temp, path)?;
         }
         for ((shelf, name), _) in self.changes.iter().filter(|(_, page)| page.is_none()) {
             remove(&self.dir.path(*shelf, name))?;
@@ -289,7 +325,7 @@ fn queue_of(resource: &Resource) -> String {
 
 /// The whole of a file, unless it is longer than any that is written here.
 pub(super) fn read_page(path: &Path) -> io::Result<Vec<u8>> {
-    let file = File::open(path)?;
+    let file = access::open(path, File::options().read(true))?;
     if file.metadata()?.len() > PAGE_MAX {
         return Err(too_long());
     }
@@ -304,11 +340,15 @@ fn too_long() -> io::Error {
 
 fn fill(path: &Path, page: &[u8], sync: bool) -> Result<(), FileError> {
     let write = || {
-        let mut file = File::create(path)?;
+        let mut file = access::create_new(path)?;
         file.write_all(page)?;
         if sync { file.sync_data() } else { Ok(()) }
     };
-    write().map_err(|e| FileError::new(path, "be written", &e))
+    write().map_err(|e| {
+        // A full disk should not be filled further; where this fails too, the sweep removes it.
+        let _ = std::fs::remove_file(path);
+        FileError::new(path, "be written", &e)
+    })
 }
 
 fn rename(from: &Path, to: &Path) -> Result<(), FileError> {
@@ -317,12 +357,12 @@ fn rename(from: &Path, to: &Path) -> Result<(), FileError> {
 
 /// Makes the names in `dir` survive a power loss.
 pub(super) fn sync_dir(dir: &Path) -> Result<(), FileError> {
-    File::open(dir).and_then(|dir| dir.sync_all()).map_err(|e| FileError::new(dir, "be synced", &e))
+    access::open_dir(dir).and_then(|dir| dir.sync_all()).map_err(|e| FileError::new(dir, "be synced", &e))
 }
 
 #[cfg(target_os = "linux")]
 fn sync_file_system(root: &Path) -> Result<(), FileError> {
-    let sync = || Ok(rustix::fs::syncfs(File::open(root)?)?);
+    let sync = || Ok(rustix::fs::syncfs(access::open_dir(root)?)?);
     sync().map_err(|e: io::Error| FileError::new(root, "be synced", &e))
 }
 

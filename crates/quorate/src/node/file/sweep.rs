@@ -1,5 +1,5 @@
 use super::names::file_name;
-use super::store::{Directory, Page, Shelf, read_page};
+use super::store::{Directory, Page, Shelf, is_temporary, read_page};
 use crate::node::engine::{ClaimRow, Clocks, CounterRow};
 use serde::de::DeserializeOwned;
 use std::{
@@ -14,12 +14,14 @@ const LOOKS_A_WRITE: usize = 2;
 const LEAST: usize = 32;
 const MOST: usize = 256;
 
-/// Where a sweep goes round.
-const ROUND: [Place; 4] = [
+/// The directories of one round of the sweep.
+const ROUND: [Place; 6] = [
     Place::Shelf(Shelf::Leases),
     Place::OtherBoots,
     Place::Shelf(Shelf::Counters),
     Place::Shelf(Shelf::Claims),
+    Place::Shelf(Shelf::Ledgers),
+    Place::Shelf(Shelf::Root),
 ];
 
 #[derive(Clone, Copy, Debug)]
@@ -28,8 +30,8 @@ enum Place {
     OtherBoots,
 }
 
-/// Removes what has ended, a few files at a time, so that the directory does not grow for ever. It goes on
-/// where it stopped.
+/// Removes rows that have ended and files that a crash left incomplete, a few at a time, so that the directory does
+/// not grow for ever. Each sweep continues where the last one stopped.
 #[derive(Debug, Default)]
 pub(super) struct Sweeper {
     owed: usize,
@@ -76,7 +78,8 @@ fn remove_if_ended(entry: &DirEntry, place: Place, dir: &Directory, clocks: Cloc
     let path = entry.path();
     let wall = clocks.wall.as_micros();
     let ended = match place {
-        Place::OtherBoots if entry.file_name() != OsStr::new(dir.boot()) => return remove_boot(&path),
+        _ if is_temporary(&entry.file_name()) => true,
+        Place::OtherBoots if entry.file_name() != OsStr::new(dir.boot()) => return remove_boot(entry),
         Place::OtherBoots => false,
         Place::Shelf(Shelf::Leases) => row(&path, |row: Ends| row.until_nanos <= clocks.lease_nanos),
         Place::Shelf(Shelf::Counters) => row(&path, |row: CounterRow| row.until_micros <= wall),
@@ -100,9 +103,14 @@ fn row<T: DeserializeOwned>(path: &Path, ended: impl Fn(T) -> bool) -> bool {
     page.is_some_and(|page: Page<String, T>| path.ends_with(file_name(&page.name)) && ended(page.row))
 }
 
-/// Another boot's leases are void. A large directory takes more than one visit.
-fn remove_boot(path: &Path) {
-    let leases = std::fs::read_dir(path).into_iter().flatten().flatten();
+/// Removes another boot's leases, which are void. A large directory takes more than one visit.
+fn remove_boot(entry: &DirEntry) {
+    // A link might lead out of the node's directory.
+    if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+        return;
+    }
+    let path = entry.path();
+    let leases = std::fs::read_dir(&path).into_iter().flatten().flatten();
     for lease in leases.take(LEAST) {
         let _ = std::fs::remove_file(lease.path());
     }

@@ -15,7 +15,7 @@ use tokio_util::task::TaskTracker;
 
 const TTL: Duration = Duration::from_secs(10);
 const KEEP: Duration = Duration::from_secs(3600);
-const HELPER: &str = "QUORATE_TEST_FILE_NODE";
+pub(super) const HELPER: &str = "QUORATE_TEST_FILE_NODE";
 
 /// A directory of this test, gone with it.
 pub(super) struct Scratch(PathBuf);
@@ -116,6 +116,11 @@ impl Drop for StoppedHolder {
     }
 }
 
+/// The node of `scratch`.
+pub(super) fn scratch_node(scratch: &Scratch) -> FileNode {
+    scratch.node()
+}
+
 fn lock(name: &str) -> Resource {
     Resource::lock(name).unwrap()
 }
@@ -124,7 +129,7 @@ fn owner(n: u64) -> Owner {
     Owner::sign("test", n, n)
 }
 
-fn acquire(name: &str, n: u64, wall: WallTime) -> Request {
+pub(super) fn acquire(name: &str, n: u64, wall: WallTime) -> Request {
     let propose = FencingToken::new(wall.as_micros());
     let tolerance = Duration::from_secs(1);
     Request::Acquire {
@@ -138,7 +143,7 @@ fn acquire(name: &str, n: u64, wall: WallTime) -> Request {
     }
 }
 
-fn release(name: &str, n: u64) -> Request {
+pub(super) fn release(name: &str, n: u64) -> Request {
     Request::Release { resource: lock(name), owner: owner(n) }
 }
 
@@ -151,13 +156,13 @@ fn never_late(request: Request) -> Batch {
 }
 
 /// Opens a session on a node that is marked, by us or before us.
-async fn marked(node: &FileNode) -> (FileSession, Hello) {
+pub(super) async fn marked(node: &FileNode) -> (FileSession, Hello) {
     let (mut session, hello) = node.open(Nudge::channel().0).await.unwrap();
     let _ = ask(&mut session, Request::Mark { expect: None, marker: "test".into() }).await;
     (session, hello)
 }
 
-async fn ask(session: &mut FileSession, request: Request) -> Reply {
+pub(super) async fn ask(session: &mut FileSession, request: Request) -> Reply {
     one(session.send(never_late(request)).await)
 }
 
@@ -166,7 +171,7 @@ fn one(reply: Result<BatchReply, Cause>) -> Reply {
     reply
 }
 
-fn granted(reply: &Reply) -> u64 {
+pub(super) fn granted(reply: &Reply) -> u64 {
     let Reply::Granted { counter, .. } = reply else { panic!("not granted: {reply:?}") };
     counter.get()
 }
@@ -515,4 +520,55 @@ async fn what_has_ended_is_swept_a_little_at_a_time() {
         ask(&mut session, release(&format!("new{}", n % 10), n)).await;
     }
     assert!(files("leases") < 20 && files("counters") < 20, "{} and {}", files("leases"), files("counters"));
+}
+
+/// Ids such as those in `/etc/machine-id`.
+const ALPHA: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+const BETA: &str = "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb";
+
+#[tokio::test]
+async fn two_machines_with_one_directory_refuse_each_other() {
+    let scratch = Scratch::new();
+    let on = |id: &str, host: &str, boot: &str| scratch.node().with_machine(id, host).with_boot_id(boot);
+    let (mut first, _) = marked(&on(ALPHA, "alpha", "one")).await;
+    granted(&ask(&mut first, acquire("r", 1, SystemWorld.wall())).await);
+
+    let refused = on(BETA, "beta", "two").open(Nudge::channel().0).await.map(|(_, hello)| hello);
+    let Err(Cause::Denied(why)) = refused else { panic!("two machines: {refused:?}") };
+    for part in ["alpha (machine ", "boot one", "beta (machine ", "boot two", "delete ", "/machine.json"] {
+        assert!(why.contains(part), "{part}: {why}");
+    }
+    assert!(!why.contains(ALPHA) && !why.contains(BETA), "the ids themselves are not shown: {why}");
+    // The first goes on, also after its restart.
+    granted(&ask(&mut first, acquire("s", 1, SystemWorld.wall())).await);
+    let (_, again) = marked(&on(ALPHA, "alpha", "three")).await;
+    assert_eq!(again.marker.as_deref(), Some("test"));
+
+    // What the message advises.
+    std::fs::remove_file(scratch.path().join("node/machine.json")).unwrap();
+    marked(&on(BETA, "beta", "two")).await;
+    on(ALPHA, "alpha", "three")
+        .open(Nudge::channel().0)
+        .await
+        .map(drop)
+        .expect_err("the directory is beta's now");
+}
+
+#[tokio::test]
+async fn a_machine_whose_directory_was_taken_over_grants_nothing_more() {
+    let scratch = Scratch::new();
+    // Clones of one image: the second looks like the first after a restart.
+    let on = |boot: &str| scratch.node().with_machine(ALPHA, "clone").with_boot_id(boot);
+    let (nudge, mut pushes) = Nudge::channel();
+    marked(&on("one")).await;
+    let (mut first, _) = on("one").open(nudge).await.unwrap();
+    let (mut second, _) = marked(&on("two")).await;
+
+    let late = first.send(never_late(acquire("r", 1, SystemWorld.wall()))).await;
+    let Err(Cause::Denied(why)) = late else { panic!("granted on two machines: {late:?}") };
+    assert!(why.contains("boot one") && why.contains("boot two"), "{why}");
+    assert_eq!(pushes.recv().await, Some(Push::Closed));
+    let back = on("one").open(Nudge::channel().0).await.map(|(_, hello)| hello);
+    assert!(matches!(back, Err(Cause::Denied(_))), "{back:?}");
+    granted(&ask(&mut second, acquire("r", 2, SystemWorld.wall())).await);
 }

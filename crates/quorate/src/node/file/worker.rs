@@ -1,9 +1,10 @@
 //! The thread of one session: it waits for the lock, runs what has gathered, and answers.
 
 use super::lock::{Attempt, DirLock};
+use super::machine::{Machine, Record, Verdict};
 use super::store::{Directory, FileError, Shelf, Transaction, sync_dir};
 use super::sweep::Sweeper;
-use super::{FileNode, LINGER, boot};
+use super::{FileNode, LINGER, filesystem, machine};
 use crate::env::{BootTime, WallTime, World};
 use crate::node::engine::{self, Clocks, Store};
 use crate::node::{Batch, BatchReply, Cause, Hello, Nudge, Push, Refusal, Reply, Request};
@@ -53,6 +54,7 @@ struct Identity {
 
 struct Desk {
     world: Arc<dyn World>,
+    machine: Machine,
     dir: Directory,
     sweeper: Sweeper,
     queue: VecDeque<Waiting>,
@@ -73,27 +75,28 @@ impl Desk {
     /// `None` where `abandoned` came true before the lock was had.
     fn open(node: &FileNode, abandoned: impl Fn() -> bool) -> Result<Option<(DirLock, Self, Hello)>, Cause> {
         let root = node.dir();
-        let failed = |e: FileError| Cause::Unreachable(e.to_string().into());
-        let boot = match &node.boot {
-            Some(id) => Arc::clone(id),
-            None => boot::id().map_err(|e| failed(FileError::new(root, "be used without a boot id", &e)))?,
-        };
-        let dir = Directory::new(root, boot);
+        let failed = |e: FileError| e.cause(Cause::Unreachable);
+        let machine =
+            node.machine().map_err(|e| failed(FileError::new(root, "be used without a boot id", &e)))?;
+        let dir = Directory::new(root, Arc::clone(&machine.boot), Arc::clone(&node.world));
         loop {
-            dir.create().map_err(failed)?;
-            refuse_network(root)?;
+            dir.create(&node.given).map_err(failed)?;
+            refuse_shared(root)?;
             let path = root.join("lock");
             let unlockable = |e| failed(FileError::new(&path, "be locked", &e));
             let lock = DirLock::open(&path).map_err(unlockable)?;
             while !abandoned() {
                 let hello = match lock.attempt(PATIENCE).map_err(unlockable)? {
-                    Attempt::Held(_held) => hello(&dir, &*node.world)?,
+                    Attempt::Held(_held) => {
+                        enter(&dir, &machine)?;
+                        hello(&dir, &*node.world)?
+                    }
                     Attempt::Busy => continue,
                     Attempt::Replaced => break,
                 };
                 let world = Arc::clone(&node.world);
                 let sweeper = Sweeper::default();
-                let desk = Self { world, dir, sweeper, queue: VecDeque::new(), dropped: None };
+                let desk = Self { world, machine, dir, sweeper, queue: VecDeque::new(), dropped: None };
                 return Ok(Some((lock, desk, hello)));
             }
             if abandoned() {
@@ -106,6 +109,10 @@ impl Desk {
         while self.gather(inbox) {
             match lock.attempt(PATIENCE) {
                 Ok(Attempt::Held(_held)) => {
+                    if let Err(cause) = still_ours(&self.dir, &self.machine) {
+                        self.queue.drain(..).for_each(|waiting| waiting.answer(Err(cause.clone())));
+                        return nudge.push(Push::Closed);
+                    }
                     let (world, dir, sweeper) = (&*self.world, &self.dir, &mut self.sweeper);
                     self.queue.drain(..).for_each(|waiting| waiting.run(world, dir, sweeper));
                 }
@@ -198,8 +205,8 @@ impl Waiting {
 
 /// Reads, or on first use draws, the identity. Only under the directory's lock.
 fn hello(dir: &Directory, world: &dyn World) -> Result<Hello, Cause> {
-    let torn = |e: FileError| Cause::Protocol(e.to_string().into());
-    let failed = |e: FileError| Cause::Unreachable(e.to_string().into());
+    let torn = |e: FileError| e.cause(Cause::Protocol);
+    let failed = |e: FileError| e.cause(Cause::Unreachable);
     let wall = world.wall();
     let mut store = Transaction::new(dir);
     let identity = match store.read(Shelf::Root, "identity").map_err(torn)? {
@@ -229,34 +236,46 @@ fn hello(dir: &Directory, world: &dyn World) -> Result<Hello, Cause> {
     })
 }
 
-/// Two hosts have two boot clocks: a lease of one is nothing to the other.
-#[cfg(target_os = "linux")]
-fn refuse_network(root: &Path) -> Result<(), Cause> {
-    // From the kernel's magic.h: NFS, SMB, CIFS, SMB2, Ceph, AFS, GFS2, OCFS2, Lustre.
-    const NETWORK: [u64; 9] = [
-        0x6969,
-        0x517B,
-        0xFF53_4D42,
-        0xFE53_4D42,
-        0x00C3_6400,
-        0x5346_414F,
-        0x0116_1970,
-        0x7461_636F,
-        0x0BD0_0BD0,
-    ];
-    let known = rustix::fs::statfs(root)
-        .map_err(|e| Cause::Unreachable(FileError::new(root, "be looked at", &e).to_string().into()))?;
-    if NETWORK.contains(&(known.f_type as u64 & 0xFFFF_FFFF)) {
-        let root = root.display();
-        let why = format!(
-            "{root} is on a network file system, and a file node serves one host; choose a local directory"
-        );
-        return Err(Cause::Denied(why.into()));
+/// The name of the row that holds a [`Record`].
+const MACHINE: &str = "machine";
+
+/// Records that `machine` uses the directory, unless it is another machine's. Only under the directory's lock.
+fn enter(dir: &Directory, machine: &Machine) -> Result<(), Cause> {
+    let torn = |e: FileError| e.cause(Cause::Protocol);
+    let mut store = Transaction::new(dir);
+    let record: Option<Record> = store.read(Shelf::Root, MACHINE).map_err(torn)?;
+    match (machine::judge(record.as_ref(), machine), record) {
+        (Verdict::Write(new), _) => {
+            let written = store.write(Shelf::Root, MACHINE, &new).and_then(|()| store.commit());
+            written.map(drop).map_err(|e| e.cause(Cause::Unreachable))
+        }
+        (Verdict::Foreign, Some(record)) => Err(foreign(dir, &record, machine)),
+        (Verdict::Ours | Verdict::Foreign, _) => Ok(()),
     }
-    Ok(())
 }
 
-#[cfg(not(target_os = "linux"))]
-fn refuse_network(_root: &Path) -> Result<(), Cause> {
-    Ok(())
+/// Checks that no other machine has taken the directory since [`enter`]. Only under the directory's lock.
+fn still_ours(dir: &Directory, machine: &Machine) -> Result<(), Cause> {
+    match Transaction::new(dir).read::<Record>(Shelf::Root, MACHINE) {
+        Ok(Some(record)) if !machine::is_still_ours(&record, machine) => Err(foreign(dir, &record, machine)),
+        Ok(_) => Ok(()),
+        Err(e) => Err(e.cause(Cause::Protocol)),
+    }
+}
+
+fn foreign(dir: &Directory, record: &Record, machine: &Machine) -> Cause {
+    let file = dir.path(Shelf::Root, MACHINE);
+    Cause::Denied(machine::refusal(dir.root(), &file, record, machine).into())
+}
+
+fn refuse_shared(root: &Path) -> Result<(), Cause> {
+    let shared = filesystem::shared_below(root)
+        .map_err(|e| FileError::new(root, "be looked at", &e).cause(Cause::Unreachable))?;
+    let Some(name) = shared else { return Ok(()) };
+    let root = root.display();
+    let why = format!(
+        "{root} is on a file system that other machines can mount too ({name}), and a file node serves one machine; \
+         name a directory on a disk of this machine (ext4, xfs, btrfs, tmpfs …)"
+    );
+    Err(Cause::Denied(why.into()))
 }

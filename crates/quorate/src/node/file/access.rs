@@ -1,0 +1,318 @@
+//! Checks that no other user of the host can reach a node's files.
+//!
+//! The rules are those of OpenSSH's `StrictModes`, and stricter for the node itself: its directories and files
+//! belong to the effective user and are closed to everybody else. Every directory above belongs to root or that
+//! user and is writable by nobody else, unless it is sticky (like `/tmp`), so that no other user can put another
+//! directory in the node's place. Root can always do so. Under these rules a path leads to the same file at the
+//! check and at the use.
+
+use rustix::{fs::OFlags, io::Errno};
+use std::{
+    collections::VecDeque,
+    fmt,
+    fs::{DirBuilder, File, Metadata, OpenOptions, Permissions},
+    io,
+    os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt},
+    path::{Component, Path, PathBuf},
+};
+
+/// The most symbolic links in one path, as in the kernel.
+const LINKS_MAX: usize = 40;
+
+/// What a path is to a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    /// A directory on the way to the node's.
+    Above,
+    /// A symbolic link on the way to the node's directory.
+    Link,
+    /// The node's directory, or one within it.
+    Directory,
+    /// A file of the node.
+    File,
+}
+
+/// The kind of a file that decides here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Directory,
+    Regular,
+    Link,
+    Other(&'static str),
+}
+
+/// The facts about a path on which the checks depend.
+#[derive(Clone, Copy, Debug)]
+struct Facts {
+    kind: Kind,
+    uid: u32,
+    mode: u32,
+}
+
+impl Facts {
+    fn of(meta: &Metadata) -> Self {
+        let kind = match meta.file_type() {
+            kind if kind.is_dir() => Kind::Directory,
+            kind if kind.is_file() => Kind::Regular,
+            kind if kind.is_symlink() => Kind::Link,
+            kind if kind.is_fifo() => Kind::Other("a pipe"),
+            kind if kind.is_socket() => Kind::Other("a socket"),
+            _ => Kind::Other("a device"),
+        };
+        Self { kind, uid: meta.uid(), mode: meta.mode() & 0o7777 }
+    }
+}
+
+/// A reason not to use a path, with the fix.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Fault(String);
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Fault {}
+
+impl From<Fault> for io::Error {
+    fn from(fault: Fault) -> Self {
+        Self::new(io::ErrorKind::PermissionDenied, fault)
+    }
+}
+
+/// Checks `path`, which is `part` of the node, for the effective user `me`.
+fn check(path: &Path, part: Part, Facts { kind, uid, mode }: Facts, me: u32) -> Result<(), Fault> {
+    let at = word(path);
+    let fault = |text: String| Err(Fault(format!("{at} {text}")));
+    let is_trusted = uid == me || (uid == 0 && matches!(part, Part::Above | Part::Link));
+    match (part, kind) {
+        (Part::Above | Part::Directory, Kind::Directory)
+        | (Part::File, Kind::Regular)
+        | (Part::Link, Kind::Link) => {}
+        (_, Kind::Link) => return fault(format!("is a symbolic link; remove it: `rm {at}`")),
+        (Part::File, Kind::Directory) => {
+            return fault("is a directory, not a regular file; move it away".into());
+        }
+        (Part::File, Kind::Other(kind)) => {
+            return fault(format!("is {kind}, not a regular file; remove it: `rm {at}`"));
+        }
+        _ => return fault("is not a directory; move it away, or name another directory for the node".into()),
+    }
+    if !is_trusted {
+        let who = format!("belongs to user {uid}, and this process runs as user {me}");
+        return match part {
+            Part::Above => fault(format!(
+                "{who}: its owner could put another directory in the node's place; put the node below \
+                 directories of root or of user {me}"
+            )),
+            Part::Link => fault(format!(
+                "{who}: its owner could turn this symbolic link elsewhere; name the directory to which it leads, \
+                 or remove it"
+            )),
+            Part::Directory => fault(format!(
+                "{who}; run as user {uid}, or, if no program of user {uid} uses it, `chown -R {me} {at}`"
+            )),
+            Part::File => {
+                fault(format!("{who}; run `chown {me} {at}` if you trust its content, else remove it"))
+            }
+        };
+    }
+    match part {
+        Part::Above if mode & 0o022 != 0 && mode & 0o1000 == 0 => fault(format!(
+            "is writable by other users (mode {mode:04o}), who could put another directory in the node's place; run \
+             `chmod go-w {at}`, or put the node elsewhere"
+        )),
+        Part::Directory if mode & 0o077 != 0 => fault(format!(
+            "is open to other users (mode {mode:04o}), who could read the node's files or hold its lock; stop the \
+             programs that use it, then run `chmod -R go= {at}`"
+        )),
+        Part::File if mode & 0o077 != 0 => {
+            fault(format!("is open to other users (mode {mode:04o}); run `chmod go= {at}`"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// `path` as a word for a shell, without characters that could steer a terminal.
+fn word(path: &Path) -> String {
+    let text = path.to_string_lossy();
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%".contains(c);
+    if text.chars().all(is_plain) {
+        return text.into_owned();
+    }
+    format!("'{}'", crate::plain::plain(&text, 4_096).replace('\'', "'\\''"))
+}
+
+/// Makes `dir`, which is absolute and without links, where it does not exist, and checks it and all above it.
+/// `given` is the path by which the user called it, perhaps through links.
+pub(super) fn secure_root(given: &Path, dir: &Path) -> io::Result<()> {
+    let me = effective_user();
+    for path in [given, dir] {
+        let mut trail = trail(path)?;
+        trail.retain(|at| at != dir);
+        for at in trail {
+            let facts = Facts::of(&at.symlink_metadata()?);
+            let part = if facts.kind == Kind::Link { Part::Link } else { Part::Above };
+            check(&at, part, facts, me)?;
+        }
+    }
+    let mut missing: Vec<&Path> = dir.ancestors().take_while(|at| !at.exists()).collect();
+    while let Some(at) = missing.pop() {
+        make(at)?;
+    }
+    check(dir, Part::Directory, Facts::of(&dir.symlink_metadata()?), me)?;
+    Ok(())
+}
+
+/// Makes `dir`, of which the parent is checked, where it does not exist, and checks it.
+pub(super) fn secure_dir(dir: &Path) -> io::Result<()> {
+    make(dir)?;
+    check(dir, Part::Directory, Facts::of(&dir.symlink_metadata()?), effective_user())?;
+    Ok(())
+}
+
+/// Opens the file at `path` by `options`, unless it is a link, no regular file, or another user can reach it. A
+/// file that this call makes is open to this user alone.
+pub(super) fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
+    // A pipe would make the call wait for its other end.
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let file =
+        options.mode(0o600).custom_flags(flags.bits().cast_signed()).open(path).map_err(
+            |error| match path.symlink_metadata() {
+                Ok(meta) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {
+                    check(path, Part::File, Facts::of(&meta), effective_user())
+                        .err()
+                        .map_or(error, io::Error::from)
+                }
+                _ => error,
+            },
+        )?;
+    check(path, Part::File, Facts::of(&file.metadata()?), effective_user())?;
+    Ok(file)
+}
+
+/// Makes the file at `path`, where none may be, open to this user alone whatever the umask.
+pub(super) fn create_new(path: &Path) -> io::Result<File> {
+    let flags = OFlags::NOFOLLOW.bits().cast_signed();
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).custom_flags(flags).open(path)?;
+    // A umask may take away what the owner needs.
+    if file.metadata()?.mode() & 0o777 != 0o600 {
+        file.set_permissions(Permissions::from_mode(0o600))?;
+    }
+    Ok(file)
+}
+
+/// Opens a checked directory, to sync it or to ask about its file system.
+pub(super) fn open_dir(dir: &Path) -> io::Result<File> {
+    let flags = OFlags::NOFOLLOW | OFlags::DIRECTORY;
+    OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(dir)
+}
+
+fn make(dir: &Path) -> io::Result<()> {
+    match DirBuilder::new().mode(0o700).create(dir) {
+        // A umask may take away what the owner needs, and a directory may hand down a set-group-id bit.
+        Ok(()) => std::fs::set_permissions(dir, Permissions::from_mode(0o700)),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+fn effective_user() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+/// Every directory and symbolic link that `path` leads over, from the root on, as far as it exists.
+fn trail(path: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut todo: VecDeque<PathBuf> = steps(path);
+    let (mut at, mut seen, mut links) = (PathBuf::from("/"), vec![PathBuf::from("/")], 0);
+    while let Some(step) = todo.pop_front() {
+        if step == Path::new("/") {
+            at = step;
+            continue;
+        }
+        if step == Path::new("..") {
+            at.pop();
+            continue;
+        }
+        let next = at.join(&step);
+        let meta = match next.symlink_metadata() {
+            Ok(meta) => meta,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => break,
+            Err(error) => return Err(error),
+        };
+        seen.push(next.clone());
+        if !meta.is_symlink() {
+            at = next;
+            continue;
+        }
+        links += 1;
+        if links > LINKS_MAX {
+            return Err(Errno::LOOP.into());
+        }
+        for step in steps(&next.read_link()?).into_iter().rev() {
+            todo.push_front(step);
+        }
+    }
+    Ok(seen)
+}
+
+fn steps(path: &Path) -> VecDeque<PathBuf> {
+    path.components()
+        .filter(|step| *step != Component::CurDir)
+        .map(|step| PathBuf::from(step.as_os_str()))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ME: u32 = 1000;
+
+    #[test]
+    fn each_part_of_a_path_is_judged_by_kind_owner_and_mode() {
+        use Kind::{Directory, Link, Other, Regular};
+        let fine = "";
+        let table = [
+            (Part::Above, Directory, 0, 0o755, fine),
+            (Part::Above, Directory, ME, 0o700, fine),
+            (Part::Above, Directory, 0, 0o1777, fine),
+            (Part::Above, Directory, ME, 0o1777, fine),
+            (Part::Above, Directory, 0, 0o777, "chmod go-w /a"),
+            (Part::Above, Directory, ME, 0o775, "chmod go-w /a"),
+            (Part::Above, Directory, 7, 0o755, "belongs to user 7"),
+            (Part::Above, Directory, 7, 0o1777, "belongs to user 7"),
+            (Part::Above, Regular, ME, 0o600, "is not a directory"),
+            (Part::Link, Link, 0, 0o777, fine),
+            (Part::Link, Link, ME, 0o777, fine),
+            (Part::Link, Link, 7, 0o777, "belongs to user 7"),
+            (Part::Directory, Directory, ME, 0o700, fine),
+            (Part::Directory, Directory, ME, 0o2700, fine),
+            (Part::Directory, Directory, ME, 0o710, "chmod -R go= /a"),
+            (Part::Directory, Directory, ME, 0o755, "chmod -R go= /a"),
+            (Part::Directory, Directory, ME, 0o1777, "chmod -R go= /a"),
+            (Part::Directory, Directory, 0, 0o700, "chown -R 1000 /a"),
+            (Part::Directory, Link, ME, 0o777, "symbolic link"),
+            (Part::File, Regular, ME, 0o600, fine),
+            (Part::File, Regular, ME, 0o400, fine),
+            (Part::File, Regular, ME, 0o644, "chmod go= /a"),
+            (Part::File, Regular, 0, 0o600, "chown 1000 /a"),
+            (Part::File, Link, ME, 0o777, "symbolic link"),
+            (Part::File, Other("a pipe"), ME, 0o600, "a pipe, not a regular file"),
+            (Part::File, Directory, ME, 0o700, "a directory, not a regular file"),
+        ];
+        for (part, kind, uid, mode, text) in table {
+            let said = check(Path::new("/a"), part, Facts { kind, uid, mode }, ME);
+            let said = said.err().map_or(String::new(), |fault| fault.to_string());
+            assert_eq!(said.is_empty(), text.is_empty(), "{part:?} {kind:?} {uid} {mode:o}: {said}");
+            assert!(said.contains(text), "{part:?} {kind:?} {uid} {mode:o}: {said}");
+        }
+    }
+
+    #[test]
+    fn a_command_to_type_in_is_safe_to_type_in() {
+        assert_eq!(word(Path::new("/var/lib/quorate-1/a")), "/var/lib/quorate-1/a");
+        assert_eq!(word(Path::new("/a b/$(x)'\u{1b}")), "'/a b/$(x)'\\'' '");
+    }
+}

@@ -1,0 +1,208 @@
+//! The machine that a directory belongs to, so that two machines with one directory refuse each other.
+//!
+//! The rule: the boot in which the directory was used last is recorded, with the ids of the machines (a host, and
+//! containers on it) that used it in that boot. A process of the same boot shares the kernel and its clock, and is
+//! welcome. A process of another boot is the same machine after a restart where a machine id is among the recorded
+//! ones, or where one side has none; else it is refused. A boot that another one has replaced never comes back, so
+//! a machine that finds its boot replaced is refused as well, whatever the ids say.
+
+use super::boot;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use std::{fmt, io, path::Path, sync::Arc};
+
+/// The most machine ids of one boot, and the most replaced boots, that are recorded: the latest.
+const RECORDED_MAX: usize = 32;
+
+/// Where the machine id is read, the first that has one.
+const FILES: [&str; 2] = ["/etc/machine-id", "/var/lib/dbus/machine-id"];
+
+/// What tells a machine from others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Machine {
+    /// The boot of its kernel.
+    pub(super) boot: Arc<str>,
+    /// A digest of its id, where it has one. A container may have none.
+    pub(super) id: Option<Arc<str>>,
+    /// Its name, for messages.
+    pub(super) host: Arc<str>,
+}
+
+impl Machine {
+    /// This machine.
+    pub(super) fn this() -> io::Result<Self> {
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        Ok(Self { boot: boot::id()?, id: id(), host: crate::plain::plain(&host, 64).into() })
+    }
+}
+
+impl fmt::Display for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        show(f, &self.host, self.id.as_deref(), &self.boot)
+    }
+}
+
+fn show(f: &mut fmt::Formatter<'_>, host: &str, id: Option<&str>, boot: &str) -> fmt::Result {
+    let id = id.map_or("none", |id| id.get(..12).unwrap_or(id));
+    let plain = |text| crate::plain::plain(text, 64);
+    write!(f, "{} (machine {}, boot {})", plain(host), plain(id), plain(boot))
+}
+
+/// A digest of this machine's id: the id itself should not leave its file (machine-id(5)).
+fn id() -> Option<Arc<str>> {
+    FILES.into_iter().find_map(|file| digest(&std::fs::read_to_string(file).ok()?)).or_else(boot::machine_id)
+}
+
+/// `None` for an image's file that is to be filled in at the first boot.
+pub(super) fn digest(id: &str) -> Option<Arc<str>> {
+    let id = id.trim();
+    let is_id = id.len() >= 32 && id.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-');
+    let digest = || Sha256::new().chain_update("quorate file node\0").chain_update(id).finalize();
+    is_id.then(|| digest().iter().take(16).map(|byte| format!("{byte:02x}")).collect::<String>().into())
+}
+
+/// The machine in a directory's `machine.json`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Record {
+    boot: Arc<str>,
+    host: Arc<str>,
+    machines: Vec<Arc<str>>,
+    replaced: Vec<Arc<str>>,
+}
+
+impl fmt::Display for Record {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        show(f, &self.host, self.machines.last().map(|id| &**id), &self.boot)
+    }
+}
+
+/// Whether a machine may use a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// The directory is this machine's.
+    Ours,
+    /// It is, once this has been recorded.
+    Write(Record),
+    /// The directory is another machine's.
+    Foreign,
+}
+
+/// Decides whether `machine` may open a directory with `record`.
+pub(super) fn judge(record: Option<&Record>, machine: &Machine) -> Verdict {
+    let (boot, host) = (Arc::clone(&machine.boot), Arc::clone(&machine.host));
+    let Some(record) = record else {
+        let machines = machine.id.iter().cloned().collect();
+        return Verdict::Write(Record { boot, host, machines, replaced: Vec::new() });
+    };
+    let is_listed = |id: &Arc<str>| record.machines.contains(id);
+    if record.boot == boot {
+        return match &machine.id {
+            Some(id) if !is_listed(id) => {
+                let mut record = record.clone();
+                push(&mut record.machines, id);
+                Verdict::Write(record)
+            }
+            _ => Verdict::Ours,
+        };
+    }
+    let may_be_the_same = match &machine.id {
+        Some(id) => record.machines.is_empty() || is_listed(id),
+        None => true,
+    };
+    if record.replaced.contains(&boot) || !may_be_the_same {
+        return Verdict::Foreign;
+    }
+    let mut replaced = record.replaced.clone();
+    push(&mut replaced, &record.boot);
+    // Kept where this process has no id, since a container beside it may have one.
+    let machines = machine.id.as_ref().map_or(record.machines.clone(), |id| vec![Arc::clone(id)]);
+    Verdict::Write(Record { boot, host, machines, replaced })
+}
+
+/// Decides whether a directory with `record`, which `machine` has opened, is still that machine's.
+pub(super) fn is_still_ours(record: &Record, machine: &Machine) -> bool {
+    record.boot == machine.boot
+}
+
+fn push(all: &mut Vec<Arc<str>>, one: &Arc<str>) {
+    all.push(Arc::clone(one));
+    let extra = all.len().saturating_sub(RECORDED_MAX);
+    all.drain(..extra);
+}
+
+/// The reason to refuse, with the fix. `file` is where the record is.
+pub(super) fn refusal(root: &Path, file: &Path, record: &Record, machine: &Machine) -> String {
+    let (root, file) = (root.display(), file.display());
+    format!(
+        "{root} is in use by the machine {record}, and this is {machine}: a file node serves one machine; name a \
+         directory that only this machine has, or, if that machine is gone for good, delete {file}"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn machine(boot: &str, id: &str) -> Machine {
+        let id = (!id.is_empty()).then(|| id.into());
+        Machine { boot: boot.into(), id, host: "host".into() }
+    }
+
+    /// Opens one directory as one machine after the other: `true` for each that may.
+    fn opened(machines: &[(&str, &str)]) -> Vec<bool> {
+        let mut record: Option<Record> = None;
+        let mut open = |(boot, id): &(&str, &str)| match judge(record.as_ref(), &machine(boot, id)) {
+            Verdict::Ours => true,
+            Verdict::Write(new) => {
+                record = Some(new);
+                true
+            }
+            Verdict::Foreign => false,
+        };
+        machines.iter().map(&mut open).collect()
+    }
+
+    #[test]
+    fn one_machine_goes_on_after_a_restart_and_another_is_refused() {
+        assert_eq!(opened(&[("b1", "A"), ("b1", "A"), ("b2", "A"), ("b3", "A")]), [true; 4]);
+        assert_eq!(opened(&[("b1", "A"), ("b2", "B"), ("b1", "A")]), [true, false, true]);
+    }
+
+    #[test]
+    fn containers_of_one_kernel_are_one_machine() {
+        // With ids of their own, with none, and after a restart in another order.
+        assert_eq!(opened(&[("b1", "A"), ("b1", "C"), ("b1", ""), ("b2", "A"), ("b2", "C")]), [true; 5]);
+        assert_eq!(opened(&[("b1", ""), ("b2", ""), ("b2", "A"), ("b3", "A"), ("b4", "")]), [true; 5]);
+        assert_eq!(opened(&[("b1", "A"), ("b2", ""), ("b3", "B")]), [true, true, false]);
+    }
+
+    #[test]
+    fn a_boot_that_was_replaced_does_not_come_back() {
+        // Two machines with one id (clones of an image), or with none, look like restarts of one: once.
+        assert_eq!(opened(&[("b1", "A"), ("b2", "A"), ("b1", "A"), ("b2", "A")]), [true, true, false, true]);
+        assert_eq!(opened(&[("b1", ""), ("b2", ""), ("b1", "")]), [true, true, false]);
+    }
+
+    #[test]
+    fn the_record_stays_small() {
+        let boots: Vec<String> = (0..200).map(|n| n.to_string()).collect();
+        let mut record = None;
+        for boot in &boots {
+            for id in ["A", "B"] {
+                if let Verdict::Write(new) = judge(record.as_ref(), &machine(boot, id)) {
+                    record = Some(new);
+                }
+            }
+        }
+        let record = record.unwrap();
+        assert!(record.replaced.len() == RECORDED_MAX && record.machines.len() <= 2, "{record:?}");
+    }
+
+    #[test]
+    fn an_id_is_shown_as_a_digest_and_an_empty_one_is_none() {
+        let id = digest("3d1219c7c4c5404aaa1f6d2a48adfda4\n").unwrap();
+        assert!(id.len() == 32 && !id.contains("3d1219c7"), "{id}");
+        assert_eq!(digest("3d1219c7c4c5404aaa1f6d2a48adfda4"), Some(id));
+        assert_eq!((digest(""), digest("uninitialized\n")), (None, None));
+    }
+}
