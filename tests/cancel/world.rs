@@ -147,6 +147,7 @@ impl Node for Road {
             replica: false,
             eviction: Some("noeviction".into()),
             durable: Some(false),
+            volatile: None,
         };
         server.travel(server.env.now() + server.back).await;
         Ok((RoadSession::start(Arc::clone(server)), hello))

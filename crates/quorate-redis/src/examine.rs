@@ -1,6 +1,7 @@
 use crate::{
     RedisNode,
     address::Login,
+    durability::{Durability, durability},
     fault, handshake, reply,
     wire::{Reader, Writer},
 };
@@ -32,6 +33,19 @@ pub struct Examination {
     pub denied_pushes: Vec<String>,
 }
 
+impl Examination {
+    /// Checks that every answered write is on the server's disk, as `durable = true` requires.
+    ///
+    /// # Errors
+    /// The setting and its value, the reason, and the fix.
+    pub fn check_durable(&self) -> Result<(), String> {
+        match durability(&self.info, &self.settings) {
+            Durability::Durable => Ok(()),
+            Durability::Volatile(why) | Durability::Unknown(why) => Err(why),
+        }
+    }
+}
+
 /// One reading of a server's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Look {
@@ -44,9 +58,10 @@ pub struct Look {
 }
 
 /// The settings that [`Examination::settings`] holds.
-const SETTINGS: [&str; 7] = [
+const SETTINGS: [&str; 8] = [
     "appendonly",
     "appendfsync",
+    "no-appendfsync-on-rewrite",
     "maxmemory",
     "maxmemory-policy",
     "save",

@@ -1,5 +1,6 @@
 use crate::{
     address::Login,
+    durability::{self, Durability, durability},
     encode::Keys,
     fault, reply,
     scripts::{Loaded, Script},
@@ -35,6 +36,7 @@ pub(crate) async fn shake(
         Ok(mut shaken) => {
             shaken.hello.version = clean(&shaken.hello.version);
             shaken.hello.eviction = shaken.hello.eviction.as_ref().map(clean);
+            shaken.hello.volatile = shaken.hello.volatile.as_ref().map(clean);
             Ok(shaken)
         }
         Err(cause) => Err(fault::without(cause, password.reveal())),
@@ -72,7 +74,7 @@ enum Question {
     Info,
     Time,
     Marker,
-    Fsync,
+    Setting(&'static str),
     Load,
     Pushes,
 }
@@ -89,7 +91,9 @@ fn questions(login: &Login, keys: &Keys) -> Vec<(Question, Cmd)> {
     all.push((Question::Info, redis::cmd("INFO")));
     all.push((Question::Time, redis::cmd("TIME")));
     all.push((Question::Marker, redis::cmd("GET").arg(keys.marker()).take()));
-    all.push((Question::Fsync, redis::cmd("CONFIG").arg("GET").arg("appendfsync").take()));
+    for name in durability::SETTINGS {
+        all.push((Question::Setting(name), redis::cmd("CONFIG").arg("GET").arg(name).take()));
+    }
     for script in Script::ALL {
         all.push((Question::Load, redis::cmd("SCRIPT").arg("LOAD").arg(script.source()).take()));
     }
@@ -104,7 +108,7 @@ struct Answers {
     info: BTreeMap<String, String>,
     node_time: NodeTime,
     marker: Option<Arc<str>>,
-    fsync: Option<Arc<str>>,
+    settings: BTreeMap<String, String>,
     scripts: Vec<String>,
     pushes: bool,
 }
@@ -114,7 +118,7 @@ impl Answers {
         if let Value::ServerError(error) = &value {
             return match question {
                 // Managed servers and careful ACLs deny these, and nothing depends on them.
-                Question::SetName | Question::Fsync | Question::Pushes => Ok(()),
+                Question::SetName | Question::Setting(_) | Question::Pushes => Ok(()),
                 Question::Select => Err(Cause::Denied(reply::shown(&format!(
                     "no such database; choose another number in the node's URL: {error}"
                 )))),
@@ -138,12 +142,14 @@ impl Answers {
                 }
                 self.marker = Some(marker);
             }
-            (Question::Fsync, Value::Array(pair)) => {
-                self.fsync = pair.get(1).map(reply::text).transpose()?;
+            (Question::Setting(name), value) => {
+                if let Some(text) = setting(value)? {
+                    self.settings.insert(name.to_owned(), text.to_string());
+                }
             }
             (Question::Load, _) => self.scripts.push(reply::text(&value)?.to_string()),
             (Question::Pushes, value) => self.pushes = matches!(value, Value::Map(_)),
-            (Question::Auth | Question::Select | Question::SetName | Question::Fsync, _) => {}
+            (Question::Auth | Question::Select | Question::SetName, _) => {}
         }
         Ok(())
     }
@@ -162,6 +168,11 @@ impl Answers {
             Some(version) => format!("valkey {version}"),
             None => fact("redis_version").unwrap_or("unknown").to_owned(),
         };
+        let (durable, volatile) = match durability(&self.info, &self.settings) {
+            Durability::Durable => (Some(true), None),
+            Durability::Volatile(why) => (Some(false), Some(why)),
+            Durability::Unknown(why) => (None, Some(why)),
+        };
         let hello = Hello {
             node_time: self.node_time,
             run_id: reply::shown(need("run_id")?),
@@ -169,7 +180,8 @@ impl Answers {
             version: reply::shown(&version),
             replica: need("role")? != "master",
             eviction: fact("maxmemory_policy").map(reply::shown),
-            durable: durable(fact("aof_enabled"), self.fsync.as_deref()),
+            durable,
+            volatile: volatile.map(Into::into),
             marker: self.marker,
         };
         let scripts =
@@ -178,11 +190,13 @@ impl Answers {
     }
 }
 
-/// Whether every reply is on disk before it is given.
-fn durable(append_only: Option<&str>, fsync: Option<&str>) -> Option<bool> {
-    match (append_only?, fsync) {
-        ("1", fsync) => fsync.map(|when| when == "always"),
-        _ => Some(false),
+/// The value in the reply to CONFIG GET of one name, which is a map once the connection speaks RESP3. `None` where the
+/// server does not know the setting.
+pub(crate) fn setting(value: &Value) -> Result<Option<Arc<str>>, Cause> {
+    match value {
+        Value::Array(pair) => pair.get(1).map(reply::text).transpose(),
+        Value::Map(pairs) => pairs.first().map(|(_, value)| reply::text(value)).transpose(),
+        _ => Ok(None),
     }
 }
 
@@ -197,22 +211,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_file_synced_at_every_write_is_durable() {
-        assert_eq!(durable(Some("1"), Some("always")), Some(true));
-        assert_eq!(durable(Some("1"), Some("everysec")), Some(false));
-        assert_eq!(durable(Some("0"), Some("always")), Some(false));
-        assert_eq!(durable(Some("1"), None), None);
-        assert_eq!(durable(None, Some("always")), None);
-    }
-
-    #[test]
     fn a_server_that_answers_nonsense_is_a_cause_and_not_a_panic() {
         let mut answers = Answers::default();
         for value in [Value::Nil, Value::Int(-1), Value::Array(vec![]), Value::Okay] {
             assert!(matches!(answers.take(Question::Time, value), Err(Cause::Protocol(_))));
         }
         assert!(matches!(answers.take(Question::Info, Value::Nil), Err(Cause::Protocol(_))));
-        assert!(answers.take(Question::Fsync, Value::Array(vec![])).is_ok());
+        assert!(answers.take(Question::Setting("appendfsync"), Value::Array(vec![])).is_ok());
         let info = "run_id:abc\r\nrole:master\r\nuptime_in_seconds:-5\r\n";
         answers.take(Question::Info, Value::BulkString(info.into())).unwrap();
         assert!(matches!(answers.finish(), Err(Cause::Protocol(text)) if text.contains("uptime")));

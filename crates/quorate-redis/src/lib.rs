@@ -7,6 +7,12 @@
 //! granted, with an eviction policy it may forget at any moment, and its leases end by its wall clock. This
 //! crate only reports such facts, in a [`Hello`](quorate::node::Hello); the quorum judges them.
 //!
+//! A server is reported as durable if `appendonly` is `yes`, `appendfsync` is `always` and
+//! `no-appendfsync-on-rewrite` is `no`. A session looks again every [`DURABILITY_CHECK`], and ends where that has
+//! changed, so that the next handshake reports it; what the server answers between the change and that look may be
+//! lost with it. So may what it answers while `appendonly` is switched off and on again at run time. A disk or file
+//! system that acknowledges a sync which it did not do cannot be told from here.
+//!
 //! A session that is dropped sends what it was given, for at most [`LINGER`]; what has left may run at any
 //! later time, until the batch's `not_after` by the server's own clock.
 //!
@@ -44,6 +50,7 @@
 mod address;
 mod connect;
 mod connect_quorum;
+mod durability;
 mod ears;
 mod encode;
 mod examine;
@@ -64,4 +71,4 @@ pub use address::UrlError;
 pub use connect_quorum::{Connect, ConnectError};
 pub use examine::{COMMANDS, Examination, Look, PUSHES};
 pub use node::RedisNode;
-pub use session::{LINGER, RedisSession};
+pub use session::{DURABILITY_CHECK, LINGER, RedisSession};

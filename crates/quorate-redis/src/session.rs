@@ -1,8 +1,9 @@
 use crate::{
     address::Secret,
+    durability::{self, Durability, durability},
     ears::{Ears, confirms},
     encode::{Keys, encode},
-    handshake::Shaken,
+    handshake::{self, Shaken},
     reply,
     scripts::Loaded,
     wire::{Reader, Writer},
@@ -20,13 +21,17 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 /// this it is given up: leases then end at their time.
 pub const LINGER: Duration = Duration::from_secs(1);
 
+/// How often a session with a server that reported itself durable checks that it still is.
+pub const DURABILITY_CHECK: Duration = Duration::from_secs(5);
+
 /// The most bytes that leave in one write, where more are waiting.
 const WRITE_MAX: usize = 64 * 1024;
 
 /// A session with one Redis server, over one connection, which is never reopened.
 ///
-/// One task owns the connection. It ends when the connection breaks, or when the session has been dropped
-/// and what it was given has left (at most [`LINGER`] later).
+/// One task owns the connection. It ends when the connection breaks, when the server is no longer as durable as it
+/// reported in the handshake, or when the session has been dropped and what it was given has left (at most [`LINGER`]
+/// later).
 pub struct RedisSession {
     jobs: mpsc::UnboundedSender<Job>,
     keys: Keys,
@@ -53,7 +58,8 @@ impl RedisSession {
         let gone = CancellationToken::new();
         let ears = Ears::default();
         let hearing = Hearing { ears: ears.clone(), nudge };
-        env.spawn(serve(env.clone(), reader, writer, inbox, gone.clone(), hearing));
+        let checked = (shaken.hello.durable == Some(true)).then(|| jobs.downgrade());
+        env.spawn(serve(env.clone(), (reader, writer), inbox, gone.clone(), hearing, checked));
         let ears = shaken.pushes.then_some(ears);
         let password = password.map(Arc::new);
         Self { jobs, keys, scripts: shaken.scripts, ears, password, _gone: gone.drop_guard() }
@@ -132,11 +138,11 @@ struct Hearing {
 
 async fn serve(
     env: Env,
-    reader: Reader,
-    writer: Writer,
+    (reader, writer): (Reader, Writer),
     inbox: mpsc::UnboundedReceiver<Job>,
     gone: CancellationToken,
     hearing: Hearing,
+    checked: Option<mpsc::WeakUnboundedSender<Job>>,
 ) {
     let (owe, owed) = mpsc::unbounded_channel();
     let writing = async {
@@ -156,11 +162,52 @@ async fn serve(
     tokio::select! { biased;
         () = read(reader, owed, &hearing) => {}
         () = writing => {}
+        () = stays_durable(&env, checked) => {}
         () = lingering => {}
     }
     if !gone.is_cancelled() {
         hearing.nudge.push(Push::Closed);
     }
+}
+
+/// Returns once the server is no longer durable; never for one that was not. The jobs are those of its session, which
+/// may be dropped at any time.
+async fn stays_durable(env: &Env, jobs: Option<mpsc::WeakUnboundedSender<Job>>) {
+    let Some(jobs) = jobs else { return future::pending().await };
+    let mut bytes = redis::cmd("INFO").arg("persistence").get_packed_command();
+    for name in durability::SETTINGS {
+        bytes.extend(redis::cmd("CONFIG").arg("GET").arg(name).get_packed_command());
+    }
+    loop {
+        env.sleep(DURABILITY_CHECK).await;
+        let (reply, answer) = oneshot::channel();
+        let owed = Owed::Replies { count: 1 + durability::SETTINGS.len(), reply };
+        // A session that is dropped has its own end, and so has a broken connection.
+        let sent = jobs.upgrade().is_some_and(|jobs| jobs.send(Job { bytes: bytes.clone(), owed }).is_ok());
+        match answer.await {
+            Ok(values) if sent && !is_durable(&values) => return,
+            Ok(_) => {}
+            Err(_) => return future::pending().await,
+        }
+    }
+}
+
+/// Reads the replies to INFO and to CONFIG GET of each of [`durability::SETTINGS`]. A server that refuses to answer, as
+/// it does while it is busy, is asked again later.
+fn is_durable(values: &[Value]) -> bool {
+    let [info, settings @ ..] = values else { return true };
+    let info = match info {
+        Value::VerbatimString { text, .. } => text.as_str().into(),
+        info => match reply::text(info) {
+            Ok(text) => text,
+            Err(_) => return true,
+        },
+    };
+    let told = durability::SETTINGS.iter().zip(settings).filter_map(|(name, value)| {
+        let value = handshake::setting(value).ok()??;
+        Some(((*name).to_owned(), value.to_string()))
+    });
+    !matches!(durability(&handshake::facts(&info), &told.collect()), Durability::Volatile(_))
 }
 
 /// Sends what comes in, in order, until the session has been dropped.

@@ -5,6 +5,7 @@ mod support;
 
 use quorate::{
     env::Env,
+    lease::Quorum,
     node::{Cause, Node, Nudge, Push, Refusal, Reply, Request},
 };
 use quorate_redis::{LINGER, RedisNode};
@@ -525,6 +526,15 @@ async fn a_hello_reports_policy_durability_and_replicas() {
     assert_eq!(hello_of(&durable).await.durable, Some(true));
     let lazy = RedisConfig::new().append_only().line("appendfsync everysec").start().unwrap();
     assert_eq!(hello_of(&lazy).await.durable, Some(false));
+    // An fsync that is put off during a rewrite.
+    let rewriting = RedisConfig::new().append_only().line("no-appendfsync-on-rewrite yes").start().unwrap();
+    let hello = hello_of(&rewriting).await;
+    assert_eq!(hello.durable, Some(false));
+    let why = hello.volatile.unwrap_or_default();
+    for part in ["no-appendfsync-on-rewrite is yes", "CONFIG SET no-appendfsync-on-rewrite no", "redis.conf"]
+    {
+        assert!(why.contains(part), "{part}: {why}");
+    }
     // Told by nobody.
     let secretive =
         RedisConfig::new().append_only().user("app", "on >secret ~* &* +@all -config").start().unwrap();
@@ -533,6 +543,44 @@ async fn a_hello_reports_policy_durability_and_replicas() {
     assert_eq!(hello.durable, None);
     let replica = RedisConfig::new().line(&format!("replicaof 127.0.0.1 {}", plain.port())).start().unwrap();
     assert!(hello_of(&replica).await.replica);
+}
+
+#[tokio::test]
+async fn durable_workers_do_without_a_server_that_puts_syncs_off() {
+    let server = RedisConfig::new().append_only().line("no-appendfsync-on-rewrite yes").start().unwrap();
+    let set =
+        |setting: &str, value: &str| assert_eq!(server.command(&["CONFIG", "SET", setting, value]), "OK");
+    let node = RedisNode::parse(&server.url()).unwrap();
+    let quorum = Quorum::builder().node(node).durable(true).trust_new_nodes(true).build().unwrap();
+    until(&quorum, "no-appendfsync-on-rewrite is yes").await;
+    set("no-appendfsync-on-rewrite", "no");
+    until(&quorum, "Trusted").await;
+    // While sessions are open; each is back once the setting is.
+    for (setting, wrong, right) in [
+        ("appendfsync", "everysec", "always"),
+        ("no-appendfsync-on-rewrite", "yes", "no"),
+        ("appendonly", "no", "yes"),
+    ] {
+        set(setting, wrong);
+        until(&quorum, &format!("{setting} is {wrong}")).await;
+        set(setting, right);
+        until(&quorum, "Trusted").await;
+    }
+    quorum.close().await;
+}
+
+/// Waits until the state of the quorum's one node has `part` in it.
+async fn until(quorum: &Quorum, part: &str) {
+    let env = Env::system();
+    let late = env.now() + Duration::from_secs(60);
+    loop {
+        let state = format!("{:?}", quorum.nodes()[0].state);
+        if state.contains(part) {
+            return;
+        }
+        assert!(env.now() < late, "not within a minute: {part}; {state}");
+        env.sleep(Duration::from_millis(50)).await;
+    }
 }
 
 #[tokio::test]

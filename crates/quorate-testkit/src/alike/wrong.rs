@@ -132,6 +132,7 @@ impl Node for WrongNode {
             replica: false,
             eviction: Some("noeviction".into()),
             durable: Some(false),
+            volatile: None,
         };
         Ok((self.clone(), hello))
     }

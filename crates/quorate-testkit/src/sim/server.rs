@@ -228,6 +228,7 @@ impl Server {
             replica: false,
             eviction: Some("noeviction".into()),
             durable: Some(self.durable),
+            volatile: None,
         })
     }
 

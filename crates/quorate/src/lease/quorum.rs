@@ -220,7 +220,8 @@ impl QuorumBuilder {
         self
     }
 
-    /// Nodes survive a restart with all they answered for: [`Setup::durable`].
+    /// Nodes survive a restart with all they answered for: [`Setup::durable`]. A node that is not known to is refused
+    /// at its handshake, and the reason names the setting.
     pub fn durable(mut self, durable: bool) -> Self {
         self.setup.durable = durable;
         self

@@ -73,6 +73,7 @@ impl Node for MemoryNode {
             replica: false,
             eviction: Some("noeviction".into()),
             durable: Some(false),
+            volatile: Some("it lives in the memory of one process; use another kind of node".into()),
         };
         let number = self.ears().enter();
         Ok((MemorySession { node: self.clone(), nudge, number }, hello))

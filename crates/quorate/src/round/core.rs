@@ -3,7 +3,7 @@
 mod looks;
 
 use super::{
-    Answer, NodeState, Recall, ReplyTo, Sabotage, Vote,
+    Answer, NodeState, Recall, ReplyTo, Sabotage, Setup, Vote,
     board::Board,
     flight::{Cargo, Errand, Flight, Mail, Post},
     offset::ClockOffset,
@@ -140,9 +140,9 @@ impl Core {
         self.wanted.has(resource)
     }
 
-    /// The session is open, or not.
+    /// Takes the result of an opening. The session is to be kept only where [`Core::is_up`] then.
     pub(crate) fn opened(&mut self, now: BootTime, result: Result<Hello, Cause>) {
-        match result {
+        match result.and_then(|hello| refuse_volatile(&self.judge.setup, hello)) {
             Ok(hello) => {
                 let began = match self.line {
                     Line::Opening { began, .. } => began,
@@ -542,4 +542,14 @@ impl Core {
         // Whoever asked may have gone: a late vote has no taker.
         let _ = to.ballots.send(Vote { node: self.me, ticket: to.ticket, sent, memory, answer });
     }
+}
+
+/// Under `durable = true` refuses a node that is not known to have every answered write on its disk: what it granted
+/// before a restart would be believed after it, though it may be lost.
+fn refuse_volatile(setup: &Setup, hello: Hello) -> Result<Hello, Cause> {
+    if !setup.durable || hello.durable == Some(true) {
+        return Ok(hello);
+    }
+    let why = hello.volatile.as_deref().unwrap_or("it does not say that every answered write is on its disk");
+    Err(Cause::Denied(format!("durable = true, but {why}; or set durable = false on every worker").into()))
 }

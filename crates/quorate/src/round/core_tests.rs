@@ -35,8 +35,12 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
+        Self::with(Setup::default())
+    }
+
+    fn with(setup: Setup) -> Self {
         let board = Arc::new(Board::new(&["a".into()]));
-        let judge = Arc::new(Judge { nodes: "a".into(), setup: Setup::default() });
+        let judge = Arc::new(Judge { nodes: "a".into(), setup });
         let (ballots, votes) = ballots();
         Self { core: Core::new(0, true, judge, Arc::clone(&board)), board, ballots, votes }
     }
@@ -77,6 +81,7 @@ fn hello(run_id: &str, marked: Option<&str>) -> Hello {
         replica: false,
         eviction: Some("noeviction".into()),
         durable: None,
+        volatile: None,
     }
 }
 
@@ -113,6 +118,26 @@ fn sent(commands: Vec<Command>) -> Vec<(u64, Batch)> {
 
 fn reply(ms: u64, replies: Vec<Reply>) -> Result<BatchReply, Cause> {
     Ok(BatchReply { node_time: node_time(ms), replies })
+}
+
+#[test]
+fn under_durable_a_node_that_may_forget_is_refused_with_the_reason() {
+    let opened = |durable: bool, hello: Hello| {
+        let mut bench = Bench::with(Setup { durable, ..Setup::default() });
+        assert!(matches!(bench.core.step(at(9))[..], [Command::Open]));
+        bench.core.opened(at(10), Ok(hello));
+        (bench.core.is_up(), bench.board.status().remove(0).state)
+    };
+    let marked = || hello("run", Some("run"));
+    for (durable, why) in [(Some(false), Some("its appendfsync is everysec")), (None, None)] {
+        let volatile = Hello { durable, volatile: why.map(Into::into), ..marked() };
+        assert!(opened(false, volatile.clone()).0);
+        let (is_up, state) = opened(true, volatile);
+        let NodeState::Unreachable(Cause::Denied(text)) = state else { panic!("{state:?}") };
+        assert!(!is_up && text.starts_with("durable = true, but "), "{text}");
+        assert!(text.contains(why.unwrap_or("does not say")), "{text}");
+    }
+    assert!(opened(true, Hello { durable: Some(true), ..marked() }).0);
 }
 
 #[test]

@@ -160,6 +160,10 @@ impl<N: Node> Driver<'_, N> {
             hello
         });
         self.core.opened(self.env.now(), hello);
+        // The node may be one that is refused at its handshake.
+        if !self.core.is_up() {
+            self.hang_up();
+        }
     }
 
     fn landed(&mut self, flight: u64, result: Result<BatchReply, Cause>) {

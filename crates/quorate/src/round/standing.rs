@@ -383,6 +383,7 @@ mod tests {
             replica: false,
             eviction: Some("noeviction".into()),
             durable: None,
+            volatile: None,
         }
     }
 

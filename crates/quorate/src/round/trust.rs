@@ -155,6 +155,7 @@ mod tests {
             replica: false,
             eviction: Some("noeviction".into()),
             durable: None,
+            volatile: None,
         }
     }
 

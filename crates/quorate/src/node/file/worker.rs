@@ -233,6 +233,7 @@ fn hello(dir: &Directory, world: &dyn World) -> Result<Hello, Cause> {
         replica: false,
         eviction: Some("noeviction".into()),
         durable: Some(true),
+        volatile: None,
     })
 }
 

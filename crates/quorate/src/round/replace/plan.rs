@@ -293,6 +293,7 @@ mod tests {
             replica: false,
             eviction: Some("noeviction".into()),
             durable: None,
+            volatile: None,
         };
         Sight { hello, took: Duration::ZERO, ahead_micros: 0, seen: BootTime::default() }
     }

@@ -1,0 +1,129 @@
+//! Tells from a server's settings whether an answered write is on its disk.
+//!
+//! | setting | required | under another value |
+//! | --- | --- | --- |
+//! | `appendonly` | `yes` | a restart forgets everything since the last snapshot |
+//! | `appendfsync` | `always` | answers come up to a second and more before the disk has them |
+//! | `no-appendfsync-on-rewrite` | `no` | the same, while the append-only file is rewritten |
+//!
+//! Where `appendonly` was switched on at run time, nothing counts until the first file is complete. Without effect
+//! here are `save` (the append-only file is loaded in preference to a snapshot), `aof-load-truncated` (what is cut off
+//! is a write that was not synced, so not answered), `aof-use-rdb-preamble`, the rewrite's own thresholds, and all
+//! `replica-…` and `min-replicas-…` settings (a replica is refused). Not visible from here: a disk or a file system
+//! that acknowledges a sync which it did not do, and a `dir` in memory.
+
+use std::collections::BTreeMap;
+
+/// The settings that CONFIG GET is asked for.
+pub(crate) const SETTINGS: [&str; 2] = ["appendfsync", "no-appendfsync-on-rewrite"];
+
+/// Whether an answered write is on the disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Durability {
+    Durable,
+    /// It is not: the setting with its value, the reason, the fix.
+    Volatile(String),
+    /// The server does not say: what is missing, and the fix.
+    Unknown(String),
+}
+
+/// Reads it from the fields of INFO and from the [`SETTINGS`], of which those that the user may not read are absent.
+pub(crate) fn durability(info: &BTreeMap<String, String>, settings: &BTreeMap<String, String>) -> Durability {
+    let fact = |name: &str| info.get(name).map(|value| quorate::plain::plain(value, 64));
+    let volatile = |setting: &str, value: &str, why: &str, fix: &str| {
+        let fix = format!("CONFIG SET {setting} {fix} on the server and {setting} {fix} in its redis.conf");
+        Durability::Volatile(format!("its {setting} is {value}, under which {why}; {fix}"))
+    };
+    match fact("aof_enabled").as_deref() {
+        Some("1") => {}
+        Some("0") => {
+            return volatile("appendonly", "no", "a restart forgets what it has answered for", "yes");
+        }
+        _ => {
+            let why = "INFO does not tell aof_enabled; use a server with an append-only file";
+            return Durability::Unknown(why.to_owned());
+        }
+    }
+    for setting in SETTINGS {
+        let (required, why) = match setting {
+            "appendfsync" => ("always", "it answers before a change is on its disk"),
+            _ => ("no", "it answers before a change is on its disk while it rewrites its append-only file"),
+        };
+        match settings.get(setting).map(|value| quorate::plain::plain(value, 64)) {
+            Some(value) if value == required => {}
+            Some(value) => return volatile(setting, &value, why, required),
+            None => {
+                return Durability::Unknown(format!(
+                    "it does not tell its {setting}; allow its user +config|get (`quorate doctor` shows the whole rule)"
+                ));
+            }
+        }
+    }
+    let is = |name: &str, value: &str| fact(name).as_deref() == Some(value);
+    if (is("aof_rewrite_in_progress", "1") || is("aof_rewrite_scheduled", "1")) && is("aof_base_size", "0") {
+        let why =
+            "its appendonly was switched on a moment ago and the first file is not complete; wait for that";
+        return Durability::Volatile(why.to_owned());
+    }
+    Durability::Durable
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn each_setting_that_puts_a_sync_off_is_named_with_its_value_and_the_fix() {
+        let on = ("aof_enabled", "1");
+        let both = [("appendfsync", "always"), ("no-appendfsync-on-rewrite", "no")];
+        let rewriting = ("aof_rewrite_in_progress", "1");
+        let scheduled = ("aof_rewrite_scheduled", "1");
+        type Pairs<'a> = &'a [(&'a str, &'a str)];
+        let table: [(Pairs<'_>, Pairs<'_>, &[&str]); 11] = [
+            (&[on], &both, &[]),
+            // A rewrite under way, of a file that is there.
+            (&[on, rewriting, ("aof_base_size", "88")], &both, &[]),
+            (&[("aof_enabled", "0")], &both, &["appendonly is no", "CONFIG SET appendonly yes"]),
+            (
+                &[on],
+                &[("appendfsync", "everysec"), both[1]],
+                &["appendfsync is everysec", "appendfsync always"],
+            ),
+            (&[on], &[("appendfsync", "no"), both[1]], &["appendfsync is no", "appendfsync always"]),
+            (
+                &[on],
+                &[both[0], ("no-appendfsync-on-rewrite", "yes")],
+                &["no-appendfsync-on-rewrite is yes", "CONFIG SET no-appendfsync-on-rewrite no"],
+            ),
+            (&[on, rewriting, ("aof_base_size", "0")], &both, &["wait"]),
+            (&[on, scheduled, ("aof_base_size", "0")], &both, &["wait"]),
+            (&[], &both, &["aof_enabled"]),
+            (&[on], &[both[1]], &["does not tell its appendfsync", "+config|get"]),
+            (&[on], &[both[0]], &["does not tell its no-appendfsync-on-rewrite", "+config|get"]),
+        ];
+        for (info, settings, expected) in table {
+            match durability(&map(info), &map(settings)) {
+                Durability::Durable => assert!(expected.is_empty(), "{info:?} {settings:?}"),
+                Durability::Volatile(why) | Durability::Unknown(why) => {
+                    assert!(!expected.is_empty(), "{info:?} {settings:?}: {why}");
+                    expected.iter().for_each(|part| assert!(why.contains(part), "{part}: {why}"));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_not_told_is_not_known_rather_than_false() {
+        assert!(matches!(durability(&map(&[]), &map(&[])), Durability::Unknown(_)));
+        let on = map(&[("aof_enabled", "1")]);
+        assert!(matches!(durability(&on, &map(&[])), Durability::Unknown(_)));
+        // A hostile server's words cannot steer a terminal.
+        let odd = map(&[("appendfsync", "\u{1b}[2Jalways")]);
+        let Durability::Volatile(why) = durability(&on, &odd) else { panic!("believed") };
+        assert!(!why.contains('\u{1b}'), "{why:?}");
+    }
+}
