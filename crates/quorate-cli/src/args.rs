@@ -5,7 +5,7 @@ pub(crate) use jobs::{
     WaitArgs,
 };
 
-use crate::config::{Flags, Secret, redact};
+use crate::config::{Flags, Secret, TlsNames, redact};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use quorate::plain::plain;
 use std::{ffi::OsString, path::PathBuf, time::Duration};
@@ -35,6 +35,11 @@ Examples:
 Where the nodes come from, the first that names any: --nodes, --local,
 QUORATE_NODES, the file of --config or QUORATE_CONFIG,
 ~/.config/quorate/quorate.toml, /etc/quorate/quorate.toml.
+
+Where the files of TLS come from, the first that names one: the node itself
+(rediss://HOST?ca_file=FILE&cert_file=FILE&key_file=FILE, or its table in the
+file), --ca-file and the like, QUORATE_CA_FILE and the like, the file's tls. They
+are read at every connection, so that a renewed certificate needs no restart.
 
 A lock cannot give exactly-once effects alone: a command may be paused between
 its last look and its write. Compare QUORATE_FENCING_TOKEN in the place that
@@ -125,6 +130,16 @@ pub(crate) struct NodeArgs {
     /// What all keys begin with; every worker must say the same [default: quorate:]
     #[arg(long, value_name = "TEXT")]
     prefix: Option<String>,
+    /// Of rediss:// nodes trust the certificates of this PEM file, instead of those that the machine trusts
+    /// [env: QUORATE_CA_FILE]
+    #[arg(long, value_name = "FILE")]
+    ca_file: Option<PathBuf>,
+    /// Show rediss:// nodes the certificate of this PEM file [env: QUORATE_CERT_FILE]
+    #[arg(long, value_name = "FILE")]
+    cert_file: Option<PathBuf>,
+    /// The certificate's key, in PEM, not encrypted [env: QUORATE_KEY_FILE]
+    #[arg(long, value_name = "FILE")]
+    key_file: Option<PathBuf>,
 }
 
 impl NodeArgs {
@@ -134,6 +149,11 @@ impl NodeArgs {
             nodes: Secret(self.nodes.clone()),
             local: self.local,
             prefix: self.prefix.clone(),
+            tls: TlsNames {
+                ca_file: self.ca_file.clone(),
+                cert_file: self.cert_file.clone(),
+                key_file: self.key_file.clone(),
+            },
         }
     }
 }

@@ -1,5 +1,5 @@
 use crate::{
-    config::{Config, NodeSpec, SecretUrl},
+    config::{Config, NodeSpec, SecretUrl, TlsFiles},
     exit::{CONFIG, Failure},
 };
 use quorate::{
@@ -16,8 +16,8 @@ pub(crate) fn quorum(config: &Config, setup: Setup) -> Result<Quorum, Failure> {
     for node in &config.nodes {
         builder = match node {
             NodeSpec::File { dir } => builder.node(FileNode::new(dir.clone())),
-            NodeSpec::Redis { url, password_file } => {
-                builder.node(redis(config, url, password_file.as_deref())?)
+            NodeSpec::Redis { url, password_file, tls } => {
+                builder.node(redis(config, url, password_file.as_deref(), tls)?)
             }
         };
     }
@@ -29,7 +29,9 @@ pub(crate) fn node_set(config: &Config, nodes: &[NodeSpec]) -> Result<NodeSet, F
     nodes.iter().try_fold(NodeSet::default(), |set, node| {
         Ok(match node {
             NodeSpec::File { dir } => set.node(FileNode::new(dir.clone())),
-            NodeSpec::Redis { url, password_file } => set.node(redis(config, url, password_file.as_deref())?),
+            NodeSpec::Redis { url, password_file, tls } => {
+                set.node(redis(config, url, password_file.as_deref(), tls)?)
+            }
         })
     })
 }
@@ -39,9 +41,17 @@ pub(crate) fn redis(
     config: &Config,
     url: &SecretUrl,
     password_file: Option<&Path>,
+    own: &TlsFiles,
 ) -> Result<RedisNode, Failure> {
     let node = RedisNode::parse(url.expose()).map_err(|error| Failure::new(CONFIG, error))?;
-    let node = node.prefix(&config.prefix);
+    let mut node = node.prefix(&config.prefix);
+    let TlsFiles { ca_file, client } = own.or(&config.tls);
+    if let Some(file) = ca_file {
+        node = node.ca_file(file);
+    }
+    if let Some((certificate, key)) = client {
+        node = node.client_certificate(certificate, key);
+    }
     Ok(match password_file {
         Some(file) => node.password_file(file),
         None => node,

@@ -1,5 +1,9 @@
+use crate::tls::{ClientFiles, TlsFiles};
 use redis::{ConnectionAddr, IntoConnectionInfo};
-use std::{fmt, path::PathBuf, sync::Arc};
+use std::{borrow::Cow, fmt, path::PathBuf, sync::Arc};
+
+/// The options of a `rediss://` URL.
+const TLS_OPTIONS: [&str; 3] = ["ca_file", "cert_file", "key_file"];
 
 /// Where a server is and how to greet it.
 #[derive(Clone)]
@@ -7,6 +11,7 @@ pub(crate) struct Address {
     name: Arc<str>,
     place: Place,
     login: Login,
+    tls: TlsFiles,
 }
 
 /// Where a server is.
@@ -53,7 +58,7 @@ impl Address {
                 ));
             }
         };
-        let url = redis::parse_redis_url(&format!("{plain}://{rest}")).ok_or_else(|| {
+        let mut url = redis::parse_redis_url(&format!("{plain}://{rest}")).ok_or_else(|| {
             wrong(
                 "cannot be read; write redis://USER:PASSWORD@HOST:PORT/DATABASE, and in user and password \
                    %40 for @, %2F for /, %3A for :",
@@ -65,13 +70,26 @@ impl Address {
                               remove it, or write %23 for # in a password",
             ));
         }
-        let known: &[&str] = if plain == "unix" { &["db", "user", "pass"] } else { &[] };
-        // Not named in the message: it may be half a password.
+        let known: &[&str] = match plain {
+            "unix" => &["db", "user", "pass"],
+            _ if tls => &TLS_OPTIONS,
+            _ => &[],
+        };
+        // An unknown option is not named in the message: it may be half a password.
+        if !tls && url.query_pairs().any(|(option, _)| TLS_OPTIONS.contains(&&*option)) {
+            return Err(wrong(
+                "has an option of TLS (ca_file, cert_file, key_file), and is not TLS; write rediss://",
+            ));
+        }
         if url.query_pairs().any(|(option, _)| !known.contains(&&*option)) {
             return Err(wrong(
-                "has an option after ? that means nothing here (a unix:// URL knows db, user and \
-                              pass); remove it, or write %3F for ? in a password",
+                "has an option after ? that means nothing here (a unix:// URL knows db, user and pass, a rediss:// URL \
+                 ca_file, cert_file and key_file); remove it, or write %3F for ? in a password",
             ));
+        }
+        let files = tls_files(url.query_pairs()).map_err(wrong)?;
+        if tls {
+            url.set_query(None);
         }
         let database = url.path().trim_matches('/');
         if plain == "redis" && !database.is_empty() && database.parse::<i64>().is_err() {
@@ -103,7 +121,7 @@ impl Address {
             ConnectionAddr::Unix(path) => Place::Unix(path.clone()),
             _ => return Err(wrong("names a kind of address that is not known here")),
         };
-        Ok(Self { name: name(&place, database).into(), place, login })
+        Ok(Self { name: name(&place, database).into(), place, login, tls: files })
     }
 
     /// The canonical address: no secrets, defaults filled in, so that two spellings are one name.
@@ -120,9 +138,41 @@ impl Address {
         &self.place
     }
 
+    /// The files that the URL's options name.
+    pub(crate) fn tls(&self) -> &TlsFiles {
+        &self.tls
+    }
+
     pub(crate) fn login(&self) -> &Login {
         &self.login
     }
+}
+
+/// Reads the options of a `rediss://` URL.
+fn tls_files<'a>(
+    options: impl Iterator<Item = (Cow<'a, str>, Cow<'a, str>)> + Clone,
+) -> Result<TlsFiles, &'static str> {
+    let mut files: [Option<PathBuf>; 3] = [None, None, None];
+    for (slot, name) in files.iter_mut().zip(TLS_OPTIONS) {
+        for (_, value) in options.clone().filter(|(option, _)| option == name) {
+            if value.is_empty() {
+                return Err(
+                    "has an option ca_file, cert_file or key_file without a file; write ?ca_file=FILE",
+                );
+            }
+            if slot.replace(value.into_owned().into()).is_some() {
+                return Err("has an option twice; keep one of them");
+            }
+        }
+    }
+    let [ca, certificate, key] = files;
+    let client = match (certificate, key) {
+        (Some(certificate), Some(key)) => Some(ClientFiles { certificate, key }),
+        (None, None) => None,
+        (Some(_), None) => return Err("has a cert_file and no key_file; give both, which may be one file"),
+        (None, Some(_)) => return Err("has a key_file and no cert_file; give both, which may be one file"),
+    };
+    Ok(TlsFiles { ca, client })
 }
 
 fn name(place: &Place, database: i64) -> String {

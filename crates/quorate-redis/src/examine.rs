@@ -185,7 +185,7 @@ struct Talk<'a> {
 impl Talk<'_> {
     async fn ask(&mut self, command: &Cmd) -> Result<Value, Cause> {
         let bytes = command.get_packed_command();
-        self.writer.send(&bytes).await.map_err(|error| fault::of_io(self.name, &error))?;
+        handshake::send(self.name, &mut self.reader, &mut self.writer, &bytes).await?;
         self.reader.next().await.map_err(|error| fault::of_broken(self.name, &error))
     }
 

@@ -8,6 +8,10 @@ use std::io;
 /// The mend for a server that does not know us.
 const CREDENTIALS: &str = "check the user and password in the node's URL or password_file";
 
+/// What may be behind a TLS connection that ends without a word.
+const DROPPED_TLS: &str = "it closed the connection before it answered; where it demands a client certificate, give a \
+                           cert_file and a key_file";
+
 /// The mend for a user with too few rights. The braces are those of the counters.
 const RIGHTS: &str = "let the user of the node's URL do +config|get +@read +@write +@scripting +@connection +@pubsub +info +time, \
                       and give it the keys ~PREFIX* and ~{PREFIX* and the channels &PREFIX*; `quorate doctor` names the least that would do";
@@ -55,11 +59,18 @@ pub(crate) fn of_io(name: &str, error: &io::Error) -> Cause {
         let mend = "no Redis server listens there; start it, or correct the node's address";
         return Cause::Unreachable(shown(&format!("{name}: {error}; {mend}")));
     }
+    let is_dropped = matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset);
+    if is_dropped && name.starts_with("rediss://") {
+        return Cause::Unreachable(shown(&format!("{name}: {error}: {DROPPED_TLS}")));
+    }
     Cause::Unreachable(shown(&format!("{name}: {error}")))
 }
 
 /// The cause behind a connection to the node called `name` that broke during the handshake.
 pub(crate) fn of_broken(name: &str, error: &RedisError) -> Cause {
+    if error.is_connection_dropped() && name.starts_with("rediss://") {
+        return Cause::Unreachable(shown(&format!("{name}: {DROPPED_TLS}")));
+    }
     if error.is_connection_dropped() {
         let hint = "it closed the connection before it answered; where the port speaks TLS, write rediss://";
         return Cause::Unreachable(shown(&format!("{name}: {hint}")));

@@ -54,7 +54,7 @@ async fn ask(
     for (_, command) in &questions {
         command.write_packed_command(&mut bytes);
     }
-    writer.send(&bytes).await.map_err(|error| fault::of_io(name, &error))?;
+    send(name, reader, writer, &bytes).await?;
     let mut answers = Answers::default();
     for (question, _) in questions {
         let value = reader.next().await.map_err(|error| fault::of_broken(name, &error))?;
@@ -64,6 +64,23 @@ async fn ask(
         answers.take(question, value)?;
     }
     answers.finish()
+}
+
+/// Sends what is to be answered. Where the server has closed the connection, the reason may be waiting to be read: that
+/// of TLS 1.3 to refuse a client's certificate always is.
+pub(crate) async fn send(
+    name: &str,
+    reader: &mut Reader,
+    writer: &mut Writer,
+    bytes: &[u8],
+) -> Result<(), Cause> {
+    let Err(unsent) = writer.send(bytes).await else { return Ok(()) };
+    match reader.next().await {
+        Err(reason) if reason.is_io_error() && !reason.is_connection_dropped() => {
+            Err(fault::of_broken(name, &reason))
+        }
+        _ => Err(fault::of_io(name, &unsent)),
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -64,6 +64,7 @@ mod reply;
 mod scripts;
 mod session;
 pub mod streams;
+mod tls;
 mod wire;
 mod words;
 

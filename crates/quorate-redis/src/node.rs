@@ -1,10 +1,11 @@
 use crate::{
     RedisSession, UrlError,
     address::{Address, Login, Secret},
-    connect::{Tls, connect},
+    connect::connect,
     encode::Keys,
     files::Files,
     handshake,
+    tls::{ClientFiles, Tls, TlsFiles},
     wire::{self, Reader, Writer},
 };
 use quorate::{
@@ -35,8 +36,8 @@ pub struct RedisNode {
     keys: Keys,
     env: Env,
     tls: Tls,
+    tls_files: TlsFiles,
     password_file: Option<PathBuf>,
-    ca_file: Option<PathBuf>,
     files: Files,
 }
 
@@ -44,7 +45,9 @@ impl RedisNode {
     /// The server at `url`:
     ///
     /// * `redis://[[USER]:PASSWORD@]HOST[:6379][/DATABASE]`
-    /// * `rediss://…`, the same over TLS
+    /// * `rediss://…[?ca_file=FILE][&cert_file=FILE&key_file=FILE]`, the same over TLS; the options are those of
+    ///   [`ca_file`](Self::ca_file) and [`client_certificate`](Self::client_certificate), in which `+ & % #` are
+    ///   written `%2B %26 %25 %23`
     /// * `unix:///PATH[?db=DATABASE][&user=USER][&pass=PASSWORD]`
     ///
     /// In a user or password, `@ / ? # %` and `:` are written `%40 %2F %3F %23 %25 %3A`.
@@ -52,13 +55,14 @@ impl RedisNode {
     /// # Errors
     /// [`UrlError`], which names what is wrong and the mend, and no password.
     pub fn parse(url: &str) -> Result<Self, UrlError> {
+        let address = Address::parse(url)?;
         Ok(Self {
-            address: Address::parse(url)?,
+            tls_files: address.tls().clone(),
+            address,
             keys: Keys::new("quorate:"),
             env: Env::system(),
             tls: Tls::default(),
             password_file: None,
-            ca_file: None,
             files: Files::default(),
         })
     }
@@ -79,12 +83,21 @@ impl RedisNode {
         self
     }
 
-    /// Over TLS trusts the certificates of this PEM file instead of those that the machine trusts. It is read
-    /// once.
+    /// Over TLS trusts the certificates of this PEM file instead of those that the machine trusts. It goes before
+    /// the URL's option. It is read at every connection; the machine's own are read once.
     #[must_use]
     pub fn ca_file(mut self, file: impl Into<PathBuf>) -> Self {
-        self.ca_file = Some(file.into());
-        self.tls = Tls::default();
+        self.tls_files.ca = Some(file.into());
+        self
+    }
+
+    /// Over TLS shows the server the certificate of this PEM file, with the authorities between it and the server's
+    /// own (`tls-ca-cert-file`) after it. `key_file` holds its key, in PEM, not encrypted; it may be the same file. It
+    /// goes before the URL's options. Both are read at every connection, so that a renewed certificate needs no
+    /// restart; replace them by renaming, the key first, or a connection in between fails and is made again.
+    #[must_use]
+    pub fn client_certificate(mut self, cert_file: impl Into<PathBuf>, key_file: impl Into<PathBuf>) -> Self {
+        self.tls_files.client = Some(ClientFiles { certificate: cert_file.into(), key: key_file.into() });
         self
     }
 
@@ -106,12 +119,14 @@ impl RedisNode {
     /// A connection, and who we are on it.
     pub(crate) async fn dial(&self) -> Result<(Reader, Writer, Login), Cause> {
         let login = self.login().await?;
-        if self.address.is_tls() && !self.tls.is_ready() {
-            let (tls, ca_file) = (self.tls.clone(), self.ca_file.clone());
-            let read = move || tls.config(ca_file.as_deref()).map(drop);
-            self.files.read(&self.env, "what TLS needs", read).await?;
-        }
-        let stream = connect(&self.env, &self.address, &self.tls, self.ca_file.as_deref()).await?;
+        let tls = match self.address.is_tls() {
+            true => {
+                let (tls, names) = (self.tls.clone(), self.tls_files.clone());
+                Some(self.files.read(&self.env, "what TLS needs", move || tls.config(&names)).await?)
+            }
+            false => None,
+        };
+        let stream = connect(&self.env, &self.address, tls).await?;
         let (reader, writer) = wire::split(stream);
         Ok((reader, writer, login))
     }
@@ -148,7 +163,8 @@ impl fmt::Debug for RedisNode {
             .field("name", &self.name())
             .field("prefix", &self.keys.prefix())
             .field("password_file", &self.password_file)
-            .field("ca_file", &self.ca_file)
+            .field("ca_file", &self.tls_files.ca)
+            .field("client_certificate", &self.tls_files.client)
             .finish_non_exhaustive()
     }
 }

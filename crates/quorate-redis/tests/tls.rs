@@ -6,6 +6,10 @@ mod support;
 use quorate::node::{Cause, Node, Nudge};
 use quorate_redis::RedisNode;
 use quorate_testkit::redis::{RedisConfig, RedisServer};
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    date_time_ymd,
+};
 use std::{
     fs,
     net::TcpListener,
@@ -22,9 +26,14 @@ async fn a_server_that_speaks_tls_serves_and_its_certificate_is_checked() {
     assert_eq!(node.name(), format!("rediss://localhost:{port}/1"));
     Desk::marked(node.clone().ca_file(&trusted)).await.must_acquire("r", 1).await;
     assert!(server.command(&["INFO", "keyspace"]).contains("db1:"));
-    // The machine does not know the authority.
+    // The machine does not know the authority. The advice names what exists.
     let unknown = refused(&node).await;
-    assert!(unknown.contains("TLS failed") && unknown.contains("ca_file"), "{unknown}");
+    assert!(unknown.contains("TLS failed"), "{unknown}");
+    for advised in ["rediss://HOST?ca_file=FILE", "RedisNode::ca_file", "--ca-file", "quorate.toml"] {
+        assert!(unknown.contains(advised), "{unknown}");
+    }
+    let by_option = format!("rediss://localhost:{port}?ca_file={}", trusted.display());
+    soon(RedisNode::parse(&by_option).unwrap().open(Nudge::channel().0)).await.unwrap();
     // The certificate is for another name.
     let elsewhere = RedisNode::parse(&format!("rediss://127.0.0.1:{port}")).unwrap().ca_file(&trusted);
     let elsewhere = refused(&elsewhere).await;
@@ -48,35 +57,165 @@ async fn tls_to_a_plain_port_says_so() {
 }
 
 #[tokio::test]
-async fn a_bad_ca_file_is_named() {
+async fn a_bad_file_is_named_with_the_reason_and_the_fix() {
     let home = tempfile::tempdir().unwrap();
+    let own = Authority::new("own");
+    let (cert, key) = own.sign(home.path(), "client", 4096);
+    let (_, other_key) = own.sign(home.path(), "other", 4096);
+    let write = |name: &str, text: &str| {
+        let path = home.path().join(name);
+        fs::write(&path, text).unwrap();
+        path
+    };
+    let missing = home.path().join("missing.pem");
+    let empty = write("empty.pem", "no certificate\n");
+    let damaged = write("damaged.pem", &fs::read_to_string(&key).unwrap().replace("-----END", "SECRETLINE"));
+    let torn = write("torn.pem", "-----BEGIN CERTIFICATE-----\n!SECRETLINE!\n-----END CERTIFICATE-----\n");
+    let encrypted = write(
+        "encrypted.pem",
+        "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n",
+    );
+    let long = home.path().join("long.pem");
+    fs::File::create(&long).unwrap().set_len(1 << 40).unwrap();
+
     let node = RedisNode::parse("rediss://127.0.0.1:1").unwrap();
-    let missing = refused(&node.clone().ca_file(home.path().join("missing.pem"))).await;
-    assert!(missing.contains("missing.pem"), "{missing}");
-    let empty = home.path().join("empty.pem");
-    fs::write(&empty, "no certificate\n").unwrap();
-    let empty = refused(&node.ca_file(empty)).await;
-    assert!(empty.contains("holds no certificate"), "{empty}");
+    for (file, why) in [
+        (&missing, "cannot be read: No such file"),
+        (&empty, "holds no certificate"),
+        (&torn, "is damaged"),
+        (&long, "longer than 1 MiB"),
+        (&home.path().to_owned(), "cannot be read"),
+    ] {
+        for (key_name, node) in [
+            ("ca_file", node.clone().ca_file(file)),
+            ("cert_file", node.clone().client_certificate(file, &key)),
+        ] {
+            let said = denied(&node).await;
+            let named = format!("the {key_name} {} ", file.display());
+            assert!(said.contains(&named) && said.contains(why) && said.contains("; give "), "{said}");
+            assert!(!said.contains("SECRETLINE"), "{said}");
+        }
+    }
+    for (file, why) in [
+        (&missing, "cannot be read: No such file"),
+        (&empty, "holds no private key"),
+        (&encrypted, "not encrypted (`openssl pkey"),
+        (&damaged, "is damaged"),
+        (&other_key, "does not belong to the certificate in cert_file"),
+    ] {
+        let said = denied(&node.clone().client_certificate(&cert, file)).await;
+        assert!(said.contains(&format!("the key_file {} ", file.display())) && said.contains(why), "{said}");
+        assert!(!said.contains("SECRETLINE"), "{said}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_demands_a_certificate_gets_one() {
+    let home = tempfile::tempdir().unwrap();
+    let (own, foreign) = (Authority::new("own"), Authority::new("foreign"));
+    for protocols in ["TLSv1.3", "TLSv1.2"] {
+        let (server, port) = demanding_server(home.path(), &own, protocols);
+        let ca = home.path().join("ca.pem");
+        let node = RedisNode::parse(&format!("rediss://localhost:{port}")).unwrap().ca_file(&ca);
+        let (cert, key) = own.sign(home.path(), "client", 4096);
+
+        let none = refused(&node).await;
+        assert!(none.contains("demands a client certificate"), "{protocols}: {none}");
+        assert!(none.contains("give a cert_file and a key_file"), "{protocols}: {none}");
+        let (cert_of_another, its_key) = foreign.sign(home.path(), "foreign", 4096);
+        let wrong = refused(&node.clone().client_certificate(cert_of_another, its_key)).await;
+        assert!(wrong.contains("does not trust the authority of the certificate in cert_file"), "{wrong}");
+        let (old, old_key) = own.sign(home.path(), "old", 2020);
+        let expired = refused(&node.clone().client_certificate(old, old_key)).await;
+        assert!(expired.contains("has expired"), "{protocols}: {expired}");
+
+        let node = node.client_certificate(&cert, &key);
+        Desk::marked(node.clone()).await.must_acquire("r", 1).await;
+        assert_eq!(server.command(&["EXISTS", "quorate:r"]), "1");
+        // By the URL's options alone, and with both in one file.
+        let both = home.path().join("both.pem");
+        fs::write(&both, fs::read_to_string(&cert).unwrap() + &fs::read_to_string(&key).unwrap()).unwrap();
+        let url = format!(
+            "rediss://localhost:{port}?ca_file={0}&cert_file={1}&key_file={1}",
+            ca.display(),
+            both.display()
+        );
+        let by_url = RedisNode::parse(&url).unwrap();
+        assert_eq!(by_url.name(), format!("rediss://localhost:{port}/0"));
+        soon(by_url.open(Nudge::channel().0)).await.unwrap();
+
+        // A certificate that is renewed on the disk counts from the next connection on.
+        fs::copy(home.path().join("old.pem"), &cert).unwrap();
+        fs::copy(home.path().join("old.key"), &key).unwrap();
+        assert!(refused(&node).await.contains("has expired"));
+        own.sign(home.path(), "client", 4096);
+        soon(node.open(Nudge::channel().0)).await.unwrap();
+        let shown = format!("{node:?}");
+        assert!(shown.contains("client.key") && !shown.contains("PRIVATE"), "{shown}");
+    }
+}
+
+/// A certificate authority.
+struct Authority(Issuer<'static, KeyPair>, String);
+
+impl Authority {
+    fn new(name: &str) -> Self {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new([]).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.distinguished_name.push(DnType::CommonName, name);
+        let pem = params.self_signed(&key).unwrap().pem();
+        Self(Issuer::new(params, key), pem)
+    }
+
+    /// A certificate for `localhost` that ends with the year before `until`, as `NAME.pem`, and its key as `NAME.key`.
+    fn sign(&self, home: &Path, name: &str, until: i32) -> (PathBuf, PathBuf) {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(["localhost".to_owned()]).unwrap();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.extended_key_usages =
+            vec![ExtendedKeyUsagePurpose::ClientAuth, ExtendedKeyUsagePurpose::ServerAuth];
+        params.not_after = date_time_ymd(until, 1, 1);
+        let signed = params.signed_by(&key, &self.0).unwrap();
+        let (cert_file, key_file) = (home.join(format!("{name}.pem")), home.join(format!("{name}.key")));
+        fs::write(&cert_file, signed.pem()).unwrap();
+        fs::write(&key_file, key.serialize_pem()).unwrap();
+        (cert_file, key_file)
+    }
+}
+
+/// A server that takes no client without a certificate of `authority`, which is in `ca.pem`.
+fn demanding_server(home: &Path, authority: &Authority, protocols: &str) -> (RedisServer, u16) {
+    let ca = home.join("ca.pem");
+    fs::write(&ca, &authority.1).unwrap();
+    let (cert, key) = authority.sign(home, "server", 4096);
+    start(
+        &cert,
+        &key,
+        &[
+            "tls-auth-clients yes",
+            &format!("tls-ca-cert-file {}", ca.display()),
+            &format!("tls-protocols \"{protocols}\""),
+        ],
+    )
 }
 
 /// A server with a TLS port beside its plain one, and a certificate for `name` in `cert.pem`.
 fn tls_server(home: &Path, name: &str) -> (RedisServer, u16) {
     let made = rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
-    let file = |name: &str, text: String| -> PathBuf {
-        let path = home.join(name);
-        fs::write(&path, text).unwrap();
-        path
-    };
-    let certificate = file("cert.pem", made.cert.pem());
-    let key = file("key.pem", made.signing_key.serialize_pem());
+    let (cert, key) = (home.join("cert.pem"), home.join("key.pem"));
+    fs::write(&cert, made.cert.pem()).unwrap();
+    fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+    start(&cert, &key, &["tls-auth-clients no"])
+}
+
+fn start(cert: &Path, key: &Path, lines: &[&str]) -> (RedisServer, u16) {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let server = RedisConfig::new()
+    let config = RedisConfig::new()
         .line(&format!("tls-port {port}"))
-        .line(&format!("tls-cert-file {}", certificate.display()))
-        .line(&format!("tls-key-file {}", key.display()))
-        .line("tls-auth-clients no")
-        .start()
-        .unwrap();
+        .line(&format!("tls-cert-file {}", cert.display()))
+        .line(&format!("tls-key-file {}", key.display()));
+    let server = lines.iter().fold(config, |config, line| config.line(line)).start().unwrap();
     (server, port)
 }
 
@@ -85,5 +224,13 @@ async fn refused(node: &RedisNode) -> String {
         Ok((_, hello)) => panic!("opened: {hello:?}"),
         Err(cause @ (Cause::Unreachable(_) | Cause::Misconfigured(_))) => cause.to_string(),
         Err(other) => panic!("{other}"),
+    }
+}
+
+/// Refused for what only an operator can change.
+async fn denied(node: &RedisNode) -> String {
+    match soon(node.open(Nudge::channel().0)).await {
+        Err(Cause::Denied(why)) => why.to_string(),
+        other => panic!("{:?}", other.map(|(_, hello)| hello)),
     }
 }

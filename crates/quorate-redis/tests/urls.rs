@@ -41,6 +41,13 @@ fn a_bad_url_names_value_and_mend() {
         ("redis://0.0.0.0:6379", "host that is not 0.0.0.0", "redis://0.0.0.0…"),
         ("redis://cache/0#insecure", "certificates are always checked", "redis://cache/0…"),
         ("redis://cache/0?db=2", "option after ?", "redis://cache/0…"),
+        ("redis://cache/0?ca_file=/ca.pem", "is not TLS; write rediss://", "redis://cache/0…"),
+        ("unix:///run/redis.sock?key_file=/k", "is not TLS; write rediss://", "unix:///run/redis.sock…"),
+        ("rediss://cache/0?cafile=/ca.pem", "ca_file, cert_file and key_file", "rediss://cache/0…"),
+        ("rediss://cache/0?ca_file=", "without a file", "rediss://cache/0…"),
+        ("rediss://cache/0?ca_file=/a&ca_file=/b", "twice", "rediss://cache/0…"),
+        ("rediss://cache/0?cert_file=/a", "no key_file", "rediss://cache/0…"),
+        ("rediss://cache/0?key_file=/a", "no cert_file", "rediss://cache/0…"),
         ("unix:///run/redis.sock?database=2", "option after ?", "unix:///run/redis.sock…"),
         ("unix:///run/redis.sock?db=two", "cannot be connected to", "unix:///run/redis.sock…"),
     ] {

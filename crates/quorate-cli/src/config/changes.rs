@@ -52,6 +52,7 @@ impl Config {
         let (old_setup, setup) = (&self.setup, &new.setup);
         let table = [
             ("nodes", self.nodes != new.nodes),
+            ("tls", self.tls != new.tls),
             ("prefix", self.prefix != new.prefix),
             ("group", self.group != new.group),
             ("worker", old_setup.worker != setup.worker),

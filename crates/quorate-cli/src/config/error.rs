@@ -7,10 +7,12 @@ use std::{
 };
 
 /// The keys whose values can be of a wrong kind.
-const KEYS: [&str; 46] = [
+const KEYS: [&str; 50] = [
     "at",
     "attempts",
     "backoff",
+    "ca_file",
+    "cert_file",
     "clock_step_allowance",
     "command",
     "cwd",
@@ -27,6 +29,7 @@ const KEYS: [&str; 46] = [
     "jitter",
     "job",
     "keep_output",
+    "key_file",
     "lease",
     "max_backoff",
     "max_clock_offset",
@@ -48,6 +51,7 @@ const KEYS: [&str; 46] = [
     "shell",
     "step_down_grace",
     "timeout",
+    "tls",
     "trust_new_nodes",
     "ttl",
     "url",
@@ -204,6 +208,9 @@ fn mend(message: &str, key: &str) -> &'static str {
         "nodes" => "; write a list, like [\"redis://10.0.0.1\", \"redis://10.0.0.2\", \"redis://10.0.0.3\"]",
         "misfire" => "; write it like { rule = \"run-once\", within = \"1h\" }",
         "lease" => "; write it like { ttl = \"10s\", step_down_grace = \"2s\" }",
+        "tls" => {
+            "; write it like { ca_file = \"ca.pem\", cert_file = \"worker.pem\", key_file = \"worker.key\" }"
+        }
         "job" => "; write each as a table under [[job]]",
         "at" => "; write a time in quotes, like \"2026-12-24T18:00:00Z\"",
         "shell" => "; write a line for the shell, like \"./report.sh | mail ops\"",

@@ -1,6 +1,6 @@
 //! The file as it stands: keys, types and places. What the values mean is checked elsewhere.
 
-use super::LeaseConfig;
+use super::{LeaseConfig, tls::TlsNames};
 use humantime_serde::Serde;
 use quorate::round::Setup;
 use serde::{
@@ -17,6 +17,7 @@ pub(super) type Time = Spanned<Serde<Duration>>;
 #[serde(deny_unknown_fields)]
 pub(super) struct FileText {
     pub(super) nodes: Option<Spanned<Vec<Spanned<NodeText>>>>,
+    pub(super) tls: Option<Spanned<TlsNames>>,
     pub(super) group: Option<Spanned<String>>,
     pub(super) prefix: Option<Spanned<String>>,
     worker: Option<Spanned<String>>,
@@ -116,10 +117,11 @@ pub(super) enum DeliveryText {
     AtLeastOnce,
 }
 
-/// A node: its URL, or a table of it and the place of its password. No `Debug`: the URL may hold a password.
+/// A node: its URL, or a table of it and the files that belong to it. `Debug` shows no password of the URL.
 pub(super) struct NodeText {
     pub(super) url: String,
     pub(super) password_file: Option<PathBuf>,
+    pub(super) tls: TlsNames,
 }
 
 impl fmt::Debug for NodeText {
@@ -135,6 +137,9 @@ impl<'de> Deserialize<'de> for NodeText {
         struct Table {
             url: String,
             password_file: Option<PathBuf>,
+            ca_file: Option<PathBuf>,
+            cert_file: Option<PathBuf>,
+            key_file: Option<PathBuf>,
         }
 
         struct Either;
@@ -143,16 +148,17 @@ impl<'de> Deserialize<'de> for NodeText {
             type Value = NodeText;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a node's URL, or a table with url and password_file")
+                f.write_str("a node's URL, or a table with url and its files (password_file, ca_file, …)")
             }
 
             fn visit_str<E: de::Error>(self, url: &str) -> Result<NodeText, E> {
-                Ok(NodeText { url: url.to_owned(), password_file: None })
+                Ok(NodeText { url: url.to_owned(), password_file: None, tls: TlsNames::default() })
             }
 
             fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<NodeText, A::Error> {
-                let Table { url, password_file } = Table::deserialize(MapAccessDeserializer::new(map))?;
-                Ok(NodeText { url, password_file })
+                let Table { url, password_file, ca_file, cert_file, key_file } =
+                    Table::deserialize(MapAccessDeserializer::new(map))?;
+                Ok(NodeText { url, password_file, tls: TlsNames { ca_file, cert_file, key_file } })
             }
         }
 

@@ -12,7 +12,10 @@
 //! | --- | --- |
 //! | the file | `--config`, `QUORATE_CONFIG`, `$XDG_CONFIG_HOME/quorate/quorate.toml` (else `~/.config/…`), `/etc/quorate/quorate.toml` |
 //! | the nodes | `--nodes` or `--local`, `QUORATE_NODES`, the file's `nodes` |
+//! | the files of TLS | the node's own (its URL's options or its table), `--ca-file`, `QUORATE_CA_FILE`, the file's `tls`; `--cert-file` and `--key-file` likewise |
 //! | the prefix | `--prefix`, the file's `prefix`, `quorate:` |
+//!
+//! A relative path is meant from the directory of the file that it is in, else from the working directory.
 //!
 //! No default stands in for a list of nodes: a list misspelt on three machines must not make three leaders.
 //! For the same reason a `QUORATE_…` variable that nobody knows is an error.
@@ -23,6 +26,7 @@ mod file;
 mod job;
 mod nodes;
 mod source;
+mod tls;
 
 pub use error::ConfigError;
 pub use job::JobConfig;
@@ -30,6 +34,7 @@ pub(crate) use nodes::redact;
 pub use nodes::{NodeError, NodeSpec, SecretUrl};
 pub(crate) use source::NODES_VARIABLE;
 pub use source::{Flags, NodesFrom, Secret, Surroundings};
+pub use tls::{TlsFiles, TlsNames};
 
 use quorate::{node::Resource, round::Setup};
 use std::{
@@ -50,6 +55,8 @@ pub struct Config {
     pub nodes: Vec<NodeSpec>,
     /// Who named them.
     pub nodes_from: NodesFrom,
+    /// The files of TLS for nodes that name none of their own.
+    pub tls: TlsFiles,
     /// What all keys begin with.
     pub prefix: Arc<str>,
     /// What a deployment agrees on, and this worker's name.
@@ -95,7 +102,8 @@ impl Config {
             None => file::FileText::default(),
         };
         let (nodes, nodes_from) = source::find_nodes(flags, around, page.as_ref(), &told)?;
-        Reading { page, told: &told }.check(flags, around, nodes, nodes_from)
+        let tls = source::find_tls(flags, around, page.as_ref(), &told)?;
+        Reading { page, told: &told }.check(flags, around, (nodes, nodes_from), tls)
     }
 
     /// The jobs of the file alone, and where it is: for what needs no node. `None` where there is no file.
@@ -143,8 +151,8 @@ impl Reading<'_> {
         self,
         flags: &Flags,
         around: &Surroundings<'_>,
-        nodes: Vec<NodeSpec>,
-        nodes_from: NodesFrom,
+        (nodes, nodes_from): (Vec<NodeSpec>, NodesFrom),
+        tls: TlsFiles,
     ) -> Result<Config, ConfigError> {
         let mut setup = self.told.setup(&format!("{}-{}", around.host, around.pid));
         // One user's directory on one host: a newcomer's first lock need not wait for memories that another
@@ -164,6 +172,7 @@ impl Reading<'_> {
             jobs: self.jobs(lease)?,
             nodes,
             nodes_from,
+            tls,
             setup,
             lease,
         })

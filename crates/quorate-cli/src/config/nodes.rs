@@ -1,3 +1,4 @@
+use super::tls::{TlsFiles, TlsNames};
 use quorate::plain::plain;
 use std::{
     fmt,
@@ -21,6 +22,8 @@ pub enum NodeSpec {
         url: SecretUrl,
         /// The file that holds the password.
         password_file: Option<PathBuf>,
+        /// The files of TLS that are this node's own.
+        tls: TlsFiles,
     },
     /// A directory on this host that its processes share: `file:///dir`.
     File {
@@ -83,7 +86,41 @@ impl NodeSpec {
             let why = "has a password, and a password_file besides; keep one of them".to_owned();
             return Err(NodeError { text: plain(&redact(text), SHOWN_MAX), why });
         }
-        Ok(Self::Redis { url: SecretUrl(text.into()), password_file })
+        let names = TlsNames {
+            ca_file: option(url, "ca_file"),
+            cert_file: option(url, "cert_file"),
+            key_file: option(url, "key_file"),
+        };
+        if url.scheme() != "rediss" && !names.is_empty() {
+            return Err(NodeError { text: plain(&redact(text), SHOWN_MAX), why: NO_TLS.to_owned() });
+        }
+        let tls = names.check().map_err(|pair| NodeError::half(text, pair))?;
+        Ok(Self::Redis { url: SecretUrl(text.into()), password_file, tls })
+    }
+
+    /// The same as named in `file`: with the files of TLS that stand beside the URL, and with relative paths from the
+    /// file's own directory.
+    ///
+    /// # Errors
+    /// [`NodeError`] for a node without TLS, a file that is named twice, and a certificate without its key.
+    pub(super) fn in_file(self, names: TlsNames, file: &Path) -> Result<Self, NodeError> {
+        let shown = self.to_string();
+        let fail = |why: &str| Err(NodeError { text: plain(&shown, SHOWN_MAX), why: why.to_owned() });
+        let (url, password_file, own) = match self {
+            Self::Redis { url, password_file, tls } => (url, password_file, tls),
+            Self::File { .. } if names.is_empty() => return Ok(self),
+            Self::File { .. } => return fail(NO_TLS),
+        };
+        if !names.is_empty() && !url.is_tls() {
+            return fail(NO_TLS);
+        }
+        let names = names.check().map_err(|pair| NodeError::half(&shown, pair))?;
+        if (names.ca_file.is_some() && own.ca_file.is_some())
+            || (names.client.is_some() && own.client.is_some())
+        {
+            return fail("has a ca_file or a cert_file in its URL, and one besides; keep one of them");
+        }
+        Ok(Self::Redis { url, password_file, tls: names.or(&own).beside(file) })
     }
 
     /// What the node is called in messages, and by which two entries are found to be one node: scheme, host,
@@ -113,6 +150,14 @@ impl fmt::Debug for NodeSpec {
     }
 }
 
+/// The reason to refuse a file of TLS.
+const NO_TLS: &str = "is not TLS and takes no ca_file, cert_file or key_file; write rediss://";
+
+/// An option of a URL that names a file.
+fn option(url: &Url, name: &str) -> Option<PathBuf> {
+    url.query_pairs().find(|(option, _)| option == name).map(|(_, value)| value.into_owned().into())
+}
+
 /// A URL that may hold a password: shown without user and password, and whole only on request.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SecretUrl(Arc<str>);
@@ -121,6 +166,11 @@ impl SecretUrl {
     /// The whole URL, password included: for the one who connects.
     pub fn expose(&self) -> &str {
         &self.0
+    }
+
+    /// Returns whether the node is reached over TLS.
+    pub(crate) fn is_tls(&self) -> bool {
+        self.0.starts_with("rediss://")
     }
 
     fn name(&self) -> String {
@@ -153,6 +203,13 @@ impl fmt::Display for SecretUrl {
 pub struct NodeError {
     text: String,
     why: String,
+}
+
+impl NodeError {
+    fn half(text: &str, (there, missing): (&str, &str)) -> Self {
+        let why = format!("has a {there} and no {missing}; give both, which may be one file");
+        Self { text: plain(&redact(text), SHOWN_MAX), why }
+    }
 }
 
 /// `text` without what may be a password: all between `://` (or the beginning) and the last `@`, what stands
@@ -259,6 +316,45 @@ mod tests {
         assert!(
             NodeSpec::parse("file:///a", file()).unwrap_err().to_string().contains("takes no password_file")
         );
+    }
+
+    #[test]
+    fn files_of_tls_come_from_the_url_or_from_beside_it() {
+        let names = |ca: Option<&str>, cert: Option<&str>, key: Option<&str>| TlsNames {
+            ca_file: ca.map(PathBuf::from),
+            cert_file: cert.map(PathBuf::from),
+            key_file: key.map(PathBuf::from),
+        };
+        let in_file = |url: &str, names: TlsNames| parse(url)?.in_file(names, Path::new("/etc/q/q.toml"));
+        let client = |cert: &str, key: &str| Some((cert.into(), key.into()));
+
+        let url = "rediss://a?ca_file=ca.pem&cert_file=/c%20d.pem&key_file=k%2Bk";
+        let NodeSpec::Redis { tls, .. } = parse(url).unwrap() else { panic!("a Redis node") };
+        assert_eq!(tls, TlsFiles { ca_file: Some("ca.pem".into()), client: client("/c d.pem", "k+k") });
+        assert_eq!(&*parse(url).unwrap().name(), "rediss://a:6379");
+        let NodeSpec::Redis { tls, .. } = in_file(url, TlsNames::default()).unwrap() else { panic!() };
+        assert_eq!(
+            tls,
+            TlsFiles { ca_file: Some("/etc/q/ca.pem".into()), client: client("/c d.pem", "/etc/q/k+k") }
+        );
+        let both = in_file("rediss://a?ca_file=ca.pem", names(None, Some("c"), Some("k"))).unwrap();
+        let NodeSpec::Redis { tls, .. } = both else { panic!("a Redis node") };
+        assert_eq!(
+            tls,
+            TlsFiles { ca_file: Some("/etc/q/ca.pem".into()), client: client("/etc/q/c", "/etc/q/k") }
+        );
+
+        for (url, names, part) in [
+            ("redis://a?ca_file=x", TlsNames::default(), "is not TLS"),
+            ("redis://a", names(Some("x"), None, None), "write rediss://"),
+            ("file:///a", names(Some("x"), None, None), "is not TLS"),
+            ("rediss://a?ca_file=x", names(Some("y"), None, None), "keep one of them"),
+            ("rediss://a?cert_file=x", TlsNames::default(), "a cert_file and no key_file"),
+            ("rediss://a", names(None, None, Some("k")), "a key_file and no cert_file"),
+        ] {
+            let error = in_file(url, names).unwrap_err().to_string();
+            assert!(error.contains(part), "{url}: {error}");
+        }
     }
 
     #[test]

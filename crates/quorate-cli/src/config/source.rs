@@ -2,6 +2,7 @@ use super::{
     ConfigError, NodeSpec, beside,
     error::{Page, nearest},
     file::FileText,
+    tls::{TlsFiles, TlsNames},
 };
 use crate::files;
 use std::{
@@ -11,7 +12,8 @@ use std::{
 };
 
 /// The environment variables that are settings.
-const SETTINGS: [&str; 2] = [NODES_VARIABLE, "QUORATE_CONFIG"];
+const SETTINGS: [&str; 5] =
+    [NODES_VARIABLE, "QUORATE_CONFIG", "QUORATE_CA_FILE", "QUORATE_CERT_FILE", "QUORATE_KEY_FILE"];
 /// The environment variable with the list of nodes, which may hold their passwords. It is not inherited by any process
 /// that this program starts to run a command.
 pub(crate) const NODES_VARIABLE: &str = "QUORATE_NODES";
@@ -41,6 +43,8 @@ pub struct Flags {
     pub local: bool,
     /// `--prefix`.
     pub prefix: Option<String>,
+    /// `--ca-file`, `--cert-file` and `--key-file`.
+    pub tls: TlsNames,
 }
 
 /// What is not shown.
@@ -117,7 +121,7 @@ pub(super) fn check_variables(around: &Surroundings<'_>) -> Result<(), ConfigErr
     let Some(name) = strange else { return Ok(()) };
     let mend = match nearest(name, SETTINGS.into_iter()) {
         Some(near) => format!("did you mean {near}?"),
-        None => format!("known are {}: unset it", SETTINGS.join(" and ")),
+        None => format!("known are {}: unset it", SETTINGS.join(", ")),
     };
     Err(ConfigError::bare(&format!("unknown environment variable {name}; {mend}")))
 }
@@ -193,6 +197,7 @@ pub(super) fn find_nodes(
                 let text = node.as_ref();
                 let password_file = text.password_file.as_deref().map(|file| beside(page.file, file));
                 let spec = NodeSpec::parse(&text.url, password_file)
+                    .and_then(|spec| spec.in_file(text.tls.clone(), page.file))
                     .map_err(|error| page.error(Some(node.span()), &error.to_string()))?;
                 specs.push(spec);
             }
@@ -200,6 +205,43 @@ pub(super) fn find_nodes(
         }
         _ => Err(nowhere(around, page)),
     }
+}
+
+/// The files of TLS for all nodes: from the flags, else the environment, else the file.
+pub(super) fn find_tls(
+    flags: &Flags,
+    around: &Surroundings<'_>,
+    page: Option<&Page<'_>>,
+    told: &FileText,
+) -> Result<TlsFiles, ConfigError> {
+    let half = |there: &str, missing: &str| {
+        format!("{there} is given without {missing}; give both, which may be one file")
+    };
+    let flagged = flags.tls.clone().check().map_err(|(there, missing)| {
+        let flag = |key: &str| format!("--{}", key.replace('_', "-"));
+        ConfigError::bare(&half(&flag(there), &flag(missing)))
+    })?;
+    let variable = |key: &str| format!("QUORATE_{}", key.to_uppercase());
+    let file = |key: &str| match around.env.get(&variable(key)) {
+        Some(path) if path.is_empty() => {
+            Err(ConfigError::bare(&format!("{} is empty; unset it, or name a file", variable(key))))
+        }
+        path => Ok(path.map(PathBuf::from)),
+    };
+    let names =
+        TlsNames { ca_file: file("ca_file")?, cert_file: file("cert_file")?, key_file: file("key_file")? };
+    let set = names
+        .check()
+        .map_err(|(there, missing)| ConfigError::bare(&half(&variable(there), &variable(missing))))?;
+    let written = match (page, &told.tls) {
+        (Some(page), Some(names)) => {
+            let wrong =
+                |(there, missing)| page.error(Some(names.span()), &format!("tls: {}", half(there, missing)));
+            names.as_ref().clone().check().map_err(wrong)?.beside(page.file)
+        }
+        _ => TlsFiles::default(),
+    };
+    Ok(flagged.or(&set).or(&written))
 }
 
 /// A list in one text: parted by commas or white space.

@@ -415,7 +415,7 @@ fn an_unknown_variable_is_an_error() {
         says("QUORATE_NODE"),
         "unknown environment variable QUORATE_NODE; did you mean QUORATE_NODES?"
     );
-    assert!(says("QUORATE_COLOUR_OF_LOGS").contains("known are QUORATE_NODES and QUORATE_CONFIG"));
+    assert!(says("QUORATE_COLOUR_OF_LOGS").contains("known are QUORATE_NODES, QUORATE_CONFIG, QUORATE_CA_FILE"));
     for inherited in ["QUORATE_RESOURCE", "QUORATE_FENCING_TOKEN", "QUORATEX", "OTHER"] {
         assert!(load(inherited).is_ok(), "{inherited}");
     }
@@ -475,6 +475,51 @@ fn local_is_one_file_node_in_the_users_state_directory() {
     assert!(load_with(&both, &[], &[]).unwrap_err().to_string().contains("exclude each other"));
 }
 
+#[test]
+fn files_of_tls_come_from_the_node_the_flag_the_environment_and_the_file_in_this_order() {
+    let text = format!("{NODES}tls = {{ ca_file = \"ca.pem\", cert_file = \"/c.pem\", key_file = \"k\" }}");
+    let files = [("/etc/x/q.toml", &*text)];
+    let at = ("QUORATE_CONFIG", "/etc/x/q.toml");
+    let client = |cert: &str, key: &str| Some((PathBuf::from(cert), PathBuf::from(key)));
+    let tls = |flags: &Flags, env: &[(&str, &str)]| {
+        let env: Vec<_> = [at].into_iter().chain(env.iter().copied()).collect();
+        load_with(flags, &env, &files)
+            .map(|config| (config.tls.ca_file.unwrap_or_default(), config.tls.client))
+    };
+    let none = Flags::default();
+    let file = tls(&none, &[]).unwrap();
+    assert_eq!(file, ("/etc/x/ca.pem".into(), client("/c.pem", "/etc/x/k")));
+    // Of another place, the certificate and its key together.
+    let env = [("QUORATE_CERT_FILE", "e.pem"), ("QUORATE_KEY_FILE", "e.key")];
+    assert_eq!(tls(&none, &env).unwrap(), ("/etc/x/ca.pem".into(), client("e.pem", "e.key")));
+    let names = TlsNames { ca_file: Some("f.pem".into()), ..TlsNames::default() };
+    let flags = Flags { tls: names, ..Flags::default() };
+    let all = [("QUORATE_CA_FILE", "e-ca.pem"), env[0], env[1]];
+    assert_eq!(tls(&flags, &all).unwrap(), ("f.pem".into(), client("e.pem", "e.key")));
+    // A node's own go before them all.
+    let own = TlsFiles { ca_file: Some("own".into()), client: None };
+    let merged = own.or(&TlsFiles { ca_file: Some("all".into()), client: client("c", "k") });
+    assert_eq!(merged, TlsFiles { ca_file: Some("own".into()), client: client("c", "k") });
+
+    let half =
+        Flags { tls: TlsNames { cert_file: Some("c".into()), ..TlsNames::default() }, ..Flags::default() };
+    for (flags, env, part) in [
+        (&half, [("A", "b")], "--cert-file is given without --key-file; give both"),
+        (&none, [("QUORATE_KEY_FILE", "k")], "QUORATE_KEY_FILE is given without QUORATE_CERT_FILE"),
+        (&none, [("QUORATE_CA_FILE", "")], "QUORATE_CA_FILE is empty"),
+        (&none, [("QUORATE_CAFILE", "x")], "did you mean QUORATE_CA_FILE?"),
+    ] {
+        let error = tls(flags, &env).unwrap_err().to_string();
+        assert!(error.contains(part), "{error}");
+    }
+    assert!(
+        says(&format!("{NODES}tls = {{ key_file = \"k\" }}"))
+            .contains(":2: tls: key_file is given without cert_file")
+    );
+    assert!(says(&format!("{NODES}tls = \"ca.pem\"")).contains("write it like { ca_file = "));
+    assert!(says("nodes = [{ url = \"redis://a\", ca_file = \"ca.pem\" }]").contains("write rediss://"));
+}
+
 /// The annotated file, as it stands and with each commented default in force.
 #[test]
 fn the_annotated_file_tells_every_key_and_its_true_default() {
@@ -497,6 +542,7 @@ fn the_annotated_file_tells_every_key_and_its_true_default() {
     for table in [
         "",
         "lease = { x = 1 }",
+        "tls = { x = 1 }",
         "[[job]]\nx = 1",
         "[[job]]\nmisfire = { x = 1 }",
         "[[job]]\nretries = { x = 1 }",

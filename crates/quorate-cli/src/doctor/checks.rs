@@ -7,6 +7,7 @@ use super::{
     },
     ward::{Body, Examined, Patient, Ward},
 };
+use quorate::plain::plain;
 use quorate::round::{Distrust, NodeState, Setup, majority};
 use quorate_redis::{COMMANDS, PUSHES, RedisNode};
 use std::{cmp::Reverse, collections::BTreeMap, time::Duration};
@@ -101,6 +102,14 @@ fn of_the_set(ward: &Ward, found: &mut Vec<Finding>) {
             "a node a host, each with power and network of its own",
         );
     }
+    for (path, secret) in ward.secrets.iter().filter(|(_, secret)| secret.mode & 0o027 != 0) {
+        let path = plain(&path.to_string_lossy(), 1_000);
+        let what = format!(
+            "the {} {path} can be read or written by other users (mode {:04o})",
+            secret.key, secret.mode
+        );
+        found.push(Finding::new(Warning, None, what, format!("chmod g-w,o= {path}")));
+    }
     spread(ward, found);
     if let Err(error) = ward.setup.check_lease(ward.ttl, Setup::default_grace(ward.ttl), true) {
         found.push(Finding::new(Grave, None, error.to_string(), "see above"));
@@ -162,7 +171,7 @@ fn of_standing(patient: &Patient, found: &mut Vec<Finding>) {
                     Grave,
                     name,
                     cause.to_string(),
-                    "let this user read and write the directory",
+                    "do what it says; the directory belongs to one user of one machine",
                 ));
             }
         }
@@ -252,26 +261,21 @@ impl Node<'_> {
     }
 
     fn persistence(&mut self) {
-        let appends = self.examined.number("aof_enabled") == Some(1);
-        let always = self.examined.setting("appendfsync").map(|when| when == "always");
-        match (self.ward.setup.durable, appends, always) {
-            (true, false, _) | (true, true, Some(false)) => self.say(
-                Warning,
-                "durable = true, but it does not write every change to disk before it answers: each of its restarts \
-                 costs max_ttl all the same",
-                "appendonly yes and appendfsync always, or durable = false",
-            ),
-            (true, true, None) => self.say(
-                Warning,
-                "durable = true, but it does not tell its appendfsync, so that it is not believed",
-                "allow the user CONFIG GET, or durable = false",
-            ),
-            (false, true, Some(true)) => self.say(
+        match (self.ward.setup.durable, self.examined.told.check_durable()) {
+            (true, Err(why)) => {
+                let (why, fix) = why.split_once("; ").unwrap_or((&why, "see config/redis.conf"));
+                self.say(
+                    Grave,
+                    format!("durable = true, but {why}: workers refuse it"),
+                    format!("{fix}; or durable = false on every worker"),
+                );
+            }
+            (false, Ok(())) => self.say(
                 Note,
                 "it writes every change to disk before it answers, and nothing is made of that",
                 "durable = true on every worker, where all nodes do: then a restart costs no wait",
             ),
-            (false, ..) | (true, true, Some(true)) => {}
+            (false, Err(_)) | (true, Ok(())) => {}
         }
         let failed = |field: &str| self.examined.info(field).is_some_and(|status| status != "ok");
         let stops = self.examined.setting("stop-writes-on-bgsave-error") == Some("yes");

@@ -26,8 +26,8 @@ use quorate::{
     round::{NodeStatus, Setup},
 };
 use serde::Serialize;
-use std::time::Duration;
-use ward::{Body, Examined, Patient, Ward};
+use std::{collections::BTreeMap, os::unix::fs::MetadataExt, path::PathBuf, time::Duration};
+use ward::{Body, Examined, Patient, SecretFile, Ward};
 
 /// How long a node may take to answer all that it is asked.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -61,6 +61,7 @@ pub(crate) async fn doctor(args: &DoctorArgs, config: &Config) -> Result<u8, Fai
         ttl: config.lease.ttl,
         prefix: config.prefix.clone(),
         patients: patients?,
+        secrets: secrets(config),
     };
     let findings = checks::findings(&ward);
     let text = if args.json { json(config, &ward, &findings)? } else { for_people(config, &ward, &findings) };
@@ -73,10 +74,30 @@ pub(crate) async fn doctor(args: &DoctorArgs, config: &Config) -> Result<u8, Fai
 }
 
 async fn body(env: &Env, config: &Config, spec: &NodeSpec) -> Result<Body, Failure> {
-    let NodeSpec::Redis { url, password_file } = spec else { return Ok(Body::Directory) };
-    let redis = open::redis(config, url, password_file.as_deref())?;
+    let NodeSpec::Redis { url, password_file, tls } = spec else { return Ok(Body::Directory) };
+    let redis = open::redis(config, url, password_file.as_deref(), tls)?;
     let told = env.before(env.now() + PATIENCE, redis.examine()).await.unwrap_or(Err(Cause::TimedOut));
     Ok(Body::Redis(told.map(|told| Box::new(Examined::new(told, env.wall(), env.now().as_nanos())))))
+}
+
+/// The files with passwords and keys that the nodes need, as far as they exist.
+fn secrets(config: &Config) -> BTreeMap<PathBuf, SecretFile> {
+    let mut files = BTreeMap::new();
+    let mut add = |key: &'static str, path: PathBuf| {
+        if let Ok(meta) = std::fs::metadata(&path) {
+            files.insert(path, SecretFile { key, mode: meta.mode() & 0o7777 });
+        }
+    };
+    for node in &config.nodes {
+        let NodeSpec::Redis { url, password_file, tls } = node else { continue };
+        if let Some(file) = password_file {
+            add("password_file", file.clone());
+        }
+        if let Some((_, key)) = tls.or(&config.tls).client.filter(|_| url.is_tls()) {
+            add("key_file", key);
+        }
+    }
+    files
 }
 
 fn json(config: &Config, ward: &Ward, findings: &[Finding]) -> Result<String, Failure> {

@@ -3,7 +3,7 @@
 use super::{
     checks::findings,
     finding::Weight::{self, Grave, Note, Warning},
-    ward::{Body, Examined, Patient, Ward},
+    ward::{Body, Examined, Patient, SecretFile, Ward},
 };
 use quorate::{
     env::{BootTime, WallTime},
@@ -37,7 +37,11 @@ fn told(ahead_ms: i64, trip_ms: u64) -> Examination {
             ("connected_slaves", "0"),
             ("cluster_enabled", "0"),
         ]),
-        settings: map(&[("appendfsync", "everysec"), ("stop-writes-on-bgsave-error", "yes")]),
+        settings: map(&[
+            ("appendfsync", "everysec"),
+            ("no-appendfsync-on-rewrite", "no"),
+            ("stop-writes-on-bgsave-error", "yes"),
+        ]),
         looks: vec![Look { sent, received, node_time }],
         user: Some("quorate".to_owned()),
         denied: Vec::new(),
@@ -57,6 +61,7 @@ fn ward(first: Patient) -> Ward {
         ttl: Duration::from_secs(10),
         prefix: "quorate:".into(),
         patients: [first].into_iter().chain(rest).collect(),
+        secrets: BTreeMap::new(),
     }
 }
 
@@ -117,10 +122,39 @@ fn persistence_is_held_against_what_is_claimed() {
     assert_eq!(durable(&[("aof_enabled", "1")], Some("everysec")), 1);
     assert_eq!(durable(&[("aof_enabled", "0")], Some("always")), 1);
     assert_eq!(durable(&[("aof_enabled", "1")], None), 1, "not believed");
-    let mut told = told(0, 1);
-    told.info.insert("aof_enabled".to_owned(), "1".to_owned());
-    told.settings.insert("appendfsync".to_owned(), "always".to_owned());
-    finds(patient("redis://a:6379", told), Note, "nothing is made of that");
+    let always = |rewrite: &str| {
+        let mut told = told(0, 1);
+        told.info.insert("aof_enabled".to_owned(), "1".to_owned());
+        told.settings.insert("appendfsync".to_owned(), "always".to_owned());
+        told.settings.insert("no-appendfsync-on-rewrite".to_owned(), rewrite.to_owned());
+        patient("redis://a:6379", told)
+    };
+    finds(always("no"), Note, "nothing is made of that");
+    let mut ward = ward(always("yes"));
+    ward.setup.durable = true;
+    let found = findings(&ward).remove(0);
+    assert_eq!((found.weight, found.node.as_deref()), (Grave, Some("redis://a:6379")));
+    assert!(found.what.contains("no-appendfsync-on-rewrite is yes"), "{found:?}");
+    assert!(found.mend.contains("CONFIG SET no-appendfsync-on-rewrite no"), "{found:?}");
+}
+
+#[test]
+fn a_secret_that_others_can_read_or_write_is_found_once() {
+    for (mode, is_found) in [(0o600, false), (0o400, false), (0o640, false), (0o644, true), (0o660, true)] {
+        let mut ward = ward(with_info(&[]));
+        ward.secrets.insert("/etc/q/worker.key".into(), SecretFile { key: "key_file", mode });
+        let found = findings(&ward);
+        assert_eq!(found.len(), usize::from(is_found), "{mode:o}: {found:?}");
+        if let Some(found) = found.first() {
+            assert_eq!((found.weight, &*found.mend), (Warning, "chmod g-w,o= /etc/q/worker.key"));
+            assert!(
+                found.what.contains(&format!(
+                    "key_file /etc/q/worker.key can be read or written by other users (mode {mode:04o})"
+                )),
+                "{found:?}"
+            );
+        }
+    }
 }
 
 #[test]

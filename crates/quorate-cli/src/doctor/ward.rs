@@ -4,7 +4,7 @@ use quorate::{
     round::{NodeState, Setup},
 };
 use quorate_redis::{Examination, Look};
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 /// Everything that was found out, for the checks to judge.
 #[derive(Debug)]
@@ -14,6 +14,17 @@ pub(super) struct Ward {
     pub(super) ttl: Duration,
     pub(super) prefix: Arc<str>,
     pub(super) patients: Vec<Patient>,
+    /// The files with the nodes' passwords and keys.
+    pub(super) secrets: BTreeMap<PathBuf, SecretFile>,
+}
+
+/// A file that others should not read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SecretFile {
+    /// The key of the configuration that names it.
+    pub(super) key: &'static str,
+    /// Its permissions.
+    pub(super) mode: u32,
 }
 
 /// One node.

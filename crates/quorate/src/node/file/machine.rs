@@ -83,8 +83,8 @@ pub(super) enum Verdict {
     Ours,
     /// It is, once this has been recorded.
     Write(Record),
-    /// The directory is another machine's.
-    Foreign,
+    /// The directory is another machine's, by this record.
+    Foreign(Record),
 }
 
 /// Decides whether `machine` may open a directory with `record`.
@@ -110,7 +110,7 @@ pub(super) fn judge(record: Option<&Record>, machine: &Machine) -> Verdict {
         None => true,
     };
     if record.replaced.contains(&boot) || !may_be_the_same {
-        return Verdict::Foreign;
+        return Verdict::Foreign(record.clone());
     }
     let mut replaced = record.replaced.clone();
     push(&mut replaced, &record.boot);
@@ -157,7 +157,7 @@ mod tests {
                 record = Some(new);
                 true
             }
-            Verdict::Foreign => false,
+            Verdict::Foreign(_) => false,
         };
         machines.iter().map(&mut open).collect()
     }

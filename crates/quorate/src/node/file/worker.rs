@@ -245,13 +245,13 @@ fn enter(dir: &Directory, machine: &Machine) -> Result<(), Cause> {
     let torn = |e: FileError| e.cause(Cause::Protocol);
     let mut store = Transaction::new(dir);
     let record: Option<Record> = store.read(Shelf::Root, MACHINE).map_err(torn)?;
-    match (machine::judge(record.as_ref(), machine), record) {
-        (Verdict::Write(new), _) => {
+    match machine::judge(record.as_ref(), machine) {
+        Verdict::Ours => Ok(()),
+        Verdict::Write(new) => {
             let written = store.write(Shelf::Root, MACHINE, &new).and_then(|()| store.commit());
             written.map(drop).map_err(|e| e.cause(Cause::Unreachable))
         }
-        (Verdict::Foreign, Some(record)) => Err(foreign(dir, &record, machine)),
-        (Verdict::Ours | Verdict::Foreign, _) => Ok(()),
+        Verdict::Foreign(record) => Err(foreign(dir, &record, machine)),
     }
 }
 

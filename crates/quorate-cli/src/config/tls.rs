@@ -1,0 +1,64 @@
+//! The files that `rediss://` nodes need, for one node or for all.
+
+use super::beside;
+use serde::Deserialize;
+use std::path::{Path, PathBuf};
+
+/// Files as named by flags, by the environment, or in one place of the file.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+pub struct TlsNames {
+    /// The certificates of the authorities to trust instead of the machine's.
+    pub ca_file: Option<PathBuf>,
+    /// The certificate to show to the servers.
+    pub cert_file: Option<PathBuf>,
+    /// Its key.
+    pub key_file: Option<PathBuf>,
+}
+
+/// The same, checked: a certificate comes with its key.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The certificates of the authorities to trust instead of the machine's.
+    pub ca_file: Option<PathBuf>,
+    /// The certificate to show to the servers, and its key.
+    pub client: Option<(PathBuf, PathBuf)>,
+}
+
+impl TlsNames {
+    /// Returns whether no file is named.
+    pub(super) fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Checks that a certificate comes with its key. On an error: what is there, and what is missing.
+    pub(super) fn check(self) -> Result<TlsFiles, (&'static str, &'static str)> {
+        let client = match (self.cert_file, self.key_file) {
+            (Some(certificate), Some(key)) => Some((certificate, key)),
+            (None, None) => None,
+            (Some(_), None) => return Err(("cert_file", "key_file")),
+            (None, Some(_)) => return Err(("key_file", "cert_file")),
+        };
+        Ok(TlsFiles { ca_file: self.ca_file, client })
+    }
+}
+
+impl TlsFiles {
+    /// The paths as meant in `file`.
+    pub(super) fn beside(self, file: &Path) -> Self {
+        let meant = |path: PathBuf| beside(file, &path);
+        Self {
+            ca_file: self.ca_file.map(meant),
+            client: self.client.map(|(certificate, key)| (meant(certificate), meant(key))),
+        }
+    }
+
+    /// These, and where one is missing `other`'s. A certificate and its key come from one place.
+    #[must_use]
+    pub fn or(&self, other: &Self) -> Self {
+        Self {
+            ca_file: self.ca_file.clone().or_else(|| other.ca_file.clone()),
+            client: self.client.clone().or_else(|| other.client.clone()),
+        }
+    }
+}
