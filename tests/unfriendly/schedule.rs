@@ -88,7 +88,7 @@ pub fn cron(bytes: &[u8]) {
     let (line, zone) = text.split_once('\n').unwrap_or((text, "UTC"));
     let zone = match Zone::named(zone) {
         Ok(zone) => {
-            assert_eq!(Zone::named(zone.name()), Ok(zone));
+            assert_eq!(Zone::named(zone.name()), Ok(zone.clone()));
             zone
         }
         Err(error) => {
@@ -98,7 +98,7 @@ pub fn cron(bytes: &[u8]) {
     };
     match Cron::parse(line) {
         Ok(cron) => {
-            let cron = cron.in_zone(zone);
+            let cron = cron.in_zone(zone.clone());
             let again = Cron::parse(cron.text()).map(|again| again.in_zone(zone));
             assert_eq!(again.as_ref(), Ok(&cron), "what it prints it reads");
             for rule in Dst::ALL {
