@@ -214,8 +214,14 @@ Run it on several machines with one file. SIGTERM and SIGINT resign: running
 commands get SIGTERM, what is left at the end of lease.step_down_grace gets
 SIGKILL, then the lease is released; that takes no longer than the grace and
 one second. SIGHUP, or a changed file, takes up the file's jobs while the leader
-leads on; a file with a mistake changes nothing. Under systemd it tells of its
-readiness, its reloads and its end, and heeds the watchdog.
+leads on; a file with a mistake, or without an answer within 5 s, changes
+nothing. Under systemd it tells of its readiness, its reloads and its end, and
+heeds the watchdog.
+
+A daemon whose loop is blocked does not extend its lease, so that another leads;
+SIGTERM ends it 10 s after the grace at the latest (exit status 125). Log lines
+that nobody reads in time are dropped, and counted in the log. The output of
+commands is passed on as it is.
 
 A command finds QUORATE_JOB, QUORATE_TICK (RFC 3339), QUORATE_CAUSE,
 QUORATE_ATTEMPT, QUORATE_RESOURCE, QUORATE_FENCING_TOKEN and, where it has a

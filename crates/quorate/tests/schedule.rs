@@ -7,13 +7,14 @@ mod common;
 use common::{SECOND, nodes, quorum};
 use quorate::{
     env::Env,
-    lease::Quorum,
+    lease::{Heartbeat, Quorum},
     node::{Batch, BatchReply, Cause, Hello, MemoryNode, MemorySession, Node, Nudge, Request, Session},
     schedule::{Delivery, Job, RunAll, Scheduler, Tick, every},
 };
 use std::{
     collections::BTreeMap,
     convert::Infallible,
+    pin::pin,
     sync::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
@@ -38,6 +39,68 @@ fn counting(who: &'static str, starts: &Starts) -> impl Fn(Tick) -> futures::Wor
 mod futures {
     use std::{convert::Infallible, pin::Pin};
     pub(crate) type Work = Pin<Box<dyn Future<Output = Result<(), Infallible>> + Send>>;
+}
+
+/// Only the thread of its loop: those that extend the lease go on.
+#[tokio::test]
+async fn a_scheduler_whose_loop_blocks_its_thread_loses_the_term_to_another() {
+    let nodes = nodes();
+    let starts = Starts::default();
+    let scheduler = |quorum: &Quorum, who: &'static str, starts: &Starts| {
+        let job = Job::new("j", every(PERIOD).expect("a period"), counting(who, starts));
+        Scheduler::new(quorum, "g").ttl(SECOND).job(job)
+    };
+    let until_runs = async |env: &Env, who: &str| {
+        let (begun, give_up) = (env.wall().as_micros(), env.now() + 20 * SECOND);
+        let runs = || starts.lock().expect("no panic").range(begun..).any(|(_, by)| by.contains(&who));
+        while !runs() {
+            assert!(env.now() < give_up, "{who} runs nothing");
+            env.sleep(PERIOD).await;
+        }
+    };
+    let (go_on, blocked) = std::sync::mpsc::channel::<()>();
+    let (block, stop) = (CancellationToken::new(), CancellationToken::new());
+    // A runtime of its own: the other scheduler is another process.
+    let leading = {
+        let (nodes, starts, block, stop) = (nodes.clone(), Arc::clone(&starts), block.clone(), stop.clone());
+        let work = async move {
+            let quorum = quorum("a", &nodes);
+            let env = quorum.env().clone();
+            let heart = Heartbeat::new(&env, SECOND / 3);
+            let scheduler = scheduler(&quorum, "a", &starts).renew_while_beating(&heart);
+            let mut run = pin!(scheduler.run().until(stop.cancelled_owned()));
+            let ended = loop {
+                heart.beat();
+                if block.is_cancelled() {
+                    // An error once the test lets it go on.
+                    let _ = blocked.recv();
+                }
+                tokio::select! { biased;
+                    ended = &mut run => break ended.is_ok(),
+                    () = env.sleep(SECOND / 12) => {}
+                }
+            };
+            quorum.close().await;
+            ended
+        };
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+        let runtime = runtime.expect("a runtime");
+        std::thread::spawn(move || runtime.block_on(work))
+    };
+    let quorum_b = quorum("b", &nodes);
+    let env = quorum_b.env().clone();
+    until_runs(&env, "a").await;
+    env.sleep(SECOND * 2).await;
+    until_runs(&env, "a").await;
+    let b = scheduler(&quorum_b, "b", &starts);
+    let following = env.spawn_scoped(b.run().until(stop.clone().cancelled_owned()));
+    block.cancel();
+    until_runs(&env, "b").await;
+    drop(go_on);
+    stop.cancel();
+    assert!(leading.join().expect("no panic"));
+    assert!(following.await.expect("no panic").is_ok());
+    quorum_b.close().await;
 }
 
 #[tokio::test]

@@ -101,7 +101,7 @@ impl Election {
     }
 
     /// As [`Election::renew_while`], by a heartbeat that the work gives: its silence counts from the beginning of a
-    /// term.
+    /// term. [`Heartbeat`] says where to beat, and how long a silence to allow.
     pub fn renew_while_beating(mut self, heart: &Heartbeat) -> Self {
         self.options.health = Some(Health::Beats(heart.clone()));
         self

@@ -13,8 +13,18 @@ use std::{
 /// only while the last beat, or the beginning of the lease, is younger than the longest silence. Clones are the
 /// same heart.
 ///
-/// Beat where work gets *done*, not from a timer of its own: a timer beats on while the work hangs.
+/// Beat where work gets *done*, not from a timer of its own: a timer beats on while the work hangs. Leases are extended
+/// on a task of their own. Without a heart, a holder whose task blocks its thread (a write to a pipe that is full, a
+/// file system that hangs, a mutex) keeps its lease for as long as the runtime has another thread.
 ///
+/// Extensions stop when the silence is longer than `max_silence`, and the lease ends by its TTL after the last one.
+/// A third of the TTL, the time between two extensions, is a good silence. A shorter one sees false alarms on a busy
+/// machine: each costs an extension, and the next beat makes up for it.
+///
+/// See [`Lock::renew_while_beating`], [`Election::renew_while_beating`] and [`Scheduler::renew_while_beating`].
+///
+/// [`Election::renew_while_beating`]: crate::election::Election::renew_while_beating
+/// [`Scheduler::renew_while_beating`]: crate::schedule::Scheduler::renew_while_beating
 /// [`Lock::renew_while_beating`]: super::Lock::renew_while_beating
 #[derive(Clone, Debug)]
 pub struct Heartbeat(Arc<Heart>);

@@ -9,7 +9,7 @@ use super::{
 use crate::{
     election::{Campaign, Election, ElectionError, Term},
     env::ScopedTask,
-    lease::Quorum,
+    lease::{Heartbeat, Quorum},
     ledger::Ledger,
     node::NameError,
 };
@@ -104,6 +104,33 @@ impl Scheduler {
     /// cancelled has as long.
     pub fn step_down_grace(mut self, grace: Duration) -> Self {
         self.election = self.election.step_down_grace(grace);
+        self
+    }
+
+    /// Leads only while `heart` beats: [`Election::renew_while_beating`]. Beat from the task that polls
+    /// [`SchedulerRun::until`], at each of its turns, so that whatever blocks the scheduler ends its term:
+    ///
+    /// ```
+    /// # use quorate::{election::ElectionError, lease::{Heartbeat, Quorum}};
+    /// # use quorate::schedule::{ScheduleError, Scheduler};
+    /// # use std::{future::pending, pin::pin, time::Duration};
+    /// # async fn example(quorum: &Quorum) -> Result<(), ElectionError<ScheduleError>> {
+    /// let ttl = Duration::from_secs(10);
+    /// // At most a third of the TTL: as long as between two extensions.
+    /// let heart = Heartbeat::new(quorum.env(), ttl / 3);
+    /// let scheduler = Scheduler::new(quorum, "billing").ttl(ttl).renew_while_beating(&heart);
+    /// let mut run = pin!(scheduler.run().until(pending()));
+    /// loop {
+    ///     heart.beat();
+    ///     tokio::select! {
+    ///         ended = &mut run => return ended,
+    ///         () = quorum.env().sleep(ttl / 12) => {}
+    ///     }
+    /// }
+    /// # }
+    /// ```
+    pub fn renew_while_beating(mut self, heart: &Heartbeat) -> Self {
+        self.election = self.election.renew_while_beating(heart);
         self
     }
 
