@@ -63,6 +63,7 @@ pub(super) const PIECES: &[&str] = &[
     "\n",
     "nodez = 1\n",
     "fence_retention = \"1s\"\n",
+    "ledger_retention = \"0s\"\n",
     "max_clock_offset = \"1y\"\n",
     "clock_step_allowance = \"1y\"\n",
     "worker = \"\\u0007\"\n",

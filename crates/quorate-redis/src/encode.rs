@@ -179,6 +179,7 @@ fn script_of(request: &Request) -> Script {
         Request::Write { .. } => Script::Write,
         Request::Prune { .. } => Script::Prune,
         Request::Read { .. } => Script::Read,
+        Request::Keep { .. } => Script::Keep,
         Request::Reserve { .. } => Script::Reserve,
         Request::Mark { .. } => Script::Mark,
     }
@@ -227,6 +228,7 @@ fn keys_of(command: &mut Words, request: &Request, keys: &Keys) {
         Request::Seal { ledger, .. }
         | Request::Write { ledger, .. }
         | Request::Prune { ledger, .. }
+        | Request::Keep { ledger, .. }
         | Request::Read { ledger, .. } => {
             command.arg(keys.ledger(ledger));
         }
@@ -317,6 +319,9 @@ fn args_of(command: &mut Words, request: &Request) {
         }
         Request::Prune { term, below, after, .. } => {
             command.arg(term.get()).arg(*below).arg(cursor(after.as_ref()));
+        }
+        Request::Keep { life, .. } => {
+            command.arg(millis(*life));
         }
         Request::Read { after, .. } => {
             command.arg(cursor(after.as_ref()));

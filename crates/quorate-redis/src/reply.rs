@@ -149,6 +149,7 @@ fn item(value: &Value) -> Result<Reply, Cause> {
         ("written", []) => Ok(Reply::Written),
         ("standing", [standing]) => standing_record(standing),
         ("marked", []) => Ok(Reply::Marked),
+        ("kept", []) => Ok(Reply::Kept),
         ("refused", rest) => Ok(Reply::Refused(refusal(rest)?)),
         (word, rest) => Err(unexpected(&format!("{:?} with {} parts", cut(word), rest.len()))),
     }
@@ -207,7 +208,7 @@ fn ledger(next: &Value, term: &Value, mark: &Value, pieces: &Value) -> Result<Re
         for [field, value] in pairs {
             let field = text(field)?;
             match (&*field, field.strip_prefix("r:")) {
-                ("t" | "w", _) => {}
+                ("t" | "w" | "l", _) => {}
                 // A server may tell one twice.
                 (_, Some(key)) => match record(&text(value)?) {
                     Some(record) => drop(records.insert(key.into(), record)),

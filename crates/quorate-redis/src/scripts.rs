@@ -21,6 +21,7 @@ pub(crate) enum Script {
     Write,
     Prune,
     Read,
+    Keep,
     Reserve,
     Mark,
     ClaimAcquire,
@@ -51,7 +52,7 @@ macro_rules! source {
 
 impl Script {
     /// All of them, in the order of their numbers.
-    pub(crate) const ALL: [Self; 28] = [
+    pub(crate) const ALL: [Self; 29] = [
         Self::Acquire,
         Self::Raise,
         Self::Extend,
@@ -70,6 +71,7 @@ impl Script {
         Self::Write,
         Self::Prune,
         Self::Read,
+        Self::Keep,
         Self::Reserve,
         Self::Mark,
         Self::ClaimAcquire,
@@ -138,6 +140,7 @@ impl Script {
             Self::Write => source!("write"),
             Self::Prune => source!("prune"),
             Self::Read => source!("read"),
+            Self::Keep => source!("keep"),
             Self::Reserve => source!("reserve"),
             Self::Mark => source!("mark"),
             Self::ClaimAcquire => source!("claims", "claim_acquire"),

@@ -62,6 +62,7 @@ impl Config {
             ("clock_step_allowance", old_setup.clock_step_allowance != setup.clock_step_allowance),
             ("max_clock_offset", old_setup.max_clock_offset != setup.max_clock_offset),
             ("fence_retention", old_setup.fence_retention != setup.fence_retention),
+            ("ledger_retention", old_setup.ledger_retention != setup.ledger_retention),
             ("durable", old_setup.durable != setup.durable),
             ("trust_new_nodes", old_setup.trust_new_nodes != setup.trust_new_nodes),
             ("lease", self.lease != new.lease),

@@ -7,7 +7,7 @@ use std::{
 };
 
 /// The keys whose values can be of a wrong kind.
-const KEYS: [&str; 50] = [
+const KEYS: [&str; 51] = [
     "at",
     "attempts",
     "backoff",
@@ -31,6 +31,7 @@ const KEYS: [&str; 50] = [
     "keep_output",
     "key_file",
     "lease",
+    "ledger_retention",
     "max_backoff",
     "max_clock_offset",
     "max_running",

@@ -27,6 +27,7 @@ pub(super) struct FileText {
     clock_step_allowance: Option<Time>,
     max_clock_offset: Option<Time>,
     fence_retention: Option<Time>,
+    ledger_retention: Option<Time>,
     durable: Option<bool>,
     trust_new_nodes: Option<bool>,
     #[serde(default)]
@@ -178,6 +179,7 @@ impl FileText {
             clock_step_allowance: time(self.clock_step_allowance.as_ref(), default.clock_step_allowance),
             max_clock_offset: time(self.max_clock_offset.as_ref(), default.max_clock_offset),
             fence_retention: time(self.fence_retention.as_ref(), default.fence_retention),
+            ledger_retention: time(self.ledger_retention.as_ref(), default.ledger_retention),
             durable: self.durable.unwrap_or(default.durable),
             trust_new_nodes: self.trust_new_nodes.unwrap_or(default.trust_new_nodes),
             ..default
@@ -202,6 +204,7 @@ impl FileText {
             "drift_rate" => self.drift_rate.as_ref().map(Spanned::span),
             "node_timeout" => time(&self.node_timeout),
             "max_ttl" => time(&self.max_ttl).or_else(|| time(&self.node_timeout)),
+            "ledger_retention" => time(&self.ledger_retention),
             "fence_retention" => time(&self.fence_retention).or_else(|| time(&self.max_ttl)),
             "ttl" => time(&self.lease.ttl)
                 .or_else(|| time(&self.lease.step_down_grace))

@@ -64,6 +64,7 @@ fn every_key_arrives() {
         clock_step_allowance = "100ms"
         max_clock_offset = "2s"
         fence_retention = "2 days"
+        ledger_retention = "3 days"
         durable = true
         trust_new_nodes = true
         lease = { ttl = "5s", step_down_grace = "500ms" }
@@ -119,6 +120,7 @@ fn every_key_arrives() {
         clock_step_allowance: Duration::from_millis(100),
         max_clock_offset: Duration::from_secs(2),
         fence_retention: Duration::from_secs(2 * 24 * 3600),
+        ledger_retention: Duration::from_secs(3 * 24 * 3600),
         durable: true,
         trust_new_nodes: true,
         ..Setup::default()

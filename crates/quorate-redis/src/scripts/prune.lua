@@ -1,5 +1,5 @@
 -- Raises the ledger's low-water mark and forgets the records before it, a page at a time.
--- KEYS  ledger: a hash of t (term), w (low-water mark), r:KEY (record, as AT:TERM:LAST:VALUE)
+-- KEYS  ledger: a hash of t (term), w (low-water mark), l (how long it lives, ms), r:KEY (record, as AT:TERM:LAST:VALUE)
 -- ARGV  term, mark, where the last page ended or nothing
 return serve(true, true, 1, 3, function(k, a)
   local ledger, mark = KEYS[k], ARGV[a + 1]
@@ -14,6 +14,7 @@ return serve(true, true, 1, 3, function(k, a)
   end
   -- The mark first: a record must not go before the ledger says that it forgets.
   call('HSET', ledger, 't', ARGV[a], 'w', mark)
+  live_on(ledger)
   local cursor, chunks = page(ledger, ARGV[a + 2], 250)
   for _, chunk in ipairs(chunks) do
     local old = {}

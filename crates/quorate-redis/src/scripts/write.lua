@@ -1,5 +1,5 @@
 -- Writes a record where nothing stands but what the leader has seen, or the record itself.
--- KEYS  ledger: a hash of t (term), w (low-water mark), r:KEY (record, as AT:TERM:LAST:VALUE)
+-- KEYS  ledger: a hash of t (term), w (low-water mark), l (how long it lives, ms), r:KEY (record, as AT:TERM:LAST:VALUE)
 -- ARGV  term, key, the record seen or nothing, the new record, its time
 return serve(true, true, 1, 5, function(k, a)
   local ledger, field = KEYS[k], 'r:' .. ARGV[a + 1]
@@ -10,6 +10,7 @@ return serve(true, true, 1, 5, function(k, a)
   end
   local standing = call('HGET', ledger, field)
   if standing == record then
+    live_on(ledger)
     return { 'written' }
   end
   if standing then
@@ -22,5 +23,6 @@ return serve(true, true, 1, 5, function(k, a)
     end
   end
   call('HSET', ledger, 't', ARGV[a], field, record)
+  live_on(ledger)
   return { 'written' }
 end)

@@ -107,6 +107,11 @@ impl<N: Node> Desk<N> {
         }
     }
 
+    /// Waits a moment, between two looks.
+    pub(super) async fn pause(&self) {
+        self.env.sleep(Duration::from_millis(2)).await;
+    }
+
     pub(super) fn now(&self) -> BootTime {
         self.env.now()
     }

@@ -1,6 +1,6 @@
 use super::{Desk, desk::*};
 use quorate::node::{Cursor, LedgerPage, LedgerState, Node, PAGE_RECORDS, Record, Refusal, Reply, Request};
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 const PRUNED: Reply = Reply::Pruned { next: None };
 
@@ -112,6 +112,32 @@ pub(super) async fn a_prune_forgets_and_refuses_what_is_before_it<N: Node>(node:
     let keys: Vec<_> = state.records.iter().map(|(key, _)| &**key).collect();
     assert_eq!(keys, ["far"]);
     assert_eq!(desk.ask(write("g", 1, "y", None, &record(far - 1, 1, false, "v"))).await, Reply::Written);
+}
+
+pub(super) async fn a_ledger_ends_with_its_life_and_is_not_created_by_being_kept<N: Node>(node: N) {
+    let mut desk = Desk::marked(node).await;
+    let life = Duration::from_millis(200);
+    let keep = |ledger: &str, life| Request::Keep { ledger: ledger.into(), life };
+    assert_eq!(desk.ask(keep("g", life)).await, Reply::Kept, "there is none");
+    let one = record(5, 9, false, "v");
+    for group in ["g", "kept"] {
+        assert_eq!(desk.ask(write(group, 9, "k", None, &one)).await, Reply::Written);
+        assert_eq!(desk.ask(prune(group, 9, 3)).await, PRUNED);
+    }
+    assert_eq!(desk.ask(keep("kept", LONG)).await, Reply::Kept);
+    let before = desk.now();
+    assert_eq!(desk.ask(keep("g", life)).await, Reply::Kept, "shorter than it was");
+    // A change has it live on: by its own life, less a 64th.
+    assert_eq!(desk.ask(write("g", 9, "l", None, &one)).await, Reply::Written);
+    assert_eq!(desk.read("g").await.records.len(), 2);
+    while desk.read("g").await != LedgerState::default() {
+        assert!(before.until(desk.now()) < Duration::from_secs(10), "it does not end");
+        desk.pause().await;
+    }
+    assert!(before.until(desk.now()) >= life - life / 64);
+    // Nothing of it is left: neither its term nor its mark.
+    assert_eq!(desk.ask(write("g", 1, "k", None, &record(1, 1, false, "v"))).await, Reply::Written);
+    assert_eq!(desk.read("kept").await.records.len(), 1);
 }
 
 pub(super) async fn ledgers_of_two_groups_do_not_meet<N: Node>(node: N) {

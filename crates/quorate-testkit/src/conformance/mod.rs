@@ -133,6 +133,7 @@ pub async fn suite<N: Node>(kind: &str, mut make: impl FnMut() -> N) {
             a_later_term_seals_as_it_writes
             records_come_in_the_order_of_their_keys
             a_prune_forgets_and_refuses_what_is_before_it
+            a_ledger_ends_with_its_life_and_is_not_created_by_being_kept
             ledgers_of_two_groups_do_not_meet
             a_long_ledger_is_told_in_pages
             a_later_seal_ends_the_telling

@@ -5,7 +5,7 @@ use crate::{
     node::{Cursor, FencingToken, LedgerState, NameError, NodeTime, Record, Request},
     round::{Ballots, NodeOutcome, Sabotage},
 };
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 /// The ledger of one group.
 #[derive(Clone, Debug)]
@@ -31,6 +31,11 @@ impl Ledger {
     pub fn new(quorum: &Quorum, group: &str) -> Result<Self, NameError> {
         crate::node::check_name("group", group)?;
         Ok(Self { quorum: quorum.clone(), group: group.into() })
+    }
+
+    /// The quorum that keeps it.
+    pub(crate) fn quorum(&self) -> &Quorum {
+        &self.quorum
     }
 
     /// What time it is by the nodes that keep it.
@@ -130,6 +135,28 @@ impl Ledger {
     fn answered(&self, pages: Pages) -> Answered {
         let (memory, state) = pages.told();
         Answered { memory: self.memory(memory.since), state }
+    }
+
+    /// Sets how long the ledger outlives its last seal, write, prune or keep, at a majority and wherever else it can; it
+    /// lives for as long from now. A ledger that was never told lives for 30 days. A node that has none creates none.
+    ///
+    /// # Errors
+    /// [`LedgerError::NoMajority`].
+    ///
+    /// # Cancel safety
+    /// Dropping it leaves the life set on some nodes or on none.
+    pub async fn keep(&self, life: Duration) -> Result<(), LedgerError> {
+        let fleet = self.quorum.fleet();
+        let mut votes = fleet.ask_all(|_| Request::Keep { ledger: Arc::clone(&self.group), life });
+        let mut outcomes = vec![NodeOutcome::Pending; fleet.len()];
+        while let Some(vote) = votes.recv().await {
+            outcomes[vote.node] = NodeOutcome::of(&vote.answer);
+        }
+        let kept = outcomes.iter().filter(|outcome| matches!(outcome, NodeOutcome::Granted)).count();
+        if kept < fleet.majority() {
+            return Err(LedgerError::NoMajority(fleet.report(outcomes)));
+        }
+        Ok(())
     }
 
     /// Waits until a majority has written, or can no longer.

@@ -21,6 +21,9 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 /// The longest result that a done record keeps, in bytes.
 pub const RESULT_MAX: usize = 1024;
 
+/// How long a ledger that was never told otherwise outlives its last change.
+pub const LEDGER_LIFE: Duration = Duration::from_secs(30 * 24 * 3600);
+
 /// The most readers of one resource on a node.
 pub const READERS_MAX: usize = 1024;
 
@@ -90,6 +93,15 @@ pub struct PlaceRow {
 pub struct CounterRow {
     /// The last count.
     pub count: FencingToken,
+    /// When it may be forgotten, in microseconds of the node's wall clock.
+    pub until_micros: u64,
+}
+
+/// How long a ledger lives, and until when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct LifeRow {
+    /// How long it outlives its last change, in milliseconds.
+    pub millis: u64,
     /// When it may be forgotten, in microseconds of the node's wall clock.
     pub until_micros: u64,
 }
@@ -173,6 +185,18 @@ pub trait Store {
             };
         }
         self.set_ledger(group, LedgerState { term, low_water, records: all.into_iter().collect() })
+    }
+    /// How long the ledger of a group lives; `None` for one that does not exist, and from a store whose ledgers never end.
+    fn ledger_life(&self, _group: &str) -> Result<Option<LifeRow>, Self::Error> {
+        Ok(None)
+    }
+    /// Sets how long the ledger of a group lives.
+    fn set_ledger_life(&mut self, _group: &str, _life: LifeRow) -> Result<(), Self::Error> {
+        Ok(())
+    }
+    /// Removes the ledger of a group as a whole. Called only where [`Store::ledger_life`] gave a row.
+    fn remove_ledger(&mut self, group: &str) -> Result<(), Self::Error> {
+        self.set_ledger(group, LedgerState::default())
     }
     /// How many records [`Store::ledger_after`] is asked for at a time.
     fn page_records(&self) -> usize {
@@ -278,14 +302,11 @@ impl<S: Store> Desk<'_, S> {
                 self.count_attempt(resource, owner, asked, *back, *keep)
             }
             Request::Forgive { resource, keep } => self.forgive(resource, *keep),
-            Request::Seal { ledger, term, after } => self.seal(ledger, *term, after.as_ref()),
-            Request::Write { ledger, term, key, seen, record } => {
-                self.write(ledger, *term, key, seen.as_ref(), record)
-            }
-            Request::Prune { ledger, term, below, after } => {
-                self.prune(ledger, *term, *below, after.as_ref())
-            }
-            Request::Read { ledger, after } => Ok(Reply::Ledger(self.page(ledger, after.as_ref())?)),
+            Request::Seal { ledger, .. }
+            | Request::Write { ledger, .. }
+            | Request::Prune { ledger, .. }
+            | Request::Keep { ledger, .. }
+            | Request::Read { ledger, .. } => self.in_ledger(ledger, request),
             Request::Mark { expect, marker } => self.mark(expect.as_ref(), marker),
         }
     }

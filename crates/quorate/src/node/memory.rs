@@ -1,4 +1,4 @@
-use super::engine::{self, ClaimRow, Clocks, CounterRow, LeaseRow, QueueRow, Store};
+use super::engine::{self, ClaimRow, Clocks, CounterRow, LeaseRow, LifeRow, QueueRow, Store};
 use super::{
     Batch, BatchReply, Cause, FencingToken, Freed, Hello, LedgerState, Listen, Node, NodeTime, Nudge, Push,
     Record, Resource, Session,
@@ -166,6 +166,7 @@ struct Book {
     /// The term and the low-water mark.
     head: (FencingToken, u64),
     records: BTreeMap<Arc<str>, Record>,
+    life: Option<LifeRow>,
 }
 
 impl Book {
@@ -207,6 +208,7 @@ impl MemoryStore {
         self.queues.retain(|_, row| row.until_nanos > clocks.lease_nanos);
         self.counters.retain(|_, row| row.until_micros > wall);
         self.claims.retain(|_, row| row.until_micros > wall);
+        self.ledgers.retain(|_, book| book.life.is_none_or(|life| life.until_micros > wall));
     }
 }
 
@@ -264,9 +266,10 @@ impl Store for MemoryStore {
 
     fn set_ledger(&mut self, group: &str, state: LedgerState) -> Result<(), Infallible> {
         let LedgerState { term, low_water, records } = state;
+        let life = self.ledgers.get(group).and_then(|book| book.life);
         self.ledgers.insert(
             group.to_owned(),
-            Book { head: (term, low_water), records: records.into_iter().collect() },
+            Book { head: (term, low_water), records: records.into_iter().collect(), life },
         );
         Ok(())
     }
@@ -301,6 +304,20 @@ impl Store for MemoryStore {
                 None => book.records.remove(&key),
             };
         }
+        Ok(())
+    }
+
+    fn ledger_life(&self, group: &str) -> Result<Option<LifeRow>, Infallible> {
+        Ok(self.ledgers.get(group).and_then(|book| book.life))
+    }
+
+    fn set_ledger_life(&mut self, group: &str, life: LifeRow) -> Result<(), Infallible> {
+        self.ledgers.entry(group.to_owned()).or_default().life = Some(life);
+        Ok(())
+    }
+
+    fn remove_ledger(&mut self, group: &str) -> Result<(), Infallible> {
+        self.ledgers.remove(group);
         Ok(())
     }
 

@@ -74,6 +74,8 @@ pub enum Reply {
     Standing(Record),
     /// *Mark*: the marker stands.
     Marked,
+    /// The ledger lives on, where there is one.
+    Kept,
     /// The node would not.
     Refused(Refusal),
 }

@@ -225,6 +225,14 @@ pub enum Request {
         /// Where the last step ended; `None` for the first.
         after: Option<Cursor>,
     },
+    /// Sets how long a ledger outlives its last seal, write, prune or keep, and lets it live for as long from now. A ledger
+    /// that does not exist is not created.
+    Keep {
+        /// The group.
+        ledger: Arc<str>,
+        /// For how long.
+        life: Duration,
+    },
     /// Says what stands in the ledger, a page at a time. Changes nothing.
     Read {
         /// The group.
@@ -318,6 +326,7 @@ impl Request {
             | (Self::Forgive { .. }, Reply::Forgiven)
             | (Self::Write { .. }, Reply::Written)
             | (Self::Write { .. }, Reply::Standing(_))
+            | (Self::Keep { .. }, Reply::Kept)
             | (Self::Mark { .. }, Reply::Marked) => true,
             (Self::Seal { .. } | Self::Read { .. }, Reply::Ledger(page)) => page.is_bounded(),
             (Self::Prune { .. }, Reply::Pruned { next }) => next.as_ref().is_none_or(Cursor::is_bounded),

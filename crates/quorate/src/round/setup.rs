@@ -26,6 +26,9 @@ pub struct Setup {
     pub max_clock_offset: Duration,
     /// How long a fencing counter outlives its last use. Default 7 days.
     pub fence_retention: Duration,
+    /// How long the nodes remember a job, its history and its state after the last worker that has it, and a group's
+    /// ledger after its last worker. Default 30 days.
+    pub ledger_retention: Duration,
     /// Nodes persist every write before they answer, so that a restart is no loss of memory. Verified at
     /// each handshake. Shared by all workers. Default false.
     pub durable: bool,
@@ -49,6 +52,7 @@ impl Default for Setup {
             clock_step_allowance: Duration::from_millis(200),
             max_clock_offset: Duration::from_secs(1),
             fence_retention: Duration::from_secs(7 * 24 * 3600),
+            ledger_retention: Duration::from_secs(30 * 24 * 3600),
             durable: false,
             trust_new_nodes: false,
             only_looks: false,
@@ -139,6 +143,7 @@ impl Setup {
             ("clock_step_allowance", self.clock_step_allowance, day),
             ("max_clock_offset", self.max_clock_offset, day),
             ("fence_retention", self.fence_retention, day * 3660),
+            ("ledger_retention", self.ledger_retention, day * 3660),
         ] {
             if value > most {
                 return fail(format!("{name} is {value:?}; give it at most {most:?}"));
@@ -160,6 +165,12 @@ impl Setup {
             return fail(format!(
                 "fence_retention is {:?}, shorter than max_ttl {:?}; a counter must outlive the leases it counts",
                 self.fence_retention, self.max_ttl
+            ));
+        }
+        if self.ledger_retention < Duration::from_secs(1) {
+            return fail(format!(
+                "ledger_retention is {:?}; give it at least 1s: a job whose workers all restart would lose its history",
+                self.ledger_retention
             ));
         }
         if self.fence_retention < self.reseed_after() {

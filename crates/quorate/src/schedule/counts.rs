@@ -23,7 +23,7 @@ struct All {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct TickCounts {
-    /// By job.
+    /// By job, of the jobs that there are: a job that was removed is forgotten.
     pub jobs: BTreeMap<Arc<str>, JobCounts>,
     /// Of all jobs: by how much runs of ticks that were on time started after the tick and its jitter.
     pub lateness: Lateness,
@@ -106,6 +106,11 @@ impl Counts {
         let mut all = self.all();
         all.lateness.add(by);
         all.jobs.entry(Arc::clone(job)).or_default().lateness.add(by);
+    }
+
+    /// Forgets the jobs that are not among these: jobs that come and go must not add up.
+    pub(super) fn forget_all_but<T>(&self, jobs: &BTreeMap<Arc<str>, T>) {
+        self.all().jobs.retain(|job, _| jobs.contains_key(job));
     }
 
     pub(super) fn not_written(&self) {

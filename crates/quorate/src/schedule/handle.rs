@@ -27,7 +27,8 @@ impl SchedulerHandle {
     }
 
     /// Removes a job: no more of it is started, and what runs goes on to its end. The leader's ledger forgets it, so
-    /// that a job of that name which is added later begins anew. Says whether there was one.
+    /// that a job of that name which is added later begins anew; its history stays for
+    /// [`Setup::ledger_retention`](crate::round::Setup::ledger_retention). Says whether there was one.
     pub fn remove(&self, name: &str) -> bool {
         let removed = self.roster.change(|jobs| jobs.remove(name).map(drop).ok_or(()));
         removed.is_ok()
@@ -62,8 +63,8 @@ impl SchedulerHandle {
         self.roster.left().await;
     }
 
-    /// How ticks have ended on this worker since the scheduler was made, whatever the term.
+    /// How ticks of the present jobs have ended on this worker since the scheduler was made, whatever the term.
     pub fn counts(&self) -> TickCounts {
-        self.roster.counts().look()
+        self.roster.look_at_counts()
     }
 }

@@ -69,11 +69,24 @@
 //! the handler, hold from the next run on. What the ledger has of jobs that a leader does not know it keeps for as long
 //! as their rows say ([`JobRow::window`]), within the bounds above.
 //!
+//! # When what is known of a job ends
+//!
+//! * Each worker says now and then, a few times in [`Setup::ledger_retention`](crate::round::Setup::ledger_retention) (30
+//!   days), which jobs it has. What nobody says for that time ends: the job's history, its row (whether it is paused, since
+//!   when it is due), its state, and its open requests. It does not matter whether a leader, or any leader, removed the job.
+//! * A job that the leader's configuration no longer has, and that other workers still have, ends only that long after the
+//!   last of them. So a rolling restart, or two versions side by side, lose nothing.
+//! * Where a leader itself has a job removed while it leads ([`SchedulerHandle::remove`]), the job's row and state end at
+//!   once: a job of that name that is added later begins anew. Its history stays as above, and goes on if the job comes back.
+//! * All ledgers of a group end by the nodes' own clocks after its last worker: after five quarters of that time, or twice
+//!   the time for which records are of use to its jobs (at least two days), whichever is longer. A group without workers
+//!   costs memory until then, and nothing else.
+//!
 //! # Sizing
 //!
 //! The ledger keeps a tick's record for the longest misfire window and some 25 s, longer while a run that is older has not
 //! ended (see above), at most 200,000 of all jobs together
-//! ([`ScheduleError::TooManyTicks`]); a job has a row and, where it keeps one, a state, which stay; and a history of
+//! ([`ScheduleError::TooManyTicks`]); a job has a row and, where it keeps one, a state, and 60 bytes or so to say when a worker last had it; and a history of
 //! [`Job::history`] to twice as many entries. On a Redis server (7.0, `MEMORY USAGE`, a job's name of 14 bytes and a
 //! worker's of 14) a tick that is done takes 204 bytes, an entry of a history 316, a job's row 396.
 //!
@@ -91,6 +104,7 @@ mod job;
 mod leader;
 mod misfire;
 mod operate;
+mod retention;
 mod roster;
 mod rules;
 mod scheduler;

@@ -1,4 +1,4 @@
-use super::{Job, counts::Counts};
+use super::{Job, TickCounts, counts::Counts};
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -20,6 +20,8 @@ struct Inner {
     /// How many runs of the scheduler there are: of `until` or `lead`.
     users: watch::Sender<usize>,
     counts: Counts,
+    /// Held by the task that vouches for the jobs.
+    vouching: tokio::sync::Mutex<()>,
 }
 
 /// Whether runs may be started.
@@ -50,6 +52,7 @@ impl Roster {
             leads: Mutex::new(0),
             users: watch::Sender::new(0),
             counts: Counts::default(),
+            vouching: tokio::sync::Mutex::new(()),
         }))
     }
 
@@ -67,6 +70,7 @@ impl Roster {
         let mut changed = jobs.clone();
         let result = change(&mut changed)?;
         *jobs = changed;
+        self.0.counts.forget_all_but(&jobs);
         drop(jobs);
         self.0.version.send_modify(|version| *version += 1);
         Ok(result)
@@ -129,6 +133,18 @@ impl Roster {
 
     pub(super) fn counts(&self) -> &Counts {
         &self.0.counts
+    }
+
+    /// How ticks have ended, of the jobs that there are.
+    pub(super) fn look_at_counts(&self) -> TickCounts {
+        // A job that was removed may have had its last end after that.
+        self.0.counts.forget_all_but(&self.lock());
+        self.0.counts.look()
+    }
+
+    /// Whose turn it is to vouch for the jobs.
+    pub(super) fn vouching(&self) -> &tokio::sync::Mutex<()> {
+        &self.0.vouching
     }
 
     /// Held while the phase is looked at and changed: the end of the last lead is that of the draining.

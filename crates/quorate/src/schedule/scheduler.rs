@@ -3,6 +3,7 @@ use super::{
     check::{TICKS_MAX, check},
     leader::{self, Leading},
     operate,
+    retention::Retention,
     roster::{Phase, Roster},
     spread::{Spreading, spread},
 };
@@ -191,6 +192,7 @@ impl Scheduler {
         let (asks, asked) = mpsc::channel(ASKED);
         // Ends with this future.
         let _inbox = term.spawn(operate::tend(ledger.clone(), term.clone(), asks));
+        let _vouching = term.spawn(Retention::new(&ledger).vouch(self.roster().clone()));
         let leading = Leading {
             roster: self.roster().clone(),
             ledger,
@@ -255,12 +257,16 @@ impl SchedulerRun {
         let scheduler = self.scheduler.clone();
         let roster = scheduler.roster().clone();
         let _user = roster.enter();
+        let (quorum, group) = (scheduler.election.quorum().clone(), Arc::clone(scheduler.election.group()));
         let campaign: Campaign<_> = self.scheduler.election.run(move |term: Term| {
             let scheduler = scheduler.clone();
             async move { scheduler.lead(term).await }
         });
         // Whether this worker leads or not.
         let stop = CancellationToken::new();
+        let ledger = Ledger::new(&quorum, &group).map_err(|error| ElectionError::Work(error.into()))?;
+        let retention = Retention::new(&ledger);
+        let _vouching = quorum.env().spawn_scoped(retention.vouch(roster.clone()));
         let spreading = self.scheduler.spread(stop.clone()).map_err(ElectionError::Work)?;
         let end = async {
             tokio::select! { biased;

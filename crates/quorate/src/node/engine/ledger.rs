@@ -1,10 +1,54 @@
 //! Records of a group, and the node's marker.
 
-use super::{Desk, Store};
-use crate::node::{Cursor, FencingToken, LedgerPage, PAGE_BYTES, PAGE_RECORDS, Record, Refusal, Reply};
-use std::sync::Arc;
+use super::{Desk, LEDGER_LIFE, LifeRow, Store};
+use crate::node::{
+    Cursor, FencingToken, LedgerPage, PAGE_BYTES, PAGE_RECORDS, Record, Refusal, Reply, Request,
+};
+use std::{sync::Arc, time::Duration};
 
 impl<S: Store> Desk<'_, S> {
+    /// Serves a request on a ledger: one whose life has ended is gone, and one that is changed lives on.
+    pub(super) fn in_ledger(&mut self, ledger: &Arc<str>, request: &Request) -> Result<Reply, S::Error> {
+        let mut life = self.store.ledger_life(ledger)?;
+        if life.is_some_and(|life| life.until_micros <= self.clocks.wall.as_micros()) {
+            self.store.remove_ledger(ledger)?;
+            life = None;
+        }
+        let reply = match request {
+            Request::Seal { term, after, .. } => self.seal(ledger, *term, after.as_ref())?,
+            Request::Write { term, key, seen, record, .. } => {
+                self.write(ledger, *term, key, seen.as_ref(), record)?
+            }
+            Request::Prune { term, below, after, .. } => self.prune(ledger, *term, *below, after.as_ref())?,
+            Request::Keep { life: wanted, .. } => {
+                if life.is_some() {
+                    let millis = u64::try_from(wanted.as_millis()).unwrap_or(u64::MAX);
+                    self.live_on(ledger, Some(LifeRow { until_micros: 0, millis }))?;
+                }
+                return Ok(Reply::Kept);
+            }
+            Request::Read { after, .. } => return Ok(Reply::Ledger(self.page(ledger, after.as_ref())?)),
+            // Nothing else is asked of a ledger.
+            _ => return Ok(Reply::Ledger(self.page(ledger, None)?)),
+        };
+        if matches!(reply, Reply::Ledger(_) | Reply::Written | Reply::Pruned { .. }) {
+            self.live_on(ledger, life)?;
+        }
+        Ok(reply)
+    }
+
+    /// Lets a ledger live for as long from now as it is to. To save writes, an end that is at most a 64th too early stays.
+    fn live_on(&mut self, ledger: &str, life: Option<LifeRow>) -> Result<(), S::Error> {
+        let millis =
+            life.map_or(u64::try_from(LEDGER_LIFE.as_millis()).unwrap_or(u64::MAX), |life| life.millis);
+        let until = (self.clocks.wall + Duration::from_millis(millis)).as_micros();
+        let slack = millis.saturating_mul(1000) / 64;
+        if life.is_none_or(|life| life.until_micros < until.saturating_sub(slack)) {
+            self.store.set_ledger_life(ledger, LifeRow { millis, until_micros: until })?;
+        }
+        Ok(())
+    }
+
     pub(super) fn seal(
         &mut self,
         ledger: &Arc<str>,

@@ -2,7 +2,7 @@
 
 use super::{access, names::file_name};
 use crate::env::World;
-use crate::node::engine::{ClaimRow, CounterRow, LeaseRow, QueueRow, Store};
+use crate::node::engine::{ClaimRow, CounterRow, LeaseRow, LifeRow, QueueRow, Store};
 use crate::node::{Cause, LedgerState, PAGE_RECORDS, Resource};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::{
@@ -27,6 +27,8 @@ pub(super) enum Shelf {
     Root,
     Counters,
     Claims,
+    /// How long each ledger lives: before the ledger itself, so that none is ever without an end.
+    Lives,
     Ledgers,
     Leases,
 }
@@ -51,7 +53,7 @@ impl Directory {
         let failed = |dir: &Path, e| FileError::new(dir, "be used", &e);
         access::secure_root(given, &self.root).map_err(|e| failed(&self.root, e))?;
         let leases = self.root.join("leases");
-        let shelves = [Shelf::Counters, Shelf::Claims, Shelf::Ledgers].map(|shelf| self.shelf(shelf));
+        let shelves = [Shelf::Counters, Shelf::Claims, Shelf::Lives, Shelf::Ledgers].map(|shelf| self.shelf(shelf));
         for dir in shelves.into_iter().chain([leases, self.shelf(Shelf::Leases)]) {
             access::secure_dir(&dir).map_err(|e| failed(&dir, e))?;
         }
@@ -76,6 +78,7 @@ impl Directory {
             Shelf::Root => self.root.clone(),
             Shelf::Counters => self.root.join("counters"),
             Shelf::Claims => self.root.join("claims"),
+            Shelf::Lives => self.root.join("lives"),
             Shelf::Ledgers => self.root.join("ledgers"),
             Shelf::Leases => self.root.join("leases").join(&*self.boot),
         }
@@ -219,7 +222,8 @@ impl<'a> Transaction<'a> {
         for (temp, path) in &filled {
             rename(temp, path)?;
         }
-        for ((shelf, name), _) in self.changes.iter().filter(|(_, page)| page.is_none()) {
+        // A ledger goes before what says that it has an end.
+        for ((shelf, name), _) in self.changes.iter().rev().filter(|(_, page)| page.is_none()) {
             remove(&self.dir.path(*shelf, name))?;
         }
         let shelves: BTreeSet<Shelf> = self.changes.keys().map(|(shelf, _)| *shelf).collect();
@@ -295,6 +299,22 @@ impl Store for Transaction<'_> {
 
     fn set_ledger(&mut self, group: &str, state: LedgerState) -> Result<(), FileError> {
         self.ledgers.get_mut().insert(group.to_owned(), (state, true));
+        Ok(())
+    }
+
+    fn ledger_life(&self, group: &str) -> Result<Option<LifeRow>, FileError> {
+        self.read(Shelf::Lives, group)
+    }
+
+    fn set_ledger_life(&mut self, group: &str, life: LifeRow) -> Result<(), FileError> {
+        self.write(Shelf::Lives, group, &life)
+    }
+
+    fn remove_ledger(&mut self, group: &str) -> Result<(), FileError> {
+        self.ledgers.get_mut().insert(group.to_owned(), (LedgerState::default(), false));
+        for shelf in [Shelf::Lives, Shelf::Ledgers] {
+            self.changes.insert((shelf, group.to_owned()), None);
+        }
         Ok(())
     }
 

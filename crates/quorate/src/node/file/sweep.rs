@@ -1,6 +1,6 @@
 use super::names::file_name;
 use super::store::{Directory, Page, Shelf, is_temporary, read_page};
-use crate::node::engine::{ClaimRow, Clocks, CounterRow};
+use crate::node::engine::{ClaimRow, Clocks, CounterRow, LifeRow};
 use serde::de::DeserializeOwned;
 use std::{
     ffi::OsStr,
@@ -15,11 +15,12 @@ const LEAST: usize = 32;
 const MOST: usize = 256;
 
 /// The directories of one round of the sweep.
-const ROUND: [Place; 6] = [
+const ROUND: [Place; 7] = [
     Place::Shelf(Shelf::Leases),
     Place::OtherBoots,
     Place::Shelf(Shelf::Counters),
     Place::Shelf(Shelf::Claims),
+    Place::Shelf(Shelf::Lives),
     Place::Shelf(Shelf::Ledgers),
     Place::Shelf(Shelf::Root),
 ];
@@ -84,9 +85,17 @@ fn remove_if_ended(entry: &DirEntry, place: Place, dir: &Directory, clocks: Cloc
         Place::Shelf(Shelf::Leases) => row(&path, |row: Ends| row.until_nanos <= clocks.lease_nanos),
         Place::Shelf(Shelf::Counters) => row(&path, |row: CounterRow| row.until_micros <= wall),
         Place::Shelf(Shelf::Claims) => row(&path, |row: ClaimRow| row.until_micros <= wall),
+        Place::Shelf(Shelf::Lives) => row(&path, |row: LifeRow| row.until_micros <= wall),
         Place::Shelf(Shelf::Ledgers | Shelf::Root) => false,
     };
     if ended {
+        if let (Place::Shelf(Shelf::Lives), Some(name)) = (place, path.file_name()) {
+            // First the ledger: what is left of it without its life would stay for ever.
+            match std::fs::remove_file(dir.shelf(Shelf::Ledgers).join(name)) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => return,
+                _ => {}
+            }
+        }
         let _ = std::fs::remove_file(path);
     }
 }

@@ -13,7 +13,7 @@ use crate::{
     env::{ScopedTask, WallTime},
     ledger::{Ledger, LedgerError},
     node::{FencingToken, Record},
-    schedule::{Job, TickCause, TickEnd, TickHistory, TickRecord, counts::Counts},
+    schedule::{Job, TickCause, TickEnd, TickHistory, TickRecord, counts::Counts, retention::Retention},
 };
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use std::{
@@ -35,7 +35,7 @@ const TRY_AGAIN: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub(super) struct Chronicle {
     counts: Counts,
-    queue: mpsc::Sender<Entry>,
+    queue: mpsc::Sender<Order>,
 }
 
 /// The last word on a tick that no run writes, for the leader's own ledger.
@@ -97,6 +97,14 @@ fn made_of(job: &Arc<str>, tick: WallTime, record: &Record) -> Option<TickHistor
     })
 }
 
+/// What the task that writes is asked for.
+#[derive(Debug)]
+enum Order {
+    Enter(Box<Entry>),
+    /// Nothing more comes of a job.
+    Close(Arc<str>),
+}
+
 #[derive(Debug)]
 struct Entry {
     history: TickHistory,
@@ -120,6 +128,7 @@ impl Chronicle {
             (job, Shelf { keep, ends: Some(ends), ..Shelf::default() })
         };
         let scribe = Scribe {
+            retention: Retention::new(ledger),
             ledger: ledger.clone(),
             term: term.clone(),
             shelves: ends.into_iter().map(shelf).collect(),
@@ -128,11 +137,18 @@ impl Chronicle {
         (Self { counts, queue }, term.spawn(scribe.serve(entries)))
     }
 
+    /// Nothing more comes of a job: what is known here of its history goes.
+    pub(super) fn close(&self, job: &Arc<str>) {
+        // Where there is no room, what is known of it stays until the term ends.
+        let _ = self.queue.try_send(Order::Close(Arc::clone(job)));
+    }
+
     /// How a tick has ended: told now, written soon.
     pub(super) fn enter(&self, job: &Job, history: TickHistory, close: Option<Close>) {
         tell(job, &history);
         self.counts.ended(&history);
-        if let Err(error) = self.queue.try_send(Entry { history, close, keep: job.history }) {
+        let entry = Entry { history, close, keep: job.history };
+        if let Err(error) = self.queue.try_send(Order::Enter(Box::new(entry))) {
             self.counts.not_written();
             tracing::warn!(job = &*job.name, "its history lacks an entry: {error}");
         }
@@ -173,6 +189,7 @@ pub(in crate::schedule) fn tell(job: &Job, history: &TickHistory) {
 /// The task that writes.
 struct Scribe {
     ledger: Ledger,
+    retention: Retention,
     term: Term,
     shelves: BTreeMap<Arc<str>, Shelf>,
     /// Jobs whose history may hold more than is to be kept.
@@ -185,6 +202,10 @@ struct Shelf {
     keep: usize,
     written: VecDeque<u64>,
     read: bool,
+    /// How many entries of it are being written.
+    writing: usize,
+    /// The job was removed: it goes once nothing is being written.
+    closed: bool,
     /// What the history may lack, until it has been read.
     ends: Option<Ends>,
 }
@@ -193,15 +214,16 @@ enum Finished {
     Written(Arc<str>, usize, Option<u64>),
     /// What is there, or nothing new where it could not be read.
     Tidied(Arc<str>, Vec<u64>),
+    Closed,
 }
 
 impl Scribe {
-    async fn serve(mut self, mut entries: mpsc::Receiver<Entry>) {
+    async fn serve(mut self, mut orders: mpsc::Receiver<Order>) {
         let mut busy: FuturesUnordered<BoxFuture<'static, Finished>> = FuturesUnordered::new();
         let mut tidying = false;
         let lost = self.term.lost().clone();
         loop {
-            let open = !entries.is_closed() || !entries.is_empty();
+            let open = !orders.is_closed() || !orders.is_empty();
             if !tidying
                 && open
                 && let Some(tidy) = self.tidy()
@@ -213,14 +235,24 @@ impl Scribe {
             tokio::select! { biased;
                 () = lost.cancelled() => return,
                 Some(finished) = busy.next() => match finished {
-                    Finished::Written(job, keep, at) => self.written(job, keep, at),
+                    Finished::Written(job, keep, at) => {
+                        self.written(Arc::clone(&job), keep, at);
+                        busy.extend(self.clear(&job));
+                    }
+                    Finished::Closed => {}
                     Finished::Tidied(job, there) => {
                         tidying = false;
                         self.tidied(&job, there);
                     }
                 },
-                entry = entries.recv(), if room => match entry {
-                    Some(entry) => busy.push(self.write(entry)),
+                order = orders.recv(), if room => match order {
+                    Some(Order::Enter(entry)) => busy.push(self.write(*entry)),
+                    Some(Order::Close(job)) => {
+                        if let Some(shelf) = self.shelves.get_mut(&job) {
+                            shelf.closed = true;
+                        }
+                        busy.extend(self.clear(&job));
+                    }
                     None if busy.is_empty() => return,
                     // No more to come: wait for what is on its way.
                     None => while let Some(finished) = busy.next().await {
@@ -231,7 +263,9 @@ impl Scribe {
         }
     }
 
-    fn write(&self, entry: Entry) -> BoxFuture<'static, Finished> {
+    fn write(&mut self, entry: Entry) -> BoxFuture<'static, Finished> {
+        let shelf = self.shelves.entry(Arc::clone(&entry.history.job)).or_default();
+        (shelf.writing, shelf.closed) = (shelf.writing + 1, false);
         let (main, term) = (self.ledger.clone(), self.term.clone());
         async move {
             let Entry { history, close, keep } = entry;
@@ -257,9 +291,19 @@ impl Scribe {
         .boxed()
     }
 
+    /// Forgets a job that was removed, once all its entries are written. Its history lives for the retention from here on.
+    fn clear(&mut self, job: &Arc<str>) -> Option<BoxFuture<'static, Finished>> {
+        self.shelves.get(job).filter(|shelf| shelf.closed && shelf.writing == 0)?;
+        self.shelves.remove(job);
+        self.to_tidy.remove(job);
+        let (retention, job) = (self.retention.clone(), Arc::clone(job));
+        Some(async move { set_life(&retention, &job).map(|()| Finished::Closed).await }.boxed())
+    }
+
     fn written(&mut self, job: Arc<str>, keep: usize, at: Option<u64>) {
         let shelf = self.shelves.entry(Arc::clone(&job)).or_default();
         shelf.keep = keep;
+        shelf.writing = shelf.writing.saturating_sub(1);
         if let Some(at) = at {
             shelf.written.push_back(at);
             // Once a term what earlier ones left is counted as well.
@@ -275,7 +319,7 @@ impl Scribe {
         let shelf = self.shelves.get_mut(&job)?;
         let part = self.ledger.part(&TickHistory::part(&job));
         let (keep, read, mut there) = (shelf.keep, shelf.read, Vec::from(shelf.written.clone()));
-        let (ends, term) = (shelf.ends.take(), self.term.clone());
+        let (ends, term, retention) = (shelf.ends.take(), self.term.clone(), self.retention.clone());
         Some(
             async move {
                 if !read {
@@ -293,6 +337,7 @@ impl Scribe {
                             there.push(record.at);
                         }
                     }
+                    set_life(&retention, &job).await;
                 }
                 there.sort_unstable();
                 let excess = there.len().saturating_sub(keep);
@@ -317,6 +362,13 @@ impl Scribe {
             shelf.written = there.iter().copied().chain(later).collect();
             shelf.read = true;
         }
+    }
+}
+
+/// Sets the life of a job's history: until somebody does, it has the nodes' default.
+async fn set_life(retention: &Retention, job: &str) {
+    if let Err(error) = retention.keep_history(job).await {
+        tracing::debug!(job, "the life of its history is not set yet: {error}");
     }
 }
 

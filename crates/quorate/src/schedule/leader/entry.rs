@@ -12,7 +12,12 @@ use crate::{
     node::Record,
     schedule::{Job, JobRow, Placement},
 };
-use std::{cmp::Reverse, collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 /// Where what may start stands in line: priority, then time, then the order of the jobs.
 pub(super) type Turn = (Reverse<i32>, WallTime, usize);
@@ -49,20 +54,50 @@ pub(super) struct Retired {
     looked: WallTime,
     /// Shared with a run that may still go on.
     state: JobState,
+    /// When its row was left to pruning.
+    closed: WallTime,
 }
 
 impl Entry {
     /// Its last row, and what is to be known of it if it comes back.
-    pub(super) fn retire(&self) -> Retired {
+    pub(super) fn retire(&self, now: WallTime) -> Retired {
         let row = JobRow { rev: self.row.rev + 1, ..self.row.clone() };
-        Retired { row, looked: self.plan.looked(), state: self.state.clone() }
+        Retired { row, looked: self.plan.looked(), state: self.state.clone(), closed: now }
     }
 }
 
 impl Retired {
+    /// A job that the ledger knows, that this leader does not have, and that no worker has vouched for: as of `now`.
+    pub(super) fn of_unknown(sealed: &Sealed, job: &str, now: WallTime) -> Self {
+        let row = known(sealed, job).map(|(row, _)| row).unwrap_or_default();
+        let state = JobState::new(job, state(sealed, job));
+        Self { row: JobRow { rev: row.rev + 1, ..row }, looked: now, state, closed: now }
+    }
+
     pub(super) fn row(&self) -> &JobRow {
         &self.row
     }
+
+    pub(super) fn state(&self) -> &JobState {
+        &self.state
+    }
+
+    /// Whether the nodes have forgotten it by now, since they forget what is before `mark`.
+    pub(super) fn is_forgotten(&self, mark: WallTime) -> bool {
+        self.closed.max(self.looked) < mark
+    }
+}
+
+/// The jobs of which the ledger has a row, a state or an open request that stays.
+pub(super) fn jobs_of(sealed: &Sealed) -> BTreeSet<Arc<str>> {
+    let stays = |records: &&[Option<Record>]| records.iter().flatten().any(stays);
+    let of = |prefix: &'static str| {
+        let rows = sealed.rows(prefix).filter(move |(_, records)| stays(records));
+        rows.filter_map(move |(key, _)| key.strip_prefix(prefix).map(Arc::from))
+    };
+    let asks = sealed.rows(PREFIX).filter_map(|(_, records)| AskRow::find(records));
+    let asks = asks.filter(|(_, over)| !over).map(|(row, _)| Arc::clone(row.request.what.job()));
+    of(JobRow::PREFIX).chain(of(JobState::PREFIX)).chain(asks).collect()
 }
 
 /// What the leader found of the job, or what it begins with.
@@ -75,7 +110,7 @@ pub(super) fn find(
 ) -> Found {
     let again = retired.is_some();
     let (mut row, mut write, now, state) = match retired {
-        Some(Retired { row, looked, state }) => {
+        Some(Retired { row, looked, state, .. }) => {
             let now = now.max(looked);
             // The revision tells it from the row that was left to pruning.
             (Some(JobRow { since: now, ended: None, rev: row.rev + 1, ..row }), true, now, state)
@@ -357,7 +392,8 @@ mod tests {
     }
 
     fn retired(row: JobRow, looked: WallTime) -> Option<Retired> {
-        Some(Retired { row, looked, state: JobState::new("j", StateRow::default()) })
+        let state = JobState::new("j", StateRow::default());
+        Some(Retired { row, looked, state, closed: looked })
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod chronicle;
 mod desk;
 mod ended;
 mod entry;
+mod forget;
 mod plan;
 mod roll;
 mod rows;
@@ -15,7 +16,7 @@ mod sealed;
 
 pub(super) use asked::Asked;
 pub(super) use chronicle::tell;
-pub(super) use plan::ticks_kept;
+pub(super) use plan::{needed, ticks_kept};
 pub(super) use runner::{Leading, lead};
 
 #[cfg(test)]

@@ -454,6 +454,11 @@ pub(super) fn kept(longest: Duration, max_clock_offset: Duration) -> Duration {
     longest.max(LATE_AFTER) + max_clock_offset * 2 + KEPT_BESIDES
 }
 
+/// For how long records of a job are of use at most, whether its ticks are spread or not.
+pub(in crate::schedule) fn needed(job: &Job, max_clock_offset: Duration) -> Duration {
+    kept(window(job), max_clock_offset).saturating_add(held(std::iter::once(job)))
+}
+
 /// How much longer records are kept for those among them that have not ended, and for what other workers want.
 pub(super) fn held<'a>(jobs: impl Iterator<Item = &'a Job> + Clone) -> Duration {
     let runs = jobs.clone().filter_map(|job| {

@@ -47,7 +47,7 @@ impl Leader<'_> {
         let retired = self.retired.remove(&job.name);
         let again = retired.is_some();
         let mut found = find(Arc::clone(&job), &self.sealed, self.looked, retired, now);
-        let index = self.entries.len();
+        let index = self.vacant.pop().unwrap_or(self.entries.len());
         if found.write {
             let (key, value) = (JobRow::key(&job.name), found.entry.row.to_value());
             if found.is_new {
@@ -70,7 +70,10 @@ impl Leader<'_> {
         let next = found.entry.plan.next.map(|at| job.schedule.show(at));
         tracing::debug!(job = &*job.name, next, since = ?found.entry.row.since, "found");
         self.names.insert(Arc::clone(&job.name), index);
-        self.entries.push(Some(found.entry));
+        match self.entries.get_mut(index) {
+            Some(vacant) => *vacant = Some(found.entry),
+            None => self.entries.push(Some(found.entry)),
+        }
         let chained = !found.lost.is_empty();
         for start in found.lost {
             self.lost(&job, &start);
@@ -124,7 +127,7 @@ impl Leader<'_> {
         let Some(entry) = self.entries[index].as_mut() else { return };
         entry.leaving = true;
         entry.plan.unask();
-        let retired = entry.retire();
+        let retired = entry.retire(now);
         let name = Arc::clone(&entry.plan.job.name);
         self.rows.close(&JobRow::key(&name), retired.row().to_value(), now, false);
         self.names.remove(&name);
@@ -152,12 +155,15 @@ impl Leader<'_> {
             }
             self.line.extend(turn);
         }
-        if entry.leaving && entry.plan.running.is_empty() {
+        // While its registration is on its way, that still names its place.
+        if entry.leaving && entry.plan.running.is_empty() && !entry.registering {
             // Unless the job has come back, and has it.
             if !self.names.contains_key(&entry.plan.job.name) {
                 entry.state.close(&self.rows, self.term.quorum().wall());
+                self.chronicle.close(&entry.plan.job.name);
             }
             self.entries[index] = None;
+            self.vacant.push(index);
         }
     }
 }

@@ -55,9 +55,12 @@ pub(super) struct StateRow {
 }
 
 impl JobState {
+    /// What the keys of states begin with.
+    pub(super) const PREFIX: &str = "state/";
+
     /// The key of a job's state.
     pub(super) fn key(job: &str) -> Arc<str> {
-        format!("state/{job}").into()
+        format!("{}{job}", Self::PREFIX).into()
     }
 
     pub(super) fn new(job: &str, standing: StateRow) -> Self {

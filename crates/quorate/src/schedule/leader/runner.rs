@@ -17,6 +17,7 @@ use crate::{
     ledger::{Ledger, LedgerError},
     schedule::{
         Answer, Job, RequestId, TickCause,
+        retention::Retention,
         roster::{Phase, Roster},
         work::Cancel,
     },
@@ -124,6 +125,8 @@ pub(super) struct Leader<'a> {
     pub(super) rows: Rows,
     pub(super) chronicle: Chronicle,
     pub(super) entries: Vec<Option<Entry>>,
+    /// Which places of it are free.
+    pub(super) vacant: Vec<usize>,
     pub(super) names: BTreeMap<Arc<str>, usize>,
     /// Jobs that are to be taken over, or as they are from now on.
     pub(super) to_take: VecDeque<Arc<Job>>,
@@ -143,12 +146,16 @@ pub(super) struct Leader<'a> {
     pub(super) looked: Option<WallTime>,
     /// Up to when this one has decided on all ticks.
     decided: Option<WallTime>,
-    known: Known,
+    pub(super) known: Known,
     /// It has been said that the ledger forgets what has not ended.
     told_held: bool,
     prune_at: BootTime,
     mark_at: BootTime,
-    pruning: Option<ScopedTask<()>>,
+    pruning: Option<ScopedTask<Option<WallTime>>>,
+    /// What tells which jobs have ended that this leader does not have, and when next.
+    pub(super) retention: Retention,
+    pub(super) ending: Option<ScopedTask<Vec<Arc<str>>>>,
+    pub(super) end_at: BootTime,
     /// A later term has sealed the ledger: nothing can be started any more.
     pub(super) superseded: bool,
 }
@@ -176,6 +183,7 @@ impl<'a> Leader<'a> {
             rows,
             chronicle,
             entries: Vec::new(),
+            vacant: Vec::new(),
             names: BTreeMap::new(),
             to_take: VecDeque::new(),
             retired: BTreeMap::new(),
@@ -194,6 +202,9 @@ impl<'a> Leader<'a> {
             prune_at: env.now(),
             mark_at: env.now() + MARK_EVERY,
             pruning: None,
+            retention: Retention::new(&leading.ledger),
+            ending: None,
+            end_at: env.now(),
             superseded: false,
         }
     }
@@ -224,6 +235,7 @@ impl<'a> Leader<'a> {
             if reopened && !more {
                 self.prune();
                 self.mark();
+                self.look_for_ended();
             }
             tokio::select! { biased;
                 () = step_down.cancelled() => break,
@@ -238,7 +250,16 @@ impl<'a> Leader<'a> {
                 // The senders live as long as the roster.
                 Ok(()) = changed.changed() => self.change(),
                 Ok(()) = phase.changed() => {}
-                Some(_) = OptionFuture::from(self.pruning.as_mut()) => self.pruning = None,
+                Some(pruned) = OptionFuture::from(self.pruning.as_mut()) => {
+                    self.pruning = None;
+                    if let Ok(Some(mark)) = pruned {
+                        self.forget_retired(mark);
+                    }
+                }
+                Some(ended) = OptionFuture::from(self.ending.as_mut()) => {
+                    self.ending = None;
+                    ended.unwrap_or_default().iter().for_each(|job| self.end_unknown(job));
+                }
                 () = self.env.sleep_until(wake) => {}
             }
             self.all_ended();
@@ -375,11 +396,15 @@ impl<'a> Leader<'a> {
             return;
         }
         self.prune_at = self.env.now() + PRUNE_EVERY;
-        let below = self.low_water().as_micros();
+        let below = self.low_water();
         let (ledger, term) = (self.leading.ledger.clone(), self.term.clone());
         self.pruning = Some(self.term.spawn(async move {
-            if let Err(error) = ledger.prune(term.number(), below).await {
-                tracing::debug!(group = &**term.group(), "not pruned: {error}");
+            match ledger.prune(term.number(), below.as_micros()).await {
+                Ok(()) => Some(below),
+                Err(error) => {
+                    tracing::debug!(group = &**term.group(), "not pruned: {error}");
+                    None
+                }
             }
         }));
     }

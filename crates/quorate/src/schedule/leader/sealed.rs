@@ -1,10 +1,11 @@
 //! What the seal found, as the leader needs it for the rest of its term.
 
+use super::run::JobState;
 use crate::{
     env::WallTime,
     ledger::Answered,
     node::{NodeTime, Record},
-    schedule::{Decision, Delivery, NodeAnswer, SkipReason, TickKey, TickVerdict, rank, verdict},
+    schedule::{Decision, Delivery, JobRow, NodeAnswer, SkipReason, TickKey, TickVerdict, rank, verdict},
 };
 use std::{
     collections::{BTreeMap, btree_map},
@@ -156,6 +157,15 @@ impl Sealed {
     /// What each node that answered has under `key`; nothing where none has anything.
     pub(super) fn row(&self, key: &str) -> &[Option<Record>] {
         self.rows.get(key).map_or(&[], Vec::as_slice)
+    }
+
+    /// Forgets a job of which the nodes have forgotten everything.
+    pub(super) fn forget(&mut self, job: &str) {
+        let ticks: Vec<Arc<str>> = self.of_job(job).map(|(key, _)| Arc::clone(key)).collect();
+        ticks.iter().for_each(|key| drop(self.runs.remove(key)));
+        for key in [JobRow::key(job), JobState::key(job)] {
+            self.rows.remove(&key);
+        }
     }
 
     /// The rows whose keys begin with `prefix`.

@@ -47,7 +47,7 @@ impl Registration {
         let key = names::row(&job.name);
         let found: Vec<Option<&Record>> = answers.iter().map(|answer| at(answer, &key)).collect();
         let best = found.iter().flatten().filter_map(|record| Some((parse(record)?, *record)));
-        let best = best.max_by_key(|(row, _)| rank(row));
+        let best = best.max_by_key(|(row, record)| (rank(row), Reverse(record.at)));
         let begins = remembered(answers, quorum, max_clock_offset).unwrap_or(now).max(now);
         let schedule: Arc<str> = job.schedule.to_string().into();
         let kept = u64::try_from(kept.as_micros()).unwrap_or(u64::MAX);
@@ -66,6 +66,10 @@ impl Registration {
             return Self { key, row: fresh(1, kept), seen: None, write: true };
         };
         let seen = Some(record.clone());
+        if record.at != FOR_EVER {
+            // The job had ended, and has come back.
+            return Self { key, row: fresh(row.job.rev + 1, kept), seen, write: true };
+        }
         let longer = kept > row.kept;
         row.kept = row.kept.max(kept);
         if row.job.schedule != schedule {

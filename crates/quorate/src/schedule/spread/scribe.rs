@@ -12,7 +12,7 @@ use crate::{
     env::Env,
     ledger::{Ledger, LedgerError},
     node::FencingToken,
-    schedule::{Job, TickHistory, leader::tell, roster::Roster},
+    schedule::{Job, TickHistory, leader::tell, retention::Retention, roster::Roster},
 };
 use futures_util::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use std::{
@@ -31,6 +31,9 @@ const TRY_AGAIN: Duration = Duration::from_millis(100);
 /// How many entries wait to be written at most.
 pub(super) const QUEUE: usize = 16_384;
 
+/// Entries are counted for so many jobs; beyond that the counts of removed jobs are dropped.
+const WRITTEN_MAX: usize = 1_000;
+
 /// An entry to write.
 pub(super) struct Entry {
     pub(super) job: Arc<Job>,
@@ -41,9 +44,10 @@ pub(super) struct Entry {
 
 /// Writes entries until no more can come and all are written.
 pub(super) async fn scribe(main: Ledger, env: Env, roster: Roster, mut entries: mpsc::Receiver<Entry>) {
+    let retention = Retention::new(&main);
     let mut busy: FuturesUnordered<BoxFuture<'_, ()>> = FuturesUnordered::new();
     let mut written: BTreeMap<Arc<str>, usize> = BTreeMap::new();
-    let mut open = true;
+    let (mut open, mut room_for) = (true, WRITTEN_MAX);
     while open || !busy.is_empty() {
         let room = open && busy.len() < AT_ONCE;
         tokio::select! { biased;
@@ -59,7 +63,14 @@ pub(super) async fn scribe(main: Ledger, env: Env, roster: Roster, mut entries: 
                     if tidy {
                         *since = 0;
                     }
-                    busy.push(Box::pin(write(&main, &env, &roster, entry, tidy.then_some(keep))));
+                    if written.len() > room_for {
+                        // Jobs that come and go must not add up.
+                        let jobs = roster.jobs();
+                        written.retain(|job, _| jobs.contains_key(job));
+                        room_for = WRITTEN_MAX.max(written.len() * 2);
+                    }
+                    let tidy_to = tidy.then_some((keep, &retention));
+                    busy.push(Box::pin(write(&main, &env, &roster, entry, tidy_to)));
                 }
                 None => open = false,
             },
@@ -77,7 +88,13 @@ impl Entry {
     }
 }
 
-async fn write(main: &Ledger, env: &Env, roster: &Roster, entry: Entry, tidy_to: Option<usize>) {
+async fn write(
+    main: &Ledger,
+    env: &Env,
+    roster: &Roster,
+    entry: Entry,
+    tidy_to: Option<(usize, &Retention)>,
+) {
     let job = &entry.job.name;
     let part = main.part(&TickHistory::part(job));
     let (key, record) = (entry.history.key(), entry.history.clone().into_record(main.wall()));
@@ -98,9 +115,10 @@ async fn write(main: &Ledger, env: &Env, roster: &Roster, entry: Entry, tidy_to:
             }
         }
     }
-    if let Some(keep) = tidy_to
-        && let Err(error) = tidy(&part, keep).await
-    {
+    let Some((keep, retention)) = tidy_to else { return };
+    // Until somebody says how long it lives, it has the nodes' default.
+    let kept = retention.keep_history(job).await;
+    if let Err(error) = kept.and(tidy(&part, keep).await) {
         tracing::debug!(job = &**job, "its history is not pruned: {error}");
     }
 }
