@@ -312,7 +312,8 @@ impl Worker {
         let claims = Claims::new(&self.with.quorum, &names::set(&self.with.group))
             .ttl(self.with.ttl)
             .step_down_grace(self.with.grace)
-            .retention(kept(&job, self.max_clock_offset));
+            // No claim may be forgotten while it is held, however short the job's own times are.
+            .retention(kept(&job, self.max_clock_offset).max(self.with.ttl));
         let attempt = Attempt {
             job: Arc::clone(&job),
             tried,

@@ -1,0 +1,252 @@
+//! What the nodes hold of a job, and for how long after the job's last worker: leaders over memory nodes, on clocks that a
+//! test moves on.
+
+#![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+use quorate::{
+    election::Election,
+    env::{Env, ScopedTask},
+    lease::Quorum,
+    node::MemoryNode,
+    round::Setup,
+    schedule::{Every, Job, Jobs, JobsError, Placement, Scheduler, SchedulerHandle, every},
+};
+use quorate_testkit::alike::ShiftedWorld;
+use std::{sync::Arc, time::Duration};
+use tokio_util::sync::CancellationToken;
+
+const SECOND: Duration = Duration::from_secs(1);
+const HOUR: Duration = Duration::from_secs(3600);
+const DAY: Duration = Duration::from_secs(24 * 3600);
+/// How long what is known of a job outlives it.
+const RETENTION: Duration = Duration::from_secs(8 * 3600);
+/// How long anything may take that must come, on a slow machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Much longer than a step of the clocks: a leader leads on while they are moved.
+const TTL: Duration = Duration::from_secs(20 * 3600);
+
+struct Stage {
+    world: Arc<ShiftedWorld>,
+    nodes: Vec<MemoryNode>,
+    looker: Quorum,
+}
+
+struct Worker {
+    handle: SchedulerHandle,
+    quorum: Quorum,
+    stop: CancellationToken,
+    run: ScopedTask<()>,
+}
+
+fn often() -> Every {
+    every(SECOND / 5).expect("a period")
+}
+
+fn job(name: &str) -> Job {
+    Job::new(name, often(), |_| async { Ok::<(), String>(()) })
+}
+
+impl Stage {
+    fn new() -> Self {
+        let world = Arc::new(ShiftedWorld::default());
+        let nodes: Vec<_> =
+            (0..3).map(|number| MemoryNode::with_world(&format!("m{number}"), world.clone())).collect();
+        let looker = quorum("looker", &world, &nodes);
+        Self { world, nodes, looker }
+    }
+
+    fn worker(&self, name: &str, may_lead: bool, jobs: Vec<Job>) -> Worker {
+        let quorum = quorum(name, &self.world, &self.nodes);
+        let election = Election::new(&quorum, "g").eligible_while(move || may_lead);
+        let scheduler = jobs.into_iter().fold(Scheduler::on(&election).ttl(TTL), Scheduler::job);
+        let (handle, stop) = (scheduler.handle(), CancellationToken::new());
+        let until = scheduler.run().until(stop.clone().cancelled_owned());
+        let run = quorum.env().spawn_scoped(async move { until.await.expect("a sound scheduler") });
+        Worker { handle, quorum, stop, run }
+    }
+
+    fn jobs(&self) -> Jobs {
+        Jobs::new(&self.looker, "g").expect("a name")
+    }
+
+    async fn has_history(&self, job: &str) -> bool {
+        match self.jobs().history(job, 10_000).await {
+            Ok(entries) => !entries.is_empty(),
+            Err(JobsError::UnknownJob { .. }) => false,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    async fn is_known(&self, job: &str) -> bool {
+        match self.jobs().known(job).await {
+            Ok(()) => true,
+            Err(JobsError::UnknownJob { .. }) => false,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    async fn until(&self, what: &str, holds: impl AsyncFn() -> bool) {
+        let env = Env::system();
+        let give_up = env.now() + PATIENCE;
+        while !holds().await {
+            assert!(env.now() < give_up, "not so: {what}");
+            env.sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    async fn ran(&self, job: &str) {
+        self.until(&format!("{job} has run"), async || self.has_history(job).await).await;
+    }
+
+    /// Lets time pass, in steps in which everybody has a turn.
+    async fn pass(&self, time: Duration) {
+        let step = time / 16;
+        for _ in 0..16 {
+            self.world.pass(step);
+            Env::system().sleep(Duration::from_millis(120)).await;
+        }
+    }
+}
+
+impl Worker {
+    async fn stop(self) {
+        self.stop.cancel();
+        self.run.await.expect("no panic");
+        self.quorum.close().await;
+    }
+}
+
+fn quorum(worker: &str, world: &Arc<ShiftedWorld>, nodes: &[MemoryNode]) -> Quorum {
+    let setup = Setup {
+        worker: worker.into(),
+        // A step of the clocks looks to a request under way like a slow node.
+        node_timeout: Duration::from_secs(1),
+        max_ttl: Duration::from_secs(24 * 3600),
+        ledger_retention: RETENTION,
+        trust_new_nodes: true,
+        ..Setup::default()
+    };
+    let builder = Quorum::builder().setup(setup).env(Env::new(world.clone()));
+    builder.nodes(nodes.iter().cloned()).build().expect("a sound setup")
+}
+
+#[tokio::test]
+async fn the_history_of_a_removed_job_stays_for_the_retention_and_then_goes() {
+    let stage = Stage::new();
+    let worker = stage.worker("a", true, vec![job("stays"), job("goes")]);
+    stage.ran("goes").await;
+    assert!(worker.handle.remove("goes"));
+    stage
+        .until("its row goes", async || {
+            stage.world.pass(SECOND * 20);
+            !stage.is_known("goes").await
+        })
+        .await;
+    stage.pass(RETENTION / 2).await;
+    assert!(stage.has_history("goes").await, "one can still ask why its last runs ended");
+    stage.pass(RETENTION).await;
+    stage.until("its history goes", async || !stage.has_history("goes").await).await;
+    assert!(stage.has_history("stays").await && stage.is_known("stays").await);
+    worker.stop().await;
+}
+
+#[tokio::test]
+async fn the_history_goes_though_the_leader_that_removed_the_job_is_gone() {
+    let stage = Stage::new();
+    let (first, second) = (
+        stage.worker("a", true, vec![job("j"), job("goes")]),
+        stage.worker("b", true, vec![job("j"), job("goes")]),
+    );
+    stage.ran("goes").await;
+    for worker in [&first, &second] {
+        assert!(worker.handle.remove("goes"));
+    }
+    first.stop().await;
+    stage.pass(RETENTION * 2).await;
+    stage.until("its history goes", async || !stage.has_history("goes").await).await;
+    assert!(stage.has_history("j").await);
+    second.stop().await;
+}
+
+#[tokio::test]
+async fn what_was_removed_while_nobody_led_ends_as_well() {
+    let stage = Stage::new();
+    let before =
+        stage.worker("a", true, vec![job("j"), job("goes"), job("spread").placement(Placement::Spread)]);
+    stage.ran("goes").await;
+    stage.ran("spread").await;
+    before.stop().await;
+    // Every worker comes back with another configuration.
+    let after = stage.worker("a", true, vec![job("j")]);
+    stage.pass(RETENTION / 2).await;
+    for job in ["goes", "spread"] {
+        assert!(
+            stage.is_known(job).await && stage.has_history(job).await,
+            "{job}: it may be another version's"
+        );
+    }
+    for job in ["goes", "spread"] {
+        stage
+            .until("it ends", async || {
+                stage.world.pass(HOUR / 4);
+                !stage.is_known(job).await && !stage.has_history(job).await
+            })
+            .await;
+    }
+    assert!(stage.is_known("j").await);
+    after.stop().await;
+}
+
+#[tokio::test]
+async fn what_only_another_worker_knows_ends_no_sooner_than_that_worker() {
+    let stage = Stage::new();
+    let old = stage.worker("old", true, vec![job("j"), job("old's")]);
+    stage.ran("old's").await;
+    stage.jobs().pause("old's").await.expect("a leader");
+    old.stop().await;
+    // Of the old version a worker is left, which does not lead.
+    let left = stage.worker("left", false, vec![job("j"), job("old's")]);
+    let new = stage.worker("new", true, vec![job("j")]);
+    stage.pass(RETENTION * 3).await;
+    assert!(stage.has_history("old's").await, "its history is kept");
+    let status = stage.jobs().show("old's").await.expect("it is known");
+    assert!(status.row.paused.is_some(), "and that it is paused");
+    left.stop().await;
+    stage
+        .until("it ends", async || {
+            stage.world.pass(HOUR / 4);
+            !stage.is_known("old's").await && !stage.has_history("old's").await
+        })
+        .await;
+    new.stop().await;
+}
+
+#[tokio::test]
+async fn a_job_that_comes_back_in_time_goes_on_with_its_history() {
+    let stage = Stage::new();
+    let worker = stage.worker("a", true, vec![job("j")]);
+    stage.ran("j").await;
+    let first = stage.jobs().history("j", 10_000).await.expect("a history").pop().expect("an entry");
+    assert!(worker.handle.remove("j"));
+    stage.pass(RETENTION / 2).await;
+    worker.handle.add(job("j")).expect("a sound job");
+    stage.pass(RETENTION * 2).await;
+    let history = stage.jobs().history("j", 10_000).await.expect("a history");
+    assert!(history.len() > 1 && history.last() == Some(&first), "{first:?} of {}", history.len());
+    worker.stop().await;
+}
+
+#[tokio::test]
+async fn a_group_without_workers_ends_by_the_nodes_clocks() {
+    let stage = Stage::new();
+    let worker = stage.worker("a", true, vec![job("j"), job("spread").placement(Placement::Spread)]);
+    stage.ran("j").await;
+    stage.ran("spread").await;
+    worker.stop().await;
+    stage.world.pass(DAY);
+    assert!(stage.is_known("j").await, "an outage of a day loses nothing");
+    stage.world.pass(DAY * 2);
+    assert!(
+        !stage.is_known("j").await && !stage.has_history("j").await && !stage.has_history("spread").await
+    );
+}
