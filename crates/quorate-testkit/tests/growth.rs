@@ -43,8 +43,9 @@ const SECOND: Duration = Duration::from_secs(1);
 const DAY: Duration = Duration::from_secs(24 * 3600);
 /// The longest time that a key of these settings lives: a group's ledger, for twice as long as its records are of use.
 const LIVES_MAX: Duration = Duration::from_secs(3 * 24 * 3600);
-/// How much more this process may hold after the second round than after the first: some 30 bytes for each thing of 4,000.
-const SLACK: usize = 128 << 10;
+/// How much more this process may hold after the second round than after the first: some 100 bytes for each of the 4,000
+/// things. Buffers that keep the size that they once needed come and go by up to 300 KiB, however many rounds there are.
+const SLACK: usize = 400 << 10;
 /// How much more a server may hold after all than before: buffers of clients, and tables that shrink late.
 const SERVER_SLACK: u64 = 1 << 20;
 

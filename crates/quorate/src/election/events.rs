@@ -52,7 +52,11 @@ pub(super) struct Audience(Mutex<Vec<mpsc::UnboundedSender<ElectionEvent>>>);
 impl Audience {
     pub(super) fn join(&self) -> ElectionEvents {
         let (tell, events) = mpsc::unbounded_channel();
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(tell);
+        let mut listeners = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // An election may be watched often, and tell nothing for long.
+        listeners.retain(|one| !one.is_closed());
+        listeners.push(tell);
+        drop(listeners);
         ElectionEvents(events)
     }
 

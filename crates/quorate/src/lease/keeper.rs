@@ -150,6 +150,8 @@ impl Keeper {
                 // A lease that has been let go of has said its last word: the channel closes.
                 if let Some(kept) = self.kept.get_mut(&id) {
                     let _ = events.send(kept.held.stage());
+                    // A lease may be watched often, and tell nothing for long.
+                    kept.watchers.retain(|watcher| !watcher.is_closed());
                     kept.watchers.push(events);
                 }
             }
