@@ -242,7 +242,7 @@ fn left_on(cluster: &RedisCluster, of_interest: impl Fn(&str, i64) -> bool) -> V
         for line in server.command(&["EVAL", script, "0"]).lines() {
             let Some((ttl, key)) = line.split_once(' ') else { continue };
             let ttl = ttl.parse().expect("milliseconds");
-            if key == "node" || !of_interest(key, ttl) {
+            if key == "quorate:node" || !of_interest(key, ttl) {
                 continue;
             }
             let kind: String =
@@ -306,9 +306,13 @@ async fn a_thousand_of_each_kind_leave_nothing_behind() {
     until("rest of this process", || async { at_rest(&quorum, tasks, before + SLACK).await.map(drop) }).await;
 
     // All that was said of locks, messages, leaders and removed jobs ends by itself, in seconds by these settings.
-    let ledgers = |key: &str, _: i64| !(key.starts_with("ledger/") && !key.contains("{history:"));
-    until("end of keys", || ready(nothing(&left_on(&cluster, ledgers)))).await;
-    // What is left is the ledgers of groups that have no worker any more. Each has its end.
+    // What is done of a spread tick has to be known for as long as a run of its job may take.
+    let soon = |key: &str, _: i64| {
+        let lasts = key.starts_with("quorate:ledger/") && !key.contains("{history:");
+        !lasts && !key.starts_with("quorate:claim/spread:")
+    };
+    until("end of keys", || ready(nothing(&left_on(&cluster, soon)))).await;
+    // What is left besides is the ledgers of groups that have no worker any more. Each has its end.
     let endless = |_: &str, ttl: i64| !(0..i64::try_from(LIVES_MAX.as_millis()).unwrap_or(0)).contains(&ttl);
     let endless = left_on(&cluster, endless);
     let mut text = String::new();

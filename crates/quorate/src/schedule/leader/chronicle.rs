@@ -202,6 +202,8 @@ struct Shelf {
     keep: usize,
     written: VecDeque<u64>,
     read: bool,
+    /// Whether its life has been set in this term.
+    lives: bool,
     /// How many entries of it are being written.
     writing: usize,
     /// The job was removed: it goes once nothing is being written.
@@ -266,7 +268,9 @@ impl Scribe {
     fn write(&mut self, entry: Entry) -> BoxFuture<'static, Finished> {
         let shelf = self.shelves.entry(Arc::clone(&entry.history.job)).or_default();
         (shelf.writing, shelf.closed) = (shelf.writing + 1, false);
-        let (main, term) = (self.ledger.clone(), self.term.clone());
+        // With the first entry of a term: until somebody sets it, the history has the nodes' default life.
+        let lives = std::mem::replace(&mut shelf.lives, true);
+        let (main, term, retention) = (self.ledger.clone(), self.term.clone(), self.retention.clone());
         async move {
             let Entry { history, close, keep } = entry;
             let job = Arc::clone(&history.job);
@@ -285,6 +289,9 @@ impl Scribe {
             let written = insist(&term, || part.write(&key, None, &record)).await;
             if let Err(error) = &written {
                 tracing::debug!(job = &*job, "its history lacks an entry: {error}");
+            }
+            if !lives {
+                set_life(&retention, &job).await;
             }
             Finished::Written(job, keep, written.is_ok().then_some(record.at))
         }
