@@ -162,6 +162,7 @@ mod tests {
             clock_step_allowance,
             max_clock_offset,
             fence_retention: _,
+            ledger_retention: _,
             durable,
             trust_new_nodes,
             only_looks: _,
