@@ -309,6 +309,14 @@ pub(crate) async fn prune(stage: &Stage) -> bool {
     finished
 }
 
+/// What stands in the ledger stays, whether or not its life is set.
+pub(crate) async fn keep(stage: &Stage) -> bool {
+    found(stage, TERM).await;
+    let finished = stage.cut(ledger(stage).keep(HOUR)).await.is_some();
+    assert_eq!(found(stage, FencingToken::new(TERM.get() + 1)).await, None);
+    finished
+}
+
 /// A job that is always due, and whether it runs.
 fn scheduler(stage: &Stage, election: &Election) -> (Scheduler, Arc<AtomicBool>) {
     let works = Arc::new(AtomicBool::new(false));

@@ -107,6 +107,7 @@ cases! {
     observer_leader: "Observer::leader", Election;
     process: "Claims::process", Claim;
     prune: "Ledger::prune", Lock;
+    keep: "Ledger::keep", Lock;
     read: "Ledger::read", Lock;
     ready: "Quorum::ready", Lock;
     release: "Lease::release", Lock;
