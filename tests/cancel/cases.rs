@@ -312,7 +312,7 @@ pub(crate) async fn prune(stage: &Stage) -> bool {
 /// What stands in the ledger stays, whether or not its life is set.
 pub(crate) async fn keep(stage: &Stage) -> bool {
     found(stage, TERM).await;
-    let finished = stage.cut(ledger(stage).keep(HOUR)).await.is_some();
+    let finished = stage.cut(ledger(stage).keep(3_600_000 * MS)).await.is_some();
     assert_eq!(found(stage, FencingToken::new(TERM.get() + 1)).await, None);
     finished
 }
