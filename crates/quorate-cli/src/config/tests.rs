@@ -175,7 +175,7 @@ fn errors_name_line_key_value_and_mend() {
         ("nodez = []".into(), &["/q.toml:1: unknown key `nodez`; did you mean `nodes`?"]),
         (
             format!("{NODES}colour = 1"),
-            &["/q.toml:2: unknown key `colour`; the keys here are nodes, group, "],
+            &["/q.toml:2: unknown key `colour`; the keys here are nodes, tls, group, "],
         ),
         (format!("{NODES}lease = {{ tll = \"1s\" }}"), &[":2: unknown key `tll`; did you mean `ttl`?"]),
         (format!("{NODES}lease = 5"), &[":2: lease: ", "write it like { ttl = \"10s\""]),
@@ -417,7 +417,9 @@ fn an_unknown_variable_is_an_error() {
         says("QUORATE_NODE"),
         "unknown environment variable QUORATE_NODE; did you mean QUORATE_NODES?"
     );
-    assert!(says("QUORATE_COLOUR_OF_LOGS").contains("known are QUORATE_NODES, QUORATE_CONFIG, QUORATE_CA_FILE"));
+    assert!(
+        says("QUORATE_COLOUR_OF_LOGS").contains("known are QUORATE_NODES, QUORATE_CONFIG, QUORATE_CA_FILE")
+    );
     for inherited in ["QUORATE_RESOURCE", "QUORATE_FENCING_TOKEN", "QUORATEX", "OTHER"] {
         assert!(load(inherited).is_ok(), "{inherited}");
     }
