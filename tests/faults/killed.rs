@@ -1,7 +1,10 @@
 //! Servers that die (SIGKILL), and come back empty or with their append-only file.
 
 use super::bench::{Bench, TTL, eventually, take_over};
-use quorate::round::{Distrust, NodeState, QuarantineReason};
+use quorate::{
+    node::Cause,
+    round::{Distrust, NodeState, QuarantineReason},
+};
 use quorate_testkit::redis::{RedisConfig, RedisServer};
 
 fn quarantined(state: &NodeState, because: QuarantineReason) -> bool {
@@ -117,27 +120,37 @@ async fn all_five_restart_from_files_synced_at_every_write_and_the_lease_goes_on
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_file_synced_every_second_is_not_durable_whatever_the_workers_were_told() {
-    let config = RedisConfig::new().append_only().line("appendfsync everysec");
-    let mut bench = Bench::with(&config, true).await;
-    let (worker, rival) = (bench.worker("a").await, bench.worker("b").await);
+async fn workers_told_of_durable_nodes_do_without_those_that_are_not() {
+    let bench = Bench::with(&RedisConfig::new().append_only(), true).await;
+    let worker = bench.worker("a").await;
     let lease = worker.must_acquire("x").await;
     let memories = began(&bench);
-    let since = worker.now();
-    for index in 0..3 {
-        bench.servers[index].restart().expect("it starts again");
+    let set = |index: usize, when: &str| {
+        let said = bench.servers[index].command(&["CONFIG", "SET", "appendfsync", when]);
+        assert_eq!(said.trim(), "OK");
+    };
+    let refused = |state: &NodeState| matches!(state, NodeState::Unreachable(Cause::Denied(why)) if why.contains("appendfsync is everysec"));
+    // One costs nothing.
+    set(0, "everysec");
+    worker.sees(0, "refused", refused).await;
+    worker.keeps(&lease, TTL).await;
+    // A majority of them is no quorum.
+    for index in 1..3 {
+        set(index, "everysec");
     }
-    // The marker survived, under the run id of a server that is no more.
-    rival
-        .sees(0, "quarantined", |state| {
-            quarantined(state, QuarantineReason::Restarted) || quarantined(state, QuarantineReason::Marked)
-        })
-        .await;
-    let next = take_over(&rival, &lease).await;
-    assert!(since.until(rival.now()) >= rival.quorum.setup().quarantine());
-    let anew = began(&bench).iter().zip(&memories).filter(|(now, before)| now != before).count();
-    assert_eq!(anew, 3, "a memory that may have gaps begins anew");
-    next.release().await.expect("a majority answers");
-    worker.serves("x").await;
+    for index in 1..3 {
+        worker.sees(index, "refused", refused).await;
+    }
+    worker.sees_the_end(&lease).await;
+    let rival = bench.newcomer("b");
+    rival.sees(2, "refused", refused).await;
+    assert!(rival.must_not_acquire("y").await.is_some(), "nodes that may forget it are no quorum");
+    // They have run on, and remember.
+    for index in 0..3 {
+        set(index, "always");
+    }
+    rival.trusts(5).await;
+    assert_eq!(began(&bench), memories, "what a node remembers is what it remembered");
+    rival.serves("x").await;
     bench.clean().await;
 }

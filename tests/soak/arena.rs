@@ -1,7 +1,7 @@
 //! The servers, each with a proxy before it, and what is wrong with each.
 
 use super::{
-    settings::{DURABLE, NODES},
+    settings::NODES,
     truth::{Truth, quarantine_ends},
 };
 use quorate::env::{BootTime, SystemWorld, World};
@@ -17,6 +17,8 @@ const TO_BE_MET: Duration = Duration::from_millis(600);
 /// All servers. Dropping it ends them.
 #[derive(Debug)]
 pub(crate) struct Arena {
+    /// The servers remember over a restart.
+    durable: bool,
     places: Vec<Place>,
 }
 
@@ -33,20 +35,20 @@ struct Place {
 }
 
 impl Arena {
-    /// Starts them: the first [`DURABLE`] of them remember over a restart.
+    /// Starts them. Where they are `durable` they remember over a restart.
     ///
     /// # Panics
     /// Where `redis-server` cannot be started, with how to install it.
-    pub(crate) fn start() -> Self {
-        let place = |index| {
+    pub(crate) fn start(durable: bool) -> Self {
+        let place = |_| {
             // A Ctrl-C is for us: we end them in our way.
             let config = RedisConfig::new().own_process_group();
-            let config = if index < DURABLE { config.append_only() } else { config };
+            let config = if durable { config.append_only() } else { config };
             let server = config.start().unwrap_or_else(|error| panic!("{error}"));
             let proxy = Proxy::before(&server).expect("a port and a thread");
             Place { proxy, server, down: false, stopped: false, cut: false, from: BootTime::default() }
         };
-        Self { places: (0..NODES).map(place).collect() }
+        Self { durable, places: (0..NODES).map(place).collect() }
     }
 
     /// What workers connect to.
@@ -71,7 +73,7 @@ impl Arena {
         if place.down {
             return false;
         }
-        if node >= DURABLE {
+        if !self.durable {
             truth.forgot(node, SystemWorld.now());
         }
         place.server.kill();
@@ -89,7 +91,7 @@ impl Arena {
         place.server.restart().unwrap_or_else(|error| panic!("{error}"));
         place.down = false;
         let now = SystemWorld.now();
-        place.from = place.from.max(if node >= DURABLE { quarantine_ends(now) } else { now + TO_BE_MET });
+        place.from = place.from.max(if !self.durable { quarantine_ends(now) } else { now + TO_BE_MET });
         true
     }
 

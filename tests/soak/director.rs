@@ -7,7 +7,7 @@ use super::{
     faults::{Action, Deck, Episode, Fault, Kind},
     figures::Figures,
     journal::{Entry, Event},
-    settings::{NODES, Post, TTL, WORKERS, quorum},
+    settings::{NODES, Post, TTL, WORKERS, is_durable, quorum},
     table::Summary,
     truth::Truth,
     worker,
@@ -73,9 +73,9 @@ impl Director {
     /// Starts servers and workers.
     pub(crate) fn start(args: &Args) -> Self {
         let seed = args.seed.unwrap_or_else(|| SystemWorld.random() % 1_000_000);
-        let arena = Arena::start();
+        let arena = Arena::start(is_durable(seed));
         let urls = arena.urls();
-        admit(&urls);
+        admit(&urls, seed);
         let (wall, now) = (SystemWorld.wall(), SystemWorld.now());
         let program = std::env::current_exe().expect("our own path");
         let crew = Crew::new(WORKERS, move |Who { member, run }| {
@@ -444,10 +444,10 @@ fn keys(server: &quorate_testkit::redis::RedisServer) -> Vec<String> {
 }
 
 /// Lets new servers vote at once, which is sound while nobody has ever held anything there.
-fn admit(urls: &[String]) {
+fn admit(urls: &[String], seed: u64) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
-        let quorum = quorum(urls, "admits").expect("a sound setup");
+        let quorum = quorum(urls, "admits", seed).expect("a sound setup");
         quorum.met(PATIENCE).await;
         // On a busy machine one may not answer in time at first.
         let give_up = quorum.env().now() + PATIENCE;

@@ -42,7 +42,7 @@ pub(crate) fn main(args: &[String]) -> ExitCode {
 }
 
 async fn work(post: &Post) -> Result<(), Failure> {
-    let quorum = quorum(&post.urls, &format!("worker-{}.{}", post.member, post.run))?;
+    let quorum = quorum(&post.urls, &format!("worker-{}.{}", post.member, post.run), post.seed)?;
     let journal = Journal::new(quorum.env());
     journal.write(Event::Ready);
     let stop = CancellationToken::new();
