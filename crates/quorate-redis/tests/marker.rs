@@ -148,7 +148,7 @@ async fn a_worker_whose_shared_settings_differ_is_refused_with_both_values() {
         ("max_clock_offset", "1s", "3s", Setup { max_clock_offset: 3 * second, ..trusting() }),
         ("clock_step_allowance", "200ms", "1s", Setup { clock_step_allowance: second, ..trusting() }),
         ("drift_rate", "0.01", "0.05", Setup { drift_rate: 0.05, ..trusting() }),
-        ("durable", "false", "true", Setup { durable: true, ..trusting() }),
+        // Not `durable`: of these servers a durable worker refuses the setting before it reads the marker.
         ("trust_new_nodes", "true", "false", Setup { trust_new_nodes: false, ..trusting() }),
     ] {
         let other = quorum(&servers, setup);

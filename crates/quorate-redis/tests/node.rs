@@ -443,7 +443,7 @@ async fn a_marker_of_another_type_is_named_at_the_handshake() {
     let server = RedisServer::start().unwrap();
     server.command(&["RPUSH", "quorate:node", "x"]);
     let cause = refused(&RedisNode::parse(&server.url()).unwrap()).await;
-    assert!(matches!(&cause, Cause::Protocol(text) if text.contains("another prefix")), "{cause}");
+    assert!(matches!(&cause, Cause::Misconfigured(text) if text.contains("another prefix")), "{cause}");
 }
 
 #[tokio::test]

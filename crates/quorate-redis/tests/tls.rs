@@ -230,7 +230,7 @@ async fn refused(node: &RedisNode) -> String {
 /// Refused for what only an operator can change.
 async fn denied(node: &RedisNode) -> String {
     match soon(node.open(Nudge::channel().0)).await {
-        Err(Cause::Denied(why)) => why.to_string(),
+        Err(Cause::Misconfigured(why)) => why.to_string(),
         other => panic!("{:?}", other.map(|(_, hello)| hello)),
     }
 }

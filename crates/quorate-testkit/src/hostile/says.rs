@@ -124,11 +124,11 @@ pub(super) struct Speaker {
 const MADE_UP: u64 = 200;
 
 /// How many keys an item of each script has, in the order in which they are loaded.
-const KEYS: [usize; 20] = [3, 2, 3, 1, 3, 3, 2, 3, 1, 1, 3, 3, 2, 3, 1, 1, 1, 1, 1, 1];
+const KEYS: [usize; 21] = [3, 2, 3, 1, 3, 3, 2, 3, 1, 1, 3, 3, 2, 3, 1, 1, 1, 1, 1, 1, 1];
 /// The scripts whose items the one that is loaded last serves by their letters.
 const MIXED: [usize; 6] = [0, 3, 2, 1, 12, 11];
 /// What each script says to an item that goes as it is to go.
-const WORDS: [&str; 20] = [
+const WORDS: [&str; 21] = [
     "granted",
     "raised",
     "extended",
@@ -147,6 +147,7 @@ const WORDS: [&str; 20] = [
     "written",
     "pruned",
     "ledger",
+    "kept",
     "reserved",
     "marked",
 ];

@@ -241,11 +241,11 @@ impl Standing {
         matches!(self.trust, Trust::Withheld { .. })
     }
 
-    /// Whether the vote is withheld for what may be otherwise soon: what other nodes say, as soon as more are met; the
-    /// set that is being replaced by ours.
+    /// Whether the vote is withheld for what may be otherwise soon: what other nodes say, as soon as more are met; that
+    /// this worker has met too few of them, while another worker marks the node; the set that is being replaced by ours.
     pub(super) fn is_contradicted(&self) -> bool {
         match &self.trust {
-            Trust::Withheld { why: Distrust::Contradicted { .. }, .. } => true,
+            Trust::Withheld { why: Distrust::Contradicted { .. } | Distrust::TooFewMet { .. }, .. } => true,
             Trust::Withheld { why: why @ Distrust::Replaced { .. }, .. } => !why.is_permanent(),
             _ => false,
         }

@@ -4,7 +4,7 @@ use super::{Event, Invariant, MAJORITY};
 use crate::sim::{
     TickEnd, TickStart,
     scenario::true_wall,
-    worker::{JobSpec, specs},
+    worker::{GROUP, JobSpec, specs},
 };
 use quorate::{
     env::WallTime,
@@ -147,18 +147,20 @@ impl Invariant for Ticks {
                 self.forget(node);
                 Ok(())
             }
-            Event::Ran { node, request: Request::Write { key, record, .. }, reply: Reply::Written } => {
-                self.written(node, key, record)
-            }
+            Event::Ran {
+                node,
+                request: Request::Write { ledger, key, record, .. },
+                reply: Reply::Written,
+            } if **ledger == *GROUP => self.written(node, key, record),
             Event::Ran { node, request: Request::Mark { marker, .. }, reply: Reply::Marked } => {
                 self.marked(node, marker);
                 Ok(())
             }
             Event::Ran {
                 node,
-                request: Request::Seal { term, after: None, .. },
+                request: Request::Seal { ledger, term, after: None },
                 reply: Reply::Ledger(_),
-            } => {
+            } if **ledger == *GROUP => {
                 let taken = self.taken(node);
                 self.taken.entry(term.get()).or_default().insert((*node).to_owned(), taken);
                 Ok(())

@@ -10,7 +10,7 @@ mod sink;
 
 pub(super) use inbox::Inbox;
 pub(super) use jobs::{JobSpec, specs};
-pub(super) use leader::group;
+pub(super) use leader::{GROUP, group};
 pub(super) use leases::RESOURCES;
 pub(super) use sink::Sinks;
 
