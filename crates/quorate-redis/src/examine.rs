@@ -40,7 +40,8 @@ impl Examination {
     /// The setting and its value, the reason, and the fix.
     pub fn check_durable(&self) -> Result<(), String> {
         match durability(&self.info, &self.settings) {
-            Durability::Durable => Ok(()),
+            // A connection that is open goes on over a rewrite.
+            Durability::Durable | Durability::Rewriting => Ok(()),
             Durability::Volatile(why) | Durability::Unknown(why) => Err(why),
         }
     }

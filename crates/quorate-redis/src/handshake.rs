@@ -187,6 +187,7 @@ impl Answers {
         };
         let (durable, volatile) = match durability(&self.info, &self.settings) {
             Durability::Durable => (Some(true), None),
+            Durability::Rewriting => (None, None),
             Durability::Volatile(why) => (Some(false), Some(why)),
             Durability::Unknown(why) => (None, Some(why)),
         };

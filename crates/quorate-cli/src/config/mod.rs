@@ -46,6 +46,10 @@ use std::{
 /// What keys begin with unless told otherwise.
 pub const PREFIX: &str = "quorate:";
 
+/// The shortest `ledger_retention`. Workers vouch for their jobs at least every two hours, and may differ in it during a
+/// rolling change.
+const LEDGER_RETENTION_MIN: Duration = Duration::from_secs(24 * 3600);
+
 /// Everything the program was told, checked.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
@@ -160,6 +164,14 @@ impl Reading<'_> {
         setup.trust_new_nodes |= nodes_from == NodesFrom::Local;
         let names: Vec<Arc<str>> = nodes.iter().map(NodeSpec::name).collect();
         setup.check(&names).map_err(|error| self.setting(&error.to_string(), &nodes_from))?;
+        if setup.ledger_retention < LEDGER_RETENTION_MIN {
+            let text = format!(
+                "ledger_retention is {:?}; give it at least 1day: a worker with less would take the jobs of workers with \
+                 more for removed ones",
+                setup.ledger_retention
+            );
+            return Err(self.setting(&text, &nodes_from));
+        }
         let lease = self.told.lease(&setup);
         setup
             .check_lease(lease.ttl, lease.step_down_grace, true)

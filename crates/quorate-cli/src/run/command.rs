@@ -4,7 +4,7 @@ use super::{notify, output::Output};
 use crate::{
     config::JobConfig,
     guard::Guard,
-    warden::{CommandSpec, EndedBy, Exit, Status, Stream, Warden},
+    warden::{CommandSpec, EndedBy, Exit, StartError, Status, Stream, Warden},
     when::rfc3339,
 };
 use quorate::{
@@ -36,8 +36,17 @@ async fn run(job: &JobConfig, env: &Env, guard: Guard, tick: &Tick) -> Result<()
     }
     let look = || tick.held_until();
     let deadline = guard.deadline(look().unwrap_or_default());
-    let mut warden = Warden::start(env, spec, deadline).await.map_err(|error| error.to_string())?;
+    // From here on the command may run, even where its start is dropped or gives no word in time.
     let unconfirmed = Unconfirmed(tick);
+    let mut warden = match Warden::start(env, spec, deadline).await {
+        Ok(warden) => warden,
+        Err(error) => {
+            if !matches!(error, StartError::Warden(_)) {
+                unconfirmed.confirm();
+            }
+            return Err(error.to_string());
+        }
+    };
     let exit = guard.tend(env, &mut warden, look, tick.stop(), None).await;
     if exit.is_complete() {
         unconfirmed.confirm();

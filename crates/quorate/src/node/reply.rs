@@ -171,7 +171,8 @@ pub struct Hello {
     pub eviction: Option<Arc<str>>,
     /// Whether it survives a restart with all it answered for, as far as it says: `None` where it did not.
     pub durable: Option<bool>,
-    /// Where it is not known to be durable: the setting and its value, the reason, and the fix.
+    /// Where it is not known to be durable: the setting and its value, the reason, and the fix. `None` beside an unknown
+    /// [`Hello::durable`] says that it will be known soon.
     pub volatile: Option<Arc<str>>,
 }
 

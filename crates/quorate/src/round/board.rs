@@ -11,7 +11,7 @@ use std::{
     },
     time::Duration,
 };
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 /// How one node stands with this worker.
 #[derive(Clone, Debug, PartialEq)]
@@ -66,6 +66,9 @@ struct Seat {
     votes_from_micros: AtomicU64,
     round_trip_nanos: AtomicU64,
     twin: AtomicBool,
+    /// Wakes the node's driver where the state of another node has changed. One for each driver, so that they wake in the
+    /// order of the nodes: one seed of the simulation is one history.
+    wake: Arc<Notify>,
     /// From when to when, by our clock, its clock is known to have kept step with ours.
     steady: Mutex<(BootTime, BootTime)>,
     /// What its replies have told of its clock. Outlives a connection.
@@ -115,6 +118,7 @@ impl Board {
             votes_from_micros: AtomicU64::new(0),
             round_trip_nanos: AtomicU64::new(0),
             twin: AtomicBool::new(false),
+            wake: Arc::default(),
             steady: Mutex::default(),
             clock: Mutex::default(),
         };
@@ -198,7 +202,7 @@ impl Board {
             seat.twin.store(twin_of(&table.run_ids, other).is_some(), Ordering::Release);
         }
         drop(table);
-        self.changed.send_replace(());
+        self.tell_all();
     }
 
     /// Notes what a node's marker says of this worker's node list and shared settings: whether it has one that agrees,
@@ -215,7 +219,7 @@ impl Board {
         }
         table.words[node] = word;
         drop(table);
-        self.changed.send_replace(());
+        self.tell_all();
     }
 
     /// The connection to a node is over. That it was met counts on, and that it refused this worker; that it agreed
@@ -270,7 +274,7 @@ impl Board {
             self.had_quorum.store(true, Ordering::Release);
         }
         drop(table);
-        self.changed.send_replace(());
+        self.tell_all();
     }
 
     pub(crate) fn set_round_trip(&self, node: usize, time: Duration) {
@@ -307,6 +311,16 @@ impl Board {
             clock.filter(|_| !seat.twin.load(Ordering::Acquire))
         });
         clock::most_have_reached(now, drift_rate, heard)
+    }
+
+    /// Wakes the driver of `node` where the state of any node has changed.
+    pub(crate) fn wake(&self, node: usize) -> Arc<Notify> {
+        Arc::clone(&self.seats[node].wake)
+    }
+
+    fn tell_all(&self) {
+        self.changed.send_replace(());
+        self.seats.iter().for_each(|seat| seat.wake.notify_one());
     }
 
     /// A signal for every change of a state.

@@ -550,6 +550,10 @@ fn refuse_volatile(setup: &Setup, hello: Hello) -> Result<Hello, Cause> {
     if !setup.durable || hello.durable == Some(true) {
         return Ok(hello);
     }
-    let why = hello.volatile.as_deref().unwrap_or("it does not say that every answered write is on its disk");
+    let Some(why) = hello.volatile.as_deref() else {
+        let why = "durable = true, and the server does not say yet whether every answered write is on its disk: it writes its \
+                   append-only file anew; wait for that";
+        return Err(Cause::Unreachable(why.into()));
+    };
     Err(Cause::Denied(format!("durable = true, but {why}; or set durable = false on every worker").into()))
 }

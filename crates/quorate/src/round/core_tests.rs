@@ -129,14 +129,20 @@ fn under_durable_a_node_that_may_forget_is_refused_with_the_reason() {
         (bench.core.is_up(), bench.board.status().remove(0).state)
     };
     let marked = || hello("run", Some("run"));
-    for (durable, why) in [(Some(false), Some("its appendfsync is everysec")), (None, None)] {
-        let volatile = Hello { durable, volatile: why.map(Into::into), ..marked() };
+    for (durable, why) in
+        [(Some(false), "its appendfsync is everysec"), (None, "it does not tell its appendfsync")]
+    {
+        let volatile = Hello { durable, volatile: Some(why.into()), ..marked() };
         assert!(opened(false, volatile.clone()).0);
         let (is_up, state) = opened(true, volatile);
         let NodeState::Unreachable(Cause::Denied(text)) = state else { panic!("{state:?}") };
-        assert!(!is_up && text.starts_with("durable = true, but "), "{text}");
-        assert!(text.contains(why.unwrap_or("does not say")), "{text}");
+        assert!(!is_up && text.starts_with("durable = true, but ") && text.contains(why), "{text}");
     }
+    // It passes: no error for those that wait.
+    let rewriting = Hello { durable: None, volatile: None, ..marked() };
+    let (is_up, state) = opened(true, rewriting);
+    let NodeState::Unreachable(cause @ Cause::Unreachable(_)) = state else { panic!("{state:?}") };
+    assert!(!is_up && !cause.is_permanent() && cause.to_string().contains("does not say yet"), "{cause}");
     assert!(opened(true, Hello { durable: Some(true), ..marked() }).0);
 }
 

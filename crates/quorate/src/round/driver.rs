@@ -11,8 +11,8 @@ use futures_util::{
     future::{BoxFuture, OptionFuture},
     stream::FuturesUnordered,
 };
-use std::{pin::pin, time::Duration};
-use tokio::sync::{mpsc, watch};
+use std::{pin::pin, sync::Arc, time::Duration};
+use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
 /// Posts taken from the mailbox at one go.
@@ -41,7 +41,7 @@ pub(super) struct PostOffice {
     /// Called when the node has told of a release that somebody waits for.
     pub(super) on_freed: OnFreed,
     /// Fires when another driver has written about its node.
-    pub(super) changes: watch::Receiver<()>,
+    pub(super) changes: Arc<Notify>,
     /// Asks the driver to flush and end.
     pub(super) flush: CancellationToken,
     /// How long a flush may take.
@@ -94,8 +94,7 @@ pub(super) async fn drive<N: Node>(node: N, env: Env, core: Core, mut office: Po
             }
             // Behind whatever else can be ready: a node that floods keeps nobody waiting.
             Some(push) = driver.pushes.recv(), if driver.session.is_some() => driver.pushed(push, &office),
-            // A board that is gone has no more to say; this driver has it too, so it is not.
-            Ok(()) = office.changes.changed(), if driver.core.awaits_others() => {}
+            () = office.changes.notified(), if driver.core.awaits_others() => {}
             () = alarm.rings() => {}
         }
     }

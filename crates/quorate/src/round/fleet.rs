@@ -87,7 +87,7 @@ impl Fleet {
                     let _ = events.send(FleetEvent::LostMemory);
                 }),
                 on_freed: Box::new(move |freed, told| ears.heard(me, freed, told)),
-                changes: board.changes(),
+                changes: board.wake(me),
                 flush: flush.clone(),
                 flush_for: setup.node_timeout * 2,
             };

@@ -28,6 +28,9 @@ pub struct Setup {
     pub fence_retention: Duration,
     /// How long the nodes remember a job, its history and its state after the last worker that has it, and a group's
     /// ledger after its last worker. Default 30 days.
+    ///
+    /// Workers of one group may differ in it only where each has a day or more: they vouch for their jobs at least every two
+    /// hours, and a worker with a shorter time would take another's jobs for ended.
     pub ledger_retention: Duration,
     /// Nodes persist every write before they answer, so that a restart is no loss of memory. Verified at
     /// each handshake. Shared by all workers. Default false.

@@ -151,6 +151,7 @@ impl Standing {
         if let Some(hello) = &mut self.hello {
             hello.marker = Some(marking.marker.to_text());
         }
+        self.board.heard(self.me, Ok(true));
         self.settle(now, marking);
     }
 

@@ -35,6 +35,8 @@ const PART: &str = "jobs";
 const EVERY_MAX: Duration = Duration::from_secs(3600);
 /// After a round that too few nodes answered.
 const AGAIN: Duration = Duration::from_secs(1);
+/// After so many failed rounds in a row it is logged as a warning, once.
+const LOUD: u32 = 5;
 /// How many jobs are vouched for at a time.
 const AT_ONCE: usize = 64;
 /// How often a write is tried over what other nodes have.
@@ -91,14 +93,22 @@ impl Retention {
     pub(super) async fn vouch(self, roster: Roster) {
         let _turn = roster.vouching().lock().await;
         let (mut changed, _) = roster.watch();
+        let mut failed: u32 = 0;
         loop {
             let round = self.round(&roster).await;
             let pause = match round {
                 // Workers take turns: what one has vouched for the others need not.
-                Ok(()) => self.every() * 3 / 4 + self.env.random_below(self.every() / 2),
+                Ok(()) => {
+                    failed = 0;
+                    self.every() * 3 / 4 + self.env.random_below(self.every() / 2)
+                }
                 Err(error) => {
-                    tracing::debug!("cannot vouch for the jobs yet: {error}");
-                    AGAIN.min(self.every())
+                    failed = failed.saturating_add(1);
+                    match failed {
+                        LOUD => tracing::warn!("cannot vouch for the jobs, after {LOUD} attempts: {error}"),
+                        _ => tracing::debug!("cannot vouch for the jobs yet: {error}"),
+                    }
+                    AGAIN.saturating_mul(1 << (failed - 1).min(12)).min(self.every())
                 }
             };
             tokio::select! { biased;
@@ -132,7 +142,7 @@ impl Retention {
         let life = group_life(self.retention, longest.unwrap_or_default());
         let parts = [self.main.clone(), self.part(), self.main.part("inbox"), self.main.part("spread")];
         for part in parts {
-            part.keep(life).await?;
+            renewed = renewed.and(part.keep(life).await);
         }
         renewed
     }

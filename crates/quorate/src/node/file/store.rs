@@ -53,7 +53,8 @@ impl Directory {
         let failed = |dir: &Path, e| FileError::new(dir, "be used", &e);
         access::secure_root(given, &self.root).map_err(|e| failed(&self.root, e))?;
         let leases = self.root.join("leases");
-        let shelves = [Shelf::Counters, Shelf::Claims, Shelf::Lives, Shelf::Ledgers].map(|shelf| self.shelf(shelf));
+        let shelves =
+            [Shelf::Counters, Shelf::Claims, Shelf::Lives, Shelf::Ledgers].map(|shelf| self.shelf(shelf));
         for dir in shelves.into_iter().chain([leases, self.shelf(Shelf::Leases)]) {
             access::secure_dir(&dir).map_err(|e| failed(&dir, e))?;
         }

@@ -1,6 +1,9 @@
 //! What the seal found, as the leader needs it for the rest of its term.
 
-use super::run::JobState;
+use super::{
+    ask::{AskRow, PREFIX},
+    run::JobState,
+};
 use crate::{
     env::WallTime,
     ledger::Answered,
@@ -166,6 +169,14 @@ impl Sealed {
         for key in [JobRow::key(job), JobState::key(job)] {
             self.rows.remove(&key);
         }
+        let asks: Vec<Arc<str>> = self
+            .rows(PREFIX)
+            .filter(|(_, records)| {
+                AskRow::find(records).is_some_and(|(row, _)| **row.request.what.job() == *job)
+            })
+            .map(|(key, _)| Arc::clone(key))
+            .collect();
+        asks.iter().for_each(|key| drop(self.rows.remove(key)));
     }
 
     /// The rows whose keys begin with `prefix`.
