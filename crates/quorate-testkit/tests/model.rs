@@ -1,7 +1,8 @@
 //! The models hold, and each of them breaks once a rule is left out.
 
 use quorate_testkit::model::{
-    Found, Limits, Searchable, exclusion, fencing, ledger, poison, readwrite, search, search_until,
+    Found, Limits, Searchable, exclusion, fencing, ledger, opened_runs, poison, readwrite, search,
+    search_until,
 };
 
 /// Fails unless `model` holds in all its states, within its bounds.
@@ -221,6 +222,101 @@ mod count {
         for (rule, property) in [(Rule::TakeBack, EARNED), (Rule::TakeBackOwn, FEW)] {
             let leaves = Poison { leaves: 1, without: Some(rule), ..Poison::plain() };
             breaks(&format!("{rule:?}"), property, leaves);
+        }
+    }
+}
+
+mod opened {
+    use super::{breaks, holds, holds_so_far, opened_runs::*};
+
+    #[test]
+    fn a_run_starts_once_and_ends_as_it_went() {
+        let one = OpenedRuns::of(1, 1);
+        holds("opened runs, a worker and a leader", one);
+        holds("opened runs, leases exclude", one.timed());
+        holds_so_far("opened runs, two workers", OpenedRuns::of(2, 1).from(From::Read), 200_000);
+        let horizon = OpenedRuns { horizon: true, ..OpenedRuns::of(2, 1).from(From::Counting).timed() };
+        holds_so_far("opened runs, horizons", horizon, 200_000);
+    }
+
+    #[test]
+    fn leaders_agree_on_its_end() {
+        let direct = OpenedRuns { direct: true, ..OpenedRuns::of(0, 2) };
+        holds_so_far("opened runs, two leaders that may run it", direct, 200_000);
+        let split = OpenedRuns::of(1, 2).from(From::SplitWritten);
+        holds_so_far("opened runs, two leaders and a worker", split, 200_000);
+        holds_so_far("opened runs, three leaders", OpenedRuns::of(1, 3).from(From::Mixed), 200_000);
+        let forgot = OpenedRuns::of(1, 3).forgetful(1).from(From::Forgotten);
+        holds_so_far("opened runs, three leaders, a node forgot", forgot, usize::MAX);
+    }
+
+    #[test]
+    fn nodes_may_forget() {
+        let two = OpenedRuns::of(1, 2).forgetful(1);
+        for from in [From::Started, From::Split, From::SplitWritten, From::Deposed] {
+            holds_so_far(&format!("opened runs, {from:?}, a node forgets"), two.from(from), 100_000);
+        }
+        let two = two.twice();
+        for from in [From::Voided, From::Reopened, From::Second] {
+            let name = format!("opened runs, {from:?}, two generations, a node forgets");
+            holds_so_far(&name, two.from(from), 100_000);
+        }
+    }
+
+    #[test]
+    fn one_generation_runs_at_a_time() {
+        let two = OpenedRuns::of(2, 1).twice().from(From::Second);
+        holds_so_far("opened runs, two generations, leases exclude", two.timed(), 200_000);
+        holds_so_far("opened runs, two generations", two, 200_000);
+    }
+
+    #[test]
+    fn the_record_and_its_end_need_each_rule() {
+        let two = OpenedRuns::of(1, 2);
+        let forgets = two.forgetful(1);
+        let direct = OpenedRuns { direct: true, ..OpenedRuns::of(0, 2) };
+        let prunes = OpenedRuns { prunes: true, ..two.from(From::Opened) };
+        for (rule, property, model) in [
+            (Rule::Seal, NEXT, direct),
+            (Rule::SealMemory, NEXT, forgets.from(From::Started)),
+            (Rule::SkipMemory, NEXT, forgets.from(From::SplitWritten)),
+            (Rule::UnknownNext, NEXT, forgets.twice().from(From::Reopened)),
+            (Rule::OpenMajority, SKIPPED, two.from(From::Deposed)),
+            (Rule::OpenMemory, SKIPPED, forgets.from(From::Deposed)),
+            (Rule::OpenTerm, NEXT, OpenedRuns::of(1, 3).from(From::Mixed)),
+            (Rule::ClosedFirst, FINAL, OpenedRuns::of(1, 1).from(From::Read)),
+            (Rule::ClosedMemory, SKIPPED, forgets.from(From::Split)),
+            (Rule::Latest, NEXT, two.from(From::SplitWritten)),
+            (Rule::MeetsLater, SKIPPED, OpenedRuns::of(1, 3).forgetful(1).from(From::Forgotten)),
+            (Rule::Forward, NEXT, two.from(From::Minorities)),
+            (Rule::PruneClosed, ENDED, prunes),
+            (Rule::AtOfTerm, SKIPPED, forgets.twice().from(From::Voided)),
+            (Rule::AtStays, ONCE, OpenedRuns::of(2, 2).forgetful(1).from(From::Adopted)),
+        ] {
+            breaks(&format!("{rule:?}"), property, model.without(rule));
+        }
+    }
+
+    #[test]
+    fn the_slot_needs_each_rule() {
+        let (one, two) = (OpenedRuns::of(1, 1), OpenedRuns::of(2, 1));
+        let horizon = |model| OpenedRuns { horizon: true, ..model };
+        for (rule, property, model) in [
+            (Rule::Count, NEXT, one.from(From::Read)),
+            (Rule::CountMajority, ONCE, two.from(From::Counting)),
+            (Rule::CountOnce, ONCE, two.from(From::Counting)),
+            (Rule::CountMemory, ONCE, two.forgetful(1).from(From::Started)),
+            (Rule::Kept, ONCE, OpenedRuns::of(3, 1).from(From::GivenUp)),
+            (Rule::VoidByClaim, NEXT, one.from(From::Read)),
+            (Rule::VoidByCount, SKIPPED, one.from(From::Read)),
+            (Rule::VoidMemory, SKIPPED, one.forgetful(1).from(From::Started)),
+            (Rule::LostByCount, CLOSED, two.timed().from(From::Counting)),
+            (Rule::Look, CLOSED, one.timed().from(From::Counted)),
+            (Rule::Horizon, ONCE, horizon(two.from(From::Started))),
+            (Rule::HorizonFree, CLOSED, horizon(one.timed().from(From::Counted))),
+            (Rule::OwnEnd, NEXT, OpenedRuns::of(1, 2).from(From::Claimed)),
+        ] {
+            breaks(&format!("{rule:?}"), property, model.without(rule));
         }
     }
 }

@@ -1,36 +1,58 @@
 //! Searches the models of the protocol within wider bounds than the tests do, and prints a table.
 //!
 //! `cargo run --release -p quorate-testkit --bin model -- --states 20000000`
+//!
+//! `--only WORDS` searches those models alone whose name contains the words.
 
 use quorate_testkit::model::{
     Limits, Searchable,
     exclusion::Exclusion,
     fencing::Fencing,
     ledger::Ledger,
+    opened_runs::{From, OpenedRuns},
     poison::Poison,
     readwrite::{Kind, ReadWrite},
     search,
 };
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: model [--states N]   (states looked at in each model, at most; default 5000000)";
+const USAGE: &str = "usage: model [--states N] [--only WORDS]
+  --states N     generate at most N states in each model (default 5000000)
+  --only WORDS   search only the models whose name contains WORDS";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let states = match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        [] => Some(5_000_000),
-        ["--states", number] => number.parse().ok().filter(|number| *number > 0),
-        _ => None,
-    };
-    let Some(states) = states else {
+    let Some(options) = Options::parse(&args) else {
         eprintln!("{USAGE}");
         return ExitCode::from(2);
     };
-    if all(Limits { states }) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if all(&options) && opened_runs(&options) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// The command line.
+struct Options {
+    limits: Limits,
+    only: String,
+}
+
+impl Options {
+    fn parse(args: &[String]) -> Option<Self> {
+        let mut options = Self { limits: Limits { states: 5_000_000 }, only: String::new() };
+        for pair in args.chunks(2) {
+            match pair {
+                [name, number] if name == "--states" => {
+                    options.limits.states = number.parse().ok().filter(|number| *number > 0)?;
+                }
+                [name, words] if name == "--only" => options.only.clone_from(words),
+                _ => return None,
+            }
+        }
+        Some(options)
+    }
 }
 
 /// Searches every model; whether none broke.
-fn all(limits: Limits) -> bool {
+fn all(options: &Options) -> bool {
     let fencing = Fencing::plain();
     let three = Fencing { attempts: 3, doubles: 0, apart: Some(1), ..fencing };
     let repairs = |model: Fencing| Fencing { repair: true, ..model };
@@ -43,33 +65,79 @@ fn all(limits: Limits) -> bool {
     let (both, mixed) = (ReadWrite::of(both), ReadWrite::of(mixed));
     let down = ReadWrite::of(&[Kind::Downgrades, Kind::Writes]);
     let fits = [
-        run("fencing, doubled twice", Fencing { doubles: 2, ..fencing }, limits),
-        run("fencing, three attempts", three, limits),
-        run("fencing, three attempts, replies at once", Fencing { prompt: true, ..three }, limits),
-        run("fencing, a node forgets, repairs", repairs(Fencing::forgetful()), limits),
-        run("fencing, a node forgets, late replies", late(Fencing::forgetful()), limits),
-        run("fencing, a node comes back, repairs", repairs(Fencing::returning()), limits),
-        run("fencing, counters end, repairs", repairs(Fencing::retiring()), limits),
-        run("ledger, three leaders, forgets, prunes", Ledger { writers: 3, prunes: true, ..leaders }, limits),
-        run("ledger, two leaders, many faults", Ledger { forgets: 2, returns: 2, ..wild }, limits),
-        run("ledger, spread over three", Ledger { writers: 3, ..spread }, limits),
-        run("ledger, spread, many faults", Ledger { forgets: 2, returns: 2, ..spread }, limits),
-        run("poison, two of three begin", Poison { limit: 2, ..Poison::plain() }, limits),
-        run("exclusion, late replies, forgets", Exclusion { prompt: false, ..exclusion }, limits),
-        run("exclusion, two extensions, forgets", Exclusion { extensions: 2, ..exclusion }, limits),
-        run("exclusion, retry, extension, forgets", Exclusion { attempts: 3, ..exclusion }, limits),
-        run("exclusion, doubled, forgets", Exclusion { doubles: 1, ..exclusion }, limits),
-        run("read-write, extensions, forgets", ReadWrite { extensions: 2, forgets: 1, ..both }, limits),
-        run("read-write, a downgrade beside a writer", ReadWrite { extensions: 1, ..down }, limits),
-        run("read-write, a downgrade beside both", ReadWrite { extensions: 1, ..mixed }, limits),
-        run("exclusion, two nodes forget", Exclusion { forgets: 2, ..exclusion }, limits),
+        run("fencing, doubled twice", Fencing { doubles: 2, ..fencing }, options),
+        run("fencing, three attempts", three, options),
+        run("fencing, three attempts, replies at once", Fencing { prompt: true, ..three }, options),
+        run("fencing, a node forgets, repairs", repairs(Fencing::forgetful()), options),
+        run("fencing, a node forgets, late replies", late(Fencing::forgetful()), options),
+        run("fencing, a node comes back, repairs", repairs(Fencing::returning()), options),
+        run("fencing, counters end, repairs", repairs(Fencing::retiring()), options),
+        run(
+            "ledger, three leaders, forgets, prunes",
+            Ledger { writers: 3, prunes: true, ..leaders },
+            options,
+        ),
+        run("ledger, two leaders, many faults", Ledger { forgets: 2, returns: 2, ..wild }, options),
+        run("ledger, spread over three", Ledger { writers: 3, ..spread }, options),
+        run("ledger, spread, many faults", Ledger { forgets: 2, returns: 2, ..spread }, options),
+        run("poison, two of three begin", Poison { limit: 2, ..Poison::plain() }, options),
+        run("exclusion, late replies, forgets", Exclusion { prompt: false, ..exclusion }, options),
+        run("exclusion, two extensions, forgets", Exclusion { extensions: 2, ..exclusion }, options),
+        run("exclusion, retry, extension, forgets", Exclusion { attempts: 3, ..exclusion }, options),
+        run("exclusion, doubled, forgets", Exclusion { doubles: 1, ..exclusion }, options),
+        run("read-write, extensions, forgets", ReadWrite { extensions: 2, forgets: 1, ..both }, options),
+        run("read-write, a downgrade beside a writer", ReadWrite { extensions: 1, ..down }, options),
+        run("read-write, a downgrade beside both", ReadWrite { extensions: 1, ..mixed }, options),
+        run("exclusion, two nodes forget", Exclusion { forgets: 2, ..exclusion }, options),
     ];
     fits.into_iter().all(|holds| holds)
 }
 
-fn run<M: Searchable>(name: &str, model: M, limits: Limits) -> bool {
+/// Searches the model of opened runs in the scopes that the design page lists.
+fn opened_runs(options: &Options) -> bool {
+    let (one, two) = (OpenedRuns::of(1, 2), OpenedRuns::of(2, 1));
+    let (forgets, three) = (one.forgetful(1), OpenedRuns::of(1, 3));
+    let direct = |model| OpenedRuns { direct: true, ..model };
+    let horizon = |model| OpenedRuns { horizon: true, ..model };
+    let again = OpenedRuns::of(2, 2).forgetful(1).twice();
+    let scopes = [
+        ("two leaders and a worker", one),
+        ("two workers and a leader", two.from(From::Read)),
+        ("two workers, leases exclude, horizons", horizon(two.timed().from(From::Read))),
+        ("two leaders that may run it, a node forgets", direct(OpenedRuns::of(0, 2).forgetful(1))),
+        ("two leaders and a worker, a node forgets", forgets),
+        ("after skip and open, a node forgets", forgets.from(From::Split)),
+        ("after a deposed leader's open, a node forgets", forgets.from(From::Deposed)),
+        (
+            "after adoption, two workers, a node forgets",
+            OpenedRuns::of(2, 2).forgetful(1).from(From::Adopted),
+        ),
+        ("started, two nodes forget", one.forgetful(2).from(From::Started)),
+        ("opened, a node forgets, another returns", OpenedRuns { returns: 1, ..forgets.from(From::Opened) }),
+        ("two generations, a node forgets", forgets.twice().from(From::Second)),
+        ("two generations, reopened, a node forgot", again.from(From::Reopened)),
+        ("two generations, one ended, a node forgot", again.from(From::Voided)),
+        ("two generations, two workers", two.twice().from(From::Second)),
+        ("two generations, leases exclude", two.twice().timed().from(From::Second)),
+        ("three leaders that may run it", direct(OpenedRuns::of(0, 3))),
+        ("three leaders, a minority of each", three.from(From::Mixed)),
+        ("three leaders, after skip and open", three.from(From::SplitWritten)),
+        ("three leaders, a node forgot", three.forgetful(1).from(From::Forgotten)),
+        ("pruning", OpenedRuns { prunes: true, ..one.from(From::Opened) }),
+    ];
+    let mut holds = true;
+    for (name, model) in scopes {
+        holds &= run(&format!("opened runs: {name}"), model, options);
+    }
+    holds
+}
+
+fn run<M: Searchable>(name: &str, model: M, options: &Options) -> bool {
+    if !name.contains(&options.only) {
+        return true;
+    }
     let bounds = format!("{model:?}");
-    let found = search(model, limits);
+    let found = search(model, options.limits);
     println!("{name:42} {found}\n    {bounds}");
     found.broken.is_empty()
 }

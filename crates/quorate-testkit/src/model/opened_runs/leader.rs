@@ -1,0 +1,481 @@
+//! The steps of a leader.
+
+use super::{
+    action::{Action, Ask, Choice},
+    bounds::{OpenedRuns, Plan, Rule},
+    node::{Question, Row, Said, ask},
+    proposed::{
+        CloseTally, first_opened, goes_forward, inherited, latest, memory_needed, overwrites, voided,
+    },
+    record::{End, Mark, Stage, TICK},
+    state::{Broken, COUNTED, FREE, Found, Leader, LeaderPhase, OLD, Site, State, WORKERS, YOUNG},
+    worker::{memory, owns, time_of, turn_of},
+};
+use crate::model::NODES;
+use quorate::{
+    env::WallTime,
+    ledger::{WriteTally, WriteVerdict},
+    node::{Record, Reply},
+    round::{Answer, attempts::Turn, majority},
+    schedule::{NodeAnswer, TickVerdict, verdict},
+};
+use std::time::Duration;
+
+/// What a seal says of the run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Says {
+    /// A majority remembers the tick and has no record.
+    Absent,
+    /// No majority remembers it, and none has a record.
+    Unknown,
+    /// It is below the low-water mark.
+    Pruned,
+    /// This record decides. With `true`, a majority remembers the tick.
+    Stands(Mark, bool),
+}
+
+impl OpenedRuns {
+    /// What the seal of these nodes says, by the shipped verdict.
+    pub(super) fn says(&self, found: &[Found]) -> Option<Says> {
+        let finals = self.manner().finals;
+        let all: Vec<Option<Record>> = found.iter().map(|one| one.mark.record(finals)).collect();
+        let decides = latest(found.iter().map(|one| one.mark)).record(finals);
+        let view = |(at, one): (usize, &Found)| NodeAnswer {
+            since: memory(u8::from(!one.older && !self.leaves_out(Rule::SealMemory))).since,
+            low_water: if one.pruned { TICK + 1 } else { 0 },
+            // Only the record that decides is weighed, whichever node has it.
+            record: match self.leaves_out(Rule::Latest) {
+                true => all[at].as_ref(),
+                false => decides.as_ref().filter(|_| at == 0),
+            },
+        };
+        let views: [NodeAnswer<'_>; NODES] = std::array::from_fn(|at| {
+            found.get(at).map_or(NodeAnswer { since: memory(0).since, low_water: 0, record: None }, |one| {
+                view((at, one))
+            })
+        });
+        let remembering = found.iter().filter(|one| one.older).count() >= majority(NODES);
+        let stands = |record: &Record| Some(Says::Stands(Mark::of_record(record), remembering));
+        let views = &views[..found.len()];
+        match verdict(views, majority(NODES), WallTime::from_micros(TICK), Duration::from_micros(1)) {
+            TickVerdict::NotStarted => Some(Says::Absent),
+            TickVerdict::Started { record, .. } | TickVerdict::Final { record } => stands(&record),
+            TickVerdict::Unknown => Some(Says::Unknown),
+            TickVerdict::Pruned => Some(Says::Pruned),
+            TickVerdict::NoQuorum => None,
+        }
+    }
+
+    fn term(leader: usize) -> u8 {
+        leader as u8 + 1
+    }
+
+    pub(super) fn leader_actions(&self, state: &State, leader: usize, actions: &mut Vec<Action>) {
+        let (actor, it) = (WORKERS + leader, &state.leaders[leader]);
+        for site in &state.sites {
+            self.leader_requests(it, site, actor, actions);
+        }
+        let number = actor as u8;
+        let closes = [Choice::Close(End::Lost), Choice::Open];
+        // Of the last generation, *lost* is the end.
+        let closes = &closes[..if self.may_open_next(it) { 2 } else { 1 }];
+        match it.phase {
+            LeaderPhase::Waiting
+                if leader == 0 || state.leaders[leader - 1].phase != LeaderPhase::Waiting =>
+            {
+                actions.push(Action::Elected(number));
+            }
+            LeaderPhase::Sealing => {
+                let choices = [Choice::Follow, Choice::Open, Choice::Close(End::Skipped), Choice::Direct];
+                self.decides(state, actor, &choices[..if self.direct { 4 } else { 3 }], actions);
+            }
+            LeaderPhase::Writing => {
+                self.decides(state, actor, &[Choice::Follow], actions);
+                if self.leaves_out(Rule::ClosedFirst) && it.target.end().is_some() {
+                    actions.push(Action::Goes(number, Choice::Follow));
+                }
+            }
+            LeaderPhase::Watching => {
+                actions.push(Action::Goes(number, Choice::Follow));
+                if self.leaves_out(Rule::VoidByClaim) {
+                    self.decides(state, actor, &[Choice::Close(End::Skipped)], actions);
+                } else if self.horizon {
+                    self.decides(state, actor, closes, actions);
+                }
+            }
+            LeaderPhase::Claiming => {
+                self.decides(state, actor, &[Choice::Follow], actions);
+                if self.leaves_out(Rule::LostByCount) {
+                    self.decides(state, actor, closes, actions);
+                }
+            }
+            LeaderPhase::Voiding => {
+                self.decides(state, actor, &[Choice::Follow], actions);
+                actions.push(Action::Goes(number, Choice::GiveUp));
+            }
+            LeaderPhase::Filling => self.decides(state, actor, closes, actions),
+            LeaderPhase::Running => actions.push(Action::Goes(number, Choice::End)),
+            _ => {}
+        }
+    }
+
+    fn leader_requests(&self, it: &Leader, site: &Site, actor: usize, actions: &mut Vec<Action>) {
+        let (number, heard) = (actor as u8, site.lines[actor] != 0);
+        let mut asks = |ask| actions.push(Action::Asks(number, ask, site.name));
+        let slot = || *site.core.slot(it.generation());
+        match it.phase {
+            LeaderPhase::Sealing if !heard => asks(Ask::Seal),
+            LeaderPhase::Writing if !heard => asks(Ask::Write),
+            LeaderPhase::Watching => {
+                if matches!(slot().row, Row::Done | Row::Void) {
+                    asks(Ask::Look);
+                }
+                if !heard && (self.horizon || self.leaves_out(Rule::VoidByClaim)) {
+                    asks(Ask::LookFree);
+                }
+            }
+            LeaderPhase::Claiming if !heard => asks(Ask::Acquire),
+            LeaderPhase::Voiding | LeaderPhase::Filling => {
+                if !heard {
+                    asks(Ask::Count);
+                }
+                if slot().owner == 0 {
+                    asks(Ask::Extend);
+                }
+            }
+            _ => {}
+        }
+        let ended = it.phase == LeaderPhase::Ended && it.target.end().is_some();
+        if it.voids > 0 && (it.phase == LeaderPhase::Writing || ended)
+            || it.phase == LeaderPhase::Voiding && self.leaves_out(Rule::OwnEnd)
+        {
+            asks(Ask::Void);
+        }
+        if !it.opened[0].is_none() && (it.phase != LeaderPhase::Writing || it.target != it.opened[0]) {
+            asks(Ask::WriteLate);
+        }
+        if it.phase == LeaderPhase::Writing
+            && site.core.mark > it.seen
+            && site.core.mark.term() < it.target.term()
+        {
+            actions.push(Action::Meets(number, site.name));
+        }
+        let early = it.phase == LeaderPhase::Watching && self.leaves_out(Rule::PruneClosed);
+        if self.prunes && (ended || early) {
+            actions.push(Action::Asks(number, Ask::Prune, site.name));
+        }
+    }
+
+    pub(super) fn leader_asks(&self, state: &mut State, leader: usize, what: Ask, at: usize) -> Option<()> {
+        let (actor, term, it) = (WORKERS + leader, Self::term(leader), state.leaders[leader]);
+        let (owner, generation) = (actor as u8 + 1, it.generation());
+        let live = self.is_live(state, actor);
+        let site = &mut state.sites[at];
+        let before = site.core;
+        let mut serve = |question| ask(&mut site.core, question, self.manner());
+        match what {
+            Ask::Seal => {
+                let sealed =
+                    serve(if self.leaves_out(Rule::Seal) { Question::Read } else { Question::Seal(term) });
+                if sealed == Said::Refused {
+                    return None;
+                }
+                let found = Found { mark: site.core.mark, older: site.since == 0, pruned: site.core.pruned };
+                site.lines[actor] = found.line();
+            }
+            Ask::Write => {
+                let mut said = serve(Question::Write { term, seen: it.seen, mark: it.target });
+                if let Said::Standing(met) = said
+                    && (overwrites(it.target, it.seen, met, it.remembering)
+                        || self.leaves_out(Rule::MeetsLater))
+                {
+                    said = serve(Question::Write { term, seen: met, mark: it.target });
+                }
+                if said != Said::Written {
+                    return None;
+                }
+                let needed = memory_needed(TICK, time_of(it.at));
+                let any = self.leaves_out(Rule::ClosedMemory) && it.target.end().is_some();
+                site.lines[actor] = if any || memory(site.since).covers(needed) { OLD } else { YOUNG };
+            }
+            Ask::WriteLate => {
+                let [mark, seen] = it.opened;
+                serve(Question::Write { term, seen, mark });
+            }
+            Ask::Acquire if live => match serve(Question::Acquire { generation, owner }) {
+                Said::Granted { counted } => site.lines[actor] = if counted { COUNTED } else { FREE },
+                Said::Done { void } => self.finds_end(state, leader, void),
+                _ => return None,
+            },
+            Ask::Extend if live => {
+                serve(Question::Extend { generation, owner });
+            }
+            Ask::Count => match serve(Question::Count { generation, owner, back: false }) {
+                Said::Done { void } => self.finds_end(state, leader, void),
+                Said::Counted if it.phase == LeaderPhase::Voiding => {
+                    let Some(Stage::Open { at, .. }) = it.target.stage() else { return None };
+                    let older = memory(site.since).covers(time_of(at)) || self.leaves_out(Rule::VoidMemory);
+                    site.lines[actor] = if older { OLD } else { YOUNG };
+                }
+                Said::Counted | Said::Superseded if it.phase == LeaderPhase::Filling => {
+                    site.lines[actor] = OLD;
+                }
+                _ => return None,
+            },
+            Ask::Void => {
+                let generation = if it.voids > 0 { it.voids } else { generation };
+                serve(Question::Complete { generation, owner, void: true });
+            }
+            Ask::Look | Ask::LookFree => {
+                serve(Question::Inspect { generation });
+                let slot = *site.core.slot(generation);
+                match (what, slot.row) {
+                    (Ask::Look, Row::Done | Row::Void) => {
+                        self.finds_end(state, leader, slot.row == Row::Void);
+                    }
+                    (Ask::LookFree, Row::None | Row::Counted) => {
+                        let free = slot.owner == 0;
+                        let late = site.core.is_past_horizon(generation);
+                        let look = self.leaves_out(Rule::VoidByClaim) && free && slot.row == Row::None;
+                        if !look && !(late && (free || self.leaves_out(Rule::HorizonFree))) {
+                            return None;
+                        }
+                        site.lines[actor] = FREE;
+                    }
+                    _ => return None,
+                }
+            }
+            Ask::Prune => {
+                serve(Question::Prune(term));
+                return (site.core != before).then_some(());
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+
+    /// A leader that writes goes on from what this node has.
+    pub(super) fn leader_meets(&self, state: &mut State, leader: usize, at: usize) -> Option<()> {
+        let (it, met) = (state.leaders[leader], state.sites[at].core.mark);
+        if overwrites(it.target, it.seen, met, it.remembering) && !self.leaves_out(Rule::Forward) {
+            return None;
+        }
+        self.takes(state, leader, met, it.remembering);
+        let forward = goes_forward(it.target, state.leaders[leader].target);
+        (forward || self.leaves_out(Rule::Forward)).then_some(())
+    }
+
+    pub(super) fn leader_goes(&self, state: &mut State, leader: usize, choice: Choice) -> Option<()> {
+        let it = &mut state.leaders[leader];
+        match (it.phase, choice) {
+            (LeaderPhase::Watching, Choice::Follow) => it.phase = LeaderPhase::Claiming,
+            (LeaderPhase::Voiding, Choice::GiveUp) => it.phase = LeaderPhase::Filling,
+            (LeaderPhase::Writing, Choice::Follow) => self.enters(state, leader)?,
+            (LeaderPhase::Running, Choice::End) => {
+                state.finished = true;
+                self.closes(state, leader, End::Done);
+            }
+            _ => return None,
+        }
+        state.clear(WORKERS + leader);
+        Some(())
+    }
+
+    pub(super) fn leader_decides(
+        &self,
+        state: &mut State,
+        leader: usize,
+        nodes: u8,
+        choice: Choice,
+    ) -> Option<()> {
+        let (actor, it) = (WORKERS + leader, state.leaders[leader]);
+        let heard = |line: fn(u8) -> bool| {
+            let of = state.sites.iter().filter(|site| nodes >> site.name.0 & 1 == 1);
+            of.filter(|site| line(site.lines[actor])).count()
+        };
+        match it.phase {
+            LeaderPhase::Sealing => self.has_sealed(state, leader, nodes, choice)?,
+            LeaderPhase::Writing => {
+                let mut tally = WriteTally::new(NODES, TICK);
+                for line in state.sites.iter().filter(|site| nodes >> site.name.0 & 1 == 1) {
+                    let line = line.lines[actor];
+                    tally.count(memory(u8::from(line == YOUNG)), &Answer::Reply(Reply::Written));
+                }
+                if tally.verdict() != WriteVerdict::Written {
+                    return None;
+                }
+                self.has_written(state, leader)?;
+            }
+            LeaderPhase::Watching if heard(|line| line == FREE) >= majority(NODES) => {
+                self.loses(state, leader, choice)?;
+            }
+            LeaderPhase::Claiming => match (turn_of(state, actor, nodes)?, choice) {
+                (Turn::Begins(_), Choice::Follow) if self.leaves_out(Rule::VoidByCount) => {
+                    self.voids(state, leader);
+                }
+                (Turn::Begins(_), Choice::Follow) => state.leaders[leader].phase = LeaderPhase::Voiding,
+                (Turn::GivenUp(_), Choice::Follow) if !self.leaves_out(Rule::LostByCount) => {
+                    state.leaders[leader].phase = LeaderPhase::Filling;
+                }
+                (Turn::GivenUp(_), choice) if self.leaves_out(Rule::LostByCount) => {
+                    self.loses(state, leader, choice)?;
+                }
+                _ => return None,
+            },
+            LeaderPhase::Voiding if owns(state, actor, nodes, false) => self.voids(state, leader),
+            LeaderPhase::Filling => {
+                let mut tally = CloseTally::new(NODES);
+                (0..heard(|line| line == OLD)).for_each(|_| tally.count(&Answer::Reply(Reply::Counted)));
+                if !tally.is_closed() {
+                    return None;
+                }
+                self.loses(state, leader, choice)?;
+            }
+            _ => return None,
+        }
+        state.clear(actor);
+        Some(())
+    }
+
+    fn has_sealed(&self, state: &mut State, leader: usize, nodes: u8, choice: Choice) -> Option<()> {
+        let of = state.sites.iter().filter(|site| nodes >> site.name.0 & 1 == 1);
+        let found: Vec<Found> = of.filter_map(|site| Found::of_line(site.lines[WORKERS + leader])).collect();
+        let plan = self.plans[leader];
+        match (self.says(&found)?, choice) {
+            (Says::Stands(mark, remembering), Choice::Follow) => {
+                state.leaders[leader].remembering = remembering;
+                self.takes(state, leader, mark, remembering);
+            }
+            (Says::Absent, Choice::Open) if plan != Plan::Skips => {
+                state.leaders[leader].remembering = true;
+                self.opens(state, leader, 1);
+            }
+            (Says::Absent, Choice::Close(end)) if plan != Plan::Opens => {
+                state.leaders[leader].remembering = true;
+                self.closes(state, leader, end);
+            }
+            (Says::Absent, Choice::Direct) if plan == Plan::Any => {
+                let it = &mut state.leaders[leader];
+                (it.remembering, it.phase) = (true, LeaderPhase::Writing);
+                it.target = Mark::new(Self::term(leader), Stage::Started);
+            }
+            (Says::Unknown, Choice::Follow) => self.closes(state, leader, End::Lost),
+            (Says::Unknown, Choice::Open) if self.generations > 1 => {
+                let generation = first_opened(self.leaves_out(Rule::UnknownNext));
+                self.opens(state, leader, generation);
+            }
+            (Says::Pruned, Choice::Follow) => {
+                state.leaders[leader].phase = LeaderPhase::Ended;
+                if state.history.is_none() {
+                    state.breaks(Broken::Ended);
+                }
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+
+    /// A record decides.
+    fn takes(&self, state: &mut State, leader: usize, mark: Mark, remembering: bool) {
+        state.leaders[leader].target = mark;
+        match mark.stage() {
+            Some(Stage::Open { generation, at }) => {
+                let it = &mut state.leaders[leader];
+                let at = if self.leaves_out(Rule::AtStays) { it.at } else { at };
+                it.target = Mark::new(Self::term(leader), Stage::Open { generation, at });
+                it.seen = mark;
+                it.opened = [it.target, mark];
+                it.phase = LeaderPhase::Writing;
+            }
+            Some(Stage::Closed(end)) => {
+                let remembering = remembering || self.leaves_out(Rule::SkipMemory);
+                self.closes(state, leader, inherited(end, remembering));
+            }
+            // At most once: the leader that wrote it may have started the run.
+            Some(Stage::Started) | None => self.closes(state, leader, End::Lost),
+        }
+        state.clear(WORKERS + leader);
+    }
+
+    fn opens(&self, state: &mut State, leader: usize, generation: u8) {
+        let epoch = state.epoch;
+        let it = &mut state.leaders[leader];
+        if self.leaves_out(Rule::AtOfTerm) {
+            it.at = epoch;
+        }
+        it.seen = it.target;
+        it.target = Mark::new(Self::term(leader), Stage::Open { generation, at: it.at });
+        it.opened = [it.target, it.seen];
+        it.phase = LeaderPhase::Writing;
+    }
+
+    fn closes(&self, state: &mut State, leader: usize, end: End) {
+        let it = &mut state.leaders[leader];
+        it.seen = it.target;
+        it.target = Mark::new(Self::term(leader), Stage::Closed(end));
+        it.phase = LeaderPhase::Writing;
+    }
+
+    fn voids(&self, state: &mut State, leader: usize) {
+        let generation = state.leaders[leader].generation();
+        state.leaders[leader].voids = generation;
+        self.closes(state, leader, voided(generation));
+    }
+
+    /// A node has the end of the slot: one is enough.
+    fn finds_end(&self, state: &mut State, leader: usize, void: bool) {
+        let end = if void { voided(state.leaders[leader].generation()) } else { End::Done };
+        self.closes(state, leader, end);
+        state.clear(WORKERS + leader);
+    }
+
+    fn may_open_next(&self, it: &Leader) -> bool {
+        it.generation() < self.generations
+    }
+
+    fn loses(&self, state: &mut State, leader: usize, choice: Choice) -> Option<()> {
+        match choice {
+            Choice::Open => self.opens(state, leader, state.leaders[leader].generation() + 1),
+            Choice::Close(end) => self.closes(state, leader, end),
+            _ => return None,
+        }
+        Some(())
+    }
+
+    fn has_written(&self, state: &mut State, leader: usize) -> Option<()> {
+        match state.leaders[leader].target.stage()? {
+            Stage::Open { .. } => state.leaders[leader].phase = LeaderPhase::Watching,
+            Stage::Started => {
+                self.starts(state, None, 1);
+                state.leaders[leader].phase = LeaderPhase::Running;
+            }
+            Stage::Closed(_) => self.enters(state, leader)?,
+        }
+        Some(())
+    }
+
+    /// A leader enters the end in the history, of which the first entry stays.
+    fn enters(&self, state: &mut State, leader: usize) -> Option<()> {
+        let end = state.leaders[leader].target.end()?;
+        match state.history {
+            Some(before) if before != end && self.remembers() => state.breaks(Broken::Agreed),
+            Some(_) => {}
+            None if end == End::Skipped && state.started() => state.breaks(Broken::Skipped),
+            None if end == End::Done && !state.finished => state.breaks(Broken::Done),
+            None => {}
+        }
+        state.history.get_or_insert(end);
+        state.leaders[leader].phase = LeaderPhase::Ended;
+        Some(())
+    }
+}
+
+impl Leader {
+    /// The generation that it has opened or adopted.
+    fn generation(&self) -> u8 {
+        match self.target.stage() {
+            Some(Stage::Open { generation, .. }) => generation,
+            _ => 1,
+        }
+    }
+}

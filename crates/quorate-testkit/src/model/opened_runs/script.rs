@@ -1,0 +1,233 @@
+//! Where searches begin: histories that lead to the interesting states, so that these need not be found each time.
+
+use super::{
+    action::{Action, Ask, Choice},
+    bounds::OpenedRuns,
+    record::End,
+    state::{State, WORKERS},
+};
+use crate::model::Name;
+use stateright::Model;
+
+/// Nodes, a bit each.
+const X: u8 = 1;
+const Y: u8 = 2;
+const Z: u8 = 4;
+/// Leaders.
+const L1: u8 = WORKERS as u8;
+const L2: u8 = L1 + 1;
+const L3: u8 = L1 + 2;
+/// A worker.
+const W1: u8 = 0;
+const W2: u8 = 1;
+
+/// Where a search begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum From {
+    /// Nothing has happened.
+    Nothing,
+    /// The first leader has opened the run at two nodes.
+    Opened,
+    /// And all workers have read it, perhaps long ago.
+    Read,
+    /// And the first worker has taken it there, and runs it.
+    Started,
+    /// All workers have read it. The first has the claim at x and z and a count at z; the second a grant of y.
+    Counting,
+    /// All workers have read it. The first has the claim and a count at x and z, and has not started.
+    Counted,
+    /// As *read*. The first worker has taken it at x and z, and gives it up; the second has taken it at x and y, and runs it.
+    GivenUp,
+    /// The first leader has decided to skip it. The second has opened it at x and y, and the workers have read it.
+    Split,
+    /// And the first leader has written *skipped* at z.
+    SplitWritten,
+    /// The first leader has opened it at x alone. The second has skipped it at y and z.
+    Deposed,
+    /// The first leader has opened it at x alone; the second has written *skipped* at z alone.
+    Minorities,
+    /// And a third has adopted it, at y so far.
+    Mixed,
+    /// The first leader has opened it at y alone. The second has skipped it at x and z. x forgets. The third has sealed x
+    /// and y.
+    Forgotten,
+    /// The first worker has taken it at x and y and runs it. y forgets. The second leader has sealed x and y, and adopted it
+    /// at x and z, where the second worker has read it.
+    Adopted,
+    /// The first worker has started it at x and y, and its lease is over. The leader has held it as lost at y and z, and opened
+    /// the second generation at x and y.
+    Second,
+    /// The first worker has taken it at x and y and runs it. y forgets. The second leader has found nothing at y and z, opened it
+    /// there, and holds the claim.
+    Reopened,
+    /// All workers have read it. The second leader has adopted it at y and z. The first holds the claim there, and has not
+    /// counted.
+    Claimed,
+    /// The second leader has adopted it and ended it unstarted at y and z. The first holds the claim at x and y, and has the
+    /// count there. y forgets.
+    Voided,
+}
+
+impl From {
+    fn script(self, workers: u8) -> Vec<Action> {
+        let skip = Choice::Close(End::Skipped);
+        let opened = [vec![elected(L1)], seals(L1, X | Y, Choice::Open), writes(L1, X | Y)].concat();
+        let read = |of| (0..workers).flat_map(move |worker| reads(worker, of));
+        let first_skips = || [vec![elected(L1)], seals(L1, X | Y, skip)].concat();
+        let opens_at = |node| [vec![elected(L1)], seals(L1, X | Y, Choice::Open), writes(L1, node)].concat();
+        let second_opens = || [vec![elected(L2)], seals(L2, X | Y, Choice::Open), writes(L2, X | Y)].concat();
+        let second_skips = |of, at| [vec![elected(L2)], seals(L2, of, skip), writes(L2, at)].concat();
+        let more: Vec<Vec<Action>> = match self {
+            Self::Nothing => vec![],
+            Self::Opened => vec![opened],
+            Self::Read => vec![opened, read(X | Y).collect()],
+            Self::Started => vec![opened, read(X | Y).collect(), takes(W1, X | Y)],
+            Self::Counting => vec![
+                opened,
+                read(X | Y).collect(),
+                claims(W1, X | Z),
+                asks(W1, Ask::Count, Z),
+                asks(W2, Ask::Acquire, Y),
+            ],
+            Self::Counted => {
+                vec![opened, read(X | Y).collect(), claims(W1, X | Z), asks(W1, Ask::Count, X | Z)]
+            }
+            Self::GivenUp => vec![
+                opened,
+                read(X | Y).collect(),
+                claims(W1, X | Z),
+                asks(W1, Ask::Count, X | Z),
+                vec![Action::Decides(W1, X | Z, Choice::GiveUp)],
+                asks(W1, Ask::TakeBack, X),
+                vec![Action::Expires(1, name(X))],
+                takes(W2, X | Y),
+            ],
+            Self::Split => vec![first_skips(), second_opens(), read(X | Y).collect()],
+            Self::SplitWritten => {
+                vec![first_skips(), writes(L1, Z), second_opens(), read(X | Y).collect()]
+            }
+            Self::Deposed => vec![opens_at(X), second_skips(Y | Z, Y | Z)],
+            Self::Minorities => vec![opens_at(X), second_skips(Y | Z, Z)],
+            Self::Mixed => vec![
+                opens_at(X),
+                second_skips(Y | Z, Z),
+                vec![elected(L3)],
+                seals(L3, X | Y, Choice::Follow),
+                writes(L3, Y),
+            ],
+            Self::Forgotten => vec![
+                opens_at(Y),
+                second_skips(X | Z, X | Z),
+                vec![Action::Forgets(name(X)), elected(L3)],
+                seals(L3, X | Y, Choice::Follow),
+            ],
+            Self::Adopted => vec![
+                opened,
+                takes_after_reading(W1, X | Y),
+                vec![Action::Forgets(name(Y)), elected(L2)],
+                seals(L2, X | Y, Choice::Follow),
+                writes(L2, X | Z),
+                reads(W2, X | Z),
+            ],
+            Self::Second => vec![
+                opened,
+                takes_after_reading(W1, X | Y),
+                vec![Action::Over(W1), Action::Expires(1, name(Y)), Action::Goes(L1, Choice::Follow)],
+                claims(L1, Y | Z),
+                asks(L1, Ask::Count, Y | Z),
+                vec![Action::Decides(L1, Y | Z, Choice::Open)],
+                writes(L1, X | Y),
+            ],
+            Self::Reopened => vec![
+                opened,
+                takes_after_reading(W1, X | Y),
+                vec![Action::Forgets(name(Y)), elected(L2)],
+                seals(L2, Y | Z, Choice::Open),
+                writes(L2, Y | Z),
+                vec![Action::Goes(L2, Choice::Follow)],
+                claims(L2, Y | Z),
+            ],
+            Self::Claimed => vec![
+                opened,
+                read(X | Y).collect(),
+                vec![elected(L2)],
+                seals(L2, Y | Z, Choice::Follow),
+                writes(L2, Y | Z),
+                vec![Action::Goes(L1, Choice::Follow)],
+                claims(L1, Y | Z),
+            ],
+            Self::Voided => vec![
+                opened,
+                vec![elected(L2)],
+                seals(L2, Y | Z, Choice::Follow),
+                writes(L2, Y | Z),
+                vec![Action::Goes(L2, Choice::Follow)],
+                takes(L2, Y | Z),
+                writes(L2, Y | Z),
+                vec![Action::Goes(L1, Choice::Follow), Action::Expires(1, name(Y))],
+                claims(L1, X | Y),
+                asks(L1, Ask::Count, X | Y),
+                vec![Action::Forgets(name(Y))],
+            ],
+        };
+        more.concat()
+    }
+
+    /// The state to which it leads.
+    pub(super) fn state(self, model: &OpenedRuns, first: State) -> State {
+        let script = self.script(model.workers as u8);
+        let needed = script.iter().filter(|action| match action {
+            Action::Elected(_) => !model.remembers(),
+            Action::Over(_) => model.timed,
+            _ => true,
+        });
+        needed.fold(first, |state, action| {
+            let next = model.next_state(&state, *action);
+            next.unwrap_or_else(|| unreachable!("{self:?}: {action:?} does nothing in {state:?}"))
+        })
+    }
+}
+
+fn name(node: u8) -> Name {
+    Name(node.trailing_zeros() as u8)
+}
+
+fn elected(leader: u8) -> Action {
+    Action::Elected(leader)
+}
+
+fn asks(actor: u8, ask: Ask, nodes: u8) -> Vec<Action> {
+    let each = [X, Y, Z].into_iter().filter(|node| nodes & node != 0);
+    each.map(|node| Action::Asks(actor, ask, name(node))).collect()
+}
+
+fn then(mut actions: Vec<Action>, actor: u8, nodes: u8, choice: Choice) -> Vec<Action> {
+    if nodes.count_ones() > 1 {
+        actions.push(Action::Decides(actor, nodes, choice));
+    }
+    actions
+}
+
+fn seals(leader: u8, nodes: u8, choice: Choice) -> Vec<Action> {
+    then(asks(leader, Ask::Seal, nodes), leader, nodes, choice)
+}
+
+fn writes(leader: u8, nodes: u8) -> Vec<Action> {
+    then(asks(leader, Ask::Write, nodes), leader, nodes, Choice::Follow)
+}
+
+fn reads(worker: u8, nodes: u8) -> Vec<Action> {
+    then(asks(worker, Ask::Read, nodes), worker, nodes, Choice::Follow)
+}
+
+fn claims(actor: u8, nodes: u8) -> Vec<Action> {
+    then(asks(actor, Ask::Acquire, nodes), actor, nodes, Choice::Follow)
+}
+
+fn takes(actor: u8, nodes: u8) -> Vec<Action> {
+    [claims(actor, nodes), then(asks(actor, Ask::Count, nodes), actor, nodes, Choice::Follow)].concat()
+}
+
+fn takes_after_reading(worker: u8, nodes: u8) -> Vec<Action> {
+    [reads(worker, nodes), takes(worker, nodes)].concat()
+}

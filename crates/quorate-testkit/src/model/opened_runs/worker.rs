@@ -1,0 +1,245 @@
+//! The steps of a worker.
+
+use super::{
+    action::{Action, Ask, Choice},
+    bounds::{OpenedRuns, Rule},
+    node::{Question, Row, Said, ask},
+    proposed::{SlotTally, is_open},
+    record::{Mark, Stage, TICK},
+    state::{COUNTED, FREE, Found, OLD, Site, State, WorkerPhase, YOUNG},
+};
+use crate::model::NODES;
+use quorate::{
+    env::BootTime,
+    ledger::Memory,
+    node::{Begun, FencingToken, NodeTime, Reply},
+    round::{
+        Answer, Recall, Tally, Verdict, Vote,
+        attempts::{Turn, turn},
+        majority,
+    },
+};
+use std::time::Duration;
+
+/// The time of `epoch`, on every node's clock. A memory that was lost then begins a little before.
+pub(super) fn time_of(epoch: u8) -> u64 {
+    TICK + 10 * u64::from(epoch)
+}
+
+/// The memory of a node.
+pub(super) fn memory(since: u8) -> Memory {
+    let since = if since == 0 { 0 } else { time_of(since) - 5 };
+    Memory { since: NodeTime::from_micros(since), max_clock_offset: Duration::from_micros(1) }
+}
+
+/// What a claim's grants mean to the shipped code, of which one attempt may begin; nothing without a majority.
+pub(super) fn turn_of(state: &State, actor: usize, nodes: u8) -> Option<Turn> {
+    let mut tally = Tally::new(NODES);
+    for site in state.sites.iter().filter(|site| nodes >> site.name.0 & 1 == 1) {
+        let begun = match site.lines[actor] {
+            FREE => None,
+            COUNTED => Some(Begun { attempts: 1, payload: None }),
+            _ => continue,
+        };
+        tally.count(&Vote {
+            node: site.name.0.into(),
+            ticket: 0,
+            sent: Some(BootTime::from_nanos(0)),
+            memory: Recall::default(),
+            answer: Answer::Reply(Reply::Granted { counter: FencingToken::new(7), begun }),
+        });
+    }
+    (tally.verdict() == Verdict::Won).then(|| turn(tally.begun().map(|begun| begun.attempts), Some(1)))
+}
+
+/// Whether the counts at these nodes make their sender the owner of a slot, of which lines say whether it counts there.
+pub(super) fn owns(state: &State, actor: usize, nodes: u8, any: bool) -> bool {
+    let mut tally = SlotTally::new(NODES, TICK);
+    for site in state.sites.iter().filter(|site| nodes >> site.name.0 & 1 == 1) {
+        let line = site.lines[actor];
+        if line != 0 {
+            let since = u8::from(line == YOUNG && !any);
+            tally.count(memory(since), &Answer::Reply(Reply::Counted));
+        }
+    }
+    tally.is_taken()
+}
+
+impl OpenedRuns {
+    /// Whether the actor may still act on its claim, as far as it knows.
+    pub(super) fn is_live(&self, state: &State, actor: usize) -> bool {
+        !self.timed || !state.is_over(actor)
+    }
+
+    pub(super) fn worker_actions(&self, state: &State, worker: usize, actions: &mut Vec<Action>) {
+        let (number, it) = (worker as u8, state.workers[worker]);
+        let heard = |site: &Site| site.lines[worker] != 0;
+        for site in &state.sites {
+            let slot = || *site.core.slot(it.generation);
+            let mut asks = |ask| actions.push(Action::Asks(number, ask, site.name));
+            match it.phase {
+                WorkerPhase::Reading => asks(Ask::Read),
+                WorkerPhase::Acquiring if !heard(site) => asks(Ask::Acquire),
+                WorkerPhase::Counting => {
+                    if !heard(site) {
+                        asks(Ask::Count);
+                    }
+                    if slot().owner == 0 {
+                        asks(Ask::Extend);
+                    }
+                }
+                WorkerPhase::Running => {
+                    if slot().row == Row::None {
+                        asks(Ask::Count);
+                    }
+                    if slot().owner == 0 {
+                        asks(Ask::Extend);
+                    }
+                }
+                WorkerPhase::TakingBack => {
+                    asks(Ask::TakeBack);
+                    if slot().owner == 0 {
+                        asks(Ask::Extend);
+                    }
+                }
+                WorkerPhase::Completing => asks(Ask::Complete),
+                _ => {}
+            }
+        }
+        match it.phase {
+            WorkerPhase::Reading | WorkerPhase::Acquiring => {
+                self.decides(state, worker, &[Choice::Follow], actions);
+            }
+            WorkerPhase::Counting => {
+                self.decides(state, worker, &[Choice::Follow], actions);
+                if self.leaves_out(Rule::Kept) {
+                    self.decides(state, worker, &[Choice::GiveUp], actions);
+                }
+            }
+            WorkerPhase::Running => actions.push(Action::Goes(number, Choice::End)),
+            _ => {}
+        }
+    }
+
+    pub(super) fn worker_asks(&self, state: &mut State, worker: usize, what: Ask, at: usize) -> Option<()> {
+        let it = state.workers[worker];
+        let (generation, owner) = (it.generation, worker as u8 + 1);
+        let live = self.is_live(state, worker);
+        let site = &mut state.sites[at];
+        let mut serve = |question| ask(&mut site.core, question, self.manner());
+        match what {
+            Ask::Read => {
+                serve(Question::Read);
+                let mark = site.core.mark;
+                if let Some(Stage::Open { at, .. }) = mark.stage() {
+                    let older = memory(site.since).covers(time_of(at));
+                    site.lines[worker] = Found { mark, older, pruned: false }.line();
+                }
+            }
+            Ask::Acquire if live => match serve(Question::Acquire { generation, owner }) {
+                Said::Granted { counted } => site.lines[worker] = if counted { COUNTED } else { FREE },
+                Said::Done { .. } => self.worker_is_off(state, worker),
+                _ => return None,
+            },
+            Ask::Extend if live => {
+                serve(Question::Extend { generation, owner });
+            }
+            Ask::Count => match serve(Question::Count { generation, owner, back: false }) {
+                Said::Superseded if !self.leaves_out(Rule::CountOnce) => return None,
+                Said::Counted | Said::Superseded if it.phase == WorkerPhase::Counting => {
+                    let older = memory(site.since).covers(time_of(it.at));
+                    site.lines[worker] = if older { OLD } else { YOUNG };
+                }
+                Said::Counted => {}
+                _ => return None,
+            },
+            Ask::TakeBack => {
+                serve(Question::Count { generation, owner, back: true });
+            }
+            Ask::Complete => {
+                serve(Question::Complete { generation, owner, void: false });
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+
+    pub(super) fn worker_decides(
+        &self,
+        state: &mut State,
+        worker: usize,
+        nodes: u8,
+        choice: Choice,
+    ) -> Option<()> {
+        let it = state.workers[worker];
+        match it.phase {
+            WorkerPhase::Reading => {
+                let (generation, at) = self.reads_open(state, worker, nodes)?;
+                let it = &mut state.workers[worker];
+                (it.phase, it.generation, it.at) = (WorkerPhase::Acquiring, generation, at);
+            }
+            WorkerPhase::Acquiring => match turn_of(state, worker, nodes)? {
+                Turn::Begins(_) if self.leaves_out(Rule::Count) => self.worker_starts(state, worker),
+                Turn::Begins(_) => state.workers[worker].phase = WorkerPhase::Counting,
+                Turn::GivenUp(_) => self.worker_is_off(state, worker),
+            },
+            WorkerPhase::Counting => {
+                let one = self.leaves_out(Rule::CountMajority) && nodes != 0;
+                if !one && !owns(state, worker, nodes, self.leaves_out(Rule::CountMemory)) {
+                    return None;
+                }
+                if choice == Choice::GiveUp {
+                    state.workers[worker].phase = WorkerPhase::TakingBack;
+                } else if self.is_live(state, worker) || self.leaves_out(Rule::Look) {
+                    self.worker_starts(state, worker);
+                } else {
+                    return None;
+                }
+            }
+            _ => return None,
+        }
+        state.clear(worker);
+        Some(())
+    }
+
+    /// An actor may decide on the answers of any majority.
+    pub(super) fn decides(&self, state: &State, actor: usize, choices: &[Choice], actions: &mut Vec<Action>) {
+        let least = match self.without {
+            Some(Rule::OpenMajority | Rule::CountMajority) => 1,
+            _ => majority(NODES) as u32,
+        };
+        let answered = state.sites.iter().filter(|site| site.lines[actor] != 0);
+        let all = answered.fold(0_u8, |all, site| all | 1 << site.name.0);
+        for nodes in (1..8_u8).filter(|nodes| nodes & !all == 0 && nodes.count_ones() >= least) {
+            actions.extend(choices.iter().map(|choice| Action::Decides(actor as u8, nodes, *choice)));
+        }
+    }
+
+    fn reads_open(&self, state: &State, worker: usize, nodes: u8) -> Option<(u8, u8)> {
+        let of = state.sites.iter().filter(|site| nodes >> site.name.0 & 1 == 1);
+        let found = of.filter_map(|site| Found::of_line(site.lines[worker]));
+        let mut shown: Vec<(Mark, bool)> = found.map(|found| (found.mark, found.older)).collect();
+        if self.leaves_out(Rule::OpenTerm) {
+            // Of another term it is taken for the same.
+            for (mark, _) in &mut shown {
+                *mark = mark.stage().map_or(*mark, |stage| Mark::new(1, stage));
+            }
+        }
+        if self.leaves_out(Rule::OpenMemory) {
+            shown.iter_mut().for_each(|(_, older)| *older = true);
+        }
+        let nodes = if self.leaves_out(Rule::OpenMajority) { 1 } else { NODES };
+        is_open(&shown, nodes)
+    }
+
+    fn worker_starts(&self, state: &mut State, worker: usize) {
+        let generation = state.workers[worker].generation;
+        self.starts(state, Some(worker), generation);
+        state.workers[worker].phase = WorkerPhase::Running;
+    }
+
+    fn worker_is_off(&self, state: &mut State, worker: usize) {
+        state.workers[worker].phase = WorkerPhase::Off;
+        state.clear(worker);
+    }
+}
