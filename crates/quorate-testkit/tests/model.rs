@@ -256,7 +256,7 @@ mod opened {
         for from in [From::Started, From::Split, From::SplitWritten, From::Deposed] {
             holds_so_far(&format!("opened runs, {from:?}, a node forgets"), two.from(from), 100_000);
         }
-        let two = two.twice();
+        let two = OpenedRuns::of(2, 2).forgetful(1).twice();
         for from in [From::Voided, From::Reopened, From::Second] {
             let name = format!("opened runs, {from:?}, two generations, a node forgets");
             holds_so_far(&name, two.from(from), 100_000);

@@ -2,7 +2,7 @@ use super::{record::End, state::WORKERS};
 use crate::model::Name;
 use std::fmt;
 
-/// What may happen. Actors are numbered: workers, then leaders.
+/// A step of the model. Actors are numbered: workers, then leaders.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Action {
     /// A leader is elected.
@@ -58,10 +58,10 @@ pub enum Ask {
     Prune,
 }
 
-/// What an actor decides.
+/// A decision of an actor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
-    /// What the answers say.
+    /// The decision that the answers imply.
     Follow,
     /// To open the first generation, or the next.
     Open,

@@ -6,9 +6,9 @@ use super::{
 /// The property: a generation is started at most once. At-least-once does not promise it where memory is lost.
 pub const ONCE: &str = "a generation starts once";
 /// The property: no start before or after *skipped*.
-pub const SKIPPED: &str = "what is skipped never starts";
+pub const SKIPPED: &str = "a skipped run never starts";
 /// The property: *done* means that a handler ended.
-pub const DONE: &str = "what is done was run to its end";
+pub const DONE: &str = "a run that is done was executed to its end";
 /// The property, while no memory is lost: leaders agree on the end.
 pub const AGREED: &str = "a run has one end";
 /// The property, while no memory is lost and leases exclude: nothing starts after the end.
@@ -17,10 +17,10 @@ pub const CLOSED: &str = "nothing starts after the end";
 pub const ALONE: &str = "generations do not overlap";
 /// The property: a leader that finds the run pruned finds one that has ended.
 pub const ENDED: &str = "a run is not forgotten before its end";
-/// The property, of any leader that might come next: what has started is not found as skipped.
-pub const NEXT: &str = "no next leader finds skipped what was started";
-/// The property, while no memory is lost: any leader that might come next finds the end that is in the history.
-pub const FINAL: &str = "every next leader finds the end in the history";
+/// The property, of any later leader: it does not find a started run as skipped.
+pub const NEXT: &str = "no later leader finds a started run as skipped";
+/// The property, while no memory is lost: any later leader finds the end that is in the history.
+pub const FINAL: &str = "every later leader finds the end in the history";
 
 /// One model, within these bounds.
 #[derive(Clone, Copy, Debug)]
@@ -33,9 +33,9 @@ pub struct OpenedRuns {
     pub generations: u8,
     /// How often a node forgets everything.
     pub forgets: u8,
-    /// How often a node comes back with the record alone, as it stands, from before its seals and slots.
+    /// How often a node comes back with the record alone, as it is now, from before its seals and slots.
     pub returns: u8,
-    /// Whether leases exclude. Otherwise they expire at any moment, and nobody knows.
+    /// Whether leases exclude. Otherwise they expire at any moment, without notice.
     pub timed: bool,
     /// Whether horizons pass.
     pub horizon: bool,
@@ -45,13 +45,13 @@ pub struct OpenedRuns {
     pub prunes: bool,
     /// Where it begins.
     pub from: From,
-    /// What each leader does with a run of which it finds nothing.
+    /// The choices of each leader for a run of which it finds no record.
     pub plans: [Plan; LEADERS],
     /// The rule that is left out.
     pub without: Option<Rule>,
 }
 
-/// What a leader does with a run of which it finds nothing.
+/// The choices of a leader for a run of which it finds no record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plan {
     /// Anything.
@@ -62,7 +62,7 @@ pub enum Plan {
     Skips,
 }
 
-/// What makes it safe. The numbers are those of the design page.
+/// A rule of the protocol. The numbers are those of the design page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
     /// R1: a leader seals the ledger before it decides; without that, it reads.
@@ -71,7 +71,7 @@ pub enum Rule {
     SealMemory,
     /// R2: nor, without a majority of older ones, that a record of *skipped* decides.
     SkipMemory,
-    /// R2: what is opened without a majority of older ones is no first generation.
+    /// R2: a generation that is opened without a majority of older ones is not the first.
     UnknownNext,
     /// R3: a worker takes a run that a majority shows as open.
     OpenMajority,

@@ -21,7 +21,7 @@ use quorate::{
 };
 use std::time::Duration;
 
-/// What a seal says of the run.
+/// The state of the run by a seal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Says {
     /// A majority remembers the tick and has no record.
@@ -31,11 +31,11 @@ pub(super) enum Says {
     /// It is below the low-water mark.
     Pruned,
     /// This record decides. With `true`, a majority remembers the tick.
-    Stands(Mark, bool),
+    Record(Mark, bool),
 }
 
 impl OpenedRuns {
-    /// What the seal of these nodes says, by the shipped verdict.
+    /// Weighs the answers to a seal by the shipped verdict.
     pub(super) fn says(&self, found: &[Found]) -> Option<Says> {
         let finals = self.manner().finals;
         let all: Vec<Option<Record>> = found.iter().map(|one| one.mark.record(finals)).collect();
@@ -55,11 +55,11 @@ impl OpenedRuns {
             })
         });
         let remembering = found.iter().filter(|one| one.older).count() >= majority(NODES);
-        let stands = |record: &Record| Some(Says::Stands(Mark::of_record(record), remembering));
+        let weighed = |record: &Record| Some(Says::Record(Mark::of_record(record), remembering));
         let views = &views[..found.len()];
         match verdict(views, majority(NODES), WallTime::from_micros(TICK), Duration::from_micros(1)) {
             TickVerdict::NotStarted => Some(Says::Absent),
-            TickVerdict::Started { record, .. } | TickVerdict::Final { record } => stands(&record),
+            TickVerdict::Started { record, .. } | TickVerdict::Final { record } => weighed(&record),
             TickVerdict::Unknown => Some(Says::Unknown),
             TickVerdict::Pruned => Some(Says::Pruned),
             TickVerdict::NoQuorum => None,
@@ -342,7 +342,7 @@ impl OpenedRuns {
         let found: Vec<Found> = of.filter_map(|site| Found::of_line(site.lines[WORKERS + leader])).collect();
         let plan = self.plans[leader];
         match (self.says(&found)?, choice) {
-            (Says::Stands(mark, remembering), Choice::Follow) => {
+            (Says::Record(mark, remembering), Choice::Follow) => {
                 state.leaders[leader].remembering = remembering;
                 self.takes(state, leader, mark, remembering);
             }

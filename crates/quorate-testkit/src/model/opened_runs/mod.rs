@@ -122,7 +122,7 @@ impl OpenedRuns {
         state.started()
             && state.sites.iter().any(skipped)
             && self.any_next(state, |says| match says {
-                Says::Stands(mark, remembering) => {
+                Says::Record(mark, remembering) => {
                     let remembering = remembering || self.leaves_out(Rule::SkipMemory);
                     mark.end().map(|end| inherited(end, remembering)) == Some(End::Skipped)
                 }
@@ -133,7 +133,7 @@ impl OpenedRuns {
     fn finds_other_end(&self, state: &State) -> bool {
         let Some(end) = state.history else { return false };
         self.any_next(state, |says| match says {
-            Says::Stands(mark, _) => mark.end() != Some(end),
+            Says::Record(mark, _) => mark.end() != Some(end),
             Says::Pruned => false,
             Says::Absent | Says::Unknown => true,
         })

@@ -1,6 +1,6 @@
 //! One node's ledger record and slots, for the shipped engine to work on.
 //!
-//! The engine is a pure function: its answers are kept by node state and request, which makes a search about ten times as fast.
+//! The engine is a pure function, so its answers are cached by node state and request: a search asks the same ones over and over.
 
 use super::record::{GENERATIONS, Mark, TICK};
 use crate::model::shelf::owner;
@@ -31,7 +31,7 @@ static SLOTS: LazyLock<[Resource; GENERATIONS]> = LazyLock::new(|| {
     std::array::from_fn(|at| claim(at + 1).unwrap_or_else(|error| unreachable!("{error}")))
 });
 
-/// What is recorded of a slot.
+/// The record of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub(super) enum Row {
     #[default]
@@ -52,7 +52,7 @@ pub(super) struct Slot {
     pub(super) row: Row,
 }
 
-/// What a node stores.
+/// The contents of a node's store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub(super) struct Core {
     /// The highest term that has sealed or written.

@@ -9,7 +9,7 @@
 //! * [`latest`]: of the records that a seal finds, the one of the highest term decides, closed or not. (Today's
 //!   [`verdict`](quorate::schedule::verdict) prefers a closed one.) So a closed record is not written as
 //!   [`last`](quorate::node::Record::last): the next leader must be able to write it again under its own term.
-//! * [`is_open`]: what a worker takes a run on.
+//! * [`is_open`]: the evidence on which a worker takes a run.
 //! * Slots: acquire and count travel in a batch whose `not_after` is at most the slot's horizon; extend and complete do not.
 //!   `keep` and `retention` last until the horizon. A count is never sent with `back`, and a slot is never forgiven.
 
@@ -119,7 +119,7 @@ pub(super) fn first_opened(remembering: bool) -> u8 {
     if remembering { 1 } else { 2 }
 }
 
-/// The time before which a node's memory must have begun for what a leader writes, and for the generations that it
+/// The time before which a node's memory must have begun to count for a leader's writes, and for the generations that it
 /// opens: the tick's time or the beginning of the leader's term, whichever is later. It does not move within a term.
 pub(super) fn memory_needed(tick: u64, term_began: u64) -> u64 {
     tick.max(term_began)

@@ -45,13 +45,13 @@ pub(super) enum Broken {
     Ended,
 }
 
-/// One node, and what each actor has heard from it.
+/// One node, and the answers that each actor has from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub(super) struct Site {
     pub(super) core: Core,
     /// The lost memory after which its own began; 0 is before the tick.
     pub(super) since: u8,
-    /// By actor: 0, or the answer to its present request. What it means depends on the request.
+    /// By actor: 0, or the answer to its present request. Its meaning depends on the request.
     pub(super) lines: [u8; ACTORS],
     pub(super) name: Name,
 }
@@ -131,7 +131,7 @@ pub(super) enum LeaderPhase {
     Ended,
 }
 
-/// What a leader of the seal has of one node, in a line.
+/// One node's answer to a seal or a read, packed into a line.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Found {
     pub(super) mark: Mark,

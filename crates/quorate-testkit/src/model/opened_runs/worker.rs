@@ -32,7 +32,7 @@ pub(super) fn memory(since: u8) -> Memory {
     Memory { since: NodeTime::from_micros(since), max_clock_offset: Duration::from_micros(1) }
 }
 
-/// What a claim's grants mean to the shipped code, of which one attempt may begin; nothing without a majority.
+/// Weighs the grants of a claim, of which one attempt may begin, by the shipped code; `None` without a majority.
 pub(super) fn turn_of(state: &State, actor: usize, nodes: u8) -> Option<Turn> {
     let mut tally = Tally::new(NODES);
     for site in state.sites.iter().filter(|site| nodes >> site.name.0 & 1 == 1) {
