@@ -179,7 +179,8 @@ async fn a_node_of_another_run_each_time_has_no_vote() {
         }
     })
     .await;
-    let tried = soon(quorum.lock("r").ttl(Duration::from_secs(1)).wait(Duration::from_secs(1)).acquire()).await;
+    let tried =
+        soon(quorum.lock("r").ttl(Duration::from_secs(1)).wait(Duration::from_secs(1)).acquire()).await;
     fit_to_print(&tried.err().unwrap().to_string());
     assert_eq!(trusted(), 2, "no hostile one: {:?}", quorum.nodes());
     assert!(servers.iter().all(|server| server.connections() > 1));
