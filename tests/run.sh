@@ -4,7 +4,7 @@
 #   bash tests/run.sh          all of it
 #   bash tests/run.sh --fix    formats, and mends what clippy can
 #   bash tests/run.sh --interop   only the tests with Redlock clients in other languages
-#   bash tests/run.sh --verdict   only the last lines: the tests that reported to $QUORATE_NOT_RUN that they did not run
+#   bash tests/run.sh --verdict   only the last lines: the tests that reported to $TESTS_NOT_RUN that they did not run
 #
 # A test that cannot run on this machine is named in the last lines. With CI=true that is a failure.
 set -euo pipefail
@@ -13,18 +13,18 @@ cd "$(dirname "$0")/.."
 say() { printf '\n== %s\n' "$*"; }
 
 # Each test that cannot run adds a line to this file (quorate-testkit, cannot_run).
-export QUORATE_NOT_RUN=${QUORATE_NOT_RUN:-$PWD/target/not-run}
+export TESTS_NOT_RUN=${TESTS_NOT_RUN:-$PWD/target/not-run}
 
 in_ci() { [ "${CI:-}" = true ] || [ "${CI:-}" = 1 ]; }
 
 # Names what did not run, and fails where everything must have run.
 verdict() {
-    if [ ! -s "$QUORATE_NOT_RUN" ]; then
+    if [ ! -s "$TESTS_NOT_RUN" ]; then
         say "all is well"
         return
     fi
     say "what ran is well, but not everything ran:"
-    sort -u "$QUORATE_NOT_RUN"
+    sort -u "$TESTS_NOT_RUN"
     if in_ci; then
         echo "tests/run.sh: with CI=true every test must run" >&2
         return 1
@@ -117,9 +117,9 @@ install openssl openssl openssl openssl openssl openssl
 install postgres postgresql postgresql-server postgresql postgresql postgresql
 
 # From here on also a run that fails says what did not run.
-rm -f "$QUORATE_NOT_RUN"
-mkdir -p "$(dirname "$QUORATE_NOT_RUN")"
-trap '[ ! -s "$QUORATE_NOT_RUN" ] || [ -n "${JUDGED:-}" ] || sort -u "$QUORATE_NOT_RUN" >&2' EXIT
+rm -f "$TESTS_NOT_RUN"
+mkdir -p "$(dirname "$TESTS_NOT_RUN")"
+trap '[ ! -s "$TESTS_NOT_RUN" ] || [ -n "${JUDGED:-}" ] || sort -u "$TESTS_NOT_RUN" >&2' EXIT
 
 if [ "${1:-}" = --interop ]; then
     clients_for_interop

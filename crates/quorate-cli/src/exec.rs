@@ -159,12 +159,13 @@ fn verdict(
         format!("; the lease on {lock} is not released, and ends by itself in {left}")
     });
     let ended = match exit.status {
+        _ if !exit.survivors.is_empty() => "not all that the command started could be ended",
         Status::Unknown => "its exit status is unknown",
         _ => "the command has been ended",
     };
     match exit.ended_by {
         Some(EndedBy::WardenGone) => Err(Failure::new(
-            FAILURE,
+            if exit.survivors.is_empty() { FAILURE } else { LEASE_LOST },
             format!(
                 "the supervisor of the command was killed; {ended}; what had left its process group may run{kept}"
             ),

@@ -14,8 +14,12 @@ use quorate::{
 };
 use std::{
     fmt, fs,
+    io::Read,
     path::{Path, PathBuf},
 };
+
+/// The most bytes of a password file.
+const PASSWORD_FILE_MAX: u64 = 64 * 1024;
 
 /// A Redis server as a node.
 ///
@@ -170,13 +174,50 @@ impl fmt::Debug for RedisNode {
 }
 
 fn read_password(file: &Path) -> Result<Secret, Cause> {
-    let text = fs::read_to_string(file).map_err(|error| {
-        Cause::Misconfigured(format!("the password_file {} cannot be read: {error}", file.display()).into())
-    })?;
+    let bad = |why: &str| {
+        let fix = "give a file that holds the password alone, in one line, and that the user of this process may read";
+        Cause::Misconfigured(format!("the password_file {} {why}; {fix}", file.display()).into())
+    };
+    let mut text = String::new();
+    let read =
+        fs::File::open(file).and_then(|open| open.take(PASSWORD_FILE_MAX + 1).read_to_string(&mut text));
+    read.map_err(|error| bad(&format!("cannot be read: {error}")))?;
+    if text.len() as u64 > PASSWORD_FILE_MAX {
+        return Err(bad("is longer than 64 KiB"));
+    }
     let password = text.strip_suffix('\n').unwrap_or(&text);
     let password = password.strip_suffix('\r').unwrap_or(password);
     if password.is_empty() {
-        return Err(Cause::Misconfigured(format!("the password_file {} is empty", file.display()).into()));
+        return Err(bad("is empty"));
+    }
+    if password.contains(['\0', '\n', '\r']) {
+        return Err(bad("holds more than one line, or a NUL"));
     }
     Ok(Secret::new(password))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_file_that_is_none_is_refused_with_the_reason() {
+        let home = tempfile::tempdir().unwrap();
+        let file = home.path().join("password");
+        let long = "x".repeat(100_000);
+        for (content, why) in
+            [("", "is empty"), ("\n", "is empty"), ("a\nb", "more than one line"), (&long, "64 KiB")]
+        {
+            fs::write(&file, content).unwrap();
+            let cause = read_password(&file).err().unwrap().to_string();
+            assert!(
+                cause.contains(why) && cause.contains("give a file that holds the password alone"),
+                "{cause}"
+            );
+        }
+        // It has no end.
+        assert!(read_password(Path::new("/dev/zero")).err().unwrap().to_string().contains("64 KiB"));
+        fs::write(&file, "secret\r\n").unwrap();
+        assert!(read_password(&file).is_ok());
+    }
 }

@@ -14,13 +14,13 @@ use std::{
 };
 
 /// Names the file to which each test that could not run adds a line. `tests/run.sh` sets it and prints the file at its end.
-pub const NOT_RUN_FILE: &str = "QUORATE_NOT_RUN";
+pub const NOT_RUN_FILE: &str = "TESTS_NOT_RUN";
 
 /// Reports that the test `name` cannot run here, for `reason`, which says how that can be changed. The test returns
 /// afterwards.
 ///
 /// The line goes to standard error, past the test harness, which shows nothing of a test that passes; and into the
-/// file that `QUORATE_NOT_RUN` names.
+/// file that `TESTS_NOT_RUN` names.
 ///
 /// # Panics
 /// Under `CI=true`, where everything must run; and where the file cannot be written.

@@ -79,7 +79,15 @@ impl Surroundings<'static> {
     /// This process'.
     pub fn process() -> Self {
         let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
-            Some((name.into_string().ok()?, value.into_string().ok()?))
+            let name = name.into_string().ok()?;
+            match value.into_string() {
+                Ok(value) => Some((name, value)),
+                // A setting that is not UTF-8 must not be taken for one that is not there: it is found wrong where it is used.
+                Err(value) if name.starts_with("QUORATE_") => {
+                    Some((name, value.to_string_lossy().into_owned()))
+                }
+                Err(_) => None,
+            }
         };
         Self {
             env: std::env::vars_os().filter_map(text).collect(),

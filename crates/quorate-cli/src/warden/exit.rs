@@ -98,7 +98,7 @@ impl Exit {
 #[non_exhaustive]
 pub enum StartError {
     /// There is no such program: exit code 127.
-    #[error("{}: {why}", .program.display())]
+    #[error("{}: {why}", shown(.program))]
     NotFound {
         /// What was asked for.
         program: OsString,
@@ -106,7 +106,7 @@ pub enum StartError {
         why: String,
     },
     /// The program is there and cannot be run: exit code 126.
-    #[error("{}: {why}", .program.display())]
+    #[error("{}: {why}", shown(.program))]
     NotExecutable {
         /// What was asked for.
         program: OsString,
@@ -119,6 +119,14 @@ pub enum StartError {
     /// The warden gave no word, or there was no time left: exit code 125.
     #[error("the command was not started: {0}")]
     Warden(String),
+}
+
+/// The name of a program on one line, whatever it holds.
+fn shown(program: &std::ffi::OsStr) -> String {
+    match program.to_string_lossy() {
+        name if name.is_empty() => "\"\"".to_owned(),
+        name => quorate::plain::plain(&name, 200),
+    }
 }
 
 impl StartError {

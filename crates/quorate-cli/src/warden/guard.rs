@@ -25,7 +25,7 @@ pub(super) enum Step {
 }
 
 /// HUP, INT, QUIT and TERM: the signals that ask a command to end.
-const ASK_TO_END: [i32; 4] = [1, 2, 3, 15];
+pub(super) const ASK_TO_END: [i32; 4] = [1, 2, 3, 15];
 
 /// The state of one command.
 #[derive(Debug)]

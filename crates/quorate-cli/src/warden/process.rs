@@ -3,7 +3,7 @@
 
 use super::cgroup::Cgroup;
 use super::children::{Change, Family, adopt, change};
-use super::guard::{Guard, Step};
+use super::guard::{ASK_TO_END, Guard, Step};
 use super::orders::Orders;
 use super::terminal::Terminal;
 use super::wire::{self, Order, Report};
@@ -232,6 +232,10 @@ impl Watch {
                 if let Some(signal) = Signal::from_named_raw(number) {
                     self.guard.passed_on(number);
                     self.family.signal(signal);
+                    if ASK_TO_END.contains(&number) {
+                        // A process that is stopped could not end.
+                        self.family.signal(Signal::CONT);
+                    }
                     self.tell_refused(signal);
                 }
             }
