@@ -174,8 +174,8 @@ fn one_paused_server_of_five_costs_no_time() {
     let bench = Bench::new(5);
     bench.nodes[1].pause();
     // The best of some: the machine may be busy for a moment, but not at each.
-    let runs = (0..4).map(|_| bench.run(&["--no-wait"], &["true"]).expect(0).took);
-    let best = runs.min().expect("four runs");
+    let runs = (0..12).map(|_| bench.run(&["--no-wait"], &["true"]).expect(0).took);
+    let best = runs.min().expect("twelve runs");
     assert!(best < SECOND / 2, "the whole of exec took {best:?}");
 }
 

@@ -89,7 +89,7 @@ async fn open() {
     })
     .await;
     let dir = tempfile::tempdir().expect("a directory");
-    let node = FileNode::new(dir.path());
+    let node = FileNode::new(dir.path().join("node"));
     for n in 0..MOST {
         if Cut::Waiting(n).run(node.open(Nudge::channel().0)).await.is_some() {
             return;
@@ -140,5 +140,5 @@ async fn send() {
     a_dropped_reply_loses_no_batch(RedisNode::parse(&server.url()).expect("a URL")).await;
     a_dropped_reply_loses_no_batch(MemoryNode::new("memory")).await;
     let dir = tempfile::tempdir().expect("a directory");
-    a_dropped_reply_loses_no_batch(FileNode::new(dir.path())).await;
+    a_dropped_reply_loses_no_batch(FileNode::new(dir.path().join("node"))).await;
 }

@@ -40,7 +40,7 @@ pub(super) const PIECES: &[&str] = &[
 ];
 
 /// The files of a node, in the order of the first byte's values: one of them holds what the rest says.
-const FILES: usize = 7;
+const FILES: usize = 8;
 
 /// A file node with one file overwritten: its requests are answered, or refused by the name of the file.
 pub fn file_node(bytes: &[u8]) {
