@@ -75,8 +75,8 @@ async fn steps_within_the_allowance_on_all_nodes_make_no_second_holder() {
     bench.clean().await;
 }
 
-/// What the test above would see if the allowance were not taken off. (By all workers: one alone is refused.) The step comes after the holder's last
-/// look at its nodes (every third of `max_ttl`, while they are idle), so that it cannot judge it.
+/// What the test above would see if the allowance were not taken off. (By all workers: one alone is refused.) The step comes
+/// after the holder's last look at its nodes (every third of `max_ttl`, while they are idle), so that it cannot judge it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_the_allowance_there_are_two_holders() {
     let bench = bench().await;
@@ -84,13 +84,14 @@ async fn without_the_allowance_there_are_two_holders() {
     bench.servers.iter().for_each(|server| drop(server.command(&["DEL", "quorate:node"])));
     let reckless = |setup| Setup { clock_step_allowance: Duration::ZERO, ..setup };
     let holder = bench.worker_on_roads_with("a", reckless).await;
-    let rival = bench.worker_on_roads_with("b", reckless).await;
     let mut seen = false;
     // A busy machine may sleep through the 130 ms in which both hold it.
     for _ in 0..5 {
         let lease = holder.lock("x").auto_extend(false).acquire().await.expect("a quorum");
         eventually("end that is near", || (lease.remaining() < LAST_LOOK).then_some(())).await;
         step_all(&bench, SMALL);
+        // One that has never seen these clocks before: any other would judge the step.
+        let rival = bench.worker_on_roads_with("b", reckless).await;
         let give_up = rival.now() + PATIENCE;
         let next = loop {
             let attempt = rival.lock("x").try_acquire().await;
@@ -101,6 +102,7 @@ async fn without_the_allowance_there_are_two_holders() {
         };
         seen |= lease.is_valid();
         next.release().await.expect("a majority answers");
+        rival.quorum.close().await;
         if seen {
             return;
         }
