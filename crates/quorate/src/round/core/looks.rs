@@ -72,7 +72,9 @@ impl Core {
     /// When to look at a node that nobody asks anything: who has not heard from it for long cannot tell whether
     /// its clock has jumped.
     pub(super) fn idle_until(&self) -> Option<BootTime> {
-        let idles = self.steps.is_some() && self.flights.is_empty() && !self.standing.is_withheld();
+        // While it waits for other nodes to be met, requests wait in its queue, and it is not idle.
+        let judged = !self.standing.is_withheld() && !self.standing.is_unknown();
+        let idles = self.steps.is_some() && self.flights.is_empty() && judged;
         idles.then(|| self.idle_since + self.judge.setup.max_ttl / IDLE_PARTS)
     }
 
