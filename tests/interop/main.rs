@@ -135,9 +135,12 @@ async fn killed(kind: Kind) {
 
     // Ours, in a process of its own.
     let program = Program::new(env!("CARGO_BIN_EXE_quorate-under-test"));
-    let (list, held) = (bench.servers.urls().join(","), program.file("held"));
+    let held = program.file("held");
+    // All workers of a node set share its settings, so the command trusts new nodes as the library does.
+    let settings = format!("nodes = {:?}\nprefix = \"{PREFIX}\"\ntrust_new_nodes = true\n", bench.servers.urls());
+    let config = program.write("quorate.toml", &settings);
     let script = format!("touch {}; sleep 60", held.display());
-    let options = ["exec", "--nodes", &list, "--prefix", PREFIX, "--lock", NAME, "--ttl", "2500ms"];
+    let options = ["exec", "--config", &config, "--lock", NAME, "--ttl", "2500ms"];
     let holder = program.start([&options[..], &["--", "sh", "-c", &script]].concat());
     until("command under the lock", PATIENCE, || held.exists().then_some(()));
     let mut client = bench.client(kind);
