@@ -3,7 +3,7 @@
 
 use quorate::{
     election::{Election, Term},
-    lease::Quorum,
+    quorum::Quorum,
 };
 use quorate_examples::{Failure, quorum};
 use std::time::Duration;

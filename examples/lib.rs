@@ -6,8 +6,8 @@
 //! `cargo run --example failover -- redis://127.0.0.1:7001 redis://127.0.0.1:7002 redis://127.0.0.1:7003`.
 
 use quorate::{
-    lease::{Quorum, QuorumBuilder},
     node::MemoryNode,
+    quorum::{Quorum, QuorumBuilder},
 };
 use quorate_redis::Connect;
 use std::{error::Error, sync::OnceLock, time::Duration};

@@ -71,11 +71,11 @@ impl Bench {
 fn through(front: &[&str], inner: &Command) -> Command {
     let mut command = Command::new(front[0]);
     command.args(&front[1..]).arg(inner.get_program());
-    alike(&mut command, inner);
+    differential(&mut command, inner);
     command
 }
 
-fn alike(command: &mut Command, inner: &Command) {
+fn differential(command: &mut Command, inner: &Command) {
     command.args(inner.get_args()).stdin(std::process::Stdio::null());
     if let Some(dir) = inner.get_current_dir() {
         command.current_dir(dir);
@@ -327,7 +327,7 @@ impl Unprivileged {
             path
         };
         let quorate = install(env!("CARGO_BIN_EXE_quorate-under-test"), "quorate", 0o755);
-        let helper = install(env!("CARGO_BIN_EXE_warden-probe"), "helper", 0o4755);
+        let helper = install(env!("CARGO_BIN_EXE_supervisor-probe"), "helper", 0o4755);
         let works = Command::new(&helper).args(["as-root", "id", "-ru"]).uid(NOBODY).gid(NOBODY).output();
         if !works.is_ok_and(|works| works.stdout == b"0\n") {
             return skip("a setuid program does not become root in the temporary directory (nosuid?)");
@@ -347,7 +347,7 @@ impl Unprivileged {
         line.push(program);
         let mut command = Command::new(line[0]);
         command.args(&line[1..]);
-        alike(&mut command, &inner);
+        differential(&mut command, &inner);
         command
     }
 }
@@ -403,7 +403,7 @@ fn what_a_command_leaves_as_another_user_keeps_the_lock_until_the_ttl_is_over() 
     );
     let mut command = Command::new(&unprivileged.quorate);
     let inner = ["exec", "--nodes", &list, "--lock", "job", "--ttl", "10s", "--", "sh", "-c", &script];
-    alike(&mut command, &bench.program.command(inner));
+    differential(&mut command, &bench.program.command(inner));
     command.uid(NOBODY).gid(NOBODY);
     let ended = bench.start(command).wait(PATIENCE).expect(70);
     let root = Reaped(bench.pid("pid"));
@@ -426,7 +426,7 @@ fn a_daemon_that_resigns_does_not_release_its_lease_while_a_command_runs_that_ca
     );
     let config = bench.program.write("quorate.toml", &job);
     let mut command = Command::new(&unprivileged.quorate);
-    alike(&mut command, &bench.program.command(["run", "--config", &config]));
+    differential(&mut command, &bench.program.command(["run", "--config", &config]));
     command.uid(NOBODY).gid(NOBODY);
     let daemon = bench.start(command);
     let root = bench.pid("pid");

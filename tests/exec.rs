@@ -240,17 +240,17 @@ fn a_stopped_warden_does_not_hide_that_the_lease_was_lost() {
     let running = bench.start(&["--ttl", "2s"], &beats.stubborn());
     beats.wait_for_child();
     let pids = beats.pids();
-    let warden = pids.iter().map(|pid| parent_of(*pid)).find(|parent| !pids.contains(parent));
-    let warden = warden.expect("someone has started the command");
-    assert_eq!(parent_of(warden), running.pid(), "not the warden");
-    signal(warden, Signal::STOP);
+    let supervisor = pids.iter().map(|pid| parent_of(*pid)).find(|parent| !pids.contains(parent));
+    let supervisor = supervisor.expect("someone has started the command");
+    assert_eq!(parent_of(supervisor), running.pid(), "not the warden");
+    signal(supervisor, Signal::STOP);
     bench.nodes[0].flushall();
     bench.nodes[1].flushall();
     // `exec` has to do it itself; the warden finds the command dead and its orders unread.
     for pid in pids {
         until("end of the command", PATIENCE, || (!is_alive(pid)).then_some(()));
     }
-    signal(warden, Signal::CONT);
+    signal(supervisor, Signal::CONT);
     running.wait(PATIENCE).expect(70).says(&["the lease on job was lost"]);
 }
 

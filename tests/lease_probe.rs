@@ -12,8 +12,8 @@
 
 use quorate::{
     env::BootTime,
-    lease::{Lease, Quorum},
-    round::Setup,
+    lease::Lease,
+    quorum::{Quorum, QuorumConfig},
 };
 use quorate_redis::Connect;
 use quorate_tests::support::Sink;
@@ -29,13 +29,13 @@ fn main() {
     // Two threads: this one may stand and wait while the other keeps the lease.
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     runtime.expect("a runtime").block_on(async {
-        let setup = Setup {
+        let setup = QuorumConfig {
             worker: name.as_str().into(),
             max_ttl: ttl,
             node_timeout: Duration::from_millis(250),
-            ..Setup::default()
+            ..QuorumConfig::default()
         };
-        let quorum = Quorum::redis(nodes.split(',')).expect("URLs").setup(setup).build().expect("a setup");
+        let quorum = Quorum::redis(nodes.split(',')).expect("URLs").config(setup).build().expect("a setup");
         let probe = Probe {
             sink: Sink::at(sink).expect("a sink"),
             journal: File::options().create(true).append(true).open("journal").expect("a file"),

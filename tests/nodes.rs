@@ -2,7 +2,10 @@
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
-use quorate::{lease::Quorum, node::FencingToken, round::Setup};
+use quorate::{
+    node::FencingToken,
+    quorum::{Quorum, QuorumConfig},
+};
 use quorate_redis::RedisNode;
 use quorate_testkit::redis::RedisServer;
 use quorate_tests::support::{Nodes, PATIENCE, Program, until};
@@ -62,14 +65,14 @@ impl Worker {
 }
 
 async fn work(name: &str, urls: &[String], book: &Mutex<Book>, stop: &AtomicBool) {
-    let setup = Setup {
+    let setup = QuorumConfig {
         worker: name.into(),
         max_ttl: MAX_TTL,
         node_timeout: Duration::from_millis(250),
-        ..Setup::default()
+        ..QuorumConfig::default()
     };
     let nodes = urls.iter().map(|url| RedisNode::parse(url).expect("a URL"));
-    let quorum = Quorum::builder().setup(setup).nodes(nodes).build().expect("a sound setup");
+    let quorum = Quorum::builder().config(setup).nodes(nodes).build().expect("a sound setup");
     let env = quorum.env().clone();
     while !stop.load(Ordering::Relaxed) {
         let tried = quorum.lock("leader").ttl(TTL).wait(Duration::from_millis(300)).acquire().await;

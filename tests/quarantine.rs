@@ -8,8 +8,8 @@
 
 use quorate::{
     env::WallTime,
-    lease::{Lease, Quorum, TryAcquire},
-    round::NodeState,
+    lease::{Lease, TryAcquire},
+    quorum::{NodeState, Quorum},
 };
 use quorate_redis::RedisNode;
 use quorate_testkit::redis::RedisServer;

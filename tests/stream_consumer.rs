@@ -10,7 +10,7 @@ use quorate::{
         Claims,
         stream::{DeadMessage, Delivery, Ended, Message},
     },
-    lease::Quorum,
+    quorum::Quorum,
 };
 use quorate_redis::{
     Connect,

@@ -3,7 +3,7 @@
 
 use crate::{
     cut::Cut,
-    stage::{Alive, NAME, SOON, Stage, TTL, Weather},
+    stage::{Alive, NAME, NetworkConditions, SOON, Stage, TTL},
 };
 use futures_util::future::{LocalBoxFuture, join};
 use quorate::{
@@ -231,7 +231,7 @@ pub(crate) async fn observer_change(stage: &Stage) -> bool {
         };
         // Among rivals the change may be that nobody leads any more.
         let leader = leader.expect("a majority is there");
-        assert!(leader.is_some() || stage.weather == Weather::Rival, "a change is lost");
+        assert!(leader.is_some() || stage.weather == NetworkConditions::Rival, "a change is lost");
         finished
     };
     let (finished, led) = join(looks, led.until(std::future::pending())).await;

@@ -3,7 +3,7 @@
 use crate::{
     at_every_await_point,
     cases::ENOUGH,
-    stage::{Matter, NAME, SOON, Stage, TTL, Weather},
+    stage::{Matter, NAME, NetworkConditions, SOON, Stage, TTL},
 };
 use futures_util::future::join;
 use quorate::{
@@ -129,7 +129,7 @@ async fn transfer_to(stage: &Stage) -> bool {
     let lease = stage.soon("lease", Duration::from_secs(5), stage.lock().acquire()).await.expect("it waits");
     let lost = lease.lost().clone();
     // To whoever asks next.
-    let heir = if stage.weather == Weather::Rival { "rival" } else { "other" };
+    let heir = if stage.weather == NetworkConditions::Rival { "rival" } else { "other" };
     let finished = stage.cut(lease.transfer_to(heir)).await.is_some();
     stage.soon("loss", MS, lost.cancelled()).await;
     finished

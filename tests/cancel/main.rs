@@ -23,7 +23,7 @@ mod world;
 
 use cases::Case;
 use cut::Cut;
-use stage::{Matter, Stage, Weather};
+use stage::{Matter, NetworkConditions, Stage};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// More await points than any case has: one that has more is not tried whole.
@@ -32,7 +32,7 @@ const MOST: usize = 400;
 /// Tries one case at every await point in every weather, and tells how many that were.
 fn at_every_await_point(name: &str, matter: Matter, case: Case) {
     let mut drops = 0;
-    for weather in Weather::ALL {
+    for weather in NetworkConditions::ALL {
         for cut in [Cut::Never, Cut::Unpolled] {
             assert_eq!(
                 one_history(name, matter, weather, cut, case),
@@ -50,7 +50,7 @@ fn at_every_await_point(name: &str, matter: Matter, case: Case) {
 }
 
 /// One history; whether the future got to its end.
-fn one_history(name: &str, matter: Matter, weather: Weather, cut: Cut, case: Case) -> bool {
+fn one_history(name: &str, matter: Matter, weather: NetworkConditions, cut: Cut, case: Case) -> bool {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     let history = async {

@@ -7,10 +7,10 @@ use crate::{
     world::{PausedWorld, Road, Server},
 };
 use quorate::{
+    admin::{Found, NodeSet, Part, Progress, ReplaceError, Replacement},
     env::Env,
-    lease::Quorum,
     node::FencingToken,
-    round::{Found, NodeSet, NodeState, Part, Progress, ReplaceError, Replacement, Setup},
+    quorum::{NodeState, Quorum, QuorumConfig},
 };
 use std::{
     sync::{Arc, Mutex},
@@ -58,8 +58,13 @@ impl Bench {
         Self { servers: servers.collect(), env, network, workers: Vec::new(), book: Arc::default() }
     }
 
-    fn setup(worker: &str) -> Setup {
-        Setup { worker: worker.into(), node_timeout: NODE_TIMEOUT, max_ttl: MAX_TTL, ..Setup::default() }
+    fn setup(worker: &str) -> QuorumConfig {
+        QuorumConfig {
+            worker: worker.into(),
+            node_timeout: NODE_TIMEOUT,
+            max_ttl: MAX_TTL,
+            ..QuorumConfig::default()
+        }
     }
 
     fn set(&self, nodes: &[usize]) -> NodeSet {
@@ -74,7 +79,7 @@ impl Bench {
     /// A worker that takes the lock whenever it can, and holds it for a while.
     fn worker(&mut self, name: &'static str, nodes: &[usize]) -> Quorum {
         let nodes = nodes.iter().map(|at| Road(Arc::clone(&self.servers[*at])));
-        let quorum = Quorum::builder().env(self.env.clone()).setup(Self::setup(name)).nodes(nodes).build();
+        let quorum = Quorum::builder().env(self.env.clone()).config(Self::setup(name)).nodes(nodes).build();
         let quorum = quorum.expect("a sound setup");
         let (inner, book) = (quorum.clone(), Arc::clone(&self.book));
         self.env.spawn(async move {

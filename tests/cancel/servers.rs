@@ -4,11 +4,11 @@ use crate::cut::Cut;
 use futures_util::{FutureExt, future::BoxFuture};
 use quorate::{
     env::Env,
-    lease::Quorum,
     node::{
         Batch, BatchReply, Cause, FencingToken, FileNode, MemoryNode, Node, NodeTime, Nudge, Owner, Reply,
         Request, Resource, Session,
     },
+    quorum::Quorum,
 };
 use quorate_redis::{Connect, RedisNode};
 use quorate_testkit::redis::RedisServer;

@@ -9,8 +9,8 @@ use quorate::{
     claim::{ClaimOutcome, Claims},
     election::{Election, Term},
     env::{BootTime, Env},
-    lease::{Lock, Quorum},
-    round::{NodeState, Setup},
+    lease::Lock,
+    quorum::{NodeState, Quorum, QuorumConfig},
 };
 use std::{
     cell::Cell,
@@ -32,7 +32,7 @@ pub(crate) const NAME: &str = "r";
 
 /// What the way to the servers is like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Weather {
+pub(crate) enum NetworkConditions {
     /// The workers have only just begun: the handshakes are under way.
     Cold,
     /// Some milliseconds each way, to each server others.
@@ -49,7 +49,7 @@ pub(crate) enum Weather {
     CutOff,
 }
 
-impl Weather {
+impl NetworkConditions {
     pub(crate) const ALL: [Self; 7] =
         [Self::Cold, Self::Fair, Self::OneAway, Self::OneLate, Self::Apart, Self::Rival, Self::CutOff];
 }
@@ -71,7 +71,7 @@ pub(crate) struct Stage {
     other: Quorum,
     rival: Option<(Quorum, CancellationToken)>,
     pub(crate) matter: Matter,
-    pub(crate) weather: Weather,
+    pub(crate) weather: NetworkConditions,
     pub(crate) cut: Cut,
     cut_at: Cell<Option<BootTime>>,
     /// How long the other worker may have to wait, where a case says so.
@@ -81,21 +81,22 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    pub(crate) async fn set(matter: Matter, weather: Weather, cut: Cut) -> Self {
+    pub(crate) async fn set(matter: Matter, weather: NetworkConditions, cut: Cut) -> Self {
         let world = PausedWorld::new();
         let (env, network) = (Env::new(world.clone()), Env::new(world));
         let ms = |late: u64, fair: u64| {
-            Duration::from_millis(if weather == Weather::OneLate && late > 0 { late } else { fair })
+            Duration::from_millis(if weather == NetworkConditions::OneLate && late > 0 { late } else { fair })
         };
         let servers: Vec<_> = [(ms(0, 1), ms(0, 2)), (ms(0, 2), ms(0, 5)), (ms(60, 3), ms(60, 1))]
             .into_iter()
             .enumerate()
             .map(|(at, (there, back))| Server::new(&format!("server-{at}"), &network, there, back))
             .collect();
-        servers[2].set_up(weather != Weather::OneAway);
+        servers[2].set_up(weather != NetworkConditions::OneAway);
         let worker = |name: &str| quorum(name, &env, &servers);
         let (me, other) = (worker("me"), worker("other"));
-        let rival = (weather == Weather::Rival).then(|| (worker("rival"), CancellationToken::new()));
+        let rival =
+            (weather == NetworkConditions::Rival).then(|| (worker("rival"), CancellationToken::new()));
         let stage = Self {
             env,
             network,
@@ -115,7 +116,7 @@ impl Stage {
     }
 
     async fn warm_up(&self) {
-        if self.weather == Weather::Cold {
+        if self.weather == NetworkConditions::Cold {
             return;
         }
         let rival = self.rival.iter().map(|(quorum, _)| quorum);
@@ -129,7 +130,7 @@ impl Stage {
                 self.env.sleep(Duration::from_millis(1)).await;
             }
         }
-        if self.weather == Weather::Apart {
+        if self.weather == NetworkConditions::Apart {
             for away in [2, 0] {
                 self.servers[away].set_up(false);
                 take(&self.other, self.matter).await;
@@ -162,7 +163,7 @@ impl Stage {
 
     /// The cut has been made, or there was none.
     pub(crate) fn note_cut(&self) {
-        if self.weather == Weather::CutOff {
+        if self.weather == NetworkConditions::CutOff {
             self.servers[1].set_up(false);
         }
         self.cut_at.set(Some(self.env.now()));
@@ -230,16 +231,16 @@ impl Stage {
 }
 
 fn quorum(name: &str, env: &Env, servers: &[Arc<Server>]) -> Quorum {
-    let setup = Setup {
+    let setup = QuorumConfig {
         worker: name.into(),
         node_timeout: NODE_TIMEOUT,
         max_ttl: TTL * 2,
         max_clock_offset: Duration::from_secs(1),
         trust_new_nodes: true,
-        ..Setup::default()
+        ..QuorumConfig::default()
     };
     let nodes = servers.iter().map(|server| Road(Arc::clone(server)));
-    Quorum::builder().env(env.clone()).setup(setup).nodes(nodes).build().expect("a sound setup")
+    Quorum::builder().env(env.clone()).config(setup).nodes(nodes).build().expect("a sound setup")
 }
 
 fn claims(quorum: &Quorum) -> Claims {

@@ -5,7 +5,7 @@ use futures_util::future::join_all;
 use quorate::{
     claim::{Claim, ClaimOutcome, Claims},
     env::Env,
-    lease::Quorum,
+    quorum::Quorum,
 };
 use quorate_postgres::{Effects, Once, tokio_postgres::Client};
 use quorate_redis::Connect;

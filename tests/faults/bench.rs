@@ -1,8 +1,8 @@
 use quorate::{
     env::{BootTime, Env},
-    lease::{AcquireError, Lease, Lock, Quorum, QuorumBuilder, TryAcquire},
+    lease::{AcquireError, Lease, Lock, TryAcquire},
     node::{Cause, FencingToken, Hello, Node, Nudge},
-    round::{Distrust, NodeState, NodeStatus, QuarantineReason, Setup},
+    quorum::{NodeState, NodeStatus, QuarantineReason, Quorum, QuorumBuilder, QuorumConfig, VoteRejection},
 };
 use quorate_redis::{RedisNode, RedisSession};
 use quorate_testkit::{
@@ -85,31 +85,35 @@ impl Bench {
         self.worker_on_roads_with(name, |setup| setup).await
     }
 
-    pub(crate) async fn worker_on_roads_with(&self, name: &str, tune: impl FnOnce(Setup) -> Setup) -> Worker {
+    pub(crate) async fn worker_on_roads_with(
+        &self,
+        name: &str,
+        tune: impl FnOnce(QuorumConfig) -> QuorumConfig,
+    ) -> Worker {
         let roads: Vec<Proxy> =
             self.servers.iter().map(|server| Proxy::before(server).expect("a port")).collect();
         let nodes = self.servers.iter().zip(&roads).map(|(server, road)| Road {
             to: RedisNode::parse(&server.url()).expect("a URL"),
             over: RedisNode::parse(&road.url()).expect("a URL"),
         });
-        let builder = Quorum::builder().setup(tune(self.setup(name))).nodes(nodes);
+        let builder = Quorum::builder().config(tune(self.config(name))).nodes(nodes);
         let worker = Worker { quorum: builder.build().expect("a sound setup"), roads, ttl: self.ttl };
         worker.trusts(5).await;
         worker
     }
 
-    pub(crate) fn setup(&self, worker: &str) -> Setup {
-        Setup {
+    pub(crate) fn config(&self, worker: &str) -> QuorumConfig {
+        QuorumConfig {
             worker: worker.into(),
             max_ttl: self.ttl,
             node_timeout: NODE_TIMEOUT,
             durable: self.durable,
-            ..Setup::default()
+            ..QuorumConfig::default()
         }
     }
 
     fn builder(&self, worker: &str) -> QuorumBuilder {
-        Quorum::builder().setup(self.setup(worker))
+        Quorum::builder().config(self.config(worker))
     }
 
     fn nodes(&self) -> impl Iterator<Item = RedisNode> {
@@ -278,7 +282,7 @@ pub(crate) async fn take_over(worker: &Worker, held: &Lease) -> Lease {
 
 /// Whether the node must not vote because its clock jumped.
 pub(crate) fn jumped(state: &NodeState) -> bool {
-    let NodeState::Quarantined { why: Distrust::Quarantined { reason, .. }, .. } = state else {
+    let NodeState::Quarantined { why: VoteRejection::Quarantined { reason, .. }, .. } = state else {
         return false;
     };
     *reason == QuarantineReason::Jumped

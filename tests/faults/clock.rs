@@ -13,7 +13,7 @@ use super::bench::{Bench, Sink, TTL, Worker, eventually, jumped, take_over};
 use quorate::{
     env::{SystemWorld, World},
     lease::{Lease, TryAcquire},
-    round::Setup,
+    quorum::QuorumConfig,
     schedule::{Delivery, Job, RunAll, Scheduler, every},
 };
 use quorate_testkit::{proxy::Directions, redis::RedisConfig};
@@ -82,7 +82,7 @@ async fn without_the_allowance_there_are_two_holders() {
     let bench = bench().await;
     // The markers name the allowance that the operator had: these workers mark the servers anew, and wait.
     bench.servers.iter().for_each(|server| drop(server.command(&["DEL", "quorate:node"])));
-    let reckless = |setup| Setup { clock_step_allowance: Duration::ZERO, ..setup };
+    let reckless = |setup| QuorumConfig { clock_step_allowance: Duration::ZERO, ..setup };
     let holder = bench.worker_on_roads_with("a", reckless).await;
     let mut seen = false;
     // A busy machine may sleep through the 130 ms in which both hold it.
@@ -166,7 +166,7 @@ async fn a_large_step_on_a_majority_makes_no_second_holder_of_a_rival_that_watch
     (0..3).for_each(|index| bench.servers[index].step_clock(LARGE, true));
     assert!((0..3).all(|index| !bench.stands(index, "quorate:x")), "the step did not end the keys");
     let next = take_over(&rival, &lease).await;
-    assert!(since.until(rival.now()) >= rival.quorum.setup().quarantine(), "they voted too soon");
+    assert!(since.until(rival.now()) >= rival.quorum.config().quarantine(), "they voted too soon");
     sink.write(next.check().expect("just acquired")).expect("a larger token");
     assert_eq!(sink.write(lease.token()), Err(next.token()), "the sink took an old holder's write");
     holder.sees_the_end(&lease).await;

@@ -1,7 +1,7 @@
 //! Servers that are emptied while they run (FLUSHALL), under a held lease.
 
 use super::bench::{Bench, TTL, eventually, take_over};
-use quorate::round::NodeState;
+use quorate::quorum::NodeState;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_server_that_is_flushed_votes_no_more_until_its_quarantine_is_over() {
@@ -15,7 +15,7 @@ async fn one_server_that_is_flushed_votes_no_more_until_its_quarantine_is_over()
     rival.sees(2, "quarantined", |state| matches!(state, NodeState::Quarantined { .. })).await;
     worker.keeps(&lease, TTL + TTL / 2).await;
     rival.sees(2, "trusted", |state| *state == NodeState::Trusted).await;
-    assert!(since.until(rival.now()) >= rival.quorum.setup().quarantine(), "it voted too soon");
+    assert!(since.until(rival.now()) >= rival.quorum.config().quarantine(), "it voted too soon");
     eventually("lease on all five", || (bench.holders_of("x").len() == 5).then_some(())).await;
     lease.release().await.expect("a majority answers");
     rival.serves("x").await;
@@ -30,7 +30,7 @@ async fn a_majority_that_is_flushed_ends_the_lease_and_makes_no_second_holder() 
     let since = worker.now();
     (0..3).for_each(|index| bench.servers[index].flushall());
     let next = take_over(&rival, &lease).await;
-    assert!(since.until(rival.now()) >= rival.quorum.setup().quarantine());
+    assert!(since.until(rival.now()) >= rival.quorum.config().quarantine());
     next.release().await.expect("a majority answers");
     worker.serves("x").await;
     bench.clean().await;

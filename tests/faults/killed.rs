@@ -3,12 +3,12 @@
 use super::bench::{Bench, TTL, eventually, take_over};
 use quorate::{
     node::Cause,
-    round::{Distrust, NodeState, QuarantineReason},
+    quorum::{NodeState, QuarantineReason, VoteRejection},
 };
 use quorate_testkit::redis::{RedisConfig, RedisServer};
 
 fn quarantined(state: &NodeState, because: QuarantineReason) -> bool {
-    matches!(state, NodeState::Quarantined { why: Distrust::Quarantined { reason, .. }, .. } if *reason == because)
+    matches!(state, NodeState::Quarantined { why: VoteRejection::Quarantined { reason, .. }, .. } if *reason == because)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -27,7 +27,7 @@ async fn a_minority_that_is_killed_costs_nothing_and_takes_part_again_after_its_
         worker.sees(index, "quarantined", |state| quarantined(state, QuarantineReason::Unmarked)).await;
     }
     worker.sees(1, "trusted", |state| *state == NodeState::Trusted).await;
-    assert!(since.until(worker.now()) >= worker.quorum.setup().quarantine(), "it voted too soon");
+    assert!(since.until(worker.now()) >= worker.quorum.config().quarantine(), "it voted too soon");
     worker.trusts(5).await;
     eventually("lease on all five", || (bench.holders_of("x").len() == 5).then_some(())).await;
     worker.keeps(&lease, TTL / 2).await;
@@ -57,7 +57,7 @@ async fn a_majority_that_is_killed_ends_the_lease_in_time_and_comes_back_without
     }
     // Two that remember and none that may vote: not before the quarantine is over.
     let next = take_over(&rival, &lease).await;
-    assert!(since.until(rival.now()) >= rival.quorum.setup().quarantine());
+    assert!(since.until(rival.now()) >= rival.quorum.config().quarantine());
     next.release().await.expect("a majority answers");
     worker.serves("x").await;
     bench.clean().await;
@@ -73,7 +73,7 @@ async fn a_majority_that_restarts_empty_under_a_held_lease_makes_no_second_holde
         bench.servers[index].restart().expect("it starts again");
     }
     let next = take_over(&rival, &lease).await;
-    assert!(since.until(rival.now()) >= rival.quorum.setup().quarantine());
+    assert!(since.until(rival.now()) >= rival.quorum.config().quarantine());
     next.release().await.expect("a majority answers");
     worker.serves("x").await;
     bench.clean().await;

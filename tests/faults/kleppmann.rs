@@ -75,7 +75,7 @@ async fn clock_jump_on_node_c_is_seen_by_a_rival_that_watched_it() {
     let error = client_2.must_not_acquire("x").await.expect("nobody holds it on C, D and E");
     client_2.sees(C, "jump of", jumped).await;
     let next = take_over(client_2, &lease).await;
-    let quarantine = client_2.quorum.setup().quarantine();
+    let quarantine = client_2.quorum.config().quarantine();
     assert!(since.until(client_2.now()) >= quarantine, "C voted too soon: {error}");
     sink.write(next.check().expect("just acquired")).expect("a larger token");
     assert_eq!(sink.write(lease.token()), Err(next.token()), "client 1's late write was taken");

@@ -1,7 +1,7 @@
 //! Servers that are out of memory: `noeviction` refuses what would need more.
 
 use super::bench::{Bench, TTL};
-use quorate::{node::Refusal, round::NodeOutcome};
+use quorate::{node::Refusal, quorum::NodeOutcome};
 
 fn fill(bench: &Bench, nodes: usize) {
     for index in 0..nodes {

@@ -149,7 +149,7 @@ async fn connections_that_break_all_at_once_cost_no_lease() {
 async fn over_a_slow_network_validity_counts_from_the_send() {
     let bench = Bench::new().await;
     let worker = bench
-        .worker_on_roads_with("a", |setup| quorate::round::Setup {
+        .worker_on_roads_with("a", |setup| quorate::quorum::QuorumConfig {
             node_timeout: NODE_TIMEOUT * 3 / 2,
             ..setup
         })
@@ -160,7 +160,7 @@ async fn over_a_slow_network_validity_counts_from_the_send() {
     let lease = worker.must_acquire("x").await;
     let (took, left) = (began.until(worker.now()), lease.remaining());
     assert!(took >= way * 2, "{took:?}");
-    let most = worker.quorum.setup().validity(TTL) - way * 2;
+    let most = worker.quorum.config().validity(TTL) - way * 2;
     assert!(left <= most, "valid for {left:?}, at most {most:?} can be known of");
     worker.keeps(&lease, TTL + TTL / 2).await;
     lease.release().await.unwrap_or_else(|error| panic!("{error}"));

@@ -18,7 +18,7 @@ const RELEASE: &str =
     "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0";
 
 fn reader(worker: &Worker) -> ReadLock {
-    worker.quorum.rw_lock("x").read().ttl(worker.quorum.setup().max_ttl).wait(PATIENCE)
+    worker.quorum.rw_lock("x").read().ttl(worker.quorum.config().max_ttl).wait(PATIENCE)
 }
 
 async fn reads(worker: &Worker) -> ReadLease {

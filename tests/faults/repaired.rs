@@ -65,7 +65,7 @@ async fn a_lease_comes_to_stand_where_it_is_missing_though_a_waiter_contends() {
         }
     });
     bench.servers[0].restart().expect("it starts again");
-    let quarantine = bench.setup("a").quarantine();
+    let quarantine = bench.config("a").quarantine();
     comes_to_stand(&bench, &lease, || worker.now(), quarantine + TTL * 3).await;
 
     // And where the key alone is gone, with all trust in place: within two rounds of extensions.

@@ -5,7 +5,7 @@ use quorate::{
     claim::{ClaimOutcome, Claims},
     ledger::Ledger,
     node::{FencingToken, Record, Refusal},
-    round::{NodeOutcome, NodeState, Report},
+    quorum::{NodeOutcome, NodeState, Report},
 };
 
 /// Replaces `key` by a list, at once.
@@ -107,7 +107,7 @@ async fn in_the_place_of_the_marker_the_node_has_no_vote_until_it_is_deleted() {
         }
         late.quorum.env().sleep(std::time::Duration::from_millis(100)).await;
     };
-    assert!(since.until(late.now()) + QUARANTINE_BEGAN >= late.quorum.setup().quarantine());
+    assert!(since.until(late.now()) + QUARANTINE_BEGAN >= late.quorum.config().quarantine());
     assert!(next.token() > lease.token());
     next.release().await.expect("a majority answers");
     while let Err(error) = worker.lock("y").acquire().await.map(drop) {

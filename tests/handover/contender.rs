@@ -2,7 +2,7 @@ use super::{AWAY, HOLD, report::Turn};
 use quorate::{
     election::{Election, Term},
     env::Env,
-    lease::Quorum,
+    quorum::Quorum,
 };
 use quorate_redis::Connect;
 use std::{

@@ -17,7 +17,8 @@ mod client;
 use client::{Client, Kind, installed};
 use quorate::{
     env::{BootTime, Env},
-    lease::{Lease, Quorum, TryAcquire},
+    lease::{Lease, TryAcquire},
+    quorum::Quorum,
 };
 use quorate_redis::RedisNode;
 use quorate_testkit::redis::{RedisCluster, RedisServer};
@@ -137,7 +138,8 @@ async fn killed(kind: Kind) {
     let program = Program::new(env!("CARGO_BIN_EXE_quorate-under-test"));
     let held = program.file("held");
     // All workers of a node set share its settings, so the command trusts new nodes as the library does.
-    let settings = format!("nodes = {:?}\nprefix = \"{PREFIX}\"\ntrust_new_nodes = true\n", bench.servers.urls());
+    let settings =
+        format!("nodes = {:?}\nprefix = \"{PREFIX}\"\ntrust_new_nodes = true\n", bench.servers.urls());
     let config = program.write("quorate.toml", &settings);
     let script = format!("touch {}; sleep 60", held.display());
     let options = ["exec", "--config", &config, "--lock", NAME, "--ttl", "2500ms"];

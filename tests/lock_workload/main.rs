@@ -30,7 +30,7 @@ mod worker;
 
 use clap::Parser;
 use mode::Mode;
-use quorate::lease::Quorum;
+use quorate::quorum::Quorum;
 use quorate_redis::Connect;
 use quorate_testkit::redis::RedisCluster;
 use quorate_tests::support::PATIENCE;

@@ -4,7 +4,7 @@ use super::{
     Mode,
     store::{join, split},
 };
-use quorate::{env::Env, lease::Quorum};
+use quorate::{env::Env, quorum::Quorum};
 use quorate_redis::Connect;
 use std::{collections::BTreeSet, error::Error, io::Write, process::ExitCode, time::Duration};
 use tokio::{

@@ -1,6 +1,6 @@
 //! What the parent and its workers agree on.
 
-use quorate::{env::BootTime, lease::Quorum};
+use quorate::{env::BootTime, quorum::Quorum};
 use quorate_redis::Connect;
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! What the parent knows because it did it: what stopped whom when, and which node forgot.
 
 use super::settings::{MAJORITY, MAX_TTL};
-use quorate::{env::BootTime, round::Setup};
+use quorate::{env::BootTime, quorum::QuorumConfig};
 use quorate_tests::support::Who;
 use std::{collections::BTreeSet, time::Duration};
 
@@ -121,5 +121,5 @@ impl Truth {
 
 /// From when on a node that forgot at `at` may vote again.
 pub(crate) fn quarantine_ends(at: BootTime) -> BootTime {
-    at + Setup { max_ttl: MAX_TTL, ..Setup::default() }.quarantine() + TO_BE_MET
+    at + QuorumConfig { max_ttl: MAX_TTL, ..QuorumConfig::default() }.quarantine() + TO_BE_MET
 }

@@ -1,5 +1,5 @@
 use super::fit_to_print;
-use quorate_cli::{config::Surroundings, probe};
+use quorate_cli::{config::Environment, probe};
 use std::{collections::BTreeMap, ffi::OsString, io, path::Path};
 
 pub(super) const PIECES: &[&str] = &[
@@ -60,7 +60,7 @@ pub fn arguments(bytes: &[u8]) {
 pub(super) fn read(args: Vec<OsString>) {
     let missing = |_: &Path| Err(io::ErrorKind::NotFound.into());
     let env: BTreeMap<_, _> = [("HOME".to_owned(), "/home/x".to_owned())].into();
-    let around = Surroundings { env, read: &missing, host: "oak".to_owned(), pid: 7 };
+    let around = Environment { env, read: &missing, host: "oak".to_owned(), pid: 7 };
     match probe::arguments(&args, &around) {
         Ok(Some(config)) => {
             assert!(!config.nodes.is_empty(), "no default stands in for a list of nodes");

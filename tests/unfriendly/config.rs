@@ -1,5 +1,5 @@
 use super::{fit_to_print, text};
-use quorate_cli::config::{Config, ConfigError, Flags, NodeSpec, Surroundings};
+use quorate_cli::config::{Config, ConfigError, Environment, Flags, NodeSpec};
 use std::{collections::BTreeMap, path::Path};
 
 pub(super) const PIECES: &[&str] = &[
@@ -101,5 +101,5 @@ pub(super) fn read(text: &str) {
 pub(super) fn load(text: &str) -> Result<Config, ConfigError> {
     let read = |_: &Path| Ok(text.to_owned());
     let env: BTreeMap<_, _> = [("QUORATE_CONFIG".to_owned(), "/q.toml".to_owned())].into();
-    Config::load(&Flags::default(), &Surroundings { env, read: &read, host: "oak".to_owned(), pid: 7 })
+    Config::load(&Flags::default(), &Environment { env, read: &read, host: "oak".to_owned(), pid: 7 })
 }

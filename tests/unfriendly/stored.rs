@@ -1,8 +1,8 @@
 use super::{fit_to_print, text};
 use quorate::{
     env::WallTime,
+    internals::Marker,
     node::FencingToken,
-    round::Marker,
     schedule::{TickKey, TickRecord},
 };
 

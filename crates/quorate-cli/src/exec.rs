@@ -3,14 +3,15 @@
 use crate::{
     args::ExecArgs,
     config::Config,
+    connect,
     exit::{CONFIG, FAILURE, Failure, LEASE_LOST, NO_QUORUM},
     guard::Guard,
-    log, open,
-    warden::{CommandSpec, EndedBy, Exit, PassedOn, Status, Warden},
+    log,
+    supervisor::{CommandSpec, EndedBy, Exit, PassedOn, Status, Supervisor},
 };
 use quorate::{
-    lease::{AcquireError, Heartbeat, Lease, Quorum, TryAcquire},
-    round::Setup,
+    lease::{AcquireError, Heartbeat, Lease, TryAcquire},
+    quorum::{Quorum, QuorumConfig},
 };
 use std::time::Duration;
 
@@ -24,7 +25,7 @@ const SLICE: Duration = Duration::from_secs(1);
 /// Runs the command and gives the exit status.
 pub(crate) async fn exec(args: &ExecArgs, config: &Config) -> Result<u8, Failure> {
     let mut signals = PassedOn::catch().map_err(|error| Failure::new(FAILURE, error))?;
-    let quorum = open::quorum(config, config.setup.clone())?;
+    let quorum = connect::quorum(config, config.setup.clone())?;
     // A third of the TTL is between two extensions.
     let heart = Heartbeat::new(quorum.env(), args.ttl.unwrap_or(config.lease.ttl) / 3);
     let lease = tokio::select! { biased;
@@ -87,12 +88,15 @@ async fn acquire(
 
 fn refusal(error: &AcquireError, args: &ExecArgs, quorum: &Quorum) -> Failure {
     match error {
-        AcquireError::Name(_) | AcquireError::Setup(_) => {
+        AcquireError::Name(_) | AcquireError::QuorumConfig(_) => {
             Failure::new(CONFIG, format!("--lock or --ttl: {error}"))
         }
         AcquireError::Contended { .. } => Failure::new(args.conflict_exit_code, error),
         AcquireError::Unreachable { resource, .. } | AcquireError::Untrusted { resource, .. } => {
-            Failure::new(NO_QUORUM, format!("no quorum for {resource}: {}", open::explain(&quorum.nodes())))
+            Failure::new(
+                NO_QUORUM,
+                format!("no quorum for {resource}: {}", connect::explain(&quorum.nodes())),
+            )
         }
         _ => Failure::new(FAILURE, error),
     }
@@ -106,7 +110,7 @@ async fn under_lease(
     heart: &Heartbeat,
     signals: &mut PassedOn,
 ) -> Result<u8, Failure> {
-    let grace = args.ttl.map_or(config.lease.step_down_grace, Setup::default_grace);
+    let grace = args.ttl.map_or(config.lease.step_down_grace, QuorumConfig::default_grace);
     let guard = Guard::new(lease.ttl(), grace);
     let (program, rest) = args.command.split_first().ok_or_else(|| Failure::new(FAILURE, "no command"))?;
     let command = CommandSpec::new(program)
@@ -115,8 +119,8 @@ async fn under_lease(
         .env("QUORATE_FENCING_TOKEN", lease.token().to_string())
         .job_control(true);
     let deadline = guard.deadline(lease.valid_until().unwrap_or_default());
-    let mut warden = match Warden::start(quorum.env(), command, deadline).await {
-        Ok(warden) => warden,
+    let mut supervisor = match Supervisor::start(quorum.env(), command, deadline).await {
+        Ok(supervisor) => supervisor,
         Err(error) => {
             let code = if lease.is_valid() { error.code() } else { LEASE_LOST };
             release(lease).await;
@@ -128,7 +132,7 @@ async fn under_lease(
         heart.beat();
         lease.valid_until()
     };
-    let exit = guard.tend(quorum.env(), &mut warden, look, lease.step_down(), Some(signals)).await;
+    let exit = guard.tend(quorum.env(), &mut supervisor, look, lease.step_down(), Some(signals)).await;
     let nodes = quorum.nodes();
     let kept = if exit.is_complete() || !lease.is_valid() {
         release(lease).await;
@@ -138,7 +142,7 @@ async fn under_lease(
         lease.abandon();
         Some(left)
     };
-    verdict(&exit, kept, || open::explain(&nodes), args)
+    verdict(&exit, kept, || connect::explain(&nodes), args)
 }
 
 /// The exit status, or why it is not the command's own. `kept` says for how long the lease goes on, which has not been
@@ -164,7 +168,7 @@ fn verdict(
         _ => "the command has been ended",
     };
     match exit.ended_by {
-        Some(EndedBy::WardenGone) => Err(Failure::new(
+        Some(EndedBy::SupervisorGone) => Err(Failure::new(
             if exit.survivors.is_empty() { FAILURE } else { LEASE_LOST },
             format!(
                 "the supervisor of the command was killed; {ended}; what had left its process group may run{kept}"

@@ -1,4 +1,4 @@
-use crate::warden::{Deadline, Exit, PassedOn, Warden};
+use crate::supervisor::{Deadline, Exit, PassedOn, Supervisor};
 use quorate::env::{BootTime, Env};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
@@ -33,7 +33,7 @@ impl Guard {
     pub(crate) async fn tend(
         self,
         env: &Env,
-        warden: &mut Warden,
+        supervisor: &mut Supervisor,
         valid_until: impl Fn() -> Option<BootTime>,
         step_down: &CancellationToken,
         mut signals: Option<&mut PassedOn>,
@@ -49,14 +49,14 @@ impl Guard {
                 }
             };
             tokio::select! { biased;
-                exit = warden.wait() => return exit,
-                number = signal => warden.signal(number),
+                exit = supervisor.wait() => return exit,
+                number = signal => supervisor.signal(number),
                 () = step_down.cancelled(), if !told => {
                     told = true;
                     // It has the grace to end, and no more: whoever told us releases the lease after it.
                     let until = valid_until().unwrap_or_default().min(env.now() + self.grace);
-                    warden.extend(self.deadline(until));
-                    warden.step_down();
+                    supervisor.extend(self.deadline(until));
+                    supervisor.step_down();
                     last = Some(until);
                 }
                 () = env.sleep(self.look_every) => {
@@ -64,7 +64,7 @@ impl Guard {
                     // Once told, it may get less time, and never more.
                     let moved = if told { last.is_some_and(|last| now < last) } else { last != Some(now) };
                     if moved {
-                        warden.extend(self.deadline(now));
+                        supervisor.extend(self.deadline(now));
                         last = Some(now);
                     }
                 }

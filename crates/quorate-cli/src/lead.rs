@@ -3,16 +3,17 @@
 use crate::{
     args::ResignArgs,
     config::Config,
+    connect,
     exit::{CONFIG, CONFLICT, Failure, NO_QUORUM, NOTHING},
-    open, show,
+    show,
     status::PATIENCE,
 };
 use quorate::{
     election::{Election, Leader, ResignError, Resigned},
-    lease::Quorum,
+    internals::majority,
     node::FencingToken,
     plain::plain,
-    round::{Setup, majority},
+    quorum::{Quorum, QuorumConfig},
 };
 use serde::Serialize;
 
@@ -40,13 +41,13 @@ pub(crate) async fn resign(args: &ResignArgs, config: &Config) -> Result<u8, Fai
         return Err(Failure::new(CONFIG, text));
     };
     // A mistyped list of nodes must not be marked as a cluster, just because nobody leads there.
-    let looking = open::quorum(config, Setup { only_looks: true, ..config.setup.clone() })?;
+    let looking = connect::quorum(config, QuorumConfig { only_looks: true, ..config.setup.clone() })?;
     let led = leads(&looking, group).await;
     looking.close().await;
     let asked = match led? {
         false => Err(ResignError::NobodyLeads { group: group.to_owned() }),
         true => {
-            let quorum = open::quorum(config, config.setup.clone())?;
+            let quorum = connect::quorum(config, config.setup.clone())?;
             // Without a quorum the request reports what each node said.
             let _ = quorum.ready(PATIENCE).await;
             let mut observer = observer(&quorum, group)?;
@@ -85,7 +86,7 @@ async fn leads(quorum: &Quorum, group: &str) -> Result<bool, Failure> {
         let (all, needed) = (nodes.len(), majority(nodes.len()));
         Failure::new(
             NO_QUORUM,
-            format!("{}\n({needed} of {all} must answer)", open::explain(&quorum.nodes())),
+            format!("{}\n({needed} of {all} must answer)", connect::explain(&quorum.nodes())),
         )
     };
     Ok(observer.leader().await.map_err(unmet)?.is_some())

@@ -2,11 +2,12 @@
 //!
 //! # What is not guaranteed
 //!
-//! See [`warden`] for the limits of ending a command in time, and the library for those of a lease. What
+//! See [`supervisor`] for the limits of ending a command in time, and the library for those of a lease. What
 //! `quorate status` shows was true a moment ago.
 
 mod args;
 pub mod config;
+mod connect;
 mod demo;
 mod doctor;
 mod exec;
@@ -18,31 +19,30 @@ mod jobs;
 mod lead;
 mod log;
 mod nodes;
-mod open;
 #[doc(hidden)]
 pub mod probe;
 mod run;
 mod show;
 mod status;
+pub mod supervisor;
+mod time;
 mod unlock;
-pub mod warden;
-mod when;
 
 use args::{Cli, Command, LeadCommand, LogFormat, LogLevel, NodesCommand, Unread};
-use config::{Config, Surroundings};
+use config::{Config, Environment};
 use exit::{FAILURE, Failure};
 use std::{ffi::OsString, io::Write, process::ExitCode};
 
 /// The program: reads the process's arguments and environment, and gives its exit status.
 pub fn main() -> ExitCode {
     // First: from here on children can be waited for, and signals arrive, whatever the parent has done.
-    if let Err(error) = warden::reset_signals() {
+    if let Err(error) = supervisor::reset_signals() {
         eprintln!("quorate: cannot reset the signals that the parent ignores or blocks: {error}");
         return ExitCode::from(FAILURE);
     }
     let args: Vec<OsString> = std::env::args_os().collect();
-    if args.get(1).is_some_and(|first| first == warden::ARGUMENT) {
-        return warden::main(args.into_iter().skip(2));
+    if args.get(1).is_some_and(|first| first == supervisor::ARGUMENT) {
+        return supervisor::main(args.into_iter().skip(2));
     }
     if args.get(1).is_some_and(|first| first == demo::ARGUMENT) {
         return demo::worker_main(args.into_iter().skip(2));
@@ -68,7 +68,7 @@ pub fn main() -> ExitCode {
 }
 
 fn dispatch(command: &Command) -> Result<u8, Failure> {
-    let load = |nodes: &args::NodeArgs| Config::load(&nodes.flags(), &Surroundings::process());
+    let load = |nodes: &args::NodeArgs| Config::load(&nodes.flags(), &Environment::process());
     match command {
         Command::Demo(args) => block_on(demo::demo(args)),
         // `--check` starts nothing that could be left to process 1.
@@ -91,7 +91,7 @@ fn dispatch(command: &Command) -> Result<u8, Failure> {
             let config = load(&args.nodes)?;
             block_on(doctor::doctor(args, &config))
         }
-        Command::Jobs(command) => block_on(jobs::jobs(command, &Surroundings::process())),
+        Command::Jobs(command) => block_on(jobs::jobs(command, &Environment::process())),
         Command::Lead(LeadCommand::Resign(args)) => {
             let config = load(&args.nodes)?;
             block_on(lead::resign(args, &config))

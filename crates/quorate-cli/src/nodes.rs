@@ -3,18 +3,18 @@
 use crate::{
     args::{ListArgs, ReplaceArgs},
     config::{Config, NodeSpec},
+    connect,
     exit::{CONFIG, Failure, NO_QUORUM},
-    open, show,
-    when::rfc3339,
+    show,
+    time::rfc3339,
 };
 use quorate::{
+    admin::{Found, NodePart, Part, Progress, ReplaceError, Replacement, Sight},
     env::Env,
+    internals::{Marker, majority},
     node::Cause,
     plain::plain,
-    round::{
-        Found, Marker, NodePart, NodeState, NodeStatus, Part, Progress, ReplaceError, Replacement, Setup,
-        SharedSettings, Sight, majority,
-    },
+    quorum::{NodeState, NodeStatus, QuorumConfig, SharedSettings},
 };
 use serde::Serialize;
 use std::{fmt::Write as _, time::Duration};
@@ -80,15 +80,15 @@ impl MarkerSettings {
 
 /// Shows the nodes one by one; the exit status says whether a majority votes.
 pub(crate) async fn list(args: &ListArgs, config: &Config) -> Result<u8, Failure> {
-    let quorum = open::quorum(config, Setup { only_looks: true, ..config.setup.clone() })?;
-    let set = open::node_set(config, &config.nodes)?;
+    let quorum = connect::quorum(config, QuorumConfig { only_looks: true, ..config.setup.clone() })?;
+    let set = connect::node_set(config, &config.nodes)?;
     let env = quorum.env().clone();
     let (stands, sights) = futures_util::join!(quorum.met(PATIENCE), set.look(&env, PATIENCE));
     quorum.close().await;
     let page = Page {
         prefix: config.prefix.to_string(),
         nodes_from: config.nodes_from.to_string(),
-        quorum: open::votes(&stands) >= majority(stands.len()),
+        quorum: connect::votes(&stands) >= majority(stands.len()),
         nodes: stands.iter().zip(&sights).map(|(status, sight)| line(status, sight)).collect(),
     };
     let text = if args.json { show::json(&page)? } else { page.for_people() };
@@ -169,7 +169,7 @@ impl Page {
 /// Replaces the node set, or says what that would do.
 pub(crate) async fn replace(args: &ReplaceArgs, config: &Config) -> Result<u8, Failure> {
     let specs = new_set(args, config)?;
-    let (old, new) = (open::node_set(config, &config.nodes)?, open::node_set(config, &specs)?);
+    let (old, new) = (connect::node_set(config, &config.nodes)?, connect::node_set(config, &specs)?);
     let change = Replacement::new(Env::system(), config.setup.clone(), old, new).map_err(failure)?;
     if args.dry_run {
         let parts = change.survey().await.map_err(failure)?;
@@ -230,6 +230,6 @@ fn for_people(progress: &Progress) -> String {
 }
 
 fn failure(error: ReplaceError) -> Failure {
-    let code = if matches!(error, ReplaceError::Setup(_)) { CONFIG } else { NO_QUORUM };
+    let code = if matches!(error, ReplaceError::QuorumConfig(_)) { CONFIG } else { NO_QUORUM };
     Failure::new(code, error)
 }

@@ -2,7 +2,7 @@
 
 use crate::{
     args::{Cli, Command, LeadCommand, NodeArgs, NodesCommand},
-    config::{Config, Surroundings},
+    config::{Config, Environment},
 };
 use std::ffi::OsString;
 
@@ -11,7 +11,7 @@ use std::ffi::OsString;
 ///
 /// # Errors
 /// What it would print, help included.
-pub fn arguments(args: &[OsString], around: &Surroundings<'_>) -> Result<Option<Config>, String> {
+pub fn arguments(args: &[OsString], around: &Environment<'_>) -> Result<Option<Config>, String> {
     let cli = Cli::read(args).map_err(|unread| unread.text)?;
     let load = |nodes: &NodeArgs| Config::load(&nodes.flags(), around).map_err(|error| error.to_string());
     match &cli.command {

@@ -3,14 +3,16 @@
 use crate::{
     args::{AdmitArgs, StatusArgs},
     config::Config,
+    connect,
     exit::{CONFIG, Failure, NO_QUORUM},
-    open, show,
+    show,
 };
 use quorate::{
     env::BootTime,
-    lease::{AdmitError, Inspection, Quorum},
+    internals::majority,
+    lease::Inspection,
     node::{Cause, Resource},
-    round::{NodeOutcome, NodeState, NodeStatus, Setup, majority},
+    quorum::{NodeOutcome, NodeState, NodeStatus, Quorum, QuorumConfig, TrustError},
 };
 use serde::Serialize;
 use std::time::Duration;
@@ -67,13 +69,13 @@ struct ResourceLine {
 /// Shows the nodes and the resources asked for; the exit status says whether a majority votes.
 pub(crate) async fn status(args: &StatusArgs, config: &Config) -> Result<u8, Failure> {
     let resources = resources(args, config)?;
-    let quorum = open::quorum(config, Setup { only_looks: true, ..config.setup.clone() })?;
+    let quorum = connect::quorum(config, QuorumConfig { only_looks: true, ..config.setup.clone() })?;
     let nodes = quorum.met(PATIENCE).await;
     let now = quorum.env().now();
     let mut page = Page {
         prefix: config.prefix.to_string(),
         nodes_from: config.nodes_from.to_string(),
-        quorum: open::votes(&nodes) >= majority(nodes.len()),
+        quorum: connect::votes(&nodes) >= majority(nodes.len()),
         nodes: nodes.iter().map(|node| line(node, now)).collect(),
         resources: Vec::new(),
     };
@@ -88,7 +90,7 @@ pub(crate) async fn status(args: &StatusArgs, config: &Config) -> Result<u8, Fai
 
 /// Ends the quarantine of every reachable node.
 pub(crate) async fn admit(_args: &AdmitArgs, config: &Config) -> Result<u8, Failure> {
-    let quorum = open::quorum(config, config.setup.clone())?;
+    let quorum = connect::quorum(config, config.setup.clone())?;
     quorum.met(PATIENCE).await;
     let mut admitted = quorum.admit().await;
     for _ in 1..ADMISSIONS {
@@ -112,11 +114,11 @@ pub(crate) async fn admit(_args: &AdmitArgs, config: &Config) -> Result<u8, Fail
     }
     match admitted {
         Ok(()) => Ok(0),
-        Err(_) => Err(Failure::new(NO_QUORUM, format!("not every node votes: {}", open::explain(&nodes)))),
+        Err(_) => Err(Failure::new(NO_QUORUM, format!("not every node votes: {}", connect::explain(&nodes)))),
     }
 }
 
-fn was_late(error: &AdmitError) -> bool {
+fn was_late(error: &TrustError) -> bool {
     let late =
         |outcome: &NodeOutcome| matches!(outcome, NodeOutcome::Unreachable(Cause::TimedOut | Cause::Closed));
     error.report.count(late) > 0

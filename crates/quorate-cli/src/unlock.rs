@@ -3,15 +3,16 @@
 use crate::{
     args::UnlockArgs,
     config::Config,
+    connect,
     exit::{Failure, NO_QUORUM, NOTHING},
-    log, open, show,
+    log, show,
     status::{PATIENCE, resource},
 };
 use quorate::{
-    lease::{ForcedRelease, Quorum},
+    admin::ForcedRelease,
     node::{Owner, Resource},
     plain::plain,
-    round::{NodeOutcome, Setup},
+    quorum::{NodeOutcome, Quorum, QuorumConfig},
 };
 use serde::Serialize;
 
@@ -51,12 +52,12 @@ struct OwnerLine {
 pub(crate) async fn unlock(args: &UnlockArgs, config: &Config) -> Result<u8, Failure> {
     let resource = resource(&args.name)?;
     // Looks and releases need no vote: nothing is marked.
-    let quorum = open::quorum(config, Setup { only_looks: true, ..config.setup.clone() })?;
+    let quorum = connect::quorum(config, QuorumConfig { only_looks: true, ..config.setup.clone() })?;
     quorum.met(PATIENCE).await;
     let done = look_and_unlock(args, &quorum, &resource).await;
     let nodes = quorum.nodes();
     quorum.close().await;
-    let page = done.ok_or_else(|| Failure::new(NO_QUORUM, open::explain(&nodes)))?;
+    let page = done.ok_or_else(|| Failure::new(NO_QUORUM, connect::explain(&nodes)))?;
     let code = match (page.unlocked, page.forced && !page.owners.is_empty()) {
         (true, _) => 0,
         (false, true) => NO_QUORUM,

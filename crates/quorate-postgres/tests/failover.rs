@@ -5,8 +5,8 @@
 use quorate::{
     election::{Election, Term},
     env::Env,
-    lease::Quorum,
     node::MemoryNode,
+    quorum::Quorum,
 };
 use quorate_postgres::Fences;
 use quorate_testkit::postgres::PostgresServer;

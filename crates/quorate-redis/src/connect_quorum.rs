@@ -1,8 +1,5 @@
 use crate::{RedisNode, UrlError};
-use quorate::{
-    lease::{Quorum, QuorumBuilder},
-    round::SetupError,
-};
+use quorate::quorum::{Quorum, QuorumBuilder, SettingError};
 use std::time::Duration;
 
 /// How long the first handshakes are waited for.
@@ -68,5 +65,5 @@ pub enum ConnectError {
     Url(#[from] UrlError),
     /// The URLs together cannot.
     #[error(transparent)]
-    Setup(#[from] SetupError),
+    QuorumConfig(#[from] SettingError),
 }

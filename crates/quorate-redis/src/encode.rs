@@ -1,6 +1,6 @@
 use crate::{
+    resp::{Parts, Words},
     scripts::{Loaded, Script},
-    words::{Parts, Words},
 };
 use quorate::node::{Batch, Cursor, DoneRecord, Owner, Record, Request, Resource};
 use std::time::Duration;

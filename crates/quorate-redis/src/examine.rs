@@ -207,12 +207,12 @@ impl Talk<'_> {
         let mut denied = Vec::new();
         // No resource's name has braces, so these are keys of nobody.
         for key in [format!("{prefix}{{doctor}}"), format!("{{{prefix}}}doctor")] {
-            for words in harmless(&key) {
-                if words[0] == "select" && database == 0 {
+            for resp in harmless(&key) {
+                if resp[0] == "select" && database == 0 {
                     continue;
                 }
-                let text = words.join(" ");
-                if self.is_denied(&words).await? && !denied.contains(&text) {
+                let text = resp.join(" ");
+                if self.is_denied(&resp).await? && !denied.contains(&text) {
                     denied.push(text);
                 }
             }
@@ -225,23 +225,23 @@ impl Talk<'_> {
     async fn denied_pushes(&mut self, prefix: &str) -> Result<Vec<String>, Cause> {
         let channel = format!("{prefix}{{doctor}}:freed");
         let mut denied = Vec::new();
-        let words: [Vec<&str>; PUSHES] = [
+        let resp: [Vec<&str>; PUSHES] = [
             vec!["publish", &channel, ""],
             vec!["pubsub", "numsub", &channel],
             vec!["hello", "3"],
             vec!["subscribe", &channel],
             vec!["unsubscribe", &channel],
         ];
-        for words in words {
-            if self.is_denied(&words).await? {
-                denied.push(words.join(" ").trim_end().to_owned());
+        for resp in resp {
+            if self.is_denied(&resp).await? {
+                denied.push(resp.join(" ").trim_end().to_owned());
             }
         }
         Ok(denied)
     }
 
-    async fn is_denied(&mut self, words: &[&str]) -> Result<bool, Cause> {
-        let reply = self.ask(redis::cmd(words[0]).arg(&words[1..])).await?;
+    async fn is_denied(&mut self, resp: &[&str]) -> Result<bool, Cause> {
+        let reply = self.ask(redis::cmd(resp[0]).arg(&resp[1..])).await?;
         Ok(matches!(&reply, Value::ServerError(error) if error.code() == "NOPERM"))
     }
 }

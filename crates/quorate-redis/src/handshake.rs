@@ -14,7 +14,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 const MARKER_MAX: usize = 64 << 10;
 
 /// What a server said when it was greeted.
-pub(crate) struct Shaken {
+pub(crate) struct Handshake {
     pub(crate) scripts: Loaded,
     pub(crate) hello: Hello,
     /// Whether it speaks RESP3 from here on, so that it can push.
@@ -22,12 +22,12 @@ pub(crate) struct Shaken {
 }
 
 /// Greets the server, all in one round trip: who we are, which database, what it is, and the scripts.
-pub(crate) async fn shake(
+pub(crate) async fn handshake_on(
     name: &str,
     halves: &mut (Reader, Writer),
     login: &Login,
     keys: &Keys,
-) -> Result<Shaken, Cause> {
+) -> Result<Handshake, Cause> {
     let shaken = ask(name, halves, login, keys).await;
     // A server that repeats what it was told would have its password in every log.
     let Some(password) = &login.password else { return shaken };
@@ -48,7 +48,7 @@ async fn ask(
     (reader, writer): &mut (Reader, Writer),
     login: &Login,
     keys: &Keys,
-) -> Result<Shaken, Cause> {
+) -> Result<Handshake, Cause> {
     let questions = questions(login, keys);
     let mut bytes = Vec::new();
     for (_, command) in &questions {
@@ -171,7 +171,7 @@ impl Answers {
         Ok(())
     }
 
-    fn finish(self) -> Result<Shaken, Cause> {
+    fn finish(self) -> Result<Handshake, Cause> {
         let fact = |name: &str| self.info.get(name).map(String::as_str);
         let need = |name: &str| {
             fact(name)
@@ -204,7 +204,7 @@ impl Answers {
         };
         let scripts =
             Loaded::new(self.scripts).ok_or_else(|| reply::unexpected("a script was not loaded"))?;
-        Ok(Shaken { scripts, hello, pushes: self.pushes })
+        Ok(Handshake { scripts, hello, pushes: self.pushes })
     }
 }
 

@@ -19,7 +19,7 @@
 //! # In short
 //!
 //! ```no_run
-//! use quorate::lease::Quorum;
+//! use quorate::quorum::Quorum;
 //! use quorate_redis::Connect;
 //!
 //! # async fn lead() -> Result<(), Box<dyn std::error::Error>> {
@@ -51,7 +51,6 @@ mod address;
 mod connect;
 mod connect_quorum;
 mod durability;
-mod ears;
 mod encode;
 mod examine;
 mod fault;
@@ -60,13 +59,14 @@ mod handshake;
 mod node;
 #[doc(hidden)]
 pub mod probe;
+mod pubsub;
 mod reply;
+mod resp;
 mod scripts;
 mod session;
 pub mod streams;
 mod tls;
 mod wire;
-mod words;
 
 pub use address::UrlError;
 pub use connect_quorum::{Connect, ConnectError};

@@ -155,7 +155,7 @@ impl Node for RedisNode {
     async fn open(&self, nudge: Nudge) -> Result<(RedisSession, Hello), Cause> {
         let (reader, writer, login) = self.dial().await?;
         let mut halves = (reader, writer);
-        let shaken = handshake::shake(self.name(), &mut halves, &login, &self.keys).await?;
+        let shaken = handshake::handshake_on(self.name(), &mut halves, &login, &self.keys).await?;
         let hello = shaken.hello.clone();
         Ok((RedisSession::start(&self.env, halves, self.keys.clone(), shaken, login.password, nudge), hello))
     }

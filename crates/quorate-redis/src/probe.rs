@@ -47,7 +47,7 @@ pub fn handshake(bytes: &[u8], password: &str) -> Result<Hello, Cause> {
     let login = Login { user: None, password: Some(Secret::new(password)), database: 1 };
     let mut halves = connection(bytes, usize::MAX);
     let keys = Keys::new("quorate:");
-    let shaken = handshake::shake("redis://probe:6379/1", &mut halves, &login, &keys);
+    let shaken = handshake::handshake_on("redis://probe:6379/1", &mut halves, &login, &keys);
     shaken.now_or_never().unwrap_or(Err(Cause::TimedOut)).map(|shaken| shaken.hello)
 }
 

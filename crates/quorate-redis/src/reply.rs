@@ -363,7 +363,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_an_answer_is_a_protocol_error_and_never_a_panic() {
-        let words = [
+        let resp = [
             "granted",
             "held",
             "done",
@@ -404,7 +404,7 @@ mod tests {
             assert!(matches!(one(part.clone()), Err(Cause::Protocol(_))), "{part:?}");
             assert!(matches!(read(vec![part.clone()], &[1]), Err(Cause::Protocol(_))), "{part:?}");
             assert!(read(vec![Value::Array(vec![part.clone(), a(&["raised"])])], &[1]).is_err(), "{part:?}");
-            for word in words {
+            for word in resp {
                 for length in 1..7 {
                     let mut parts = vec![s(word)];
                     parts.extend(std::iter::repeat_n(part.clone(), length));

@@ -1,9 +1,9 @@
 use crate::{
     address::Secret,
     durability::{self, Durability, durability},
-    ears::{Ears, confirms},
     encode::{Keys, encode},
-    handshake::{self, Shaken},
+    handshake::{self, Handshake},
+    pubsub::{PubSub, confirms},
     reply,
     scripts::Loaded,
     wire::{Reader, Writer},
@@ -37,7 +37,7 @@ pub struct RedisSession {
     keys: Keys,
     scripts: Loaded,
     /// Nothing is listened for on a server that cannot push.
-    ears: Option<Ears>,
+    pubsub: Option<PubSub>,
     /// What no error of the server's may repeat.
     password: Option<Arc<Secret>>,
     _gone: DropGuard,
@@ -49,20 +49,20 @@ impl RedisSession {
         env: &Env,
         (mut reader, writer): (Reader, Writer),
         keys: Keys,
-        shaken: Shaken,
+        shaken: Handshake,
         password: Option<Secret>,
         nudge: Nudge,
     ) -> Self {
         reader.is_known();
         let (jobs, inbox) = mpsc::unbounded_channel();
         let gone = CancellationToken::new();
-        let ears = Ears::default();
-        let hearing = Hearing { ears: ears.clone(), nudge };
+        let pubsub = PubSub::default();
+        let hearing = Hearing { pubsub: pubsub.clone(), nudge };
         let checked = (shaken.hello.durable == Some(true)).then(|| jobs.downgrade());
         env.spawn(serve(env.clone(), (reader, writer), inbox, gone.clone(), hearing, checked));
-        let ears = shaken.pushes.then_some(ears);
+        let pubsub = shaken.pushes.then_some(pubsub);
         let password = password.map(Arc::new);
-        Self { jobs, keys, scripts: shaken.scripts, ears, password, _gone: gone.drop_guard() }
+        Self { jobs, keys, scripts: shaken.scripts, pubsub, password, _gone: gone.drop_guard() }
     }
 }
 
@@ -71,7 +71,7 @@ impl Session for RedisSession {
         let encoded = encode(&batch, &self.keys, &self.scripts);
         let (reply, answer) = oneshot::channel();
         // A task that has ended drops the job, and the reply with it.
-        let owed = Owed::Replies { count: encoded.runs.len(), reply };
+        let owed = PendingReply::Replies { count: encoded.runs.len(), reply };
         let _ = self.jobs.send(Job { bytes: encoded.bytes, owed });
         let password = self.password.clone();
         async move {
@@ -84,23 +84,23 @@ impl Session for RedisSession {
     }
 
     fn listen(&mut self, listen: Listen) {
-        let Some(ears) = &self.ears else { return };
+        let Some(pubsub) = &self.pubsub else { return };
         let (channel, begun, changed) = match listen {
             Listen::Begin(resource) => {
                 let channel = self.keys.freed(&resource);
-                let changed = ears.begin(&channel, resource);
+                let changed = pubsub.begin(&channel, resource);
                 (channel, true, changed)
             }
             Listen::End(resource) => {
                 let channel = self.keys.freed(&resource);
-                let changed = ears.end(&channel);
+                let changed = pubsub.end(&channel);
                 (channel, false, changed)
             }
         };
         if changed {
             let command = if begun { "SUBSCRIBE" } else { "UNSUBSCRIBE" };
             let bytes = redis::cmd(command).arg(&channel).get_packed_command();
-            let _ = self.jobs.send(Job { bytes, owed: Owed::Confirmation { begun, channel } });
+            let _ = self.jobs.send(Job { bytes, owed: PendingReply::Confirmation { begun, channel } });
         }
     }
 }
@@ -114,11 +114,11 @@ impl fmt::Debug for RedisSession {
 /// Commands to send, and who waits for what they say.
 struct Job {
     bytes: Vec<u8>,
-    owed: Owed,
+    owed: PendingReply,
 }
 
 /// What the server still has to say.
-enum Owed {
+enum PendingReply {
     Replies {
         count: usize,
         reply: oneshot::Sender<Vec<Value>>,
@@ -132,7 +132,7 @@ enum Owed {
 
 /// What is made of that which a server says unasked.
 struct Hearing {
-    ears: Ears,
+    pubsub: PubSub,
     nudge: Nudge,
 }
 
@@ -181,7 +181,7 @@ async fn stays_durable(env: &Env, jobs: Option<mpsc::WeakUnboundedSender<Job>>) 
     loop {
         env.sleep(DURABILITY_CHECK).await;
         let (reply, answer) = oneshot::channel();
-        let owed = Owed::Replies { count: 1 + durability::SETTINGS.len(), reply };
+        let owed = PendingReply::Replies { count: 1 + durability::SETTINGS.len(), reply };
         // A session that is dropped has its own end, and so has a broken connection.
         let sent = jobs.upgrade().is_some_and(|jobs| jobs.send(Job { bytes: bytes.clone(), owed }).is_ok());
         match answer.await {
@@ -214,7 +214,7 @@ fn is_durable(values: &[Value]) -> bool {
 async fn write(
     mut writer: Writer,
     mut inbox: mpsc::UnboundedReceiver<Job>,
-    owe: mpsc::UnboundedSender<Owed>,
+    owe: mpsc::UnboundedSender<PendingReply>,
 ) -> io::Result<()> {
     while let Some(Job { mut bytes, owed }) = inbox.recv().await {
         // Before the commands leave, or a reply could find nobody.
@@ -230,33 +230,33 @@ async fn write(
 }
 
 /// Gives out the replies, in order, until the connection breaks or says what nobody asked.
-async fn read(mut reader: Reader, mut owed: mpsc::UnboundedReceiver<Owed>, hearing: &Hearing) {
-    let mut first: Option<Owed> = None;
+async fn read(mut reader: Reader, mut owed: mpsc::UnboundedReceiver<PendingReply>, hearing: &Hearing) {
+    let mut first: Option<PendingReply> = None;
     let mut values = Vec::new();
     while let Ok(value) = reader.next().await {
         // Commands are written only once they are owed for, so an answer to nothing is a broken server.
         first = first.or_else(|| owed.try_recv().ok());
         match (value, first.take()) {
             (Value::Push { kind, data }, waiting) => {
-                let confirmed = matches!(&waiting, Some(Owed::Confirmation { begun, channel })
+                let confirmed = matches!(&waiting, Some(PendingReply::Confirmation { begun, channel })
                     if confirms(&kind, &data, *begun, channel));
-                if let Some(released) = hearing.ears.released(&kind, &data) {
+                if let Some(released) = hearing.pubsub.released(&kind, &data) {
                     hearing.nudge.push(released);
                 }
                 first = waiting.filter(|_| !confirmed);
             }
             // The user may not listen: its waiters look for themselves. `quorate doctor` tells.
-            (Value::ServerError(_), Some(Owed::Confirmation { .. })) => {}
-            (value, Some(Owed::Replies { count, reply })) => {
+            (Value::ServerError(_), Some(PendingReply::Confirmation { .. })) => {}
+            (value, Some(PendingReply::Replies { count, reply })) => {
                 values.push(value);
                 if values.len() < count {
-                    first = Some(Owed::Replies { count, reply });
+                    first = Some(PendingReply::Replies { count, reply });
                 } else {
                     // Nobody may be waiting any more.
                     let _ = reply.send(std::mem::take(&mut values));
                 }
             }
-            (_, Some(Owed::Confirmation { .. }) | None) => return,
+            (_, Some(PendingReply::Confirmation { .. }) | None) => return,
         }
     }
 }

@@ -4,10 +4,10 @@
 
 use quorate::{
     claim::{
-        AbandonError, Claim, ClaimError, ClaimOutcome, ClaimState, Claims, CompleteError, MessageId,
-        Poisoned, complete_many,
+        AbandonError, Claim, ClaimError, ClaimOutcome, ClaimState, Claims, CompleteError, DeadLettered,
+        MessageId, complete_many,
     },
-    lease::Quorum,
+    quorum::Quorum,
 };
 use quorate_redis::Connect;
 use quorate_testkit::redis::{RedisCluster, RedisServer};
@@ -49,8 +49,8 @@ fn claims(quorum: &Quorum) -> Claims {
 #[ignore = "the other tests of this file run it"]
 fn worker_process() {
     let Ok(arguments) = std::env::var(ARGUMENTS) else { return };
-    let words: Vec<String> = arguments.split(' ').map(str::to_owned).collect();
-    let [name, id, urls @ ..] = &words[..] else { panic!("{arguments}") };
+    let resp: Vec<String> = arguments.split(' ').map(str::to_owned).collect();
+    let [name, id, urls @ ..] = &resp[..] else { panic!("{arguments}") };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let quorum = connect(urls, name);
@@ -154,7 +154,7 @@ async fn killed_workers_count_and_at_the_limit_one_of_two_hands_it_over() {
     }
     let (a, b) = (quorum(&servers, "a"), quorum(&servers, "b"));
     let handed = Arc::new(AtomicUsize::new(0));
-    let consumer = async |quorum: &Quorum| -> Poisoned {
+    let consumer = async |quorum: &Quorum| -> DeadLettered {
         let handed = Arc::clone(&handed);
         let env = quorum.env().clone();
         let claims = claims(quorum).dead_letter(move |letter| {
@@ -169,7 +169,7 @@ async fn killed_workers_count_and_at_the_limit_one_of_two_hands_it_over() {
         let give_up = quorum.env().now() + PATIENCE;
         loop {
             match claims.claim("m").await {
-                Ok(ClaimOutcome::Poisoned(poisoned)) => return poisoned,
+                Ok(ClaimOutcome::DeadLettered(poisoned)) => return poisoned,
                 Ok(ClaimOutcome::Claimed(claim)) => panic!("attempt {}", claim.attempt()),
                 _ => assert!(quorum.env().now() < give_up, "never given up"),
             }

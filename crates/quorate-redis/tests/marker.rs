@@ -4,8 +4,8 @@
 
 use quorate::{
     env::Env,
-    lease::Quorum,
-    round::{Distrust, Marker, NodeState, NodeStatus, Setup},
+    internals::Marker,
+    quorum::{NodeState, NodeStatus, Quorum, QuorumConfig, VoteRejection},
 };
 use quorate_redis::Connect;
 use quorate_testkit::redis::RedisServer;
@@ -18,13 +18,13 @@ fn servers(count: usize) -> Vec<RedisServer> {
     (0..count).map(|_| RedisServer::start().expect("a server")).collect()
 }
 
-fn quorum<'a>(servers: impl IntoIterator<Item = &'a RedisServer>, setup: Setup) -> Quorum {
+fn quorum<'a>(servers: impl IntoIterator<Item = &'a RedisServer>, setup: QuorumConfig) -> Quorum {
     let urls = servers.into_iter().map(RedisServer::url);
-    Quorum::redis(urls).expect("URLs").setup(setup).build().expect("a sound setup")
+    Quorum::redis(urls).expect("URLs").config(setup).build().expect("a sound setup")
 }
 
-fn trusting() -> Setup {
-    Setup { trust_new_nodes: true, node_timeout: Duration::from_secs(1), ..Setup::default() }
+fn trusting() -> QuorumConfig {
+    QuorumConfig { trust_new_nodes: true, node_timeout: Duration::from_secs(1), ..QuorumConfig::default() }
 }
 
 /// How many nodes the marker of `server` names; `None` without a marker.
@@ -65,8 +65,9 @@ async fn a_worker_with_a_wrong_list_marks_no_new_node() {
         let list = (0..5).map(|at| &servers[(at + run) % 5]);
         let wrong = quorum(list, trusting());
         let nodes = until(&wrong, "the refusal", |nodes| refused(nodes) == 5).await;
-        let contradicted =
-            |node: &&NodeStatus| matches!(&node.state, NodeState::Refused(Distrust::Contradicted { .. }));
+        let contradicted = |node: &&NodeStatus| {
+            matches!(&node.state, NodeState::Refused(VoteRejection::Contradicted { .. }))
+        };
         assert_eq!(nodes.iter().filter(contradicted).count(), 2, "{nodes:?}");
         wrong.close().await;
         assert_eq!(servers.each_marked(), [Some(3), Some(3), Some(3), None, None], "run {run}");
@@ -120,7 +121,7 @@ async fn a_new_cluster_starts_with_a_minority_of_its_nodes_away() {
     // One of three is no majority: it is not marked until another is met.
     let next = quorum(&servers, trusting());
     let nodes = until(&next, "the wait", |nodes| refused(nodes) == 1).await;
-    let alone = NodeState::Refused(Distrust::TooFewMet { met: 1, needed: 2 });
+    let alone = NodeState::Refused(VoteRejection::TooFewMet { met: 1, needed: 2 });
     assert_eq!(nodes[0].state, alone, "{nodes:?}");
     let error = next.lock("x").try_acquire().await.expect_err("no quorum");
     assert!(!error.is_permanent() && error.to_string().contains("1 of the 2 nodes"), "{error}");
@@ -144,12 +145,12 @@ async fn a_worker_whose_shared_settings_differ_is_refused_with_both_values() {
     right.ready(PATIENCE).await.expect("a majority votes");
     let second = Duration::from_secs(1);
     for (field, theirs, ours, setup) in [
-        ("max_ttl", "30s", "20s", Setup { max_ttl: 20 * second, ..trusting() }),
-        ("max_clock_offset", "1s", "3s", Setup { max_clock_offset: 3 * second, ..trusting() }),
-        ("clock_step_allowance", "200ms", "1s", Setup { clock_step_allowance: second, ..trusting() }),
-        ("drift_rate", "0.01", "0.05", Setup { drift_rate: 0.05, ..trusting() }),
+        ("max_ttl", "30s", "20s", QuorumConfig { max_ttl: 20 * second, ..trusting() }),
+        ("max_clock_offset", "1s", "3s", QuorumConfig { max_clock_offset: 3 * second, ..trusting() }),
+        ("clock_step_allowance", "200ms", "1s", QuorumConfig { clock_step_allowance: second, ..trusting() }),
+        ("drift_rate", "0.01", "0.05", QuorumConfig { drift_rate: 0.05, ..trusting() }),
         // Not `durable`: of these servers a durable worker refuses the setting before it reads the marker.
-        ("trust_new_nodes", "true", "false", Setup { trust_new_nodes: false, ..trusting() }),
+        ("trust_new_nodes", "true", "false", QuorumConfig { trust_new_nodes: false, ..trusting() }),
     ] {
         let other = quorum(&servers, setup);
         let error = other.lock("x").acquire().await.expect_err("refused");

@@ -5,8 +5,8 @@ mod support;
 
 use quorate::{
     env::Env,
-    lease::Quorum,
     node::{Cause, Node, Nudge, Push, Refusal, Reply, Request},
+    quorum::Quorum,
 };
 use quorate_redis::{LINGER, RedisNode};
 use quorate_testkit::redis::{RedisConfig, RedisServer};

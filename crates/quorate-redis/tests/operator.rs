@@ -11,7 +11,8 @@ use quorate::{
     claim::{Claims, ProcessError},
     election::{Election, ElectionError},
     env::Env,
-    lease::{AcquireError, Quorum},
+    lease::AcquireError,
+    quorum::Quorum,
     schedule::Jobs,
 };
 use quorate_redis::Connect;

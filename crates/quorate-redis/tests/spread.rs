@@ -4,9 +4,9 @@
 use quorate::{
     election::Election,
     env::Env,
-    lease::Quorum,
     ledger::Ledger,
     node::{FencingToken, Record},
+    quorum::Quorum,
     schedule::{
         Delivery, Job, JobRow, Jobs, Overlap, Paused, Placement, RunAll, Scheduler, Tick, TickEnd,
         TickHistory, every,

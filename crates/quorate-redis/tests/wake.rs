@@ -1,7 +1,7 @@
 //! Waiters on real servers: a release wakes them, and nothing depends on its being told.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panic, its helpers too")]
 
-use quorate::lease::Quorum;
+use quorate::quorum::Quorum;
 use quorate_redis::{Connect, RedisNode};
 use quorate_testkit::redis::{RedisCluster, RedisConfig, RedisServer};
 use std::time::Duration;

@@ -6,8 +6,8 @@
 //! Nothing here is for production, and the package is not published. A test process that is killed outright
 //! leaves the servers that it started behind.
 
-pub mod alike;
 pub mod conformance;
+pub mod differential;
 pub mod hostile;
 pub mod model;
 mod not_run;

@@ -13,8 +13,8 @@ use quorate::{
     },
     election::{Election, Term},
     env::Env,
-    lease::{Quorum, TryAcquire},
-    round::Setup,
+    lease::TryAcquire,
+    quorum::{Quorum, QuorumConfig},
     schedule::{Job, Placement, Scheduler, SchedulerHandle, TickEnd, every},
 };
 use quorate_redis::Connect;
@@ -49,8 +49,8 @@ const SLACK: usize = 400 << 10;
 /// How much more a server may hold after all than before: buffers of clients, and tables that shrink late.
 const SERVER_SLACK: u64 = 1 << 20;
 
-fn setup() -> Setup {
-    Setup {
+fn setup() -> QuorumConfig {
+    QuorumConfig {
         worker: "worker".into(),
         node_timeout: SECOND / 2,
         max_ttl: 4 * SECOND,
@@ -58,7 +58,7 @@ fn setup() -> Setup {
         fence_retention: 4 * SECOND,
         ledger_retention: 2 * SECOND,
         trust_new_nodes: true,
-        ..Setup::default()
+        ..QuorumConfig::default()
     }
 }
 
@@ -134,7 +134,7 @@ async fn messages(quorum: &Quorum, many: usize, round: &str) {
                 _ => {
                     drop(counted.process(&*id, async |_| Err::<(), _>("broken")).await);
                     let again = counted.claim(&*id).await.expect("a quorum");
-                    assert!(matches!(again, ClaimOutcome::Poisoned(_)), "{again:?}");
+                    assert!(matches!(again, ClaimOutcome::DeadLettered(_)), "{again:?}");
                 }
             }
         })
@@ -292,7 +292,7 @@ async fn at_rest(quorum: &Quorum, tasks: usize, bound: usize) -> Result<usize, S
 async fn a_thousand_of_each_kind_leave_nothing_behind() {
     let config = RedisConfig::new().own_clock();
     let cluster = RedisCluster::start_with(3, &config).unwrap_or_else(|error| panic!("{error}"));
-    let quorum = Quorum::redis(cluster.urls()).expect("URLs").setup(setup()).build().expect("a sound setup");
+    let quorum = Quorum::redis(cluster.urls()).expect("URLs").config(setup()).build().expect("a sound setup");
     let _ = quorum.ready(PATIENCE).await;
     let (tasks, empty) = (quorum.env().tasks_alive(), memory_of(&cluster));
 

@@ -5,10 +5,10 @@
 
 use quorate::{
     env::Env,
-    lease::{Lease, Quorum, TryAcquire},
+    lease::{Lease, TryAcquire},
     ledger::{Ledger, LedgerError},
     node::{Batch, BatchReply, Cause, FencingToken, Hello, MemoryNode, MemorySession, Node, Nudge, Session},
-    round::{NodeState, Setup},
+    quorum::{NodeState, Quorum, QuorumConfig},
 };
 use quorate_redis::RedisNode;
 use quorate_testkit::hostile::{HostileServer, Hostility};
@@ -165,8 +165,8 @@ async fn a_node_of_another_run_each_time_has_no_vote() {
     let servers: Vec<_> = (0..3).map(|_| HostileServer::start(Hostility::AnotherRun).unwrap()).collect();
     let honest = (0..2).map(|number| MemoryNode::new(&format!("memory{number}")));
     let hostile = servers.iter().map(|server| RedisNode::parse(&server.url(PASSWORD)).unwrap());
-    let setup = Setup { max_ttl: Duration::from_secs(2), ..Setup::default() };
-    let quorum = Quorum::builder().setup(setup).nodes(honest).nodes(hostile).build().unwrap();
+    let setup = QuorumConfig { max_ttl: Duration::from_secs(2), ..QuorumConfig::default() };
+    let quorum = Quorum::builder().config(setup).nodes(honest).nodes(hostile).build().unwrap();
     let tried =
         soon(quorum.lock("r").ttl(Duration::from_secs(1)).wait(Duration::from_secs(4)).acquire()).await;
     fit_to_print(&tried.err().unwrap().to_string());

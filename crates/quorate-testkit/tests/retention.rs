@@ -6,12 +6,11 @@
 use quorate::{
     election::Election,
     env::{Env, ScopedTask},
-    lease::Quorum,
     node::MemoryNode,
-    round::Setup,
+    quorum::{Quorum, QuorumConfig},
     schedule::{Every, Job, Jobs, JobsError, Placement, Scheduler, SchedulerHandle, every},
 };
-use quorate_testkit::alike::ShiftedWorld;
+use quorate_testkit::differential::ShiftedWorld;
 use std::{sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
 
@@ -117,16 +116,16 @@ impl Worker {
 }
 
 fn quorum(worker: &str, world: &Arc<ShiftedWorld>, nodes: &[MemoryNode]) -> Quorum {
-    let setup = Setup {
+    let setup = QuorumConfig {
         worker: worker.into(),
         // A step of the clocks looks to a request under way like a slow node.
         node_timeout: Duration::from_secs(1),
         max_ttl: Duration::from_secs(24 * 3600),
         ledger_retention: RETENTION,
         trust_new_nodes: true,
-        ..Setup::default()
+        ..QuorumConfig::default()
     };
-    let builder = Quorum::builder().setup(setup).env(Env::new(world.clone()));
+    let builder = Quorum::builder().config(setup).env(Env::new(world.clone()));
     builder.nodes(nodes.iter().cloned()).build().expect("a sound setup")
 }
 

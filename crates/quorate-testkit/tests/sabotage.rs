@@ -10,10 +10,10 @@
 
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
 
-use quorate::round::Sabotage;
+use quorate::internals::Sabotage;
 use quorate_testkit::{
     cannot_run,
-    sim::{Contrast, Difference, Lie, NoDifference, PLANS, Plan, Sweep},
+    sim::{Contrast, Difference, NoDifference, NodeFault, PLANS, Plan, Sweep},
 };
 use std::{
     collections::BTreeMap,
@@ -27,7 +27,7 @@ struct Case {
     /// Which of the plans. Each holds, seed by seed, while nothing is left out.
     plan: &'static str,
     /// How the servers lie.
-    lie: Option<Lie>,
+    node_fault: Option<NodeFault>,
     /// What the workers leave out.
     sabotage: &'static [Sabotage],
     /// The invariant that must be found broken, and how it puts it if it must be in that way.
@@ -43,19 +43,19 @@ impl Case {
         breaks: &'static str,
         within: u64,
     ) -> Self {
-        Self { what, plan: "default", lie: None, sabotage, breaks, within }
+        Self { what, plan: "default", node_fault: None, sabotage, breaks, within }
     }
 
-    const fn node(what: &'static str, lie: Lie, breaks: &'static str, within: u64) -> Self {
-        Self { what, plan: "default", lie: Some(lie), sabotage: &[], breaks, within }
+    const fn node(what: &'static str, node_fault: NodeFault, breaks: &'static str, within: u64) -> Self {
+        Self { what, plan: "default", node_fault: Some(node_fault), sabotage: &[], breaks, within }
     }
 
     const fn on(self, plan: &'static str) -> Self {
         Self { plan, ..self }
     }
 
-    const fn with(self, lie: Lie) -> Self {
-        Self { lie: Some(lie), ..self }
+    const fn with(self, node_fault: NodeFault) -> Self {
+        Self { node_fault: Some(node_fault), ..self }
     }
 
     /// The plan with every mechanism in its place.
@@ -65,7 +65,7 @@ impl Case {
 
     fn sabotaged(&self) -> Plan {
         let mut plan = self.sound();
-        plan.lie = self.lie;
+        plan.node_fault = self.node_fault;
         plan.setup.sabotage = self.sabotage.to_vec();
         plan
     }
@@ -89,14 +89,14 @@ const TWICE: &str = "order: a second time";
 
 const CASES: &[Case] = &[
     // --- fencing ---
-    Case::node("no increment", Lie::Uncounting, "fencing", 20),
+    Case::node("no increment", NodeFault::Uncounting, "fencing", 20),
     Case::worker("no raise", &[Sabotage::NoRaise], "fencing", 20),
     Case::worker("low re-seed, old counters trusted", &[Sabotage::RelicsTrusted], "fencing", 30)
-        .with(Lie::Restarting),
+        .with(NodeFault::Restarting),
     // --- who owns it ---
     Case::worker("owner token reused", &[Sabotage::TokenReused], "backing", 20),
-    Case::node("no owner check in release", Lie::Ruthless, "backing", 20),
-    Case::node("no not_after, at the node", Lie::Timeless, "release", 20),
+    Case::node("no owner check in release", NodeFault::Ruthless, "backing", 20),
+    Case::node("no not_after, at the node", NodeFault::Timeless, "release", 20),
     Case::worker("no not_after, at the worker", &[Sabotage::NoNotAfter], "release", 20),
     Case::worker("no fence between connections", &[Sabotage::NoFence], "release", 50),
     Case::worker("mailbox sorted", &[Sabotage::ReleasesFirst], "release", 20),
@@ -109,14 +109,14 @@ const CASES: &[Case] = &[
     Case::worker("a look does not look at the clock", &[Sabotage::LooksWithoutClock], "exclusion", 20),
     Case::worker("loss is noticed by no clock", &[Sabotage::LossFromVotesOnly], "step-down", 20),
     Case::worker("a lease outlives its release", &[Sabotage::LeaseOutlivesRelease], "exclusion", 20),
-    Case::node("an extension does not lengthen", Lie::Shortening, "backing", 20),
+    Case::node("an extension does not lengthen", NodeFault::Shortening, "backing", 20),
     // --- who may vote ---
-    Case::node("a node that forgot keeps its vote", Lie::Forgetful, "exclusion", 60).on("crashes"),
+    Case::node("a node that forgot keeps its vote", NodeFault::Forgetful, "exclusion", 60).on("crashes"),
     Case::worker("no quarantine", &[Sabotage::NoQuarantine], "exclusion", 60).on("crashes"),
     Case::worker("neither epochs nor quarantine", BOTH, "exclusion", 60).on("crashes"),
     Case::worker("jumps of clocks unseen", &[Sabotage::JumpsUnseen], "exclusion", 60).on("far-steps"),
     // --- records ---
-    Case::node("unseen overwrite", Lie::Overwriting, "ticks", 150).on("far-steps"),
+    Case::node("unseen overwrite", NodeFault::Overwriting, "ticks", 150).on("far-steps"),
     Case::worker("no memory rule", &[Sabotage::NoMemoryRule], "ticks", 100),
     Case::worker("ticks by the worker's own clock", &[Sabotage::OwnWallClock], "ticks: in truth", 60),
 ];
@@ -133,11 +133,11 @@ const NOT_MISSED: &[(Case, &str)] = &[
         "compare-and-set covers it; the model of the ledger, Seal and CompareAndSet together",
     ),
     (
-        Case::node("writes of terms before the seal", Lie::Unsealed, "ticks", 100),
+        Case::node("writes of terms before the seal", NodeFault::Unsealed, "ticks", 100),
         "compare-and-set covers it; conformance, a_seal_refuses_earlier_terms",
     ),
     (
-        Case::node("a final record overwritten", Lie::Reopening, "ticks", 100),
+        Case::node("a final record overwritten", NodeFault::Reopening, "ticks", 100),
         "the seal tells every leader what is final; conformance, a_last_record_is_final",
     ),
     (
@@ -149,15 +149,15 @@ const NOT_MISSED: &[(Case, &str)] = &[
         "a done stands on a majority, which grants nothing: only a majority that forgot would; quorate's own test of claims, one_node_s_word",
     ),
     (
-        Case::node("no owner check in raise", Lie::Obliging, TWICE, 100).on("wild-clocks"),
+        Case::node("no owner check in raise", NodeFault::Obliging, TWICE, 100).on("wild-clocks"),
         "the model of tokens, RaiseByOwner; conformance, raise_is_for_the_holder",
     ),
     (
-        Case::node("an extension lowers the counter", Lie::Lowering, TWICE, 100).on("wild-clocks"),
+        Case::node("an extension lowers the counter", NodeFault::Lowering, TWICE, 100).on("wild-clocks"),
         "the model of tokens, RepairKeepsMore; conformance, extend_lengthens_and_lifts_the_counter",
     ),
     (
-        Case::node("low re-seed", Lie::Restarting, "fencing", 100),
+        Case::node("low re-seed", NodeFault::Restarting, "fencing", 100),
         "counters older than a memory do not count: left out together above; the model of tokens, Seed",
     ),
     (

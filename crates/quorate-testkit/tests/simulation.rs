@@ -4,7 +4,7 @@
 
 #![expect(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
-use quorate_testkit::sim::{Contrast, Lie, NAP, PLANS, Plan, Summary, Sweep};
+use quorate_testkit::sim::{Contrast, NAP, NodeFault, PLANS, Plan, Summary, Sweep};
 use std::{collections::BTreeMap, ops::Range, time::Duration};
 
 /// The seeds of a plan; `QUORATE_SEEDS=1..5001` tries others of every plan.
@@ -307,33 +307,33 @@ fn found_out(name: &str, plan: &Plan, seeds: Range<u64>) {
     }
 }
 
-fn lying(lie: Lie) -> Plan {
-    Plan { lie: Some(lie), ..Plan::default() }
+fn lying(node_fault: NodeFault) -> Plan {
+    Plan { node_fault: Some(node_fault), ..Plan::default() }
 }
 
 #[test]
 fn a_node_that_forgets_leases_and_keeps_its_vote_is_found_out() {
-    found_out("exclusion", &lying(Lie::Forgetful), 1..41);
+    found_out("exclusion", &lying(NodeFault::Forgetful), 1..41);
 }
 
 #[test]
 fn a_node_that_grants_what_is_held_is_found_out() {
-    found_out("exclusion", &lying(Lie::Generous), 1..11);
+    found_out("exclusion", &lying(NodeFault::Generous), 1..11);
 }
 
 #[test]
 fn a_node_that_ignores_not_after_is_found_out() {
-    found_out("release", &lying(Lie::Timeless), 1..21);
+    found_out("release", &lying(NodeFault::Timeless), 1..21);
 }
 
 #[test]
 fn a_node_that_counts_no_grant_is_found_out() {
-    found_out("fencing", &lying(Lie::Uncounting), 1..11);
+    found_out("fencing", &lying(NodeFault::Uncounting), 1..11);
 }
 
 #[test]
 fn a_node_that_keeps_what_was_released_is_found_out() {
-    found_out("liveness", &lying(Lie::Clinging), 1..11);
+    found_out("liveness", &lying(NodeFault::Clinging), 1..11);
 }
 
 #[test]

@@ -7,18 +7,12 @@
 //! and the moment in which its write lands, the worker may be paused for longer than the lease lives. For
 //! that there is the fencing token ([`lease::Lease::check`]), which the sink must compare in its own
 //! transaction. Exclusion rests on clock *rates* and on nodes that remember; see [`lease`] for the exact
-//! conditions and [`round`] for which nodes may vote.
+//! conditions and `docs/design/lease-and-trust.md` for which nodes may vote.
 //!
 //! # In short
 //!
 //! ```
-//! use quorate::{
-//!     claim::{Claims, Processed},
-//!     election::Election,
-//!     lease::Quorum,
-//!     node::MemoryNode,
-//!     schedule::{Cron, Job, RunOnce, Scheduler},
-//! };
+//! use quorate::{claim::{Claims, Processed}, election::Election, node::MemoryNode, quorum::Quorum, schedule::{Cron, Job, RunOnce, Scheduler}};
 //! use std::{convert::Infallible, time::Duration};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
@@ -63,22 +57,32 @@
 //!
 //! * [`mod@env`]: clocks, timers, tasks, randomness; the only door to the world
 //! * [`node`]: one server: requests, replies, the memory node and the file node
-//! * [`round`]: one driver task a node, trust, the pure tally
-//! * [`lease`]: the [`Quorum`](lease::Quorum), leases, the keeper that extends them, fencing
+//! * `config`, `trust`, `vote`, `driver`: the settings, which nodes may vote, what votes mean, one task for each node
+//! * [`lease`]: leases, the task that renews them, fencing
+//! * [`quorum`]: the [`Quorum`](quorum::Quorum) and its status
+//! * [`admin`]: replacing the node set, releasing a lock by force
 //! * [`ledger`]: records on a majority
 //! * [`election`]: campaigns, terms, observers
 //! * [`schedule`]: jobs, ticks, misfires, the runner
 //! * [`claim`]: message and batch claims
 
+pub mod admin;
 mod backoff;
 pub mod claim;
+mod config;
+mod driver;
 pub mod election;
 pub mod env;
+#[doc(hidden)]
+pub mod internals;
 pub mod lease;
 pub mod ledger;
 pub mod node;
 mod panic;
 #[doc(hidden)]
 pub mod plain;
-pub mod round;
+pub mod quorum;
+mod sabotage;
 pub mod schedule;
+mod trust;
+mod vote;

@@ -6,9 +6,8 @@ use common::{SECOND, nodes, quorum};
 use quorate::{
     claim::{Claims, Fingerprint, MessageId},
     election::Election,
-    lease::Quorum,
     node::{MemoryNode, NameError, Resource},
-    round::Setup,
+    quorum::{Quorum, QuorumConfig},
 };
 use std::time::Duration;
 
@@ -128,10 +127,10 @@ async fn of_nodes_there_is_one_at_least_and_none_twice_and_an_even_number_is_adv
     says(built(&["a", "b", "a"]).expect_err("twice"), &["nodes names a twice", "name it once"]);
     let even = built(&["a", "b"]).expect("allowed");
     says(
-        Setup::advice(even.nodes().len()).expect("it buys nothing"),
+        QuorumConfig::advice(even.nodes().len()).expect("it buys nothing"),
         &["names 2 servers", "no more faults than 1"],
     );
     even.close().await;
-    assert!(Setup::advice(4).is_some());
-    assert_eq!([1, 3, 5].map(Setup::advice), [None, None, None]);
+    assert!(QuorumConfig::advice(4).is_some());
+    assert_eq!([1, 3, 5].map(QuorumConfig::advice), [None, None, None]);
 }

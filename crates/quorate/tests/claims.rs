@@ -10,11 +10,11 @@ use common::{SECOND, nodes, quorum};
 use cut::Cut;
 use quorate::{
     claim::{Claim, ClaimOutcome, Claims, CompleteError, ProcessError, Processed, complete_many},
-    lease::Quorum,
     node::{
         Batch, DoneRecord, FencingToken, MemoryNode, Node, NodeTime, Nudge, Owner, Reply, Request, Resource,
         Session,
     },
+    quorum::Quorum,
 };
 use std::{
     convert::Infallible,

@@ -7,15 +7,15 @@ mod common;
 use common::{SECOND, nodes, quorum};
 use quorate::{
     claim::{
-        AbandonError, Claim, ClaimError, ClaimOutcome, ClaimState, Claims, Fingerprint, ForgiveError,
-        MessageId, Poisoned, ProcessError, Processed, abandon_many, complete_many,
+        AbandonError, Claim, ClaimError, ClaimOutcome, ClaimState, Claims, DeadLettered, Fingerprint,
+        ForgiveError, MessageId, ProcessError, Processed, abandon_many, complete_many,
     },
     env::Env,
-    lease::Quorum,
     node::{
         Batch, BatchReply, Cause, FencingToken, Hello, MemoryNode, MemorySession, Node, NodeTime, Nudge,
         Owner, Reply, Request, Resource, Session,
     },
+    quorum::Quorum,
 };
 use std::{
     convert::Infallible,
@@ -37,9 +37,9 @@ async fn claimed<'a>(claims: &Claims, message: impl Into<MessageId<'a>>) -> Clai
     }
 }
 
-async fn poisoned(claims: &Claims, id: &str) -> Poisoned {
+async fn poisoned(claims: &Claims, id: &str) -> DeadLettered {
     match claims.claim(id).await.expect("a quorum") {
-        ClaimOutcome::Poisoned(poisoned) => poisoned,
+        ClaimOutcome::DeadLettered(poisoned) => poisoned,
         other => panic!("{other:?}"),
     }
 }
@@ -87,7 +87,7 @@ async fn attempts_are_counted_over_workers_that_crash_or_fail_and_at_the_limit_i
     assert_eq!(given_up.at, None, "no hook has it");
     assert_eq!(poisoned(&claims(&a), "m").await, given_up, "and it stays given up");
     let told = claims(&a).process("m", |_| async { Ok::<(), Infallible>(()) }).await.expect("a quorum");
-    assert_eq!(told, Processed::Poisoned(given_up.clone()));
+    assert_eq!(told, Processed::DeadLettered(given_up.clone()));
     let state = claims(&a).inspect("m").await.expect("a quorum");
     assert_eq!(state, ClaimState::Free { attempts: 3, payload: None });
     a.close().await;
@@ -114,7 +114,7 @@ async fn what_was_given_up_without_a_hook_is_handed_over_once_there_is_one() {
     assert_eq!(taken.load(Ordering::SeqCst), 1);
     // Whoever has no hook is told that one has it.
     assert_eq!(poisoned(&claims(&a), "m").await, handed);
-    assert_eq!(claims(&a).inspect("m").await.expect("a quorum"), ClaimState::Poisoned(handed));
+    assert_eq!(claims(&a).inspect("m").await.expect("a quorum"), ClaimState::DeadLettered(handed));
     a.close().await;
 }
 
@@ -149,7 +149,7 @@ async fn the_dead_letter_hook_runs_under_a_claim_again_until_it_succeeds_and_the
         let (one, two) = tokio::join!(one.claim("m"), two.claim("m"));
         for outcome in [one, two] {
             match outcome.expect("a quorum") {
-                ClaimOutcome::Poisoned(poisoned) if poisoned.at.is_some() => handed += 1,
+                ClaimOutcome::DeadLettered(poisoned) if poisoned.at.is_some() => handed += 1,
                 ClaimOutcome::InProgress { .. } => {}
                 other => panic!("{other:?}"),
             }

@@ -7,8 +7,8 @@ use futures_util::future::BoxFuture;
 use quorate::{
     election::ElectionError,
     env::{BootTime, Env, ScopedTask, SystemWorld, WallTime, World},
-    lease::Quorum,
     node::MemoryNode,
+    quorum::Quorum,
     schedule::{Delivery, Job, Placement, RunAll, ScheduleError, Scheduler, SchedulerRun, every},
 };
 use std::{

@@ -14,8 +14,8 @@ use quorate::{
         ClaimOutcome, Claims, Fingerprint,
         stream::{Acked, BadId, Delivery, Ended, Message, Outcome},
     },
-    lease::Quorum,
     node::MemoryNode,
+    quorum::Quorum,
 };
 use std::{
     collections::BTreeMap,

@@ -17,8 +17,8 @@ use quorate::{
         Claim, ClaimOutcome, Claims,
         stream::{Consumed, Delivery, Ended, Outcome},
     },
-    lease::Quorum,
     node::MemoryNode,
+    quorum::Quorum,
 };
 use std::{
     future::{pending, ready},

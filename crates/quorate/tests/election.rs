@@ -10,7 +10,7 @@ use common::{SECOND, nodes, quorum};
 use log::Log;
 use quorate::{
     election::{Election, ElectionError, ElectionEvent, Term},
-    lease::Quorum,
+    quorum::Quorum,
 };
 use std::{
     convert::Infallible,

@@ -8,11 +8,12 @@ mod common;
 use common::{SECOND, nodes, quorum};
 use quorate::{
     env::Env,
-    lease::{Lease, Quorum, ReadLease, TryAcquire},
+    lease::{Lease, ReadLease, TryAcquire},
     node::{
         Batch, Cause, Hello, MemoryNode, MemorySession, Node, NodeTime, Nudge, Owner, Reply, Request,
         Resource, Session,
     },
+    quorum::Quorum,
 };
 use std::{
     sync::{Arc, Mutex},

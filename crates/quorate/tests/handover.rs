@@ -8,8 +8,9 @@ use common::{SECOND, nodes, quorum};
 use quorate::{
     election::{Election, ElectionEvent, ElectionEvents, ResignError, Term},
     env::ScopedTask,
-    lease::{Heartbeat, Quorum, StepDownCause, TransferError, TryAcquire},
+    lease::{Heartbeat, StepDownCause, TransferError, TryAcquire},
     node::{FencingToken, Resource},
+    quorum::Quorum,
 };
 use std::{
     convert::Infallible,
@@ -191,7 +192,7 @@ async fn a_leader_that_is_asked_from_outside_resigns_and_no_later_one_does() {
 #[tokio::test]
 async fn a_leader_that_obeys_nobody_leads_on() {
     let nodes = nodes();
-    let mut a = run(candidate("a", &nodes).obeys_resign(false));
+    let mut a = run(candidate("a", &nodes).allow_remote_resign(false));
     let first = a.elected().await;
     let outside = quorum("operator", &nodes);
     let mut observer = Election::new(&outside, "g").observe().expect("a name");

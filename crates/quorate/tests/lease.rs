@@ -6,8 +6,9 @@ mod common;
 
 use common::{SECOND, nodes, quorum};
 use quorate::{
-    lease::{AcquireError, Lease, LeaseEvent, Quorum, TryAcquire},
+    lease::{AcquireError, Lease, LeaseEvent, TryAcquire},
     node::Resource,
+    quorum::Quorum,
 };
 use std::time::Duration;
 

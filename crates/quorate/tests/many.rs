@@ -7,8 +7,9 @@ mod common;
 
 use common::{SECOND, nodes, quorum};
 use quorate::{
-    lease::{Heartbeat, Lease, LeaseEvent, Leases, Quorum, StepDownCause, TryAcquire, TryAcquireAll},
+    lease::{Heartbeat, Lease, LeaseEvent, Leases, StepDownCause, TryAcquire, TryAcquireAll},
     node::Resource,
+    quorum::Quorum,
 };
 use std::{
     collections::BTreeSet,

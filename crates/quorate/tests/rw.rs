@@ -7,8 +7,9 @@ mod common;
 
 use common::{SECOND, nodes, quorum};
 use quorate::{
-    lease::{DowngradeError, Lease, LeaseEvent, Quorum, ReadLease, TryAcquire},
+    lease::{DowngradeError, Lease, LeaseEvent, ReadLease, TryAcquire},
     node::{Owner, Resource},
+    quorum::Quorum,
 };
 use std::time::Duration;
 

@@ -7,8 +7,9 @@ mod common;
 use common::{SECOND, nodes, quorum};
 use quorate::{
     env::Env,
-    lease::{Heartbeat, Quorum},
+    lease::Heartbeat,
     node::{Batch, BatchReply, Cause, Hello, MemoryNode, MemorySession, Node, Nudge, Request, Session},
+    quorum::Quorum,
     schedule::{Delivery, Job, RunAll, Scheduler, Tick, every},
 };
 use std::{

@@ -8,7 +8,7 @@ use crate::{
 use quorate::{
     election::{Election, Term},
     env::BootTime,
-    lease::Quorum,
+    quorum::Quorum,
     schedule::{Delivery, Job, RunAll, Scheduler, Tick, every},
 };
 use std::{convert::Infallible, sync::Arc, time::Duration};

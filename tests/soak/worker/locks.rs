@@ -7,7 +7,8 @@ use crate::{
 };
 use quorate::{
     env::BootTime,
-    lease::{Lease, Quorum, TryAcquire},
+    lease::{Lease, TryAcquire},
+    quorum::Quorum,
 };
 use quorate_testkit::sim::SeedRng;
 use std::time::Duration;

@@ -8,7 +8,7 @@ use crate::{
 use quorate::{
     claim::{Claim, ClaimOutcome, Claims},
     env::{BootTime, Env},
-    lease::Quorum,
+    quorum::Quorum,
 };
 use quorate_testkit::sim::SeedRng;
 use std::{collections::BTreeMap, time::Duration};

@@ -79,7 +79,7 @@ async fn told_to_stop(stop: &CancellationToken) -> Result<(), Failure> {
 }
 
 /// Writes down when this process was not scheduled.
-async fn pulse(journal: &Journal, quorum: &quorate::lease::Quorum, stop: &CancellationToken) {
+async fn pulse(journal: &Journal, quorum: &quorate::quorum::Quorum, stop: &CancellationToken) {
     let mut last = journal.now();
     while !stop.is_cancelled() {
         quorum.env().sleep(BEAT).await;

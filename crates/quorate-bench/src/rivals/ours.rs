@@ -1,5 +1,8 @@
 use super::TTL;
-use quorate::lease::{Lease, Quorum, QuorumBuilder, TryAcquire};
+use quorate::{
+    lease::{Lease, TryAcquire},
+    quorum::{Quorum, QuorumBuilder},
+};
 use quorate_redis::{Connect, RedisNode};
 use std::time::Duration;
 

@@ -6,8 +6,9 @@ mod wire;
 use super::{TTL, spawn};
 use quorate::{
     env::{SystemWorld, World},
+    internals::majority,
     node::{FencingToken, Owner, Request, Resource},
-    round::{Setup, majority},
+    quorum::QuorumConfig,
 };
 use std::sync::{
     Arc, Mutex, PoisonError,
@@ -28,7 +29,7 @@ pub(crate) enum Dialect {
 /// The drivers' mailboxes.
 pub(crate) struct Raw {
     mail: Vec<mpsc::UnboundedSender<Job>>,
-    setup: Setup,
+    setup: QuorumConfig,
 }
 
 /// What signs one lock.
@@ -72,7 +73,7 @@ impl Raw {
             mail.push(mailbox);
             spawn(wire.drive(inbox));
         }
-        Ok(Self { mail, setup: Setup::default() })
+        Ok(Self { mail, setup: QuorumConfig::default() })
     }
 
     pub(crate) async fn acquire(&self, resource: &str) -> Option<Signed> {

@@ -8,7 +8,7 @@ use crate::{
     rivals::{TTL, quorum, spawn},
     servers::Servers,
 };
-use quorate::{env::BootTime, lease::Quorum};
+use quorate::{env::BootTime, quorum::Quorum};
 use std::{
     sync::{Arc, Mutex, PoisonError},
     time::Duration,

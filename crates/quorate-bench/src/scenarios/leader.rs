@@ -8,7 +8,7 @@ use crate::{
     rivals::{TTL, quorum, spawn},
     servers::Servers,
 };
-use quorate::{election::Election, env::BootTime, lease::Quorum};
+use quorate::{election::Election, env::BootTime, quorum::Quorum};
 use std::{sync::Arc, time::Duration};
 use tokio::{runtime::Runtime, sync::mpsc};
 use tokio_util::sync::CancellationToken;

@@ -9,9 +9,9 @@ use crate::{
     servers::Servers,
 };
 use quorate::{
-    lease::Quorum,
     ledger::Ledger,
     node::{FencingToken, Record},
+    quorum::Quorum,
 };
 use std::sync::Arc;
 

@@ -8,7 +8,7 @@ use crate::{
     rivals::{quorum, spawn},
     servers::Servers,
 };
-use quorate::lease::{Lease, Quorum};
+use quorate::{lease::Lease, quorum::Quorum};
 use std::time::Duration;
 
 /// Acquired at one time.

@@ -1,5 +1,5 @@
 use super::{NodeArgs, duration};
-use crate::when;
+use crate::time;
 use clap::{Args, Subcommand};
 use quorate::env::WallTime;
 use std::time::Duration;
@@ -72,7 +72,7 @@ pub(crate) struct NextArgs {
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) count: u32,
     /// Ticks later than this (RFC 3339) [default: now]
-    #[arg(long, value_name = "TIME", value_parser = when::parse)]
+    #[arg(long, value_name = "TIME", value_parser = time::parse)]
     pub(crate) from: Option<WallTime>,
     /// The job
     #[arg(value_name = "NAME")]
@@ -150,10 +150,10 @@ pub(crate) struct BackfillArgs {
     #[command(flatten)]
     pub(crate) wait: WaitArgs,
     /// The beginning of the span, itself included (RFC 3339)
-    #[arg(long, value_name = "TIME", value_parser = when::parse)]
+    #[arg(long, value_name = "TIME", value_parser = time::parse)]
     pub(crate) from: WallTime,
     /// The end of the span, itself excluded (RFC 3339)
-    #[arg(long, value_name = "TIME", value_parser = when::parse)]
+    #[arg(long, value_name = "TIME", value_parser = time::parse)]
     pub(crate) until: WallTime,
     /// The job
     #[arg(value_name = "NAME")]
@@ -172,7 +172,7 @@ pub(crate) struct CancelArgs {
     #[command(flatten)]
     pub(crate) wait: WaitArgs,
     /// Only the run of this tick (RFC 3339)
-    #[arg(long, value_name = "TIME", value_parser = when::parse)]
+    #[arg(long, value_name = "TIME", value_parser = time::parse)]
     pub(crate) tick: Option<WallTime>,
     /// The job
     #[arg(value_name = "NAME")]

@@ -2,7 +2,7 @@
 
 use super::{LeaseConfig, tls::TlsNames};
 use humantime_serde::Serde;
-use quorate::round::Setup;
+use quorate::quorum::QuorumConfig;
 use serde::{
     Deserialize,
     de::{self, value::MapAccessDeserializer},
@@ -169,9 +169,9 @@ impl<'de> Deserialize<'de> for NodeText {
 
 impl FileText {
     /// The setup as told, with the library's defaults.
-    pub(super) fn setup(&self, worker: &str) -> Setup {
-        let default = Setup::default();
-        Setup {
+    pub(super) fn quorum_config(&self, worker: &str) -> QuorumConfig {
+        let default = QuorumConfig::default();
+        QuorumConfig {
             worker: self.worker.as_ref().map_or(worker, |worker| worker.as_ref()).into(),
             node_timeout: time(self.node_timeout.as_ref(), default.node_timeout),
             max_ttl: time(self.max_ttl.as_ref(), default.max_ttl),
@@ -187,11 +187,11 @@ impl FileText {
     }
 
     /// The lease's timings as told, with the library's defaults.
-    pub(super) fn lease(&self, setup: &Setup) -> LeaseConfig {
+    pub(super) fn lease(&self, setup: &QuorumConfig) -> LeaseConfig {
         let ttl = time(self.lease.ttl.as_ref(), setup.default_ttl());
         LeaseConfig {
             ttl,
-            step_down_grace: time(self.lease.step_down_grace.as_ref(), Setup::default_grace(ttl)),
+            step_down_grace: time(self.lease.step_down_grace.as_ref(), QuorumConfig::default_grace(ttl)),
         }
     }
 

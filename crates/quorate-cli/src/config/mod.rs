@@ -33,10 +33,10 @@ pub use job::JobConfig;
 pub(crate) use nodes::redact;
 pub use nodes::{NodeError, NodeSpec, SecretUrl};
 pub(crate) use source::NODES_VARIABLE;
-pub use source::{Flags, NodesFrom, Secret, Surroundings};
+pub use source::{Environment, Flags, NodesFrom, Secret};
 pub use tls::{TlsFiles, TlsNames};
 
-use quorate::{node::Resource, round::Setup};
+use quorate::{node::Resource, quorum::QuorumConfig};
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
@@ -64,7 +64,7 @@ pub struct Config {
     /// What all keys begin with.
     pub prefix: Arc<str>,
     /// What a deployment agrees on, and this worker's name.
-    pub setup: Setup,
+    pub setup: QuorumConfig,
     /// The leadership's lease.
     pub lease: LeaseConfig,
     /// Who competes with whom; needed by `run`.
@@ -97,7 +97,7 @@ impl Config {
     ///
     /// # Errors
     /// [`ConfigError`], which names the file and the line where it can, the key, the value and the mend.
-    pub fn load(flags: &Flags, around: &Surroundings<'_>) -> Result<Self, ConfigError> {
+    pub fn load(flags: &Flags, around: &Environment<'_>) -> Result<Self, ConfigError> {
         source::check_variables(around)?;
         let found = source::find_file(flags, around)?;
         let page = found.as_ref().map(|(path, text)| error::Page { file: path, text });
@@ -116,13 +116,13 @@ impl Config {
     /// As [`Config::load`], but for the nodes.
     pub(crate) fn jobs_of_file(
         flags: &Flags,
-        around: &Surroundings<'_>,
+        around: &Environment<'_>,
     ) -> Result<Option<JobsFile>, ConfigError> {
         source::check_variables(around)?;
         let Some((path, text)) = source::find_file(flags, around)? else { return Ok(None) };
         let page = error::Page { file: &path, text: &text };
         let told = page.read()?;
-        let lease = told.lease(&told.setup("anybody"));
+        let lease = told.lease(&told.quorum_config("anybody"));
         let reading = Reading { page: Some(page), told: &told };
         let (group, jobs) = (reading.group()?, reading.jobs(lease)?);
         Ok(Some(JobsFile { path, group, jobs }))
@@ -154,11 +154,11 @@ impl Reading<'_> {
     fn check(
         self,
         flags: &Flags,
-        around: &Surroundings<'_>,
+        around: &Environment<'_>,
         (nodes, nodes_from): (Vec<NodeSpec>, NodesFrom),
         tls: TlsFiles,
     ) -> Result<Config, ConfigError> {
-        let mut setup = self.told.setup(&format!("{}-{}", around.host, around.pid));
+        let mut setup = self.told.quorum_config(&format!("{}-{}", around.host, around.pid));
         // One user's directory on one host: a newcomer's first lock need not wait for memories that another
         // machine may have of it. (Do not delete the directory while something holds a lock in it.)
         setup.trust_new_nodes |= nodes_from == NodesFrom::Local;

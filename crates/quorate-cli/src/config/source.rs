@@ -58,7 +58,7 @@ impl<T> fmt::Debug for Secret<T> {
 }
 
 /// The process around the program, as far as the configuration looks at it. Tests make their own.
-pub struct Surroundings<'a> {
+pub struct Environment<'a> {
     /// The environment. Variables that are no UTF-8 are left out.
     pub env: BTreeMap<String, String>,
     /// Reads a file to its end.
@@ -69,13 +69,13 @@ pub struct Surroundings<'a> {
     pub pid: u32,
 }
 
-impl fmt::Debug for Surroundings<'_> {
+impl fmt::Debug for Environment<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Surroundings({} on {})", self.pid, self.host)
     }
 }
 
-impl Surroundings<'static> {
+impl Environment<'static> {
     /// This process'.
     pub fn process() -> Self {
         let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
@@ -123,7 +123,7 @@ impl fmt::Display for NodesFrom {
 }
 
 /// Refuses a `QUORATE_…` variable that nobody knows.
-pub(super) fn check_variables(around: &Surroundings<'_>) -> Result<(), ConfigError> {
+pub(super) fn check_variables(around: &Environment<'_>) -> Result<(), ConfigError> {
     let known = |name: &str| SETTINGS.contains(&name) || HANDED_DOWN.contains(&name);
     let strange = around.env.keys().find(|name| name.starts_with("QUORATE_") && !known(name));
     let Some(name) = strange else { return Ok(()) };
@@ -137,7 +137,7 @@ pub(super) fn check_variables(around: &Surroundings<'_>) -> Result<(), ConfigErr
 /// The file and its text. One that was named must be there; of the usual places, the first that has one.
 pub(super) fn find_file(
     flags: &Flags,
-    around: &Surroundings<'_>,
+    around: &Environment<'_>,
 ) -> Result<Option<(PathBuf, String)>, ConfigError> {
     let named = match (&flags.config, around.env.get("QUORATE_CONFIG")) {
         (Some(path), _) => Some((path.clone(), "--config")),
@@ -168,13 +168,13 @@ pub(super) fn find_file(
     Ok(None)
 }
 
-fn usual_places(around: &Surroundings<'_>) -> Vec<PathBuf> {
+fn usual_places(around: &Environment<'_>) -> Vec<PathBuf> {
     let user = base(around, "XDG_CONFIG_HOME", ".config").map(|base| base.join("quorate/quorate.toml"));
     user.into_iter().chain([PathBuf::from(SYSTEM)]).collect()
 }
 
 /// A base directory by the XDG rules: the variable where it is absolute, else below the home directory.
-fn base(around: &Surroundings<'_>, variable: &str, below_home: &str) -> Option<PathBuf> {
+fn base(around: &Environment<'_>, variable: &str, below_home: &str) -> Option<PathBuf> {
     let absolute = |name: &str| around.env.get(name).map(PathBuf::from).filter(|path| path.is_absolute());
     absolute(variable).or_else(|| Some(absolute("HOME")?.join(below_home)))
 }
@@ -182,7 +182,7 @@ fn base(around: &Surroundings<'_>, variable: &str, below_home: &str) -> Option<P
 /// The nodes: from the flag, the environment, the file; never from nowhere.
 pub(super) fn find_nodes(
     flags: &Flags,
-    around: &Surroundings<'_>,
+    around: &Environment<'_>,
     page: Option<&Page<'_>>,
     told: &FileText,
 ) -> Result<(Vec<NodeSpec>, NodesFrom), ConfigError> {
@@ -218,7 +218,7 @@ pub(super) fn find_nodes(
 /// The files of TLS for all nodes: from the flags, else the environment, else the file.
 pub(super) fn find_tls(
     flags: &Flags,
-    around: &Surroundings<'_>,
+    around: &Environment<'_>,
     page: Option<&Page<'_>>,
     told: &FileText,
 ) -> Result<TlsFiles, ConfigError> {
@@ -268,14 +268,14 @@ fn listed(list: &str, from: &NodesFrom) -> Result<Vec<NodeSpec>, ConfigError> {
     Ok(specs)
 }
 
-fn local(around: &Surroundings<'_>) -> Result<NodeSpec, ConfigError> {
+fn local(around: &Environment<'_>) -> Result<NodeSpec, ConfigError> {
     let state = base(around, "XDG_STATE_HOME", ".local/state").ok_or_else(|| {
         ConfigError::bare("--local finds no state directory; set HOME or XDG_STATE_HOME to an absolute path, or use --nodes file:///dir")
     })?;
     Ok(NodeSpec::File { dir: state.join("quorate/node") })
 }
 
-fn nowhere(around: &Surroundings<'_>, page: Option<&Page<'_>>) -> ConfigError {
+fn nowhere(around: &Environment<'_>, page: Option<&Page<'_>>) -> ConfigError {
     let file = match page {
         Some(page) => format!("nodes = [\"redis://…\", …] in {}", page.file.display()),
         None => {

@@ -16,7 +16,7 @@ fn load_with(flags: &Flags, env: &[(&str, &str)], files: &[(&str, &str)]) -> Res
     };
     let env: BTreeMap<_, _> =
         env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    Config::load(flags, &Surroundings { env, read: &read, host: "oak".to_owned(), pid: 7 })
+    Config::load(flags, &Environment { env, read: &read, host: "oak".to_owned(), pid: 7 })
 }
 
 fn load(text: &str) -> Result<Config, ConfigError> {
@@ -42,7 +42,7 @@ fn nodes_alone_are_a_configuration_with_the_librarys_defaults() {
     let config = load(NODES).unwrap();
     let names: Vec<_> = config.nodes.iter().map(NodeSpec::name).collect();
     assert_eq!(names, ["redis://a:6379".into(), "redis://b:6379".into(), Arc::<str>::from("redis://c:6379")]);
-    assert_eq!(config.setup, Setup { worker: "oak-7".into(), ..Setup::default() });
+    assert_eq!(config.setup, QuorumConfig { worker: "oak-7".into(), ..QuorumConfig::default() });
     assert_eq!(config.lease.ttl, Duration::from_secs(10));
     assert_eq!(config.lease.step_down_grace, Duration::from_secs(2));
     assert_eq!(&*config.prefix, "quorate:");
@@ -112,7 +112,7 @@ fn every_key_arrives() {
     assert_eq!(config.nodes[1], NodeSpec::parse("redis://b/1", password_file).unwrap());
     assert_eq!(config.nodes[2], NodeSpec::File { dir: "/c".into() });
     assert_eq!(&*config.prefix, "shop:");
-    let setup = Setup {
+    let setup = QuorumConfig {
         worker: "w1".into(),
         node_timeout: Duration::from_millis(50),
         max_ttl: Duration::from_secs(20),
@@ -123,7 +123,7 @@ fn every_key_arrives() {
         ledger_retention: Duration::from_secs(3 * 24 * 3600),
         durable: true,
         trust_new_nodes: true,
-        ..Setup::default()
+        ..QuorumConfig::default()
     };
     assert_eq!(config.setup, setup);
     let lease = LeaseConfig { ttl: Duration::from_secs(5), step_down_grace: Duration::from_millis(500) };

@@ -23,12 +23,12 @@
 //! Workers end when the pipe that is their standard input is closed, so also with a demo that was killed.
 //! Redis servers run under a [warden](crate::warden) for the same reason.
 
-mod cast;
 mod figures;
 mod inbox;
 mod journal;
-mod narrator;
 mod nodes;
+mod output;
+mod processes;
 mod script;
 mod servers;
 mod watch;
@@ -39,11 +39,11 @@ pub(crate) use worker::{ARGUMENT, main as worker_main};
 use crate::{
     args::DemoArgs,
     exit::{FAILURE, Failure},
-    warden::PassedOn,
+    supervisor::PassedOn,
 };
-use cast::Cast;
-use narrator::Narrator;
 use nodes::Nodes;
+use output::Output;
+use processes::Processes;
 use quorate::env::Env;
 use servers::Servers;
 use std::{path::Path, time::Duration};
@@ -73,7 +73,7 @@ pub(crate) async fn demo(args: &DemoArgs) -> Result<u8, Failure> {
     let dir = scratch().map_err(|error| Failure::new(FAILURE, format!("no temporary directory: {error}")))?;
     let env = Env::system();
     // In this order they are dropped should anything panic: workers, servers, directory.
-    let (mut servers, mut cast) = (Servers::new(&env), Cast::new(&env, dir.path()));
+    let (mut servers, mut cast) = (Servers::new(&env), Processes::new(&env, dir.path()));
     let play = play(args, &env, dir.path(), &mut servers, &mut cast);
     let ended = tokio::select! { biased;
         signal = signals.next() => {
@@ -110,20 +110,20 @@ async fn play(
     env: &Env,
     dir: &Path,
     servers: &mut Servers,
-    cast: &mut Cast,
+    cast: &mut Processes,
 ) -> Result<u8, Failure> {
-    let mut narrator = Narrator::new(env);
-    narrator.title(args.redis);
+    let mut output = Output::new(env);
+    output.title(args.redis);
     let nodes = if args.redis { Nodes::Redis(servers.start(dir).await?) } else { Nodes::Files };
     let quorum = nodes.admitted(dir).await?;
-    narrator.nodes(&nodes, dir);
-    let figures = script::perform(env, &quorum, &nodes, cast, &mut narrator).await;
+    output.nodes(&nodes, dir);
+    let figures = script::perform(env, &quorum, &nodes, cast, &mut output).await;
     quorum.close().await;
     let figures = figures?;
-    narrator.summary(&figures);
+    output.summary(&figures);
     if args.json {
         let json = figures.to_json(&nodes).map_err(|error| Failure::new(FAILURE, error))?;
-        narrator.line(&json);
+        output.line(&json);
     }
     Ok(u8::from(!figures.is_clean()))
 }

@@ -1,12 +1,11 @@
 use super::NODES;
 use crate::{
+    connect,
     exit::{FAILURE, Failure, NO_QUORUM},
-    open,
 };
 use quorate::{
-    lease::Quorum,
     node::FileNode,
-    round::{NodeState, Setup},
+    quorum::{NodeState, Quorum, QuorumConfig},
 };
 use quorate_redis::RedisNode;
 use std::{ffi::OsString, path::Path, time::Duration};
@@ -26,8 +25,8 @@ pub(crate) enum Nodes {
 impl Nodes {
     /// A quorum on the nodes, for the worker of this name.
     pub(crate) fn quorum(&self, dir: &Path, worker: &str) -> Result<Quorum, Failure> {
-        let setup = Setup { worker: worker.into(), ..Setup::default() };
-        let builder = Quorum::builder().setup(setup);
+        let setup = QuorumConfig { worker: worker.into(), ..QuorumConfig::default() };
+        let builder = Quorum::builder().config(setup);
         let builder = match self {
             Self::Files => builder.nodes((1..=NODES).map(|n| FileNode::new(dir.join(format!("node-{n}"))))),
             Self::Redis(ports) => {
@@ -51,7 +50,7 @@ impl Nodes {
         }
         quorum.close().await;
         let nodes = if admitted.is_ok() { nodes } else { met };
-        Err(Failure::new(NO_QUORUM, format!("the nodes cannot be used: {}", open::explain(&nodes))))
+        Err(Failure::new(NO_QUORUM, format!("the nodes cannot be used: {}", connect::explain(&nodes))))
     }
 
     /// The ports, as a worker's last arguments; none for files.

@@ -2,19 +2,19 @@
 
 use super::{
     GROUP, JOB, MESSAGES, TICK_EVERY,
-    cast::Cast,
     figures::{Evidence, Figures, Sent},
     journal::{Entry, Event, WorkerId},
-    narrator::Narrator,
     nodes::Nodes,
+    output::Output,
+    processes::Processes,
     watch::{BURST, BURST_EVERY, Watch},
 };
 use crate::exit::{FAILURE, Failure};
 use quorate::{
     env::{Env, WallTime},
-    lease::Quorum,
     ledger::Ledger,
     node::Resource,
+    quorum::Quorum,
     schedule::TickKey,
 };
 use rustix::process::Signal;
@@ -44,11 +44,11 @@ pub(crate) async fn perform(
     env: &Env,
     quorum: &Quorum,
     nodes: &Nodes,
-    cast: &mut Cast,
-    narrator: &mut Narrator,
+    cast: &mut Processes,
+    output: &mut Output,
 ) -> Result<Figures, Failure> {
     let watch = Watch::new(env, cast.dir())?;
-    let mut show = Show { env, quorum, nodes, cast, narrator, watch, signals: Vec::new() };
+    let mut show = Show { env, quorum, nodes, cast, output, watch, signals: Vec::new() };
     show.open().await?;
     show.kill("KILL", Signal::KILL).await?;
     show.kill("TERM", Signal::TERM).await?;
@@ -61,8 +61,8 @@ struct Show<'a> {
     env: &'a Env,
     quorum: &'a Quorum,
     nodes: &'a Nodes,
-    cast: &'a mut Cast,
-    narrator: &'a mut Narrator,
+    cast: &'a mut Processes,
+    output: &'a mut Output,
     watch: Watch,
     signals: Vec<Sent>,
 }
@@ -74,9 +74,9 @@ impl Show<'_> {
         for number in 1..=WORKERS {
             pids.push(self.enter(&format!("worker-{number}").into())?);
         }
-        self.narrator.workers(&pids);
+        self.output.workers(&pids);
         self.watch.send(true);
-        self.narrator.messages(BURST, BURST_EVERY);
+        self.output.messages(BURST, BURST_EVERY);
         let ticked = self.until(SOON, |watch| watch.entries().iter().find_map(tick_start)).await?;
         ticked
             .map(drop)
@@ -91,14 +91,14 @@ impl Show<'_> {
             leader.ok_or_else(|| Failure::new(FAILURE, "nobody leads: is the machine very busy?"))?;
         let (from, at) = (self.env.wall(), self.cast.signal(&leader, signal)?);
         self.signals.push(Sent { signal: name, to: leader.clone(), at });
-        self.narrator.signal(name, &leader, at);
+        self.output.signal(name, &leader, at);
         let next = |watch: &Watch| watch.leader().filter(|next| **next != leader).cloned();
         if let Some(next) = self.until(TAKE_OVER, next).await? {
             self.tell_made_up(&next, from).await?;
         }
         self.rest(START_AGAIN).await?;
         let pid = self.enter(&leader.worker)?;
-        self.narrator.again(&pid);
+        self.output.again(&pid);
         Ok(())
     }
 
@@ -108,7 +108,7 @@ impl Show<'_> {
         let of = |entry: &Entry| tick_start(entry).filter(|_| entry.who == *leader);
         self.until(SOON, |watch| watch.entries().iter().filter_map(of).find(|tick| *tick > now)).await?;
         let made_up = self.watch.entries().iter().filter_map(of).filter(|tick| from < *tick && *tick <= now);
-        self.narrator.made_up(leader, made_up.count());
+        self.output.made_up(leader, made_up.count());
         Ok(())
     }
 
@@ -118,7 +118,7 @@ impl Show<'_> {
         let until = self.env.wall();
         let sent = self.watch.sent();
         self.settle(last_due(until), sent).await?;
-        self.narrator.end();
+        self.output.end();
         if !self.cast.end().await {
             return Err(Failure::new(
                 FAILURE,
@@ -188,7 +188,7 @@ impl Show<'_> {
     }
 
     async fn rest(&mut self, time: Duration) -> Result<(), Failure> {
-        self.watch.rest(time, self.cast, self.narrator).await
+        self.watch.rest(time, self.cast, self.output).await
     }
 
     async fn until<T>(
@@ -196,7 +196,7 @@ impl Show<'_> {
         wait: Duration,
         found: impl Fn(&Watch) -> Option<T>,
     ) -> Result<Option<T>, Failure> {
-        self.watch.until(wait, self.cast, self.narrator, found).await
+        self.watch.until(wait, self.cast, self.output, found).await
     }
 }
 

@@ -1,7 +1,7 @@
 use super::NODES;
 use crate::{
     exit::{FAILURE, Failure, NO_QUORUM},
-    warden::{CommandSpec, Deadline, StartError, Stream, Warden},
+    supervisor::{CommandSpec, Deadline, StartError, Stream, Supervisor},
 };
 use quorate::env::Env;
 use std::{
@@ -28,7 +28,7 @@ const TO_END: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(crate) struct Servers {
     env: Env,
-    wardens: Vec<Warden>,
+    wardens: Vec<Supervisor>,
 }
 
 impl Servers {
@@ -51,32 +51,32 @@ impl Servers {
         let mut log = String::new();
         for _ in 0..TRIES {
             let port = free_port().map_err(|error| Failure::new(FAILURE, error))?;
-            let warden = Warden::start(&self.env, command(dir, port)?, self.deadline(LONGEST)).await;
-            let mut warden = warden.map_err(|error| refusal(&error))?;
+            let supervisor = Supervisor::start(&self.env, command(dir, port)?, self.deadline(LONGEST)).await;
+            let mut supervisor = supervisor.map_err(|error| refusal(&error))?;
             let deadline = self.env.now() + PATIENCE;
             let mut ended = None;
             while ended.is_none() && self.env.now() < deadline {
                 // Its own log: whoever else has the port would answer too.
                 log = fs::read_to_string(log_of(dir)).unwrap_or_default();
                 if log.contains(READY) {
-                    self.wardens.push(warden);
+                    self.wardens.push(supervisor);
                     return Ok(port);
                 }
-                ended = self.env.before(self.env.now() + LOOK_EVERY, warden.wait()).await;
+                ended = self.env.before(self.env.now() + LOOK_EVERY, supervisor.wait()).await;
             }
-            self.wardens.extend(ended.is_none().then_some(warden));
+            self.wardens.extend(ended.is_none().then_some(supervisor));
         }
         Err(Failure::new(NO_QUORUM, format!("redis-server does not start; its log says: {}", log.trim())))
     }
 
     /// Tells all servers to end, and waits until they have. Idempotent.
     pub(crate) async fn end(&mut self) {
-        for warden in &mut self.wardens {
-            warden.extend(Deadline { kill: self.env.now() + TO_END, step_down: self.env.now() });
-            warden.step_down();
+        for supervisor in &mut self.wardens {
+            supervisor.extend(Deadline { kill: self.env.now() + TO_END, step_down: self.env.now() });
+            supervisor.step_down();
         }
-        for mut warden in self.wardens.drain(..) {
-            warden.wait().await;
+        for mut supervisor in self.wardens.drain(..) {
+            supervisor.wait().await;
         }
     }
 

@@ -1,8 +1,8 @@
 use super::{
-    cast::Cast,
     inbox::Outlet,
     journal::{Entry, Event, Lines, WorkerId},
-    narrator::Narrator,
+    output::Output,
+    processes::Processes,
 };
 use crate::exit::{FAILURE, Failure};
 use quorate::env::{BootTime, Env};
@@ -86,13 +86,13 @@ impl Watch {
     pub(crate) async fn rest(
         &mut self,
         time: Duration,
-        cast: &mut Cast,
-        narrator: &mut Narrator,
+        cast: &mut Processes,
+        output: &mut Output,
     ) -> Result<(), Failure> {
         let at = self.env.now() + time;
         let env = self.env.clone();
         while env.now() < at {
-            self.step(cast, narrator)?;
+            self.step(cast, output)?;
             env.sleep_until(at.min(env.now() + LOOK_EVERY)).await;
         }
         Ok(())
@@ -102,13 +102,13 @@ impl Watch {
     pub(crate) async fn until<T>(
         &mut self,
         wait: Duration,
-        cast: &mut Cast,
-        narrator: &mut Narrator,
+        cast: &mut Processes,
+        output: &mut Output,
         found: impl Fn(&Self) -> Option<T>,
     ) -> Result<Option<T>, Failure> {
         let deadline = self.env.now() + wait;
         loop {
-            self.step(cast, narrator)?;
+            self.step(cast, output)?;
             if let Some(found) = found(self) {
                 return Ok(Some(found));
             }
@@ -119,14 +119,14 @@ impl Watch {
         }
     }
 
-    fn step(&mut self, cast: &mut Cast, narrator: &mut Narrator) -> Result<(), Failure> {
+    fn step(&mut self, cast: &mut Processes, output: &mut Output) -> Result<(), Failure> {
         cast.bury()?;
         while let Some(at) = self.send_at.filter(|at| *at <= self.env.now()) {
             self.outlet.send(BURST).map_err(|error| Failure::new(FAILURE, error))?;
             self.send_at = Some(at + BURST_EVERY);
         }
         for entry in self.read()? {
-            narrator.entry(entry);
+            output.entry(entry);
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ use quorate::{
     claim::{Claim, ClaimOutcome, Claims},
     election::{Election, ElectionEvent, ElectionEvents, Term},
     env::{BootTime, Env},
-    lease::Quorum,
+    quorum::Quorum,
     schedule::{Delivery, Job, RunAll, Scheduler, Tick, every},
 };
 use std::{

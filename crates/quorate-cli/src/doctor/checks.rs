@@ -3,12 +3,15 @@
 use super::{
     finding::{
         Finding,
-        Weight::{self, Grave, Note, Warning},
+        Weight::{self, Critical, Note, Warning},
     },
-    ward::{Body, Examined, Patient, Ward},
+    node_report::{Body, Examined, NodeReport, Patient},
 };
 use quorate::plain::plain;
-use quorate::round::{Distrust, NodeState, Setup, majority};
+use quorate::{
+    internals::majority,
+    quorum::{NodeState, QuorumConfig, VoteRejection},
+};
 use quorate_redis::{COMMANDS, PUSHES, RedisNode};
 use std::{cmp::Reverse, collections::BTreeMap, time::Duration};
 
@@ -18,15 +21,15 @@ const TRIED: (u64, u64) = (7, 0);
 const LEAST: (u64, u64) = (6, 2);
 
 /// Every finding, the gravest first.
-pub(super) fn findings(ward: &Ward) -> Vec<Finding> {
+pub(super) fn findings(node_report: &NodeReport) -> Vec<Finding> {
     let mut all = Vec::new();
-    of_the_set(ward, &mut all);
-    for patient in &ward.patients {
+    of_the_set(node_report, &mut all);
+    for patient in &node_report.patients {
         of_standing(patient, &mut all);
         let Body::Redis(examined) = &patient.body else { continue };
         match examined {
             Ok(examined) => {
-                let mut node = Node { ward, patient, examined, found: &mut all };
+                let mut node = Node { node_report, patient, examined, found: &mut all };
                 node.role();
                 node.version();
                 node.memory();
@@ -36,7 +39,7 @@ pub(super) fn findings(ward: &Ward) -> Vec<Finding> {
                 node.rights();
             }
             Err(cause) => all.push(Finding::new(
-                Grave,
+                Critical,
                 Some(&patient.name),
                 format!("cannot be asked: {cause}"),
                 "until it answers, a majority of the others must be there",
@@ -48,21 +51,21 @@ pub(super) fn findings(ward: &Ward) -> Vec<Finding> {
     all
 }
 
-fn of_the_set(ward: &Ward, found: &mut Vec<Finding>) {
-    let count = ward.patients.len();
+fn of_the_set(node_report: &NodeReport, found: &mut Vec<Finding>) {
+    let count = node_report.patients.len();
     let mut say = |weight, what: String, mend: &str| found.push(Finding::new(weight, None, what, mend));
-    let votes = ward.patients.iter().filter(|patient| patient.state == NodeState::Trusted).count();
-    let new = ward.patients.iter().filter(|patient| is_new(patient)).count();
+    let votes = node_report.patients.iter().filter(|patient| patient.state == NodeState::Trusted).count();
+    let new = node_report.patients.iter().filter(|patient| is_new(patient)).count();
     if new >= majority(count) {
         let what = format!(
             "{new} of {count} nodes are new: the first worker waits {:?} for them",
-            ward.setup.max_ttl
+            node_report.setup.max_ttl
         );
         say(Note, what, "`quorate nodes admit`, if no worker has used them before");
     } else if votes < majority(count) {
         let what =
             format!("{votes} of {count} nodes vote, {} are needed: nobody can take a lease", majority(count));
-        say(Grave, what, "mend the nodes below");
+        say(Critical, what, "mend the nodes below");
     } else if votes == majority(count) && count > 1 {
         let what = format!("{votes} of {count} nodes vote, just a majority: one more fault stops everything");
         say(Warning, what, "mend the nodes below");
@@ -80,7 +83,8 @@ fn of_the_set(ward: &Ward, found: &mut Vec<Finding>) {
         ),
         _ => {}
     }
-    let directories = ward.patients.iter().filter(|patient| matches!(patient.body, Body::Directory)).count();
+    let directories =
+        node_report.patients.iter().filter(|patient| matches!(patient.body, Body::Directory)).count();
     if directories > 1 || (directories == 1 && count > 1) {
         let what = format!("{directories} nodes are directories of this host: they fail with it, together");
         say(
@@ -90,7 +94,7 @@ fn of_the_set(ward: &Ward, found: &mut Vec<Finding>) {
         );
     }
     let mut hosts: BTreeMap<&str, usize> = BTreeMap::new();
-    for patient in &ward.patients {
+    for patient in &node_report.patients {
         if let Some(host) = host(&patient.name) {
             *hosts.entry(host).or_default() += 1;
         }
@@ -102,7 +106,7 @@ fn of_the_set(ward: &Ward, found: &mut Vec<Finding>) {
             "a node a host, each with power and network of its own",
         );
     }
-    for (path, secret) in ward.secrets.iter().filter(|(_, secret)| secret.mode & 0o027 != 0) {
+    for (path, secret) in node_report.secrets.iter().filter(|(_, secret)| secret.mode & 0o027 != 0) {
         let path = plain(&path.to_string_lossy(), 1_000);
         let what = format!(
             "the {} {path} can be read or written by other users (mode {:04o})",
@@ -110,22 +114,24 @@ fn of_the_set(ward: &Ward, found: &mut Vec<Finding>) {
         );
         found.push(Finding::new(Warning, None, what, format!("chmod g-w,o= {path}")));
     }
-    spread(ward, found);
-    if let Err(error) = ward.setup.check_lease(ward.ttl, Setup::default_grace(ward.ttl), true) {
-        found.push(Finding::new(Grave, None, error.to_string(), "see above"));
+    spread(node_report, found);
+    if let Err(error) =
+        node_report.setup.check_lease(node_report.ttl, QuorumConfig::default_grace(node_report.ttl), true)
+    {
+        found.push(Finding::new(Critical, None, error.to_string(), "see above"));
     }
 }
 
 /// How far the nodes' clocks are apart from each other.
-fn spread(ward: &Ward, found: &mut Vec<Finding>) {
+fn spread(node_report: &NodeReport, found: &mut Vec<Finding>) {
     let offset = |patient: &Patient| match &patient.body {
         Body::Redis(Ok(examined)) => examined.offset.map(|(offset, _)| (offset, patient.name.clone())),
         _ => None,
     };
-    let offsets: Vec<(i128, String)> = ward.patients.iter().filter_map(offset).collect();
+    let offsets: Vec<(i128, String)> = node_report.patients.iter().filter_map(offset).collect();
     let (Some(least), Some(most)) = (offsets.iter().min(), offsets.iter().max()) else { return };
     let apart = micros(most.0 - least.0);
-    if apart > ward.setup.max_clock_offset {
+    if apart > node_report.setup.max_clock_offset {
         found.push(Finding::new(
             Warning,
             None,
@@ -135,7 +141,7 @@ fn spread(ward: &Ward, found: &mut Vec<Finding>) {
                 least.1,
                 most.1,
                 round(apart),
-                ward.setup.max_clock_offset
+                node_report.setup.max_clock_offset
             ),
             "set the nodes' clocks by NTP",
         ));
@@ -144,7 +150,7 @@ fn spread(ward: &Ward, found: &mut Vec<Finding>) {
 
 /// Whether nobody has used it yet, or it was flushed.
 fn is_new(patient: &Patient) -> bool {
-    patient.state == NodeState::Refused(Distrust::Unmarked)
+    patient.state == NodeState::Refused(VoteRejection::Unmarked)
 }
 
 /// What keeps the node from voting, by a worker's own judgement.
@@ -156,9 +162,11 @@ fn of_standing(patient: &Patient, found: &mut Vec<Finding>) {
             found.push(Finding::new(Warning, name, format!("does not vote yet: {why}"), "it will by itself"));
         }
         // The doctor's own looks at the server tell these, with more of what is to be done.
-        NodeState::Refused(Distrust::Replica | Distrust::Evicts(_) | Distrust::EvictionUnknown) => {}
+        NodeState::Refused(
+            VoteRejection::Replica | VoteRejection::Evicts(_) | VoteRejection::EvictionUnknown,
+        ) => {}
         NodeState::Refused(why) if why.is_permanent() => {
-            found.push(Finding::new(Grave, name, format!("has no vote: {why}"), "see there"));
+            found.push(Finding::new(Critical, name, format!("has no vote: {why}"), "see there"));
         }
         NodeState::Refused(why) => {
             found.push(Finding::new(Warning, name, format!("has no vote: {why}"), "see there"));
@@ -168,7 +176,7 @@ fn of_standing(patient: &Patient, found: &mut Vec<Finding>) {
             if matches!(patient.body, Body::Directory) {
                 let NodeState::Unreachable(cause) = &patient.state else { return };
                 found.push(Finding::new(
-                    Grave,
+                    Critical,
                     name,
                     cause.to_string(),
                     "do what it says; the directory belongs to one user of one machine",
@@ -180,7 +188,7 @@ fn of_standing(patient: &Patient, found: &mut Vec<Finding>) {
 
 /// The checks of one server.
 struct Node<'a> {
-    ward: &'a Ward,
+    node_report: &'a NodeReport,
     patient: &'a Patient,
     examined: &'a Examined,
     found: &'a mut Vec<Finding>,
@@ -194,7 +202,7 @@ impl Node<'_> {
     fn role(&mut self) {
         if self.examined.info("role").is_some_and(|role| role != "master") {
             self.say(
-                Grave,
+                Critical,
                 "it is a replica: its memory is another server's",
                 "REPLICAOF NO ONE, or name another",
             );
@@ -210,7 +218,7 @@ impl Node<'_> {
         }
         if self.examined.number("cluster_enabled") == Some(1) {
             self.say(
-                Grave,
+                Critical,
                 "it is part of a Redis Cluster, which moves keys between servers",
                 "use independent servers, started with cluster-enabled no",
             );
@@ -241,11 +249,11 @@ impl Node<'_> {
         match self.examined.info("maxmemory_policy").map(str::to_owned) {
             Some(policy) if policy == "noeviction" => {}
             Some(policy) => self.say(
-                Grave,
+                Critical,
                 format!("maxmemory-policy is {policy}: it may evict a held lease"),
                 "CONFIG SET maxmemory-policy noeviction, and in redis.conf",
             ),
-            None => self.say(Grave, "it does not tell its maxmemory-policy", "allow the user INFO"),
+            None => self.say(Critical, "it does not tell its maxmemory-policy", "allow the user INFO"),
         }
         let (used, most) = (self.examined.number("used_memory"), self.examined.number("maxmemory"));
         if let (Some(used), Some(most @ 1..)) = (used, most) {
@@ -253,7 +261,7 @@ impl Node<'_> {
             let what = format!("it uses {percent} % of its maxmemory: at 100 it grants nothing new");
             let mend = "raise maxmemory, or find out what else is kept there";
             match percent {
-                90.. => self.say(Grave, what, mend),
+                90.. => self.say(Critical, what, mend),
                 70.. => self.say(Warning, what, mend),
                 _ => {}
             }
@@ -261,11 +269,11 @@ impl Node<'_> {
     }
 
     fn persistence(&mut self) {
-        match (self.ward.setup.durable, self.examined.told.check_durable()) {
+        match (self.node_report.setup.durable, self.examined.told.check_durable()) {
             (true, Err(why)) => {
                 let (why, fix) = why.split_once("; ").unwrap_or((&why, "see config/redis.conf"));
                 self.say(
-                    Grave,
+                    Critical,
                     format!("durable = true, but {why}: workers refuse it"),
                     format!("{fix}; or durable = false on every worker"),
                 );
@@ -281,18 +289,22 @@ impl Node<'_> {
         let stops = self.examined.setting("stop-writes-on-bgsave-error") == Some("yes");
         if failed("aof_last_write_status") {
             self.say(
-                Grave,
+                Critical,
                 "its last write to the append-only file failed: it takes no writes",
                 "look at its disk",
             );
         } else if failed("rdb_last_bgsave_status") && stops {
-            self.say(Grave, "its last snapshot failed, so it takes no writes (MISCONF)", "look at its disk");
+            self.say(
+                Critical,
+                "its last snapshot failed, so it takes no writes (MISCONF)",
+                "look at its disk",
+            );
         }
     }
 
     fn clock(&mut self) {
         let Some((offset, uncertain)) = self.examined.offset else { return };
-        let allowed = self.ward.setup.max_clock_offset;
+        let allowed = self.node_report.setup.max_clock_offset;
         let certain = micros((offset.abs() - uncertain).max(0));
         let direction = if offset < 0 { "behind" } else { "ahead of" };
         let what = format!("its clock is {} {direction} this machine's", round(micros(offset.abs())));
@@ -301,21 +313,21 @@ impl Node<'_> {
             let what = format!(
                 "{what}, more than max_clock_offset {allowed:?}: it grants nothing that it never held"
             );
-            self.say(Grave, what, mend);
+            self.say(Critical, what, mend);
         } else if certain > allowed / 2 {
             self.say(Warning, format!("{what}, more than half of max_clock_offset {allowed:?}"), mend);
         }
     }
 
     fn speed(&mut self) {
-        let (timeout, ttl) = (self.ward.setup.node_timeout, self.ward.ttl);
+        let (timeout, ttl) = (self.node_report.setup.node_timeout, self.node_report.ttl);
         let (Some(quickest), Some(slowest)) = (self.examined.round_trip(), self.examined.slowest()) else {
             return;
         };
         let what = |trip: Duration| format!("a round trip took {}, node_timeout is {timeout:?}", round(trip));
         let mend = "a node nearer by, less load on it, or a longer node_timeout (and a longer ttl with it)";
         if quickest >= timeout {
-            self.say(Grave, format!("{}: its vote never comes in time", what(quickest)), mend);
+            self.say(Critical, format!("{}: its vote never comes in time", what(quickest)), mend);
         } else if slowest >= timeout / 2 {
             self.say(Warning, what(slowest), mend);
         }
@@ -327,7 +339,7 @@ impl Node<'_> {
 
     fn rights(&mut self) {
         let user = self.examined.told.user.clone().unwrap_or_else(|| "NAME".to_owned());
-        let least = RedisNode::least_acl(&self.ward.prefix);
+        let least = RedisNode::least_acl(&self.node_report.prefix);
         // The handshake bears that these are denied.
         let spared = |denied: &&String| denied.starts_with("config ") || denied.starts_with("client ");
         let (spared, needed): (Vec<&String>, Vec<&String>) =
@@ -343,12 +355,12 @@ impl Node<'_> {
             // What is there already stays: the user may be somebody's else as well.
             let rights: Vec<String> =
                 COMMANDS[COMMANDS.len() - PUSHES..].iter().map(|command| format!("+{command}")).collect();
-            let mend = format!("ACL SETUSER {user} {} &{}*", rights.join(" "), self.ward.prefix);
+            let mend = format!("ACL SETUSER {user} {} &{}*", rights.join(" "), self.node_report.prefix);
             self.say(Warning, what, mend);
         }
         if !needed.is_empty() {
             let what = format!("the user {user} may not do: {}", list(&needed));
-            self.say(Grave, what, format!("ACL SETUSER {user} {least}"));
+            self.say(Critical, what, format!("ACL SETUSER {user} {least}"));
         } else if !spared.is_empty() {
             let what =
                 format!("the user {user} may not do: {}; so its settings are not known", list(&spared));

@@ -10,7 +10,7 @@ pub(super) enum Weight {
     /// It works now, and may not on a bad day.
     Warning,
     /// It does not work, or a promise does not hold.
-    Grave,
+    Critical,
 }
 
 impl fmt::Display for Weight {
@@ -18,7 +18,7 @@ impl fmt::Display for Weight {
         f.pad(match self {
             Self::Note => "note",
             Self::Warning => "warning",
-            Self::Grave => "GRAVE",
+            Self::Critical => "GRAVE",
         })
     }
 }

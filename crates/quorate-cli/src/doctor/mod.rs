@@ -8,26 +8,27 @@
 
 mod checks;
 mod finding;
+mod node_report;
 #[cfg(test)]
 mod tests;
-mod ward;
 
 use crate::{
     args::DoctorArgs,
     config::{Config, NodeSpec},
+    connect,
     exit::Failure,
-    open, show,
+    show,
 };
 use finding::{Finding, Weight};
 use futures_util::future::join_all;
+use node_report::{Body, Examined, NodeReport, Patient, SecretFile};
 use quorate::{
     env::Env,
     node::Cause,
-    round::{NodeStatus, Setup},
+    quorum::{NodeStatus, QuorumConfig},
 };
 use serde::Serialize;
 use std::{collections::BTreeMap, os::unix::fs::MetadataExt, path::PathBuf, time::Duration};
-use ward::{Body, Examined, Patient, SecretFile, Ward};
 
 /// How long a node may take to answer all that it is asked.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -45,7 +46,7 @@ struct Page<'a> {
 
 /// Examines the nodes and tells what it finds; the exit status is the worst finding's.
 pub(crate) async fn doctor(args: &DoctorArgs, config: &Config) -> Result<u8, Failure> {
-    let quorum = open::quorum(config, Setup { only_looks: true, ..config.setup.clone() })?;
+    let quorum = connect::quorum(config, QuorumConfig { only_looks: true, ..config.setup.clone() })?;
     let env = quorum.env().clone();
     let (stands, bodies) = futures_util::join!(
         quorum.met(PATIENCE),
@@ -56,18 +57,22 @@ pub(crate) async fn doctor(args: &DoctorArgs, config: &Config) -> Result<u8, Fai
         Ok(Patient { name: status.name.to_string(), state: status.state, body: body? })
     };
     let patients: Result<Vec<Patient>, Failure> = stands.into_iter().zip(bodies).map(patient).collect();
-    let ward = Ward {
+    let node_report = NodeReport {
         setup: config.setup.clone(),
         ttl: config.lease.ttl,
         prefix: config.prefix.clone(),
         patients: patients?,
         secrets: secrets(config),
     };
-    let findings = checks::findings(&ward);
-    let text = if args.json { json(config, &ward, &findings)? } else { for_people(config, &ward, &findings) };
+    let findings = checks::findings(&node_report);
+    let text = if args.json {
+        json(config, &node_report, &findings)?
+    } else {
+        for_people(config, &node_report, &findings)
+    };
     show::print(&text);
     Ok(match findings.first().map(|finding| finding.weight) {
-        Some(Weight::Grave) => 2,
+        Some(Weight::Critical) => 2,
         Some(Weight::Warning) => 1,
         _ => 0,
     })
@@ -75,7 +80,7 @@ pub(crate) async fn doctor(args: &DoctorArgs, config: &Config) -> Result<u8, Fai
 
 async fn body(env: &Env, config: &Config, spec: &NodeSpec) -> Result<Body, Failure> {
     let NodeSpec::Redis { url, password_file, tls } = spec else { return Ok(Body::Directory) };
-    let redis = open::redis(config, url, password_file.as_deref(), tls)?;
+    let redis = connect::redis(config, url, password_file.as_deref(), tls)?;
     let told = env.before(env.now() + PATIENCE, redis.examine()).await.unwrap_or(Err(Cause::TimedOut));
     Ok(Body::Redis(told.map(|told| Box::new(Examined::new(told, env.wall(), env.now().as_nanos())))))
 }
@@ -100,22 +105,22 @@ fn secrets(config: &Config) -> BTreeMap<PathBuf, SecretFile> {
     files
 }
 
-fn json(config: &Config, ward: &Ward, findings: &[Finding]) -> Result<String, Failure> {
+fn json(config: &Config, node_report: &NodeReport, findings: &[Finding]) -> Result<String, Failure> {
     let page = Page {
-        prefix: &ward.prefix,
+        prefix: &node_report.prefix,
         nodes_from: config.nodes_from.to_string(),
-        nodes: ward.patients.iter().map(|patient| &*patient.name).collect(),
+        nodes: node_report.patients.iter().map(|patient| &*patient.name).collect(),
         findings,
     };
     show::json(&page)
 }
 
-fn for_people(config: &Config, ward: &Ward, findings: &[Finding]) -> String {
+fn for_people(config: &Config, node_report: &NodeReport, findings: &[Finding]) -> String {
     let mut text = format!(
         "{} nodes from {}, prefix {:?}: {}\n",
-        ward.patients.len(),
+        node_report.patients.len(),
         config.nodes_from,
-        ward.prefix,
+        node_report.prefix,
         match findings.len() {
             0 => "nothing found".to_owned(),
             count => format!("{count} findings, the gravest first"),

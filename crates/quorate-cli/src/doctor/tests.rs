@@ -2,13 +2,13 @@
 
 use super::{
     checks::findings,
-    finding::Weight::{self, Grave, Note, Warning},
-    ward::{Body, Examined, Patient, SecretFile, Ward},
+    finding::Weight::{self, Critical, Note, Warning},
+    node_report::{Body, Examined, NodeReport, Patient, SecretFile},
 };
 use quorate::{
     env::{BootTime, WallTime},
     node::Cause,
-    round::{Distrust, NodeState, Setup},
+    quorum::{NodeState, QuorumConfig, VoteRejection},
 };
 use quorate_redis::{Examination, Look};
 use std::{collections::BTreeMap, time::Duration};
@@ -54,10 +54,10 @@ fn patient(name: &str, told: Examination) -> Patient {
     Patient { name: name.to_owned(), state: NodeState::Trusted, body: Body::Redis(Ok(Box::new(examined))) }
 }
 
-fn ward(first: Patient) -> Ward {
+fn node_report(first: Patient) -> NodeReport {
     let rest = ["redis://b:6379", "redis://c:6379"].map(|name| patient(name, told(0, 1)));
-    Ward {
-        setup: Setup::default(),
+    NodeReport {
+        setup: QuorumConfig::default(),
         ttl: Duration::from_secs(10),
         prefix: "quorate:".into(),
         patients: [first].into_iter().chain(rest).collect(),
@@ -67,7 +67,7 @@ fn ward(first: Patient) -> Ward {
 
 /// The findings of three nodes of which the first is sick, as weight and text.
 fn of(first: Patient) -> Vec<(Weight, String)> {
-    let found = findings(&ward(first));
+    let found = findings(&node_report(first));
     assert!(found.is_sorted_by(|a, b| a.weight >= b.weight), "the gravest first");
     found.into_iter().map(|finding| (finding.weight, finding.what)).collect()
 }
@@ -91,17 +91,17 @@ fn a_healthy_set_has_no_findings() {
 
 #[test]
 fn what_the_server_tells_of_itself() {
-    finds(with_info(&[("role", "slave")]), Grave, "replica");
+    finds(with_info(&[("role", "slave")]), Critical, "replica");
     finds(with_info(&[("connected_slaves", "2")]), Warning, "2 replicas");
-    finds(with_info(&[("cluster_enabled", "1")]), Grave, "Redis Cluster");
+    finds(with_info(&[("cluster_enabled", "1")]), Critical, "Redis Cluster");
     finds(with_info(&[("loading", "1")]), Warning, "loading");
-    finds(with_info(&[("maxmemory_policy", "allkeys-lru")]), Grave, "allkeys-lru");
-    finds(with_info(&[("maxmemory", "1050000")]), Grave, "95 %");
+    finds(with_info(&[("maxmemory_policy", "allkeys-lru")]), Critical, "allkeys-lru");
+    finds(with_info(&[("maxmemory", "1050000")]), Critical, "95 %");
     finds(with_info(&[("maxmemory", "1300000")]), Warning, "76 %");
     finds(with_info(&[("redis_version", "5.0.7")]), Warning, "5.0.7");
     finds(with_info(&[("redis_version", "6.2.1")]), Note, "6.2.1");
-    finds(with_info(&[("aof_last_write_status", "err")]), Grave, "append-only");
-    finds(with_info(&[("rdb_last_bgsave_status", "err")]), Grave, "MISCONF");
+    finds(with_info(&[("aof_last_write_status", "err")]), Critical, "append-only");
+    finds(with_info(&[("rdb_last_bgsave_status", "err")]), Critical, "MISCONF");
 }
 
 #[test]
@@ -113,9 +113,9 @@ fn persistence_is_held_against_what_is_claimed() {
             Some(fsync) => drop(told.settings.insert("appendfsync".to_owned(), fsync.to_owned())),
             None => told.settings.clear(),
         }
-        let mut ward = ward(patient("redis://a:6379", told));
-        ward.setup.durable = true;
-        let found = findings(&ward);
+        let mut node_report = node_report(patient("redis://a:6379", told));
+        node_report.setup.durable = true;
+        let found = findings(&node_report);
         found.into_iter().filter(|finding| finding.node.as_deref() == Some("redis://a:6379")).count()
     };
     assert_eq!(durable(&[("aof_enabled", "1")], Some("always")), 0);
@@ -130,10 +130,10 @@ fn persistence_is_held_against_what_is_claimed() {
         patient("redis://a:6379", told)
     };
     finds(always("no"), Note, "nothing is made of that");
-    let mut ward = ward(always("yes"));
-    ward.setup.durable = true;
-    let found = findings(&ward).remove(0);
-    assert_eq!((found.weight, found.node.as_deref()), (Grave, Some("redis://a:6379")));
+    let mut node_report = node_report(always("yes"));
+    node_report.setup.durable = true;
+    let found = findings(&node_report).remove(0);
+    assert_eq!((found.weight, found.node.as_deref()), (Critical, Some("redis://a:6379")));
     assert!(found.what.contains("no-appendfsync-on-rewrite is yes"), "{found:?}");
     assert!(found.mend.contains("CONFIG SET no-appendfsync-on-rewrite no"), "{found:?}");
 }
@@ -141,9 +141,9 @@ fn persistence_is_held_against_what_is_claimed() {
 #[test]
 fn a_secret_that_others_can_read_or_write_is_found_once() {
     for (mode, is_found) in [(0o600, false), (0o400, false), (0o640, false), (0o644, true), (0o660, true)] {
-        let mut ward = ward(with_info(&[]));
-        ward.secrets.insert("/etc/q/worker.key".into(), SecretFile { key: "key_file", mode });
-        let found = findings(&ward);
+        let mut node_report = node_report(with_info(&[]));
+        node_report.secrets.insert("/etc/q/worker.key".into(), SecretFile { key: "key_file", mode });
+        let found = findings(&node_report);
         assert_eq!(found.len(), usize::from(is_found), "{mode:o}: {found:?}");
         if let Some(found) = found.first() {
             assert_eq!((found.weight, &*found.mend), (Warning, "chmod g-w,o= /etc/q/worker.key"));
@@ -160,20 +160,20 @@ fn a_secret_that_others_can_read_or_write_is_found_once() {
 #[test]
 fn clocks_and_round_trips() {
     let sick = |ahead, trip| patient("redis://a:6379", told(ahead, trip));
-    finds(sick(3_000, 1), Grave, "ahead of");
-    finds(sick(-3_000, 1), Grave, "behind");
+    finds(sick(3_000, 1), Critical, "ahead of");
+    finds(sick(-3_000, 1), Critical, "behind");
     finds(sick(700, 1), Warning, "more than half");
     finds(sick(1_500, 1), Warning, "are 1.5s apart");
     finds(sick(0, 60), Warning, "a round trip took 60.00 ms");
-    finds(sick(0, 120), Grave, "never comes in time");
+    finds(sick(0, 120), Critical, "never comes in time");
     assert_eq!(of(sick(300, 1)), []);
 }
 
 #[test]
 fn rights_and_the_least_that_would_do() {
     let denied = Examination { denied: vec!["hset".to_owned()], ..told(0, 1) };
-    let found = findings(&ward(patient("redis://a:6379", denied)));
-    assert_eq!(found[0].weight, Grave);
+    let found = findings(&node_report(patient("redis://a:6379", denied)));
+    assert_eq!(found[0].weight, Critical);
     assert!(
         found[0].mend.starts_with(
             "ACL SETUSER quorate resetkeys ~quorate:* ~{quorate:* resetchannels &quorate:* -@all "
@@ -200,24 +200,24 @@ fn the_set_as_a_whole() {
         body: Body::Redis(Err(Cause::TimedOut)),
     };
     finds(away("redis://a:6379"), Warning, "just a majority");
-    finds(away("redis://a:6379"), Grave, "cannot be asked");
-    let mut sick = ward(away("redis://a:6379"));
+    finds(away("redis://a:6379"), Critical, "cannot be asked");
+    let mut sick = node_report(away("redis://a:6379"));
     sick.patients[1] = away("redis://b:6379");
     assert!(findings(&sick)[0].what.contains("nobody can take a lease"));
     finds(patient("redis://b:6380", told(0, 1)), Warning, "2 of 3 nodes are on b");
-    let mut even = ward(with_info(&[]));
+    let mut even = node_report(with_info(&[]));
     even.patients.push(patient("redis://d:6379", told(0, 1)));
     assert!(findings(&even)[0].what.contains("no more faults than 3"));
-    let mut alone = ward(with_info(&[]));
+    let mut alone = node_report(with_info(&[]));
     alone.patients.truncate(1);
     assert!(findings(&alone)[0].what.contains("one node"));
-    let mut new = ward(with_info(&[]));
-    new.patients.iter_mut().for_each(|patient| patient.state = NodeState::Refused(Distrust::Unmarked));
+    let mut new = node_report(with_info(&[]));
+    new.patients.iter_mut().for_each(|patient| patient.state = NodeState::Refused(VoteRejection::Unmarked));
     assert!(findings(&new).iter().any(|found| found.weight == Note && found.what.contains("are new")));
-    assert!(findings(&new).iter().all(|found| found.weight < Grave));
-    let twin = NodeState::Refused(Distrust::Twin("redis://b:6379".into()));
-    finds(Patient { state: twin, ..with_info(&[]) }, Grave, "one server");
-    let mut short = ward(with_info(&[]));
+    assert!(findings(&new).iter().all(|found| found.weight < Critical));
+    let twin = NodeState::Refused(VoteRejection::Twin("redis://b:6379".into()));
+    finds(Patient { state: twin, ..with_info(&[]) }, Critical, "one server");
+    let mut short = node_report(with_info(&[]));
     short.ttl = Duration::from_millis(200);
     assert!(findings(&short)[0].what.contains("ttl is 200ms"));
 }

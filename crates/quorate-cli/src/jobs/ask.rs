@@ -3,9 +3,9 @@
 use super::{code, failure, looking, print};
 use crate::{
     args::{AskArgs, BackfillArgs, CancelArgs, WaitArgs},
-    config::{Config, Surroundings},
+    config::{Config, Environment},
+    connect,
     exit::{CONFIG, Failure},
-    open,
     status::PATIENCE,
 };
 use quorate::{
@@ -32,27 +32,23 @@ struct Page {
 pub(super) async fn trigger(
     args: &AskArgs,
     config: &Config,
-    around: &Surroundings<'_>,
+    around: &Environment<'_>,
 ) -> Result<u8, Failure> {
     ask(("trigger", &args.job, &args.wait), config, around, async |jobs| jobs.trigger(&args.job).await).await
 }
 
-pub(super) async fn pause(args: &AskArgs, config: &Config, around: &Surroundings<'_>) -> Result<u8, Failure> {
+pub(super) async fn pause(args: &AskArgs, config: &Config, around: &Environment<'_>) -> Result<u8, Failure> {
     ask(("pause", &args.job, &args.wait), config, around, async |jobs| jobs.pause(&args.job).await).await
 }
 
-pub(super) async fn resume(
-    args: &AskArgs,
-    config: &Config,
-    around: &Surroundings<'_>,
-) -> Result<u8, Failure> {
+pub(super) async fn resume(args: &AskArgs, config: &Config, around: &Environment<'_>) -> Result<u8, Failure> {
     ask(("resume", &args.job, &args.wait), config, around, async |jobs| jobs.resume(&args.job).await).await
 }
 
 pub(super) async fn backfill(
     args: &BackfillArgs,
     config: &Config,
-    around: &Surroundings<'_>,
+    around: &Environment<'_>,
 ) -> Result<u8, Failure> {
     if args.from >= args.until {
         let text =
@@ -66,7 +62,7 @@ pub(super) async fn backfill(
 pub(super) async fn cancel(
     args: &CancelArgs,
     config: &Config,
-    around: &Surroundings<'_>,
+    around: &Environment<'_>,
 ) -> Result<u8, Failure> {
     let asked = ("cancel", &args.job, &args.wait);
     ask(asked, config, around, async |jobs| jobs.cancel(&args.job, args.tick).await).await
@@ -75,7 +71,7 @@ pub(super) async fn cancel(
 async fn ask(
     (asked, job, args): (&'static str, &String, &WaitArgs),
     config: &Config,
-    around: &Surroundings<'_>,
+    around: &Environment<'_>,
     request: impl AsyncFnOnce(&Jobs) -> Result<Accepted, JobsError>,
 ) -> Result<u8, Failure> {
     // A mistyped list of nodes must not be marked as a cluster: first look whether there is such a job.
@@ -83,7 +79,7 @@ async fn ask(
     let known = jobs.known(job).await.map_err(|error| failure(&look, &error));
     look.close().await;
     known?;
-    let quorum = open::quorum(config, config.setup.clone())?;
+    let quorum = connect::quorum(config, config.setup.clone())?;
     let jobs = Jobs::new(&quorum, jobs.group()).map_err(|error| Failure::new(CONFIG, error))?;
     let jobs = jobs.by(&who(around)).wait(args.wait);
     // Without a quorum the request reports what each node said.
@@ -96,7 +92,7 @@ async fn ask(
         Ok(_) => print(args.group.json, &page, || page.for_people())?,
         Err(_) if args.group.json => print(true, &page, String::new)?,
         Err(JobsError::NoMajority(_)) => {
-            return Err(Failure::new(super::NO_QUORUM, open::explain(&nodes)));
+            return Err(Failure::new(super::NO_QUORUM, connect::explain(&nodes)));
         }
         Err(error) => return Err(Failure::new(code(error), error)),
     }
@@ -104,7 +100,7 @@ async fn ask(
 }
 
 /// Who asks: for the leader's log, and for those who wonder why a job is paused.
-fn who(around: &Surroundings<'_>) -> String {
+fn who(around: &Environment<'_>) -> String {
     let user = ["USER", "LOGNAME"].into_iter().find_map(|name| around.env.get(name));
     format!("{}@{}", user.map_or("somebody", String::as_str), around.host)
 }

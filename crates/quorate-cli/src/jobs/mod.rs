@@ -9,20 +9,20 @@ mod table;
 
 use crate::{
     args::{GroupArgs, JobsCommand},
-    config::{Config, Surroundings},
+    config::{Config, Environment},
+    connect,
     exit::{CONFIG, CONFLICT, FAILURE, Failure, NO_QUORUM, NOTHING},
-    open, show,
+    show,
     status::PATIENCE,
 };
 use quorate::{
-    lease::Quorum,
-    round::Setup,
+    quorum::{Quorum, QuorumConfig},
     schedule::{Jobs, JobsError},
 };
 use serde::Serialize;
 
 /// Does what is asked, and gives the exit status.
-pub(crate) async fn jobs(command: &JobsCommand, around: &Surroundings<'_>) -> Result<u8, Failure> {
+pub(crate) async fn jobs(command: &JobsCommand, around: &Environment<'_>) -> Result<u8, Failure> {
     let flags = command.group().nodes.flags();
     if let JobsCommand::Next(args) = command
         && let Some(code) = next::from_file(args, &flags, around)?
@@ -54,7 +54,7 @@ fn group<'a>(args: &'a GroupArgs, config: &'a Config) -> Result<&'a str, Failure
 /// A worker that only looks: a mistyped list of nodes must not be marked as a cluster.
 async fn looking(args: &GroupArgs, config: &Config) -> Result<(Quorum, Jobs), Failure> {
     let group = group(args, config)?;
-    let quorum = open::quorum(config, Setup { only_looks: true, ..config.setup.clone() })?;
+    let quorum = connect::quorum(config, QuorumConfig { only_looks: true, ..config.setup.clone() })?;
     let jobs =
         Jobs::new(&quorum, group).map_err(|error| Failure::new(CONFIG, format!("--group: {error}")))?;
     quorum.met(PATIENCE).await;
@@ -64,7 +64,7 @@ async fn looking(args: &GroupArgs, config: &Config) -> Result<(Quorum, Jobs), Fa
 /// Why a look or a request came to nothing.
 fn failure(quorum: &Quorum, error: &JobsError) -> Failure {
     match error {
-        JobsError::NoMajority(_) => Failure::new(NO_QUORUM, open::explain(&quorum.nodes())),
+        JobsError::NoMajority(_) => Failure::new(NO_QUORUM, connect::explain(&quorum.nodes())),
         _ => Failure::new(code(error), error),
     }
 }

@@ -3,9 +3,9 @@
 use super::{failure, looking, print};
 use crate::{
     args::NextArgs,
-    config::{Config, Flags, JobConfig, Surroundings},
+    config::{Config, Environment, Flags, JobConfig},
     exit::Failure,
-    when::rfc3339,
+    time::rfc3339,
 };
 use quorate::{
     env::{Env, WallTime},
@@ -35,7 +35,7 @@ struct TickPage {
 pub(super) fn from_file(
     args: &NextArgs,
     flags: &Flags,
-    around: &Surroundings<'_>,
+    around: &Environment<'_>,
 ) -> Result<Option<u8>, Failure> {
     let Some(file) = Config::jobs_of_file(flags, around)? else { return Ok(None) };
     if args.group.group.is_some() && args.group.group.as_deref() != file.group.as_deref() {

@@ -1,6 +1,6 @@
 //! What is shown of jobs, as JSON has it. The names of the fields are kept.
 
-use crate::when::rfc3339;
+use crate::time::rfc3339;
 use quorate::{
     env::WallTime,
     plain::plain,

@@ -4,7 +4,7 @@ use crate::{
     config::{Config, JobConfig},
     show,
 };
-use quorate::{env::Env, round::Setup};
+use quorate::{env::Env, quorum::QuorumConfig};
 
 /// The most bytes of a line.
 const LINE_MAX: usize = 8 * 1024;
@@ -17,7 +17,7 @@ pub(super) fn check(config: &Config, group: &str, jobs: &[JobConfig]) -> u8 {
     for node in &config.nodes {
         line(&format!("  {node}"));
     }
-    if let Some(advice) = Setup::advice(config.nodes.len()) {
+    if let Some(advice) = QuorumConfig::advice(config.nodes.len()) {
         line(&format!("  WARNING: {advice}"));
     }
     let now = Env::system().wall();

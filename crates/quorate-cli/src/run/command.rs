@@ -4,8 +4,8 @@ use super::{notify, output::Output};
 use crate::{
     config::JobConfig,
     guard::Guard,
-    warden::{CommandSpec, EndedBy, Exit, StartError, Status, Stream, Warden},
-    when::rfc3339,
+    supervisor::{CommandSpec, EndedBy, Exit, StartError, Status, Stream, Supervisor},
+    time::rfc3339,
 };
 use quorate::{
     env::Env,
@@ -38,16 +38,16 @@ async fn run(job: &JobConfig, env: &Env, guard: Guard, tick: &Tick) -> Result<()
     let deadline = guard.deadline(look().unwrap_or_default());
     // From here on the command may run, even where its start is dropped or gives no word in time.
     let unconfirmed = Unconfirmed(tick);
-    let mut warden = match Warden::start(env, spec, deadline).await {
-        Ok(warden) => warden,
+    let mut supervisor = match Supervisor::start(env, spec, deadline).await {
+        Ok(supervisor) => supervisor,
         Err(error) => {
-            if !matches!(error, StartError::Warden(_)) {
+            if !matches!(error, StartError::Supervisor(_)) {
                 unconfirmed.confirm();
             }
             return Err(error.to_string());
         }
     };
-    let exit = guard.tend(env, &mut warden, look, tick.stop(), None).await;
+    let exit = guard.tend(env, &mut supervisor, look, tick.stop(), None).await;
     if exit.is_complete() {
         unconfirmed.confirm();
     }
@@ -125,7 +125,9 @@ fn outcome(exit: &Exit, told: bool, ok: &[u8]) -> Result<(), String> {
         (None, Status::Signal(number)) => Err(format!("ended by signal {number}")),
         (None, Status::Unknown) => Err("its exit status is unknown: another process took it".to_owned()),
         (Some(_), _) if told => Err("told to stop".to_owned()),
-        (Some(EndedBy::WardenGone), _) => Err("its supervisor was killed, and so it was ended".to_owned()),
+        (Some(EndedBy::SupervisorGone), _) => {
+            Err("its supervisor was killed, and so it was ended".to_owned())
+        }
         (Some(EndedBy::WardenSilent), _) => {
             Err("its supervisor did not answer, and so both were ended".to_owned())
         }

@@ -8,15 +8,15 @@ use super::{
 };
 use crate::{
     config::{Config, Flags, JobConfig},
-    files,
+    connect, files,
     guard::Guard,
-    open,
 };
 use quorate::{
     election::{Election, ElectionError},
     env::{BootTime, Env},
-    lease::{Heartbeat, Quorum},
-    round::majority,
+    internals::majority,
+    lease::Heartbeat,
+    quorum::Quorum,
     schedule::{Job, ScheduleError, Scheduler, SchedulerHandle},
 };
 use std::{io, pin::pin, sync::Arc, time::Duration};
@@ -205,7 +205,7 @@ impl Daemon {
             return format!("leading term {}, {} jobs", term.number().get(), self.config.jobs.len());
         }
         let nodes = self.quorum.nodes();
-        let (votes, needed) = (open::votes(&nodes), majority(nodes.len()));
+        let (votes, needed) = (connect::votes(&nodes), majority(nodes.len()));
         match votes >= needed {
             true => "following".to_owned(),
             false => format!("no quorum: {votes} of {} nodes vote, {needed} needed", nodes.len()),

@@ -13,8 +13,8 @@ mod watch;
 use crate::{
     args::RunArgs,
     config::Config,
+    connect,
     exit::{CONFIG, FAILURE, Failure},
-    open,
 };
 use daemon::Daemon;
 use notify::Notifier;
@@ -34,7 +34,7 @@ pub(crate) async fn run(args: &RunArgs, config: &Config) -> Result<u8, Failure> 
     let signals = daemon::Signals::catch().map_err(|error| Failure::new(FAILURE, error))?;
     let _stop =
         StopDeadline::watch(config.lease.step_down_grace).map_err(|error| Failure::new(FAILURE, error))?;
-    let quorum = open::quorum(config, config.setup.clone())?;
+    let quorum = connect::quorum(config, config.setup.clone())?;
     tracing::info!(
         worker = &*config.setup.worker,
         group = &**group,
@@ -47,7 +47,7 @@ pub(crate) async fn run(args: &RunArgs, config: &Config) -> Result<u8, Failure> 
     if quorum.ready(FIRST_LOOK).await.is_err_and(|error| error.is_permanent()) {
         let nodes = quorum.nodes();
         quorum.close().await;
-        return Err(Failure::new(CONFIG, open::explain(&nodes)));
+        return Err(Failure::new(CONFIG, connect::explain(&nodes)));
     }
     let flags = args.nodes.flags();
     let daemon = Daemon::new(&quorum, config, group, flags, Notifier::from_env());
@@ -58,7 +58,7 @@ pub(crate) async fn run(args: &RunArgs, config: &Config) -> Result<u8, Failure> 
             tracing::info!("ended");
             Ok(0)
         }
-        Err(ElectionError::Setup(error)) => Err(Failure::new(CONFIG, error)),
+        Err(ElectionError::QuorumConfig(error)) => Err(Failure::new(CONFIG, error)),
         Err(ElectionError::Work(error)) => Err(Failure::new(CONFIG, error)),
         Err(error) => Err(Failure::new(FAILURE, error)),
     }

@@ -14,7 +14,7 @@ use tokio::{
 };
 
 /// How long what the command has written is waited for, once it has ended: something that has left its group may hold the
-/// pipe open, and our own output may be stuck.
+/// pipe connect, and our own output may be stuck.
 const AFTER_ITS_END: Duration = Duration::from_secs(1);
 
 /// Passes the two outputs of a command on to ours. Dropping it stops that: a command that writes on is told so.

@@ -2,7 +2,7 @@
 
 use super::watch::{LOOK_EVERY, Seen, Stamp};
 use crate::{
-    config::{Config, ConfigError, Flags, Surroundings},
+    config::{Config, ConfigError, Environment, Flags},
     files::{self, FileThread},
 };
 use quorate::env::{BootTime, Env};
@@ -145,7 +145,7 @@ impl ConfigReader {
     fn read(&mut self, why: Why) {
         let flags = self.flags.clone();
         self.begin(Some(why), move || {
-            let around = Surroundings { read: &files::read, ..Surroundings::process() };
+            let around = Environment { read: &files::read, ..Environment::process() };
             let read = Config::load(&flags, &around);
             Found::Read(
                 read.and_then(|config| config.group_with_jobs().map(|_| ()).map(|()| Box::new(config))),

@@ -149,17 +149,17 @@ fn every_script_takes_as_many_keys_and_arguments_as_it_is_given() {
         let mut taken = call.split(", ").skip(2);
         let common = call.rsplit_once("end").unwrap().1.trim_start_matches(", ");
         let common: usize = common.trim_end().trim_end_matches(')').parse().unwrap_or_default();
-        let words = |of: &dyn Fn(&mut Words)| {
-            let (mut words, mut bytes) = (Words::with_capacity(64), Vec::new());
-            of(&mut words);
-            words.finish(&mut bytes);
+        let resp = |of: &dyn Fn(&mut Words)| {
+            let (mut resp, mut bytes) = (Words::with_capacity(64), Vec::new());
+            of(&mut resp);
+            resp.finish(&mut bytes);
             let count: Vec<u8> = bytes[1..].iter().copied().take_while(u8::is_ascii_digit).collect();
             String::from_utf8(count).unwrap().parse::<usize>().unwrap()
         };
-        let keys = words(&|command| keys_of(command, &request, &Keys::new("")));
+        let keys = resp(&|command| keys_of(command, &request, &Keys::new("")));
         assert_eq!((keys, Ok(keys)), (script.keys_per_item(), taken.next().unwrap().parse()), "{script:?}");
-        assert_eq!(taken.next().unwrap().parse(), Ok(words(&|to| args_of(to, &request))), "{script:?}");
-        assert_eq!(common, words(&|to| common_of(to, &request)), "{script:?}");
+        assert_eq!(taken.next().unwrap().parse(), Ok(resp(&|to| args_of(to, &request))), "{script:?}");
+        assert_eq!(common, resp(&|to| common_of(to, &request)), "{script:?}");
     }
     let served = |script: &Script| !matches!(script, Script::Mixed | Script::MixedClaims);
     let missing = Script::ALL.into_iter().filter(served).find(|script| !seen.contains(script));

@@ -69,17 +69,17 @@ fn entry(value: Value) -> Result<Entry, Cause> {
     let [entry, fields] = <[Value; 2]>::try_from(parts).map_err(|_| unexpected("an entry", &Value::Nil))?;
     let fields = match fields {
         Value::Nil => None,
-        Value::Array(words) => Some(pairs(words)?),
+        Value::Array(resp) => Some(pairs(resp)?),
         other => return Err(unexpected("fields", &other)),
     };
     Ok(Entry { id: id(entry)?, fields })
 }
 
-fn pairs(words: Vec<Value>) -> Result<Fields, Cause> {
-    let mut pairs = Vec::with_capacity(words.len() / 2);
-    let mut words = words.into_iter();
-    while let Some(name) = words.next() {
-        let Some(value) = words.next() else { return Err(unexpected("a field's value", &Value::Nil)) };
+fn pairs(resp: Vec<Value>) -> Result<Fields, Cause> {
+    let mut pairs = Vec::with_capacity(resp.len() / 2);
+    let mut resp = resp.into_iter();
+    while let Some(name) = resp.next() {
+        let Some(value) = resp.next() else { return Err(unexpected("a field's value", &Value::Nil)) };
         pairs.push((bytes(name)?, bytes(value)?));
     }
     Ok(pairs)

@@ -11,7 +11,7 @@
 //! # In short
 //!
 //! ```no_run
-//! use quorate::{claim::{Claims, stream::Delivery}, lease::Quorum};
+//! use quorate::{claim::{Claims, stream::Delivery}, quorum::Quorum};
 //! use quorate_redis::{Connect, streams::{StreamMessage, StreamSource}};
 //!
 //! # async fn consume() -> Result<(), Box<dyn std::error::Error>> {

@@ -1,4 +1,4 @@
-use super::{Desk, desk::*};
+use super::{Desk, inbox::*};
 use quorate::node::{FencingToken, Node, Owner, Refusal, Reply, Request, Resource};
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-use super::{Desk, desk::*};
+use super::{Desk, inbox::*};
 use quorate::node::{DoneRecord, Node, Refusal, Reply, Request, UNFIT, engine::RESULT_MAX};
 use std::time::Duration;
 

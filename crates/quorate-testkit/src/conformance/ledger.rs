@@ -1,4 +1,4 @@
-use super::{Desk, desk::*};
+use super::{Desk, inbox::*};
 use quorate::node::{Cursor, LedgerPage, LedgerState, Node, PAGE_RECORDS, Record, Refusal, Reply, Request};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 

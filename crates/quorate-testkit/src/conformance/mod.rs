@@ -8,8 +8,8 @@
 
 mod acquire;
 mod claim;
-mod desk;
 mod gate;
+mod inbox;
 mod lease;
 mod ledger;
 mod push;
@@ -18,8 +18,8 @@ mod readers;
 mod reserve;
 mod session;
 
-use desk::Desk;
 use futures_util::FutureExt;
+use inbox::Desk;
 use quorate::node::Node;
 use std::panic::AssertUnwindSafe;
 

@@ -1,4 +1,4 @@
-use super::{Desk, desk::*};
+use super::{Desk, inbox::*};
 use quorate::node::{Cause, Freed, Listen, Node, Nudge, Owner, Push, Reply, Request, Resource, Session};
 use std::time::Duration;
 use tokio::sync::mpsc;

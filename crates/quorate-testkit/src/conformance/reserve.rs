@@ -1,4 +1,4 @@
-use super::{Desk, desk::*};
+use super::{Desk, inbox::*};
 use quorate::node::{Node, Owner, Refusal, Reply};
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-use super::{Desk, desk::*};
+use super::{Desk, inbox::*};
 use quorate::node::{Node, NodeTime, Refusal, Reply, Request, Session};
 use std::time::Duration;
 

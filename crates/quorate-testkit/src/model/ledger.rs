@@ -38,13 +38,13 @@
 
 use super::{
     NODES, Name,
-    book::{Book, NOW, TICK, ask, prune, read, record, seal, standing, write},
+    grants::{Book, NOW, TICK, ask, prune, read, record, seal, standing, write},
 };
 use quorate::{
     env::WallTime,
+    internals::{Answer, majority},
     ledger::{Memory, WriteTally, WriteVerdict},
     node::{NodeTime, Record, Reply},
-    round::{Answer, majority},
     schedule::{Decision, Delivery, NodeAnswer, SkipReason, verdict},
 };
 use stateright::{Model, Property};

@@ -20,7 +20,7 @@
 //! | [`poison`] | is an id given up after as many attempts as were to be, and not before, but for counts left behind? |
 //!
 //! What a node does with a request is the shipped [`engine`](quorate::node::engine) over a small store
-//! ([`shelf`]); what votes mean is the shipped [`Tally`](quorate::round::Tally); what a ledger's answers mean is the
+//! ([`shelf`]); what votes mean is the shipped [`Tally`](quorate::internals::Tally); what a ledger's answers mean is the
 //! shipped [`verdict`](quorate::schedule::verdict). So the models do not drift from the code. Of spread ticks and
 //! poisoned counts who asks whom when is written out. [`opened_runs`] is the model of a scheduler that is still to be
 //! built: what the shipped code does not decide yet stands in its `proposed.rs`.
@@ -28,9 +28,9 @@
 //! Each model can be told to leave one rule out. A rule whose absence changes nothing would be a
 //! rule that the model does not look at: the tests ask for a counterexample to each.
 
-mod book;
 pub mod exclusion;
 pub mod fencing;
+mod grants;
 pub mod ledger;
 mod name;
 pub mod opened_runs;

@@ -19,11 +19,11 @@
 
 use super::{NODES, Name};
 use quorate::{
-    node::engine::counts_more,
-    round::{
+    internals::{
         attempts::{Turn, turn},
         majority,
     },
+    node::engine::counts_more,
 };
 use stateright::{Model, Property};
 use std::fmt;
@@ -116,7 +116,7 @@ enum Phase {
     /// The handler runs, or ran.
     Begun,
     /// Found the limit reached.
-    Poisoned,
+    DeadLettered,
     /// The same, where fewer had begun or left a count behind.
     TooEarly,
 }
@@ -181,7 +181,7 @@ impl Poison {
             return;
         }
         state.phases[attempt] = match turn(counts.into_iter().map(u32::from), Some(self.limit.into())) {
-            Turn::GivenUp(_) if earned(state) >= usize::from(self.limit) => Phase::Poisoned,
+            Turn::GivenUp(_) if earned(state) >= usize::from(self.limit) => Phase::DeadLettered,
             Turn::GivenUp(_) => Phase::TooEarly,
             Turn::Begins(count) => Phase::Counting(u8::try_from(count).unwrap_or(u8::MAX)),
         };
@@ -324,7 +324,7 @@ impl Model for Poison {
             Property::always(EARNED, |_, state: &State| !state.phases.contains(&Phase::TooEarly)),
             Property::sometimes("as many as may begin did, and one was poisoned", |model: &Self, state| {
                 number(state, |phase| *phase == Phase::Begun) == usize::from(model.limit)
-                    && state.phases.contains(&Phase::Poisoned)
+                    && state.phases.contains(&Phase::DeadLettered)
             }),
         ];
         if self.forgets == 0 {

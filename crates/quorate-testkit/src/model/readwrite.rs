@@ -20,7 +20,7 @@ mod node;
 
 use super::{NODES, Name, shelf::tally};
 use node::{Key, REQUESTS, What};
-use quorate::round::Verdict;
+use quorate::internals::Verdict;
 use stateright::{Model, Property};
 use std::fmt;
 

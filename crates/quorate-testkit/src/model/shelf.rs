@@ -7,7 +7,7 @@ use quorate::node::{
 };
 use quorate::{
     env::BootTime,
-    round::{Answer, Recall, Tally, Vote},
+    internals::{Answer, NodeEpoch, Tally, Vote},
 };
 use std::{
     convert::Infallible,
@@ -133,7 +133,7 @@ pub fn tally(grants: [Option<(u32, [u32; 2], u32)>; NODES]) -> Tally {
                 node,
                 ticket: 0,
                 sent: Some(BootTime::from_nanos(sent.into())),
-                memory: Recall {
+                memory: NodeEpoch {
                     epoch: 0,
                     session: 0,
                     since: NodeTime::from_micros(since.into()),

@@ -80,16 +80,16 @@ impl Contrast<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sim::Lie;
+    use crate::sim::NodeFault;
     use std::time::Duration;
 
-    fn short(lie: Option<Lie>) -> Plan {
-        Plan { lie, length: Duration::from_secs(3), ..Plan::default() }
+    fn short(node_fault: Option<NodeFault>) -> Plan {
+        Plan { node_fault, length: Duration::from_secs(3), ..Plan::default() }
     }
 
     #[test]
     fn a_seed_counts_only_if_it_holds_without_the_sabotage() {
-        let (sound, generous) = (short(None), short(Some(Lie::Generous)));
+        let (sound, generous) = (short(None), short(Some(NodeFault::Generous)));
         let contrast = |sound, sabotaged| Contrast { sound, sabotaged, breaks: "exclusion" };
         let found = contrast(&sound, &generous).find(1..40).unwrap();
         assert!(found.violation.contains("VIOLATION exclusion: "), "{found:?}");

@@ -1,4 +1,4 @@
-use super::{SeedRng, Truth, turnstile::Turnstile};
+use super::{SeedRng, Truth, execution_gate::ExecutionGate};
 use std::{
     ops::RangeInclusive,
     sync::{Mutex, PoisonError},
@@ -7,7 +7,7 @@ use std::{
 
 /// How messages fare on every link, in milliseconds and in chances of a thousand a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Weather {
+pub struct NetworkConditions {
     /// How long a message takes.
     pub delay: RangeInclusive<u64>,
     /// How often it takes longer.
@@ -22,7 +22,7 @@ pub struct Weather {
     pub break_off: u64,
 }
 
-impl Weather {
+impl NetworkConditions {
     /// Nothing is lost and nothing is late.
     pub const CALM: Self =
         Self { delay: 0..=3, stall: 0, stalled: 0..=0, lose_request: 0, lose_reply: 0, break_off: 0 };
@@ -46,9 +46,9 @@ pub(super) enum Fate {
 #[derive(Debug)]
 pub struct Link {
     truth: Truth,
-    road: Mutex<(SeedRng, Weather)>,
-    there: Turnstile,
-    back: Turnstile,
+    road: Mutex<(SeedRng, NetworkConditions)>,
+    there: ExecutionGate,
+    back: ExecutionGate,
 }
 
 /// Which directions are open.
@@ -62,9 +62,9 @@ pub struct Directions {
 
 impl Link {
     /// An open road.
-    pub fn new(truth: Truth, rng: SeedRng, weather: Weather) -> Self {
+    pub fn new(truth: Truth, rng: SeedRng, weather: NetworkConditions) -> Self {
         let road = Mutex::new((rng, weather));
-        Self { truth, road, there: Turnstile::open(), back: Turnstile::open() }
+        Self { truth, road, there: ExecutionGate::open(), back: ExecutionGate::open() }
     }
 
     /// Opens and cuts. What is sent into a cut waits there until it is mended, unless its connection ends
@@ -75,7 +75,7 @@ impl Link {
     }
 
     /// Other weather from now on.
-    pub fn set_weather(&self, weather: Weather) {
+    pub fn set_weather(&self, weather: NetworkConditions) {
         self.road.lock().unwrap_or_else(PoisonError::into_inner).1 = weather;
     }
 

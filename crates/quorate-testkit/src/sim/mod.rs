@@ -47,8 +47,8 @@
 //!
 //! | what happens | how |
 //! | --- | --- |
-//! | messages late, later than the node timeout, lost either way | [`Weather`], drawn a message |
-//! | connections break, with requests that run afterwards | [`Weather`] |
+//! | messages late, later than the node timeout, lost either way | [`NetworkConditions`], drawn a message |
+//! | connections break, with requests that run afterwards | [`NetworkConditions`] |
 //! | connections break at both ends, with requests that are lost | [`Fault::Tear`] |
 //! | roads cut in one direction or both; the network in halves | [`Fault::Road`], [`Fault::Partition`] |
 //! | servers stop, crash, come back empty, with an old snapshot or with all they had, are flushed, are replaced by new ones, step their clocks | [`Fault`] |
@@ -57,7 +57,7 @@
 //! | workers' wall clocks step by seconds or hours | [`Fault::StepWorker`] |
 //!
 //! A seed decides all of it ([`Scenario`]), and two runs of a seed write the same [`Trace`]. What must hold
-//! is in [`invariant`], one file each; that each would notice is proved with servers that [`Lie`], under seeds that hold
+//! is in [`invariant`], one file each; that each would notice is proved with servers that [`NodeFault`], under seeds that hold
 //! without the lie ([`Contrast`]). A [`Sweep`]
 //! runs many seeds of one of the [`PLANS`]; the program `simulate` does so from a shell.
 
@@ -65,15 +65,16 @@ mod clock;
 mod connection;
 mod contrast;
 mod event;
+mod execution_gate;
 mod fault;
 mod hearing;
-mod held;
+mod holders;
 mod host;
 pub mod invariant;
-mod lie;
 mod link;
 mod machine;
 mod node;
+mod node_fault;
 mod plans;
 mod referee;
 mod rng;
@@ -82,7 +83,6 @@ mod scenario;
 mod server;
 mod sweep;
 mod trace;
-mod turnstile;
 mod worker;
 mod world;
 
@@ -90,12 +90,12 @@ pub use clock::{Dial, SimClock, Truth};
 pub use contrast::{Contrast, Difference, NoDifference};
 pub use event::{Belief, Event, TickEnd, TickStart, Working, Write};
 pub use fault::{Fault, Halves, Mistake, Parted};
-pub use held::{Grip, Held};
+pub use holders::{Held, Holder};
 pub use host::{Gate, Host};
-pub use lie::Lie;
-pub use link::{Directions, Link, Weather};
+pub use link::{Directions, Link, NetworkConditions};
 pub use machine::{Machine, NAP};
 pub use node::{SimNode, SimSession};
+pub use node_fault::NodeFault;
 pub use plans::{OPEN_PLANS, PLANS};
 pub use referee::{Referee, TickRun, Work};
 pub use rng::SeedRng;

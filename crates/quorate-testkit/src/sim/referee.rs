@@ -1,5 +1,5 @@
 use super::{
-    Belief, Event, Grip, Held, Host, Server, TickEnd, TickStart, Trace, Truth, Working, Write,
+    Belief, Event, Held, Holder, Host, Server, TickEnd, TickStart, Trace, Truth, Working, Write,
     invariant::{Invariant, MAJORITY, all},
     scenario::true_wall,
 };
@@ -8,7 +8,7 @@ use quorate::{
     env::WallTime,
     lease::Lease,
     node::{Batch, BatchReply, Reply, Request, Resource},
-    round::Setup,
+    quorum::QuorumConfig,
     schedule::Tick,
 };
 use std::{
@@ -30,7 +30,7 @@ const RECENTLY: Duration = Duration::from_secs(5);
 pub struct Referee {
     truth: Truth,
     trace: Trace,
-    setup: Setup,
+    setup: QuorumConfig,
     excuses_none: AtomicBool,
     servers: Mutex<Vec<Weak<Server>>>,
     state: Mutex<State>,
@@ -122,7 +122,7 @@ impl Drop for TickRun {
 
 impl Referee {
     /// A referee over every invariant, for workers that agree on `setup`.
-    pub fn new(truth: Truth, trace: Trace, setup: Setup) -> Arc<Self> {
+    pub fn new(truth: Truth, trace: Trace, setup: QuorumConfig) -> Arc<Self> {
         let state = State {
             invariants: all(),
             held: Vec::new(),
@@ -203,22 +203,22 @@ impl Referee {
         let (resource, token) = (lease.resource().clone(), lease.token().get());
         // The builder's default, which no worker changes.
         let grace = lease.ttl() / 5;
-        self.holds(host, Grip::Lease(Arc::new(lease)), resource, token, grace)
+        self.holds(host, Holder::Lease(Arc::new(lease)), resource, token, grace)
     }
 
     /// A worker's code has received what `grip` is a look at.
     pub fn holds(
         &self,
         host: &Arc<Host>,
-        grip: Grip,
+        grip: Holder,
         resource: Resource,
         token: u64,
         grace: Duration,
     ) -> Arc<Held> {
         let kind = match grip {
-            Grip::Lease(_) => "lease",
-            Grip::Term(_) => "term",
-            Grip::Claim(_) => "claim",
+            Holder::Lease(_) => "lease",
+            Holder::Term(_) => "term",
+            Holder::Claim(_) => "claim",
         };
         let mut state = self.state();
         state.held.retain(|held| !held.is_over());

@@ -1,9 +1,9 @@
-mod calm;
+mod fault_free;
 mod faults;
 
 use super::{
-    Directions, Event, Fault, Host, Link, Machine, Memory, Mistake, Plan, Referee, Scenario, SeedRng, Server,
-    SimNode, SimWorld, Trace, Truth, Weather,
+    Directions, Event, Fault, Host, Link, Machine, Memory, Mistake, NetworkConditions, Plan, Referee,
+    Scenario, SeedRng, Server, SimNode, SimWorld, Trace, Truth,
     hearing::hearing,
     scenario::{NODES, WORKERS},
     worker::{Duties, Inbox, Outside, RESOURCES, Sinks, Worker},
@@ -11,9 +11,9 @@ use super::{
 use futures_util::future::join_all;
 use quorate::{
     env::Env,
-    lease::{Lease, Quorum, TryAcquire},
+    lease::{Lease, TryAcquire},
     node::{Owner, Resource, ResourceKind},
-    round::Setup,
+    quorum::{Quorum, QuorumConfig},
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -124,13 +124,13 @@ impl Run {
     fn new(scenario: Scenario, plan: Plan, truth: Truth, trace: Trace, referee: Arc<Referee>) -> Self {
         let server = |(at, clock): (usize, &_)| {
             let name = format!("n{at}");
-            Server::start(&name, truth, *clock, plan.lie, plan.setup.durable, Arc::clone(&referee))
+            Server::start(&name, truth, *clock, plan.node_fault, plan.setup.durable, Arc::clone(&referee))
         };
         let servers: Vec<_> = scenario.servers.iter().enumerate().map(server).collect();
         referee.watch_servers(&servers);
         let link = |worker: usize, node: usize| {
             let rng = SeedRng::new(scenario.seed, &format!("road {worker} {node}"));
-            Arc::new(Link::new(truth, rng, Weather::CALM))
+            Arc::new(Link::new(truth, rng, NetworkConditions::CALM))
         };
         let links = (0..WORKERS).map(|worker| (0..NODES).map(|node| link(worker, node)).collect()).collect();
         let machine = |&(boot, wall): &_| Machine::new(truth, boot, wall, plan.naps);
@@ -181,7 +181,7 @@ impl Run {
     /// Everything is mended.
     fn heal(&mut self) {
         self.trace.note(format_args!("the faults end"));
-        self.set_weather(&Weather::CALM);
+        self.set_weather(&NetworkConditions::CALM);
         for link in self.links.iter().flatten() {
             link.set_open(Directions { there: true, back: true });
         }
@@ -324,7 +324,8 @@ impl Run {
             let (link, server) = (Arc::clone(&self.links[worker][node]), Arc::clone(&self.servers[node]));
             SimNode::new(self.truth, Arc::clone(&host), link, server, self.trace.clone())
         };
-        let mut setup = quorate::round::Setup { worker: Arc::clone(host.name()), ..self.plan.setup.clone() };
+        let mut setup =
+            quorate::quorum::QuorumConfig { worker: Arc::clone(host.name()), ..self.plan.setup.clone() };
         let mut nodes = 0..NODES;
         match mistake {
             Some(Mistake::FewerNodes(first)) => nodes = first..first + FEWER_NODES,
@@ -332,7 +333,7 @@ impl Run {
             None => {}
         }
         let nodes = nodes.map(|at| node(at % NODES));
-        let quorum = Quorum::builder().env(env.clone()).setup(setup).nodes(nodes).build();
+        let quorum = Quorum::builder().env(env.clone()).config(setup).nodes(nodes).build();
         #[expect(clippy::expect_used, reason = "the plan is written by hand: a wrong one must stop the test")]
         let quorum = quorum.expect("the plan's setup can be used");
         Process { mistake, host, env, quorum }
@@ -392,7 +393,7 @@ impl Run {
         }
     }
 
-    fn set_weather(&self, weather: &Weather) {
+    fn set_weather(&self, weather: &NetworkConditions) {
         self.links.iter().flatten().for_each(|link| link.set_weather(weather.clone()));
     }
 
@@ -405,7 +406,7 @@ impl Run {
 
 /// A request that a worker sent just before it crashed runs within the node timeout or not at all, by a server's clock
 /// that may drift, and step once; what it sets ends with the longest TTL.
-fn keys_of_a_crashed_worker_end_in(setup: &Setup) -> Duration {
+fn keys_of_a_crashed_worker_end_in(setup: &QuorumConfig) -> Duration {
     (setup.node_timeout + setup.max_ttl).mul_f64(1.0 + setup.drift_rate) + setup.clock_step_allowance
 }
 

@@ -1,5 +1,7 @@
-use super::{Directions, Fault, Halves, Lie, Memory, Mistake, NAP, Parted, SeedRng, SimClock, Weather};
-use quorate::{env::WallTime, round::Setup};
+use super::{
+    Directions, Fault, Halves, Memory, Mistake, NAP, NetworkConditions, NodeFault, Parted, SeedRng, SimClock,
+};
+use quorate::{env::WallTime, quorum::QuorumConfig};
 use std::{ops::RangeInclusive, time::Duration};
 
 /// How many servers there are.
@@ -35,9 +37,9 @@ const FAR_STEPS_FROM: Duration = Duration::from_millis(3_500);
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// What the workers agree on.
-    pub setup: Setup,
+    pub setup: QuorumConfig,
     /// How the servers lie, to prove that it would be found out.
-    pub lie: Option<Lie>,
+    pub node_fault: Option<NodeFault>,
     /// For how long faults happen.
     pub length: Duration,
     /// Whether servers' clocks step, by what is allowed.
@@ -69,16 +71,16 @@ pub struct Plan {
 
 impl Default for Plan {
     fn default() -> Self {
-        let setup = Setup {
+        let setup = QuorumConfig {
             node_timeout: Duration::from_millis(100),
             max_ttl: Duration::from_secs(3),
             // The shortest TTL is a second, of which the allowance is a tenth at most.
             clock_step_allowance: Duration::from_millis(100),
-            ..Setup::default()
+            ..QuorumConfig::default()
         };
         Self {
             setup,
-            lie: None,
+            node_fault: None,
             length: Duration::from_secs(20),
             steps: true,
             wild_clocks: false,
@@ -105,7 +107,7 @@ pub struct Scenario {
     /// Each server's wall clock.
     pub servers: Vec<SimClock>,
     /// How messages fare until the faults end.
-    pub weather: Weather,
+    pub weather: NetworkConditions,
     /// What happens when, in order.
     pub faults: Vec<(Duration, Fault)>,
     /// When the faults end.
@@ -166,9 +168,9 @@ fn room(rate_ppm: i32) -> RangeInclusive<i64> {
     -EDGE_MS - drifts.min(0)..=EDGE_MS - drifts.max(0)
 }
 
-fn weather(rng: &mut SeedRng) -> Weather {
+fn weather(rng: &mut SeedRng) -> NetworkConditions {
     let storm = rng.number(0..=3);
-    Weather {
+    NetworkConditions {
         delay: 0..=[2, 8, 30, 60][rng.index(4)],
         stall: storm * 6,
         stalled: 90..=600,

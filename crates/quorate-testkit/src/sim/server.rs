@@ -1,6 +1,6 @@
 use super::{
-    Dial, Event, Lie, Referee, SimClock, Truth, connection::Connection, scenario::true_wall,
-    turnstile::Turnstile,
+    Dial, Event, NodeFault, Referee, SimClock, Truth, connection::Connection, execution_gate::ExecutionGate,
+    scenario::true_wall,
 };
 use quorate::{
     env::WallTime,
@@ -40,10 +40,10 @@ pub enum Memory {
 pub struct Server {
     name: String,
     truth: Truth,
-    lie: Option<Lie>,
+    node_fault: Option<NodeFault>,
     durable: bool,
     referee: Arc<Referee>,
-    awake: Turnstile,
+    awake: ExecutionGate,
     state: Mutex<State>,
 }
 
@@ -81,7 +81,7 @@ impl Server {
         name: &str,
         truth: Truth,
         clock: SimClock,
-        lie: Option<Lie>,
+        node_fault: Option<NodeFault>,
         durable: bool,
         referee: Arc<Referee>,
     ) -> Arc<Self> {
@@ -89,10 +89,10 @@ impl Server {
         Arc::new(Self {
             name: name.to_owned(),
             truth,
-            lie,
+            node_fault,
             durable,
             referee,
-            awake: Turnstile::open(),
+            awake: ExecutionGate::open(),
             state: Mutex::new(state),
         })
     }
@@ -133,7 +133,7 @@ impl Server {
         };
         let before = std::mem::replace(&mut state.store, before);
         state.forgot = Some(self.truth.now());
-        if self.lie == Some(Lie::Forgetful) {
+        if self.node_fault == Some(NodeFault::Forgetful) {
             Self::keep_marker(&before, &mut state.store);
         } else {
             state.run += 1;
@@ -162,7 +162,7 @@ impl Server {
         let mut state = self.state();
         let before = std::mem::take(&mut state.store);
         state.forgot = Some(self.truth.now());
-        if self.lie == Some(Lie::Forgetful) {
+        if self.node_fault == Some(NodeFault::Forgetful) {
             Self::keep_marker(&before, &mut state.store);
         }
         drop(state);
@@ -241,14 +241,16 @@ impl Server {
             state.snapshot = (now, state.store.clone());
         }
         let mut freed = Vec::new();
-        let reply = match self.lie {
-            Some(Lie::Timeless) => {
+        let reply = match self.node_fault {
+            Some(NodeFault::Timeless) => {
                 let forever = NodeTime::from_micros(u64::MAX);
                 let batch = Batch { not_after: forever, ..batch.clone() };
                 engine::run_telling(&mut state.store, &batch, clocks, &mut freed)
             }
-            Some(Lie::Forgetful) | None => engine::run_telling(&mut state.store, batch, clocks, &mut freed),
-            Some(lie) => super::lie::run(&mut state.store, batch, clocks, lie),
+            Some(NodeFault::Forgetful) | None => {
+                engine::run_telling(&mut state.store, batch, clocks, &mut freed)
+            }
+            Some(node_fault) => super::node_fault::run(&mut state.store, batch, clocks, node_fault),
         };
         let ears: Vec<_> = match freed.is_empty() {
             true => Vec::new(),

@@ -171,7 +171,7 @@ impl Summary {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sim::Lie;
+    use crate::sim::NodeFault;
 
     #[test]
     fn a_sweep_counts_every_seed_once_and_names_what_broke() {
@@ -185,7 +185,7 @@ mod tests {
         seen.sort_unstable();
         assert_eq!(seen, [(1, false), (2, false), (3, false)]);
 
-        sweep.plan.lie = Some(Lie::Generous);
+        sweep.plan.node_fault = Some(NodeFault::Generous);
         let broken = Sweep { seeds: 1..100, threads: 1, stop_after: 1, ..sweep }.run(|_, _| {});
         assert_eq!(broken.failures.len(), 1, "{broken:?}");
         assert!(broken.seeds < 99, "it stops");

@@ -3,18 +3,16 @@
 
 use super::Fingerprint;
 use crate::{
-    lease::{Hub, Lease},
+    claim::attempts::{Payload, Turn, payload_of, turn},
+    driver::NodePool,
+    lease::{Lease, QuorumInner},
     node::{self, Refusal, Reply, Request, Resource},
-    round::{
-        Answer, Fleet, NodeOutcome, ReplyTo, Report,
-        attempts::{Payload, Turn, payload_of, turn},
-        ballots,
-    },
+    vote::{Answer, NodeOutcome, ReplyTo, Report, vote_channel},
 };
 use std::{mem, sync::Arc, time::Duration};
 
 /// A message that was won.
-pub(super) struct Won {
+pub(super) struct AcquiredMessage {
     /// Its place in the batch.
     pub(super) at: usize,
     pub(super) lease: Lease,
@@ -51,9 +49,9 @@ pub(super) struct Start {
 /// Has the nodes count an attempt no more whose handler never began. Goes ahead of the claim's release, and nobody waits:
 /// where it is missed, or the claim is lost before, one attempt more is counted.
 pub(super) fn take_back(lease: &Lease, attempt: u32, keep: Duration, at: impl Fn(usize) -> bool) {
-    let fleet = lease.hub().fleet();
-    let nodes = (0..fleet.len()).filter(|node| at(*node));
-    drop(fleet.ask_some(nodes, |_| Request::Count {
+    let pool = lease.inner().pool();
+    let nodes = (0..pool.len()).filter(|node| at(*node));
+    drop(pool.ask_some(nodes, |_| Request::Count {
         resource: lease.resource().clone(),
         owner: lease.owner().clone(),
         attempts: attempt,
@@ -68,8 +66,8 @@ pub(super) fn take_back(lease: &Lease, attempt: u32, keep: Duration, at: impl Fn
 /// # Cancel safety
 /// Dropping it releases all of them; what it has heard to be counted is taken back, and the rest counts.
 pub(super) async fn begin(
-    hub: &Arc<Hub>,
-    won: Vec<Won>,
+    inner: &Arc<QuorumInner>,
+    won: Vec<AcquiredMessage>,
     limit: Option<u32>,
     keep: Duration,
 ) -> Vec<(usize, Begun)> {
@@ -78,17 +76,17 @@ pub(super) async fn begin(
     let doubtful = won.iter().filter(|won| won.is_doubtful());
     let looks: Vec<_> =
         doubtful.filter_map(|won| Some((won.lease.resource().clone(), won.given()?))).collect();
-    let mut looks = payloads(hub.fleet(), &looks).await.into_iter();
+    let mut looks = payloads(inner.pool(), &looks).await.into_iter();
     for won in won {
         let look = if won.is_doubtful() { looks.next() } else { None };
-        let (given, Won { at, lease, standing, .. }) = (won.given(), won);
+        let (given, AcquiredMessage { at, lease, standing, .. }) = (won.given(), won);
         match look {
             Some((Payload::Other(other), _)) => {
                 settled.push((at, Begun::OtherPayload(other)));
                 continue;
             }
             Some((Payload::Unknown, outcomes)) => {
-                settled.push((at, Begun::Uncounted(hub.fleet().report(outcomes))));
+                settled.push((at, Begun::Uncounted(inner.pool().report(outcomes))));
                 continue;
             }
             Some((Payload::Free, _)) | None => {}
@@ -104,16 +102,16 @@ pub(super) async fn begin(
                 if uncounted {
                     settled.push((at, Begun::Attempt(start)));
                 } else {
-                    counting.push(Counting::new(at, start, keep, hub.fleet().len()));
+                    counting.push(Counting::new(at, start, keep, inner.pool().len()));
                 }
             }
         }
     }
-    settled.extend(count(hub.fleet(), counting).await);
+    settled.extend(count(inner.pool(), counting).await);
     settled
 }
 
-impl Won {
+impl AcquiredMessage {
     fn given(&self) -> Option<Arc<str>> {
         self.payload.as_ref().map(Fingerprint::text)
     }
@@ -127,18 +125,18 @@ impl Won {
 
 /// Whether another payload than the one that is given stands, of each: what all nodes know, as far as it takes.
 pub(super) async fn payloads(
-    fleet: &Fleet,
+    pool: &NodePool,
     asked: &[(Resource, Arc<str>)],
 ) -> Vec<(Payload, Vec<NodeOutcome>)> {
-    let (ballots, mut votes) = ballots();
-    for node in 0..fleet.len() {
+    let (sender, mut votes) = vote_channel();
+    for node in 0..pool.len() {
         for (ticket, (resource, _)) in (0..).zip(asked) {
             let request = Request::Inspect { resource: resource.clone() };
-            fleet.ask(node, request, ReplyTo { ballots: ballots.clone(), ticket });
+            pool.ask(node, request, ReplyTo { sender: sender.clone(), ticket });
         }
     }
-    drop(ballots);
-    let unheard = || (Vec::new(), Payload::Unknown, vec![NodeOutcome::Pending; fleet.len()]);
+    drop(sender);
+    let unheard = || (Vec::new(), Payload::Unknown, vec![NodeOutcome::Pending; pool.len()]);
     let mut looks: Vec<_> = asked.iter().map(|_| unheard()).collect();
     let mut open = asked.len();
     while open > 0
@@ -154,7 +152,7 @@ pub(super) async fn payloads(
         outcomes[vote.node] = NodeOutcome::of(&vote.answer);
         if let Answer::Reply(Reply::State { begun, .. }) = vote.answer {
             known.push(begun.and_then(|begun| begun.payload));
-            *verdict = payload_of(given, known, fleet.len());
+            *verdict = payload_of(given, known, pool.len());
             open -= usize::from(*verdict != Payload::Unknown);
         }
     }
@@ -219,23 +217,23 @@ impl Counting {
         self.counted.len() < majority && self.pending > 0
     }
 
-    fn settled(mut self, fleet: &Fleet) -> (usize, Begun) {
-        let begins = self.counted.len() >= fleet.majority();
+    fn settled(mut self, pool: &NodePool) -> (usize, Begun) {
+        let begins = self.counted.len() >= pool.majority();
         let begun = match self.start.take_if(|_| begins) {
             Some(start) => Begun::Attempt(start),
             None if self.overtaken > 0 => Begun::Overtaken,
-            None => Begun::Uncounted(fleet.report(mem::take(&mut self.outcomes))),
+            None => Begun::Uncounted(pool.report(mem::take(&mut self.outcomes))),
         };
         (self.at, begun)
     }
 }
 
-async fn count(fleet: &Fleet, mut counting: Vec<Counting>) -> Vec<(usize, Begun)> {
-    let (ballots, mut votes) = ballots();
-    for node in 0..fleet.len() {
+async fn count(pool: &NodePool, mut counting: Vec<Counting>) -> Vec<(usize, Begun)> {
+    let (sender, mut votes) = vote_channel();
+    for node in 0..pool.len() {
         for (ticket, attempt) in (0..).zip(&counting) {
             let Some(request) = attempt.request() else { continue };
-            fleet.ask(node, request, ReplyTo { ballots: ballots.clone(), ticket });
+            pool.ask(node, request, ReplyTo { sender: sender.clone(), ticket });
         }
     }
     let mut open = counting.len();
@@ -244,10 +242,10 @@ async fn count(fleet: &Fleet, mut counting: Vec<Counting>) -> Vec<(usize, Begun)
     {
         // Every post is answered, so every attempt is settled before this channel runs dry.
         let Some(attempt) = counting.get_mut(vote.ticket as usize) else { continue };
-        if attempt.is_open(fleet.majority()) {
+        if attempt.is_open(pool.majority()) {
             attempt.count(vote.node, &vote.answer);
-            open -= usize::from(!attempt.is_open(fleet.majority()));
+            open -= usize::from(!attempt.is_open(pool.majority()));
         }
     }
-    counting.into_iter().map(|attempt| attempt.settled(fleet)).collect()
+    counting.into_iter().map(|attempt| attempt.settled(pool)).collect()
 }

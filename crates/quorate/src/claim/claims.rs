@@ -1,12 +1,15 @@
 use super::{
-    Claim, ClaimError, ClaimOutcome, Done, Fingerprint, MessageId, Poisoned,
-    begin::{Begun, Won, begin, payloads},
+    Claim, ClaimError, ClaimOutcome, DeadLettered, Done, Fingerprint, MessageId,
+    begin::{AcquiredMessage, Begun, begin, payloads},
     dead_letter::{DeadLetter, Hook},
 };
 use crate::{
-    lease::{AcquireError, Attempted, Quorum, Terms, attempt_each, is_contended, lease_terms},
+    claim::attempts::Payload,
+    config::SettingError,
+    lease::{AcquireError, AttemptResult, LeaseParams, attempt_each, is_contended, lease_params},
     node::Resource,
-    round::{SetupError, Tally, attempts::Payload},
+    quorum::Quorum,
+    vote::Tally,
 };
 use futures_util::{StreamExt, stream};
 use std::{fmt, sync::Arc, time::Duration};
@@ -38,7 +41,7 @@ impl Claims {
         Self {
             quorum: quorum.clone(),
             set: set.into(),
-            ttl: quorum.setup().default_ttl(),
+            ttl: quorum.config().default_ttl(),
             grace: None,
             retention: Duration::from_secs(24 * 3600),
             max_attempts: None,
@@ -67,7 +70,7 @@ impl Claims {
     }
 
     /// After how many attempts that nobody completed a message is given up, crashes among them: it is handed to the
-    /// dead-letter hook, and whoever claims it is told [`ClaimOutcome::Poisoned`]. An attempt begins when its claim is given;
+    /// dead-letter hook, and whoever claims it is told [`ClaimOutcome::DeadLettered`]. An attempt begins when its claim is given;
     /// a claim that is abandoned or lost counts, one that is [given back](Claim::give_back) does not.
     ///
     /// Default without, since a sink that is away for a minute would have whole queues given up. With it every claim takes one
@@ -179,32 +182,32 @@ impl Claims {
         Ok(verdicts.into_iter().flatten().map(|verdict| verdict.outcome).collect())
     }
 
-    async fn claim_chunk(&self, asked: &[Asked], terms: Terms) -> Vec<Verdict> {
+    async fn claim_chunk(&self, asked: &[Asked], terms: LeaseParams) -> Vec<Verdict> {
         let verdicts = self.claim_unsettled(asked, terms).await;
         // Those that are given up are handed over, a few at a time; the order is kept.
         let settled = verdicts.into_iter().map(|verdict| self.settled(verdict));
         stream::iter(settled).buffered(HOOKS_MAX).collect().await
     }
 
-    async fn claim_unsettled(&self, asked: &[Asked], terms: Terms) -> Vec<Verdict> {
+    async fn claim_unsettled(&self, asked: &[Asked], terms: LeaseParams) -> Vec<Verdict> {
         let resources: Vec<Resource> = asked.iter().map(|asked| asked.resource.clone()).collect();
-        let attempted = attempt_each(self.quorum.hub(), &resources, terms).await;
+        let attempted = attempt_each(self.quorum.inner(), &resources, terms).await;
         let mut verdicts: Vec<Option<Verdict>> = Vec::with_capacity(asked.len());
         let (mut won, mut elsewhere) = (Vec::new(), Vec::new());
         for (at, (attempted, asked)) in attempted.into_iter().zip(asked).enumerate() {
             let verdict = match attempted {
-                Attempted::Held(lease, standing) => {
-                    won.push(Won { at, lease, standing, payload: asked.payload.clone() });
+                AttemptResult::Held(lease, standing) => {
+                    won.push(AcquiredMessage { at, lease, standing, payload: asked.payload.clone() });
                     None
                 }
-                Attempted::Closed => Some(Verdict::of(Err(AcquireError::Closed.into()))),
-                Attempted::Lost(tally) => Some(self.lost(tally, asked)),
+                AttemptResult::Closed => Some(Verdict::of(Err(AcquireError::Closed.into()))),
+                AttemptResult::Lost(tally) => Some(self.lost(tally, asked)),
             };
             let in_progress = verdict.as_ref().is_some_and(Verdict::is_in_progress);
             elsewhere.extend((in_progress && asked.payload.is_some()).then_some(at));
             verdicts.push(verdict);
         }
-        for (at, begun) in begin(self.quorum.hub(), won, self.max_attempts, terms.keep).await {
+        for (at, begun) in begin(self.quorum.inner(), won, self.max_attempts, terms.keep).await {
             verdicts[at] = Some(Verdict::of(self.begun(&asked[at], begun)));
         }
         self.look_elsewhere(asked, &elsewhere, &mut verdicts).await;
@@ -247,7 +250,7 @@ impl Claims {
             payload.as_ref().map(|payload| (at, (resource.clone(), payload.text())))
         };
         let (places, given): (Vec<_>, Vec<_>) = places.iter().filter_map(given).unzip();
-        let looks = payloads(self.quorum.fleet(), &given).await;
+        let looks = payloads(self.quorum.pool(), &given).await;
         for (at, (payload, _)) in places.into_iter().zip(looks) {
             // What is not known for certain is in progress, and looked at again.
             if let Payload::Other(other) = payload {
@@ -259,9 +262,9 @@ impl Claims {
 
     fn lost(&self, tally: Tally, asked: &Asked) -> Verdict {
         let outcome = match tally.done() {
-            Some(done) => match (asked.other(done.payload.as_ref()), Poisoned::of(done)) {
+            Some(done) => match (asked.other(done.payload.as_ref()), DeadLettered::of(done)) {
                 (Some(other), _) => Err(asked.other_payload(other)),
-                (None, Some(poisoned)) => Ok(ClaimOutcome::Poisoned(poisoned)),
+                (None, Some(poisoned)) => Ok(ClaimOutcome::DeadLettered(poisoned)),
                 (None, None) => Ok(ClaimOutcome::Done(Done::of(done))),
             },
             None if self.quorum.env().stopped().is_cancelled() => Err(AcquireError::Closed.into()),
@@ -270,15 +273,15 @@ impl Claims {
                 holder: tally.holder().cloned(),
             }),
             None => {
-                let report = self.quorum.fleet().report(tally.outcomes());
+                let report = self.quorum.pool().report(tally.outcomes());
                 Err(AcquireError::lost(asked.resource.clone(), false, report).into())
             }
         };
         Verdict { outcome, tally: Some(tally) }
     }
 
-    pub(super) fn terms(&self) -> Result<Terms, ClaimError> {
-        let refuse = |text: String| Err(AcquireError::from(SetupError(text)).into());
+    pub(super) fn terms(&self) -> Result<LeaseParams, ClaimError> {
+        let refuse = |text: String| Err(AcquireError::from(SettingError(text)).into());
         if self.max_attempts == Some(0) {
             return refuse(
                 "max_attempts is 0: no message could ever be handled; give 1 or more, or leave it out"
@@ -296,8 +299,8 @@ impl Claims {
             }
         }
         // A claim's counter dies with its record, but not before it can be seeded anew.
-        let keep = self.retention.max(self.ttl * 2).max(self.quorum.setup().reseed_after());
-        Ok(Terms { keep, ..lease_terms(self.quorum.hub(), self.ttl, self.grace, None, true)? })
+        let keep = self.retention.max(self.ttl * 2).max(self.quorum.config().reseed_after());
+        Ok(LeaseParams { keep, ..lease_params(self.quorum.inner(), self.ttl, self.grace, None, true)? })
     }
 }
 

@@ -1,9 +1,11 @@
 use super::CompleteError;
 use crate::{
+    config::majority,
+    driver::NodePool,
     env::{BootTime, WallTime},
-    lease::{Hub, Inspection, Lease, Whose, inspect},
+    lease::{InspectTarget, Inspection, Lease, QuorumInner, inspect},
     node::{DoneRecord, FencingToken, Owner, Refusal, Reply, Request, engine::RESULT_MAX},
-    round::{Answer, Fleet, NodeOutcome, ReplyTo, ballots, majority},
+    vote::{Answer, NodeOutcome, ReplyTo, vote_channel},
 };
 use futures_util::future::join_all;
 use std::{sync::Arc, time::Duration};
@@ -31,33 +33,33 @@ pub(super) struct Ending<'a> {
 /// are done. A verdict each, in their order.
 pub(super) async fn complete(endings: Vec<Ending<'_>>) -> Vec<Result<Completed, CompleteError>> {
     let Some(first) = endings.first() else { return Vec::new() };
-    let fleet = Arc::clone(first.lease.hub().fleet());
-    let hub = Arc::clone(first.lease.hub());
-    let now = fleet.env().wall();
+    let pool = Arc::clone(first.lease.inner().pool());
+    let inner = Arc::clone(first.lease.inner());
+    let now = pool.env().wall();
     let mut all: Vec<Completing<'_>> =
-        endings.into_iter().map(|ending| Completing::new(ending, now, &fleet)).collect();
-    let deadline = fleet.env().now() + all.iter().map(|one| one.lease.ttl()).max().unwrap_or_default();
+        endings.into_iter().map(|ending| Completing::new(ending, now, &pool)).collect();
+    let deadline = pool.env().now() + all.iter().map(|one| one.lease.ttl()).max().unwrap_or_default();
     loop {
-        look_first(&hub, &mut all).await;
-        ask(&fleet, &mut all).await;
-        let over = fleet.env().now() >= deadline || fleet.env().stopped().is_cancelled();
+        look_first(&inner, &mut all).await;
+        ask(&pool, &mut all).await;
+        let over = pool.env().now() >= deadline || pool.env().stopped().is_cancelled();
         if over || all.iter().all(Completing::is_settled) {
             break;
         }
-        fleet.env().sleep(RETRY_AFTER).await;
+        pool.env().sleep(RETRY_AFTER).await;
     }
-    all.into_iter().map(|one| one.end(&fleet)).collect()
+    all.into_iter().map(|one| one.end(&pool)).collect()
 }
 
 /// Looks whose those messages are whose claims may be over. A worker that wakes up late is to record nothing of what is
 /// somebody else's by now, not even on the nodes that the other one has not got.
-async fn look_first(hub: &Hub, all: &mut [Completing<'_>]) {
-    let now = hub.fleet().env().now();
+async fn look_first(inner: &QuorumInner, all: &mut [Completing<'_>]) {
+    let now = inner.pool().env().now();
     let mut late: Vec<_> = all.iter_mut().filter(|one| !one.is_settled() && one.is_late(now)).collect();
-    let looks = late.iter().map(|one| inspect(hub, one.lease.resource()));
+    let looks = late.iter().map(|one| inspect(inner, one.lease.resource()));
     for (look, one) in join_all(looks).await.into_iter().zip(&mut late) {
         let found = match look {
-            Ok(look) => found(&look, one.lease.owner(), one.record.token, hub.fleet().len()),
+            Ok(look) => found(&look, one.lease.owner(), one.record.token, inner.pool().len()),
             Err(_) => Found::Unknown,
         };
         one.seen = matches!(found, Found::Free);
@@ -82,7 +84,7 @@ fn found(look: &Inspection, owner: &Owner, token: FencingToken, nodes: usize) ->
         return Found::Over(CompleteError::AlreadyDone(done.clone()));
     }
     match look.whose(nodes) {
-        Whose::Of(holder) if holder != owner => {
+        InspectTarget::Of(holder) if holder != owner => {
             Found::Over(CompleteError::TakenOver { holder: holder.clone() })
         }
         // Not where it is only our own that nobody can count.
@@ -99,27 +101,27 @@ fn perhaps(look: &Inspection, owner: &Owner, nodes: usize) -> bool {
 }
 
 /// Asks every node that has not recorded it of what is not settled, and hears all of them: the more have it, the better.
-async fn ask(fleet: &Fleet, all: &mut [Completing<'_>]) {
-    let now = fleet.env().now();
+async fn ask(pool: &NodePool, all: &mut [Completing<'_>]) {
+    let now = pool.env().now();
     // What has run out while others were looked at is looked at in the next round.
     let known = |one: &Completing<'_>| one.seen || !one.is_late(now);
     let open = |one: &&mut Completing<'_>| !one.is_settled() && known(one);
     let mut asked: Vec<&mut Completing<'_>> = all.iter_mut().filter(open).collect();
     for one in &mut asked {
         one.votes.superseded = 0;
-        one.votes.forget(|node| fleet.epoch(node));
+        one.votes.forget(|node| pool.epoch(node));
     }
-    let (ballots, mut votes) = ballots();
-    for node in 0..fleet.len() {
+    let (sender, mut votes) = vote_channel();
+    for node in 0..pool.len() {
         for (ticket, one) in (0..).zip(&asked).filter(|(_, one)| !one.votes.stands_at(node)) {
-            fleet.ask(node, one.request(), ReplyTo { ballots: ballots.clone(), ticket });
+            pool.ask(node, one.request(), ReplyTo { sender: sender.clone(), ticket });
         }
     }
-    drop(ballots);
+    drop(sender);
     while let Some(vote) = votes.recv().await {
         asked[vote.ticket as usize].votes.count(vote.node, vote.memory.epoch, vote.answer);
     }
-    asked.into_iter().for_each(|one| one.verdict = one.votes.verdict(|node| fleet.epoch(node)));
+    asked.into_iter().for_each(|one| one.verdict = one.votes.verdict(|node| pool.epoch(node)));
 }
 
 /// One of them under way.
@@ -136,7 +138,7 @@ struct Completing<'a> {
 }
 
 impl<'a> Completing<'a> {
-    fn new(ending: Ending<'a>, now: WallTime, fleet: &Fleet) -> Self {
+    fn new(ending: Ending<'a>, now: WallTime, pool: &NodePool) -> Self {
         let Ending { lease, mut record, retention } = ending;
         (record.token, record.at) = (lease.token(), now.as_micros());
         let length = record.result.len();
@@ -146,7 +148,7 @@ impl<'a> Completing<'a> {
         if verdict.is_none() {
             lease.forget();
         }
-        Self { lease, record, retention, ours_until, seen: false, votes: Votes::new(fleet.len()), verdict }
+        Self { lease, record, retention, ours_until, seen: false, votes: Votes::new(pool.len()), verdict }
     }
 
     fn is_late(&self, now: BootTime) -> bool {
@@ -166,7 +168,7 @@ impl<'a> Completing<'a> {
         }
     }
 
-    fn end(self, fleet: &Fleet) -> Result<Completed, CompleteError> {
+    fn end(self, pool: &NodePool) -> Result<Completed, CompleteError> {
         let Self { lease, record, votes, verdict, .. } = self;
         match verdict {
             // Nothing was asked: it is the caller's, who drops it.
@@ -174,11 +176,11 @@ impl<'a> Completing<'a> {
             Some(verdict) => {
                 // Nobody is to wait there for the claim's TTL: it is settled, but the node would not take it (its
                 // marker changed, say). Behind a *complete* that is under way yet it finds nothing to free.
-                fleet.release(lease.resource(), lease.owner(), |node| !votes.stands_at(node), None);
+                pool.release(lease.resource(), lease.owner(), |node| !votes.stands_at(node), None);
                 let at = WallTime::from_micros(record.at);
                 verdict.map(|()| Completed { at, nodes: votes.completed() })
             }
-            None => Err(CompleteError::NoMajority(fleet.report(votes.outcomes))),
+            None => Err(CompleteError::NoMajority(pool.report(votes.outcomes))),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What becomes of a message that is given up.
 
-use super::{Claim, ClaimHandle, ClaimOutcome, ClaimResult, Claims, Poisoned};
+use super::{Claim, ClaimHandle, ClaimOutcome, ClaimResult, Claims, DeadLettered};
 use crate::node::engine::{RESULT_MAX, cut};
 use futures_util::{FutureExt, future::BoxFuture};
 use std::{fmt, sync::Arc};
@@ -56,12 +56,12 @@ impl Claims {
     /// nothing is recorded: the next claim of a worker that has one hands it over.
     pub(super) async fn hand_over(&self, claim: Claim) -> ClaimOutcome {
         let (id, attempts, handle) = (Arc::clone(claim.id()), claim.attempt(), claim.handle());
-        let mut poisoned = Poisoned { attempts, at: None, note: "".into() };
+        let mut poisoned = DeadLettered { attempts, at: None, note: "".into() };
         let Some(Hook(hook)) = &self.dead_letter else {
             if let Err(late) = claim.abandon().await {
                 tracing::warn!(set = &*self.set, id = &*id, "given up, and let go of: {late}");
             }
-            return ClaimOutcome::Poisoned(poisoned);
+            return ClaimOutcome::DeadLettered(poisoned);
         };
         let letter =
             DeadLetter { set: Arc::clone(&self.set), id: Arc::clone(&id), attempts, claim: handle.clone() };
@@ -74,7 +74,7 @@ impl Claims {
             Err(error) => {
                 // Dropping the claim frees it: the next one hands it over again.
                 tracing::warn!(set = &*self.set, id = &*id, "the dead-letter hook failed: {error}");
-                return ClaimOutcome::Poisoned(poisoned);
+                return ClaimOutcome::DeadLettered(poisoned);
             }
         }
         let note = Arc::clone(&poisoned.note);
@@ -82,6 +82,6 @@ impl Claims {
             Ok(completed) => poisoned.at = Some(completed.at),
             Err(error) => tracing::warn!(set = &*self.set, id = &*id, "given up, but not recorded: {error}"),
         }
-        ClaimOutcome::Poisoned(poisoned)
+        ClaimOutcome::DeadLettered(poisoned)
     }
 }

@@ -2,7 +2,7 @@ use super::{Fingerprint, abandon::named};
 use crate::{
     lease::{AcquireError, LeaseLost},
     node::{DoneRecord, NameError, Owner},
-    round::Report,
+    vote::Report,
 };
 use std::{sync::Arc, time::Duration};
 
@@ -163,7 +163,7 @@ pub enum ProcessError<E> {
     },
     /// It has been given up ([`Claims::once`](super::Claims::once)).
     #[error("the message {id:?} was given up after {attempts} attempts")]
-    Poisoned {
+    DeadLettered {
         /// The message's id.
         id: Arc<str>,
         /// How many had begun.

@@ -52,7 +52,7 @@ impl Claim {
     }
 
     pub(super) fn shares_a_quorum_with(&self, other: &Self) -> bool {
-        Arc::ptr_eq(self.handle.lease.hub(), other.handle.lease.hub())
+        Arc::ptr_eq(self.handle.lease.inner(), other.handle.lease.inner())
     }
 
     pub(super) fn is_given_up(&self) -> bool {

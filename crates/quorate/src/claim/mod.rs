@@ -22,7 +22,7 @@
 //! | free (new, abandoned, or its worker is gone) | [`ClaimOutcome::Claimed`]: ours until we complete, abandon, or lose it |
 //! | claimed | [`ClaimOutcome::InProgress`]: someone else's; when to look again |
 //! | done | [`ClaimOutcome::Done`]: when, and with its small result, for the retention |
-//! | poisoned | [`ClaimOutcome::Poisoned`]: given up after so many attempts, handed to the dead-letter hook |
+//! | poisoned | [`ClaimOutcome::DeadLettered`]: given up after so many attempts, handed to the dead-letter hook |
 //!
 //! A claim is a lease that the keeper extends while its handler runs, thousands in few calls. Any *done* in the answers wins
 //! over any number of grants; of two *done* records the one with the higher token stands. It is signed by its owner: who
@@ -32,7 +32,7 @@
 //! # Attempts
 //!
 //! With [`Claims::max_attempts`] (or a payload's fingerprint) an attempt begins only once a majority has counted it: one more
-//! round trip, which a batch shares. The rule and what it rests on: [`round::attempts`](crate::round::attempts). What is
+//! round trip, which a batch shares. The rule and what it rests on: [`claim::attempts`](crate::claim::attempts). What is
 //! abandoned, dropped or lost counts; what is [given back](Claim::give_back) before its handler began does not. At the
 //! limit the next claim *holds* the message to hand it over, so that one worker does, and the next one if that dies.
 //!
@@ -66,6 +66,8 @@
 //! A million done messages a day, kept for a day, are 228 MB on each server, tables included.
 
 mod abandon;
+#[doc(hidden)]
+pub mod attempts;
 mod begin;
 mod claims;
 mod complete;
@@ -88,5 +90,5 @@ pub use fingerprint::{Fingerprint, FingerprintError};
 pub use handle::{Claim, ClaimHandle};
 pub use many::{abandon_many, complete_many};
 pub use message::MessageId;
-pub use outcome::{ClaimOutcome, ClaimResult, Done, Once, Poisoned, Processed};
+pub use outcome::{ClaimOutcome, ClaimResult, DeadLettered, Done, Once, Processed};
 pub use state::ClaimState;

@@ -21,7 +21,7 @@ pub enum ClaimOutcome {
     /// It has been handled.
     Done(Done),
     /// As many attempts as may have begun, and none has completed it: it is given up.
-    Poisoned(Poisoned),
+    DeadLettered(DeadLettered),
 }
 
 /// That a message has been handled.
@@ -37,7 +37,7 @@ pub struct Done {
 
 /// That a message has been given up.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Poisoned {
+pub struct DeadLettered {
     /// How many attempts had begun.
     pub attempts: u32,
     /// When it was handed to the dead-letter hook, which took it. `None` while none has: it will be handed over again.
@@ -60,7 +60,7 @@ pub enum Processed {
     /// It had been handled.
     AlreadyDone(Done),
     /// It has been given up.
-    Poisoned(Poisoned),
+    DeadLettered(DeadLettered),
 }
 
 /// What came of [`Claims::once`](super::Claims::once): the same for whoever asked.
@@ -81,7 +81,7 @@ impl Done {
     }
 }
 
-impl Poisoned {
+impl DeadLettered {
     /// Of a record that says so.
     pub(super) fn of(record: &DoneRecord) -> Option<Self> {
         let at = Some(WallTime::from_micros(record.at));

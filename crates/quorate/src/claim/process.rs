@@ -6,12 +6,12 @@ use super::{
 };
 use crate::{
     env::WallTime,
-    lease::{Mode, Patience},
+    lease::{Mode, RetryBackoff},
     node::{
         Resource,
         engine::{RESULT_MAX, cut},
     },
-    round::Tally,
+    vote::Tally,
 };
 use std::{sync::Arc, time::Duration};
 
@@ -42,7 +42,7 @@ impl Claims {
             }
             ClaimOutcome::InProgress { retry_after, .. } => Ok(Processed::InProgress { retry_after }),
             ClaimOutcome::Done(done) => Ok(Processed::AlreadyDone(done)),
-            ClaimOutcome::Poisoned(poisoned) => Ok(Processed::Poisoned(poisoned)),
+            ClaimOutcome::DeadLettered(poisoned) => Ok(Processed::DeadLettered(poisoned)),
         }
     }
 
@@ -53,7 +53,7 @@ impl Claims {
     /// Of a result over 1 KiB only the beginning is kept, and given to everyone, the first one included.
     ///
     /// # Errors
-    /// [`ProcessError`]; [`ProcessError::StillInProgress`] where the wait is over, and [`ProcessError::Poisoned`] where the
+    /// [`ProcessError`]; [`ProcessError::StillInProgress`] where the wait is over, and [`ProcessError::DeadLettered`] where the
     /// message is given up.
     ///
     /// # Cancel safety
@@ -73,7 +73,7 @@ impl Claims {
         let resource = Resource::claim(&self.set, message.id()).map_err(|e| ClaimError::Acquire(e.into()))?;
         let env = self.quorum.env();
         let deadline = env.now() + wait;
-        let mut patience = Patience::new(self.quorum.hub(), &resource, Mode::Alone);
+        let mut patience = RetryBackoff::new(self.quorum.inner(), &resource, Mode::Alone);
         loop {
             patience.attempts();
             let began = env.now();
@@ -88,8 +88,8 @@ impl Claims {
                 Ok(ClaimOutcome::Done(done)) => {
                     return Ok(Once { result: done.result, at: done.at, first: false });
                 }
-                Ok(ClaimOutcome::Poisoned(poisoned)) => {
-                    return Err(ProcessError::Poisoned {
+                Ok(ClaimOutcome::DeadLettered(poisoned)) => {
+                    return Err(ProcessError::DeadLettered {
                         id: message.id().into(),
                         attempts: poisoned.attempts,
                     });
@@ -101,7 +101,7 @@ impl Claims {
             if over {
                 return Err(ProcessError::StillInProgress { id: message.id().into(), waited: wait, holder });
             }
-            let tally = verdict.tally.unwrap_or_else(|| Tally::new(self.quorum.fleet().len()));
+            let tally = verdict.tally.unwrap_or_else(|| Tally::new(self.quorum.pool().len()));
             patience.rest(&tally, began, Some(deadline)).await;
         }
     }

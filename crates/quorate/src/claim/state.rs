@@ -1,10 +1,10 @@
 //! What stands of a message, and what an operator may do about it.
 
-use super::{ClaimError, Claims, Done, Fingerprint, ForgiveError, Poisoned};
+use super::{ClaimError, Claims, DeadLettered, Done, Fingerprint, ForgiveError};
 use crate::{
     lease::{AcquireError, InspectError},
     node::{Owner, Reply, Request, Resource},
-    round::{Answer, NodeOutcome},
+    vote::{Answer, NodeOutcome},
 };
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ pub enum ClaimState {
     /// It has been handled.
     Done(Done),
     /// It has been given up.
-    Poisoned(Poisoned),
+    DeadLettered(DeadLettered),
 }
 
 impl Claims {
@@ -46,13 +46,12 @@ impl Claims {
     /// Safe: it changes nothing.
     pub async fn inspect(&self, id: &str) -> Result<ClaimState, ClaimError> {
         let resource = Resource::claim(&self.set, id).map_err(AcquireError::from)?;
-        let look = crate::lease::inspect(self.quorum.hub(), &resource).await;
+        let look = crate::lease::inspect(self.quorum.inner(), &resource).await;
         let look =
             look.map_err(|InspectError { resource, report }| AcquireError::lost(resource, false, report))?;
         if let Some(done) = &look.done {
-            return Ok(
-                Poisoned::of(done).map_or_else(|| ClaimState::Done(Done::of(done)), ClaimState::Poisoned)
-            );
+            return Ok(DeadLettered::of(done)
+                .map_or_else(|| ClaimState::Done(Done::of(done)), ClaimState::DeadLettered));
         }
         let begun = look.begun.unwrap_or_default();
         let (attempts, payload) = (begun.attempts, begun.payload.as_ref().map(Fingerprint::from_node));
@@ -75,9 +74,9 @@ impl Claims {
     pub async fn forgive(&self, id: &str) -> Result<(), ForgiveError> {
         let resource = Resource::claim(&self.set, id).map_err(ClaimError::from)?;
         let keep = self.terms()?.keep;
-        let fleet = self.quorum.fleet();
-        let mut votes = fleet.ask_all(|_| Request::Forgive { resource: resource.clone(), keep });
-        let mut outcomes = vec![NodeOutcome::Pending; fleet.len()];
+        let pool = self.quorum.pool();
+        let mut votes = pool.ask_all(|_| Request::Forgive { resource: resource.clone(), keep });
+        let mut outcomes = vec![NodeOutcome::Pending; pool.len()];
         let (mut forgiven, mut ended) = (0, None);
         while let Some(vote) = votes.recv().await {
             outcomes[vote.node] = NodeOutcome::of(&vote.answer);
@@ -90,10 +89,10 @@ impl Claims {
         if let Some(done) = ended {
             return Err(ForgiveError::AlreadyDone(done));
         }
-        if forgiven == fleet.len() {
+        if forgiven == pool.len() {
             return Ok(());
         }
-        let report = fleet.report(outcomes);
+        let report = pool.report(outcomes);
         match report.holder() {
             Some(holder) => Err(ForgiveError::InProgress { holder: holder.clone() }),
             None => Err(ForgiveError::Partly { forgiven, report }),

@@ -1,18 +1,20 @@
 use super::{
     ElectionError, ElectionEvent, ElectionEvents, Observer, Term,
     end::{End, Failure, Led, Outcome},
-    events::Audience,
+    events::EventBroadcast,
     restart::{Failures, OnError},
-    term::Tenant,
+    term::TermGuard,
 };
 use crate::{
+    config::QuorumConfig,
     env::{BootTime, Env},
     lease::{
-        AcquireError, Health, Heartbeat, Inspection, Lease, LeaseEvent, LeaseEvents, Lock, Options, Quorum,
+        AcquireError, Health, Heartbeat, Inspection, Lease, LeaseEvent, LeaseEvents, Lock, Options,
         StepDownCause, asked_to_let_go,
     },
     node::{NameError, Resource},
-    round::{Sabotage, Setup},
+    quorum::Quorum,
+    sabotage::Sabotage,
 };
 use futures_util::{
     FutureExt,
@@ -53,7 +55,7 @@ struct Shared {
     resource: Result<Resource, NameError>,
     running: AtomicBool,
     term: Mutex<Option<Term>>,
-    audience: Audience,
+    audience: EventBroadcast,
 }
 
 impl Election {
@@ -65,9 +67,9 @@ impl Election {
             resource: Resource::election(group),
             running: AtomicBool::new(false),
             term: Mutex::new(None),
-            audience: Audience::default(),
+            audience: EventBroadcast::default(),
         };
-        let options = Options::new(quorum.setup());
+        let options = Options::new(quorum.config());
         let (obeys, delay) = (true, Duration::ZERO);
         let on_error = OnError::DEFAULT;
         Self { shared: Arc::new(shared), options, back_off: None, obeys, eligible: None, delay, on_error }
@@ -122,7 +124,7 @@ impl Election {
     }
 
     /// Whether the leader resigns when it is [asked to from outside](Observer::ask_to_resign). Default true.
-    pub fn obeys_resign(mut self, obeys: bool) -> Self {
+    pub fn allow_remote_resign(mut self, obeys: bool) -> Self {
         self.obeys = obeys;
         self
     }
@@ -149,7 +151,7 @@ impl Election {
     ///
     /// ```
     /// use quorate::election::{Election, ElectionError};
-    /// # use quorate::{lease::Quorum, node::MemoryNode};
+    /// # use quorate::{node::MemoryNode, quorum::Quorum};
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let nodes = (0..3).map(|i| MemoryNode::new(&format!("memory-{i}")));
@@ -217,7 +219,7 @@ impl Election {
 
     fn lock(&self) -> Result<Lock, NameError> {
         let resource = self.shared.resource.clone()?;
-        Ok(Lock::with(Arc::clone(self.shared.quorum.hub()), resource, self.options.clone()))
+        Ok(Lock::with(Arc::clone(self.shared.quorum.inner()), resource, self.options.clone()))
     }
 
     pub(crate) fn lease_ttl(&self) -> Duration {
@@ -225,7 +227,7 @@ impl Election {
     }
 
     pub(crate) fn grace(&self) -> Duration {
-        self.options.grace.unwrap_or(Setup::default_grace(self.options.ttl))
+        self.options.grace.unwrap_or(QuorumConfig::default_grace(self.options.ttl))
     }
 
     /// Whether it may campaign now.
@@ -264,7 +266,7 @@ where
     /// Campaigns, leads, and campaigns again, until `shutdown` is ready. The module says what ends a term.
     ///
     /// # Errors
-    /// [`ElectionError::Setup`] for a group or timings that cannot be used, for a closed quorum, and where only an operator can
+    /// [`ElectionError::QuorumConfig`] for a group or timings that cannot be used, for a closed quorum, and where only an operator can
     /// fix what keeps a majority of the nodes from voting (a wrong password, another node list) and none has voted since the
     /// quorum was built; [`ElectionError::AlreadyRunning`]; and [`ElectionError::Work`] with the error of the work, if the
     /// election [ends on an error](Election::end_on_error). Otherwise an error of the work is logged, and the work is
@@ -341,7 +343,7 @@ where
         let mut events = lease.events();
         let term = Term::new(election.quorum().clone(), Arc::clone(election.group()), lease);
         let number = term.number();
-        let tenant = Tenant(term.clone());
+        let term_guard = TermGuard(term.clone());
         election.set_term(Some(term.clone()));
         election.tell(ElectionEvent::Elected(number));
         tracing::info!(group = &**election.group(), term = number.get(), "elected");
@@ -358,7 +360,7 @@ where
             election.tell(ElectionEvent::WorkFailed(number));
         }
         // The work has been dropped by now; tasks that it has started for the term end with it, and first.
-        let waits = !election.quorum().setup().sabotaged(Sabotage::WorkOutlivesTerm);
+        let waits = !election.quorum().config().sabotaged(Sabotage::WorkOutlivesTerm);
         if let Some(until) = term.valid_until().filter(|_| waits) {
             env.before(until, term.ended()).await;
         }
@@ -380,7 +382,7 @@ where
             let_go(election, &term).await;
         }
         election.set_term(None);
-        drop(tenant);
+        drop(term_guard);
         tracing::info!(group = &**election.group(), term = number.get(), "{told}");
         election.tell(event);
         Led { end, rests, told_to_stop, ran }
@@ -491,16 +493,16 @@ where
 /// What only an operator can fix ends a campaign that has never had a quorum: this worker was started with a mistake. A
 /// worker that has had one goes on trying, and logs each failure: an operator may be rotating a password.
 async fn acquire<E>(election: &Election, env: &Env) -> Result<Lease, ElectionError<E>> {
-    let lock = election.lock().map_err(|error| ElectionError::Setup(error.into()))?;
+    let lock = election.lock().map_err(|error| ElectionError::QuorumConfig(error.into()))?;
     loop {
         wait_for_its_turn(election, env).await;
         match lock.acquire().await {
             Ok(lease) => return Ok(lease),
-            Err(error @ (AcquireError::Name(_) | AcquireError::Setup(_) | AcquireError::Closed)) => {
-                return Err(ElectionError::Setup(error));
+            Err(error @ (AcquireError::Name(_) | AcquireError::QuorumConfig(_) | AcquireError::Closed)) => {
+                return Err(ElectionError::QuorumConfig(error));
             }
-            Err(error) if error.is_permanent() && !election.quorum().fleet().has_had_quorum() => {
-                return Err(ElectionError::Setup(error));
+            Err(error) if error.is_permanent() && !election.quorum().pool().has_had_quorum() => {
+                return Err(ElectionError::QuorumConfig(error));
             }
             Err(error) => {
                 tracing::error!(group = &**election.group(), "cannot campaign: {error}");
@@ -521,9 +523,9 @@ async fn wait_for_its_turn(election: &Election, env: &Env) {
         }
         let Ok(resource) = &election.shared.resource else { return };
         // Nodes that cannot be asked cannot be asked for the lease either; the attempt says why.
-        let setup = election.quorum().setup();
+        let config = election.quorum().config();
         let heir =
-            |seen: &Inspection| seen.holder.as_ref().is_some_and(|holder| setup.is_heir_of(&holder.owner));
+            |seen: &Inspection| seen.holder.as_ref().is_some_and(|holder| config.is_heir_of(&holder.owner));
         let led = |seen: &Inspection| seen.holder.is_some() || seen.contended;
         loop {
             match election.quorum().inspect(resource).await {

@@ -7,7 +7,7 @@ pub enum ElectionError<E> {
     /// The group's name or the timings cannot be used, the quorum has been closed, or a majority of nodes has refused
     /// this worker since it was started, for a reason that only an operator can fix.
     #[error(transparent)]
-    Setup(AcquireError),
+    QuorumConfig(AcquireError),
     /// This election is already being run; run its clones' work in one campaign.
     #[error("the election of {group} is already being run in this process; join the work in one `run`")]
     AlreadyRunning {

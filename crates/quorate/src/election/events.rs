@@ -47,9 +47,9 @@ impl ElectionEvents {
 
 /// Who hears of events.
 #[derive(Debug, Default)]
-pub(super) struct Audience(Mutex<Vec<mpsc::UnboundedSender<ElectionEvent>>>);
+pub(super) struct EventBroadcast(Mutex<Vec<mpsc::UnboundedSender<ElectionEvent>>>);
 
-impl Audience {
+impl EventBroadcast {
     pub(super) fn join(&self) -> ElectionEvents {
         let (tell, events) = mpsc::unbounded_channel();
         let mut listeners = self.0.lock().unwrap_or_else(PoisonError::into_inner);

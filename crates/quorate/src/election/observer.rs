@@ -1,7 +1,8 @@
 use crate::{
     env::WallTime,
-    lease::{InspectError, Quorum},
+    lease::InspectError,
     node::{FencingToken, Resource},
+    quorum::Quorum,
 };
 use std::{sync::Arc, time::Duration};
 

@@ -5,7 +5,7 @@ use crate::{
     lease::{InspectError, ask_to_let_go},
     node::{FencingToken, Owner},
     plain::plain,
-    round::Report,
+    vote::Report,
 };
 use std::time::Duration;
 
@@ -85,7 +85,7 @@ impl Observer {
     ///
     /// The wish is written on the nodes, bound to this one tenure: it never concerns a later leader, and ends by
     /// itself a second after the wait. A leader that is cut off, stuck, or told not to obey
-    /// ([`Election::obeys_resign`](super::Election::obeys_resign)) leads on. The group may elect the same worker
+    /// ([`Election::allow_remote_resign`](super::Election::obeys_resign)) leads on. The group may elect the same worker
     /// again after its back-off, if no other campaigns.
     ///
     /// # Errors
@@ -112,7 +112,7 @@ impl Observer {
         if let Some(asked) = term.filter(|asked| who.term != Some(*asked)) {
             return Err(ResignError::OtherTerm { asked, leader: who });
         }
-        let told = ask_to_let_go(self.quorum.hub(), &self.resource, &owner, wait + WISH_LASTS).await;
+        let told = ask_to_let_go(self.quorum.inner(), &self.resource, &owner, wait + WISH_LASTS).await;
         told.map_err(|report| ResignError::NotTold { report })?;
         let mut gone_at = None;
         loop {

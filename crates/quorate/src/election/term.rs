@@ -1,8 +1,9 @@
 use crate::{
+    config::QuorumConfig,
     env::{BootTime, Env, ScopedTask},
-    lease::{Lease, LeaseLost, Quorum, StepDownCause, TransferError},
+    lease::{Lease, LeaseLost, StepDownCause, TransferError},
     node::FencingToken,
-    round::Setup,
+    quorum::Quorum,
 };
 use std::{
     sync::{
@@ -114,7 +115,7 @@ impl Term {
     /// # Errors
     /// [`TransferError`] where no worker can be called so, or the term has ended: then nothing happens.
     pub fn transfer_to(&self, worker: &str) -> Result<(), TransferError> {
-        Setup::check_worker("the heir", worker)?;
+        QuorumConfig::check_worker("the heir", worker)?;
         self.check()?;
         *self.0.heir.lock().unwrap_or_else(PoisonError::into_inner) = Some(worker.into());
         self.resign();
@@ -184,9 +185,9 @@ impl Term {
 
 /// Ends the term's lease when the campaign lets go of it, whoever still has a clone.
 #[derive(Debug)]
-pub(super) struct Tenant(pub(super) Term);
+pub(super) struct TermGuard(pub(super) Term);
 
-impl Drop for Tenant {
+impl Drop for TermGuard {
     fn drop(&mut self) {
         if self.0.is_unreleased() {
             return self.0.lease().forget();

@@ -1,6 +1,7 @@
 use crate::{
+    config::SettingError,
     node::{NameError, Resource},
-    round::{NodeOutcome, Report, SetupError},
+    vote::{NodeOutcome, Report},
 };
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ pub enum AcquireError {
     Name(#[from] NameError),
     /// The timings cannot work.
     #[error(transparent)]
-    Setup(#[from] SetupError),
+    QuorumConfig(#[from] SettingError),
     /// Someone else held it for as long as we waited.
     #[error("{resource} was not free in time: {report}")]
     Contended {
@@ -74,7 +75,7 @@ impl AcquireError {
     /// Whether only an operator, or other code, can fix it: trying again will not help.
     pub fn is_permanent(&self) -> bool {
         match self {
-            Self::Name(_) | Self::Setup(_) | Self::Closed => true,
+            Self::Name(_) | Self::QuorumConfig(_) | Self::Closed => true,
             Self::Contended { .. } => false,
             Self::Unreachable { report, .. } | Self::Untrusted { report, .. } => report.is_permanent(),
         }

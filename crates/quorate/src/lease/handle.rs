@@ -1,16 +1,17 @@
-use super::{
-    StepDownCause,
-    attempt::Terms,
-    error::{ExtendError, LeaseLost, ReleaseError},
-    health::Health,
-    hub::Hub,
-    keeper::Order,
-    tenure::Tenure,
-};
 use crate::{
     env::BootTime,
+    lease::{
+        StepDownCause,
+        acquire::LeaseParams,
+        deadline::LeaseDeadline,
+        error::{ExtendError, LeaseLost, ReleaseError},
+        heartbeat::Health,
+        inner::QuorumInner,
+        renewer::RenewerCommand,
+    },
     node::{FencingToken, Owner, Resource},
-    round::{NodeOutcome, ReplyTo, Sabotage, ballots},
+    sabotage::Sabotage,
+    vote::{NodeOutcome, ReplyTo, vote_channel},
 };
 use std::{pin::pin, sync::Arc, time::Duration};
 use tokio::sync::{mpsc, oneshot};
@@ -23,13 +24,13 @@ use tokio_util::sync::CancellationToken;
 #[derive(Debug)]
 #[must_use = "dropping a lease releases it"]
 pub struct Lease {
-    hub: Arc<Hub>,
+    inner: Arc<QuorumInner>,
     id: u64,
     resource: Resource,
     owner: Owner,
     token: FencingToken,
-    terms: Terms,
-    tenure: Arc<Tenure>,
+    params: LeaseParams,
+    deadline: Arc<LeaseDeadline>,
 }
 
 /// What happens to a lease, in the only order in which it can: `Held` and `AtRisk` in turn, then `StepDown`,
@@ -52,15 +53,15 @@ pub struct LeaseEvents(mpsc::UnboundedReceiver<LeaseEvent>);
 
 impl Lease {
     pub(crate) fn new(
-        hub: Arc<Hub>,
+        inner: Arc<QuorumInner>,
         id: u64,
         resource: Resource,
         owner: Owner,
         token: FencingToken,
-        terms: Terms,
-        tenure: Arc<Tenure>,
+        params: LeaseParams,
+        deadline: Arc<LeaseDeadline>,
     ) -> Self {
-        Self { hub, id, resource, owner, token, terms, tenure }
+        Self { inner, id, resource, owner, token, params, deadline }
     }
 
     /// What is held.
@@ -75,7 +76,7 @@ impl Lease {
 
     /// For how long each extension holds.
     pub fn ttl(&self) -> Duration {
-        self.terms.ttl
+        self.params.ttl
     }
 
     /// The fencing token, whether or not the lease is still held.
@@ -93,39 +94,39 @@ impl Lease {
 
     /// Whether the lease is valid at this moment.
     pub fn is_valid(&self) -> bool {
-        self.tenure.remaining(self.now()).is_some()
+        self.deadline.remaining(self.now()).is_some()
     }
 
     /// How long the lease is valid from now on if no extension succeeds; zero once it has ended.
     pub fn remaining(&self) -> Duration {
-        self.tenure.remaining(self.now()).unwrap_or_default()
+        self.deadline.remaining(self.now()).unwrap_or_default()
     }
 
     /// When validity ends on this worker's boot clock if no extension succeeds; `None` once it has.
     pub fn valid_until(&self) -> Option<BootTime> {
         let now = self.now();
-        self.tenure.remaining(now).map(|left| now + left)
+        self.deadline.remaining(now).map(|left| now + left)
     }
 
     /// Fires when the work should finish: `step_down_grace` before validity ends.
     pub fn step_down(&self) -> &CancellationToken {
-        self.tenure.step_down.token()
+        self.deadline.step_down.token()
     }
 
     /// Why the work was told to stop; `None` until it is.
     pub fn step_down_cause(&self) -> Option<StepDownCause> {
-        self.tenure.why()
+        self.deadline.why()
     }
 
     /// Fires when validity ends.
     pub fn lost(&self) -> &CancellationToken {
-        self.tenure.lost.token()
+        self.deadline.lost.token()
     }
 
     /// The events from now on.
     pub fn events(&self) -> LeaseEvents {
         let (events, stream) = mpsc::unbounded_channel();
-        self.hub.order(Order::Watch { id: self.id, events });
+        self.inner.command(RenewerCommand::Watch { id: self.id, events });
         LeaseEvents(stream)
     }
 
@@ -139,7 +140,7 @@ impl Lease {
     /// Safe: the extension goes on without the caller.
     pub async fn extend(&self) -> Result<(), ExtendError> {
         let (done, result) = oneshot::channel();
-        self.hub.order(Order::Extend { id: self.id, done });
+        self.inner.command(RenewerCommand::Extend { id: self.id, done });
         result.await.unwrap_or(Err(LeaseLost.into()))
     }
 
@@ -162,15 +163,15 @@ impl Lease {
 
     /// As [`Lease::release`], for a lease that others look at: they see it ended.
     pub(crate) async fn end(&self) -> Result<(), ReleaseError> {
-        let fleet = Arc::clone(self.hub.fleet());
-        let (ballots, mut votes) = ballots();
-        self.let_go(Some(ReplyTo { ballots, ticket: 0 }));
-        let mut outcomes = vec![NodeOutcome::Pending; fleet.len()];
+        let pool = Arc::clone(self.inner.pool());
+        let (sender, mut votes) = vote_channel();
+        self.let_go(Some(ReplyTo { sender, ticket: 0 }));
+        let mut outcomes = vec![NodeOutcome::Pending; pool.len()];
         let mut confirmed = 0;
-        let deadline = fleet.env().now() + fleet.setup().node_timeout;
+        let deadline = pool.env().now() + pool.config().node_timeout;
         // One timer for all of them.
-        let mut over = pin!(fleet.env().sleep_until(deadline));
-        while confirmed < fleet.majority() {
+        let mut over = pin!(pool.env().sleep_until(deadline));
+        while confirmed < pool.majority() {
             let vote = tokio::select! { biased;
                 vote = votes.recv() => vote,
                 () = &mut over => None,
@@ -179,52 +180,52 @@ impl Lease {
             outcomes[vote.node] = NodeOutcome::of(&vote.answer);
             confirmed += usize::from(matches!(outcomes[vote.node], NodeOutcome::Granted));
         }
-        if confirmed >= fleet.majority() {
+        if confirmed >= pool.majority() {
             return Ok(());
         }
-        Err(ReleaseError { report: Arc::new(fleet.report(outcomes)) })
+        Err(ReleaseError { report: Arc::new(pool.report(outcomes)) })
     }
 
-    /// Lets it end by `until`, and extends it only while `health` says yes.
-    pub(crate) fn limit(&self, until: Option<BootTime>, health: Option<Health>) {
-        self.hub.order(Order::Limit { id: self.id, until, health });
+    /// Lets it end by `until`, and extends it only while `heartbeat` says yes.
+    pub(crate) fn limit(&self, until: Option<BootTime>, heartbeat: Option<Health>) {
+        self.inner.command(RenewerCommand::Limit { id: self.id, until, heartbeat });
     }
 
     /// Ends the lease before the first message of its release leaves. A second call is nothing.
     pub(crate) fn let_go(&self, reply: Option<ReplyTo>) {
-        if !self.hub.setup().sabotaged(Sabotage::LeaseOutlivesRelease) {
-            self.tenure.end();
+        if !self.inner.config().sabotaged(Sabotage::LeaseOutlivesRelease) {
+            self.deadline.end();
         }
-        self.hub.order(Order::Release { id: self.id, reply });
+        self.inner.command(RenewerCommand::Release { id: self.id, reply });
     }
 
     /// Ends the lease, then has the keeper do something else with its keys than free them.
-    pub(super) fn give_away(&self, order: impl FnOnce(u64) -> Order) {
-        self.tenure.end();
-        self.hub.order(order(self.id));
+    pub(super) fn give_away(&self, command: impl FnOnce(u64) -> RenewerCommand) {
+        self.deadline.end();
+        self.inner.command(command(self.id));
     }
 
     /// Ends the lease and leaves its keys standing: the caller replaces them.
     pub(crate) fn forget(&self) {
-        self.tenure.end();
-        self.hub.order(Order::Forget { id: self.id });
+        self.deadline.end();
+        self.inner.command(RenewerCommand::Forget { id: self.id });
     }
 
     /// How it is held.
-    pub(super) fn terms(&self) -> Terms {
-        self.terms
+    pub(super) fn params(&self) -> LeaseParams {
+        self.params
     }
 
     /// What holds the lease.
-    pub(crate) fn hub(&self) -> &Arc<Hub> {
-        &self.hub
+    pub(crate) fn inner(&self) -> &Arc<QuorumInner> {
+        &self.inner
     }
 
     fn now(&self) -> BootTime {
-        if self.hub.setup().sabotaged(Sabotage::LooksWithoutClock) {
+        if self.inner.config().sabotaged(Sabotage::LooksWithoutClock) {
             return BootTime::default();
         }
-        self.hub.env().now()
+        self.inner.env().now()
     }
 }
 

@@ -1,7 +1,8 @@
-use super::hub::Hub;
 use crate::{
+    config::majority,
+    lease::inner::QuorumInner,
     node::{Begun, DoneRecord, FencingToken, Owner, Reply, Request, Resource},
-    round::{Answer, NodeOutcome, ReplyTo, Report, ballots, majority},
+    vote::{Answer, NodeOutcome, ReplyTo, Report, vote_channel},
 };
 use std::time::Duration;
 
@@ -26,7 +27,7 @@ pub struct Inspection {
 
 /// Whose a resource is, as far as a look can tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Whose<'a> {
+pub(crate) enum InspectTarget<'a> {
     /// No majority can name the same owner.
     Nobody,
     /// Those that have not answered may make it somebody's.
@@ -37,11 +38,11 @@ pub(crate) enum Whose<'a> {
 
 impl Inspection {
     /// Whose it is, of so many nodes.
-    pub(crate) fn whose(&self, nodes: usize) -> Whose<'_> {
+    pub(crate) fn whose(&self, nodes: usize) -> InspectTarget<'_> {
         match self.named.first() {
-            Some((owner, times)) if *times >= majority(nodes) => Whose::Of(owner),
-            Some((_, times)) if times + (nodes - self.answered) >= majority(nodes) => Whose::Unknown,
-            _ => Whose::Nobody,
+            Some((owner, times)) if *times >= majority(nodes) => InspectTarget::Of(owner),
+            Some((_, times)) if times + (nodes - self.answered) >= majority(nodes) => InspectTarget::Unknown,
+            _ => InspectTarget::Nobody,
         }
     }
 }
@@ -72,10 +73,10 @@ impl InspectError {
     }
 }
 
-pub(crate) async fn inspect(hub: &Hub, resource: &Resource) -> Result<Inspection, InspectError> {
-    let fleet = hub.fleet();
-    let mut votes = fleet.ask_all(|_| Request::Inspect { resource: resource.clone() });
-    let mut outcomes = vec![NodeOutcome::Pending; fleet.len()];
+pub(crate) async fn inspect(inner: &QuorumInner, resource: &Resource) -> Result<Inspection, InspectError> {
+    let pool = inner.pool();
+    let mut votes = pool.ask_all(|_| Request::Inspect { resource: resource.clone() });
+    let mut outcomes = vec![NodeOutcome::Pending; pool.len()];
     let mut views = Vec::new();
     // All answers, not just a majority's: a look is for people, and they want the whole.
     while let Some(vote) = votes.recv().await {
@@ -84,24 +85,24 @@ pub(crate) async fn inspect(hub: &Hub, resource: &Resource) -> Result<Inspection
             views.push(View { holder, counter, done, begun });
         }
     }
-    if views.len() < fleet.majority() {
-        return Err(InspectError { resource: resource.clone(), report: fleet.report(outcomes) });
+    if views.len() < pool.majority() {
+        return Err(InspectError { resource: resource.clone(), report: pool.report(outcomes) });
     }
-    Ok(merge(&views, fleet.majority()))
+    Ok(merge(&views, pool.majority()))
 }
 
 /// As [`inspect`] for each of `resources`, in one batch a node; `None` where too few nodes answered. Waits for no
 /// more than a majority: it is for a program that tries next what seems free.
-pub(crate) async fn inspect_each(hub: &Hub, resources: &[Resource]) -> Vec<Option<Inspection>> {
-    let fleet = hub.fleet();
-    let (ballots, mut votes) = ballots();
-    for node in 0..fleet.len() {
+pub(crate) async fn inspect_each(inner: &QuorumInner, resources: &[Resource]) -> Vec<Option<Inspection>> {
+    let pool = inner.pool();
+    let (sender, mut votes) = vote_channel();
+    for node in 0..pool.len() {
         for (ticket, resource) in (0..).zip(resources) {
             let request = Request::Inspect { resource: resource.clone() };
-            fleet.ask(node, request, ReplyTo { ballots: ballots.clone(), ticket });
+            pool.ask(node, request, ReplyTo { sender: sender.clone(), ticket });
         }
     }
-    drop(ballots);
+    drop(sender);
     let mut views: Vec<Vec<View>> = resources.iter().map(|_| Vec::new()).collect();
     let mut short = resources.len();
     while short > 0
@@ -110,11 +111,10 @@ pub(crate) async fn inspect_each(hub: &Hub, resources: &[Resource]) -> Vec<Optio
         if let Answer::Reply(Reply::State { holder, counter, done, begun }) = vote.answer {
             let views = &mut views[vote.ticket as usize];
             views.push(View { holder, counter, done, begun });
-            short -= usize::from(views.len() == fleet.majority());
+            short -= usize::from(views.len() == pool.majority());
         }
     }
-    let enough =
-        |views: Vec<View>| (views.len() >= fleet.majority()).then(|| merge(&views, fleet.majority()));
+    let enough = |views: Vec<View>| (views.len() >= pool.majority()).then(|| merge(&views, pool.majority()));
     views.into_iter().map(enough).collect()
 }
 
@@ -183,12 +183,12 @@ mod tests {
     #[test]
     fn whose_it_is_hangs_on_all_that_answered_and_on_those_that_did_not() {
         for (named, answered, whose) in [
-            (&[][..], 5, Whose::Nobody),
-            (&[("a", 3), ("b", 1)], 5, Whose::Of(&Owner::from_node("a"))),
-            (&[("a", 2), ("b", 2)], 5, Whose::Nobody),
-            (&[("a", 2), ("b", 1)], 4, Whose::Unknown),
-            (&[("a", 1)], 3, Whose::Unknown),
-            (&[("a", 1), ("b", 1)], 4, Whose::Nobody),
+            (&[][..], 5, InspectTarget::Nobody),
+            (&[("a", 3), ("b", 1)], 5, InspectTarget::Of(&Owner::from_node("a"))),
+            (&[("a", 2), ("b", 2)], 5, InspectTarget::Nobody),
+            (&[("a", 2), ("b", 1)], 4, InspectTarget::Unknown),
+            (&[("a", 1)], 3, InspectTarget::Unknown),
+            (&[("a", 1), ("b", 1)], 4, InspectTarget::Nobody),
         ] {
             let named = named.iter().map(|(who, times)| (Owner::from_node(who), *times)).collect();
             let look = Inspection { named, answered, ..merge(&[], 3) };

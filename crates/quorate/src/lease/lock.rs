@@ -1,15 +1,15 @@
-use super::{
-    AcquireError, Lease,
-    attempt::{Attempted, Terms, attempt, attempt_each, is_contended},
-    hub::Hub,
-    mode::Mode,
-    options::{Options, options},
-    patience::Patience,
-    place::Place,
-};
 use crate::{
+    config::QuorumConfig,
+    lease::{
+        AcquireError, Lease,
+        acquire::{AttemptResult, LeaseParams, attempt, attempt_each, is_contended},
+        inner::QuorumInner,
+        mode::Mode,
+        options::{Options, options},
+        wait::{QueueTicket, RetryBackoff},
+    },
     node::{NameError, Owner, Resource},
-    round::{Setup, Tally},
+    vote::Tally,
 };
 use std::{sync::Arc, time::Duration};
 
@@ -17,7 +17,7 @@ use std::{sync::Arc, time::Duration};
 #[derive(Clone, Debug)]
 #[must_use = "a lock does nothing until it is acquired"]
 pub struct Lock {
-    hub: Arc<Hub>,
+    inner: Arc<QuorumInner>,
     resource: Result<Resource, NameError>,
     options: Options,
     /// How long to wait before a place in the queue is taken.
@@ -40,9 +40,9 @@ pub enum TryAcquire<L = Lease> {
 }
 
 impl Lock {
-    pub(crate) fn new(hub: Arc<Hub>, resource: Result<Resource, NameError>) -> Self {
-        let options = Options::new(hub.setup());
-        Self { hub, resource, options, patience: None, mode: Mode::Alone }
+    pub(crate) fn new(inner: Arc<QuorumInner>, resource: Result<Resource, NameError>) -> Self {
+        let options = Options::new(inner.config());
+        Self { inner, resource, options, patience: None, mode: Mode::Alone }
     }
 
     /// The same, to be held in this way.
@@ -52,8 +52,8 @@ impl Lock {
     }
 
     /// The lock on `resource`, held as `options` say.
-    pub(crate) fn with(hub: Arc<Hub>, resource: Resource, options: Options) -> Self {
-        Self { hub, resource: Ok(resource), options, patience: None, mode: Mode::Alone }
+    pub(crate) fn with(inner: Arc<QuorumInner>, resource: Resource, options: Options) -> Self {
+        Self { inner, resource: Ok(resource), options, patience: None, mode: Mode::Alone }
     }
 
     options!();
@@ -82,9 +82,9 @@ impl Lock {
     /// # Cancel safety
     /// Safe: a dropped attempt posts its releases behind its own requests.
     pub async fn try_acquire(&self) -> Result<TryAcquire, AcquireError> {
-        let (resource, terms) = self.parsed()?;
-        let mut attempted = attempt_each(&self.hub, std::slice::from_ref(&resource), terms).await;
-        outcome(&self.hub, &self.options, resource, attempted.pop().unwrap_or(Attempted::Closed))
+        let (resource, params) = self.parsed()?;
+        let mut attempted = attempt_each(&self.inner, std::slice::from_ref(&resource), params).await;
+        outcome(&self.inner, &self.options, resource, attempted.pop().unwrap_or(AttemptResult::Closed))
     }
 
     /// Attempts until the lease is ours or [`Lock::wait`] is over. Between attempts it sleeps until the nodes
@@ -104,13 +104,14 @@ impl Lock {
     /// Safe: a dropped attempt posts its releases behind its own requests, and the nodes are no longer
     /// listened to.
     pub async fn acquire(&self) -> Result<Lease, AcquireError> {
-        let (resource, terms) = self.parsed()?;
-        let env = self.hub.env();
+        let (resource, params) = self.parsed()?;
+        let env = self.inner.env();
         let deadline = self.options.deadline(env.now());
         let alone = self.mode == Mode::Alone;
-        let mut place = self.patience.map(|patience| Place::new(&self.hub, &resource, alone, patience));
+        let mut place =
+            self.patience.map(|patience| QueueTicket::new(&self.inner, &resource, alone, patience));
         let mut told = false;
-        let mut patience = Patience::new(&self.hub, &resource, self.mode);
+        let mut patience = RetryBackoff::new(&self.inner, &resource, self.mode);
         loop {
             let ticket = match &mut place {
                 Some(place) => place.ticket().await,
@@ -118,15 +119,15 @@ impl Lock {
             };
             patience.attempts();
             let began = env.now();
-            let tally = match attempt(&self.hub, &resource, terms, ticket).await {
-                Attempted::Held(lease, _) => {
+            let tally = match attempt(&self.inner, &resource, params, ticket).await {
+                AttemptResult::Held(lease, _) => {
                     patience.won();
                     self.options.bind(&lease, env.now());
                     return Ok(lease);
                 }
-                Attempted::Closed => return Err(AcquireError::Closed),
-                Attempted::Lost(_) if env.stopped().is_cancelled() => return Err(AcquireError::Closed),
-                Attempted::Lost(tally) => tally,
+                AttemptResult::Closed => return Err(AcquireError::Closed),
+                AttemptResult::Lost(_) if env.stopped().is_cancelled() => return Err(AcquireError::Closed),
+                AttemptResult::Lost(tally) => tally,
             };
             let error = self.lost(resource.clone(), &tally);
             let over = deadline.is_some_and(|deadline| env.now() >= deadline);
@@ -138,55 +139,62 @@ impl Lock {
                 told = true;
             }
             // A place in the queue is to be asked for again in time.
-            let due = place.as_ref().map(Place::due);
+            let due = place.as_ref().map(QueueTicket::due);
             patience.rest(&tally, began, deadline.into_iter().chain(due).min()).await;
         }
     }
 
-    fn parsed(&self) -> Result<(Resource, Terms), AcquireError> {
+    fn parsed(&self) -> Result<(Resource, LeaseParams), AcquireError> {
         let resource = self.resource.clone()?;
-        let terms = self.options.terms(&self.hub)?;
-        Ok((resource, Terms { mode: self.mode, ..terms }))
+        let params = self.options.params(&self.inner)?;
+        Ok((resource, LeaseParams { mode: self.mode, ..params }))
     }
 
     fn lost(&self, resource: Resource, tally: &Tally) -> AcquireError {
-        AcquireError::lost(resource, is_contended(tally), self.hub.fleet().report(tally.outcomes()))
+        AcquireError::lost(resource, is_contended(tally), self.inner.pool().report(tally.outcomes()))
     }
 }
 
 /// What one attempt is to whoever made it.
 pub(crate) fn outcome(
-    hub: &Hub,
+    inner: &QuorumInner,
     options: &Options,
     resource: Resource,
-    attempted: Attempted,
+    attempted: AttemptResult,
 ) -> Result<TryAcquire, AcquireError> {
     match attempted {
-        Attempted::Held(lease, _) => {
-            options.bind(&lease, hub.env().now());
+        AttemptResult::Held(lease, _) => {
+            options.bind(&lease, inner.env().now());
             Ok(TryAcquire::Acquired(lease))
         }
-        Attempted::Closed => Err(AcquireError::Closed),
-        Attempted::Lost(_) if hub.env().stopped().is_cancelled() => Err(AcquireError::Closed),
-        Attempted::Lost(tally) if is_contended(&tally) => {
+        AttemptResult::Closed => Err(AcquireError::Closed),
+        AttemptResult::Lost(_) if inner.env().stopped().is_cancelled() => Err(AcquireError::Closed),
+        AttemptResult::Lost(tally) if is_contended(&tally) => {
             Ok(TryAcquire::Contended { retry_after: tally.retry_after(), holder: tally.holder().cloned() })
         }
-        Attempted::Lost(tally) => {
-            Err(AcquireError::lost(resource, false, hub.fleet().report(tally.outcomes())))
+        AttemptResult::Lost(tally) => {
+            Err(AcquireError::lost(resource, false, inner.pool().report(tally.outcomes())))
         }
     }
 }
 
 /// Checked terms of a lease that is counted for `fence_retention`.
-pub(crate) fn terms(
-    hub: &Hub,
+pub(crate) fn params(
+    inner: &QuorumInner,
     ttl: Duration,
     grace: Option<Duration>,
     min_validity: Option<Duration>,
     extended: bool,
-) -> Result<Terms, AcquireError> {
-    let grace = grace.unwrap_or(Setup::default_grace(ttl));
-    hub.setup().check_lease(ttl, grace, extended)?;
+) -> Result<LeaseParams, AcquireError> {
+    let grace = grace.unwrap_or(QuorumConfig::default_grace(ttl));
+    inner.config().check_lease(ttl, grace, extended)?;
     let min_validity = min_validity.unwrap_or(grace);
-    Ok(Terms { ttl, grace, min_validity, keep: hub.setup().fence_retention, extended, mode: Mode::Alone })
+    Ok(LeaseParams {
+        ttl,
+        grace,
+        min_validity,
+        keep: inner.config().fence_retention,
+        extended,
+        mode: Mode::Alone,
+    })
 }

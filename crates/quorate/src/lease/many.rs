@@ -1,15 +1,15 @@
 //! Several leases at once: all of them or none, or each by itself.
 
-use super::{
-    AcquireError, Lease, LeaseLost, Lock, ReleaseError, TryAcquire,
-    attempt::{Attempted, Terms, attempt_each},
-    hub::Hub,
-    lock::outcome,
-    options::{Options, options},
-};
 use crate::{
+    config::SettingError,
+    lease::{
+        AcquireError, Lease, LeaseLost, Lock, ReleaseError, TryAcquire,
+        acquire::{AttemptResult, LeaseParams, attempt_each},
+        inner::QuorumInner,
+        lock::outcome,
+        options::{Options, options},
+    },
     node::{FencingToken, NameError, Owner, Resource},
-    round::SetupError,
 };
 use futures_util::future::{join_all, select_all};
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
@@ -23,7 +23,7 @@ const MANY_MAX: usize = 10_000;
 #[derive(Clone, Debug)]
 #[must_use = "locks do nothing until they are acquired"]
 pub struct Locks {
-    hub: Arc<Hub>,
+    inner: Arc<QuorumInner>,
     names: Result<Vec<Resource>, NameError>,
     options: Options,
 }
@@ -48,12 +48,12 @@ pub enum TryAcquireAll {
 }
 
 impl Locks {
-    pub(super) fn new(hub: Arc<Hub>, names: Result<Vec<Resource>, NameError>) -> Self {
-        let options = Options::new(hub.setup());
+    pub(crate) fn new(inner: Arc<QuorumInner>, names: Result<Vec<Resource>, NameError>) -> Self {
+        let options = Options::new(inner.config());
         let mut seen = BTreeSet::new();
         let once =
             |names: Vec<Resource>| names.into_iter().filter(|name| seen.insert(name.clone())).collect();
-        Self { hub, names: names.map(once), options }
+        Self { inner, names: names.map(once), options }
     }
 
     options!();
@@ -72,10 +72,10 @@ impl Locks {
     /// # Cancel safety
     /// Safe: what was won is released, and dropped attempts post their releases behind their own requests.
     pub async fn acquire_all(&self) -> Result<Leases, AcquireError> {
-        let (named, terms) = self.parsed()?;
+        let (named, params) = self.parsed()?;
         let mut sorted = named.clone();
         sorted.sort_unstable();
-        let mut held = self.gather(&sorted, terms).await?;
+        let mut held = self.gather(&sorted, params).await?;
         // As they were named, for whoever reads the tokens.
         let place = |lease: &Lease| named.iter().position(|name| name == lease.resource());
         held.sort_by_cached_key(place);
@@ -110,36 +110,36 @@ impl Locks {
     pub async fn acquire_each(
         &self,
     ) -> Result<Vec<(Resource, Result<TryAcquire, AcquireError>)>, AcquireError> {
-        let (named, terms) = self.parsed()?;
-        let attempted = attempt_each(&self.hub, &named, terms).await;
+        let (named, params) = self.parsed()?;
+        let attempted = attempt_each(&self.inner, &named, params).await;
         let each = named.into_iter().zip(attempted);
-        Ok(each.map(|(name, one)| (name.clone(), outcome(&self.hub, &self.options, name, one))).collect())
+        Ok(each.map(|(name, one)| (name.clone(), outcome(&self.inner, &self.options, name, one))).collect())
     }
 
     /// The leases on all of `sorted`, in that order.
-    async fn gather(&self, sorted: &[Resource], terms: Terms) -> Result<Vec<Lease>, AcquireError> {
-        let env = self.hub.env();
+    async fn gather(&self, sorted: &[Resource], params: LeaseParams) -> Result<Vec<Lease>, AcquireError> {
+        let env = self.inner.env();
         let deadline = self.options.deadline(env.now());
         // Always on the first so many of them.
         let mut held: Vec<Lease> = Vec::with_capacity(sorted.len());
         loop {
             let rest = &sorted[held.len()..];
             let mut lost = None;
-            for (resource, attempted) in rest.iter().zip(attempt_each(&self.hub, rest, terms).await) {
+            for (resource, attempted) in rest.iter().zip(attempt_each(&self.inner, rest, params).await) {
                 match attempted {
-                    Attempted::Held(lease, _) if lost.is_none() => {
+                    AttemptResult::Held(lease, _) if lost.is_none() => {
                         self.options.bind(&lease, env.now());
                         held.push(lease);
                     }
-                    Attempted::Held(out_of_order, _) => drop(out_of_order),
-                    Attempted::Closed => return Err(AcquireError::Closed),
-                    Attempted::Lost(_) => lost = lost.or(Some(resource)),
+                    AttemptResult::Held(out_of_order, _) => drop(out_of_order),
+                    AttemptResult::Closed => return Err(AcquireError::Closed),
+                    AttemptResult::Lost(_) => lost = lost.or(Some(resource)),
                 }
             }
             if let Some(resource) = lost {
                 let mut options = self.options.clone();
                 options.wait = deadline.map(|deadline| env.now().until(deadline));
-                let lock = Lock::with(Arc::clone(&self.hub), resource.clone(), options);
+                let lock = Lock::with(Arc::clone(&self.inner), resource.clone(), options);
                 tokio::select! { biased;
                     acquired = lock.acquire() => held.push(acquired?),
                     // Whoever lost what it had begins again, rather than wait on for the rest.
@@ -147,7 +147,7 @@ impl Locks {
                 }
             }
             let stands =
-                |lease: &Lease| !lease.step_down().is_cancelled() && lease.remaining() > terms.min_validity;
+                |lease: &Lease| !lease.step_down().is_cancelled() && lease.remaining() > params.min_validity;
             if !held.iter().all(stands) {
                 held.clear(); // What was won first was lost in the wait for the last.
             } else if held.len() == sorted.len() {
@@ -156,16 +156,16 @@ impl Locks {
         }
     }
 
-    fn parsed(&self) -> Result<(Vec<Resource>, Terms), AcquireError> {
+    fn parsed(&self) -> Result<(Vec<Resource>, LeaseParams), AcquireError> {
         let names = self.names.clone()?;
         if names.is_empty() || names.len() > MANY_MAX {
-            return Err(SetupError(format!(
+            return Err(SettingError(format!(
                 "resources names {} locks; name 1 to {MANY_MAX} in one call",
                 names.len()
             ))
             .into());
         }
-        Ok((names, self.options.terms(&self.hub)?))
+        Ok((names, self.options.params(&self.inner)?))
     }
 }
 

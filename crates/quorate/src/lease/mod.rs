@@ -53,48 +53,43 @@
 //! majority to it. If two attempts ended with one token `t`, some node had (owner A, c = t) and later (owner
 //! B, c = t), but B's grant there made c larger. A later attempt meets a node that had `t`, and adds one.
 
-mod attempt;
+mod acquire;
+mod deadline;
 mod error;
-mod force;
 mod handle;
-mod health;
-mod held;
-mod hub;
+mod heartbeat;
+mod inner;
 mod inspect;
-mod keeper;
 mod lock;
 mod many;
 mod mode;
 mod options;
-mod patience;
-mod place;
-mod quorum;
-mod rw;
+mod read_write;
+mod release_request;
+mod renewer;
 mod signal;
 mod slots;
-mod tenure;
+mod state;
 mod transfer;
-mod wish;
+mod wait;
 
+pub use deadline::StepDownCause;
 pub use error::{AcquireError, DowngradeError, ExtendError, LeaseLost, ReleaseError};
-pub use force::ForcedRelease;
 pub use handle::{Lease, LeaseEvent, LeaseEvents};
-pub use health::Heartbeat;
+pub use heartbeat::Heartbeat;
 pub use inspect::{Holder, InspectError, Inspection};
 pub use lock::{Lock, TryAcquire};
 pub use many::{Leases, Locks, TryAcquireAll};
-pub use quorum::{AdmitError, NotReady, Quorum, QuorumBuilder};
-pub use rw::{ReadLease, ReadLock, RwLock};
+pub use read_write::{ReadLease, ReadLock, RwLock};
 pub use slots::{Slot, Slots};
-pub use tenure::StepDownCause;
 pub use transfer::TransferError;
 
-pub(crate) use attempt::{Attempted, Terms, attempt_each, is_contended};
-pub(crate) use health::Health;
-pub(crate) use hub::Hub;
-pub(crate) use inspect::{Whose, inspect};
-pub(crate) use lock::terms as lease_terms;
+pub(crate) use acquire::{AttemptResult, LeaseParams, attempt_each, is_contended};
+pub(crate) use heartbeat::Health;
+pub(crate) use inner::QuorumInner;
+pub(crate) use inspect::{InspectTarget, inspect};
+pub(crate) use lock::params as lease_params;
 pub(crate) use mode::Mode;
 pub(crate) use options::Options;
-pub(crate) use patience::Patience;
-pub(crate) use wish::{ask as ask_to_let_go, heard as asked_to_let_go};
+pub(crate) use release_request::{ask as ask_to_let_go, heard as asked_to_let_go};
+pub(crate) use wait::RetryBackoff;

@@ -1,7 +1,9 @@
 //! What a lease is to the nodes: one holder's, or one reader's among many. All that differs is what is asked.
 
-use super::attempt::Terms;
-use crate::node::{FencingToken, Owner, Request, Resource};
+use crate::{
+    lease::acquire::LeaseParams,
+    node::{FencingToken, Owner, Request, Resource},
+};
 use std::time::Duration;
 
 /// Who else may hold it.
@@ -14,7 +16,7 @@ pub(crate) enum Mode {
     Shared,
 }
 
-impl Terms {
+impl LeaseParams {
     /// Where a missing counter starts is the client's wall clock.
     pub(super) fn acquire(
         &self,

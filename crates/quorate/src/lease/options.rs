@@ -1,9 +1,9 @@
 //! How a lease is to be held: what all the builders of leases have in common.
 
-use super::{AcquireError, Lease, attempt::Terms, health::Health, hub::Hub, lock::terms};
 use crate::{
+    config::{QuorumConfig, SettingError},
     env::BootTime,
-    round::{Setup, SetupError},
+    lease::{AcquireError, Lease, acquire::LeaseParams, heartbeat::Health, inner::QuorumInner, lock::params},
 };
 use std::time::Duration;
 
@@ -20,8 +20,8 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    pub(crate) fn new(setup: &Setup) -> Self {
-        let ttl = setup.default_ttl();
+    pub(crate) fn new(config: &QuorumConfig) -> Self {
+        let ttl = config.default_ttl();
         Self {
             ttl,
             grace: None,
@@ -34,14 +34,14 @@ impl Options {
     }
 
     /// Checks what was told against the setup, and against itself.
-    pub(crate) fn terms(&self, hub: &Hub) -> Result<Terms, AcquireError> {
-        let terms = terms(hub, self.ttl, self.grace, self.min_validity, self.extended)?;
-        let fail = |text: String| Err(SetupError(text).into());
-        if let Some(most) = self.max_hold.filter(|most| *most <= terms.grace.max(terms.min_validity)) {
+    pub(crate) fn params(&self, inner: &QuorumInner) -> Result<LeaseParams, AcquireError> {
+        let params = params(inner, self.ttl, self.grace, self.min_validity, self.extended)?;
+        let fail = |text: String| Err(SettingError(text).into());
+        if let Some(most) = self.max_hold.filter(|most| *most <= params.grace.max(params.min_validity)) {
             return fail(format!(
                 "max_hold is {most:?}, no longer than step_down_grace {:?} or min_validity {:?}; the work would be \
                  told to stop as it starts: lengthen max_hold, or shorten step_down_grace",
-                terms.grace, terms.min_validity
+                params.grace, params.min_validity
             ));
         }
         match &self.health {
@@ -53,7 +53,7 @@ impl Options {
             Some(Health::Beats(heart)) if heart.max_silence().is_zero() => {
                 fail("max_silence is 0ns; give the heartbeat the time that one piece of work may take".to_owned())
             }
-            _ => Ok(terms),
+            _ => Ok(params),
         }
     }
 

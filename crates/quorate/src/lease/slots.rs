@@ -1,15 +1,15 @@
 //! *k* of *n*: numbered slots.
 
-use super::{
-    AcquireError, Lease,
-    attempt::{Attempted, attempt_each, is_contended},
-    hub::Hub,
-    inspect::inspect_each,
-    options::{Options, options},
-};
 use crate::{
+    config::SettingError,
+    lease::{
+        AcquireError, Lease,
+        acquire::{AttemptResult, attempt_each, is_contended},
+        inner::QuorumInner,
+        inspect::inspect_each,
+        options::{Options, options},
+    },
     node::{NameError, Resource},
-    round::SetupError,
 };
 use std::{sync::Arc, time::Duration};
 
@@ -37,7 +37,7 @@ const JITTER: Duration = Duration::from_millis(20);
 #[derive(Clone, Debug)]
 #[must_use = "slots do nothing until one is acquired"]
 pub struct Slots {
-    hub: Arc<Hub>,
+    inner: Arc<QuorumInner>,
     slots: Result<Vec<Resource>, NameError>,
     options: Options,
 }
@@ -51,13 +51,13 @@ pub struct Slot {
 }
 
 impl Slots {
-    pub(super) fn new(hub: Arc<Hub>, resource: &str, k: usize) -> Self {
+    pub(crate) fn new(inner: Arc<QuorumInner>, resource: &str, k: usize) -> Self {
         // The name by itself too, so that an error names what was given.
         let base = Resource::lock(resource);
         let slot = |number: usize| Resource::lock(&format!("{resource}/slot-{number}"));
         let slots = base.and_then(|_| (0..k.min(SLOTS_MAX + 1)).map(slot).collect());
-        let options = Options::new(hub.setup());
-        Self { hub, slots, options }
+        let options = Options::new(inner.config());
+        Self { inner, slots, options }
     }
 
     options!();
@@ -72,7 +72,7 @@ impl Slots {
     /// # Cancel safety
     /// Safe: dropped attempts post their releases behind their own requests.
     pub async fn acquire(&self) -> Result<Slot, AcquireError> {
-        let env = self.hub.env();
+        let env = self.inner.env();
         let deadline = self.options.deadline(env.now());
         let mut told = false;
         loop {
@@ -112,37 +112,37 @@ impl Slots {
     async fn pass(&self) -> Result<Result<Slot, (AcquireError, Option<Duration>)>, AcquireError> {
         let slots = self.slots.clone()?;
         if slots.is_empty() || slots.len() > SLOTS_MAX {
-            return Err(SetupError(format!("slots is {}; give it 1 to {SLOTS_MAX}", slots.len())).into());
+            return Err(SettingError(format!("slots is {}; give it 1 to {SLOTS_MAX}", slots.len())).into());
         }
-        let terms = self.options.terms(&self.hub)?;
-        let first = (self.hub.env().random() % slots.len() as u64) as usize;
+        let params = self.options.params(&self.inner)?;
+        let first = (self.inner.env().random() % slots.len() as u64) as usize;
         let mut next = Some(first);
         let mut untried: Option<Vec<usize>> = None;
         let mut soonest: Option<Duration> = None;
         loop {
             let number = next.unwrap_or(first);
             let resource = slots[number].clone();
-            let attempted = attempt_each(&self.hub, std::slice::from_ref(&resource), terms).await;
-            let tally = match attempted.into_iter().next().unwrap_or(Attempted::Closed) {
-                Attempted::Held(lease, _) => {
-                    self.options.bind(&lease, self.hub.env().now());
+            let attempted = attempt_each(&self.inner, std::slice::from_ref(&resource), params).await;
+            let tally = match attempted.into_iter().next().unwrap_or(AttemptResult::Closed) {
+                AttemptResult::Held(lease, _) => {
+                    self.options.bind(&lease, self.inner.env().now());
                     return Ok(Ok(Slot { number, lease }));
                 }
-                Attempted::Closed => return Err(AcquireError::Closed),
-                Attempted::Lost(_) if self.hub.env().stopped().is_cancelled() => {
+                AttemptResult::Closed => return Err(AcquireError::Closed),
+                AttemptResult::Lost(_) if self.inner.env().stopped().is_cancelled() => {
                     return Err(AcquireError::Closed);
                 }
-                Attempted::Lost(tally) => tally,
+                AttemptResult::Lost(tally) => tally,
             };
             soonest = earlier(soonest, tally.retry_after());
-            let report = self.hub.fleet().report(tally.outcomes());
+            let report = self.inner.pool().report(tally.outcomes());
             let error = AcquireError::lost(resource, is_contended(&tally), report);
             if !error.is_contended() {
                 return Ok(Err((error, None)));
             }
             if untried.is_none() {
                 // One look at all tells which to try: a full house costs two round trips, not k.
-                let seen = inspect_each(&self.hub, &slots).await;
+                let seen = inspect_each(&self.inner, &slots).await;
                 for seen in seen.iter().flatten() {
                     soonest = earlier(soonest, seen.holder.as_ref().and_then(|holder| holder.remaining));
                 }

@@ -1,9 +1,10 @@
 //! A lease that its holder hands to a worker by name.
 
-use super::{Lease, LeaseLost, keeper::Order};
 use crate::{
+    config::{QuorumConfig, SettingError},
+    lease::{Lease, LeaseLost, renewer::RenewerCommand},
     node::{Owner, Reply},
-    round::{Answer, NodeOutcome, ReplyTo, Report, Setup, SetupError, ballots},
+    vote::{Answer, NodeOutcome, ReplyTo, Report, vote_channel},
 };
 use std::{sync::Arc, time::Duration};
 
@@ -16,7 +17,7 @@ const RESERVED_FOR: Duration = Duration::from_secs(1);
 pub enum TransferError {
     /// No worker can be called so.
     #[error(transparent)]
-    Heir(#[from] SetupError),
+    Heir(#[from] SettingError),
     /// It had ended before.
     #[error(transparent)]
     Lost(#[from] LeaseLost),
@@ -28,7 +29,7 @@ pub enum TransferError {
 impl Lease {
     /// Ends the lease, and keeps what it was on for `worker`, who should be waiting for it: for the duration that is
     /// returned, one second or the TTL at most, only an attempt by a worker of that name
-    /// ([`Setup::worker`](crate::round::Setup::worker)) gets it; every other client finds it held. Then it is free
+    /// ([`QuorumConfig::worker`](crate::config::QuorumConfig::worker)) gets it; every other client finds it held. Then it is free
     /// for all. The heir's token is larger, as any later one.
     ///
     /// The name is all that the heir shows: any process that calls itself so may come, and of two the first gets
@@ -46,27 +47,32 @@ impl Lease {
 
     /// As [`Lease::transfer_to`], for a lease that others look at: they see it ended.
     pub(crate) async fn hand_over(&self, worker: &str) -> Result<Duration, TransferError> {
-        Setup::check_worker("the heir", worker)?;
-        let fleet = Arc::clone(self.hub().fleet());
-        let env = fleet.env();
+        QuorumConfig::check_worker("the heir", worker)?;
+        let pool = Arc::clone(self.inner().pool());
+        let env = pool.env();
         if !self.is_valid() {
             return Err(LeaseLost.into());
         }
         let heir = Owner::reserve(worker, env.random(), env.random());
         let lasts = self.ttl().min(RESERVED_FOR);
-        let (ballots, mut votes) = ballots();
-        self.give_away(|id| Order::Transfer { id, heir, lasts, reply: ReplyTo { ballots, ticket: 0 } });
-        let mut outcomes = vec![NodeOutcome::Pending; fleet.len()];
+        let (sender, mut votes) = vote_channel();
+        self.give_away(|id| RenewerCommand::Transfer {
+            id,
+            heir,
+            lasts,
+            reply: ReplyTo { sender, ticket: 0 },
+        });
+        let mut outcomes = vec![NodeOutcome::Pending; pool.len()];
         let mut reserved = 0;
-        let deadline = env.now() + fleet.setup().node_timeout;
-        while reserved < fleet.majority() {
+        let deadline = env.now() + pool.config().node_timeout;
+        while reserved < pool.majority() {
             let Some(Some(vote)) = env.before(deadline, votes.recv()).await else { break };
             outcomes[vote.node] = NodeOutcome::of(&vote.answer);
             reserved += usize::from(matches!(vote.answer, Answer::Reply(Reply::Reserved)));
         }
-        if reserved >= fleet.majority() {
+        if reserved >= pool.majority() {
             return Ok(lasts);
         }
-        Err(TransferError::NotReserved(Arc::new(fleet.report(outcomes))))
+        Err(TransferError::NotReserved(Arc::new(pool.report(outcomes))))
     }
 }

@@ -1,6 +1,6 @@
 use crate::{
     node::{FencingToken, Record},
-    round::Report,
+    vote::Report,
 };
 
 /// Why a ledger could not be sealed, read or written.

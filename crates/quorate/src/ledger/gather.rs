@@ -5,9 +5,10 @@ use super::{
     pages::{Pages, Turn},
 };
 use crate::{
+    driver::NodePool,
     env::BootTime,
     node::{Cause, Cursor, FencingToken, Refusal, Request},
-    round::{Ballots, Fleet, NodeOutcome, ReplyTo, Vote, ballots},
+    vote::{NodeOutcome, ReplyTo, Vote, VoteReceiver, vote_channel},
 };
 
 /// Asks every node page by page, each page within the node timeout. Returns the nodes that answered every page, by their
@@ -15,32 +16,32 @@ use crate::{
 /// Waits for every node, since the more answer the fewer records are unknown; but once a majority has told all, the
 /// others have only as long again, and the node timeout.
 pub(super) async fn gather(
-    fleet: &Fleet,
+    pool: &NodePool,
     request: impl Fn(Option<Cursor>) -> Request,
 ) -> Result<Vec<(usize, Pages)>, LedgerError> {
-    let (ballots, mut votes) = ballots();
+    let (sender, mut votes) = vote_channel();
     let ask =
-        |node: usize, after| fleet.ask(node, request(after), ReplyTo { ballots: ballots.clone(), ticket: 0 });
-    let mut reading = Reading::new(fleet.len());
-    (0..fleet.len()).for_each(|node| ask(node, None));
-    let (began, mut until) = (fleet.env().now(), None);
+        |node: usize, after| pool.ask(node, request(after), ReplyTo { sender: sender.clone(), ticket: 0 });
+    let mut reading = Reading::new(pool.len());
+    (0..pool.len()).for_each(|node| ask(node, None));
+    let (began, mut until) = (pool.env().now(), None);
     while reading.under_way > 0 {
-        let Some(vote) = before(fleet, until, &mut votes).await else { break };
-        let (node, epoch) = (vote.node, fleet.epoch(vote.node));
+        let Some(vote) = before(pool, until, &mut votes).await else { break };
+        let (node, epoch) = (vote.node, pool.epoch(vote.node));
         if let Some(next) = reading.take(vote, epoch) {
             ask(node, Some(next));
-        } else if until.is_none() && reading.whole() >= fleet.majority() {
-            let now = fleet.env().now();
-            until = Some(now + began.until(now) + fleet.setup().node_timeout);
+        } else if until.is_none() && reading.whole() >= pool.majority() {
+            let now = pool.env().now();
+            until = Some(now + began.until(now) + pool.config().node_timeout);
         }
     }
-    reading.end(fleet)
+    reading.end(pool)
 }
 
-async fn before(fleet: &Fleet, until: Option<BootTime>, votes: &mut Ballots) -> Option<Vote> {
+async fn before(pool: &NodePool, until: Option<BootTime>, votes: &mut VoteReceiver) -> Option<Vote> {
     match until {
         None => votes.recv().await,
-        Some(until) => fleet.env().before(until, votes.recv()).await.flatten(),
+        Some(until) => pool.env().before(until, votes.recv()).await.flatten(),
     }
 }
 
@@ -78,7 +79,7 @@ impl Reading {
         self.outcomes.iter().filter(|outcome| matches!(outcome, NodeOutcome::Granted)).count()
     }
 
-    fn end(mut self, fleet: &Fleet) -> Result<Vec<(usize, Pages)>, LedgerError> {
+    fn end(mut self, pool: &NodePool) -> Result<Vec<(usize, Pages)>, LedgerError> {
         if let Some(by) = self.superseded {
             return Err(LedgerError::Superseded { by });
         }
@@ -88,15 +89,15 @@ impl Reading {
             if !matches!(outcome, NodeOutcome::Granted) {
                 continue;
             }
-            if pages.is_of(fleet.epoch(node)) {
+            if pages.is_of(pool.epoch(node)) {
                 answered.push((node, pages));
             } else {
                 // It has forgotten since it told all.
                 *outcome = NodeOutcome::Unreachable(Cause::Closed);
             }
         }
-        if answered.len() < fleet.majority() {
-            return Err(LedgerError::NoMajority(fleet.report(self.outcomes)));
+        if answered.len() < pool.majority() {
+            return Err(LedgerError::NoMajority(pool.report(self.outcomes)));
         }
         Ok(answered)
     }

@@ -1,6 +1,7 @@
 use crate::{
     node::{Cause, Cursor, FencingToken, LedgerState, Record, Refusal, Reply},
-    round::{Answer, NodeOutcome, Recall},
+    trust::NodeEpoch,
+    vote::{Answer, NodeOutcome},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,7 +26,7 @@ const MEND: &str = "nobody can read it; empty the nodes (FLUSHALL) one after ano
 /// that came back, though it remembers all, goes another way round.
 #[derive(Debug, Default)]
 pub(super) struct Pages {
-    memory: Option<Recall>,
+    memory: Option<NodeEpoch>,
     head: (FencingToken, u64),
     records: BTreeMap<Arc<str>, Record>,
     asked: BTreeSet<Cursor>,
@@ -47,7 +48,7 @@ pub(super) enum Turn {
 
 impl Pages {
     /// Takes a page in, from a node whose memory is now the `epoch`-th.
-    pub(super) fn take(&mut self, memory: Recall, epoch: u64, answer: Answer) -> Turn {
+    pub(super) fn take(&mut self, memory: NodeEpoch, epoch: u64, answer: Answer) -> Turn {
         let (page, next) = match answer {
             Answer::Reply(Reply::Ledger(page)) => {
                 self.bytes += page.bytes();
@@ -57,7 +58,7 @@ impl Pages {
             Answer::Reply(Reply::Refused(Refusal::Sealed { by })) => return Turn::Superseded(by),
             other => return Turn::Failed(NodeOutcome::of(&other)),
         };
-        let same = |known: Recall| known.epoch == memory.epoch && known.session == memory.session;
+        let same = |known: NodeEpoch| known.epoch == memory.epoch && known.session == memory.session;
         // A node that may have forgotten since its answer has not answered.
         if memory.epoch != epoch || !self.memory.is_none_or(same) {
             return Turn::Failed(NodeOutcome::Unreachable(Cause::Closed));
@@ -87,7 +88,7 @@ impl Pages {
     }
 
     /// Under which memory the node told it all, and what.
-    pub(super) fn told(self) -> (Recall, LedgerState) {
+    pub(super) fn told(self) -> (NodeEpoch, LedgerState) {
         let (term, low_water) = self.head;
         let records = self.records.into_iter().collect();
         (self.memory.unwrap_or_default(), LedgerState { term, low_water, records })
@@ -113,8 +114,8 @@ mod tests {
         Answer::Reply(Reply::Ledger(LedgerPage { state, next: next.map(Cursor::new) }))
     }
 
-    fn recall(epoch: u64, session: u64) -> Recall {
-        Recall { epoch, session, ..Recall::default() }
+    fn recall(epoch: u64, session: u64) -> NodeEpoch {
+        NodeEpoch { epoch, session, ..NodeEpoch::default() }
     }
 
     fn protocol(turn: &Turn) -> bool {

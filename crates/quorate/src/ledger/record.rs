@@ -1,9 +1,10 @@
 use super::{LedgerError, Memory, WriteTally, WriteVerdict, gather::gather, pages::Pages};
 use crate::{
     env::WallTime,
-    lease::Quorum,
     node::{Cursor, FencingToken, LedgerState, NameError, NodeTime, Record, Request},
-    round::{Ballots, NodeOutcome, Sabotage},
+    quorum::Quorum,
+    sabotage::Sabotage,
+    vote::{NodeOutcome, VoteReceiver},
 };
 use std::{sync::Arc, time::Duration};
 
@@ -58,11 +59,11 @@ impl Ledger {
     /// # Cancel safety
     /// Dropping it leaves some nodes sealed, which hurts no one but older terms.
     pub async fn seal(&self, term: FencingToken) -> Result<Vec<Answered>, LedgerError> {
-        if self.quorum.setup().sabotaged(Sabotage::PlainRead) {
+        if self.quorum.config().sabotaged(Sabotage::PlainRead) {
             return self.read().await;
         }
         let told = self.pages(|ledger, after| Request::Seal { ledger, term, after }).await?;
-        let name = |(node, _): &(usize, Pages)| self.quorum.fleet().name(*node);
+        let name = |(node, _): &(usize, Pages)| self.quorum.pool().name(*node);
         tracing::debug!(
             group = &*self.group,
             term = term.get(),
@@ -102,15 +103,15 @@ impl Ledger {
         seen: Option<&Record>,
         record: &Record,
     ) -> Result<(), LedgerError> {
-        let fleet = self.quorum.fleet();
-        let votes = fleet.ask_all(|_| Request::Write {
+        let pool = self.quorum.pool();
+        let votes = pool.ask_all(|_| Request::Write {
             ledger: Arc::clone(&self.group),
             term: record.term,
             key: Arc::clone(key),
             seen: seen.cloned(),
             record: record.clone(),
         });
-        self.settle(votes, WriteTally::new(fleet.len(), record.at)).await
+        self.settle(votes, WriteTally::new(pool.len(), record.at)).await
     }
 
     /// Forgets the records before `below`, at a majority and wherever else it can.
@@ -129,7 +130,7 @@ impl Ledger {
         &self,
         request: impl Fn(Arc<str>, Option<Cursor>) -> Request,
     ) -> Result<Vec<(usize, Pages)>, LedgerError> {
-        gather(self.quorum.fleet(), |after| request(Arc::clone(&self.group), after)).await
+        gather(self.quorum.pool(), |after| request(Arc::clone(&self.group), after)).await
     }
 
     fn answered(&self, pages: Pages) -> Answered {
@@ -146,23 +147,23 @@ impl Ledger {
     /// # Cancel safety
     /// Dropping it leaves the life set on some nodes or on none.
     pub async fn keep(&self, life: Duration) -> Result<(), LedgerError> {
-        let fleet = self.quorum.fleet();
-        let mut votes = fleet.ask_all(|_| Request::Keep { ledger: Arc::clone(&self.group), life });
-        let mut outcomes = vec![NodeOutcome::Pending; fleet.len()];
+        let pool = self.quorum.pool();
+        let mut votes = pool.ask_all(|_| Request::Keep { ledger: Arc::clone(&self.group), life });
+        let mut outcomes = vec![NodeOutcome::Pending; pool.len()];
         while let Some(vote) = votes.recv().await {
             outcomes[vote.node] = NodeOutcome::of(&vote.answer);
         }
         let kept = outcomes.iter().filter(|outcome| matches!(outcome, NodeOutcome::Granted)).count();
-        if kept < fleet.majority() {
-            return Err(LedgerError::NoMajority(fleet.report(outcomes)));
+        if kept < pool.majority() {
+            return Err(LedgerError::NoMajority(pool.report(outcomes)));
         }
         Ok(())
     }
 
     /// Waits until a majority has written, or can no longer.
-    async fn settle(&self, mut votes: Ballots, mut tally: WriteTally) -> Result<(), LedgerError> {
-        let fleet = self.quorum.fleet();
-        let mut outcomes = vec![NodeOutcome::Pending; fleet.len()];
+    async fn settle(&self, mut votes: VoteReceiver, mut tally: WriteTally) -> Result<(), LedgerError> {
+        let pool = self.quorum.pool();
+        let mut outcomes = vec![NodeOutcome::Pending; pool.len()];
         while tally.settled().is_none() {
             let Some(vote) = votes.recv().await else { break };
             outcomes[vote.node] = NodeOutcome::of(&vote.answer);
@@ -172,14 +173,14 @@ impl Ledger {
             WriteVerdict::Written => Ok(()),
             WriteVerdict::Superseded(by) => Err(LedgerError::Superseded { by }),
             WriteVerdict::Standing(record) => Err(LedgerError::Standing(record)),
-            WriteVerdict::Forgotten => Err(LedgerError::Forgotten(fleet.report(outcomes))),
-            WriteVerdict::NoMajority => Err(LedgerError::NoMajority(fleet.report(outcomes))),
+            WriteVerdict::Forgotten => Err(LedgerError::Forgotten(pool.report(outcomes))),
+            WriteVerdict::NoMajority => Err(LedgerError::NoMajority(pool.report(outcomes))),
         }
     }
 
     fn memory(&self, since: NodeTime) -> Memory {
-        let forgets_nothing = self.quorum.setup().sabotaged(Sabotage::NoMemoryRule);
+        let forgets_nothing = self.quorum.config().sabotaged(Sabotage::NoMemoryRule);
         let since = if forgets_nothing { NodeTime::default() } else { since };
-        Memory { since, max_clock_offset: self.quorum.setup().max_clock_offset }
+        Memory { since, max_clock_offset: self.quorum.config().max_clock_offset }
     }
 }

@@ -1,7 +1,8 @@
 use super::Memory;
 use crate::{
+    config::majority,
     node::{FencingToken, Record, Refusal, Reply},
-    round::{Answer, majority},
+    vote::Answer,
 };
 
 /// What the nodes have said to one write. Pure.

@@ -20,7 +20,7 @@ pub struct MemoryNode {
     name: Arc<str>,
     world: Arc<dyn World>,
     store: Arc<Mutex<MemoryStore>>,
-    ears: Arc<Mutex<Ears>>,
+    pubsub: Arc<Mutex<PubSub>>,
     born: NodeTime,
 }
 
@@ -33,15 +33,15 @@ impl MemoryNode {
     /// An empty node on the clocks of `world`.
     pub fn with_world(name: &str, world: Arc<dyn World>) -> Self {
         let born = world.wall();
-        Self { name: name.into(), world, store: Arc::default(), ears: Arc::default(), born }
+        Self { name: name.into(), world, store: Arc::default(), pubsub: Arc::default(), born }
     }
 
     fn clocks(&self) -> Clocks {
         Clocks { wall: self.world.wall(), lease_nanos: self.world.now().as_nanos() }
     }
 
-    fn ears(&self) -> MutexGuard<'_, Ears> {
-        self.ears.lock().unwrap_or_else(PoisonError::into_inner)
+    fn pubsub(&self) -> MutexGuard<'_, PubSub> {
+        self.pubsub.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn with_store<T>(&self, look: impl FnOnce(&mut MemoryStore) -> T) -> T {
@@ -75,7 +75,7 @@ impl Node for MemoryNode {
             durable: Some(false),
             volatile: Some("it lives in the memory of one process; use another kind of node".into()),
         };
-        let number = self.ears().enter();
+        let number = self.pubsub().enter();
         Ok((MemorySession { node: self.clone(), nudge, number }, hello))
     }
 }
@@ -97,30 +97,30 @@ impl Session for MemorySession {
             engine::run_telling(store, &batch, clocks, &mut freed)
         });
         if !freed.is_empty() {
-            self.node.ears().tell(&freed);
+            self.node.pubsub().tell(&freed);
         }
         std::future::ready(Ok(reply))
     }
 
     fn listen(&mut self, listen: Listen) {
-        self.node.ears().listen(self.number, &self.nudge, listen);
+        self.node.pubsub().listen(self.number, &self.nudge, listen);
     }
 }
 
 impl Drop for MemorySession {
     fn drop(&mut self) {
-        self.node.ears().leave(self.number);
+        self.node.pubsub().leave(self.number);
     }
 }
 
 /// Who listens for what: sessions by their number, so that they are told in one order.
 #[derive(Debug, Default)]
-struct Ears {
+struct PubSub {
     sessions: u64,
     by_resource: BTreeMap<Resource, BTreeMap<u64, Nudge>>,
 }
 
-impl Ears {
+impl PubSub {
     fn enter(&mut self) -> u64 {
         self.sessions += 1;
         self.sessions

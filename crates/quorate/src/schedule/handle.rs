@@ -28,7 +28,7 @@ impl SchedulerHandle {
 
     /// Removes a job: no more of it is started, and what runs goes on to its end. The leader's ledger forgets it, so
     /// that a job of that name which is added later begins anew; its history stays for
-    /// [`Setup::ledger_retention`](crate::round::Setup::ledger_retention). Says whether there was one.
+    /// [`QuorumConfig::ledger_retention`](crate::config::QuorumConfig::ledger_retention). Says whether there was one.
     pub fn remove(&self, name: &str) -> bool {
         let removed = self.roster.change(|jobs| jobs.remove(name).map(drop).ok_or(()));
         removed.is_ok()

@@ -2,7 +2,7 @@
 //!
 //! # What is not guaranteed
 //!
-//! A tick is a point on the *quorum's* clock ([`Quorum::wall`](crate::lease::Quorum::wall)), the median of the nodes'
+//! A tick is a point on the *quorum's* clock ([`Quorum::wall`](crate::quorum::Quorum::wall)), the median of the nodes'
 //! wall clocks: what the leader's own wall clock shows is of no account, but the clocks of a majority of the nodes may
 //! step. A step forward makes the ticks in between missed ones (the [`Misfire`] rule decides); a step back repeats
 //! none, because the planner is told how far it has looked, but delays the next one. Nothing here reads a clock or
@@ -71,7 +71,7 @@
 //!
 //! # When what is known of a job ends
 //!
-//! * Each worker says now and then, a few times in [`Setup::ledger_retention`](crate::round::Setup::ledger_retention) (30
+//! * Each worker says now and then, a few times in [`QuorumConfig::ledger_retention`](crate::config::QuorumConfig::ledger_retention) (30
 //!   days), which jobs it has. What nobody says for that time ends: the job's history, its row (whether it is paused, since
 //!   when it is due), its state, and its open requests. It does not matter whether a leader, or any leader, removed the job.
 //! * A job that the leader's configuration no longer has, and that other workers still have, ends only that long after the
@@ -117,7 +117,7 @@ pub use counts::{JobCounts, Lateness, TickCounts};
 pub use handle::SchedulerHandle;
 pub use job::Job;
 pub use misfire::{DUE_MAX, Due, Misfire, MisfireReason, RunAll, RunOnce, Skipped, due};
-pub use operate::{Accepted, JobStatus, Jobs, JobsError, RunningTick, SchedulePuzzle};
+pub use operate::{Accepted, JobStatus, Jobs, JobsError, RunningTick, UnknownSchedule};
 pub use rules::{Overlap, Placement, Retry};
 pub use scheduler::{ScheduleError, Scheduler, SchedulerRun};
 pub use ticks::{

@@ -4,7 +4,7 @@
 //! ledger, `jobs`, holds for each job when a worker that has the job last said so. The same moment renews the life of the
 //! job's history, and of the group's ledgers. What nobody vouches for ends:
 //!
-//! * A history ends by the nodes' own clocks, [`Setup::ledger_retention`](crate::round::Setup::ledger_retention) after the
+//! * A history ends by the nodes' own clocks, [`QuorumConfig::ledger_retention`](crate::config::QuorumConfig::ledger_retention) after the
 //!   job's last worker, whether or not a leader lives by then. So do all ledgers of a group without workers.
 //! * The row, the state and the open requests of a job that the leader does not know end once nobody has vouched for the
 //!   job for that time. The leader closes them, and the ledger's pruning then forgets them. A leader of another version
@@ -63,13 +63,13 @@ struct Vouched(BTreeMap<Arc<str>, (WallTime, Record)>);
 impl Retention {
     pub(super) fn new(main: &Ledger) -> Self {
         let quorum = main.quorum();
-        let setup = quorum.setup();
+        let config = quorum.config();
         Self {
             main: main.clone(),
             env: quorum.env().clone(),
-            worker: Arc::clone(&setup.worker),
-            retention: setup.ledger_retention,
-            max_clock_offset: setup.max_clock_offset,
+            worker: Arc::clone(&config.worker),
+            retention: config.ledger_retention,
+            max_clock_offset: config.max_clock_offset,
         }
     }
 

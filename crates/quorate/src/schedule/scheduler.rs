@@ -10,9 +10,10 @@ use super::{
 use crate::{
     election::{Campaign, Election, ElectionError, Term},
     env::ScopedTask,
-    lease::{Heartbeat, Quorum},
+    lease::Heartbeat,
     ledger::Ledger,
     node::NameError,
+    quorum::Quorum,
 };
 use std::{
     sync::{Arc, OnceLock},
@@ -112,7 +113,7 @@ impl Scheduler {
     /// [`SchedulerRun::until`], at each of its turns, so that whatever blocks the scheduler ends its term:
     ///
     /// ```
-    /// # use quorate::{election::ElectionError, lease::{Heartbeat, Quorum}};
+    /// # use quorate::{election::ElectionError, lease::Heartbeat, quorum::Quorum};
     /// # use quorate::schedule::{ScheduleError, Scheduler};
     /// # use std::{future::pending, pin::pin, time::Duration};
     /// # async fn example(quorum: &Quorum) -> Result<(), ElectionError<ScheduleError>> {

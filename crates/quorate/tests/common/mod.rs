@@ -2,7 +2,7 @@
 
 #![allow(clippy::expect_used, reason = "a test fails by panicking")]
 
-use quorate::{lease::Quorum, node::MemoryNode};
+use quorate::{node::MemoryNode, quorum::Quorum};
 use std::time::Duration;
 
 pub(crate) const SECOND: Duration = Duration::from_secs(1);

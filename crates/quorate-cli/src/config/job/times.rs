@@ -3,7 +3,7 @@
 use super::Desk;
 use crate::{
     config::{ConfigError, error::nearest, file::Time},
-    when,
+    time,
 };
 use quorate::schedule::{Cron, Dst, Schedule, at, delay, every};
 use std::{fmt, ops::Range};
@@ -32,7 +32,7 @@ impl Desk<'_> {
             (_, Some(period), ..) => Ok(self.span(period, "every", every)?.into()),
             (_, _, Some(after), _) => Ok(self.span(after, "delay", delay)?.into()),
             (_, _, _, Some(moment)) => {
-                let moment_at = when::parse(moment.as_ref()).map_err(|error| {
+                let moment_at = time::parse(moment.as_ref()).map_err(|error| {
                     self.fail(moment.span(), &format!("has an `at` {:?} that is no time: {error}", moment.as_ref()))
                 })?;
                 Ok(at(moment_at).into())

@@ -6,8 +6,8 @@ use super::{
 };
 use crate::model::shelf::{Shelf, owner, resource, tally};
 use quorate::{
+    internals::{Tally, Verdict},
     node::{FencingToken, NodeTime, Reply, Request, engine::Clocks},
-    round::{Tally, Verdict},
 };
 use std::time::Duration;
 

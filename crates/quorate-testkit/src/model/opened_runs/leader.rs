@@ -14,9 +14,9 @@ use super::{
 use crate::model::NODES;
 use quorate::{
     env::WallTime,
+    internals::{Answer, attempts::Turn, majority},
     ledger::{WriteTally, WriteVerdict},
     node::{Record, Reply},
-    round::{Answer, attempts::Turn, majority},
     schedule::{NodeAnswer, TickVerdict, verdict},
 };
 use std::time::Duration;

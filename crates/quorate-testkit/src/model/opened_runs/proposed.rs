@@ -15,9 +15,9 @@
 
 use super::record::{End, Mark, Stage};
 use quorate::{
+    internals::{Answer, majority},
     ledger::Memory,
     node::{Refusal, Reply},
-    round::{Answer, majority},
 };
 
 /// Counts the answers to the one count of a slot.

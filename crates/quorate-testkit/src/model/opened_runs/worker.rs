@@ -11,13 +11,13 @@ use super::{
 use crate::model::NODES;
 use quorate::{
     env::BootTime,
-    ledger::Memory,
-    node::{Begun, FencingToken, NodeTime, Reply},
-    round::{
-        Answer, Recall, Tally, Verdict, Vote,
+    internals::{
+        Answer, NodeEpoch, Tally, Verdict, Vote,
         attempts::{Turn, turn},
         majority,
     },
+    ledger::Memory,
+    node::{Begun, FencingToken, NodeTime, Reply},
 };
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ pub(super) fn turn_of(state: &State, actor: usize, nodes: u8) -> Option<Turn> {
             node: site.name.0.into(),
             ticket: 0,
             sent: Some(BootTime::from_nanos(0)),
-            memory: Recall::default(),
+            memory: NodeEpoch::default(),
             answer: Answer::Reply(Reply::Granted { counter: FencingToken::new(7), begun }),
         });
     }

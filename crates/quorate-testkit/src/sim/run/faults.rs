@@ -7,8 +7,8 @@ use crate::sim::{
 };
 use quorate::{
     env::Env,
-    lease::Quorum,
-    round::{Distrust, Marker, NodeState, SettingMismatch, SharedSettings},
+    internals::Marker,
+    quorum::{NodeState, Quorum, SettingMismatch, SharedSettings, VoteRejection},
 };
 use std::{sync::Arc, time::Duration};
 
@@ -124,14 +124,14 @@ pub(super) async fn watch_mistake(env: Env, quorum: Quorum, referee: Arc<Referee
     while !env.stopped().is_cancelled() {
         let refused = quorum.nodes().into_iter().find_map(|node| match node.state {
             // Another node than the one that says why.
-            NodeState::Refused(Distrust::Contradicted { .. } | Distrust::TooFewMet { .. }) => None,
+            NodeState::Refused(VoteRejection::Contradicted { .. } | VoteRejection::TooFewMet { .. }) => None,
             NodeState::Refused(why) => Some(why),
             _ => None,
         });
         if let Some(why) = refused {
             let (theirs, ours) = match &why {
-                Distrust::OtherNodeSet { theirs, ours } => (theirs.to_string(), ours.to_string()),
-                Distrust::OtherSetting(SettingMismatch { theirs, ours, .. }) => {
+                VoteRejection::OtherNodeSet { theirs, ours } => (theirs.to_string(), ours.to_string()),
+                VoteRejection::OtherSetting(SettingMismatch { theirs, ours, .. }) => {
                     (theirs.to_string(), ours.to_string())
                 }
                 other => return referee.fail(&format!("a mistaken worker is told: {other}")),

@@ -2,7 +2,7 @@ use super::{
     Worker,
     inbox::{SET, id},
 };
-use crate::sim::{Event, Grip, Held, Work};
+use crate::sim::{Event, Held, Holder, Work};
 use quorate::{
     claim::{Claim, ClaimError, ClaimHandle, ClaimOutcome, Claims, CompleteError, ProcessError, Processed},
     node::{FencingToken, Resource},
@@ -153,7 +153,7 @@ impl Worker {
     /// The message `id` is ours.
     fn took(&self, id: &str, claim: ClaimHandle, ttl: Duration) -> Arc<Held> {
         let token = claim.token().get();
-        self.referee.holds(&self.host, Grip::Claim(claim), resource(id), token, ttl / 5)
+        self.referee.holds(&self.host, Holder::Claim(claim), resource(id), token, ttl / 5)
     }
 
     /// Does the work that a message asks for.

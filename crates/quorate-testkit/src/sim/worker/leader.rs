@@ -3,7 +3,7 @@ use super::{
     jobs::{job, specs},
     sink::Letter,
 };
-use crate::sim::{Grip, SeedRng, scenario::WORKERS};
+use crate::sim::{Holder, SeedRng, scenario::WORKERS};
 use futures_util::FutureExt;
 use quorate::{
     election::{Election, ElectionError, ResignError, Term},
@@ -121,7 +121,7 @@ impl Worker {
         let (election, grace) = (tenant.election.clone(), tenant.ttl / 5);
         async move {
             let token = term.number().get();
-            let held = worker.referee.holds(&worker.host, Grip::Term(term.clone()), group(), token, grace);
+            let held = worker.referee.holds(&worker.host, Holder::Term(term.clone()), group(), token, grace);
             let _work = worker.referee.begin(&held, "its term");
             let jobs = specs().into_iter().map(|spec| job(spec, &worker, &held));
             let scheduler = jobs.fold(Scheduler::on(&election), Scheduler::job);

@@ -15,7 +15,7 @@ pub(super) use leases::RESOURCES;
 pub(super) use sink::Sinks;
 
 use super::{Host, Referee, SeedRng, scenario::WORKERS};
-use quorate::{env::Env, lease::Quorum};
+use quorate::{env::Env, quorum::Quorum};
 use std::sync::Arc;
 
 /// What there is beside the servers.

@@ -18,7 +18,7 @@
 //! ```
 //! use futures_util::stream;
 //! use quorate::claim::{Claims, stream::{Delivery, Ended}};
-//! # use quorate::{lease::Quorum, node::MemoryNode};
+//! # use quorate::{node::MemoryNode, quorum::Quorum};
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let nodes = (0..3).map(|i| MemoryNode::new(&format!("memory-{i}")));
@@ -61,7 +61,7 @@
 
 mod consume;
 mod delivery;
-mod hand;
+mod in_flight;
 mod message;
 mod one;
 mod outcome;

@@ -77,16 +77,16 @@ pub(super) async fn give_up<M: Message>(
         None => claims,
         Some(dead) => claims.dead_letter(move |given_up| {
             let attempts = given_up.attempts;
-            let why = Outcome::Poisoned { attempts }.to_string().into();
+            let why = Outcome::DeadLettered { attempts }.to_string().into();
             let claim = Some(given_up.claim);
             handed(Arc::clone(&dead), DeadMessage { message: Arc::clone(&letter), why, attempts, claim })
         }),
     };
     let has_hook = claims.dead_letter.is_some();
     match claims.hand_over(claim).await {
-        ClaimOutcome::Poisoned(poisoned) => {
+        ClaimOutcome::DeadLettered(poisoned) => {
             let (attempts, handed) = (poisoned.attempts, poisoned.at.is_some());
-            (Outcome::Poisoned { attempts }, given_up(&*message, handed, has_hook).await)
+            (Outcome::DeadLettered { attempts }, given_up(&*message, handed, has_hook).await)
         }
         // It is given up, so nothing else comes of it.
         _ => (Outcome::Stopped, Acked::No),

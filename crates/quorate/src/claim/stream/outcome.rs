@@ -40,7 +40,7 @@ pub enum Outcome {
         why: Arc<str>,
     },
     /// As many attempts as may have begun, here and elsewhere, and none completed it: it is given up.
-    Poisoned {
+    DeadLettered {
         /// How many had begun.
         attempts: u32,
     },
@@ -99,7 +99,7 @@ pub struct Consumed {
     pub in_progress: u64,
     /// [`Outcome::Failed`].
     pub failed: u64,
-    /// [`Outcome::Poisoned`].
+    /// [`Outcome::DeadLettered`].
     pub poisoned: u64,
     /// [`Outcome::Unusable`].
     pub unusable: u64,
@@ -124,7 +124,7 @@ impl Consumed {
             Outcome::Duplicate { .. } => &mut self.duplicates,
             Outcome::InProgress { .. } => &mut self.in_progress,
             Outcome::Failed { .. } => &mut self.failed,
-            Outcome::Poisoned { .. } => &mut self.poisoned,
+            Outcome::DeadLettered { .. } => &mut self.poisoned,
             Outcome::Unusable { .. } => &mut self.unusable,
             Outcome::Gone => &mut self.gone,
             Outcome::Lost => &mut self.lost,
@@ -145,7 +145,7 @@ impl fmt::Display for Outcome {
             }
             Self::InProgress { holder: None } => f.write_str("another worker handles it"),
             Self::Failed { why } => write!(f, "the handler failed: {why}"),
-            Self::Poisoned { attempts } => write!(f, "given up after {attempts} attempts"),
+            Self::DeadLettered { attempts } => write!(f, "given up after {attempts} attempts"),
             Self::Unusable { why } => f.write_str(why),
             Self::Gone => f.write_str("the source has deleted it, so there is nothing to handle"),
             Self::Lost => f.write_str("the claim was lost under the handler"),

@@ -3,7 +3,7 @@
 use super::{
     Acked, Consume, Consumed, Delivery, Ended, Incoming, Message, Outcome,
     consume::Options,
-    hand::{Hand, Number},
+    in_flight::{InFlightWindow, Number},
     one,
 };
 use crate::{
@@ -48,7 +48,7 @@ where
     // Timings that cannot work are told before anything is pulled.
     claims.check()?;
     let env = claims.quorum.env().clone();
-    let hand = Hand::new(options.concurrency, options.most_waiting(), options.patience);
+    let hand = InFlightWindow::new(options.concurrency, options.most_waiting(), options.patience);
     let mut consumer = Consumer {
         hand,
         env: env.clone(),
@@ -108,7 +108,7 @@ where
 }
 
 struct Consumer<M, H> {
-    hand: Hand<M>,
+    hand: InFlightWindow<M>,
     env: Env,
     claims: Claims,
     handler: Arc<H>,
@@ -233,11 +233,11 @@ where
                 (Outcome::Duplicate { result: done.result }, acked)
             }),
             // Handed over elsewhere, or before.
-            Ok(ClaimOutcome::Poisoned(poisoned)) => {
+            Ok(ClaimOutcome::DeadLettered(poisoned)) => {
                 let has_hook = self.options.on_dead.is_some() || self.claims.dead_letter.is_some();
                 self.start(number, async move {
                     let acked = one::given_up(&*message, poisoned.at.is_some(), has_hook).await;
-                    (Outcome::Poisoned { attempts: poisoned.attempts }, acked)
+                    (Outcome::DeadLettered { attempts: poisoned.attempts }, acked)
                 });
             }
             Ok(ClaimOutcome::InProgress { retry_after, holder }) => {
@@ -253,7 +253,7 @@ where
                 self.start(number, one::bury(message, why, self.options.on_dead.clone()));
             }
             // This worker was started with a mistake. One that has had a quorum waits: a password may be being rotated.
-            Err(error) if error.is_permanent() && !self.claims.quorum.fleet().has_had_quorum() => {
+            Err(error) if error.is_permanent() && !self.claims.quorum.pool().has_had_quorum() => {
                 self.hand.away(number, now);
                 self.refused = Some(error);
             }

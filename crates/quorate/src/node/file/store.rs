@@ -1,9 +1,13 @@
 //! The rows of a directory, read and written under its lock.
 
 use super::{access, names::file_name};
-use crate::env::World;
-use crate::node::engine::{ClaimRow, CounterRow, LeaseRow, LifeRow, QueueRow, Store};
-use crate::node::{Cause, LedgerState, PAGE_RECORDS, Resource};
+use crate::{
+    env::World,
+    node::{
+        Cause, LedgerState, PAGE_RECORDS, Resource,
+        engine::{ClaimRow, CounterRow, LeaseRow, LifeRow, QueueRow, Store},
+    },
+};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::{
     cell::{OnceCell, RefCell},

@@ -1,8 +1,10 @@
 use super::{FileNode, FileSession, LINGER};
-use crate::env::{BootTime, Env, SystemWorld, WallTime, World};
-use crate::node::{
-    Batch, BatchReply, Cause, FencingToken, Hello, Node, NodeTime, Nudge, Owner, Push, Refusal, Reply,
-    Request, Resource, Session,
+use crate::{
+    env::{BootTime, Env, SystemWorld, WallTime, World},
+    node::{
+        Batch, BatchReply, Cause, FencingToken, Hello, Node, NodeTime, Nudge, Owner, Push, Refusal, Reply,
+        Request, Resource, Session,
+    },
 };
 use futures_util::future::{BoxFuture, join_all};
 use std::{

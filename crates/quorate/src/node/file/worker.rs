@@ -5,9 +5,13 @@ use super::machine::{Machine, Record, Verdict};
 use super::store::{Directory, FileError, Shelf, Transaction, sync_dir};
 use super::sweep::Sweeper;
 use super::{FileNode, LINGER, filesystem, machine};
-use crate::env::{BootTime, WallTime, World};
-use crate::node::engine::{self, Clocks, Store};
-use crate::node::{Batch, BatchReply, Cause, Hello, Nudge, Push, Refusal, Reply, Request};
+use crate::{
+    env::{BootTime, WallTime, World},
+    node::{
+        Batch, BatchReply, Cause, Hello, Nudge, Push, Refusal, Reply, Request,
+        engine::{self, Clocks, Store},
+    },
+};
 use std::{
     collections::VecDeque,
     path::Path,

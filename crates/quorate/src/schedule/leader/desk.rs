@@ -129,7 +129,7 @@ impl Leader<'_> {
             return Err(format!("it came too late, by {late:.1?}").into());
         }
         let unknown =
-            || format!("the leader {} knows no job called {job:?}", self.term.quorum().setup().worker);
+            || format!("the leader {} knows no job called {job:?}", self.term.quorum().config().worker);
         self.names.get(job).copied().ok_or_else(|| unknown().into())
     }
 

@@ -251,6 +251,6 @@ impl Leader<'_> {
     }
 
     fn worker(&self) -> &str {
-        &self.term.quorum().setup().worker
+        &self.term.quorum().config().worker
     }
 }

@@ -205,10 +205,10 @@ fn known(sealed: &Sealed, job: &str) -> Option<(JobRow, bool)> {
     let all = || records.iter().flatten().filter_map(read);
     // What was written before the job was removed says nothing of when it came back.
     let removed = all().filter(|(_, stays, _)| !stays).map(|(row, _, term)| (term, row.rev)).max();
-    let alike = all().filter(|(other, stays, term)| {
+    let differential = all().filter(|(other, stays, term)| {
         *stays && other.schedule == row.schedule && removed.is_none_or(|removed| (*term, other.rev) > removed)
     });
-    row.since = alike.map(|(other, ..)| other.since).min().unwrap_or(row.since);
+    row.since = differential.map(|(other, ..)| other.since).min().unwrap_or(row.since);
     Some((row, everywhere))
 }
 

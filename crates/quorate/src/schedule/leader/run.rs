@@ -9,7 +9,7 @@ use crate::{
     env::{BootTime, WallTime},
     ledger::{Ledger, LedgerError},
     node::Record,
-    round::Sabotage,
+    sabotage::Sabotage,
     schedule::{
         Delivery, Job, TickCause, TickEnd, TickRecord,
         work::{Cancel, Hold, Work, WorkEnd, Worked},
@@ -118,7 +118,7 @@ impl Run {
             Err(error) => return Outcome::NotStarted(error),
         };
         // A pause may lie between the write and here: a later leader may have made this tick up.
-        let looks = !self.term.quorum().setup().sabotaged(Sabotage::NoLookBeforeWork);
+        let looks = !self.term.quorum().config().sabotaged(Sabotage::NoLookBeforeWork);
         if looks && !self.term.is_valid() {
             return Outcome::Abandoned;
         }
@@ -235,7 +235,7 @@ impl Run {
     }
 
     fn worker(&self) -> &str {
-        &self.term.quorum().setup().worker
+        &self.term.quorum().config().worker
     }
 }
 

@@ -88,7 +88,7 @@ pub(in crate::schedule) async fn lead(leading: Leading, asked: mpsc::Receiver<As
 
 /// Seals the ledger; `None` if the term is told to stop before it could.
 async fn seal(ledger: &Ledger, term: &Term, env: &Env) -> Option<Sealed> {
-    let setup = term.quorum().setup();
+    let config = term.quorum().config();
     let mut told = false;
     loop {
         let sealed = tokio::select! { biased;
@@ -97,8 +97,8 @@ async fn seal(ledger: &Ledger, term: &Term, env: &Env) -> Option<Sealed> {
         };
         match sealed {
             Ok(answers) => {
-                let quorum = term.quorum().fleet().majority();
-                return Some(Sealed::take(answers, quorum, setup.max_clock_offset).await);
+                let quorum = term.quorum().pool().majority();
+                return Some(Sealed::take(answers, quorum, config.max_clock_offset).await);
             }
             // A later leader has been here. If this term is over, it will hear of it; if it is not, tokens went
             // backwards, and only a new term can help.

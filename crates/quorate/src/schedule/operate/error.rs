@@ -3,8 +3,8 @@ use crate::{
     env::WallTime,
     node::NameError,
     plain::plain,
-    round::Report,
     schedule::{RecordError, RequestId, SpecError},
+    vote::Report,
 };
 use std::{fmt, sync::Arc};
 
@@ -99,14 +99,14 @@ pub enum JobsError {
         /// The job.
         job: Arc<str>,
         /// Why not.
-        why: SchedulePuzzle,
+        why: UnknownSchedule,
     },
 }
 
 /// Why a schedule cannot be read from a job's row.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum SchedulePuzzle {
+pub enum UnknownSchedule {
     /// It is code of the worker's own, or the row was written by an old version.
     #[error(
         "its row holds no schedule that can be read; it is a timetable of the worker's own, or was registered by an older version"

@@ -1,16 +1,16 @@
 use super::{
-    JobStatus, JobsError, SchedulePuzzle, inbox,
+    JobStatus, JobsError, UnknownSchedule, inbox,
     status::{self, nearest},
     triage,
 };
 use crate::{
     election::Election,
     env::{BootTime, WallTime},
-    lease::Quorum,
     ledger::{Answered, Ledger, LedgerError},
     node::Cause,
-    round::{NodeOutcome, Report},
+    quorum::Quorum,
     schedule::{Answer, Ask, JobRow, Request, RequestId, Schedule, TickHistory},
+    vote::{NodeOutcome, Report},
 };
 use futures_util::{StreamExt, stream};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -32,7 +32,7 @@ const LAST_MAX: usize = 5;
 ///
 /// What is read was true a moment ago. What is asked goes through an inbox in the ledger to whoever leads; the leader
 /// takes it up within half a second, once. Reading needs no marker and works with
-/// [`Setup::only_looks`](crate::round::Setup::only_looks).
+/// [`QuorumConfig::only_looks`](crate::config::QuorumConfig::only_looks).
 #[derive(Clone, Debug)]
 pub struct Jobs {
     quorum: Quorum,
@@ -61,7 +61,7 @@ impl Jobs {
     /// [`JobsError::Group`] where the name cannot be used.
     pub fn new(quorum: &Quorum, group: &str) -> Result<Self, JobsError> {
         let ledger = Ledger::new(quorum, group)?;
-        let by = Arc::clone(&quorum.setup().worker);
+        let by = Arc::clone(&quorum.config().worker);
         Ok(Self { quorum: quorum.clone(), group: group.into(), ledger, by, wait: WAIT, valid_for: VALID_FOR })
     }
 
@@ -162,7 +162,7 @@ impl Jobs {
     pub async fn schedule(&self, job: &str) -> Result<Schedule, JobsError> {
         let found = self.find(job).await?;
         let puzzle = |why| JobsError::Schedule { job: job.into(), why };
-        let spec = spec(&found.row).ok_or_else(|| puzzle(SchedulePuzzle::Absent))?;
+        let spec = spec(&found.row).ok_or_else(|| puzzle(UnknownSchedule::Absent))?;
         Schedule::from_spec(spec).map_err(|error| puzzle(error.into()))
     }
 

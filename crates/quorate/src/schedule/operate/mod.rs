@@ -19,7 +19,7 @@ mod jobs;
 mod status;
 mod triage;
 
-pub use error::{JobsError, SchedulePuzzle};
+pub use error::{JobsError, UnknownSchedule};
 pub(super) use inbox::tend;
 pub use jobs::{Accepted, Jobs};
 pub use status::{JobStatus, RunningTick};

@@ -8,9 +8,10 @@ use super::{
 use crate::{
     claim::{Claim, ClaimError, ClaimOutcome, Claims},
     env::WallTime,
-    lease::{AcquireError, Quorum},
+    lease::AcquireError,
     ledger::{Ledger, LedgerError},
     node::{FencingToken, Record},
+    quorum::Quorum,
     schedule::{
         Delivery, Job, TickCause, TickEnd, TickHistory, TickKey,
         counts::Counts,

@@ -13,9 +13,9 @@ use super::{
 use crate::{
     claim::Claims,
     env::{BootTime, Env, ScopedTask, WallTime},
-    lease::Quorum,
     ledger::Ledger,
     node::FencingToken,
+    quorum::Quorum,
     schedule::{
         Job, Placement, RequestId, Skipped, TickCause, TickEnd, TickHistory,
         leader::tell,
@@ -63,8 +63,8 @@ pub(in crate::schedule) async fn spread(with: Spreading, stop: CancellationToken
     let writing = env.spawn_scoped(scribe(with.main.clone(), env.clone(), roster.clone(), queue));
     let mut worker = Worker {
         ledger: with.main.part("spread"),
-        worker: Arc::clone(&with.quorum.setup().worker),
-        max_clock_offset: with.quorum.setup().max_clock_offset,
+        worker: Arc::clone(&with.quorum.config().worker),
+        max_clock_offset: with.quorum.config().max_clock_offset,
         survey_at: env.now(),
         read_at: env.now(),
         prune_at: env.now() + PRUNE_EVERY + env.random_below(PRUNE_EVERY),

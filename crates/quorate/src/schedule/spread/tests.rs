@@ -8,9 +8,9 @@ use super::{
 use crate::{
     claim::Claims,
     env::WallTime,
-    lease::Quorum,
     ledger::Ledger,
     node::{Cause, FencingToken, Hello, MemoryNode, MemorySession, Node, Nudge, Record},
+    quorum::Quorum,
     schedule::{
         Delivery, Job, Placement, RunAll, Tick, TickEnd, TickHistory, TickKey, counts::Counts, every,
         work::Cancel,

@@ -2,9 +2,9 @@ use super::super::{Asked, Leading, lead};
 use crate::{
     election::{Election, ElectionError},
     env::{ScopedTask, WallTime},
-    lease::Quorum,
     ledger::Ledger,
     node::MemoryNode,
+    quorum::Quorum,
     schedule::{Answer, Ask, Every, Job, Request, RequestId, TickEnd, TickHistory, every, roster::Roster},
 };
 use std::{

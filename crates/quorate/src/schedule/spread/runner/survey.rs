@@ -155,7 +155,7 @@ impl Worker {
     /// Begins the jobs that wait for it, and enters what nobody ran.
     fn read(&mut self, answers: &[Answered]) {
         let now = self.now();
-        let quorum = self.with.quorum.fleet().majority();
+        let quorum = self.with.quorum.pool().majority();
         let mut ticks = rows::ticks(answers, quorum);
         self.kept = rows::kept(answers);
         self.registering.clear();

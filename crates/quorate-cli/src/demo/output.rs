@@ -1,0 +1,154 @@
+use super::{
+    LEASE_TTL, NODES, TICK_EVERY,
+    figures::{Failover, Figures},
+    journal::{Entry, Event, WorkerId},
+    nodes::Nodes,
+};
+use quorate::env::{BootTime, Env};
+use std::{
+    io::{Write, stdout},
+    path::Path,
+    time::Duration,
+};
+
+/// Says on standard output what happens, for people who see it for the first time.
+#[derive(Debug)]
+pub(crate) struct Output {
+    env: Env,
+    began: BootTime,
+    signal: Option<(&'static str, BootTime)>,
+    ticked: bool,
+}
+
+impl Output {
+    pub(crate) fn new(env: &Env) -> Self {
+        Self { env: env.clone(), began: env.now(), signal: None, ticked: false }
+    }
+
+    /// A line as it is. A reader that has gone (`| head`) is no failure.
+    pub(crate) fn line(&self, text: &str) {
+        let mut out = stdout().lock();
+        let _ = writeln!(out, "{text}").and_then(|()| out.flush());
+    }
+
+    /// A line with the time.
+    fn say(&self, text: &str) {
+        self.at(self.env.now(), text);
+    }
+
+    fn at(&self, at: BootTime, text: &str) {
+        self.line(&format!("{:5.1} s  {text}", at.since(self.began).as_secs_f64()));
+    }
+
+    pub(crate) fn title(&self, redis: bool) {
+        let kind = if redis { "five Redis servers" } else { "five directories" };
+        self.line(&format!(
+            "Three workers, {kind} as nodes, one leader at a time. This takes about 15 seconds.\n"
+        ));
+    }
+
+    pub(crate) fn nodes(&self, nodes: &Nodes, dir: &Path) {
+        match nodes {
+            Nodes::Files => self.say(&format!("{NODES} nodes   directories in {}", dir.display())),
+            Nodes::Redis(ports) => {
+                let ports: Vec<String> = ports.iter().map(ToString::to_string).collect();
+                self.say(&format!("{NODES} nodes   redis-server on the loopback ports {}", ports.join(", ")));
+            }
+        }
+    }
+
+    pub(crate) fn workers(&self, workers: &[(WorkerId, u32)]) {
+        for (who, pid) in workers {
+            self.say(&format!("{}  starts as process {pid}", who.worker));
+        }
+    }
+
+    pub(crate) fn messages(&self, many: usize, every: Duration) {
+        self.say(&format!(
+            "messages  {many} go to every worker each {every:?}; whoever claims one handles it"
+        ));
+    }
+
+    /// What a worker has just written down, where it matters to people.
+    pub(crate) fn entry(&mut self, entry: &Entry) {
+        let worker = &entry.who.worker;
+        match entry.event {
+            Event::Elected { term } => {
+                let after = self.signal.take().filter(|(_, at)| *at < entry.at());
+                let after = after.map_or(String::new(), |(signal, at)| {
+                    format!(", {:.0} ms after the SIG{signal}", at.until(entry.at()).as_secs_f64() * 1e3)
+                });
+                self.at(entry.at(), &format!("{worker}  LEADS{after}; fencing token {term}"));
+            }
+            Event::TickStart { .. } if !self.ticked => {
+                self.ticked = true;
+                self.at(
+                    entry.at(),
+                    &format!("{worker}  runs the first tick of a job that is due every {TICK_EVERY:?}"),
+                );
+            }
+            Event::Lost { .. } => {
+                self.at(entry.at(), &format!("{worker}  lost its lease: too few nodes extended it in time"));
+            }
+            _ => {}
+        }
+    }
+
+    pub(crate) fn signal(&mut self, signal: &'static str, to: &WorkerId, at: BootTime) {
+        self.signal = Some((signal, at));
+        let what = match signal {
+            "KILL" => format!("it cannot say goodbye, so its lease of {LEASE_TTL:?} has to run out"),
+            _ => "it ends what it is at, and resigns".to_owned(),
+        };
+        self.at(at, &format!("{}  gets SIG{signal}: {what}", to.worker));
+    }
+
+    pub(crate) fn made_up(&self, who: &WorkerId, ticks: usize) {
+        let text = match ticks {
+            0 => return,
+            1 => "makes up the tick that came due meanwhile".to_owned(),
+            many => format!("makes up the {many} ticks that came due meanwhile"),
+        };
+        self.say(&format!("{}  {text}", who.worker));
+    }
+
+    pub(crate) fn again(&self, (who, pid): &(WorkerId, u32)) {
+        self.say(&format!("{}  starts again, as process {pid}", who.worker));
+    }
+
+    pub(crate) fn end(&self) {
+        self.say("the end   all workers are told to stop");
+    }
+
+    pub(crate) fn summary(&self, figures: &Figures) {
+        self.line("\nFrom what the workers wrote down:\n");
+        for (n, Failover { signal, ms }) in figures.failovers.iter().enumerate() {
+            let name = if n == 0 { "failover" } else { "" };
+            let ms = ms.map_or("never".to_owned(), |ms| format!("{ms:.0} ms"));
+            let why = match *signal {
+                "KILL" => format!("(the lease was {} ms)", LEASE_TTL.as_millis()),
+                _ => "(the leader resigned)".to_owned(),
+            };
+            self.line(&format!("  {name:9} {ms:>9} after SIG{signal} {why}"));
+        }
+        let ticks = &figures.ticks;
+        self.line(&format!(
+            "  {:9} {:>5} due: {} started, {} twice, {} missed, {} interrupted by the SIGKILL",
+            "ticks", ticks.due, ticks.started, ticks.started_twice, ticks.missed, ticks.interrupted
+        ));
+        let messages = &figures.messages;
+        let again = if messages.interrupted > 0 { " and handled again" } else { "" };
+        self.line(&format!(
+            "  {:9} {:>5} sent to every worker: {} processed, {} twice, {} interrupted by the SIGKILL{again}",
+            "messages", messages.sent, messages.processed, messages.processed_twice, messages.interrupted
+        ));
+        self.line(match (figures.is_clean(), ticks.interrupted) {
+            (false, _) => "\nNOT as promised: something was done twice, or not at all.",
+            (true, 0) => "\nEverything was done, and nothing was done twice.",
+            (true, _) => {
+                "\nNothing was missed, and nothing was done twice: the job runs at most once, so what the SIGKILL \
+                 interrupted\nis not run again."
+            }
+        });
+    }
+}

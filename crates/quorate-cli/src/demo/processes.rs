@@ -1,0 +1,129 @@
+use super::{journal::WorkerId, nodes::Nodes, worker};
+use crate::{
+    config::NODES_VARIABLE,
+    exit::{FAILURE, Failure},
+};
+use quorate::env::{BootTime, Env};
+use rustix::process::{Pid, Signal, kill_process};
+use std::{
+    collections::BTreeMap,
+    os::unix::process::CommandExt,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::Arc,
+    time::Duration,
+};
+
+/// How long workers that were told to end may take.
+const TO_END: Duration = Duration::from_secs(4);
+/// Between two looks at a process that is ending.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+/// The worker processes. Dropping it kills those that still run.
+#[derive(Debug)]
+pub(crate) struct Processes {
+    env: Env,
+    dir: PathBuf,
+    runs: BTreeMap<Arc<str>, u32>,
+    on_stage: BTreeMap<WorkerId, Member>,
+}
+
+#[derive(Debug)]
+struct Member {
+    /// Its standard input is the pipe whose end tells it that we are gone.
+    child: Child,
+    /// Whether it has been sent a signal that ends it.
+    told: bool,
+}
+
+impl Processes {
+    pub(crate) fn new(env: &Env, dir: &Path) -> Self {
+        Self { env: env.clone(), dir: dir.to_owned(), runs: BTreeMap::new(), on_stage: BTreeMap::new() }
+    }
+
+    /// Where the workers meet.
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Starts the worker of this name, again if it has run before. Gives its process id too.
+    pub(crate) fn enter(&mut self, worker: &Arc<str>, nodes: &Nodes) -> Result<(WorkerId, u32), Failure> {
+        let run = self.runs.entry(Arc::clone(worker)).or_default();
+        *run += 1;
+        let who = WorkerId { worker: Arc::clone(worker), run: *run };
+        let fail = |error: std::io::Error| Failure::new(FAILURE, format!("{worker} does not start: {error}"));
+        let mut command = Command::new(std::env::current_exe().map_err(fail)?);
+        command
+            .arg0("quorate")
+            .args(worker::to_args(&who, &self.dir, nodes))
+            // The demo has nodes of its own, and no use for the user's passwords.
+            .env_remove(NODES_VARIABLE)
+            // A Ctrl-C is for us: we end them in our way.
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null());
+        let child = command.spawn().map_err(fail)?;
+        let pid = child.id();
+        self.on_stage.insert(who.clone(), Member { child, told: false });
+        Ok((who, pid))
+    }
+
+    /// Sends `signal`, which will end the worker. Gives the time just before.
+    pub(crate) fn signal(&mut self, who: &WorkerId, signal: Signal) -> Result<BootTime, Failure> {
+        let fail = |why: &str| Failure::new(FAILURE, format!("{} cannot be signalled: {why}", who.worker));
+        let member = self.on_stage.get_mut(who).ok_or_else(|| fail("it does not run"))?;
+        member.told = true;
+        let at = self.env.now();
+        kill_process(Pid::from_child(&member.child), signal).map_err(|error| fail(&error.to_string()))?;
+        Ok(at)
+    }
+
+    /// Lets go of workers that have ended. One that nobody told to is a failure.
+    pub(crate) fn bury(&mut self) -> Result<(), Failure> {
+        let mut fallen = None;
+        self.on_stage.retain(|who, member| match member.child.try_wait() {
+            Ok(Some(status)) => {
+                if !member.told {
+                    fallen = Some(Failure::new(FAILURE, format!("{} ended by itself: {status}", who.worker)));
+                }
+                false
+            }
+            _ => true,
+        });
+        fallen.map_or(Ok(()), Err)
+    }
+
+    /// Tells all workers to end, and waits; those that do not are killed. Idempotent. Says whether all ended
+    /// when told to.
+    pub(crate) async fn end(&mut self) -> bool {
+        for member in self.on_stage.values_mut() {
+            member.told = true;
+            // It has not been reaped, so the number is still its own.
+            let _ = kill_process(Pid::from_child(&member.child), Signal::TERM);
+        }
+        let deadline = self.env.now() + TO_END;
+        while self.env.now() < deadline {
+            let _ = self.bury();
+            if self.on_stage.is_empty() {
+                return true;
+            }
+            self.env.sleep(LOOK_EVERY).await;
+        }
+        self.kill();
+        false
+    }
+
+    fn kill(&mut self) {
+        for member in self.on_stage.values_mut() {
+            let _ = member.child.kill();
+            let _ = member.child.wait();
+        }
+        self.on_stage.clear();
+    }
+}
+
+impl Drop for Processes {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}

@@ -1,0 +1,125 @@
+use std::{
+    ffi::OsString,
+    fmt,
+    fs::File,
+    io,
+    os::fd::{AsFd, OwnedFd},
+    path::PathBuf,
+};
+
+/// What to run under a [`Supervisor`](super::Warden), and with what.
+pub struct CommandSpec {
+    pub(super) program: OsString,
+    pub(super) args: Vec<OsString>,
+    pub(super) env: Vec<(OsString, OsString)>,
+    pub(super) without: Vec<OsString>,
+    pub(super) dir: Option<PathBuf>,
+    pub(super) streams: [Stream; 3],
+    pub(super) job_control: bool,
+}
+
+/// Where one of a command's three standard streams goes.
+#[derive(Debug, Default)]
+pub enum Stream {
+    /// The same as this process's.
+    #[default]
+    Inherit,
+    /// Nowhere.
+    Null,
+    /// An open file, pipe or socket.
+    Fd(OwnedFd),
+}
+
+impl CommandSpec {
+    /// `program`, looked up in `PATH` if it has no slash, with this process's streams, directory and
+    /// environment.
+    pub fn new(program: impl Into<OsString>) -> Self {
+        Self {
+            program: program.into(),
+            args: Vec::new(),
+            env: Vec::new(),
+            without: Vec::new(),
+            dir: None,
+            streams: Default::default(),
+            job_control: false,
+        }
+    }
+
+    /// Adds arguments.
+    #[must_use]
+    pub fn args(mut self, args: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
+        self.args.extend(args.into_iter().map(Into::into));
+        self
+    }
+
+    /// Adds a variable to the environment.
+    #[must_use]
+    pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+        self.env.push((name.into(), value.into()));
+        self
+    }
+
+    /// Leaves a variable of this process's own out of the environment. One that is added as well is there.
+    #[must_use]
+    pub fn env_remove(mut self, name: impl Into<OsString>) -> Self {
+        self.without.push(name.into());
+        self
+    }
+
+    /// Runs it in `dir`.
+    #[must_use]
+    pub fn dir(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.dir = Some(dir.into());
+        self
+    }
+
+    /// Standard input.
+    #[must_use]
+    pub fn stdin(mut self, stream: Stream) -> Self {
+        self.streams[0] = stream;
+        self
+    }
+
+    /// Standard output.
+    #[must_use]
+    pub fn stdout(mut self, stream: Stream) -> Self {
+        self.streams[1] = stream;
+        self
+    }
+
+    /// Standard error.
+    #[must_use]
+    pub fn stderr(mut self, stream: Stream) -> Self {
+        self.streams[2] = stream;
+        self
+    }
+
+    /// Whether the command may have our terminal, and stops us when it is stopped.
+    #[must_use]
+    pub fn job_control(mut self, yes: bool) -> Self {
+        self.job_control = yes;
+        self
+    }
+
+    /// The three streams as open files.
+    pub(super) fn open_streams(&self) -> io::Result<[OwnedFd; 3]> {
+        let null = || File::options().read(true).write(true).open("/dev/null").map(OwnedFd::from);
+        let open = |stream: &Stream, ours: io::Result<OwnedFd>| match stream {
+            Stream::Inherit => ours,
+            Stream::Null => null(),
+            Stream::Fd(fd) => fd.try_clone(),
+        };
+        Ok([
+            open(&self.streams[0], io::stdin().as_fd().try_clone_to_owned())?,
+            open(&self.streams[1], io::stdout().as_fd().try_clone_to_owned())?,
+            open(&self.streams[2], io::stderr().as_fd().try_clone_to_owned())?,
+        ])
+    }
+}
+
+impl fmt::Debug for CommandSpec {
+    /// Without arguments and variables: they may hold secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CommandSpec").field("program", &self.program).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,84 @@
+//! The start of a supervisor.
+
+use super::process::{Call, Job};
+use super::wire::{self, Order};
+use super::{ARGUMENT, CommandSpec, Deadline, StartError};
+use crate::config;
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use rustix::process::{getpgrp, getpid};
+use std::{
+    ffi::OsString,
+    io::{self, IoSlice},
+    mem::MaybeUninit,
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::{net::UnixStream as StdStream, process::CommandExt},
+    },
+    path::Path,
+};
+use tokio::{
+    net::UnixStream,
+    process::{Child, Command},
+};
+
+/// A warden that has not yet said that the command runs. Dropped, it tells it that there is no time.
+pub(super) struct Unborn(pub(super) Option<UnixStream>);
+
+impl Drop for Unborn {
+    fn drop(&mut self) {
+        if let Some(socket) = &self.0 {
+            // Where it cannot be told, the end of the file tells it, and the deadline that it knows.
+            let _ = socket.try_write(&wire::line(&NOW));
+        }
+    }
+}
+
+/// A deadline that is over.
+pub(super) const NOW: Order = Order::Deadline { step_down: 0, kill: 0 };
+
+/// Runs this same binary as the warden, its standard input being the socket.
+pub(super) fn spawn_warden(
+    command: &CommandSpec,
+    deadline: Deadline,
+    socket: StdStream,
+) -> Result<Child, StartError> {
+    let job = command.job_control.then(|| {
+        let group = getpgrp();
+        Job { group, leads: getpid() == group }
+    });
+    let call = Call { deadline, job, program: command.program.clone(), args: command.args.clone() };
+    let mut supervisor = std::process::Command::new(this_binary()?);
+    supervisor.arg0("quorate").arg(ARGUMENT).args(call.to_args());
+    // The list of nodes may hold their passwords. A command gets it only where its `env` says so.
+    supervisor.env_remove(config::NODES_VARIABLE);
+    for name in &command.without {
+        supervisor.env_remove(name);
+    }
+    supervisor
+        .envs(command.env.iter().map(|(name, value)| (name, value)))
+        .stdin(OwnedFd::from(socket))
+        .stdout(std::process::Stdio::null())
+        .process_group(0);
+    if let Some(dir) = &command.dir {
+        if !dir.is_dir() {
+            return Err(StartError::Supervisor(format!("{} is no directory to run it in", dir.display())));
+        }
+        supervisor.current_dir(dir);
+    }
+    Ok(Command::from(supervisor).spawn()?)
+}
+
+/// On Linux this is the running binary even after an upgrade has replaced it on disk.
+fn this_binary() -> io::Result<OsString> {
+    let running = Path::new("/proc/self/exe");
+    if running.exists() { Ok(running.into()) } else { std::env::current_exe().map(OsString::from) }
+}
+
+pub(super) fn send_streams(socket: &StdStream, streams: &[OwnedFd; 3]) -> io::Result<()> {
+    let streams = streams.each_ref().map(AsFd::as_fd);
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    ancillary.push(SendAncillaryMessage::ScmRights(&streams));
+    sendmsg(socket, &[IoSlice::new(b"\n")], &mut ancillary, SendFlags::empty())?;
+    Ok(())
+}

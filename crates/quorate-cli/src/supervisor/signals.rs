@@ -1,0 +1,96 @@
+use std::{io, task::Poll};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// What is passed on to a command, as timeout(1) does: HUP, INT, QUIT, USR1, USR2, TERM.
+const PASSED_ON: [i32; 6] = [1, 2, 3, USR1, USR2, 15];
+const CHLD: i32 = rustix::process::Signal::CHILD.as_raw();
+const USR1: i32 = rustix::process::Signal::USR1.as_raw();
+const USR2: i32 = rustix::process::Signal::USR2.as_raw();
+
+/// The signals that this process gets and a command that it runs should get too.
+///
+/// From its making on, they no longer end this process. One that was ignored (under `nohup`, say) stays
+/// ignored.
+#[derive(Debug)]
+pub struct PassedOn {
+    signals: Vec<(i32, Signal)>,
+}
+
+impl PassedOn {
+    /// Starts to catch them. Make it before the [`Supervisor`](super::Warden), lest one end us in between.
+    ///
+    /// # Errors
+    /// What the system says to a handler that cannot be set.
+    pub fn catch() -> io::Result<Self> {
+        let caught =
+            not_ignored(&PASSED_ON).map(|number| Ok((number, signal(SignalKind::from_raw(number))?)));
+        Ok(Self { signals: caught.collect::<io::Result<_>>()? })
+    }
+
+    /// The next one, for [`Supervisor::signal`](super::Supervisor::signal).
+    ///
+    /// # Cancel safety
+    /// Safe: no signal is lost.
+    pub async fn next(&mut self) -> i32 {
+        std::future::poll_fn(|cx| {
+            for (number, signal) in &mut self.signals {
+                if let Poll::Ready(Some(())) = signal.poll_recv(cx) {
+                    return Poll::Ready(*number);
+                }
+            }
+            Poll::Pending
+        })
+        .await
+    }
+}
+
+/// Takes back two things that a parent may have left in this process: SIGCHLD that is ignored, with which the system
+/// reaps children itself and nobody learns how they ended, and signals that are blocked, which nobody could end us by.
+/// Called once, before there is another thread.
+pub(crate) fn reset() -> io::Result<()> {
+    nix::sys::signal::SigSet::empty().thread_set_mask()?;
+    // A handler, which does nothing: the commands that we start get the default.
+    signal_hook::flag::register(CHLD, std::sync::Arc::default())?;
+    Ok(())
+}
+
+/// A socket that has something to read after each change of a child.
+pub(super) fn children() -> io::Result<std::os::unix::net::UnixStream> {
+    let (bell, wakes) = std::os::unix::net::UnixStream::pair()?;
+    bell.set_nonblocking(true)?;
+    signal_hook::low_level::pipe::register(CHLD, wakes)?;
+    Ok(bell)
+}
+
+/// Keeps what is meant for a command, or for a whole service, from ending the warden that guards it. (A
+/// handler, not a mask or "ignore": the command inherits those.)
+pub(super) fn shield() -> io::Result<()> {
+    let stops = [rustix::process::Signal::TSTP.as_raw()];
+    for number in not_ignored(&PASSED_ON).chain(stops) {
+        signal_hook::flag::register(number, std::sync::Arc::default())?;
+    }
+    Ok(())
+}
+
+fn not_ignored(numbers: &[i32]) -> impl Iterator<Item = i32> {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = ignored(&status);
+    numbers.iter().copied().filter(move |number| ignored & (1 << (number - 1)) == 0)
+}
+
+/// The set of ignored signals that Linux tells of a process; elsewhere none are known.
+fn ignored(status: &str) -> u64 {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ignored_signals_are_read_as_linux_writes_them() {
+        assert_eq!(ignored("Name:\tx\nSigIgn:\t0000000000001001\nSigCgt:\tff\n"), 1 | 1 << 12);
+        assert_eq!(ignored(""), 0);
+    }
+}

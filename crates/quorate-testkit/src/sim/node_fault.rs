@@ -1,0 +1,153 @@
+use quorate::node::{
+    Batch, BatchReply, FencingToken, LedgerState, MemoryStore, Refusal, Reply, Request, Resource,
+    engine::{self, Clocks, CounterRow, Store},
+};
+use std::{sync::Arc, time::Duration};
+
+/// How a server may break the rules, to prove that the invariants notice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NodeFault {
+    /// When it loses its memory it keeps its run id and its marker, and so its vote.
+    Forgetful,
+    /// It runs requests that are past their `not_after`.
+    Timeless,
+    /// It grants what another still holds.
+    Generous,
+    /// It counts no grant: the fencing counter stands still.
+    Uncounting,
+    /// It says that a lease is released, and keeps it.
+    Clinging,
+    /// It releases a lease for whoever asks.
+    Ruthless,
+    /// It raises a counter for whoever asks.
+    Obliging,
+    /// It begins a counter that it does not have at one, whatever the time.
+    Restarting,
+    /// It lowers a counter to the token of whoever extends.
+    Lowering,
+    /// It says that a lease is extended, and never moves its deadline on.
+    Shortening,
+    /// It writes a record over one that the writer has not seen.
+    Overwriting,
+    /// It takes writes of terms before the one that sealed.
+    Unsealed,
+    /// It writes over a final record.
+    Reopening,
+}
+
+/// Runs a batch item by item, undoing around each what would have kept it honest.
+pub(super) fn run(
+    store: &mut MemoryStore,
+    batch: &Batch,
+    clocks: Clocks,
+    node_fault: NodeFault,
+) -> BatchReply {
+    let mut liar = Liar { store, batch, clocks };
+    let replies = batch.requests.iter().map(|request| liar.serve(node_fault, request)).collect();
+    BatchReply { node_time: clocks.wall, replies }
+}
+
+struct Liar<'a> {
+    store: &'a mut MemoryStore,
+    batch: &'a Batch,
+    clocks: Clocks,
+}
+
+impl Liar<'_> {
+    fn serve(&mut self, node_fault: NodeFault, request: &Request) -> Reply {
+        match (node_fault, request) {
+            (NodeFault::Generous, Request::Acquire { resource, .. }) => {
+                let Ok(()) = self.store.set_lease(resource, None);
+                self.honestly(request)
+            }
+            (NodeFault::Uncounting, Request::Acquire { resource, .. }) => self.uncounted(resource, request),
+            (NodeFault::Restarting, Request::Acquire { .. }) => self.restarted(request.clone()),
+            (NodeFault::Clinging, Request::Release { .. }) => Reply::Released(true),
+            (NodeFault::Ruthless, Request::Release { resource, .. }) => {
+                let Ok(()) = self.store.set_lease(resource, None);
+                Reply::Released(true)
+            }
+            (NodeFault::Obliging, Request::Raise { resource, to, .. }) => self.obliged(resource, *to),
+            (NodeFault::Lowering, Request::Extend { resource, token, .. }) => {
+                let reply = self.honestly(request);
+                if reply == Reply::Extended {
+                    self.set_count(resource, *token);
+                }
+                reply
+            }
+            (NodeFault::Shortening, Request::Extend { resource, .. }) => self.shortened(resource, request),
+            (
+                NodeFault::Overwriting | NodeFault::Unsealed | NodeFault::Reopening,
+                Request::Write { ledger, key, .. },
+            ) => {
+                self.tamper(node_fault, ledger, key);
+                self.honestly(request)
+            }
+            _ => self.honestly(request),
+        }
+    }
+
+    fn honestly(&mut self, request: &Request) -> Reply {
+        let one = Batch { requests: vec![request.clone()], ..self.batch.clone() };
+        engine::run(self.store, &one, self.clocks).replies.remove(0)
+    }
+
+    fn uncounted(&mut self, resource: &Resource, request: &Request) -> Reply {
+        let Ok(before) = self.store.counter(resource);
+        match (self.honestly(request), before) {
+            (Reply::Granted { .. }, Some(row)) => {
+                let Ok(()) = self.store.set_counter(resource, row);
+                Reply::Granted { counter: row.count, begun: None }
+            }
+            (other, _) => other,
+        }
+    }
+
+    fn restarted(&mut self, mut request: Request) -> Reply {
+        if let Request::Acquire { propose, tolerance, .. } = &mut request {
+            (*propose, *tolerance) = (FencingToken::new(0), Duration::MAX);
+        }
+        self.honestly(&request)
+    }
+
+    fn obliged(&mut self, resource: &Resource, to: FencingToken) -> Reply {
+        let Ok(standing) = self.store.counter(resource);
+        if standing.is_none_or(|row| row.count > to) {
+            return Reply::Refused(Refusal::Superseded);
+        }
+        self.set_count(resource, to);
+        Reply::Raised
+    }
+
+    fn shortened(&mut self, resource: &Resource, request: &Request) -> Reply {
+        let Ok(before) = self.store.lease(resource);
+        let reply = self.honestly(request);
+        let Ok(after) = self.store.lease(resource);
+        if let (Some(before), Some(after)) = (before, after)
+            && before.owner == after.owner
+            && before.until_nanos > self.clocks.lease_nanos
+        {
+            let Ok(()) = self.store.set_lease(resource, Some(before));
+        }
+        reply
+    }
+
+    /// Takes from the ledger what would make it refuse the next write.
+    fn tamper(&mut self, node_fault: NodeFault, ledger: &Arc<str>, key: &Arc<str>) {
+        let Ok(mut state) = self.store.ledger(ledger);
+        let LedgerState { term, records, .. } = &mut state;
+        match node_fault {
+            NodeFault::Unsealed => *term = FencingToken::default(),
+            NodeFault::Overwriting => records.retain(|(name, record)| name != key || record.last),
+            _ => records.retain(|(name, record)| name != key || !record.last),
+        }
+        let Ok(()) = self.store.set_ledger(ledger, state);
+    }
+
+    fn set_count(&mut self, resource: &Resource, count: FencingToken) {
+        let until_micros = (self.clocks.wall + HOUR).as_micros();
+        let Ok(()) = self.store.set_counter(resource, CounterRow { count, until_micros });
+    }
+}
+
+const HOUR: Duration = Duration::from_secs(3600);

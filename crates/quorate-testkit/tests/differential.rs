@@ -1,0 +1,246 @@
+//! Random histories get the same replies from every kind of node.
+//!
+//! `QUORATE_CASES=20000` runs more of them than CI does, and `QUORATE_SEED=7` others. A difference is shrunk and
+//! printed as the Rust of its steps: keep it as a test of its own.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panic, its helpers too")]
+
+use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
+use quorate::{
+    env::{SystemWorld, World},
+    node::NodeTime,
+};
+use quorate_redis::RedisNode;
+use quorate_testkit::{
+    differential::{
+        Ask, Count, Fault, FileKind, Kind, Late, Life, MemoryKind, Seat, ShiftedWorld, Sits, Stamp, Step,
+        WrongNode, asks_in, compare, history,
+    },
+    redis::{RedisConfig, RedisServer},
+};
+use std::{
+    path::Path,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+/// The cases of every run.
+const CASES: u32 = 250;
+
+/// The longest history.
+const STEPS: usize = 24;
+
+#[test]
+fn random_histories_get_the_same_replies() {
+    let (cases, seed) = (from_env("QUORATE_CASES", CASES), from_env("QUORATE_SEED", 1));
+    let bench = Bench::new();
+    let found = runner(cases, seed).run(&history(STEPS), |steps| {
+        bench.differ(&steps).map_or(Ok(()), |difference| Err(TestCaseError::fail(difference)))
+    });
+    if let Err(TestError::Fail(difference, steps)) = &found {
+        panic!("{difference}\nafter these steps: {steps:?}");
+    }
+    found.unwrap();
+}
+
+/// A server's script rounded what is left of a lease of thousands of years to `4.5035996273705e+15`, and one such key
+/// spoiled every batch that met it.
+#[test]
+fn what_is_left_of_a_very_long_lease_is_a_number() {
+    let held = Ask::Extend {
+        resource: 0,
+        owner: 0,
+        ttl: Life::Endless,
+        token: Count::Standing(0),
+        keep: Life::Long,
+    };
+    let steps = [Step::Batch(vec![held, Ask::Inspect { resource: 0 }], Late::InTime, Stamp::Right)];
+    assert_eq!(Bench::new().differ(&steps), None);
+}
+
+/// Every fault of one kind of node is found, and shrinks to a history that shows it at a glance.
+#[test]
+fn a_wrong_node_is_found_out_in_few_steps() {
+    // What each needs at least: a set-up, the wrong deed, and a look where the deed's own reply tells nothing.
+    let shortest = |fault: Fault| match fault {
+        Fault::CountsTwice | Fault::CountsNothing | Fault::IgnoresNotAfter => 1,
+        // One under a wrong stamp, or two of which the first changes the marker.
+        Fault::IgnoresTheMarker => 2,
+        Fault::ReleasesForAnyone | Fault::RaisesForAnyone | Fault::CutsResults => 2,
+        // What is in the way of the shrinking stays: one fewer would do for these two, and two for the readers.
+        Fault::SharesBesideAWriter => 3,
+        Fault::GrantsWhatIsReserved => 4,
+        Fault::GoesPastTheQueue | Fault::QueuesByArrival => 5,
+        Fault::FreesAllReaders => 7,
+        Fault::CountsTheSameAgain => 4,
+        Fault::ForgivesWhatIsDone => 3,
+        Fault::KeepsWhatHasEnded | Fault::GrantsWhatIsDone | Fault::ShortensByExtending => 3,
+        Fault::OverwritesWhatIsFinal | Fault::ForgetsTheSeal => 3,
+    };
+    for fault in Fault::ALL {
+        let runtime = runtime();
+        let found = runner(4_000, 1).run(&history(STEPS), |steps| {
+            let (mut memory, mut wrong) = (Seat::new(MemoryKind::new()), Seat::new(WrongKind::new(fault)));
+            let compared = runtime.block_on(compare(&steps, &mut [&mut memory, &mut wrong]));
+            compared.map_err(|difference| TestCaseError::fail(difference.to_string()))
+        });
+        let Err(TestError::Fail(difference, steps)) = found else { panic!("{fault:?} is not found out") };
+        println!("{fault:?}: {steps:?}\n{difference}");
+        assert!(
+            asks_in(&steps) <= shortest(fault),
+            "{fault:?} should show in {}: {steps:?}",
+            shortest(fault)
+        );
+    }
+}
+
+/// A runner of `cases` cases: one seed, one list of histories.
+fn runner(cases: u32, seed: u64) -> TestRunner {
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&seed.to_le_bytes());
+    let config = Config { cases, failure_persistence: None, max_shrink_iters: 20_000, ..Config::default() };
+    TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes))
+}
+
+fn from_env<T: std::str::FromStr>(name: &str, default: T) -> T {
+    let parsed = |text: String| text.parse().ok().unwrap_or_else(|| panic!("{name} is a number"));
+    std::env::var(name).map_or(default, parsed)
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+/// What histories are asked of.
+struct Bench {
+    runtime: tokio::runtime::Runtime,
+    server: Arc<Mutex<RedisServer>>,
+}
+
+impl Bench {
+    fn new() -> Self {
+        // What a killed process has written is the kernel's: no need to wait for the disk.
+        let server = RedisConfig::new().append_only().line("appendfsync no").start().unwrap();
+        Self { runtime: runtime(), server: Arc::new(Mutex::new(server)) }
+    }
+
+    /// The first difference that `steps` make between the three kinds.
+    fn differ(&self, steps: &[Step]) -> Option<String> {
+        let home = scratch();
+        let mut redis = RedisKind(Arc::clone(&self.server));
+        redis.flush();
+        let mut seats =
+            (Seat::new(MemoryKind::new()), Seat::new(FileKind::new(home.path())), Seat::new(redis));
+        let table: &mut [&mut dyn Sits] = &mut [&mut seats.0, &mut seats.1, &mut seats.2];
+        self.runtime.block_on(compare(steps, table)).err().map(|difference| difference.to_string())
+    }
+}
+
+/// A directory in memory where there is one: a file node syncs every write, and nothing here outlives a test.
+fn scratch() -> tempfile::TempDir {
+    let shm = Path::new("/dev/shm");
+    let home = if shm.is_dir() { shm.to_owned() } else { std::env::temp_dir() };
+    tempfile::Builder::new().prefix("quorate-alike-").tempdir_in(home).unwrap()
+}
+
+/// A server whose data outlives its process. For keys time passes by moving their ends; its clock stays.
+struct RedisKind(Arc<Mutex<RedisServer>>);
+
+impl RedisKind {
+    fn command(&self, args: &[&str]) {
+        let said = self.0.lock().unwrap().command(args);
+        assert!(!said.starts_with("(error)"), "{args:?}: {said}");
+    }
+}
+
+impl Kind for RedisKind {
+    type Node = RedisNode;
+
+    fn name(&self) -> &'static str {
+        "RedisNode"
+    }
+
+    fn node(&self) -> RedisNode {
+        RedisNode::parse(&self.0.lock().unwrap().url()).unwrap()
+    }
+
+    fn wall(&self) -> NodeTime {
+        SystemWorld.wall()
+    }
+
+    fn pass(&mut self, time: Duration) {
+        let script = "for _, key in ipairs(redis.call('KEYS', '*')) do
+                        if redis.call('TYPE', key).ok == 'zset' then
+                          for _, reader in ipairs(redis.call('ZRANGE', key, 0, -1)) do
+                            redis.call('ZINCRBY', key, -ARGV[1], reader)
+                          end
+                        elseif string.find(key, '}:queue$') then
+                          local places = redis.call('HGETALL', key)
+                          for i = 1, #places, 2 do
+                            local at, ends, kind = string.match(places[i + 1], '^(%d+):(%d+):([rw])$')
+                            ends = string.format('%.0f', ends - ARGV[1])
+                            redis.call('HSET', key, places[i], at .. ':' .. ends .. ':' .. kind)
+                          end
+                        end
+                        local value = redis.call('TYPE', key).ok == 'string' and redis.call('GET', key) or ''
+                        local held, count, kept, attempts, counted, rest =
+                          string.match(value, '^c:(%d+):(%d+):(%d+):(%d+):(%d+)(:.*)$')
+                        if held then
+                          local function sooner(ends)
+                            return string.format('%.0f', math.max(ends - ARGV[1], 0))
+                          end
+                          value = table.concat({ 'c', sooner(held), count, sooner(kept), attempts, sooner(counted) }, ':')
+                          redis.call('SET', key, value .. rest, 'KEEPTTL')
+                        end
+                        local left = redis.call('PTTL', key)
+                        if left >= 0 then redis.call('PEXPIRE', key, left - ARGV[1]) end
+                      end";
+        self.command(&["EVAL", script, "0", &time.as_millis().to_string()]);
+    }
+
+    fn flush(&mut self) {
+        self.command(&["FLUSHALL"]);
+    }
+
+    fn restart(&mut self) {
+        self.0.lock().unwrap().restart().unwrap();
+    }
+}
+
+struct WrongKind {
+    world: Arc<ShiftedWorld>,
+    fault: Fault,
+    node: WrongNode,
+}
+
+impl WrongKind {
+    fn new(fault: Fault) -> Self {
+        let world = Arc::<ShiftedWorld>::default();
+        Self { node: WrongNode::new(fault, world.clone()), world, fault }
+    }
+}
+
+impl Kind for WrongKind {
+    type Node = WrongNode;
+
+    fn name(&self) -> &'static str {
+        "WrongNode"
+    }
+
+    fn node(&self) -> WrongNode {
+        self.node.clone()
+    }
+
+    fn wall(&self) -> NodeTime {
+        self.world.wall()
+    }
+
+    fn pass(&mut self, time: Duration) {
+        self.world.pass(time);
+    }
+
+    fn flush(&mut self) {
+        self.node = WrongNode::new(self.fault, self.world.clone());
+    }
+
+    fn restart(&mut self) {}
+}

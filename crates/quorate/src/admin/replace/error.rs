@@ -1,0 +1,87 @@
+use crate::{
+    admin::replace::{NodePart, Part},
+    config::SettingError,
+    node::Cause,
+    trust::VoteRejection,
+};
+use std::{fmt::Write, sync::Arc};
+
+/// Why a node set was not replaced. What has been closed stays closed until the same is run again.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReplaceError {
+    /// The lists or the timings cannot be used.
+    #[error(transparent)]
+    QuorumConfig(#[from] SettingError),
+    /// A node that joins cannot be reached.
+    #[error(
+        "the new node {node} cannot be reached: {cause}; nothing has been opened: start it, or leave it out"
+    )]
+    NewNodeAway {
+        /// Which.
+        node: Arc<str>,
+        /// Why.
+        cause: Cause,
+    },
+    /// A node has no vote, or is not of the old set.
+    #[error("{node}: {why}")]
+    Unfit {
+        /// Which.
+        node: Arc<str>,
+        /// Why.
+        why: VoteRejection,
+    },
+    /// Another change was begun on this node and is not finished.
+    #[error(
+        "{node} was closed to replace [{from}] by [{to}], and that is not finished; run that again to its end first, \
+         then this"
+    )]
+    Unfinished {
+        /// Which.
+        node: Arc<str>,
+        /// The other change's old set.
+        from: Arc<str>,
+        /// The other change's new set.
+        to: Arc<str>,
+    },
+    /// Two nodes of the lists are one server.
+    #[error("{one} and {other} are one server (one run id); name each server once")]
+    Twins {
+        /// The one.
+        one: Arc<str>,
+        /// The other.
+        other: Arc<str>,
+    },
+    /// Fewer than a majority of the old set can be closed.
+    #[error(
+        "{shut} of the old set's nodes can be closed, {needed} are needed: workers could still lead by the others. \
+         Bring them back, and run this again{}", away(.parts, true)
+    )]
+    NotClosed {
+        /// How many can.
+        shut: usize,
+        /// How many must.
+        needed: usize,
+        /// How each stands.
+        parts: Vec<NodePart>,
+    },
+    /// Fewer than a majority of the new set were opened.
+    #[error("the old set is closed, but too few nodes of the new one could be opened; run this again{}", away(.parts, false))]
+    NotOpened {
+        /// How each stands.
+        parts: Vec<NodePart>,
+    },
+}
+
+/// What keeps which nodes away, a line each.
+fn away(parts: &[NodePart], old: bool) -> String {
+    let mut text = String::new();
+    let theirs = |part: Part| if old { part != Part::Joins } else { part != Part::Leaves };
+    for NodePart { name, found, .. } in parts.iter().filter(|part| theirs(part.part)) {
+        if let Err(cause) = found {
+            // Writing to a string cannot fail.
+            let _ = write!(text, "\n  {name}: {cause}");
+        }
+    }
+    text
+}

@@ -1,0 +1,420 @@
+//! What is to be done with one node: pure.
+
+use crate::{
+    admin::replace::{NodePart, ReplaceError, Sight, majority_of},
+    config::{QuorumConfig, SettingError, SharedSettings},
+    node::Hello,
+    plain::plain,
+    trust::{Marker, VoteRejection},
+};
+use std::{fmt, sync::Arc, time::Duration};
+
+/// The most bytes of what a node says that an error repeats.
+const SHOWN_MAX: usize = 2_048;
+
+/// What a node is to a change of the set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// In both sets.
+    Stays,
+    /// In the new set only.
+    Joins,
+    /// In the old set only.
+    Leaves,
+}
+
+/// How a node was found.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Found {
+    /// Workers with the old list may vote by it.
+    Old,
+    /// It has no marker.
+    Unmarked,
+    /// Closed: nobody votes by it. It may be opened after this time.
+    Closed(Duration),
+    /// Workers with the new list may vote by it.
+    New,
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Stays => "stays",
+            Self::Joins => "joins",
+            Self::Leaves => "leaves",
+        })
+    }
+}
+
+impl fmt::Display for Found {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Old => f.write_str("in the old set"),
+            Self::Unmarked => f.write_str("in no set"),
+            Self::Closed(left) if left.is_zero() => f.write_str("closed"),
+            Self::Closed(left) => write!(f, "closed, for {left:.1?} yet"),
+            Self::New => f.write_str("in the new set"),
+        }
+    }
+}
+
+/// What a node's marker says of the change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Move {
+    /// It votes for the old set, for none, or must be closed anew.
+    Close,
+    /// It is closed.
+    Closed,
+    /// It votes for the new set.
+    Opened,
+}
+
+/// Why nothing can be done with a node.
+#[derive(Clone, Debug)]
+pub(super) enum Bar {
+    Unfit(VoteRejection),
+    Unfinished { from: Arc<str>, to: Arc<str> },
+}
+
+impl Bar {
+    /// Whether the node is unfit by itself, and not by what a marker says.
+    pub(super) fn is_the_node_s_own(&self) -> bool {
+        matches!(self, Self::Unfit(VoteRejection::Replica | VoteRejection::MarkerUnreadable(_)))
+    }
+
+    pub(super) fn at(self, node: Arc<str>) -> ReplaceError {
+        match self {
+            Self::Unfit(why) => ReplaceError::Unfit { node, why },
+            Self::Unfinished { from, to } => ReplaceError::Unfinished { node, from, to },
+        }
+    }
+}
+
+/// A change of the node set.
+#[derive(Debug)]
+pub(super) struct Change {
+    config: QuorumConfig,
+    from: Arc<str>,
+    to: Arc<str>,
+    closed: Arc<str>,
+    majorities: (usize, usize),
+    /// Whether what staying nodes remember counts in the new set.
+    remembers: bool,
+}
+
+impl Change {
+    pub(super) fn new(
+        config: QuorumConfig,
+        old: &[Arc<str>],
+        new: &[Arc<str>],
+    ) -> Result<Self, SettingError> {
+        let (from, to) = (Marker::node_set(old), Marker::node_set(new));
+        if from == to {
+            return Err(SettingError(format!(
+                "both lists are [{to}]; name the new set, which is to take its place"
+            )));
+        }
+        let majorities = (majority_of(old), majority_of(new));
+        let stay = new.iter().filter(|name| old.contains(name)).count();
+        // A majority of staying nodes alone must meet every majority of the old set; one with a new node in it
+        // counts from a clock that has passed all old tokens.
+        let remembers = stay < majorities.1 || majorities.0 + majorities.1 > old.len();
+        let closed = Marker::closed_set(&from, &to);
+        Ok(Self { config, from, to, closed, majorities, remembers })
+    }
+
+    pub(super) fn old_majority(&self) -> usize {
+        self.majorities.0
+    }
+
+    pub(super) fn new_majority(&self) -> usize {
+        self.majorities.1
+    }
+
+    pub(super) fn enough_shut(&self, shut: usize, parts: Vec<NodePart>) -> Result<(), ReplaceError> {
+        let needed = self.old_majority();
+        if shut >= needed { Ok(()) } else { Err(ReplaceError::NotClosed { shut, needed, parts }) }
+    }
+
+    /// What the node's marker says, or why it has no part in this.
+    pub(super) fn judge(&self, sight: &Sight, part: Part) -> Result<Move, Bar> {
+        let hello = &sight.hello;
+        if hello.replica {
+            return Err(Bar::Unfit(VoteRejection::Replica));
+        }
+        if part != Part::Leaves {
+            // A node that leaves may be as unfit as it likes.
+            match hello.eviction.as_deref() {
+                Some("noeviction") => {}
+                Some(policy) => {
+                    return Err(Bar::Unfit(VoteRejection::Evicts(plain(policy, SHOWN_MAX).into())));
+                }
+                None => return Err(Bar::Unfit(VoteRejection::EvictionUnknown)),
+            }
+        }
+        let Some(marker) = marker(hello).map_err(Bar::Unfit)? else { return Ok(Move::Close) };
+        if let Some(mismatch) = marker.settings.mismatch(&SharedSettings::of(&self.config)) {
+            return Err(Bar::Unfit(VoteRejection::OtherSetting(mismatch)));
+        }
+        match &*marker.nodes {
+            nodes if *nodes == *self.to && part != Part::Leaves => Ok(Move::Opened),
+            nodes if *nodes == *self.from && part != Part::Joins => Ok(Move::Close),
+            nodes
+                if *nodes == *self.closed && self.goes_on(hello, &marker) && !self.is_far(hello, &marker) =>
+            {
+                Ok(Move::Closed)
+            }
+            nodes if *nodes == *self.closed => Ok(Move::Close),
+            // It left a set for the one that is now the old one, and comes back. That change is over, or too few nodes
+            // could be closed for this one.
+            _ if part == Part::Joins && marker.replacement().is_some_and(|(_, to)| *to == *self.from) => {
+                Ok(Move::Close)
+            }
+            nodes => Err(match marker.replacement() {
+                Some((from, to)) => {
+                    Bar::Unfinished { from: plain(from, SHOWN_MAX).into(), to: plain(to, SHOWN_MAX).into() }
+                }
+                None => Bar::Unfit(VoteRejection::OtherNodeSet {
+                    theirs: plain(nodes, SHOWN_MAX).into(),
+                    ours: Arc::clone(if part == Part::Joins { &self.to } else { &self.from }),
+                }),
+            }),
+        }
+    }
+
+    /// Whether no worker with the old list can vote by the node: its marker is another, or is none. (Where there is
+    /// none, the word of the closed ones keeps such a worker from writing its own.)
+    pub(super) fn is_shut(&self, sight: &Sight) -> bool {
+        matches!(marker(&sight.hello), Ok(Some(marker)) if marker.nodes == self.closed || marker.nodes == self.to)
+    }
+
+    /// The marker that closes the node, where it is not closed. `shut` says whether the old set was shut before: until
+    /// then a node that joins and is marked for the new set was so by a worker that came too early.
+    pub(super) fn closing(&self, sight: &Sight, part: Part, shut: bool) -> Option<Marker> {
+        let hello = &sight.hello;
+        match self.judge(sight, part) {
+            Ok(Move::Close) => {}
+            Ok(Move::Opened) if !shut && part == Part::Joins => {}
+            _ => return None,
+        }
+        let standing = marker(hello).ok().flatten();
+        let since = match &standing {
+            None => hello.node_time,
+            Some(marker) if part != Part::Joins && self.goes_on(hello, marker) && self.remembers => {
+                marker.since
+            }
+            // As for a node that restarted: its memory begins after all that clocks ahead may have seeded. So does that
+            // of one which joins, whoever has marked it before: it has seen nothing that the old set did until now.
+            Some(_) => hello.node_time + self.config.max_clock_offset * 2,
+        };
+        Some(Marker {
+            run_id: Arc::clone(&hello.run_id),
+            nodes: Arc::clone(&self.closed),
+            settings: SharedSettings::of(&self.config),
+            since,
+            votes_from: hello.node_time + self.config.quarantine(),
+        })
+    }
+
+    /// The marker that opens the node, where it is closed and has waited.
+    pub(super) fn opening(&self, sight: &Sight, part: Part) -> Option<Marker> {
+        let closed = matches!(self.judge(sight, part), Ok(Move::Closed)) && part != Part::Leaves;
+        let marker = marker(&sight.hello).ok().flatten()?;
+        // Workers wait until then in any case; this only tells who waited from who has just been closed.
+        let waited = sight.hello.node_time + self.slack() >= marker.votes_from;
+        (closed && waited).then(|| Marker { nodes: Arc::clone(&self.to), ..marker })
+    }
+
+    /// For how long yet a closed node must wait, by our own clock, from when it was seen. A clock that was set back
+    /// makes nobody wait longer than a whole quarantine.
+    pub(super) fn remaining(&self, sight: &Sight) -> Duration {
+        match marker(&sight.hello) {
+            Ok(Some(marker)) if marker.nodes == self.closed => {
+                let left = sight.hello.node_time.until(marker.votes_from);
+                // Drift is in the quarantine, of which this is a part.
+                (left + left.mul_f64(self.config.drift_rate)).min(self.config.quarantine())
+            }
+            _ => Duration::ZERO,
+        }
+    }
+
+    pub(super) fn found(&self, sight: &Sight) -> Found {
+        match marker(&sight.hello) {
+            Ok(Some(marker)) if marker.nodes == self.closed => Found::Closed(self.remaining(sight)),
+            Ok(Some(marker)) if marker.nodes == self.to => Found::New,
+            Ok(Some(_)) | Err(_) => Found::Old,
+            Ok(None) => Found::Unmarked,
+        }
+    }
+
+    /// Whether it would have to wait for longer than anybody closes it for: its clock was set back.
+    fn is_far(&self, hello: &Hello, marker: &Marker) -> bool {
+        hello.node_time + self.config.quarantine() + self.slack() < marker.votes_from
+    }
+
+    fn slack(&self) -> Duration {
+        self.config.clock_step_allowance + self.config.quarantine().mul_f64(self.config.drift_rate)
+    }
+
+    /// Whether the node still remembers what it did when the marker was written.
+    fn goes_on(&self, hello: &Hello, marker: &Marker) -> bool {
+        marker.run_id == hello.run_id || (self.config.durable && hello.durable == Some(true))
+    }
+}
+
+fn marker(hello: &Hello) -> Result<Option<Marker>, VoteRejection> {
+    hello.marker.as_deref().map(Marker::parse).transpose().map_err(VoteRejection::MarkerUnreadable)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{env::BootTime, node::NodeTime};
+
+    const NOW: NodeTime = NodeTime::from_micros(1_700_000_000_000_000);
+
+    fn names(text: &str) -> Vec<Arc<str>> {
+        text.split(',').map(Arc::from).collect()
+    }
+
+    fn change(old: &str, new: &str) -> Change {
+        Change::new(QuorumConfig::default(), &names(old), &names(new)).unwrap()
+    }
+
+    /// A node of run 1 whose marker is of `run` and says `nodes`.
+    fn sight(run: &str, nodes: Option<&str>) -> Sight {
+        let marker = nodes.map(|nodes| Marker {
+            run_id: run.into(),
+            nodes: nodes.into(),
+            settings: SharedSettings::of(&QuorumConfig::default()),
+            since: NOW - Duration::from_secs(1000),
+            votes_from: NOW - Duration::from_secs(900),
+        });
+        let hello = Hello {
+            node_time: NOW,
+            run_id: "run 1".into(),
+            marker: marker.as_ref().map(Marker::to_text),
+            uptime: Duration::from_secs(3600),
+            version: "7".into(),
+            replica: false,
+            eviction: Some("noeviction".into()),
+            durable: None,
+            volatile: None,
+        };
+        Sight { hello, took: Duration::ZERO, ahead_micros: 0, seen: BootTime::default() }
+    }
+
+    /// The sight of the same node under another marker.
+    fn under(sight: &Sight, marker: &Marker) -> Sight {
+        Sight { hello: Hello { marker: Some(marker.to_text()), ..sight.hello.clone() }, ..sight.clone() }
+    }
+
+    #[test]
+    fn memory_goes_on_where_majorities_of_what_stays_have_met_the_old_ones() {
+        for (old, new, remembers) in [
+            ("a,b,c", "b,c,d", true),
+            ("a,b,c", "a,b,c,d,e", true),
+            ("a,b,c,d,e", "b,c,d,e,f", true),
+            ("a,b,c,d,e", "a,b,c,d", true),
+            ("a,b,c,d,e", "a,b,c", false),
+            ("a,b,c", "a", false),
+            // No majority of the new set is of old nodes alone.
+            ("a,b,c", "c,d,e", true),
+            ("a,b,c", "d,e,f", true),
+        ] {
+            assert_eq!(change(old, new).remembers, remembers, "{old} to {new}");
+        }
+    }
+
+    #[test]
+    fn a_node_is_closed_waits_and_is_opened_with_its_memory() {
+        let change = change("a,b,c", "b,c,d");
+        let old = sight("run 1", Some("a,b,c"));
+        let closed = change.closing(&old, Part::Stays, false).unwrap();
+        assert_eq!(closed.replacement(), Some(("a,b,c", "b,c,d")));
+        assert_eq!(closed.since, NOW - Duration::from_secs(1000));
+        let seen = under(&old, &closed);
+        assert!(change.is_shut(&seen) && change.closing(&seen, Part::Stays, true).is_none());
+        assert_eq!(change.remaining(&seen), QuorumConfig::default().quarantine());
+        assert_eq!(change.opening(&seen, Part::Stays), None, "it has not waited");
+        let mut waited = seen;
+        waited.hello.node_time = NOW + QuorumConfig::default().quarantine();
+        assert_eq!(change.remaining(&waited), Duration::ZERO);
+        assert_eq!(change.opening(&waited, Part::Leaves), None);
+        let open = change.opening(&waited, Part::Stays).unwrap();
+        assert_eq!((&*open.nodes, open.since, open.votes_from), ("b,c,d", closed.since, closed.votes_from));
+        let open = under(&waited, &open);
+        assert!(matches!(change.judge(&open, Part::Stays), Ok(Move::Opened)));
+        assert!(change.closing(&open, Part::Stays, true).is_none(), "what is open stays open");
+    }
+
+    /// It has seen nothing of what the old set did until it was closed: with an older memory it would say of a
+    /// tick that the old set had started that it was not.
+    #[test]
+    fn a_node_that_joins_begins_anew_whoever_has_marked_it_before() {
+        let change = change("a,b,c", "b,c,d");
+        let early = sight("run 1", Some("b,c,d"));
+        let closed = change.closing(&early, Part::Joins, false).unwrap();
+        assert_eq!(closed.since, NOW + QuorumConfig::default().max_clock_offset * 2);
+        assert!(change.closing(&early, Part::Joins, true).is_none(), "it was opened by an earlier run");
+    }
+
+    #[test]
+    fn a_node_that_left_may_come_back_in_the_next_change() {
+        let back = change("b,c,d", "a,b,c");
+        let left = sight("run 1", Some(&Marker::closed_set("a,b,c", "b,c,d")));
+        let closed = back.closing(&left, Part::Joins, false).unwrap();
+        assert_eq!(closed.replacement(), Some(("b,c,d", "a,b,c")));
+        assert_eq!(closed.since, NOW + QuorumConfig::default().max_clock_offset * 2);
+        assert!(matches!(back.judge(&left, Part::Stays), Err(Bar::Unfinished { .. })));
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_closes_the_node_anew() {
+        let change = change("a,b,c", "b,c,d");
+        let old = sight("run 1", Some("a,b,c"));
+        let mut back = under(&old, &change.closing(&old, Part::Stays, false).unwrap());
+        back.hello.node_time = NOW - Duration::from_secs(3600);
+        let again = change.closing(&back, Part::Stays, true).unwrap();
+        assert_eq!(again.votes_from, back.hello.node_time + QuorumConfig::default().quarantine());
+    }
+
+    #[test]
+    fn what_may_have_forgotten_begins_anew() {
+        let apart = QuorumConfig::default().max_clock_offset * 2;
+        let shrinks = change("a,b,c,d,e", "a,b,c");
+        let closed = shrinks.closing(&sight("run 1", Some("a,b,c,d,e")), Part::Stays, false).unwrap();
+        assert_eq!(closed.since, NOW + apart);
+        let change = change("a,b,c", "b,c,d");
+        let restarted = change.closing(&sight("run 0", Some("a,b,c")), Part::Stays, false).unwrap();
+        assert_eq!((&*restarted.run_id, restarted.since), ("run 1", NOW + apart));
+        // Restarted while it was closed: it waits from the beginning.
+        let again = sight("run 0", Some("(a,b,c)->(b,c,d)"));
+        let again = change.closing(&again, Part::Stays, true).unwrap();
+        assert_eq!(again.votes_from, NOW + QuorumConfig::default().quarantine());
+        let flushed = change.closing(&sight("run 1", None), Part::Stays, false).unwrap();
+        assert_eq!(flushed.since, NOW);
+    }
+
+    #[test]
+    fn a_worker_with_the_new_list_that_was_too_early_loses_what_it_marked() {
+        let change = change("a,b,c", "d,e,f");
+        let marked = sight("run 1", Some("d,e,f"));
+        assert!(change.closing(&marked, Part::Joins, false).is_some());
+        assert!(change.closing(&marked, Part::Joins, true).is_none(), "opened by this very change");
+    }
+
+    #[test]
+    fn other_sets_and_other_changes_are_named() {
+        let change = change("a,b,c", "b,c,d");
+        let bar = |sight: &Sight, part| change.judge(sight, part).unwrap_err().at("n".into()).to_string();
+        assert!(bar(&sight("run 1", Some("x,y")), Part::Stays).contains("[x,y]"));
+        let other = bar(&sight("run 1", Some("(a,b,c)->(b,c,e)")), Part::Leaves);
+        assert!(other.contains("[a,b,c]") && other.contains("[b,c,e]") && other.contains("again"), "{other}");
+        let mut replica = sight("run 1", Some("a,b,c"));
+        replica.hello.replica = true;
+        assert!(bar(&replica, Part::Stays).contains("replica"));
+        assert!(Change::new(QuorumConfig::default(), &names("a,b"), &names("b,a")).is_err());
+    }
+}

@@ -1,0 +1,149 @@
+use crate::{
+    env::{BootTime, Env},
+    node::{Batch, Cause, Hello, Node, Nudge, Refusal, Reply, Request, Session},
+    trust::Marker,
+};
+use futures_util::future::{BoxFuture, join_all};
+use std::{fmt, sync::Arc, time::Duration};
+
+/// Nodes that are visited one connection at a time, without a quorum: for whoever looks after them.
+#[derive(Clone, Default)]
+pub struct NodeSet(Vec<Arc<dyn Reach>>);
+
+/// What a node said of itself in a handshake.
+#[derive(Clone, Debug)]
+pub struct Sight {
+    /// The handshake.
+    pub hello: Hello,
+    /// How long it took, connecting included.
+    pub took: Duration,
+    /// By how many microseconds the node's wall clock is ahead of ours, give or take [`Sight::took`].
+    pub ahead_micros: i64,
+    /// When, on our boot clock.
+    pub(super) seen: BootTime,
+}
+
+impl NodeSet {
+    /// Adds a node. Nodes of different kinds may stand in one set.
+    #[must_use]
+    pub fn node<N: Node>(mut self, node: N) -> Self {
+        self.0.push(Arc::new(At { name: node.name().into(), node }));
+        self
+    }
+
+    /// The nodes' names, in their order.
+    pub fn names(&self) -> Vec<Arc<str>> {
+        self.0.iter().map(|node| Arc::clone(node.name())).collect()
+    }
+
+    /// Meets every node, each for `patience` at most, and gives what they said in their order.
+    ///
+    /// # Cancel safety
+    /// Safe: it only looks.
+    pub async fn look(&self, env: &Env, patience: Duration) -> Vec<Result<Sight, Cause>> {
+        join_all((0..self.0.len()).map(|at| self.visit(at, env, patience, &|_| None))).await
+    }
+
+    pub(super) fn name(&self, at: usize) -> Arc<str> {
+        Arc::clone(self.0[at].name())
+    }
+
+    pub(super) fn without(self, names: &[Arc<str>]) -> Self {
+        Self(self.0.into_iter().filter(|node| !names.contains(node.name())).collect())
+    }
+
+    pub(super) fn and(mut self, others: Self) -> Self {
+        self.0.extend(others.0);
+        self
+    }
+
+    /// Meets one node; where `decide` gives a marker, puts it in the place of the one that was seen.
+    pub(super) fn visit<'a>(
+        &'a self,
+        at: usize,
+        env: &'a Env,
+        patience: Duration,
+        decide: &'a Decide<'a>,
+    ) -> BoxFuture<'a, Result<Sight, Cause>> {
+        self.0[at].visit(env, patience, decide)
+    }
+}
+
+impl fmt::Debug for NodeSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.names()).finish()
+    }
+}
+
+type Decide<'a> = dyn Fn(&Sight) -> Option<Marker> + Sync + 'a;
+
+/// A node of any kind.
+trait Reach: Send + Sync {
+    fn name(&self) -> &Arc<str>;
+    fn visit<'a>(
+        &'a self,
+        env: &'a Env,
+        patience: Duration,
+        decide: &'a Decide<'a>,
+    ) -> BoxFuture<'a, Result<Sight, Cause>>;
+}
+
+struct At<N> {
+    name: Arc<str>,
+    node: N,
+}
+
+impl<N: Node> Reach for At<N> {
+    fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    fn visit<'a>(
+        &'a self,
+        env: &'a Env,
+        patience: Duration,
+        decide: &'a Decide<'a>,
+    ) -> BoxFuture<'a, Result<Sight, Cause>> {
+        Box::pin(async move {
+            let (began, wall) = (env.now(), env.wall());
+            let (nudge, _pushes) = Nudge::channel();
+            let opened = env.before(began + patience, self.node.open(nudge)).await;
+            let (mut session, hello) = opened.unwrap_or(Err(Cause::TimedOut))?;
+            let took = began.until(env.now());
+            let ours = i64::try_from((wall + took / 2).as_micros()).unwrap_or(i64::MAX);
+            let theirs = i64::try_from(hello.node_time.as_micros()).unwrap_or(i64::MAX);
+            let mut sight = Sight { hello, took, ahead_micros: theirs.saturating_sub(ours), seen: env.now() };
+            if let Some(marker) = decide(&sight) {
+                let marker = marker.to_text();
+                let request =
+                    Request::Mark { expect: sight.hello.marker.clone(), marker: Arc::clone(&marker) };
+                let batch = Batch {
+                    requests: vec![request],
+                    not_after: sight.hello.node_time + patience * 2,
+                    stamp: sight.hello.marker.clone().unwrap_or_default(),
+                };
+                let sent = env.before(env.now() + patience, session.send(batch)).await;
+                written(sent.unwrap_or(Err(Cause::TimedOut))?.replies.pop())?;
+                sight.hello.marker = Some(marker);
+                // What was to end by the time of the closing ends later than this.
+                sight.seen = env.now();
+            }
+            Ok(sight)
+        })
+    }
+}
+
+/// Whether the marker stands.
+fn written(reply: Option<Reply>) -> Result<(), Cause> {
+    match reply {
+        Some(Reply::Marked) => Ok(()),
+        Some(Reply::Refused(Refusal::Stale)) => Err(Cause::TimedOut),
+        Some(Reply::Refused(Refusal::Marker(_))) => {
+            Err(Cause::Protocol("somebody else wrote its marker meanwhile".into()))
+        }
+        Some(Reply::Refused(why)) => {
+            Err(Cause::Protocol(format!("its marker could not be written: {why}").into()))
+        }
+        _ => Err(Cause::Protocol("its marker was written, and answered by something else".into())),
+    }
+}

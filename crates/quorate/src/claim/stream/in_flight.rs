@@ -1,0 +1,427 @@
+//! The messages that a consumer has pulled: how many more may be pulled, which are claimed next, which wait and until
+//! when. Pure.
+//!
+//! A message takes up one of `most` places while it is claimed or handled, and while too few nodes answer. A message
+//! that another worker handles is in the waiting room instead. A full waiting room stops pulling, never claiming: the
+//! messages in it move to a free place as soon as their pause is over, so that it always empties.
+
+use crate::env::BootTime;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+/// The first pause before a message is looked at again, and the longest.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+const LOOK_AT_LEAST_EVERY: Duration = Duration::from_secs(5);
+
+/// A message, by the order in which it was pulled.
+pub(super) type Number = u64;
+
+/// All messages that have been pulled and have not ended.
+#[derive(Debug)]
+pub(super) struct InFlightWindow<M> {
+    /// How many messages may be claimed, handled, or held back by a missing quorum.
+    most: usize,
+    /// From how many waiting messages on nothing more is pulled. Those that were pulled before may still join them.
+    max_waiting: usize,
+    patience: Duration,
+    pulled: Number,
+    held: BTreeMap<Number, Held<M>>,
+    fresh: BTreeSet<Number>,
+    /// When to look again.
+    waiting: BTreeSet<(BootTime, Number)>,
+    /// Ids that are being claimed or handled: a twin waits for them.
+    busy: BTreeSet<Arc<str>>,
+    /// How many are in the waiting room.
+    others: usize,
+}
+
+#[derive(Debug)]
+struct Held<M> {
+    message: Arc<M>,
+    id: Arc<str>,
+    since: BootTime,
+    /// When another worker was first found to handle it: its patience counts from then.
+    elsewhere_since: Option<BootTime>,
+    /// How many times in a row another worker was found to handle it, or too few nodes answered.
+    looks: u32,
+    /// Whether too few nodes answered the last time.
+    away: bool,
+    place: Place,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// To be claimed.
+    Fresh,
+    /// Being claimed, handled or handed to the dead-letter hook.
+    Busy,
+    /// In the waiting room: another worker handles it, or a twin of it is busy here.
+    Elsewhere(BootTime),
+    /// Too few nodes answered.
+    Away(BootTime),
+}
+
+impl Place {
+    /// Returns whether it takes up one of the places, rather than of the waiting room.
+    fn counts(self) -> bool {
+        !matches!(self, Self::Elsewhere(_))
+    }
+}
+
+impl<M> InFlightWindow<M> {
+    pub(super) fn new(most: usize, max_waiting: usize, patience: Duration) -> Self {
+        Self {
+            most,
+            max_waiting,
+            patience,
+            pulled: 0,
+            held: BTreeMap::new(),
+            fresh: BTreeSet::new(),
+            waiting: BTreeSet::new(),
+            busy: BTreeSet::new(),
+            others: 0,
+        }
+    }
+
+    /// Returns how many more messages may be pulled.
+    pub(super) fn room(&self) -> usize {
+        if self.others < self.max_waiting { self.free() } else { 0 }
+    }
+
+    /// Returns how many places are free, for messages that are pulled or leave the waiting room.
+    fn free(&self) -> usize {
+        self.most.saturating_sub(self.held.len() - self.others)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.held.is_empty()
+    }
+
+    /// A message has been pulled, and is to be claimed by `id`.
+    pub(super) fn pull(&mut self, message: Arc<M>, id: Arc<str>, now: BootTime) {
+        let number = self.add(message, id, now, Place::Fresh);
+        self.fresh.insert(number);
+    }
+
+    /// A message has been pulled that no claim can have.
+    pub(super) fn pull_unusable(&mut self, message: Arc<M>, now: BootTime) -> Number {
+        self.add(message, Arc::default(), now, Place::Busy)
+    }
+
+    /// What to claim now: each id once.
+    pub(super) fn batch(&mut self, now: BootTime) -> Vec<(Number, Arc<str>)> {
+        let due = self.waiting.iter().take_while(|(at, _)| *at <= now).map(|(_, number)| *number);
+        let mut free = self.free();
+        let mut batch = Vec::new();
+        for number in due.chain(self.fresh.iter().copied()).collect::<Vec<_>>() {
+            let Some(held) = self.held.get(&number) else { continue };
+            let (id, place) = (Arc::clone(&held.id), held.place);
+            if self.busy.contains(&id) {
+                // A twin: it is likely to be done soon. Its patience has not begun.
+                match place {
+                    Place::Away(_) => self.wait(number, Place::Away(now + LOOK_AGAIN)),
+                    _ => self.wait(number, Place::Elsewhere(now + LOOK_AGAIN)),
+                }
+                continue;
+            }
+            if !place.counts() {
+                if free == 0 {
+                    continue;
+                }
+                free -= 1;
+            }
+            self.move_to(number, Place::Busy);
+            self.busy.insert(Arc::clone(&id));
+            batch.push((number, id));
+        }
+        batch
+    }
+
+    /// Another worker handles it, and may be done after `retry_after`: the message waits. Returns `false` where its
+    /// patience is over instead, so that it is left to the source.
+    pub(super) fn elsewhere(&mut self, number: Number, retry_after: Option<Duration>, now: BootTime) -> bool {
+        let patience = self.patience;
+        let Some(held) = self.held.get_mut(&number) else { return true };
+        let first = held.elsewhere_since.is_none();
+        held.away = false;
+        let since = *held.elsewhere_since.get_or_insert(now);
+        let left = now.until(since + patience);
+        // A message that is left to the source keeps its id until it has ended: a twin that went ahead would lose the
+        // mark by that end.
+        if left.is_zero() {
+            return false;
+        }
+        held.looks = if first { 0 } else { held.looks.saturating_add(1) };
+        // The other worker is seldom busy with it for as long as its claim could last.
+        let pause = pause(held.looks).min(retry_after.unwrap_or(Duration::MAX).max(LOOK_AGAIN)).min(left);
+        self.idle(number);
+        self.wait(number, Place::Elsewhere(now + pause));
+        true
+    }
+
+    /// Too few nodes answered: the message waits, and takes up a place. Its patience begins anew when a quorum says that
+    /// another worker handles it. Returns whether this is the first time in a row.
+    pub(super) fn away(&mut self, number: Number, now: BootTime) -> bool {
+        self.idle(number);
+        let Some(held) = self.held.get_mut(&number) else { return false };
+        let first = !held.away;
+        held.elsewhere_since = None;
+        held.looks = if first { 0 } else { held.looks.saturating_add(1) };
+        held.away = true;
+        let pause = pause(held.looks);
+        self.wait(number, Place::Away(now + pause));
+        first
+    }
+
+    /// Returns when a message is to be claimed again.
+    pub(super) fn next_look(&self) -> Option<BootTime> {
+        // Without a free place only a message that has one already can be.
+        let free = self.free() > 0;
+        let can = |number: &Number| free || self.held.get(number).is_some_and(|held| held.place.counts());
+        self.waiting.iter().find(|(_, number)| can(number)).map(|(at, _)| *at)
+    }
+
+    /// The message itself.
+    pub(super) fn message(&self, number: Number) -> Option<&Arc<M>> {
+        self.held.get(&number).map(|held| &held.message)
+    }
+
+    /// It has ended: the message, and since when it was here.
+    pub(super) fn end(&mut self, number: Number) -> Option<(Arc<M>, BootTime)> {
+        self.idle(number);
+        self.move_to(number, Place::Busy);
+        self.held.remove(&number).map(|held| (held.message, held.since))
+    }
+
+    /// Everything that has not ended.
+    pub(super) fn rest(&self) -> Vec<Number> {
+        self.held.keys().copied().collect()
+    }
+
+    fn add(&mut self, message: Arc<M>, id: Arc<str>, since: BootTime, place: Place) -> Number {
+        self.pulled += 1;
+        self.held.insert(
+            self.pulled,
+            Held { message, id, since, elsewhere_since: None, looks: 0, away: false, place },
+        );
+        self.pulled
+    }
+
+    /// Its id may be claimed again.
+    fn idle(&mut self, number: Number) {
+        if let Some(held) = self.held.get(&number)
+            && held.place == Place::Busy
+        {
+            self.busy.remove(&held.id);
+        }
+    }
+
+    fn wait(&mut self, number: Number, place: Place) {
+        self.move_to(number, place);
+        if let Place::Elsewhere(at) | Place::Away(at) = place {
+            self.waiting.insert((at, number));
+        }
+    }
+
+    fn move_to(&mut self, number: Number, place: Place) {
+        let Some(held) = self.held.get_mut(&number) else { return };
+        if let Place::Elsewhere(at) | Place::Away(at) = held.place {
+            self.waiting.remove(&(at, number));
+        }
+        self.fresh.remove(&number);
+        self.others -= usize::from(!held.place.counts());
+        self.others += usize::from(!place.counts());
+        held.place = place;
+    }
+}
+
+/// Longer each time.
+fn pause(looks: u32) -> Duration {
+    LOOK_AGAIN.saturating_mul(1 << looks.min(8)).min(LOOK_AT_LEAST_EVERY)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> BootTime {
+        BootTime::from_nanos(ms * 1_000_000)
+    }
+
+    fn hand(most: usize) -> InFlightWindow<&'static str> {
+        InFlightWindow::new(most, most, Duration::from_secs(10))
+    }
+
+    fn pull(hand: &mut InFlightWindow<&'static str>, id: &'static str, now: u64) {
+        hand.pull(Arc::new(id), id.into(), at(now));
+    }
+
+    fn ids(batch: &[(Number, Arc<str>)]) -> Vec<&str> {
+        batch.iter().map(|(_, id)| &**id).collect()
+    }
+
+    #[test]
+    fn no_more_is_pulled_than_can_be_handled() {
+        let mut hand = hand(2);
+        pull(&mut hand, "a", 0);
+        assert_eq!(hand.room(), 1);
+        pull(&mut hand, "b", 0);
+        assert_eq!(hand.room(), 0);
+        let batch = hand.batch(at(0));
+        assert_eq!((ids(&batch), hand.room()), (vec!["a", "b"], 0));
+        assert!(hand.batch(at(0)).is_empty(), "once");
+        assert!(hand.end(batch[0].0).is_some() && hand.end(batch[0].0).is_none());
+        assert_eq!(hand.room(), 1);
+    }
+
+    #[test]
+    fn a_twin_waits_until_the_first_has_ended() {
+        let mut hand = hand(4);
+        ["a", "a", "b"].iter().for_each(|id| pull(&mut hand, id, 0));
+        let batch = hand.batch(at(0));
+        assert_eq!(ids(&batch), ["a", "b"]);
+        assert_eq!(hand.room(), 2, "the twin takes up none");
+        assert_eq!(hand.next_look(), Some(at(100)));
+        assert!(hand.batch(at(100)).is_empty() && hand.next_look() == Some(at(200)));
+        hand.end(batch[0].0);
+        assert_eq!(ids(&hand.batch(at(200))), ["a"]);
+    }
+
+    #[test]
+    fn twins_without_end_are_not_pulled_without_end() {
+        let mut hand = hand(2);
+        let mut pulled = 0;
+        while hand.room() > 0 {
+            pull(&mut hand, "a", 0);
+            hand.batch(at(0));
+            pulled += 1;
+            assert!(pulled < 10);
+        }
+        assert_eq!(pulled, 3, "one at work, and two that wait");
+    }
+
+    #[test]
+    fn what_others_handle_is_looked_at_until_patience_is_over() {
+        let mut hand = hand(1);
+        pull(&mut hand, "a", 0);
+        let mut looks = Vec::new();
+        let mut now = at(0);
+        loop {
+            let batch = hand.batch(now);
+            assert_eq!(ids(&batch), ["a"], "at {now:?}");
+            if !hand.elsewhere(batch[0].0, Some(Duration::from_secs(60)), now) {
+                hand.end(batch[0].0);
+                break;
+            }
+            assert_eq!((hand.room(), hand.free()), (0, 1), "the waiting room is full, its place is free");
+            now = hand.next_look().unwrap();
+            looks.push(now);
+        }
+        assert_eq!(looks, [100, 300, 700, 1500, 3100, 6300, 10_000].map(at));
+        // As soon as the other's claim may have ended, where that is known.
+        pull(&mut hand, "b", 20_000);
+        let batch = hand.batch(at(20_000));
+        assert!(hand.elsewhere(batch[0].0, Some(Duration::from_millis(1)), at(20_000)));
+        assert_eq!(hand.next_look(), Some(at(20_100)));
+    }
+
+    #[test]
+    fn what_is_left_to_the_source_keeps_its_id_until_it_has_ended() {
+        let mut hand = InFlightWindow::new(4, 4, Duration::ZERO);
+        ["a", "a", "a"].iter().for_each(|id| pull(&mut hand, id, 0));
+        let first = hand.batch(at(0));
+        assert!(!hand.elsewhere(first[0].0, None, at(0)), "without patience");
+        assert!(hand.batch(at(100)).is_empty(), "it has not ended yet");
+        hand.end(first[0].0);
+        assert_eq!(ids(&hand.batch(at(200))), ["a"]);
+        assert!(hand.batch(at(300)).is_empty(), "one of them at a time");
+    }
+
+    #[test]
+    fn a_full_waiting_room_stops_pulling_and_ends_nothing() {
+        let mut hand = InFlightWindow::new(2, 3, Duration::from_secs(10));
+        let mut pulled = Vec::new();
+        for id in ["a", "b", "c", "d", "e", "f"] {
+            if hand.room() == 0 {
+                break;
+            }
+            pull(&mut hand, id, 0);
+            let batch = hand.batch(at(0));
+            assert_eq!(ids(&batch), [id]);
+            assert!(hand.elsewhere(batch[0].0, None, at(0)), "{id} waits");
+            pulled.push(id);
+        }
+        assert_eq!(pulled, ["a", "b", "c"]);
+        // They are claimed again, as many at once as there are places; the third as soon as one of them is free.
+        assert_eq!((hand.room(), hand.next_look()), (0, Some(at(100))));
+        let batch = hand.batch(at(100));
+        assert_eq!((ids(&batch), hand.next_look()), (vec!["a", "b"], None));
+        assert!(hand.batch(at(100)).is_empty() && hand.room() == 0, "no place is free");
+        hand.end(batch[0].0);
+        assert_eq!((hand.room(), hand.next_look()), (1, Some(at(100))), "one waits, one is at work");
+        assert_eq!(ids(&hand.batch(at(100))), ["c"]);
+    }
+
+    #[test]
+    fn messages_that_were_pulled_before_the_waiting_room_was_full_join_it() {
+        let mut hand = InFlightWindow::new(3, 1, Duration::from_secs(10));
+        ["a", "b", "c"].iter().for_each(|id| pull(&mut hand, id, 0));
+        for (number, id) in hand.batch(at(0)) {
+            assert!(hand.elsewhere(number, None, at(0)), "{id} waits");
+        }
+        assert_eq!(hand.room(), 0);
+        assert_eq!(ids(&hand.batch(at(100))), ["a", "b", "c"], "every one of them gets a place");
+    }
+
+    #[test]
+    fn patience_begins_when_another_worker_is_found_at_it() {
+        let mut hand = hand(2);
+        // Here for a minute, without a quorum, and behind a twin.
+        ["a", "a"].iter().for_each(|id| pull(&mut hand, id, 0));
+        let first = hand.batch(at(0))[0].0;
+        assert!(hand.away(first, at(0)) && !hand.away(first, at(60_000)));
+        let batch = hand.batch(at(70_000));
+        assert!(hand.elsewhere(batch[0].0, None, at(70_000)), "found for the first time");
+        assert_eq!(hand.next_look(), Some(at(70_100)), "and looked at again soon");
+        let twin = hand.batch(at(70_100));
+        let twin = twin.iter().find(|(number, _)| *number != batch[0].0);
+        assert!(twin.is_none_or(|(number, _)| hand.elsewhere(*number, None, at(70_100))));
+        // An outage of the quorum starts it anew.
+        let mut hand = InFlightWindow::new(1, 1, Duration::from_secs(10));
+        pull(&mut hand, "b", 0);
+        let number = hand.batch(at(0))[0].0;
+        assert!(hand.elsewhere(number, None, at(0)));
+        hand.batch(at(9_000));
+        assert!(hand.away(number, at(9_000)), "news again");
+        hand.batch(at(11_000));
+        assert!(hand.elsewhere(number, None, at(11_000)));
+        hand.batch(at(21_000));
+        assert!(!hand.elsewhere(number, None, at(21_000)));
+    }
+
+    #[test]
+    fn patience_without_end_is_possible() {
+        let mut hand = InFlightWindow::new(1, 1, Duration::MAX);
+        pull(&mut hand, "a", 0);
+        for days in 0..100 {
+            let now = at(days * 86_400_000);
+            let batch = hand.batch(now);
+            assert!(hand.elsewhere(batch[0].0, None, now));
+        }
+    }
+
+    #[test]
+    fn without_a_quorum_messages_keep_their_room_and_wait_longer_each_time() {
+        let mut hand = hand(1);
+        pull(&mut hand, "a", 0);
+        for next in [100, 300, 700] {
+            let now = hand.next_look().unwrap_or(at(0));
+            let batch = hand.batch(now);
+            assert_eq!(hand.away(batch[0].0, now), next == 100, "news once");
+            assert_eq!((hand.room(), hand.next_look()), (0, Some(at(next))));
+        }
+    }
+}

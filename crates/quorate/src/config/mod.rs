@@ -1,0 +1,12 @@
+//! The settings on which all workers of a node set agree, checked when a quorum is built.
+
+mod quorum_config;
+mod shared;
+
+pub use quorum_config::{QuorumConfig, SettingError};
+pub use shared::{SettingMismatch, SharedSettings};
+
+/// Returns the size of a majority of `nodes` nodes: ⌊N/2⌋ + 1.
+pub fn majority(nodes: usize) -> usize {
+    nodes / 2 + 1
+}

@@ -1,0 +1,288 @@
+use crate::{node::Owner, sabotage::Sabotage};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+/// What never shrinks below this: reading a clock, and the rounding of TTLs to milliseconds.
+const ROUNDING: Duration = Duration::from_millis(2);
+
+/// A worker's settings. Checked when built: see [`QuorumConfig::check`]. Those that all workers of a deployment must share
+/// ([`SharedSettings`](super::SharedSettings)) are in each node's marker; a worker that differs has no vote.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QuorumConfig {
+    /// What this worker is called in owner tokens, so that the token tells who leads.
+    pub worker: Arc<str>,
+    /// How long a node may take to answer one request. Absolute, never a share of a TTL. Default 100 ms.
+    pub node_timeout: Duration,
+    /// The longest TTL of any lease, and so how long a node that forgot must wait before it votes. Shared by all
+    /// workers. Default 30 s; nothing needs more, since leases extend themselves.
+    pub max_ttl: Duration,
+    /// By how much the rates of any two clocks may differ. Shared by all workers. Default 0.01.
+    pub drift_rate: f64,
+    /// By how much a node's clock may step. Shared by all workers. Default 200 ms, never more than a tenth of the TTL.
+    pub clock_step_allowance: Duration,
+    /// How far the wall clocks of nodes and workers may be apart where a fencing counter is seeded, and by
+    /// how much a node's memory must predate a tick. A node that forgot waits for four times this at least. Shared by
+    /// all workers. Default 1 s.
+    pub max_clock_offset: Duration,
+    /// How long a fencing counter outlives its last use. Default 7 days.
+    pub fence_retention: Duration,
+    /// How long the nodes remember a job, its history and its state after the last worker that has it, and a group's
+    /// ledger after its last worker. Default 30 days.
+    ///
+    /// Workers of one group may differ in it only where each has a day or more: they vouch for their jobs at least every two
+    /// hours, and a worker with a shorter time would take another's jobs for ended.
+    pub ledger_retention: Duration,
+    /// Nodes persist every write before they answer, so that a restart is no loss of memory. Verified at
+    /// each handshake. Shared by all workers. Default false.
+    pub durable: bool,
+    /// Nodes without a marker vote at once: for development and tests only. Shared by all workers. Default false.
+    pub trust_new_nodes: bool,
+    /// This worker only looks: it writes no marker, so nothing it was told wrongly stays behind. Default
+    /// false.
+    pub only_looks: bool,
+    /// The safety mechanisms that this worker leaves out: for tests of the tests. Default none.
+    #[cfg(feature = "sabotage")]
+    pub sabotage: Vec<Sabotage>,
+}
+
+impl Default for QuorumConfig {
+    fn default() -> Self {
+        Self {
+            worker: format!("pid-{}", std::process::id()).into(),
+            node_timeout: Duration::from_millis(100),
+            max_ttl: Duration::from_secs(30),
+            drift_rate: 0.01,
+            clock_step_allowance: Duration::from_millis(200),
+            max_clock_offset: Duration::from_secs(1),
+            fence_retention: Duration::from_secs(7 * 24 * 3600),
+            ledger_retention: Duration::from_secs(30 * 24 * 3600),
+            durable: false,
+            trust_new_nodes: false,
+            only_looks: false,
+            #[cfg(feature = "sabotage")]
+            sabotage: Vec::new(),
+        }
+    }
+}
+
+impl QuorumConfig {
+    /// The TTL of a lease that is not told another: 10 s, or `max_ttl` where that is shorter.
+    pub fn default_ttl(&self) -> Duration {
+        Duration::from_secs(10).min(self.max_ttl)
+    }
+
+    /// How long before the end of validity the work is told to stop, where nothing else is said: a fifth of
+    /// the TTL.
+    pub fn default_grace(ttl: Duration) -> Duration {
+        ttl / 5
+    }
+
+    /// How long a node that forgot must not vote: `max_ttl × (1 + drift_rate)`, so that no lease that it
+    /// granted lives; and [`QuorumConfig::reseed_after`], so that no token that it counted is given again.
+    pub fn quarantine(&self) -> Duration {
+        (self.max_ttl + self.max_ttl.mul_f64(self.drift_rate)).max(self.reseed_after())
+    }
+
+    /// How long a counter that is gone must not be seeded anew, by a clock that may be behind: four times
+    /// `max_clock_offset`. Its first seed may have been ahead of the node's clock by twice that, the next may be
+    /// behind it by once that, and with three times it the model finds a token given twice.
+    pub fn reseed_after(&self) -> Duration {
+        self.max_clock_offset * 4
+    }
+
+    /// What is taken off a TTL to find how long a lease is valid from the moment its request was sent:
+    /// `ttl × drift_rate + clock_step_allowance + 2 ms`, the allowance being at most a tenth of the TTL.
+    pub fn margin(&self, ttl: Duration) -> Duration {
+        if self.sabotaged(Sabotage::NoMargin) {
+            return Duration::ZERO;
+        }
+        ttl.mul_f64(self.drift_rate) + self.clock_step_allowance.min(ttl / 10) + ROUNDING
+    }
+
+    /// How long a lease is valid from the moment its request was sent.
+    pub fn validity(&self, ttl: Duration) -> Duration {
+        ttl.saturating_sub(self.margin(ttl))
+    }
+
+    /// Whether a test has this worker leave out a safety mechanism.
+    #[cfg(feature = "sabotage")]
+    pub(crate) fn sabotaged(&self, mechanism: Sabotage) -> bool {
+        self.sabotage.contains(&mechanism)
+    }
+
+    /// Never: what no test asks for is not even compiled.
+    #[cfg(not(feature = "sabotage"))]
+    pub(crate) const fn sabotaged(&self, _: Sabotage) -> bool {
+        false
+    }
+
+    /// How long a voting request may wait on an abandoned connection before the node certainly refuses it.
+    pub(crate) fn fence(&self) -> Duration {
+        // The estimate of the node's clock is off by a round trip at most, and its clock may step back.
+        self.node_timeout * 2 + self.clock_step_allowance
+    }
+
+    /// Checks the timings against each other and the node names against each other.
+    ///
+    /// # Errors
+    /// [`SettingError`], which names the field, its value and the mend.
+    pub fn check(&self, names: &[Arc<str>]) -> Result<(), SettingError> {
+        let fail = |text: String| Err(SettingError(text));
+        if names.is_empty() {
+            return fail("nodes is empty; name at least one node, better three or five".to_owned());
+        }
+        let mut seen = BTreeSet::new();
+        if let Some(twice) = names.iter().find(|name| !seen.insert(Arc::clone(name))) {
+            return fail(format!(
+                "nodes names {twice} twice; one server has one vote, so name it once (a list of {} nodes is left)",
+                names.len() - 1
+            ));
+        }
+        Self::check_worker("worker", &self.worker)?;
+        let (minute, day) = (Duration::from_secs(60), Duration::from_secs(24 * 3600));
+        for (name, value, most) in [
+            ("node_timeout", self.node_timeout, minute),
+            ("max_ttl", self.max_ttl, day),
+            ("clock_step_allowance", self.clock_step_allowance, day),
+            ("max_clock_offset", self.max_clock_offset, day),
+            ("fence_retention", self.fence_retention, day * 3660),
+            ("ledger_retention", self.ledger_retention, day * 3660),
+        ] {
+            if value > most {
+                return fail(format!("{name} is {value:?}; give it at most {most:?}"));
+            }
+        }
+        if self.node_timeout < Duration::from_millis(1) {
+            return fail(format!("node_timeout is {:?}; give it at least 1ms", self.node_timeout));
+        }
+        if !(0.0..=0.5).contains(&self.drift_rate) {
+            return fail(format!("drift_rate is {}; give it 0 to 0.5 (default 0.01)", self.drift_rate));
+        }
+        if self.max_ttl < self.node_timeout * 3 {
+            return fail(format!(
+                "max_ttl is {:?} with node_timeout {:?}; a lease must outlive three node timeouts: raise max_ttl",
+                self.max_ttl, self.node_timeout
+            ));
+        }
+        if self.fence_retention < self.max_ttl {
+            return fail(format!(
+                "fence_retention is {:?}, shorter than max_ttl {:?}; a counter must outlive the leases it counts",
+                self.fence_retention, self.max_ttl
+            ));
+        }
+        if self.ledger_retention < Duration::from_secs(1) {
+            return fail(format!(
+                "ledger_retention is {:?}; give it at least 1s: a job whose workers all restart would lose its history",
+                self.ledger_retention
+            ));
+        }
+        if self.fence_retention < self.reseed_after() {
+            return fail(format!(
+                "fence_retention is {:?}, shorter than four times max_clock_offset {:?}; a counter that starts anew must not repeat its tokens",
+                self.fence_retention, self.max_clock_offset
+            ));
+        }
+        Ok(())
+    }
+
+    /// What is allowed and buys nothing: an even number of nodes. Told in the log when a quorum is built.
+    pub fn advice(nodes: usize) -> Option<String> {
+        (nodes > 0 && nodes.is_multiple_of(2)).then(|| {
+            format!(
+                "nodes names {nodes} servers; an even number bears no more faults than {}: leave one out, or add one",
+                nodes - 1
+            )
+        })
+    }
+
+    /// Checks what a worker is called; `what` is the field's name.
+    pub(crate) fn check_worker(what: &str, name: &str) -> Result<(), SettingError> {
+        if name.is_empty() || name.len() > 128 || name.contains(crate::plain::steers) {
+            let shown: String = name.chars().take(130).collect();
+            return Err(SettingError(format!(
+                "{what} is {shown:?}; give it 1 to 128 bytes without control characters and invisible ones"
+            )));
+        }
+        Ok(())
+    }
+
+    /// Checks the timings of one kind of lease.
+    ///
+    /// # Errors
+    /// [`SettingError`], which names the field, its value and the mend.
+    pub fn check_lease(&self, ttl: Duration, grace: Duration, extended: bool) -> Result<(), SettingError> {
+        if ttl > self.max_ttl {
+            return Err(SettingError(format!(
+                "ttl is {ttl:?}, above max_ttl {:?}; shorten ttl (leases extend themselves) or raise max_ttl on every worker",
+                self.max_ttl
+            )));
+        }
+        let valid = self.validity(ttl);
+        let busy = if extended { ttl / 3 + self.node_timeout } else { self.node_timeout };
+        if valid < busy + grace {
+            let why = if extended { "one extension, every third of it," } else { "one round" };
+            return Err(SettingError(format!(
+                "ttl is {ttl:?}, of which {valid:?} count as valid; {why} with node_timeout {:?} and step_down_grace \
+                 {grace:?} need {:?}: lengthen ttl, or shorten step_down_grace or node_timeout",
+                self.node_timeout,
+                busy + grace
+            )));
+        }
+        Ok(())
+    }
+
+    /// Whether what stands under `holder` is kept for this worker.
+    pub(crate) fn is_heir_of(&self, holder: &Owner) -> bool {
+        holder.reserved_for().is_some_and(|heir| *heir == *self.worker)
+    }
+}
+
+/// A setting that cannot be used: says which, its value and the mend.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct SettingError(pub(crate) String);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(names: &[&str]) -> Vec<Arc<str>> {
+        names.iter().map(|&name| name.into()).collect()
+    }
+
+    #[test]
+    fn the_margin_is_the_design_s() {
+        let config = QuorumConfig::default();
+        assert_eq!(config.margin(Duration::from_secs(10)), Duration::from_millis(100 + 200 + 2));
+        assert_eq!(config.margin(Duration::from_secs(1)), Duration::from_millis(10 + 100 + 2));
+        assert_eq!(config.quarantine(), Duration::from_millis(30_300));
+        let short = QuorumConfig { max_ttl: Duration::from_secs(2), ..QuorumConfig::default() };
+        assert_eq!(short.quarantine(), Duration::from_secs(4), "long enough for seeds, too");
+    }
+
+    #[test]
+    fn impossible_timings_are_refused_by_name() {
+        let config = QuorumConfig::default();
+        assert!(config.check(&names(&["a", "b", "c"])).is_ok());
+        assert!(config.check(&names(&["a", "b", "a"])).unwrap_err().to_string().contains("names a twice"));
+        assert!(config.check(&[]).unwrap_err().to_string().contains("nodes is empty"));
+        let wild = QuorumConfig { drift_rate: 2.0, ..QuorumConfig::default() };
+        assert!(wild.check(&names(&["a"])).unwrap_err().to_string().contains("drift_rate is 2"));
+        let second = Duration::from_secs(1);
+        let apart = QuorumConfig {
+            max_clock_offset: 20 * second,
+            fence_retention: 60 * second,
+            ..QuorumConfig::default()
+        };
+        assert!(apart.check(&names(&["a"])).unwrap_err().to_string().contains("max_clock_offset 20s"));
+        let slow = QuorumConfig { node_timeout: Duration::from_secs(20), ..QuorumConfig::default() };
+        assert!(slow.check(&names(&["a"])).unwrap_err().to_string().contains("max_ttl is 30s"));
+
+        assert!(config.check_lease(2 * second, second * 2 / 5, true).is_ok());
+        let long = config.check_lease(40 * second, second, true).unwrap_err().to_string();
+        assert!(long.contains("ttl is 40s") && long.contains("max_ttl 30s"), "{long}");
+        let short = config.check_lease(second / 5, second / 25, true).unwrap_err().to_string();
+        assert!(short.contains("ttl is 200ms") && short.contains("node_timeout 100ms"), "{short}");
+        let proud = config.check_lease(10 * second, 9 * second, true).unwrap_err().to_string();
+        assert!(proud.contains("step_down_grace 9s"), "{proud}");
+    }
+}

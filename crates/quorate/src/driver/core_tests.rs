@@ -1,0 +1,545 @@
+//! The driver's core without a runtime: every event by hand, every time by hand.
+
+use crate::{
+    config::{QuorumConfig, SharedSettings},
+    driver::{
+        core::{Command, Core},
+        message::{DriverMessage, Operation, PendingRequest},
+    },
+    env::BootTime,
+    node::{
+        Batch, BatchReply, Cause, DoneRecord, FencingToken, Hello, NodeTime, Owner, Refusal, Reply, Request,
+        Resource,
+    },
+    trust::{Marker, NodeRegistry, NodeState, QuarantineReason, TrustPolicy, VoteRejection},
+    vote::{Answer, ReplyTo, Vote, VoteReceiver, VoteSender, vote_channel},
+};
+use std::{sync::Arc, time::Duration};
+
+const fn at(ms: u64) -> BootTime {
+    BootTime::from_nanos(ms * 1_000_000)
+}
+
+/// The node's clock is an hour ahead of ours.
+fn node_time(ms: u64) -> NodeTime {
+    NodeTime::from_micros((3_600_000 + ms) * 1_000)
+}
+
+struct Harness {
+    core: Core,
+    registry: Arc<NodeRegistry>,
+    sender: VoteSender,
+    votes: VoteReceiver,
+}
+
+impl Harness {
+    fn new() -> Self {
+        Self::with(QuorumConfig::default())
+    }
+
+    fn with(config: QuorumConfig) -> Self {
+        let registry = Arc::new(NodeRegistry::new(&["a".into()]));
+        let policy = Arc::new(TrustPolicy { nodes: "a".into(), config });
+        let (sender, votes) = vote_channel();
+        Self { core: Core::new(0, true, policy, Arc::clone(&registry)), registry, sender, votes }
+    }
+
+    /// Connected to a node that has our marker and votes, at 10 ms.
+    fn trusted() -> Self {
+        let mut harness = Self::new();
+        assert!(matches!(harness.core.step(at(9))[..], [Command::Open]));
+        harness.core.opened(at(10), Ok(hello("run", Some("run"))));
+        assert!(harness.core.step(at(10)).is_empty());
+        harness
+    }
+
+    fn pending(&mut self, request: Request, deadline: u64, waits: bool) {
+        let reply = waits.then(|| ReplyTo { sender: self.sender.clone(), ticket: 0 });
+        self.core.enqueue(DriverMessage::PendingRequest(PendingRequest {
+            operation: Operation::Ask(request),
+            deadline: at(deadline),
+            reply,
+        }));
+    }
+
+    fn answers(&mut self) -> Vec<Answer> {
+        std::iter::from_fn(|| self.votes.try_recv()).map(|vote| vote.answer).collect()
+    }
+}
+
+fn hello(run_id: &str, marked: Option<&str>) -> Hello {
+    let marker = marked.map(|run_id| Marker {
+        run_id: run_id.into(),
+        nodes: "a".into(),
+        settings: SharedSettings::of(&QuorumConfig::default()),
+        since: node_time(0),
+        votes_from: node_time(0),
+    });
+    Hello {
+        node_time: node_time(10),
+        run_id: run_id.into(),
+        marker: marker.map(|marker| marker.to_text()),
+        uptime: Duration::from_secs(1),
+        version: "7".into(),
+        replica: false,
+        eviction: Some("noeviction".into()),
+        durable: None,
+        volatile: None,
+    }
+}
+
+fn owner() -> Owner {
+    Owner::sign("w", 1, 2)
+}
+
+fn acquire() -> Request {
+    let second = Duration::from_secs(1);
+    let propose = FencingToken::new(7);
+    let resource = Resource::lock("x").unwrap();
+    Request::Acquire {
+        resource,
+        owner: owner(),
+        ttl: second,
+        propose,
+        tolerance: second,
+        keep: second,
+        ticket: None,
+    }
+}
+
+fn release() -> Request {
+    Request::Release { resource: Resource::lock("x").unwrap(), owner: owner() }
+}
+
+fn sent(commands: Vec<Command>) -> Vec<(u64, Batch)> {
+    let sends = commands.into_iter().map(|command| match command {
+        Command::Send { in_flight, batch } => (in_flight, batch),
+        other => panic!("{other:?}"),
+    });
+    sends.collect()
+}
+
+fn reply(ms: u64, replies: Vec<Reply>) -> Result<BatchReply, Cause> {
+    Ok(BatchReply { node_time: node_time(ms), replies })
+}
+
+#[test]
+fn under_durable_a_node_that_may_forget_is_refused_with_the_reason() {
+    let opened = |durable: bool, hello: Hello| {
+        let mut harness = Harness::with(QuorumConfig { durable, ..QuorumConfig::default() });
+        assert!(matches!(harness.core.step(at(9))[..], [Command::Open]));
+        harness.core.opened(at(10), Ok(hello));
+        (harness.core.is_up(), harness.registry.status().remove(0).state)
+    };
+    let marked = || hello("run", Some("run"));
+    for (durable, why) in
+        [(Some(false), "its appendfsync is everysec"), (None, "it does not tell its appendfsync")]
+    {
+        let volatile = Hello { durable, volatile: Some(why.into()), ..marked() };
+        assert!(opened(false, volatile.clone()).0);
+        let (is_up, state) = opened(true, volatile);
+        let NodeState::Unreachable(Cause::Denied(text)) = state else { panic!("{state:?}") };
+        assert!(!is_up && text.starts_with("durable = true, but ") && text.contains(why), "{text}");
+    }
+    // It passes: no error for those that wait.
+    let rewriting = Hello { durable: None, volatile: None, ..marked() };
+    let (is_up, state) = opened(true, rewriting);
+    let NodeState::Unreachable(cause @ Cause::Unreachable(_)) = state else { panic!("{state:?}") };
+    assert!(!is_up && !cause.is_permanent() && cause.to_string().contains("does not say yet"), "{cause}");
+    assert!(opened(true, Hello { durable: Some(true), ..marked() }).0);
+}
+
+#[test]
+fn what_gathered_leaves_in_order_as_one_batch_with_a_not_after_on_the_node_s_clock() {
+    let mut harness = Harness::trusted();
+    harness.pending(acquire(), 111, true);
+    harness.pending(release(), 99_999, false);
+    let batches = sent(harness.core.step(at(11)));
+    assert_eq!(batches.len(), 1);
+    let (in_flight, batch) = &batches[0];
+    assert_eq!(batch.requests, [acquire(), release()]);
+    assert!(batch.not_after <= node_time(111), "the node refuses it once our waiter has given up");
+    assert!(batch.not_after >= node_time(105));
+    let granted = Reply::Granted { counter: FencingToken::new(8), begun: None };
+    harness.core.replied(at(12), *in_flight, reply(11, vec![granted, Reply::Released(true)]));
+    assert!(matches!(harness.answers()[..], [Answer::Reply(Reply::Granted { .. })]));
+    assert!(harness.core.is_idle());
+}
+
+#[test]
+fn two_batches_fly_at_most_and_what_is_past_its_deadline_never_leaves() {
+    let mut harness = Harness::trusted();
+    for _ in 0..3 {
+        harness.pending(acquire(), 111, true);
+        let sends = sent(harness.core.step(at(11))).len();
+        assert!(sends <= 1);
+    }
+    assert!(harness.answers().is_empty());
+    let commands = harness.core.step(at(111));
+    let answers = harness.answers();
+    assert_eq!(answers.len(), 3);
+    assert!(answers.iter().all(|answer| matches!(answer, Answer::Failed(Cause::TimedOut))));
+    assert!(commands.is_empty(), "the third left the mailbox unsent: {commands:?}");
+}
+
+#[test]
+fn a_node_that_stays_silent_is_given_up_and_its_releases_go_first_on_the_next_session_after_the_fence() {
+    let mut harness = Harness::trusted();
+    harness.pending(acquire(), 111, true);
+    assert_eq!(sent(harness.core.step(at(11))).len(), 1);
+    harness.pending(release(), 99_999, false);
+    assert_eq!(sent(harness.core.step(at(12))).len(), 1);
+    // Two late flights are not yet a dead connection, and nobody but the release asks again.
+    let again = sent(harness.core.step(at(112)));
+    assert_eq!(again[0].1.requests, [release()]);
+    harness.pending(acquire(), 220, true);
+    assert_eq!(sent(harness.core.step(at(120))).len(), 1);
+    assert!(matches!(harness.core.step(at(220))[..], [Command::Close]));
+    // Whoever asks now hears at once.
+    harness.answers();
+    harness.pending(acquire(), 330, true);
+    assert!(harness.core.step(at(230)).is_empty());
+    assert!(matches!(harness.answers()[..], [Answer::Failed(Cause::TimedOut)]));
+    // The last batch left at 120: until its not_after has certainly passed there is no new session.
+    let fence = 120 + 2 * 100 + 200;
+    assert!(harness.core.step(at(fence - 1)).is_empty());
+    assert!(matches!(harness.core.step(at(fence))[..], [Command::Open]));
+    harness.core.opened(at(fence + 1), Ok(hello("run", Some("run"))));
+    harness.pending(acquire(), fence + 101, true);
+    let batches = sent(harness.core.step(at(fence + 1)));
+    assert_eq!(batches[0].1.requests, [release(), acquire()]);
+}
+
+#[test]
+fn a_flushed_node_stops_counting_at_once_and_waits_but_still_frees() {
+    let mut harness = Harness::trusted();
+    let before = harness.registry.epoch(0);
+    harness.pending(acquire(), 111, true);
+    let (in_flight, _) = sent(harness.core.step(at(11))).remove(0);
+    harness.core.replied(at(12), in_flight, reply(12, vec![Reply::Refused(Refusal::Marker(None))]));
+    assert!(harness.core.take_lost_memory() && harness.registry.epoch(0) > before);
+    assert!(!harness.core.take_lost_memory(), "told once");
+    harness.answers();
+    let (in_flight, batch) = sent(harness.core.step(at(12))).remove(0);
+    let Request::Mark { expect: None, marker } = &batch.requests[0] else { panic!("{batch:?}") };
+    let marker = Marker::parse(marker).unwrap();
+    assert_eq!(marker.votes_from, marker.since + QuorumConfig::default().quarantine());
+    harness.core.replied(at(13), in_flight, reply(13, vec![Reply::Marked]));
+    harness.pending(acquire(), 113, true);
+    harness.pending(release(), 99_999, false);
+    let batches = sent(harness.core.step(at(13)));
+    assert_eq!(batches[0].1.requests, [release()]);
+    assert!(matches!(harness.answers()[..], [Answer::Untrusted(VoteRejection::Quarantined { .. })]));
+    harness.core.replied(at(14), batches[0].0, reply(14, vec![Reply::Released(false)]));
+    let over = 12 + 30_300;
+    let probes = sent(harness.core.step(at(over - 1)));
+    assert!(matches!(&probes[0].1.requests[..], [Request::Mark { expect: Some(a), marker: b }] if a == b));
+    harness.core.replied(at(over - 1), probes[0].0, reply(over - 1, vec![Reply::Marked]));
+    harness.pending(acquire(), over + 100, true);
+    assert_eq!(sent(harness.core.step(at(over))).len(), 1, "then it votes");
+}
+
+#[test]
+fn admitting_ends_the_wait_in_the_marker() {
+    let mut harness = Harness::new();
+    harness.core.step(at(9));
+    harness.core.opened(at(10), Ok(hello("run", None)));
+    let (in_flight, _) = sent(harness.core.step(at(10))).remove(0);
+    harness.core.replied(at(11), in_flight, reply(11, vec![Reply::Marked]));
+    let reply_to = ReplyTo { sender: harness.sender.clone(), ticket: 0 };
+    harness.core.enqueue(DriverMessage::PendingRequest(PendingRequest {
+        operation: Operation::Admit,
+        deadline: at(200),
+        reply: Some(reply_to),
+    }));
+    let (in_flight, batch) = sent(harness.core.step(at(12))).remove(0);
+    let Request::Mark { expect: Some(_), marker } = &batch.requests[0] else { panic!("{batch:?}") };
+    let marker = Marker::parse(marker).unwrap();
+    assert_eq!(marker.votes_from, marker.since);
+    harness.core.replied(at(13), in_flight, reply(13, vec![Reply::Marked]));
+    assert!(matches!(harness.answers()[..], [Answer::Reply(Reply::Marked)]));
+    harness.pending(acquire(), 114, true);
+    assert_eq!(sent(harness.core.step(at(14))).len(), 1);
+}
+
+#[test]
+fn an_admission_by_another_worker_is_noticed_within_a_second() {
+    let mut harness = Harness::new();
+    harness.core.step(at(9));
+    harness.core.opened(at(10), Ok(hello("run", None)));
+    let (in_flight, batch) = sent(harness.core.step(at(10))).remove(0);
+    harness.core.replied(at(11), in_flight, reply(11, vec![Reply::Marked]));
+    let Request::Mark { marker, .. } = &batch.requests[0] else { panic!("{batch:?}") };
+    let ours = Marker::parse(marker).unwrap();
+    let admitted = Marker { votes_from: ours.since, ..ours };
+    assert!(harness.core.step(at(11)).is_empty());
+    assert_eq!(harness.core.wake(), at(1011));
+    let (in_flight, _) = sent(harness.core.step(at(1011))).remove(0);
+    let other = Reply::Refused(Refusal::Marker(Some(admitted.to_text())));
+    harness.core.replied(at(1012), in_flight, reply(1012, vec![other]));
+    assert!(!harness.core.take_lost_memory(), "its memory goes on");
+    harness.pending(acquire(), 1112, true);
+    assert_eq!(sent(harness.core.step(at(1012))).len(), 1, "it votes");
+}
+
+#[test]
+fn a_refused_node_is_met_anew_until_somebody_has_mended_it() {
+    let mut harness = Harness::new();
+    harness.core.step(at(9));
+    let evicts = Hello { eviction: Some("allkeys-lru".into()), ..hello("run", Some("run")) };
+    harness.core.opened(at(10), Ok(evicts));
+    assert!(harness.core.step(at(10)).is_empty());
+    assert!(matches!(harness.core.step(at(10_010))[..], [Command::Close]));
+    assert!(matches!(harness.core.step(at(10_020))[..], [Command::Open]));
+    harness.core.opened(at(10_021), Ok(hello("run", Some("run"))));
+    harness.pending(acquire(), 10_121, true);
+    assert_eq!(sent(harness.core.step(at(10_021))).len(), 1, "it votes");
+}
+
+#[test]
+fn a_driver_that_ends_answers_everyone() {
+    let mut harness = Harness::trusted();
+    harness.pending(acquire(), 111, true);
+    assert_eq!(sent(harness.core.step(at(11))).len(), 1);
+    harness.pending(acquire(), 111, true);
+    harness.core.stop(at(12));
+    let answers = harness.answers();
+    assert_eq!(answers.len(), 2);
+    assert!(answers.iter().all(|answer| matches!(answer, Answer::Failed(Cause::Stopped))));
+}
+
+#[test]
+fn a_marker_that_came_too_late_is_written_on_the_next_connection() {
+    let mut harness = Harness::new();
+    let _ = harness.core.step(at(9));
+    harness.core.opened(at(10), Ok(hello("run", None)));
+    let (in_flight, _) = sent(harness.core.step(at(10))).remove(0);
+    harness.core.replied(at(90), in_flight, reply(120, vec![Reply::Refused(Refusal::Stale)]));
+    assert_eq!(harness.registry.status()[0].state, NodeState::Unreachable(Cause::TimedOut));
+    let again = harness.core.wake().max(at(90));
+    assert!(matches!(harness.core.step(again)[..], [Command::Open]));
+    harness.core.opened(again, Ok(Hello { node_time: node_time(500), ..hello("run", None) }));
+    let (in_flight, batch) = sent(harness.core.step(again)).remove(0);
+    assert!(matches!(batch.requests[..], [Request::Mark { .. }]));
+    harness.core.replied(again, in_flight, reply(501, vec![Reply::Marked]));
+    assert!(matches!(harness.registry.status()[0].state, NodeState::Quarantined { .. }));
+}
+
+/// The core of the first of three nodes, trusted at 10 ms. `steady` says what the other two's clocks did.
+fn one_of_three(steady: bool) -> Harness {
+    let names: Vec<Arc<str>> = vec!["a".into(), "b".into(), "c".into()];
+    let registry = Arc::new(NodeRegistry::new(&names));
+    let policy = Arc::new(TrustPolicy { nodes: "a".into(), config: QuorumConfig::default() });
+    let (sender, votes) = vote_channel();
+    let mut harness =
+        Harness { core: Core::new(0, true, policy, Arc::clone(&registry)), registry, sender, votes };
+    assert!(matches!(harness.core.step(at(9))[..], [Command::Open]));
+    harness.core.opened(at(10), Ok(hello("run", Some("run"))));
+    assert!(harness.core.step(at(10)).is_empty());
+    if steady {
+        (1..3).for_each(|node| harness.registry.set_steady(node, at(5), at(60_000)));
+    }
+    harness
+}
+
+/// Acquires at 1000 ms; the reply shows a clock that has jumped a minute ahead.
+fn step(harness: &mut Harness) -> Vote {
+    harness.pending(acquire(), 1_100, true);
+    let (in_flight, _) = sent(harness.core.step(at(1_000))).remove(0);
+    let granted = Reply::Granted { counter: FencingToken::new(8), begun: None };
+    harness.core.replied(at(1_001), in_flight, reply(61_001, vec![granted]));
+    harness.votes.try_recv().unwrap()
+}
+
+#[test]
+fn a_vote_that_shows_a_jump_counts_for_the_memory_before_it() {
+    let mut harness = one_of_three(false);
+    let before = harness.registry.epoch(0);
+    let vote = step(&mut harness);
+    assert!(harness.core.take_lost_memory(), "leases stop counting on it");
+    assert_eq!(vote.memory.epoch, before);
+    assert!(harness.registry.epoch(0) > before, "so the vote is of no more use");
+    // The others may have jumped as well, which is to say that ours stood still: nothing goes into the marker.
+    assert!(harness.core.step(at(1_001)).is_empty());
+    harness.pending(acquire(), 1_200, true);
+    harness.pending(release(), 99_999, false);
+    assert_eq!(sent(harness.core.step(at(1_100)))[0].1.requests, [release()]);
+    let answers = harness.answers();
+    let [Answer::Untrusted(VoteRejection::Quarantined { reason, .. })] = answers[..] else {
+        panic!("{answers:?}")
+    };
+    assert_eq!(reason, QuarantineReason::Jumped);
+    harness.core.stop(at(1_200));
+}
+
+#[test]
+fn the_quarantine_after_a_jump_is_this_worker_s_own_and_ends() {
+    let mut harness = one_of_three(false);
+    step(&mut harness);
+    // Across a reconnect as well.
+    harness.core.closed(at(1_002), Cause::Closed);
+    assert!(matches!(harness.core.step(at(1_500))[..], [Command::Open]));
+    harness.core.opened(at(1_501), Ok(Hello { node_time: node_time(61_501), ..hello("run", Some("run")) }));
+    harness.core.step(at(1_501));
+    let over = 1_001 + 30_300;
+    let NodeState::Quarantined { until, .. } = harness.registry.status()[0].state else { panic!() };
+    assert_eq!(until, at(over));
+    harness.core.step(at(over));
+    assert_eq!(harness.registry.status()[0].state, NodeState::Trusted);
+}
+
+#[test]
+fn a_jump_of_one_clock_among_steady_ones_is_told_to_all_in_its_marker_once() {
+    let mut harness = one_of_three(true);
+    step(&mut harness);
+    let (in_flight, batch) = sent(harness.core.step(at(1_001))).remove(0);
+    let Request::Mark { expect: Some(_), marker } = &batch.requests[0] else { panic!("{batch:?}") };
+    let marker = Marker::parse(marker).unwrap();
+    assert_eq!(marker.since, node_time(0), "it forgot nothing");
+    assert_eq!(marker.votes_from, node_time(61_001) + QuorumConfig::default().quarantine());
+    harness.core.replied(at(1_003), in_flight, reply(61_003, vec![Reply::Marked]));
+    assert!(harness.core.step(at(1_004)).is_empty(), "told once");
+    assert!(matches!(harness.registry.status()[0].state, NodeState::Quarantined { .. }));
+}
+
+#[test]
+fn what_another_worker_told_of_the_same_jump_is_not_told_again() {
+    let mut harness = one_of_three(true);
+    step(&mut harness);
+    let (in_flight, batch) = sent(harness.core.step(at(1_001))).remove(0);
+    let Request::Mark { marker, .. } = &batch.requests[0] else { panic!("{batch:?}") };
+    let theirs = Marker { votes_from: node_time(91_290), ..Marker::parse(marker).unwrap() };
+    let other = Reply::Refused(Refusal::Marker(Some(theirs.to_text())));
+    harness.core.replied(at(1_003), in_flight, reply(61_003, vec![other]));
+    assert!(harness.core.step(at(1_003)).is_empty());
+    assert!(harness.core.step(at(1_004)).is_empty());
+    assert!(matches!(harness.registry.status()[0].state, NodeState::Quarantined { .. }));
+}
+
+#[test]
+fn an_operator_ends_the_quarantine_after_a_jump() {
+    let mut harness = one_of_three(false);
+    step(&mut harness);
+    harness.core.step(at(1_001));
+    let reply_to = ReplyTo { sender: harness.sender.clone(), ticket: 0 };
+    harness.core.enqueue(DriverMessage::PendingRequest(PendingRequest {
+        operation: Operation::Admit,
+        deadline: at(2_000),
+        reply: Some(reply_to),
+    }));
+    let (in_flight, _) = sent(harness.core.step(at(1_002))).remove(0);
+    harness.core.replied(at(1_003), in_flight, reply(61_003, vec![Reply::Marked]));
+    assert_eq!(harness.registry.status()[0].state, NodeState::Trusted);
+}
+
+#[test]
+fn a_node_that_nobody_asks_is_looked_at_so_that_a_jump_shows() {
+    let mut harness = one_of_three(false);
+    assert_eq!(harness.core.wake(), at(10_010));
+    let probes = sent(harness.core.step(at(10_010)));
+    assert!(matches!(&probes[0].1.requests[..], [Request::Mark { expect: Some(a), marker: b }] if a == b));
+    harness.core.replied(at(10_011), probes[0].0, reply(10_011, vec![Reply::Marked]));
+    assert!(harness.core.step(at(10_011)).is_empty());
+    assert_eq!(harness.core.wake(), at(20_011));
+}
+
+/// Each is no answer to *acquire*, and would be believed, or counted as one.
+#[test]
+fn an_answer_to_something_else_is_no_vote_and_ends_the_session() {
+    for wrong in [
+        Reply::Raised,
+        Reply::Extended,
+        Reply::Released(true),
+        Reply::Marked,
+        Reply::Done(DoneRecord { token: FencingToken::new(1), ..DoneRecord::default() }),
+        Reply::Granted { counter: FencingToken::new(0), begun: None },
+        Reply::Granted { counter: FencingToken::new(FencingToken::MAX.get() + 1), begun: None },
+        Reply::Granted { counter: FencingToken::new(u64::MAX), begun: None },
+    ] {
+        let mut harness = Harness::trusted();
+        harness.pending(acquire(), 100, true);
+        harness.pending(release(), 100, false);
+        let flown = sent(harness.core.step(at(11)));
+        harness.core.replied(at(12), flown[0].0, reply(12, vec![wrong.clone(), Reply::Released(true)]));
+        let answers = harness.answers();
+        assert!(matches!(&answers[..], [Answer::Failed(Cause::Protocol(_))]), "{wrong:?}: {answers:?}");
+        assert!(matches!(harness.registry.status()[0].state, NodeState::Unreachable(Cause::Protocol(_))));
+        assert!(!harness.core.is_idle(), "the release is kept for the next session");
+    }
+}
+
+#[test]
+fn a_first_round_waits_for_the_first_session_and_then_has_the_whole_node_timeout() {
+    let mut harness = Harness::new();
+    assert!(matches!(harness.core.step(at(9))[..], [Command::Open]));
+    harness.pending(acquire(), 110, true);
+    for ms in [110, 111, 500, 700] {
+        assert!(harness.core.wake() > at(ms), "nothing to do at {ms}");
+        assert!(harness.core.step(at(ms)).is_empty());
+        assert!(harness.answers().is_empty(), "no session is open yet at {ms}");
+    }
+    harness.core.opened(at(710), Ok(Hello { node_time: node_time(710), ..hello("run", Some("run")) }));
+    let (in_flight, batch) = sent(harness.core.step(at(710))).remove(0);
+    let Request::Acquire { propose, .. } = &batch.requests[0] else { panic!("{batch:?}") };
+    assert_eq!(propose.get(), 7 + 700_000, "asked at 10, sent at 710: the clocks are not 700 ms apart");
+    assert!(harness.core.step(at(809)).is_empty() && harness.answers().is_empty());
+    let granted = Reply::Granted { counter: FencingToken::new(8), begun: None };
+    harness.core.replied(at(809), in_flight, reply(809, vec![granted]));
+    assert!(matches!(harness.answers()[..], [Answer::Reply(Reply::Granted { .. })]));
+    // Any later round has the node timeout, and no more.
+    harness.pending(acquire(), 910, true);
+    assert_eq!(sent(harness.core.step(at(810))).len(), 1);
+    harness.core.step(at(910));
+    assert!(matches!(harness.answers()[..], [Answer::Failed(Cause::TimedOut)]));
+}
+
+#[test]
+fn a_first_round_hears_why_no_session_was_opened() {
+    let mut harness = Harness::new();
+    harness.core.step(at(9));
+    harness.pending(acquire(), 110, true);
+    harness.core.opened(at(400), Err(Cause::Unreachable("down".into())));
+    harness.core.step(at(400));
+    assert!(matches!(&harness.answers()[..], [Answer::Failed(Cause::Unreachable(why))] if &**why == "down"));
+
+    let mut harness = Harness::new();
+    harness.core.step(at(9));
+    harness.pending(acquire(), 110, true);
+    assert_eq!(harness.core.wake(), at(1_009));
+    assert!(matches!(harness.core.step(at(1_009))[..], [Command::Close]));
+    let answers = harness.answers();
+    assert!(matches!(&answers[..], [Answer::Failed(Cause::Unreachable(why))] if why.contains("handshake")));
+    // And nobody waits for a later one.
+    harness.pending(acquire(), 1_110, true);
+    harness.core.step(at(1_030));
+    assert_eq!(harness.answers().len(), 1);
+}
+
+/// The first of three nodes, which is new, as the others are.
+#[test]
+fn a_first_round_waits_for_the_first_handshakes_with_other_nodes_where_a_new_node_does() {
+    let names: Vec<Arc<str>> = vec!["a".into(), "b".into(), "c".into()];
+    let registry = Arc::new(NodeRegistry::new(&names));
+    let config = QuorumConfig { trust_new_nodes: true, ..QuorumConfig::default() };
+    let policy = Arc::new(TrustPolicy { nodes: Marker::node_set(&names), config });
+    let (sender, votes) = vote_channel();
+    let mut harness =
+        Harness { core: Core::new(0, true, policy, Arc::clone(&registry)), registry, sender, votes };
+    harness.core.step(at(9));
+    harness.pending(acquire(), 110, true);
+    harness.core.opened(at(10), Ok(hello("run", None)));
+    assert!(harness.core.step(at(10)).is_empty() && harness.core.awaits_others());
+    assert!(harness.core.step(at(200)).is_empty() && harness.answers().is_empty());
+    harness.registry.met(1, &"another run".into(), &"7".into());
+    harness.registry.heard(1, Ok(false));
+    assert!(harness.core.step(at(201)).is_empty(), "c is still being met");
+    harness.registry.set_state(2, NodeState::Unreachable(Cause::TimedOut));
+    let (in_flight, batch) = sent(harness.core.step(at(300))).remove(0);
+    let Request::Mark { expect: None, marker } = &batch.requests[0] else { panic!("{batch:?}") };
+    let marker = Marker::parse(marker).unwrap();
+    assert!(marker.since >= node_time(300) && marker.since <= node_time(303), "{marker:?}");
+    assert!(!harness.core.awaits_others());
+    harness.core.replied(at(301), in_flight, reply(301, vec![Reply::Marked]));
+    let (_, batch) = sent(harness.core.step(at(301))).remove(0);
+    assert!(matches!(batch.requests[..], [Request::Acquire { .. }]));
+}

@@ -1,0 +1,356 @@
+//! One attempt on one or many resources: acquire, raise, hand over to the keeper.
+
+use crate::{
+    lease::{
+        deadline::LeaseDeadline,
+        handle::Lease,
+        inner::QuorumInner,
+        mode::Mode,
+        renewer::{Adoption, RenewerCommand},
+    },
+    node::{Begun, Cause, FencingToken, Owner, Reply, Request, Resource},
+    sabotage::Sabotage,
+    vote::{Answer, NodeOutcome, ReplyTo, Tally, Verdict, Vote, VoteReceiver, VoteSender, vote_channel},
+};
+use std::{borrow::Cow, sync::Arc, time::Duration};
+
+/// How a lease is to be held.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct LeaseParams {
+    pub(crate) ttl: Duration,
+    /// How long before the end of validity the work is told to stop.
+    pub(crate) grace: Duration,
+    /// Less validity than this at the verdict is a loss.
+    pub(crate) min_validity: Duration,
+    /// How long the fencing counter lives after its last use.
+    pub(crate) keep: Duration,
+    /// Whether the keeper extends it.
+    pub(crate) extended: bool,
+    /// Who else may hold it.
+    pub(crate) mode: Mode,
+}
+
+/// What came of an attempt.
+#[derive(Debug)]
+pub(crate) enum AttemptResult {
+    /// With what the nodes had counted before, on a claim.
+    Held(Lease, Vec<Begun>),
+    Lost(Tally),
+    /// The quorum has been closed.
+    Closed,
+}
+
+impl AttemptResult {
+    /// Lost, and to nobody: the votes were split, or are still being released.
+    fn is_split(&self) -> bool {
+        matches!(self, Self::Lost(tally) if tally.done().is_none() && is_contended(tally) && tally.holder().is_none())
+    }
+}
+
+/// How often an attempt is made again because the votes were split.
+const SPLITS_MAX: u32 = 8;
+/// How long to wait before that, at most, the first time; longer each time.
+const SPLIT_PAUSE: Duration = Duration::from_millis(10);
+
+/// Attempts `resource` once, from the place in its queue that `ticket` signs.
+pub(crate) async fn attempt(
+    inner: &Arc<QuorumInner>,
+    resource: &Resource,
+    params: LeaseParams,
+    ticket: Option<Owner>,
+) -> AttemptResult {
+    let opening = Opening::Acquire(ticket);
+    let mut all = Round::start(inner, std::slice::from_ref(resource), params, &opening).run().await;
+    all.pop().unwrap_or(AttemptResult::Closed)
+}
+
+/// Attempts to turn a writer's lease, which has ended, into a reader's on the same terms.
+pub(crate) async fn downgrade(inner: &Arc<QuorumInner>, lease: &Lease) -> AttemptResult {
+    let params = LeaseParams { mode: Mode::Shared, ..lease.params() };
+    let opening = Opening::Downgrade(lease.owner().clone(), lease.token());
+    let mut all = Round::start(inner, std::slice::from_ref(lease.resource()), params, &opening).run().await;
+    all.pop().unwrap_or(AttemptResult::Closed)
+}
+
+/// Attempts every one of `resources`, in one batch a node; the outcomes are in their order.
+///
+/// Attempts made at one moment may split the votes between them, so that all are lost and nobody holds. Such
+/// an attempt is made again after a moment, until it is won, or a majority names who won.
+///
+/// # Cancel safety
+/// Dropping it releases what was won and what may yet be granted.
+pub(crate) async fn attempt_each(
+    inner: &Arc<QuorumInner>,
+    resources: &[Resource],
+    params: LeaseParams,
+) -> Vec<AttemptResult> {
+    let anyone = Opening::Acquire(None);
+    let mut all = Round::start(inner, resources, params, &anyone).run().await;
+    let casts = if inner.config().sabotaged(Sabotage::SplitsStand) { 0 } else { SPLITS_MAX };
+    for times in 1..=casts {
+        let split: Vec<usize> = (0..all.len()).filter(|&at| all[at].is_split()).collect();
+        if split.is_empty() {
+            break;
+        }
+        inner.env().sleep(inner.env().random_below(SPLIT_PAUSE * times)).await;
+        let again: Vec<Resource> = split.iter().map(|&at| resources[at].clone()).collect();
+        for (at, outcome) in split.into_iter().zip(Round::start(inner, &again, params, &anyone).run().await) {
+            all[at] = outcome;
+        }
+    }
+    all
+}
+
+/// What an attempt asks the nodes for.
+enum Opening {
+    /// What is free, perhaps from a place in its queue.
+    Acquire(Option<Owner>),
+    /// A reader's lease in place of this writer's.
+    Downgrade(Owner, FencingToken),
+}
+
+/// Attempts that travel together.
+struct Round<'a> {
+    inner: &'a Arc<QuorumInner>,
+    params: LeaseParams,
+    attempts: Vec<Attempt>,
+    votes: VoteReceiver,
+    raises: VoteSender,
+    raised: VoteReceiver,
+    open: usize,
+}
+
+/// One resource's part. Dropped before the keeper has it, it posts the releases behind its own requests.
+struct Attempt {
+    inner: Arc<QuorumInner>,
+    resource: Resource,
+    owner: Owner,
+    params: LeaseParams,
+    tally: Tally,
+    step: Step,
+}
+
+enum Step {
+    /// Votes on the acquire are coming in.
+    Acquiring,
+    /// A majority granted; votes on raising it to `token` are coming in, `waiting` of them yet.
+    Raising { token: FencingToken, waiting: usize },
+    /// Won, with this token.
+    Won(FencingToken),
+    /// Lost, and released.
+    Lost,
+    /// The keeper's.
+    Adopted,
+}
+
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        if !self.inner.config().sabotaged(Sabotage::DropsSilently) {
+            self.release();
+        }
+    }
+}
+
+impl Attempt {
+    fn release(&mut self) {
+        if !matches!(self.step, Step::Lost | Step::Adopted) {
+            self.step = Step::Lost;
+            let release = self.params.release(self.resource.clone(), self.owner.clone());
+            self.inner.pool().free(&release, |node| self.tally.may_hold(node), None);
+        }
+    }
+}
+
+impl<'a> Round<'a> {
+    /// Posts every request before the first await point.
+    fn start(
+        inner: &'a Arc<QuorumInner>,
+        resources: &[Resource],
+        params: LeaseParams,
+        opening: &Opening,
+    ) -> Self {
+        let pool = inner.pool();
+        let (raises, raised) = vote_channel();
+        let (sender, votes) = vote_channel();
+        let attempts = resources.iter().map(|resource| Attempt {
+            inner: Arc::clone(inner),
+            resource: resource.clone(),
+            owner: pool.sign(),
+            params,
+            tally: Tally::new(pool.len()),
+            step: Step::Acquiring,
+        });
+        let attempts: Vec<Attempt> = attempts.collect();
+        let propose = FencingToken::new(pool.env().wall().as_micros());
+        for node in 0..pool.len() {
+            for (ticket, attempt) in attempts.iter().enumerate() {
+                let (resource, owner) = (attempt.resource.clone(), attempt.owner.clone());
+                let request = match opening {
+                    Opening::Acquire(ticket) => {
+                        let tolerance = pool.config().max_clock_offset;
+                        params.acquire(resource, owner, propose, tolerance, ticket.clone())
+                    }
+                    Opening::Downgrade(from, token) => Request::Downgrade {
+                        resource,
+                        owner: from.clone(),
+                        token: *token,
+                        reader: owner,
+                        ttl: params.ttl,
+                    },
+                };
+                pool.ask(node, request, ReplyTo { sender: sender.clone(), ticket: ticket as u64 });
+            }
+        }
+        let open = attempts.len();
+        Self { inner, params, attempts, votes, raises, raised, open }
+    }
+
+    async fn run(mut self) -> Vec<AttemptResult> {
+        while self.open > 0 {
+            tokio::select! { biased;
+                Some(vote) = self.raised.recv() => self.on_raised(&vote),
+                // Every post is answered, so every attempt is settled before this channel runs dry.
+                Some(vote) = self.votes.recv() => self.on_vote(&vote),
+            }
+        }
+        self.hand_over()
+    }
+
+    fn on_vote(&mut self, vote: &Vote) {
+        let pool = self.inner.pool();
+        let Some(attempt) = self.attempts.get_mut(vote.ticket as usize) else { return };
+        if !matches!(attempt.step, Step::Acquiring) {
+            return; // A late grant: the first extension finds it. Or a late loss, released behind its request.
+        }
+        attempt.tally.count(&heard(self.inner, vote));
+        if attempt.tally.verdict() == Verdict::Won {
+            // A node that forgot since its grant must not be part of the majority.
+            attempt.tally.forget_unless(|node, epoch| pool.epoch(node) == epoch);
+        }
+        match attempt.tally.verdict() {
+            Verdict::Open => {}
+            Verdict::Lost => {
+                attempt.release();
+                self.open -= 1;
+            }
+            Verdict::Won => self.settle_token(vote.ticket),
+        }
+    }
+
+    /// A majority granted: its largest counter is the token, once a majority has it.
+    fn settle_token(&mut self, ticket: u64) {
+        let pool = self.inner.pool();
+        let Some(attempt) = self.attempts.get_mut(ticket as usize) else { return };
+        if self.params.mode == Mode::Shared {
+            // Readers are not counted.
+            attempt.step = Step::Won(FencingToken::default());
+            self.open -= 1;
+            return;
+        }
+        let token = candidate(self.inner, &attempt.tally);
+        if attempt.tally.agrees_on(token) || pool.config().sabotaged(Sabotage::NoRaise) {
+            attempt.step = Step::Won(token);
+            self.open -= 1;
+            return;
+        }
+        let behind = attempt.tally.below(token);
+        attempt.step = Step::Raising { token, waiting: behind.len() };
+        for node in behind {
+            let request = Request::Raise {
+                resource: attempt.resource.clone(),
+                owner: attempt.owner.clone(),
+                to: token,
+                keep: self.params.keep,
+            };
+            pool.ask(node, request, ReplyTo { sender: self.raises.clone(), ticket });
+        }
+    }
+
+    fn on_raised(&mut self, vote: &Vote) {
+        let Some(attempt) = self.attempts.get_mut(vote.ticket as usize) else { return };
+        let Step::Raising { token, waiting } = &mut attempt.step else { return };
+        let token = *token;
+        *waiting -= 1;
+        let all_in = *waiting == 0;
+        if matches!(vote.answer, Answer::Reply(Reply::Raised)) {
+            attempt.tally.raised(vote.node, token);
+        }
+        if attempt.tally.agrees_on(token) {
+            attempt.step = Step::Won(token);
+            self.open -= 1;
+        } else if all_in {
+            attempt.release();
+            self.open -= 1;
+        }
+    }
+
+    /// Gives what was won to the keeper. No await point: a caller that goes away before has released, after
+    /// owns a lease whose drop releases.
+    fn hand_over(self) -> Vec<AttemptResult> {
+        let (inner, params, only) = (self.inner, self.params, self.attempts.len() == 1);
+        let mut late = only.then_some(self.votes);
+        let adopt = |mut attempt: Attempt| {
+            let token = match attempt.step {
+                Step::Won(token) => token,
+                Step::Lost => return AttemptResult::Lost(attempt.tally.clone()),
+                _ => return AttemptResult::Closed,
+            };
+            let pool = inner.pool();
+            let now = pool.env().now();
+            attempt.tally.forget_unless(|node, epoch| pool.epoch(node) == epoch);
+            let valid_until =
+                attempt.tally.sent_by_quorum().map(|sent| sent + pool.config().validity(params.ttl));
+            let Some(valid_until) = valid_until.filter(|&until| now.until(until) > params.min_validity)
+            else {
+                attempt.release();
+                return AttemptResult::Lost(attempt.tally.clone());
+            };
+            let deadline = Arc::new(LeaseDeadline::new(valid_until));
+            let id = inner.next_lease();
+            let adoption = Adoption {
+                id,
+                resource: attempt.resource.clone(),
+                owner: attempt.owner.clone(),
+                token,
+                params,
+                grants: attempt.tally.granted().collect(),
+                late: late.take(),
+                deadline: Arc::clone(&deadline),
+            };
+            if !inner.command(RenewerCommand::Adopt(Box::new(adoption))) {
+                return AttemptResult::Closed;
+            }
+            attempt.step = Step::Adopted;
+            let (resource, owner) = (attempt.resource.clone(), attempt.owner.clone());
+            let begun = attempt.tally.begun().cloned().collect();
+            let lease = Lease::new(Arc::clone(inner), id, resource, owner, token, params, deadline);
+            AttemptResult::Held(lease, begun)
+        };
+        self.attempts.into_iter().map(adopt).collect()
+    }
+}
+
+/// The candidate for the fencing token.
+fn candidate(inner: &QuorumInner, tally: &Tally) -> FencingToken {
+    if inner.config().sabotaged(Sabotage::RelicsTrusted) {
+        return tally.granted().map(|(_, grant)| grant.counter).max().unwrap_or_default();
+    }
+    tally.candidate(inner.config().quarantine())
+}
+
+/// A vote as it counts.
+fn heard<'a>(inner: &QuorumInner, vote: &'a Vote) -> Cow<'a, Vote> {
+    let done = matches!(vote.answer, Answer::Reply(Reply::Done(_)));
+    if done && inner.config().sabotaged(Sabotage::DoneOverruled) {
+        return Cow::Owned(Vote { answer: Answer::Failed(Cause::Closed), ..vote.clone() });
+    }
+    Cow::Borrowed(vote)
+}
+
+/// Whether an attempt was lost to a holder rather than to absent nodes: `Lost` after enough grants counts as
+/// contended too, since trying again is what helps.
+pub(crate) fn is_contended(tally: &Tally) -> bool {
+    tally.is_contended()
+        || tally.outcomes().filter(|outcome| matches!(outcome, NodeOutcome::Granted)).count()
+            >= tally.majority()
+}

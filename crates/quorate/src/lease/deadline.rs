@@ -1,0 +1,135 @@
+use crate::{env::BootTime, lease::signal::Signal};
+use std::{
+    sync::atomic::{AtomicU8, AtomicU64, Ordering},
+    time::Duration,
+};
+
+const ENDED: u64 = 0;
+const UNTOLD: u8 = 0;
+
+/// Why the holder of a lease was told to stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+#[repr(u8)]
+pub enum StepDownCause {
+    /// Too few nodes extended it in time, or nobody was to extend it.
+    NotExtended = 1,
+    /// It has been held for as long as was said.
+    MaxHold,
+    /// The health check said no, or the heart fell silent.
+    Unhealthy,
+    /// It was released, transferred or dropped, or the quorum closed.
+    Released,
+}
+
+/// What the handle and the keeper of one lease share. A look is one load and one clock read.
+///
+/// Whoever looks after the deadline *ends* the lease: a later extension cannot revive what someone has seen
+/// ended, because both go through the same compare-and-swap.
+#[derive(Debug)]
+pub(crate) struct LeaseDeadline {
+    valid_until: AtomicU64,
+    /// Why the work was told to stop; set before it is.
+    why: AtomicU8,
+    pub(crate) step_down: Signal,
+    pub(crate) lost: Signal,
+}
+
+impl LeaseDeadline {
+    pub(crate) fn new(valid_until: BootTime) -> Self {
+        Self {
+            valid_until: AtomicU64::new(valid_until.as_nanos().max(1)),
+            why: AtomicU8::new(UNTOLD),
+            step_down: Signal::default(),
+            lost: Signal::default(),
+        }
+    }
+
+    /// How long the lease is valid from `now` on; `None` once it has ended.
+    pub(crate) fn remaining(&self, now: BootTime) -> Option<Duration> {
+        let mut seen = self.valid_until.load(Ordering::Acquire);
+        loop {
+            if seen == ENDED {
+                return None;
+            }
+            let until = BootTime::from_nanos(seen);
+            if now < until {
+                return Some(now.until(until));
+            }
+            match self.swap(seen, ENDED) {
+                Ok(()) => return None,
+                Err(other) => seen = other,
+            }
+        }
+    }
+
+    /// Moves the deadline, either way; `false` where the lease had ended, or ends by this.
+    pub(crate) fn set(&self, now: BootTime, until: BootTime) -> bool {
+        let mut seen = self.valid_until.load(Ordering::Acquire);
+        loop {
+            if seen == ENDED {
+                return false;
+            }
+            let alive = now < BootTime::from_nanos(seen) && now < until;
+            match self.swap(seen, if alive { until.as_nanos() } else { ENDED }) {
+                Ok(()) => return alive,
+                Err(other) => seen = other,
+            }
+        }
+    }
+
+    /// Notes why the work is told to stop. The first cause stands.
+    pub(crate) fn tell_why(&self, cause: StepDownCause) {
+        // Whoever was first has said it.
+        let _ = self.why.compare_exchange(UNTOLD, cause as u8, Ordering::AcqRel, Ordering::Acquire);
+    }
+
+    /// Why the work was told to stop, once it was.
+    pub(crate) fn why(&self) -> Option<StepDownCause> {
+        use StepDownCause::{MaxHold, NotExtended, Released, Unhealthy};
+        let told = self.why.load(Ordering::Acquire);
+        [NotExtended, MaxHold, Unhealthy, Released].into_iter().find(|cause| *cause as u8 == told)
+    }
+
+    /// Ends the lease. Called before the first message of a release leaves.
+    pub(crate) fn end(&self) {
+        self.valid_until.store(ENDED, Ordering::Release);
+    }
+
+    fn swap(&self, seen: u64, new: u64) -> Result<(), u64> {
+        self.valid_until.compare_exchange(seen, new, Ordering::AcqRel, Ordering::Acquire).map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn at(ms: u64) -> BootTime {
+        BootTime::from_nanos(ms * 1_000_000)
+    }
+
+    #[test]
+    fn what_was_seen_ended_stays_ended() {
+        let deadline = LeaseDeadline::new(at(100));
+        assert_eq!(deadline.remaining(at(40)), Some(Duration::from_millis(60)));
+        assert!(deadline.set(at(50), at(200)));
+        assert_eq!(deadline.remaining(at(200)), None);
+        assert!(
+            !deadline.set(at(60), at(900)),
+            "a late extension revives nothing, even by an older clock read"
+        );
+        assert_eq!(deadline.remaining(at(60)), None);
+    }
+
+    #[test]
+    fn a_deadline_may_be_lowered_and_a_release_ends_it() {
+        let deadline = LeaseDeadline::new(at(100));
+        assert!(deadline.set(at(10), at(50)));
+        assert_eq!(deadline.remaining(at(20)), Some(Duration::from_millis(30)));
+        assert!(!deadline.set(at(20), at(15)), "lowered into the past, it ends");
+        let released = LeaseDeadline::new(at(100));
+        released.end();
+        assert_eq!(released.remaining(at(0)), None);
+    }
+}

@@ -1,0 +1,370 @@
+use crate::{
+    driver::{NodePool, PoolEvent},
+    env::BootTime,
+    lease::{
+        StepDownCause,
+        acquire::LeaseParams,
+        deadline::LeaseDeadline,
+        error::{ExtendError, LeaseLost},
+        handle::LeaseEvent,
+        heartbeat::Health,
+        state::LeaseState,
+    },
+    node::{FencingToken, Owner, Reply, Request, Resource},
+    sabotage::Sabotage,
+    vote::{Answer, Grant, ReplyTo, Vote, VoteReceiver, VoteSender, vote_channel},
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+use tokio::sync::{mpsc, oneshot};
+
+/// Messages taken at one go.
+const MAIL_MAX: usize = 256;
+
+/// What handles ask of the keeper. Never refused while the keeper lives.
+#[derive(Debug)]
+pub(crate) enum RenewerCommand {
+    /// Keep this lease from now on.
+    Adopt(Box<Adoption>),
+    /// Let go of a lease, which its handle has ended, and release it everywhere.
+    Release { id: u64, reply: Option<ReplyTo> },
+    /// Let go of a lease, which its handle has ended, and have the nodes keep it for an heir.
+    Transfer { id: u64, heir: Owner, lasts: Duration, reply: ReplyTo },
+    /// Let go of a lease, which its handle has ended, and leave its keys to the handle.
+    Forget { id: u64 },
+    /// Let it end by `until`, and extend only while `heartbeat` says yes.
+    Limit { id: u64, until: Option<BootTime>, heartbeat: Option<Health> },
+    /// Extend now and say what came of it.
+    Extend { id: u64, done: oneshot::Sender<Result<(), ExtendError>> },
+    /// Tell the events of a lease from now on, the present state first.
+    Watch { id: u64, events: mpsc::UnboundedSender<LeaseEvent> },
+}
+
+/// A lease that was just won.
+#[derive(Debug)]
+pub(crate) struct Adoption {
+    pub(crate) id: u64,
+    pub(crate) resource: Resource,
+    pub(crate) owner: Owner,
+    pub(crate) token: FencingToken,
+    pub(crate) params: LeaseParams,
+    pub(crate) grants: Vec<(usize, Grant)>,
+    /// Where the votes arrive that came after the verdict.
+    pub(crate) late: Option<VoteReceiver>,
+    pub(crate) deadline: Arc<LeaseDeadline>,
+}
+
+/// Owns every held lease of a quorum: one task, one wheel of due times, one channel of votes.
+#[derive(Debug)]
+pub(crate) struct LeaseRenewer {
+    pool: Arc<NodePool>,
+    commands: mpsc::UnboundedReceiver<RenewerCommand>,
+    events: mpsc::UnboundedReceiver<PoolEvent>,
+    sender: VoteSender,
+    votes: VoteReceiver,
+    /// Boxed: a tree has room for twice as many as it holds, and these are large.
+    kept: BTreeMap<u64, Box<RenewalEntry>>,
+    wheel: BTreeSet<(BootTime, u64)>,
+}
+
+#[derive(Debug)]
+struct RenewalEntry {
+    held: LeaseState,
+    deadline: Arc<LeaseDeadline>,
+    late: Option<VoteReceiver>,
+    wake: BootTime,
+    /// What extensions wait for, and since when.
+    heartbeat: Option<Box<(BootTime, Health)>>,
+    watchers: Vec<mpsc::UnboundedSender<LeaseEvent>>,
+    extending: Vec<(BootTime, oneshot::Sender<Result<(), ExtendError>>)>,
+}
+
+impl LeaseRenewer {
+    pub(crate) fn new(
+        pool: Arc<NodePool>,
+        commands: mpsc::UnboundedReceiver<RenewerCommand>,
+        events: mpsc::UnboundedReceiver<PoolEvent>,
+    ) -> Self {
+        let (sender, votes) = vote_channel();
+        Self { pool, commands, events, sender, votes, kept: BTreeMap::new(), wheel: BTreeSet::new() }
+    }
+
+    /// Keeps leases until the quorum is closed or nobody holds it any more; then lets go of what is left.
+    pub(crate) async fn run(mut self) {
+        let pool = Arc::clone(&self.pool);
+        let env = pool.env();
+        let (mut commands, mut votes) = (Vec::new(), Vec::new());
+        loop {
+            self.turn(env.now());
+            let wake = self.wheel.first().map_or(BootTime::from_nanos(u64::MAX), |(at, _)| *at);
+            tokio::select! { biased;
+                Some(PoolEvent::LostMemory) = self.events.recv() => self.forget(env.now()),
+                count = self.commands.recv_many(&mut commands, MAIL_MAX) => {
+                    commands.drain(..).for_each(|command| self.handle_command(env.now(), command));
+                    if count == 0 {
+                        break;
+                    }
+                }
+                _ = self.votes.recv_many(&mut votes, MAIL_MAX) => {
+                    votes.drain(..).for_each(|vote| self.count(env.now(), &vote));
+                }
+                () = env.stopped().cancelled() => break,
+                () = env.sleep_until(wake) => {}
+            }
+        }
+        self.commands.close();
+        while let Ok(command) = self.commands.try_recv() {
+            self.handle_command(env.now(), command);
+        }
+        while let Some((&id, _)) = self.kept.first_key_value() {
+            self.let_go(id, None);
+        }
+        self.pool.flush();
+    }
+
+    fn handle_command(&mut self, now: BootTime, command: RenewerCommand) {
+        match command {
+            RenewerCommand::Adopt(adoption) => self.adopt(now, *adoption),
+            RenewerCommand::Release { id, reply } => self.let_go(id, reply.as_ref()),
+            RenewerCommand::Transfer { id, heir, lasts, reply } => self.transfer(id, &heir, lasts, &reply),
+            RenewerCommand::Forget { id } => drop(self.end(id)),
+            RenewerCommand::Limit { id, until, heartbeat } => {
+                if let Some(kept) = self.kept.get_mut(&id) {
+                    kept.held.limit(until);
+                    kept.heartbeat = heartbeat.map(|heartbeat| Box::new((now, heartbeat)));
+                    self.attend(now, id);
+                }
+            }
+            RenewerCommand::Extend { id, done } => match self.kept.get_mut(&id) {
+                Some(kept) => {
+                    kept.held.renew_now(now);
+                    kept.extending.push((now, done));
+                    self.attend(now, id);
+                }
+                None => {
+                    let _ = done.send(Err(LeaseLost.into()));
+                }
+            },
+            RenewerCommand::Watch { id, events } => {
+                // A lease that has been let go of has said its last word: the channel closes.
+                if let Some(kept) = self.kept.get_mut(&id) {
+                    let _ = events.send(kept.held.stage());
+                    // A lease may be watched often, and tell nothing for long.
+                    kept.watchers.retain(|watcher| !watcher.is_closed());
+                    kept.watchers.push(events);
+                }
+            }
+        }
+    }
+
+    fn adopt(&mut self, now: BootTime, adoption: Adoption) {
+        let Adoption { id, resource, owner, token, params, grants, late, deadline } = adoption;
+        let nodes = self.pool.len();
+        let mut held = LeaseState::new(resource, owner, token, params, self.pool.config(), nodes, now);
+        for (node, grant) in grants {
+            held.granted(node, grant.sent, grant.memory.epoch);
+        }
+        // A node may have forgotten between the verdict and here.
+        let pool = &self.pool;
+        held.forget_unless(now, |node, epoch| pool.epoch(node) == epoch);
+        let kept = RenewalEntry {
+            held,
+            deadline,
+            late,
+            wake: now,
+            heartbeat: None,
+            watchers: Vec::new(),
+            extending: Vec::new(),
+        };
+        self.wheel.insert((now, id));
+        self.kept.insert(id, Box::new(kept));
+        self.attend(now, id);
+    }
+
+    /// Attends to every lease whose time has come.
+    fn turn(&mut self, now: BootTime) {
+        while let Some(&(at, id)) = self.wheel.first()
+            && at <= now
+        {
+            self.attend(now, id);
+        }
+    }
+
+    fn forget(&mut self, now: BootTime) {
+        let ids: Vec<u64> = self.kept.keys().copied().collect();
+        for id in ids {
+            if let Some(kept) = self.kept.get_mut(&id) {
+                kept.take_late(&self.pool);
+                let pool = &self.pool;
+                kept.held.forget_unless(now, |node, epoch| pool.epoch(node) == epoch);
+            }
+            self.attend(now, id);
+        }
+    }
+
+    fn count(&mut self, now: BootTime, vote: &Vote) {
+        if let Some(kept) = self.kept.get_mut(&vote.ticket) {
+            if vote.memory.epoch == self.pool.epoch(vote.node) {
+                kept.held.count(now, vote);
+            } else {
+                kept.held.discount(now, vote.node); // The node may have forgotten since.
+            }
+            self.attend(now, vote.ticket);
+        }
+    }
+
+    /// Brings one lease up to date: deadline, events, extensions, next wake-up.
+    fn attend(&mut self, now: BootTime, id: u64) {
+        let Some(kept) = self.kept.get_mut(&id) else { return };
+        kept.ask_health(now);
+        let due = kept.held.due(now);
+        if !due.is_empty() {
+            // Before the deadline is told: the step-down is counted from what the handle sees.
+            kept.take_late(&self.pool);
+        }
+        let until = kept.held.valid_until().unwrap_or_default();
+        if !kept.deadline.set(now, until) {
+            self.wheel.remove(&(kept.wake, id));
+            if until <= now {
+                kept.deadline.tell_why(kept.held.cause(now));
+            }
+            kept.finish();
+            // Over by the votes: free what is left. Where the handle ended it, its order is on the way, and may
+            // be to leave the keys standing.
+            if until <= now {
+                self.let_go(id, None);
+            }
+            return;
+        }
+        for event in kept.held.advance(now) {
+            if event == LeaseEvent::StepDown {
+                kept.deadline.tell_why(kept.held.cause(now));
+            }
+            kept.tell(event);
+        }
+        kept.answer_extensions(&self.pool);
+        for node in due {
+            let LeaseState { resource, owner, params, token, .. } = &kept.held;
+            let request = params.extend(resource.clone(), owner.clone(), *token);
+            self.pool.ask(node, request, ReplyTo { sender: self.sender.clone(), ticket: id });
+        }
+        let mut wake = kept.held.wake();
+        if self.pool.config().sabotaged(Sabotage::LossFromVotesOnly) {
+            let steps_down = kept.held.stage() >= LeaseEvent::StepDown;
+            wake = if steps_down { BootTime::from_nanos(u64::MAX) } else { kept.held.asks_at() };
+        }
+        // Most votes change nothing here.
+        if wake != kept.wake {
+            self.wheel.remove(&(kept.wake, id));
+            self.wheel.insert((wake, id));
+            kept.wake = wake;
+        }
+    }
+
+    /// Ends a lease for good, tells its last events and releases it everywhere, in this order.
+    fn let_go(&mut self, id: u64, reply: Option<&ReplyTo>) {
+        if let Some(held) = self.end(id) {
+            let LeaseState { resource, owner, params, .. } = held;
+            self.pool.free(&params.release(resource, owner), |_| true, reply);
+        }
+    }
+
+    /// Ends a lease for good, and has every node keep it for `heir`. Here, where the extensions come from: none
+    /// may come behind it and set the old owner again.
+    fn transfer(&mut self, id: u64, heir: &Owner, lasts: Duration, reply: &ReplyTo) {
+        let Some(held) = self.end(id) else { return };
+        for node in 0..self.pool.len() {
+            let request = Request::Reserve {
+                resource: held.resource.clone(),
+                owner: held.owner.clone(),
+                heir: heir.clone(),
+                ttl: lasts,
+            };
+            self.pool.ask(node, request, reply.clone());
+        }
+        // Whoever misses it is freed, as after any lease; where the heir stands this is nothing.
+        self.pool.release(&held.resource, &held.owner, |_| true, None);
+    }
+
+    /// Ends a lease for good and tells its last events.
+    fn end(&mut self, id: u64) -> Option<LeaseState> {
+        let mut kept = *self.kept.remove(&id)?;
+        self.wheel.remove(&(kept.wake, id));
+        if !self.pool.config().sabotaged(Sabotage::LeaseOutlivesRelease) {
+            kept.finish();
+        }
+        Some(kept.held)
+    }
+}
+
+impl RenewalEntry {
+    /// Grants that came after the verdict count as well.
+    fn take_late(&mut self, pool: &NodePool) {
+        let Some(mut late) = self.late.take() else { return };
+        while let Some(vote) = late.try_recv() {
+            if vote.memory.epoch != pool.epoch(vote.node) {
+                continue; // The node may have forgotten since.
+            }
+            if let (Answer::Reply(Reply::Granted { .. } | Reply::Shared), Some(sent)) =
+                (&vote.answer, vote.sent)
+            {
+                self.held.granted(vote.node, sent, vote.memory.epoch);
+            }
+        }
+    }
+
+    /// Looks at the worker's health where an extension is due.
+    fn ask_health(&mut self, now: BootTime) {
+        if let Some(heartbeat) = &self.heartbeat
+            && self.held.wants_to_extend(now)
+        {
+            let (since, heartbeat) = &**heartbeat;
+            self.held.heed(now, heartbeat.is_good(*since, now));
+        }
+    }
+
+    /// Ends the lease for good and tells whoever has not heard.
+    fn finish(&mut self) {
+        self.deadline.end();
+        self.deadline.tell_why(StepDownCause::Released);
+        for event in self.held.finish() {
+            self.tell(event);
+        }
+        for (_, done) in self.extending.drain(..) {
+            let _ = done.send(Err(LeaseLost.into()));
+        }
+    }
+
+    fn tell(&mut self, event: LeaseEvent) {
+        match event {
+            LeaseEvent::StepDown => self.deadline.step_down.fire(),
+            LeaseEvent::Lost => {
+                self.deadline.end();
+                self.deadline.step_down.fire();
+                self.deadline.lost.fire();
+            }
+            LeaseEvent::Held | LeaseEvent::AtRisk => {}
+        }
+        self.watchers.retain(|watcher| watcher.send(event).is_ok());
+    }
+
+    fn answer_extensions(&mut self, pool: &NodePool) {
+        let mut waiting = Vec::new();
+        for (began, done) in self.extending.drain(..) {
+            match self.held.round_since(began) {
+                None => waiting.push((began, done)),
+                Some(true) => {
+                    let _ = done.send(Ok(()));
+                }
+                Some(false) => {
+                    let report = pool.report(self.held.outcomes());
+                    let _ = done.send(Err(ExtendError::NoMajority(report)));
+                }
+            }
+        }
+        self.extending = waiting;
+    }
+}

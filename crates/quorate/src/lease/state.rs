@@ -1,0 +1,491 @@
+//! What the keeper decides about one lease, as a pure function of votes and now.
+
+use crate::{
+    config::{QuorumConfig, majority},
+    env::BootTime,
+    lease::{StepDownCause, acquire::LeaseParams, handle::LeaseEvent},
+    node::{FencingToken, Owner, Reply, Resource},
+    vote::{Answer, NodeOutcome, Vote, quorum_th},
+};
+use std::time::Duration;
+
+/// Ticks of the wheel in a third of a TTL.
+const TICKS: u32 = 128;
+
+/// A held lease, without its channels.
+#[derive(Debug)]
+pub(crate) struct LeaseState {
+    pub(crate) resource: Resource,
+    pub(crate) owner: Owner,
+    pub(crate) token: FencingToken,
+    pub(crate) params: LeaseParams,
+    slots: Box<[Slot]>,
+    /// When the round of extensions under way, or the last one, began.
+    round: Option<BootTime>,
+    renew_at: BootTime,
+    validity: Duration,
+    retry_every: Duration,
+    stage: LeaseEvent,
+    /// When validity ends whatever is extended.
+    hold_until: Option<BootTime>,
+    /// The worker's health has said no to an extension, and not yes since.
+    ailing: bool,
+    /// Somebody has asked for the next round, so that it is made though nothing needs it.
+    asked_for: bool,
+}
+
+#[derive(Debug)]
+struct Slot {
+    /// The latest send of a request that this node granted, and which memory of it did.
+    granted: Option<(BootTime, u64)>,
+    asked: bool,
+    retry_at: Option<BootTime>,
+    said: NodeReply,
+}
+
+/// What a node said last. Nearly always one of the first two, which take no room.
+#[derive(Debug)]
+enum NodeReply {
+    Nothing,
+    Granted,
+    Otherwise(Box<NodeOutcome>),
+}
+
+impl LeaseState {
+    pub(crate) fn new(
+        resource: Resource,
+        owner: Owner,
+        token: FencingToken,
+        params: LeaseParams,
+        config: &QuorumConfig,
+        nodes: usize,
+        now: BootTime,
+    ) -> Self {
+        let slot = || Slot { granted: None, asked: false, retry_at: None, said: NodeReply::Nothing };
+        let renew_at = next_renewal(now, &params);
+        Self {
+            resource,
+            owner,
+            token,
+            params,
+            slots: (0..nodes).map(|_| slot()).collect(),
+            round: None,
+            renew_at,
+            validity: config.validity(params.ttl),
+            retry_every: (params.ttl / 20)
+                .clamp(Duration::from_millis(10), config.node_timeout.max(params.ttl / 10)),
+            stage: LeaseEvent::Held,
+            hold_until: None,
+            ailing: false,
+            asked_for: false,
+        }
+    }
+
+    /// Validity ends at `until`, whatever is extended.
+    pub(crate) fn limit(&mut self, until: Option<BootTime>) {
+        self.hold_until = until;
+    }
+
+    /// Whether an extension that is due now would be asked for, and so the worker's health comes first.
+    pub(crate) fn wants_to_extend(&self, now: BootTime) -> bool {
+        self.stage < LeaseEvent::StepDown && self.asks_at() <= now
+    }
+
+    /// The worker's health has spoken. After a no, nothing is asked before the next look.
+    pub(crate) fn heed(&mut self, now: BootTime, healthy: bool) {
+        self.ailing = !healthy;
+        if !healthy {
+            self.renew_at = now + self.retry_every;
+            self.slots.iter_mut().for_each(|slot| slot.retry_at = None);
+        }
+    }
+
+    /// Why the work is being told to stop.
+    pub(crate) fn cause(&self, now: BootTime) -> StepDownCause {
+        match self.hold_until {
+            Some(end) if now + self.params.grace >= end => StepDownCause::MaxHold,
+            _ if self.ailing => StepDownCause::Unhealthy,
+            _ => StepDownCause::NotExtended,
+        }
+    }
+
+    /// A node granted or extended at `sent`. Never lowers what stands.
+    pub(crate) fn granted(&mut self, node: usize, sent: BootTime, epoch: u64) {
+        let slot = &mut self.slots[node];
+        slot.said = NodeReply::Granted;
+        slot.retry_at = None;
+        if slot.granted.is_none_or(|(before, memory)| memory != epoch || before < sent) {
+            slot.granted = Some((sent, epoch));
+        }
+    }
+
+    /// Counts a vote on an extension.
+    pub(crate) fn count(&mut self, now: BootTime, vote: &Vote) {
+        let slot = &mut self.slots[vote.node];
+        slot.asked = false;
+        match (&vote.answer, vote.sent) {
+            (Answer::Reply(Reply::Extended), Some(sent)) => {
+                self.granted(vote.node, sent, vote.memory.epoch);
+                // An answer to the round before: this node has not been asked in the present one.
+                let behind = self.round.is_some_and(|began| sent < began);
+                self.slots[vote.node].retry_at = behind.then_some(now);
+            }
+            (answer, _) => {
+                slot.said = NodeReply::Otherwise(Box::new(NodeOutcome::of(answer)));
+                // A node without a vote is asked again in the next round.
+                let again = !matches!(answer, Answer::Untrusted(_));
+                slot.retry_at = again.then_some(now + self.retry_every);
+            }
+        }
+    }
+
+    /// A node has answered, under a memory that it may have lost since: it is to be asked again.
+    pub(crate) fn discount(&mut self, now: BootTime, node: usize) {
+        let slot = &mut self.slots[node];
+        slot.asked = false;
+        slot.retry_at = Some(now + self.retry_every);
+    }
+
+    /// Stops counting on nodes that may have forgotten, and asks them all again at once.
+    pub(crate) fn forget_unless(&mut self, now: BootTime, remembers: impl Fn(usize, u64) -> bool) {
+        for (node, slot) in self.slots.iter_mut().enumerate() {
+            if slot.granted.is_some_and(|(_, epoch)| !remembers(node, epoch)) {
+                slot.granted = None;
+                if self.params.extended {
+                    self.renew_at = now;
+                }
+            }
+        }
+    }
+
+    /// Begins a round of extensions now.
+    pub(crate) fn renew_now(&mut self, now: BootTime) {
+        self.renew_at = now;
+        self.asked_for = true;
+    }
+
+    /// The nodes to ask now, which are then counted as asked. None after the step-down: what has been told
+    /// to stop is not kept alive.
+    pub(crate) fn due(&mut self, now: BootTime) -> Vec<usize> {
+        let until = self.valid_until().unwrap_or_default();
+        if self.stage >= LeaseEvent::StepDown || now + self.params.grace >= until {
+            return Vec::new();
+        }
+        if self.covered() && !self.asked_for {
+            // LeaseState as long as it may be: no key is to outlive that by more than it must.
+            self.renew_at = BootTime::from_nanos(u64::MAX);
+        }
+        let whole_round = now >= self.renew_at;
+        if whole_round {
+            self.asked_for = false;
+            self.round = Some(now);
+            self.renew_at = next_renewal(now, &self.params);
+        }
+        let settled = self.settled();
+        let ask = |slot: &Slot| {
+            !slot.asked && (whole_round || (!settled && slot.retry_at.is_some_and(|retry| now >= retry)))
+        };
+        let due: Vec<usize> = (0..self.slots.len()).filter(|&node| ask(&self.slots[node])).collect();
+        for &node in &due {
+            self.slots[node].asked = true;
+            self.slots[node].retry_at = None;
+        }
+        due
+    }
+
+    /// Until when the lease is valid, by what has been granted so far.
+    pub(crate) fn valid_until(&self) -> Option<BootTime> {
+        let until = self.extended_until()?;
+        Some(self.hold_until.map_or(until, |end| end.min(until)))
+    }
+
+    /// Until when it would be valid if it might be held for ever.
+    fn extended_until(&self) -> Option<BootTime> {
+        let sent = self.slots.iter().filter_map(|slot| slot.granted).map(|(sent, _)| sent);
+        quorum_th(sent, self.majority()).map(|sent| sent + self.validity)
+    }
+
+    /// Moves on to what is true now, and says so if it is new. The order is fixed: `LeaseState` and `AtRisk` in
+    /// turn, then `StepDown`, then `Lost`.
+    pub(crate) fn advance(&mut self, now: BootTime) -> Vec<LeaseEvent> {
+        let until = self.valid_until().unwrap_or_default();
+        let next = if now >= until {
+            LeaseEvent::Lost
+        } else if self.stage >= LeaseEvent::StepDown || now + self.params.grace >= until {
+            self.stage.max(LeaseEvent::StepDown)
+        } else if self.ailing || (self.round_failed() && !self.covered()) {
+            LeaseEvent::AtRisk
+        } else if self.round_won() || self.round.is_none() {
+            LeaseEvent::Held
+        } else {
+            self.stage
+        };
+        if next == self.stage {
+            return Vec::new();
+        }
+        let skips_step_down = next == LeaseEvent::Lost && self.stage < LeaseEvent::StepDown;
+        self.stage = next;
+        if skips_step_down { vec![LeaseEvent::StepDown, next] } else { vec![next] }
+    }
+
+    /// Ends it, for whatever reason, and gives the events that have not been told yet.
+    pub(crate) fn finish(&mut self) -> Vec<LeaseEvent> {
+        let told = std::mem::replace(&mut self.stage, LeaseEvent::Lost);
+        [LeaseEvent::StepDown, LeaseEvent::Lost].into_iter().filter(|event| *event > told).collect()
+    }
+
+    /// When there is something to decide, if no vote comes before.
+    pub(crate) fn wake(&self) -> BootTime {
+        let until = self.valid_until().unwrap_or_default();
+        if self.stage >= LeaseEvent::StepDown {
+            return until;
+        }
+        self.asks_at().min(until - self.params.grace)
+    }
+
+    /// When the nodes are to be asked again, before the step-down.
+    pub(crate) fn asks_at(&self) -> BootTime {
+        let retries = self.slots.iter().filter(|slot| !slot.asked).filter_map(|slot| slot.retry_at);
+        let retry = if self.settled() { None } else { retries.min() };
+        retry.map_or(self.renew_at, |retry| retry.min(self.renew_at))
+    }
+
+    /// The last stage that was told.
+    pub(crate) fn stage(&self) -> LeaseEvent {
+        self.stage
+    }
+
+    /// Whether the round that began at `began`, or a later one, has a majority; `None` while it may yet.
+    pub(crate) fn round_since(&self, began: BootTime) -> Option<bool> {
+        let extended = self.slots.iter().filter(|s| s.granted.is_some_and(|(sent, _)| sent >= began)).count();
+        let pending = self.slots.iter().filter(|slot| slot.asked).count();
+        if extended >= self.majority() {
+            Some(true)
+        } else if extended + pending < self.majority() {
+            Some(false)
+        } else {
+            None
+        }
+    }
+
+    /// What each node said last.
+    pub(crate) fn outcomes(&self) -> impl Iterator<Item = NodeOutcome> {
+        self.slots.iter().map(|slot| match &slot.said {
+            NodeReply::Nothing => NodeOutcome::Pending,
+            NodeReply::Granted => NodeOutcome::Granted,
+            NodeReply::Otherwise(what) => (**what).clone(),
+        })
+    }
+
+    /// Whether no node needs to be asked before the next round.
+    fn settled(&self) -> bool {
+        self.round_won() || self.covered()
+    }
+
+    /// Whether it is extended for as long as it may be held.
+    fn covered(&self) -> bool {
+        self.hold_until.is_some_and(|end| self.extended_until().is_some_and(|until| until >= end))
+    }
+
+    fn round_won(&self) -> bool {
+        self.round.is_some_and(|began| self.round_since(began) == Some(true))
+    }
+
+    fn round_failed(&self) -> bool {
+        self.round.is_some_and(|began| self.round_since(began) == Some(false))
+    }
+
+    fn majority(&self) -> usize {
+        majority(self.slots.len())
+    }
+}
+
+/// A third of the TTL from now, or a little sooner: on a tick of the wheel, so that leases that are due at about the same
+/// time travel together. There are many ticks, so that no node gets all leases at once.
+fn next_renewal(now: BootTime, params: &LeaseParams) -> BootTime {
+    if !params.extended {
+        return BootTime::from_nanos(u64::MAX);
+    }
+    let third = params.ttl / 3;
+    let tick = u64::try_from((third / TICKS).as_nanos()).unwrap_or(u64::MAX).max(1);
+    let at = (now + third).as_nanos();
+    BootTime::from_nanos(at - at % tick)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{lease::mode::Mode, node::Cause, trust::NodeEpoch};
+
+    const fn at(ms: u64) -> BootTime {
+        BootTime::from_nanos(ms * 1_000_000)
+    }
+
+    /// Ten seconds, of which 9,698 ms count, held on nodes 0 to 2 of 5 since 1,000 ms.
+    fn held() -> LeaseState {
+        let second = Duration::from_secs(1);
+        let params = LeaseParams {
+            ttl: 10 * second,
+            grace: 2 * second,
+            min_validity: second,
+            keep: 100 * second,
+            extended: true,
+            mode: Mode::Alone,
+        };
+        let resource = Resource::lock("x").unwrap();
+        let mut held = LeaseState::new(
+            resource,
+            Owner::from_node("me"),
+            FencingToken::new(7),
+            params,
+            &QuorumConfig::default(),
+            5,
+            at(1000),
+        );
+        (0..3).for_each(|node| held.granted(node, at(1000), 0));
+        held
+    }
+
+    fn vote(node: usize, sent: u64, answer: Answer) -> Vote {
+        Vote { node, ticket: 0, sent: Some(at(sent)), memory: NodeEpoch::default(), answer }
+    }
+
+    fn extended(node: usize, sent: u64) -> Vote {
+        vote(node, sent, Answer::Reply(Reply::Extended))
+    }
+
+    fn late(node: usize, sent: u64) -> Vote {
+        vote(node, sent, Answer::Failed(Cause::TimedOut))
+    }
+
+    #[test]
+    fn renewed_every_third_of_the_ttl_on_all_nodes() {
+        let mut held = held();
+        assert_eq!(held.valid_until(), Some(at(1000 + 9698)));
+        let (third, tick) = (Duration::from_secs(10) / 3, Duration::from_secs(10) / 3 / TICKS);
+        assert!(held.wake() <= at(1000) + third && held.wake() + tick > at(1000) + third);
+        assert!(held.due(at(4000)).is_empty());
+        assert_eq!(held.due(at(4400)), [0, 1, 2, 3, 4]);
+        (2..5).for_each(|node| held.count(at(4401), &extended(node, 4400)));
+        assert_eq!(held.valid_until(), Some(at(4400 + 9698)));
+        assert!(held.advance(at(4401)).is_empty(), "still held");
+    }
+
+    #[test]
+    fn an_extension_never_lowers_a_node_s_deadline() {
+        let mut held = held();
+        held.count(at(5000), &extended(0, 500));
+        assert_eq!(held.valid_until(), Some(at(1000 + 9698)));
+    }
+
+    #[test]
+    fn failures_are_retried_until_the_step_down_and_the_events_keep_their_order() {
+        let mut held = held();
+        let mut events = Vec::new();
+        let mut asked = 0;
+        let mut now = at(1000);
+        while held.stage() != LeaseEvent::Lost {
+            now = held.wake().max(now);
+            let sent = now.as_nanos() / 1_000_000;
+            for node in held.due(now) {
+                asked += 1;
+                held.count(now, &late(node, sent));
+            }
+            events.extend(held.advance(now));
+            assert!(asked < 1000);
+        }
+        assert_eq!(events, [LeaseEvent::AtRisk, LeaseEvent::StepDown, LeaseEvent::Lost]);
+        assert_eq!(now, at(1000 + 9698), "lost exactly at the end of validity");
+        assert!(asked > 30, "asked only {asked} times");
+    }
+
+    #[test]
+    fn recovery_from_at_risk_is_told() {
+        let mut held = held();
+        held.due(at(4400)).into_iter().for_each(|node| held.count(at(4500), &late(node, 4400)));
+        assert_eq!(held.advance(at(4500)), [LeaseEvent::AtRisk]);
+        assert_eq!(held.due(at(5000)), [0, 1, 2, 3, 4]);
+        (0..3).for_each(|node| held.count(at(5001), &extended(node, 5000)));
+        assert_eq!(held.advance(at(5001)), [LeaseEvent::Held]);
+    }
+
+    #[test]
+    fn a_node_that_forgot_stops_counting_at_once() {
+        let mut held = held();
+        held.forget_unless(at(2000), |node, _| node != 1);
+        assert_eq!(held.valid_until(), None);
+        assert_eq!(held.advance(at(2000)), [LeaseEvent::StepDown, LeaseEvent::Lost]);
+        assert!(held.due(at(2000)).is_empty());
+    }
+
+    /// Once such an answer was dropped whole, and its node was never asked again: a lease that a flushed node
+    /// had lost was not repaired there.
+    #[test]
+    fn a_node_whose_answer_does_not_count_is_asked_again() {
+        let mut held = held();
+        assert_eq!(held.due(at(4400)), [0, 1, 2, 3, 4]);
+        (0..4).for_each(|node| held.count(at(4401), &extended(node, 4400)));
+        held.discount(at(4401), 4);
+        assert!(held.due(at(4402)).is_empty(), "the round is won without it");
+        assert_eq!(held.due(at(4400) + Duration::from_secs(10) / 3), [0, 1, 2, 3, 4]);
+        held.discount(at(8000), 4);
+        (0..2).for_each(|node| held.count(at(8000), &extended(node, 7800)));
+        (2..4).for_each(|node| held.count(at(8000), &late(node, 7800)));
+        assert_eq!(held.round_since(at(7700)), Some(false), "nobody is waited for");
+        assert_eq!(held.due(at(8600)), [2, 3, 4], "and before the next round where this one needs it");
+    }
+
+    #[test]
+    fn after_the_step_down_nothing_is_extended() {
+        let mut held = held();
+        assert_eq!(held.advance(at(9000)), [LeaseEvent::StepDown]);
+        assert!(held.due(at(9000)).is_empty());
+        (0..3).for_each(|node| held.count(at(9001), &extended(node, 8999)));
+        assert!(held.advance(at(9001)).is_empty(), "a step-down is not taken back");
+    }
+
+    #[test]
+    fn what_may_be_held_for_so_long_ends_then_and_is_not_extended_beyond() {
+        let mut held = held();
+        held.limit(Some(at(15_000)));
+        assert_eq!(held.due(at(4400)), [0, 1, 2, 3, 4]);
+        (0..5).for_each(|node| held.count(at(4401), &extended(node, 4400)));
+        assert_eq!(held.valid_until(), Some(at(4400 + 9698)));
+        let next = at(4400) + Duration::from_secs(10) / 3;
+        assert_eq!(held.due(next), [0, 1, 2, 3, 4]);
+        (0..5).for_each(|node| held.count(at(7800), &extended(node, 7734)));
+        assert_eq!(held.valid_until(), Some(at(15_000)), "not for the 9,698 ms that were granted");
+        assert!(held.due(at(11_100)).is_empty(), "the keys stand for long enough");
+        assert_eq!(held.wake(), at(13_000), "the grace before the end");
+        assert_eq!(held.advance(at(13_000)), [LeaseEvent::StepDown]);
+        assert_eq!(held.cause(at(13_000)), StepDownCause::MaxHold);
+        assert_eq!(held.advance(at(15_000)), [LeaseEvent::Lost]);
+    }
+
+    #[test]
+    fn who_is_stuck_is_not_extended_until_it_says_that_it_gets_on() {
+        let mut held = held();
+        assert!(!held.wants_to_extend(at(4000)) && held.wants_to_extend(at(4400)));
+        held.heed(at(4400), false);
+        assert!(held.due(at(4400)).is_empty(), "nothing leaves");
+        assert_eq!(held.advance(at(4400)), [LeaseEvent::AtRisk]);
+        assert_eq!(held.wake(), at(4400) + Duration::from_millis(500), "and is looked at again");
+        held.heed(at(4900), true);
+        assert_eq!(held.due(at(4900)), [0, 1, 2, 3, 4]);
+        (0..3).for_each(|node| held.count(at(4901), &extended(node, 4900)));
+        assert_eq!(held.advance(at(4901)), [LeaseEvent::Held]);
+        let mut now = held.wake();
+        let mut events = Vec::new();
+        while held.stage() != LeaseEvent::Lost {
+            if held.wants_to_extend(now) {
+                held.heed(now, false);
+            }
+            assert!(held.due(now).is_empty());
+            events.extend(held.advance(now));
+            assert_eq!(held.cause(now), StepDownCause::Unhealthy);
+            now = held.wake().max(now);
+        }
+        assert_eq!(events, [LeaseEvent::AtRisk, LeaseEvent::StepDown, LeaseEvent::Lost]);
+        assert_eq!(now, at(4900 + 9698), "at the end of what was granted last");
+    }
+}

@@ -1,0 +1,150 @@
+use crate::{config::SharedSettings, node::NodeTime, plain::plain};
+use std::{fmt::Write, sync::Arc};
+
+/// The beginning of the first line of a marker; the version of its format follows.
+const HEAD: &str = "quorate-marker ";
+/// The version of the format that is written and read here. Version 1, of which no release was published, carried no
+/// setting but `max_ttl`: it is refused, so that no worker with other settings goes unnoticed.
+const VERSION: &str = "2";
+
+/// What a node carries so that a loss of its memory shows.
+///
+/// The text form is lines of `key=value`; nodes and scripts compare it whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Marker {
+    /// The server's run id when the marker was written.
+    pub run_id: Arc<str>,
+    /// The names of the node set, sorted and joined by commas.
+    pub nodes: Arc<str>,
+    /// The settings that all workers share.
+    pub settings: SharedSettings,
+    /// When the node's memory began, by its own clock; after a restart, from which old counters may have come
+    /// back, a little later: after all that a clock that was ahead may have seeded.
+    pub since: NodeTime,
+    /// From when its votes count, by its own clock.
+    pub votes_from: NodeTime,
+}
+
+impl Marker {
+    /// The names of a node set as a marker holds them.
+    pub fn node_set(names: &[Arc<str>]) -> Arc<str> {
+        let mut names: Vec<&str> = names.iter().map(|name| &**name).collect();
+        names.sort_unstable();
+        names.join(",").into()
+    }
+
+    /// What stands in the place of the node set while `from` is being replaced by `to`, and for good on nodes that
+    /// have left: no worker's list.
+    pub(crate) fn closed_set(from: &str, to: &str) -> Arc<str> {
+        format!("({from})->({to})").into()
+    }
+
+    /// The old node set and the new one, where the marker closes the node.
+    pub fn replacement(&self) -> Option<(&str, &str)> {
+        self.nodes.strip_prefix('(')?.strip_suffix(')')?.split_once(")->(")
+    }
+
+    /// The text that a node keeps.
+    pub fn to_text(&self) -> Arc<str> {
+        let mut text = format!("{HEAD}{VERSION}\nrun={}\nnodes={}", self.run_id, self.nodes);
+        for (key, value) in SharedSettings::KEYS.into_iter().zip(self.settings.values()) {
+            // Writing to a string cannot fail.
+            let _ = write!(text, "\n{key}={value}");
+        }
+        let (since, votes) = (self.since.as_micros(), self.votes_from.as_micros());
+        let _ = write!(text, "\nsince_us={since}\nvotes_us={votes}");
+        text.into()
+    }
+
+    /// Reads the text that a node keeps.
+    ///
+    /// # Errors
+    /// [`MarkerError`] where it is not a marker of this version.
+    pub fn parse(text: &str) -> Result<Self, MarkerError> {
+        let mut lines = text.lines();
+        match lines.next().and_then(|line| line.strip_prefix(HEAD)) {
+            Some(VERSION) => {}
+            Some(version) => {
+                let version = plain(version, 20);
+                return Err(MarkerError(format!(
+                    "has format version {version}, and this worker reads {VERSION}"
+                )));
+            }
+            None => return Err(MarkerError(format!("does not begin with {HEAD:?}"))),
+        }
+        let mut value = |key: &str| {
+            lines
+                .next()
+                .and_then(|line| line.strip_prefix(key)?.strip_prefix('='))
+                .ok_or_else(|| MarkerError(format!("has no {key} where one belongs")))
+        };
+        let run_id = value("run")?.into();
+        let nodes = value("nodes")?.into();
+        let mut number = |key: &str| -> Result<u64, MarkerError> {
+            value(key)?.parse().map_err(|_| MarkerError(format!("has a {key} that is no number")))
+        };
+        let mut values = [0; 6];
+        for (value, key) in values.iter_mut().zip(SharedSettings::KEYS) {
+            *value = number(key)?;
+        }
+        let settings = SharedSettings::from_values(values)
+            .ok_or_else(|| MarkerError("has a durable or trust_new that is neither 0 nor 1".to_owned()))?;
+        let since = NodeTime::from_micros(number("since_us")?);
+        let votes_from = NodeTime::from_micros(number("votes_us")?);
+        Ok(Self { run_id, nodes, settings, since, votes_from })
+    }
+}
+
+/// A node's marker that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct MarkerError(String);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::QuorumConfig;
+
+    fn settings() -> SharedSettings {
+        SharedSettings::of(&QuorumConfig::default())
+    }
+
+    #[test]
+    fn text_and_back() {
+        let marker = Marker {
+            run_id: "abc".into(),
+            nodes: Marker::node_set(&["b".into(), "a".into()]),
+            settings: settings(),
+            since: NodeTime::from_micros(1_700_000_000_000_000),
+            votes_from: NodeTime::from_micros(1_700_000_030_300_000),
+        };
+        assert_eq!(&*marker.nodes, "a,b");
+        assert_eq!(Marker::parse(&marker.to_text()), Ok(marker));
+    }
+
+    #[test]
+    fn a_closed_node_names_both_sets() {
+        let nodes = Marker::closed_set("a,b,c", "b,c,d");
+        let [run_id, zero] = ["abc".into(), "0".into()];
+        let (settings, at) = (settings(), NodeTime::from_micros(7));
+        let closed = Marker { run_id, nodes, settings, since: at, votes_from: at };
+        assert_eq!(closed.replacement(), Some(("a,b,c", "b,c,d")));
+        assert_eq!(Marker::parse(&closed.to_text()).as_ref(), Ok(&closed));
+        assert_eq!(Marker { nodes: zero, ..closed }.replacement(), None);
+    }
+
+    #[test]
+    fn what_is_no_marker_is_refused() {
+        for text in ["", "OK", "quorate-marker 2\nrun=a", "quorate-marker 2\nrun=a\nnodes=b\nmax_ttl_us=x"] {
+            assert!(Marker::parse(text).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_marker_of_another_version_says_which() {
+        let one = "quorate-marker 1\nrun=abc\nnodes=a,b\nmax_ttl_ms=30000\nsince_us=1\nvotes_us=2";
+        let text = Marker::parse(one).unwrap_err().to_string();
+        assert_eq!(text, "has format version 1, and this worker reads 2");
+        assert!(Marker::parse("quorate-marker 3\u{1b}[2J").unwrap_err().to_string().contains("version 3"));
+    }
+}

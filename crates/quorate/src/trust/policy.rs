@@ -1,0 +1,305 @@
+//! The pure judgement: may this node vote?
+
+use crate::{
+    config::{QuorumConfig, SharedSettings},
+    env::BootTime,
+    node::{Hello, NodeTime},
+    plain::plain,
+    sabotage::Sabotage,
+    trust::{Marker, QuarantineReason, VoteRejection},
+};
+use std::{sync::Arc, time::Duration};
+
+/// The most bytes of what a node says that an error repeats.
+const SHOWN_MAX: usize = 2_048;
+
+/// What a handshake, or a marker that changed, means.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum TrustDecision {
+    /// Votes count once the boot clock shows `from`.
+    Votes { marker: Marker, from: BootTime, reason: QuarantineReason },
+    /// The marker must first be written anew, where what was seen still stands.
+    Write { marker: Marker, from: BootTime, reason: QuarantineReason },
+    /// No vote.
+    Refused(VoteRejection),
+}
+
+/// What all judgements of one worker rest on.
+#[derive(Clone, Debug)]
+pub(crate) struct TrustPolicy {
+    pub(crate) nodes: Arc<str>,
+    pub(crate) config: QuorumConfig,
+}
+
+impl TrustPolicy {
+    /// Judges what a node says of itself, received when the boot clock showed `now`.
+    pub(crate) fn policy(&self, hello: &Hello, now: BootTime) -> TrustDecision {
+        if hello.replica {
+            return TrustDecision::Refused(VoteRejection::Replica);
+        }
+        match hello.eviction.as_deref() {
+            Some("noeviction") => {}
+            Some(policy) => {
+                return TrustDecision::Refused(VoteRejection::Evicts(plain(policy, SHOWN_MAX).into()));
+            }
+            None => return TrustDecision::Refused(VoteRejection::EvictionUnknown),
+        }
+        let marker = match self.marker(hello) {
+            Ok(Some(marker)) => marker,
+            Ok(None) => {
+                let wait = if self.config.trust_new_nodes { Duration::ZERO } else { self.quarantine() };
+                return self.write(hello, now, wait, QuarantineReason::Unmarked);
+            }
+            Err(why) => return TrustDecision::Refused(why),
+        };
+        let reason = QuarantineReason::Marked;
+        let from = self.from(&marker, hello.node_time, now);
+        if marker.run_id == hello.run_id {
+            return match self.is_from_the_future(&marker, hello.node_time) {
+                true => {
+                    let wait = self.config.quarantine();
+                    let marker = Marker { votes_from: hello.node_time + wait, ..marker };
+                    TrustDecision::Write { marker, from: now + wait, reason }
+                }
+                false => TrustDecision::Votes { marker, from, reason },
+            };
+        }
+        if self.config.durable && hello.durable == Some(true) {
+            let marker = Marker { run_id: Arc::clone(&hello.run_id), ..marker };
+            return TrustDecision::Write { marker, from, reason };
+        }
+        self.write(hello, now, self.quarantine(), QuarantineReason::Restarted)
+    }
+
+    /// The node's marker, where it is one of this worker's node list and shared settings; `None` where it has none.
+    ///
+    /// # Errors
+    /// [`VoteRejection`] where the marker speaks against this worker, or cannot be read.
+    pub(crate) fn marker(&self, hello: &Hello) -> Result<Option<Marker>, VoteRejection> {
+        let Some(text) = &hello.marker else { return Ok(None) };
+        let marker = Marker::parse(text).map_err(VoteRejection::MarkerUnreadable)?;
+        if let Some((from, to)) = marker.replacement() {
+            let (from, to) = (plain(from, SHOWN_MAX).into(), plain(to, SHOWN_MAX).into());
+            return Err(VoteRejection::Replaced { from, to, ours: Arc::clone(&self.nodes) });
+        }
+        if marker.nodes != self.nodes {
+            let (theirs, ours) = (plain(&marker.nodes, SHOWN_MAX).into(), Arc::clone(&self.nodes));
+            return Err(VoteRejection::OtherNodeSet { theirs, ours });
+        }
+        match marker.settings.mismatch(&SharedSettings::of(&self.config)) {
+            Some(mismatch) => Err(VoteRejection::OtherSetting(mismatch)),
+            None => Ok(Some(marker)),
+        }
+    }
+
+    /// A marker whose memory begins now and whose votes count after `wait`, on the node's clock and on ours.
+    fn write(&self, hello: &Hello, now: BootTime, wait: Duration, reason: QuarantineReason) -> TrustDecision {
+        if self.config.only_looks {
+            return TrustDecision::Refused(match reason {
+                QuarantineReason::Unmarked => VoteRejection::Unmarked,
+                _ => VoteRejection::Unmet,
+            });
+        }
+        // A node that was marked may come back with old counters, and clocks that were ahead may have seeded
+        // them: a worker's by `max_clock_offset` of another node's, and that one by as much of this one's. They
+        // are told from new ones by being older than the memory, so it begins after all of them.
+        let margin = match reason {
+            QuarantineReason::Restarted => self.config.max_clock_offset * 2,
+            _ => Duration::ZERO,
+        };
+        let marker = Marker {
+            run_id: Arc::clone(&hello.run_id),
+            nodes: Arc::clone(&self.nodes),
+            settings: SharedSettings::of(&self.config),
+            since: hello.node_time + margin,
+            votes_from: hello.node_time + wait,
+        };
+        TrustDecision::Write { marker, from: now + wait, reason }
+    }
+
+    fn quarantine(&self) -> Duration {
+        if self.config.sabotaged(Sabotage::NoQuarantine) { Duration::ZERO } else { self.config.quarantine() }
+    }
+
+    /// Whether the marker's wait is longer than anybody writes: the node's clock was ahead then, and has been set
+    /// back. Left as it is, every new connection would wait again, for as long as the clock had been ahead.
+    fn is_from_the_future(&self, marker: &Marker, node_time: NodeTime) -> bool {
+        let quarantine = self.config.quarantine();
+        let drift = quarantine.mul_f64(self.config.drift_rate);
+        !self.config.only_looks
+            && node_time.until(marker.votes_from) > quarantine + drift + self.config.clock_step_allowance
+    }
+
+    /// When the marker's wait is over on our own clock. It began in the past, so that a node whose clock was
+    /// set back meanwhile need not make anyone wait longer than a whole quarantine.
+    fn from(&self, marker: &Marker, node_time: NodeTime, now: BootTime) -> BootTime {
+        let wait = node_time.until(marker.votes_from);
+        now + (wait + wait.mul_f64(self.config.drift_rate)).min(self.config.quarantine())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: BootTime = BootTime::from_nanos(1_000_000_000);
+    const NODE_NOW: NodeTime = NodeTime::from_micros(1_700_000_000_000_000);
+
+    fn policy() -> TrustPolicy {
+        TrustPolicy { nodes: "a,b,c".into(), config: QuorumConfig::default() }
+    }
+
+    fn hello(marker: Option<&Marker>) -> Hello {
+        Hello {
+            node_time: NODE_NOW,
+            run_id: "run-1".into(),
+            marker: marker.map(Marker::to_text),
+            uptime: Duration::from_secs(3600),
+            version: "7".into(),
+            replica: false,
+            eviction: Some("noeviction".into()),
+            durable: None,
+            volatile: None,
+        }
+    }
+
+    fn marker() -> Marker {
+        Marker {
+            run_id: "run-1".into(),
+            nodes: "a,b,c".into(),
+            settings: SharedSettings::of(&QuorumConfig::default()),
+            since: NODE_NOW - Duration::from_secs(1000),
+            votes_from: NODE_NOW - Duration::from_secs(900),
+        }
+    }
+
+    #[test]
+    fn our_marker_under_its_own_run_votes() {
+        let judged = policy().policy(&hello(Some(&marker())), NOW);
+        assert_eq!(
+            judged,
+            TrustDecision::Votes { marker: marker(), from: NOW, reason: QuarantineReason::Marked }
+        );
+    }
+
+    #[test]
+    fn a_wait_in_the_marker_is_counted_on_our_clock_and_capped() {
+        let waits = Marker { votes_from: NODE_NOW + Duration::from_secs(10), ..marker() };
+        let TrustDecision::Votes { from, .. } = policy().policy(&hello(Some(&waits)), NOW) else { panic!() };
+        assert_eq!(NOW.until(from), Duration::from_millis(10_100));
+        let far = Marker { votes_from: NODE_NOW + Duration::from_secs(10_000), ..marker() };
+        let mut probes = policy();
+        probes.config.only_looks = true;
+        let TrustDecision::Votes { from, .. } = probes.policy(&hello(Some(&far)), NOW) else { panic!() };
+        assert_eq!(NOW.until(from), policy().config.quarantine());
+    }
+
+    #[test]
+    fn a_wait_that_a_clock_wrote_while_it_was_ahead_is_served_once() {
+        let far = Marker { votes_from: NODE_NOW + Duration::from_secs(3600), ..marker() };
+        let TrustDecision::Write { marker, from, .. } = policy().policy(&hello(Some(&far)), NOW) else {
+            panic!()
+        };
+        assert_eq!(NOW.until(from), policy().config.quarantine());
+        assert_eq!((marker.since, marker.votes_from), (far.since, NODE_NOW + policy().config.quarantine()));
+        // Of another run it is a restart, whatever the clock showed: its memory is gone.
+        let other = Marker { run_id: "run-0".into(), ..far };
+        let TrustDecision::Write { marker, reason, .. } = policy().policy(&hello(Some(&other)), NOW) else {
+            panic!()
+        };
+        assert!(marker.since > NODE_NOW && reason == QuarantineReason::Restarted);
+    }
+
+    #[test]
+    fn who_only_looks_writes_nothing() {
+        let mut policy = policy();
+        policy.config.only_looks = true;
+        assert_eq!(policy.policy(&hello(None), NOW), TrustDecision::Refused(VoteRejection::Unmarked));
+        let old = Marker { run_id: "run-0".into(), ..marker() };
+        assert_eq!(policy.policy(&hello(Some(&old)), NOW), TrustDecision::Refused(VoteRejection::Unmet));
+        assert!(matches!(policy.policy(&hello(Some(&marker())), NOW), TrustDecision::Votes { .. }));
+    }
+
+    #[test]
+    fn a_missing_marker_is_a_full_quarantine_whatever_the_uptime() {
+        let TrustDecision::Write { marker, from, reason } = policy().policy(&hello(None), NOW) else {
+            panic!()
+        };
+        assert_eq!(NOW.until(from), policy().config.quarantine());
+        assert_eq!(marker.since, NODE_NOW);
+        assert_eq!(marker.votes_from, NODE_NOW + policy().config.quarantine());
+        assert_eq!(reason, QuarantineReason::Unmarked);
+        let mut durable = policy();
+        durable.config.durable = true;
+        let hello = Hello { durable: Some(true), ..hello(None) };
+        let TrustDecision::Write { from, .. } = durable.policy(&hello, NOW) else { panic!() };
+        assert_eq!(NOW.until(from), durable.config.quarantine(), "durable never excuses a missing marker");
+    }
+
+    #[test]
+    fn another_run_is_quarantined_unless_verified_durable() {
+        let old = Marker { run_id: "run-0".into(), ..marker() };
+        let TrustDecision::Write { marker: new, from, reason } = policy().policy(&hello(Some(&old)), NOW)
+        else {
+            panic!()
+        };
+        assert_eq!((NOW.until(from), reason), (policy().config.quarantine(), QuarantineReason::Restarted));
+        assert_eq!(&*new.run_id, "run-1");
+        assert_eq!(new.votes_from, NODE_NOW + policy().config.quarantine());
+        let ahead = policy().config.max_clock_offset * 2;
+        assert_eq!(new.since, NODE_NOW + ahead, "later than any seed that may have come back with it");
+
+        let mut durable = policy();
+        durable.config.durable = true;
+        let old = Marker { settings: SharedSettings::of(&durable.config), ..old };
+        let claims = Hello { durable: Some(true), ..hello(Some(&old)) };
+        let TrustDecision::Write { marker: kept, from, .. } = durable.policy(&claims, NOW) else { panic!() };
+        assert_eq!((kept.since, from), (old.since, NOW), "its memory goes on");
+        let unverified = Hello { durable: None, ..hello(Some(&old)) };
+        let TrustDecision::Write { from, .. } = durable.policy(&unverified, NOW) else { panic!() };
+        assert_eq!(NOW.until(from), durable.config.quarantine());
+    }
+
+    #[test]
+    fn what_an_operator_must_mend_is_refused() {
+        let refused = |hello: &Hello| match policy().policy(hello, NOW) {
+            TrustDecision::Refused(why) => why,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(refused(&Hello { replica: true, ..hello(None) }), VoteRejection::Replica);
+        let evicts = Hello { eviction: Some("allkeys-lru".into()), ..hello(None) };
+        assert!(refused(&evicts).to_string().contains("allkeys-lru"));
+        assert_eq!(refused(&Hello { eviction: None, ..hello(None) }), VoteRejection::EvictionUnknown);
+        let set = refused(&hello(Some(&Marker { nodes: "a,b".into(), ..marker() })));
+        assert!(set.to_string().contains("[a,b]") && set.to_string().contains("[a,b,c]"));
+        let (second, base) = (Duration::from_secs(1), QuorumConfig::default());
+        for (field, theirs, ours, config) in [
+            ("max_ttl", "9s", "30s", QuorumConfig { max_ttl: 9 * second, ..base.clone() }),
+            ("max_clock_offset", "5s", "1s", QuorumConfig { max_clock_offset: 5 * second, ..base.clone() }),
+            (
+                "clock_step_allowance",
+                "0ns",
+                "200ms",
+                QuorumConfig { clock_step_allowance: Duration::ZERO, ..base.clone() },
+            ),
+            ("drift_rate", "0.002", "0.01", QuorumConfig { drift_rate: 0.002, ..base.clone() }),
+            ("durable", "true", "false", QuorumConfig { durable: true, ..base.clone() }),
+            ("trust_new_nodes", "true", "false", QuorumConfig { trust_new_nodes: true, ..base.clone() }),
+        ] {
+            let settings = SharedSettings::of(&config);
+            let why = refused(&hello(Some(&Marker { settings, ..marker() })));
+            let text = why.to_string();
+            assert!(text.contains(&format!("{field} {theirs}, this worker's is {ours}")), "{text}");
+            assert!(text.contains("give every worker the same") && why.is_permanent(), "{text}");
+        }
+        let closed = Marker { nodes: Marker::closed_set("a,b,c", "b,c,d"), ..marker() };
+        let replaced = refused(&hello(Some(&closed)));
+        let text = replaced.to_string();
+        assert!(text.contains("[a,b,c]") && text.contains("[b,c,d]") && replaced.is_permanent(), "{text}");
+        let ahead = TrustPolicy { nodes: "b,c,d".into(), ..policy() };
+        let TrustDecision::Refused(waits) = ahead.policy(&hello(Some(&closed)), NOW) else { panic!() };
+        assert!(!waits.is_permanent() && waits.to_string().contains("wait until that is done"));
+        let odd = Hello { marker: Some("hello".into()), ..hello(None) };
+        assert!(matches!(refused(&odd), VoteRejection::MarkerUnreadable(_)));
+    }
+}

@@ -1,0 +1,363 @@
+use crate::{
+    config::majority,
+    env::BootTime,
+    node::{Begun, DoneRecord, FencingToken, Owner, Reply},
+    trust::NodeEpoch,
+    vote::{Answer, NodeOutcome, Vote},
+};
+use std::time::Duration;
+
+/// What a round's votes mean so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Either may still come.
+    Open,
+    /// A majority has granted.
+    Won,
+    /// A majority can no longer grant.
+    Lost,
+}
+
+/// One node's grant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// The node's counter, as far as this round knows.
+    pub counter: FencingToken,
+    /// The boot clock just before the request left.
+    pub sent: BootTime,
+    /// The memory of the node that granted.
+    pub memory: NodeEpoch,
+}
+
+/// Counts the votes of one acquire. Pure: it reads no clock.
+#[derive(Clone, Debug)]
+pub struct Tally {
+    slots: Vec<Slot>,
+    done: Option<DoneRecord>,
+    /// What was counted before on a claim, by node.
+    begun: Vec<(usize, Begun)>,
+}
+
+#[derive(Clone, Debug)]
+enum Slot {
+    Pending,
+    Granted(Grant),
+    /// Not granted; `sent` where the request may have left, and so may yet run.
+    Against {
+        outcome: NodeOutcome,
+        may_hold: bool,
+    },
+}
+
+impl Tally {
+    /// A round over `nodes` nodes, with no vote yet.
+    pub fn new(nodes: usize) -> Self {
+        Self { slots: vec![Slot::Pending; nodes], done: None, begun: Vec::new() }
+    }
+
+    /// ⌊N/2⌋ + 1.
+    pub fn majority(&self) -> usize {
+        majority(self.slots.len())
+    }
+
+    /// Counts a vote. A node's second vote in a round replaces its first.
+    pub fn count(&mut self, vote: &Vote) {
+        let slot = match (&vote.answer, vote.sent) {
+            (Answer::Reply(Reply::Granted { counter, begun }), Some(sent)) => {
+                self.begun.retain(|(node, _)| *node != vote.node);
+                self.begun.extend(begun.clone().map(|begun| (vote.node, begun)));
+                Slot::Granted(Grant { counter: *counter, sent, memory: vote.memory })
+            }
+            // Readers are not counted.
+            (Answer::Reply(Reply::Shared), Some(sent)) => {
+                Slot::Granted(Grant { counter: FencingToken::default(), sent, memory: vote.memory })
+            }
+            (answer, sent) => {
+                if let Answer::Reply(Reply::Done(done)) = answer {
+                    self.saw_done(done);
+                }
+                // A node that replied has not set the key, and never will; one that did not may have.
+                let may_hold = sent.is_some() && matches!(answer, Answer::Failed(_));
+                Slot::Against { outcome: NodeOutcome::of(answer), may_hold }
+            }
+        };
+        self.slots[vote.node] = slot;
+    }
+
+    /// Notes that `node`'s counter has been raised.
+    pub fn raised(&mut self, node: usize, to: FencingToken) {
+        if let Slot::Granted(grant) = &mut self.slots[node] {
+            grant.counter = to;
+        }
+    }
+
+    /// Takes back the grant of a node that may have forgotten it since.
+    pub fn forget_unless(&mut self, remembers: impl Fn(usize, u64) -> bool) {
+        for (node, slot) in self.slots.iter_mut().enumerate() {
+            if let Slot::Granted(grant) = slot
+                && !remembers(node, grant.memory.epoch)
+            {
+                let outcome = NodeOutcome::Unreachable(crate::node::Cause::Closed);
+                *slot = Slot::Against { outcome, may_hold: true };
+            }
+        }
+    }
+
+    /// What the votes mean. One done record ends the round: it was completed.
+    pub fn verdict(&self) -> Verdict {
+        if self.done.is_some() {
+            Verdict::Lost
+        } else if self.granted().count() >= self.majority() {
+            Verdict::Won
+        } else if self.granted().count() + self.pending() < self.majority() {
+            Verdict::Lost
+        } else {
+            Verdict::Open
+        }
+    }
+
+    /// The candidate for the fencing token: the largest counter among the grants.
+    ///
+    /// A counter that is older than its node's memory came back with a snapshot and lacks the grants since.
+    /// It counts like one that was forgotten and seeded anew: from the time, by the node's clock, at which
+    /// the node's quarantine was over. (Never from a later time, and so not from the end of one that was put on it
+    /// since: a token that is ahead of the clocks would be repeated by those that are seeded once the nodes have
+    /// forgotten it.)
+    pub fn candidate(&self, quarantine: Duration) -> FencingToken {
+        let counts = |grant: Grant| {
+            let relic = grant.counter.get() < grant.memory.since.as_micros();
+            let from = grant.memory.votes_from.min(grant.memory.since + quarantine);
+            let seed = FencingToken::new(from.as_micros()).min(FencingToken::MAX);
+            if relic { seed.max(grant.counter) } else { grant.counter }
+        };
+        self.granted().map(|(_, grant)| counts(grant)).max().unwrap_or_default()
+    }
+
+    /// Whether a majority's counters stand at `token`.
+    pub fn agrees_on(&self, token: FencingToken) -> bool {
+        self.granted().filter(|(_, grant)| grant.counter == token).count() >= self.majority()
+    }
+
+    /// The granting nodes whose counter is below `token`.
+    pub fn below(&self, token: FencingToken) -> Vec<usize> {
+        self.granted().filter(|(_, grant)| grant.counter < token).map(|(node, _)| node).collect()
+    }
+
+    /// The grants, by node.
+    pub fn granted(&self) -> impl Iterator<Item = (usize, Grant)> + Clone {
+        self.slots.iter().enumerate().filter_map(|(node, slot)| match slot {
+            Slot::Granted(grant) => Some((node, *grant)),
+            _ => None,
+        })
+    }
+
+    /// The quorum-th largest send time, from which the lease's validity counts.
+    pub fn sent_by_quorum(&self) -> Option<BootTime> {
+        quorum_th(self.granted().map(|(_, grant)| grant.sent), self.majority())
+    }
+
+    /// Whether the attempt's key may stand on `node`, now or later.
+    pub fn may_hold(&self, node: usize) -> bool {
+        match &self.slots[node] {
+            Slot::Pending | Slot::Granted(_) => true,
+            Slot::Against { may_hold, .. } => *may_hold,
+        }
+    }
+
+    /// The done record that was seen; of several, the one with the highest token.
+    pub fn done(&self) -> Option<&DoneRecord> {
+        self.done.as_ref()
+    }
+
+    /// What the granting nodes have counted before on a claim: nothing where they have not.
+    pub fn begun(&self) -> impl Iterator<Item = &Begun> {
+        let granted = |node: usize| matches!(self.slots[node], Slot::Granted(_));
+        self.begun.iter().filter(move |(node, _)| granted(*node)).map(|(_, begun)| begun)
+    }
+
+    /// Whether the round could have been won if nobody held the resource.
+    pub fn is_contended(&self) -> bool {
+        let against = self.contended().count();
+        against > 0 && against + self.granted().count() + self.pending() >= self.majority()
+    }
+
+    /// When enough of those who hold against us will have expired for a majority, by the nodes' word;
+    /// `None` where that cannot be told.
+    pub fn retry_after(&self) -> Option<Duration> {
+        let free = self.granted().count() + self.pending();
+        let needed = self.majority().saturating_sub(free).max(1);
+        let mut remaining: Vec<Duration> = self.contended().filter_map(|(_, left)| left).collect();
+        remaining.sort_unstable();
+        remaining.get(needed - 1).copied()
+    }
+
+    /// The holder, where a majority names the same one.
+    pub fn holder(&self) -> Option<&Owner> {
+        let named = |owner: &Owner| self.contended().filter(|(other, _)| *other == owner).count();
+        self.contended().map(|(owner, _)| owner).find(|owner| named(owner) >= self.majority())
+    }
+
+    /// What each node said, in the order of the list.
+    pub fn outcomes(&self) -> impl Iterator<Item = NodeOutcome> {
+        self.slots.iter().map(|slot| match slot {
+            Slot::Pending => NodeOutcome::Pending,
+            Slot::Granted(_) => NodeOutcome::Granted,
+            Slot::Against { outcome, .. } => outcome.clone(),
+        })
+    }
+
+    fn pending(&self) -> usize {
+        self.slots.iter().filter(|slot| matches!(slot, Slot::Pending)).count()
+    }
+
+    fn contended(&self) -> impl Iterator<Item = (&Owner, Option<Duration>)> {
+        self.slots.iter().filter_map(|slot| match slot {
+            Slot::Against { outcome: NodeOutcome::Contended { holder, remaining }, .. } => {
+                Some((holder, *remaining))
+            }
+            _ => None,
+        })
+    }
+
+    fn saw_done(&mut self, done: &DoneRecord) {
+        if self.done.as_ref().is_none_or(|seen| seen.token < done.token) {
+            self.done = Some(done.clone());
+        }
+    }
+}
+
+/// The `majority`-th largest of `times`: from then on fewer than a majority were sent.
+pub(crate) fn quorum_th(times: impl Iterator<Item = BootTime> + Clone, majority: usize) -> Option<BootTime> {
+    // Few, and looked at with every vote of every lease: no list is made of them.
+    times.clone().filter(|&time| times.clone().filter(|&other| other >= time).count() >= majority).max()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::{Cause, NodeTime};
+
+    fn at(ms: u64) -> BootTime {
+        BootTime::from_nanos(ms * 1_000_000)
+    }
+
+    const QUARANTINE: Duration = Duration::from_secs(4);
+
+    fn vote(node: usize, sent_ms: u64, answer: Answer) -> Vote {
+        Vote {
+            node,
+            ticket: 0,
+            sent: Some(at(sent_ms)),
+            memory: NodeEpoch { epoch: 1, ..NodeEpoch::default() },
+            answer,
+        }
+    }
+
+    fn grant(node: usize, sent_ms: u64, counter: u64) -> Vote {
+        vote(
+            node,
+            sent_ms,
+            Answer::Reply(Reply::Granted { counter: FencingToken::new(counter), begun: None }),
+        )
+    }
+
+    fn held(node: usize, owner: &str, ms: u64) -> Vote {
+        let owner = Owner::from_node(owner);
+        vote(node, 0, Answer::Reply(Reply::Held { owner, remaining: Some(Duration::from_millis(ms)) }))
+    }
+
+    fn tally(nodes: usize, votes: &[Vote]) -> Tally {
+        let mut tally = Tally::new(nodes);
+        votes.iter().for_each(|vote| tally.count(vote));
+        tally
+    }
+
+    #[test]
+    fn three_of_five_win_and_two_of_four_do_not() {
+        let three = tally(5, &[grant(0, 1, 7), grant(1, 2, 7), grant(4, 3, 7)]);
+        assert_eq!(three.verdict(), Verdict::Won);
+        let split = [grant(0, 1, 7), grant(1, 1, 7), held(2, "b", 5)];
+        assert_eq!(tally(4, &split).verdict(), Verdict::Open);
+        let even = [&split[..], &[held(3, "b", 5)]].concat();
+        assert_eq!(tally(4, &even).verdict(), Verdict::Lost, "even N settles too");
+    }
+
+    #[test]
+    fn lost_as_soon_as_a_majority_can_no_longer_grant() {
+        let dead = |node| vote(node, 1, Answer::Failed(Cause::TimedOut));
+        let lost = tally(5, &[held(0, "b", 50), dead(1), held(2, "b", 60)]);
+        assert_eq!(lost.verdict(), Verdict::Lost);
+        assert!(lost.is_contended());
+        assert!(lost.may_hold(1) && lost.may_hold(3) && !lost.may_hold(0));
+        assert!(!tally(5, &[held(0, "b", 50), dead(1), dead(2), dead(3)]).is_contended());
+    }
+
+    #[test]
+    fn validity_counts_from_the_quorum_th_largest_send() {
+        let won = tally(5, &[grant(0, 10, 7), grant(1, 30, 7), grant(2, 20, 7), grant(3, 40, 7)]);
+        assert_eq!(won.sent_by_quorum(), Some(at(20)));
+    }
+
+    #[test]
+    fn the_token_is_the_largest_counter_once_a_majority_has_it() {
+        let mut won = tally(5, &[grant(0, 1, 7), grant(1, 1, 9), grant(2, 1, 9)]);
+        let token = won.candidate(QUARANTINE);
+        assert_eq!((token.get(), won.agrees_on(token), won.below(token)), (9, false, vec![0]));
+        won.raised(0, token);
+        assert!(won.agrees_on(token));
+    }
+
+    #[test]
+    fn a_counter_older_than_its_node_s_memory_counts_from_the_end_of_the_quarantine() {
+        let at = |seconds: u64| NodeTime::from_micros(seconds * 1_000_000);
+        let under = |since: u64, votes_from: u64, vote: Vote| {
+            let memory = NodeEpoch { since: at(since), votes_from: at(votes_from), ..vote.memory };
+            Vote { memory, ..vote }
+        };
+        let since = |seconds: u64, vote: Vote| under(seconds, 8, vote);
+        // Node 0 came back at 5 s with a snapshot; the grants up to 9 happened on other nodes meanwhile.
+        let won = tally(3, &[since(5, grant(0, 1, 7)), grant(1, 1, 8)]);
+        assert_eq!(won.candidate(QUARANTINE).get(), 8_000_000);
+        assert_eq!(won.below(won.candidate(QUARANTINE)), [0, 1]);
+        // Once raised, the counter is younger than the memory, and counts by itself.
+        let next = tally(3, &[since(5, grant(0, 1, 8_000_001)), grant(1, 1, 8_000_001)]);
+        assert_eq!(next.candidate(QUARANTINE).get(), 8_000_001);
+        // A node that was admitted waited for nothing. A worker whose clock is behind has seeded there: the token is
+        // no later than the node's clock, or a seed after the next loss would repeat it (simulation, seed 5682).
+        let admitted = under(5, 5, grant(0, 1, 4_900_000));
+        let won = tally(3, &[admitted, grant(1, 1, 4_900_000)]);
+        assert_eq!(won.candidate(QUARANTINE).get(), 5_000_000);
+        // Nor is a quarantine that was put on the node later, by a clock that was ahead, of any account.
+        let jumped = under(5, 3_600, grant(0, 1, 7));
+        assert_eq!(tally(3, &[jumped, grant(1, 1, 8)]).candidate(QUARANTINE).get(), 9_000_000);
+    }
+
+    #[test]
+    fn a_grant_that_may_be_forgotten_no_longer_counts() {
+        let mut won = tally(3, &[grant(0, 1, 7), grant(1, 1, 7)]);
+        won.forget_unless(|node, _| node != 1);
+        assert_eq!(won.verdict(), Verdict::Open);
+    }
+
+    #[test]
+    fn retry_when_enough_have_expired_and_the_holder_by_a_majority_s_word() {
+        let lost = tally(5, &[held(0, "b", 50), held(1, "b", 70), held(2, "b", 60)]);
+        // Two may still grant: one more expiry is enough.
+        assert_eq!(lost.retry_after(), Some(Duration::from_millis(50)));
+        assert_eq!(lost.holder().map(Owner::as_str), Some("b"));
+        let split = tally(5, &[held(0, "b", 50), held(1, "c", 70), held(2, "b", 60)]);
+        assert_eq!(split.holder(), None);
+    }
+
+    #[test]
+    fn one_done_record_ends_the_round_and_the_highest_token_s_stands() {
+        let done = |node, token| {
+            let record =
+                DoneRecord { token: FencingToken::new(token), result: "r".into(), ..DoneRecord::default() };
+            vote(node, 1, Answer::Reply(Reply::Done(record)))
+        };
+        let lost = tally(5, &[grant(0, 1, 7), done(1, 3), done(2, 5), grant(3, 1, 7), grant(4, 1, 7)]);
+        assert_eq!(lost.verdict(), Verdict::Lost);
+        assert_eq!(lost.done().map(|done| done.token.get()), Some(5));
+    }
+}
