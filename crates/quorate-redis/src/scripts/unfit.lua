@@ -2,5 +2,5 @@
 -- KEYS  the claim, or the lock
 -- ARGV  none
 return serve(true, true, 1, 0, function()
-  refuse('failed', 'a claim has no readers, no queue and no heir; and nothing but a claim is done')
+  refuse('failed', 'readers, queues and reservations do not apply to a claim; attempts and done records apply only to a claim')
 end)
