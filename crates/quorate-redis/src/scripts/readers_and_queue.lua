@@ -1,13 +1,14 @@
--- Runs before the scripts that know of readers and of queues.
+-- Precedes the scripts that use readers or queues.
 --
--- While readers hold a lock, its key holds this word, so that other clients of the same lock find it held. It ends
--- with the last reader. Readers: a sorted set, scored by their ends in this server's milliseconds.
+-- While readers hold a lock, its key holds the value READERS, so that other clients of the same lock find it
+-- held. The key expires with the last reader. The readers are a sorted set, whose scores are their ends in
+-- milliseconds of this server.
 
 local READERS, READERS_MAX = 'quorate:readers', 1024
 local QUEUE, QUEUE_MAX = 'quorate:queue', 128
 local ms = math.floor(now / 1000)
 
--- The string a before the string b, byte by byte: Lua's own order is the locale's.
+-- Returns whether the string a is before the string b, byte by byte: Lua's end_before order depends on the locale.
 local function bytes_less(a, b)
   for i = 1, math.min(#a, #b) do
     local x, y = string.byte(a, i), string.byte(b, i)
@@ -25,9 +26,9 @@ local function comes_first(a, b)
   return bytes_less(a.ticket, b.ticket)
 end
 
--- The places in the queue at `key` that have not ended, in their order. The others are dropped.
--- The queue is a hash of TICKET to AT:END:KIND, with the end in milliseconds and the kind w (alone) or r.
-local function line(key)
+-- Returns the live places of the queue at `key`, in order, and removes the others. The queue is a hash of
+-- TICKET to AT:END:KIND, with the end in milliseconds and the kind w (exclusive access) or r (reader).
+local function live_places(key)
   local fields, places = call('HGETALL', key), {}
   for i = 1, #fields, 2 do
     local at, ends, kind = string.match(fields[i + 1], '^(%d+):(%d+):([rw])$')
@@ -46,7 +47,7 @@ local function line(key)
   return places
 end
 
--- When the last of `places` ends.
+-- Returns the end of the last of `places`.
 local function last_end(places)
   local last = 0
   for _, place in ipairs(places) do
@@ -55,44 +56,44 @@ local function last_end(places)
   return last
 end
 
-local function queued(places)
+local function queue_reply(places)
   return { 'held', QUEUE, decimal(last_end(places) - ms) }
 end
 
--- Whether `given`, `=` and a ticket or nothing, is of this place.
+-- Returns whether `given`, which is `=` and a ticket or nothing, is the ticket of this place.
 local function is_of(place, given)
   return '=' .. place.ticket == given
 end
 
--- What to say under `ticket` where somebody comes first, or nil.
-local function first_in_line(key, ticket)
-  local places = line(key)
+-- Returns the reply under `ticket` if another place is first in the queue, or nil.
+local function blocked_by_queue(key, ticket)
+  local places = live_places(key)
   if places[1] and not is_of(places[1], ticket) then
-    return queued(places)
+    return queue_reply(places)
   end
 end
 
--- What to say to a reader under `ticket` where somebody who wants to be alone comes first, or nil.
-local function writer_ahead(key, ticket)
-  local places = line(key)
+-- Returns the reply to a reader under `ticket` if a place that needs exclusive access is before it, or nil.
+local function blocked_by_writer(key, ticket)
+  local places = live_places(key)
   for _, place in ipairs(places) do
     if is_of(place, ticket) then
       return nil
     elseif place.alone then
-      return queued(places)
+      return queue_reply(places)
     end
   end
 end
 
--- Whether `owner` reads, and until when.
-local function reads(readers, owner)
+-- Returns the end of the reader `owner`; nil or false if it is not a live reader.
+local function reader_end(readers, owner)
   local ends = call('ZSCORE', readers, owner)
   ends = ends and tonumber(ends)
   return ends and ends > ms and ends
 end
 
--- Lets the lock and its readers live as long as the last of these.
-local function live_with_last(lock, readers)
+-- Sets the end of the lock and of its readers to the end of the last reader.
+local function expire_with_last(lock, readers)
   local last = call('ZRANGE', readers, -1, -1, 'WITHSCORES')[2]
   if not last then
     call('DEL', lock)
@@ -103,24 +104,24 @@ local function live_with_last(lock, readers)
   call('PEXPIREAT', lock, last)
 end
 
--- Adds a reader to `holder`: readers, or nobody.
-local function join(lock, readers, holder, owner, ttl)
+-- Adds a reader to a lock that readers hold, or that is free.
+local function add_reader(lock, readers, holder, owner, ttl)
   if holder then
     call('ZREMRANGEBYSCORE', readers, '-inf', decimal(ms))
   else
-    -- Whoever is in there lost the lock: somebody took its key away.
+    -- Readers of a free lock are stale: another client deleted its key.
     call('DEL', readers)
   end
-  local ends, mine = ms + tonumber(ttl), reads(readers, owner)
-  if not mine and call('ZCARD', readers) >= READERS_MAX then
+  local ends, end_before = ms + tonumber(ttl), reader_end(readers, owner)
+  if not end_before and call('ZCARD', readers) >= READERS_MAX then
     refuse('crowded', decimal(READERS_MAX))
   end
-  if not mine or mine < ends then
+  if not end_before or end_before < ends then
     call('ZADD', readers, decimal(ends), owner)
   end
   if not holder then
     call('SET', lock, READERS, 'NX', 'PX', ttl)
   end
-  live_with_last(lock, readers)
+  expire_with_last(lock, readers)
 end
 

@@ -1,4 +1,5 @@
--- Refuses what asks of a claim what only locks have, or of something else what only claims have.
+-- Refuses a request that does not apply to its resource: one for locks on a claim, or one for claims on
+-- another resource.
 -- KEYS  the claim, or the lock
 -- ARGV  none
 return serve(true, true, 1, 0, function()
