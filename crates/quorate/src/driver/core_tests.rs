@@ -133,7 +133,7 @@ fn under_durable_a_node_that_may_forget_is_refused_with_the_reason() {
     };
     let marked = || hello("run", Some("run"));
     for (durable, why) in
-        [(Some(false), "its appendfsync is everysec"), (None, "it does not tell its appendfsync")]
+        [(Some(false), "its appendfsync is everysec"), (None, "it does not report its appendfsync")]
     {
         let volatile = Hello { durable, volatile: Some(why.into()), ..marked() };
         assert!(opened(false, volatile.clone()).0);
