@@ -4,8 +4,8 @@
 use crate::fault;
 use quorate::{
     node::{
-        BatchReply, Begun, Cause, Cursor, DoneRecord, FencingToken, LedgerPage, LedgerState, NodeTime, Owner,
-        Record, Refusal, Reply,
+        AttemptCount, BatchReply, Cause, Cursor, DoneRecord, FencingToken, LedgerPage, LedgerState, NodeTime,
+        Owner, Record, Refusal, Reply,
     },
     plain::plain,
 };
@@ -282,11 +282,11 @@ fn no_claim() -> Reply {
 }
 
 /// Parses `b:ATTEMPTS:PAYLOAD`, in which a missing payload is empty. The script has checked its form.
-fn begun(text: &str) -> Result<Begun, Cause> {
+fn begun(text: &str) -> Result<AttemptCount, Cause> {
     let parsed = || {
         let (attempts, of) = text.strip_prefix("b:")?.split_once(':')?;
         let attempts = u32::try_from(digits(attempts)?).unwrap_or(u32::MAX);
-        Some(Begun { attempts, payload: payload(of)? })
+        Some(AttemptCount { attempts, payload: payload(of)? })
     };
     parsed().ok_or_else(|| unexpected(&format!("{:?} for what is counted on a claim", cut(text))))
 }

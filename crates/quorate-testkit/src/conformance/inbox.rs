@@ -1,8 +1,8 @@
 use quorate::{
     env::{BootTime, Env},
     node::{
-        Batch, BatchReply, Begun, Cause, Cursor, DoneRecord, FencingToken, Hello, LedgerPage, LedgerState,
-        Node, NodeTime, Nudge, Owner, Record, Reply, Request, Resource, Session,
+        AttemptCount, Batch, BatchReply, Cause, Cursor, DoneRecord, FencingToken, Hello, LedgerPage,
+        LedgerState, Node, NodeTime, Nudge, Owner, Record, Reply, Request, Resource, Session,
     },
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -173,7 +173,7 @@ pub(super) struct Seen {
     pub(super) holder: Option<(Owner, Option<Duration>)>,
     pub(super) counter: Option<u64>,
     pub(super) done: Option<DoneRecord>,
-    pub(super) begun: Option<Begun>,
+    pub(super) begun: Option<AttemptCount>,
 }
 
 impl Seen {
@@ -301,8 +301,8 @@ pub(super) fn forgive(resource: &Resource) -> Request {
     Request::Forgive { resource: resource.clone(), keep: LONG }
 }
 
-pub(super) fn begun(attempts: u32, payload: Option<&str>) -> Begun {
-    Begun { attempts, payload: payload.map(Into::into) }
+pub(super) fn begun(attempts: u32, payload: Option<&str>) -> AttemptCount {
+    AttemptCount { attempts, payload: payload.map(Into::into) }
 }
 
 pub(super) fn seal(group: &str, term: u64) -> Request {

@@ -8,7 +8,7 @@ use crate::{
         mode::Mode,
         renewer::{Adoption, RenewerCommand},
     },
-    node::{Begun, Cause, FencingToken, Owner, Reply, Request, Resource},
+    node::{AttemptCount, Cause, FencingToken, Owner, Reply, Request, Resource},
     sabotage::Sabotage,
     vote::{Answer, NodeOutcome, ReplyTo, Tally, Verdict, Vote, VoteReceiver, VoteSender, vote_channel},
 };
@@ -34,7 +34,7 @@ pub(crate) struct LeaseParams {
 #[derive(Debug)]
 pub(crate) enum AttemptResult {
     /// With what the nodes had counted before, on a claim.
-    Held(Lease, Vec<Begun>),
+    Held(Lease, Vec<AttemptCount>),
     Lost(Tally),
     /// The quorum has been closed.
     Closed,

@@ -14,8 +14,8 @@ mod reserve;
 pub use claim::counts_more;
 
 use super::{
-    Batch, BatchReply, Begun, DoneRecord, FencingToken, Freed, LedgerState, NodeTime, Owner, PAGE_RECORDS,
-    Record, Refusal, Reply, Request, Resource, UNFIT,
+    AttemptCount, Batch, BatchReply, DoneRecord, FencingToken, Freed, LedgerState, NodeTime, Owner,
+    PAGE_RECORDS, Record, Refusal, Reply, Request, Resource, UNFIT,
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -121,7 +121,7 @@ pub struct ClaimRow {
 #[serde(rename_all = "kebab-case")]
 pub enum ClaimRecord {
     /// The attempts that have been counted on a claim that is not done.
-    Begun(Begun),
+    Begun(AttemptCount),
     /// The result of a claim that is done.
     Done(DoneRecord),
 }
@@ -304,7 +304,7 @@ impl<S: Store> RequestHandler<'_, S> {
                 self.complete(resource, owner, record, *retention)
             }
             Request::Count { resource, owner, attempts, payload, back, keep } => {
-                let requested = Begun { attempts: *attempts, payload: payload.clone() };
+                let requested = AttemptCount { attempts: *attempts, payload: payload.clone() };
                 self.count_attempt(resource, owner, requested, *back, *keep)
             }
             Request::Forgive { resource, keep } => self.forgive(resource, *keep),

@@ -35,7 +35,7 @@ pub use memory::{MemoryNode, MemorySession, MemoryStore};
 pub(crate) use names::check as check_name;
 pub use names::{FencingToken, NameError, NodeTime, Owner, Resource, ResourceKind};
 pub use push::{Freed, Listen, Nudge, Push};
-pub use reply::{BatchReply, Begun, Cause, DoneRecord, Hello, Refusal, Reply};
+pub use reply::{AttemptCount, BatchReply, Cause, DoneRecord, Hello, Refusal, Reply};
 pub use request::{Batch, Request, UNFIT};
 
 /// One server that sessions can be opened to.

@@ -18,7 +18,7 @@ pub enum Reply {
         /// The counter after this grant.
         counter: FencingToken,
         /// The attempts counted so far, if the resource is a claim.
-        begun: Option<Begun>,
+        begun: Option<AttemptCount>,
     },
     /// *Share, downgrade*: the reader was added.
     Shared,
@@ -61,7 +61,7 @@ pub enum Reply {
         /// The done record, if the resource is a claim that is done.
         done: Option<DoneRecord>,
         /// The counted attempts, if it is a claim that is not done.
-        begun: Option<Begun>,
+        begun: Option<AttemptCount>,
     },
     /// *Seal, read*: a page of the ledger.
     Ledger(LedgerPage),
@@ -147,7 +147,7 @@ pub struct DoneRecord {
 
 /// The attempts counted on a claim that is not done.
 #[derive(Clone, Debug, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
-pub struct Begun {
+pub struct AttemptCount {
     /// The number of attempts.
     pub attempts: u32,
     /// The fingerprint of the payload, in hexadecimal digits, if there is one.

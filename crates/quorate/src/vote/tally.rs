@@ -1,7 +1,7 @@
 use crate::{
     config::majority,
     env::BootTime,
-    node::{Begun, DoneRecord, FencingToken, Owner, Reply},
+    node::{AttemptCount, DoneRecord, FencingToken, Owner, Reply},
     trust::NodeEpoch,
     vote::{Answer, NodeOutcome, Vote},
 };
@@ -35,7 +35,7 @@ pub struct Tally {
     slots: Vec<Slot>,
     done: Option<DoneRecord>,
     /// What was counted before on a claim, by node.
-    begun: Vec<(usize, Begun)>,
+    begun: Vec<(usize, AttemptCount)>,
 }
 
 #[derive(Clone, Debug)]
@@ -170,7 +170,7 @@ impl Tally {
     }
 
     /// What the granting nodes have counted before on a claim: nothing where they have not.
-    pub fn begun(&self) -> impl Iterator<Item = &Begun> {
+    pub fn begun(&self) -> impl Iterator<Item = &AttemptCount> {
         let granted = |node: usize| matches!(self.slots[node], Slot::Granted(_));
         self.begun.iter().filter(move |(node, _)| granted(*node)).map(|(_, begun)| begun)
     }

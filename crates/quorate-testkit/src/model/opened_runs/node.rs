@@ -5,7 +5,7 @@
 use super::record::{GENERATIONS, Mark, TICK};
 use crate::model::shelf::owner;
 use quorate::node::{
-    Batch, Begun, DoneRecord, FencingToken, LedgerState, NodeTime, Refusal, Reply, Request, Resource,
+    AttemptCount, Batch, DoneRecord, FencingToken, LedgerState, NodeTime, Refusal, Reply, Request, Resource,
     engine::{self, ClaimRecord, ClaimRow, Clocks, CounterRow, LeaseRow, QueueRow, Store},
 };
 use std::{
@@ -281,7 +281,7 @@ impl Store for Disk {
         };
         let record = match self.slot_of(resource).row {
             Row::None => return Ok(None),
-            Row::Counted => ClaimRecord::Begun(Begun { attempts: 1, payload: None }),
+            Row::Counted => ClaimRecord::Begun(AttemptCount { attempts: 1, payload: None }),
             Row::Done => done(false),
             Row::Void => done(true),
         };

@@ -17,7 +17,7 @@ use quorate::{
         majority,
     },
     ledger::Memory,
-    node::{Begun, FencingToken, NodeTime, Reply},
+    node::{AttemptCount, FencingToken, NodeTime, Reply},
 };
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ pub(super) fn turn_of(state: &State, actor: usize, nodes: u8) -> Option<Turn> {
     for site in state.sites.iter().filter(|site| nodes >> site.name.0 & 1 == 1) {
         let begun = match site.lines[actor] {
             FREE => None,
-            COUNTED => Some(Begun { attempts: 1, payload: None }),
+            COUNTED => Some(AttemptCount { attempts: 1, payload: None }),
             _ => continue,
         };
         tally.count(&Vote {

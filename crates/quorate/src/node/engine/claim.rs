@@ -1,14 +1,14 @@
 //! The record of a claim: the number of its attempts, its result, and whether it was dead-lettered.
 
 use super::{ClaimRecord, ClaimRow, RequestHandler, Store};
-use crate::node::{Begun, DoneRecord, Owner, Refusal, Reply, Resource};
+use crate::node::{AttemptCount, DoneRecord, Owner, Refusal, Reply, Resource};
 use std::time::Duration;
 
 /// The live record of a claim: at most one of the two fields is set.
 #[derive(Default)]
 pub(super) struct ClaimState {
     pub(super) done: Option<DoneRecord>,
-    pub(super) begun: Option<Begun>,
+    pub(super) begun: Option<AttemptCount>,
 }
 
 /// Decides whether a node at which `stored` attempts are counted accepts a count of `requested`: only if it
@@ -82,7 +82,7 @@ impl<S: Store> RequestHandler<'_, S> {
         &mut self,
         resource: &Resource,
         owner: &Owner,
-        mut requested: Begun,
+        mut requested: AttemptCount,
         back: bool,
         keep: Duration,
     ) -> Result<Reply, S::Error> {
