@@ -1,5 +1,20 @@
 //! The file node: a directory on one host that several processes share.
 //!
+//! # Files in the directory
+//!
+//! | file | content | survives a power loss |
+//! | --- | --- | --- |
+//! | `lock` | empty; locked by each process that reads or writes, and never replaced | |
+//! | `identity.json` | the run id and the time at which it was created | yes |
+//! | `machine.json` | the machine and boot that used the directory last | yes |
+//! | `marker.json` | the node's marker | yes |
+//! | `counters/`, `claims/`, `lives/`, `ledgers/` | one small JSON file for each resource or group, with its full name | yes |
+//! | `leases/<boot id>/` | the same for leases and queues; those of other boots are void and removed | no |
+//!
+//! Every write creates a file with a random name and then renames it, so that after a crash a file has either
+//! the old content or the new. No symbolic link is followed. A file that cannot be read fails the requests
+//! that need it, with a message that names it; it is never treated as a free resource.
+//!
 //! # What is not guaranteed
 //!
 //! * **One machine only.** Leases are timed by the machine's boot clock, and are void after a reboot. File
@@ -27,21 +42,6 @@
 //!   id.
 //! * Leases are not synced to the disk, because no holder survives a power loss. A disk that acknowledges a
 //!   sync without performing it can lose counters and ledgers.
-//!
-//! # Files in the directory
-//!
-//! | file | content | survives a power loss |
-//! | --- | --- | --- |
-//! | `lock` | empty; locked by each process that reads or writes, and never replaced | |
-//! | `identity.json` | the run id and the time at which it was created | yes |
-//! | `machine.json` | the machine and boot that used the directory last | yes |
-//! | `marker.json` | the node's marker | yes |
-//! | `counters/`, `claims/`, `lives/`, `ledgers/` | one small JSON file for each resource or group, with its full name | yes |
-//! | `leases/<boot id>/` | the same for leases and queues; those of other boots are void and removed | no |
-//!
-//! Every write creates a file with a random name and then renames it, so that after a crash a file has either
-//! the old content or the new. No symbolic link is followed. A file that cannot be read fails the requests
-//! that need it, with a message that names it; it is never treated as a free resource.
 
 mod access;
 #[cfg(test)]
