@@ -53,7 +53,7 @@ fn alternating_requests_share_a_call_and_each_item_has_a_letter() {
     ]);
     assert_eq!(all.runs, [3, 2, 1, 1], "claims have other keys and scripts");
     let text = String::from_utf8(all.bytes).unwrap();
-    assert!(text.contains("$5\r\nMixed\r\n$1\r\n5\r\n") && text.contains("stamp\r\n$3\r\nbdb\r\n"), "{text}");
+    assert!(text.contains("$5\r\nBatch\r\n$1\r\n5\r\n") && text.contains("stamp\r\n$3\r\nbdb\r\n"), "{text}");
     assert!(text.contains("BatchClaims\r\n$1\r\n3\r\n") && text.contains("stamp\r\n$2\r\ndb\r\n"), "{text}");
     for (batch, scripts) in [
         (Script::Batch, Script::BATCHED.as_slice()),
