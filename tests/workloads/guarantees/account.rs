@@ -1,8 +1,12 @@
-//! Every tick is accounted for: a pure look at all journals and at the faults that were made.
+//! Accounts for every tick: a pure function of all journals and of the faults.
 
-use super::{
-    journal::{Entry, Event},
-    settings::{JOBS, JobKind, MAKE_UP, TICK_EVERY},
+use super::to_boot;
+use crate::{
+    harness::{Durations, Entry, Event},
+    work::{
+        TERM,
+        lead::{CATCH_UP, GUARANTEES, JobKind, TICK_EVERY},
+    },
 };
 use quorate::{
     env::{BootTime, WallTime},
@@ -10,45 +14,39 @@ use quorate::{
 };
 use quorate_tests::support::Who;
 use serde::Serialize;
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
-/// From the moment in which a leader may start a tick until its first word, with a machine that is busy: a fault
-/// within this explains a tick whose start was recorded and never written down.
-const TO_BEGIN: Duration = Duration::from_secs(1);
-/// From the end of a run until that is recorded.
+/// The time from the moment at which a leader may start a tick until its first event, on a busy machine: a fault within it
+/// explains a tick whose start was recorded and does not appear in the journal.
+const TO_START: Duration = Duration::from_secs(1);
+/// The time from the end of a run until it is recorded.
 const TO_RECORD: Duration = Duration::from_secs(1);
-/// From the cut of a run at a step-down until its leader is known to lead no more, with a machine that is busy.
+/// The time from the interruption of a run at a step-down until its leader is known to have fallen, on a busy machine.
 const TO_FALL: Duration = Duration::from_secs(10);
-/// The time of a fault is taken before it: its victim may have gone on for as long.
+/// The time of a fault is taken before it: its target may have gone on for as long.
 const TO_HIT: Duration = Duration::from_millis(50);
 
-/// How a leader was brought down.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum Kind {
+/// The way in which a leader fell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
     Killed,
-    Told,
+    Terminated,
     Stopped,
     CutOff,
-    /// Nobody did anything: the machine was too busy for its TTL.
+    /// Without a fault: the machine was busy for longer than its TTL.
     ByItself,
 }
 
 impl Kind {
-    /// Those that are made on purpose.
-    pub(crate) const MADE: [Self; 4] = [Self::Killed, Self::Told, Self::Stopped, Self::CutOff];
+    /// The faults that the director makes.
+    pub(super) const MADE: [Self; 4] = [Self::Killed, Self::Terminated, Self::Stopped, Self::CutOff];
 }
 
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Killed => "SIGKILL",
-            Self::Told => "SIGTERM",
+            Self::Terminated => "SIGTERM",
             Self::Stopped => "SIGSTOP",
             Self::CutOff => "cut off",
             Self::ByItself => "by itself",
@@ -56,56 +54,48 @@ impl fmt::Display for Kind {
     }
 }
 
-/// A change of the leader.
+/// The fall of a leader.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Change {
-    pub(crate) kind: Kind,
-    /// Who led.
-    pub(crate) who: Who,
-    pub(crate) term: u64,
+pub(super) struct Change {
+    pub(super) kind: Kind,
+    pub(super) who: Who,
+    pub(super) term: u64,
     /// When it was hit.
-    pub(crate) at: BootTime,
+    pub(super) at: BootTime,
 }
 
 /// All that happened.
 #[derive(Debug, Default)]
-pub(crate) struct Story {
-    pub(crate) lines: Vec<(Who, Entry)>,
-    pub(crate) changes: Vec<Change>,
+pub(super) struct Story {
+    pub(super) lines: Vec<(Who, Entry)>,
+    pub(super) changes: Vec<Change>,
     /// One moment on both clocks.
-    pub(crate) clocks: (WallTime, BootTime),
+    pub(super) clocks: (WallTime, BootTime),
     /// Ticks that are due after this are not judged.
-    pub(crate) until: WallTime,
+    pub(super) until: WallTime,
 }
 
-/// What came of a job's ticks.
+/// The outcomes of a job's ticks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub(crate) struct Account {
-    /// Due.
-    pub(crate) due: usize,
-    /// Their handler came to its end, at least once.
-    pub(crate) done: usize,
-    /// Started more than once.
-    pub(crate) again: usize,
-    /// Not done: which, and what caught them.
-    pub(crate) named: Vec<String>,
+pub(super) struct Account {
+    pub(super) due: usize,
+    /// Ticks with a run that completed.
+    pub(super) done: usize,
+    /// Ticks that started more than once.
+    pub(super) again: usize,
+    /// Ticks that are not done, with the fault that explains it.
+    pub(super) explained: Vec<String>,
 }
 
-/// The verdict.
-#[derive(Clone, Debug, Default, Serialize)]
-pub(crate) struct Verdict {
-    pub(crate) jobs: BTreeMap<Arc<str>, Account>,
-    /// From a tick's time to its first start, in milliseconds, sorted; made-up ticks included.
-    #[serde(skip)]
-    pub(crate) late_ms: Vec<u64>,
-    /// The longest time without the start of any tick, in milliseconds.
-    pub(crate) worst_gap_ms: u64,
-    pub(crate) violations: Vec<String>,
-}
-
-#[derive(Debug, Default)]
-struct Tick {
-    starts: Vec<Start>,
+/// The result of the judgement.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Verdict {
+    pub(super) jobs: BTreeMap<Arc<str>, Account>,
+    /// From the time of a tick to its first start, catch-up runs included.
+    pub(super) late: Durations,
+    /// The longest time without the start of any tick.
+    pub(super) longest_gap: Duration,
+    pub(super) violations: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -114,93 +104,89 @@ struct Start {
     term: u64,
     at: BootTime,
     done: Option<BootTime>,
-    cut: Option<BootTime>,
+    interrupted: Option<BootTime>,
+}
+
+/// The starts of each tick, by job and by the time of the tick.
+type Ticks = BTreeMap<Arc<str>, BTreeMap<u64, Vec<Start>>>;
+/// The beginning of each term, and its leader.
+type Terms = Vec<(BootTime, u64, Who)>;
+
+/// The terms that began, in their order.
+pub(super) fn terms(lines: &[(Who, Entry)]) -> Terms {
+    let began = lines.iter().filter_map(|(who, entry)| match &entry.event {
+        Event::Acquired { resource, token, .. } if &**resource == TERM => Some((entry.at(), *token, *who)),
+        _ => None,
+    });
+    let mut terms: Terms = began.collect();
+    terms.sort_unstable();
+    terms
 }
 
 impl Story {
     /// Judges all of it.
-    pub(crate) fn judge(&self) -> Verdict {
+    pub(super) fn judge(&self) -> Verdict {
         let mut verdict = Verdict::default();
-        let terms = self.terms(&mut verdict.violations);
+        let terms = terms(&self.lines);
         let ticks = self.ticks(&mut verdict.violations);
-        for kind in JOBS {
-            let job: Arc<str> = kind.name.into();
-            match ticks.get(&job) {
-                None => verdict.violations.push(format!("{job}: no tick of it ever started")),
+        for kind in GUARANTEES {
+            match ticks.get(kind.name) {
+                None => verdict.violations.push(format!("{}: no tick of it ever started", kind.name)),
                 Some(ticks) => {
-                    let account = self.account(kind, ticks, &terms, &mut verdict);
-                    verdict.jobs.insert(job, account);
+                    let account = self.account(*kind, ticks, &terms, &mut verdict);
+                    verdict.jobs.insert(kind.name.into(), account);
                 }
             }
         }
-        self.nothing_by_the_late(&terms, &mut verdict.violations);
-        verdict.late_ms.sort_unstable();
-        let mut starts: Vec<BootTime> = ticks
-            .values()
-            .flat_map(BTreeMap::values)
-            .flat_map(|tick| &tick.starts)
-            .map(|start| start.at)
-            .collect();
+        self.late_starts(&terms, &mut verdict.violations);
+        let starts = ticks.values().flat_map(BTreeMap::values).flatten();
+        let mut starts: Vec<BootTime> = starts.map(|start| start.at).collect();
         starts.sort_unstable();
-        let gaps = starts.windows(2).map(|pair| pair[0].until(pair[1]).as_millis() as u64);
-        verdict.worst_gap_ms = gaps.max().unwrap_or_default();
+        let gaps = starts.windows(2).map(|pair| pair[0].until(pair[1]));
+        verdict.longest_gap = gaps.max().unwrap_or_default();
         verdict
     }
 
-    /// The ticks that were started, by job and by their time, with what came of each start.
-    fn ticks(&self, violations: &mut Vec<String>) -> BTreeMap<Arc<str>, BTreeMap<u64, Tick>> {
-        let mut jobs: BTreeMap<Arc<str>, BTreeMap<u64, Tick>> = BTreeMap::new();
+    /// The ticks that were started, with the outcome of each start.
+    fn ticks(&self, violations: &mut Vec<String>) -> Ticks {
+        let mut jobs = Ticks::new();
         for (who, entry) in &self.lines {
-            if let Event::Start { job, tick, term, .. } = &entry.event {
-                let start = Start { who: *who, term: *term, at: entry.at(), done: None, cut: None };
-                jobs.entry(Arc::clone(job)).or_default().entry(*tick).or_default().starts.push(start);
+            if let Event::RunStarted { job, tick, term } = &entry.event {
+                let start = Start { who: *who, term: *term, at: entry.at(), done: None, interrupted: None };
+                jobs.entry(Arc::clone(job)).or_default().entry(*tick).or_default().push(start);
             }
         }
         for (who, entry) in &self.lines {
-            let (Event::Done { job, tick, term } | Event::Cut { job, tick, term }) = &entry.event else {
+            let (Event::RunDone { job, tick, term } | Event::RunInterrupted { job, tick, term }) =
+                &entry.event
+            else {
                 continue;
             };
-            let starts = jobs.get_mut(job).and_then(|ticks| ticks.get_mut(tick)).map(|tick| &mut tick.starts);
-            let mut starts = starts.into_iter().flatten();
-            let begun = starts.find(|start| start.who == *who && start.term == *term && start.done.is_none());
-            match (begun, &entry.event) {
-                (Some(start), Event::Done { .. }) => start.done = Some(entry.at()),
-                (Some(start), _) => start.cut = Some(entry.at()),
+            let starts = jobs.get_mut(job).and_then(|ticks| ticks.get_mut(tick)).into_iter().flatten();
+            let active =
+                |start: &&mut Start| start.who == *who && start.term == *term && start.done.is_none();
+            match (starts.into_iter().find(active), &entry.event) {
+                (Some(start), Event::RunDone { .. }) => start.done = Some(entry.at()),
+                (Some(start), _) => start.interrupted = Some(entry.at()),
                 (None, _) => {
-                    violations.push(format!("{job}: {tick} ended at {who:?} and never started there"));
+                    violations.push(format!("{job}: {tick} ended at {who:?} and never started there"))
                 }
             }
         }
         jobs.values_mut()
             .flat_map(BTreeMap::values_mut)
-            .for_each(|tick| tick.starts.sort_by_key(|start| start.at));
+            .for_each(|starts| starts.sort_by_key(|start| start.at));
         jobs
     }
 
-    /// When each term began, and under whom. They grow.
-    fn terms(&self, violations: &mut Vec<String>) -> Vec<(BootTime, u64, Who)> {
-        let leads = self.lines.iter().filter_map(|(who, entry)| match entry.event {
-            Event::Leads { term } => Some((entry.at(), term, *who)),
-            _ => None,
-        });
-        let mut terms: Vec<_> = leads.collect();
-        terms.sort_unstable();
-        for pair in terms.windows(2).filter(|pair| pair[0].1 >= pair[1].1) {
-            violations.push(format!("terms: {:?} began after {:?}", pair[1], pair[0]));
-        }
-        terms
-    }
-
     /// No tick starts under a term after a later one has begun.
-    fn nothing_by_the_late(&self, terms: &[(BootTime, u64, Who)], violations: &mut Vec<String>) {
+    fn late_starts(&self, terms: &Terms, violations: &mut Vec<String>) {
         for (who, entry) in &self.lines {
-            let Event::Start { job, tick, term, .. } = &entry.event else { continue };
-            if let Some((at, later, by)) =
-                terms.iter().find(|(at, later, _)| later > term && *at < entry.at())
-            {
-                let late = at.until(entry.at());
+            let Event::RunStarted { job, tick, term } = &entry.event else { continue };
+            if let Some(later) = terms.iter().find(|(at, later, _)| later > term && *at < entry.at()) {
+                let at = entry.at();
                 violations.push(format!(
-                    "late start: {job}: {tick} started at {who:?} under {term}, {late:?} after {later} had begun at {by:?}"
+                    "late start: {job}: {tick} at {who:?} under {term} at {at:?}, after {later:?}"
                 ));
             }
         }
@@ -208,130 +194,97 @@ impl Story {
 
     fn account(
         &self,
-        JobKind { name: job, delivery, takes }: JobKind,
-        ticks: &BTreeMap<u64, Tick>,
-        terms: &[(BootTime, u64, Who)],
+        JobKind { name: job, delivery, takes: [takes, _] }: JobKind,
+        ticks: &BTreeMap<u64, Vec<Start>>,
+        terms: &Terms,
         verdict: &mut Verdict,
     ) -> Account {
         let mut account = Account::default();
         let Some((&first, _)) = ticks.first_key_value() else { return account };
+        let mut violate = |text: String| verdict.violations.push(text);
         let began = terms.first().map_or(self.clocks.1, |(at, ..)| *at);
-        if self.boot(first) > began + TICK_EVERY * 2 + TO_BEGIN {
-            verdict.violations.push(format!("{job}: its first tick was {first}, long after the first term"));
+        if self.boot(first) > began + TICK_EVERY * 2 + TO_START {
+            violate(format!("{job}: its first tick was {first}, long after the first term"));
         }
-        let none = Tick::default();
+        let none = Vec::new();
         for at in (first..=self.until.as_micros()).step_by(TICK_EVERY.as_micros() as usize) {
-            let tick = ticks.get(&at).unwrap_or(&none);
-            let (due, starts) = (self.boot(at), &tick.starts);
+            let starts = ticks.get(&at).unwrap_or(&none);
+            let due = self.boot(at);
             account.due += 1;
             account.again += usize::from(starts.len() > 1);
-            verdict.late_ms.extend(starts.first().map(|start| due.until(start.at).as_millis() as u64));
+            starts.first().into_iter().for_each(|start| verdict.late.add(due.until(start.at)));
             if delivery == Delivery::AtMostOnce && starts.len() > 1 {
-                verdict.violations.push(format!("started twice: {job}: {at}: {starts:?}"));
+                violate(format!("started twice: {job}: {at}: {starts:?}"));
             }
             for pair in starts.windows(2) {
                 if let Some(why) = self.again_without_cause(&pair[0], takes) {
-                    verdict.violations.push(format!("started again: {job}: {at}: {why}: {starts:?}"));
+                    violate(format!("started again: {job}: {at}: {why}: {starts:?}"));
                 }
             }
             match starts.iter().filter_map(|start| start.done).min() {
                 Some(done) => {
                     account.done += 1;
-                    if due.until(done) > MAKE_UP {
-                        verdict
-                            .violations
-                            .push(format!("too late: {job}: {at} was done {:?} after", due.until(done)));
+                    if due.until(done) > CATCH_UP {
+                        violate(format!("too late: {job}: {at} was done {:?} after", due.until(done)));
                     }
                 }
                 None if delivery == Delivery::AtLeastOnce => {
-                    verdict.violations.push(format!("lost: {job}: {at} was never done: {starts:?}"));
+                    violate(format!("lost: {job}: {at} was never done: {starts:?}"));
                 }
-                None => match self.caught(due, starts, takes, terms) {
-                    Some(how) => account.named.push(format!("{at}: {how}")),
-                    None => verdict
-                        .violations
-                        .push(format!("in the dark: {job}: {at}, and no fault tells why: {starts:?}")),
+                None => match self.explanation(due, starts, takes, terms) {
+                    Some(how) => account.explained.push(format!("{at}: {how}")),
+                    None => violate(format!("unexplained: {job}: {at} is not done: {starts:?}")),
                 },
             }
         }
         for at in ticks.keys().filter(|at| (**at - first) % TICK_EVERY.as_micros() as u64 != 0) {
-            verdict.violations.push(format!("{job}: {at} is no tick of it"));
+            violate(format!("{job}: {at} is no tick of it"));
         }
         account
     }
 
-    /// Why a tick should not have started again after this start, if it should not.
-    fn again_without_cause(&self, first: &Start, takes: Duration) -> Option<String> {
-        // A run that was cut at a step-down has said so itself, and then its term must have ended.
-        let (until, why) = match first.cut {
-            Some(cut) => (cut + TO_FALL, "it was cut, and its term did not end"),
+    /// Returns the reason why a tick must not start again after this start, if there is one.
+    fn again_without_cause(&self, first: &Start, takes: Duration) -> Option<&'static str> {
+        // A run that was interrupted at a step-down says so itself, and then its term must have ended.
+        let (until, why) = match first.interrupted {
+            Some(interrupted) => (interrupted + TO_FALL, "it was interrupted, and its term did not end"),
             None => {
                 let ended = first.done.unwrap_or(first.at + takes);
                 (ended + TO_RECORD, "no fault came between its start and the record of its end")
             }
         };
-        self.hit(first.who, first.term, first.at, until).is_none().then(|| why.to_owned())
+        self.hit(first.who, first.term, first.at, until).is_none().then_some(why)
     }
 
-    /// What caught a tick between its start and its end, or between the record of its start and its first word.
-    fn caught(
-        &self,
-        due: BootTime,
-        starts: &[Start],
-        takes: Duration,
-        terms: &[(BootTime, u64, Who)],
-    ) -> Option<String> {
+    /// The fault that hit a tick between its start and its end, or between the record of its start and its first event.
+    fn explanation(&self, due: BootTime, starts: &[Start], takes: Duration, terms: &Terms) -> Option<String> {
         if let Some(start) = starts.first() {
-            let hit = self.hit(start.who, start.term, start.at, start.at + takes + TO_RECORD);
-            return match (start.cut, hit) {
-                (Some(_), Some(change)) => {
-                    Some(format!("cut at the step-down of {:?} ({})", start.who, change.kind))
-                }
-                (None, Some(change)) => Some(format!("{:?} was in it when hit ({})", start.who, change.kind)),
-                (_, None) => None,
+            let change = self.hit(start.who, start.term, start.at, start.at + takes + TO_RECORD)?;
+            let how = if start.interrupted.is_some() {
+                "interrupted at the step-down of"
+            } else {
+                "active when hit:"
             };
+            return Some(format!("{how} {:?} ({})", start.who, change.kind));
         }
-        // Its start was recorded by whoever led when it could begin.
-        let mut could = terms.iter().filter_map(|(began, term, who)| {
-            let begins = due.max(*began);
-            self.hit(*who, *term, begins, begins + TO_BEGIN)
+        // The leader that could start it recorded the start.
+        let mut hits = terms.iter().filter_map(|(began, term, who)| {
+            let starts = due.max(*began);
+            self.hit(*who, *term, starts, starts + TO_START)
         });
-        let change = could.find(|change| due.until(change.at) <= MAKE_UP)?;
-        Some(format!(
-            "recorded as started, and {:?} was hit before its first word ({})",
-            change.who, change.kind
-        ))
+        let change = hits.find(|change| due.until(change.at) <= CATCH_UP)?;
+        Some(format!("recorded as started before {:?} was hit ({})", change.who, change.kind))
     }
 
-    /// The change that ended this term, if it hit between these.
+    /// The change that ended this term, if it hit in this time.
     fn hit(&self, who: Who, term: u64, from: BootTime, until: BootTime) -> Option<&Change> {
         let of = |change: &&Change| change.who == who && change.term == term;
         self.changes.iter().find(of).filter(|change| from <= change.at + TO_HIT && change.at <= until)
     }
 
-    /// A tick's time on the boot clock.
     fn boot(&self, tick: u64) -> BootTime {
-        let (wall, boot) = self.clocks;
-        let tick = WallTime::from_micros(tick);
-        if tick < wall { boot - tick.until(wall) } else { boot + wall.until(tick) }
+        to_boot(self.clocks, tick)
     }
-}
-
-impl Verdict {
-    /// The lateness of which this share is below, in milliseconds.
-    pub(crate) fn late(&self, percent: usize) -> u64 {
-        let at = (self.late_ms.len() * percent / 100).min(self.late_ms.len().saturating_sub(1));
-        self.late_ms.get(at).copied().unwrap_or_default()
-    }
-}
-
-/// The terms that began, in their order.
-pub(crate) fn number_of_terms(lines: &[(Who, Entry)]) -> usize {
-    let leads = lines.iter().filter_map(|(_, entry)| match entry.event {
-        Event::Leads { term } => Some(term),
-        _ => None,
-    });
-    leads.collect::<BTreeSet<_>>().len()
 }
 
 #[cfg(test)]

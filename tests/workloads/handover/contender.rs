@@ -1,99 +1,107 @@
-use super::{AWAY, HOLD, report::Turn};
+use crate::{
+    harness::{Assignment, Event, Journal},
+    work::Failure,
+};
 use quorate::{
     election::{Election, Term},
-    env::Env,
     quorum::Quorum,
 };
-use quorate_redis::Connect;
+use quorate_tests::support::told_to_end;
+use serde::{Deserialize, Serialize};
 use std::{
     convert::Infallible,
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
+use tokio_util::sync::CancellationToken;
 
-/// Contends in a process of its own and prints its turns.
-pub(super) fn run_alone(nodes: &str, mode: &str, rounds: usize) {
-    let turns = on_a_runtime(async {
-        let quorum = quorum(nodes);
-        let turns = match mode {
-            "leaders" => lead(&quorum, rounds).await,
-            _ => contend(&quorum, rounds).await,
-        };
-        quorum.close().await;
-        turns
-    });
-    turns.iter().for_each(|turn| println!("{turn}"));
+/// The time that a contender holds the lease.
+const HOLD: Duration = Duration::from_millis(8);
+/// The time that a contender stays away after its turn, so that others have theirs.
+const AWAY: Duration = Duration::from_millis(2);
+/// The name of the lock and of the election.
+const NAME: &str = "handed-round";
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Task {
+    /// Contenders of this process.
+    pub(super) contenders: usize,
+    /// Turns of each.
+    pub(super) rounds: usize,
+    /// They share one quorum.
+    pub(super) one_quorum: bool,
+    /// They elect a leader instead of locking.
+    pub(super) elect: bool,
 }
 
-/// Contends as several tasks, of `one` quorum or of one each.
-pub(super) fn run_together(nodes: &str, contenders: usize, rounds: usize, one: bool) -> Vec<Turn> {
-    on_a_runtime(async {
-        let shared = quorum(nodes);
-        let env = Env::system();
-        let start = |_| {
-            let quorum = if one { shared.clone() } else { quorum(nodes) };
-            env.spawn_scoped(async move { contend(&quorum, rounds).await })
-        };
-        let tasks: Vec<_> = (0..contenders).map(start).collect();
-        let mut turns = Vec::new();
-        for task in tasks {
-            turns.extend(task.await.expect("a contender does not panic"));
+/// Runs the contenders, writes their turns once all are over, and waits to be told to end.
+pub(crate) async fn work(
+    task: &Task,
+    assignment: &Assignment,
+    quorum: &Quorum,
+    journal: &Journal,
+) -> Result<(), Failure> {
+    let told = told_to_end()?;
+    let turns = if task.elect {
+        lead(quorum, task.rounds).await?
+    } else {
+        let mut contenders = Vec::new();
+        for _ in 0..task.contenders {
+            let quorum = if task.one_quorum { quorum.clone() } else { assignment.quorum()? };
+            let rounds = task.rounds;
+            contenders.push(journal.env().spawn_scoped(async move { contend(&quorum, rounds).await }));
         }
-        shared.close().await;
+        let mut turns = Vec::new();
+        for contender in contenders {
+            turns.extend(contender.await.map_err(|_| "a contender panicked")?);
+        }
         turns
-    })
+    };
+    turns.into_iter().for_each(|turn| journal.write(turn));
+    told.await;
+    Ok(())
 }
 
-fn on_a_runtime<T>(work: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    runtime.expect("a runtime").block_on(work)
-}
-
-fn quorum(nodes: &str) -> Quorum {
-    Quorum::redis(nodes.split(',')).expect("URLs").trust_new_nodes(true).build().expect("a setup")
-}
-
-async fn contend(quorum: &Quorum, rounds: usize) -> Vec<Turn> {
-    let lock = quorum.lock("handed-round");
-    let env = quorum.env();
+async fn contend(quorum: &Quorum, rounds: usize) -> Vec<Event> {
+    let (lock, env) = (quorum.lock(NAME), quorum.env());
     let mut turns = Vec::new();
     for _ in 0..rounds {
-        let asked = env.now().as_nanos();
+        let requested = env.now().as_nanos();
         let lease = lock.acquire().await.expect("a quorum");
-        let had = env.now().as_nanos();
+        let acquired = env.now().as_nanos();
         env.sleep(HOLD).await;
-        let gave = env.now().as_nanos();
-        // On a machine that is too busy a majority may answer late: it frees all the same.
+        let released = env.now().as_nanos();
+        // On a busy machine a majority may answer late: the lease is released all the same.
         let _ = lease.release().await;
-        turns.push(Turn { asked, had, gave });
+        turns.push(Event::Turn { requested, acquired, released });
         env.sleep(AWAY).await;
     }
     turns
 }
 
-/// Leads, resigns, and campaigns again, until it has led so often.
-async fn lead(quorum: &Quorum, rounds: usize) -> Vec<Turn> {
-    let turns: Arc<Mutex<Vec<Turn>>> = Arc::default();
-    let done = tokio_util::sync::CancellationToken::new();
-    let asked = Arc::new(Mutex::new(quorum.env().now().as_nanos()));
-    let (noted, over, env) = (Arc::clone(&turns), done.clone(), quorum.env().clone());
+/// Leads, resigns, and campaigns again, for so many rounds.
+async fn lead(quorum: &Quorum, rounds: usize) -> Result<Vec<Event>, Failure> {
+    let (env, done) = (quorum.env().clone(), CancellationToken::new());
+    let progress = Arc::new(Mutex::new((env.now().as_nanos(), Vec::new())));
+    let (shared, over) = (Arc::clone(&progress), done.clone());
     let work = move |_: Term| {
-        let (noted, asked, over, env) = (Arc::clone(&noted), Arc::clone(&asked), over.clone(), env.clone());
+        let (shared, over, env) = (Arc::clone(&shared), over.clone(), env.clone());
         async move {
-            let had = env.now().as_nanos();
+            let acquired = env.now().as_nanos();
             env.sleep(HOLD).await;
-            let gave = env.now().as_nanos();
-            let mut asked = asked.lock().unwrap_or_else(PoisonError::into_inner);
-            let mut noted = noted.lock().unwrap_or_else(PoisonError::into_inner);
-            noted.push(Turn { asked: *asked, had, gave });
+            let released = env.now().as_nanos();
+            let (requested, turns) = &mut *shared.lock().unwrap_or_else(PoisonError::into_inner);
+            turns.push(Event::Turn { requested: *requested, acquired, released });
             // The campaign goes on at once, or after a back-off of its own: a wait counts from here all the same.
-            *asked = gave;
-            if noted.len() >= rounds {
+            *requested = released;
+            if turns.len() >= rounds {
                 over.cancel();
             }
             Ok::<(), Infallible>(())
         }
     };
-    let election = Election::new(quorum, "handed-round").back_off(AWAY);
-    election.run(work).until(done.cancelled()).await.expect("an election");
-    turns.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    let election = Election::new(quorum, NAME).back_off(AWAY);
+    election.run(work).until(done.cancelled()).await?;
+    let mut progress = progress.lock().unwrap_or_else(PoisonError::into_inner);
+    Ok(std::mem::take(&mut progress.1))
 }
