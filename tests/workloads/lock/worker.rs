@@ -45,7 +45,7 @@ pub(crate) async fn work(
             reached(Point::Read, element);
             think(env).await;
             reached(Point::Checking, element);
-            if *mode == Mode::Check && lease.check().is_err() {
+            if *mode == Mode::Check && lease.fencing_token().is_err() {
                 reached(Point::Skipped, element);
                 continue;
             }

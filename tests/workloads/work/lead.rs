@@ -69,7 +69,7 @@ pub(super) async fn lead(
     let campaign = election.run(|term: Term| {
         let (journal, scheduler) = (journal.clone(), scheduler.clone());
         async move {
-            let (number, unknown) = (term.number().get(), BootTime::default());
+            let (number, unknown) = (term.token().get(), BootTime::default());
             // A term that has ended already began nothing; the campaign goes on.
             let log = LeaseLog::begin(&journal, TERM, number, unknown, || term.remaining());
             let Some(log) = log else { return Ok(()) };
@@ -99,7 +99,7 @@ impl Leadership {
         let Self { term, log } = self;
         while log.check(|| term.remaining()) {
             tokio::select! { biased;
-                () = term.step_down().cancelled(), if !log.has_stepped_down() => log.step_down(),
+                () = term.step_down_token().cancelled(), if !log.has_stepped_down() => log.step_down(),
                 () = term.quorum().env().sleep(CHECK_EVERY) => {}
             }
         }
@@ -107,13 +107,13 @@ impl Leadership {
     }
 
     async fn await_step_down(&self) {
-        await_step_down(self.term.quorum().env(), &self.log, self.term.step_down()).await;
+        await_step_down(self.term.quorum().env(), &self.log, self.term.step_down_token()).await;
     }
 }
 
 impl Drop for Leadership {
     fn drop(&mut self) {
-        if self.term.step_down().is_cancelled() {
+        if self.term.step_down_token().is_cancelled() {
             self.log.step_down();
         }
         self.log.end(|| self.term.remaining());

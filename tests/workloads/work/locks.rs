@@ -68,13 +68,13 @@ async fn hold(
     let over = env.now() + if rng.chance(100) { rng.millis(1000..=5000) } else { rng.millis(5..=200) };
     while env.now() < over && !stop.is_cancelled() {
         tokio::select! { biased;
-            () = lease.step_down().cancelled(), if !log.has_stepped_down() => log.step_down(),
-            () = lease.lost().cancelled() => {}
+            () = lease.step_down_token().cancelled(), if !log.has_stepped_down() => log.step_down(),
+            () = lease.lost_token().cancelled() => {}
             () = stop.cancelled() => break,
             () = env.sleep_until(over.min(env.now() + CHECK_EVERY)) => {}
         }
         if !log.check(|| lease.remaining()) {
-            return await_step_down(env, &log, lease.step_down()).await;
+            return await_step_down(env, &log, lease.step_down_token()).await;
         }
         if rng.chance(30) {
             // The next check shows the result.
@@ -82,7 +82,7 @@ async fn hold(
         }
     }
     if !log.end(|| lease.remaining()) {
-        return await_step_down(env, &log, lease.step_down()).await;
+        return await_step_down(env, &log, lease.step_down_token()).await;
     }
     if rng.chance(800) {
         // A release that reached no majority has ended the lease here, too.

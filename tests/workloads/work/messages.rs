@@ -123,18 +123,18 @@ impl Task {
         let over = env.now() + takes;
         while env.now() < over && !stop.is_cancelled() {
             tokio::select! { biased;
-                () = handle.step_down().cancelled(), if !log.has_stepped_down() => log.step_down(),
-                () = handle.lost().cancelled() => {}
+                () = handle.step_down_token().cancelled(), if !log.has_stepped_down() => log.step_down(),
+                () = handle.lost_token().cancelled() => {}
                 () = stop.cancelled() => {}
                 () = env.sleep_until(over.min(env.now() + CHECK_EVERY)) => {}
             }
             if !log.check(|| handle.remaining()) {
-                await_step_down(&env, &log, handle.step_down()).await;
+                await_step_down(&env, &log, handle.step_down_token()).await;
                 return false;
             }
         }
         if !log.end(|| handle.remaining()) {
-            await_step_down(&env, &log, handle.step_down()).await;
+            await_step_down(&env, &log, handle.step_down_token()).await;
             return false;
         }
         if fails || stop.is_cancelled() {
