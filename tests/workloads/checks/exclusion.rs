@@ -14,7 +14,7 @@ const FRESH: Duration = Duration::from_millis(150);
 /// No two processes see a lease on one resource as valid at one time. This holds for locks, terms and claims.
 ///
 /// A process believes in its lease from the first time that it sees it valid to the last time. Where it is stopped just
-/// after that, it believes on to the end of the stop or of the validity: it would have believed, had it run.
+/// after that, it believes on to the end of the stop or of the validity: it would have believed if it had run.
 #[derive(Debug, Default)]
 pub(crate) struct Exclusion {
     open: BTreeMap<Arc<str>, BTreeMap<u64, Belief>>,

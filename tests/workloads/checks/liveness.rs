@@ -25,7 +25,7 @@ impl Liveness {
     }
 }
 
-/// What must go on, and the longest time that it may take. A crashed holder blocks others for its TTL of 2 s; the rest is
+/// The kinds of work, and the longest time without one of each. A crashed holder blocks others for its TTL of 2 s; the rest is
 /// for a busy machine.
 const KINDS: [(&str, Duration); 4] = [
     ("leader", Duration::from_secs(5)),

@@ -7,8 +7,8 @@ use quorate::env::BootTime;
 use quorate_tests::support::Who;
 use std::{collections::BTreeMap, sync::Arc};
 
-/// In processes that run, work ends before the next holder begins, is told to step down before its lease ends, and is told
-/// at all. A process that did not run is excused only if its pause began before it had to act.
+/// In processes that run, work ends before the next holder begins. Work receives the notice to step down before its lease
+/// ends, and always receives it. A process that did not run is excused only if its pause began before it had to act.
 #[derive(Debug, Default)]
 pub(crate) struct StepDown {
     terms: BTreeMap<u64, Work>,
@@ -30,7 +30,7 @@ struct Lease {
     who: Who,
     /// The end of its validity.
     until: BootTime,
-    /// When its work was told to step down, and the end of validity then.
+    /// When its work received the notice to step down, and the end of validity then.
     stepped_down: Option<(BootTime, BootTime)>,
     /// When it was found to have ended.
     ended: Option<BootTime>,
@@ -43,12 +43,12 @@ impl Lease {
         match (self.stepped_down, self.ended) {
             (Some((at, until)), _) if until < at && !truth.delayed(who, until, at, JUST_PAUSED) => {
                 let late = until.until(at);
-                Some(format!("step-down: {resource}: {who:?} was told {late:?} after the end of validity"))
+                Some(format!("step-down: {resource}: {who:?} received the notice {late:?} after the end of validity"))
             }
-            // A process that did not live long enough to be told proves nothing.
+            // A process that ended before the notice was due proves nothing.
             (None, Some(ended)) if last_event > ended + NOTIFIED => {
                 let paused = truth.was_paused(who, ended - JUST_PAUSED, ended + NOTIFIED);
-                let text = || format!("step-down: {resource}: {who:?} was not told, ended at {ended:?}");
+                let text = || format!("step-down: {resource}: {who:?} received no notice; the lease ended at {ended:?}");
                 (!paused).then(text)
             }
             _ => None,

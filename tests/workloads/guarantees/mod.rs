@@ -154,7 +154,7 @@ impl Guarantees {
         }
     }
 
-    /// Waits for the end of a member that was told to end, and starts it again.
+    /// Waits for the end of a worker after SIGTERM, and starts it again.
     fn restart(&mut self, member: usize) {
         let give_up = SystemWorld.now() + PATIENCE;
         while !self.director.ended(PATIENCE).iter().any(|(ended, _)| *ended == member) {

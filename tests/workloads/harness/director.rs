@@ -99,7 +99,7 @@ impl Director {
         &mut self.truth
     }
 
-    /// Returns whether a worker runs and was neither stopped nor told to end.
+    /// Returns whether a worker runs and was neither stopped nor sent SIGTERM.
     pub(crate) fn is_active(&self, member: usize) -> bool {
         self.crew.is_going(member)
     }
@@ -130,7 +130,7 @@ impl Director {
         Some(at)
     }
 
-    /// Tells an active worker to end (SIGTERM). Returns the time before that.
+    /// Sends SIGTERM to an active worker. Returns the time before that.
     pub(crate) fn terminate(&mut self, member: usize) -> Option<BootTime> {
         self.is_active(member).then(|| self.crew.tell_to_end(member))
     }
@@ -220,7 +220,7 @@ impl Director {
         assert!(self.violations.is_empty(), "{:?}", self.violations);
     }
 
-    /// Tells all workers to end, and reads until every output has ended. A process that remains is a violation.
+    /// Sends SIGTERM to all workers, and reads until every output has ended. A process that remains is a violation.
     pub(crate) fn end(&mut self, within: Duration, mut on_event: impl FnMut(&mut Self, Who, &Entry)) {
         self.resume_all();
         for member in 0..self.workers() {

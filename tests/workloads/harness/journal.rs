@@ -26,7 +26,7 @@ pub(crate) enum Event {
     Releasing { resource: Arc<str>, token: u64 },
     /// A lease was found to have ended.
     Ended { resource: Arc<str>, token: u64 },
-    /// The work under a lease was told to step down.
+    /// The work under a lease received the notice to step down.
     SteppedDown { resource: Arc<str>, token: u64 },
     /// A run of a job begins. `tick` is in microseconds of the wall clock.
     RunStarted { job: Arc<str>, tick: u64, term: u64 },
@@ -172,7 +172,7 @@ impl LeaseLog {
         valid
     }
 
-    /// Writes that the work was told to step down.
+    /// Writes that the work received the notice to step down.
     pub(crate) fn step_down(&self) {
         if !self.stepped_down.swap(true, Ordering::Relaxed) {
             let (resource, token) = (Arc::clone(&self.resource), self.token);

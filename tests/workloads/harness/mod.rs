@@ -1,4 +1,4 @@
-//! What all plans share: servers, worker processes, the journal that workers write, faults, and the report.
+//! The parts that all plans share: servers, worker processes, the journal that workers write, faults, and the report.
 
 mod assignment;
 mod director;

@@ -1,5 +1,5 @@
-//! What the director knows because it did it: the processes that it stopped, and the servers that lost their data or
-//! could not answer.
+//! The director's own record of its faults: the processes that it stopped, and the servers that lost their data or could
+//! not answer.
 
 use quorate::{env::BootTime, quorum::QuorumConfig};
 use quorate_tests::support::Who;
@@ -31,7 +31,7 @@ impl Pause {
     }
 }
 
-/// What happened, by the machine's boot clock.
+/// The pauses, losses and outages, by the machine's boot clock.
 #[derive(Clone, Debug)]
 pub(crate) struct Truth {
     pauses: Vec<Pause>,
@@ -148,7 +148,7 @@ impl Truth {
         self.losers(from, until).len()
     }
 
-    /// The number of nodes that have kept since `kept_from` what they were told, and could answer throughout the times
+    /// The number of nodes that have kept their data since `kept_from`, and could answer throughout the times
     /// `answered`.
     pub(crate) fn remembering(&self, kept_from: BootTime, answered: &[(BootTime, BootTime)]) -> usize {
         let last = answered.iter().map(|(_, until)| *until).max().unwrap_or(kept_from);

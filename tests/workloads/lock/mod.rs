@@ -43,7 +43,7 @@ const OTHERS: usize = 3;
 /// The time that a request may take from a worker to the store, and a line from its output to the director.
 const UNDER_WAY: Duration = Duration::from_millis(100);
 
-/// What guards the set besides the lock.
+/// The guard of the set besides the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Mode {

@@ -11,7 +11,7 @@ pub(super) enum Target {
     Member(usize),
 }
 
-/// What the director does.
+/// An action of the director.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     Kill(Target),
@@ -91,7 +91,7 @@ impl Choice<'_> {
         stops.chain([(self.until, Action::ResumeWorkers)]).collect()
     }
 
-    /// What the stopped workers hold is valid for more than another second, and no node remembers it.
+    /// The leases of the stopped workers are valid for more than another second, and no node remembers them.
     fn holders_stopped_all_flushed(self) -> Actions {
         let stops = [(self.at, Action::Stop(Target::Leader)), (self.at, Action::Stop(self.worker))];
         let at = self.at + Duration::from_millis(50);

@@ -65,7 +65,7 @@ struct Soak {
     /// The actions to come, in order, each with the kind of fault that begins with it.
     agenda: BTreeMap<(BootTime, u64), (Option<&'static str>, Action)>,
     planned: u64,
-    /// What happens to the leader once it begins to run a job.
+    /// The action on the leader once it begins to run a job.
     ambush: Option<Action>,
     next_episode: BootTime,
     figures: Figures,
@@ -305,7 +305,7 @@ impl Soak {
         at.is_some()
     }
 
-    /// Does to the leader, which has just begun to run a job, what was planned for that moment.
+    /// Hits the leader, which has just begun to run a job, if that was planned.
     fn spring_ambush(&mut self, who: Who) {
         let (end, after) = match self.ambush.take() {
             Some(Action::StopLeaderInRun(time)) if self.director.stop(who.member).is_some() => {

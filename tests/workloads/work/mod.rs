@@ -1,4 +1,4 @@
-//! What the worker processes do: each plan's work, with a journal.
+//! The worker processes: the work of each plan, with a journal.
 
 pub(crate) mod lead;
 mod locks;
@@ -22,9 +22,9 @@ use std::{error::Error, process::ExitCode, time::Duration};
 use tokio::runtime::Builder;
 use tokio_util::sync::CancellationToken;
 
-/// The work under a lease that is lost at once is told to stop within this time of its end.
+/// The work under a lease that is lost at once receives the notice to step down within this time of its end.
 pub(crate) const NOTIFIED: Duration = Duration::from_secs(1);
-/// The grace period of work that is told to stop.
+/// The grace period of work after the notice to step down.
 const GRACE: Duration = Duration::from_millis(400);
 /// The time between two checks of a lease by its holder.
 const CHECK_EVERY: Duration = Duration::from_millis(50);
@@ -108,7 +108,8 @@ async fn jobs(assignment: &Assignment, quorum: &Quorum, journal: &Journal) -> Re
     led.and(ended)
 }
 
-/// After the end of a lease: writes that its work was told to step down, unless that does not happen in time.
+/// Writes, after the end of a lease, that its work received the notice to step down. Writes nothing if the notice does not
+/// come in time.
 async fn await_step_down(env: &Env, log: &LeaseLog, step_down: &CancellationToken) {
     if env.before(env.now() + NOTIFIED, step_down.cancelled()).await.is_some() {
         log.step_down();
