@@ -43,12 +43,16 @@ impl Lease {
         match (self.stepped_down, self.ended) {
             (Some((at, until)), _) if until < at && !truth.delayed(who, until, at, JUST_PAUSED) => {
                 let late = until.until(at);
-                Some(format!("step-down: {resource}: {who:?} received the notice {late:?} after the end of validity"))
+                Some(format!(
+                    "step-down: {resource}: {who:?} received the notice {late:?} after the end of validity"
+                ))
             }
             // A process that ended before the notice was due proves nothing.
             (None, Some(ended)) if last_event > ended + NOTIFIED => {
                 let paused = truth.was_paused(who, ended - JUST_PAUSED, ended + NOTIFIED);
-                let text = || format!("step-down: {resource}: {who:?} received no notice; the lease ended at {ended:?}");
+                let text = || {
+                    format!("step-down: {resource}: {who:?} received no notice; the lease ended at {ended:?}")
+                };
                 (!paused).then(text)
             }
             _ => None,

@@ -30,7 +30,8 @@ const LAST_EVENT: Duration = Duration::from_millis(500);
 /// Excuses, all of the rule that the leader decides by what the nodes remember that answer its seal:
 ///
 /// * A tick may be *unknown* to a leader: when it had to start the tick, fewer than a majority of the nodes had kept their
-///   data since the tick and could answer. Then an at-most-once tick need not start, and an at-least-once tick need not be
+///   data since the tick, and since the end of the term before, and could answer. (With the data a job's registration is
+///   lost; ticks before the next one belong to no registration.) Then an at-most-once tick need not start, and an at-least-once tick need not be
 ///   done. One node that lost its data is no excuse while a majority of the others answers; nor are several that lost it
 ///   one after the other, with a leader in between that knew the tick.
 /// * An at-most-once tick need not start if its leader recorded the start and then fell, within [`TO_START`] of when it
@@ -160,11 +161,15 @@ impl Ticks {
 
     /// Returns whether a leader that had to start the tick due at `due` may not have known of it.
     fn unknown(&self, due: BootTime, truth: &Truth) -> bool {
+        let mut led_until = due;
         self.terms.values().any(|(from, last)| {
             let starts = due.max(*from);
             let decides = *last + LAST_EVENT >= starts && starts <= due + CATCH_UP;
+            // If no worker led at that time, the leader before this one was the last to know of the job.
+            let kept_from = if *from > due { due.min(led_until) } else { due } - UNKNOWN;
+            led_until = *last;
             let asked = [(*from, *from + TO_SEAL), (starts, starts + TO_START)];
-            decides && truth.remembering(due - UNKNOWN, &asked) < truth.majority()
+            decides && truth.remembering(kept_from, &asked) < truth.majority()
         })
     }
 
@@ -360,6 +365,23 @@ mod tests {
             away.observe(at(2000), &[true, true, true, false, false], 4);
             assert_eq!(judge(job, &away), excused, "two of the four others do not answer");
         }
+    }
+
+    #[test]
+    fn ticks_between_the_loss_of_a_registration_and_the_next_leader_are_excused() {
+        let judge = |truth: &Truth| {
+            let mut check = ticks();
+            let lines = [start(1000, AT_LEAST_ONCE, 1, 7), done(1030, AT_LEAST_ONCE, 1, 7)];
+            read(&mut check, truth, &lines);
+            // No worker leads from 1 s to 16 s. The next leader never starts the ticks of 2 to 15 s, nor those of 19 and 20.
+            for n in [16, 17, 18, 21] {
+                let lines = [start(n * 1000, AT_LEAST_ONCE, n, 8), done(n * 1000 + 30, AT_LEAST_ONCE, n, 8)];
+                read(&mut check, truth, &lines);
+            }
+            check.finish(at(22_000), truth).len()
+        };
+        assert_eq!(judge(&lost(0..3, 2000)), 2, "the next leader knew its own ticks");
+        assert_eq!(judge(&lost(0..2, 2000)), 16, "three nodes have the registration");
     }
 
     #[test]

@@ -34,7 +34,7 @@ pub(crate) struct Task {
     pub(super) elect: bool,
 }
 
-/// Runs the contenders, writes their turns once all are over, and waits to be told to end.
+/// Runs the contenders, writes their turns once all are over, and waits for SIGTERM.
 pub(crate) async fn work(
     task: &Task,
     assignment: &Assignment,

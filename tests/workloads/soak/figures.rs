@@ -35,7 +35,7 @@ pub(super) struct Figures {
 }
 
 impl Figures {
-    /// The leader was killed, or told to end.
+    /// The leader was killed, or received SIGTERM.
     pub(super) fn leader_ends(&mut self, at: BootTime, crash: bool) {
         self.ended = Some((at, crash));
     }

@@ -293,7 +293,7 @@ impl Soak {
         }
     }
 
-    /// Kills a worker, or tells it to end.
+    /// Kills a worker, or sends it SIGTERM.
     fn end_worker(&mut self, member: usize, kill: bool) -> bool {
         let who = self.director.who(member);
         let at = if kill { self.director.kill(member) } else { self.director.terminate(member) };
