@@ -169,7 +169,7 @@ impl Story {
                 (Some(start), Event::RunDone { .. }) => start.done = Some(entry.at()),
                 (Some(start), _) => start.interrupted = Some(entry.at()),
                 (None, _) => {
-                    violations.push(format!("{job}: {tick} ended at {who:?} and never started there"))
+                    violations.push(format!("{job}: {tick} ended at {who:?} and never started there"));
                 }
             }
         }
