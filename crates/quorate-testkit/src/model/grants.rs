@@ -1,4 +1,4 @@
-//! What a model's node keeps of one group's ledger, for the shipped engine to work on.
+//! The part of a model node's store that holds one group's ledger, for the shipped engine to work on.
 
 use quorate::node::{
     Batch, FencingToken, LedgerState, NodeTime, Record, Reply, Request, Resource,
@@ -9,9 +9,9 @@ use std::{
     sync::{Arc, LazyLock},
 };
 
-/// When the tick is due, in microseconds.
+/// The time at which the tick is due, in microseconds.
 pub(super) const TICK: u64 = 100;
-/// The nodes' time: later than the tick.
+/// The nodes' time, which is later than the tick.
 pub(super) const NOW: u64 = 200;
 
 static MARK: LazyLock<Arc<str>> = LazyLock::new(|| "marked".into());
@@ -20,12 +20,12 @@ static KEY: LazyLock<Arc<str>> = LazyLock::new(|| "tick".into());
 static NAMES: LazyLock<[Arc<str>; 8]> =
     LazyLock::new(|| std::array::from_fn(|name| format!("{name}").into()));
 
-/// A ledger with at most one record: that of one tick.
+/// A ledger with at most one record, that of one tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub(super) struct Book {
     term: u8,
     pruned: bool,
-    /// The term and the writer of what stands, and whether it is the last word.
+    /// The term and the writer of the stored record, and whether the record is final.
     record: Option<(u8, u8, bool)>,
 }
 
@@ -35,12 +35,12 @@ impl Book {
     }
 }
 
-/// What stands for the tick.
+/// Returns the record that is stored for the tick.
 pub(super) fn standing(book: &Book) -> Option<Record> {
     book.record.map(|(term, writer, last)| record(term, writer, last))
 }
 
-/// What `writer` writes.
+/// Returns the record that `writer` writes.
 pub(super) fn record(term: u8, writer: u8, last: bool) -> Record {
     let value = Arc::clone(&NAMES[usize::from(writer)]);
     Record { at: TICK, term: FencingToken::new(term.into()), last, value }
@@ -69,7 +69,7 @@ pub(super) fn prune(term: u8) -> Request {
     Request::Prune { ledger: Arc::clone(&GROUP), term, below: TICK + 1, after: None }
 }
 
-/// Asks the shipped engine.
+/// Runs `request` on the shipped engine.
 pub(super) fn ask(book: &mut Book, request: Request) -> Reply {
     let batch =
         Batch { requests: vec![request], not_after: NodeTime::from_micros(NOW), stamp: Arc::clone(&MARK) };

@@ -1,4 +1,4 @@
-//! What a model's node keeps of one resource, for the shipped engine to work on.
+//! The part of a model node's store that holds one resource, for the shipped engine to work on.
 
 use super::NODES;
 use quorate::node::{
@@ -14,7 +14,7 @@ use std::{
     sync::{Arc, LazyLock},
 };
 
-/// The owner tokens there are.
+/// The number of owner tokens.
 pub const OWNERS: usize = 8;
 
 static SIGNED: LazyLock<[Owner; OWNERS]> =
@@ -23,12 +23,12 @@ static MARK: LazyLock<Arc<str>> = LazyLock::new(|| "marked".into());
 static LOCK: LazyLock<Resource> =
     LazyLock::new(|| Resource::lock("r").unwrap_or_else(|error| unreachable!("{error}")));
 
-/// The resource that all contend for.
+/// Returns the resource that all attempts compete for.
 pub fn resource() -> Resource {
     LOCK.clone()
 }
 
-/// The owner token of this number.
+/// Returns the owner token with this number.
 pub fn owner(number: u8) -> Owner {
     SIGNED[usize::from(number)].clone()
 }
@@ -36,13 +36,13 @@ pub fn owner(number: u8) -> Owner {
 /// One resource on one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Shelf {
-    /// Who holds it, and until when, on the clock that times leases.
+    /// The number of the holder's owner token, and the end of its lease on the clock that times leases.
     pub lease: Option<(u8, u32)>,
-    /// The fencing counter, and when it may be forgotten.
+    /// The fencing counter, and the time from which the node may forget it.
     pub counter: Option<(u32, u32)>,
 }
 
-/// Packs a number: what is too large is the end of time.
+/// Packs a number. A number that is too large becomes the end of time.
 pub fn pack(number: u64) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
@@ -52,7 +52,8 @@ fn unpack(number: u32) -> u64 {
 }
 
 impl Shelf {
-    /// Asks the shipped engine. The marker always stands: whether a node may vote is the model's to say.
+    /// Runs `request` on the shipped engine. The marker is always stored: the model decides whether a node
+    /// may vote.
     pub fn ask(&mut self, request: Request, clocks: Clocks, not_after: NodeTime) -> Reply {
         let batch = Batch { requests: vec![request], not_after, stamp: Arc::clone(&MARK) };
         let reply = engine::run(self, &batch, clocks);
@@ -123,8 +124,8 @@ impl Store for Shelf {
     }
 }
 
-/// The shipped tally of these grants: for each node the counter, when its memory began and from when it votes in
-/// microseconds, and when the request was sent.
+/// Returns the shipped tally of these grants. A grant has the counter; the time when the node's memory
+/// began and the time from which it votes, in microseconds; and the time when the request was sent.
 pub fn tally(grants: [Option<(u32, [u32; 2], u32)>; NODES]) -> Tally {
     let mut tally = Tally::new(NODES);
     for (node, grant) in grants.into_iter().enumerate() {

@@ -1,26 +1,26 @@
 use crate::model::Name;
 use std::fmt;
 
-/// What may happen.
+/// A step of the model.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Action {
-    /// An attempt begins: its acquires leave.
+    /// An attempt begins and sends its acquires.
     Begin(u8),
-    /// It gives up: its releases leave.
+    /// An attempt gives up and sends its releases.
     GiveUp(u8),
-    /// Its extensions leave.
+    /// A holder sends its extensions.
     Extend(u8),
-    /// Its lease ends and its releases leave.
+    /// A lease ends and its holder sends its releases.
     Release(u8),
     /// An acquire runs; with `true` it may run again.
     Acquires(u8, Name, bool),
     /// An extension runs; with `true` it may run again.
     Extends(u8, Name, bool),
-    /// An acquire or an extension runs and is heard; with `true` it may run again.
+    /// An acquire or an extension runs and its reply arrives; with `true` it may run again.
     AtOnce(u8, Name, bool),
     /// A release runs.
     Releases(u8, Name),
-    /// A grant, or word of an extension, arrives.
+    /// The reply to an acquire or an extension arrives.
     Hears(u8, Name),
     /// A node forgets everything.
     Forget(Name),

@@ -1,4 +1,4 @@
-//! What each action does.
+//! The effects of each action.
 
 use super::{
     bounds::{BEGIN, Fencing, OFFSET, Rule, STEP},
@@ -77,7 +77,7 @@ impl Fencing {
             }
             if state.attempts[attempt].phase == Phase::Acquiring {
                 let line = &mut site.lines[attempt];
-                // The smaller, which is the empty one where there is one, makes room.
+                // The smaller grant makes room: an empty one is the smallest.
                 line.grants[0] = Grant { counter, since: site.since, votes_from: site.votes_from };
                 line.grants.sort_unstable();
             }
@@ -85,7 +85,8 @@ impl Fencing {
         state.sites[at] = site;
     }
 
-    /// A grant arrives, if there is one. Once a majority has granted, its largest counter is to be the token.
+    /// Delivers a grant, if there is one. Once a majority has granted, its largest counter becomes the
+    /// token.
     pub(super) fn granted(&self, state: &mut State, at: usize, attempt: usize, which: usize) {
         let line = &mut state.sites[at].lines[attempt];
         line.vote = std::mem::take(&mut line.grants[which]);
@@ -108,7 +109,8 @@ impl Fencing {
         for (node, site) in state.sites.iter_mut().enumerate() {
             let line = &mut site.lines[attempt];
             line.grants = Default::default();
-            // A raise is posted to the node that granted; had it forgotten since, the raise is refused.
+            // A raise is sent to a node that granted. If the node has forgotten since, it refuses the
+            // raise.
             line.raise = below.contains(&node) && line.vote.since == site.since;
         }
     }
@@ -121,7 +123,7 @@ impl Fencing {
         }))
     }
 
-    /// Nobody listens any more; what was asked may still run.
+    /// Ends the attempt's interest in replies. The requests that it has sent may still run.
     fn win(state: &mut State, attempt: usize) {
         state.attempts[attempt].phase = Phase::Won;
         for site in &mut state.sites {
@@ -177,7 +179,8 @@ impl Fencing {
         state.sites[at] = site;
     }
 
-    /// A new memory begins with `shelf`. What was under way to the old run is gone; replies that left are not.
+    /// Starts a new memory with the state of `store`. Requests on their way to the old run are lost;
+    /// replies that have left still arrive.
     pub(super) fn lose_memory(&self, state: &mut State, at: usize, shelf: Shelf, margin: u32) {
         let now = Self::wall(state, &state.sites[at]);
         let site = &mut state.sites[at];
@@ -188,7 +191,7 @@ impl Fencing {
     }
 }
 
-/// Longer than anything takes, and short enough to be added to a time.
+/// Longer than anything in the model takes, and short enough to be added to a time.
 const FOR_EVER: Duration = Duration::from_secs(1 << 30);
 
 fn micros(micros: u32) -> Duration {

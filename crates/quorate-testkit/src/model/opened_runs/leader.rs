@@ -21,7 +21,7 @@ use quorate::{
 };
 use std::time::Duration;
 
-/// The state of the run by a seal.
+/// The state of the run as a seal shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Says {
     /// A majority remembers the tick and has no record.
@@ -35,7 +35,7 @@ pub(super) enum Says {
 }
 
 impl OpenedRuns {
-    /// Weighs the answers to a seal by the shipped verdict.
+    /// Evaluates the answers to a seal with the shipped verdict.
     pub(super) fn says(&self, found: &[Found]) -> Option<Says> {
         let finals = self.manner().finals;
         let all: Vec<Option<Record>> = found.iter().map(|one| one.mark.record(finals)).collect();

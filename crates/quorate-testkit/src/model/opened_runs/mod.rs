@@ -106,7 +106,7 @@ impl OpenedRuns {
         }
     }
 
-    /// Whether a leader that seals any two nodes now finds something else than it may.
+    /// Returns `true` if a leader that seals any two nodes now may find a state that is `wrong`.
     fn any_next(&self, state: &State, wrong: impl Fn(Says) -> bool) -> bool {
         let found = state.sites.map(|site| Found {
             mark: site.core.mark,

@@ -47,7 +47,7 @@ pub(super) enum Row {
 /// The claim of one generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub(super) struct Slot {
-    /// The holder's number from one; 0 where the claim is free.
+    /// The holder's number from one; 0 if the claim is free.
     pub(super) owner: u8,
     pub(super) row: Row,
 }
@@ -58,7 +58,7 @@ pub(super) struct Core {
     /// The highest term that has sealed or written.
     pub(super) term: u8,
     pub(super) mark: Mark,
-    /// Whether the tick is below the low-water mark.
+    /// Set if the tick is below the low-water mark.
     pub(super) pruned: bool,
     /// How many generations' horizons have passed by this node's clock.
     pub(super) late: u8,
@@ -93,7 +93,7 @@ pub(super) enum Question {
     Inspect { generation: u8 },
 }
 
-/// How requests are made.
+/// The way in which requests are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Manner {
     /// A closed record is the last word: the engine does not overwrite it.
@@ -123,7 +123,7 @@ pub(super) enum Said {
     Refused,
 }
 
-/// Asks the shipped engine.
+/// Runs `question` on the shipped engine.
 pub(super) fn ask(core: &mut Core, question: Question, manner: Manner) -> Said {
     #[expect(clippy::disallowed_types, reason = "it is looked up, and never iterated")]
     type Known = std::collections::HashMap<(Core, Question, Manner), (Core, Said)>;

@@ -1,4 +1,5 @@
-//! Where searches begin: histories that lead to the interesting states, so that these need not be found each time.
+//! Beginnings of searches: histories that lead to the interesting states, so that a search need not find
+//! them each time.
 
 use super::{
     action::{Action, Ask, Choice},
@@ -21,10 +22,10 @@ const L3: u8 = L1 + 2;
 const W1: u8 = 0;
 const W2: u8 = 1;
 
-/// Where a search begins.
+/// The history from which a search begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum From {
-    /// Nothing has happened.
+    /// Nothing has happened yet.
     Nothing,
     /// The first leader has opened the run at two nodes.
     Opened,
@@ -173,7 +174,7 @@ impl From {
         more.concat()
     }
 
-    /// The state to which it leads.
+    /// Returns the state to which the history leads.
     pub(super) fn state(self, model: &OpenedRuns, first: State) -> State {
         let script = self.script(model.workers as u8);
         let needed = script.iter().filter(|action| match action {

@@ -32,7 +32,8 @@ pub(super) fn memory(since: u8) -> Memory {
     Memory { since: NodeTime::from_micros(since), max_clock_offset: Duration::from_micros(1) }
 }
 
-/// Weighs the grants of a claim, of which one attempt may begin, by the shipped code; `None` without a majority.
+/// Evaluates the grants of a claim, of which one attempt may begin, with the shipped code; `None` without a
+/// majority.
 pub(super) fn turn_of(state: &State, actor: usize, nodes: u8) -> Option<Turn> {
     let mut tally = Tally::new(NODES);
     for site in state.sites.iter().filter(|site| nodes >> site.name.0 & 1 == 1) {
@@ -52,7 +53,8 @@ pub(super) fn turn_of(state: &State, actor: usize, nodes: u8) -> Option<Turn> {
     (tally.verdict() == Verdict::Won).then(|| turn(tally.begun().map(|begun| begun.attempts), Some(1)))
 }
 
-/// Whether the counts at these nodes make their sender the owner of a slot, of which lines say whether it counts there.
+/// Returns `true` if the counts at these nodes make their sender the owner of a slot. A line says whether
+/// its node counts.
 pub(super) fn owns(state: &State, actor: usize, nodes: u8, any: bool) -> bool {
     let mut tally = SlotTally::new(NODES, TICK);
     for site in state.sites.iter().filter(|site| nodes >> site.name.0 & 1 == 1) {
@@ -66,7 +68,7 @@ pub(super) fn owns(state: &State, actor: usize, nodes: u8, any: bool) -> bool {
 }
 
 impl OpenedRuns {
-    /// Whether the actor may still act on its claim, as far as it knows.
+    /// Returns `true` if the actor may still act on its claim, as far as it knows.
     pub(super) fn is_live(&self, state: &State, actor: usize) -> bool {
         !self.timed || !state.is_over(actor)
     }
@@ -220,7 +222,7 @@ impl OpenedRuns {
         let found = of.filter_map(|site| Found::of_line(site.lines[worker]));
         let mut shown: Vec<(Mark, bool)> = found.map(|found| (found.mark, found.older)).collect();
         if self.leaves_out(Rule::OpenTerm) {
-            // Of another term it is taken for the same.
+            // A record of another term is treated as the same one.
             for (mark, _) in &mut shown {
                 *mark = mark.stage().map_or(*mark, |stage| Mark::new(1, stage));
             }
