@@ -2,8 +2,9 @@
 //!
 //! # What is not guaranteed
 //!
-//! It knows what Quorate asks, and breaks its answers in the stated ways; it is no other server's model. A
-//! [`Hostility::Liar`] breaks nothing: it grants everything to everyone, well-formed, and nothing can tell.
+//! It knows Quorate's commands and breaks its answers in the stated ways; it models no other server. A
+//! [`Hostility::Liar`] breaks nothing: it grants everything to every client, well-formed, and no client can
+//! detect it.
 
 mod asked;
 mod says;

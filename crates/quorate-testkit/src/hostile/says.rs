@@ -1,46 +1,46 @@
 use crate::sim::SeedRng;
 use quorate::env::{SystemWorld, World};
 
-/// How a server is hostile.
+/// The way in which a server is hostile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hostility {
-    /// Not at all, but for granting everything to everyone.
+    /// It grants everything to every client, and is otherwise correct.
     Liar,
     /// Every answer is of another type than it should be.
     WrongTypes,
-    /// A word of 2 MiB where a short one belongs.
+    /// A word of 2 MiB in place of a short one.
     HugeString,
     /// The length of an answer is 2^60.
     HugeLength,
     /// The server's time is negative.
     NegativeTime,
-    /// The server's time is beyond what can be counted.
+    /// The server's time is too large to be counted.
     EndOfTime,
-    /// Grants of a counter beyond 2^53.
+    /// Grants with a counter beyond 2^53.
     HugeCounter,
-    /// Grants of a counter that is no number.
+    /// Grants with a counter that is no number.
     NanCounter,
-    /// Grants of the counter -1.
+    /// Grants with the counter -1.
     NegativeCounter,
     /// Arrays in arrays, ten thousand deep.
     DeepNesting,
-    /// One answer too few, for ever.
+    /// Always one answer too few.
     TooFew,
     /// One answer too many.
     TooMany,
     /// A string that never ends.
     Endless,
-    /// A push in place of each answer.
+    /// A push message in place of each answer.
     Push,
-    /// It grants everything to everyone, and before each answer pushes what nobody asked for, among it releases
-    /// that nobody made, of whatever is listened for.
+    /// It grants everything to every client. Before each answer it sends push messages that no client
+    /// requested, among them false releases of every resource that a client listens for.
     Babbler,
-    /// Errors that repeat all they were told, among what steers a terminal.
+    /// Errors that repeat everything that they received, together with terminal control sequences.
     Error,
-    /// INFO is noise.
+    /// The answer to INFO is noise.
     InfoNoise,
-    /// Another run id on every connection, no marker ever, and no connection lives longer than one answer. A node
-    /// that really restarts all the time looks the same.
+    /// A new run id on every connection, never a marker, and connections that close after one answer. A
+    /// node that really restarts all the time looks the same.
     AnotherRun,
     /// The connection closes in the middle of an answer.
     Partial,
@@ -50,22 +50,22 @@ pub enum Hostility {
     Silence,
     /// The answers of another request.
     OtherAnswer,
-    /// It says that it is done, whatever it is.
+    /// It answers that a claim is done, whatever the claim.
     Done,
     /// Pages of a ledger without an end. It grants everything else, as the next three do.
     EndlessPages,
-    /// A page of a ledger that is followed by itself.
+    /// A page of a ledger whose next page is itself.
     SamePage,
-    /// A page of a ledger that is longer than any.
+    /// A page of a ledger that is longer than any allowed one.
     HugePage,
     /// Every record of a ledger twice in a page, and again in the next.
     TwiceTold,
-    /// One of the others for each answer, by the seed; every other answer is right.
+    /// One of the others for each second answer, chosen by the seed; the rest of the answers are right.
     Mixed(u64),
 }
 
 impl Hostility {
-    /// All that break the protocol, or never answer as they should.
+    /// The hostilities that break the protocol, or never answer correctly.
     pub const BREAKERS: [Self; 20] = [
         Self::WrongTypes,
         Self::HugeString,
@@ -91,23 +91,23 @@ impl Hostility {
 }
 
 impl Hostility {
-    /// All that break the protocol where a ledger is told in pages, and nowhere else.
+    /// The hostilities that break the protocol only where a ledger is read in pages.
     pub const PAGERS: [Self; 3] = [Self::EndlessPages, Self::SamePage, Self::HugePage];
 }
 
-/// What to do to the client.
+/// An answer to the client.
 pub(super) enum Deed {
     Say(Vec<u8>),
-    /// Then close.
+    /// Sends the bytes and then closes.
     SayAndClose(Vec<u8>),
-    /// Byte by byte.
+    /// Sends the bytes one by one.
     Drip(Vec<u8>),
-    /// For ever.
+    /// Sends the bytes without end.
     Flood(Vec<u8>),
     Nothing,
 }
 
-/// One connection's side of the talk.
+/// The server's side of one connection.
 pub(super) struct Speaker {
     hostility: Hostility,
     rng: SeedRng,
@@ -115,19 +115,19 @@ pub(super) struct Speaker {
     told: String,
     scripts: usize,
     marker: Option<Vec<u8>>,
-    /// The channels that were subscribed to.
+    /// The channels to which the client subscribed.
     channels: Vec<String>,
     made_up: u64,
 }
 
-/// How many releases a babbler makes up before each answer, for each channel.
+/// The number of false releases that a babbler sends before each answer, for each channel.
 const MADE_UP: u64 = 200;
 
-/// How many keys an item of each script has, in the order in which they are loaded.
+/// The number of keys of an item of each script, in the order in which the scripts are loaded.
 const KEYS: [usize; 21] = [3, 2, 3, 1, 3, 3, 2, 3, 1, 1, 3, 3, 2, 3, 1, 1, 1, 1, 1, 1, 1];
-/// The scripts whose items the one that is loaded last serves by their letters.
+/// The scripts whose items the script that is loaded last serves, by their letters.
 const MIXED: [usize; 6] = [0, 3, 2, 1, 12, 11];
-/// What each script says to an item that goes as it is to go.
+/// The reply of each script to an item that succeeds.
 const WORDS: [&str; 21] = [
     "granted",
     "raised",
@@ -168,7 +168,7 @@ impl Speaker {
         }
     }
 
-    /// The marker that was set last.
+    /// Returns the marker that was set last.
     pub(super) fn marker(&self) -> Option<Vec<u8>> {
         self.marker.clone()
     }
@@ -211,7 +211,7 @@ impl Speaker {
         }
     }
 
-    /// Pushes of every shape, none of which anybody asked for.
+    /// Returns push messages of every shape that no client requested.
     fn babble(&mut self) -> Vec<u8> {
         let mut said = vec![
             b">0\r\n".to_vec(),
@@ -261,7 +261,7 @@ impl Speaker {
         let scripts = if number(1) < KEYS.len() {
             vec![number(1); number(2).saturating_sub(1) / KEYS[number(1)]]
         } else {
-            // After its keys, not_after and the stamp it has a letter an item.
+            // After the keys, not_after and the stamp there is one letter for each item.
             let letters = command.get(3 + number(2) + 2).map(Vec::as_slice).unwrap_or_default();
             letters.iter().map(|letter| MIXED[usize::from(letter.wrapping_sub(b'a')) % MIXED.len()]).collect()
         };
@@ -291,7 +291,7 @@ impl Speaker {
     }
 }
 
-/// A page of a ledger: the `first`, or a later one.
+/// Returns a page of a ledger: the `first`, or a later one.
 fn page(hostility: Hostility, first: bool) -> Vec<u8> {
     let value = match hostility {
         Hostility::HugePage => "x".repeat(17 << 20),
@@ -306,7 +306,7 @@ fn page(hostility: Hostility, first: bool) -> Vec<u8> {
     array(&[bulk("ledger"), next(hostility, first), bulk("0"), bulk("0"), pieces])
 }
 
-/// Where it would have a ledger gone on with.
+/// Returns the position at which the next page would begin.
 fn next(hostility: Hostility, first: bool) -> Vec<u8> {
     match hostility {
         Hostility::EndlessPages => bulk(&SystemWorld.wall().as_micros().to_string()),
@@ -316,7 +316,8 @@ fn next(hostility: Hostility, first: bool) -> Vec<u8> {
     }
 }
 
-/// A script's reply, wrong in what it says and not in how. `first`: to the first page of a ledger.
+/// Returns a script's reply with correct syntax and wrong content. `first`: in reply to the first page of a
+/// ledger.
 fn reply(hostility: Hostility, scripts: &[usize], first: bool) -> Vec<u8> {
     let mut scripts = scripts.to_vec();
     match hostility {
@@ -338,7 +339,7 @@ fn reply(hostility: Hostility, scripts: &[usize], first: bool) -> Vec<u8> {
         _ => SystemWorld.wall().as_micros().to_string(),
     };
     let item = |script: usize| {
-        // The marker is set as asked: who never gets so far breaks nothing else.
+        // The marker is set as asked: a client that never gets a marker would meet no other fault.
         let said = match hostility {
             Hostility::OtherAnswer if script < KEYS.len() - 1 => WORDS[(script + 1) % 4],
             Hostility::Done if script < KEYS.len() - 1 => "done",

@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-/// How long a byte takes that drips.
+/// The time that each single byte takes.
 const DROP_EVERY: Duration = Duration::from_millis(10);
 
 /// A server of one [`Hostility`], on a free loopback port. Dropping it closes every connection and ends its
@@ -29,7 +29,7 @@ pub struct HostileServer {
 struct Shared {
     hostility: Hostility,
     port: u16,
-    /// Every connection that is open, and whether more are taken.
+    /// The open connections; `None` once no more are accepted.
     open: Mutex<Option<Vec<TcpStream>>>,
     marker: Mutex<Option<Vec<u8>>>,
     connections: AtomicU64,
@@ -37,10 +37,10 @@ struct Shared {
 }
 
 impl HostileServer {
-    /// Starts one.
+    /// Starts a server.
     ///
     /// # Errors
-    /// Where no port can be had.
+    /// If no port is free.
     pub fn start(hostility: Hostility) -> io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let port = listener.local_addr()?.port();
@@ -57,17 +57,17 @@ impl HostileServer {
         Ok(Self { port, shared, listening: Some(listening) })
     }
 
-    /// Its URL, with a password that everybody is asked for by being given one.
+    /// Returns its URL with `password`: a client that has a password must send it to every server.
     pub fn url(&self, password: &str) -> String {
         format!("redis://:{password}@127.0.0.1:{}", self.port)
     }
 
-    /// How many connections were made.
+    /// Returns the number of connections that were made.
     pub fn connections(&self) -> u64 {
         self.shared.connections.load(Ordering::Relaxed)
     }
 
-    /// How many scripts were called.
+    /// Returns the number of scripts that were called.
     pub fn batches(&self) -> u64 {
         self.shared.batches.load(Ordering::Relaxed)
     }
@@ -79,7 +79,7 @@ impl Drop for HostileServer {
         for stream in open.into_iter().flatten() {
             let _ = stream.shutdown(Shutdown::Both);
         }
-        // Whoever listens is woken by one more.
+        // One more connection wakes the thread that accepts.
         let _ = TcpStream::connect(("127.0.0.1", self.port));
         if let Some(listening) = self.listening.take() {
             let _ = listening.join();
@@ -98,7 +98,7 @@ impl Shared {
             }
             let (me, connection) = (Arc::clone(self), self.connections.fetch_add(1, Ordering::Relaxed));
             talking.push(thread::spawn(move || {
-                // However the talk ends, the connection does.
+                // The connection ends with the conversation, whatever its result.
                 let _ = me.talk(&stream, connection);
                 let _ = stream.shutdown(Shutdown::Both);
             }));

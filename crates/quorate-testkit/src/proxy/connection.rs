@@ -19,10 +19,10 @@ use tokio::{
     sync::watch,
 };
 
-/// After an accept that failed (too many open files), before the next.
+/// The pause after an accept that failed (too many open files).
 const AFTER_ERROR: Duration = Duration::from_millis(10);
 
-/// What the proxy's tasks share.
+/// The state that the proxy's tasks share.
 #[derive(Clone)]
 pub(super) struct Office {
     pub(super) env: Env,
@@ -32,7 +32,7 @@ pub(super) struct Office {
     pub(super) seed: u64,
 }
 
-/// Takes clients until the proxy is stopped.
+/// Accepts clients until the proxy is stopped.
 pub(super) async fn accept(office: &Office, listener: std::net::TcpListener) {
     let Ok(listener) = TcpListener::from_std(listener) else { return };
     loop {
@@ -45,7 +45,7 @@ pub(super) async fn accept(office: &Office, listener: std::net::TcpListener) {
             continue;
         };
         let number = office.accepted.fetch_add(1, Ordering::Relaxed);
-        // Subscribed before the look, so that a `sever` in between is seen.
+        // Subscribe before reading the rules, so that a `sever` in between is seen.
         let rules = office.rules.subscribe();
         let (refused, severed) = {
             let rules = rules.borrow();
@@ -59,12 +59,12 @@ pub(super) async fn accept(office: &Office, listener: std::net::TcpListener) {
     }
 }
 
-/// Carries one connection to its end.
+/// Forwards one connection until it ends.
 async fn carry(office: Office, client: TcpStream, severed: u64, number: u64) {
     let env = &office.env;
     let mut rules = office.rules.subscribe();
     let broken = async move {
-        // The sender lives in the office.
+        // The sender is a field of `office`, so it outlives this wait.
         let _ = rules.wait_for(|rules| rules.severed != severed).await;
     };
     tokio::pin!(broken);
@@ -74,7 +74,7 @@ async fn carry(office: Office, client: TcpStream, severed: u64, number: u64) {
         server = connect(office.upstream) => server,
     };
     let Ok(server) = server else {
-        // That nobody listens is news from over there.
+        // The server's refusal to connect is passed to the client like any other message from the server.
         let mut rules = office.rules.subscribe();
         tokio::select! { biased;
             () = env.stopped().cancelled() => {}
@@ -93,7 +93,7 @@ async fn carry(office: Office, client: TcpStream, severed: u64, number: u64) {
         end = both(&mut there, &mut back) => end,
     };
     match end {
-        // The client is to read what it was given, and then the end.
+        // The client must be able to read the bytes that it was given, and then the end.
         PumpEnd::ReplyCut => {
             let _ = shutdown(&client, Shutdown::Write);
             reset(&server);
@@ -112,7 +112,7 @@ async fn connect(upstream: SocketAddr) -> io::Result<TcpStream> {
     Ok(server)
 }
 
-/// Until both ways have ended, or one not as it should.
+/// Runs both directions until both have ended, or one of them has failed.
 async fn both(there: &mut Pump<'_>, back: &mut Pump<'_>) -> PumpEnd {
     let (there, back) = (there.run(), back.run());
     tokio::pin!(there, back);
@@ -126,7 +126,7 @@ async fn both(there: &mut Pump<'_>, back: &mut Pump<'_>) -> PumpEnd {
     }
 }
 
-/// The other end is to see a broken connection once this one is dropped.
+/// Makes the other end see a broken connection once this one is dropped.
 fn reset(stream: &TcpStream) {
     let _ = set_socket_linger(stream, Some(Duration::ZERO));
 }

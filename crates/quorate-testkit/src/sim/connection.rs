@@ -24,27 +24,27 @@ pub(super) struct Connection {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The sender hears no more.
+    /// Set if the sender receives nothing more.
     deaf: bool,
-    /// The server reads no more.
+    /// Set if the server reads nothing more.
     reset: bool,
-    /// Requests that arrive after this one never do.
+    /// The number of the last request that arrives; requests with a higher number are lost.
     cut_behind: Option<u64>,
-    /// Who waits for a reply.
+    /// The senders that wait for a reply, by request.
     waiting: BTreeMap<u64, oneshot::Sender<BatchReply>>,
     last_reply: Duration,
-    /// What the server tells of on it.
+    /// The resources whose releases the server reports on this connection.
     listens: BTreeSet<Resource>,
 }
 
-/// What a parcel holds.
+/// The content of a message to the server.
 #[derive(Debug)]
 pub(super) enum Load {
     Batch(Batch),
     Listen(Listen),
 }
 
-/// Something on its way to the server.
+/// A message on its way to the server.
 #[derive(Debug)]
 pub(super) struct Parcel {
     pub(super) number: u64,
@@ -67,26 +67,26 @@ impl Connection {
         Arc::new(Self { label, truth, host, link, server, trace, nudge, state })
     }
 
-    /// Whether the sender can use it.
+    /// Returns `true` if the sender can no longer use the connection.
     pub(super) fn is_deaf(&self) -> bool {
         self.state().deaf
     }
 
-    /// Where the reply to request `number` will arrive.
+    /// Returns the channel on which the reply to request `number` will arrive.
     pub(super) fn expect(&self, number: u64) -> oneshot::Receiver<BatchReply> {
         let (tx, rx) = oneshot::channel();
         self.state().waiting.insert(number, tx);
         rx
     }
 
-    /// The sender's end is gone: what has left goes on.
+    /// Closes the sender's end: messages that have left go on.
     pub(super) fn hang_up(&self) {
         let mut state = self.state();
         state.deaf = true;
         state.waiting.clear();
     }
 
-    /// The server's end is gone. The sender hears so if the road back is open.
+    /// Closes the server's end. The sender sees the end if the link back is open.
     pub(super) fn reset_by_server(&self) {
         self.state().reset = true;
         if self.link.is_open_back() {
@@ -94,13 +94,13 @@ impl Connection {
         }
     }
 
-    /// Both ends see it break, whatever the road is like.
+    /// Breaks the connection at both ends, whatever the state of the link.
     pub(super) fn tear(&self) {
         self.state().reset = true;
         self.break_off(None);
     }
 
-    /// The sender sees its socket break. What has left still arrives, but for what is behind `cut_behind`.
+    /// Breaks the sender's socket. Messages that have left still arrive, except those behind `cut_behind`.
     pub(super) fn break_off(&self, cut_behind: Option<u64>) {
         let mut state = self.state();
         state.cut_behind = state.cut_behind.or(cut_behind);
@@ -131,7 +131,7 @@ impl Connection {
                 return;
             }
             if parcel.fate == Fate::Lost {
-                // A stream has no gaps: what is behind a lost request is lost as well.
+                // A stream has no gaps: everything behind a lost request is lost as well.
                 self.state().cut_behind.get_or_insert(parcel.number.saturating_sub(1));
             }
             if self.state().cut_behind.is_some_and(|last| parcel.number > last) {
@@ -164,12 +164,12 @@ impl Connection {
         }
     }
 
-    /// Whether the server is to tell here of releases of `resource`.
+    /// Returns `true` if the server is to report releases of `resource` on this connection.
     pub(super) fn listens(&self, resource: &Resource) -> bool {
         self.state().listens.contains(resource)
     }
 
-    /// The server tells of a release. It may be lost on its way.
+    /// Reports a release to the client. The message may be lost on its way.
     #[expect(
         clippy::disallowed_methods,
         reason = "the network belongs to no worker: it outlives their crashes"

@@ -11,7 +11,8 @@ pub struct Contrast<'a> {
     pub sound: &'a Plan,
     /// The plan without the mechanism.
     pub sabotaged: &'a Plan,
-    /// The invariant that must break, and, after `: `, a part of its message where only that way counts.
+    /// The name of the invariant that must break; after `: `, a part of its message, if only that message
+    /// counts.
     pub breaks: &'a str,
 }
 

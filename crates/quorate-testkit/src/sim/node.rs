@@ -12,7 +12,7 @@ use std::{
 };
 use tokio::sync::mpsc;
 
-/// One server as one worker's process sees it, over a road with a fate of its own.
+/// One server as seen by one worker's process, over a link with faults of its own.
 #[derive(Debug)]
 pub struct SimNode {
     truth: Truth,
@@ -24,12 +24,12 @@ pub struct SimNode {
 }
 
 impl SimNode {
-    /// `server` as `host` sees it over `link`.
+    /// Returns `server` as `host` sees it over `link`.
     pub fn new(truth: Truth, host: Arc<Host>, link: Arc<Link>, server: Arc<Server>, trace: Trace) -> Self {
         Self { truth, host, link, server, trace, opened: AtomicU64::new(0) }
     }
 
-    /// One message to the server.
+    /// Waits while one message travels to the server.
     async fn there(&self) {
         self.truth.reach(self.link.arrival()).await;
         self.link.open_there().await;
@@ -96,17 +96,17 @@ pub struct SimSession {
 }
 
 impl SimSession {
-    /// Puts `load` on the road, where there is one; gives its number.
+    /// Sends `load` to the server, if the connection is up; returns its number.
     fn put(&mut self, load: Load) -> Option<u64> {
         let connection = &self.connection;
-        // A crashed process has no network: what its destructors post goes nowhere.
+        // A crashed process has no network: messages from its destructors go nowhere.
         if connection.host.is_crashed() || connection.is_deaf() {
             return None;
         }
         self.sent += 1;
         self.last_arrival = connection.link.arrival().max(self.last_arrival);
         let fate = connection.link.fate();
-        // The road ends only with its connection.
+        // The receiving task ends only with its connection.
         let _ = self.parcels.send(Parcel { number: self.sent, load, arrival: self.last_arrival, fate });
         Some(self.sent)
     }

@@ -17,46 +17,47 @@ use quorate::{
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-/// How long a worker may take to end its work, and how long a quorum may take to close.
+/// The time that a worker may take to end its work, and that a quorum may take to close.
 const WORK_ENDS_IN: Duration = Duration::from_secs(10);
 const RELEASED_IN: Duration = Duration::from_millis(1_700);
 const CLOSES_IN: Duration = Duration::from_millis(400);
-/// In calm weather: how long a worker's first acquire may take (it may yet have to learn that nodes forgot, and
-/// tries again after 100 ms), and each one after.
+/// The longest time of a worker's acquires without faults: of its first (it may have yet to learn that
+/// nodes forgot, and tries again after 100 ms), and of each later one.
 const FIRST_ACQUIRE: Duration = Duration::from_millis(350);
 const NEXT_ACQUIRE: Duration = Duration::from_millis(30);
-/// How many nodes a list has that lacks some.
+/// The number of nodes in a list that lacks some.
 const FEWER_NODES: usize = 3;
-/// How long it may take until one of three that try at one moment has it, and the others know.
+/// The longest time until one of three workers that try at once has the lock, and the others know.
 const RUSH: Duration = Duration::from_millis(300);
 
-/// What came of one run.
+/// The result of one run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// The seed.
     pub seed: u64,
-    /// What happened, line by line.
+    /// The events, line by line.
     pub trace: Vec<String>,
-    /// How often what was reached.
+    /// The number of times that each counted thing was reached, by its name.
     pub coverage: BTreeMap<String, u64>,
-    /// The first thing that was wrong.
+    /// The first violation.
     pub violation: Option<String>,
-    /// How much true time went by.
+    /// The true time that passed.
     pub simulated: Duration,
 }
 
-/// Runs the shipped code through what `seed` makes of `plan`, in a runtime of its own on paused time.
+/// Runs the shipped code through the scenario that `seed` draws from `plan`, in a runtime of its own on
+/// paused time.
 ///
 /// # Panics
-/// Where there is no runtime to be had.
+/// If no runtime can be created.
 pub fn simulate(seed: u64, plan: &Plan) -> Outcome {
     run(seed, plan, Trace::new)
 }
 
-/// As [`simulate`], without a trace: faster, and for many seeds.
+/// Runs like [`simulate`], but without a trace: faster, and meant for many seeds.
 ///
 /// # Panics
-/// Where there is no runtime to be had.
+/// If no runtime can be created.
 pub fn simulate_untraced(seed: u64, plan: &Plan) -> Outcome {
     run(seed, plan, Trace::none)
 }
@@ -155,7 +156,7 @@ impl Run {
         }
     }
 
-    /// An operator admits the new servers, as `quorate nodes admit` does; then the workers start.
+    /// Trusts the new servers, as an operator does with `quorate nodes trust`; then starts the workers.
     async fn open_for_business(&mut self) {
         let operator = self.process(0, None);
         operator.quorum.met(Duration::from_secs(1)).await;
@@ -168,7 +169,7 @@ impl Run {
         }
     }
 
-    /// The faults, one after the other.
+    /// Carries out the faults, one after the other.
     async fn suffer(&mut self) {
         self.set_weather(&self.scenario.weather.clone());
         for (at, fault) in std::mem::take(&mut self.scenario.faults) {
@@ -178,7 +179,7 @@ impl Run {
         self.truth.reach(self.scenario.length).await;
     }
 
-    /// Everything is mended.
+    /// Ends every fault.
     fn heal(&mut self) {
         self.trace.note(format_args!("the faults end"));
         self.set_weather(&NetworkConditions::CALM);
@@ -206,7 +207,7 @@ impl Run {
         self.referee.calm_down();
     }
 
-    /// The workers end their work.
+    /// Ends the workers' work.
     async fn stop_work(&mut self) {
         let limit = self.truth.now() + WORK_ENDS_IN;
         for process in self.workers.iter().flatten() {
@@ -221,20 +222,22 @@ impl Run {
         }
     }
 
-    /// Once the quarantines are served and the last TTL is over, every worker gets the lease in turn.
+    /// Waits until the quarantines are over and the last TTL has passed; then every worker acquires the
+    /// lease in turn.
     async fn prove_liveness(&mut self) {
-        // Releases were kept for servers that were away: a back-off and a handshake later they have gone out.
+        // Releases were kept for servers that were away: after a back-off and a handshake they have been
+        // sent.
         self.truth.pass(RELEASED_IN).await;
         let keys_end_in = keys_of_a_crashed_worker_end_in(&self.plan.setup);
         let long_ago = self.truth.now().saturating_sub(keys_end_in);
         let lives = |worker: usize| self.crashed[worker].is_none_or(|crashed| crashed < long_ago);
-        // A resign request is stored for its time, whether its worker lives or not.
+        // A resign request is stored for its time, even if its worker has died.
         self.look_for_keys(|resource, owner| {
             let ours = (0..WORKERS).any(|worker| lives(worker) && owner == format!("w{worker}"));
             ours && resource.kind() != ResourceKind::Wish
         });
         let served = self.plan.setup.quarantine().mul_f64(1.0 + self.plan.setup.drift_rate);
-        // A driver that was backing off needs a second to see its server, and only then is the wait over.
+        // A driver that was backing off needs a second to see its server; the wait is over only then.
         self.truth.pass(served + Duration::from_millis(1_500)).await;
         self.look_for_keys(|_, _| true);
         for turn in 0..2 * WORKERS {
@@ -263,7 +266,8 @@ impl Run {
         self.rush().await;
     }
 
-    /// All workers try at one moment: votes that are split are cast again, so one of them has it.
+    /// Lets all workers try at one moment. They repeat votes that are split, so one of them acquires the
+    /// lock.
     async fn rush(&self) {
         let began = self.truth.now();
         let attempts = self.workers.iter().flatten().map(|process| async move {
@@ -281,20 +285,21 @@ impl Run {
         self.truth.pass(Duration::from_millis(20)).await;
     }
 
-    /// Another worker drops an attempt at some moment of its round. What it set must be gone soon.
+    /// Lets another worker drop an attempt at some moment of its round. The keys that it set must soon be
+    /// gone.
     async fn give_up(&self, turn: usize) {
         let Some(process) = &self.workers[(turn + 1) % WORKERS] else { return };
         let lock = process.quorum.lock(RESOURCES[0]).ttl(Duration::from_secs(2));
         let moment = Duration::from_millis(turn as u64 % 5);
         tokio::select! { biased;
-            // Won before the moment came: dropped all the same.
+            // The attempt won before that moment: the result is dropped all the same.
             _ = lock.try_acquire() => {}
             () = self.truth.pass(moment) => {}
         }
         self.truth.pass(Duration::from_millis(20)).await;
     }
 
-    /// Everything is closed, and nothing is left.
+    /// Closes everything, and checks that nothing is left.
     async fn end(&mut self) {
         for process in std::mem::take(&mut self.workers).into_iter().flatten() {
             let began = self.truth.now();
@@ -368,7 +373,8 @@ impl Run {
         self.crashed[worker] = Some(self.truth.now());
         process.host.crash();
         self.referee.bury(&process.host);
-        // Its tasks are dropped when the runtime next looks at them: looked for at the end.
+        // The runtime drops its tasks when it next polls them; the check at the end of the run looks for
+        // them.
         let (truth, referee) = (self.truth, Arc::clone(&self.referee));
         #[expect(
             clippy::disallowed_methods,
@@ -384,7 +390,7 @@ impl Run {
         bury(&self.referee, process);
     }
 
-    /// No key of these workers stands anywhere.
+    /// Checks that no key of these workers is stored on any server.
     fn look_for_keys(&self, of: impl Fn(&Resource, &str) -> bool) {
         for server in &self.servers {
             let mut leases = server.live_leases();
@@ -404,8 +410,9 @@ impl Run {
     }
 }
 
-/// A request that a worker sent just before it crashed runs within the node timeout or not at all, by a server's clock
-/// that may drift, and step once; what it sets ends with the longest TTL.
+/// Returns the longest time for which a key may outlive a crashed worker. A request that the worker sent
+/// just before the crash runs within the node timeout or not at all, by a server's clock that may drift,
+/// and step once. The key that it sets ends with the longest TTL.
 fn keys_of_a_crashed_worker_end_in(setup: &QuorumConfig) -> Duration {
     (setup.node_timeout + setup.max_ttl).mul_f64(1.0 + setup.drift_rate) + setup.clock_step_allowance
 }
@@ -421,7 +428,7 @@ fn bury(referee: &Referee, process: &Process) {
 mod tests {
     use super::*;
 
-    /// What is left of a crashed worker longer than its last request can have set it is a leftover.
+    /// A key that outlives a crashed worker for longer than its last request can have set it is a leftover.
     #[test]
     fn a_crashed_worker_excuses_no_key_for_longer_than_its_last_request_can_have_set_it() {
         let setup = Plan::default().setup;

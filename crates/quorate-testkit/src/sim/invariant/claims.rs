@@ -6,14 +6,16 @@ use std::{
     time::Duration,
 };
 
-/// A message that is done stays done: while its done record stands on a majority nobody is given the message,
-/// no server that has the record grants it, and on a server a record of a lower token never replaces one of a
-/// higher. Who was told that it is completed was told so by a majority, and who is told that it is done hears a
-/// result that somebody had recorded. (That no message stays claimed is for `leftovers` and `liveness`.)
+/// Requires that a message which is done stays done. While its done record is stored on a majority, no
+/// worker receives the message, no server that has the record grants it, and on a server a record of a
+/// lower token never replaces one of a higher. A worker that learns that it completed the message has that
+/// from a majority. A worker that learns that the message is done receives a result that a worker had
+/// recorded. (The invariants `leftovers` and `liveness` check that no message stays claimed.)
 ///
-/// Promised within the retention, which no run outlasts; and "a *done* on a bare majority does not survive the
-/// loss of one of its nodes": a server that forgot counts no more, though it may come back with a snapshot that
-/// has the record. Nor is it known to a worker whose boot clock stood still that its grant is long over.
+/// The guarantee holds within the retention, which no run outlasts. The documented exception is: "a *done*
+/// on a bare majority does not survive the loss of one of its nodes". So a server that forgot counts no
+/// more, though it may come back with a snapshot that has the record. And a worker whose boot clock stood
+/// still cannot know that its grant is long over.
 #[derive(Debug, Default)]
 pub(super) struct Claims {
     /// The token under which a claim is done, by server.

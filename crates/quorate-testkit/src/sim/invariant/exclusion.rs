@@ -2,8 +2,9 @@ use super::{Event, Invariant};
 use crate::sim::Belief;
 use std::time::Duration;
 
-/// No two leases on one resource are taken for valid at one true moment, each by its own worker's clock. A lease
-/// whose worker's clock stood still is outside of the promise until it is extended by a clock that runs.
+/// Requires that no two leases on one resource are taken for valid at one true moment, each by its own
+/// worker's clock. A lease whose worker's clock stood still is outside of the guarantee until a request
+/// sent by a running clock extends it.
 #[derive(Debug)]
 pub(super) struct Exclusion;
 

@@ -1,7 +1,8 @@
 use super::{Event, Invariant};
 use std::time::Duration;
 
-/// At the end no key stands on any server, and no task of any worker runs or has panicked.
+/// Requires that at the end no key is stored on any server, and that no task of any worker runs or has
+/// panicked.
 #[derive(Debug)]
 pub(super) struct Leftovers;
 

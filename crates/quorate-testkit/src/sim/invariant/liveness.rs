@@ -1,7 +1,7 @@
 use super::{Event, Invariant};
 use std::time::Duration;
 
-/// With the faults over and the quarantines served, whoever wants a free lease gets it, soon.
+/// Requires that a worker acquires a free lease soon, once the faults and the quarantines are over.
 #[derive(Debug)]
 pub(super) struct Liveness;
 

@@ -5,9 +5,9 @@ use std::{
     time::Duration,
 };
 
-/// Once a server has run the release of an attempt, no request of that attempt sets its key there again:
-/// nothing would ever free it before its TTL. (A wish is no attempt: it is for the holder that signs it, and may be
-/// wished again.)
+/// Requires that once a server has run the release of an attempt, no request of that attempt sets its key
+/// there again: nothing would free the key before its TTL. (A resign request is no attempt: it addresses
+/// the holder that its owner token names, and may be sent again.)
 #[derive(Debug, Default)]
 pub(super) struct Release {
     released: BTreeMap<String, BTreeSet<(Resource, Owner)>>,

@@ -1,10 +1,11 @@
 use super::{Event, Invariant};
 use std::{collections::BTreeMap, time::Duration};
 
-/// How long a running worker may take to tell its work once the grace has begun.
+/// The longest time that a running worker may take to ask its work to stop once the grace has begun.
 pub(super) const SOON: Duration = Duration::from_millis(5);
 
-/// Work under a lease that ends within the grace has been told to stop, if its process runs at all.
+/// Requires that work under a lease that ends within the grace has been asked to stop, if its process runs
+/// at all.
 #[derive(Debug, Default)]
 pub(super) struct StepDown {
     ending_since: BTreeMap<u64, Duration>,

@@ -2,12 +2,13 @@ use super::{Event, Invariant, step_down::SOON};
 use crate::sim::Working;
 use std::time::Duration;
 
-/// When a term or a claim begins, the work under every earlier one of the same resource has ended: runs of
-/// jobs, the leader's own work, handlers of messages. The shipped code has dropped what did not stop.
+/// Requires that when a term or a claim begins, the work under every earlier one of the same resource has
+/// ended: runs of jobs, the leader's own work, handlers of messages. The shipped code has dropped work that
+/// did not stop.
 ///
-/// Promised (*stepping down*) where the process is scheduled: who is paused, or has only just gone on, has had
-/// no turn in which to end anything; and not where the worker's boot clock stood still, until a majority has extended
-/// its grant at the request of a clock that runs.
+/// The guarantee (*stepping down*) needs a process that is scheduled: a process that is paused, or has only
+/// just resumed, has had no chance to end anything. It also excludes a worker whose boot clock stood still,
+/// until a majority has extended its grant by a request that was sent while the clock ran.
 #[derive(Debug)]
 pub(super) struct Succession;
 
@@ -18,7 +19,8 @@ impl Invariant for Succession {
 
     fn see(&mut self, _now: Duration, event: &Event<'_>) -> Result<(), String> {
         let Event::Succeeded { belief, working } = event else { return Ok(()) };
-        // What had ended before it was seen is nobody's turn; and whose clock stood still does not know that it has.
+        // A grant that had ended before the worker saw it begins no term; a worker whose clock stood still
+        // cannot know that its grant has ended.
         let late = working.iter().filter(|_| belief.valid && !belief.clock_stood);
         let told = |work: &&Working| work.awake_for.is_some_and(|awake| awake > SOON) && !work.clock_stood;
         match late.into_iter().find(told) {

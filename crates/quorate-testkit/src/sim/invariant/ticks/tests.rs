@@ -1,7 +1,7 @@
 use super::*;
 use quorate::node::{FencingToken, LedgerState};
 
-/// When every job is due at once, and what is the true time then.
+/// The time at which every job is due at once, and the true time then.
 const EPOCH: u64 = 1_700_001_072_000_000;
 const BEGAN: Duration = Duration::from_secs(1_072);
 const NODES: [&str; 5] = ["n0", "n1", "n2", "n3", "n4"];
@@ -10,7 +10,7 @@ fn at(ms: u64) -> WallTime {
     WallTime::from_micros(EPOCH + ms * 1_000)
 }
 
-/// A history in which `job` is registered from 0 on, which the tests make good or bad.
+/// A history in which `job` is registered from 0 on; each test adds correct or wrong events to it.
 struct History(Ticks, u64);
 
 impl History {
@@ -40,7 +40,7 @@ impl History {
         self.written(node, &format!("job/{job}"), &record)
     }
 
-    /// *Started*, or the last word, on so many servers.
+    /// Stores *started*, or a final record, on the given number of servers.
     fn stands(&mut self, job: &str, due: u64, term: u64, last: bool, servers: usize) {
         let record =
             Record { at: at(due).as_micros(), term: FencingToken::new(term), last, value: "".into() };
@@ -52,7 +52,7 @@ impl History {
         self.0.see(Duration::ZERO, &Event::TickStarted(start))
     }
 
-    /// A good run from its record to its end.
+    /// A correct run, from its record to its end.
     fn run(&mut self, job: &str, due: u64, term: u64) -> Result<(), String> {
         self.stands(job, due, term, false, 3);
         self.1 += 1;
@@ -69,7 +69,7 @@ impl History {
         self.0.see(Duration::ZERO, &reckoned)
     }
 
-    /// Every tick of every job runs, but for some.
+    /// Runs every tick of every job, except some.
     fn run_all_but(&mut self, until: u64, but: &[(&str, u64)]) {
         for job in specs() {
             let next = |tick: &WallTime| job.schedule.next_after(*tick).filter(|tick| *tick <= at(until));
@@ -90,7 +90,7 @@ impl History {
         self.0.see(Duration::ZERO, &ran).unwrap();
     }
 
-    /// All servers take the seal, and the leader goes by the answers of some.
+    /// All servers accept the seal, and the leader uses the answers of some.
     fn sealed(&mut self, term: u64, answered: &[usize]) -> Result<(), String> {
         (0..NODES.len()).for_each(|node| self.takes_seal(node, term));
         self.goes_by(term, answered)
@@ -234,7 +234,7 @@ const FORGOTTEN: &str = "not started: too few nodes can remember a record of tha
 const STARTED: &str = "it was started by w0, who left no word of its end";
 const STANDING: &str = "not started: another record stands: …";
 
-/// One server that forgot is no reason where a majority of those that answered remember.
+/// One server that forgot is no reason if a majority of those that answered remember.
 #[test]
 fn a_tick_is_unknown_only_where_no_majority_of_the_answers_remembers_it() {
     let report = |forgot: &[usize], answered: &[usize], due| {
@@ -292,7 +292,7 @@ fn a_leader_goes_by_a_majority_that_took_its_seal() {
     assert!(history.goes_by(3, &[0, 1, 2]).is_err(), "another term");
 }
 
-/// Of what has ended one server's word is enough.
+/// One server's record is enough to show that a tick has ended.
 #[test]
 fn what_a_leader_was_told_has_ended_does_not_start() {
     let start = |answered: &[usize]| {
