@@ -1,4 +1,4 @@
-//! The proxy makes the faults that it says it makes, and no others.
+//! The proxy causes the faults that it documents, and no others.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -15,7 +15,7 @@ use std::{
 };
 
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long nothing must come before nothing is taken to come.
+/// The silence after which a test assumes that nothing will come.
 const SILENCE: Duration = Duration::from_millis(150);
 
 struct Client(TcpStream);
@@ -31,7 +31,7 @@ impl Client {
         self.0.write_all(format!("{command}\r\n").as_bytes()).expect("a connection");
     }
 
-    /// What comes first, in at most as many bytes as `expected` has.
+    /// Returns the first bytes that come, `length` at the most.
     fn read(&mut self, length: usize) -> String {
         self.0.set_read_timeout(Some(PATIENCE)).expect("a socket");
         let mut bytes = vec![0; length];
@@ -52,7 +52,7 @@ impl Client {
         }
     }
 
-    /// All that comes until the connection ends, and whether it was broken rather than closed.
+    /// Returns all bytes until the connection ends, and `true` if it was broken and not closed.
     fn rest(&mut self) -> (String, bool) {
         self.0.set_read_timeout(Some(PATIENCE)).expect("a socket");
         let mut bytes = Vec::new();
@@ -121,7 +121,7 @@ fn a_cut_on_the_way_back_lets_requests_run_unheard() {
     client.send("SET a 2");
     until("write behind the cut", || server.command(&["GET", "a"]) == "2");
     client.hears_nothing();
-    // Connecting succeeds, and that is all.
+    // Connecting succeeds, and nothing more.
     let mut other = Client::to(&proxy);
     other.send("SET b 1");
     until("write of a newcomer", || server.command(&["GET", "b"]) == "1");
@@ -178,7 +178,7 @@ fn latency_is_at_least_what_was_asked_and_keeps_the_order() {
     assert_eq!(client.read(replies.len()), replies);
     let took = sent.until(SystemWorld.now());
     assert!(took >= Duration::from_millis(60 + 20), "{took:?}");
-    // Twenty in a row would be 1.2 s: they are under way together.
+    // Twenty in a row would take 1.2 s: they travel together.
     assert!(took < Duration::from_millis(1000), "{took:?}");
     proxy.heal();
     client.ask("PING", "+PONG\r\n");

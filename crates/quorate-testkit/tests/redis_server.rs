@@ -1,4 +1,4 @@
-//! The servers that other tests stand on do what their names say.
+//! The servers that other tests use behave as their methods say.
 
 use quorate_testkit::redis::{RedisCluster, RedisConfig, RedisServer};
 use std::{io::Read, net::TcpStream, path::Path, time::Duration};

@@ -1,5 +1,5 @@
-//! What the nodes hold of a job, and for how long after the job's last worker: leaders over memory nodes, on clocks that a
-//! test moves on.
+//! The records that nodes keep of a job, and the time for which they keep them after the job's last worker.
+//! Leaders run over memory nodes, on clocks that the test moves forward.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -17,11 +17,11 @@ use tokio_util::sync::CancellationToken;
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(24 * 3600);
-/// How long what is known of a job outlives it.
+/// The time for which the records of a job outlive it.
 const RETENTION: Duration = Duration::from_secs(8 * 3600);
-/// How long anything may take that must come, on a slow machine.
+/// The longest wait for anything that must happen, on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Much longer than a step of the clocks: a leader leads on while they are moved.
+/// Much longer than a step of the clocks: a leader stays leader while they move.
 const TTL: Duration = Duration::from_secs(20 * 3600);
 
 struct Stage {
@@ -97,7 +97,7 @@ impl Stage {
         self.until(&format!("{job} has run"), async || self.has_history(job).await).await;
     }
 
-    /// Lets time pass, in steps in which everybody has a turn.
+    /// Lets time pass, in steps after each of which every task runs.
     async fn pass(&self, time: Duration) {
         let step = time / 16;
         for _ in 0..16 {
@@ -118,7 +118,7 @@ impl Worker {
 fn quorum(worker: &str, world: &Arc<ShiftedWorld>, nodes: &[MemoryNode]) -> Quorum {
     let setup = QuorumConfig {
         worker: worker.into(),
-        // A step of the clocks looks to a request under way like a slow node.
+        // A step of the clocks makes a node with a pending request look slow.
         node_timeout: Duration::from_secs(1),
         max_ttl: Duration::from_secs(24 * 3600),
         ledger_retention: RETENTION,
@@ -203,7 +203,7 @@ async fn what_only_another_worker_knows_ends_no_sooner_than_that_worker() {
     stage.ran("old's").await;
     stage.jobs().pause("old's").await.expect("a leader");
     old.stop().await;
-    // Of the old version a worker is left, which does not lead.
+    // A worker with the old version is left, which does not lead.
     let left = stage.worker("left", false, vec![job("j"), job("old's")]);
     let new = stage.worker("new", true, vec![job("j")]);
     stage.pass(RETENTION * 3).await;

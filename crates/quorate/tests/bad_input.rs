@@ -1,4 +1,4 @@
-//! What cannot be used is refused before anything is asked, with the field, the value and the mend.
+//! Invalid input is refused before any request is sent, with the field, the value and the fix.
 
 mod common;
 
@@ -26,7 +26,8 @@ async fn a_ttl_that_cannot_work_is_refused_wherever_one_is_given() {
     let table = [
         (Duration::ZERO, ["ttl is 0ns", "lengthen ttl"]),
         (SECOND * 31, ["ttl is 31s, above max_ttl 30s", "shorten ttl"]),
-        // A tenth goes to steps, a hundredth to drift; an extension takes a third and a node timeout, the rest is grace.
+        // A tenth goes to steps, a hundredth to drift; an extension takes a third and a node timeout, the
+        // rest is grace.
         (SECOND / 5, ["ttl is 200ms, of which 176ms count as valid", "node_timeout 100ms"]),
         (Duration::from_millis(100), ["ttl is 100ms", "lengthen ttl"]),
     ];

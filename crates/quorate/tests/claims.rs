@@ -1,4 +1,4 @@
-//! Claims over memory nodes on the real clock: what a user sees.
+//! Claims over memory nodes on the real clock, as a user sees them.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -105,13 +105,13 @@ async fn a_batch_has_a_verdict_an_id() {
     b.close().await;
 }
 
-/// Several chunks of a batch are under way at once.
+/// Several chunks of a batch are pending at once.
 #[tokio::test]
 async fn a_long_batch_keeps_its_order_and_dropped_it_leaves_nothing() {
     let nodes = nodes();
     let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
     let mut ids: Vec<String> = (0..500).map(|number| format!("m-{number}")).collect();
-    // Given twice, in chunks that are on their way together.
+    // The id occurs twice, in chunks that are pending together.
     ids.insert(200, "m-1".to_owned());
     for polls in 0..40 {
         let (own, list) = (claims(&a), ids.clone());
@@ -126,7 +126,7 @@ async fn a_long_batch_keeps_its_order_and_dropped_it_leaves_nothing() {
         }
         drop(batch);
     }
-    // What had been won by then is released a moment later.
+    // Claims that were won by then are released a moment later.
     let mut tries = 0;
     let held = loop {
         let verdicts = claims(&a).claim_many(&ids).await.expect("sound ids");
@@ -233,7 +233,7 @@ async fn of_many_that_claim_at_one_moment_one_has_it() {
     }
 }
 
-/// What a node says to one request of a client that is not a worker, under the marker that stands there.
+/// Returns a node's reply to one request of a client that is not a worker, under the stored marker.
 async fn ask(node: &MemoryNode, request: impl FnOnce(&Arc<str>) -> Request) -> Reply {
     let (mut session, hello) = node.open(Nudge::channel().0).await.expect("memory opens");
     let stamp = hello.marker.expect("a worker has marked it");
@@ -242,7 +242,8 @@ async fn ask(node: &MemoryNode, request: impl FnOnce(&Arc<str>) -> Request) -> R
     reply.await.expect("memory answers").replies.remove(0)
 }
 
-/// Others may have forgotten it since: what is done is not handled again while one node knows.
+/// Other nodes may have forgotten since: a message that is done is not handled again while one node has the
+/// record.
 #[tokio::test]
 async fn one_node_s_word_that_it_is_done_outweighs_every_grant() {
     let nodes = nodes();
@@ -262,8 +263,8 @@ async fn one_node_s_word_that_it_is_done_outweighs_every_grant() {
     quorum.close().await;
 }
 
-/// Seed 14444: a node was quarantined between the grant and the *complete*. It would not take the done record,
-/// and the claim's key stood there until its TTL ended.
+/// Seed 14444: a node was quarantined between the grant and the *complete*. It refused the done record, and
+/// the claim's key stayed stored until its TTL ended.
 #[tokio::test]
 async fn a_node_that_would_not_take_the_done_record_is_freed_all_the_same() {
     let nodes = nodes();
@@ -285,7 +286,8 @@ async fn a_node_that_would_not_take_the_done_record_is_freed_all_the_same() {
     }
 }
 
-/// Those that it reaches have nothing of the message, and those that it does not may have it for somebody else.
+/// The nodes that the worker reaches have nothing of the message; the others may have it for another
+/// worker.
 #[tokio::test]
 async fn who_is_late_and_cannot_tell_whose_it_is_records_nothing_until_it_can() {
     let done_at = async |node: &MemoryNode, id: &str| {

@@ -1,4 +1,5 @@
-//! Attempts, payloads, and who is told what: claims over memory nodes on the real clock.
+//! Attempts, payloads, and the outcomes that each worker receives: claims over memory nodes on the real
+//! clock.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -44,7 +45,7 @@ async fn poisoned(claims: &Claims, id: &str) -> DeadLettered {
     }
 }
 
-/// What is refused after it was won is released by and by.
+/// Waits for the state: a claim that was won and then refused is released a little later.
 async fn until_it_is(claims: &Claims, id: &str, wanted: &ClaimState) {
     for _ in 0..10_000 {
         let state = claims.inspect(id).await.expect("a quorum");
@@ -66,7 +67,7 @@ async fn attempts_are_counted_over_workers_that_crash_or_fail_and_at_the_limit_i
     let second = claimed(&claims(&a), "m").await;
     assert_eq!(second.attempt(), 2);
     drop(second);
-    // Dropped, and freed by and by.
+    // Dropped, and released a little later.
     let third = loop {
         match claims(&a).claim("m").await.expect("a quorum") {
             ClaimOutcome::Claimed(claim) => break claim,
@@ -112,7 +113,7 @@ async fn what_was_given_up_without_a_hook_is_handed_over_once_there_is_one() {
     let handed = poisoned(&hooked, "m").await;
     assert!(handed.at.is_some() && &*handed.note == "a row", "{handed:?}");
     assert_eq!(taken.load(Ordering::SeqCst), 1);
-    // Whoever has no hook is told that one has it.
+    // A worker without a hook learns that another worker has the message.
     assert_eq!(poisoned(&claims(&a), "m").await, handed);
     assert_eq!(claims(&a).inspect("m").await.expect("a quorum"), ClaimState::DeadLettered(handed));
     a.close().await;
@@ -142,7 +143,8 @@ async fn the_dead_letter_hook_runs_under_a_claim_again_until_it_succeeds_and_the
     };
     let refused = poisoned(&hooked(&a), "m").await;
     assert_eq!((refused.attempts, refused.at), (3, None), "not taken yet");
-    // Two that race: one hands it over, the other is told that somebody has it, or that it is given up.
+    // Two workers race: one hands the message over; the other learns that another worker has it, or that
+    // it is dead-lettered.
     let (one, two) = (hooked(&a), hooked(&b));
     let mut handed = 0;
     while handed == 0 {
@@ -216,7 +218,7 @@ async fn one_id_is_for_one_payload_while_it_is_claimed_when_it_is_free_and_when_
     refused("abandoned").await;
     let free = ClaimState::Free { attempts: 1, payload: Some(Fingerprint::of(b"ten euros")) };
     until_it_is(&ours, "m", &free).await;
-    // Who gives none asks no question, and takes nothing away.
+    // A claim without a fingerprint compares none, and removes none.
     claimed(&theirs, "m").await.complete("paid").await.expect("a majority");
     refused("done").await;
     match theirs.claim(first).await.expect("the same payload") {
@@ -233,7 +235,7 @@ async fn a_late_worker_is_told_who_holds_and_who_has_completed() {
     let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
     let (late, also_late) = (claimed(&claims(&a), "m").await, claimed(&claims(&a), "n").await);
     for claim in [&late, &also_late] {
-        // As at the end of their time, for a worker that is stopped.
+        // As at the end of the claims' time, for a worker that is stopped.
         let resource = Resource::claim("orders", claim.id()).expect("a name");
         let owner = b.inspect(&resource).await.expect("a majority").holder.expect("a").owner;
         assert!(b.force_release(&resource, &owner).await.is_clear());
@@ -266,7 +268,7 @@ async fn whoever_asks_for_a_key_gets_what_the_first_ones_handler_said() {
             let handler = |_| async move {
                 let run = runs.fetch_add(1, Ordering::SeqCst);
                 env.sleep(Duration::from_millis(300)).await;
-                // The first fails, so one of those who wait runs its own.
+                // The first run fails, so one of the waiters runs its own.
                 if run == 0 { Err("card declined") } else { Ok(format!("receipt {run}")) }
             };
             claims.once("key-1", 10 * SECOND, handler).await
@@ -308,7 +310,7 @@ async fn a_wait_for_another_ends_at_its_time_and_names_the_holder() {
 
 #[tokio::test]
 async fn thousands_are_claimed_completed_and_abandoned_at_a_time_with_a_verdict_each() {
-    // Thousands of ids to five nodes in one process: a busy machine takes its time.
+    // Thousands of ids to five nodes in one process: a busy machine needs longer.
     let builder = Quorum::builder().worker("a").nodes(nodes()).node_timeout(Duration::from_secs(1));
     let a = builder.trust_new_nodes(true).build().expect("a sound setup");
     let claims = Claims::new(&a, "orders").max_attempts(3);
@@ -336,7 +338,7 @@ async fn thousands_are_claimed_completed_and_abandoned_at_a_time_with_a_verdict_
     a.close().await;
 }
 
-/// A node that counts no attempts while it is told not to.
+/// A node that counts no attempts while its flag is set.
 #[derive(Clone)]
 struct Deaf(MemoryNode, Arc<AtomicBool>);
 
@@ -383,12 +385,12 @@ async fn an_attempt_that_too_few_nodes_counted_is_taken_back_and_no_id_is_given_
             ClaimOutcome::InProgress { .. } => tries += 1,
             other => panic!("two of five have counted it: {other:?}"),
         }
-        // Released by and by.
+        // Released a little later.
         let free = ClaimState::Free { attempts: 0, payload: None };
         until_it_is(&claims(&a), "m", &free).await;
     }
     deaf.store(false, Ordering::SeqCst);
-    // And what it came with keeps nobody away.
+    // And the refused payload keeps no worker away.
     let claim = claimed(&claims(&a), MessageId::new("m").payload(b"right")).await;
     assert_eq!(claim.attempt(), 1);
     claim.complete("ok").await.expect("a majority");
@@ -431,7 +433,7 @@ async fn a_payload_that_one_node_knows_of_an_attempt_that_never_began_keeps_nobo
         let replies = sent.await.expect("memory answers").replies;
         assert_eq!(replies[1..], [Reply::Counted, Reply::Released(true)]);
         let claim = claimed(&claims(&a), MessageId::new(&*id).payload(b"right")).await;
-        // While it is claimed the other is the stranger.
+        // While the message is claimed, the other payload is the mismatch.
         let other = claims(&a).claim(MessageId::new(&*id).payload(b"wrong")).await;
         assert!(matches!(other, Err(ClaimError::OtherPayload { .. })), "{other:?}");
         claim.abandon().await.expect("a majority");

@@ -1,4 +1,4 @@
-//! A stream of messages over memory nodes on the real clock: what becomes of each.
+//! A stream of messages over memory nodes on the real clock: the outcome of each.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -60,7 +60,7 @@ impl Message for Letter {
     }
 }
 
-/// Where messages are sent from, and what came of them.
+/// The sender of messages, and the results that it received.
 #[derive(Clone, Default)]
 struct Post {
     acks: Arc<AtomicUsize>,
@@ -186,7 +186,7 @@ async fn what_cannot_be_handled_is_said_and_blocks_nobody() {
         assert!(why.contains(says) && *acked == Acked::Yes, "{id}: {why} {acked:?}");
     }
     assert_eq!(dead.lock().expect("no panic").len(), 4);
-    // What failed may be claimed again at once.
+    // A message that failed may be claimed again at once.
     assert!(matches!(claims(&a).claim("fails").await, Ok(ClaimOutcome::Claimed(_))));
     assert_eq!(post.left.load(Ordering::Relaxed), 3, "fails, panics, and whom the hook did not take");
     a.close().await;
@@ -441,7 +441,7 @@ async fn what_no_hook_took_is_not_acked_and_given_to_the_first_one_there_is() {
         .await
         .expect("timings");
     assert_eq!((hooked.poisoned, hooked.acked, buried.load(Ordering::SeqCst)), (1, 1, 1));
-    // Somebody has it now, so that a worker without a hook may ack its copy.
+    // Another worker has it now, so a worker without a hook may ack its copy.
     let again = claims.consume(stream::iter(post.letters(["m-1"])), fails).until(pending()).await;
     assert_eq!(again.expect("timings").acked, 1);
     a.close().await;
@@ -503,7 +503,7 @@ async fn what_fails_too_often_is_handed_over_with_its_message_once_and_acked() {
     let consumed = consumer(&a, ["bad", "three"]).await.expect("sound timings");
     assert_eq!((consumed.poisoned, consumed.handled, consumed.acked), (1, 1, 2), "{consumed:?}");
     assert_eq!(post.ended()["bad"], ("given up after 2 attempts".to_owned(), Acked::Yes));
-    // Who is brought it again knows, and hands over nothing.
+    // A worker that receives it again knows that, and hands over nothing.
     let consumed = consumer(&b, ["bad", "four"]).await.expect("sound timings");
     assert_eq!((consumed.poisoned, consumed.acked), (1, 2), "{consumed:?}");
     assert_eq!(*dead.lock().expect("no panic"), [(b"bad".to_vec(), 2)]);
@@ -538,7 +538,7 @@ async fn a_hook_that_fails_keeps_the_message_and_a_slow_one_keeps_nobody_waiting
     a.close().await;
 }
 
-/// An id and a payload, which are looked at together.
+/// An id and a payload, which are read together.
 struct Sealed(&'static str, &'static str);
 
 impl Message for Sealed {

@@ -1,4 +1,5 @@
-//! Consumers that see the same messages: a message waits for the worker that handles it, and none is lost.
+//! Consumers that receive the same messages: a message waits for the worker that handles it, and none is
+//! lost.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -171,7 +172,7 @@ impl Worker {
         self.killed.notify_one();
     }
 
-    /// Consumes all messages, or some of them until it is killed.
+    /// Consumes all messages, or some of them until the worker is killed.
     async fn consume(
         &self,
         all: &[String],
@@ -198,7 +199,8 @@ impl Worker {
     }
 }
 
-/// Four workers are brought every message once; two of them are killed in mid-message. How many messages are not done.
+/// Delivers every message once to four workers, two of which are killed while they handle one. Returns the
+/// number of messages that are not done.
 async fn lost_in_a_run(run: usize) -> usize {
     const MESSAGES: usize = 400;
     let (nodes, all, begun) = (nodes(), ids(MESSAGES), Arc::new(AtomicUsize::new(0)));

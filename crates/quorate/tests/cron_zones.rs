@@ -1,6 +1,6 @@
-//! Skipped and repeated local times: tables after cronie's behaviour, and a brute-force model.
+//! Skipped and repeated local times: tables of cronie's behaviour, and a brute-force model.
 //!
-//! What cronie does was measured with cronie itself under a shifted clock; where it starts two runs of one
+//! The behaviour was measured with cronie itself under a shifted clock. Where cronie starts two runs of one
 //! job in one minute, ours are a second apart, so that each tick has an instant of its own.
 
 #![expect(clippy::unwrap_used, reason = "a test's helper may")]
@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp, civil::DateTime, tz::TimeZone};
 use quorate::{env::WallTime, schedule::Cron};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The ticks of `line` in the UTC span, as local times with their offsets.
+/// Returns the ticks of `line` in the UTC span, as local times with their offsets.
 fn ticks(line: &str, zone: &str, after: &str, until: &str) -> Vec<String> {
     let cron = Cron::parse(line).unwrap().zone(zone).unwrap();
     let (mut at, until) = (wall(after), wall(until));
@@ -238,7 +238,7 @@ impl Dice {
         from[usize::try_from(self.below(from.len() as u64)).unwrap()]
     }
 
-    /// The text of a crontab field and, by another road than the parser's, its values.
+    /// Returns the text of a crontab field and its values, which are not found by the parser.
     fn field(&mut self, least: u32, most: u32) -> (String, BTreeSet<u32>) {
         let mut value = || least + u32::try_from(self.below(u64::from(most - least + 1))).unwrap();
         let (a, b) = (value(), value());
@@ -301,14 +301,14 @@ impl Line {
             && if self.either { day || weekday } else { day && weekday }
     }
 
-    /// The ticks in `(from, to]` by looking at every minute: what the clock on the wall shows, what it has
-    /// shown before, and what it never shows.
+    /// Returns the ticks in `(from, to]`, computed minute by minute: from the local time, the times that
+    /// were shown before, and the times that are never shown.
     fn model(&self, zone: &TimeZone, from: i64, to: i64) -> BTreeSet<i64> {
         let local = |utc: i64| zone.to_datetime(Timestamp::from_second(utc).unwrap());
         let mut first_shown: BTreeMap<DateTime, i64> = BTreeMap::new();
         let mut ticks = BTreeSet::new();
         let mut lost = Vec::new();
-        // A day ahead of the span, so that its first hours know what was shown before them.
+        // Starts a day before the span, so that its first hours know which times were shown before them.
         let mut last = local(from - 86_400 - 60);
         for utc in (from - 86_400..=to).step_by(60) {
             let now = local(utc);
@@ -383,8 +383,8 @@ fn thrown_lines_agree_with_a_model_that_looks_at_every_minute() {
 
 #[test]
 fn asking_from_any_moment_gives_the_same_ticks() {
-    // A leader that takes over in the middle of the made-up runs, or of the repeated hour, sees what the one
-    // before it saw.
+    // A leader that takes over in the middle of the catch-up runs, or of the repeated hour, computes the
+    // same ticks as the leader before it.
     for (line, after, until) in [
         ("0,15,30,45 2 * * *", "2025-03-09 06:59", "2025-03-09 07:01"),
         ("*/20 * * * *", "2025-11-02 04:50", "2025-11-02 07:10"),

@@ -1,4 +1,4 @@
-//! Elections over memory nodes on the real clock: what a user sees.
+//! Elections over memory nodes on the real clock, as a user sees them.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -27,7 +27,7 @@ fn candidate(quorum: &Quorum) -> Election {
     Election::new(quorum, "billing").ttl(SECOND)
 }
 
-/// Work that tells its term and runs until it is told to stop.
+/// Returns work that reports its term and runs until it is asked to stop.
 fn telling(tell: mpsc::UnboundedSender<Term>) -> impl FnMut(Term) -> futures_like::Work {
     move |term| {
         let tell = tell.clone();
@@ -177,7 +177,7 @@ async fn an_election_runs_once_and_bad_names_are_told() {
     assert!(bad.expect_err("a brace").to_string().contains("brace"));
 }
 
-/// How work ends that fails.
+/// The way in which work fails.
 #[derive(Clone, Copy, Debug)]
 enum Fails {
     ByError,

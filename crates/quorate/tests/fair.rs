@@ -1,4 +1,4 @@
-//! Who waits fairly gets in turn: over memory nodes on the real clock.
+//! Fair waiters acquire in turn: over memory nodes on the real clock.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 #![allow(clippy::disallowed_methods, reason = "a test awaits or aborts its tasks")]
@@ -23,7 +23,8 @@ use tokio::task::JoinHandle;
 
 const MS: Duration = Duration::from_millis(1);
 
-/// Until when a place of a waiter that is gone stands, at the defaults: three times (100 ms and two node timeouts).
+/// The time for which the place of a dead waiter stays stored, with the defaults: three times (100 ms and
+/// two node timeouts).
 const PLACE: Duration = Duration::from_millis(900);
 
 /// A node that this worker does not reach.
@@ -53,7 +54,7 @@ fn reaching(worker: &str, nodes: &[MemoryNode], reached: &[usize]) -> Quorum {
     builder.build().expect("a sound setup")
 }
 
-/// Waits in turn for the lock and writes down who got it, and holds it for a moment.
+/// Waits fairly for the lock, records that it was acquired, and holds it for a moment.
 fn takes_its_turn(
     quorum: &Quorum,
     name: &'static str,
@@ -69,7 +70,8 @@ fn takes_its_turn(
     })
 }
 
-/// How many wait at each node, as it says to one more that goes at once; `None` while the queue is empty.
+/// Returns the number of waiters at each node, as it reports to one more that does not wait; `None` while
+/// the queue is empty.
 async fn waiting(nodes: &[MemoryNode]) -> Vec<u32> {
     let resource = Resource::lock("x").expect("a name");
     let env = Env::system();
@@ -102,7 +104,7 @@ async fn ask(node: &MemoryNode, requests: Vec<Request>) -> Vec<Reply> {
     session.send(batch).await.expect("a memory node").replies
 }
 
-/// Waits until so many wait at each of the nodes.
+/// Waits until the given number of waiters is queued at each of the nodes.
 async fn until_waiting(nodes: &[MemoryNode], many: u32) {
     let env = Env::system();
     let give_up = env.now() + 10 * SECOND;
@@ -136,7 +138,8 @@ async fn they_get_it_in_the_order_in_which_they_began_to_wait_and_the_queue_drai
         until_waiting(&nodes, number as u32 + 1).await;
     }
     held.release().await.expect("all nodes answer");
-    // Newcomers are told of the queue or its present holder, and get nothing before it is empty.
+    // Newcomers learn of the queue or of the present holder, and acquire nothing before the queue is
+    // empty.
     while tasks.iter().any(|task| !task.is_finished()) {
         if let Ok(lease) = try_lock(&workers[1]).await {
             assert_eq!(order.lock().expect("no panic").len(), names.len(), "somebody still waited");
@@ -173,7 +176,8 @@ async fn newcomers_are_told_that_others_wait() {
         tokio::spawn(async move { b.lock("x").fair(Duration::ZERO).acquire().await.map(drop) })
     };
     until_waiting(&nodes, 1).await;
-    // Dead, and its place stands yet: nobody else is let in before it has ended.
+    // The waiter is dead and its place is still stored: no other waiter acquires before the place has
+    // expired.
     waiter.abort();
     let _ = waiter.await;
     until_waiting(&nodes, 0).await;
@@ -187,7 +191,7 @@ async fn newcomers_are_told_that_others_wait() {
     b.close().await;
 }
 
-/// The place of a waiter whose process is gone.
+/// Stores the place of a waiter whose process is gone.
 async fn put_place(nodes: &[MemoryNode], ttl: Duration) {
     let now = Env::system().wall().as_micros();
     for node in nodes {
@@ -242,7 +246,7 @@ async fn a_dropped_waiter_leaves_the_queue_at_once() {
     b.close().await;
 }
 
-/// Five nodes, one of them down for everyone.
+/// Five nodes, one of which no worker reaches.
 #[tokio::test]
 async fn with_one_node_down_both_who_wait_get_it_in_turn() {
     let nodes = nodes();
@@ -263,13 +267,14 @@ async fn with_one_node_down_both_who_wait_get_it_in_turn() {
     }
 }
 
-/// One who reaches two nodes only, and began first, stands at the head of these two: he must not stand there for ever,
-/// for the other then lacks a majority as well.
+/// A waiter that reaches only two nodes, and began first, is at the head of the queue on these two. It must
+/// not stay there without limit: the other waiter would lack a majority as well.
 #[tokio::test]
 async fn who_stands_at_the_head_of_a_minority_steps_aside() {
     let nodes = nodes();
     let (cut_off, b) = (reaching("a", &nodes, &[0, 1]), reaching("b", &nodes, &[0, 1, 2, 3]));
-    // The markers first: who is cut off cannot mark alone what others vote on.
+    // The markers must exist first: a worker that is cut off cannot mark alone the nodes on which others
+    // vote.
     drop(try_lock(&b).await.expect("free"));
     let blocked = {
         let cut_off = cut_off.clone();
@@ -295,7 +300,8 @@ async fn readers_who_come_all_the_time_do_not_starve_a_fair_writer() {
     let reading = {
         let (reader, stop) = (reader.clone(), stop.clone());
         tokio::spawn(async move {
-            // The next lease before the last one ends, so that the lock is never free while readers may come.
+            // Each lease begins before the last one ends, so that the lock is never free while readers may
+            // come.
             let (mut last, mut times): (Option<ReadLease>, u32) = (None, 0);
             while !stop.is_cancelled() {
                 match reader.rw_lock("x").read().try_acquire().await.expect("a quorum") {

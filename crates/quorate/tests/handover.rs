@@ -1,4 +1,4 @@
-//! How a lease or a leadership goes to another before its time: over memory nodes, on the real clock.
+//! Transfer of a lease or of leadership before its time: over memory nodes, on the real clock.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -84,7 +84,7 @@ async fn what_no_heir_comes_for_is_free_for_all_after_its_time() {
     c.close().await;
 }
 
-/// A candidate that leads until it is told to stop, and what happens to it.
+/// A candidate that leads until it is asked to stop, and its events.
 struct Runs {
     election: Election,
     events: ElectionEvents,
@@ -105,7 +105,7 @@ fn run(election: Election) -> Runs {
 }
 
 impl Runs {
-    /// Waits for `wanted`, and gives what came before it.
+    /// Waits for `wanted`, and returns the events before it.
     async fn until(
         &mut self,
         wanted: impl Fn(&ElectionEvent) -> bool,
@@ -174,10 +174,10 @@ async fn a_leader_that_is_asked_from_outside_resigns_and_no_later_one_does() {
     let second = b.elected().await;
     let (before, _) = a.until(|event| *event == ElectionEvent::Resigned(first)).await;
     assert_eq!(before, [ElectionEvent::AskedToResign(first), ElectionEvent::StepDown(first)]);
-    // The wish stands for another ten seconds, and is nothing to who leads now.
+    // The resign request is stored for another ten seconds, and does not apply to the new leader.
     outside.env().sleep(SECOND).await;
     assert!(b.election.term().is_some_and(|term| term.number() == second && term.is_valid()));
-    // And the next one to be asked is the one that leads: an old wish is not in its way.
+    // The next request goes to the present leader: an old request does not block it.
     let again = observer.ask_to_resign(None, 10 * SECOND).await.expect("it obeys");
     assert_eq!(&*again.who.worker, "b");
     a.elected().await;

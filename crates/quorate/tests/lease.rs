@@ -1,4 +1,4 @@
-//! Leases over memory nodes on the real clock: what a user sees.
+//! Leases over memory nodes on the real clock, as a user sees them.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 

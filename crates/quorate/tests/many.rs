@@ -1,5 +1,5 @@
-//! Many leases at once, numbered slots, and what bounds a lease besides its nodes: over memory nodes, on the real
-//! clock.
+//! Many leases at once, numbered slots, and limits of a lease besides its nodes: over memory nodes, on the
+//! real clock.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -26,7 +26,7 @@ async fn holder(quorum: &Quorum, name: &str) -> Option<String> {
     seen.holder.map(|holder| holder.owner.worker().to_owned())
 }
 
-/// Until nobody is seen on `name`, for five seconds at most.
+/// Waits until `name` has no holder, for five seconds at most.
 async fn must_be_free(quorum: &Quorum, name: &str) {
     let end = quorum.env().now() + 5 * SECOND;
     while let Some(who) = holder(quorum, name).await {
@@ -86,7 +86,7 @@ async fn the_wait_for_all_ends_when_the_last_is_released_and_holds_nothing_above
     let all = waiting.await.expect("no panic").expect("free now");
     assert_eq!(names(&all), ["z", "m", "a"]);
 
-    // Dropped while it waits, it keeps nothing.
+    // An attempt that is dropped while it waits holds nothing.
     let c = quorum("c", &nodes);
     let dropped = c.env().before(c.env().now() + SECOND / 2, c.locks(["0", "a"]).acquire_all()).await;
     assert!(dropped.is_none(), "a is held");
@@ -96,7 +96,7 @@ async fn the_wait_for_all_ends_when_the_last_is_released_and_holds_nothing_above
     }
 }
 
-/// Everybody wants the same locks, each in an order of its own: who waits in a circle never ends.
+/// All workers want the same locks, each in an order of its own: a circle of waiters would never end.
 #[tokio::test]
 async fn workers_that_name_the_same_locks_in_any_order_do_not_wait_for_each_other_in_a_circle() {
     const TURNS: usize = 6;

@@ -21,7 +21,7 @@ pub(super) async fn a_held_resource_says_by_whom_and_for_how_long<N: Node>(node:
     match desk.ask(desk.acquire(&resource, &owner(2), LONG)).await {
         Reply::Held { owner: holder, remaining: Some(left) } => {
             assert_eq!(holder, owner(1));
-            // A server of whole milliseconds may round up.
+            // A server that counts whole milliseconds may round up.
             assert!(left > Duration::from_secs(15) && left <= Duration::from_millis(30_001), "{left:?}");
         }
         other => unexpected(&other),

@@ -114,7 +114,7 @@ pub(super) async fn an_attempt_is_counted_by_the_holder_and_told_with_the_next_g
         Reply::Granted { begun: standing, .. } => assert_eq!(standing, Some(begun(1, Some("0f")))),
         other => unexpected(&other),
     }
-    // Who gives no fingerprint leaves the one that stands.
+    // A count without a fingerprint leaves the stored one.
     assert_eq!(desk.ask(count(&resource, &owner(2), 2, None)).await, Reply::Counted);
     assert_eq!(desk.inspect(&resource).await.begun, Some(begun(2, Some("0f"))));
 }
@@ -147,7 +147,7 @@ pub(super) async fn an_attempt_is_taken_back_where_it_was_counted<N: Node>(node:
     assert_eq!(stranger, Reply::Refused(Refusal::NotOwner));
     assert_eq!(desk.ask(count_back(&resource, &owner(1), 3)).await, Reply::Counted);
     assert_eq!(desk.inspect(&resource).await.begun, Some(begun(2, Some("aa"))));
-    // Of none there is no payload.
+    // No payload is stored for an attempt count of zero.
     for more in [2, 1] {
         assert_eq!(desk.ask(count_back(&resource, &owner(1), more)).await, Reply::Counted);
     }
@@ -169,7 +169,7 @@ pub(super) async fn what_is_counted_ends_at_its_time_and_with_the_done_record<N:
     assert_eq!(desk.ask(complete(&finished, &owner(1), by, "ok")).await, Reply::Completed);
     let seen = desk.inspect(&finished).await;
     assert_eq!((seen.begun, seen.done), (None, Some(done(by, "ok"))));
-    // Nothing is counted on what is done, though somebody set its owner again.
+    // Nothing is counted on a claim that is done, even if its owner was set again.
     let late = desk.ask(count(&finished, &owner(1), 2, None)).await;
     assert_eq!(late, Reply::Refused(Refusal::NotOwner));
     desk.wait_until(&brief, |seen| seen.begun.is_none()).await;
@@ -217,7 +217,7 @@ pub(super) async fn only_what_is_given_up_or_counted_is_forgiven<N: Node>(node: 
     let (before, by) = (by, desk.must_acquire(&resource, &owner(3), LONG).await);
     assert_eq!(by, before + 1, "the counter goes on");
     assert_eq!(desk.ask(complete(&resource, &owner(3), by, "7")).await, Reply::Completed);
-    // A result that begins with a digit is no number of attempts.
+    // A result that begins with a digit is not mistaken for a number of attempts.
     assert_eq!(desk.ask(forgive(&resource)).await, Reply::Done(done(by, "7")));
     assert_eq!(desk.inspect(&resource).await.done, Some(done(by, "7")));
 }
@@ -236,7 +236,8 @@ pub(super) async fn claims_that_travel_together_are_served_in_their_order<N: Nod
     let by_the_first =
         |reply: &Reply| matches!(reply, Reply::Held { owner: holder, .. } if *holder == owner(1));
     assert!(held.iter().all(by_the_first), "{held:?}");
-    // What an item does is what the next one finds, whatever stood there when they were sent.
+    // The effect of an item is visible to the next one in the batch, whatever was stored when they were
+    // sent.
     let (mine, theirs) = (owner(1), owner(2));
     let acquire = |id| desk.acquire_from(id, &theirs, LONG, now);
     let turns = vec![

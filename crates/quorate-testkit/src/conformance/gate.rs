@@ -2,7 +2,7 @@ use super::{Desk, inbox::*};
 use quorate::node::{LedgerState, Node, NodeTime, Refusal, Reply, Request, Resource};
 use std::time::Duration;
 
-/// One of each request that could set a key, but for *mark*.
+/// Returns one of each request that could set a key, except *mark*.
 fn votes<N: Node>(desk: &Desk<N>, resource: &Resource) -> Vec<Request> {
     let one = record(5, 1, false, "v");
     vec![
@@ -94,7 +94,7 @@ pub(super) async fn mark_compares_and_sets<N: Node>(node: N) {
     assert_eq!(desk.ask(mark(Some("a"), "b: ü\n\"")).await, Reply::Marked);
     desk.reopen().await;
     assert_eq!(desk.hello.marker.as_deref(), Some("b: ü\n\""));
-    // Votes under the new one count, under the old one no more.
+    // Votes under the new marker count; votes under the old one count no more.
     desk.stamp = "b: ü\n\"".into();
     desk.must_acquire(&lock("r"), &owner(1), LONG).await;
     desk.stamp = "a".into();

@@ -10,13 +10,13 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 /// Longer than any case.
 pub(super) const LONG: Duration = Duration::from_secs(60);
 
-/// How long something that must come may take.
+/// The longest wait for a reply or a state that must come.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The marker that a desk's node carries.
+/// The marker that the node of a session carries.
 pub(super) const STAMP: &str = "{\"run\":\"conformance\"}";
 
-/// A marked node, a session with it, and short ways to ask.
+/// An open session with a marked node, and short ways to send requests on it.
 pub(super) struct Desk<N: Node> {
     pub(super) node: N,
     pub(super) session: N::Session,
@@ -27,7 +27,7 @@ pub(super) struct Desk<N: Node> {
 }
 
 impl<N: Node> Desk<N> {
-    /// A session with a node that has just been marked.
+    /// Opens a session with a node that has just been marked.
     pub(super) async fn marked(node: N) -> Self {
         let mut desk = Self::bare(node).await;
         let marked = desk.ask(mark(None, STAMP)).await;
@@ -35,14 +35,14 @@ impl<N: Node> Desk<N> {
         desk
     }
 
-    /// A session with a node as it is.
+    /// Opens a session with a node as it is.
     pub(super) async fn bare(node: N) -> Self {
         let (session, hello) = expect(node.open(Nudge::channel().0).await);
         let env = Env::system();
         Self { node, session, hello, env, stamp: STAMP.into(), not_after: NodeTime::from_micros(u64::MAX) }
     }
 
-    /// Another session with the same node.
+    /// Opens another session with the same node.
     pub(super) async fn reopen(&mut self) {
         let (session, hello) = expect(self.node.open(Nudge::channel().0).await);
         (self.session, self.hello) = (session, hello);
@@ -86,7 +86,7 @@ impl<N: Node> Desk<N> {
         }
     }
 
-    /// A page of the ledger.
+    /// Reads a page of the ledger.
     pub(super) async fn page(&mut self, group: &str, after: Option<Cursor>) -> LedgerPage {
         match self.ask(Request::Read { ledger: group.into(), after }).await {
             Reply::Ledger(page) => page,
@@ -94,7 +94,7 @@ impl<N: Node> Desk<N> {
         }
     }
 
-    /// Asks until `wanted` holds of what stands at `resource`.
+    /// Inspects `resource` until `wanted` is true of its state.
     pub(super) async fn wait_until(&mut self, resource: &Resource, wanted: impl Fn(&Seen) -> bool) -> Seen {
         let give_up = self.env.now() + PATIENCE;
         loop {
@@ -107,7 +107,7 @@ impl<N: Node> Desk<N> {
         }
     }
 
-    /// Waits a moment, between two looks.
+    /// Waits a moment, between two checks.
     pub(super) async fn pause(&self) {
         self.env.sleep(Duration::from_millis(2)).await;
     }
@@ -116,12 +116,12 @@ impl<N: Node> Desk<N> {
         self.env.now()
     }
 
-    /// The node's wall clock: every kind that is tested shares this machine's.
+    /// Returns the node's wall clock: every kind that is tested shares this machine's.
     pub(super) fn wall(&self) -> NodeTime {
         self.env.wall()
     }
 
-    /// An acquire for `ttl` that a fresh counter accepts.
+    /// Returns an acquire for `ttl` that a fresh counter accepts.
     pub(super) fn acquire(&self, resource: &Resource, owner: &Owner, ttl: Duration) -> Request {
         self.acquire_from(resource, owner, ttl, self.wall().as_micros())
     }
@@ -144,7 +144,7 @@ impl<N: Node> Desk<N> {
         }
     }
 
-    /// A place in the queue for one who has waited since `ago`.
+    /// Returns a request for a place in the queue, for a waiter that has waited since `ago`.
     pub(super) fn queue(
         &self,
         resource: &Resource,
@@ -158,7 +158,7 @@ impl<N: Node> Desk<N> {
         Request::Queue { resource: resource.clone(), ticket: ticket.clone(), at, now, tolerance, ttl, alone }
     }
 
-    /// Acquires, and gives the count.
+    /// Acquires, and returns the counter.
     pub(super) async fn must_acquire(&mut self, resource: &Resource, owner: &Owner, ttl: Duration) -> u64 {
         match self.ask(self.acquire(resource, owner, ttl)).await {
             Reply::Granted { counter, .. } => counter.get(),
@@ -167,7 +167,7 @@ impl<N: Node> Desk<N> {
     }
 }
 
-/// What stands at a resource.
+/// The stored state of a resource.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Seen {
     pub(super) holder: Option<(Owner, Option<Duration>)>,
@@ -257,7 +257,7 @@ pub(super) fn leave_queue(resource: &Resource, ticket: &Owner) -> Request {
     Request::LeaveQueue { resource: resource.clone(), ticket: ticket.clone() }
 }
 
-/// The same acquire or share, from a place in the queue.
+/// Returns the same acquire or share, sent from a place in the queue.
 pub(super) fn from_place(mut request: Request, place: &Owner) -> Request {
     if let Request::Acquire { ticket, .. } | Request::Share { ticket, .. } = &mut request {
         *ticket = Some(place.clone());

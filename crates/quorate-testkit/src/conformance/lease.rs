@@ -29,7 +29,7 @@ pub(super) async fn raise_never_lowers<N: Node>(node: N) {
     let mut desk = Desk::marked(node).await;
     let resource = lock("r");
     let counted = desk.must_acquire(&resource, &owner(1), LONG).await;
-    // Fewer digits too: text is not compared as text.
+    // 99 has fewer digits too: counters are not compared as text.
     for to in [counted - 1, 99] {
         let lower = desk.ask(raise(&resource, &owner(1), to)).await;
         assert_eq!(lower, Reply::Refused(Refusal::Superseded));
@@ -102,7 +102,7 @@ pub(super) async fn extend_leaves_anothers_lease<N: Node>(node: N) {
 
 pub(super) async fn extend_keeps_the_counter_alive<N: Node>(node: N) {
     let mut desk = Desk::marked(node).await;
-    // One whose counter is lifted, one whose counter already stands higher.
+    // A resource whose counter is raised, and one whose counter is already higher.
     for (name, more) in [("lifted", 1), ("standing", 0)] {
         let resource = lock(name);
         let mut forgetful = desk.acquire(&resource, &owner(1), LONG);
@@ -145,7 +145,7 @@ pub(super) async fn inspect_changes_nothing<N: Node>(node: N) {
     let resource = lock("r");
     desk.inspect(&resource).await;
     let counted = desk.must_acquire(&resource, &owner(1), Duration::from_millis(80)).await;
-    // Looking does not keep it alive.
+    // Inspecting does not keep the lease alive.
     let seen = desk.wait_until(&resource, Seen::is_free).await;
     assert_eq!(seen.counter, Some(counted));
 }

@@ -22,7 +22,7 @@ pub(super) async fn a_seal_refuses_earlier_terms<N: Node>(node: N) {
     let refused = Reply::Refused(Refusal::Sealed { by: token(10) });
     assert_eq!(desk.ask(seal("g", 9)).await, refused);
     assert_eq!(desk.ask(write("g", 9, "l", None, &one)).await, refused);
-    // Even what stands already.
+    // Even a record that is stored already is refused.
     assert_eq!(desk.ask(write("g", 9, "k", None, &one)).await, refused);
     assert_eq!(desk.ask(prune("g", 9, 100)).await, refused);
     assert_eq!(desk.read("g").await, sealed);
@@ -35,12 +35,13 @@ pub(super) async fn a_write_needs_what_the_leader_saw<N: Node>(node: N) {
     assert_eq!(desk.ask(write("g", 2, "k", None, &first)).await, Reply::Written);
     assert_eq!(desk.ask(write("g", 2, "k", None, &second)).await, Reply::Standing(first.clone()));
     assert_eq!(desk.ask(write("g", 2, "k", Some(&third), &second)).await, Reply::Standing(first.clone()));
-    // A retry meets itself.
+    // A retry finds its own record.
     assert_eq!(desk.ask(write("g", 2, "k", None, &first)).await, Reply::Written);
     assert_eq!(desk.ask(write("g", 2, "k", Some(&first), &second)).await, Reply::Written);
     assert_eq!(desk.ask(write("g", 2, "k", Some(&first), &third)).await, Reply::Standing(second.clone()));
     assert_eq!(desk.read("g").await.records, [("k".into(), second)]);
-    // What the leader saw elsewhere does not stand here: a node that missed it takes the next.
+    // The record that the leader saw on another node is not stored here: a node that missed it accepts the
+    // next.
     assert_eq!(desk.ask(write("g", 2, "l", Some(&first), &third)).await, Reply::Written);
 }
 
@@ -50,7 +51,7 @@ pub(super) async fn a_last_record_is_final<N: Node>(node: N) {
     assert_eq!(desk.ask(write("g", 1, "k", None, &last)).await, Reply::Written);
     assert_eq!(desk.ask(write("g", 2, "k", Some(&last), &more)).await, Reply::Standing(last.clone()));
     assert_eq!(desk.ask(write("g", 1, "k", None, &last)).await, Reply::Written);
-    // Alike but for the finality.
+    // The records differ only in finality.
     let open = record(5, 1, false, "done");
     assert_eq!(desk.ask(write("g", 1, "k", Some(&last), &open)).await, Reply::Standing(last));
 }
@@ -104,7 +105,7 @@ pub(super) async fn a_prune_forgets_and_refuses_what_is_before_it<N: Node>(node:
     assert_eq!(desk.ask(write("g", 1, "9", None, &record(9, 1, true, "v"))).await, pruned);
     assert_eq!(desk.ask(write("g", 1, "8", None, &record(8, 1, false, "v"))).await, pruned);
     assert_eq!(desk.ask(write("g", 1, "x", None, &record(10, 1, false, "v"))).await, Reply::Written);
-    // A leader whose clock is ahead has nothing forgotten that is yet to come.
+    // A leader whose clock is ahead does not make the node forget ticks that are in the future.
     let pruned_at = desk.ask_all(vec![prune("g", 1, far)]).await;
     assert_eq!(pruned_at.replies, [PRUNED]);
     let state = desk.read("g").await;
@@ -127,7 +128,7 @@ pub(super) async fn a_ledger_ends_with_its_life_and_is_not_created_by_being_kept
     assert_eq!(desk.ask(keep("kept", LONG)).await, Reply::Kept);
     let before = desk.now();
     assert_eq!(desk.ask(keep("g", life)).await, Reply::Kept, "shorter than it was");
-    // A change has it live on: by its own life, less a 64th.
+    // A change extends the ledger's life: by its own lifetime, less a 64th.
     assert_eq!(desk.ask(write("g", 9, "l", None, &one)).await, Reply::Written);
     assert_eq!(desk.read("g").await.records.len(), 2);
     while desk.read("g").await != LedgerState::default() {
@@ -135,7 +136,7 @@ pub(super) async fn a_ledger_ends_with_its_life_and_is_not_created_by_being_kept
         desk.pause().await;
     }
     assert!(before.until(desk.now()) >= life - life / 64);
-    // Nothing of it is left: neither its term nor its mark.
+    // Nothing of the ledger is left: neither its term nor its low-water mark.
     assert_eq!(desk.ask(write("g", 1, "k", None, &record(1, 1, false, "v"))).await, Reply::Written);
     assert_eq!(desk.read("kept").await.records.len(), 1);
 }
@@ -149,10 +150,10 @@ pub(super) async fn ledgers_of_two_groups_do_not_meet<N: Node>(node: N) {
     assert_eq!(desk.read("g/k").await, LedgerState::default());
 }
 
-/// More than goes into any node's page.
+/// More records than fit into any node's page.
 const MANY: usize = 7_000;
 
-/// `MANY` records, the number of each being its time.
+/// Stores `MANY` records; the time of each is its number.
 async fn fill<N: Node>(desk: &mut Desk<N>) -> BTreeMap<Arc<str>, Record> {
     let all: BTreeMap<Arc<str>, Record> = (0..MANY)
         .map(|n| (format!("tick/{n}").into(), record(n as u64, 1, false, "{\"worker\":\"w\"}")))
@@ -180,7 +181,8 @@ pub(super) async fn a_long_ledger_is_told_in_pages<N: Node>(node: N) {
         assert_eq!(state.term, token(2), "every page tells the term");
         assert!(state.records.len() <= 11 * PAGE_RECORDS, "a page of {}", state.records.len());
         pages += 1;
-        // A record that is not yet told, of a term that may: it may come or not, and hides nothing else.
+        // A record that no page has returned yet, of a term that may write: the pages may include it or
+        // not, and it must hide no other record.
         let more = record(0, 2, false, "more");
         assert_eq!(desk.ask(write("g", 2, &format!("more/{pages}"), None, &more)).await, Reply::Written);
         found.extend(state.records);
@@ -205,7 +207,7 @@ pub(super) async fn a_later_seal_ends_the_telling<N: Node>(node: N) {
     assert_eq!(desk.ask(seal_after(2, Some(next.clone()))).await, refused);
     let prune = Request::Prune { ledger: "g".into(), term: token(2), below: 9, after: Some(next.clone()) };
     assert_eq!(desk.ask(prune).await, refused);
-    // Whoever only reads goes on, and is told the later term.
+    // A reader goes on, and receives the later term.
     assert_eq!(desk.page("g", Some(next)).await.state.term, token(3));
 }
 
@@ -218,7 +220,7 @@ pub(super) async fn a_long_ledger_is_pruned_in_steps<N: Node>(node: N) {
         let step = Request::Prune { ledger: "g".into(), term: token(1), below, after };
         let Reply::Pruned { next } = desk.ask(step).await else { unreachable!("a prune is served") };
         steps += 1;
-        // The mark stands from the first step on.
+        // The low-water mark is in effect from the first step on.
         let late = record(below - 1, 1, false, "late");
         assert_eq!(desk.ask(write("g", 1, "late", None, &late)).await, Reply::Refused(Refusal::Pruned));
         after = next;

@@ -1,10 +1,10 @@
-//! The suite that every kind of node passes: one case for each rule of
-//! [`quorate::node::engine`], and for each promise of [`quorate::node::Session`].
+//! The suite that every kind of node passes: one case for each rule of [`quorate::node::engine`], and for
+//! each guarantee of [`quorate::node::Session`].
 //!
 //! # What is not guaranteed
 //!
-//! A node that passes keeps the rules that somebody wrote a case for. Faults of one kind of node alone (a
-//! wrong password, a full disk, a key of another type) are its own tests' business.
+//! A node that passes keeps the rules for which there is a case. Faults of one kind of node alone (a wrong
+//! password, a full disk, a key of another type) belong to that kind's own tests.
 
 mod acquire;
 mod claim;
@@ -23,7 +23,7 @@ use inbox::Desk;
 use quorate::node::Node;
 use std::panic::AssertUnwindSafe;
 
-/// Runs the cases that are named, each on a fresh node from `$make`.
+/// Runs the named cases, each on a fresh node from `$make`.
 macro_rules! run {
     ($kind:ident, $make:ident, $($module:ident: $($case:ident)+;)+) => {
         let mut run = 0;
@@ -38,11 +38,12 @@ macro_rules! run {
     };
 }
 
-/// Runs every case, each on a fresh node from `make`: empty, without a marker, and forgotten by nobody while
-/// the case runs.
+/// Runs every case, each on a fresh node from `make`: empty, without a marker, and with data that nothing
+/// deletes while the case runs.
 ///
 /// # Panics
-/// If a case failed, after all have run; names them all. Each one's own message is above.
+/// If a case failed: after all cases have run, with the names of all that failed. The message of each is
+/// printed above.
 pub async fn suite<N: Node>(kind: &str, mut make: impl FnMut() -> N) {
     run! {
         kind, make,
@@ -153,7 +154,7 @@ pub async fn suite<N: Node>(kind: &str, mut make: impl FnMut() -> N) {
     }
 }
 
-/// As [`suite`], the cases of nodes that tell of releases. Those that do not are polled.
+/// Runs the cases of nodes that push releases, like [`suite`]. Clients poll the other nodes.
 ///
 /// # Panics
 /// As [`suite`].

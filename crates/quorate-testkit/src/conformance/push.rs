@@ -3,7 +3,7 @@ use quorate::node::{Cause, Freed, Listen, Node, Nudge, Owner, Push, Reply, Reque
 use std::time::Duration;
 use tokio::sync::mpsc;
 
-/// Another session with the desk's node, and what it is told.
+/// Another session with the same node, and the releases that it receives.
 struct Listener<S> {
     session: S,
     pushes: mpsc::Receiver<Push>,
@@ -23,7 +23,7 @@ impl<S: Session> Listener<S> {
         self.session.listen(Listen::End(resource.clone()));
     }
 
-    /// Comes back once the node has taken up what was said to it so far.
+    /// Returns once the node has processed every message that it received so far.
     async fn settle<N: Node<Session = S>>(&mut self, desk: &Desk<N>) {
         let reply = self.session.send(desk.batch(Vec::new()));
         expect(desk.env.before(desk.now() + PATIENCE, reply).await.unwrap_or(Err(Cause::TimedOut)));
@@ -54,7 +54,7 @@ pub(super) async fn a_listener_hears_every_release_in_turn<N: Node>(node: N) {
     listener.begin(&resource);
     for number in 1..=50 {
         desk.must_acquire(&resource, &owner(number), LONG).await;
-        // Whoever finds it held after it has begun to listen is told.
+        // A client that finds the lock held after it began to listen will receive the release.
         let seen = desk.batch(vec![Request::Inspect { resource: resource.clone() }]);
         let seen = expect(listener.session.send(seen).await);
         assert!(matches!(&seen.replies[..], [Reply::State { holder: Some(_), .. }]), "{seen:?}");
@@ -92,7 +92,7 @@ pub(super) async fn a_completed_claim_is_told<N: Node>(node: N) {
     assert_eq!(desk.ask(complete(&expired, &owner(2), gone, "late")).await, Reply::Completed);
     let counted = desk.must_acquire(&resource, &owner(1), LONG).await;
     assert_eq!(desk.ask(complete(&resource, &owner(1), counted, "fine")).await, Reply::Completed);
-    // The first freed nothing: its lease had ended.
+    // The first release freed nothing: its lease had ended.
     listener.hears(&desk, &resource, &owner(1), 1).await;
 }
 
@@ -153,7 +153,8 @@ pub(super) async fn listening_in_any_order_spoils_no_batch<N: Node>(node: N) {
     let resources = ["a", "b", "c"].map(lock);
     for number in 0..200 {
         let resource = &resources[number % 3];
-        // Ends what never began, begins twice, and begins what has just ended, with batches in between.
+        // Ends subscriptions that never began, begins them twice, and begins those that have just ended,
+        // with batches in between.
         match number % 7 {
             0 | 3 => listener.end(resource),
             1 => {

@@ -19,10 +19,10 @@ pub(super) async fn places_are_ordered_by_ticket_and_not_by_arrival<N: Node>(nod
     assert_eq!(desk.ask(place(&desk, 1, 20)).await, ahead(0));
     assert_eq!(desk.ask(place(&desk, 2, 10)).await, ahead(1));
     assert_eq!(desk.ask(place(&desk, 3, 30)).await, ahead(0), "the last to come has waited longest");
-    // Asking again changes no place, whatever is said of its time.
+    // A repeated request changes no place, whatever waiting time it states.
     assert_eq!(desk.ask(place(&desk, 1, 40)).await, ahead(1));
     assert_eq!(desk.ask(place(&desk, 2, 0)).await, ahead(2));
-    // Of one moment, by the tickets, byte for byte.
+    // Waiters of one moment are ordered by their tickets, byte for byte.
     let tie = lock("tie");
     let (at, now) = (5, desk.wall().as_micros());
     for (ticket, before) in [("b", 0), ("B", 0), ("é", 2), ("a", 1), ("", 0), ("bb", 4)] {
@@ -51,7 +51,7 @@ pub(super) async fn while_a_queue_stands_its_head_is_granted_alone<N: Node>(node
     assert_eq!(desk.inspect(&resource).await.counter, None, "nobody was counted");
     let head = from_place(desk.acquire(&resource, &owner(9), LONG), &owner(2));
     assert!(matches!(desk.ask(head).await, Reply::Granted { .. }));
-    // While it is held, its holder is named.
+    // While the lock is held, the reply names its holder.
     let held = desk.ask(from_place(desk.acquire(&resource, &owner(8), LONG), &owner(1))).await;
     assert!(matches!(&held, Reply::Held { owner: by, .. } if *by == owner(9)), "{held:?}");
     desk.ask(leave_queue(&resource, &owner(2))).await;

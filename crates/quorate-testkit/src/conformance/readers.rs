@@ -26,7 +26,7 @@ pub(super) async fn many_read_and_nobody_writes<N: Node>(node: N) {
     assert!(held_by_readers(&writer), "{writer:?}");
     let extends = desk.ask(extend(&resource, &owner(4), LONG, 9)).await;
     assert!(held_by_readers(&extends), "repair, too: {extends:?}");
-    // Another client of the same lock compares its own value: it frees nobody.
+    // Another client of the same lock compares its own value, and frees no reader.
     assert_eq!(desk.ask(release(&resource, &owner(1))).await, Reply::Released(false));
     assert!(desk.inspect(&resource).await.held_by(&readers()));
 }
@@ -44,7 +44,7 @@ pub(super) async fn a_writer_keeps_readers_away<N: Node>(node: N) {
     assert_eq!(desk.ask(share(&resource, &owner(2), LONG)).await, Reply::Shared);
 }
 
-/// A writer is a plain lock: there is nothing else to ask for.
+/// A writer is a plain lock, and is acquired by the same request.
 pub(super) async fn a_plain_lock_and_a_writer_are_one<N: Node>(node: N) {
     let mut desk = Desk::marked(node).await;
     let resource = lock("r");
@@ -116,7 +116,7 @@ pub(super) async fn release_share_frees_with_the_last_reader<N: Node>(node: N) {
     assert_eq!(desk.ask(release_share(&resource, &owner(1))).await, Reply::Released(false));
     assert_eq!(desk.ask(release_share(&resource, &owner(2))).await, Reply::Released(true));
     assert!(desk.inspect(&resource).await.is_free());
-    // A writer's lease is none of its business.
+    // A reader's release does not touch a writer's lease.
     desk.must_acquire(&resource, &owner(1), LONG).await;
     assert_eq!(desk.ask(release_share(&resource, &owner(1))).await, Reply::Released(false));
     assert!(desk.inspect(&resource).await.held_by(&owner(1)));
@@ -141,7 +141,7 @@ pub(super) async fn downgrade_turns_a_writer_into_a_reader<N: Node>(node: N) {
     let seen = desk.inspect(&resource).await;
     assert!(seen.held_by(&readers()) && seen.remaining() <= Duration::from_millis(20_001), "{seen:?}");
     assert_eq!(desk.ask(share(&resource, &owner(3), LONG)).await, Reply::Shared, "others may read");
-    // The writer's own late messages are nobody's.
+    // The writer's own late messages match no owner.
     let late = desk.ask(extend(&resource, &owner(1), LONG, 1)).await;
     assert!(held_by_readers(&late), "{late:?}");
     assert_eq!(desk.ask(release(&resource, &owner(1))).await, Reply::Released(false));
@@ -166,7 +166,7 @@ pub(super) async fn downgrade_is_for_the_holder<N: Node>(node: N) {
     assert!(held_by_readers(&reply), "{reply:?}");
 }
 
-/// Where somebody was granted meanwhile, an extension that came late has set the owner again.
+/// If another owner was granted meanwhile, an extension that came late has set the old owner again.
 pub(super) async fn downgrade_is_refused_where_another_was_counted<N: Node>(node: N) {
     let mut desk = Desk::marked(node).await;
     let resource = lock("r");
@@ -178,7 +178,7 @@ pub(super) async fn downgrade_is_refused_where_another_was_counted<N: Node>(node
     let late = desk.ask(downgrade(&resource, &owner(1), counted, &owner(2), LONG)).await;
     assert_eq!(late, Reply::Refused(Refusal::Superseded));
     assert!(desk.inspect(&resource).await.held_by(&owner(1)));
-    // And where nobody can say.
+    // The downgrade is also refused if the node has forgotten the counter.
     let forgotten = lock("forgotten");
     let mut forgetful = desk.acquire(&forgotten, &owner(1), LONG);
     if let Request::Acquire { keep, .. } = &mut forgetful {

@@ -6,7 +6,7 @@ fn heir() -> Owner {
     Owner::reserve("heir", 5, 5)
 }
 
-/// An attempt of the worker called `heir`.
+/// An attempt of the worker named `heir`, the successor.
 fn of_the_heir() -> Owner {
     Owner::sign("heir", 6, 6)
 }
@@ -19,7 +19,8 @@ pub(super) async fn a_reserved_resource_is_its_heirs_alone<N: Node>(node: N) {
     assert_eq!(desk.ask(reserve(&resource, &owner(1), &heir(), lasts)).await, Reply::Reserved);
     let seen = desk.inspect(&resource).await;
     assert!(seen.held_by(&heir()) && seen.remaining() <= Duration::from_millis(30_001), "{seen:?}");
-    // Of the one who gave it, of a stranger, of one whose name begins alike.
+    // The holder that reserved it, an unrelated worker, and workers whose names begin with the same
+    // letters.
     for other in [owner(2), Owner::sign("other", 6, 6), Owner::sign("heir2", 6, 6), Owner::from_node("heir")]
     {
         let said = desk.ask(desk.acquire(&resource, &other, LONG)).await;
@@ -85,7 +86,8 @@ pub(super) async fn who_transferred_neither_extends_nor_releases_any_more<N: Nod
 pub(super) async fn what_only_looks_like_a_reservation_is_nobodys<N: Node>(node: N) {
     let mut desk = Desk::marked(node).await;
     let hex = "00000000000000050000000000000005";
-    // A worker may be called so; bits of another length or that are none are not ours.
+    // A worker may have such a name. Random parts of another length, or that are no hexadecimal digits,
+    // are not ours.
     let looks = [
         Owner::sign("heir:reserved", 5, 5),
         Owner::from_node(&format!("heir:{hex}0:reserved")),

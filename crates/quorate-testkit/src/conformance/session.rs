@@ -72,7 +72,8 @@ pub(super) async fn batches_run_in_order_though_nobody_polls<N: Node>(node: N) {
     let rounds = 50;
     let mut kept = Vec::new();
     for number in 1..=rounds {
-        // Acquired by one, refused to the other, and released: only this order counts one grant a round.
+        // Acquired by one owner, refused to the other, and released: only this order counts one grant in
+        // each round.
         for request in [
             desk.acquire_from(&resource, &owner(number), LONG, propose),
             desk.acquire_from(&resource, &owner(1000), LONG, propose),
@@ -80,7 +81,7 @@ pub(super) async fn batches_run_in_order_though_nobody_polls<N: Node>(node: N) {
         ] {
             let batch = desk.batch(vec![request]);
             let reply = desk.session.send(batch);
-            // Some are dropped at once, some are never polled.
+            // Some batches are dropped at once, some are never polled.
             if number % 2 == 0 {
                 kept.push(reply);
             }
@@ -113,9 +114,10 @@ pub(super) async fn an_abandoned_batch_does_not_run_after_its_time<N: Node>(node
         drop(desk.session.send(batch));
     }
     desk.reopen().await;
-    // The looks have time: a node that is busy with the rest may give up what comes too late.
+    // The inspections have no deadline: a node that is busy with the other batches may refuse requests
+    // that are late.
     let late = std::mem::replace(&mut desk.not_after, NodeTime::from_micros(u64::MAX));
-    // Once the node itself says that the time has passed, what stands is all that will ever stand.
+    // Once the node itself says that the deadline has passed, its state does not change any more.
     let looks: Vec<_> = resources.iter().map(|r| Request::Inspect { resource: r.clone() }).collect();
     let stands = loop {
         let reply = desk.ask_all(looks.clone()).await;
@@ -166,7 +168,8 @@ pub(super) async fn node_time_is_the_wall_clocks_and_goes_on<N: Node>(node: N) {
         let before = desk.wall();
         let at = desk.ask_all(vec![Request::Inspect { resource: lock("r") }]).await.node_time;
         let after = desk.wall();
-        // One machine, one wall clock: the node read it between the two (some servers cache a millisecond).
+        // One machine has one wall clock: the node read it between the two (some servers cache a
+        // millisecond).
         assert!(at + Duration::from_millis(5) >= before && at <= after, "{before:?} {at:?} {after:?}");
         assert!(at >= last);
         last = at;

@@ -6,20 +6,20 @@ use quorate::{
 };
 use std::{fmt, sync::Arc, time::Duration};
 
-/// Longer than the longest of the lives that are waited for in earnest, and its rounding.
+/// Longer than the longest of the lifetimes that really pass, with its rounding.
 const BRIEF: Duration = Duration::from_millis(8);
 
-/// How far a reply's time may be from the node's clock.
+/// The largest difference between a reply's time and the node's clock.
 const SLACK: Duration = Duration::from_secs(30);
 
-/// The first thing that a node said otherwise than the first node.
+/// The first difference between a node's reply and the first node's.
 #[derive(Debug)]
 pub struct Difference {
-    /// The step, from nought.
+    /// The number of the step, from zero.
     pub step: usize,
-    /// What was asked, where it was a request.
+    /// The request, if the step had one.
     pub asked: Option<Request>,
-    /// Who said what.
+    /// The two nodes, each with its reply.
     pub said: [(&'static str, String); 2],
 }
 
@@ -32,8 +32,8 @@ impl fmt::Display for Difference {
     }
 }
 
-/// Asks `steps` of every node, all of which are empty and without a session, and holds each against the
-/// first.
+/// Sends `steps` to every node, all of which are empty and without a session, and compares each reply with
+/// the first node's.
 ///
 /// # Errors
 /// The first [`Difference`].
@@ -61,7 +61,8 @@ impl Table<'_, '_> {
     async fn take(&mut self, step: &Step) -> Result<(), Difference> {
         match step {
             Step::Batch(asks, late, stamp) => {
-                // What is set for a moment only ends a batch: how long the rest takes is no node's fault.
+                // A request with a brief lifetime is the last of its batch: the time that further requests
+                // take would differ by node.
                 for asks in asks.split_inclusive(Ask::is_brief) {
                     self.batch(asks, *late, *stamp).await?;
                 }
@@ -97,7 +98,7 @@ impl Table<'_, '_> {
         Ok(())
     }
 
-    /// What the first node says to `requests`, once all have said the same.
+    /// Returns the first node's reply to `requests`, once all nodes have given the same one.
     async fn ask(
         &mut self,
         requests: &[Request],
@@ -141,7 +142,7 @@ impl Table<'_, '_> {
         Ok(first.map(|(_, replies)| replies).unwrap_or_default())
     }
 
-    /// Asks the first node for what stands where `asks` are about.
+    /// Reads from the first node the state that `asks` refer to.
     async fn look(&mut self, asks: &[Ask]) -> Result<(), Difference> {
         let (named, looks): (Vec<u8>, Vec<Request>) = Ground::looks(asks).into_iter().unzip();
         self.ground.counters.clear();
@@ -163,7 +164,7 @@ impl Table<'_, '_> {
         Ok(())
     }
 
-    /// At the end everything is looked at, whatever was asked about.
+    /// Compares all state at the end, whether a request referred to it or not.
     async fn look_around(&mut self) -> Result<(), Difference> {
         let resources = (0..words::RESOURCES).map(|n| Request::Inspect { resource: words::resource(n) });
         let ledgers = (0..words::LEDGERS).map(|n| Request::Read { ledger: words::ledger(n), after: None });

@@ -2,7 +2,7 @@ use super::words;
 use super::{Ask, Count, Late, Life, Pass, Seen, Stamp, Step, Tolerance, When};
 use proptest::{collection::vec, prelude::*};
 
-/// Histories of up to `longest` steps, few of whose names are different, so that requests meet.
+/// Histories of up to `longest` steps. Names are drawn from few, so that requests meet.
 pub fn history(longest: usize) -> impl Strategy<Value = Vec<Step>> {
     vec(step(), 1..=longest.max(1))
 }
@@ -12,7 +12,7 @@ fn step() -> impl Strategy<Value = Step> {
         300 => (vec(ask(), 1..6), late(), stamp()).prop_map(|(asks, late, stamp)| Step::Batch(asks, late, stamp)),
         60 => prop_oneof![4 => Just(Pass::Little), 4 => Just(Pass::More), 1 => Just(Pass::Much)].prop_map(Step::Pass),
         15 => Just(Step::Reopen),
-        // A server takes a while.
+        // Rare, because a server takes long to restart.
         1 => Just(Step::Restart),
         5 => Just(Step::Flush),
     ]
@@ -103,7 +103,7 @@ fn resource() -> impl Strategy<Value = u8> {
     prop_oneof![5 => Just(0), 5 => Just(1), 3 => 0..words::RESOURCES]
 }
 
-/// Mostly a claim; *complete* is for these alone, and is refused for others.
+/// Mostly a claim; *complete* is for claims alone, and is refused for others.
 fn claim() -> impl Strategy<Value = u8> {
     prop_oneof![6 => Just(1), 1 => 0..words::RESOURCES]
 }
@@ -116,7 +116,7 @@ fn owner() -> impl Strategy<Value = u8> {
     prop_oneof![6 => Just(0), 3 => Just(1), 1 => 0..words::OWNERS]
 }
 
-/// Mostly for the workers that sign most.
+/// Mostly one of the workers that sign most requests.
 fn heir() -> impl Strategy<Value = u8> {
     prop_oneof![4 => Just(0), 2 => Just(1), 1 => 0..words::HEIRS]
 }
@@ -134,7 +134,7 @@ fn life() -> impl Strategy<Value = Life> {
         15 => Just(Life::Long),
         15 => Just(Life::Middle),
         15 => Just(Life::Short),
-        // These are waited for.
+        // Rare, because these lifetimes really pass.
         1 => Just(Life::Tiny),
         1 => Just(Life::Half),
         1 => Just(Life::Zero),

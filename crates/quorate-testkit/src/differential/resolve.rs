@@ -6,21 +6,21 @@ use std::{sync::Arc, time::Duration};
 /// A year, in microseconds.
 const YEAR: u64 = 365 * 86_400 * 1_000_000;
 
-/// What the requests of a batch are made concrete by: the first node's word on what stands before it.
+/// The state by which the requests of a batch are made concrete: the first node's, before the batch.
 #[derive(Debug)]
 pub(super) struct Ground {
     /// A moment shortly before the history began: proposals are numbers, and the same for every node.
     pub(super) began: NodeTime,
-    /// The marker that stands.
+    /// The stored marker.
     pub(super) marker: Option<Arc<str>>,
-    /// The counter of each resource that is asked about.
+    /// The counter of each resource that the batch names.
     pub(super) counters: Vec<(u8, FencingToken)>,
-    /// Each ledger that is asked about.
+    /// Each ledger that the batch names.
     pub(super) ledgers: Vec<(u8, LedgerState)>,
 }
 
 impl Ground {
-    /// The looks at what `asks` name.
+    /// Returns the requests that read the state of everything that `asks` name.
     pub(super) fn looks(asks: &[Ask]) -> Vec<(u8, Request)> {
         let look = |ask: &Ask| match *ask {
             Ask::Raise { resource, .. }

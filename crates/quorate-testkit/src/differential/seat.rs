@@ -6,28 +6,28 @@ use quorate::{
 };
 use std::time::Duration;
 
-/// How long a node may take to answer.
+/// The longest time that a node may take to answer.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A [`Kind`] and the session that is open with it, whatever its type.
+/// A [`Kind`] with its open session, without its type.
 pub trait Sits {
-    /// What to call it.
+    /// Returns the name of the kind.
     fn name(&self) -> &'static str;
-    /// The node's wall clock.
+    /// Returns the node's wall clock.
     fn wall(&self) -> NodeTime;
     /// Opens another session.
     fn open(&mut self) -> BoxFuture<'_, Result<Hello, Cause>>;
-    /// What the node says to `batch`.
+    /// Returns the node's reply to `batch`.
     fn ask(&mut self, batch: Batch) -> BoxFuture<'_, Result<BatchReply, Cause>>;
     /// Lets `time` pass.
     fn pass(&mut self, time: Duration);
-    /// Has the node forget everything.
+    /// Makes the node forget everything.
     fn flush(&mut self);
-    /// Starts the node again with its data.
+    /// Restarts the node with its data.
     fn restart(&mut self);
 }
 
-/// A [`Kind`] at the table.
+/// A [`Kind`] with its open session.
 pub struct Seat<K: Kind> {
     kind: K,
     session: Option<<K::Node as Node>::Session>,

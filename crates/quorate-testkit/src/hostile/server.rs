@@ -57,7 +57,7 @@ impl HostileServer {
         Ok(Self { port, shared, listening: Some(listening) })
     }
 
-    /// Returns its URL with `password`: a client that has a password must send it to every server.
+    /// Returns its URL with `password`, which makes every client authenticate.
     pub fn url(&self, password: &str) -> String {
         format!("redis://:{password}@127.0.0.1:{}", self.port)
     }
