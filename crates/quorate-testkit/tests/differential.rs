@@ -12,8 +12,8 @@ use quorate::{
 use quorate_redis::RedisNode;
 use quorate_testkit::{
     differential::{
-        Ask, Count, Fault, FileKind, Kind, Late, Life, MemoryKind, Seat, ShiftedWorld, Sits, Stamp, Step,
-        WrongNode, asks_in, compare, history,
+        Ask, Count, DynTarget, Fault, FileKind, Kind, Late, Life, MemoryKind, ShiftedWorld, Stamp, Step,
+        Target, WrongNode, asks_in, compare, history,
     },
     redis::{RedisConfig, RedisServer},
 };
@@ -32,9 +32,9 @@ const STEPS: usize = 24;
 #[test]
 fn random_histories_get_the_same_replies() {
     let (cases, seed) = (from_env("QUORATE_CASES", CASES), from_env("QUORATE_SEED", 1));
-    let bench = Bench::new();
+    let nodes = Nodes::new();
     let found = runner(cases, seed).run(&history(STEPS), |steps| {
-        bench.differ(&steps).map_or(Ok(()), |difference| Err(TestCaseError::fail(difference)))
+        nodes.differ(&steps).map_or(Ok(()), |difference| Err(TestCaseError::fail(difference)))
     });
     if let Err(TestError::Fail(difference, steps)) = &found {
         panic!("{difference}\nafter these steps: {steps:?}");
@@ -45,7 +45,7 @@ fn random_histories_get_the_same_replies() {
 /// A server's script once rounded the remaining time of a lease of thousands of years to
 /// `4.5035996273705e+15`, and one such key made every batch fail that met it.
 #[test]
-fn what_is_left_of_a_very_long_lease_is_a_number() {
+fn the_remaining_time_of_a_very_long_lease_is_an_integer() {
     let held = Ask::Extend {
         resource: 0,
         owner: 0,
@@ -54,12 +54,12 @@ fn what_is_left_of_a_very_long_lease_is_a_number() {
         keep: Life::Long,
     };
     let steps = [Step::Batch(vec![held, Ask::Inspect { resource: 0 }], Late::InTime, Stamp::Right)];
-    assert_eq!(Bench::new().differ(&steps), None);
+    assert_eq!(Nodes::new().differ(&steps), None);
 }
 
 /// Every fault of one kind of node is found, and shrinks to a short history.
 #[test]
-fn a_wrong_node_is_found_out_in_few_steps() {
+fn a_wrong_node_is_found_in_few_steps() {
     // The fewest steps for each fault: a set-up, the wrong request, and a read if the reply to that
     // request shows nothing.
     let shortest = |fault: Fault| match fault {
@@ -81,7 +81,8 @@ fn a_wrong_node_is_found_out_in_few_steps() {
     for fault in Fault::ALL {
         let runtime = runtime();
         let found = runner(4_000, 1).run(&history(STEPS), |steps| {
-            let (mut memory, mut wrong) = (Seat::new(MemoryKind::new()), Seat::new(WrongKind::new(fault)));
+            let (mut memory, mut wrong) =
+                (Target::new(MemoryKind::new()), Target::new(WrongKind::new(fault)));
             let compared = runtime.block_on(compare(&steps, &mut [&mut memory, &mut wrong]));
             compared.map_err(|difference| TestCaseError::fail(difference.to_string()))
         });
@@ -113,12 +114,12 @@ fn runtime() -> tokio::runtime::Runtime {
 }
 
 /// The nodes that histories run on.
-struct Bench {
+struct Nodes {
     runtime: tokio::runtime::Runtime,
     server: Arc<Mutex<RedisServer>>,
 }
 
-impl Bench {
+impl Nodes {
     fn new() -> Self {
         // The kernel keeps the writes of a killed process: no need to wait for the disk.
         let server = RedisConfig::new().append_only().line("appendfsync no").start().unwrap();
@@ -130,9 +131,9 @@ impl Bench {
         let home = scratch();
         let mut redis = RedisKind(Arc::clone(&self.server));
         redis.flush();
-        let mut seats =
-            (Seat::new(MemoryKind::new()), Seat::new(FileKind::new(home.path())), Seat::new(redis));
-        let table: &mut [&mut dyn Sits] = &mut [&mut seats.0, &mut seats.1, &mut seats.2];
+        let mut targets =
+            (Target::new(MemoryKind::new()), Target::new(FileKind::new(home.path())), Target::new(redis));
+        let table: &mut [&mut dyn DynTarget] = &mut [&mut targets.0, &mut targets.1, &mut targets.2];
         self.runtime.block_on(compare(steps, table)).err().map(|difference| difference.to_string())
     }
 }

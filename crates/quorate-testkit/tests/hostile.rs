@@ -71,7 +71,7 @@ async fn acquire(quorum: &Quorum) -> Lease {
 }
 
 /// Three honest nodes of five are enough, whatever the others answer.
-async fn a_minority_hinders_nobody(hostile: &[Hostility]) {
+async fn a_hostile_minority_blocks_no_lock(hostile: &[Hostility]) {
     let cluster = Cluster::new(3, hostile);
     let mut last = None;
     for _ in 0..3 {
@@ -95,7 +95,7 @@ async fn a_minority_hinders_nobody(hostile: &[Hostility]) {
 
 /// A ledger with pages without end, or other impossible pages, is no answer, and does not take long.
 #[tokio::test]
-async fn pages_that_no_ledger_has_are_no_answer() {
+async fn impossible_ledger_pages_are_no_answer() {
     for kind in Hostility::PAGERS {
         let cluster = Cluster::new(3, &[kind; 2]);
         soon(all_trusted(&cluster.quorum)).await;
@@ -122,7 +122,7 @@ async fn pages_that_no_ledger_has_are_no_answer() {
 
 /// A server may return a record twice: it is one record.
 #[tokio::test]
-async fn what_a_node_tells_twice_is_told_once() {
+async fn a_record_returned_twice_is_read_once() {
     let cluster = Cluster::new(1, &[Hostility::TwiceTold; 2]);
     soon(all_trusted(&cluster.quorum)).await;
     let answered = soon(Ledger::new(&cluster.quorum, "g").unwrap().seal(FencingToken::new(5))).await.unwrap();
@@ -152,8 +152,9 @@ async fn for_each<F: Future<Output = ()>>(kinds: &[Hostility], work: impl Fn(Hos
 }
 
 #[tokio::test]
-async fn two_hostile_nodes_of_five_hinder_nobody() {
-    for_each(&Hostility::BREAKERS, |kind| async move { a_minority_hinders_nobody(&[kind; 2]).await }).await;
+async fn two_hostile_nodes_of_five_block_no_lock() {
+    for_each(&Hostility::BREAKERS, |kind| async move { a_hostile_minority_blocks_no_lock(&[kind; 2]).await })
+        .await;
 }
 
 #[tokio::test]
@@ -192,13 +193,13 @@ async fn a_node_of_another_run_each_time_has_no_vote() {
 }
 
 #[tokio::test]
-async fn any_mixture_of_hostility_hinders_nobody() {
+async fn any_mixture_of_hostility_blocks_no_lock() {
     let seeds = std::env::var("QUORATE_CASES").map_or(12, |text| text.parse().unwrap());
     for seed in 0..seeds {
         let one = Hostility::Mixed(seed);
         let two = Hostility::BREAKERS[usize::try_from(seed).unwrap() % Hostility::BREAKERS.len()];
         println!("seed {seed}");
-        a_minority_hinders_nobody(&[one, two]).await;
+        a_hostile_minority_blocks_no_lock(&[one, two]).await;
     }
 }
 
@@ -232,7 +233,7 @@ fn memory() -> u64 {
 /// honest nodes beside it, exclusion holds as long as the holder has three of them, which a full round
 /// gives.
 #[tokio::test]
-async fn one_liar_of_five_does_not_make_a_second_holder_where_the_first_has_the_honest_ones() {
+async fn one_liar_of_five_makes_no_second_holder_beside_three_honest_nodes() {
     let server = HostileServer::start(Hostility::Liar).unwrap();
     let honest: Vec<_> = (0..4).map(|number| Switched::new(&format!("memory{number}"))).collect();
     let (a, b) = (worker(&honest, &server), worker(&honest, &server));
@@ -252,7 +253,7 @@ async fn one_liar_of_five_does_not_make_a_second_holder_where_the_first_has_the_
 /// The limit of the guarantee: a majority that includes the liar proves nothing. Two workers both hold the
 /// lock if each reaches the liar and another half of the honest nodes. Redlock trusts the answers of nodes.
 #[tokio::test]
-async fn one_liar_of_five_makes_two_holders_where_each_reaches_half_of_the_honest_ones() {
+async fn one_liar_of_five_makes_two_holders_if_each_reaches_half_of_the_honest_nodes() {
     let server = HostileServer::start(Hostility::Liar).unwrap();
     let honest: Vec<_> = (0..4).map(|number| Switched::new(&format!("memory{number}"))).collect();
     let (a, b) = (worker(&honest, &server), worker(&honest, &server));
@@ -268,7 +269,7 @@ async fn one_liar_of_five_makes_two_holders_where_each_reaches_half_of_the_hones
 /// A server that reports false releases, hundreds before each answer, wakes no waiter and fills no memory:
 /// a waiter polls as often as if the server were silent, and is woken by the other servers.
 #[tokio::test]
-async fn what_a_node_babbles_wakes_nobody() {
+async fn false_release_messages_wake_no_waiter() {
     let server = HostileServer::start(Hostility::Babbler).unwrap();
     let honest: Vec<_> = (0..4).map(|number| MemoryNode::new(&format!("memory{number}"))).collect();
     let [a, b] = [(); 2].map(|()| {

@@ -103,7 +103,7 @@ mod tick {
     }
 
     #[test]
-    fn not_started_stands_by_the_seal_alone() {
+    fn not_started_stays_true_by_the_seal_alone() {
         breaks("Seal", FOUND, Ledger { without: &[Rule::Seal], ..Ledger::leaders() });
         let faultless = Ledger { without: &[Rule::Seal], forgets: 0, ..Ledger::leaders() };
         breaks("Seal (no faults)", FOUND, faultless);

@@ -81,7 +81,7 @@ fn until(what: &str, mut condition: impl FnMut() -> bool) {
 }
 
 #[test]
-fn without_a_fault_it_carries_everything_both_ways_and_the_end_too() {
+fn without_a_fault_all_bytes_and_the_end_pass_both_ways() {
     let (server, proxy) = pair();
     let mut client = Client::to(&proxy);
     client.ask("PING", "+PONG\r\n");
@@ -99,7 +99,7 @@ fn without_a_fault_it_carries_everything_both_ways_and_the_end_too() {
 }
 
 #[test]
-fn a_cut_on_the_way_there_keeps_requests_from_the_server_until_it_heals() {
+fn a_cut_of_requests_keeps_them_from_the_server_until_it_heals() {
     let (server, proxy) = pair();
     let mut client = Client::to(&proxy);
     client.ask("SET a 1", "+OK\r\n");
@@ -113,7 +113,7 @@ fn a_cut_on_the_way_there_keeps_requests_from_the_server_until_it_heals() {
 }
 
 #[test]
-fn a_cut_on_the_way_back_lets_requests_run_unheard() {
+fn a_cut_of_replies_lets_requests_run_unanswered() {
     let (server, proxy) = pair();
     let mut client = Client::to(&proxy);
     client.ask("SET a 1", "+OK\r\n");
@@ -131,7 +131,7 @@ fn a_cut_on_the_way_back_lets_requests_run_unheard() {
 }
 
 #[test]
-fn a_broken_connection_loses_what_waited() {
+fn a_broken_connection_loses_waiting_bytes() {
     let (server, proxy) = pair();
     let mut client = Client::to(&proxy);
     client.ask("SET a 1", "+OK\r\n");
@@ -146,7 +146,7 @@ fn a_broken_connection_loses_what_waited() {
 }
 
 #[test]
-fn a_reply_is_cut_after_exactly_so_many_bytes_once() {
+fn a_reply_is_cut_once_after_the_exact_number_of_bytes() {
     let (_server, proxy) = pair();
     for bytes in [0, 1, 4, 7] {
         let mut client = Client::to(&proxy);
@@ -185,7 +185,7 @@ fn latency_is_at_least_what_was_asked_and_keeps_the_order() {
 }
 
 #[test]
-fn whoever_is_refused_is_thrown_out_and_the_others_stay() {
+fn refusing_resets_new_clients_and_keeps_the_others() {
     let (_server, proxy) = pair();
     let mut client = Client::to(&proxy);
     client.ask("PING", "+PONG\r\n");

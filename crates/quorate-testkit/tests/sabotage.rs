@@ -14,7 +14,7 @@
 use quorate::internals::Sabotage;
 use quorate_testkit::{
     cannot_run,
-    sim::{Contrast, Difference, NoDifference, NodeFault, PLANS, Plan, Sweep},
+    sim::{Difference, NoDifference, NodeFault, PLANS, Plan, SabotageCheck, Sweep},
 };
 use std::{
     collections::BTreeMap,
@@ -75,13 +75,13 @@ impl Case {
     /// Returns `true` if the invariant breaks in this seed without the mechanism.
     fn breaks_in(&self, seed: u64) -> bool {
         let (sound, sabotaged) = (self.sound(), self.sabotaged());
-        Contrast { sound: &sound, sabotaged: &sabotaged, breaks: self.breaks }.broken(seed).is_some()
+        SabotageCheck { sound: &sound, sabotaged: &sabotaged, breaks: self.breaks }.broken(seed).is_some()
     }
 
     /// Returns the first seed that breaks the invariant without the mechanism, and holds with it.
     fn find(&self) -> Result<Difference, NoDifference> {
         let (sound, sabotaged) = (self.sound(), self.sabotaged());
-        Contrast { sound: &sound, sabotaged: &sabotaged, breaks: self.breaks }.find(1..self.within + 1)
+        SabotageCheck { sound: &sound, sabotaged: &sabotaged, breaks: self.breaks }.find(1..self.within + 1)
     }
 }
 
@@ -140,7 +140,7 @@ const NOT_MISSED: &[(Case, &str)] = &[
     ),
     (
         Case::node("a final record overwritten", NodeFault::Reopening, "ticks", 100),
-        "the seal tells every leader what is final; conformance, a_last_record_is_final",
+        "the seal tells every leader what is final; conformance, a_final_record_is_never_overwritten",
     ),
     (
         Case::worker("no look between started and the work", &[Sabotage::NoLookBeforeWork], "ticks", 100),
@@ -156,7 +156,7 @@ const NOT_MISSED: &[(Case, &str)] = &[
     ),
     (
         Case::node("an extension lowers the counter", NodeFault::Lowering, TWICE, 100).on("wild-clocks"),
-        "the model of tokens, RepairKeepsMore; conformance, extend_lengthens_and_lifts_the_counter",
+        "the model of tokens, RepairKeepsMore; conformance, extend_lengthens_and_raises_the_counter",
     ),
     (
         Case::node("low re-seed", NodeFault::Restarting, "fencing", 100),

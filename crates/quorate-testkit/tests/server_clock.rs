@@ -64,7 +64,7 @@ fn time_steps_at_once_both_ways_and_again_and_outlives_a_restart() {
 }
 
 #[test]
-fn keys_end_by_the_stepped_clock() {
+fn keys_expire_by_the_stepped_clock() {
     let server = server(RedisConfig::new());
     server.command(&["SET", "early", "v", "PX", "600000"]);
     server.step_clock(HOUR, true);

@@ -4,7 +4,7 @@
 
 #![expect(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
-use quorate_testkit::sim::{Contrast, NAP, NodeFault, PLANS, Plan, Summary, Sweep};
+use quorate_testkit::sim::{NAP, NodeFault, PLANS, Plan, SabotageCheck, Summary, Sweep};
 use std::{collections::BTreeMap, ops::Range, time::Duration};
 
 /// Returns the seeds of a plan; `QUORATE_SEEDS=1..5001` selects others for every plan.
@@ -260,7 +260,7 @@ const FOUND: [(&str, u64, &str); 10] = [
         "default",
         1_220,
         "claims: the invariant blamed a claim whose worker's clock stood still; sim/invariant/claims.rs: \
-         what_is_done_on_a_majority_is_given_to_nobody",
+         a_message_done_on_a_majority_is_granted_to_no_worker",
     ),
     (
         "old-counters",
@@ -290,7 +290,7 @@ const FOUND: [(&str, u64, &str); 10] = [
 ];
 
 #[test]
-fn seeds_that_found_something_hold() {
+fn seeds_that_once_found_a_bug_hold() {
     let mut wrong = Vec::new();
     for (name, seed, found) in FOUND {
         let sweep = Sweep::over(name, seed..seed + 1).expect("a plan that has this name");
@@ -307,8 +307,8 @@ fn seeds_that_found_something_hold() {
 /// Fails unless one of `seeds` breaks the invariant `name` under `plan`, and holds under the default plan.
 #[track_caller]
 fn found_out(name: &str, plan: &Plan, seeds: Range<u64>) {
-    let contrast = Contrast { sound: &Plan::default(), sabotaged: plan, breaks: name };
-    match contrast.find(seeds) {
+    let sabotage_check = SabotageCheck { sound: &Plan::default(), sabotaged: plan, breaks: name };
+    match sabotage_check.find(seeds) {
         Ok(found) => println!("seed {}: {}", found.seed, found.violation),
         Err(why) => panic!("{plan:?}: {why}"),
     }
@@ -351,14 +351,14 @@ fn without_quarantine_two_hold() {
 }
 
 #[test]
-fn timers_that_ring_late_are_found_out() {
+fn late_timers_are_found_out() {
     let plan = Plan { oversleep: Duration::from_millis(700), ..Plan::default() };
     found_out("step-down", &plan, 1..41);
 }
 
 /// The invariants would notice the excused case, so it does occur.
 #[test]
-fn a_clock_that_stands_still_is_found_out_where_it_is_not_excused() {
+fn a_stopped_clock_is_found_out_without_its_excuse() {
     let plan = Plan { excuse_no_clock: true, ..Plan::default() };
     found_out("backing", &plan, 1..41);
 }

@@ -36,7 +36,7 @@ fn claimed(outcome: ClaimOutcome) -> Claim {
 }
 
 #[tokio::test]
-async fn one_handles_the_others_are_told_and_done_is_kept_with_its_result() {
+async fn one_worker_handles_a_message_and_the_others_receive_its_result() {
     let nodes = nodes();
     let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
     let claim = claimed(claims(&a).claim("m-1").await.expect("a quorum"));
@@ -59,7 +59,7 @@ async fn one_handles_the_others_are_told_and_done_is_kept_with_its_result() {
 }
 
 #[tokio::test]
-async fn nobody_gets_in_between_the_work_and_its_done_record() {
+async fn no_worker_claims_between_the_work_and_its_done_record() {
     let nodes = nodes();
     let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
     for i in 0..100 {
@@ -82,7 +82,7 @@ async fn nobody_gets_in_between_the_work_and_its_done_record() {
 }
 
 #[tokio::test]
-async fn a_batch_has_a_verdict_an_id() {
+async fn a_batch_returns_one_outcome_for_each_id() {
     let nodes = nodes();
     let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
     let _one = claimed(claims(&a).claim("m-1").await.expect("a quorum"));
@@ -107,7 +107,7 @@ async fn a_batch_has_a_verdict_an_id() {
 
 /// Several chunks of a batch are pending at once.
 #[tokio::test]
-async fn a_long_batch_keeps_its_order_and_dropped_it_leaves_nothing() {
+async fn a_long_batch_keeps_its_order_and_leaves_nothing_when_dropped() {
     let nodes = nodes();
     let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
     let mut ids: Vec<String> = (0..500).map(|number| format!("m-{number}")).collect();
@@ -164,7 +164,7 @@ async fn a_long_batch_keeps_its_order_and_dropped_it_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn process_handles_once_extends_meanwhile_and_abandons_what_failed() {
+async fn process_handles_once_renews_meanwhile_and_abandons_on_failure() {
     let nodes = nodes();
     let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
     let failed = claims(&a).process("m", |_| async { Err::<(), _>("no") }).await;
@@ -189,7 +189,7 @@ async fn process_handles_once_extends_meanwhile_and_abandons_what_failed() {
 }
 
 #[tokio::test]
-async fn a_stale_claim_cannot_complete_what_another_holds_and_long_results_are_refused() {
+async fn a_stale_claim_cannot_complete_and_a_long_result_is_refused() {
     let nodes = nodes();
     let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
     let long = claimed(claims(&a).claim("long").await.expect("a quorum"));
@@ -211,7 +211,7 @@ async fn a_stale_claim_cannot_complete_what_another_holds_and_long_results_are_r
 }
 
 #[tokio::test]
-async fn of_many_that_claim_at_one_moment_one_has_it() {
+async fn one_of_many_simultaneous_claims_wins() {
     let nodes = nodes();
     let quorums: Vec<Quorum> = (0..4).map(|i| quorum(&format!("w{i}"), &nodes)).collect();
     for i in 0..50 {
@@ -245,7 +245,7 @@ async fn ask(node: &MemoryNode, request: impl FnOnce(&Arc<str>) -> Request) -> R
 /// Other nodes may have forgotten since: a message that is done is not handled again while one node has the
 /// record.
 #[tokio::test]
-async fn one_node_s_word_that_it_is_done_outweighs_every_grant() {
+async fn one_done_record_outweighs_every_grant() {
     let nodes = nodes();
     let quorum = quorum("a", &nodes);
     drop(claimed(claims(&quorum).claim("m-0").await.expect("a quorum, which marks the nodes")));
@@ -266,7 +266,7 @@ async fn one_node_s_word_that_it_is_done_outweighs_every_grant() {
 /// Seed 14444: a node was quarantined between the grant and the *complete*. It refused the done record, and
 /// the claim's key stayed stored until its TTL ended.
 #[tokio::test]
-async fn a_node_that_would_not_take_the_done_record_is_freed_all_the_same() {
+async fn a_node_that_refused_the_done_record_is_released() {
     let nodes = nodes();
     let quorum = quorum("a", &nodes);
     let claim = claimed(claims(&quorum).claim("m-1").await.expect("a quorum"));
@@ -289,7 +289,7 @@ async fn a_node_that_would_not_take_the_done_record_is_freed_all_the_same() {
 /// The nodes that the worker reaches have nothing of the message; the others may have it for another
 /// worker.
 #[tokio::test]
-async fn who_is_late_and_cannot_tell_whose_it_is_records_nothing_until_it_can() {
+async fn a_late_completion_records_nothing_until_the_owner_is_known() {
     let done_at = async |node: &MemoryNode, id: &str| {
         let resource = Resource::claim("orders", id).expect("a name");
         matches!(ask(node, |_| Request::Inspect { resource }).await, Reply::State { done: Some(_), .. })

@@ -59,7 +59,7 @@ async fn until_it_is(claims: &Claims, id: &str, wanted: &ClaimState) {
 }
 
 #[tokio::test]
-async fn attempts_are_counted_over_workers_that_crash_or_fail_and_at_the_limit_it_is_given_up() {
+async fn attempts_are_counted_over_failing_workers_up_to_the_limit() {
     let nodes = nodes();
     let a = quorum("a", &nodes);
     let failed = claims(&a).process("m", |claim| async move { Err::<(), _>(claim.attempt()) }).await;
@@ -95,7 +95,7 @@ async fn attempts_are_counted_over_workers_that_crash_or_fail_and_at_the_limit_i
 }
 
 #[tokio::test]
-async fn what_was_given_up_without_a_hook_is_handed_over_once_there_is_one() {
+async fn a_dead_message_waits_for_the_first_worker_with_a_hook() {
     let nodes = nodes();
     let a = quorum("a", &nodes);
     for _ in 0..3 {
@@ -120,7 +120,7 @@ async fn what_was_given_up_without_a_hook_is_handed_over_once_there_is_one() {
 }
 
 #[tokio::test]
-async fn the_dead_letter_hook_runs_under_a_claim_again_until_it_succeeds_and_then_no_more() {
+async fn the_dead_letter_hook_runs_under_a_claim_until_it_succeeds() {
     let nodes = nodes();
     let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
     for attempt in 1..=3 {
@@ -166,7 +166,7 @@ async fn the_dead_letter_hook_runs_under_a_claim_again_until_it_succeeds_and_the
 }
 
 #[tokio::test]
-async fn what_was_given_back_is_no_attempt_and_what_was_forgiven_begins_anew() {
+async fn a_claim_given_back_counts_no_attempt_and_a_reset_starts_at_zero() {
     let nodes = nodes();
     let a = quorum("a", &nodes);
     let claims = claims(&a);
@@ -191,7 +191,7 @@ async fn what_was_given_back_is_no_attempt_and_what_was_forgiven_begins_anew() {
 }
 
 #[tokio::test]
-async fn one_id_is_for_one_payload_while_it_is_claimed_when_it_is_free_and_when_it_is_done() {
+async fn an_id_keeps_one_payload_while_claimed_free_or_done() {
     let nodes = nodes();
     let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
     let (ours, theirs) = (Claims::new(&a, "orders").ttl(SECOND), Claims::new(&b, "orders").ttl(SECOND));
@@ -230,7 +230,7 @@ async fn one_id_is_for_one_payload_while_it_is_claimed_when_it_is_free_and_when_
 }
 
 #[tokio::test]
-async fn a_late_worker_is_told_who_holds_and_who_has_completed() {
+async fn a_late_worker_learns_the_holder_and_the_completer() {
     let nodes = nodes();
     let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
     let (late, also_late) = (claimed(&claims(&a), "m").await, claimed(&claims(&a), "n").await);
@@ -258,7 +258,7 @@ async fn a_late_worker_is_told_who_holds_and_who_has_completed() {
 }
 
 #[tokio::test]
-async fn whoever_asks_for_a_key_gets_what_the_first_ones_handler_said() {
+async fn every_caller_of_an_idempotent_key_gets_the_first_result() {
     let nodes = nodes();
     let quorums: Vec<Quorum> = (0..4).map(|i| quorum(&format!("w{i}"), &nodes)).collect();
     let runs = AtomicUsize::new(0);
@@ -288,7 +288,7 @@ async fn whoever_asks_for_a_key_gets_what_the_first_ones_handler_said() {
 }
 
 #[tokio::test]
-async fn a_wait_for_another_ends_at_its_time_and_names_the_holder() {
+async fn a_wait_for_another_worker_times_out_and_names_the_holder() {
     let nodes = nodes();
     let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
     let _held = claimed(&claims(&a), "m").await;
@@ -309,7 +309,7 @@ async fn a_wait_for_another_ends_at_its_time_and_names_the_holder() {
 }
 
 #[tokio::test]
-async fn thousands_are_claimed_completed_and_abandoned_at_a_time_with_a_verdict_each() {
+async fn thousands_are_claimed_completed_and_abandoned_in_one_call() {
     // Thousands of ids to five nodes in one process: a busy machine needs longer.
     let builder = Quorum::builder().worker("a").nodes(nodes()).node_timeout(Duration::from_secs(1));
     let a = builder.trust_new_nodes(true).build().expect("a sound setup");
@@ -340,24 +340,24 @@ async fn thousands_are_claimed_completed_and_abandoned_at_a_time_with_a_verdict_
 
 /// A node that counts no attempts while its flag is set.
 #[derive(Clone)]
-struct Deaf(MemoryNode, Arc<AtomicBool>);
+struct NotCounting(MemoryNode, Arc<AtomicBool>);
 
-struct DeafSession(MemorySession, Arc<AtomicBool>);
+struct NotCountingSession(MemorySession, Arc<AtomicBool>);
 
-impl Node for Deaf {
-    type Session = DeafSession;
+impl Node for NotCounting {
+    type Session = NotCountingSession;
 
     fn name(&self) -> &str {
         self.0.name()
     }
 
-    async fn open(&self, nudge: Nudge) -> Result<(DeafSession, Hello), Cause> {
+    async fn open(&self, nudge: Nudge) -> Result<(NotCountingSession, Hello), Cause> {
         let (session, hello) = self.0.open(nudge).await?;
-        Ok((DeafSession(session, Arc::clone(&self.1)), hello))
+        Ok((NotCountingSession(session, Arc::clone(&self.1)), hello))
     }
 }
 
-impl Session for DeafSession {
+impl Session for NotCountingSession {
     fn send(&mut self, mut batch: Batch) -> impl Future<Output = Result<BatchReply, Cause>> + Send + 'static {
         let deaf = self.1.load(Ordering::SeqCst);
         for request in batch.requests.iter_mut().filter(|_| deaf) {
@@ -370,12 +370,12 @@ impl Session for DeafSession {
 }
 
 #[tokio::test]
-async fn an_attempt_that_too_few_nodes_counted_is_taken_back_and_no_id_is_given_up_for_it() {
+async fn an_attempt_without_a_majority_of_counts_is_taken_back() {
     let nodes = nodes();
     let deaf = Arc::new(AtomicBool::new(true));
     let some = nodes.iter().enumerate().map(|(at, node)| {
         let deaf = if at < 3 { Arc::clone(&deaf) } else { Arc::default() };
-        Deaf(node.clone(), deaf)
+        NotCounting(node.clone(), deaf)
     });
     let builder = Quorum::builder().worker("a").nodes(some).trust_new_nodes(true);
     let a = builder.build().expect("a sound setup");
@@ -398,7 +398,7 @@ async fn an_attempt_that_too_few_nodes_counted_is_taken_back_and_no_id_is_given_
 }
 
 #[tokio::test]
-async fn a_payload_that_one_node_knows_of_an_attempt_that_never_began_keeps_nobody_away() {
+async fn a_payload_of_an_attempt_that_never_began_blocks_no_claim() {
     let nodes = nodes();
     let a = quorum("a", &nodes);
     drop(claimed(&claims(&a), "m-0").await);

@@ -155,7 +155,7 @@ async fn steps_lose_and_double_nothing(delivery: Delivery) {
 
 /// Ticks that any worker may claim. A worker whose clock is wrong by more than `max_clock_offset` receives
 /// no claim, and takes none from the other worker.
-async fn steps_harm_no_tick_that_is_spread(delivery: Delivery) {
+async fn clock_steps_harm_no_spread_tick(delivery: Delivery) {
     let nodes: Vec<_> = (0..5).map(|i| MemoryNode::new(&format!("memory-{i}"))).collect();
     let starts = Starts::default();
     let wrong = Running::start(Worker::new("wrong", &nodes, &starts), delivery, Placement::Spread);
@@ -197,10 +197,10 @@ async fn at_least_once() {
 
 #[tokio::test]
 async fn at_most_once_spread() {
-    steps_harm_no_tick_that_is_spread(Delivery::AtMostOnce).await;
+    clock_steps_harm_no_spread_tick(Delivery::AtMostOnce).await;
 }
 
 #[tokio::test]
 async fn at_least_once_spread() {
-    steps_harm_no_tick_that_is_spread(Delivery::AtLeastOnce).await;
+    clock_steps_harm_no_spread_tick(Delivery::AtLeastOnce).await;
 }

@@ -30,13 +30,13 @@ use tokio::sync::Notify;
 
 /// A message whose acks are counted.
 #[derive(Debug)]
-struct Letter {
+struct TestMessage {
     id: Vec<u8>,
     acks: Arc<AtomicUsize>,
     left: Arc<AtomicUsize>,
 }
 
-impl Message for Letter {
+impl Message for TestMessage {
     type Error = &'static str;
 
     fn id(&self) -> Result<&str, BadId> {
@@ -62,22 +62,22 @@ impl Message for Letter {
 
 /// The sender of messages, and the results that it received.
 #[derive(Clone, Default)]
-struct Post {
+struct Sender {
     acks: Arc<AtomicUsize>,
     left: Arc<AtomicUsize>,
     ended: Arc<Mutex<Vec<(String, String, Acked)>>>,
 }
 
-impl Post {
-    fn letter(&self, id: impl AsRef<[u8]>) -> Letter {
-        Letter { id: id.as_ref().to_owned(), acks: Arc::clone(&self.acks), left: Arc::clone(&self.left) }
+impl Sender {
+    fn letter(&self, id: impl AsRef<[u8]>) -> TestMessage {
+        TestMessage { id: id.as_ref().to_owned(), acks: Arc::clone(&self.acks), left: Arc::clone(&self.left) }
     }
 
-    fn letters<'a>(&self, ids: impl IntoIterator<Item = &'a str>) -> Vec<Letter> {
+    fn letters<'a>(&self, ids: impl IntoIterator<Item = &'a str>) -> Vec<TestMessage> {
         ids.into_iter().map(|id| self.letter(id)).collect()
     }
 
-    fn note(&self) -> impl Fn(&Ended<Letter>) + Send + Sync + 'static {
+    fn note(&self) -> impl Fn(&Ended<TestMessage>) + Send + Sync + 'static {
         let ended = Arc::clone(&self.ended);
         move |end| {
             let id = String::from_utf8_lossy(&end.message.id).into_owned();
@@ -107,19 +107,19 @@ fn claims(quorum: &Quorum) -> Claims {
     Claims::new(quorum, "orders").ttl(SECOND)
 }
 
-async fn handled(_: Delivery<Letter>) -> Result<(), String> {
+async fn handled(_: Delivery<TestMessage>) -> Result<(), String> {
     Ok(())
 }
 
 #[tokio::test]
-async fn each_is_handled_once_and_acked_only_when_a_majority_knows_it_done() {
-    let (nodes, post) = (nodes(), Post::default());
+async fn each_message_is_handled_once_and_acked_after_its_done_record() {
+    let (nodes, post) = (nodes(), Sender::default());
     let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
     let ids: Vec<String> = (0..200).map(|i| format!("m-{i}")).collect();
     let times = Arc::new(AtomicUsize::new(0));
     let consumer = |quorum: &Quorum| {
         let times = Arc::clone(&times);
-        let handler = move |letter: Delivery<Letter>| {
+        let handler = move |letter: Delivery<TestMessage>| {
             let times = Arc::clone(&times);
             async move {
                 letter.check().expect("ours");
@@ -145,14 +145,14 @@ async fn each_is_handled_once_and_acked_only_when_a_majority_knows_it_done() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_handled_is_said_and_blocks_nobody() {
-    let (nodes, post) = (nodes(), Post::default());
+async fn an_invalid_message_is_reported_and_blocks_no_other() {
+    let (nodes, post) = (nodes(), Sender::default());
     let a = quorum("a", &nodes);
     let long = "x".repeat(600);
     let mut letters = post.letters(["good", "", "bad{brace}", "fails", "panics", "deaf", &long]);
     letters.push(post.letter(b"\xff\xfe"));
     letters.extend(post.letters(["good too"]));
-    let handler = |letter: Delivery<Letter>| async move {
+    let handler = |letter: Delivery<TestMessage>| async move {
         match &*letter.message().id {
             b"fails" => Err("no stock".to_owned()),
             b"panics" => panic!("at the disco"),
@@ -193,8 +193,8 @@ async fn what_cannot_be_handled_is_said_and_blocks_nobody() {
 }
 
 #[tokio::test]
-async fn without_a_hook_what_cannot_be_handled_is_left_to_the_source() {
-    let (nodes, post) = (nodes(), Post::default());
+async fn without_a_hook_an_invalid_message_is_left_to_the_source() {
+    let (nodes, post) = (nodes(), Sender::default());
     let a = quorum("a", &nodes);
     let consumer = claims(&a).consume(stream::iter(post.letters([""])), handled).on_end(post.note());
     let consumed = consumer.until(pending()).await.expect("sound timings");
@@ -205,7 +205,7 @@ async fn without_a_hook_what_cannot_be_handled_is_left_to_the_source() {
 
 #[tokio::test]
 async fn nothing_is_pulled_without_room() {
-    let (nodes, post) = (nodes(), Post::default());
+    let (nodes, post) = (nodes(), Sender::default());
     let a = quorum("a", &nodes);
     let (pulled, at_work, most) =
         (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
@@ -217,7 +217,7 @@ async fn nothing_is_pulled_without_room() {
     });
     let handler = {
         let (at_work, most, gate) = (Arc::clone(&at_work), Arc::clone(&most), Arc::clone(&gate));
-        move |_: Delivery<Letter>| {
+        move |_: Delivery<TestMessage>| {
             let (at_work, most, gate) = (Arc::clone(&at_work), Arc::clone(&most), Arc::clone(&gate));
             async move {
                 most.fetch_max(at_work.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
@@ -252,8 +252,8 @@ async fn nothing_is_pulled_without_room() {
 }
 
 #[tokio::test]
-async fn what_another_handles_is_looked_at_again_and_left_when_patience_is_over() {
-    let (nodes, post) = (nodes(), Post::default());
+async fn a_message_of_another_worker_is_retried_until_patience_ends() {
+    let (nodes, post) = (nodes(), Sender::default());
     let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
     let mut theirs = Vec::new();
     for id in ["done soon", "freed soon", "never"] {
@@ -284,14 +284,14 @@ async fn what_another_handles_is_looked_at_again_and_left_when_patience_is_over(
 }
 
 #[tokio::test]
-async fn shut_down_lets_handlers_end_within_the_grace_and_abandons_the_rest() {
-    let (nodes, post) = (nodes(), Post::default());
+async fn shutdown_waits_for_handlers_within_the_grace_and_abandons_the_rest() {
+    let (nodes, post) = (nodes(), Sender::default());
     let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
     let stop = Arc::new(Notify::new());
     let begun = Arc::new(AtomicUsize::new(0));
     let handler = {
         let begun = Arc::clone(&begun);
-        move |letter: Delivery<Letter>| {
+        move |letter: Delivery<TestMessage>| {
             begun.fetch_add(1, Ordering::Relaxed);
             async move {
                 letter.stop().cancelled().await;
@@ -322,8 +322,8 @@ async fn shut_down_lets_handlers_end_within_the_grace_and_abandons_the_rest() {
 }
 
 #[tokio::test]
-async fn without_a_quorum_messages_wait_and_the_source_is_not_read_empty() {
-    let (nodes, post) = (nodes(), Post::default());
+async fn without_a_quorum_messages_wait_and_the_source_is_not_drained() {
+    let (nodes, post) = (nodes(), Sender::default());
     let (a, off) = with_switch(&nodes);
     let pulled = Arc::new(AtomicUsize::new(0));
     let ids: Vec<String> = (0..10).map(|i| format!("m-{i}")).collect();
@@ -345,7 +345,7 @@ async fn without_a_quorum_messages_wait_and_the_source_is_not_read_empty() {
 }
 
 #[tokio::test]
-async fn timings_that_cannot_work_are_told_before_anything_is_pulled() {
+async fn impossible_timings_are_refused_before_any_message_is_pulled() {
     let a = quorum("a", &nodes());
     let source = stream::poll_fn::<(String, ()), _>(|_| panic!("pulled"));
     let consumer = claims(&a).ttl(Duration::ZERO).consume(source, |_| ready(Ok::<_, String>(())));
@@ -354,7 +354,7 @@ async fn timings_that_cannot_work_are_told_before_anything_is_pulled() {
 }
 
 #[tokio::test]
-async fn errors_of_the_source_are_told_and_triples_are_acked() {
+async fn source_errors_are_reported_and_duplicates_are_acked() {
     let a = quorum("a", &nodes());
     let acks = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&acks);
@@ -378,7 +378,7 @@ async fn errors_of_the_source_are_told_and_triples_are_acked() {
 }
 
 #[tokio::test]
-async fn a_source_that_has_an_error_ready_always_is_left_alone_in_between() {
+async fn a_source_that_always_fails_is_polled_with_pauses() {
     let nodes = nodes();
     let a = quorum("a", &nodes);
     let (errors, third) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
@@ -403,8 +403,8 @@ async fn a_source_that_has_an_error_ready_always_is_left_alone_in_between() {
 }
 
 #[tokio::test]
-async fn what_is_gone_is_acked_at_once_without_a_claim_or_a_hook() {
-    let (post, nodes) = (Post::default(), nodes());
+async fn an_expired_message_is_acked_at_once_without_a_claim_or_a_hook() {
+    let (post, nodes) = (Sender::default(), nodes());
     let a = quorum("a", &nodes);
     let consumed = Claims::new(&a, "letters")
         .consume(stream::iter(post.letters(["gone", "m-1"])), handled)
@@ -416,11 +416,11 @@ async fn what_is_gone_is_acked_at_once_without_a_claim_or_a_hook() {
 }
 
 #[tokio::test]
-async fn what_no_hook_took_is_not_acked_and_given_to_the_first_one_there_is() {
-    let (post, nodes) = (Post::default(), nodes());
+async fn a_dead_message_is_not_acked_before_a_hook_accepts_it() {
+    let (post, nodes) = (Sender::default(), nodes());
     let a = quorum("a", &nodes);
     let claims = Claims::new(&a, "letters").max_attempts(1);
-    let fails = |_: Delivery<Letter>| async { Err::<(), _>("no stock") };
+    let fails = |_: Delivery<TestMessage>| async { Err::<(), _>("no stock") };
     let failed = claims.consume(stream::iter(post.letters(["m-1"])), fails).until(pending()).await;
     assert_eq!(failed.expect("timings").failed, 1);
     for _ in 0..2 {
@@ -449,11 +449,11 @@ async fn what_no_hook_took_is_not_acked_and_given_to_the_first_one_there_is() {
 
 #[tokio::test]
 async fn a_lost_claim_drops_its_handler_and_is_not_acked() {
-    let (nodes, post) = (nodes(), Post::default());
+    let (nodes, post) = (nodes(), Sender::default());
     let (a, off) = with_switch(&nodes);
     let begun = Arc::new(Notify::new());
     let told = Arc::clone(&begun);
-    let handler = move |_: Delivery<Letter>| {
+    let handler = move |_: Delivery<TestMessage>| {
         told.notify_one();
         pending::<Result<(), String>>()
     };
@@ -471,13 +471,13 @@ async fn a_lost_claim_drops_its_handler_and_is_not_acked() {
 }
 
 #[tokio::test]
-async fn what_fails_too_often_is_handed_over_with_its_message_once_and_acked() {
-    let (nodes, post) = (nodes(), Post::default());
+async fn a_message_that_fails_too_often_is_dead_lettered_once_and_acked() {
+    let (nodes, post) = (nodes(), Sender::default());
     let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
     let dead = Arc::new(Mutex::new(Vec::new()));
     let consumer = |quorum: &Quorum, ids: [&'static str; 2]| {
         let graves = Arc::clone(&dead);
-        let handler = |letter: Delivery<Letter>| async move {
+        let handler = |letter: Delivery<TestMessage>| async move {
             if letter.message().id == b"bad" {
                 Err(format!("attempt {}", letter.claim().attempt()))
             } else {
@@ -512,10 +512,10 @@ async fn what_fails_too_often_is_handed_over_with_its_message_once_and_acked() {
 }
 
 #[tokio::test]
-async fn a_hook_that_fails_keeps_the_message_and_a_slow_one_keeps_nobody_waiting() {
-    let (nodes, post) = (nodes(), Post::default());
+async fn a_failing_hook_keeps_the_message_and_a_slow_hook_delays_no_other() {
+    let (nodes, post) = (nodes(), Sender::default());
     let a = quorum("a", &nodes);
-    let fails = |_: Delivery<Letter>| ready(Err::<(), _>("no"));
+    let fails = |_: Delivery<TestMessage>| ready(Err::<(), _>("no"));
     let once = claims(&a).max_attempts(1).consume(stream::iter(post.letters(["bad"])), fails);
     assert_eq!(once.until(pending()).await.expect("sound timings").failed, 1);
     let (ended, left) = (Arc::clone(&post.ended), Arc::clone(&post.left));

@@ -56,7 +56,7 @@ async fn hold(claims: &Claims, ids: &[String]) -> Vec<Claim> {
 }
 
 #[tokio::test]
-async fn what_another_worker_holds_is_handled_once_it_is_free_however_much_it_is() {
+async fn messages_of_another_worker_are_handled_once_they_are_free() {
     let nodes = nodes();
     let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
     let all = ids(200);
@@ -81,7 +81,7 @@ async fn what_another_worker_holds_is_handled_once_it_is_free_however_much_it_is
 }
 
 #[tokio::test]
-async fn messages_wait_beside_those_that_are_handled_and_no_more_than_may() {
+async fn waiting_messages_do_not_block_others_and_are_limited() {
     let nodes = nodes();
     let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
     let all = ids(30);
@@ -120,7 +120,7 @@ async fn messages_wait_beside_those_that_are_handled_and_no_more_than_may() {
 }
 
 #[tokio::test]
-async fn patience_begins_when_another_worker_is_found_at_it_and_its_end_is_reported() {
+async fn patience_begins_with_the_first_conflict_and_its_end_is_reported() {
     let nodes = nodes();
     let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
     let (log, all) = (Log::default(), vec!["\u{202e}order-0".to_owned(), "order-1".to_owned()]);
@@ -229,7 +229,7 @@ async fn lost_in_a_run(run: usize) -> usize {
 }
 
 #[tokio::test]
-async fn with_a_source_that_does_not_redeliver_no_message_is_lost_by_killed_workers() {
+async fn no_message_is_lost_by_killed_workers_without_redelivery() {
     let runs = std::env::var("QUORATE_CONSUME_RUNS").ok();
     let runs = runs.map_or(2, |runs| runs.parse().expect("QUORATE_CONSUME_RUNS is a number of runs"));
     for run in 0..runs {

@@ -206,7 +206,7 @@ fn each_rule_has_cases_in_which_it_matters() {
 }
 
 #[test]
-fn a_line_that_is_due_at_every_second_is_made_up_at_none() {
+fn a_line_due_at_every_second_is_never_caught_up() {
     let cron = Cron::parse("0-59 0-59 0-23 * * *").unwrap().zone("America/New_York").unwrap();
     let gap = seconds_of(NEW_YORK_SPRING.1);
     for rule in Dst::ALL {
@@ -218,7 +218,7 @@ fn a_line_that_is_due_at_every_second_is_made_up_at_none() {
 }
 
 #[test]
-fn at_most_sixty_are_made_up_for_one_gap() {
+fn at_most_sixty_ticks_are_caught_up_for_one_gap() {
     let cron = Cron::parse("0,30 0-59 2 * * *").unwrap().zone("America/New_York").unwrap();
     let gap = seconds_of(NEW_YORK_SPRING.1);
     let ticks: Vec<i64> = walk(&cron, gap - 1, gap + HOUR).into_iter().collect();
@@ -226,7 +226,7 @@ fn at_most_sixty_are_made_up_for_one_gap() {
 }
 
 #[test]
-fn thrown_lines_agree_with_a_reference_that_looks_at_every_second() {
+fn random_lines_agree_with_a_second_by_second_reference() {
     let mut dice = Dice(5);
     let all: Vec<Seconds> = CHANGES.into_iter().map(Seconds::around).collect();
     let mut met = BTreeMap::new();

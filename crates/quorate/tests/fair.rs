@@ -28,9 +28,9 @@ const MS: Duration = Duration::from_millis(1);
 const PLACE: Duration = Duration::from_millis(900);
 
 /// A node that this worker does not reach.
-struct Away(String);
+struct Unreachable(String);
 
-impl Node for Away {
+impl Node for Unreachable {
     type Session = MemorySession;
 
     fn name(&self) -> &str {
@@ -48,7 +48,7 @@ fn reaching(worker: &str, nodes: &[MemoryNode], reached: &[usize]) -> Quorum {
     for (number, node) in nodes.iter().enumerate() {
         builder = match reached.contains(&number) {
             true => builder.node(node.clone()),
-            false => builder.node(Away(node.name().to_owned())),
+            false => builder.node(Unreachable(node.name().to_owned())),
         };
     }
     builder.build().expect("a sound setup")
@@ -126,7 +126,7 @@ async fn try_lock(quorum: &Quorum) -> Result<Lease, Option<Owner>> {
 }
 
 #[tokio::test]
-async fn they_get_it_in_the_order_in_which_they_began_to_wait_and_the_queue_drains() {
+async fn fair_waiters_acquire_in_the_order_of_their_waits_and_the_queue_drains() {
     let nodes = nodes();
     let names = ["a", "b", "c", "d"];
     let workers: Vec<Quorum> = names.iter().map(|name| quorum(name, &nodes)).collect();
@@ -167,7 +167,7 @@ async fn they_get_it_in_the_order_in_which_they_began_to_wait_and_the_queue_drai
 }
 
 #[tokio::test]
-async fn newcomers_are_told_that_others_wait() {
+async fn newcomers_learn_of_the_queue() {
     let nodes = nodes();
     let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
     let held = try_lock(&a).await.expect("free");
@@ -209,7 +209,7 @@ async fn put_place(nodes: &[MemoryNode], ttl: Duration) {
 }
 
 #[tokio::test]
-async fn a_head_that_stops_asking_is_dropped_in_time() {
+async fn a_head_that_stops_polling_is_dropped_in_time() {
     let nodes = nodes();
     let a = quorum("a", &nodes);
     drop(try_lock(&a).await.expect("free"));
@@ -248,7 +248,7 @@ async fn a_dropped_waiter_leaves_the_queue_at_once() {
 
 /// Five nodes, one of which no worker reaches.
 #[tokio::test]
-async fn with_one_node_down_both_who_wait_get_it_in_turn() {
+async fn with_one_node_down_both_waiters_acquire_in_turn() {
     let nodes = nodes();
     let up = [0, 1, 2, 3];
     let workers: Vec<Quorum> = ["h", "a", "b"].iter().map(|name| reaching(name, &nodes, &up)).collect();
@@ -270,7 +270,7 @@ async fn with_one_node_down_both_who_wait_get_it_in_turn() {
 /// A waiter that reaches only two nodes, and began first, is at the head of the queue on these two. It must
 /// not stay there without limit: the other waiter would lack a majority as well.
 #[tokio::test]
-async fn who_stands_at_the_head_of_a_minority_steps_aside() {
+async fn a_waiter_at_the_head_of_a_minority_steps_aside() {
     let nodes = nodes();
     let (cut_off, b) = (reaching("a", &nodes, &[0, 1]), reaching("b", &nodes, &[0, 1, 2, 3]));
     // The markers must exist first: a worker that is cut off cannot mark alone the nodes on which others
@@ -293,7 +293,7 @@ async fn who_stands_at_the_head_of_a_minority_steps_aside() {
 }
 
 #[tokio::test]
-async fn readers_who_come_all_the_time_do_not_starve_a_fair_writer() {
+async fn a_stream_of_readers_does_not_starve_a_fair_writer() {
     let nodes = nodes();
     let (reader, writer) = (quorum("r", &nodes), quorum("w", &nodes));
     let stop = tokio_util::sync::CancellationToken::new();
@@ -332,7 +332,7 @@ async fn readers_who_come_all_the_time_do_not_starve_a_fair_writer() {
 }
 
 #[tokio::test]
-async fn readers_who_wait_go_in_together() {
+async fn waiting_readers_acquire_together() {
     let nodes = nodes();
     let (w, r, s) = (quorum("w", &nodes), quorum("r", &nodes), quorum("s", &nodes));
     let held = try_lock(&w).await.expect("free");

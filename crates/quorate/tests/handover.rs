@@ -26,7 +26,7 @@ async fn contended(quorum: &Quorum, name: &str) -> bool {
 }
 
 #[tokio::test]
-async fn a_transferred_lease_goes_to_its_heir_though_others_wait_longer() {
+async fn a_transferred_lease_goes_to_its_successor_before_longer_waiters() {
     let nodes = nodes();
     let [a, b, c] = ["a", "b", "c"].map(|worker| quorum(worker, &nodes));
     let mut last = FencingToken::default();
@@ -58,7 +58,7 @@ async fn a_transferred_lease_goes_to_its_heir_though_others_wait_longer() {
 }
 
 #[tokio::test]
-async fn what_no_heir_comes_for_is_free_for_all_after_its_time() {
+async fn an_unused_reservation_expires_and_the_lock_is_free() {
     let nodes = nodes();
     let (a, c) = (quorum("a", &nodes), quorum("c", &nodes));
     let lease = a.lock("x").acquire().await.expect("free");
@@ -141,7 +141,7 @@ fn candidate(worker: &str, nodes: &[quorate::node::MemoryNode]) -> Election {
 }
 
 #[tokio::test]
-async fn a_leader_hands_over_to_the_candidate_that_it_names_once_its_work_has_ended() {
+async fn a_leader_transfers_to_the_named_candidate_after_its_work_has_ended() {
     let nodes = nodes();
     let mut a = run(candidate("a", &nodes));
     let first = a.elected().await;
@@ -160,7 +160,7 @@ async fn a_leader_hands_over_to_the_candidate_that_it_names_once_its_work_has_en
 }
 
 #[tokio::test]
-async fn a_leader_that_is_asked_from_outside_resigns_and_no_later_one_does() {
+async fn a_remote_resign_request_applies_to_the_current_leader_only() {
     let nodes = nodes();
     let mut a = run(candidate("a", &nodes));
     let first = a.elected().await;
@@ -190,7 +190,7 @@ async fn a_leader_that_is_asked_from_outside_resigns_and_no_later_one_does() {
 }
 
 #[tokio::test]
-async fn a_leader_that_obeys_nobody_leads_on() {
+async fn a_leader_that_allows_no_remote_resign_stays_leader() {
     let nodes = nodes();
     let mut a = run(candidate("a", &nodes).allow_remote_resign(false));
     let first = a.elected().await;
@@ -204,7 +204,7 @@ async fn a_leader_that_obeys_nobody_leads_on() {
 }
 
 #[tokio::test]
-async fn a_term_has_an_end_and_lets_others_go_first() {
+async fn a_term_with_a_maximum_length_ends_and_lets_others_go_first() {
     let nodes = nodes();
     let mut a = run(candidate("a", &nodes).max_term(SECOND * 3 / 2));
     let first = a.elected().await;
@@ -221,7 +221,7 @@ async fn a_term_has_an_end_and_lets_others_go_first() {
 }
 
 #[tokio::test]
-async fn a_leader_without_a_sign_of_life_makes_room_and_who_is_not_eligible_does_not_campaign() {
+async fn a_leader_without_heartbeat_resigns_and_an_ineligible_candidate_does_not_campaign() {
     let nodes = nodes();
     let quorum = quorum("a", &nodes);
     let heart = Heartbeat::new(quorum.env(), SECOND / 4);
@@ -263,7 +263,7 @@ async fn of_two_candidates_the_one_without_a_delay_leads() {
 }
 
 #[tokio::test]
-async fn force_takes_it_from_the_holder_that_was_seen_and_from_no_other() {
+async fn a_forced_release_applies_to_the_observed_holder_only() {
     let nodes = nodes();
     let (a, outside) = (quorum("a", &nodes), quorum("operator", &nodes));
     let resource = Resource::lock("x").expect("a name");

@@ -40,7 +40,7 @@ fn names(leases: &Leases) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn all_are_had_or_none_and_tokens_come_as_they_were_named() {
+async fn all_locks_are_acquired_or_none_and_tokens_keep_the_callers_order() {
     let nodes = nodes();
     let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
     let all = a.locks(["z", "a", "m", "a"]).acquire_all().await.expect("free");
@@ -124,7 +124,7 @@ async fn workers_that_name_the_same_locks_in_any_order_do_not_wait_for_each_othe
 }
 
 #[tokio::test]
-async fn each_by_itself_has_an_outcome_each() {
+async fn separate_acquisitions_have_one_outcome_each() {
     let nodes = nodes();
     let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
     let _held = a.lock("two").acquire().await.expect("free");
@@ -143,7 +143,7 @@ async fn each_by_itself_has_an_outcome_each() {
 }
 
 #[tokio::test]
-async fn of_all_the_first_that_ends_is_told() {
+async fn the_first_lease_of_a_group_to_end_is_reported() {
     let nodes = nodes();
     let quorum = quorum("a", &nodes);
     let all = quorum.locks(["a", "b"]).ttl(SECOND / 2).auto_extend(false).acquire_all().await.expect("free");
@@ -161,7 +161,7 @@ async fn of_all_the_first_that_ends_is_told() {
 }
 
 #[tokio::test]
-async fn k_slots_have_k_holders_with_a_number_and_a_counter_each() {
+async fn k_slots_have_k_holders_each_with_a_number_and_a_token() {
     let nodes = nodes();
     let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
     let mut held = Vec::new();
@@ -191,7 +191,7 @@ async fn k_slots_have_k_holders_with_a_number_and_a_counter_each() {
 }
 
 #[tokio::test]
-async fn a_lease_is_held_no_longer_than_was_said() {
+async fn a_lease_is_held_no_longer_than_its_maximum() {
     let nodes = nodes();
     let quorum = quorum("a", &nodes);
     let lock = quorum.lock("x").ttl(SECOND).step_down_grace(SECOND / 5).max_hold(SECOND * 9 / 5);
@@ -214,7 +214,7 @@ async fn a_lease_is_held_no_longer_than_was_said() {
 }
 
 #[tokio::test]
-async fn a_stuck_worker_stops_renewing_and_is_told() {
+async fn a_stuck_worker_stops_renewing_and_is_notified() {
     let nodes = nodes();
     let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
     let well = Arc::new(AtomicBool::new(true));
@@ -248,7 +248,7 @@ async fn a_stuck_worker_stops_renewing_and_is_told() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_held_so_is_refused_with_the_mend() {
+async fn impossible_holdings_are_refused_with_the_fix() {
     let nodes = nodes();
     let quorum = quorum("a", &nodes);
     let short = quorum.lock("x").max_hold(SECOND).acquire().await.expect_err("the grace is 2 s");

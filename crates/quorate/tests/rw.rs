@@ -72,7 +72,7 @@ async fn many_read_or_one_writes() {
 }
 
 #[tokio::test]
-async fn readers_are_extended_until_they_are_released_and_end_by_themselves_where_nobody_does() {
+async fn readers_are_renewed_until_released_and_expire_without_renewal() {
     let nodes = nodes();
     let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
     let reader = reads(&a, SECOND).await;
@@ -100,7 +100,7 @@ async fn readers_are_extended_until_they_are_released_and_end_by_themselves_wher
 }
 
 #[tokio::test]
-async fn a_downgraded_writer_reads_on_and_nobody_writes_between() {
+async fn a_downgraded_writer_reads_on_with_no_writer_in_between() {
     let nodes = nodes();
     let (a, b, c) = (quorum("a", &nodes), quorum("b", &nodes), quorum("c", &nodes));
     let writer = writes(&a).await;
@@ -130,7 +130,7 @@ async fn a_downgraded_writer_reads_on_and_nobody_writes_between() {
 }
 
 #[tokio::test]
-async fn a_downgrade_that_cannot_be_leaves_nothing_behind() {
+async fn a_failed_downgrade_leaves_nothing_behind() {
     let nodes = nodes();
     let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
     let over = a.lock("x").ttl(SECOND).auto_extend(false).acquire().await.expect("free");
@@ -154,7 +154,7 @@ async fn a_downgrade_that_cannot_be_leaves_nothing_behind() {
 }
 
 #[tokio::test]
-async fn what_is_dropped_half_way_leaves_nothing_behind() {
+async fn an_acquisition_dropped_half_way_leaves_nothing_behind() {
     let nodes = nodes();
     let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
     a.met(5 * SECOND).await;

@@ -289,7 +289,7 @@ async fn a_pause_between_started_and_the_work_starts_nothing_after_the_term() {
 }
 
 #[tokio::test]
-async fn a_slow_job_delays_no_other_and_is_told_to_stop() {
+async fn a_slow_job_delays_no_other_and_is_asked_to_stop() {
     let nodes = nodes();
     let quorum = quorum("a", &nodes);
     let starts = Starts::default();
@@ -352,7 +352,7 @@ async fn more_ticks_than_a_ledger_can_carry_are_refused() {
 }
 
 #[tokio::test]
-async fn what_a_resignation_drops_has_ended_before_the_lease() {
+async fn work_dropped_by_a_resignation_ends_before_the_lease() {
     let nodes = nodes();
     let quorum = quorum("a", &nodes);
     let (ended, seen) = (CancellationToken::new(), CancellationToken::new());

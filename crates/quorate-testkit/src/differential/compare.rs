@@ -1,5 +1,5 @@
-use super::resolve::Ground;
-use super::{Ask, Late, Sits, Stamp, Step, replies_alike, words};
+use super::resolve::KnownState;
+use super::{Ask, DynTarget, Late, Stamp, Step, replies_alike, values};
 use quorate::{
     env::Env,
     node::{Batch, Hello, NodeTime, Reply, Request},
@@ -37,10 +37,11 @@ impl fmt::Display for Difference {
 ///
 /// # Errors
 /// The first [`Difference`].
-pub async fn compare(steps: &[Step], seats: &mut [&mut dyn Sits]) -> Result<(), Difference> {
-    let began = seats.iter().map(|seat| seat.wall()).min().unwrap_or_default() - Duration::from_secs(60);
-    let ground = Ground { began, marker: None, counters: Vec::new(), ledgers: Vec::new() };
-    let mut table = Table { seats, ground, step: 0 };
+pub async fn compare(steps: &[Step], targets: &mut [&mut dyn DynTarget]) -> Result<(), Difference> {
+    let began =
+        targets.iter().map(|target| target.wall()).min().unwrap_or_default() - Duration::from_secs(60);
+    let known = KnownState { began, marker: None, counters: Vec::new(), ledgers: Vec::new() };
+    let mut table = Table { targets, known, step: 0 };
     table.open().await?;
     table.mark().await?;
     for (number, step) in steps.iter().enumerate() {
@@ -52,8 +53,8 @@ pub async fn compare(steps: &[Step], seats: &mut [&mut dyn Sits]) -> Result<(), 
 }
 
 struct Table<'a, 'b> {
-    seats: &'a mut [&'b mut dyn Sits],
-    ground: Ground,
+    targets: &'a mut [&'b mut dyn DynTarget],
+    known: KnownState,
     step: usize,
 }
 
@@ -67,14 +68,14 @@ impl Table<'_, '_> {
                     self.batch(asks, *late, *stamp).await?;
                 }
             }
-            Step::Pass(pass) => self.seats.iter_mut().for_each(|seat| seat.pass(pass.time())),
+            Step::Pass(pass) => self.targets.iter_mut().for_each(|target| target.pass(pass.time())),
             Step::Reopen => self.open().await?,
             Step::Restart => {
-                self.seats.iter_mut().for_each(|seat| seat.restart());
+                self.targets.iter_mut().for_each(|target| target.restart());
                 self.open().await?;
             }
             Step::Flush => {
-                self.seats.iter_mut().for_each(|seat| seat.flush());
+                self.targets.iter_mut().for_each(|target| target.flush());
                 self.open().await?;
                 self.mark().await?;
             }
@@ -84,12 +85,12 @@ impl Table<'_, '_> {
 
     async fn batch(&mut self, asks: &[Ask], late: Late, stamp: Stamp) -> Result<(), Difference> {
         self.look(asks).await?;
-        let requests: Vec<Request> = asks.iter().map(|ask| self.ground.request(ask)).collect();
-        let stamp = self.ground.stamp(stamp).unwrap_or_default();
+        let requests: Vec<Request> = asks.iter().map(|ask| self.known.request(ask)).collect();
+        let stamp = self.known.stamp(stamp).unwrap_or_default();
         let replies = self.ask(&requests, late, &stamp).await?;
         for (request, reply) in requests.iter().zip(&replies) {
             if let (Request::Mark { marker, .. }, Reply::Marked) = (request, reply) {
-                self.ground.marker = Some(Arc::clone(marker));
+                self.known.marker = Some(Arc::clone(marker));
             }
         }
         if asks.iter().any(Ask::is_brief) {
@@ -106,14 +107,14 @@ impl Table<'_, '_> {
         stamp: &Arc<str>,
     ) -> Result<Vec<Reply>, Difference> {
         let mut first: Option<(&'static str, Vec<Reply>)> = None;
-        for seat in self.seats.iter_mut() {
+        for target in self.targets.iter_mut() {
             let batch = Batch {
                 requests: requests.to_vec(),
-                not_after: late.time(seat.wall()),
+                not_after: late.time(target.wall()),
                 stamp: Arc::clone(stamp),
             };
-            let said = seat.ask(batch).await;
-            let who = seat.name();
+            let said = target.ask(batch).await;
+            let who = target.name();
             let differs = |asked: Option<&Request>, one: String, two: String| Difference {
                 step: self.step,
                 asked: asked.cloned(),
@@ -122,8 +123,8 @@ impl Table<'_, '_> {
             let said = said.map_err(|cause| {
                 differs(None, "must be answered".into(), format!("{cause:?} to {requests:?}"))
             })?;
-            if said.node_time.distance(seat.wall()) > SLACK {
-                let wall = format!("the node's clock shows {:?}", seat.wall());
+            if said.node_time.distance(target.wall()) > SLACK {
+                let wall = format!("the node's clock shows {:?}", target.wall());
                 return Err(differs(None, wall, format!("its time is {:?}", said.node_time)));
             }
             let Some((_, expected)) = &first else {
@@ -144,20 +145,20 @@ impl Table<'_, '_> {
 
     /// Reads from the first node the state that `asks` refer to.
     async fn look(&mut self, asks: &[Ask]) -> Result<(), Difference> {
-        let (named, looks): (Vec<u8>, Vec<Request>) = Ground::looks(asks).into_iter().unzip();
-        self.ground.counters.clear();
-        self.ground.ledgers.clear();
-        let Some(seat) = self.seats.first_mut() else { return Ok(()) };
+        let (named, looks): (Vec<u8>, Vec<Request>) = KnownState::looks(asks).into_iter().unzip();
+        self.known.counters.clear();
+        self.known.ledgers.clear();
+        let Some(target) = self.targets.first_mut() else { return Ok(()) };
         let batch = Batch { requests: looks, not_after: NodeTime::default(), stamp: "".into() };
-        let said = seat.ask(batch).await.map_err(|cause| Difference {
+        let said = target.ask(batch).await.map_err(|cause| Difference {
             step: self.step,
             asked: None,
-            said: [("a look", "must be answered".into()), (seat.name(), format!("{cause:?}"))],
+            said: [("a look", "must be answered".into()), (target.name(), format!("{cause:?}"))],
         })?;
         for (number, reply) in named.into_iter().zip(said.replies) {
             match reply {
-                Reply::State { counter: Some(counter), .. } => self.ground.counters.push((number, counter)),
-                Reply::Ledger(page) => self.ground.ledgers.push((number, page.state)),
+                Reply::State { counter: Some(counter), .. } => self.known.counters.push((number, counter)),
+                Reply::Ledger(page) => self.known.ledgers.push((number, page.state)),
                 _ => {}
             }
         }
@@ -166,8 +167,8 @@ impl Table<'_, '_> {
 
     /// Compares all state at the end, whether a request referred to it or not.
     async fn look_around(&mut self) -> Result<(), Difference> {
-        let resources = (0..words::RESOURCES).map(|n| Request::Inspect { resource: words::resource(n) });
-        let ledgers = (0..words::LEDGERS).map(|n| Request::Read { ledger: words::ledger(n), after: None });
+        let resources = (0..values::RESOURCES).map(|n| Request::Inspect { resource: values::resource(n) });
+        let ledgers = (0..values::LEDGERS).map(|n| Request::Read { ledger: values::ledger(n), after: None });
         let looks: Vec<Request> = resources.chain(ledgers).collect();
         self.ask(&looks, Late::Past, &"".into()).await?;
         self.open().await
@@ -175,9 +176,9 @@ impl Table<'_, '_> {
 
     async fn open(&mut self) -> Result<(), Difference> {
         let mut first: Option<(&'static str, Hello)> = None;
-        for seat in self.seats.iter_mut() {
-            let said = seat.open().await;
-            let who = seat.name();
+        for target in self.targets.iter_mut() {
+            let said = target.open().await;
+            let who = target.name();
             let differs = |one: String, two: String| Difference {
                 step: self.step,
                 asked: None,
@@ -197,10 +198,10 @@ impl Table<'_, '_> {
     }
 
     async fn mark(&mut self) -> Result<(), Difference> {
-        let marker = words::marker(0);
+        let marker = values::marker(0);
         let request = Request::Mark { expect: None, marker: Arc::clone(&marker) };
         self.ask(&[request], Late::Never, &marker).await?;
-        self.ground.marker = Some(marker);
+        self.known.marker = Some(marker);
         Ok(())
     }
 }

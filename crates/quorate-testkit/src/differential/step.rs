@@ -1,4 +1,4 @@
-/// One step of a history. Names, owners, keys and texts are numbers of the tables in `words.rs`, so that a
+/// One step of a history. Names, owners, keys and texts are numbers of the tables in `values.rs`, so that a
 /// printed history is short, and is Rust that a regression test can contain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
@@ -149,7 +149,7 @@ pub enum Ask {
     Reserve {
         resource: u8,
         owner: u8,
-        heir: u8,
+        successor: u8,
         ttl: Life,
     },
     Release {

@@ -6,9 +6,9 @@
 //! [`Hostility::Liar`] breaks nothing: it grants everything to every client, well-formed, and no client can
 //! detect it.
 
-mod asked;
-mod says;
+mod answers;
+mod command;
 mod server;
 
-pub use says::Hostility;
+pub use answers::Hostility;
 pub use server::HostileServer;

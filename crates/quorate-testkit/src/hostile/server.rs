@@ -1,6 +1,7 @@
 use super::{
-    Hostility, asked,
-    says::{Deed, Speaker},
+    Hostility,
+    answers::{Answer, Conversation},
+    command,
 };
 use std::{
     io::{self, BufReader, Write},
@@ -111,32 +112,32 @@ impl Shared {
     fn talk(&self, stream: &TcpStream, connection: u64) -> io::Result<()> {
         stream.set_nodelay(true)?;
         let marker = self.marker.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let mut speaker = Speaker::new(self.hostility, self.port, connection, marker);
+        let mut speaker = Conversation::new(self.hostility, self.port, connection, marker);
         let mut from = BufReader::new(stream.try_clone()?);
         let mut to = stream;
-        while let Some(command) = asked::command(&mut from)? {
+        while let Some(command) = command::command(&mut from)? {
             if command.first().is_some_and(|word| word == b"EVALSHA") {
                 self.batches.fetch_add(1, Ordering::Relaxed);
             }
             let deed = speaker.answer(&command);
             *self.marker.lock().unwrap_or_else(PoisonError::into_inner) = speaker.marker();
             match deed {
-                Deed::Say(bytes) => to.write_all(&bytes)?,
-                Deed::SayAndClose(bytes) => return to.write_all(&bytes),
-                Deed::Drip(bytes) => {
+                Answer::Say(bytes) => to.write_all(&bytes)?,
+                Answer::SayAndClose(bytes) => return to.write_all(&bytes),
+                Answer::Drip(bytes) => {
                     for byte in bytes {
                         to.write_all(&[byte])?;
                         thread::sleep(DROP_EVERY);
                     }
                 }
-                Deed::Flood(bytes) => {
+                Answer::Flood(bytes) => {
                     to.write_all(&bytes)?;
                     let more = [b'x'; 1 << 16];
                     loop {
                         to.write_all(&more)?;
                     }
                 }
-                Deed::Nothing => {}
+                Answer::Nothing => {}
             }
         }
         Ok(())

@@ -40,7 +40,7 @@
 
 use super::{
     NODES, Name,
-    grants::{Book, NOW, TICK, ask, prune, read, record, seal, standing, write},
+    ledger_store::{LedgerStore, NOW, TICK, ask, prune, read, record, seal, stored_record, write},
 };
 use quorate::{
     env::WallTime,
@@ -107,10 +107,10 @@ pub struct State {
 /// One node, and the messages between it and each writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 struct Site {
-    book: Book,
+    store: LedgerStore,
     /// Set if the node's memory is younger than the tick.
     young: bool,
-    saved: Option<Book>,
+    saved: Option<LedgerStore>,
     lines: [Line; WRITERS],
     name: Name,
 }
@@ -120,7 +120,7 @@ struct Line {
     /// The seal has run.
     asked: bool,
     /// The answer to the seal: first on its way, later arrived.
-    answer: Option<(Book, bool)>,
+    answer: Option<(LedgerStore, bool)>,
     arrived: bool,
     /// The node accepted a write. Its reply is first on its way, later counted.
     written: bool,
@@ -207,20 +207,20 @@ impl Ledger {
         let line = usize::from(writer) - 1;
         site.lines[line].asked = true;
         let request = if self.leaves_out(Rule::Seal) { read() } else { seal(writer) };
-        if let Reply::Ledger(_) = ask(&mut site.book, request) {
-            site.lines[line].answer = Some((site.book, site.young));
+        if let Reply::Ledger(_) = ask(&mut site.store, request) {
+            site.lines[line].answer = Some((site.store, site.young));
         }
     }
 
     /// Evaluates the answers that have arrived, with the shipped code.
     fn decide(&self, state: &State, line: usize) -> Option<Phase> {
         let answers = state.sites.iter().filter(|site| site.lines[line].arrived);
-        let answers: Vec<(Book, bool)> = answers.filter_map(|site| site.lines[line].answer).collect();
-        let records: Vec<_> = answers.iter().map(|(book, _)| standing(book)).collect();
-        let views = answers.iter().zip(&records).map(|((book, young), record)| {
+        let answers: Vec<(LedgerStore, bool)> = answers.filter_map(|site| site.lines[line].answer).collect();
+        let records: Vec<_> = answers.iter().map(|(store, _)| stored_record(store)).collect();
+        let views = answers.iter().zip(&records).map(|((store, young), record)| {
             let young = *young && !self.leaves_out(Rule::Memory);
             let since = NodeTime::from_micros(if young { NOW } else { 0 });
-            NodeAnswer { since, low_water: book.low_water(), record: record.as_ref() }
+            NodeAnswer { since, low_water: store.low_water(), record: record.as_ref() }
         });
         let views: Vec<NodeAnswer<'_>> = views.collect();
         let tick = WallTime::from_micros(TICK);
@@ -235,9 +235,9 @@ impl Ledger {
 
     fn write(&self, site: &mut Site, writer: u8) {
         // A write that names the stored record as seen passes the comparison always.
-        let seen = if self.leaves_out(Rule::CompareAndSet) { standing(&site.book) } else { None };
+        let seen = if self.leaves_out(Rule::CompareAndSet) { stored_record(&site.store) } else { None };
         let record = self.started(writer);
-        if ask(&mut site.book, write(if self.spread { 0 } else { writer }, seen, record)) == Reply::Written {
+        if ask(&mut site.store, write(if self.spread { 0 } else { writer }, seen, record)) == Reply::Written {
             let line = &mut site.lines[usize::from(writer) - 1];
             line.young = site.young && (line.young || !line.written);
             line.written = true;
@@ -254,9 +254,9 @@ impl Ledger {
 
     /// Overwrites the stored record of another writer with *lost*.
     fn lose(&self, site: &mut Site, writer: u8) -> bool {
-        let seen = standing(&site.book).filter(|seen| !seen.last && *seen != self.started(writer));
+        let seen = stored_record(&site.store).filter(|seen| !seen.last && *seen != self.started(writer));
         seen.is_some_and(|seen| {
-            ask(&mut site.book, write(0, Some(seen), record(0, LOST, true))) == Reply::Written
+            ask(&mut site.store, write(0, Some(seen), record(0, LOST, true))) == Reply::Written
         })
     }
 
@@ -275,12 +275,12 @@ impl Ledger {
     }
 
     /// Starts a new memory, younger than the tick. Messages to the node's old run are lost.
-    fn lose_memory(site: &mut Site, book: Book) {
-        (site.book, site.young) = (book, true);
+    fn lose_memory(site: &mut Site, store: LedgerStore) {
+        (site.store, site.young) = (store, true);
     }
 
     /// Drops the answers that no writer waits for any more, so that equal situations are equal states.
-    fn tidy(state: &mut State) {
+    fn drop_stale_messages(state: &mut State) {
         for (line, phase) in state.phases.iter().enumerate() {
             if *phase == Phase::Asking {
                 continue;
@@ -327,7 +327,7 @@ impl Ledger {
 /// Returns `true` if a leader has started a tick that a newer leader had found not started (a leader writes
 /// only after that verdict). A start before the newer leader's seal does not count: the seal would have
 /// found it.
-fn belied(state: &State) -> bool {
+fn verdict_contradicted(state: &State) -> bool {
     let found = |phase: &Phase| matches!(phase, Phase::Writing | Phase::Started);
     let older = state.phases.iter().position(|phase| *phase == Phase::Started);
     older.is_some_and(|older| state.phases[older + 1..].iter().any(found))
@@ -396,15 +396,15 @@ impl Model for Ledger {
             }
             Action::Prune(writer, node) => {
                 let term = if self.spread { 0 } else { writer };
-                ask(&mut state.sites[at(node)?].book, prune(term));
+                ask(&mut state.sites[at(node)?].store, prune(term));
             }
             Action::Forget(node) => {
                 state.forgets -= 1;
-                Self::lose_memory(&mut state.sites[at(node)?], Book::default());
+                Self::lose_memory(&mut state.sites[at(node)?], LedgerStore::default());
             }
             Action::Save(node) => {
                 let site = &mut state.sites[at(node)?];
-                site.saved = Some(site.book);
+                site.saved = Some(site.store);
             }
             Action::Return(node) => {
                 state.returns -= 1;
@@ -412,7 +412,7 @@ impl Model for Ledger {
                 Self::lose_memory(&mut state.sites[at(node)?], saved);
             }
         }
-        Self::tidy(&mut state);
+        Self::drop_stale_messages(&mut state);
         state.sites.sort();
         (state != *last).then_some(state)
     }
@@ -427,7 +427,7 @@ impl Model for Ledger {
                 state.phases.contains(&Phase::Skipped)
             }));
         } else {
-            properties.push(Property::always(FOUND, |_, state: &State| !belied(state)));
+            properties.push(Property::always(FOUND, |_, state: &State| !verdict_contradicted(state)));
             properties.push(Property::sometimes("a leader found it started", |_, state: &State| {
                 state.phases[1] == Phase::Skipped && state.phases[0] == Phase::Started
             }));

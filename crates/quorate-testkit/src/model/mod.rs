@@ -31,14 +31,15 @@
 
 pub mod exclusion;
 pub mod fencing;
-mod grants;
+pub mod lease_store;
 pub mod ledger;
+mod ledger_store;
 mod name;
 pub mod opened_runs;
 pub mod poison;
 pub mod readwrite;
 mod search;
-pub mod shelf;
+mod store;
 
 pub use name::Name;
 pub use search::{Found, Limits, Searchable, search, search_until};

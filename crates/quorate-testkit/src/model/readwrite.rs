@@ -21,7 +21,7 @@
 
 mod node;
 
-use super::{NODES, Name, shelf::tally};
+use super::{NODES, Name, lease_store::tally};
 use node::{Key, REQUESTS, What};
 use quorate::internals::Verdict;
 use stateright::{Model, Property};

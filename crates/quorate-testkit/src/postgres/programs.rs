@@ -28,7 +28,7 @@ fn versions_in(root: &Path) -> Vec<(u32, PathBuf)> {
 
 /// Returns a user without rights, for the server to run as, if this process runs as root: PostgreSQL
 /// refuses to run as root.
-pub(super) fn humble_user() -> Option<(u32, u32)> {
+pub(super) fn unprivileged_user() -> Option<(u32, u32)> {
     if !rustix::process::getuid().is_root() {
         return None;
     }

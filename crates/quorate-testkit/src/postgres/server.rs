@@ -35,10 +35,10 @@ impl PostgresServer {
     pub fn start() -> Result<Self, StartPostgresError> {
         let folder = programs::folder().ok_or(StartPostgresError::Missing)?;
         let dir = tempfile::Builder::new().prefix("quorate-postgres-").tempdir()?;
-        if let Some((user, group)) = programs::humble_user() {
+        if let Some((user, group)) = programs::unprivileged_user() {
             chown(dir.path(), Some(user), Some(group))?;
         }
-        let mut initdb = humble(&folder.join("initdb"), dir.path());
+        let mut initdb = without_root(&folder.join("initdb"), dir.path());
         initdb.args(["--username=postgres", "--auth=trust", "--encoding=UTF8", "--no-locale", "--no-sync"]);
         let made = initdb.arg("--pgdata").arg(dir.path().join("data")).output()?;
         if !made.status.success() {
@@ -61,7 +61,7 @@ impl PostgresServer {
 
     fn spawn(&mut self, folder: &Path) -> Result<(), StartPostgresError> {
         let log = fs::File::create(self.dir.path().join("server.log"))?;
-        let mut command = humble(&folder.join("postgres"), self.dir.path());
+        let mut command = without_root(&folder.join("postgres"), self.dir.path());
         command.arg("-D").arg(self.dir.path().join("data")).args(["-p", &self.port.to_string()]);
         command.args(["-h", "127.0.0.1", "-F", "-c", "unix_socket_directories=", "-c", "max_connections=50"]);
         command.stdout(Stdio::null()).stderr(log);
@@ -130,10 +130,10 @@ impl fmt::Debug for StartPostgresError {
 }
 
 /// Returns a command that runs in `dir`, without the rights of root.
-fn humble(program: &Path, dir: &Path) -> Command {
+fn without_root(program: &Path, dir: &Path) -> Command {
     let mut command = Command::new(program);
     command.current_dir(dir).stdin(Stdio::null()).env("LC_ALL", "C");
-    if let Some((user, group)) = programs::humble_user() {
+    if let Some((user, group)) = programs::unprivileged_user() {
         command.uid(user).gid(group);
     }
     command

@@ -24,7 +24,7 @@ const AFTER_ERROR: Duration = Duration::from_millis(10);
 
 /// The state that the proxy's tasks share.
 #[derive(Clone)]
-pub(super) struct Office {
+pub(super) struct ProxyState {
     pub(super) env: Env,
     pub(super) upstream: SocketAddr,
     pub(super) rules: watch::Sender<Rules>,
@@ -33,20 +33,20 @@ pub(super) struct Office {
 }
 
 /// Accepts clients until the proxy is stopped.
-pub(super) async fn accept(office: &Office, listener: std::net::TcpListener) {
+pub(super) async fn accept(proxy_state: &ProxyState, listener: std::net::TcpListener) {
     let Ok(listener) = TcpListener::from_std(listener) else { return };
     loop {
         let accepted = tokio::select! { biased;
-            () = office.env.stopped().cancelled() => return,
+            () = proxy_state.env.stopped().cancelled() => return,
             accepted = listener.accept() => accepted,
         };
         let Ok((client, _)) = accepted else {
-            office.env.sleep(AFTER_ERROR).await;
+            proxy_state.env.sleep(AFTER_ERROR).await;
             continue;
         };
-        let number = office.accepted.fetch_add(1, Ordering::Relaxed);
+        let number = proxy_state.accepted.fetch_add(1, Ordering::Relaxed);
         // Subscribe before reading the rules, so that a `sever` in between is seen.
-        let rules = office.rules.subscribe();
+        let rules = proxy_state.rules.subscribe();
         let (refused, severed) = {
             let rules = rules.borrow();
             (rules.refuses, rules.severed)
@@ -54,28 +54,28 @@ pub(super) async fn accept(office: &Office, listener: std::net::TcpListener) {
         if refused {
             reset(&client);
         } else {
-            office.env.spawn(carry(office.clone(), client, severed, number));
+            proxy_state.env.spawn(carry(proxy_state.clone(), client, severed, number));
         }
     }
 }
 
 /// Forwards one connection until it ends.
-async fn carry(office: Office, client: TcpStream, severed: u64, number: u64) {
-    let env = &office.env;
-    let mut rules = office.rules.subscribe();
+async fn carry(proxy_state: ProxyState, client: TcpStream, severed: u64, number: u64) {
+    let env = &proxy_state.env;
+    let mut rules = proxy_state.rules.subscribe();
     let broken = async move {
-        // The sender is a field of `office`, so it outlives this wait.
+        // The sender is a field of `proxy_state`, so it outlives this wait.
         let _ = rules.wait_for(|rules| rules.severed != severed).await;
     };
     tokio::pin!(broken);
     let server = tokio::select! { biased;
         () = env.stopped().cancelled() => return reset(&client),
         () = &mut broken => return reset(&client),
-        server = connect(office.upstream) => server,
+        server = connect(proxy_state.upstream) => server,
     };
     let Ok(server) = server else {
         // The server's refusal to connect is passed to the client like any other message from the server.
-        let mut rules = office.rules.subscribe();
+        let mut rules = proxy_state.rules.subscribe();
         tokio::select! { biased;
             () = env.stopped().cancelled() => {}
             () = &mut broken => {}
@@ -84,9 +84,9 @@ async fn carry(office: Office, client: TcpStream, severed: u64, number: u64) {
         return reset(&client);
     };
     let _ = client.set_nodelay(true);
-    let rng = |label| SeedRng::new(office.seed ^ number, label);
-    let mut there = Pump::new(env, &client, &server, Way::There, &office.rules, rng("there"));
-    let mut back = Pump::new(env, &server, &client, Way::Back, &office.rules, rng("back"));
+    let rng = |label| SeedRng::new(proxy_state.seed ^ number, label);
+    let mut there = Pump::new(env, &client, &server, Way::There, &proxy_state.rules, rng("there"));
+    let mut back = Pump::new(env, &server, &client, Way::Back, &proxy_state.rules, rng("back"));
     let end = tokio::select! { biased;
         () = env.stopped().cancelled() => PumpEnd::Broken,
         () = &mut broken => PumpEnd::Broken,

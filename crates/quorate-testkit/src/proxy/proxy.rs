@@ -51,7 +51,7 @@ impl Proxy {
         let rules = watch::Sender::new(Rules::default());
         let accepted = Arc::new(AtomicU64::new(0));
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
-        let office = connection::Office {
+        let proxy_state = connection::ProxyState {
             env: env.clone(),
             upstream,
             rules: rules.clone(),
@@ -60,8 +60,8 @@ impl Proxy {
         };
         let thread = thread::Builder::new().name(format!("proxy-{port}")).spawn(move || {
             runtime.block_on(async {
-                connection::accept(&office, listener).await;
-                office.env.finish().await;
+                connection::accept(&proxy_state, listener).await;
+                proxy_state.env.finish().await;
             });
         })?;
         Ok(Self { upstream, url: None, port, rules, accepted, env, thread: Some(thread) })

@@ -28,14 +28,14 @@ pub(super) struct Pump<'a> {
     way: Way,
     rules: &'a watch::Sender<Rules>,
     rng: SeedRng,
-    held: VecDeque<(BootTime, Piece)>,
+    held: VecDeque<(BootTime, SenderEvent)>,
     held_bytes: usize,
     /// Set once the sender has closed its side.
     read_all: bool,
 }
 
 /// An action of the sender.
-enum Piece {
+enum SenderEvent {
     Bytes(Vec<u8>),
     Closed,
     Broke,
@@ -79,16 +79,16 @@ impl<'a> Pump<'a> {
     fn take(&mut self) {
         let mut bytes = vec![0; 64 * 1024];
         let piece = match self.from.try_read(&mut bytes) {
-            Ok(0) => Piece::Closed,
+            Ok(0) => SenderEvent::Closed,
             Ok(count) => {
                 bytes.truncate(count);
                 self.held_bytes += count;
-                Piece::Bytes(bytes)
+                SenderEvent::Bytes(bytes)
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-            Err(_) => Piece::Broke,
+            Err(_) => SenderEvent::Broke,
         };
-        self.read_all = !matches!(piece, Piece::Bytes(_));
+        self.read_all = !matches!(piece, SenderEvent::Bytes(_));
         let latency = self.rules.borrow().latency;
         let jitter = u64::try_from(latency.jitter.as_micros()).unwrap_or(u64::MAX);
         let jitter = Duration::from_micros(self.rng.number(0..=jitter));
@@ -112,12 +112,12 @@ impl<'a> Pump<'a> {
 
     fn forward_under(&mut self, rules: &mut Rules) -> Option<PumpEnd> {
         let bytes = match &mut self.held.front_mut()?.1 {
-            Piece::Closed => {
+            SenderEvent::Closed => {
                 let _ = shutdown(self.to, Shutdown::Write);
                 return Some(PumpEnd::Finished);
             }
-            Piece::Broke => return Some(PumpEnd::Broken),
-            Piece::Bytes(bytes) => bytes,
+            SenderEvent::Broke => return Some(PumpEnd::Broken),
+            SenderEvent::Bytes(bytes) => bytes,
         };
         let allowed = rules.cut_reply_after.filter(|_| self.way == Way::Back);
         if allowed == Some(0) {

@@ -65,7 +65,7 @@ const MILLION: i128 = 1_000_000;
 /// A [`SimClock`] that can be set, and that can stop for a while and go on from there. Between two such
 /// changes it is a pure function of the true time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Dial {
+pub struct AdjustableClock {
     clock: SimClock,
     stepped_nanos: i64,
     /// The total time for which it had stopped when it last went on.
@@ -73,7 +73,7 @@ pub struct Dial {
     stands_since: Option<Duration>,
 }
 
-impl Dial {
+impl AdjustableClock {
     /// `clock`, unchanged.
     pub fn new(clock: SimClock) -> Self {
         Self { clock, ..Self::default() }
@@ -149,49 +149,49 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_still_goes_on_from_there() {
-        let mut dial = Dial::new(SimClock { start_nanos: 1_000, rate_ppm: 0 });
-        dial.stand(secs(10));
-        dial.stand(secs(11));
-        assert_eq!(dial.shows(secs(13)), dial.shows(secs(10)), "it stands since it first stood");
-        assert!(dial.stands());
-        dial.go_on(secs(14));
-        assert_eq!(dial.shows(secs(15)), 11_000_001_000);
-        dial.stand(secs(20));
-        dial.go_on(secs(21));
-        assert_eq!(dial.shows(secs(30)), 25_000_001_000, "five seconds were lost");
-        dial.go_on(secs(40));
-        assert_eq!(dial.shows(secs(40)), 35_000_001_000, "what runs goes on running");
+    fn a_stopped_clock_goes_on_from_where_it_stopped() {
+        let mut clock = AdjustableClock::new(SimClock { start_nanos: 1_000, rate_ppm: 0 });
+        clock.stand(secs(10));
+        clock.stand(secs(11));
+        assert_eq!(clock.shows(secs(13)), clock.shows(secs(10)), "it stands since it first stood");
+        assert!(clock.stands());
+        clock.go_on(secs(14));
+        assert_eq!(clock.shows(secs(15)), 11_000_001_000);
+        clock.stand(secs(20));
+        clock.go_on(secs(21));
+        assert_eq!(clock.shows(secs(30)), 25_000_001_000, "five seconds were lost");
+        clock.go_on(secs(40));
+        assert_eq!(clock.shows(secs(40)), 35_000_001_000, "what runs goes on running");
     }
 
     #[test]
     fn steps_add_up_and_can_be_undone() {
-        let mut dial = Dial::new(SimClock { start_nanos: 5_000_000_000, rate_ppm: 0 });
-        dial.step(2_000);
-        dial.step(-3_000);
-        assert_eq!(dial.shows(secs(10)), 14_000_000_000);
-        dial.step(-3_600_000);
-        assert_eq!(dial.shows(secs(10)), 0, "no clock shows less than nothing");
-        dial.stand(secs(11));
-        dial.set_right();
-        assert_eq!(dial.shows(secs(20)), 25_000_000_000);
+        let mut clock = AdjustableClock::new(SimClock { start_nanos: 5_000_000_000, rate_ppm: 0 });
+        clock.step(2_000);
+        clock.step(-3_000);
+        assert_eq!(clock.shows(secs(10)), 14_000_000_000);
+        clock.step(-3_600_000);
+        assert_eq!(clock.shows(secs(10)), 0, "no clock shows less than nothing");
+        clock.stand(secs(11));
+        clock.set_right();
+        assert_eq!(clock.shows(secs(20)), 25_000_000_000);
     }
 
     #[test]
-    fn a_timer_is_set_for_when_the_dial_will_show_it() {
-        let mut dial = Dial::new(SimClock { start_nanos: 700, rate_ppm: 4_900 });
-        dial.step(-1);
-        dial.stand(secs(2));
+    fn a_timer_is_set_for_the_time_that_the_clock_will_show() {
+        let mut clock = AdjustableClock::new(SimClock { start_nanos: 700, rate_ppm: 4_900 });
+        clock.step(-1);
+        clock.stand(secs(2));
         for now in [secs(1), secs(3)] {
             for ahead in [1, 999_999, 1_000_000, 2_345_678_901] {
-                let due = dial.shows(now) + ahead;
-                let at = dial.will_show(now, due);
-                let mut later = dial;
+                let due = clock.shows(now) + ahead;
+                let at = clock.will_show(now, due);
+                let mut later = clock;
                 later.go_on(now.max(secs(2)));
                 assert!(later.shows(at) >= due, "{now:?} {ahead}");
                 assert!(later.shows(at - Duration::from_nanos(2)) < due, "{now:?} {ahead}");
             }
         }
-        assert_eq!(dial.will_show(secs(3), 0), secs(3), "what has been shown is due now");
+        assert_eq!(clock.will_show(secs(3), 0), secs(3), "what has been shown is due now");
     }
 }

@@ -39,16 +39,16 @@ struct State {
 
 /// The content of a message to the server.
 #[derive(Debug)]
-pub(super) enum Load {
+pub(super) enum Content {
     Batch(Batch),
     Listen(Listen),
 }
 
 /// A message on its way to the server.
 #[derive(Debug)]
-pub(super) struct Parcel {
+pub(super) struct Message {
     pub(super) number: u64,
-    pub(super) load: Load,
+    pub(super) content: Content,
     pub(super) arrival: Duration,
     pub(super) fate: Fate,
 }
@@ -114,13 +114,13 @@ impl Connection {
     }
 
     /// Carries requests to the server in their order, until the sender is gone and all have arrived.
-    pub(super) async fn carry(self: Arc<Self>, mut parcels: mpsc::UnboundedReceiver<Parcel>) {
+    pub(super) async fn carry(self: Arc<Self>, mut messages: mpsc::UnboundedReceiver<Message>) {
         let mut not_before = Duration::ZERO;
-        while let Some(parcel) = parcels.recv().await {
-            self.truth.reach(parcel.arrival.max(not_before)).await;
+        while let Some(message) = messages.recv().await {
+            self.truth.reach(message.arrival.max(not_before)).await;
             self.link.open_there().await;
-            if let Fate::BreaksOff { runs, later } = parcel.fate {
-                let cut_behind = if runs { None } else { Some(parcel.number.saturating_sub(1)) };
+            if let Fate::BreaksOff { runs, later } = message.fate {
+                let cut_behind = if runs { None } else { Some(message.number.saturating_sub(1)) };
                 self.trace.note(format_args!("{} breaks off, runs: {runs}", self.label));
                 self.break_off(cut_behind);
                 not_before = self.truth.now() + later;
@@ -130,37 +130,37 @@ impl Connection {
             if self.state().reset {
                 return;
             }
-            if parcel.fate == Fate::Lost {
+            if message.fate == Fate::Lost {
                 // A stream has no gaps: everything behind a lost request is lost as well.
-                self.state().cut_behind.get_or_insert(parcel.number.saturating_sub(1));
+                self.state().cut_behind.get_or_insert(message.number.saturating_sub(1));
             }
-            if self.state().cut_behind.is_some_and(|last| parcel.number > last) {
-                self.trace.note(format_args!("{}.{} lost", self.label, parcel.number));
+            if self.state().cut_behind.is_some_and(|last| message.number > last) {
+                self.trace.note(format_args!("{}.{} lost", self.label, message.number));
                 continue;
             }
-            self.arrived(parcel);
+            self.arrived(message);
         }
     }
 
-    fn arrived(self: &Arc<Self>, parcel: Parcel) {
-        let batch = match parcel.load {
-            Load::Batch(batch) => batch,
-            Load::Listen(Listen::Begin(resource)) => {
+    fn arrived(self: &Arc<Self>, message: Message) {
+        let batch = match message.content {
+            Content::Batch(batch) => batch,
+            Content::Listen(Listen::Begin(resource)) => {
                 self.state().listens.insert(resource);
                 return;
             }
-            Load::Listen(Listen::End(resource)) => {
+            Content::Listen(Listen::End(resource)) => {
                 self.state().listens.remove(&resource);
                 return;
             }
         };
         if self.is_deaf() {
-            self.server.runs_for_the_gone();
+            self.server.count_request_of_closed_sender();
         }
         let reply = self.server.run(&batch);
-        self.note(parcel.number, &batch, &reply);
-        if parcel.fate != Fate::ReplyLost {
-            self.carry_back(parcel.number, reply);
+        self.note(message.number, &batch, &reply);
+        if message.fate != Fate::ReplyLost {
+            self.carry_back(message.number, reply);
         }
     }
 

@@ -58,7 +58,7 @@ pub struct Held {
     pub(super) token: u64,
     /// The time before its end at which its worker is asked to step down.
     pub(super) grace: Duration,
-    pub(super) grip: Mutex<Option<Holder>>,
+    pub(super) holder: Mutex<Option<Holder>>,
 }
 
 impl Held {
@@ -89,7 +89,7 @@ impl Held {
         match &*self.slot() {
             None => true,
             Some(Holder::Lease(_)) => false,
-            Some(grip) => !grip.is_valid(),
+            Some(holder) => !holder.is_valid(),
         }
     }
 
@@ -99,12 +99,13 @@ impl Held {
         servers: &[Weak<Server>],
         setup: &QuorumConfig,
     ) -> Option<Belief> {
-        let grip = self.slot().clone()?;
+        let holder = self.slot().clone()?;
         // One reading of the clock serves both.
-        let remaining = grip.remaining();
+        let remaining = holder.remaining();
         let valid = !remaining.is_zero();
-        let backs =
-            |server: &Arc<Server>| valid && server.backs(&self.resource, |owner| self.is_ours(&grip, owner));
+        let backs = |server: &Arc<Server>| {
+            valid && server.backs(&self.resource, |owner| self.is_ours(&holder, owner))
+        };
         Some(Belief {
             lease: self.id,
             worker: Arc::clone(self.host.name()),
@@ -113,9 +114,9 @@ impl Held {
             valid,
             ending: remaining <= self.grace,
             backed_by: servers.iter().filter_map(Weak::upgrade).filter(backs).count(),
-            told: grip.is_told(),
-            clock_stood: self.clock_stood(&grip, setup),
-            owner: match &grip {
+            told: holder.is_told(),
+            clock_stood: self.clock_stood(&holder, setup),
+            owner: match &holder {
                 Holder::Lease(lease) => Some(lease.owner().clone()),
                 _ => None,
             },
@@ -125,23 +126,23 @@ impl Held {
 
     /// Returns `true` if the boot clock has stood still since the requests were sent on which the validity
     /// rests.
-    fn clock_stood(&self, grip: &Holder, setup: &QuorumConfig) -> bool {
+    fn clock_stood(&self, holder: &Holder, setup: &QuorumConfig) -> bool {
         let machine = self.host.machine();
-        let until = BootTime::from_nanos(machine.boot()) + grip.remaining();
+        let until = BootTime::from_nanos(machine.boot()) + holder.remaining();
         // The grace is the builder's default, which no worker changes: a fifth of the TTL.
         let sent = (until - setup.validity(self.grace * 5)).as_nanos();
         machine.stood_at().is_some_and(|stood| sent <= stood)
     }
 
     /// Terms and claims do not reveal their owner token, so the check compares the name of their worker.
-    fn is_ours(&self, grip: &Holder, owner: &str) -> bool {
-        match grip {
+    fn is_ours(&self, holder: &Holder, owner: &str) -> bool {
+        match holder {
             Holder::Lease(lease) => owner == lease.owner().as_str(),
             _ => Owner::from_node(owner).worker() == &**self.host.name(),
         }
     }
 
     fn slot(&self) -> MutexGuard<'_, Option<Holder>> {
-        self.grip.lock().unwrap_or_else(PoisonError::into_inner)
+        self.holder.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -64,8 +64,8 @@ pub struct Directions {
 
 impl Link {
     /// A link that is open.
-    pub fn new(truth: Truth, rng: SeedRng, weather: NetworkConditions) -> Self {
-        let road = Mutex::new((rng, weather));
+    pub fn new(truth: Truth, rng: SeedRng, conditions: NetworkConditions) -> Self {
+        let road = Mutex::new((rng, conditions));
         Self { truth, road, there: ExecutionGate::open(), back: ExecutionGate::open() }
     }
 
@@ -77,8 +77,8 @@ impl Link {
     }
 
     /// Sets the network conditions from now on.
-    pub fn set_weather(&self, weather: NetworkConditions) {
-        self.road.lock().unwrap_or_else(PoisonError::into_inner).1 = weather;
+    pub fn set_conditions(&self, conditions: NetworkConditions) {
+        self.road.lock().unwrap_or_else(PoisonError::into_inner).1 = conditions;
     }
 
     pub(super) fn is_open_back(&self) -> bool {
@@ -96,26 +96,26 @@ impl Link {
     /// Returns the true time at which a message arrives that leaves now.
     pub(super) fn arrival(&self) -> Duration {
         let mut road = self.road.lock().unwrap_or_else(PoisonError::into_inner);
-        let (rng, weather) = &mut *road;
-        let range = if rng.chance(weather.stall) { &weather.stalled } else { &weather.delay };
+        let (rng, conditions) = &mut *road;
+        let range = if rng.chance(conditions.stall) { &conditions.stalled } else { &conditions.delay };
         self.truth.now() + rng.millis(range.clone())
     }
 
     /// Draws whether a push message of the server is lost, with the chance that a reply is.
     pub(super) fn loses_push(&self) -> bool {
         let mut road = self.road.lock().unwrap_or_else(PoisonError::into_inner);
-        let (rng, weather) = &mut *road;
-        rng.chance(weather.lose_reply)
+        let (rng, conditions) = &mut *road;
+        rng.chance(conditions.lose_reply)
     }
 
     pub(super) fn fate(&self) -> Fate {
         let mut road = self.road.lock().unwrap_or_else(PoisonError::into_inner);
-        let (rng, weather) = &mut *road;
-        if rng.chance(weather.lose_request) {
+        let (rng, conditions) = &mut *road;
+        if rng.chance(conditions.lose_request) {
             Fate::Lost
-        } else if rng.chance(weather.lose_reply) {
+        } else if rng.chance(conditions.lose_reply) {
             Fate::ReplyLost
-        } else if rng.chance(weather.break_off) {
+        } else if rng.chance(conditions.break_off) {
             Fate::BreaksOff { runs: rng.chance(600), later: rng.millis(0..=400) }
         } else {
             Fate::Arrives

@@ -1,4 +1,4 @@
-use super::{Dial, SimClock, Truth};
+use super::{AdjustableClock, SimClock, Truth};
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -18,8 +18,8 @@ pub struct Machine {
 
 #[derive(Debug)]
 struct State {
-    boot: Dial,
-    wall: Dial,
+    boot: AdjustableClock,
+    wall: AdjustableClock,
     /// The time that the boot clock showed when it last stood still.
     stood_at: Option<u64>,
     asleep_since: Option<Duration>,
@@ -36,7 +36,7 @@ struct Sleep {
 impl Machine {
     /// A machine that is awake. Its processes sleep in naps of `nap`; the shipped length is [`NAP`].
     pub fn new(truth: Truth, boot: SimClock, wall: SimClock, nap: Duration) -> Arc<Self> {
-        let (boot, wall) = (Dial::new(boot), Dial::new(wall));
+        let (boot, wall) = (AdjustableClock::new(boot), AdjustableClock::new(wall));
         let state = State { boot, wall, stood_at: None, asleep_since: None, sleeps: Vec::new() };
         Arc::new(Self { truth, nap, state: Mutex::new(state) })
     }
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timer_that_slept_rings_at_the_end_of_its_nap() {
+    fn a_sleeping_timer_fires_at_the_end_of_its_nap() {
         let slept = |from, until| [Sleep { from: ms(from), until: ms(until) }];
         assert_eq!(rings(ms(0), ms(1_000), NAP, &[]), ms(1_000));
         assert_eq!(rings(ms(0), ms(1_000), NAP, &slept(1_000, 9_000)), ms(1_000), "it rang before");
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_frozen_machine_knows_nothing_of_it_and_a_sleeping_one_does() {
+    async fn a_sleeping_machine_sees_time_pass_and_a_frozen_one_does_not() {
         let truth = Truth::begin();
         let clock = SimClock { start_nanos: 1_000_000_000, rate_ppm: 0 };
         let machine = Machine::new(truth, clock, clock, NAP);

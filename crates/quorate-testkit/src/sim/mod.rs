@@ -10,35 +10,35 @@
 //! The invariants do not judge what Quorate does not promise:
 //!
 //! - **A worker's boot clock that stood still.** A lease, a term or a claim is excused as long as its
-//!   validity rests on   requests that were sent while the clock stood still or before
-//!   ([`Belief::clock_stood`]). It is judged again from   the first extension that a majority granted after
-//!   the clock went on. It is excused from *exclusion* and *backing*.   In *fencing* a grant counts as one
-//!   that had ended before the worker saw it. *Claims* does not ask whether a message   that is granted so
-//!   is done. In *succession* such a grant has no predecessor, and the work under it may go on beside   the
+//!   validity rests on requests that were sent while the clock stood still or before
+//!   ([`Belief::clock_stood`]). It is judged again from the first extension that a majority granted after
+//!   the clock went on. It is excused from *exclusion* and *backing*. In *fencing* a grant counts as one
+//!   that had ended before the worker saw it. *Claims* does not ask whether a message that is granted so
+//!   is done. In *succession* such a grant has no predecessor, and the work under it may go on beside the
 //!   next holder's ([`Working::clock_stood`]). In *ticks* it may start a tick that is done
 //!   ([`TickStart::clock_stood`]). *Step-down*, *finality* and *order* excuse no clock.
 //! - **A worker that is paused**, or resumed only some milliseconds ago, need not have asked its work to
-//!   stop   (*step-down*) or ended it (*succession*). A grant that is over by the worker's own clock when
-//!   its code first sees   it has no place in the order of *fencing*, and is no new holder to *succession*.
+//!   stop (*step-down*) or ended it (*succession*). A grant that is over by the worker's own clock when
+//!   its code first sees it has no place in the order of *fencing*, and is no new holder to *succession*.
 //! - **What servers forgot.** A server that forgot no longer counts for stored data. A *done* of a claim, a
-//!   final record or   a registration that a majority has lost so may come again, or have no leader that
-//!   must account for it. A tick of an   at-most-once job that was never started must have been reported as
-//!   lost by a leader, for a true reason. The reason   *too few nodes remember* refers to the servers whose
-//!   answers that leader's seal counted. It is true only if those of   them that remember are fewer than a
-//!   majority of all servers. *Backing* counts a server that is down, unless it keeps   everything, and a
+//!   final record or a registration that a majority has lost so may come again, or have no leader that
+//!   must account for it. A tick of an at-most-once job that was never started must have been reported as
+//!   lost by a leader, for a true reason. The reason *too few nodes remember* refers to the servers whose
+//!   answers that leader's seal counted. It is true only if those of them that remember are fewer than a
+//!   majority of all servers. *Backing* counts a server that is down, unless it keeps everything, and a
 //!   server that forgot within `max_ttl`.
 //! - **Outside of the fault-free phase**, which follows the faults, no leader must account for a missed
-//!   tick that its   misfire rule does not catch up. A tick that was interrupted four times in the newest
-//!   term may be put off beyond the   end of the run. *Liveness* is required in the fault-free phase alone.
+//!   tick that its misfire rule does not catch up. A tick that was interrupted four times in the newest
+//!   term may be put off beyond the end of the run. *Liveness* is required in the fault-free phase alone.
 //! - **Servers' clocks that step further than `clock_step_allowance`, or stand still**, occur in the plan
-//!   `wild-clocks`   alone. In that plan no server forgets, and only the invariants that are
+//!   `wild-clocks` alone. In that plan no server forgets, and only the invariants that are
 //!   [timeless](invariant::Invariant::is_timeless) are judged. In the plan `far-steps` the clocks of one or
-//!   two servers   are set far forward: *backing* counts such a server for `max_ttl` after the step, in
-//!   which no worker may count its   grants.
+//!   two servers are set far forward: *backing* counts such a server for `max_ttl` after the step, in
+//!   which no worker may count its grants.
 //! - **Workers with another node list or another `max_ttl`** occur in the plan `mistaken` alone, in which
-//!   one server may   forget: the nodes must refuse them with an error that names the mistake. If a
-//!   majority of a wrong list's nodes   forgets, and the rest of the list is out of reach, such a worker
-//!   may mark them as its own and lead by them. That case   is the plan `mistaken-and-forgotten`, which
+//!   one server may forget: the nodes must refuse them with an error that names the mistake. If a
+//!   majority of a wrong list's nodes forgets, and the rest of the list is out of reach, such a worker
+//!   may mark them as its own and lead by them. That case is the plan `mistaken-and-forgotten`, which
 //!   runs only by its name.
 //!
 //! # What runs
@@ -61,20 +61,19 @@
 //!
 //! A seed decides all of it ([`Scenario`]), and two runs of a seed write the same [`Trace`]. The module
 //! [`invariant`] has what must hold, one file for each invariant. Servers with a [`NodeFault`] prove that
-//! each invariant would notice a violation, under seeds that hold without the fault ([`Contrast`]). A
+//! each invariant would notice a violation, under seeds that hold without the fault ([`SabotageCheck`]). A
 //! [`Sweep`] runs many seeds of one of the [`PLANS`]; the program `simulate` does so from a shell.
 
 mod clock;
 mod connection;
-mod contrast;
 mod event;
 mod execution_gate;
 mod fault;
-mod hearing;
 mod holders;
 mod host;
 pub mod invariant;
 mod link;
+mod log_capture;
 mod machine;
 mod node;
 mod node_fault;
@@ -82,6 +81,7 @@ mod plans;
 mod referee;
 mod rng;
 mod run;
+mod sabotage_check;
 mod scenario;
 mod server;
 mod sweep;
@@ -89,8 +89,7 @@ mod trace;
 mod worker;
 mod world;
 
-pub use clock::{Dial, SimClock, Truth};
-pub use contrast::{Contrast, Difference, NoDifference};
+pub use clock::{AdjustableClock, SimClock, Truth};
 pub use event::{Belief, Event, TickEnd, TickStart, Working, Write};
 pub use fault::{Fault, Halves, Mistake, Parted};
 pub use holders::{Held, Holder};
@@ -103,6 +102,7 @@ pub use plans::{OPEN_PLANS, PLANS};
 pub use referee::{Referee, TickRun, Work};
 pub use rng::SeedRng;
 pub use run::{Outcome, simulate, simulate_untraced};
+pub use sabotage_check::{Difference, NoDifference, SabotageCheck};
 pub use scenario::{NODES, Plan, Scenario, WORKERS};
 pub use server::{Memory, Server};
 pub use sweep::{Failure, Summary, Sweep};

@@ -212,21 +212,21 @@ impl Referee {
     pub fn holds(
         &self,
         host: &Arc<Host>,
-        grip: Holder,
+        holder: Holder,
         resource: Resource,
         token: u64,
         grace: Duration,
     ) -> Arc<Held> {
-        let kind = match grip {
+        let kind = match holder {
             Holder::Lease(_) => "lease",
             Holder::Term(_) => "term",
             Holder::Claim(_) => "claim",
         };
         let mut state = self.state();
         state.held.retain(|held| !held.is_over());
-        let grip = Mutex::new(Some(grip));
+        let holder = Mutex::new(Some(holder));
         let (id, host) = (state.next(), Arc::clone(host));
-        let held = Arc::new(Held { id, host, resource, token, grace, grip });
+        let held = Arc::new(Held { id, host, resource, token, grace, holder });
         state.held.push(Arc::clone(&held));
         drop(state);
         if let Some(belief) = self.belief(&held, self.truth.now(), &self.servers()) {
@@ -341,7 +341,7 @@ impl Referee {
     }
 
     /// Ends the faults: from now on the workers work without mistakes.
-    pub fn calm_down(&self) {
+    pub fn end_faults(&self) {
         self.state().calm = true;
     }
 
@@ -362,7 +362,7 @@ impl Referee {
     }
 
     /// Records that the process `host` is gone, and its beliefs with it.
-    pub fn bury(&self, host: &Arc<Host>) {
+    pub fn process_gone(&self, host: &Arc<Host>) {
         let held = self.state().held.clone();
         for held in held.iter().filter(|held| Arc::ptr_eq(&held.host, host)) {
             drop(held.take());

@@ -4,7 +4,7 @@ mod faults;
 use super::{
     Directions, Event, Fault, Host, Link, Machine, Memory, Mistake, NetworkConditions, Plan, Referee,
     Scenario, SeedRng, Server, SimNode, SimWorld, Trace, Truth,
-    hearing::hearing,
+    log_capture::log_capture,
     scenario::{NODES, WORKERS},
     worker::{Duties, Inbox, Outside, RESOURCES, Sinks, Worker},
 };
@@ -74,18 +74,18 @@ fn run(seed: u64, plan: &Plan, trace: impl FnOnce(Truth) -> Trace) -> Outcome {
         if plan.wild_clocks {
             referee.judge_only_what_needs_no_time();
         }
-        let _heard = hearing(&trace, &referee);
+        let _heard = log_capture(&trace, &referee);
         if plan.excuse_no_clock {
             referee.excuse_no_clock();
         }
         let mut run = Run::new(scenario, plan.clone(), truth, trace.clone(), Arc::clone(&referee));
-        run.open_for_business().await;
-        run.suffer().await;
-        run.heal();
+        run.start_workers().await;
+        run.inject_faults().await;
+        run.end_faults();
         if plan.wild_clocks {
             run.stop_work().await;
         } else {
-            run.work_in_peace().await;
+            run.run_fault_free_phase().await;
             run.stop_work().await;
             run.prove_liveness().await;
         }
@@ -157,7 +157,7 @@ impl Run {
     }
 
     /// Trusts the new servers, as an operator does with `quorate nodes trust`; then starts the workers.
-    async fn open_for_business(&mut self) {
+    async fn start_workers(&mut self) {
         let operator = self.process(0, None);
         operator.quorum.met(Duration::from_secs(1)).await;
         if let Err(error) = operator.quorum.admit().await {
@@ -170,8 +170,8 @@ impl Run {
     }
 
     /// Carries out the faults, one after the other.
-    async fn suffer(&mut self) {
-        self.set_weather(&self.scenario.weather.clone());
+    async fn inject_faults(&mut self) {
+        self.set_conditions(&self.scenario.weather.clone());
         for (at, fault) in std::mem::take(&mut self.scenario.faults) {
             self.truth.reach(at).await;
             self.happen(fault);
@@ -180,9 +180,9 @@ impl Run {
     }
 
     /// Ends every fault.
-    fn heal(&mut self) {
+    fn end_faults(&mut self) {
         self.trace.note(format_args!("the faults end"));
-        self.set_weather(&NetworkConditions::CALM);
+        self.set_conditions(&NetworkConditions::CALM);
         for link in self.links.iter().flatten() {
             link.set_open(Directions { there: true, back: true });
         }
@@ -204,7 +204,7 @@ impl Run {
             self.happen(Fault::StartWorker(worker, None));
         }
         self.delete_foreign_markers();
-        self.referee.calm_down();
+        self.referee.end_faults();
     }
 
     /// Ends the workers' work.
@@ -263,12 +263,12 @@ impl Run {
                 self.referee.fail(&format!("a release in calm weather: {error}"));
             }
         }
-        self.rush().await;
+        self.contend().await;
     }
 
     /// Lets all workers try at one moment. They repeat votes that are split, so one of them acquires the
     /// lock.
-    async fn rush(&self) {
+    async fn contend(&self) {
         let began = self.truth.now();
         let attempts = self.workers.iter().flatten().map(|process| async move {
             let lock = process.quorum.lock(RESOURCES[1]).ttl(Duration::from_secs(2));
@@ -372,7 +372,7 @@ impl Run {
         let Some(process) = self.workers[worker].take() else { return };
         self.crashed[worker] = Some(self.truth.now());
         process.host.crash();
-        self.referee.bury(&process.host);
+        self.referee.process_gone(&process.host);
         // The runtime drops its tasks when it next polls them; the check at the end of the run looks for
         // them.
         let (truth, referee) = (self.truth, Arc::clone(&self.referee));
@@ -382,12 +382,12 @@ impl Run {
         )]
         tokio::spawn(async move {
             truth.pass(Duration::from_millis(1)).await;
-            bury(&referee, &process);
+            process_gone(&referee, &process);
         });
     }
 
     fn retire(&self, process: &Process) {
-        bury(&self.referee, process);
+        process_gone(&self.referee, process);
     }
 
     /// Checks that no key of these workers is stored on any server.
@@ -399,8 +399,8 @@ impl Run {
         }
     }
 
-    fn set_weather(&self, weather: &NetworkConditions) {
-        self.links.iter().flatten().for_each(|link| link.set_weather(weather.clone()));
+    fn set_conditions(&self, conditions: &NetworkConditions) {
+        self.links.iter().flatten().for_each(|link| link.set_conditions(conditions.clone()));
     }
 
     fn with(&self, worker: usize, act: impl FnOnce(&Process)) {
@@ -417,8 +417,8 @@ fn keys_of_a_crashed_worker_end_in(setup: &QuorumConfig) -> Duration {
     (setup.node_timeout + setup.max_ttl).mul_f64(1.0 + setup.drift_rate) + setup.clock_step_allowance
 }
 
-fn bury(referee: &Referee, process: &Process) {
-    referee.bury(&process.host);
+fn process_gone(referee: &Referee, process: &Process) {
+    referee.process_gone(&process.host);
     let tasks = process.host.tasks_alive() + process.env.tasks_alive() + process.quorum.env().tasks_alive();
     let panics = process.host.take_panics();
     referee.tell(&Event::Ended { worker: process.host.name(), tasks, panics: &panics });
@@ -430,7 +430,7 @@ mod tests {
 
     /// A key that outlives a crashed worker for longer than its last request can have set it is a leftover.
     #[test]
-    fn a_crashed_worker_excuses_no_key_for_longer_than_its_last_request_can_have_set_it() {
+    fn a_crash_excuses_a_key_only_as_long_as_the_last_request_can_have_set_it() {
         let setup = Plan::default().setup;
         let ends_in = keys_of_a_crashed_worker_end_in(&setup);
         assert!(ends_in > setup.max_ttl + setup.node_timeout, "{ends_in:?}");

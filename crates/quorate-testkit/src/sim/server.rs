@@ -1,6 +1,6 @@
 use super::{
-    Dial, Event, NodeFault, Referee, SimClock, Truth, connection::Connection, execution_gate::ExecutionGate,
-    scenario::true_wall,
+    AdjustableClock, Event, NodeFault, Referee, SimClock, Truth, connection::Connection,
+    execution_gate::ExecutionGate, scenario::true_wall,
 };
 use quorate::{
     env::WallTime,
@@ -49,7 +49,7 @@ pub struct Server {
 
 #[derive(Debug, Default)]
 struct State {
-    clock: Dial,
+    clock: AdjustableClock,
     /// The amounts by which the clock was ahead of the true time whenever it was changed, each with the end
     /// of its period.
     ahead: Vec<(Duration, Duration)>,
@@ -87,7 +87,7 @@ impl Server {
         durable: bool,
         referee: Arc<Referee>,
     ) -> Arc<Self> {
-        let state = State { up: true, clock: Dial::new(clock), ..State::default() };
+        let state = State { up: true, clock: AdjustableClock::new(clock), ..State::default() };
         Arc::new(Self {
             name: name.to_owned(),
             truth,
@@ -149,7 +149,7 @@ impl Server {
     /// Replaces it with a new server of the same name and address, with a clock of its own.
     pub fn replace(&self, clock: SimClock) {
         self.crash();
-        self.touch(|dial, _| *dial = Dial::new(clock));
+        self.touch(|current, _| *current = AdjustableClock::new(clock));
         self.restart(Memory::Empty);
     }
 
@@ -175,7 +175,7 @@ impl Server {
 
     /// Steps its wall clock.
     pub fn step(&self, by_millis: i64) {
-        self.touch(|dial, _| dial.step(by_millis));
+        self.touch(|clock, _| clock.step(by_millis));
         if Duration::from_millis(by_millis.unsigned_abs()) > FAR {
             self.state().astray = Some(self.truth.now());
         }
@@ -183,10 +183,10 @@ impl Server {
 
     /// Stops its clock, or lets it go on from where it stopped.
     pub fn set_clock_running(&self, running: bool) {
-        self.touch(|dial, now| if running { dial.go_on(now) } else { dial.stand(now) });
+        self.touch(|clock, now| if running { clock.go_on(now) } else { clock.stand(now) });
     }
 
-    fn touch(&self, how: impl FnOnce(&mut Dial, Duration)) {
+    fn touch(&self, how: impl FnOnce(&mut AdjustableClock, Duration)) {
         let now = self.truth.now();
         let mut state = self.state();
         let before = state.is_ahead(now);
@@ -210,7 +210,7 @@ impl Server {
     }
 
     /// Counts a request that runs though its sender has hung up, or has seen its connection break.
-    pub(super) fn runs_for_the_gone(&self) {
+    pub(super) fn count_request_of_closed_sender(&self) {
         self.referee.count("ran on a broken connection");
     }
 
@@ -342,7 +342,7 @@ mod tests {
     /// A clock that is set far forward ends its leases early, and excludes the server for as long as a
     /// lease can last.
     #[tokio::test(start_paused = true)]
-    async fn a_server_whose_clock_was_set_far_ahead_backs_until_no_lease_of_before_can_live() {
+    async fn a_server_whose_clock_was_set_far_ahead_backs_until_every_earlier_lease_is_over() {
         let truth = Truth::begin();
         let resource = Resource::lock("x").unwrap();
         let referee = Referee::new(truth, Trace::none(truth), Plan::default().setup);
@@ -357,7 +357,7 @@ mod tests {
 
     /// A clock that was ahead long ago does not excuse an early start.
     #[tokio::test(start_paused = true)]
-    async fn how_far_a_clock_was_ahead_is_forgotten() {
+    async fn an_old_clock_error_is_no_excuse() {
         let truth = Truth::begin();
         let referee = Referee::new(truth, Trace::none(truth), Plan::default().setup);
         let right = SimClock { start_nanos: true_wall(Duration::ZERO).as_micros() * 1_000, rate_ppm: 0 };

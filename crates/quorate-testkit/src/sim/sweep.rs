@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn two_histories_are_told() {
+    fn two_histories_of_one_seed_are_reported() {
         let one = simulate(1, &Plan { length: Duration::from_secs(1), ..Plan::default() });
         assert_eq!(parted(&one, &one), None);
         let mut two = one.clone();

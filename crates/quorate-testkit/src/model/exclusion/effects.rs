@@ -4,7 +4,7 @@ use super::{
     bounds::{ATTEMPTS, EARLY, Exclusion, MARGIN, NOW, Rule, SLOW, TTL},
     state::{Line, Phase, Site, State},
 };
-use crate::model::shelf::{Shelf, owner, resource, tally};
+use crate::model::lease_store::{LeaseStore, owner, resource, tally};
 use quorate::{
     internals::{Tally, Verdict},
     node::{FencingToken, NodeTime, Reply, Request, engine::Clocks},
@@ -33,13 +33,13 @@ impl Exclusion {
     /// Runs `request` on the shipped engine.
     fn ask(site: &mut Site, request: Request) -> Reply {
         let now = u64::from(NOW);
-        let mut shelf = Shelf {
+        let mut store = LeaseStore {
             lease: site.key.map(|(owner, left)| (owner, NOW + u32::from(left))),
             counter: Some((1, u32::MAX)),
         };
         let clocks = Clocks { wall: NodeTime::from_micros(now), lease_nanos: now };
-        let reply = shelf.ask(request, clocks, NodeTime::from_micros(u64::MAX));
-        site.key = shelf.lease.map(|(owner, until)| (owner, (until - NOW) as u8));
+        let reply = store.ask(request, clocks, NodeTime::from_micros(u64::MAX));
+        site.key = store.lease.map(|(owner, until)| (owner, (until - NOW) as u8));
         reply
     }
 
@@ -168,7 +168,7 @@ impl Exclusion {
 
     /// Drops the replies that no attempt waits for. A request of an attempt that is over could only keep
     /// other attempts away: it might as well be lost.
-    pub(super) fn tidy(state: &mut State) {
+    pub(super) fn drop_stale_messages(state: &mut State) {
         for (attempt, phase) in state.phases.iter().enumerate() {
             if matches!(phase, Phase::Ended | Phase::Lost) {
                 for site in &mut state.sites {

@@ -166,7 +166,7 @@ impl Model for Exclusion {
             }
             Action::Step => self.step(&mut state),
         }
-        Self::tidy(&mut state);
+        Self::drop_stale_messages(&mut state);
         if self.prompt {
             state.sites.iter_mut().flat_map(|site| &mut site.lines).for_each(|line| line.reply = None);
         }

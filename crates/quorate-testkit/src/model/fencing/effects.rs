@@ -4,7 +4,7 @@ use super::{
     bounds::{BEGIN, Fencing, OFFSET, Rule, STEP},
     state::{Attempt, Grant, Line, Phase, Site, State},
 };
-use crate::model::shelf::{Shelf, owner, pack, resource, tally};
+use crate::model::lease_store::{LeaseStore, owner, pack, resource, tally};
 use quorate::{
     internals::{Tally, Verdict},
     node::{FencingToken, NodeTime, Reply, Request, engine::Clocks},
@@ -30,10 +30,10 @@ impl Fencing {
 
     fn ask(&self, state: &State, site: &mut Site, request: Request) -> Reply {
         if !matches!(request, Request::Raise { .. }) {
-            site.shelf.lease = None; // It has just ended.
+            site.store.lease = None; // It has just ended.
         }
         let clocks = Clocks { wall: NodeTime::from_micros(Self::wall(state, site).into()), lease_nanos: 0 };
-        site.shelf.ask(request, clocks, NodeTime::from_micros(u64::MAX))
+        site.store.ask(request, clocks, NodeTime::from_micros(u64::MAX))
     }
 
     fn keep(&self) -> Duration {
@@ -56,7 +56,7 @@ impl Fencing {
 
     pub(super) fn acquire(&self, state: &mut State, at: usize, attempt: usize, again: bool) {
         let mut site = state.sites[at];
-        let before = site.shelf.counter;
+        let before = site.store.counter;
         let request = Request::Acquire {
             resource: resource(),
             owner: owner(attempt as u8),
@@ -73,7 +73,7 @@ impl Fencing {
             let mut counter = pack(counter.get());
             if let (true, Some((last, until))) = (self.leaves_out(Rule::Increment), before) {
                 counter = last;
-                site.shelf.counter = Some((last, until));
+                site.store.counter = Some((last, until));
             }
             if state.attempts[attempt].phase == Phase::Acquiring {
                 let line = &mut site.lines[attempt];
@@ -135,7 +135,7 @@ impl Fencing {
     pub(super) fn raise(&self, state: &mut State, at: usize, attempt: usize) {
         let mut site = state.sites[at];
         let to = token_of(state.attempts[attempt].token);
-        let by = match (self.leaves_out(Rule::RaiseByOwner), site.shelf.lease) {
+        let by = match (self.leaves_out(Rule::RaiseByOwner), site.store.lease) {
             (true, Some((whoever, _))) => whoever,
             _ => attempt as u8,
         };
@@ -172,7 +172,7 @@ impl Fencing {
         };
         let reply = self.ask(state, &mut site, request);
         if let (true, Reply::Extended, Some(counter)) =
-            (self.leaves_out(Rule::RepairKeepsMore), reply, &mut site.shelf.counter)
+            (self.leaves_out(Rule::RepairKeepsMore), reply, &mut site.store.counter)
         {
             counter.0 = token;
         }
@@ -181,10 +181,10 @@ impl Fencing {
 
     /// Starts a new memory with the state of `store`. Requests on their way to the old run are lost;
     /// replies that have left still arrive.
-    pub(super) fn lose_memory(&self, state: &mut State, at: usize, shelf: Shelf, margin: u32) {
+    pub(super) fn lose_memory(&self, state: &mut State, at: usize, store: LeaseStore, margin: u32) {
         let now = Self::wall(state, &state.sites[at]);
         let site = &mut state.sites[at];
-        (site.shelf, site.since, site.votes_from) = (shelf, now + margin, now + self.quarantine());
+        (site.store, site.since, site.votes_from) = (store, now + margin, now + self.quarantine());
         for line in &mut site.lines {
             (line.acquire, line.raise) = (false, false);
         }

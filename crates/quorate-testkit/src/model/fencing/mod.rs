@@ -34,7 +34,7 @@ pub use action::Action;
 pub use bounds::{ATTEMPTS, Fencing, GROWING, Rule, UNIQUE};
 pub use state::State;
 
-use super::{NODES, Name, shelf::Shelf};
+use super::{NODES, Name, lease_store::LeaseStore};
 use bounds::{BEGIN, OFFSET, STEP};
 use state::{Attempt, Line, Phase, Site};
 use stateright::{Model, Property};
@@ -95,7 +95,7 @@ impl Model for Fencing {
                 let count = count.filter(|_| self.apart.is_some());
                 let count = count.map(|count| (BEGIN + u32::from(self.seeded) * STEP + count, u32::MAX));
                 Site {
-                    shelf: Shelf { lease: None, counter: count },
+                    store: LeaseStore { lease: None, counter: count },
                     ahead: (digit / counters) as u8,
                     since: BEGIN / 2,
                     votes_from: BEGIN / 2,
@@ -158,11 +158,11 @@ impl Model for Fencing {
             Action::Step => state.now += self.stride,
             Action::Forget(node) => {
                 state.forgets -= 1;
-                self.lose_memory(&mut state, at(node)?, Shelf::default(), 0);
+                self.lose_memory(&mut state, at(node)?, LeaseStore::default(), 0);
             }
             Action::Save(node) => {
                 let site = &mut state.sites[at(node)?];
-                site.saved = Some(Shelf { lease: None, ..site.shelf });
+                site.saved = Some(LeaseStore { lease: None, ..site.store });
             }
             Action::Return(node) => {
                 state.returns -= 1;

@@ -1,5 +1,5 @@
 use super::bounds::ATTEMPTS;
-use crate::model::{NODES, Name, shelf::Shelf};
+use crate::model::{NODES, Name, lease_store::LeaseStore};
 
 /// The state of the nodes and the attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -17,14 +17,14 @@ pub struct State {
 /// kept together: sorting the nodes then maps all states that differ only in the order of nodes to one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Site {
-    pub(super) shelf: Shelf,
+    pub(super) store: LeaseStore,
     /// The steps by which the node's wall clock is ahead.
     pub(super) ahead: u8,
     /// The time when the node's memory began, by its own clock in microseconds.
     pub(super) since: u32,
     /// The time from which the node votes.
     pub(super) votes_from: u32,
-    pub(super) saved: Option<Shelf>,
+    pub(super) saved: Option<LeaseStore>,
     pub(super) lines: [Line; ATTEMPTS],
     pub(super) name: Name,
 }

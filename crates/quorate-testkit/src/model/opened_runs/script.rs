@@ -78,6 +78,8 @@ impl From {
         let opens_at = |node| [vec![elected(L1)], seals(L1, X | Y, Choice::Open), writes(L1, node)].concat();
         let second_opens = || [vec![elected(L2)], seals(L2, X | Y, Choice::Open), writes(L2, X | Y)].concat();
         let second_skips = |of, at| [vec![elected(L2)], seals(L2, of, skip), writes(L2, at)].concat();
+        let second_adopts =
+            || [vec![elected(L2)], seals(L2, Y | Z, Choice::Follow), writes(L2, Y | Z)].concat();
         let more: Vec<Vec<Action>> = match self {
             Self::Nothing => vec![],
             Self::Opened => vec![opened],
@@ -151,17 +153,13 @@ impl From {
             Self::Claimed => vec![
                 opened,
                 read(X | Y).collect(),
-                vec![elected(L2)],
-                seals(L2, Y | Z, Choice::Follow),
-                writes(L2, Y | Z),
+                second_adopts(),
                 vec![Action::Goes(L1, Choice::Follow)],
                 claims(L1, Y | Z),
             ],
             Self::Voided => vec![
                 opened,
-                vec![elected(L2)],
-                seals(L2, Y | Z, Choice::Follow),
-                writes(L2, Y | Z),
+                second_adopts(),
                 vec![Action::Goes(L2, Choice::Follow)],
                 takes(L2, Y | Z),
                 writes(L2, Y | Z),

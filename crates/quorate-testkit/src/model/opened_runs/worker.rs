@@ -3,7 +3,7 @@
 use super::{
     action::{Action, Ask, Choice},
     bounds::{OpenedRuns, Rule},
-    node::{Question, Row, Said, ask},
+    node::{NodeReply, Question, Row, ask},
     proposed::{SlotTally, is_open},
     record::{Mark, Stage, TICK},
     state::{COUNTED, FREE, Found, OLD, Site, State, WorkerPhase, YOUNG},
@@ -128,7 +128,7 @@ impl OpenedRuns {
         let (generation, owner) = (it.generation, worker as u8 + 1);
         let live = self.is_live(state, worker);
         let site = &mut state.sites[at];
-        let mut serve = |question| ask(&mut site.core, question, self.manner());
+        let mut serve = |question| ask(&mut site.core, question, self.options());
         match what {
             Ask::Read => {
                 serve(Question::Read);
@@ -139,20 +139,20 @@ impl OpenedRuns {
                 }
             }
             Ask::Acquire if live => match serve(Question::Acquire { generation, owner }) {
-                Said::Granted { counted } => site.lines[worker] = if counted { COUNTED } else { FREE },
-                Said::Done { .. } => self.worker_is_off(state, worker),
+                NodeReply::Granted { counted } => site.lines[worker] = if counted { COUNTED } else { FREE },
+                NodeReply::Done { .. } => self.worker_is_off(state, worker),
                 _ => return None,
             },
             Ask::Extend if live => {
                 serve(Question::Extend { generation, owner });
             }
             Ask::Count => match serve(Question::Count { generation, owner, back: false }) {
-                Said::Superseded if !self.leaves_out(Rule::CountOnce) => return None,
-                Said::Counted | Said::Superseded if it.phase == WorkerPhase::Counting => {
+                NodeReply::Superseded if !self.leaves_out(Rule::CountOnce) => return None,
+                NodeReply::Counted | NodeReply::Superseded if it.phase == WorkerPhase::Counting => {
                     let older = memory(site.since).covers(time_of(it.at));
                     site.lines[worker] = if older { OLD } else { YOUNG };
                 }
-                Said::Counted => {}
+                NodeReply::Counted => {}
                 _ => return None,
             },
             Ask::TakeBack => {

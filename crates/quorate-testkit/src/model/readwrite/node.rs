@@ -1,13 +1,15 @@
 //! One node's key, for the shipped engine to work on, and the behaviour of a node that leaves out a rule.
 
 use super::{AGENTS, Rule};
-use crate::model::shelf::{owner, resource};
+use crate::model::{
+    lease_store::{owner, resource},
+    store::{ModelStore, run},
+};
 use quorate::node::{
-    Batch, FencingToken, LedgerState, NodeTime, Owner, Reply, Request, Resource,
-    engine::{self, ClaimRow, Clocks, CounterRow, LeaseRow, QueueRow, ReaderRow, Store},
+    FencingToken, NodeTime, Owner, Reply, Request, Resource,
+    engine::{Clocks, CounterRow, LeaseRow, ReaderRow},
 };
 use std::{
-    convert::Infallible,
     sync::{Arc, LazyLock},
     time::Duration,
 };
@@ -17,7 +19,6 @@ const TOKENS: usize = AGENTS * 2;
 /// The number of requests that an agent may have on their way to one node.
 pub(super) const REQUESTS: usize = What::ALL.len();
 
-static MARK: LazyLock<Arc<str>> = LazyLock::new(|| "marked".into());
 static NAMES: LazyLock<[Arc<str>; TOKENS]> =
     LazyLock::new(|| std::array::from_fn(|token| owner(token as u8).as_str().into()));
 
@@ -165,10 +166,8 @@ impl Key {
     /// Runs `request` on the shipped engine. The marker is always stored: the model decides whether a node
     /// may vote.
     fn ask(&mut self, request: Request) -> Reply {
-        let not_after = NodeTime::from_micros(u64::MAX);
-        let batch = Batch { requests: vec![request], not_after, stamp: Arc::clone(&MARK) };
-        let reply = engine::run(self, &batch, Clocks { wall: NodeTime::from_micros(NOW), lease_nanos: NOW });
-        reply.replies.into_iter().next().unwrap_or_else(|| unreachable!("one request has one reply"))
+        let clocks = Clocks { wall: NodeTime::from_micros(NOW), lease_nanos: NOW };
+        run(self, request, clocks, NodeTime::from_micros(u64::MAX))
     }
 }
 
@@ -176,12 +175,10 @@ fn token_of(name: &str) -> usize {
     NAMES.iter().position(|token| **token == *name).unwrap_or_else(|| unreachable!("{name} is no token"))
 }
 
-impl Store for Key {
-    type Error = Infallible;
-
-    fn lease(&self, _: &Resource) -> Result<Option<LeaseRow>, Infallible> {
+impl ModelStore for Key {
+    fn lease(&self, _: &Resource) -> Option<LeaseRow> {
         let until = |left: u8| NOW + u64::from(left);
-        Ok(match &self.holder {
+        match &self.holder {
             Holder::Free => None,
             Holder::Alone(who, left) => Some(LeaseRow {
                 owner: Arc::clone(&NAMES[usize::from(*who)]),
@@ -201,10 +198,10 @@ impl Store for Key {
                     readers: live.map(row).collect(),
                 })
             }
-        })
+        }
     }
 
-    fn set_lease(&mut self, _: &Resource, row: Option<LeaseRow>) -> Result<(), Infallible> {
+    fn set_lease(&mut self, _: &Resource, row: Option<LeaseRow>) {
         let left = |until: u64| (until - NOW) as u8;
         self.holder = match row {
             None => Holder::Free,
@@ -215,50 +212,16 @@ impl Store for Key {
             }
             Some(row) => Holder::Alone(token_of(&row.owner) as u8, left(row.until_nanos)),
         };
-        Ok(())
     }
 
-    fn queue(&self, _: &Resource) -> Result<Option<QueueRow>, Infallible> {
-        Ok(None)
-    }
-
-    fn set_queue(&mut self, _: &Resource, _: Option<QueueRow>) -> Result<(), Infallible> {
-        Ok(())
-    }
-
-    fn counter(&self, _: &Resource) -> Result<Option<CounterRow>, Infallible> {
+    fn counter(&self, _: &Resource) -> Option<CounterRow> {
         let count = FencingToken::new(self.count.max(1).into());
-        Ok(Some(CounterRow { count, until_micros: u64::MAX }))
+        Some(CounterRow { count, until_micros: u64::MAX })
     }
 
-    fn set_counter(&mut self, _: &Resource, row: CounterRow) -> Result<(), Infallible> {
+    fn set_counter(&mut self, _: &Resource, row: CounterRow) {
         if self.count > 0 {
             self.count = row.count.get() as u8;
         }
-        Ok(())
-    }
-
-    fn claim(&self, _: &Resource) -> Result<Option<ClaimRow>, Infallible> {
-        Ok(None)
-    }
-
-    fn set_claim(&mut self, _: &Resource, _: Option<ClaimRow>) -> Result<(), Infallible> {
-        Ok(())
-    }
-
-    fn ledger(&self, _: &str) -> Result<LedgerState, Infallible> {
-        Ok(LedgerState::default())
-    }
-
-    fn set_ledger(&mut self, _: &str, _: LedgerState) -> Result<(), Infallible> {
-        Ok(())
-    }
-
-    fn marker(&self) -> Result<Option<Arc<str>>, Infallible> {
-        Ok(Some(Arc::clone(&MARK)))
-    }
-
-    fn set_marker(&mut self, _: Arc<str>) -> Result<(), Infallible> {
-        Ok(())
     }
 }

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_done_on_a_majority_is_given_to_nobody() {
+    fn a_message_done_on_a_majority_is_granted_to_no_worker() {
         let mut claims = Claims::default();
         for node in ["n0", "n1"] {
             complete(&mut claims, node, 5, "x").unwrap();
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_keeps_what_it_was_told() {
+    fn a_server_keeps_its_done_record() {
         let mut claims = Claims::default();
         complete(&mut claims, "n0", 5, "x").unwrap();
         complete(&mut claims, "n0", 7, "y").unwrap();
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_told_what_did_not_happen() {
+    fn no_worker_receives_a_false_result() {
         let mut claims = Claims::default();
         for node in ["n0", "n1"] {
             complete(&mut claims, node, 5, "x").unwrap();

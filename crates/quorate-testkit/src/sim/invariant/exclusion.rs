@@ -37,7 +37,7 @@ mod tests {
     use super::{super::belief, *};
 
     #[test]
-    fn two_valid_leases_are_one_too_many() {
+    fn two_valid_leases_break_exclusion() {
         let see = |beliefs: &[_]| Exclusion.see(Duration::ZERO, &Event::Looked(beliefs));
         assert!(see(&[belief(1, "a", 1, true), belief(2, "b", 2, false)]).is_ok());
         assert!(see(&[belief(1, "a", 1, true), belief(2, "b", 2, true)]).is_err());

@@ -34,7 +34,7 @@ mod tests {
     use super::{super::belief, *};
 
     #[test]
-    fn what_ended_may_not_come_back() {
+    fn an_ended_lease_stays_ended() {
         let mut finality = Finality::default();
         let mut see = |valid| finality.see(Duration::ZERO, &Event::Looked(&[belief(1, "a", 1, valid)]));
         assert!(see(true).is_ok() && see(false).is_ok() && see(false).is_ok());

@@ -37,7 +37,7 @@ mod tests {
     use quorate::node::Resource;
 
     #[test]
-    fn keys_tasks_and_panics_are_left_overs() {
+    fn keys_tasks_and_panics_are_leftovers() {
         let see = |event: &Event<'_>| Leftovers.see(Duration::ZERO, event);
         let ended = |tasks, panics| see(&Event::Ended { worker: "a", tasks, panics });
         assert!(ended(0, &[]).is_ok());

@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_and_late_are_both_wrong() {
+    fn no_lease_and_a_late_lease_both_break_liveness() {
         let see = |ms, got| {
             let (took, bound) = (Duration::from_millis(ms), Duration::from_millis(10));
             Liveness.see(Duration::ZERO, &Event::Calm { worker: "a", took, bound, got })

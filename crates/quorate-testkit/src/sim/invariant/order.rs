@@ -97,7 +97,7 @@ mod tests {
     use quorate::node::FencingToken;
 
     #[test]
-    fn who_comes_after_a_grant_gets_more() {
+    fn a_later_attempt_gets_a_larger_token() {
         let mut order = Order::default();
         let begin = |invariant: &mut Order, owner: &Owner| {
             let request = Request::Acquire {
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_term_is_ordered_by_the_attempt_that_it_was_given_to() {
+    fn a_term_is_ordered_by_its_earliest_attempt() {
         let mut order = Order::default();
         let group = Resource::election("g").unwrap();
         let given = |order: &mut Order, attempt: u64, token: u64| {

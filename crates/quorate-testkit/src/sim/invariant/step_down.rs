@@ -43,7 +43,7 @@ mod tests {
     use crate::sim::Belief;
 
     #[test]
-    fn who_runs_is_told_before_the_end() {
+    fn running_work_is_asked_to_stop_before_the_end() {
         let mut step_down = StepDown::default();
         let mut see = |ms, belief| step_down.see(Duration::from_millis(ms), &Event::Looked(&[belief]));
         let untold = Belief { told: false, ending: true, ..belief(1, "a", 1, true) };

@@ -43,7 +43,7 @@ const INTERRUPTED: u32 = 4;
 /// A tick is reported as lost only under `at_most_once`, and only for a reason that is true:
 ///
 /// * *too few nodes remember*: of the servers that answered the reporting leader's seal, fewer than a
-///   majority of all   servers remember that time. One server that forgot is no reason if a majority of the
+///   majority of all servers remember that time. One server that forgot is no reason if a majority of the
 ///   others answered.
 /// * *too few nodes can remember a record*: fewer than a majority of all servers remember that time.
 /// * *it was started by*: a server received the record that the named term started it.
@@ -64,9 +64,9 @@ pub(super) struct Ticks {
     /// it, which may be much later than the time when it forgot.
     memories: BTreeMap<String, WallTime>,
     /// The data of each server when it accepted a term's seal.
-    taken: BTreeMap<u64, BTreeMap<String, Taken>>,
+    taken: BTreeMap<u64, BTreeMap<String, SealedData>>,
     /// The answers that the leader of a term received and uses.
-    sealed: BTreeMap<u64, Vec<Taken>>,
+    sealed: BTreeMap<u64, Vec<SealedData>>,
     /// The number of ticks of an `at_most_once` job that had to be started, and of those that were reported
     /// as lost.
     known: u64,
@@ -78,7 +78,7 @@ pub(super) struct Ticks {
 
 /// The data of one server when it accepted a seal.
 #[derive(Clone, Debug, Default)]
-struct Taken {
+struct SealedData {
     /// The time since which it remembers.
     memory: WallTime,
     /// The registrations on it: each job, and the time from which its ticks are due.
@@ -94,7 +94,7 @@ struct Tick {
     /// Set once a run ended by itself.
     ended: bool,
     /// The number of interrupted runs, by term.
-    torn: BTreeMap<u64, u32>,
+    interrupted: BTreeMap<u64, u32>,
     /// The servers that ever received the record that a term started it.
     started_on: BTreeMap<u64, BTreeSet<String>>,
     /// The servers that store a final record.
@@ -179,7 +179,7 @@ impl Invariant for Ticks {
                 self.ended(*run, *end);
                 Ok(())
             }
-            Event::Reckoned { served_since, now } => self.reckon(*served_since, *now),
+            Event::Reckoned { served_since, now } => self.check_due_ticks(*served_since, *now),
             _ => Ok(()),
         }
     }
@@ -203,13 +203,13 @@ impl Ticks {
     }
 
     /// Returns the present data of a server.
-    fn taken(&self, node: &str) -> Taken {
+    fn taken(&self, node: &str) -> SealedData {
         let registered = self.registrations.iter().filter_map(|(job, registration)| {
             let since = registration.stands.iter().find(|(_, on)| on.contains(node))?.0;
             Some((Arc::clone(job), *since))
         });
         let ended = self.ticks.iter().filter(|(_, tick)| tick.done_on.contains(node));
-        Taken {
+        SealedData {
             memory: self.memories.get(node).copied().unwrap_or_default(),
             registered: registered.collect(),
             ended: ended.map(|(key, _)| key.clone()).collect(),
@@ -294,20 +294,20 @@ impl Ticks {
         let tick = self.ticks.entry(key).or_default();
         match end {
             TickEnd::Itself => tick.ended = true,
-            TickEnd::Torn => *tick.torn.entry(token).or_default() += 1,
+            TickEnd::Torn => *tick.interrupted.entry(token).or_default() += 1,
         }
     }
 
     /// Checks every tick that is due.
-    fn reckon(&mut self, served_since: WallTime, now: WallTime) -> Result<(), String> {
+    fn check_due_ticks(&mut self, served_since: WallTime, now: WallTime) -> Result<(), String> {
         let until = now - YOUNG;
         let (mut known, mut lost) = (0, 0);
         for spec in &self.jobs {
             let registration = self.registrations.get(spec.name);
             let since = registration.and_then(|known| known.since.map(|since| since.max(known.lost_until)));
             let since = since.ok_or_else(|| format!("{} was never registered", spec.name))?;
-            let peace = served_since.max(since);
-            let from = if spec.makes_up_all() { since } else { peace };
+            let fault_free = served_since.max(since);
+            let from = if spec.makes_up_all() { since } else { fault_free };
             let after = |at: &WallTime| spec.schedule.next_after(*at).filter(|at| *at <= until);
             for at in std::iter::successors(after(&from), after) {
                 let key = TickKey::new(spec.name, at);
@@ -315,7 +315,7 @@ impl Ticks {
                     let is_lost = self.ticks.get(&key).is_some_and(|tick| tick.lost);
                     *if is_lost { &mut lost } else { &mut known } += 1;
                 }
-                if let Some(why) = self.wants(spec, &key, at > peace) {
+                if let Some(why) = self.missing(spec, &key, at > fault_free) {
                     return Err(format!("{}, due at {at:?}, {why}", spec.name));
                 }
             }
@@ -325,14 +325,14 @@ impl Ticks {
     }
 
     /// Returns what is missing from a tick that is due.
-    fn wants(&self, spec: &JobSpec, key: &TickKey, peace: bool) -> Option<&'static str> {
+    fn missing(&self, spec: &JobSpec, key: &TickKey, fault_free: bool) -> Option<&'static str> {
         let nothing = Tick::default();
         let tick = self.ticks.get(key).unwrap_or(&nothing);
         // A later leader runs it again.
-        let newest = self.sealed.last_key_value().and_then(|(term, _)| tick.torn.get(term));
+        let newest = self.sealed.last_key_value().and_then(|(term, _)| tick.interrupted.get(term));
         let put_off = newest.is_some_and(|times| *times >= INTERRUPTED);
         match spec.delivery {
-            _ if peace => (tick.starts == 0).then_some("was not started, in peace"),
+            _ if fault_free => (tick.starts == 0).then_some("was not started, in peace"),
             Delivery::AtLeastOnce if tick.starts == 0 => Some("was never started"),
             Delivery::AtLeastOnce => {
                 (!tick.ended && !put_off).then_some("was started and never came to an end")

@@ -19,7 +19,7 @@ const DONE_IN: Duration = Duration::from_millis(4_500);
 impl Run {
     /// Runs the workers without faults: a leader is elected, missed ticks are caught up, every message is
     /// completed.
-    pub(super) async fn work_in_peace(&mut self) {
+    pub(super) async fn run_fault_free_phase(&mut self) {
         if !self.duties.iter().any(|duties| duties.jobs || duties.claims) {
             return;
         }
@@ -54,7 +54,7 @@ impl Run {
         if let Some(term) = term {
             let same = leader() == Some(term);
             let got = if same { Ok(term) } else { Err(format!("the term {term} ended in calm weather")) };
-            self.tell_calm("the leader", Duration::ZERO, Duration::ZERO, got);
+            self.report_calm("the leader", Duration::ZERO, Duration::ZERO, got);
         }
         let (served_since, now): (WallTime, _) = (led_since + MAKES_UP_IN, self.referee.true_wall());
         self.referee.count("ticks reckoned");
@@ -75,10 +75,10 @@ impl Run {
                 None => self.truth.pass(Duration::from_millis(10)).await,
             }
         };
-        self.tell_calm(what, self.truth.now() - began, until - began, got);
+        self.report_calm(what, self.truth.now() - began, until - began, got);
     }
 
-    fn tell_calm(&self, worker: &str, took: Duration, bound: Duration, got: Result<u64, String>) {
+    fn report_calm(&self, worker: &str, took: Duration, bound: Duration, got: Result<u64, String>) {
         self.trace.note(format_args!("{worker}: {got:?} after {took:?}"));
         self.referee.tell(&Event::Calm { worker, took, bound: bound + Duration::from_millis(20), got });
     }

@@ -64,7 +64,7 @@ impl History {
         self.0.see(Duration::ZERO, &Event::TickEnded { run, end })
     }
 
-    fn reckon(&mut self, served_since: u64, now: u64) -> Result<(), String> {
+    fn check_due_ticks(&mut self, served_since: u64, now: u64) -> Result<(), String> {
         let reckoned = Event::Reckoned { served_since: at(served_since), now: at(now) };
         self.0.see(Duration::ZERO, &reckoned)
     }
@@ -173,41 +173,41 @@ fn nothing_starts_too_early_or_under_an_old_term() {
 }
 
 #[test]
-fn what_is_due_is_accounted_for() {
-    let reckon = |but: &[(&str, u64)], then: &dyn Fn(&mut History)| {
+fn every_due_tick_is_accounted_for() {
+    let check_due_ticks = |but: &[(&str, u64)], then: &dyn Fn(&mut History)| {
         let mut history = History::new();
         history.run_all_but(9_000, but);
         then(&mut history);
-        history.reckon(6_000, 9_000)
+        history.check_due_ticks(6_000, 9_000)
     };
     let nothing = |_: &mut History| {};
-    assert_eq!(reckon(&[], &nothing), Ok(()));
-    assert!(reckon(&[("each", 700)], &nothing).is_err(), "one that all are made up of");
-    assert!(reckon(&[("once", 500)], &nothing).is_err(), "neither started nor reported");
+    assert_eq!(check_due_ticks(&[], &nothing), Ok(()));
+    assert!(check_due_ticks(&[("each", 700)], &nothing).is_err(), "one that all are made up of");
+    assert!(check_due_ticks(&[("once", 500)], &nothing).is_err(), "neither started nor reported");
     let forgot = |history: &mut History| (0..5).for_each(|node| history.marked(node, 400));
-    assert!(reckon(&[("once", 500)], &forgot).is_err(), "unknown to all, and not reported");
+    assert!(check_due_ticks(&[("once", 500)], &forgot).is_err(), "unknown to all, and not reported");
     let written = |history: &mut History| history.stands("once", 500, 1, false, 1);
-    assert!(reckon(&[("once", 500)], &written).is_err(), "written, neither started nor reported");
+    assert!(check_due_ticks(&[("once", 500)], &written).is_err(), "written, neither started nor reported");
     let reported = |history: &mut History| {
         written(history);
         history.lost("once", 500, 1, STARTED).unwrap();
     };
-    assert!(reckon(&[("once", 500)], &reported).is_ok());
+    assert!(check_due_ticks(&[("once", 500)], &reported).is_ok());
     for missed in [("latest", 1_100), ("fresh", 900), ("cron", 2_000)] {
-        assert!(reckon(&[missed], &nothing).is_ok(), "{missed:?} was before the peace");
+        assert!(check_due_ticks(&[missed], &nothing).is_ok(), "{missed:?} was before the peace");
     }
     for missed in [("once", 6_500), ("latest", 6_600), ("fresh", 6_300), ("cron", 8_000)] {
-        assert!(reckon(&[missed], &nothing).is_err(), "{missed:?} in peace");
+        assert!(check_due_ticks(&[missed], &nothing).is_err(), "{missed:?} in peace");
         let (job, due) = missed;
-        let written = reckon(&[missed], &|history| history.stands(job, due, 1, false, 3));
+        let written = check_due_ticks(&[missed], &|history| history.stands(job, due, 1, false, 3));
         assert!(written.is_err(), "{missed:?} was written and not started");
     }
-    assert!(reckon(&[("each", 8_400)], &nothing).is_ok(), "that may be yet to come");
+    assert!(check_due_ticks(&[("each", 8_400)], &nothing).is_ok(), "that may be yet to come");
 }
 
 #[test]
-fn what_was_torn_runs_again_until_it_ends() {
-    let torn = |times: u64| {
+fn an_interrupted_tick_runs_again_until_it_ends() {
+    let interrupted = |times: u64| {
         let mut history = History::new();
         history.run_all_but(9_000, &[("each", 700)]);
         history.stands("each", 700, 1, false, 3);
@@ -217,16 +217,16 @@ fn what_was_torn_runs_again_until_it_ends() {
         }
         history
     };
-    assert!(torn(1).reckon(6_000, 9_000).is_err());
-    let mut put_off = torn(4);
-    assert!(put_off.reckon(6_000, 9_000).is_err(), "its leader never sealed the ledger");
+    assert!(interrupted(1).check_due_ticks(6_000, 9_000).is_err());
+    let mut put_off = interrupted(4);
+    assert!(put_off.check_due_ticks(6_000, 9_000).is_err(), "its leader never sealed the ledger");
     put_off.sealed(1, &[0, 1, 2]).unwrap();
-    assert!(put_off.reckon(6_000, 9_000).is_ok(), "put off by the leader that serves");
+    assert!(put_off.check_due_ticks(6_000, 9_000).is_ok(), "put off by the leader that serves");
     put_off.sealed(2, &[0, 1, 2]).unwrap();
-    assert!(put_off.reckon(6_000, 9_000).is_err(), "a later leader gives it another run");
-    let mut again = torn(1);
+    assert!(put_off.check_due_ticks(6_000, 9_000).is_err(), "a later leader gives it another run");
+    let mut again = interrupted(1);
     again.run("each", 700, 2).unwrap();
-    assert_eq!(again.reckon(6_000, 9_000), Ok(()));
+    assert_eq!(again.check_due_ticks(6_000, 9_000), Ok(()));
 }
 
 const UNKNOWN: &str = "too few nodes remember that time, and the job is at-most-once";
@@ -266,7 +266,7 @@ fn no_write_is_forgotten_while_a_majority_remembers() {
 }
 
 #[test]
-fn what_is_reported_as_lost_was_written_by_another() {
+fn a_tick_reported_as_lost_was_written_by_another_term() {
     let mut history = History::new();
     assert!(history.lost("once", 500, 1, STARTED).is_err(), "nobody wrote that it started");
     assert!(history.lost("once", 500, 2, STANDING).is_err(), "nothing is stored");
@@ -282,7 +282,7 @@ fn what_is_reported_as_lost_was_written_by_another() {
 }
 
 #[test]
-fn a_leader_goes_by_a_majority_that_took_its_seal() {
+fn a_leader_uses_a_majority_that_accepted_its_seal() {
     let mut history = History::new();
     (0..3).for_each(|node| history.takes_seal(node, 2));
     assert!(history.goes_by(2, &[0, 1, 2]).is_ok());
@@ -294,7 +294,7 @@ fn a_leader_goes_by_a_majority_that_took_its_seal() {
 
 /// One server's record is enough to show that a tick has ended.
 #[test]
-fn what_a_leader_was_told_has_ended_does_not_start() {
+fn a_tick_that_a_leader_knows_to_have_ended_does_not_start() {
     let start = |answered: &[usize]| {
         let mut history = History::new();
         history.stands("each", 700, 1, true, 1);
@@ -307,7 +307,7 @@ fn what_a_leader_was_told_has_ended_does_not_start() {
 }
 
 #[test]
-fn a_registration_that_a_leader_found_is_not_made_anew() {
+fn a_registration_that_a_leader_found_is_not_repeated() {
     let anew = |answered: &[usize]| {
         let mut history = History::new();
         history.forget(0, 800);
@@ -326,7 +326,7 @@ fn a_registration_may_be_lost_with_a_majority_only() {
     history.run_all_but(9_000, &[("each", 700)]);
     history.forget(0, 800);
     history.registered(0, "each", 5_000).unwrap();
-    assert_eq!(history.reckon(6_000, 9_000), Ok(()), "what was before is nobody's");
+    assert_eq!(history.check_due_ticks(6_000, 9_000), Ok(()), "what was before is nobody's");
     let mut never = History(Ticks::default(), 0);
-    assert!(never.reckon(0, 9_000).is_err(), "in peace a leader registers its jobs");
+    assert!(never.check_due_ticks(0, 9_000).is_err(), "in peace a leader registers its jobs");
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A [`Kind`] with its open session, without its type.
-pub trait Sits {
+pub trait DynTarget {
     /// Returns the name of the kind.
     fn name(&self) -> &'static str;
     /// Returns the node's wall clock.
@@ -28,25 +28,25 @@ pub trait Sits {
 }
 
 /// A [`Kind`] with its open session.
-pub struct Seat<K: Kind> {
+pub struct Target<K: Kind> {
     kind: K,
     session: Option<<K::Node as Node>::Session>,
 }
 
-impl<K: Kind> Seat<K> {
+impl<K: Kind> Target<K> {
     /// A kind with no session yet.
     pub fn new(kind: K) -> Self {
         Self { kind, session: None }
     }
 }
 
-impl<K: Kind> std::fmt::Debug for Seat<K> {
+impl<K: Kind> std::fmt::Debug for Target<K> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Seat").field("kind", &self.kind.name()).finish_non_exhaustive()
     }
 }
 
-impl<K: Kind + Send> Sits for Seat<K> {
+impl<K: Kind + Send> DynTarget for Target<K> {
     fn name(&self) -> &'static str {
         self.kind.name()
     }

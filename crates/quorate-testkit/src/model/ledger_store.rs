@@ -1,20 +1,14 @@
 //! The part of a model node's store that holds one group's ledger, for the shipped engine to work on.
 
-use quorate::node::{
-    Batch, FencingToken, LedgerState, NodeTime, Record, Reply, Request, Resource,
-    engine::{self, ClaimRow, Clocks, CounterRow, LeaseRow, QueueRow, Store},
-};
-use std::{
-    convert::Infallible,
-    sync::{Arc, LazyLock},
-};
+use super::store::{ModelStore, run};
+use quorate::node::{FencingToken, LedgerState, NodeTime, Record, Reply, Request, engine::Clocks};
+use std::sync::{Arc, LazyLock};
 
 /// The time at which the tick is due, in microseconds.
 pub(super) const TICK: u64 = 100;
 /// The nodes' time, which is later than the tick.
 pub(super) const NOW: u64 = 200;
 
-static MARK: LazyLock<Arc<str>> = LazyLock::new(|| "marked".into());
 static GROUP: LazyLock<Arc<str>> = LazyLock::new(|| "g".into());
 static KEY: LazyLock<Arc<str>> = LazyLock::new(|| "tick".into());
 static NAMES: LazyLock<[Arc<str>; 8]> =
@@ -22,22 +16,22 @@ static NAMES: LazyLock<[Arc<str>; 8]> =
 
 /// A ledger with at most one record, that of one tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub(super) struct Book {
+pub(super) struct LedgerStore {
     term: u8,
     pruned: bool,
     /// The term and the writer of the stored record, and whether the record is final.
     record: Option<(u8, u8, bool)>,
 }
 
-impl Book {
+impl LedgerStore {
     pub(super) fn low_water(&self) -> u64 {
         if self.pruned { TICK + 1 } else { 0 }
     }
 }
 
 /// Returns the record that is stored for the tick.
-pub(super) fn standing(book: &Book) -> Option<Record> {
-    book.record.map(|(term, writer, last)| record(term, writer, last))
+pub(super) fn stored_record(store: &LedgerStore) -> Option<Record> {
+    store.record.map(|(term, writer, last)| record(term, writer, last))
 }
 
 /// Returns the record that `writer` writes.
@@ -70,23 +64,19 @@ pub(super) fn prune(term: u8) -> Request {
 }
 
 /// Runs `request` on the shipped engine.
-pub(super) fn ask(book: &mut Book, request: Request) -> Reply {
-    let batch =
-        Batch { requests: vec![request], not_after: NodeTime::from_micros(NOW), stamp: Arc::clone(&MARK) };
-    let reply = engine::run(book, &batch, Clocks { wall: NodeTime::from_micros(NOW), lease_nanos: 0 });
-    reply.replies.into_iter().next().unwrap_or_else(|| unreachable!("one request has one reply"))
+pub(super) fn ask(store: &mut LedgerStore, request: Request) -> Reply {
+    let now = NodeTime::from_micros(NOW);
+    run(store, request, Clocks { wall: now, lease_nanos: 0 }, now)
 }
 
-impl Store for Book {
-    type Error = Infallible;
-
-    fn ledger(&self, _: &str) -> Result<LedgerState, Infallible> {
-        let records = standing(self).map(|record| (Arc::clone(&KEY), record)).into_iter().collect();
+impl ModelStore for LedgerStore {
+    fn ledger(&self) -> LedgerState {
+        let records = stored_record(self).map(|record| (Arc::clone(&KEY), record)).into_iter().collect();
         let term = FencingToken::new(self.term.into());
-        Ok(LedgerState { term, low_water: self.low_water(), records })
+        LedgerState { term, low_water: self.low_water(), records }
     }
 
-    fn set_ledger(&mut self, _: &str, state: LedgerState) -> Result<(), Infallible> {
+    fn set_ledger(&mut self, state: LedgerState) {
         let small = |number: u64| u8::try_from(number).unwrap_or(u8::MAX);
         self.term = small(state.term.get());
         self.pruned = state.low_water > TICK;
@@ -94,46 +84,5 @@ impl Store for Book {
             let writer = record.value.parse().unwrap_or_else(|e| unreachable!("{e}"));
             (small(record.term.get()), writer, record.last)
         });
-        Ok(())
-    }
-
-    fn marker(&self) -> Result<Option<Arc<str>>, Infallible> {
-        Ok(Some(Arc::clone(&MARK)))
-    }
-
-    fn set_marker(&mut self, _: Arc<str>) -> Result<(), Infallible> {
-        Ok(())
-    }
-
-    fn lease(&self, _: &Resource) -> Result<Option<LeaseRow>, Infallible> {
-        Ok(None)
-    }
-
-    fn set_lease(&mut self, _: &Resource, _: Option<LeaseRow>) -> Result<(), Infallible> {
-        Ok(())
-    }
-
-    fn queue(&self, _: &Resource) -> Result<Option<QueueRow>, Infallible> {
-        Ok(None)
-    }
-
-    fn set_queue(&mut self, _: &Resource, _: Option<QueueRow>) -> Result<(), Infallible> {
-        Ok(())
-    }
-
-    fn counter(&self, _: &Resource) -> Result<Option<CounterRow>, Infallible> {
-        Ok(None)
-    }
-
-    fn set_counter(&mut self, _: &Resource, _: CounterRow) -> Result<(), Infallible> {
-        Ok(())
-    }
-
-    fn claim(&self, _: &Resource) -> Result<Option<ClaimRow>, Infallible> {
-        Ok(None)
-    }
-
-    fn set_claim(&mut self, _: &Resource, _: Option<ClaimRow>) -> Result<(), Infallible> {
-        Ok(())
     }
 }

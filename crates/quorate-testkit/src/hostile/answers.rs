@@ -96,7 +96,7 @@ impl Hostility {
 }
 
 /// An answer to the client.
-pub(super) enum Deed {
+pub(super) enum Answer {
     Say(Vec<u8>),
     /// Sends the bytes and then closes.
     SayAndClose(Vec<u8>),
@@ -108,7 +108,7 @@ pub(super) enum Deed {
 }
 
 /// The server's side of one connection.
-pub(super) struct Speaker {
+pub(super) struct Conversation {
     hostility: Hostility,
     rng: SeedRng,
     run_id: String,
@@ -152,7 +152,7 @@ const WORDS: [&str; 21] = [
     "marked",
 ];
 
-impl Speaker {
+impl Conversation {
     pub(super) fn new(hostility: Hostility, port: u16, connection: u64, marker: Option<Vec<u8>>) -> Self {
         let seed = if let Hostility::Mixed(seed) = hostility { seed } else { 0 };
         let run = if hostility == Hostility::AnotherRun { connection } else { 0 };
@@ -173,7 +173,7 @@ impl Speaker {
         self.marker.clone()
     }
 
-    pub(super) fn answer(&mut self, command: &[Vec<u8>]) -> Deed {
+    pub(super) fn answer(&mut self, command: &[Vec<u8>]) -> Answer {
         let word = |at: usize| command.get(at).map(|word| String::from_utf8_lossy(word)).unwrap_or_default();
         self.told.push_str(&format!("{} ", word(1).chars().take(200).collect::<String>()));
         let hostility = match self.hostility {
@@ -188,31 +188,34 @@ impl Speaker {
             "INFO" => self.info(hostility),
             "SCRIPT" => {
                 self.scripts += 1;
-                Deed::Say(bulk(&(self.scripts - 1).to_string()))
+                Answer::Say(bulk(&(self.scripts - 1).to_string()))
             }
-            "TIME" => Deed::Say(time(hostility)),
-            "GET" if hostility == Hostility::AnotherRun => Deed::Say(b"$-1\r\n".to_vec()),
-            "GET" => Deed::Say(match &self.marker {
+            "TIME" => Answer::Say(time(hostility)),
+            "GET" if hostility == Hostility::AnotherRun => Answer::Say(b"$-1\r\n".to_vec()),
+            "GET" => Answer::Say(match &self.marker {
                 Some(marker) => bulk(&String::from_utf8_lossy(marker)),
                 None => b"$-1\r\n".to_vec(),
             }),
-            "HELLO" if hostility == Hostility::Babbler => Deed::Say(b"%1\r\n$5\r\nproto\r\n:3\r\n".to_vec()),
+            "HELLO" if hostility == Hostility::Babbler => {
+                Answer::Say(b"%1\r\n$5\r\nproto\r\n:3\r\n".to_vec())
+            }
             "SUBSCRIBE" if hostility == Hostility::Babbler => {
                 self.channels.push(word(1).into_owned());
-                Deed::Say(
-                    [self.babble(), push(&[bulk("subscribe"), bulk(&word(1)), b":1\r\n".to_vec()])].concat(),
+                Answer::Say(
+                    [self.push_noise(), push(&[bulk("subscribe"), bulk(&word(1)), b":1\r\n".to_vec()])]
+                        .concat(),
                 )
             }
             "UNSUBSCRIBE" if hostility == Hostility::Babbler => {
-                Deed::Say(push(&[bulk("unsubscribe"), bulk(&word(1)), b":0\r\n".to_vec()]))
+                Answer::Say(push(&[bulk("unsubscribe"), bulk(&word(1)), b":0\r\n".to_vec()]))
             }
-            "CONFIG" => Deed::Say(array(&[bulk("appendfsync"), bulk("always")])),
-            _ => Deed::Say(b"+OK\r\n".to_vec()),
+            "CONFIG" => Answer::Say(array(&[bulk("appendfsync"), bulk("always")])),
+            _ => Answer::Say(b"+OK\r\n".to_vec()),
         }
     }
 
     /// Returns push messages of every shape that no client requested.
-    fn babble(&mut self) -> Vec<u8> {
+    fn push_noise(&mut self) -> Vec<u8> {
         let mut said = vec![
             b">0\r\n".to_vec(),
             push(&[bulk("message")]),
@@ -235,7 +238,7 @@ impl Speaker {
         said.concat()
     }
 
-    fn info(&self, hostility: Hostility) -> Deed {
+    fn info(&self, hostility: Hostility) -> Answer {
         let honest = format!(
             "redis_version:7.0.15\r\nrun_id:{}\r\nuptime_in_seconds:5\r\nrole:master\r\nmaxmemory_policy:noeviction\r\n\
              aof_enabled:0\r\n",
@@ -243,18 +246,20 @@ impl Speaker {
         );
         match hostility {
             Hostility::InfoNoise => {
-                Deed::Say(bulk("run_id\r\n::::\r\nuptime_in_seconds:\u{1b}[2J\r\nrole\0\r\n"))
+                Answer::Say(bulk("run_id\r\n::::\r\nuptime_in_seconds:\u{1b}[2J\r\nrole\0\r\n"))
             }
-            Hostility::Error => Deed::Say(format!("-ERR\u{1b}[2J AUTH \u{7}{}\r\n", self.told).into_bytes()),
-            Hostility::HugeLength => Deed::Say(b"$1152921504606846976\r\n".to_vec()),
-            Hostility::Endless => Deed::Flood(b"$1152921504606846976\r\n".to_vec()),
-            Hostility::DeepNesting => Deed::Say(b"*1\r\n".repeat(10_000)),
-            Hostility::Silence => Deed::Nothing,
-            _ => Deed::Say(bulk(&honest)),
+            Hostility::Error => {
+                Answer::Say(format!("-ERR\u{1b}[2J AUTH \u{7}{}\r\n", self.told).into_bytes())
+            }
+            Hostility::HugeLength => Answer::Say(b"$1152921504606846976\r\n".to_vec()),
+            Hostility::Endless => Answer::Flood(b"$1152921504606846976\r\n".to_vec()),
+            Hostility::DeepNesting => Answer::Say(b"*1\r\n".repeat(10_000)),
+            Hostility::Silence => Answer::Nothing,
+            _ => Answer::Say(bulk(&honest)),
         }
     }
 
-    fn script(&mut self, hostility: Hostility, command: &[Vec<u8>]) -> Deed {
+    fn script(&mut self, hostility: Hostility, command: &[Vec<u8>]) -> Answer {
         let number = |at: usize| -> usize {
             command.get(at).and_then(|word| std::str::from_utf8(word).ok()?.parse().ok()).unwrap_or_default()
         };
@@ -271,22 +276,22 @@ impl Speaker {
         let reply = reply(hostility, &scripts, command.last().is_some_and(Vec::is_empty));
         match hostility {
             Hostility::WrongTypes => {
-                Deed::Say([b":5\r\n", &b"#t\r\n"[..], b"_\r\n", b"%0\r\n"][self.rng.index(4)].to_vec())
+                Answer::Say([b":5\r\n", &b"#t\r\n"[..], b"_\r\n", b"%0\r\n"][self.rng.index(4)].to_vec())
             }
-            Hostility::HugeLength => Deed::Say(b"*1152921504606846976\r\n".to_vec()),
-            Hostility::DeepNesting => Deed::Say(b"*1\r\n".repeat(10_000)),
-            Hostility::Endless => Deed::Flood(b"$1152921504606846976\r\n".to_vec()),
-            Hostility::Push => Deed::Say(b">2\r\n+message\r\n+x\r\n".to_vec()),
-            Hostility::Babbler => Deed::Say([self.babble(), reply].concat()),
-            Hostility::Error => Deed::Say(format!("-ERR\u{1b}[2J \u{7}{}\r\n", self.told).into_bytes()),
+            Hostility::HugeLength => Answer::Say(b"*1152921504606846976\r\n".to_vec()),
+            Hostility::DeepNesting => Answer::Say(b"*1\r\n".repeat(10_000)),
+            Hostility::Endless => Answer::Flood(b"$1152921504606846976\r\n".to_vec()),
+            Hostility::Push => Answer::Say(b">2\r\n+message\r\n+x\r\n".to_vec()),
+            Hostility::Babbler => Answer::Say([self.push_noise(), reply].concat()),
+            Hostility::Error => Answer::Say(format!("-ERR\u{1b}[2J \u{7}{}\r\n", self.told).into_bytes()),
             Hostility::Partial => {
                 let cut = self.rng.index(reply.len());
-                Deed::SayAndClose(reply[..cut].to_vec())
+                Answer::SayAndClose(reply[..cut].to_vec())
             }
-            Hostility::AnotherRun => Deed::SayAndClose(reply),
-            Hostility::Drip => Deed::Drip(reply),
-            Hostility::Silence => Deed::Nothing,
-            _ => Deed::Say(reply),
+            Hostility::AnotherRun => Answer::SayAndClose(reply),
+            Hostility::Drip => Answer::Drip(reply),
+            Hostility::Silence => Answer::Nothing,
+            _ => Answer::Say(reply),
         }
     }
 }
@@ -339,7 +344,7 @@ fn reply(hostility: Hostility, scripts: &[usize], first: bool) -> Vec<u8> {
         _ => SystemWorld.wall().as_micros().to_string(),
     };
     let item = |script: usize| {
-        // The marker is set as asked: a client that never gets a marker would meet no other fault.
+        // The marker is set as the client asks: a client that never gets a marker would meet no other fault.
         let said = match hostility {
             Hostility::OtherAnswer if script < KEYS.len() - 1 => WORDS[(script + 1) % 4],
             Hostility::Done if script < KEYS.len() - 1 => "done",

@@ -17,7 +17,7 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 pub(super) const STAMP: &str = "{\"run\":\"conformance\"}";
 
 /// An open session with a marked node, and short ways to send requests on it.
-pub(super) struct Desk<N: Node> {
+pub(super) struct TestClient<N: Node> {
     pub(super) node: N,
     pub(super) session: N::Session,
     pub(super) hello: Hello,
@@ -26,13 +26,13 @@ pub(super) struct Desk<N: Node> {
     pub(super) not_after: NodeTime,
 }
 
-impl<N: Node> Desk<N> {
+impl<N: Node> TestClient<N> {
     /// Opens a session with a node that has just been marked.
     pub(super) async fn marked(node: N) -> Self {
-        let mut desk = Self::bare(node).await;
-        let marked = desk.ask(mark(None, STAMP)).await;
+        let mut client = Self::bare(node).await;
+        let marked = client.ask(mark(None, STAMP)).await;
         assert_eq!(marked, Reply::Marked);
-        desk
+        client
     }
 
     /// Opens a session with a node as it is.
@@ -66,10 +66,10 @@ impl<N: Node> Desk<N> {
         reply.replies.remove(0)
     }
 
-    pub(super) async fn inspect(&mut self, resource: &Resource) -> Seen {
+    pub(super) async fn inspect(&mut self, resource: &Resource) -> ResourceState {
         match self.ask(Request::Inspect { resource: resource.clone() }).await {
             Reply::State { holder, counter, done, begun } => {
-                Seen { holder, counter: counter.map(FencingToken::get), done, begun }
+                ResourceState { holder, counter: counter.map(FencingToken::get), done, begun }
             }
             other => unexpected(&other),
         }
@@ -95,7 +95,11 @@ impl<N: Node> Desk<N> {
     }
 
     /// Inspects `resource` until `wanted` is true of its state.
-    pub(super) async fn wait_until(&mut self, resource: &Resource, wanted: impl Fn(&Seen) -> bool) -> Seen {
+    pub(super) async fn wait_until(
+        &mut self,
+        resource: &Resource,
+        wanted: impl Fn(&ResourceState) -> bool,
+    ) -> ResourceState {
         let give_up = self.env.now() + PATIENCE;
         loop {
             let seen = self.inspect(resource).await;
@@ -169,14 +173,14 @@ impl<N: Node> Desk<N> {
 
 /// The stored state of a resource.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Seen {
+pub(super) struct ResourceState {
     pub(super) holder: Option<(Owner, Option<Duration>)>,
     pub(super) counter: Option<u64>,
     pub(super) done: Option<DoneRecord>,
     pub(super) begun: Option<Begun>,
 }
 
-impl Seen {
+impl ResourceState {
     pub(super) fn held_by(&self, owner: &Owner) -> bool {
         self.holder.as_ref().is_some_and(|(holder, _)| holder == owner)
     }
@@ -226,8 +230,8 @@ pub(super) fn release(resource: &Resource, owner: &Owner) -> Request {
     Request::Release { resource: resource.clone(), owner: owner.clone() }
 }
 
-pub(super) fn reserve(resource: &Resource, owner: &Owner, heir: &Owner, ttl: Duration) -> Request {
-    Request::Reserve { resource: resource.clone(), owner: owner.clone(), heir: heir.clone(), ttl }
+pub(super) fn reserve(resource: &Resource, owner: &Owner, successor: &Owner, ttl: Duration) -> Request {
+    Request::Reserve { resource: resource.clone(), owner: owner.clone(), heir: successor.clone(), ttl }
 }
 
 pub(super) fn share(resource: &Resource, reader: &Owner, ttl: Duration) -> Request {

@@ -17,7 +17,7 @@ use tracing::{
 
 /// Log messages of the library, each with the name under which it is counted: the log is the only place
 /// that reports these events.
-const HEARD: [(&str, &str); 9] = [
+const COUNTED_MESSAGES: [(&str, &str); 9] = [
     ("skipped-misfire: they were missed by more", "ticks missed: window"),
     ("skipped-misfire: they were missed, and the misfire rule", "ticks missed: skip"),
     ("skipped-misfire: they were missed, and the run of", "ticks missed: stood for"),
@@ -35,19 +35,20 @@ const SEALED: &str = "quorate::ledger::record";
 const TICK: &str = "quorate::schedule::tick";
 
 /// Copies the library's log messages on this thread into the trace, until the guard is dropped.
-pub(super) fn hearing(trace: &Trace, referee: &Arc<Referee>) -> DefaultGuard {
-    let hearing = Hearing { trace: trace.clone(), referee: Arc::clone(referee), spans: AtomicU64::new(1) };
-    tracing::subscriber::set_default(hearing)
+pub(super) fn log_capture(trace: &Trace, referee: &Arc<Referee>) -> DefaultGuard {
+    let log_capture =
+        LogCapture { trace: trace.clone(), referee: Arc::clone(referee), spans: AtomicU64::new(1) };
+    tracing::subscriber::set_default(log_capture)
 }
 
 #[derive(Debug)]
-struct Hearing {
+struct LogCapture {
     trace: Trace,
     referee: Arc<Referee>,
     spans: AtomicU64,
 }
 
-impl Subscriber for Hearing {
+impl Subscriber for LogCapture {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         let most = if metadata.target() == SEALED { Level::DEBUG } else { Level::INFO };
         metadata.target().starts_with("quorate") && *metadata.level() <= most
@@ -62,7 +63,7 @@ impl Subscriber for Hearing {
         event.record(&mut line);
         self.judge(event.metadata().target(), &line);
         let Line { message, fields, .. } = line;
-        if let Some((_, what)) = HEARD.iter().find(|(begin, _)| message.starts_with(begin)) {
+        if let Some((_, what)) = COUNTED_MESSAGES.iter().find(|(begin, _)| message.starts_with(begin)) {
             self.referee.count(what);
         }
         self.trace.note(format_args!("LOG {} {message}{fields}", event.metadata().level()));
@@ -82,7 +83,7 @@ impl Subscriber for Hearing {
     fn exit(&self, _span: &Id) {}
 }
 
-impl Hearing {
+impl LogCapture {
     /// Passes a leader's report of a seal, or of a tick that will not be started, to the invariants.
     fn judge(&self, target: &str, line: &Line) {
         let field = |name: &str| line.values.get(name).map(String::as_str).unwrap_or_default();

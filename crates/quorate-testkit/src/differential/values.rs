@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 pub(super) const RESOURCES: u8 = 10;
 pub(super) const OWNERS: u8 = 7;
-pub(super) const HEIRS: u8 = 8;
+pub(super) const SUCCESSORS: u8 = 8;
 pub(super) const LEDGERS: u8 = 5;
 pub(super) const KEYS: u8 = 9;
 pub(super) const VALUES: u8 = 9;
@@ -47,8 +47,8 @@ pub(super) fn owner(number: u8) -> Owner {
 }
 
 /// Successors in reservations, and values that only look like one.
-pub(super) fn heir(number: u8) -> Owner {
-    match number % HEIRS {
+pub(super) fn successor(number: u8) -> Owner {
+    match number % SUCCESSORS {
         0 => Owner::reserve("a", 2, 1),
         1 => Owner::reserve("b", 2, 1),
         2 => Owner::sign("a", 2, 1),

@@ -1,25 +1,24 @@
 //! The part of a model node's store that holds one resource, for the shipped engine to work on.
 
-use super::NODES;
+use super::{
+    NODES,
+    store::{ModelStore, run},
+};
 use quorate::node::{
-    Batch, FencingToken, LedgerState, NodeTime, Owner, Reply, Request, Resource,
-    engine::{self, ClaimRow, Clocks, CounterRow, LeaseRow, QueueRow, Store},
+    FencingToken, NodeTime, Owner, Reply, Request, Resource,
+    engine::{Clocks, CounterRow, LeaseRow},
 };
 use quorate::{
     env::BootTime,
     internals::{Answer, NodeEpoch, Tally, Vote},
 };
-use std::{
-    convert::Infallible,
-    sync::{Arc, LazyLock},
-};
+use std::sync::LazyLock;
 
 /// The number of owner tokens.
 pub const OWNERS: usize = 8;
 
 static SIGNED: LazyLock<[Owner; OWNERS]> =
     LazyLock::new(|| std::array::from_fn(|owner| Owner::from_node(&format!("{owner}"))));
-static MARK: LazyLock<Arc<str>> = LazyLock::new(|| "marked".into());
 static LOCK: LazyLock<Resource> =
     LazyLock::new(|| Resource::lock("r").unwrap_or_else(|error| unreachable!("{error}")));
 
@@ -35,7 +34,7 @@ pub fn owner(number: u8) -> Owner {
 
 /// One resource on one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Shelf {
+pub struct LeaseStore {
     /// The number of the holder's owner token, and the end of its lease on the clock that times leases.
     pub lease: Option<(u8, u32)>,
     /// The fencing counter, and the time from which the node may forget it.
@@ -51,76 +50,38 @@ fn unpack(number: u32) -> u64 {
     if number == u32::MAX { u64::MAX } else { number.into() }
 }
 
-impl Shelf {
+impl LeaseStore {
     /// Runs `request` on the shipped engine. The marker is always stored: the model decides whether a node
     /// may vote.
     pub fn ask(&mut self, request: Request, clocks: Clocks, not_after: NodeTime) -> Reply {
-        let batch = Batch { requests: vec![request], not_after, stamp: Arc::clone(&MARK) };
-        let reply = engine::run(self, &batch, clocks);
-        reply.replies.into_iter().next().unwrap_or_else(|| unreachable!("one request has one reply"))
+        run(self, request, clocks, not_after)
     }
 }
 
-impl Store for Shelf {
-    type Error = Infallible;
-
-    fn lease(&self, _: &Resource) -> Result<Option<LeaseRow>, Infallible> {
+impl ModelStore for LeaseStore {
+    fn lease(&self, _: &Resource) -> Option<LeaseRow> {
         let row = |(number, until)| LeaseRow {
             owner: owner(number).as_str().into(),
             until_nanos: unpack(until),
             readers: Vec::new(),
         };
-        Ok(self.lease.map(row))
+        self.lease.map(row)
     }
 
-    fn set_lease(&mut self, _: &Resource, row: Option<LeaseRow>) -> Result<(), Infallible> {
+    fn set_lease(&mut self, _: &Resource, row: Option<LeaseRow>) {
         self.lease = row.map(|row| (row.owner.as_bytes()[0] - b'0', pack(row.until_nanos)));
-        Ok(())
     }
 
-    fn queue(&self, _: &Resource) -> Result<Option<QueueRow>, Infallible> {
-        Ok(None)
-    }
-
-    fn set_queue(&mut self, _: &Resource, _: Option<QueueRow>) -> Result<(), Infallible> {
-        Ok(())
-    }
-
-    fn counter(&self, _: &Resource) -> Result<Option<CounterRow>, Infallible> {
+    fn counter(&self, _: &Resource) -> Option<CounterRow> {
         let row = |(count, until): (u32, u32)| CounterRow {
             count: FencingToken::new(count.into()),
             until_micros: unpack(until),
         };
-        Ok(self.counter.map(row))
+        self.counter.map(row)
     }
 
-    fn set_counter(&mut self, _: &Resource, row: CounterRow) -> Result<(), Infallible> {
+    fn set_counter(&mut self, _: &Resource, row: CounterRow) {
         self.counter = Some((pack(row.count.get()), pack(row.until_micros)));
-        Ok(())
-    }
-
-    fn claim(&self, _: &Resource) -> Result<Option<ClaimRow>, Infallible> {
-        Ok(None)
-    }
-
-    fn set_claim(&mut self, _: &Resource, _: Option<ClaimRow>) -> Result<(), Infallible> {
-        Ok(())
-    }
-
-    fn ledger(&self, _: &str) -> Result<LedgerState, Infallible> {
-        Ok(LedgerState::default())
-    }
-
-    fn set_ledger(&mut self, _: &str, _: LedgerState) -> Result<(), Infallible> {
-        Ok(())
-    }
-
-    fn marker(&self) -> Result<Option<Arc<str>>, Infallible> {
-        Ok(Some(Arc::clone(&MARK)))
-    }
-
-    fn set_marker(&mut self, _: Arc<str>) -> Result<(), Infallible> {
-        Ok(())
     }
 }
 
