@@ -228,7 +228,7 @@ fn stopping_breaks_every_connection_and_frees_the_port_at_once() {
     proxy.stop();
     assert!(began.until(SystemWorld.now()) < Duration::from_secs(2));
     assert_eq!(client.rest(), (String::new(), true));
-    let error = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect_err("nobody listens");
+    let error = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect_err("no process listens");
     assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
 }
 

@@ -140,15 +140,15 @@ const NOT_MISSED: &[(Case, &str)] = &[
     ),
     (
         Case::node("a final record overwritten", NodeFault::Reopening, "ticks", 100),
-        "the seal tells every leader what is final; conformance, a_final_record_is_never_overwritten",
+        "the seal shows every leader the final records; conformance, a_final_record_is_never_overwritten",
     ),
     (
-        Case::worker("no look between started and the work", &[Sabotage::NoLookBeforeWork], "ticks", 100),
+        Case::worker("no check between started and the work", &[Sabotage::NoLookBeforeWork], "ticks", 100),
         "a pause would have to fall between two polls of one task, and here none does; quorate's own test of schedules, a_pause_between_started_and_the_work",
     ),
     (
         Case::worker("a done overruled", &[Sabotage::DoneOverruled], "claims", 100),
-        "a done stands on a majority, which grants nothing: only a majority that forgot would; quorate's own test of claims, one_node_s_word",
+        "a done record is stored on a majority, which grants nothing: only a majority that forgot would; quorate's own test of claims, one_done_record_outweighs_every_grant",
     ),
     (
         Case::node("no owner check in raise", NodeFault::Obliging, TWICE, 100).on("wild-clocks"),

@@ -313,9 +313,9 @@ async fn a_late_completion_records_nothing_until_the_owner_is_known() {
             early
         };
         let (completed, early) = tokio::join!(claim.complete("42"), back);
-        assert_eq!(early, [false; 2], "nothing is written while nobody can tell");
+        assert_eq!(early, [false; 2], "no node records a completion while the owner is unknown");
         if comes_back {
-            assert!(completed.expect("nobody else has it").nodes >= 3);
+            assert!(completed.expect("no other worker has it").nodes >= 3);
         } else {
             assert!(matches!(completed, Err(CompleteError::NoMajority(_))), "{completed:?}");
         }

@@ -87,8 +87,8 @@ async fn attempts_are_counted_over_failing_workers_up_to_the_limit() {
     assert_eq!((given_up.attempts, &*given_up.note), (3, ""));
     assert_eq!(given_up.at, None, "no hook has it");
     assert_eq!(poisoned(&claims(&a), "m").await, given_up, "and it stays given up");
-    let told = claims(&a).process("m", |_| async { Ok::<(), Infallible>(()) }).await.expect("a quorum");
-    assert_eq!(told, Processed::DeadLettered(given_up.clone()));
+    let completed = claims(&a).process("m", |_| async { Ok::<(), Infallible>(()) }).await.expect("a quorum");
+    assert_eq!(completed, Processed::DeadLettered(given_up.clone()));
     let state = claims(&a).inspect("m").await.expect("a quorum");
     assert_eq!(state, ClaimState::Free { attempts: 3, payload: None });
     a.close().await;
@@ -275,12 +275,12 @@ async fn every_caller_of_an_idempotent_key_gets_the_first_result() {
         }
     });
     let answers = futures_util::future::join_all(asks).await;
-    let (told, failed): (Vec<_>, Vec<_>) = answers.into_iter().partition(Result::is_ok);
+    let (completed, failed): (Vec<_>, Vec<_>) = answers.into_iter().partition(Result::is_ok);
     assert!(matches!(&failed[..], [Err(ProcessError::Handler("card declined"))]), "{failed:?}");
-    let told: Vec<_> = told.into_iter().map(|once| once.expect("sorted out")).collect();
-    assert!(told.iter().all(|once| &*once.result == "receipt 1"), "{told:?}");
-    assert!(told.iter().all(|once| once.at == told[0].at), "one record: {told:?}");
-    assert_eq!(told.iter().filter(|once| once.first).count(), 1);
+    let completed: Vec<_> = completed.into_iter().map(|once| once.expect("sorted out")).collect();
+    assert!(completed.iter().all(|once| &*once.result == "receipt 1"), "{told:?}");
+    assert!(completed.iter().all(|once| once.at == completed[0].at), "one record: {told:?}");
+    assert_eq!(completed.iter().filter(|once| once.first).count(), 1);
     assert_eq!(runs.load(Ordering::SeqCst), 2);
     for quorum in quorums {
         quorum.close().await;

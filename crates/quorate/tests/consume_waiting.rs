@@ -127,7 +127,7 @@ async fn patience_begins_with_the_first_conflict_and_its_end_is_reported() {
     let _heard = log.warnings();
     let held = hold(&Claims::new(&b, "orders"), &all).await;
     let ended = Arc::new(Mutex::new(Vec::new()));
-    let told = Arc::clone(&ended);
+    let reported = Arc::clone(&ended);
     let began = a.env().now();
     let consumer = Claims::new(&a, "orders")
         .consume(stream::iter(orders(&all)), |_| ready(Ok::<_, String>(())))
@@ -135,7 +135,7 @@ async fn patience_begins_with_the_first_conflict_and_its_end_is_reported() {
         .max_waiting(1)
         .patience(SECOND)
         .on_end(move |end: &Ended<Order>| {
-            told.lock().expect("no panic").push((end.message.0.clone(), end.outcome.clone(), end.took));
+            reported.lock().expect("no panic").push((end.message.0.clone(), end.outcome.clone(), end.took));
         });
     let consumed = consumer.until(pending()).await.expect("timings");
     assert!(began.until(a.env().now()) >= SECOND * 2, "the second had no room before the first had ended");

@@ -185,9 +185,9 @@ fn the_table_holds_and_the_reference_agrees() {
             let cron = Cron::parse(line).unwrap().zone(change.0).unwrap().dst(rule);
             let found = walk(&cron, from, until);
             assert_eq!(seconds.show(&found), expect, "{cron} around {}", change.1);
-            let thrown = Line::read(line);
+            let line = Line::read(line);
             assert_eq!(
-                seconds.show(&thrown.reference(&seconds, rule, from, until)),
+                seconds.show(&line.reference(&seconds, rule, from, until)),
                 expect,
                 "the reference of {cron}"
             );
@@ -231,7 +231,7 @@ fn random_lines_agree_with_a_second_by_second_reference() {
     let all: Vec<Seconds> = CHANGES.into_iter().map(Seconds::around).collect();
     let mut met = BTreeMap::new();
     for round in 0..400 {
-        let line = Line::thrown(&mut dice);
+        let line = Line::random(&mut dice);
         let Ok(cron) = Cron::parse(&line.text) else {
             continue; // 31 February; its error has a test of its own
         };
@@ -430,7 +430,7 @@ impl Line {
         }
     }
 
-    fn thrown(dice: &mut Dice) -> Self {
+    fn random(dice: &mut Dice) -> Self {
         let with_seconds = dice.below(2) == 0;
         let (second_text, second) = match dice.below(4) {
             _ if !with_seconds => ("0".to_owned(), BTreeSet::from([0])),

@@ -267,7 +267,7 @@ struct Line {
 }
 
 impl Line {
-    fn thrown(dice: &mut Dice) -> Self {
+    fn random(dice: &mut Dice) -> Self {
         // Hours near the changes, so that most lines meet one.
         let (minute_text, minute) = dice.field(0, 59);
         let (hour_text, hour) = dice.field(0, 4);
@@ -352,7 +352,7 @@ fn random_lines_agree_with_a_minute_by_minute_model() {
     let mut dice = Dice(2);
     let (mut met, mut fixed) = (0, 0);
     for round in 0..1000 {
-        let line = Line::thrown(&mut dice);
+        let line = Line::random(&mut dice);
         let Ok(cron) = Cron::parse(&line.text) else {
             continue; // 31 February; its error has a test of its own
         };

@@ -146,10 +146,10 @@ async fn endless_work_is_dropped_after_the_grace_and_a_dropped_campaign_releases
     });
     let campaign = a.env().spawn_scoped(stubborn.until(stop.clone().cancelled_owned()));
     let term = terms.recv().await.expect("it leads");
-    let told = a.env().now();
+    let asked_at = a.env().now();
     stop.cancel();
     campaign.await.expect("no panic").expect("a shutdown is Ok");
-    let took = a.env().now().since(told);
+    let took = a.env().now().since(asked_at);
     assert!(took >= SECOND / 5 && took < SECOND / 2, "the grace is 200 ms, it took {took:?}");
     assert!(!term.is_valid());
 
@@ -280,7 +280,7 @@ async fn an_error_of_cancelled_work_neither_delays_nor_fails_the_shutdown() {
         async move {
             let _ = report.send(());
             term.step_down().cancelled().await;
-            Err::<(), _>("told to stop")
+            Err::<(), _>("asked to stop")
         }
     });
     let campaign = quorum.env().spawn_scoped(campaign.until(stop.clone().cancelled_owned()));

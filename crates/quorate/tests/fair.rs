@@ -142,7 +142,7 @@ async fn fair_waiters_acquire_in_the_order_of_their_waits_and_the_queue_drains()
     // empty.
     while tasks.iter().any(|task| !task.is_finished()) {
         if let Ok(lease) = try_lock(&workers[1]).await {
-            assert_eq!(order.lock().expect("no panic").len(), names.len(), "somebody still waited");
+            assert_eq!(order.lock().expect("no panic").len(), names.len(), "every waiter acquired");
             drop(lease);
         }
         workers[1].env().sleep(5 * MS).await;
@@ -183,9 +183,9 @@ async fn newcomers_learn_of_the_queue() {
     until_waiting(&nodes, 0).await;
     put_place(&nodes, PLACE).await;
     held.release().await.expect("all nodes answer");
-    let told = try_lock(&a).await.expect_err("somebody comes first");
-    assert_eq!(told.expect("a majority says so").as_str(), Owner::QUEUE);
-    let late = a.lock("x").wait(50 * MS).acquire().await.expect_err("somebody comes first");
+    let holder = try_lock(&a).await.expect_err("another waiter comes first");
+    assert_eq!(holder.expect("a majority says so").as_str(), Owner::QUEUE);
+    let late = a.lock("x").wait(50 * MS).acquire().await.expect_err("another waiter comes first");
     assert!(late.is_contended() && late.to_string().contains("others come first"), "{late}");
     a.close().await;
     b.close().await;
@@ -241,7 +241,7 @@ async fn a_dropped_waiter_leaves_the_queue_at_once() {
     }
     until_waiting(&nodes, 0).await;
     held.release().await.expect("all nodes answer");
-    drop(try_lock(&a).await.expect("nobody waits"));
+    drop(try_lock(&a).await.expect("the queue is empty"));
     a.close().await;
     b.close().await;
 }
@@ -315,9 +315,9 @@ async fn a_stream_of_readers_does_not_starve_a_fair_writer() {
         })
     };
     let give_up = writer.env().now() + 10 * SECOND;
-    let read = |told: Option<Owner>| told.is_some_and(|by| by.as_str() == Owner::READERS);
+    let read = |holder: Option<Owner>| holder.is_some_and(|by| by.as_str() == Owner::READERS);
     while !try_lock(&writer).await.is_err_and(read) {
-        assert!(writer.env().now() < give_up, "nobody reads");
+        assert!(writer.env().now() < give_up, "no reader holds the lock");
     }
     let plain = writer.rw_lock("x").write().wait(500 * MS).acquire().await.expect_err("it is never free");
     assert!(plain.is_contended(), "{plain}");

@@ -63,11 +63,11 @@ async fn an_unused_reservation_expires_and_the_lock_is_free() {
     let (a, c) = (quorum("a", &nodes), quorum("c", &nodes));
     let lease = a.lock("x").acquire().await.expect("free");
     let began = a.env().now();
-    lease.transfer_to("nobody").await.expect("a majority keeps it");
-    assert!(contended(&c, "x").await, "kept for the heir");
-    assert!(contended(&a, "x").await, "also from the one who gave it");
+    lease.transfer_to("absent").await.expect("a majority keeps it");
+    assert!(contended(&c, "x").await, "reserved for the successor");
+    assert!(contended(&a, "x").await, "also from the holder that transferred it");
     let seen = c.inspect(&Resource::lock("x").expect("a name")).await.expect("a majority");
-    assert_eq!(seen.holder.expect("kept").owner.reserved_for(), Some("nobody"));
+    assert_eq!(seen.holder.expect("kept").owner.reserved_for(), Some("absent"));
     let _late = c.lock("x").wait(10 * SECOND).acquire().await.expect("free after a second");
     assert!(began.until(c.env().now()) < 3 * SECOND, "the rest of 10 s is not waited for");
 
@@ -147,7 +147,7 @@ async fn a_leader_transfers_to_the_named_candidate_after_its_work_has_ended() {
     let first = a.elected().await;
     let (mut b, c) = (run(candidate("b", &nodes)), run(candidate("c", &nodes)));
     let term = a.election.term().expect("it leads");
-    assert!(term.transfer_to("").is_err() && term.is_valid(), "nobody is called so");
+    assert!(term.transfer_to("").is_err() && term.is_valid(), "no worker has an empty name");
     term.transfer_to("b").expect("it leads");
     let second = b.elected().await;
     assert!(second > first && !term.is_valid() && !c.election.is_leader());
@@ -184,7 +184,7 @@ async fn a_remote_resign_request_applies_to_the_current_leader_only() {
     for one in [a, b] {
         one.end().await;
     }
-    let none = observer.ask_to_resign(None, SECOND).await.expect_err("nobody runs");
+    let none = observer.ask_to_resign(None, SECOND).await.expect_err("no candidate runs");
     assert!(matches!(none, ResignError::NobodyLeads { .. }), "{none}");
     outside.close().await;
 }

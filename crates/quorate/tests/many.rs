@@ -129,11 +129,11 @@ async fn separate_acquisitions_have_one_outcome_each() {
     let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
     let _held = a.lock("two").acquire().await.expect("free");
     let each = b.locks(["three", "two", "one"]).acquire_each().await.expect("a quorum");
-    let told: Vec<(&str, bool)> = each
+    let outcomes: Vec<(&str, bool)> = each
         .iter()
         .map(|(name, one)| (name.key(), matches!(one, Ok(TryAcquire::Acquired(lease)) if lease.is_valid())))
         .collect();
-    assert_eq!(told, [("three", true), ("two", false), ("one", true)]);
+    assert_eq!(outcomes, [("three", true), ("two", false), ("one", true)]);
     let bad = b.locks(["fine", "wi{ld"]).acquire_each().await.expect_err("a brace");
     assert!(bad.to_string().contains("brace"), "{bad}");
     let none = b.locks([]).acquire_all().await.expect_err("nothing to hold");
@@ -152,10 +152,10 @@ async fn the_first_lease_of_a_group_to_end_is_reported() {
     all.lost().await;
     assert!(all.iter().any(|lease| lease.step_down_cause() == Some(StepDownCause::NotExtended)));
     let dropped = quorum.lock("c").acquire().await.expect("free");
-    let (told, mut events) = (dropped.step_down().clone(), dropped.events());
+    let (step_down, mut events) = (dropped.step_down().clone(), dropped.events());
     dropped.release().await.expect("all nodes answer");
     while events.next().await.is_some() {}
-    assert!(told.is_cancelled());
+    assert!(step_down.is_cancelled());
     assert!(all.check().is_err());
     quorum.close().await;
 }

@@ -81,7 +81,7 @@ async fn readers_are_renewed_until_released_and_expire_without_renewal() {
     let until = reader.valid_until().expect("held");
     while a.env().now() < until + SECOND / 2 {
         a.env().sleep(50 * MS).await;
-        reader.check().expect("the keeper extends it");
+        reader.check().expect("the renewer extends it");
         assert_eq!(in_the_way_of_a_writer(&b).await, Owner::READERS);
     }
     reader.extend().await.expect("a majority extends");

@@ -299,7 +299,7 @@ async fn a_slow_job_delays_no_other_and_is_asked_to_stop() {
         let tell = tell.clone();
         async move {
             tick.stop().cancelled().await;
-            assert!(tick.check().is_ok(), "told before the term ends");
+            assert!(tick.check().is_ok(), "asked to stop before the term ends");
             tell.cancel();
             Ok::<(), Infallible>(())
         }
@@ -346,8 +346,8 @@ async fn more_ticks_than_a_ledger_can_carry_are_refused() {
     let job = Job::new("busy", every(PERIOD / 10).expect("a period"), |_| async { Ok::<(), Infallible>(()) });
     let job = job.misfire(RunAll::within(SECOND * 3600));
     let refused = Scheduler::new(&quorum, "g").job(job).run().until(std::future::pending()).await;
-    let told = refused.expect_err("360,000 ticks").to_string();
-    assert!(told.contains("busy") && told.contains("3600s") && told.contains("shorten"), "{told}");
+    let error = refused.expect_err("360,000 ticks").to_string();
+    assert!(error.contains("busy") && error.contains("3600s") && error.contains("shorten"), "{told}");
     quorum.close().await;
 }
 

@@ -60,7 +60,7 @@ fn main() -> ExitCode {
         return replay(&args.plan, seed);
     }
     let Some(sweeps) = sweeps(&args) else {
-        eprintln!("simulate: there is no plan {:?}; --plan list names them", args.plan);
+        eprintln!("simulate: unknown plan {:?}; --plan list prints the plans", args.plan);
         return ExitCode::from(2);
     };
     let began = now();
@@ -104,7 +104,7 @@ fn sweeps(args: &Args) -> Option<Vec<Sweep>> {
 fn replay(name: &str, seed: u64) -> ExitCode {
     let name = if name == "all" { "default" } else { name };
     let Some(plan) = Plan::named(name) else {
-        eprintln!("simulate: there is no plan {name:?}; --plan list names them");
+        eprintln!("simulate: unknown plan {name:?}; --plan list prints the plans");
         return ExitCode::from(2);
     };
     let outcome = simulate(seed, &plan);
@@ -139,14 +139,14 @@ impl Progress {
 
     fn step(&self, failure: Option<&Failure>) {
         if let Some(failure) = failure {
-            let told = format!(
+            let report = format!(
                 "plan {} seed {}: {}\n  replay: {}",
                 failure.plan,
                 failure.seed,
                 failure.violation,
                 failure.replay()
             );
-            self.bar.suspend(|| eprintln!("{told}"));
+            self.bar.suspend(|| eprintln!("{report}"));
         }
         self.bar.inc(1);
         let due = self.began.elapsed().as_secs() / LINE_EVERY.as_secs();

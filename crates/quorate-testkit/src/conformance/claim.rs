@@ -203,7 +203,7 @@ pub(super) async fn a_record_keeps_the_payload_and_the_count<N: Node>(node: N) {
 pub(super) async fn only_a_dead_or_counted_claim_is_reset<N: Node>(node: N) {
     let mut client = TestClient::marked(node).await;
     let resource = claim("1");
-    assert_eq!(client.ask(forgive(&resource)).await, Reply::Forgiven, "nothing stands there");
+    assert_eq!(client.ask(forgive(&resource)).await, Reply::Forgiven, "no claim is stored");
     client.must_acquire(&resource, &owner(1), LONG).await;
     assert_eq!(client.ask(count(&resource, &owner(1), 1, Some("aa"))).await, Reply::Counted);
     let held = client.ask(forgive(&resource)).await;

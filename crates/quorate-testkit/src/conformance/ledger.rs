@@ -178,7 +178,7 @@ pub(super) async fn a_long_ledger_is_read_in_pages<N: Node>(node: N) {
             unreachable!("a seal is granted")
         };
         let LedgerPage { state, next } = page;
-        assert_eq!(state.term, token(2), "every page tells the term");
+        assert_eq!(state.term, token(2), "every page has the term");
         assert!(state.records.len() <= 11 * PAGE_RECORDS, "a page of {}", state.records.len());
         pages += 1;
         // A record that no page has returned yet, of a term that may write: the pages may include it or

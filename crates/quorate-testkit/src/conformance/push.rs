@@ -38,7 +38,7 @@ impl<S: Session> Listener<S> {
     ) {
         let told = client.env.before(client.now() + PATIENCE, self.pushes.recv()).await;
         let freed = Freed { resource: resource.clone(), owner: owner.clone() };
-        assert_eq!(told, Some(Some(Push::Released { freed, told: by })), "it was not told");
+        assert_eq!(told, Some(Some(Push::Released { freed, told: by })), "the release was not reported");
     }
 }
 

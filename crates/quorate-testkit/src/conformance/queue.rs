@@ -50,7 +50,7 @@ pub(super) async fn while_a_queue_exists_only_its_head_is_granted<N: Node>(node:
     assert!(queued(&newcomer), "{newcomer:?}");
     let second = client.ask(from_place(client.acquire(&resource, &owner(8), LONG), &owner(1))).await;
     assert!(queued(&second), "{second:?}");
-    assert_eq!(client.inspect(&resource).await.counter, None, "nobody was counted");
+    assert_eq!(client.inspect(&resource).await.counter, None, "no grant was counted");
     let head = from_place(client.acquire(&resource, &owner(9), LONG), &owner(2));
     assert!(matches!(client.ask(head).await, Reply::Granted { .. }));
     // While the lock is held, the reply names its holder.
@@ -97,7 +97,7 @@ pub(super) async fn a_reader_does_not_pass_a_writer_who_waits<N: Node>(node: N) 
     assert_eq!(
         client.ask(share(&resource, &owner(3), LONG)).await,
         Reply::Shared,
-        "readers who wait block none"
+        "waiting readers block no reader"
     );
     client.ask(client.queue(&resource, &owner(4), SECOND, LONG, true)).await;
     let newcomer = client.ask(share(&resource, &owner(5), LONG)).await;
@@ -105,7 +105,7 @@ pub(super) async fn a_reader_does_not_pass_a_writer_who_waits<N: Node>(node: N) 
     assert_eq!(
         client.ask(extend_share(&resource, &owner(1), LONG)).await,
         Reply::Extended,
-        "who reads, reads on"
+        "a reader keeps its lease"
     );
 }
 
@@ -178,7 +178,7 @@ pub(super) async fn a_wrong_wall_clock_gets_no_place<N: Node>(node: N) {
         assert!(matches!(reply, Reply::Refused(Refusal::Clock { .. })), "{at} {now}: {reply:?}");
     }
     let long_ago = client.queue(&resource, &owner(1), Duration::from_secs(86_400), LONG, true);
-    assert_eq!(client.ask(long_ago).await, ahead(0), "one may wait as long as one likes");
+    assert_eq!(client.ask(long_ago).await, ahead(0), "a waiter may wait without limit");
 }
 
 pub(super) async fn a_node_limits_the_places_of_a_queue<N: Node>(node: N) {
@@ -193,7 +193,7 @@ pub(super) async fn a_node_limits_the_places_of_a_queue<N: Node>(node: N) {
     assert_eq!(client.ask(place(&client, &one_more)).await, crowded);
     assert!(
         matches!(client.ask(place(&client, &owner(9))).await, Reply::Queued { .. }),
-        "who stands there stays"
+        "a stored place stays"
     );
     client.ask(leave_queue(&resource, &owner(9))).await;
     assert!(matches!(client.ask(place(&client, &one_more)).await, Reply::Queued { .. }));
@@ -203,7 +203,10 @@ pub(super) async fn a_ticket_without_a_place_has_no_right<N: Node>(node: N) {
     let mut client = TestClient::marked(node).await;
     let resource = lock("r");
     let asked = from_place(client.acquire(&resource, &owner(7), LONG), &owner(1));
-    assert!(matches!(client.ask(asked).await, Reply::Granted { .. }), "where nobody waits anyone may");
+    assert!(
+        matches!(client.ask(asked).await, Reply::Granted { .. }),
+        "without waiters any request is granted"
+    );
     client.ask(release(&resource, &owner(7))).await;
     client.ask(client.queue(&resource, &owner(2), SECOND, LONG, true)).await;
     for asked in [

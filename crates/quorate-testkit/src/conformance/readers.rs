@@ -156,7 +156,10 @@ pub(super) async fn downgrade_is_for_the_holder<N: Node>(node: N) {
     let resource = lock("r");
     let asked = downgrade(&resource, &owner(1), u64::MAX >> 12, &owner(2), LONG);
     assert_eq!(client.ask(asked.clone()).await, Reply::Refused(Refusal::NotOwner));
-    assert!(client.inspect(&resource).await.is_free(), "where it is free another may have been between");
+    assert!(
+        client.inspect(&resource).await.is_free(),
+        "if it is free another owner may have held it between"
+    );
     client.must_acquire(&resource, &owner(3), LONG).await;
     let reply = client.ask(asked.clone()).await;
     assert!(held_by(&reply, &owner(3)), "{reply:?}");

@@ -3,12 +3,12 @@ use quorate::node::{Node, Owner, Refusal, Reply};
 use std::time::Duration;
 
 fn successor() -> Owner {
-    Owner::reserve("heir", 5, 5)
+    Owner::reserve("successor", 5, 5)
 }
 
 /// An attempt of the worker named `successor`, the successor.
 fn successor_attempt() -> Owner {
-    Owner::sign("heir", 6, 6)
+    Owner::sign("successor", 6, 6)
 }
 
 pub(super) async fn a_reserved_resource_is_for_its_successor_alone<N: Node>(node: N) {
@@ -21,7 +21,8 @@ pub(super) async fn a_reserved_resource_is_for_its_successor_alone<N: Node>(node
     assert!(seen.held_by(&successor()) && seen.remaining() <= Duration::from_millis(30_001), "{seen:?}");
     // The holder that reserved it, an unrelated worker, and workers whose names begin with the same
     // letters.
-    for other in [owner(2), Owner::sign("other", 6, 6), Owner::sign("heir2", 6, 6), Owner::from_node("heir")]
+    for other in
+        [owner(2), Owner::sign("other", 6, 6), Owner::sign("successor2", 6, 6), Owner::from_node("successor")]
     {
         let said = client.ask(client.acquire(&resource, &other, LONG)).await;
         assert!(
@@ -33,7 +34,7 @@ pub(super) async fn a_reserved_resource_is_for_its_successor_alone<N: Node>(node
     assert!(matches!(taken, Reply::Granted { .. }), "{taken:?}");
     let seen = client.inspect(&resource).await;
     assert!(seen.held_by(&successor_attempt()) && seen.remaining() > Duration::from_secs(31), "{seen:?}");
-    let second = client.ask(client.acquire(&resource, &Owner::sign("heir", 7, 7), LONG)).await;
+    let second = client.ask(client.acquire(&resource, &Owner::sign("successor", 7, 7), LONG)).await;
     assert!(matches!(second, Reply::Held { .. }), "it is taken once: {second:?}");
 }
 
@@ -42,7 +43,7 @@ pub(super) async fn a_successor_counts_one_more<N: Node>(node: N) {
     let resource = lock("r");
     let counted = client.must_acquire(&resource, &owner(1), LONG).await;
     assert_eq!(client.ask(reserve(&resource, &owner(1), &successor(), LONG)).await, Reply::Reserved);
-    assert_eq!(client.inspect(&resource).await.counter, Some(counted), "nobody was granted anything");
+    assert_eq!(client.inspect(&resource).await.counter, Some(counted), "a reservation counts no grant");
     assert_eq!(client.must_acquire(&resource, &successor_attempt(), LONG).await, counted + 1);
 }
 
@@ -89,11 +90,11 @@ pub(super) async fn a_false_reservation_reserves_for_no_worker<N: Node>(node: N)
     // A worker may have such a name. Random parts of another length, or that are no hexadecimal digits,
     // are not ours.
     let looks = [
-        Owner::sign("heir:reserved", 5, 5),
-        Owner::from_node(&format!("heir:{hex}0:reserved")),
-        Owner::from_node("heir:reserved"),
-        Owner::from_node(&format!("heir:{}:reserved", "g".repeat(32))),
-        Owner::from_node(&format!("heir:{hex}:reserved ")),
+        Owner::sign("successor:reserved", 5, 5),
+        Owner::from_node(&format!("successor:{hex}0:reserved")),
+        Owner::from_node("successor:reserved"),
+        Owner::from_node(&format!("successor:{}:reserved", "g".repeat(32))),
+        Owner::from_node(&format!("successor:{hex}:reserved ")),
         Owner::from_node(&format!("{hex}:reserved")),
     ];
     for (number, standing) in looks.into_iter().enumerate() {

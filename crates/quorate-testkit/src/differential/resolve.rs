@@ -145,12 +145,12 @@ impl KnownState {
                 after: None,
             },
             Ask::Write { ledger, term, key, seen, at, written_in, last, value } => {
-                let standing = self.standing(ledger, key);
+                let stored = self.stored(ledger, key);
                 Request::Write {
                     ledger: values::ledger(ledger),
                     term: term.above(self.term(ledger)),
                     key: values::key(key),
-                    seen: seen.of(standing),
+                    seen: seen.of(stored),
                     record: Record {
                         at: self.micros(at),
                         term: written_in.above(self.term(ledger)),
@@ -182,7 +182,7 @@ impl KnownState {
         self.ledger(ledger).map_or(FencingToken::new(0), |state| state.term)
     }
 
-    fn standing(&self, ledger: u8, key: u8) -> Option<&Record> {
+    fn stored(&self, ledger: u8, key: u8) -> Option<&Record> {
         let key = values::key(key);
         self.ledger(ledger)?.records.iter().find(|(of, _)| *of == key).map(|(_, record)| record)
     }
@@ -201,20 +201,20 @@ impl KnownState {
 }
 
 impl Seen {
-    fn of(self, standing: Option<&Record>) -> Option<Record> {
+    fn of(self, stored: Option<&Record>) -> Option<Record> {
         match self {
-            Self::Right => standing.cloned(),
+            Self::Right => stored.cloned(),
             Self::Nothing => None,
-            Self::OtherFinality => standing.map(|record| Record { last: !record.last, ..record.clone() }),
-            Self::OtherValue => standing.map(|record| Record { value: "other".into(), ..record.clone() }),
+            Self::OtherFinality => stored.map(|record| Record { last: !record.last, ..record.clone() }),
+            Self::OtherValue => stored.map(|record| Record { value: "other".into(), ..record.clone() }),
         }
     }
 }
 
 impl Count {
-    fn above(self, standing: FencingToken) -> FencingToken {
+    fn above(self, stored: FencingToken) -> FencingToken {
         FencingToken::new(match self {
-            Self::Standing(more) => standing.get().saturating_add_signed(more.into()),
+            Self::Standing(more) => stored.get().saturating_add_signed(more.into()),
             Self::Small(number) => number.into(),
             Self::Top(more) => FencingToken::MAX.get().saturating_add_signed(more.into()),
             Self::Huge => u64::MAX,

@@ -104,7 +104,7 @@ struct Line {
     written: bool,
     counted: bool,
     /// The attempt's count was written here, and has not been taken back.
-    stands: bool,
+    stored: bool,
     /// The attempt's take-back ran here: no later request of the attempt runs here.
     back: bool,
 }
@@ -148,9 +148,9 @@ impl fmt::Debug for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::Acquire(a, node) => write!(f, "{a} acquires {node:?}"),
-            Self::Granted(a, node) => write!(f, "{a} hears {node:?}"),
+            Self::Granted(a, node) => write!(f, "{a} receives from {node:?}"),
             Self::Count(a, node) => write!(f, "{a} counts at {node:?}"),
-            Self::Counted(a, node) => write!(f, "{a} hears {node:?} counted"),
+            Self::Counted(a, node) => write!(f, "{a} receives from {node:?} counted"),
             Self::Leave(a) => write!(f, "{a} will not begin"),
             Self::Back(a, node) => write!(f, "{a} takes back at {node:?}"),
             Self::Forget(node) => write!(f, "{node:?} forgets"),
@@ -200,7 +200,7 @@ impl Poison {
         if owns && more {
             site.count = site.count.max(count);
             let line = &mut site.lines[usize::from(attempt) - 1];
-            (line.written, line.stands) = (true, true);
+            (line.written, line.stored) = (true, true);
         }
     }
 
@@ -242,7 +242,7 @@ fn won(state: &State) -> usize {
 fn earned(state: &State) -> usize {
     let earned = |(attempt, phase): (usize, &Phase)| match phase {
         Phase::Begun => true,
-        Phase::Counting(_) | Phase::Left(_) => state.sites.iter().any(|site| site.lines[attempt].stands),
+        Phase::Counting(_) | Phase::Left(_) => state.sites.iter().any(|site| site.lines[attempt].stored),
         _ => false,
     };
     state.phases.iter().enumerate().filter(|one| earned(*one)).count()

@@ -39,11 +39,11 @@ const SLOW: u8 = 1;
 const BELIEVED: u8 = TTL - (EARLY + SLOW) + SLOW;
 
 /// The property: a writer is alone.
-pub const ALONE: &str = "nobody is believed to hold beside a writer";
-/// The property: nobody writes between a writer and the reader that it becomes.
-pub const BETWEEN: &str = "nobody writes between a writer and its downgrade";
+pub const ALONE: &str = "no other agent believes in a lease beside a writer";
+/// The property: no agent writes between a writer and the reader that it becomes.
+pub const BETWEEN: &str = "no agent writes between a writer and its downgrade";
 
-/// What an agent does.
+/// The kind of an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Reads.
@@ -54,16 +54,16 @@ pub enum Kind {
     Downgrades,
 }
 
-/// One model, within these bounds.
+/// The model, within these bounds.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadWrite {
-    /// Who is there.
+    /// The agents.
     pub agents: &'static [Kind],
-    /// Rounds of extensions in all.
+    /// The number of rounds of extensions in all.
     pub extensions: u8,
-    /// How often a node forgets everything.
+    /// The number of times that a node forgets everything.
     pub forgets: u8,
-    /// Whether all have asked when the history begins.
+    /// If set, all agents have sent their acquires when the history begins.
     pub eager: bool,
     /// The rule that is left out.
     pub without: Option<Rule>,
@@ -167,8 +167,8 @@ impl fmt::Debug for Action {
             Self::Extend(a) => write!(f, "{} extends", who(a)),
             Self::Release(a) => write!(f, "{} releases", who(a)),
             Self::Downgrade(a) => write!(f, "{} downgrades", who(a)),
-            Self::Runs(a, node, what, heard) => {
-                let heard = if heard { "" } else { ", unheard" };
+            Self::Runs(a, node, what, answered) => {
+                let answered = if answered { "" } else { ", unanswered" };
                 write!(f, "{node:?} runs {}'s {what:?}{heard}", who(a))
             }
             Self::Releases(a, node) => write!(f, "{node:?} runs {}'s release", who(a)),
@@ -210,8 +210,8 @@ impl ReadWrite {
         believers.len() < 2 || !believers.contains(&true)
     }
 
-    /// Runs a request; if `heard`, its reply arrives.
-    fn runs(&self, state: &mut State, at: usize, agent: usize, what: What, heard: bool) -> Option<()> {
+    /// Runs a request; if `answered`, its reply arrives.
+    fn runs(&self, state: &mut State, at: usize, agent: usize, what: What, answered: bool) -> Option<()> {
         let age = state.sites[at].lines[agent].asked[what as usize].take()?;
         let reads = self.agents[agent] == Kind::Reads;
         let token = state.token;
@@ -222,7 +222,7 @@ impl ReadWrite {
             What::Downgrade => matches!(state.phases[agent], Phase::Turning(_)),
             What::ExtendTurned => matches!(state.phases[agent], Phase::Reading(_)),
         };
-        if granted && heard && listens {
+        if granted && answered && listens {
             let vote = &mut state.sites[at].lines[agent].vote;
             *vote = Some(vote.map_or(age, |vote| vote.min(age)));
             self.settle(state, agent);
@@ -352,7 +352,7 @@ impl Model for ReadWrite {
             for (agent, line) in (0..).zip(&site.lines) {
                 for what in What::ALL {
                     if line.asked[what as usize].is_some() && site.quarantine == 0 {
-                        let runs = |heard| Action::Runs(agent, site.name, what, heard);
+                        let runs = |answered| Action::Runs(agent, site.name, what, answered);
                         actions.extend([runs(true), runs(false)]);
                     }
                 }
@@ -389,7 +389,9 @@ impl Model for ReadWrite {
                 state.sites.iter_mut().for_each(|site| site.lines[agent].vote = None);
                 Self::ask(&mut state, agent, What::Downgrade);
             }
-            Action::Runs(a, node, what, heard) => self.runs(&mut state, at(node)?, a.into(), what, heard)?,
+            Action::Runs(a, node, what, answered) => {
+                self.runs(&mut state, at(node)?, a.into(), what, answered)?
+            }
             Action::Releases(a, node) => {
                 let site = &mut state.sites[at(node)?];
                 site.lines[usize::from(a)].release = false;

@@ -113,7 +113,7 @@ impl AdjustableClock {
     }
 
     /// Returns `true` while it is stopped.
-    pub fn stands(&self) -> bool {
+    pub fn is_stopped(&self) -> bool {
         self.stands_since.is_some()
     }
 
@@ -153,8 +153,8 @@ mod tests {
         let mut clock = AdjustableClock::new(SimClock { start_nanos: 1_000, rate_ppm: 0 });
         clock.stand(secs(10));
         clock.stand(secs(11));
-        assert_eq!(clock.shows(secs(13)), clock.shows(secs(10)), "it stands since it first stood");
-        assert!(clock.stands());
+        assert_eq!(clock.shows(secs(13)), clock.shows(secs(10)), "it stopped at the first call");
+        assert!(clock.is_stopped());
         clock.go_on(secs(14));
         assert_eq!(clock.shows(secs(15)), 11_000_001_000);
         clock.stand(secs(20));
@@ -171,7 +171,7 @@ mod tests {
         clock.step(-3_000);
         assert_eq!(clock.shows(secs(10)), 14_000_000_000);
         clock.step(-3_600_000);
-        assert_eq!(clock.shows(secs(10)), 0, "no clock shows less than nothing");
+        assert_eq!(clock.shows(secs(10)), 0, "no clock shows less than zero");
         clock.stand(secs(11));
         clock.set_right();
         assert_eq!(clock.shows(secs(20)), 25_000_000_000);

@@ -174,7 +174,7 @@ impl Connection {
         clippy::disallowed_methods,
         reason = "the network belongs to no worker: it outlives their crashes"
     )]
-    pub(super) fn tell(self: &Arc<Self>, freed: &Freed, told: u32) {
+    pub(super) fn report_release(self: &Arc<Self>, freed: &Freed, told: u32) {
         if self.link.loses_push() {
             return;
         }

@@ -133,7 +133,7 @@ pub struct Belief {
     /// Set if by the worker's clock its validity has ended, or ends within the step-down grace.
     pub ending: bool,
     /// Set if its work has been asked to stop.
-    pub told: bool,
+    pub asked_to_stop: bool,
     /// The number of servers that hold it, or that cannot vote for another owner because they forgot.
     pub backed_by: usize,
     /// Set if the worker's boot clock has stood still since the requests were sent on which the validity

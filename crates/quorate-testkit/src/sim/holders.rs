@@ -40,7 +40,7 @@ impl Holder {
         }
     }
 
-    fn is_told(&self) -> bool {
+    fn is_asked_to_stop(&self) -> bool {
         match self {
             Self::Lease(lease) => lease.step_down().is_cancelled(),
             Self::Term(term) => term.step_down().is_cancelled(),
@@ -114,7 +114,7 @@ impl Held {
             valid,
             ending: remaining <= self.grace,
             backed_by: servers.iter().filter_map(Weak::upgrade).filter(backs).count(),
-            told: holder.is_told(),
+            asked_to_stop: holder.is_asked_to_stop(),
             clock_stood: self.clock_stood(&holder, setup),
             owner: match &holder {
                 Holder::Lease(lease) => Some(lease.owner().clone()),

@@ -170,7 +170,7 @@ mod tests {
         assert_eq!(rings(ms(0), ms(240), NAP, &slept(230, 5_000)), ms(5_010), "a shorter nap at the end");
         assert_eq!(rings(ms(9_500), ms(9_700), NAP, &slept(230, 5_000)), ms(9_700), "set afterwards");
         let twice = [Sleep { from: ms(230), until: ms(600) }, Sleep { from: ms(700), until: ms(2_000) }];
-        assert_eq!(rings(ms(0), ms(1_000), NAP, &twice), ms(2_070), "naps began anew at 670");
+        assert_eq!(rings(ms(0), ms(1_000), NAP, &twice), ms(2_070), "naps began again at 670");
         let dozed = [Sleep { from: ms(10), until: ms(500) }, Sleep { from: ms(520), until: ms(800) }];
         assert_eq!(rings(ms(0), ms(400), NAP, &dozed), ms(870), "the nap of 90 had 70 left");
     }

@@ -260,7 +260,7 @@ impl Run {
             if let Some(lease) = held.take().and_then(Arc::into_inner)
                 && let Err(error) = lease.release().await
             {
-                self.referee.fail(&format!("a release in calm weather: {error}"));
+                self.referee.fail(&format!("a release in the fault-free phase: {error}"));
             }
         }
         self.contend().await;
@@ -280,7 +280,7 @@ impl Run {
         let got: Vec<Lease> = join_all(attempts).await.into_iter().flatten().collect();
         let (took, bound) = (self.truth.now() - began, RUSH);
         let got = got.first().map(|lease| lease.token().get());
-        let got = got.ok_or_else(|| "all tried at once, and nobody has it".to_owned());
+        let got = got.ok_or_else(|| "all tried at once, and no worker acquired".to_owned());
         self.referee.tell(&Event::Calm { worker: "one of all", took, bound, got });
         self.truth.pass(Duration::from_millis(20)).await;
     }

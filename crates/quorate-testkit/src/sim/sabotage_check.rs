@@ -33,7 +33,7 @@ pub enum NoDifference {
     NeverBreaks {
         /// The invariant.
         breaks: String,
-        /// How many seeds were run.
+        /// The number of seeds that were run.
         seeds: u64,
     },
     /// The first seed that breaks it breaks an invariant with the mechanism in its place as well.
@@ -45,7 +45,7 @@ pub enum NoDifference {
         seed: u64,
         /// The invariant that breaks without the mechanism.
         breaks: String,
-        /// What is violated with the mechanism in its place.
+        /// The violation with the mechanism in its place.
         sound: String,
     },
 }

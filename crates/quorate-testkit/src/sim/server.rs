@@ -256,15 +256,15 @@ impl Server {
             }
             Some(node_fault) => super::node_fault::run(&mut state.store, batch, clocks, node_fault),
         };
-        let ears: Vec<_> = match freed.is_empty() {
+        let listeners: Vec<_> = match freed.is_empty() {
             true => Vec::new(),
             false => state.connections.iter().filter_map(Weak::upgrade).collect(),
         };
         drop(state);
         for freed in &freed {
-            let ears: Vec<_> = ears.iter().filter(|ear| ear.listens(&freed.resource)).collect();
-            let told = u32::try_from(ears.len()).unwrap_or(u32::MAX);
-            ears.iter().for_each(|connection| connection.tell(freed, told));
+            let listeners: Vec<_> = listeners.iter().filter(|ear| ear.listens(&freed.resource)).collect();
+            let receivers = u32::try_from(listeners.len()).unwrap_or(u32::MAX);
+            listeners.iter().for_each(|connection| connection.report_release(freed, receivers));
         }
         self.referee.ran(&self.name, batch, &reply);
         reply

@@ -21,7 +21,7 @@ pub enum Action {
     /// A release runs.
     Releases(u8, Name),
     /// The reply to an acquire or an extension arrives.
-    Hears(u8, Name),
+    Receives(u8, Name),
     /// A node forgets everything.
     Forget(Name),
     /// A step of time.
@@ -41,7 +41,7 @@ impl fmt::Debug for Action {
             Self::Extends(a, node, again) => write!(f, "{node:?} runs {}'s extension{}", who(a), kept(again)),
             Self::AtOnce(a, node, again) => write!(f, "{node:?} serves {}{}", who(a), kept(again)),
             Self::Releases(a, node) => write!(f, "{node:?} runs {}'s release", who(a)),
-            Self::Hears(a, node) => write!(f, "{} hears {node:?}", who(a)),
+            Self::Receives(a, node) => write!(f, "{} receives {node:?}", who(a)),
             Self::Forget(node) => write!(f, "{node:?} forgets"),
             Self::Step => write!(f, "step"),
         }

@@ -96,7 +96,7 @@ impl Exclusion {
     }
 
     /// Delivers a reply; its meaning is decided at once.
-    pub(super) fn hears(&self, state: &mut State, at: usize, attempt: usize) -> Option<()> {
+    pub(super) fn receives(&self, state: &mut State, at: usize, attempt: usize) -> Option<()> {
         let line = &mut state.sites[at].lines[attempt];
         let age = line.reply.take()?;
         let age = if self.leaves_out(Rule::Send) { 0 } else { age };

@@ -115,7 +115,7 @@ impl Model for Exclusion {
                     actions.push(Action::Releases(attempt, site.name));
                 }
                 if line.reply.is_some() {
-                    actions.push(Action::Hears(attempt, site.name));
+                    actions.push(Action::Receives(attempt, site.name));
                 }
             }
             if state.forgets > 0 {
@@ -151,10 +151,10 @@ impl Model for Exclusion {
                     Phase::Acquiring => self.acquires(&mut state, at, attempt, again)?,
                     _ => self.extends(&mut state, at, attempt, again)?,
                 }
-                self.hears(&mut state, at, attempt)?;
+                self.receives(&mut state, at, attempt)?;
             }
             Action::Releases(a, node) => self.releases(&mut state.sites[at(node)?], a.into()),
-            Action::Hears(a, node) => self.hears(&mut state, at(node)?, a.into())?,
+            Action::Receives(a, node) => self.receives(&mut state, at(node)?, a.into())?,
             Action::Forget(node) => {
                 state.forgets -= 1;
                 let quarantine = if self.leaves_out(Rule::Quarantine) { 0 } else { TTL };

@@ -136,7 +136,7 @@ impl Fencing {
         let mut site = state.sites[at];
         let to = token_of(state.attempts[attempt].token);
         let by = match (self.leaves_out(Rule::RaiseByOwner), site.store.lease) {
-            (true, Some((whoever, _))) => whoever,
+            (true, Some((holder, _))) => holder,
             _ => attempt as u8,
         };
         let request = Request::Raise { resource: resource(), owner: owner(by), to, keep: self.keep() };

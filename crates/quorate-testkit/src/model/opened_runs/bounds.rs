@@ -32,9 +32,9 @@ pub struct OpenedRuns {
     pub leaders: usize,
     /// Generations: two of a job that is at-least-once, one of a job that is at-most-once.
     pub generations: u8,
-    /// How often a node forgets everything.
+    /// The number of times that a node forgets everything.
     pub forgets: u8,
-    /// How often a node comes back with the record alone, as it is now, from before its seals and slots.
+    /// The number of times that a node comes back with the record alone, as it is now, without its seals and slots.
     pub returns: u8,
     /// If set, leases exclude each other. Otherwise they expire at any moment, without notice.
     pub timed: bool,

@@ -120,23 +120,23 @@ impl OpenedRuns {
     }
 
     fn leader_requests(&self, it: &Leader, site: &Site, actor: usize, actions: &mut Vec<Action>) {
-        let (number, heard) = (actor as u8, site.lines[actor] != 0);
+        let (number, answered) = (actor as u8, site.lines[actor] != 0);
         let mut asks = |ask| actions.push(Action::Asks(number, ask, site.name));
         let slot = || *site.core.slot(it.generation());
         match it.phase {
-            LeaderPhase::Sealing if !heard => asks(Ask::Seal),
-            LeaderPhase::Writing if !heard => asks(Ask::Write),
+            LeaderPhase::Sealing if !answered => asks(Ask::Seal),
+            LeaderPhase::Writing if !answered => asks(Ask::Write),
             LeaderPhase::Watching => {
                 if matches!(slot().row, Row::Done | Row::Void) {
                     asks(Ask::Look);
                 }
-                if !heard && (self.horizon || self.leaves_out(Rule::VoidByClaim)) {
+                if !answered && (self.horizon || self.leaves_out(Rule::VoidByClaim)) {
                     asks(Ask::LookFree);
                 }
             }
-            LeaderPhase::Claiming if !heard => asks(Ask::Acquire),
+            LeaderPhase::Claiming if !answered => asks(Ask::Acquire),
             LeaderPhase::Voiding | LeaderPhase::Filling => {
-                if !heard {
+                if !answered {
                     asks(Ask::Count);
                 }
                 if slot().owner == 0 {
@@ -289,7 +289,7 @@ impl OpenedRuns {
         choice: Choice,
     ) -> Option<()> {
         let (actor, it) = (WORKERS + leader, state.leaders[leader]);
-        let heard = |line: fn(u8) -> bool| {
+        let answered = |line: fn(u8) -> bool| {
             let of = state.sites.iter().filter(|site| nodes >> site.name.0 & 1 == 1);
             of.filter(|site| line(site.lines[actor])).count()
         };
@@ -306,7 +306,7 @@ impl OpenedRuns {
                 }
                 self.has_written(state, leader)?;
             }
-            LeaderPhase::Watching if heard(|line| line == FREE) >= majority(NODES) => {
+            LeaderPhase::Watching if answered(|line| line == FREE) >= majority(NODES) => {
                 self.loses(state, leader, choice)?;
             }
             LeaderPhase::Claiming => match (turn_of(state, actor, nodes)?, choice) {
@@ -325,7 +325,7 @@ impl OpenedRuns {
             LeaderPhase::Voiding if owns(state, actor, nodes, false) => self.voids(state, leader),
             LeaderPhase::Filling => {
                 let mut tally = CloseTally::new(NODES);
-                (0..heard(|line| line == OLD)).for_each(|_| tally.count(&Answer::Reply(Reply::Counted)));
+                (0..answered(|line| line == OLD)).for_each(|_| tally.count(&Answer::Reply(Reply::Counted)));
                 if !tally.is_closed() {
                     return None;
                 }

@@ -61,7 +61,7 @@ pub(super) struct Core {
     pub(super) mark: Mark,
     /// Set if the tick is below the low-water mark.
     pub(super) pruned: bool,
-    /// How many generations' horizons have passed by this node's clock.
+    /// The number of generations whose horizons have passed by this node's clock.
     pub(super) late: u8,
     pub(super) slots: [Slot; GENERATIONS],
 }

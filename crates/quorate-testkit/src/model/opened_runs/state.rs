@@ -17,9 +17,9 @@ pub struct State {
     pub(super) sites: [Site; NODES],
     pub(super) workers: [Worker; WORKERS],
     pub(super) leaders: [Leader; LEADERS],
-    /// How many memories have been lost. It serves as the clock of memories.
+    /// The number of memories that have been lost. It serves as the clock of memories.
     pub(super) epoch: u8,
-    /// How many of them came back with a record.
+    /// The number of them that came back with a record.
     pub(super) returned: u8,
     /// The actors whose leases are over by their own clocks, a bit each.
     pub(super) over: u8,

@@ -75,15 +75,15 @@ impl OpenedRuns {
 
     pub(super) fn worker_actions(&self, state: &State, worker: usize, actions: &mut Vec<Action>) {
         let (number, it) = (worker as u8, state.workers[worker]);
-        let heard = |site: &Site| site.lines[worker] != 0;
+        let answered = |site: &Site| site.lines[worker] != 0;
         for site in &state.sites {
             let slot = || *site.core.slot(it.generation);
             let mut asks = |ask| actions.push(Action::Asks(number, ask, site.name));
             match it.phase {
                 WorkerPhase::Reading => asks(Ask::Read),
-                WorkerPhase::Acquiring if !heard(site) => asks(Ask::Acquire),
+                WorkerPhase::Acquiring if !answered(site) => asks(Ask::Acquire),
                 WorkerPhase::Counting => {
-                    if !heard(site) {
+                    if !answered(site) {
                         asks(Ask::Count);
                     }
                     if slot().owner == 0 {

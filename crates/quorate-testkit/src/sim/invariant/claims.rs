@@ -67,7 +67,7 @@ impl Invariant for Claims {
             Event::ToldDone { worker, resource, result }
                 if !self.results.get(resource).is_some_and(|results| results.contains(*result)) =>
             {
-                return Err(format!("{worker} is told that {resource} came to {result:?}"));
+                return Err(format!("{worker} receives the result {result:?} of {resource}"));
             }
             _ => {}
         }
@@ -133,7 +133,7 @@ mod tests {
         for node in ["n0", "n1"] {
             complete(&mut claims, node, 5, "x").unwrap();
         }
-        assert!(given(&mut claims, true).is_ok(), "a minority's word");
+        assert!(given(&mut claims, true).is_ok(), "a minority is not enough");
         complete(&mut claims, "n2", 5, "x").unwrap();
         assert!(given(&mut claims, false).is_ok(), "a grant that had ended before it was seen");
         let frozen = Belief { resource: resource(), clock_stood: true, ..belief(9, "b", 9, true) };
@@ -142,7 +142,10 @@ mod tests {
         claims.see(Duration::ZERO, &Event::Forgot { node: "n0" }).unwrap();
         assert!(given(&mut claims, true).is_ok(), "a bare majority lost one");
         let completed = Event::Completed { worker: "a", resource: &resource(), token: 5 };
-        assert!(claims.see(Duration::ZERO, &completed).is_ok(), "it had been recorded when it was told");
+        assert!(
+            claims.see(Duration::ZERO, &completed).is_ok(),
+            "it was recorded when the worker learnt of it"
+        );
     }
 
     #[test]

@@ -42,7 +42,7 @@ mod tests {
         };
         assert!(see(true, true, 3).is_ok());
         assert!(see(true, false, 2).is_ok(), "refused");
-        assert!(see(false, true, 2).is_ok(), "nobody promised anything");
+        assert!(see(false, true, 2).is_ok(), "the other store promises nothing");
         assert!(see(true, true, 2).is_err());
     }
 }

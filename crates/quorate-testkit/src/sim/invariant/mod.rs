@@ -72,7 +72,7 @@ pub(super) fn belief(lease: u64, worker: &str, token: u64, valid: bool) -> super
         token,
         valid,
         ending: !valid,
-        told: !valid,
+        asked_to_stop: !valid,
         backed_by: crate::sim::NODES,
         clock_stood: false,
         owner: Some(quorate::node::Owner::from_node(&format!("{worker}:{lease}"))),

@@ -154,7 +154,7 @@ mod tests {
         assert!(see(&mut order, 5).is_ok(), "both had begun before either was granted");
         given(&mut order, 3, 6);
         assert!(see(&mut order, 6).is_err(), "it began after 7");
-        assert!(see(&mut order, 9).is_err(), "nobody gave it");
+        assert!(see(&mut order, 9).is_err(), "no server gave it");
         given(&mut order, 4, 8);
         let other = Belief { worker: "b".into(), ..term(8) };
         assert!(order.see(Duration::ZERO, &Event::Granted(&other)).is_err(), "it was given to another");

@@ -69,6 +69,6 @@ mod tests {
         invariant.see(Duration::ZERO, &Event::Forgot { node: "n1" }).unwrap();
         let again = invariant
             .see(Duration::ZERO, &Event::Ran { node: "n1", request: &extend, reply: &Reply::Extended });
-        assert!(again.is_ok(), "who forgot the release forgot the attempt");
+        assert!(again.is_ok(), "a server that forgot the release forgot the attempt");
     }
 }

@@ -22,8 +22,9 @@ impl Invariant for Succession {
         // A grant that had ended before the worker saw it begins no term; a worker whose clock stood still
         // cannot know that its grant has ended.
         let late = working.iter().filter(|_| belief.valid && !belief.clock_stood);
-        let told = |work: &&Working| work.awake_for.is_some_and(|awake| awake > SOON) && !work.clock_stood;
-        match late.into_iter().find(told) {
+        let asked_to_stop =
+            |work: &&Working| work.awake_for.is_some_and(|awake| awake > SOON) && !work.clock_stood;
+        match late.into_iter().find(asked_to_stop) {
             Some(work) => Err(format!(
                 "{} has {} under {}, and {} still does {} under {}",
                 belief.worker, belief.resource, belief.token, work.worker, work.what, work.token
@@ -46,9 +47,9 @@ mod tests {
             Succession.see(Duration::ZERO, &Event::Succeeded { belief: &belief, working: &[working] })
         };
         let see = |valid, awake_for| see_by(valid, awake_for, false);
-        assert!(see_by(true, Some(SOON * 2), true).is_ok(), "whose clock stood still does not know");
-        assert!(see(true, None).is_ok(), "who is paused ends nothing");
-        assert!(see(true, Some(SOON)).is_ok(), "who has just gone on has had no turn");
+        assert!(see_by(true, Some(SOON * 2), true).is_ok(), "a worker whose clock stood still does not know");
+        assert!(see(true, None).is_ok(), "a paused worker ends nothing");
+        assert!(see(true, Some(SOON)).is_ok(), "a worker that has just resumed has had no turn");
         assert!(see(false, Some(SOON * 2)).is_ok(), "a grant that had ended before it was seen");
         assert!(see(true, Some(SOON * 2)).is_err());
         let nothing = Event::Succeeded { belief: &belief(2, "b", 2, true), working: &[] };

@@ -239,7 +239,7 @@ impl Ticks {
                 answers.iter().filter_map(|answer| answer.registered.get(job).copied()).collect();
             if found.first().is_some_and(|first| *first < since) && !found.contains(&since) {
                 return Err(format!(
-                    "{job} is registered anew under {}, whose leader found its registration when it sealed",
+                    "{job} is registered again under {}, whose leader found its registration when it sealed",
                     record.term.get()
                 ));
             }
@@ -282,7 +282,7 @@ impl Ticks {
         } else if !start.clock_stood && tick.done_on.len() >= MAJORITY {
             format!("though it is done on {} servers", tick.done_on.len())
         } else if ended > 0 {
-            format!("though {ended} servers told its leader, when it sealed, that it has ended")
+            format!("though {ended} servers reported to its leader, when it sealed, that it has ended")
         } else {
             return Ok(());
         };
@@ -332,11 +332,9 @@ impl Ticks {
         let newest = self.sealed.last_key_value().and_then(|(term, _)| tick.interrupted.get(term));
         let put_off = newest.is_some_and(|times| *times >= INTERRUPTED);
         match spec.delivery {
-            _ if fault_free => (tick.starts == 0).then_some("was not started, in peace"),
+            _ if fault_free => (tick.starts == 0).then_some("was not started in the fault-free phase"),
             Delivery::AtLeastOnce if tick.starts == 0 => Some("was never started"),
-            Delivery::AtLeastOnce => {
-                (!tick.ended && !put_off).then_some("was started and never came to an end")
-            }
+            Delivery::AtLeastOnce => (!tick.ended && !put_off).then_some("was started and never ended"),
             Delivery::AtMostOnce => {
                 (tick.starts == 0 && !tick.lost).then_some("was neither started nor reported as lost")
             }
@@ -362,7 +360,7 @@ impl Registration {
             self.since.filter(|stood| later && *stood < since).and_then(|stood| self.stands.get(&stood));
         if let Some(on) = stood.filter(|on| on.len() >= MAJORITY) {
             return Err(format!(
-                "is registered anew, though its registration stands on {} servers",
+                "is registered again, though its registration is stored on {} servers",
                 on.len()
             ));
         }

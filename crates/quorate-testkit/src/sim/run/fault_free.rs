@@ -53,7 +53,8 @@ impl Run {
         self.truth.pass(MAKES_UP_IN + WATCHED_FOR).await;
         if let Some(term) = term {
             let same = leader() == Some(term);
-            let got = if same { Ok(term) } else { Err(format!("the term {term} ended in calm weather")) };
+            let got =
+                if same { Ok(term) } else { Err(format!("the term {term} ended in the fault-free phase")) };
             self.report_calm("the leader", Duration::ZERO, Duration::ZERO, got);
         }
         let (served_since, now): (WallTime, _) = (led_since + MAKES_UP_IN, self.referee.true_wall());

@@ -135,7 +135,7 @@ pub(super) async fn watch_mistake(env: Env, quorum: Quorum, referee: Arc<Referee
                 VoteRejection::OtherSetting(SettingMismatch { theirs, ours, .. }) => {
                     (theirs.to_string(), ours.to_string())
                 }
-                other => return referee.fail(&format!("a mistaken worker is told: {other}")),
+                other => return referee.fail(&format!("a mistaken worker is refused with: {other}")),
             };
             let text = why.to_string();
             if theirs == ours || !text.contains(&theirs) || !text.contains(&ours) {

@@ -26,7 +26,7 @@ impl Ticks {
             return wrong("there is no such job");
         };
         if spec.delivery != Delivery::AtMostOnce {
-            return wrong("it is to be started again until it is done");
+            return wrong("a tick of this job starts again until it is done");
         }
         let next = |at: &WallTime| spec.schedule.next_after(*at).filter(|at| *at <= now + OFFSET);
         let mut due = std::iter::successors(next(&(now - REPORTED_WITHIN)), next);
@@ -49,7 +49,8 @@ impl Ticks {
         } else if reason.starts_with("not started: too few nodes can remember") {
             (of_all >= MAJORITY).then(|| format!("{of_all} servers remember that time"))
         } else if reason.starts_with("it was started by") {
-            (!tick.started_on.contains_key(&term)).then(|| "no server was written that it started".to_owned())
+            (!tick.started_on.contains_key(&term))
+                .then(|| "no server received a record that it started".to_owned())
         } else if reason.starts_with("not started: another record stands") {
             let others = tick.closed || tick.started_on.keys().any(|other| *other != term);
             (!others).then(|| "no other term has written of it".to_owned())

@@ -153,7 +153,7 @@ fn at_least_once_is_over_when_it_is_done_on_a_majority() {
     history.stands("each", 700, 2, true, 3);
     assert!(history.run("each", 700, 3).is_err());
     let stood = TickStart { clock_stood: true, ..tick("each", 700, 1) };
-    assert!(history.start(&stood).is_ok(), "whose clock stood still does not know");
+    assert!(history.start(&stood).is_ok(), "a worker whose clock stood still does not know");
     history.forget(0, 800);
     assert!(history.run("each", 700, 4).is_ok(), "a majority can no longer know");
 }
@@ -182,7 +182,7 @@ fn every_due_tick_is_accounted_for() {
     };
     let nothing = |_: &mut History| {};
     assert_eq!(check_due_ticks(&[], &nothing), Ok(()));
-    assert!(check_due_ticks(&[("each", 700)], &nothing).is_err(), "one that all are made up of");
+    assert!(check_due_ticks(&[("each", 700)], &nothing).is_err(), "a tick of a job that catches up all");
     assert!(check_due_ticks(&[("once", 500)], &nothing).is_err(), "neither started nor reported");
     let forgot = |history: &mut History| (0..5).for_each(|node| history.marked(node, 400));
     assert!(check_due_ticks(&[("once", 500)], &forgot).is_err(), "unknown to all, and not reported");
@@ -268,7 +268,7 @@ fn no_write_is_forgotten_while_a_majority_remembers() {
 #[test]
 fn a_tick_reported_as_lost_was_written_by_another_term() {
     let mut history = History::new();
-    assert!(history.lost("once", 500, 1, STARTED).is_err(), "nobody wrote that it started");
+    assert!(history.lost("once", 500, 1, STARTED).is_err(), "no term wrote that it started");
     assert!(history.lost("once", 500, 2, STANDING).is_err(), "nothing is stored");
     history.stands("once", 500, 1, false, 1);
     assert!(history.lost("once", 500, 1, STARTED).is_ok());
@@ -326,7 +326,7 @@ fn a_registration_may_be_lost_with_a_majority_only() {
     history.run_all_but(9_000, &[("each", 700)]);
     history.forget(0, 800);
     history.registered(0, "each", 5_000).unwrap();
-    assert_eq!(history.check_due_ticks(6_000, 9_000), Ok(()), "what was before is nobody's");
+    assert_eq!(history.check_due_ticks(6_000, 9_000), Ok(()), "no leader must account for earlier ticks");
     let mut never = History(Ticks::default(), 0);
-    assert!(never.check_due_ticks(0, 9_000).is_err(), "in peace a leader registers its jobs");
+    assert!(never.check_due_ticks(0, 9_000).is_err(), "in the fault-free phase a leader registers its jobs");
 }
