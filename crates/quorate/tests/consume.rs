@@ -122,7 +122,7 @@ async fn each_message_is_handled_once_and_acked_after_its_done_record() {
         let handler = move |delivery: Delivery<TestMessage>| {
             let times = Arc::clone(&times);
             async move {
-                delivery.check().expect("ours");
+                delivery.fencing_token().expect("ours");
                 times.fetch_add(1, Ordering::Relaxed);
                 Ok::<_, String>("shipped")
             }
@@ -297,7 +297,7 @@ async fn shutdown_waits_for_handlers_within_the_grace_and_abandons_the_rest() {
         move |delivery: Delivery<TestMessage>| {
             begun.fetch_add(1, Ordering::Relaxed);
             async move {
-                delivery.stop().cancelled().await;
+                delivery.cancellation_token().cancelled().await;
                 if delivery.message().id == b"stubborn" { pending().await } else { Ok::<_, String>(()) }
             }
         }
@@ -496,7 +496,7 @@ async fn a_message_that_fails_too_often_is_dead_lettered_once_and_acked() {
         let consumer = consumer.on_dead(move |dead| {
             let dead_messages = Arc::clone(&dead_messages);
             async move {
-                dead.claim.expect("handed over under a claim").check().expect("which is ours");
+                dead.claim.expect("handed over under a claim").fencing_token().expect("which is ours");
                 dead_messages.lock().expect("no panic").push((dead.message.id.clone(), dead.attempts));
                 Ok::<_, String>(())
             }
