@@ -278,8 +278,8 @@ async fn every_caller_of_an_idempotent_key_gets_the_first_result() {
     let (completed, failed): (Vec<_>, Vec<_>) = answers.into_iter().partition(Result::is_ok);
     assert!(matches!(&failed[..], [Err(ProcessError::Handler("card declined"))]), "{failed:?}");
     let completed: Vec<_> = completed.into_iter().map(|once| once.expect("sorted out")).collect();
-    assert!(completed.iter().all(|once| &*once.result == "receipt 1"), "{told:?}");
-    assert!(completed.iter().all(|once| once.at == completed[0].at), "one record: {told:?}");
+    assert!(completed.iter().all(|once| &*once.result == "receipt 1"), "{completed:?}");
+    assert!(completed.iter().all(|once| once.at == completed[0].at), "one record: {completed:?}");
     assert_eq!(completed.iter().filter(|once| once.first).count(), 1);
     assert_eq!(runs.load(Ordering::SeqCst), 2);
     for quorum in quorums {
@@ -362,7 +362,7 @@ impl Session for NotCountingSession {
         let deaf = self.1.load(Ordering::SeqCst);
         for request in batch.requests.iter_mut().filter(|_| deaf) {
             if let Request::Count { owner, back: false, .. } = request {
-                *owner = Owner::from_node("nobody:1");
+                *owner = Owner::from_node("stranger:1");
             }
         }
         self.0.send(batch)

@@ -347,7 +347,7 @@ async fn more_ticks_than_a_ledger_can_carry_are_refused() {
     let job = job.misfire(RunAll::within(SECOND * 3600));
     let refused = Scheduler::new(&quorum, "g").job(job).run().until(std::future::pending()).await;
     let error = refused.expect_err("360,000 ticks").to_string();
-    assert!(error.contains("busy") && error.contains("3600s") && error.contains("shorten"), "{told}");
+    assert!(error.contains("busy") && error.contains("3600s") && error.contains("shorten"), "{error}");
     quorum.close().await;
 }
 

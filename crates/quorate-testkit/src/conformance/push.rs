@@ -36,9 +36,9 @@ impl<S: Session> Listener<S> {
         owner: &Owner,
         by: u32,
     ) {
-        let told = client.env.before(client.now() + PATIENCE, self.pushes.recv()).await;
+        let received = client.env.before(client.now() + PATIENCE, self.pushes.recv()).await;
         let freed = Freed { resource: resource.clone(), owner: owner.clone() };
-        assert_eq!(told, Some(Some(Push::Released { freed, told: by })), "the release was not reported");
+        assert_eq!(received, Some(Some(Push::Released { freed, told: by })), "the release was not reported");
     }
 }
 
@@ -142,8 +142,8 @@ pub(super) async fn a_closed_session_receives_nothing_and_blocks_no_other<N: Nod
     listener.settle(&client).await;
     grant_and_release(&mut client, &resource, 1).await;
     listener.hears(&client, &resource, &owner(1), 1).await;
-    let told = client.env.before(client.now() + PATIENCE, pushes.recv()).await;
-    assert!(matches!(told, Some(None | Some(Push::Closed))), "{told:?}");
+    let received = client.env.before(client.now() + PATIENCE, pushes.recv()).await;
+    assert!(matches!(received, Some(None | Some(Push::Closed))), "{received:?}");
 }
 
 /// For every kind of node, whether it pushes or not.

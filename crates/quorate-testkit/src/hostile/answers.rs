@@ -219,8 +219,8 @@ impl Conversation {
         let mut said = vec![
             b">0\r\n".to_vec(),
             push(&[bulk("message")]),
-            push(&[bulk("message"), bulk("elsewhere:freed"), bulk("nobody")]),
-            push(&[bulk("pmessage"), bulk("*"), bulk("elsewhere:freed"), bulk("nobody")]),
+            push(&[bulk("message"), bulk("elsewhere:freed"), bulk("stranger")]),
+            push(&[bulk("pmessage"), bulk("*"), bulk("elsewhere:freed"), bulk("stranger")]),
             push(&[bulk("subscribe"), bulk("elsewhere:freed"), b":9\r\n".to_vec()]),
             push(&[bulk("invalidate"), b"_\r\n".to_vec()]),
             push(&[bulk("granted"), array(&[bulk("granted"), bulk("7")])]),
@@ -230,7 +230,7 @@ impl Conversation {
             said.push(push(&[bulk("message"), bulk(channel), b":7\r\n".to_vec()]));
             said.push(push(&[bulk("message"), bulk(channel), bulk(&"x".repeat(1 << 16))]));
             for number in 0..MADE_UP {
-                let owner = bulk(&format!("4294967295 nobody:{:032x}", self.made_up + number));
+                let owner = bulk(&format!("4294967295 stranger:{:032x}", self.made_up + number));
                 said.push(push(&[bulk("message"), bulk(channel), owner]));
             }
         }

@@ -85,7 +85,7 @@ impl Fault {
     /// Returns the name under which the fault is counted.
     pub fn kind(&self) -> &'static str {
         match self {
-            Self::Road(_, _, Directions { there: true, back: true }) => "road mended",
+            Self::Road(_, _, Directions { there: true, back: true }) => "road restored",
             Self::Road(_, _, Directions { there: false, back: false }) => "road cut",
             Self::Road(_, _, Directions { there: false, .. }) => "road there cut",
             Self::Road(..) => "road back cut",
