@@ -42,7 +42,7 @@ impl<K: Kind> Target<K> {
 
 impl<K: Kind> std::fmt::Debug for Target<K> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Seat").field("kind", &self.kind.name()).finish_non_exhaustive()
+        f.debug_struct("Target").field("kind", &self.kind.name()).finish_non_exhaustive()
     }
 }
 

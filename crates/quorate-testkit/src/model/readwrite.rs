@@ -169,7 +169,7 @@ impl fmt::Debug for Action {
             Self::Downgrade(a) => write!(f, "{} downgrades", who(a)),
             Self::Runs(a, node, what, answered) => {
                 let answered = if answered { "" } else { ", unanswered" };
-                write!(f, "{node:?} runs {}'s {what:?}{heard}", who(a))
+                write!(f, "{node:?} runs {}'s {what:?}{answered}", who(a))
             }
             Self::Releases(a, node) => write!(f, "{node:?} runs {}'s release", who(a)),
             Self::Forget(node) => write!(f, "{node:?} forgets"),

@@ -35,10 +35,9 @@ const SEALED: &str = "quorate::ledger::record";
 const TICK: &str = "quorate::schedule::tick";
 
 /// Copies the library's log messages on this thread into the trace, until the guard is dropped.
-pub(super) fn log_capture(trace: &Trace, referee: &Arc<Referee>) -> DefaultGuard {
-    let log_capture =
-        LogCapture { trace: trace.clone(), referee: Arc::clone(referee), spans: AtomicU64::new(1) };
-    tracing::subscriber::set_default(log_capture)
+pub(super) fn capture_log(trace: &Trace, referee: &Arc<Referee>) -> DefaultGuard {
+    let capture = LogCapture { trace: trace.clone(), referee: Arc::clone(referee), spans: AtomicU64::new(1) };
+    tracing::subscriber::set_default(capture)
 }
 
 #[derive(Debug)]

@@ -4,7 +4,7 @@ mod faults;
 use super::{
     Directions, Event, Fault, Host, Link, Machine, Memory, Mistake, NetworkConditions, Plan, Referee,
     Scenario, SeedRng, Server, SimNode, SimWorld, Trace, Truth,
-    log_capture::log_capture,
+    log_capture::capture_log,
     scenario::{NODES, WORKERS},
     worker::{Duties, Inbox, Outside, RESOURCES, Sinks, Worker},
 };
@@ -74,7 +74,7 @@ fn run(seed: u64, plan: &Plan, trace: impl FnOnce(Truth) -> Trace) -> Outcome {
         if plan.wild_clocks {
             referee.judge_only_what_needs_no_time();
         }
-        let _heard = log_capture(&trace, &referee);
+        let _capture = capture_log(&trace, &referee);
         if plan.excuse_no_clock {
             referee.excuse_no_clock();
         }
