@@ -175,10 +175,10 @@ impl fmt::Debug for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::Ask(l, node) => write!(f, "{l} asks {node:?}"),
-            Self::Answer(l, node) => write!(f, "{l} receives from {node:?}"),
+            Self::Answer(l, node) => write!(f, "{l} receives the answer of {node:?}"),
             Self::Decide(l) => write!(f, "{l} decides"),
             Self::Write(l, node) => write!(f, "{l} writes {node:?}"),
-            Self::Written(l, node) => write!(f, "{l} receives from {node:?} written"),
+            Self::Written(l, node) => write!(f, "{l} receives the reply of {node:?} to its write"),
             Self::Lose(l, node) => write!(f, "{l} gives up over {node:?}"),
             Self::Prune(l, node) => write!(f, "{l} prunes {node:?}"),
             Self::Forget(node) => write!(f, "{node:?} forgets"),

@@ -148,9 +148,9 @@ impl fmt::Debug for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::Acquire(a, node) => write!(f, "{a} acquires {node:?}"),
-            Self::Granted(a, node) => write!(f, "{a} receives from {node:?}"),
+            Self::Granted(a, node) => write!(f, "{a} receives the grant of {node:?}"),
             Self::Count(a, node) => write!(f, "{a} counts at {node:?}"),
-            Self::Counted(a, node) => write!(f, "{a} receives from {node:?} counted"),
+            Self::Counted(a, node) => write!(f, "{a} receives the reply of {node:?} to its count"),
             Self::Leave(a) => write!(f, "{a} will not begin"),
             Self::Back(a, node) => write!(f, "{a} takes back at {node:?}"),
             Self::Forget(node) => write!(f, "{node:?} forgets"),

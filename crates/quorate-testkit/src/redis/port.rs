@@ -8,7 +8,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-/// The smallest port: most systems take the ports that they assign themselves from above this.
+/// The first port of the range, which lies below the ports that systems assign by themselves.
 const FIRST: u32 = 10_000;
 const COUNT: u32 = 22_000;
 /// The number of ports that are tried before the search fails.

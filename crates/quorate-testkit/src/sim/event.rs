@@ -100,7 +100,7 @@ pub enum Event<'a> {
         got: Result<u64, String>,
     },
     /// Leases that are stored on a server after the faults, though no worker holds one any more.
-    Stands {
+    LeftoverLeases {
         /// The server.
         node: &'a str,
         /// The leases.

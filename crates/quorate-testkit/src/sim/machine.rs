@@ -63,11 +63,11 @@ impl Machine {
         let set = self.truth.now();
         let due = self.state().boot.will_show(set, nanos).min(set + at_most) + late;
         loop {
-            let rings = rings(set, due, self.nap, &self.state().sleeps);
-            if self.truth.now() >= rings {
+            let fires_at = fires_at(set, due, self.nap, &self.state().sleeps);
+            if self.truth.now() >= fires_at {
                 return;
             }
-            self.truth.reach(rings).await;
+            self.truth.reach(fires_at).await;
         }
     }
 
@@ -129,7 +129,7 @@ impl Machine {
 /// Returns the time at which a timer fires that was set at `set` for `due`, on a machine that has slept
 /// meanwhile. The timer is a chain of naps; after each nap the process reads the clock. A nap that a sleep
 /// interrupts goes on afterwards.
-fn rings(set: Duration, due: Duration, nap: Duration, sleeps: &[Sleep]) -> Duration {
+fn fires_at(set: Duration, due: Duration, nap: Duration, sleeps: &[Sleep]) -> Duration {
     let mut from = set;
     for sleep in sleeps.iter().filter(|sleep| sleep.from >= set) {
         if sleep.from >= from.max(due) {
@@ -159,20 +159,20 @@ mod tests {
     #[test]
     fn a_sleeping_timer_fires_at_the_end_of_its_nap() {
         let slept = |from, until| [Sleep { from: ms(from), until: ms(until) }];
-        assert_eq!(rings(ms(0), ms(1_000), NAP, &[]), ms(1_000));
-        assert_eq!(rings(ms(0), ms(1_000), NAP, &slept(1_000, 9_000)), ms(1_000), "it rang before");
+        assert_eq!(fires_at(ms(0), ms(1_000), NAP, &[]), ms(1_000));
+        assert_eq!(fires_at(ms(0), ms(1_000), NAP, &slept(1_000, 9_000)), ms(1_000), "it rang before");
         assert_eq!(
-            rings(ms(0), ms(1_000), NAP, &slept(230, 600)),
+            fires_at(ms(0), ms(1_000), NAP, &slept(230, 600)),
             ms(1_000),
             "it looked at 670 and slept on"
         );
-        assert_eq!(rings(ms(0), ms(1_000), NAP, &slept(230, 5_000)), ms(5_070), "30 of 100 ms had passed");
-        assert_eq!(rings(ms(0), ms(240), NAP, &slept(230, 5_000)), ms(5_010), "a shorter nap at the end");
-        assert_eq!(rings(ms(9_500), ms(9_700), NAP, &slept(230, 5_000)), ms(9_700), "set afterwards");
+        assert_eq!(fires_at(ms(0), ms(1_000), NAP, &slept(230, 5_000)), ms(5_070), "30 of 100 ms had passed");
+        assert_eq!(fires_at(ms(0), ms(240), NAP, &slept(230, 5_000)), ms(5_010), "a shorter nap at the end");
+        assert_eq!(fires_at(ms(9_500), ms(9_700), NAP, &slept(230, 5_000)), ms(9_700), "set afterwards");
         let twice = [Sleep { from: ms(230), until: ms(600) }, Sleep { from: ms(700), until: ms(2_000) }];
-        assert_eq!(rings(ms(0), ms(1_000), NAP, &twice), ms(2_070), "naps began again at 670");
+        assert_eq!(fires_at(ms(0), ms(1_000), NAP, &twice), ms(2_070), "naps began again at 670");
         let dozed = [Sleep { from: ms(10), until: ms(500) }, Sleep { from: ms(520), until: ms(800) }];
-        assert_eq!(rings(ms(0), ms(400), NAP, &dozed), ms(870), "the nap of 90 had 70 left");
+        assert_eq!(fires_at(ms(0), ms(400), NAP, &dozed), ms(870), "the nap of 90 had 70 left");
     }
 
     #[tokio::test(start_paused = true)]

@@ -174,7 +174,7 @@ impl Run {
         self.set_conditions(&self.scenario.weather.clone());
         for (at, fault) in std::mem::take(&mut self.scenario.faults) {
             self.truth.reach(at).await;
-            self.happen(fault);
+            self.inject(fault);
         }
         self.truth.reach(self.scenario.length).await;
     }
@@ -187,21 +187,21 @@ impl Run {
             link.set_open(Directions { there: true, back: true });
         }
         for node in 0..NODES {
-            self.happen(Fault::ResumeServer(node));
+            self.inject(Fault::ResumeServer(node));
             let memory =
                 if self.plan.wild_clocks || self.plan.far_steps { Memory::Kept } else { Memory::Empty };
-            self.happen(Fault::StartServer(node, memory));
-            self.happen(Fault::UnstandServer(node));
+            self.inject(Fault::StartServer(node, memory));
+            self.inject(Fault::UnstandServer(node));
         }
         for worker in 0..WORKERS {
-            self.happen(Fault::UnfreezeWorker(worker));
-            self.happen(Fault::WakeWorker(worker));
+            self.inject(Fault::UnfreezeWorker(worker));
+            self.inject(Fault::WakeWorker(worker));
             self.machines[worker].set_wall_right();
-            self.happen(Fault::ResumeWorker(worker));
+            self.inject(Fault::ResumeWorker(worker));
             if self.workers[worker].as_ref().is_some_and(|process| process.mistake.is_some()) {
-                self.happen(Fault::CrashWorker(worker));
+                self.inject(Fault::CrashWorker(worker));
             }
-            self.happen(Fault::StartWorker(worker, None));
+            self.inject(Fault::StartWorker(worker, None));
         }
         self.delete_foreign_markers();
         self.referee.end_faults();
@@ -232,14 +232,14 @@ impl Run {
         let long_ago = self.truth.now().saturating_sub(keys_end_in);
         let lives = |worker: usize| self.crashed[worker].is_none_or(|crashed| crashed < long_ago);
         // A resign request is stored for its time, even if its worker has died.
-        self.look_for_keys(|resource, owner| {
+        self.check_for_leftover_keys(|resource, owner| {
             let ours = (0..WORKERS).any(|worker| lives(worker) && owner == format!("w{worker}"));
             ours && resource.kind() != ResourceKind::Wish
         });
         let served = self.plan.setup.quarantine().mul_f64(1.0 + self.plan.setup.drift_rate);
         // A driver that was backing off needs a second to see its server; the wait is over only then.
         self.truth.pass(served + Duration::from_millis(1_500)).await;
-        self.look_for_keys(|_, _| true);
+        self.check_for_leftover_keys(|_, _| true);
         for turn in 0..2 * WORKERS {
             let Some(process) = &self.workers[turn % WORKERS] else { continue };
             let bound = if turn < WORKERS { FIRST_ACQUIRE } else { NEXT_ACQUIRE };
@@ -312,7 +312,7 @@ impl Run {
             self.retire(&process);
         }
         if !self.plan.wild_clocks {
-            self.look_for_keys(|_, _| true);
+            self.check_for_leftover_keys(|_, _| true);
         }
     }
 
@@ -391,11 +391,11 @@ impl Run {
     }
 
     /// Checks that no key of these workers is stored on any server.
-    fn look_for_keys(&self, of: impl Fn(&Resource, &str) -> bool) {
+    fn check_for_leftover_keys(&self, of: impl Fn(&Resource, &str) -> bool) {
         for server in &self.servers {
             let mut leases = server.live_leases();
             leases.retain(|(resource, owner, _)| of(resource, Owner::from_node(owner).worker()));
-            self.referee.tell(&Event::Stands { node: server.name(), leases: &leases });
+            self.referee.tell(&Event::LeftoverLeases { node: server.name(), leases: &leases });
         }
     }
 

@@ -41,7 +41,7 @@ impl fmt::Debug for Action {
             Self::Extends(a, node, again) => write!(f, "{node:?} runs {}'s extension{}", who(a), kept(again)),
             Self::AtOnce(a, node, again) => write!(f, "{node:?} serves {}{}", who(a), kept(again)),
             Self::Releases(a, node) => write!(f, "{node:?} runs {}'s release", who(a)),
-            Self::Receives(a, node) => write!(f, "{} receives {node:?}", who(a)),
+            Self::Receives(a, node) => write!(f, "{} receives the reply of {node:?}", who(a)),
             Self::Forget(node) => write!(f, "{node:?} forgets"),
             Self::Step => write!(f, "step"),
         }

@@ -39,11 +39,11 @@ impl fmt::Debug for Action {
             Self::Acquire(a, node, again) => {
                 write!(f, "{} acquires {node:?}{}", who(a), if again { " (kept)" } else { "" })
             }
-            Self::AcquireAtOnce(a, node) => write!(f, "{} acquires and receives from {node:?}", who(a)),
-            Self::RaiseAtOnce(a, node) => write!(f, "{} raises and receives from {node:?}", who(a)),
-            Self::Granted(a, node, _) => write!(f, "{} receives from {node:?}", who(a)),
+            Self::AcquireAtOnce(a, node) => write!(f, "{} acquires at {node:?}, which answers", who(a)),
+            Self::RaiseAtOnce(a, node) => write!(f, "{} raises at {node:?}, which answers", who(a)),
+            Self::Granted(a, node, _) => write!(f, "{} receives the grant of {node:?}", who(a)),
             Self::Raise(a, node) => write!(f, "{} raises {node:?}", who(a)),
-            Self::Raised(a, node) => write!(f, "{} receives from {node:?} raised", who(a)),
+            Self::Raised(a, node) => write!(f, "{} receives the reply of {node:?} to its raise", who(a)),
             Self::Repair(a, node) => write!(f, "{} repairs {node:?}", who(a)),
             Self::Step => write!(f, "step"),
             Self::Forget(node) => write!(f, "{node:?} forgets"),

@@ -17,7 +17,7 @@ impl Invariant for Leftovers {
 
     fn see(&mut self, _now: Duration, event: &Event<'_>) -> Result<(), String> {
         match event {
-            Event::Stands { node, leases } if !leases.is_empty() => {
+            Event::LeftoverLeases { node, leases } if !leases.is_empty() => {
                 Err(format!("{node} still has {leases:?}"))
             }
             Event::Ended { worker, panics, .. } if !panics.is_empty() => {
@@ -44,7 +44,7 @@ mod tests {
         assert!(ended(1, &[]).is_err());
         assert!(ended(0, &["no".to_owned()]).is_err());
         let lease = (Resource::lock("x").unwrap(), "a".to_owned(), Duration::ZERO);
-        assert!(see(&Event::Stands { node: "n", leases: &[] }).is_ok());
-        assert!(see(&Event::Stands { node: "n", leases: &[lease] }).is_err());
+        assert!(see(&Event::LeftoverLeases { node: "n", leases: &[] }).is_ok());
+        assert!(see(&Event::LeftoverLeases { node: "n", leases: &[lease] }).is_err());
     }
 }

@@ -14,8 +14,8 @@ use std::{sync::Arc, time::Duration};
 
 impl Run {
     /// Carries out `fault`, where it is possible.
-    pub(super) fn happen(&mut self, fault: Fault) {
-        if !self.strike(fault) {
+    pub(super) fn inject(&mut self, fault: Fault) {
+        if !self.apply(fault) {
             return;
         }
         self.trace.note(format_args!("FAULT {fault:?}"));
@@ -23,7 +23,7 @@ impl Run {
         self.referee.look();
     }
 
-    fn strike(&mut self, fault: Fault) -> bool {
+    fn apply(&mut self, fault: Fault) -> bool {
         match fault {
             Fault::Road(worker, node, open) => self.links[worker][node].set_open(open),
             Fault::Partition(halves, parted) => self.part(halves, parted),
@@ -43,12 +43,12 @@ impl Run {
             Fault::StepServer(node, by) => self.servers[node].step(by),
             Fault::StandServer(node) => self.servers[node].set_clock_running(false),
             Fault::UnstandServer(node) => self.servers[node].set_clock_running(true),
-            other => return self.strike_worker(other),
+            other => return self.apply_to_worker(other),
         }
         true
     }
 
-    fn strike_worker(&mut self, fault: Fault) -> bool {
+    fn apply_to_worker(&mut self, fault: Fault) -> bool {
         match fault {
             Fault::PauseWorker(worker) => self.with(worker, |process| process.host.pause()),
             Fault::ResumeWorker(worker) => self.with(worker, |process| process.host.resume()),
@@ -91,8 +91,8 @@ impl Run {
             let marker = self.servers[node].marker().and_then(|text| Marker::parse(&text).ok());
             if marker.is_some_and(|marker| marker.nodes != nodes || marker.settings != settings) {
                 self.referee.count("foreign marker deleted");
-                self.happen(Fault::CrashServer(node));
-                self.happen(Fault::StartServer(node, Memory::Empty));
+                self.inject(Fault::CrashServer(node));
+                self.inject(Fault::StartServer(node, Memory::Empty));
             }
         }
     }
