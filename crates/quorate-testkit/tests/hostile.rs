@@ -265,7 +265,7 @@ async fn one_liar_of_five_makes_two_holders_if_each_reaches_half_of_the_honest_n
     let second = acquire(&b).await;
     assert!(
         first.fencing_token().is_ok() && second.fencing_token().is_ok(),
-        "the limit of the promise has moved: say so"
+        "the limit of the guarantee has changed: document it"
     );
 }
 

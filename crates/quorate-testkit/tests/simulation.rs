@@ -247,36 +247,36 @@ const FOUND: [(&str, u64, &str); 10] = [
     (
         "default",
         5_682,
-        "fencing: a token twice, seeded after relics on nodes that were admitted and so waited for nothing; \
-         round/tally.rs: a_counter_older_than_its_node_s_memory_counts_from_the_end_of_the_quarantine",
+        "fencing: a token twice, seeded beside old counters on nodes that were trusted without a quarantine; \
+         vote/tally.rs: a_counter_older_than_its_node_s_memory_counts_from_the_end_of_the_quarantine",
     ),
     (
         "default",
         1_782,
-        "release: lost on a half-open connection, on which nothing else followed; round/core_tests.rs: \
+        "release: lost on a half-open connection, on which no other request followed; driver/core_tests.rs: \
          a_node_that_stays_silent_is_given_up_and_its_releases_go_first_on_the_next_session_after_the_fence",
     ),
     (
         "default",
         1_220,
-        "claims: the invariant blamed a claim whose worker's clock stood still; sim/invariant/claims.rs: \
+        "claims: the invariant did not excuse a claim whose worker's clock stood still; sim/invariant/claims.rs: \
          a_message_done_on_a_majority_is_granted_to_no_worker",
     ),
     (
         "old-counters",
         372,
-        "fencing: a majority of old counters gave a token a second time; round/tally.rs, as for 5682",
+        "fencing: a majority of old counters gave a token a second time; vote/tally.rs, as for 5682",
     ),
     (
         "mistaken",
         347,
-        "exclusion: a wrong list's worker marked nodes that forgot and led by them; round/standing.rs: \
+        "exclusion: a worker with a wrong list marked nodes that forgot and led by them; trust/node_trust.rs: \
          who_is_contradicted_marks_no_node_that_forgot",
     ),
     (
         "mistaken",
         410,
-        "a worker with another list or max_ttl beside the others; round/standing.rs, as for 347",
+        "a worker with another list or max_ttl beside the others; trust/node_trust.rs, as for 347",
     ),
     ("mistaken", 571, "the same"),
     ("mistaken", 822, "the same"),
@@ -284,7 +284,7 @@ const FOUND: [(&str, u64, &str); 10] = [
         "default",
         3_359,
         "ticks: a leader whose own wall clock was ahead started an at-most-once tick long before it was due, servers \
-         forgot it, and it started again; round/clock.rs: a_majority_of_the_true_clocks_has_reached_it",
+         forgot it, and it started again; trust/quorum_clock.rs: a_majority_of_the_true_clocks_has_reached_it",
     ),
     ("default", 6_315, "the same"),
 ];

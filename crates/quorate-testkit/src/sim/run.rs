@@ -161,7 +161,7 @@ impl Run {
         let operator = self.process(0, None);
         operator.quorum.met(Duration::from_secs(1)).await;
         if let Err(error) = operator.quorum.trust_nodes().await {
-            self.referee.fail(&format!("new servers could not be admitted: {error}"));
+            self.referee.fail(&format!("cannot trust the new servers: {error}"));
         }
         operator.quorum.close().await;
         for worker in 0..WORKERS {
