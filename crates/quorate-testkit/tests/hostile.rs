@@ -123,7 +123,7 @@ async fn impossible_ledger_pages_are_no_answer() {
 /// A server may return a record twice: it is one record.
 #[tokio::test]
 async fn a_record_returned_twice_is_read_once() {
-    let cluster = Cluster::new(1, &[Hostility::TwiceTold; 2]);
+    let cluster = Cluster::new(1, &[Hostility::RepeatedRecords; 2]);
     soon(all_trusted(&cluster.quorum)).await;
     let answered = soon(Ledger::new(&cluster.quorum, "g").unwrap().seal(FencingToken::new(5))).await.unwrap();
     let counts: Vec<_> = answered.iter().map(|one| one.state.records.len()).collect();
@@ -273,7 +273,7 @@ async fn one_liar_of_five_makes_two_holders_if_each_reaches_half_of_the_honest_n
 /// a waiter polls as often as if the server were silent, and is woken by the other servers.
 #[tokio::test]
 async fn false_release_messages_wake_no_waiter() {
-    let server = HostileServer::start(Hostility::Babbler).unwrap();
+    let server = HostileServer::start(Hostility::NoisyPushes).unwrap();
     let honest: Vec<_> = (0..4).map(|number| MemoryNode::new(&format!("memory{number}"))).collect();
     let [a, b] = [(); 2].map(|()| {
         let liar = RedisNode::parse(&server.url(PASSWORD)).unwrap();

@@ -34,7 +34,7 @@ pub enum Hostility {
     Push,
     /// It grants everything to every client. Before each answer it sends push messages that no client
     /// requested, among them false releases of every resource that a client listens for.
-    Babbler,
+    NoisyPushes,
     /// Errors that repeat everything that they received, together with terminal control sequences.
     Error,
     /// The answer to INFO is noise.
@@ -59,7 +59,7 @@ pub enum Hostility {
     /// A page of a ledger that is longer than any allowed one.
     HugePage,
     /// Every record of a ledger twice in a page, and again in the next.
-    TwiceTold,
+    RepeatedRecords,
     /// One of the others for each second answer, chosen by the seed; the rest of the answers are right.
     Mixed(u64),
 }
@@ -96,7 +96,7 @@ impl Hostility {
 }
 
 /// An answer to the client.
-pub(super) enum Answer {
+pub(super) enum ServerReply {
     Say(Vec<u8>),
     /// Sends the bytes and then closes.
     SayAndClose(Vec<u8>),
@@ -112,16 +112,16 @@ pub(super) struct Conversation {
     hostility: Hostility,
     rng: SeedRng,
     run_id: String,
-    told: String,
+    received: String,
     scripts: usize,
     marker: Option<Vec<u8>>,
     /// The channels to which the client subscribed.
     channels: Vec<String>,
-    made_up: u64,
+    false_releases: u64,
 }
 
-/// The number of false releases that a babbler sends before each answer, for each channel.
-const MADE_UP: u64 = 200;
+/// The number of false releases that a server with noisy pushes sends before each answer, for each channel.
+const FALSE_RELEASES: u64 = 200;
 
 /// The number of keys of an item of each script, in the order in which the scripts are loaded.
 const KEYS: [usize; 21] = [3, 2, 3, 1, 3, 3, 2, 3, 1, 1, 3, 3, 2, 3, 1, 1, 1, 1, 1, 1, 1];
@@ -160,11 +160,11 @@ impl Conversation {
             hostility,
             rng: SeedRng::new(seed.wrapping_mul(1_000) + connection, "hostile"),
             run_id: format!("{port:08x}{run:032x}"),
-            told: String::new(),
+            received: String::new(),
             scripts: 0,
             marker,
             channels: Vec::new(),
-            made_up: 0,
+            false_releases: 0,
         }
     }
 
@@ -173,9 +173,9 @@ impl Conversation {
         self.marker.clone()
     }
 
-    pub(super) fn answer(&mut self, command: &[Vec<u8>]) -> Answer {
+    pub(super) fn answer(&mut self, command: &[Vec<u8>]) -> ServerReply {
         let word = |at: usize| command.get(at).map(|word| String::from_utf8_lossy(word)).unwrap_or_default();
-        self.told.push_str(&format!("{} ", word(1).chars().take(200).collect::<String>()));
+        self.received.push_str(&format!("{} ", word(1).chars().take(200).collect::<String>()));
         let hostility = match self.hostility {
             Hostility::Mixed(_) if self.rng.chance(500) => {
                 Hostility::BREAKERS[self.rng.index(Hostility::BREAKERS.len())]
@@ -188,29 +188,29 @@ impl Conversation {
             "INFO" => self.info(hostility),
             "SCRIPT" => {
                 self.scripts += 1;
-                Answer::Say(bulk(&(self.scripts - 1).to_string()))
+                ServerReply::Say(bulk(&(self.scripts - 1).to_string()))
             }
-            "TIME" => Answer::Say(time(hostility)),
-            "GET" if hostility == Hostility::AnotherRun => Answer::Say(b"$-1\r\n".to_vec()),
-            "GET" => Answer::Say(match &self.marker {
+            "TIME" => ServerReply::Say(time(hostility)),
+            "GET" if hostility == Hostility::AnotherRun => ServerReply::Say(b"$-1\r\n".to_vec()),
+            "GET" => ServerReply::Say(match &self.marker {
                 Some(marker) => bulk(&String::from_utf8_lossy(marker)),
                 None => b"$-1\r\n".to_vec(),
             }),
-            "HELLO" if hostility == Hostility::Babbler => {
-                Answer::Say(b"%1\r\n$5\r\nproto\r\n:3\r\n".to_vec())
+            "HELLO" if hostility == Hostility::NoisyPushes => {
+                ServerReply::Say(b"%1\r\n$5\r\nproto\r\n:3\r\n".to_vec())
             }
-            "SUBSCRIBE" if hostility == Hostility::Babbler => {
+            "SUBSCRIBE" if hostility == Hostility::NoisyPushes => {
                 self.channels.push(word(1).into_owned());
-                Answer::Say(
+                ServerReply::Say(
                     [self.push_noise(), push(&[bulk("subscribe"), bulk(&word(1)), b":1\r\n".to_vec()])]
                         .concat(),
                 )
             }
-            "UNSUBSCRIBE" if hostility == Hostility::Babbler => {
-                Answer::Say(push(&[bulk("unsubscribe"), bulk(&word(1)), b":0\r\n".to_vec()]))
+            "UNSUBSCRIBE" if hostility == Hostility::NoisyPushes => {
+                ServerReply::Say(push(&[bulk("unsubscribe"), bulk(&word(1)), b":0\r\n".to_vec()]))
             }
-            "CONFIG" => Answer::Say(array(&[bulk("appendfsync"), bulk("always")])),
-            _ => Answer::Say(b"+OK\r\n".to_vec()),
+            "CONFIG" => ServerReply::Say(array(&[bulk("appendfsync"), bulk("always")])),
+            _ => ServerReply::Say(b"+OK\r\n".to_vec()),
         }
     }
 
@@ -229,16 +229,16 @@ impl Conversation {
             said.push(push(&[bulk("message"), bulk(channel)]));
             said.push(push(&[bulk("message"), bulk(channel), b":7\r\n".to_vec()]));
             said.push(push(&[bulk("message"), bulk(channel), bulk(&"x".repeat(1 << 16))]));
-            for number in 0..MADE_UP {
-                let owner = bulk(&format!("4294967295 stranger:{:032x}", self.made_up + number));
+            for number in 0..FALSE_RELEASES {
+                let owner = bulk(&format!("4294967295 stranger:{:032x}", self.false_releases + number));
                 said.push(push(&[bulk("message"), bulk(channel), owner]));
             }
         }
-        self.made_up += MADE_UP;
+        self.false_releases += FALSE_RELEASES;
         said.concat()
     }
 
-    fn info(&self, hostility: Hostility) -> Answer {
+    fn info(&self, hostility: Hostility) -> ServerReply {
         let honest = format!(
             "redis_version:7.0.15\r\nrun_id:{}\r\nuptime_in_seconds:5\r\nrole:master\r\nmaxmemory_policy:noeviction\r\n\
              aof_enabled:0\r\n",
@@ -246,20 +246,20 @@ impl Conversation {
         );
         match hostility {
             Hostility::InfoNoise => {
-                Answer::Say(bulk("run_id\r\n::::\r\nuptime_in_seconds:\u{1b}[2J\r\nrole\0\r\n"))
+                ServerReply::Say(bulk("run_id\r\n::::\r\nuptime_in_seconds:\u{1b}[2J\r\nrole\0\r\n"))
             }
             Hostility::Error => {
-                Answer::Say(format!("-ERR\u{1b}[2J AUTH \u{7}{}\r\n", self.told).into_bytes())
+                ServerReply::Say(format!("-ERR\u{1b}[2J AUTH \u{7}{}\r\n", self.received).into_bytes())
             }
-            Hostility::HugeLength => Answer::Say(b"$1152921504606846976\r\n".to_vec()),
-            Hostility::Endless => Answer::Flood(b"$1152921504606846976\r\n".to_vec()),
-            Hostility::DeepNesting => Answer::Say(b"*1\r\n".repeat(10_000)),
-            Hostility::Silence => Answer::Nothing,
-            _ => Answer::Say(bulk(&honest)),
+            Hostility::HugeLength => ServerReply::Say(b"$1152921504606846976\r\n".to_vec()),
+            Hostility::Endless => ServerReply::Flood(b"$1152921504606846976\r\n".to_vec()),
+            Hostility::DeepNesting => ServerReply::Say(b"*1\r\n".repeat(10_000)),
+            Hostility::Silence => ServerReply::Nothing,
+            _ => ServerReply::Say(bulk(&honest)),
         }
     }
 
-    fn script(&mut self, hostility: Hostility, command: &[Vec<u8>]) -> Answer {
+    fn script(&mut self, hostility: Hostility, command: &[Vec<u8>]) -> ServerReply {
         let number = |at: usize| -> usize {
             command.get(at).and_then(|word| std::str::from_utf8(word).ok()?.parse().ok()).unwrap_or_default()
         };
@@ -276,22 +276,24 @@ impl Conversation {
         let reply = reply(hostility, &scripts, command.last().is_some_and(Vec::is_empty));
         match hostility {
             Hostility::WrongTypes => {
-                Answer::Say([b":5\r\n", &b"#t\r\n"[..], b"_\r\n", b"%0\r\n"][self.rng.index(4)].to_vec())
+                ServerReply::Say([b":5\r\n", &b"#t\r\n"[..], b"_\r\n", b"%0\r\n"][self.rng.index(4)].to_vec())
             }
-            Hostility::HugeLength => Answer::Say(b"*1152921504606846976\r\n".to_vec()),
-            Hostility::DeepNesting => Answer::Say(b"*1\r\n".repeat(10_000)),
-            Hostility::Endless => Answer::Flood(b"$1152921504606846976\r\n".to_vec()),
-            Hostility::Push => Answer::Say(b">2\r\n+message\r\n+x\r\n".to_vec()),
-            Hostility::Babbler => Answer::Say([self.push_noise(), reply].concat()),
-            Hostility::Error => Answer::Say(format!("-ERR\u{1b}[2J \u{7}{}\r\n", self.told).into_bytes()),
+            Hostility::HugeLength => ServerReply::Say(b"*1152921504606846976\r\n".to_vec()),
+            Hostility::DeepNesting => ServerReply::Say(b"*1\r\n".repeat(10_000)),
+            Hostility::Endless => ServerReply::Flood(b"$1152921504606846976\r\n".to_vec()),
+            Hostility::Push => ServerReply::Say(b">2\r\n+message\r\n+x\r\n".to_vec()),
+            Hostility::NoisyPushes => ServerReply::Say([self.push_noise(), reply].concat()),
+            Hostility::Error => {
+                ServerReply::Say(format!("-ERR\u{1b}[2J \u{7}{}\r\n", self.received).into_bytes())
+            }
             Hostility::Partial => {
                 let cut = self.rng.index(reply.len());
-                Answer::SayAndClose(reply[..cut].to_vec())
+                ServerReply::SayAndClose(reply[..cut].to_vec())
             }
-            Hostility::AnotherRun => Answer::SayAndClose(reply),
-            Hostility::Drip => Answer::Drip(reply),
-            Hostility::Silence => Answer::Nothing,
-            _ => Answer::Say(reply),
+            Hostility::AnotherRun => ServerReply::SayAndClose(reply),
+            Hostility::Drip => ServerReply::Drip(reply),
+            Hostility::Silence => ServerReply::Nothing,
+            _ => ServerReply::Say(reply),
         }
     }
 }
@@ -305,7 +307,7 @@ fn page(hostility: Hostility, first: bool) -> Vec<u8> {
     let record = [bulk("r:tick"), bulk(&format!("5:1:0:{value}"))].concat();
     let record = [b"*2\r\n".to_vec(), record].concat();
     let pieces = match hostility {
-        Hostility::TwiceTold => array(&[record.clone(), record]),
+        Hostility::RepeatedRecords => array(&[record.clone(), record]),
         _ => array(&[record]),
     };
     array(&[bulk("ledger"), next(hostility, first), bulk("0"), bulk("0"), pieces])
@@ -316,7 +318,7 @@ fn next(hostility: Hostility, first: bool) -> Vec<u8> {
     match hostility {
         Hostility::EndlessPages => bulk(&SystemWorld.wall().as_micros().to_string()),
         Hostility::SamePage => bulk("7"),
-        Hostility::TwiceTold if first => bulk("7"),
+        Hostility::RepeatedRecords if first => bulk("7"),
         _ => bulk(""),
     }
 }

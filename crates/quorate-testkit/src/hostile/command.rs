@@ -4,7 +4,7 @@ use std::io::{self, BufRead, Read};
 const WORD_MAX: usize = 1 << 20;
 
 /// Reads the next command, an array of strings. Returns `None` if the client has closed.
-pub(super) fn command(from: &mut impl BufRead) -> io::Result<Option<Vec<Vec<u8>>>> {
+pub(super) fn read(from: &mut impl BufRead) -> io::Result<Option<Vec<Vec<u8>>>> {
     let Some(words) = length(from, b'*')? else { return Ok(None) };
     let mut command = Vec::new();
     for _ in 0..words {

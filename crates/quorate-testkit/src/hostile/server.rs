@@ -1,6 +1,6 @@
 use super::{
     Hostility,
-    answers::{Answer, Conversation},
+    answers::{Conversation, ServerReply},
     command,
 };
 use std::{
@@ -112,32 +112,32 @@ impl Shared {
     fn talk(&self, stream: &TcpStream, connection: u64) -> io::Result<()> {
         stream.set_nodelay(true)?;
         let marker = self.marker.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let mut speaker = Conversation::new(self.hostility, self.port, connection, marker);
+        let mut conversation = Conversation::new(self.hostility, self.port, connection, marker);
         let mut from = BufReader::new(stream.try_clone()?);
         let mut to = stream;
-        while let Some(command) = command::command(&mut from)? {
+        while let Some(command) = command::read(&mut from)? {
             if command.first().is_some_and(|word| word == b"EVALSHA") {
                 self.batches.fetch_add(1, Ordering::Relaxed);
             }
-            let deed = speaker.answer(&command);
-            *self.marker.lock().unwrap_or_else(PoisonError::into_inner) = speaker.marker();
+            let deed = conversation.answer(&command);
+            *self.marker.lock().unwrap_or_else(PoisonError::into_inner) = conversation.marker();
             match deed {
-                Answer::Say(bytes) => to.write_all(&bytes)?,
-                Answer::SayAndClose(bytes) => return to.write_all(&bytes),
-                Answer::Drip(bytes) => {
+                ServerReply::Say(bytes) => to.write_all(&bytes)?,
+                ServerReply::SayAndClose(bytes) => return to.write_all(&bytes),
+                ServerReply::Drip(bytes) => {
                     for byte in bytes {
                         to.write_all(&[byte])?;
                         thread::sleep(DROP_EVERY);
                     }
                 }
-                Answer::Flood(bytes) => {
+                ServerReply::Flood(bytes) => {
                     to.write_all(&bytes)?;
                     let more = [b'x'; 1 << 16];
                     loop {
                         to.write_all(&more)?;
                     }
                 }
-                Answer::Nothing => {}
+                ServerReply::Nothing => {}
             }
         }
         Ok(())
