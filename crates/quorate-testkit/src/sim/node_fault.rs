@@ -4,38 +4,38 @@ use quorate::node::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// How a server may break the rules, to prove that the invariants notice.
+/// A way in which a server breaks the rules, to prove that the invariants notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeFault {
     /// When it loses its memory it keeps its run id and its marker, and so its vote.
     Forgetful,
     /// It runs requests that are past their `not_after`.
     Timeless,
-    /// It grants what another still holds.
+    /// It grants a lease that another owner still holds.
     Generous,
     /// It counts no grant: the fencing counter stands still.
     Uncounting,
-    /// It says that a lease is released, and keeps it.
+    /// It answers that a lease is released, and keeps it.
     Clinging,
-    /// It releases a lease for whoever asks.
+    /// It releases a lease for any caller.
     Ruthless,
-    /// It raises a counter for whoever asks.
+    /// It raises a counter for any caller.
     Obliging,
-    /// It begins a counter that it does not have at one, whatever the time.
+    /// It starts a missing counter at one, and not at the time.
     Restarting,
-    /// It lowers a counter to the token of whoever extends.
+    /// It lowers a counter to the token of the owner that extends.
     Lowering,
-    /// It says that a lease is extended, and never moves its deadline on.
+    /// It answers that a lease is extended, and never moves its deadline.
     Shortening,
     /// It writes a record over one that the writer has not seen.
     Overwriting,
-    /// It takes writes of terms before the one that sealed.
+    /// It accepts writes of terms older than the one that sealed.
     Unsealed,
-    /// It writes over a final record.
+    /// It overwrites a final record.
     Reopening,
 }
 
-/// Runs a batch item by item, undoing around each what would have kept it honest.
+/// Runs a batch item by item, and disables around each item the rule that the fault breaks.
 pub(super) fn run(
     store: &mut MemoryStore,
     batch: &Batch,
@@ -132,7 +132,7 @@ impl Liar<'_> {
         reply
     }
 
-    /// Takes from the ledger what would make it refuse the next write.
+    /// Removes from the ledger the state that would make it refuse the next write.
     fn tamper(&mut self, node_fault: NodeFault, ledger: &Arc<str>, key: &Arc<str>) {
         let Ok(mut state) = self.store.ledger(ledger);
         let LedgerState { term, records, .. } = &mut state;

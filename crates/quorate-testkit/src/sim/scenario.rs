@@ -492,7 +492,7 @@ mod tests {
             }
         }
         let ends = [
-            "road mended",
+            "road restored",
             "network whole",
             "server resumed",
             "server clock went on",

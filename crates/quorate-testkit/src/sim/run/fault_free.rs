@@ -1,4 +1,4 @@
-//! After the faults: work in peace, and what must come of it.
+//! The fault-free phase: the workers work on after the faults, and the invariants require progress.
 
 use super::Run;
 use crate::sim::{Event, worker::group};
@@ -6,23 +6,25 @@ use futures_util::future::join;
 use quorate::env::WallTime;
 use std::time::Duration;
 
-/// How long after the last quarantine and the last crashed holder's TTL a leader may take to be there.
+/// The longest time until there is a leader, counted from the end of the last quarantine and of the last
+/// crashed holder's TTL.
 const LEADS_IN: Duration = Duration::from_millis(600);
-/// How long a leader may take to make up for all that was missed.
+/// The longest time in which a leader catches up on all missed ticks.
 const MAKES_UP_IN: Duration = Duration::from_millis(1_500);
-/// How long it is watched afterwards.
+/// The time for which the leader is observed afterwards.
 const WATCHED_FOR: Duration = Duration::from_secs(3);
-/// How long the consumers may take to have every message done.
+/// The longest time in which the consumers complete every message.
 const DONE_IN: Duration = Duration::from_millis(4_500);
 
 impl Run {
-    /// The workers go on, without faults: a leader comes up, ticks are made up for, every message gets done.
-    pub(super) async fn work_in_peace(&mut self) {
+    /// Runs the workers without faults: a leader is elected, missed ticks are caught up, every message is
+    /// completed.
+    pub(super) async fn run_fault_free_phase(&mut self) {
         if !self.duties.iter().any(|duties| duties.jobs || duties.claims) {
             return;
         }
         self.trace.note(format_args!("the workers go on in peace"));
-        // Drivers back off for a second at most; the rest is the quarantine, which outlasts every lease.
+        // Drivers back off for a second at most. The rest is the quarantine, which outlasts every lease.
         let served = self.plan.setup.quarantine().mul_f64(1.0 + self.plan.setup.drift_rate);
         let began = self.truth.now();
         let usable = began + served + Duration::from_millis(1_100);
@@ -43,15 +45,17 @@ impl Run {
         let group = group();
         let leader = || self.referee.leader(&group);
         self.watch("the group", began, until, leader).await;
-        // A leader may yet be lost to what happened before; one of after the quarantine is not.
+        // A leader may still be lost to an earlier fault; one that was elected after the quarantine may
+        // not.
         self.truth.reach(until).await;
         let term = leader();
         let led_since = self.referee.true_wall();
         self.truth.pass(MAKES_UP_IN + WATCHED_FOR).await;
         if let Some(term) = term {
             let same = leader() == Some(term);
-            let got = if same { Ok(term) } else { Err(format!("the term {term} ended in calm weather")) };
-            self.tell_calm("the leader", Duration::ZERO, Duration::ZERO, got);
+            let got =
+                if same { Ok(term) } else { Err(format!("the term {term} ended in the fault-free phase")) };
+            self.report_calm("the leader", Duration::ZERO, Duration::ZERO, got);
         }
         let (served_since, now): (WallTime, _) = (led_since + MAKES_UP_IN, self.referee.true_wall());
         self.referee.count("ticks reckoned");
@@ -63,7 +67,7 @@ impl Run {
         self.watch("the messages", began, until, none_open).await;
     }
 
-    /// Waits for something until a point in time, and tells what came of it.
+    /// Waits until `there` returns a value, or until a point in time, and reports the result.
     async fn watch(&self, what: &str, began: Duration, until: Duration, there: impl Fn() -> Option<u64>) {
         let got = loop {
             match there() {
@@ -72,10 +76,10 @@ impl Run {
                 None => self.truth.pass(Duration::from_millis(10)).await,
             }
         };
-        self.tell_calm(what, self.truth.now() - began, until - began, got);
+        self.report_calm(what, self.truth.now() - began, until - began, got);
     }
 
-    fn tell_calm(&self, worker: &str, took: Duration, bound: Duration, got: Result<u64, String>) {
+    fn report_calm(&self, worker: &str, took: Duration, bound: Duration, got: Result<u64, String>) {
         self.trace.note(format_args!("{worker}: {got:?} after {took:?}"));
         self.referee.tell(&Event::Calm { worker, took, bound: bound + Duration::from_millis(20), got });
     }

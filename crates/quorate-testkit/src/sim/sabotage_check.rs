@@ -6,12 +6,13 @@ use std::ops::Range;
 /// Both are run on the *same* seed: a violation proves something of the mechanism only if that very history holds
 /// with the mechanism in its place.
 #[derive(Clone, Debug)]
-pub struct Contrast<'a> {
+pub struct SabotageCheck<'a> {
     /// The plan with every mechanism in its place.
     pub sound: &'a Plan,
     /// The plan without the mechanism.
     pub sabotaged: &'a Plan,
-    /// The invariant that must break, and, after `: `, a part of its message where only that way counts.
+    /// The name of the invariant that must break; after `: `, a part of its message, if only that message
+    /// counts.
     pub breaks: &'a str,
 }
 
@@ -32,7 +33,7 @@ pub enum NoDifference {
     NeverBreaks {
         /// The invariant.
         breaks: String,
-        /// How many seeds were run.
+        /// The number of seeds that were run.
         seeds: u64,
     },
     /// The first seed that breaks it breaks an invariant with the mechanism in its place as well.
@@ -44,12 +45,12 @@ pub enum NoDifference {
         seed: u64,
         /// The invariant that breaks without the mechanism.
         breaks: String,
-        /// What is violated with the mechanism in its place.
+        /// The violation with the mechanism in its place.
         sound: String,
     },
 }
 
-impl Contrast<'_> {
+impl SabotageCheck<'_> {
     /// Runs the sabotaged plan until a seed breaks the invariant, then runs the sound plan on that one seed.
     ///
     /// # Errors
@@ -90,14 +91,14 @@ mod tests {
     #[test]
     fn a_seed_counts_only_if_it_holds_without_the_sabotage() {
         let (sound, generous) = (short(None), short(Some(NodeFault::Generous)));
-        let contrast = |sound, sabotaged| Contrast { sound, sabotaged, breaks: "exclusion" };
-        let found = contrast(&sound, &generous).find(1..40).unwrap();
+        let sabotage_check = |sound, sabotaged| SabotageCheck { sound, sabotaged, breaks: "exclusion" };
+        let found = sabotage_check(&sound, &generous).find(1..40).unwrap();
         assert!(found.violation.contains("VIOLATION exclusion: "), "{found:?}");
-        let unsound = contrast(&generous, &generous).find(found.seed..40).unwrap_err();
+        let unsound = sabotage_check(&generous, &generous).find(found.seed..40).unwrap_err();
         let NoDifference::NotSound { seed, .. } = &unsound else { panic!("{unsound}") };
         assert_eq!(*seed, found.seed);
         assert!(unsound.to_string().contains("does not hold with the mechanism either: at "), "{unsound}");
-        let never = contrast(&sound, &sound).find(1..3).unwrap_err();
+        let never = sabotage_check(&sound, &sound).find(1..3).unwrap_err();
         assert_eq!(never.to_string(), "exclusion holds in all 2 seeds although the mechanism is left out");
     }
 }

@@ -10,14 +10,14 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 /// Longer than any case.
 pub(super) const LONG: Duration = Duration::from_secs(60);
 
-/// How long something that must come may take.
+/// The longest wait for a reply or a state that must come.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The marker that a desk's node carries.
+/// The marker that the node of a session carries.
 pub(super) const STAMP: &str = "{\"run\":\"conformance\"}";
 
-/// A marked node, a session with it, and short ways to ask.
-pub(super) struct Desk<N: Node> {
+/// An open session with a marked node, and short ways to send requests on it.
+pub(super) struct TestClient<N: Node> {
     pub(super) node: N,
     pub(super) session: N::Session,
     pub(super) hello: Hello,
@@ -26,23 +26,23 @@ pub(super) struct Desk<N: Node> {
     pub(super) not_after: NodeTime,
 }
 
-impl<N: Node> Desk<N> {
-    /// A session with a node that has just been marked.
+impl<N: Node> TestClient<N> {
+    /// Opens a session with a node that has just been marked.
     pub(super) async fn marked(node: N) -> Self {
-        let mut desk = Self::bare(node).await;
-        let marked = desk.ask(mark(None, STAMP)).await;
+        let mut client = Self::bare(node).await;
+        let marked = client.ask(mark(None, STAMP)).await;
         assert_eq!(marked, Reply::Marked);
-        desk
+        client
     }
 
-    /// A session with a node as it is.
+    /// Opens a session with a node as it is.
     pub(super) async fn bare(node: N) -> Self {
         let (session, hello) = expect(node.open(Nudge::channel().0).await);
         let env = Env::system();
         Self { node, session, hello, env, stamp: STAMP.into(), not_after: NodeTime::from_micros(u64::MAX) }
     }
 
-    /// Another session with the same node.
+    /// Opens another session with the same node.
     pub(super) async fn reopen(&mut self) {
         let (session, hello) = expect(self.node.open(Nudge::channel().0).await);
         (self.session, self.hello) = (session, hello);
@@ -66,10 +66,10 @@ impl<N: Node> Desk<N> {
         reply.replies.remove(0)
     }
 
-    pub(super) async fn inspect(&mut self, resource: &Resource) -> Seen {
+    pub(super) async fn inspect(&mut self, resource: &Resource) -> ResourceState {
         match self.ask(Request::Inspect { resource: resource.clone() }).await {
             Reply::State { holder, counter, done, begun } => {
-                Seen { holder, counter: counter.map(FencingToken::get), done, begun }
+                ResourceState { holder, counter: counter.map(FencingToken::get), done, begun }
             }
             other => unexpected(&other),
         }
@@ -86,7 +86,7 @@ impl<N: Node> Desk<N> {
         }
     }
 
-    /// A page of the ledger.
+    /// Reads a page of the ledger.
     pub(super) async fn page(&mut self, group: &str, after: Option<Cursor>) -> LedgerPage {
         match self.ask(Request::Read { ledger: group.into(), after }).await {
             Reply::Ledger(page) => page,
@@ -94,8 +94,12 @@ impl<N: Node> Desk<N> {
         }
     }
 
-    /// Asks until `wanted` holds of what stands at `resource`.
-    pub(super) async fn wait_until(&mut self, resource: &Resource, wanted: impl Fn(&Seen) -> bool) -> Seen {
+    /// Inspects `resource` until `wanted` is true of its state.
+    pub(super) async fn wait_until(
+        &mut self,
+        resource: &Resource,
+        wanted: impl Fn(&ResourceState) -> bool,
+    ) -> ResourceState {
         let give_up = self.env.now() + PATIENCE;
         loop {
             let seen = self.inspect(resource).await;
@@ -107,7 +111,7 @@ impl<N: Node> Desk<N> {
         }
     }
 
-    /// Waits a moment, between two looks.
+    /// Waits a moment, between two checks.
     pub(super) async fn pause(&self) {
         self.env.sleep(Duration::from_millis(2)).await;
     }
@@ -116,12 +120,12 @@ impl<N: Node> Desk<N> {
         self.env.now()
     }
 
-    /// The node's wall clock: every kind that is tested shares this machine's.
+    /// Returns the node's wall clock: every kind that is tested shares this machine's.
     pub(super) fn wall(&self) -> NodeTime {
         self.env.wall()
     }
 
-    /// An acquire for `ttl` that a fresh counter accepts.
+    /// Returns an acquire for `ttl` that a fresh counter accepts.
     pub(super) fn acquire(&self, resource: &Resource, owner: &Owner, ttl: Duration) -> Request {
         self.acquire_from(resource, owner, ttl, self.wall().as_micros())
     }
@@ -144,7 +148,7 @@ impl<N: Node> Desk<N> {
         }
     }
 
-    /// A place in the queue for one who has waited since `ago`.
+    /// Returns a request for a place in the queue, for a waiter that has waited since `ago`.
     pub(super) fn queue(
         &self,
         resource: &Resource,
@@ -158,7 +162,7 @@ impl<N: Node> Desk<N> {
         Request::Queue { resource: resource.clone(), ticket: ticket.clone(), at, now, tolerance, ttl, alone }
     }
 
-    /// Acquires, and gives the count.
+    /// Acquires, and returns the counter.
     pub(super) async fn must_acquire(&mut self, resource: &Resource, owner: &Owner, ttl: Duration) -> u64 {
         match self.ask(self.acquire(resource, owner, ttl)).await {
             Reply::Granted { counter, .. } => counter.get(),
@@ -167,16 +171,16 @@ impl<N: Node> Desk<N> {
     }
 }
 
-/// What stands at a resource.
+/// The stored state of a resource.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Seen {
+pub(super) struct ResourceState {
     pub(super) holder: Option<(Owner, Option<Duration>)>,
     pub(super) counter: Option<u64>,
     pub(super) done: Option<DoneRecord>,
     pub(super) begun: Option<AttemptCount>,
 }
 
-impl Seen {
+impl ResourceState {
     pub(super) fn held_by(&self, owner: &Owner) -> bool {
         self.holder.as_ref().is_some_and(|(holder, _)| holder == owner)
     }
@@ -226,8 +230,8 @@ pub(super) fn release(resource: &Resource, owner: &Owner) -> Request {
     Request::Release { resource: resource.clone(), owner: owner.clone() }
 }
 
-pub(super) fn reserve(resource: &Resource, owner: &Owner, heir: &Owner, ttl: Duration) -> Request {
-    Request::Reserve { resource: resource.clone(), owner: owner.clone(), heir: heir.clone(), ttl }
+pub(super) fn reserve(resource: &Resource, owner: &Owner, successor: &Owner, ttl: Duration) -> Request {
+    Request::Reserve { resource: resource.clone(), owner: owner.clone(), heir: successor.clone(), ttl }
 }
 
 pub(super) fn share(resource: &Resource, reader: &Owner, ttl: Duration) -> Request {
@@ -257,7 +261,7 @@ pub(super) fn leave_queue(resource: &Resource, ticket: &Owner) -> Request {
     Request::LeaveQueue { resource: resource.clone(), ticket: ticket.clone() }
 }
 
-/// The same acquire or share, from a place in the queue.
+/// Returns the same acquire or share, sent from a place in the queue.
 pub(super) fn from_place(mut request: Request, place: &Owner) -> Request {
     if let Request::Acquire { ticket, .. } | Request::Share { ticket, .. } = &mut request {
         *ticket = Some(place.clone());

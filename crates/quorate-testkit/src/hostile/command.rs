@@ -1,10 +1,10 @@
 use std::io::{self, BufRead, Read};
 
-/// The longest word of a command that a client of ours sends.
+/// The longest word of a command that one of our clients sends.
 const WORD_MAX: usize = 1 << 20;
 
-/// The next command: an array of strings. `None` where the client has closed.
-pub(super) fn command(from: &mut impl BufRead) -> io::Result<Option<Vec<Vec<u8>>>> {
+/// Reads the next command, an array of strings. Returns `None` if the client has closed.
+pub(super) fn read(from: &mut impl BufRead) -> io::Result<Option<Vec<Vec<u8>>>> {
     let Some(words) = length(from, b'*')? else { return Ok(None) };
     let mut command = Vec::new();
     for _ in 0..words {

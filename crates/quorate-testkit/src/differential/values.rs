@@ -1,11 +1,12 @@
-//! What the numbers of a history stand for. Nought is the plainest, since proptest shrinks towards it.
+//! The values that the numbers of a history mean. Zero is the plainest value, because proptest shrinks
+//! towards it.
 
 use quorate::node::{Owner, Resource, engine::RESULT_MAX};
 use std::sync::Arc;
 
 pub(super) const RESOURCES: u8 = 10;
 pub(super) const OWNERS: u8 = 7;
-pub(super) const HEIRS: u8 = 8;
+pub(super) const SUCCESSORS: u8 = 8;
 pub(super) const LEDGERS: u8 = 5;
 pub(super) const KEYS: u8 = 9;
 pub(super) const VALUES: u8 = 9;
@@ -14,7 +15,7 @@ pub(super) const PAYLOADS: u8 = 4;
 pub(super) const ATTEMPTS: u8 = 8;
 pub(super) const MARKERS: u8 = 5;
 
-/// Resources that differ in little, and whose keys might meet.
+/// Resources that differ in little, and whose keys might collide.
 pub(super) fn resource(number: u8) -> Resource {
     let made = match number % RESOURCES {
         0 => Resource::lock("r"),
@@ -32,7 +33,7 @@ pub(super) fn resource(number: u8) -> Resource {
     made.expect("a name that may be used")
 }
 
-/// Owner tokens of ours, and what else may sign a key.
+/// Owner tokens of ours, and other values that may be stored as an owner.
 pub(super) fn owner(number: u8) -> Owner {
     match number % OWNERS {
         0 => Owner::sign("a", 1, 1),
@@ -45,9 +46,9 @@ pub(super) fn owner(number: u8) -> Owner {
     }
 }
 
-/// Reservations, and what only looks like one.
-pub(super) fn heir(number: u8) -> Owner {
-    match number % HEIRS {
+/// Successors in reservations, and values that only look like one.
+pub(super) fn successor(number: u8) -> Owner {
+    match number % SUCCESSORS {
         0 => Owner::reserve("a", 2, 1),
         1 => Owner::reserve("b", 2, 1),
         2 => Owner::sign("a", 2, 1),
@@ -90,12 +91,12 @@ pub(super) fn payload(number: u8) -> Option<Arc<str>> {
     [None, Some("aa"), Some("00"), Some(&*long)][usize::from(number % PAYLOADS)].map(Into::into)
 }
 
-/// How many attempts were counted. 10 is the lesser text and the greater number.
+/// Numbers of counted attempts. 10 is the lesser text and the greater number.
 pub(super) fn attempts(number: u8) -> u32 {
     [1, 2, 3, 0, 9, 10, u32::MAX - 1, u32::MAX][usize::from(number % ATTEMPTS)]
 }
 
-/// Markers. The first stands when a history begins.
+/// Markers. The first is stored when a history begins.
 pub(super) fn marker(number: u8) -> Arc<str> {
     ["{\"run\":1}", "{\"run\":2}", "", " ü\r\n\0", "{\"run\":1} "][usize::from(number % MARKERS)].into()
 }

@@ -6,47 +6,47 @@ use quorate::{
 };
 use std::time::Duration;
 
-/// How long a node may take to answer.
+/// The longest time that a node may take to answer.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A [`Kind`] and the session that is open with it, whatever its type.
-pub trait Sits {
-    /// What to call it.
+/// A [`Kind`] with its open session, without its type.
+pub trait DynTarget {
+    /// Returns the name of the kind.
     fn name(&self) -> &'static str;
-    /// The node's wall clock.
+    /// Returns the node's wall clock.
     fn wall(&self) -> NodeTime;
     /// Opens another session.
     fn open(&mut self) -> BoxFuture<'_, Result<Hello, Cause>>;
-    /// What the node says to `batch`.
+    /// Returns the node's reply to `batch`.
     fn ask(&mut self, batch: Batch) -> BoxFuture<'_, Result<BatchReply, Cause>>;
     /// Lets `time` pass.
     fn pass(&mut self, time: Duration);
-    /// Has the node forget everything.
+    /// Makes the node forget everything.
     fn flush(&mut self);
-    /// Starts the node again with its data.
+    /// Restarts the node with its data.
     fn restart(&mut self);
 }
 
-/// A [`Kind`] at the table.
-pub struct Seat<K: Kind> {
+/// A [`Kind`] with its open session.
+pub struct Target<K: Kind> {
     kind: K,
     session: Option<<K::Node as Node>::Session>,
 }
 
-impl<K: Kind> Seat<K> {
+impl<K: Kind> Target<K> {
     /// A kind with no session yet.
     pub fn new(kind: K) -> Self {
         Self { kind, session: None }
     }
 }
 
-impl<K: Kind> std::fmt::Debug for Seat<K> {
+impl<K: Kind> std::fmt::Debug for Target<K> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Seat").field("kind", &self.kind.name()).finish_non_exhaustive()
+        f.debug_struct("Target").field("kind", &self.kind.name()).finish_non_exhaustive()
     }
 }
 
-impl<K: Kind + Send> Sits for Seat<K> {
+impl<K: Kind + Send> DynTarget for Target<K> {
     fn name(&self) -> &'static str {
         self.kind.name()
     }

@@ -15,8 +15,9 @@ use tracing::{
     subscriber::DefaultGuard,
 };
 
-/// What the library says in its log, and what it is counted as: only there does it tell of these.
-const HEARD: [(&str, &str); 9] = [
+/// Log messages of the library, each with the name under which it is counted: the log is the only place
+/// that reports these events.
+const COUNTED_MESSAGES: [(&str, &str); 9] = [
     ("skipped-misfire: they were missed by more", "ticks missed: window"),
     ("skipped-misfire: they were missed, and the misfire rule", "ticks missed: skip"),
     ("skipped-misfire: they were missed, and the run of", "ticks missed: stood for"),
@@ -28,24 +29,25 @@ const HEARD: [(&str, &str); 9] = [
     ("the work failed; it has resigned", "work restarted"),
 ];
 
-/// The target under which a leader reports that it has sealed the ledger, and the one of every end of a tick.
+/// The log target under which a leader reports that it has sealed the ledger, and the target of every end
+/// of a tick.
 const SEALED: &str = "quorate::ledger::record";
 const TICK: &str = "quorate::schedule::tick";
 
-/// Writes what the library logs on this thread into the trace, until the guard goes.
-pub(super) fn hearing(trace: &Trace, referee: &Arc<Referee>) -> DefaultGuard {
-    let hearing = Hearing { trace: trace.clone(), referee: Arc::clone(referee), spans: AtomicU64::new(1) };
-    tracing::subscriber::set_default(hearing)
+/// Copies the library's log messages on this thread into the trace, until the guard is dropped.
+pub(super) fn capture_log(trace: &Trace, referee: &Arc<Referee>) -> DefaultGuard {
+    let capture = LogCapture { trace: trace.clone(), referee: Arc::clone(referee), spans: AtomicU64::new(1) };
+    tracing::subscriber::set_default(capture)
 }
 
 #[derive(Debug)]
-struct Hearing {
+struct LogCapture {
     trace: Trace,
     referee: Arc<Referee>,
     spans: AtomicU64,
 }
 
-impl Subscriber for Hearing {
+impl Subscriber for LogCapture {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         let most = if metadata.target() == SEALED { Level::DEBUG } else { Level::INFO };
         metadata.target().starts_with("quorate") && *metadata.level() <= most
@@ -60,13 +62,13 @@ impl Subscriber for Hearing {
         event.record(&mut line);
         self.judge(event.metadata().target(), &line);
         let Line { message, fields, .. } = line;
-        if let Some((_, what)) = HEARD.iter().find(|(begin, _)| message.starts_with(begin)) {
+        if let Some((_, what)) = COUNTED_MESSAGES.iter().find(|(begin, _)| message.starts_with(begin)) {
             self.referee.count(what);
         }
         self.trace.note(format_args!("LOG {} {message}{fields}", event.metadata().level()));
     }
 
-    // The library opens no spans; should it ever, they are of no interest here.
+    // The library opens no spans; if it ever does, this subscriber ignores them.
     fn new_span(&self, _span: &Attributes<'_>) -> Id {
         Id::from_u64(self.spans.fetch_add(1, Ordering::Relaxed))
     }
@@ -80,8 +82,8 @@ impl Subscriber for Hearing {
     fn exit(&self, _span: &Id) {}
 }
 
-impl Hearing {
-    /// Has the invariants judge what a leader reports of a seal, or of a tick that will not be started.
+impl LogCapture {
+    /// Passes a leader's report of a seal, or of a tick that will not be started, to the invariants.
     fn judge(&self, target: &str, line: &Line) {
         let field = |name: &str| line.values.get(name).map(String::as_str).unwrap_or_default();
         let term = field("term").parse().unwrap_or_default();
@@ -104,7 +106,7 @@ impl Hearing {
 struct Line {
     message: String,
     fields: String,
-    /// Each field but the message, without quotation marks.
+    /// Each field except the message, without quotation marks.
     values: BTreeMap<&'static str, String>,
 }
 
