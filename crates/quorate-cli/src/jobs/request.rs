@@ -1,12 +1,11 @@
-//! `quorate jobs trigger`, `pause`, `resume`, `backfill` and `cancel`: what is asked of the leader.
+//! `quorate jobs trigger`, `pause`, `resume`, `backfill` and `cancel`: requests to the leader.
 
-use super::{code, failure, looking, print};
+use super::{code, failure, look, print};
 use crate::{
-    args::{AskArgs, BackfillArgs, CancelArgs, WaitArgs},
+    args::{BackfillArgs, CancelArgs, RequestArgs, WaitArgs},
     config::{Config, Environment},
-    connect,
+    connect::{self, PATIENCE},
     exit::{CONFIG, Failure},
-    status::PATIENCE,
 };
 use quorate::{
     plain::plain,
@@ -14,35 +13,44 @@ use quorate::{
 };
 use serde::Serialize;
 
-/// What came of a request.
+/// The result of a request.
 #[derive(Debug, Serialize)]
 struct Page {
     group: String,
     job: String,
-    asked: &'static str,
+    /// The verb of the request, such as `trigger`.
+    action: &'static str,
     accepted: bool,
-    /// Under this id what comes of it stands in the history.
+    /// The id of the request, which the history of the job names.
     id: Option<String>,
     text: Option<String>,
-    /// How many runs it makes, or has told to stop.
+    /// The number of runs that the request starts, or cancels.
     count: Option<u64>,
     error: Option<String>,
 }
 
 pub(super) async fn trigger(
-    args: &AskArgs,
+    args: &RequestArgs,
     config: &Config,
     around: &Environment<'_>,
 ) -> Result<u8, Failure> {
-    ask(("trigger", &args.job, &args.wait), config, around, async |jobs| jobs.trigger(&args.job).await).await
+    send(("trigger", &args.job, &args.wait), config, around, async |jobs| jobs.trigger(&args.job).await).await
 }
 
-pub(super) async fn pause(args: &AskArgs, config: &Config, around: &Environment<'_>) -> Result<u8, Failure> {
-    ask(("pause", &args.job, &args.wait), config, around, async |jobs| jobs.pause(&args.job).await).await
+pub(super) async fn pause(
+    args: &RequestArgs,
+    config: &Config,
+    around: &Environment<'_>,
+) -> Result<u8, Failure> {
+    send(("pause", &args.job, &args.wait), config, around, async |jobs| jobs.pause(&args.job).await).await
 }
 
-pub(super) async fn resume(args: &AskArgs, config: &Config, around: &Environment<'_>) -> Result<u8, Failure> {
-    ask(("resume", &args.job, &args.wait), config, around, async |jobs| jobs.resume(&args.job).await).await
+pub(super) async fn resume(
+    args: &RequestArgs,
+    config: &Config,
+    around: &Environment<'_>,
+) -> Result<u8, Failure> {
+    send(("resume", &args.job, &args.wait), config, around, async |jobs| jobs.resume(&args.job).await).await
 }
 
 pub(super) async fn backfill(
@@ -51,12 +59,11 @@ pub(super) async fn backfill(
     around: &Environment<'_>,
 ) -> Result<u8, Failure> {
     if args.from >= args.until {
-        let text =
-            "--until is not later than --from; the span is from --from, included, to --until, excluded";
+        let text = "--until is not later than --from; the span includes --from and excludes --until";
         return Err(Failure::new(CONFIG, text));
     }
-    let asked = ("backfill", &args.job, &args.wait);
-    ask(asked, config, around, async |jobs| jobs.backfill(&args.job, args.from, args.until).await).await
+    let request = ("backfill", &args.job, &args.wait);
+    send(request, config, around, async |jobs| jobs.backfill(&args.job, args.from, args.until).await).await
 }
 
 pub(super) async fn cancel(
@@ -64,49 +71,45 @@ pub(super) async fn cancel(
     config: &Config,
     around: &Environment<'_>,
 ) -> Result<u8, Failure> {
-    let asked = ("cancel", &args.job, &args.wait);
-    ask(asked, config, around, async |jobs| jobs.cancel(&args.job, args.tick).await).await
+    let request = ("cancel", &args.job, &args.wait);
+    send(request, config, around, async |jobs| jobs.cancel(&args.job, args.tick).await).await
 }
 
-async fn ask(
-    (asked, job, args): (&'static str, &String, &WaitArgs),
+async fn send(
+    (action, job, args): (&'static str, &String, &WaitArgs),
     config: &Config,
     around: &Environment<'_>,
     request: impl AsyncFnOnce(&Jobs) -> Result<Accepted, JobsError>,
 ) -> Result<u8, Failure> {
-    // A mistyped list of nodes must not be marked as a cluster: first look whether there is such a job.
-    let (look, jobs) = looking(&args.group, config).await?;
-    let known = jobs.known(job).await.map_err(|error| failure(&look, &error));
-    look.close().await;
+    // First only look whether the job exists: a mistyped list of nodes must not be marked as a cluster.
+    let (looking, jobs) = look(&args.group, config).await?;
+    let known = jobs.known(job).await.map_err(|error| failure(&error));
+    looking.close().await;
     known?;
     let quorum = connect::quorum(config, config.setup.clone())?;
     let jobs = Jobs::new(&quorum, jobs.group()).map_err(|error| Failure::new(CONFIG, error))?;
-    let jobs = jobs.by(&who(around)).wait(args.wait);
-    // Without a quorum the request reports what each node said.
+    let jobs = jobs.by(&requester(around)).wait(args.wait);
+    // Without a quorum, the request reports the reason of each node.
     let _ = quorum.ready(PATIENCE).await;
     let answer = request(&jobs).await;
-    let nodes = quorum.nodes();
     quorum.close().await;
-    let page = Page::new(jobs.group(), job, asked, &answer);
+    let page = Page::new(jobs.group(), job, action, &answer);
     match &answer {
         Ok(_) => print(args.group.json, &page, || page.for_people())?,
         Err(_) if args.group.json => print(true, &page, String::new)?,
-        Err(JobsError::NoMajority(_)) => {
-            return Err(Failure::new(super::NO_QUORUM, connect::explain(&nodes)));
-        }
-        Err(error) => return Err(Failure::new(code(error), error)),
+        Err(error) => return Err(failure(error)),
     }
     Ok(answer.as_ref().err().map_or(0, code))
 }
 
-/// Who asks: for the leader's log, and for those who wonder why a job is paused.
-fn who(around: &Environment<'_>) -> String {
+/// Returns the name of the requester, USER@HOST. The leader logs it, and `jobs show` names it for a paused job.
+fn requester(around: &Environment<'_>) -> String {
     let user = ["USER", "LOGNAME"].into_iter().find_map(|name| around.env.get(name));
-    format!("{}@{}", user.map_or("somebody", String::as_str), around.host)
+    format!("{}@{}", user.map_or("unknown", String::as_str), around.host)
 }
 
 impl Page {
-    fn new(group: &str, job: &str, asked: &'static str, answer: &Result<Accepted, JobsError>) -> Self {
+    fn new(group: &str, job: &str, action: &'static str, answer: &Result<Accepted, JobsError>) -> Self {
         let accepted = answer.as_ref().ok();
         let id = match answer {
             Ok(accepted) => Some(accepted.id),
@@ -121,7 +124,7 @@ impl Page {
         Self {
             group: plain(group, 200),
             job: plain(job, 200),
-            asked,
+            action,
             accepted: accepted.is_some(),
             id: id.map(|id| id.to_string()),
             text: accepted.map(|accepted| plain(&accepted.text, 1_000)),
