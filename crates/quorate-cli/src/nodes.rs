@@ -101,13 +101,13 @@ pub(crate) async fn list(args: &ListArgs, config: &Config) -> Result<u8, Failure
 pub(crate) async fn trust(config: &Config) -> Result<u8, Failure> {
     let quorum = connect::quorum(config, config.setup.clone())?;
     quorum.met(PATIENCE).await;
-    let mut trusted = quorum.admit().await;
+    let mut trusted = quorum.trust_nodes().await;
     for _ in 1..TRUST_ATTEMPTS {
         if !trusted.as_ref().is_err_and(was_late) {
             break;
         }
         quorum.env().sleep(TRUST_AGAIN).await;
-        trusted = quorum.admit().await;
+        trusted = quorum.trust_nodes().await;
     }
     let nodes = quorum.nodes();
     quorum.close().await;
