@@ -117,7 +117,7 @@ fn state(pid: Pid) -> Option<(char, Pid)> {
 fn warden_of(scratch: &Scratch) -> Pid {
     let (_, supervisor) = state(scratch.pid("me")).unwrap();
     let cmdline = fs::read_to_string(format!("/proc/{}/cmdline", supervisor.as_raw_pid())).unwrap();
-    assert!(cmdline.contains("__warden"), "{cmdline}");
+    assert!(cmdline.contains("__supervisor"), "{cmdline}");
     supervisor
 }
 

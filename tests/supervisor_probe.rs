@@ -9,7 +9,7 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a program for tests")]
 
 use quorate::env::Env;
-use quorate_cli::supervisor::{self, CommandSpec, Deadline, Exit, PassedOn, StartError, Supervisor};
+use quorate_cli::supervisor::{self, CommandSpec, Deadline, Exit, ForwardedSignals, StartError, Supervisor};
 use std::{
     os::unix::process::CommandExt,
     process::{Command, ExitCode},
@@ -54,7 +54,7 @@ async fn run(
     how: &str,
 ) -> Result<Exit, StartError> {
     let env = Env::system();
-    let mut signals = PassedOn::catch()?;
+    let mut signals = ForwardedSignals::catch()?;
     let from_now = |env: &Env| Deadline { step_down: env.now() + step_down, kill: env.now() + kill };
     let mut supervisor = Supervisor::start(&env, command, from_now(&env)).await?;
     if how == "stuck" {

@@ -64,7 +64,7 @@ pub(super) fn read(args: Vec<OsString>) {
     match probe::arguments(&args, &around) {
         Ok(Some(config)) => {
             assert!(!config.nodes.is_empty(), "no default stands in for a list of nodes");
-            assert!(!config.lease.ttl.is_zero() && config.lease.ttl <= config.setup.max_ttl);
+            assert!(!config.lease.ttl.is_zero() && config.lease.ttl <= config.settings.max_ttl);
         }
         Ok(None) => {}
         Err(error) => fit_to_print(&error),

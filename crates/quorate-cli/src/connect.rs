@@ -19,9 +19,9 @@ use std::{
 pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Returns the quorum that the configuration describes.
-pub(crate) fn quorum(config: &Config, setup: QuorumConfig) -> Result<Quorum, Failure> {
-    let only_looks = setup.only_looks;
-    let mut builder = Quorum::builder().config(setup);
+pub(crate) fn quorum(config: &Config, settings: QuorumConfig) -> Result<Quorum, Failure> {
+    let only_looks = settings.only_looks;
+    let mut builder = Quorum::builder().config(settings);
     for node in &config.nodes {
         builder = match node {
             NodeSpec::File { dir } => builder.node(file(dir.clone(), only_looks)),
@@ -36,7 +36,7 @@ pub(crate) fn quorum(config: &Config, setup: QuorumConfig) -> Result<Quorum, Fai
 /// Returns a quorum that writes nothing to the nodes. A mistyped list of nodes must not be marked as a cluster, and a
 /// look must not create the directory of a file node.
 pub(crate) fn only_looking(config: &Config) -> Result<Quorum, Failure> {
-    quorum(config, QuorumConfig { only_looks: true, ..config.setup.clone() })
+    quorum(config, QuorumConfig { only_looks: true, ..config.settings.clone() })
 }
 
 /// Returns the nodes as a set for administration, which treats each node by itself. With `only_looks` it creates no

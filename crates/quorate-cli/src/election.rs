@@ -45,7 +45,7 @@ pub(crate) async fn resign(args: &ResignArgs, config: &Config) -> Result<u8, Fai
     let result = match led? {
         false => Err(ResignError::NobodyLeads { group: group.to_owned() }),
         true => {
-            let quorum = connect::quorum(config, config.setup.clone())?;
+            let quorum = connect::quorum(config, config.settings.clone())?;
             // Without a quorum, the request reports the reason of each node.
             let _ = quorum.ready(PATIENCE).await;
             let mut observer = observer(&quorum, group)?;

@@ -6,7 +6,7 @@ use std::{os::unix::process::CommandExt, process::Command};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// HUP, INT, QUIT, USR1, USR2, TERM: the kernel gives process 1 no defaults for them.
-const PASSED_ON: [Signal; 6] =
+const FORWARDED: [Signal; 6] =
     [Signal::HUP, Signal::INT, Signal::QUIT, Signal::USR1, Signal::USR2, Signal::TERM];
 
 /// Whether this is process 1.
@@ -19,7 +19,7 @@ pub(crate) async fn supervise() -> Result<u8, Failure> {
     let fail = |error: std::io::Error| Failure::new(FAILURE, format!("as process 1: {error}"));
     let mut children = signal(SignalKind::child()).map_err(fail)?;
     let mut passed_on = Vec::new();
-    for number in PASSED_ON {
+    for number in FORWARDED {
         passed_on.push((number, signal(SignalKind::from_raw(number.as_raw())).map_err(fail)?));
     }
     let exe = std::env::current_exe().map_err(fail)?;
@@ -30,7 +30,7 @@ pub(crate) async fn supervise() -> Result<u8, Failure> {
         if let Some(code) = reap(child) {
             return Ok(code);
         }
-        let asked = std::future::poll_fn(|cx| {
+        let requested = std::future::poll_fn(|cx| {
             for (number, stream) in &mut passed_on {
                 if stream.poll_recv(cx).is_ready() {
                     return std::task::Poll::Ready(*number);
@@ -40,7 +40,7 @@ pub(crate) async fn supervise() -> Result<u8, Failure> {
         });
         tokio::select! { biased;
             // A child that has just gone is reaped in the next turn.
-            number = asked => drop(kill_process(child, number)),
+            number = requested => drop(kill_process(child, number)),
             _ = children.recv() => {}
         }
     }

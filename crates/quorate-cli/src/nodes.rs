@@ -99,7 +99,7 @@ pub(crate) async fn list(args: &ListArgs, config: &Config) -> Result<u8, Failure
 
 /// Ends the quarantine of every node that can be reached.
 pub(crate) async fn trust(config: &Config) -> Result<u8, Failure> {
-    let quorum = connect::quorum(config, config.setup.clone())?;
+    let quorum = connect::quorum(config, config.settings.clone())?;
     quorum.met(PATIENCE).await;
     let mut trusted = quorum.trust_nodes().await;
     for _ in 1..TRUST_ATTEMPTS {
@@ -214,13 +214,13 @@ pub(crate) async fn replace(args: &ReplaceArgs, config: &Config) -> Result<u8, F
         connect::node_set(config, &config.nodes, args.dry_run)?,
         connect::node_set(config, &specs, args.dry_run)?,
     );
-    let change = Replacement::new(Env::system(), config.setup.clone(), old, new).map_err(failure)?;
+    let change = Replacement::new(Env::system(), config.settings.clone(), old, new).map_err(failure)?;
     if args.dry_run {
         let parts = change.survey().await.map_err(failure)?;
         print(&parts)?;
         show::print(&format!(
             "nothing was written; this would close these nodes, wait {:.1?} without a leader, and open the new set\n",
-            config.setup.quarantine()
+            config.settings.quarantine()
         ))?;
         return Ok(0);
     }

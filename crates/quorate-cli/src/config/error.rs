@@ -105,12 +105,12 @@ impl std::error::Error for ConfigError {}
 
 /// A file's text and where it came from.
 #[derive(Clone, Copy)]
-pub(super) struct Page<'a> {
+pub(super) struct SourceText<'a> {
     pub(super) file: &'a Path,
     pub(super) text: &'a str,
 }
 
-impl Page<'_> {
+impl SourceText<'_> {
     /// The keys and values, as they stand.
     pub(super) fn read(&self) -> Result<FileText, ConfigError> {
         toml::from_str(self.text).map_err(|error| self.unreadable(&error))
@@ -187,8 +187,8 @@ fn explain(message: &str, key: Option<&str>) -> String {
     }
     let said = message.lines().collect::<Vec<_>>().join(", ");
     match key {
-        Some(key) => format!("{key}: {said}{}", mend(message, key)),
-        None => format!("{said}{}", mend(message, "")),
+        Some(key) => format!("{key}: {said}{}", fix(message, key)),
+        None => format!("{said}{}", fix(message, "")),
     }
 }
 
@@ -200,7 +200,7 @@ fn choice(word: &str, among: &[&str], all: &str) -> String {
 }
 
 /// What to write, by what was expected.
-fn mend(message: &str, key: &str) -> &'static str {
+fn fix(message: &str, key: &str) -> &'static str {
     if message.contains("expected a duration") {
         return "; write it like \"500ms\", \"10s\" or \"1h 30m\"";
     }

@@ -168,7 +168,7 @@ impl<'de> Deserialize<'de> for NodeText {
 }
 
 impl FileText {
-    /// The setup as told, with the library's defaults.
+    /// The settings as told, with the library's defaults.
     pub(super) fn quorum_config(&self, worker: &str) -> QuorumConfig {
         let default = QuorumConfig::default();
         QuorumConfig {
@@ -187,8 +187,8 @@ impl FileText {
     }
 
     /// The lease's timings as told, with the library's defaults.
-    pub(super) fn lease(&self, setup: &QuorumConfig) -> LeaseConfig {
-        let ttl = time(self.lease.ttl.as_ref(), setup.default_ttl());
+    pub(super) fn lease(&self, settings: &QuorumConfig) -> LeaseConfig {
+        let ttl = time(self.lease.ttl.as_ref(), settings.default_ttl());
         LeaseConfig {
             ttl,
             step_down_grace: time(self.lease.step_down_grace.as_ref(), QuorumConfig::default_grace(ttl)),

@@ -64,7 +64,7 @@ pub struct Config {
     /// What all keys begin with.
     pub prefix: Arc<str>,
     /// What a deployment agrees on, and this worker's name.
-    pub setup: QuorumConfig,
+    pub settings: QuorumConfig,
     /// The leadership's lease.
     pub lease: LeaseConfig,
     /// Who competes with whom; needed by `run`.
@@ -97,17 +97,17 @@ impl Config {
     ///
     /// # Errors
     /// [`ConfigError`], which names the file and the line where it can, the key, the value and the mend.
-    pub fn load(flags: &Flags, around: &Environment<'_>) -> Result<Self, ConfigError> {
-        source::check_variables(around)?;
-        let found = source::find_file(flags, around)?;
-        let page = found.as_ref().map(|(path, text)| error::Page { file: path, text });
-        let told = match &page {
-            Some(page) => page.read()?,
+    pub fn load(flags: &Flags, environment: &Environment<'_>) -> Result<Self, ConfigError> {
+        source::check_variables(environment)?;
+        let found = source::find_file(flags, environment)?;
+        let source = found.as_ref().map(|(path, text)| error::SourceText { file: path, text });
+        let file_text = match &source {
+            Some(source) => source.read()?,
             None => file::FileText::default(),
         };
-        let (nodes, nodes_from) = source::find_nodes(flags, around, page.as_ref(), &told)?;
-        let tls = source::find_tls(flags, around, page.as_ref(), &told)?;
-        Reading { page, told: &told }.check(flags, around, (nodes, nodes_from), tls)
+        let (nodes, nodes_from) = source::find_nodes(flags, environment, source.as_ref(), &file_text)?;
+        let tls = source::find_tls(flags, environment, source.as_ref(), &file_text)?;
+        Validation { source, file_text: &file_text }.check(flags, environment, (nodes, nodes_from), tls)
     }
 
     /// The jobs of the file alone, and where it is: for what needs no node. `None` where there is no file.
@@ -116,15 +116,15 @@ impl Config {
     /// As [`Config::load`], but for the nodes.
     pub(crate) fn jobs_of_file(
         flags: &Flags,
-        around: &Environment<'_>,
+        environment: &Environment<'_>,
     ) -> Result<Option<JobsFile>, ConfigError> {
-        source::check_variables(around)?;
-        let Some((path, text)) = source::find_file(flags, around)? else { return Ok(None) };
-        let page = error::Page { file: &path, text: &text };
-        let told = page.read()?;
-        let lease = told.lease(&told.quorum_config("anybody"));
-        let reading = Reading { page: Some(page), told: &told };
-        let (group, jobs) = (reading.group()?, reading.jobs(lease)?);
+        source::check_variables(environment)?;
+        let Some((path, text)) = source::find_file(flags, environment)? else { return Ok(None) };
+        let source = error::SourceText { file: &path, text: &text };
+        let file_text = source.read()?;
+        let lease = file_text.lease(&file_text.quorum_config("anybody"));
+        let validation = Validation { source: Some(source), file_text: &file_text };
+        let (group, jobs) = (validation.group()?, validation.jobs(lease)?);
         Ok(Some(JobsFile { path, group, jobs }))
     }
 
@@ -145,39 +145,39 @@ impl Config {
 }
 
 /// The checks that need more than one key.
-struct Reading<'a> {
-    page: Option<error::Page<'a>>,
-    told: &'a file::FileText,
+struct Validation<'a> {
+    source: Option<error::SourceText<'a>>,
+    file_text: &'a file::FileText,
 }
 
-impl Reading<'_> {
+impl Validation<'_> {
     fn check(
         self,
         flags: &Flags,
-        around: &Environment<'_>,
+        environment: &Environment<'_>,
         (nodes, nodes_from): (Vec<NodeSpec>, NodesFrom),
         tls: TlsFiles,
     ) -> Result<Config, ConfigError> {
-        let mut setup = self.told.quorum_config(&format!("{}-{}", around.host, around.pid));
+        let mut settings = self.file_text.quorum_config(&format!("{}-{}", environment.host, environment.pid));
         // One user's directory on one host: a newcomer's first lock need not wait for memories that another
         // machine may have of it. (Do not delete the directory while something holds a lock in it.)
-        setup.trust_new_nodes |= nodes_from == NodesFrom::Local;
+        settings.trust_new_nodes |= nodes_from == NodesFrom::Local;
         let names: Vec<Arc<str>> = nodes.iter().map(NodeSpec::name).collect();
-        setup.validate(&names).map_err(|error| self.setting(&error.to_string(), &nodes_from))?;
-        if setup.ledger_retention < LEDGER_RETENTION_MIN {
+        settings.validate(&names).map_err(|error| self.setting(&error.to_string(), &nodes_from))?;
+        if settings.ledger_retention < LEDGER_RETENTION_MIN {
             let text = format!(
                 "ledger_retention is {:?}; give it at least 1day: a worker with less would take the jobs of workers with \
                  more for removed ones",
-                setup.ledger_retention
+                settings.ledger_retention
             );
             return Err(self.setting(&text, &nodes_from));
         }
-        let lease = self.told.lease(&setup);
-        setup
+        let lease = self.file_text.lease(&settings);
+        settings
             .check_lease(lease.ttl, lease.step_down_grace, true)
             .map_err(|error| self.setting(&error.to_string(), &nodes_from))?;
         Ok(Config {
-            file: self.page.as_ref().map(|page| page.file.to_owned()),
+            file: self.source.as_ref().map(|source| source.file.to_owned()),
             prefix: self.prefix(flags)?,
             group: self.group()?,
             max_running: self.max_running()?,
@@ -185,7 +185,7 @@ impl Reading<'_> {
             nodes,
             nodes_from,
             tls,
-            setup,
+            settings,
             lease,
         })
     }
@@ -196,8 +196,8 @@ impl Reading<'_> {
         if key == "nodes" && !matches!(nodes_from, NodesFrom::File(_)) {
             return ConfigError::bare(&format!("{nodes_from}: {text}"));
         }
-        match &self.page {
-            Some(page) => page.error(self.told.span_of(key), text),
+        match &self.source {
+            Some(source) => source.error(self.file_text.span_of(key), text),
             None => ConfigError::bare(text),
         }
     }
@@ -211,9 +211,9 @@ impl Reading<'_> {
                 false => Ok(prefix.as_str().into()),
             };
         }
-        match (&self.told.prefix, &self.page) {
-            (Some(prefix), Some(page)) if wrong(prefix.as_ref()) => {
-                Err(page.error(Some(prefix.span()), &format!("prefix {:?} {WHY}", prefix.as_ref())))
+        match (&self.file_text.prefix, &self.source) {
+            (Some(prefix), Some(source)) if wrong(prefix.as_ref()) => {
+                Err(source.error(Some(prefix.span()), &format!("prefix {:?} {WHY}", prefix.as_ref())))
             }
             (Some(prefix), _) => Ok(prefix.as_ref().as_str().into()),
             (None, _) => Ok(PREFIX.into()),
@@ -221,14 +221,14 @@ impl Reading<'_> {
     }
 
     fn group(&self) -> Result<Option<Arc<str>>, ConfigError> {
-        let (Some(group), Some(page)) = (&self.told.group, &self.page) else { return Ok(None) };
+        let (Some(group), Some(source)) = (&self.file_text.group, &self.source) else { return Ok(None) };
         Resource::election(group.as_ref())
-            .map_err(|error| page.error(Some(group.span()), &error.to_string()))?;
+            .map_err(|error| source.error(Some(group.span()), &error.to_string()))?;
         Ok(Some(group.as_ref().as_str().into()))
     }
 
     fn max_running(&self) -> Result<Option<usize>, ConfigError> {
-        let (Some(told), Some(page)) = (&self.told.max_running, &self.page) else { return Ok(None) };
+        let (Some(told), Some(source)) = (&self.file_text.max_running, &self.source) else { return Ok(None) };
         match usize::try_from(*told.as_ref()) {
             Ok(most @ 1..) => Ok(Some(most)),
             _ => {
@@ -236,14 +236,14 @@ impl Reading<'_> {
                     "max_running is {}; give it 1 or more, or take the key out for no limit",
                     told.as_ref()
                 );
-                Err(page.error(Some(told.span()), &text))
+                Err(source.error(Some(told.span()), &text))
             }
         }
     }
 
     fn jobs(&self, lease: LeaseConfig) -> Result<Vec<JobConfig>, ConfigError> {
-        match &self.page {
-            Some(page) => job::check(page, &self.told.job, lease),
+        match &self.source {
+            Some(source) => job::check(source, &self.file_text.job, lease),
             None => Ok(Vec::new()),
         }
     }

@@ -1,6 +1,6 @@
 use super::{
     ConfigError, NodeSpec, beside,
-    error::{Page, nearest},
+    error::{SourceText, nearest},
     file::FileText,
     tls::{TlsFiles, TlsNames},
 };
@@ -18,7 +18,7 @@ const SETTINGS: [&str; 5] =
 /// that this program starts to run a command.
 pub(crate) const NODES_VARIABLE: &str = "QUORATE_NODES";
 /// The environment variables that `exec` and `run` give to commands, which may call `quorate` again.
-pub(super) const HANDED_DOWN: [&str; 7] = [
+pub(super) const COMMAND_VARIABLES: [&str; 7] = [
     "QUORATE_RESOURCE",
     "QUORATE_FENCING_TOKEN",
     "QUORATE_JOB",
@@ -123,23 +123,23 @@ impl fmt::Display for NodesFrom {
 }
 
 /// Refuses a `QUORATE_…` variable that nobody knows.
-pub(super) fn check_variables(around: &Environment<'_>) -> Result<(), ConfigError> {
-    let known = |name: &str| SETTINGS.contains(&name) || HANDED_DOWN.contains(&name);
-    let strange = around.env.keys().find(|name| name.starts_with("QUORATE_") && !known(name));
+pub(super) fn check_variables(environment: &Environment<'_>) -> Result<(), ConfigError> {
+    let known = |name: &str| SETTINGS.contains(&name) || COMMAND_VARIABLES.contains(&name);
+    let strange = environment.env.keys().find(|name| name.starts_with("QUORATE_") && !known(name));
     let Some(name) = strange else { return Ok(()) };
-    let mend = match nearest(name, SETTINGS.into_iter()) {
+    let fix = match nearest(name, SETTINGS.into_iter()) {
         Some(near) => format!("did you mean {near}?"),
         None => format!("known are {}: unset it", SETTINGS.join(", ")),
     };
-    Err(ConfigError::bare(&format!("unknown environment variable {name}; {mend}")))
+    Err(ConfigError::bare(&format!("unknown environment variable {name}; {fix}")))
 }
 
 /// The file and its text. One that was named must be there; of the usual places, the first that has one.
 pub(super) fn find_file(
     flags: &Flags,
-    around: &Environment<'_>,
+    environment: &Environment<'_>,
 ) -> Result<Option<(PathBuf, String)>, ConfigError> {
-    let named = match (&flags.config, around.env.get("QUORATE_CONFIG")) {
+    let named = match (&flags.config, environment.env.get("QUORATE_CONFIG")) {
         (Some(path), _) => Some((path.clone(), "--config")),
         (None, Some(path)) if path.is_empty() => {
             return Err(ConfigError::bare("QUORATE_CONFIG is empty; unset it, or name a file"));
@@ -151,11 +151,11 @@ pub(super) fn find_file(
         let unread = |error: io::Error| {
             ConfigError::new(Some(&path), None, &format!("cannot be read (named by {by}): {error}"))
         };
-        let text = (around.read)(&path).map_err(unread)?;
+        let text = (environment.read)(&path).map_err(unread)?;
         return Ok(Some((path, text)));
     }
-    for path in usual_places(around) {
-        match (around.read)(&path) {
+    for path in default_paths(environment) {
+        match (environment.read)(&path) {
             Ok(text) => return Ok(Some((path, text))),
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {}
             Err(error) => {
@@ -168,59 +168,59 @@ pub(super) fn find_file(
     Ok(None)
 }
 
-fn usual_places(around: &Environment<'_>) -> Vec<PathBuf> {
-    let user = base(around, "XDG_CONFIG_HOME", ".config").map(|base| base.join("quorate/quorate.toml"));
+fn default_paths(environment: &Environment<'_>) -> Vec<PathBuf> {
+    let user = base(environment, "XDG_CONFIG_HOME", ".config").map(|base| base.join("quorate/quorate.toml"));
     user.into_iter().chain([PathBuf::from(SYSTEM)]).collect()
 }
 
 /// A base directory by the XDG rules: the variable where it is absolute, else below the home directory.
-fn base(around: &Environment<'_>, variable: &str, below_home: &str) -> Option<PathBuf> {
-    let absolute = |name: &str| around.env.get(name).map(PathBuf::from).filter(|path| path.is_absolute());
+fn base(environment: &Environment<'_>, variable: &str, below_home: &str) -> Option<PathBuf> {
+    let absolute = |name: &str| environment.env.get(name).map(PathBuf::from).filter(|path| path.is_absolute());
     absolute(variable).or_else(|| Some(absolute("HOME")?.join(below_home)))
 }
 
-/// The nodes: from the flag, the environment, the file; never from nowhere.
+/// The nodes: from the flag, the environment, the file; never from no_nodes.
 pub(super) fn find_nodes(
     flags: &Flags,
-    around: &Environment<'_>,
-    page: Option<&Page<'_>>,
-    told: &FileText,
+    environment: &Environment<'_>,
+    source: Option<&SourceText<'_>>,
+    file_text: &FileText,
 ) -> Result<(Vec<NodeSpec>, NodesFrom), ConfigError> {
     if flags.local {
         if !flags.nodes.0.is_empty() {
             return Err(ConfigError::bare("--local and --nodes exclude each other; keep one of them"));
         }
-        return Ok((vec![local(around)?], NodesFrom::Local));
+        return Ok((vec![local(environment)?], NodesFrom::Local));
     }
     if !flags.nodes.0.is_empty() {
         return Ok((listed(&flags.nodes.0.join(","), &NodesFrom::Flag)?, NodesFrom::Flag));
     }
-    if let Some(list) = around.env.get(NODES_VARIABLE) {
+    if let Some(list) = environment.env.get(NODES_VARIABLE) {
         return Ok((listed(list, &NodesFrom::Variable)?, NodesFrom::Variable));
     }
-    match (page, &told.nodes) {
-        (Some(page), Some(nodes)) => {
+    match (source, &file_text.nodes) {
+        (Some(source), Some(nodes)) => {
             let mut specs = Vec::new();
             for node in nodes.as_ref() {
                 let text = node.as_ref();
-                let password_file = text.password_file.as_deref().map(|file| beside(page.file, file));
+                let password_file = text.password_file.as_deref().map(|file| beside(source.file, file));
                 let spec = NodeSpec::parse(&text.url, password_file)
-                    .and_then(|spec| spec.in_file(text.tls.clone(), page.file))
-                    .map_err(|error| page.error(Some(node.span()), &error.to_string()))?;
+                    .and_then(|spec| spec.in_file(text.tls.clone(), source.file))
+                    .map_err(|error| source.error(Some(node.span()), &error.to_string()))?;
                 specs.push(spec);
             }
-            Ok((specs, NodesFrom::File(page.file.to_owned())))
+            Ok((specs, NodesFrom::File(source.file.to_owned())))
         }
-        _ => Err(nowhere(around, page)),
+        _ => Err(no_nodes(environment, source)),
     }
 }
 
 /// The files of TLS for all nodes: from the flags, else the environment, else the file.
 pub(super) fn find_tls(
     flags: &Flags,
-    around: &Environment<'_>,
-    page: Option<&Page<'_>>,
-    told: &FileText,
+    environment: &Environment<'_>,
+    source: Option<&SourceText<'_>>,
+    file_text: &FileText,
 ) -> Result<TlsFiles, ConfigError> {
     let half = |there: &str, missing: &str| {
         format!("{there} is given without {missing}; give both, which may be one file")
@@ -230,7 +230,7 @@ pub(super) fn find_tls(
         ConfigError::bare(&half(&flag(there), &flag(missing)))
     })?;
     let variable = |key: &str| format!("QUORATE_{}", key.to_uppercase());
-    let file = |key: &str| match around.env.get(&variable(key)) {
+    let file = |key: &str| match environment.env.get(&variable(key)) {
         Some(path) if path.is_empty() => {
             Err(ConfigError::bare(&format!("{} is empty; unset it, or name a file", variable(key))))
         }
@@ -241,11 +241,11 @@ pub(super) fn find_tls(
     let set = names
         .check()
         .map_err(|(there, missing)| ConfigError::bare(&half(&variable(there), &variable(missing))))?;
-    let written = match (page, &told.tls) {
-        (Some(page), Some(names)) => {
+    let written = match (source, &file_text.tls) {
+        (Some(source), Some(names)) => {
             let wrong =
-                |(there, missing)| page.error(Some(names.span()), &format!("tls: {}", half(there, missing)));
-            names.as_ref().clone().check().map_err(wrong)?.beside(page.file)
+                |(there, missing)| source.error(Some(names.span()), &format!("tls: {}", half(there, missing)));
+            names.as_ref().clone().check().map_err(wrong)?.beside(source.file)
         }
         _ => TlsFiles::default(),
     };
@@ -268,18 +268,18 @@ fn listed(list: &str, from: &NodesFrom) -> Result<Vec<NodeSpec>, ConfigError> {
     Ok(specs)
 }
 
-fn local(around: &Environment<'_>) -> Result<NodeSpec, ConfigError> {
-    let state = base(around, "XDG_STATE_HOME", ".local/state").ok_or_else(|| {
+fn local(environment: &Environment<'_>) -> Result<NodeSpec, ConfigError> {
+    let state = base(environment, "XDG_STATE_HOME", ".local/state").ok_or_else(|| {
         ConfigError::bare("--local finds no state directory; set HOME or XDG_STATE_HOME to an absolute path, or use --nodes file:///dir")
     })?;
     Ok(NodeSpec::File { dir: state.join("quorate/node") })
 }
 
-fn nowhere(around: &Environment<'_>, page: Option<&Page<'_>>) -> ConfigError {
-    let file = match page {
-        Some(page) => format!("nodes = [\"redis://…\", …] in {}", page.file.display()),
+fn no_nodes(environment: &Environment<'_>, source: Option<&SourceText<'_>>) -> ConfigError {
+    let file = match source {
+        Some(source) => format!("nodes = [\"redis://…\", …] in {}", source.file.display()),
         None => {
-            let places: Vec<_> = usual_places(around).iter().map(|path| path.display().to_string()).collect();
+            let places: Vec<_> = default_paths(environment).iter().map(|path| path.display().to_string()).collect();
             format!(
                 "nodes = [\"redis://…\", …] in a file ({}, or the one --config or QUORATE_CONFIG names)",
                 places.join(", ")

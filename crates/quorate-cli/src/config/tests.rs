@@ -42,7 +42,7 @@ fn nodes_alone_are_a_configuration_with_the_librarys_defaults() {
     let config = load(NODES).unwrap();
     let names: Vec<_> = config.nodes.iter().map(NodeSpec::name).collect();
     assert_eq!(names, ["redis://a:6379".into(), "redis://b:6379".into(), Arc::<str>::from("redis://c:6379")]);
-    assert_eq!(config.setup, QuorumConfig { worker: "oak-7".into(), ..QuorumConfig::default() });
+    assert_eq!(config.settings, QuorumConfig { worker: "oak-7".into(), ..QuorumConfig::default() });
     assert_eq!(config.lease.ttl, Duration::from_secs(10));
     assert_eq!(config.lease.step_down_grace, Duration::from_secs(2));
     assert_eq!(&*config.prefix, "quorate:");
@@ -112,7 +112,7 @@ fn every_key_arrives() {
     assert_eq!(config.nodes[1], NodeSpec::parse("redis://b/1", password_file).unwrap());
     assert_eq!(config.nodes[2], NodeSpec::File { dir: "/c".into() });
     assert_eq!(&*config.prefix, "shop:");
-    let setup = QuorumConfig {
+    let settings = QuorumConfig {
         worker: "w1".into(),
         node_timeout: Duration::from_millis(50),
         max_ttl: Duration::from_secs(20),
@@ -125,7 +125,7 @@ fn every_key_arrives() {
         trust_new_nodes: true,
         ..QuorumConfig::default()
     };
-    assert_eq!(config.setup, setup);
+    assert_eq!(config.settings, settings);
     let lease = LeaseConfig { ttl: Duration::from_secs(5), step_down_grace: Duration::from_millis(500) };
     assert_eq!(config.lease, lease);
 

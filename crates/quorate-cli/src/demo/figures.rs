@@ -18,7 +18,7 @@ pub(crate) struct Evidence {
     /// All journals.
     pub(crate) entries: Vec<Entry>,
     /// The signals that ended leaders.
-    pub(crate) signals: Vec<Sent>,
+    pub(crate) signals: Vec<SentSignal>,
     /// The last moment of which ticks are counted.
     pub(crate) until: WallTime,
     /// For each tick of which any node has a record: the term that wrote it, and whether it is final.
@@ -31,7 +31,7 @@ pub(crate) struct Evidence {
 
 /// A signal that ended a leader.
 #[derive(Clone, Debug)]
-pub(crate) struct Sent {
+pub(crate) struct SentSignal {
     /// `KILL` or `TERM`.
     pub(crate) signal: &'static str,
     /// To whom.
@@ -113,7 +113,7 @@ impl Figures {
     }
 }
 
-fn failover(sent: &Sent, entries: &[Entry]) -> Failover {
+fn failover(sent: &SentSignal, entries: &[Entry]) -> Failover {
     let elected = |entry: &&Entry| {
         matches!(entry.event, Event::Elected { .. }) && entry.at() > sent.at && entry.who != sent.to
     };
@@ -199,7 +199,7 @@ mod tests {
     }
 
     fn start(worker: &str, n: u64) -> Entry {
-        entry(0, worker, Event::TickStart { tick: tick(n), term: 1, made_up: false })
+        entry(0, worker, Event::TickStart { tick: tick(n), term: 1, catch_up: false })
     }
 
     fn end(worker: &str, n: u64) -> Entry {
@@ -218,8 +218,8 @@ mod tests {
         entry(0, worker, Event::MessageDone { id: id.into(), token })
     }
 
-    fn killed(worker: &str, ms: u64) -> Sent {
-        Sent { signal: "KILL", to: who(worker), at: BootTime::from_nanos(ms * 1_000_000) }
+    fn killed(worker: &str, ms: u64) -> SentSignal {
+        SentSignal { signal: "KILL", to: who(worker), at: BootTime::from_nanos(ms * 1_000_000) }
     }
 
     /// Ticks 4 to 9 are due, `a` leads for term 1 and is killed, `b` for term 2.

@@ -30,7 +30,7 @@ pub(crate) enum Event {
     /// It leads, for this term. Written before anything is done with it.
     Elected { term: u64 },
     /// A tick is about to run: the first thing that its handler does.
-    TickStart { tick: u64, term: u64, made_up: bool },
+    TickStart { tick: u64, term: u64, catch_up: bool },
     /// The handler has reached its end.
     TickDone { tick: u64, term: u64 },
     /// A message is about to be handled.

@@ -39,7 +39,7 @@ pub(crate) use worker::{ARGUMENT, main as worker_main};
 use crate::{
     args::DemoArgs,
     exit::{FAILURE, Failure},
-    supervisor::PassedOn,
+    supervisor::ForwardedSignals,
 };
 use nodes::Nodes;
 use output::Output;
@@ -69,22 +69,22 @@ const LONGEST: Duration = Duration::from_secs(28);
 
 /// Runs the demo and gives the exit status: 0 if nothing started twice and nothing was missed.
 pub(crate) async fn demo(args: &DemoArgs) -> Result<u8, Failure> {
-    let mut signals = PassedOn::catch().map_err(|error| Failure::new(FAILURE, error))?;
+    let mut signals = ForwardedSignals::catch().map_err(|error| Failure::new(FAILURE, error))?;
     let dir = scratch().map_err(|error| Failure::new(FAILURE, format!("no temporary directory: {error}")))?;
     let env = Env::system();
     // In this order they are dropped should anything panic: workers, servers, directory.
-    let (mut servers, mut cast) = (Servers::new(&env), Processes::new(&env, dir.path()));
-    let play = play(args, &env, dir.path(), &mut servers, &mut cast);
+    let (mut servers, mut processes) = (Servers::new(&env), Processes::new(&env, dir.path()));
+    let scenario = scenario(args, &env, dir.path(), &mut servers, &mut processes);
     let ended = tokio::select! { biased;
         signal = signals.next() => {
             let code = u8::try_from(128 + signal).unwrap_or(FAILURE);
             Err(Failure::new(code, "ended by a signal, with all that it had started"))
         }
-        ended = env.before(env.now() + LONGEST, play) => ended.unwrap_or_else(|| {
+        ended = env.before(env.now() + LONGEST, scenario) => ended.unwrap_or_else(|| {
             Err(Failure::new(FAILURE, format!("the demo did not end within {LONGEST:?}: is the machine very busy?")))
         }),
     };
-    cast.end().await;
+    processes.end().await;
     servers.end().await;
     dir.close()
         .map_err(|error| Failure::new(FAILURE, format!("the temporary directory remains: {error}")))?;
@@ -105,19 +105,19 @@ fn scratch() -> std::io::Result<TempDir> {
     named(&std::env::temp_dir())
 }
 
-async fn play(
+async fn scenario(
     args: &DemoArgs,
     env: &Env,
     dir: &Path,
     servers: &mut Servers,
-    cast: &mut Processes,
+    processes: &mut Processes,
 ) -> Result<u8, Failure> {
     let mut output = Output::new(env);
     output.title(args.redis);
     let nodes = if args.redis { Nodes::Redis(servers.start(dir).await?) } else { Nodes::Files };
     let quorum = nodes.admitted(dir).await?;
     output.nodes(&nodes, dir);
-    let figures = script::perform(env, &quorum, &nodes, cast, &mut output).await;
+    let figures = script::run(env, &quorum, &nodes, processes, &mut output).await;
     quorum.close().await;
     let figures = figures?;
     output.summary(&figures);

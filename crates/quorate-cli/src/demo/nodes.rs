@@ -25,8 +25,8 @@ pub(crate) enum Nodes {
 impl Nodes {
     /// A quorum on the nodes, for the worker of this name.
     pub(crate) fn quorum(&self, dir: &Path, worker: &str) -> Result<Quorum, Failure> {
-        let setup = QuorumConfig { worker: worker.into(), ..QuorumConfig::default() };
-        let builder = Quorum::builder().config(setup);
+        let settings = QuorumConfig { worker: worker.into(), ..QuorumConfig::default() };
+        let builder = Quorum::builder().config(settings);
         let builder = match self {
             Self::Files => builder.nodes((1..=NODES).map(|n| FileNode::new(dir.join(format!("node-{n}"))))),
             Self::Redis(ports) => {

@@ -103,7 +103,7 @@ impl Output {
         self.at(at, &format!("{}  gets SIG{signal}: {what}", to.worker));
     }
 
-    pub(crate) fn made_up(&self, who: &WorkerId, ticks: usize) {
+    pub(crate) fn caught_up(&self, who: &WorkerId, ticks: usize) {
         let text = match ticks {
             0 => return,
             1 => "makes up the tick that came due meanwhile".to_owned(),

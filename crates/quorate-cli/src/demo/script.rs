@@ -2,7 +2,7 @@
 
 use super::{
     GROUP, JOB, MESSAGES, TICK_EVERY,
-    figures::{Evidence, Figures, Sent},
+    figures::{Evidence, Figures, SentSignal},
     journal::{Entry, Event, WorkerId},
     nodes::Nodes,
     output::Output,
@@ -40,39 +40,39 @@ const SETTLE: Duration = Duration::from_secs(5);
 const ASK_EVERY: Duration = Duration::from_millis(500);
 
 /// Plays it all, and gives the figures.
-pub(crate) async fn perform(
+pub(crate) async fn run(
     env: &Env,
     quorum: &Quorum,
     nodes: &Nodes,
-    cast: &mut Processes,
+    processes: &mut Processes,
     output: &mut Output,
 ) -> Result<Figures, Failure> {
-    let watch = Watch::new(env, cast.dir())?;
-    let mut show = Show { env, quorum, nodes, cast, output, watch, signals: Vec::new() };
-    show.open().await?;
-    show.kill("KILL", Signal::KILL).await?;
-    show.kill("TERM", Signal::TERM).await?;
-    show.rest(LEADS_FOR).await?;
-    let evidence = show.close().await?;
+    let watch = Watch::new(env, processes.dir())?;
+    let mut scenario = Scenario { env, quorum, nodes, processes, output, watch, signals: Vec::new() };
+    scenario.open().await?;
+    scenario.kill("KILL", Signal::KILL).await?;
+    scenario.kill("TERM", Signal::TERM).await?;
+    scenario.rest(LEADS_FOR).await?;
+    let evidence = scenario.close().await?;
     Ok(Figures::of(&evidence))
 }
 
-struct Show<'a> {
+struct Scenario<'a> {
     env: &'a Env,
     quorum: &'a Quorum,
     nodes: &'a Nodes,
-    cast: &'a mut Processes,
+    processes: &'a mut Processes,
     output: &'a mut Output,
     watch: Watch,
-    signals: Vec<Sent>,
+    signals: Vec<SentSignal>,
 }
 
-impl Show<'_> {
+impl Scenario<'_> {
     /// Three workers, the first leader, the first tick.
     async fn open(&mut self) -> Result<(), Failure> {
         let mut pids = Vec::new();
         for number in 1..=WORKERS {
-            pids.push(self.enter(&format!("worker-{number}").into())?);
+            pids.push(self.start_worker(&format!("worker-{number}").into())?);
         }
         self.output.workers(&pids);
         self.watch.send(true);
@@ -89,26 +89,26 @@ impl Show<'_> {
         let leader = self.until(TAKE_OVER, |watch| watch.leader().cloned()).await?;
         let leader =
             leader.ok_or_else(|| Failure::new(FAILURE, "nobody leads: is the machine very busy?"))?;
-        let (from, at) = (self.env.wall(), self.cast.signal(&leader, signal)?);
-        self.signals.push(Sent { signal: name, to: leader.clone(), at });
+        let (from, at) = (self.env.wall(), self.processes.signal(&leader, signal)?);
+        self.signals.push(SentSignal { signal: name, to: leader.clone(), at });
         self.output.signal(name, &leader, at);
         let next = |watch: &Watch| watch.leader().filter(|next| **next != leader).cloned();
         if let Some(next) = self.until(TAKE_OVER, next).await? {
-            self.tell_made_up(&next, from).await?;
+            self.report_catch_up(&next, from).await?;
         }
         self.rest(START_AGAIN).await?;
-        let pid = self.enter(&leader.worker)?;
+        let pid = self.start_worker(&leader.worker)?;
         self.output.again(&pid);
         Ok(())
     }
 
     /// Tells how many of the ticks that came due since `from` the new leader made up.
-    async fn tell_made_up(&mut self, leader: &WorkerId, from: WallTime) -> Result<(), Failure> {
+    async fn report_catch_up(&mut self, leader: &WorkerId, from: WallTime) -> Result<(), Failure> {
         let now = self.env.wall();
         let of = |entry: &Entry| tick_start(entry).filter(|_| entry.who == *leader);
         self.until(SOON, |watch| watch.entries().iter().filter_map(of).find(|tick| *tick > now)).await?;
-        let made_up = self.watch.entries().iter().filter_map(of).filter(|tick| from < *tick && *tick <= now);
-        self.output.made_up(leader, made_up.count());
+        let caught_up = self.watch.entries().iter().filter_map(of).filter(|tick| from < *tick && *tick <= now);
+        self.output.caught_up(leader, caught_up.count());
         Ok(())
     }
 
@@ -119,7 +119,7 @@ impl Show<'_> {
         let sent = self.watch.sent();
         self.settle(last_due(until), sent).await?;
         self.output.end();
-        if !self.cast.end().await {
+        if !self.processes.end().await {
             return Err(Failure::new(
                 FAILURE,
                 "a worker did not end when it was told to, and has been killed",
@@ -181,14 +181,14 @@ impl Show<'_> {
         Ok(records)
     }
 
-    fn enter(&mut self, worker: &Arc<str>) -> Result<(WorkerId, u32), Failure> {
-        let (who, pid) = self.cast.enter(worker, self.nodes)?;
-        self.watch.follow(&who, self.cast.dir());
+    fn start_worker(&mut self, worker: &Arc<str>) -> Result<(WorkerId, u32), Failure> {
+        let (who, pid) = self.processes.start_worker(worker, self.nodes)?;
+        self.watch.follow(&who, self.processes.dir());
         Ok((who, pid))
     }
 
     async fn rest(&mut self, time: Duration) -> Result<(), Failure> {
-        self.watch.rest(time, self.cast, self.output).await
+        self.watch.rest(time, self.processes, self.output).await
     }
 
     async fn until<T>(
@@ -196,7 +196,7 @@ impl Show<'_> {
         wait: Duration,
         found: impl Fn(&Watch) -> Option<T>,
     ) -> Result<Option<T>, Failure> {
-        self.watch.until(wait, self.cast, self.output, found).await
+        self.watch.until(wait, self.processes, self.output, found).await
     }
 }
 

@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// How often another port is tried, if somebody took the one that was free a moment ago.
 const TRIES: usize = 5;
-/// The wardens end the servers after this, whatever happens to us.
+/// The supervisors end the servers after this, whatever happens to us.
 const LONGEST: Duration = Duration::from_secs(60);
 /// How long a server that is told to end may take.
 const TO_END: Duration = Duration::from_secs(2);
@@ -28,12 +28,12 @@ const TO_END: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(crate) struct Servers {
     env: Env,
-    wardens: Vec<Supervisor>,
+    supervisors: Vec<Supervisor>,
 }
 
 impl Servers {
     pub(crate) fn new(env: &Env) -> Self {
-        Self { env: env.clone(), wardens: Vec::new() }
+        Self { env: env.clone(), supervisors: Vec::new() }
     }
 
     /// Starts the servers on free loopback ports, with nothing that outlives them. Gives their ports.
@@ -59,23 +59,23 @@ impl Servers {
                 // Its own log: whoever else has the port would answer too.
                 log = fs::read_to_string(log_of(dir)).unwrap_or_default();
                 if log.contains(READY) {
-                    self.wardens.push(supervisor);
+                    self.supervisors.push(supervisor);
                     return Ok(port);
                 }
                 ended = self.env.before(self.env.now() + LOOK_EVERY, supervisor.wait()).await;
             }
-            self.wardens.extend(ended.is_none().then_some(supervisor));
+            self.supervisors.extend(ended.is_none().then_some(supervisor));
         }
         Err(Failure::new(NO_QUORUM, format!("redis-server does not start; its log says: {}", log.trim())))
     }
 
     /// Tells all servers to end, and waits until they have. Idempotent.
     pub(crate) async fn end(&mut self) {
-        for supervisor in &mut self.wardens {
+        for supervisor in &mut self.supervisors {
             supervisor.extend(Deadline { kill: self.env.now() + TO_END, step_down: self.env.now() });
             supervisor.step_down();
         }
-        for mut supervisor in self.wardens.drain(..) {
+        for mut supervisor in self.supervisors.drain(..) {
             supervisor.wait().await;
         }
     }

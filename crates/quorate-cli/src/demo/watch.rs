@@ -86,13 +86,13 @@ impl Watch {
     pub(crate) async fn rest(
         &mut self,
         time: Duration,
-        cast: &mut Processes,
+        processes: &mut Processes,
         output: &mut Output,
     ) -> Result<(), Failure> {
         let at = self.env.now() + time;
         let env = self.env.clone();
         while env.now() < at {
-            self.step(cast, output)?;
+            self.step(processes, output)?;
             env.sleep_until(at.min(env.now() + LOOK_EVERY)).await;
         }
         Ok(())
@@ -102,13 +102,13 @@ impl Watch {
     pub(crate) async fn until<T>(
         &mut self,
         wait: Duration,
-        cast: &mut Processes,
+        processes: &mut Processes,
         output: &mut Output,
         found: impl Fn(&Self) -> Option<T>,
     ) -> Result<Option<T>, Failure> {
         let deadline = self.env.now() + wait;
         loop {
-            self.step(cast, output)?;
+            self.step(processes, output)?;
             if let Some(found) = found(self) {
                 return Ok(Some(found));
             }
@@ -119,8 +119,8 @@ impl Watch {
         }
     }
 
-    fn step(&mut self, cast: &mut Processes, output: &mut Output) -> Result<(), Failure> {
-        cast.bury()?;
+    fn step(&mut self, processes: &mut Processes, output: &mut Output) -> Result<(), Failure> {
+        processes.reap_ended()?;
         while let Some(at) = self.send_at.filter(|at| *at <= self.env.now()) {
             self.outlet.send(BURST).map_err(|error| Failure::new(FAILURE, error))?;
             self.send_at = Some(at + BURST_EVERY);

@@ -35,7 +35,7 @@ pub(crate) const ARGUMENT: &str = "__demo-worker";
 /// How long a run of the job takes.
 const TICK_TAKES: Duration = Duration::from_millis(40);
 /// How far back ticks are made up.
-const MAKE_UP: Duration = Duration::from_secs(60);
+const CATCH_UP: Duration = Duration::from_secs(60);
 /// How many messages are claimed at once.
 const BATCH: usize = 10;
 /// How long it takes to handle a batch.
@@ -84,14 +84,14 @@ async fn work(who: WorkerId, dir: PathBuf, nodes: Nodes) -> Result<(), Failure> 
     let quorum = nodes.quorum(&dir, &who.worker)?;
     let journal = Journal::create(quorum.env(), who, &dir).map_err(fail)?;
     let stop = CancellationToken::new();
-    let told = told_to_stop(&mut terminate, &parent, &stop);
+    let told = wait_for_stop(&mut terminate, &parent, &stop);
     let ended = tokio::join!(lead(&quorum, &journal, &stop), handle(&quorum, &journal, &dir, &stop), told);
     quorum.close().await;
     ended.0.and(ended.1)
 }
 
 /// Waits for SIGTERM or the end of the demo, however it ended.
-async fn told_to_stop(terminate: &mut Signal, parent: &pipe::Receiver, stop: &CancellationToken) {
+async fn wait_for_stop(terminate: &mut Signal, parent: &pipe::Receiver, stop: &CancellationToken) {
     let gone = async {
         loop {
             match parent.readable().await.and_then(|()| parent.try_read(&mut [0; 16])) {
@@ -139,12 +139,12 @@ fn job(journal: &Journal) -> Result<Job, Failure> {
         async move {
             let Some(led) = tick.term() else { return Ok(()) };
             let (at, term) = (tick.at().as_micros(), led.token().get());
-            journal.write(Event::TickStart { tick: at, term, made_up: tick.is_made_up() })?;
+            journal.write(Event::TickStart { tick: at, term, catch_up: tick.is_made_up() })?;
             led.quorum().env().sleep(TICK_TAKES).await;
             journal.write(Event::TickDone { tick: at, term })
         }
     });
-    Ok(job.delivery(Delivery::AtMostOnce).misfire(RunAll::within(MAKE_UP)))
+    Ok(job.delivery(Delivery::AtMostOnce).misfire(RunAll::within(CATCH_UP)))
 }
 
 /// Writes down what becomes of the terms.

@@ -3,9 +3,9 @@
 use super::{
     finding::{
         Finding,
-        Weight::{self, Critical, Note, Warning},
+        Severity::{self, Critical, Note, Warning},
     },
-    node_report::{Body, Examined, NodeReport, Patient},
+    node_report::{NodeKind, Examined, NodeReport, ExaminedNode},
 };
 use quorate::plain::plain;
 use quorate::{
@@ -23,13 +23,13 @@ const LEAST: (u64, u64) = (6, 2);
 /// Every finding, the gravest first.
 pub(super) fn findings(node_report: &NodeReport) -> Vec<Finding> {
     let mut all = Vec::new();
-    of_the_set(node_report, &mut all);
-    for patient in &node_report.patients {
-        of_standing(patient, &mut all);
-        let Body::Redis(examined) = &patient.body else { continue };
+    check_set(node_report, &mut all);
+    for node in &node_report.nodes {
+        check_trust(node, &mut all);
+        let NodeKind::Redis(examined) = &node.kind else { continue };
         match examined {
             Ok(examined) => {
-                let mut node = Node { node_report, patient, examined, found: &mut all };
+                let mut node = Node { node_report, node, examined, found: &mut all };
                 node.role();
                 node.version();
                 node.memory();
@@ -40,35 +40,35 @@ pub(super) fn findings(node_report: &NodeReport) -> Vec<Finding> {
             }
             Err(cause) => all.push(Finding::new(
                 Critical,
-                Some(&patient.name),
+                Some(&node.name),
                 format!("cannot be asked: {cause}"),
                 "until it answers, a majority of the others must be there",
             )),
         }
     }
     // A stable sort: what was found first stays first.
-    all.sort_by_key(|finding| Reverse(finding.weight));
+    all.sort_by_key(|finding| Reverse(finding.severity));
     all
 }
 
-fn of_the_set(node_report: &NodeReport, found: &mut Vec<Finding>) {
-    let count = node_report.patients.len();
-    let mut say = |weight, what: String, mend: &str| found.push(Finding::new(weight, None, what, mend));
-    let votes = node_report.patients.iter().filter(|patient| patient.state == NodeState::Trusted).count();
-    let new = node_report.patients.iter().filter(|patient| is_new(patient)).count();
+fn check_set(node_report: &NodeReport, found: &mut Vec<Finding>) {
+    let count = node_report.nodes.len();
+    let mut say = |severity, what: String, fix: &str| found.push(Finding::new(severity, None, what, fix));
+    let votes = node_report.nodes.iter().filter(|node| node.state == NodeState::Trusted).count();
+    let new = node_report.nodes.iter().filter(|node| is_new(node)).count();
     if new >= majority(count) {
         let what = format!(
             "{new} of {count} nodes are new: the first worker waits {:?} for them",
-            node_report.setup.max_ttl
+            node_report.settings.max_ttl
         );
         say(Note, what, "`quorate nodes admit`, if no worker has used them before");
     } else if votes < majority(count) {
         let what =
             format!("{votes} of {count} nodes vote, {} are needed: nobody can take a lease", majority(count));
-        say(Critical, what, "mend the nodes below");
+        say(Critical, what, "fix the nodes below");
     } else if votes == majority(count) && count > 1 {
         let what = format!("{votes} of {count} nodes vote, just a majority: one more fault stops everything");
-        say(Warning, what, "mend the nodes below");
+        say(Warning, what, "fix the nodes below");
     }
     match count {
         1 => say(
@@ -84,7 +84,7 @@ fn of_the_set(node_report: &NodeReport, found: &mut Vec<Finding>) {
         _ => {}
     }
     let directories =
-        node_report.patients.iter().filter(|patient| matches!(patient.body, Body::Directory)).count();
+        node_report.nodes.iter().filter(|node| matches!(node.kind, NodeKind::Directory)).count();
     if directories > 1 || (directories == 1 && count > 1) {
         let what = format!("{directories} nodes are directories of this host: they fail with it, together");
         say(
@@ -94,8 +94,8 @@ fn of_the_set(node_report: &NodeReport, found: &mut Vec<Finding>) {
         );
     }
     let mut hosts: BTreeMap<&str, usize> = BTreeMap::new();
-    for patient in &node_report.patients {
-        if let Some(host) = host(&patient.name) {
+    for node in &node_report.nodes {
+        if let Some(host) = host(&node.name) {
             *hosts.entry(host).or_default() += 1;
         }
     }
@@ -114,24 +114,24 @@ fn of_the_set(node_report: &NodeReport, found: &mut Vec<Finding>) {
         );
         found.push(Finding::new(Warning, None, what, format!("chmod g-w,o= {path}")));
     }
-    spread(node_report, found);
+    check_clock_spread(node_report, found);
     if let Err(error) =
-        node_report.setup.check_lease(node_report.ttl, QuorumConfig::default_grace(node_report.ttl), true)
+        node_report.settings.check_lease(node_report.ttl, QuorumConfig::default_grace(node_report.ttl), true)
     {
         found.push(Finding::new(Critical, None, error.to_string(), "see above"));
     }
 }
 
 /// How far the nodes' clocks are apart from each other.
-fn spread(node_report: &NodeReport, found: &mut Vec<Finding>) {
-    let offset = |patient: &Patient| match &patient.body {
-        Body::Redis(Ok(examined)) => examined.offset.map(|(offset, _)| (offset, patient.name.clone())),
+fn check_clock_spread(node_report: &NodeReport, found: &mut Vec<Finding>) {
+    let offset = |node: &ExaminedNode| match &node.kind {
+        NodeKind::Redis(Ok(examined)) => examined.offset.map(|(offset, _)| (offset, node.name.clone())),
         _ => None,
     };
-    let offsets: Vec<(i128, String)> = node_report.patients.iter().filter_map(offset).collect();
+    let offsets: Vec<(i128, String)> = node_report.nodes.iter().filter_map(offset).collect();
     let (Some(least), Some(most)) = (offsets.iter().min(), offsets.iter().max()) else { return };
     let apart = micros(most.0 - least.0);
-    if apart > node_report.setup.max_clock_offset {
+    if apart > node_report.settings.max_clock_offset {
         found.push(Finding::new(
             Warning,
             None,
@@ -141,7 +141,7 @@ fn spread(node_report: &NodeReport, found: &mut Vec<Finding>) {
                 least.1,
                 most.1,
                 round(apart),
-                node_report.setup.max_clock_offset
+                node_report.settings.max_clock_offset
             ),
             "set the nodes' clocks by NTP",
         ));
@@ -149,14 +149,14 @@ fn spread(node_report: &NodeReport, found: &mut Vec<Finding>) {
 }
 
 /// Whether nobody has used it yet, or it was flushed.
-fn is_new(patient: &Patient) -> bool {
-    patient.state == NodeState::Refused(VoteRejection::Unmarked)
+fn is_new(node: &ExaminedNode) -> bool {
+    node.state == NodeState::Refused(VoteRejection::Unmarked)
 }
 
 /// What keeps the node from voting, by a worker's own judgement.
-fn of_standing(patient: &Patient, found: &mut Vec<Finding>) {
-    let name = Some(&*patient.name);
-    match &patient.state {
+fn check_trust(node: &ExaminedNode, found: &mut Vec<Finding>) {
+    let name = Some(&*node.name);
+    match &node.state {
         NodeState::Trusted => {}
         NodeState::Quarantined { why, .. } => {
             found.push(Finding::new(Warning, name, format!("does not vote yet: {why}"), "it will by itself"));
@@ -171,10 +171,10 @@ fn of_standing(patient: &Patient, found: &mut Vec<Finding>) {
         NodeState::Refused(why) => {
             found.push(Finding::new(Warning, name, format!("has no vote: {why}"), "see there"));
         }
-        // Those that cannot be reached are told with the cause of the doctor's own question.
+        // Those that cannot be reached are examination with the cause of the doctor's own question.
         NodeState::Unreachable(_) | NodeState::Connecting => {
-            if matches!(patient.body, Body::Directory) {
-                let NodeState::Unreachable(cause) = &patient.state else { return };
+            if matches!(node.kind, NodeKind::Directory) {
+                let NodeState::Unreachable(cause) = &node.state else { return };
                 found.push(Finding::new(
                     Critical,
                     name,
@@ -189,14 +189,14 @@ fn of_standing(patient: &Patient, found: &mut Vec<Finding>) {
 /// The checks of one server.
 struct Node<'a> {
     node_report: &'a NodeReport,
-    patient: &'a Patient,
+    node: &'a ExaminedNode,
     examined: &'a Examined,
     found: &'a mut Vec<Finding>,
 }
 
 impl Node<'_> {
-    fn say(&mut self, weight: Weight, what: impl Into<String>, mend: impl Into<String>) {
-        self.found.push(Finding::new(weight, Some(&self.patient.name), what, mend));
+    fn say(&mut self, severity: Severity, what: impl Into<String>, fix: impl Into<String>) {
+        self.found.push(Finding::new(severity, Some(&self.node.name), what, fix));
     }
 
     fn role(&mut self) {
@@ -236,8 +236,8 @@ impl Node<'_> {
         let mut parts = version.split('.').map(|part| part.parse().unwrap_or(0));
         let parsed = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
         if parsed < LEAST {
-            let mend = format!("Redis {}.{} or later", LEAST.0, LEAST.1);
-            self.say(Warning, format!("Redis {version} is older than anything this was written for"), mend);
+            let fix = format!("Redis {}.{} or later", LEAST.0, LEAST.1);
+            self.say(Warning, format!("Redis {version} is older than anything this was written for"), fix);
         } else if parsed < TRIED {
             let what =
                 format!("Redis {version} is older than {}.{}, which the tests run against", TRIED.0, TRIED.1);
@@ -259,17 +259,17 @@ impl Node<'_> {
         if let (Some(used), Some(most @ 1..)) = (used, most) {
             let percent = used.saturating_mul(100) / most;
             let what = format!("it uses {percent} % of its maxmemory: at 100 it grants nothing new");
-            let mend = "raise maxmemory, or find out what else is kept there";
+            let fix = "raise maxmemory, or find out what else is kept there";
             match percent {
-                90.. => self.say(Critical, what, mend),
-                70.. => self.say(Warning, what, mend),
+                90.. => self.say(Critical, what, fix),
+                70.. => self.say(Warning, what, fix),
                 _ => {}
             }
         }
     }
 
     fn persistence(&mut self) {
-        match (self.node_report.setup.durable, self.examined.told.check_durable()) {
+        match (self.node_report.settings.durable, self.examined.examination.check_durable()) {
             (true, Err(why)) => {
                 let (why, fix) = why.split_once("; ").unwrap_or((&why, "see config/redis.conf"));
                 self.say(
@@ -304,32 +304,32 @@ impl Node<'_> {
 
     fn clock(&mut self) {
         let Some((offset, uncertain)) = self.examined.offset else { return };
-        let allowed = self.node_report.setup.max_clock_offset;
+        let allowed = self.node_report.settings.max_clock_offset;
         let certain = micros((offset.abs() - uncertain).max(0));
         let direction = if offset < 0 { "behind" } else { "ahead of" };
         let what = format!("its clock is {} {direction} this machine's", round(micros(offset.abs())));
-        let mend = "set both by NTP (chronyd, systemd-timesyncd)";
+        let fix = "set both by NTP (chronyd, systemd-timesyncd)";
         if certain > allowed {
             let what = format!(
                 "{what}, more than max_clock_offset {allowed:?}: it grants nothing that it never held"
             );
-            self.say(Critical, what, mend);
+            self.say(Critical, what, fix);
         } else if certain > allowed / 2 {
-            self.say(Warning, format!("{what}, more than half of max_clock_offset {allowed:?}"), mend);
+            self.say(Warning, format!("{what}, more than half of max_clock_offset {allowed:?}"), fix);
         }
     }
 
     fn speed(&mut self) {
-        let (timeout, ttl) = (self.node_report.setup.node_timeout, self.node_report.ttl);
+        let (timeout, ttl) = (self.node_report.settings.node_timeout, self.node_report.ttl);
         let (Some(quickest), Some(slowest)) = (self.examined.round_trip(), self.examined.slowest()) else {
             return;
         };
         let what = |trip: Duration| format!("a round trip took {}, node_timeout is {timeout:?}", round(trip));
-        let mend = "a node nearer by, less load on it, or a longer node_timeout (and a longer ttl with it)";
+        let fix = "a node nearer by, less load on it, or a longer node_timeout (and a longer ttl with it)";
         if quickest >= timeout {
-            self.say(Critical, format!("{}: its vote never comes in time", what(quickest)), mend);
+            self.say(Critical, format!("{}: its vote never comes in time", what(quickest)), fix);
         } else if slowest >= timeout / 2 {
-            self.say(Warning, what(slowest), mend);
+            self.say(Warning, what(slowest), fix);
         }
         if quickest * 20 > ttl {
             let what = format!("a round trip of {} is much against a ttl of {ttl:?}", round(quickest));
@@ -338,15 +338,15 @@ impl Node<'_> {
     }
 
     fn rights(&mut self) {
-        let user = self.examined.told.user.clone().unwrap_or_else(|| "NAME".to_owned());
+        let user = self.examined.examination.user.clone().unwrap_or_else(|| "NAME".to_owned());
         let least = RedisNode::least_acl(&self.node_report.prefix);
         // The handshake bears that these are denied.
         let spared = |denied: &&String| denied.starts_with("config ") || denied.starts_with("client ");
         let (spared, needed): (Vec<&String>, Vec<&String>) =
-            self.examined.told.denied.iter().partition(spared);
+            self.examined.examination.denied.iter().partition(spared);
         let list =
             |denied: &[&String]| denied.iter().map(|text| text.as_str()).collect::<Vec<_>>().join(", ");
-        let pushes: Vec<&String> = self.examined.told.denied_pushes.iter().collect();
+        let pushes: Vec<&String> = self.examined.examination.denied_pushes.iter().collect();
         if !pushes.is_empty() {
             let what = format!(
                 "the user {user} may not do: {}; so a release wakes nobody who waits, and they look every 100 ms",
@@ -355,8 +355,8 @@ impl Node<'_> {
             // What is there already stays: the user may be somebody's else as well.
             let rights: Vec<String> =
                 COMMANDS[COMMANDS.len() - PUSHES..].iter().map(|command| format!("+{command}")).collect();
-            let mend = format!("ACL SETUSER {user} {} &{}*", rights.join(" "), self.node_report.prefix);
-            self.say(Warning, what, mend);
+            let fix = format!("ACL SETUSER {user} {} &{}*", rights.join(" "), self.node_report.prefix);
+            self.say(Warning, what, fix);
         }
         if !needed.is_empty() {
             let what = format!("the user {user} may not do: {}", list(&needed));

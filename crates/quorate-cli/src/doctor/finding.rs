@@ -4,7 +4,7 @@ use std::fmt;
 /// How much a finding matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Weight {
+pub(super) enum Severity {
     /// Good to know.
     Note,
     /// It works now, and may not on a bad day.
@@ -13,7 +13,7 @@ pub(super) enum Weight {
     Critical,
 }
 
-impl fmt::Display for Weight {
+impl fmt::Display for Severity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Note => "note",
@@ -26,22 +26,22 @@ impl fmt::Display for Weight {
 /// Something that an operator should know, and what to do about it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Finding {
-    pub(super) weight: Weight,
+    pub(super) severity: Severity,
     /// The node; none where it is the set's.
     pub(super) node: Option<String>,
     /// What is so.
     pub(super) what: String,
     /// What to do.
-    pub(super) mend: String,
+    pub(super) fix: String,
 }
 
 impl Finding {
     pub(super) fn new(
-        weight: Weight,
+        severity: Severity,
         node: Option<&str>,
         what: impl Into<String>,
-        mend: impl Into<String>,
+        fix: impl Into<String>,
     ) -> Self {
-        Self { weight, node: node.map(str::to_owned), what: what.into(), mend: mend.into() }
+        Self { severity, node: node.map(str::to_owned), what: what.into(), fix: fix.into() }
     }
 }

@@ -19,9 +19,9 @@ use crate::{
     exit::Failure,
     show,
 };
-use finding::{Finding, Weight};
+use finding::{Finding, Severity};
 use futures_util::future::join_all;
-use node_report::{Body, Examined, NodeReport, Patient, SecretFile};
+use node_report::{NodeKind, Examined, NodeReport, ExaminedNode, SecretFile};
 use quorate::{
     env::Env,
     node::Cause,
@@ -46,22 +46,22 @@ struct Page<'a> {
 
 /// Examines the nodes and tells what it finds; the exit status is the worst finding's.
 pub(crate) async fn doctor(args: &DoctorArgs, config: &Config) -> Result<u8, Failure> {
-    let quorum = connect::quorum(config, QuorumConfig { only_looks: true, ..config.setup.clone() })?;
+    let quorum = connect::quorum(config, QuorumConfig { only_looks: true, ..config.settings.clone() })?;
     let env = quorum.env().clone();
     let (stands, bodies) = futures_util::join!(
         quorum.met(PATIENCE),
         join_all(config.nodes.iter().map(|spec| body(&env, config, spec)))
     );
     quorum.close().await;
-    let patient = |(status, body): (NodeStatus, Result<Body, Failure>)| {
-        Ok(Patient { name: status.name.to_string(), state: status.state, body: body? })
+    let node = |(status, body): (NodeStatus, Result<NodeKind, Failure>)| {
+        Ok(ExaminedNode { name: status.name.to_string(), state: status.state, kind: body? })
     };
-    let patients: Result<Vec<Patient>, Failure> = stands.into_iter().zip(bodies).map(patient).collect();
+    let nodes: Result<Vec<ExaminedNode>, Failure> = stands.into_iter().zip(bodies).map(node).collect();
     let node_report = NodeReport {
-        setup: config.setup.clone(),
+        settings: config.settings.clone(),
         ttl: config.lease.ttl,
         prefix: config.prefix.clone(),
-        patients: patients?,
+        nodes: nodes?,
         secrets: secrets(config),
     };
     let findings = checks::findings(&node_report);
@@ -71,18 +71,18 @@ pub(crate) async fn doctor(args: &DoctorArgs, config: &Config) -> Result<u8, Fai
         for_people(config, &node_report, &findings)
     };
     show::print(&text);
-    Ok(match findings.first().map(|finding| finding.weight) {
-        Some(Weight::Critical) => 2,
-        Some(Weight::Warning) => 1,
+    Ok(match findings.first().map(|finding| finding.severity) {
+        Some(Severity::Critical) => 2,
+        Some(Severity::Warning) => 1,
         _ => 0,
     })
 }
 
-async fn body(env: &Env, config: &Config, spec: &NodeSpec) -> Result<Body, Failure> {
-    let NodeSpec::Redis { url, password_file, tls } = spec else { return Ok(Body::Directory) };
+async fn body(env: &Env, config: &Config, spec: &NodeSpec) -> Result<NodeKind, Failure> {
+    let NodeSpec::Redis { url, password_file, tls } = spec else { return Ok(NodeKind::Directory) };
     let redis = connect::redis(config, url, password_file.as_deref(), tls)?;
-    let told = env.before(env.now() + PATIENCE, redis.examine()).await.unwrap_or(Err(Cause::TimedOut));
-    Ok(Body::Redis(told.map(|told| Box::new(Examined::new(told, env.wall(), env.now().as_nanos())))))
+    let examination = env.before(env.now() + PATIENCE, redis.examine()).await.unwrap_or(Err(Cause::TimedOut));
+    Ok(NodeKind::Redis(examination.map(|examination| Box::new(Examined::new(examination, env.wall(), env.now().as_nanos())))))
 }
 
 /// The files with passwords and keys that the nodes need, as far as they exist.
@@ -109,7 +109,7 @@ fn json(config: &Config, node_report: &NodeReport, findings: &[Finding]) -> Resu
     let page = Page {
         prefix: &node_report.prefix,
         nodes_from: config.nodes_from.to_string(),
-        nodes: node_report.patients.iter().map(|patient| &*patient.name).collect(),
+        nodes: node_report.nodes.iter().map(|node| &*node.name).collect(),
         findings,
     };
     show::json(&page)
@@ -118,7 +118,7 @@ fn json(config: &Config, node_report: &NodeReport, findings: &[Finding]) -> Resu
 fn for_people(config: &Config, node_report: &NodeReport, findings: &[Finding]) -> String {
     let mut text = format!(
         "{} nodes from {}, prefix {:?}: {}\n",
-        node_report.patients.len(),
+        node_report.nodes.len(),
         config.nodes_from,
         node_report.prefix,
         match findings.len() {
@@ -126,10 +126,10 @@ fn for_people(config: &Config, node_report: &NodeReport, findings: &[Finding]) -
             count => format!("{count} findings, the gravest first"),
         }
     );
-    for Finding { weight, node, what, mend } in findings {
+    for Finding { severity, node, what, fix } in findings {
         let node = node.as_deref().map_or(String::new(), |node| format!("{node}: "));
-        let (what, mend) = (show::line(what, LINE_MAX), show::line(mend, LINE_MAX));
-        text += &format!("{weight:7}  {node}{what}\n         mend: {mend}\n");
+        let (what, fix) = (show::line(what, LINE_MAX), show::line(fix, LINE_MAX));
+        text += &format!("{severity:7}  {node}{what}\n         fix: {fix}\n");
     }
     text
 }

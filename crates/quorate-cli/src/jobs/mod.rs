@@ -21,24 +21,24 @@ use quorate::{
 use serde::Serialize;
 
 /// Runs one of the commands, and returns the exit status.
-pub(crate) async fn jobs(command: &JobsCommand, around: &Environment<'_>) -> Result<u8, Failure> {
+pub(crate) async fn jobs(command: &JobsCommand, environment: &Environment<'_>) -> Result<u8, Failure> {
     let flags = command.group().nodes.flags();
     if let JobsCommand::Next(args) = command
-        && let Some(code) = next::from_file(args, &flags, around)?
+        && let Some(code) = next::from_file(args, &flags, environment)?
     {
         return Ok(code);
     }
-    let config = Config::load(&flags, around)?;
+    let config = Config::load(&flags, environment)?;
     match command {
         JobsCommand::List(args) => list::list(args, &config).await,
         JobsCommand::Next(args) => next::from_ledger(args, &config).await,
         JobsCommand::Show(args) => list::show(args, &config).await,
         JobsCommand::History(args) => history::history(args, &config).await,
-        JobsCommand::Trigger(args) => request::trigger(args, &config, around).await,
-        JobsCommand::Pause(args) => request::pause(args, &config, around).await,
-        JobsCommand::Resume(args) => request::resume(args, &config, around).await,
-        JobsCommand::Backfill(args) => request::backfill(args, &config, around).await,
-        JobsCommand::Cancel(args) => request::cancel(args, &config, around).await,
+        JobsCommand::Trigger(args) => request::trigger(args, &config, environment).await,
+        JobsCommand::Pause(args) => request::pause(args, &config, environment).await,
+        JobsCommand::Resume(args) => request::resume(args, &config, environment).await,
+        JobsCommand::Backfill(args) => request::backfill(args, &config, environment).await,
+        JobsCommand::Cancel(args) => request::cancel(args, &config, environment).await,
     }
 }
 

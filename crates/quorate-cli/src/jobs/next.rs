@@ -35,9 +35,9 @@ struct TickPage {
 pub(super) fn from_file(
     args: &NextArgs,
     flags: &Flags,
-    around: &Environment<'_>,
+    environment: &Environment<'_>,
 ) -> Result<Option<u8>, Failure> {
-    let Some(file) = Config::jobs_of_file(flags, around)? else { return Ok(None) };
+    let Some(file) = Config::jobs_of_file(flags, environment)? else { return Ok(None) };
     if args.group.group.is_some() && args.group.group.as_deref() != file.group.as_deref() {
         return Ok(None);
     }

@@ -32,53 +32,53 @@ struct Page {
 pub(super) async fn trigger(
     args: &RequestArgs,
     config: &Config,
-    around: &Environment<'_>,
+    environment: &Environment<'_>,
 ) -> Result<u8, Failure> {
-    send(("trigger", &args.job, &args.wait), config, around, async |jobs| jobs.trigger(&args.job).await).await
+    send(("trigger", &args.job, &args.wait), config, environment, async |jobs| jobs.trigger(&args.job).await).await
 }
 
 pub(super) async fn pause(
     args: &RequestArgs,
     config: &Config,
-    around: &Environment<'_>,
+    environment: &Environment<'_>,
 ) -> Result<u8, Failure> {
-    send(("pause", &args.job, &args.wait), config, around, async |jobs| jobs.pause(&args.job).await).await
+    send(("pause", &args.job, &args.wait), config, environment, async |jobs| jobs.pause(&args.job).await).await
 }
 
 pub(super) async fn resume(
     args: &RequestArgs,
     config: &Config,
-    around: &Environment<'_>,
+    environment: &Environment<'_>,
 ) -> Result<u8, Failure> {
-    send(("resume", &args.job, &args.wait), config, around, async |jobs| jobs.resume(&args.job).await).await
+    send(("resume", &args.job, &args.wait), config, environment, async |jobs| jobs.resume(&args.job).await).await
 }
 
 pub(super) async fn backfill(
     args: &BackfillArgs,
     config: &Config,
-    around: &Environment<'_>,
+    environment: &Environment<'_>,
 ) -> Result<u8, Failure> {
     if args.from >= args.until {
         let text = "--until is not later than --from; the span includes --from and excludes --until";
         return Err(Failure::new(CONFIG, text));
     }
     let request = ("backfill", &args.job, &args.wait);
-    send(request, config, around, async |jobs| jobs.backfill(&args.job, args.from, args.until).await).await
+    send(request, config, environment, async |jobs| jobs.backfill(&args.job, args.from, args.until).await).await
 }
 
 pub(super) async fn cancel(
     args: &CancelArgs,
     config: &Config,
-    around: &Environment<'_>,
+    environment: &Environment<'_>,
 ) -> Result<u8, Failure> {
     let request = ("cancel", &args.job, &args.wait);
-    send(request, config, around, async |jobs| jobs.cancel(&args.job, args.tick).await).await
+    send(request, config, environment, async |jobs| jobs.cancel(&args.job, args.tick).await).await
 }
 
 async fn send(
     (action, job, args): (&'static str, &String, &WaitArgs),
     config: &Config,
-    around: &Environment<'_>,
+    environment: &Environment<'_>,
     request: impl AsyncFnOnce(&Jobs) -> Result<Accepted, JobsError>,
 ) -> Result<u8, Failure> {
     // First only look whether the job exists: a mistyped list of nodes must not be marked as a cluster.
@@ -86,9 +86,9 @@ async fn send(
     let known = jobs.known(job).await.map_err(|error| failure(&error));
     looking.close().await;
     known?;
-    let quorum = connect::quorum(config, config.setup.clone())?;
+    let quorum = connect::quorum(config, config.settings.clone())?;
     let jobs = Jobs::new(&quorum, jobs.group()).map_err(|error| Failure::new(CONFIG, error))?;
-    let jobs = jobs.by(&requester(around)).wait(args.wait);
+    let jobs = jobs.by(&requester(environment)).wait(args.wait);
     // Without a quorum, the request reports the reason of each node.
     let _ = quorum.ready(PATIENCE).await;
     let answer = request(&jobs).await;
@@ -103,9 +103,9 @@ async fn send(
 }
 
 /// Returns the name of the requester, USER@HOST. The leader logs it, and `jobs show` names it for a paused job.
-fn requester(around: &Environment<'_>) -> String {
-    let user = ["USER", "LOGNAME"].into_iter().find_map(|name| around.env.get(name));
-    format!("{}@{}", user.map_or("unknown", String::as_str), around.host)
+fn requester(environment: &Environment<'_>) -> String {
+    let user = ["USER", "LOGNAME"].into_iter().find_map(|name| environment.env.get(name));
+    format!("{}@{}", user.map_or("unknown", String::as_str), environment.host)
 }
 
 impl Page {

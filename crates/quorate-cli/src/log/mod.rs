@@ -68,11 +68,11 @@ pub(crate) fn start(format: LogFormat, level: LogLevel) {
             .with_writer(queue)
             .try_init(),
     };
-    panic::set_hook(Box::new(|told| {
+    panic::set_hook(Box::new(|panic_info| {
         let trace = Backtrace::capture();
         match trace.status() {
-            BacktraceStatus::Captured => tracing::error!("{told}\n{trace}"),
-            _ => tracing::error!("{told}"),
+            BacktraceStatus::Captured => tracing::error!("{panic_info}\n{trace}"),
+            _ => tracing::error!("{panic_info}"),
         }
     }));
 }

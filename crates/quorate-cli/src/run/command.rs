@@ -21,11 +21,11 @@ pub(super) fn job(config: &JobConfig, env: &Env, guard: Guard) -> Job {
         let (job, env) = (Arc::clone(&shared), env.clone());
         async move { run(&job, &env, guard, &tick).await }
     });
-    config.rules_of(job)
+    config.with_rules(job)
 }
 
-/// One attempt. It is told to stop at a step-down, at its timeout and where it is cancelled; the command has the grace
-/// then, and why it was told is the scheduler's to say.
+/// One attempt. It is cancelled to stop at a step-down, at its timeout and where it is cancelled; the command has the grace
+/// then, and why it was cancelled is the scheduler's to say.
 async fn run(job: &JobConfig, env: &Env, guard: Guard, tick: &Tick) -> Result<(), String> {
     let mut spec = spec(job, env, tick)?;
     let mut output = None;
@@ -47,19 +47,19 @@ async fn run(job: &JobConfig, env: &Env, guard: Guard, tick: &Tick) -> Result<()
             return Err(error.to_string());
         }
     };
-    let exit = guard.tend(env, &mut supervisor, look, tick.cancellation_token(), None).await;
+    let exit = guard.watch(env, &mut supervisor, look, tick.cancellation_token(), None).await;
     if exit.is_complete() {
         unconfirmed.confirm();
     }
     if let Some(output) = output {
         tick.set_output(&output.tail().await);
     }
-    let told = tick.cancellation_token().is_cancelled();
-    if exit.ended_by.is_some() && !told {
+    let cancelled = tick.cancellation_token().is_cancelled();
+    if exit.ended_by.is_some() && !cancelled {
         // Ended by its guard, and by nobody's wish: at least once, it runs again.
         tick.mark_interrupted();
     }
-    outcome(&exit, told, &job.ok_exit_codes)
+    outcome(&exit, cancelled, &job.ok_exit_codes)
 }
 
 /// A command of which it is not known that everything it started has ended. Dropped, by a daemon that resigns say, it
@@ -114,7 +114,7 @@ fn spec(job: &JobConfig, env: &Env, tick: &Tick) -> Result<CommandSpec, String> 
     Ok(spec)
 }
 
-fn outcome(exit: &Exit, told: bool, ok: &[u8]) -> Result<(), String> {
+fn outcome(exit: &Exit, cancelled: bool, ok: &[u8]) -> Result<(), String> {
     if !exit.survivors.is_empty() {
         let survivors: Vec<String> = exit.survivors.iter().map(ToString::to_string).collect();
         return Err(format!("what it started could not be ended, and runs on: {}", survivors.join("; ")));
@@ -124,11 +124,11 @@ fn outcome(exit: &Exit, told: bool, ok: &[u8]) -> Result<(), String> {
         (None, Status::Code(code)) => Err(format!("exit status {code}")),
         (None, Status::Signal(number)) => Err(format!("ended by signal {number}")),
         (None, Status::Unknown) => Err("its exit status is unknown: another process took it".to_owned()),
-        (Some(_), _) if told => Err("told to stop".to_owned()),
+        (Some(_), _) if cancelled => Err("cancelled to stop".to_owned()),
         (Some(EndedBy::SupervisorGone), _) => {
             Err("its supervisor was killed, and so it was ended".to_owned())
         }
-        (Some(EndedBy::WardenSilent), _) => {
+        (Some(EndedBy::SupervisorSilent), _) => {
             Err("its supervisor did not answer, and so both were ended".to_owned())
         }
         (Some(_), _) => Err("ended because its lease ran out".to_owned()),
@@ -155,6 +155,6 @@ mod tests {
             killed: false,
             survivors: Vec::new(),
         };
-        assert!(outcome(&lost, true, &[0]).is_err(), "told to end, it may have left its work half done");
+        assert!(outcome(&lost, true, &[0]).is_err(), "cancelled to end, it may have left its work half done");
     }
 }

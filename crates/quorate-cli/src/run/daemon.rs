@@ -4,7 +4,7 @@
 use super::{
     command,
     notify::Notifier,
-    reader::{ConfigReader, News, Why},
+    reader::{ConfigReader, FileEvent, ReloadReason},
 };
 use crate::{
     config::{Config, Flags, JobConfig},
@@ -44,16 +44,16 @@ impl Signals {
         })
     }
 
-    async fn next(&mut self) -> Heard {
+    async fn next(&mut self) -> SignalAction {
         tokio::select! { biased;
-            _ = self.terminate.recv() => Heard::Stop("SIGTERM"),
-            _ = self.interrupt.recv() => Heard::Stop("SIGINT"),
-            _ = self.hangup.recv() => Heard::Reload,
+            _ = self.terminate.recv() => SignalAction::Stop("SIGTERM"),
+            _ = self.interrupt.recv() => SignalAction::Stop("SIGINT"),
+            _ = self.hangup.recv() => SignalAction::Reload,
         }
     }
 }
 
-enum Heard {
+enum SignalAction {
     Stop(&'static str),
     Reload,
 }
@@ -117,8 +117,8 @@ impl Daemon {
             self.heart.beat();
             self.notifier.beat(&self.env);
             if !stop.is_cancelled() {
-                if let Some(news) = self.reader.turn() {
-                    self.hear(&handle, news);
+                if let Some(news) = self.reader.poll() {
+                    self.on_file_event(&handle, news);
                 }
                 let status = self.status();
                 self.notifier.status(&status);
@@ -126,17 +126,17 @@ impl Daemon {
             let wake = self.wake(stop.is_cancelled());
             tokio::select! { biased;
                 ended = &mut campaign => return ended,
-                heard = signals.next() => match heard {
-                    Heard::Stop(name) => {
+                action = signals.next() => match action {
+                    SignalAction::Stop(name) => {
                         if !stop.is_cancelled() {
                             tracing::info!("{name}: resigning");
                             self.notifier.stopping();
                         }
                         stop.cancel();
                     }
-                    Heard::Reload => self.reader.ask(),
+                    SignalAction::Reload => self.reader.request_reload(),
                 },
-                news = self.reader.news(), if !stop.is_cancelled() => self.hear(&handle, news),
+                news = self.reader.next(), if !stop.is_cancelled() => self.on_file_event(&handle, news),
                 Some(_) = events.next() => {}
                 () = self.env.sleep_until(wake) => {}
             }
@@ -151,32 +151,32 @@ impl Daemon {
     }
 
     /// Takes up what the file says now. A leader goes on leading.
-    fn hear(&mut self, handle: &SchedulerHandle, news: News) {
+    fn on_file_event(&mut self, handle: &SchedulerHandle, news: FileEvent) {
         let is_news = |config: &Config| {
             !self.config.job_changes(config).is_empty() || !self.config.needs_restart(config).is_empty()
         };
         let late = || format!("no answer within {:?} from its file system", files::DEADLINE);
         match news {
-            News::Read(Why::Changed, Ok(config)) if !is_news(&config) => return,
-            News::Late(None) => {
+            FileEvent::Read(ReloadReason::Changed, Ok(config)) if !is_news(&config) => return,
+            FileEvent::Late(None) => {
                 return tracing::warn!("the configuration file is not watched for now: {}", late());
             }
             _ => {}
         }
         self.notifier.reloading();
-        let unusable = |why: Why, error: &str| {
+        let unusable = |why: ReloadReason, error: &str| {
             tracing::error!("{why}, and it cannot be used; the jobs stay as they were: {error}");
         };
         match news {
-            News::Read(why, Ok(config)) => self.take_up(handle, *config, why),
-            News::Read(why, Err(error)) => unusable(why, &error.to_string()),
-            News::Late(Some(why)) => unusable(why, &late()),
-            News::Late(None) => {}
+            FileEvent::Read(why, Ok(config)) => self.apply(handle, *config, why),
+            FileEvent::Read(why, Err(error)) => unusable(why, &error.to_string()),
+            FileEvent::Late(Some(why)) => unusable(why, &late()),
+            FileEvent::Late(None) => {}
         }
         self.notifier.ready();
     }
 
-    fn take_up(&mut self, handle: &SchedulerHandle, config: Config, why: Why) {
+    fn apply(&mut self, handle: &SchedulerHandle, config: Config, why: ReloadReason) {
         for key in self.config.needs_restart(&config) {
             tracing::warn!("{why}: the new `{key}` needs a restart, until then the old one holds");
         }

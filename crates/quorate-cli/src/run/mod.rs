@@ -34,9 +34,9 @@ pub(crate) async fn run(args: &RunArgs, config: &Config) -> Result<u8, Failure> 
     let signals = daemon::Signals::catch().map_err(|error| Failure::new(FAILURE, error))?;
     let _stop =
         StopDeadline::watch(config.lease.step_down_grace).map_err(|error| Failure::new(FAILURE, error))?;
-    let quorum = connect::quorum(config, config.setup.clone())?;
+    let quorum = connect::quorum(config, config.settings.clone())?;
     tracing::info!(
-        worker = &*config.setup.worker,
+        worker = &*config.settings.worker,
         group = &**group,
         jobs = jobs.len(),
         "{} nodes from {}",

@@ -32,8 +32,8 @@ pub(super) struct Notifier {
 impl Notifier {
     /// By this process's `NOTIFY_SOCKET` and `WATCHDOG_USEC`.
     pub(super) fn from_env() -> Self {
-        let told = |name: &str| std::env::var_os(name);
-        Self::new(told("NOTIFY_SOCKET"), told("WATCHDOG_USEC"), told("WATCHDOG_PID"), std::process::id())
+        let variable = |name: &str| std::env::var_os(name);
+        Self::new(variable("NOTIFY_SOCKET"), variable("WATCHDOG_USEC"), variable("WATCHDOG_PID"), std::process::id())
     }
 
     fn new(socket: Option<OsString>, usec: Option<OsString>, pid: Option<OsString>, ours: u32) -> Self {
@@ -65,14 +65,14 @@ impl Notifier {
 
     /// The start is over, or a reload is.
     pub(super) fn ready(&self) {
-        self.say("READY=1");
+        self.send("READY=1");
     }
 
     /// What goes on, for `systemctl status`; told only where it is news.
     pub(super) fn status(&mut self, text: &str) {
         if self.status != text {
             text.clone_into(&mut self.status);
-            self.say(&format!("STATUS={text}"));
+            self.send(&format!("STATUS={text}"));
         }
     }
 
@@ -80,12 +80,12 @@ impl Notifier {
     pub(super) fn reloading(&self) {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
         let micros = now.tv_sec.saturating_mul(1_000_000).saturating_add(now.tv_nsec / 1_000);
-        self.say(&format!("RELOADING=1\nMONOTONIC_USEC={micros}"));
+        self.send(&format!("RELOADING=1\nMONOTONIC_USEC={micros}"));
     }
 
     /// The end has begun.
     pub(super) fn stopping(&mut self) {
-        self.say("STOPPING=1");
+        self.send("STOPPING=1");
         self.status("resigning");
     }
 
@@ -95,7 +95,7 @@ impl Notifier {
         let Some(every) = self.beats_every() else { return };
         let now = env.now();
         if now >= self.beat_at {
-            self.say("WATCHDOG=1");
+            self.send("WATCHDOG=1");
             self.beat_at = now + every;
         }
     }
@@ -105,7 +105,7 @@ impl Notifier {
         self.watchdog.map(|_| self.beat_at)
     }
 
-    fn say(&self, text: &str) {
+    fn send(&self, text: &str) {
         let Some((socket, to)) = &self.to else { return };
         if let Err(error) = socket.send_to_addr(text.as_bytes(), to) {
             tracing::debug!("systemd was not told {text:?}: {error}");
@@ -167,34 +167,34 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("notify");
         let by_path = UnixDatagram::bind(&path).unwrap();
-        let hears = |socket: &UnixDatagram| {
+        let receive = |socket: &UnixDatagram| {
             let mut bytes = [0; 256];
             let n = socket.recv(&mut bytes).unwrap();
             String::from_utf8_lossy(&bytes[..n]).into_owned()
         };
         let mut notifier = Notifier::new(Some(path.into()), Some("1000000".into()), None, 1);
         notifier.ready();
-        assert_eq!(hears(&by_path), "READY=1");
+        assert_eq!(receive(&by_path), "READY=1");
         notifier.status("following");
         notifier.status("following");
         notifier.reloading();
-        assert_eq!(hears(&by_path), "STATUS=following");
-        let reloading = hears(&by_path);
+        assert_eq!(receive(&by_path), "STATUS=following");
+        let reloading = receive(&by_path);
         let micros = reloading.strip_prefix("RELOADING=1\nMONOTONIC_USEC=").expect("news once only");
         assert!(micros.parse::<u64>().is_ok_and(|micros| micros > 0), "{reloading}");
         let env = Env::system();
         notifier.beat(&env);
         notifier.beat(&env);
         notifier.stopping();
-        assert_eq!(hears(&by_path), "WATCHDOG=1", "twice in half a second is once too often");
-        assert_eq!(hears(&by_path), "STOPPING=1");
+        assert_eq!(receive(&by_path), "WATCHDOG=1", "twice in half a second is once too often");
+        assert_eq!(receive(&by_path), "STOPPING=1");
 
         #[cfg(target_os = "linux")]
         {
             let name = format!("quorate-test-{:x}", env.random());
             let by_name = UnixDatagram::bind_addr(&abstract_address(name.as_bytes()).unwrap()).unwrap();
             Notifier::new(Some(format!("@{name}").into()), None, None, 1).ready();
-            assert_eq!(hears(&by_name), "READY=1");
+            assert_eq!(receive(&by_name), "READY=1");
         }
     }
 }

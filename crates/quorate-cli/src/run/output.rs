@@ -26,9 +26,9 @@ pub(super) struct Output {
 }
 
 impl Output {
-    /// Two pipes for standard output and standard error of a command, of which together the last `most` bytes are kept.
-    pub(super) fn piped(env: &Env, most: usize) -> io::Result<(Self, OwnedFd, OwnedFd)> {
-        let tail = Arc::new(Mutex::new(Tail::new(most)));
+    /// Two pipes for standard output and standard error of a command, of which together the last `limit` bytes are kept.
+    pub(super) fn piped(env: &Env, limit: usize) -> io::Result<(Self, OwnedFd, OwnedFd)> {
+        let tail = Arc::new(Mutex::new(Tail::new(limit)));
         let (out, their_out) = pipe()?;
         let (err, their_err) = pipe()?;
         let pumps = [
@@ -58,37 +58,37 @@ fn pipe() -> io::Result<(Receiver, OwnedFd)> {
 
 async fn pump(mut from: impl AsyncRead + Unpin, to: Sink, tail: Arc<Mutex<Tail>>) {
     let mut bytes = [0; 8192];
-    let mut deaf = false;
+    let mut closed = false;
     while let Ok(n @ 1..) = from.read(&mut bytes).await {
         tail.lock().unwrap_or_else(PoisonError::into_inner).add(&bytes[..n]);
         // Where our own output is closed, the tail is kept all the same.
-        deaf = deaf || to.write(&bytes[..n]).await.is_err();
+        closed = closed || to.write(&bytes[..n]).await.is_err();
     }
 }
 
 /// The last bytes of a text.
 #[derive(Debug)]
 struct Tail {
-    most: usize,
+    limit: usize,
     bytes: Vec<u8>,
     cut: bool,
 }
 
 impl Tail {
-    fn new(most: usize) -> Self {
-        Self { most, bytes: Vec::new(), cut: false }
+    fn new(limit: usize) -> Self {
+        Self { limit, bytes: Vec::new(), cut: false }
     }
 
     fn add(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
         // Moved seldom: once for as much as is kept.
-        if self.bytes.len() > self.most.saturating_mul(2) {
+        if self.bytes.len() > self.limit.saturating_mul(2) {
             self.shorten();
         }
     }
 
     fn shorten(&mut self) {
-        let over = self.bytes.len().saturating_sub(self.most);
+        let over = self.bytes.len().saturating_sub(self.limit);
         self.cut |= over > 0;
         self.bytes.drain(..over);
     }
@@ -100,7 +100,7 @@ impl Tail {
             if self.cut { self.bytes.iter().take_while(|byte| **byte & 0xC0 == 0x80).count() } else { 0 };
         let mut text = String::from_utf8_lossy(&self.bytes[begin..]).into_owned();
         // A byte that is no letter takes three.
-        while text.len() > self.most {
+        while text.len() > self.limit {
             text.remove(0);
         }
         text
@@ -111,8 +111,8 @@ impl Tail {
 mod tests {
     use super::*;
 
-    fn tail(most: usize, parts: &[&[u8]]) -> String {
-        let mut tail = Tail::new(most);
+    fn tail(limit: usize, parts: &[&[u8]]) -> String {
+        let mut tail = Tail::new(limit);
         for part in parts {
             tail.add(part);
         }

@@ -26,15 +26,15 @@ pub(super) struct StopDeadline {
 impl StopDeadline {
     /// Watches from now on. `grace` is how long the runs have to end.
     pub(super) fn watch(grace: Duration) -> io::Result<Self> {
-        let (mut told, tell) = UnixStream::pair()?;
+        let (mut receiver, sender) = UnixStream::pair()?;
         let mut signals = Vec::new();
         for signal in [SIGTERM, SIGINT] {
-            signals.push(pipe::register(signal, tell.try_clone()?)?);
+            signals.push(pipe::register(signal, sender.try_clone()?)?);
         }
         let within = grace + REST;
         let watch = move || {
             // The end of the stream is the end of the watch.
-            if !matches!(told.read(&mut [0]), Ok(1)) {
+            if !matches!(receiver.read(&mut [0]), Ok(1)) {
                 return;
             }
             thread::sleep(within);

@@ -40,42 +40,42 @@ pub(super) fn change(command: Pid) -> Option<Change> {
 
 /// The command's process group, and what has left it.
 #[derive(Debug)]
-pub(super) struct Family {
+pub(super) struct ProcessTree {
     command: Pid,
-    adopts: bool,
+    is_subreaper: bool,
     cgroup: Option<Cgroup>,
     /// Orphans that have had SIGTERM.
-    told: BTreeSet<i32>,
+    signalled: BTreeSet<i32>,
 }
 
-impl Family {
-    pub(super) fn of(command: Pid, adopts: bool, cgroup: Option<Cgroup>) -> Self {
-        Self { command, adopts, cgroup, told: BTreeSet::new() }
+impl ProcessTree {
+    pub(super) fn of(command: Pid, is_subreaper: bool, cgroup: Option<Cgroup>) -> Self {
+        Self { command, is_subreaper, cgroup, signalled: BTreeSet::new() }
     }
 
     /// Signals the group, whose leader has not been reaped.
     pub(super) fn signal(&self, signal: Signal) {
-        // Refusals are found by `Family::refusing`: the group's answer hides those of single members.
+        // Refusals are found by `ProcessTree::refusing`: the group's answer hides those of single members.
         let _ = kill_process_group(self.command, signal);
     }
 
     /// Sends SIGTERM to what has left the group and has lost its parent, once to each.
-    pub(super) fn end_strays(&mut self) {
-        for stray in self.orphans() {
-            if Process::read(stray).is_some_and(|stray| stray.runs() && !stray.is_in(self.command))
-                && self.told.insert(stray.as_raw_pid())
+    pub(super) fn end_escaped(&mut self) {
+        for orphan in self.orphans() {
+            if Process::read(orphan).is_some_and(|orphan| orphan.runs() && !orphan.is_in(self.command))
+                && self.signalled.insert(orphan.as_raw_pid())
             {
                 // Nobody but us reaps it: its number is its own.
-                let _ = kill_process(stray, Signal::TERM);
-                let _ = kill_process(stray, Signal::CONT);
+                let _ = kill_process(orphan, Signal::TERM);
+                let _ = kill_process(orphan, Signal::CONT);
             }
         }
     }
 
-    /// Kills the group and, if `strays_too`, everything that the command has started.
-    pub(super) fn kill(&self, strays_too: bool) {
+    /// Kills the group and, if `with_escaped`, everything that the command has started.
+    pub(super) fn kill(&self, with_escaped: bool) {
         self.signal(Signal::KILL);
-        if strays_too {
+        if with_escaped {
             for process in self.running(true) {
                 let _ = process.signal(Signal::KILL);
             }
@@ -86,38 +86,38 @@ impl Family {
     }
 
     /// Those that this user may not signal.
-    pub(super) fn refusing(&self, strays_too: bool) -> Vec<Survivor> {
-        self.survivors(strays_too).into_iter().filter(|one| !one.permitted).collect()
+    pub(super) fn refusing(&self, with_escaped: bool) -> Vec<Survivor> {
+        self.survivors(with_escaped).into_iter().filter(|one| !one.permitted).collect()
     }
 
     /// Those that run.
-    pub(super) fn survivors(&self, strays_too: bool) -> Vec<Survivor> {
-        self.running(strays_too).iter().map(Process::survivor).collect()
+    pub(super) fn survivors(&self, with_escaped: bool) -> Vec<Survivor> {
+        self.running(with_escaped).iter().map(Process::survivor).collect()
     }
 
     /// Reaps those that have ended and were given to us.
-    pub(super) fn reap_strays(&self) {
-        for stray in self.orphans() {
-            let _ = waitid(WaitId::Pid(stray), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
+    pub(super) fn reap_orphans(&self) {
+        for orphan in self.orphans() {
+            let _ = waitid(WaitId::Pid(orphan), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
         }
     }
 
     /// Whether nothing runs any more, after the command itself has ended. Where descendants can be listed the command
     /// stays unreaped, and its group's number taken.
-    pub(super) fn is_gone(&self, strays_too: bool) -> bool {
-        if !self.adopts {
+    pub(super) fn is_gone(&self, with_escaped: bool) -> bool {
+        if !self.is_subreaper {
             self.reap();
             return test_kill_process_group(self.command) == Err(rustix::io::Errno::SRCH);
         }
-        self.reap_strays();
+        self.reap_orphans();
         // Twice: what was just changing its parent is missed by one of the two, at most.
-        self.running(strays_too).is_empty() && self.running(strays_too).is_empty()
+        self.running(with_escaped).is_empty() && self.running(with_escaped).is_empty()
     }
 
     /// Lets go of all of it: the group must not be signalled after this.
     pub(super) fn finish(self) {
         self.reap();
-        self.reap_strays();
+        self.reap_orphans();
         if let Some(cgroup) = &self.cgroup {
             cgroup.remove();
         }
@@ -127,19 +127,19 @@ impl Family {
         let _ = waitid(WaitId::Pid(self.command), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
     }
 
-    /// The command, its group and, if `strays_too`, what has left the group, as far as they run.
-    fn running(&self, strays_too: bool) -> Vec<Process> {
-        if !self.adopts {
+    /// The command, its group and, if `with_escaped`, what has left the group, as far as they run.
+    fn running(&self, with_escaped: bool) -> Vec<Process> {
+        if !self.is_subreaper {
             return Process::read(self.command).into_iter().filter(Process::runs).collect();
         }
         let mut all = descendants(getpid());
-        all.retain(|process| process.runs() && (strays_too || process.is_in(self.command)));
+        all.retain(|process| process.runs() && (with_escaped || process.is_in(self.command)));
         all
     }
 
     /// Our children but for the command: they were given to us when they lost their parents.
     fn orphans(&self) -> Vec<Pid> {
-        let mut orphans = if self.adopts { children(getpid()) } else { Vec::new() };
+        let mut orphans = if self.is_subreaper { children(getpid()) } else { Vec::new() };
         orphans.retain(|&pid| pid != self.command);
         orphans
     }
@@ -148,12 +148,12 @@ impl Family {
 /// From now on, whoever below us loses its parent becomes our child. `false` where that cannot be, or our
 /// children cannot be listed.
 #[cfg(target_os = "linux")]
-pub(super) fn adopt() -> bool {
+pub(super) fn become_subreaper() -> bool {
     let listed = std::fs::exists("/proc/thread-self/children").unwrap_or(false);
     listed && rustix::process::set_child_subreaper(Some(getpid())).is_ok()
 }
 
 #[cfg(not(target_os = "linux"))]
-pub(super) fn adopt() -> bool {
+pub(super) fn become_subreaper() -> bool {
     false
 }

@@ -26,7 +26,7 @@ pub enum EndedBy {
     /// The warden itself was gone, and its parent killed the group. What had left the group may run.
     SupervisorGone,
     /// The warden did not answer, and its parent killed it and everything that the command had started.
-    WardenSilent,
+    SupervisorSilent,
 }
 
 /// A process of a command that could not be ended.

@@ -34,9 +34,9 @@ pub(super) struct Guard {
     /// Why the command is to end; set once, while it runs.
     ended_by: Option<EndedBy>,
     /// Whether the group has been told to end.
-    told: bool,
+    term_sent: bool,
     /// Whether a signal asked the command to end, so that nothing that it has started is to outlive it.
-    asked: bool,
+    end_requested: bool,
     /// When it was first killed.
     killed: Option<BootTime>,
     exited: Option<(Status, BootTime)>,
@@ -44,7 +44,7 @@ pub(super) struct Guard {
 
 impl Guard {
     pub(super) fn new(deadline: Deadline) -> Self {
-        Self { deadline, ended_by: None, told: false, asked: false, killed: None, exited: None }
+        Self { deadline, ended_by: None, term_sent: false, end_requested: false, killed: None, exited: None }
     }
 
     /// A new deadline. Once the command has been told to end, only the time of its death moves.
@@ -60,8 +60,8 @@ impl Guard {
     }
 
     /// A signal was passed on to the command.
-    pub(super) fn passed_on(&mut self, signal: i32) {
-        self.asked |= ASK_TO_END.contains(&signal);
+    pub(super) fn forwarded(&mut self, signal: i32) {
+        self.end_requested |= ASK_TO_END.contains(&signal);
     }
 
     /// The command itself has ended; others of its group may run.
@@ -69,7 +69,7 @@ impl Guard {
         self.exited.get_or_insert((status, now));
         if let Status::Signal(signal) = status {
             // From the terminal or another process, which did not ask us.
-            self.passed_on(signal);
+            self.forwarded(signal);
         }
     }
 
@@ -83,13 +83,13 @@ impl Guard {
     }
 
     /// Whether what has left the command's group is to end as well.
-    pub(super) fn ends_strays(&self) -> bool {
-        self.lost() || (self.asked && self.has_exited())
+    pub(super) fn ends_escaped(&self) -> bool {
+        self.lost() || (self.end_requested && self.has_exited())
     }
 
     /// Whether what is to end has been told so.
-    pub(super) fn told(&self) -> bool {
-        self.told
+    pub(super) fn term_sent(&self) -> bool {
+        self.term_sent
     }
 
     /// The deadline to kill that holds now.
@@ -112,7 +112,7 @@ impl Guard {
             self.end(EndedBy::Deadline);
         }
         if now >= self.kill_at() {
-            self.told = true;
+            self.term_sent = true;
             let since = *self.killed.get_or_insert(now);
             if now >= since + AFTER_KILL {
                 let status = self.exited.map_or(Status::Unknown, |(status, _)| status);
@@ -120,11 +120,11 @@ impl Guard {
             }
             return Step::Kill(since + AFTER_KILL);
         }
-        if !self.told && (self.lost() || self.has_exited()) {
-            self.told = true;
+        if !self.term_sent && (self.lost() || self.has_exited()) {
+            self.term_sent = true;
             return Step::Term;
         }
-        Step::Wait(if self.told { self.kill_at() } else { self.deadline.step_down.min(self.kill_at()) })
+        Step::Wait(if self.term_sent { self.kill_at() } else { self.deadline.step_down.min(self.kill_at()) })
     }
 
     fn kill_at(&self) -> BootTime {
@@ -268,10 +268,10 @@ mod tests {
     fn what_left_the_group_ends_with_a_lost_lease_or_a_command_that_was_asked_to_end() {
         let ended = |signal: Option<i32>, status| {
             let mut guard = Guard::new(until(10, 20));
-            signal.into_iter().for_each(|signal| guard.passed_on(signal));
-            assert!(!guard.ends_strays(), "the command has not obeyed yet");
+            signal.into_iter().for_each(|signal| guard.forwarded(signal));
+            assert!(!guard.ends_escaped(), "the command has not obeyed yet");
             guard.exited(status, at(1));
-            guard.ends_strays()
+            guard.ends_escaped()
         };
         assert!(!ended(None, Status::Code(0)));
         assert!(!ended(None, Status::Signal(9)), "it crashed");
@@ -282,7 +282,7 @@ mod tests {
         }
         let mut guard = Guard::new(until(10, 20));
         guard.end(EndedBy::StepDown);
-        assert!(guard.ends_strays());
+        assert!(guard.ends_escaped());
     }
 
     #[test]

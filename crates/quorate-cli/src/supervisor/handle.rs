@@ -1,5 +1,5 @@
-use super::launch::{NOW, Unborn, send_streams, spawn_warden};
-use super::parent::{Remote, kill_if_stopped};
+use super::launch::{NOW, Unstarted, send_streams, spawn_supervisor};
+use super::parent::{CommandView, kill_if_stopped};
 use super::wire::{self, Order, Report};
 use super::{CommandSpec, Deadline, EndedBy, Exit, StartError, Status, cgroup};
 use quorate::env::{BootTime, Env};
@@ -13,12 +13,12 @@ use tokio::{
 };
 
 /// How far past [`Deadline::kill`] the warden is trusted, at most, before we kill the group ourselves.
-const TRUSTED_FOR: Duration = Duration::from_millis(200);
+const SUPERVISOR_SLACK: Duration = Duration::from_millis(200);
 /// How long a warden may take to report the end after the command itself has ended: what the command leaves behind has
 /// two seconds until SIGKILL, and five after it.
 const REPORTED_WITHIN: Duration = Duration::from_secs(10);
 /// How long a warden that has nothing left to do is waited for.
-const LAST_WORDS: Duration = Duration::from_secs(6);
+const EXIT_WITHIN: Duration = Duration::from_secs(6);
 /// How long a warden whose command we have killed is waited for, once nothing of that runs.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(1);
 /// Between two looks at what we have killed.
@@ -38,12 +38,12 @@ pub struct Supervisor {
     /// `None` once nothing more can be said.
     socket: Option<UnixStream>,
     inbox: Vec<u8>,
-    command: Remote,
+    command: CommandView,
     deadline: Deadline,
     /// The deadline to kill that the warden has said it knows.
     accepted: BootTime,
     /// When the deadline was last moved to an earlier time, which may be after it has passed.
-    told_at: BootTime,
+    shortened_at: BootTime,
     /// When the command itself was seen to have ended.
     ended_at: Option<BootTime>,
     continued: Option<Signals>,
@@ -54,7 +54,7 @@ pub struct Supervisor {
     exit: Option<Exit>,
     /// Until when the warden's own end is waited for, and then that of its command. Kept here because
     /// [`Supervisor::wait`] is dropped and called again all the time.
-    wind_up: Option<WindUp>,
+    clean_up: Option<CleanUp>,
     reaped: bool,
 }
 
@@ -66,7 +66,7 @@ struct Killed {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct WindUp {
+struct CleanUp {
     supervisor: Option<Pid>,
     reap_by: BootTime,
     gone_by: Option<BootTime>,
@@ -94,33 +94,33 @@ impl Supervisor {
         let continued = command.job_control.then(|| signal(SignalKind::from_raw(Signal::CONT.as_raw())));
         let continued = continued.transpose()?;
         let (ours, theirs) = StdStream::pair()?;
-        let mut child = spawn_warden(&command, deadline, theirs)?;
+        let mut child = spawn_supervisor(&command, deadline, theirs)?;
         let group = Pid::from_raw(child.id().and_then(|id| i32::try_from(id).ok()).unwrap_or_default());
         let supervisor = group.ok_or_else(|| StartError::Supervisor("the warden ended at once".into()))?;
         send_streams(&ours, &streams)?;
         drop(streams);
         ours.set_nonblocking(true)?;
-        let mut unborn = Unborn(Some(UnixStream::from_std(ours)?));
+        let mut unstarted = Unstarted(Some(UnixStream::from_std(ours)?));
         let mut inbox = Vec::new();
-        let first = env.before(deadline.kill, next_report(unborn.0.as_ref(), &mut inbox)).await;
+        let first = env.before(deadline.kill, next_report(unstarted.0.as_ref(), &mut inbox)).await;
         let failed = match first.flatten() {
             Some(Report::Started { group }) => {
                 return Ok(Self {
                     env: env.clone(),
                     child,
-                    socket: unborn.0.take(),
+                    socket: unstarted.0.take(),
                     inbox,
                     // A number below one is no process: then it is the warden that has to go.
-                    command: Remote::new(Pid::from_raw(group).unwrap_or(supervisor), supervisor),
+                    command: CommandView::new(Pid::from_raw(group).unwrap_or(supervisor), supervisor),
                     deadline,
                     accepted: deadline.kill,
-                    told_at: env.now(),
+                    shortened_at: env.now(),
                     ended_at: None,
                     continued,
                     resume_at: None,
                     killed: None,
                     exit: None,
-                    wind_up: None,
+                    clean_up: None,
                     reaped: false,
                 });
             }
@@ -130,10 +130,10 @@ impl Supervisor {
             Some(other) => StartError::Supervisor(format!("the warden said {other:?}")),
             None => StartError::Supervisor("the warden gave no word in time".into()),
         };
-        drop(unborn);
-        if env.before(env.now() + LAST_WORDS, child.wait()).await.is_none() {
+        drop(unstarted);
+        if env.before(env.now() + EXIT_WITHIN, child.wait()).await.is_none() {
             // Stopped, maybe after the start of the command.
-            Remote::new(supervisor, supervisor).kill(Some(supervisor));
+            CommandView::new(supervisor, supervisor).kill(Some(supervisor));
             let _ = child.start_kill();
         }
         Err(failed)
@@ -148,7 +148,7 @@ impl Supervisor {
     /// Never blocks.
     pub fn extend(&mut self, deadline: Deadline) {
         if deadline.kill < self.deadline.kill {
-            self.told_at = self.env.now();
+            self.shortened_at = self.env.now();
         }
         self.deadline = deadline;
         self.post(deadline.into());
@@ -181,10 +181,10 @@ impl Supervisor {
                 () = self.env.sleep_until(overdue) => Event::Overdue,
                 () = self.env.sleep_until(resume_at) => Event::Continued,
             };
-            self.hear(event);
+            self.on_event(event);
         }
         if !self.reaped {
-            self.wind_up().await;
+            self.clean_up().await;
             self.reaped = true;
         }
         // Never `None` here.
@@ -198,7 +198,7 @@ impl Supervisor {
         }
         // What the warden has not answered it does not know: it will act by the deadline before.
         let kill = self.deadline.kill.min(self.accepted);
-        let overdue = kill.max(self.told_at) + self.trusted_for();
+        let overdue = kill.max(self.shortened_at) + self.slack();
         self.ended_at.map_or(overdue, |at| overdue.min(at + REPORTED_WITHIN))
     }
 
@@ -209,23 +209,23 @@ impl Supervisor {
 
     /// Reaps the warden, and after a kill of ours waits for the end of what was killed. Each has its time in all, however
     /// often this is dropped and called again.
-    async fn wind_up(&mut self) {
+    async fn clean_up(&mut self) {
         let started =
-            WindUp { supervisor: self.supervisor(), reap_by: self.env.now() + LAST_WORDS, gone_by: None };
-        let wind_up = *self.wind_up.get_or_insert(started);
-        let _ = self.env.before(wind_up.reap_by, self.child.wait()).await;
+            CleanUp { supervisor: self.supervisor(), reap_by: self.env.now() + EXIT_WITHIN, gone_by: None };
+        let clean_up = *self.clean_up.get_or_insert(started);
+        let _ = self.env.before(clean_up.reap_by, self.child.wait()).await;
         if self.killed.is_some() {
-            let gone_by = wind_up.gone_by.unwrap_or(self.env.now() + SEEN_GONE_WITHIN);
-            self.wind_up = Some(WindUp { gone_by: Some(gone_by), ..wind_up });
-            self.see_it_gone(gone_by).await;
+            let gone_by = clean_up.gone_by.unwrap_or(self.env.now() + SEEN_GONE_WITHIN);
+            self.clean_up = Some(CleanUp { gone_by: Some(gone_by), ..clean_up });
+            self.wait_until_gone(gone_by).await;
         }
-        if let Some(supervisor) = wind_up.supervisor.filter(|_| self.supervisor().is_none()) {
+        if let Some(supervisor) = clean_up.supervisor.filter(|_| self.supervisor().is_none()) {
             cgroup::remove_command_of(supervisor);
         }
     }
 
     /// Waits for the end of what was killed, and adds what is left at `late` to the exit.
-    async fn see_it_gone(&mut self, late: BootTime) {
+    async fn wait_until_gone(&mut self, late: BootTime) {
         loop {
             let survivors = self.command.survivors(self.supervisor());
             if survivors.is_empty() {
@@ -242,7 +242,7 @@ impl Supervisor {
         }
     }
 
-    fn hear(&mut self, event: Event) {
+    fn on_event(&mut self, event: Event) {
         match event {
             Event::Report(Some(report)) => self.take_report(report),
             Event::Continued => {
@@ -263,7 +263,7 @@ impl Supervisor {
                     self.take_report(report);
                 }
                 if self.exit.is_none() && now >= self.overdue() {
-                    self.lose_patience(now);
+                    self.on_overdue(now);
                 }
             }
         }
@@ -300,14 +300,14 @@ impl Supervisor {
     }
 
     /// The warden has not acted in time. First its command is killed; then, where it does not report that, the warden.
-    fn lose_patience(&mut self, now: BootTime) {
+    fn on_overdue(&mut self, now: BootTime) {
         let Some(killed) = self.killed else {
             let lost = now >= self.deadline.kill;
-            return self.kill(if lost { EndedBy::Deadline } else { EndedBy::WardenSilent });
+            return self.kill(if lost { EndedBy::Deadline } else { EndedBy::SupervisorSilent });
         };
         let waited = killed.at.until(now);
         let gone = waited >= ANSWERED_WITHIN && self.command.survivors(self.supervisor()).is_empty();
-        if gone || waited >= LAST_WORDS {
+        if gone || waited >= EXIT_WITHIN {
             self.exit = Some(self.own_exit(killed.why));
             let _ = self.child.start_kill();
         } else {
@@ -370,8 +370,8 @@ impl Supervisor {
     }
 
     /// The time to kill lies before a moment that matters: of what is left until then, half at most.
-    fn trusted_for(&self) -> Duration {
-        (self.deadline.step_down.until(self.deadline.kill) / 6).min(TRUSTED_FOR)
+    fn slack(&self) -> Duration {
+        (self.deadline.step_down.until(self.deadline.kill) / 6).min(SUPERVISOR_SLACK)
     }
 
     fn shut(&mut self) {

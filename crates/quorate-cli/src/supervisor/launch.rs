@@ -1,6 +1,6 @@
 //! The start of a supervisor.
 
-use super::process::{Call, Job};
+use super::process::{Invocation, JobControl};
 use super::wire::{self, Order};
 use super::{ARGUMENT, CommandSpec, Deadline, StartError};
 use crate::config;
@@ -22,9 +22,9 @@ use tokio::{
 };
 
 /// A warden that has not yet said that the command runs. Dropped, it tells it that there is no time.
-pub(super) struct Unborn(pub(super) Option<UnixStream>);
+pub(super) struct Unstarted(pub(super) Option<UnixStream>);
 
-impl Drop for Unborn {
+impl Drop for Unstarted {
     fn drop(&mut self) {
         if let Some(socket) = &self.0 {
             // Where it cannot be told, the end of the file tells it, and the deadline that it knows.
@@ -37,18 +37,18 @@ impl Drop for Unborn {
 pub(super) const NOW: Order = Order::Deadline { step_down: 0, kill: 0 };
 
 /// Runs this same binary as the warden, its standard input being the socket.
-pub(super) fn spawn_warden(
+pub(super) fn spawn_supervisor(
     command: &CommandSpec,
     deadline: Deadline,
     socket: StdStream,
 ) -> Result<Child, StartError> {
-    let job = command.job_control.then(|| {
+    let job_control = command.job_control.then(|| {
         let group = getpgrp();
-        Job { group, leads: getpid() == group }
+        JobControl { group, leads: getpid() == group }
     });
-    let call = Call { deadline, job, program: command.program.clone(), args: command.args.clone() };
+    let invocation = Invocation { deadline, job_control, program: command.program.clone(), args: command.args.clone() };
     let mut supervisor = std::process::Command::new(this_binary()?);
-    supervisor.arg0("quorate").arg(ARGUMENT).args(call.to_args());
+    supervisor.arg0("quorate").arg(ARGUMENT).args(invocation.to_args());
     // The list of nodes may hold their passwords. A command gets it only where its `env` says so.
     supervisor.env_remove(config::NODES_VARIABLE);
     for name in &command.without {

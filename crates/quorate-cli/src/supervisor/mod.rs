@@ -69,13 +69,13 @@ pub use command::{CommandSpec, Stream};
 pub use exit::{EndedBy, Exit, StartError, Status, Survivor};
 pub use handle::Supervisor;
 pub use process::main;
-pub use signals::PassedOn;
+pub use signals::ForwardedSignals;
 pub(crate) use signals::reset as reset_signals;
 
 use quorate::env::BootTime;
 
 /// The first argument with which this binary is a warden: [`main`] takes the ones after it.
-pub const ARGUMENT: &str = "__warden";
+pub const ARGUMENT: &str = "__supervisor";
 
 /// When a command must end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

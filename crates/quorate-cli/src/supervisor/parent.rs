@@ -9,7 +9,7 @@ use tokio::io::{Interest, unix::AsyncFd};
 
 /// The command, whose parent is the supervisor.
 #[derive(Debug)]
-pub(super) struct Remote {
+pub(super) struct CommandView {
     group: Pid,
     /// `None` without `/proc`, or where the command had been reaped before we looked.
     leader: Option<Process>,
@@ -17,7 +17,7 @@ pub(super) struct Remote {
     end: Option<AsyncFd<std::os::fd::OwnedFd>>,
 }
 
-impl Remote {
+impl CommandView {
     /// The command that leads `group`, as a child of `supervisor`. Needs a tokio runtime with I/O.
     pub(super) fn new(group: Pid, supervisor: Pid) -> Self {
         let pinned = pin(group);

@@ -2,7 +2,7 @@
 //! over it, so that they reach the command untouched.
 
 use super::cgroup::Cgroup;
-use super::children::{Change, Family, adopt, change};
+use super::children::{Change, ProcessTree, become_subreaper, change};
 use super::guard::{ASK_TO_END, Guard, Step};
 use super::orders::Orders;
 use super::terminal::Terminal;
@@ -31,12 +31,12 @@ const LOOK_WHILE_ENDING: Duration = Duration::from_millis(5);
 /// The warden, which `quorate` starts as `quorate __warden …`: not for people. `args` are those after
 /// [`ARGUMENT`](super::ARGUMENT).
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let Some(call) = Call::parse(args.into_iter()) else {
+    let Some(invocation) = Invocation::parse(args.into_iter()) else {
         eprintln!("quorate: {} is for quorate's own use; see quorate --help", super::ARGUMENT);
         return ExitCode::from(125);
     };
     // Signals first: from here on nothing but SIGKILL and SIGSTOP can keep a command from its end.
-    match signals::reset().and_then(|()| signals::shield()).and_then(|()| watch(&call)) {
+    match signals::reset().and_then(|()| signals::install_handlers()).and_then(|()| watch(&invocation)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
             report(&Report::Failed(e.to_string()));
@@ -47,26 +47,26 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 /// How the parent calls its warden.
 #[derive(Debug)]
-pub(super) struct Call {
+pub(super) struct Invocation {
     pub(super) deadline: Deadline,
     /// The parent's process group, where the command may have the terminal.
-    pub(super) job: Option<Job>,
+    pub(super) job_control: Option<JobControl>,
     pub(super) program: OsString,
     pub(super) args: Vec<OsString>,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Job {
+pub(super) struct JobControl {
     pub(super) group: Pid,
     /// Whether the parent leads it, as what a shell starts from its prompt does.
     pub(super) leads: bool,
 }
 
-impl Call {
+impl Invocation {
     pub(super) fn to_args(&self) -> Vec<OsString> {
         let Deadline { step_down, kill } = self.deadline;
-        let group = self.job.map_or(0, |job| job.group.as_raw_pid());
-        let leads = self.job.is_some_and(|job| job.leads);
+        let group = self.job_control.map_or(0, |job_control| job_control.group.as_raw_pid());
+        let leads = self.job_control.is_some_and(|job_control| job_control.leads);
         let head = [step_down.as_nanos().to_string(), kill.as_nanos().to_string(), group.to_string()];
         let head = head.into_iter().chain([leads.to_string()]).map(OsString::from);
         let tail = std::iter::once(self.program.clone()).chain(self.args.iter().cloned());
@@ -79,21 +79,21 @@ impl Call {
         }
         let deadline = wire::deadline(next(&mut args)?, next(&mut args)?);
         let (group, leads) = (next(&mut args)?, next(&mut args)?);
-        let job = Pid::from_raw(group).map(|group| Job { group, leads });
-        Some(Self { deadline, job, program: args.next()?, args: args.collect() })
+        let job_control = Pid::from_raw(group).map(|group| JobControl { group, leads });
+        Some(Self { deadline, job_control, program: args.next()?, args: args.collect() })
     }
 }
 
-fn watch(call: &Call) -> io::Result<()> {
-    if SystemWorld.now() >= call.deadline.step_down {
+fn watch(invocation: &Invocation) -> io::Result<()> {
+    if SystemWorld.now() >= invocation.deadline.step_down {
         return Err(io::Error::other("its deadline had passed already"));
     }
-    let adopts = adopt();
+    let is_subreaper = become_subreaper();
     let Some(streams) = receive_streams()? else { return Ok(()) };
     let (orders, changes) = (Orders::from_stdin()?, signals::children()?);
-    let eager = call.job.is_some_and(|job| job.leads) && streams[..2].iter().all(rustix::termios::isatty);
+    let eager = invocation.job_control.is_some_and(|job_control| job_control.leads) && streams[..2].iter().all(rustix::termios::isatty);
     let cgroup = Cgroup::enter();
-    let spawned = spawn(call, streams);
+    let spawned = spawn(invocation, streams);
     let cgroup = cgroup.and_then(Cgroup::leave);
     let Some(command) = spawned else {
         if let Some(cgroup) = cgroup {
@@ -103,30 +103,30 @@ fn watch(call: &Call) -> io::Result<()> {
     };
     report(&Report::Started { group: command.as_raw_pid() });
 
-    let terminal = call.job.and_then(|job| Terminal::open(job.group, command));
-    let family = Family::of(command, adopts, cgroup);
+    let terminal = invocation.job_control.and_then(|job_control| Terminal::open(job_control.group, command));
+    let tree = ProcessTree::of(command, is_subreaper, cgroup);
     if eager && terminal.as_ref().is_some_and(Terminal::lend) {
         // It may have been stopped for reading before it had the terminal.
-        family.signal(Signal::CONT);
+        tree.signal(Signal::CONT);
     }
-    let guard = Guard::new(call.deadline);
-    let mut watch = Watch { guard, command, family, terminal, had_terminal: eager, orders, changes };
+    let guard = Guard::new(invocation.deadline);
+    let mut watch = Watch { guard, command, tree, terminal, had_terminal: eager, orders, changes };
     let exit = watch.until_done();
     if let Some(terminal) = &watch.terminal {
         terminal.take_back();
     }
-    watch.family.finish();
+    watch.tree.finish();
     report(&Report::Ended(exit));
     Ok(())
 }
 
 /// Starts the command in a group of its own; where that fails, says why.
-fn spawn(call: &Call, streams: [OwnedFd; 3]) -> Option<Pid> {
+fn spawn(invocation: &Invocation, streams: [OwnedFd; 3]) -> Option<Pid> {
     let [stdin, stdout, stderr] = streams;
     // The command and with it our copies of its streams are gone at the end: whoever reads its output sees
     // the end of it.
-    let spawned = Command::new(&call.program)
-        .args(&call.args)
+    let spawned = Command::new(&invocation.program)
+        .args(&invocation.args)
         .stdin(stdin)
         .stdout(stdout)
         .stderr(stderr)
@@ -143,7 +143,7 @@ fn spawn(call: &Call, streams: [OwnedFd; 3]) -> Option<Pid> {
 struct Watch {
     guard: Guard,
     command: Pid,
-    family: Family,
+    tree: ProcessTree,
     terminal: Option<Terminal>,
     had_terminal: bool,
     orders: Orders,
@@ -157,32 +157,32 @@ impl Watch {
         loop {
             let now = SystemWorld.now();
             if now >= reap_at {
-                self.family.reap_strays();
+                self.tree.reap_orphans();
                 reap_at = now + Duration::from_secs(1);
             }
             let Some((now, step)) = self.look() else { continue };
             let nap = match step {
                 Step::Done(exit) => return exit,
                 Step::GiveUp(exit) => {
-                    let survivors = self.family.survivors(self.guard.ends_strays());
+                    let survivors = self.tree.survivors(self.guard.ends_escaped());
                     return Exit { survivors, ..exit };
                 }
                 Step::Term => {
-                    self.family.signal(Signal::TERM);
+                    self.tree.signal(Signal::TERM);
                     // One that is stopped could not end.
-                    self.family.signal(Signal::CONT);
-                    self.tell_refused(Signal::TERM);
+                    self.tree.signal(Signal::CONT);
+                    self.report_refused(Signal::TERM);
                     LOOK_WHILE_ENDING
                 }
                 Step::Kill(_) => {
-                    self.family.kill(self.guard.ends_strays());
+                    self.tree.kill(self.guard.ends_escaped());
                     LOOK_WHILE_ENDING
                 }
                 Step::Wait(_) if self.guard.lost() || self.guard.has_exited() => LOOK_WHILE_ENDING,
                 Step::Wait(until) => now.until(until).min(LOOK_AT_LEAST_EVERY),
             };
-            if self.guard.told() && self.guard.ends_strays() {
-                self.family.end_strays();
+            if self.guard.term_sent() && self.guard.ends_escaped() {
+                self.tree.end_escaped();
             }
             self.sleep(nap);
         }
@@ -201,7 +201,7 @@ impl Watch {
                 Change::Stopped(signal) => self.stopped(signal),
             }
         }
-        let gone = self.guard.has_exited() && self.family.is_gone(self.guard.ends_strays());
+        let gone = self.guard.has_exited() && self.tree.is_gone(self.guard.ends_escaped());
         let now = SystemWorld.now();
         if self.take_orders() {
             return None;
@@ -214,7 +214,7 @@ impl Watch {
         let orders = self.orders.take();
         for order in &orders {
             match order {
-                Some(order) => self.obey(*order),
+                Some(order) => self.handle(*order),
                 None => self.guard.end(EndedBy::ParentGone),
             }
         }
@@ -224,33 +224,33 @@ impl Watch {
         !orders.is_empty()
     }
 
-    fn obey(&mut self, order: Order) {
+    fn handle(&mut self, order: Order) {
         match order {
             Order::Deadline { step_down, kill } => self.guard.set_deadline(wire::deadline(step_down, kill)),
             Order::StepDown => self.guard.end(EndedBy::StepDown),
             Order::Signal(number) => {
                 if let Some(signal) = Signal::from_named_raw(number) {
-                    self.guard.passed_on(number);
-                    self.family.signal(signal);
+                    self.guard.forwarded(number);
+                    self.tree.signal(signal);
                     if ASK_TO_END.contains(&number) {
                         // A process that is stopped could not end.
-                        self.family.signal(Signal::CONT);
+                        self.tree.signal(Signal::CONT);
                     }
-                    self.tell_refused(signal);
+                    self.report_refused(signal);
                 }
             }
             Order::Continue => {
                 if self.had_terminal {
                     self.lend();
                 }
-                self.family.signal(Signal::CONT);
+                self.tree.signal(Signal::CONT);
             }
         }
     }
 
     /// Reports the processes that a signal of ours cannot reach.
-    fn tell_refused(&self, signal: Signal) {
-        let processes = self.family.refusing(self.guard.ends_strays());
+    fn report_refused(&self, signal: Signal) {
+        let processes = self.tree.refusing(self.guard.ends_escaped());
         if !processes.is_empty() {
             report(&Report::NotPermitted { signal: signal.as_raw(), processes });
         }
@@ -272,7 +272,7 @@ impl Watch {
     fn stopped(&mut self, signal: i32) {
         let wanted_it = [Signal::TTIN.as_raw(), Signal::TTOU.as_raw()].contains(&signal);
         if wanted_it && self.lend() {
-            return self.family.signal(Signal::CONT);
+            return self.tree.signal(Signal::CONT);
         }
         // A SIGSTOP is somebody's wish for the command alone.
         if let Some(terminal) =

@@ -2,7 +2,7 @@ use std::{io, task::Poll};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// What is passed on to a command, as timeout(1) does: HUP, INT, QUIT, USR1, USR2, TERM.
-const PASSED_ON: [i32; 6] = [1, 2, 3, USR1, USR2, 15];
+const FORWARDED: [i32; 6] = [1, 2, 3, USR1, USR2, 15];
 const CHLD: i32 = rustix::process::Signal::CHILD.as_raw();
 const USR1: i32 = rustix::process::Signal::USR1.as_raw();
 const USR2: i32 = rustix::process::Signal::USR2.as_raw();
@@ -12,18 +12,18 @@ const USR2: i32 = rustix::process::Signal::USR2.as_raw();
 /// From its making on, they no longer end this process. One that was ignored (under `nohup`, say) stays
 /// ignored.
 #[derive(Debug)]
-pub struct PassedOn {
+pub struct ForwardedSignals {
     signals: Vec<(i32, Signal)>,
 }
 
-impl PassedOn {
+impl ForwardedSignals {
     /// Starts to catch them. Make it before the [`Supervisor`](super::Warden), lest one end us in between.
     ///
     /// # Errors
     /// What the system says to a handler that cannot be set.
     pub fn catch() -> io::Result<Self> {
         let caught =
-            not_ignored(&PASSED_ON).map(|number| Ok((number, signal(SignalKind::from_raw(number))?)));
+            not_ignored(&FORWARDED).map(|number| Ok((number, signal(SignalKind::from_raw(number))?)));
         Ok(Self { signals: caught.collect::<io::Result<_>>()? })
     }
 
@@ -56,17 +56,17 @@ pub(crate) fn reset() -> io::Result<()> {
 
 /// A socket that has something to read after each change of a child.
 pub(super) fn children() -> io::Result<std::os::unix::net::UnixStream> {
-    let (bell, wakes) = std::os::unix::net::UnixStream::pair()?;
-    bell.set_nonblocking(true)?;
-    signal_hook::low_level::pipe::register(CHLD, wakes)?;
-    Ok(bell)
+    let (reader, writer) = std::os::unix::net::UnixStream::pair()?;
+    reader.set_nonblocking(true)?;
+    signal_hook::low_level::pipe::register(CHLD, writer)?;
+    Ok(reader)
 }
 
 /// Keeps what is meant for a command, or for a whole service, from ending the warden that guards it. (A
 /// handler, not a mask or "ignore": the command inherits those.)
-pub(super) fn shield() -> io::Result<()> {
+pub(super) fn install_handlers() -> io::Result<()> {
     let stops = [rustix::process::Signal::TSTP.as_raw()];
-    for number in not_ignored(&PASSED_ON).chain(stops) {
+    for number in not_ignored(&FORWARDED).chain(stops) {
         signal_hook::flag::register(number, std::sync::Arc::default())?;
     }
     Ok(())

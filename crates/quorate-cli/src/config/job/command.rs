@@ -1,7 +1,7 @@
 //! What a job runs, and what of it counts as a failure.
 
-use super::Desk;
-use crate::config::{ConfigError, source::HANDED_DOWN};
+use super::JobCheck;
+use crate::config::{ConfigError, source::COMMAND_VARIABLES};
 use toml::Spanned;
 
 /// The shell that runs a `shell` line.
@@ -9,7 +9,7 @@ const SHELL: &str = "/bin/sh";
 /// The most that may be kept of a run's output, in bytes.
 const OUTPUT_MAX: usize = 4 << 10;
 
-impl Desk<'_> {
+impl JobCheck<'_> {
     /// Program and arguments, of `command` or of `shell`.
     pub(super) fn command(&self) -> Result<Vec<String>, ConfigError> {
         match (&self.told.command, &self.told.shell) {
@@ -58,7 +58,7 @@ impl Desk<'_> {
             );
             return Err(self.fail(self.at.clone(), &why));
         }
-        if let Some(name) = self.told.env.keys().find(|name| HANDED_DOWN.contains(&name.as_str())) {
+        if let Some(name) = self.told.env.keys().find(|name| COMMAND_VARIABLES.contains(&name.as_str())) {
             let why = format!("has an `env` name {name} that each run is given by quorate; take it out");
             return Err(self.fail(self.at.clone(), &why));
         }

@@ -6,7 +6,7 @@ mod times;
 
 use super::{
     ConfigError, LeaseConfig, beside,
-    error::Page,
+    error::SourceText,
     file::{DeliveryText, JobText, MisfireText, RuleText, Time},
 };
 use quorate::schedule::{
@@ -87,7 +87,7 @@ impl fmt::Debug for JobConfig {
 
 /// Checks the file's jobs, each by itself and against each other.
 pub(super) fn check(
-    page: &Page<'_>,
+    source: &SourceText<'_>,
     jobs: &[Spanned<JobText>],
     lease: LeaseConfig,
 ) -> Result<Vec<JobConfig>, ConfigError> {
@@ -95,23 +95,23 @@ pub(super) fn check(
     let mut checked = Vec::new();
     for job in jobs {
         let told = job.as_ref();
-        let desk = Desk { page, name: told.name.as_ref(), at: told.name.span(), told };
-        checked.push(desk.check(lease)?);
+        let job_check = JobCheck { source, name: told.name.as_ref(), at: told.name.span(), told };
+        checked.push(job_check.check(lease)?);
         if !names.insert(told.name.as_ref()) {
-            return Err(desk.fail(
-                desk.at.clone(),
+            return Err(job_check.fail(
+                job_check.at.clone(),
                 "has the name of a job above; its ticks would be taken for the other's: rename one",
             ));
         }
     }
-    together(page, jobs, &checked)?;
+    check_with_scheduler(source, jobs, &checked)?;
     Ok(checked)
 }
 
 /// What only the scheduler knows to be wrong.
-fn together(page: &Page<'_>, told: &[Spanned<JobText>], jobs: &[JobConfig]) -> Result<(), ConfigError> {
+fn check_with_scheduler(source: &SourceText<'_>, told: &[Spanned<JobText>], jobs: &[JobConfig]) -> Result<(), ConfigError> {
     let idle = |job: &JobConfig| {
-        job.rules_of(Job::new(&job.name, job.schedule.clone(), |_| async { Ok::<(), String>(()) }))
+        job.with_rules(Job::new(&job.name, job.schedule.clone(), |_| async { Ok::<(), String>(()) }))
     };
     let all: Vec<Job> = jobs.iter().map(idle).collect();
     Scheduler::check_jobs(&all).map_err(|error| {
@@ -121,13 +121,13 @@ fn together(page: &Page<'_>, told: &[Spanned<JobText>], jobs: &[JobConfig]) -> R
         };
         let job =
             told.iter().find(|job| named.is_some_and(|name| **name == *job.as_ref().name.as_ref().as_str()));
-        page.error(job.map(|job| job.as_ref().name.span()), &error.to_string())
+        source.error(job.map(|job| job.as_ref().name.span()), &error.to_string())
     })
 }
 
 impl JobConfig {
     /// `job` with the rules that the file tells.
-    pub(crate) fn rules_of(&self, job: Job) -> Job {
+    pub(crate) fn with_rules(&self, job: Job) -> Job {
         let job = job
             .misfire(self.misfire)
             .delivery(self.delivery)
@@ -145,17 +145,17 @@ impl JobConfig {
     }
 }
 
-struct Desk<'a> {
-    page: &'a Page<'a>,
+struct JobCheck<'a> {
+    source: &'a SourceText<'a>,
     name: &'a str,
     at: Range<usize>,
     told: &'a JobText,
 }
 
-impl Desk<'_> {
+impl JobCheck<'_> {
     fn fail(&self, at: Range<usize>, why: &str) -> ConfigError {
         let name: String = self.name.chars().take(80).collect();
-        self.page.error(Some(at), &format!("job {name:?} {why}"))
+        self.source.error(Some(at), &format!("job {name:?} {why}"))
     }
 
     fn check(&self, lease: LeaseConfig) -> Result<JobConfig, ConfigError> {
@@ -178,7 +178,7 @@ impl Desk<'_> {
             command: self.command()?,
             ok_exit_codes: self.ok_exit_codes()?,
             keep_output: self.keep_output()?,
-            cwd: self.told.cwd.as_deref().map(|cwd| beside(self.page.file, cwd)),
+            cwd: self.told.cwd.as_deref().map(|cwd| beside(self.source.file, cwd)),
             env: self.told.env.clone(),
             delivery: match self.told.delivery {
                 Some(DeliveryText::AtMostOnce) => Delivery::AtMostOnce,

@@ -1,6 +1,6 @@
 //! By what rules a job's ticks run.
 
-use super::Desk;
+use super::JobCheck;
 use crate::config::{
     ConfigError,
     file::{OverlapText, PlacementText},
@@ -16,7 +16,7 @@ const HISTORY: usize = 100;
 /// The most entries that a job's history may have: it travels whole.
 const HISTORY_MAX: i64 = 10_000;
 
-impl Desk<'_> {
+impl JobCheck<'_> {
     pub(super) fn jitter(&self, schedule: &Schedule) -> Result<Duration, ConfigError> {
         let Some(told) = &self.told.jitter else { return Ok(Duration::ZERO) };
         let jitter = **told.as_ref();

@@ -1,6 +1,6 @@
 //! When a job is due.
 
-use super::Desk;
+use super::JobCheck;
 use crate::{
     config::{ConfigError, error::nearest, file::Time},
     time,
@@ -9,7 +9,7 @@ use quorate::schedule::{Cron, Dst, Schedule, at, delay, every};
 use std::{fmt, ops::Range};
 use toml::Spanned;
 
-impl Desk<'_> {
+impl JobCheck<'_> {
     /// The schedule, of the one key that tells it.
     pub(super) fn schedule(&self) -> Result<Schedule, ConfigError> {
         let told = self.told;
@@ -55,12 +55,12 @@ impl Desk<'_> {
         if let Some(rule) = &self.told.dst {
             let names = || Dst::ALL.into_iter().map(Dst::name);
             let Some(found) = Dst::ALL.into_iter().find(|dst| dst.name() == rule.as_ref()) else {
-                let mend = match nearest(rule.as_ref(), names()) {
+                let fix = match nearest(rule.as_ref(), names()) {
                     Some(near) => format!("did you mean `{near}`?"),
                     None => format!("use {}", names().collect::<Vec<_>>().join(", ")),
                 };
                 return Err(
-                    self.fail(rule.span(), &format!("has dst `{}`, which is unknown; {mend}", rule.as_ref()))
+                    self.fail(rule.span(), &format!("has dst `{}`, which is unknown; {fix}", rule.as_ref()))
                 );
             };
             cron = cron.dst(found);
