@@ -233,7 +233,7 @@ when it is ready, reloads and stops, and serves the watchdog.
 
 A daemon whose main loop is blocked stops extending its lease, so that another
 worker leads. SIGTERM ends it at the latest 10 s after the grace (exit status
-125). Log lines are dropped while nobody reads standard error; the log counts
+125). Log lines are dropped while standard error is not read; the log counts
 them. The output of commands is passed through unchanged.
 
 A command has these variables in its environment: QUORATE_JOB, QUORATE_TICK (RFC
@@ -306,7 +306,7 @@ pub(crate) struct ExecArgs {
     /// The longest time for which a crashed holder blocks the others [default: lease.ttl of the file, or 10s]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) ttl: Option<Duration>,
-    /// How long to wait for the lock [default: no limit; ten seconds without a quorum]
+    /// The longest wait for the lock [default: no limit; ten seconds without a quorum]
     #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with = "no_wait")]
     pub(crate) wait: Option<Duration>,
     /// Try once, and do not wait
@@ -395,7 +395,7 @@ pub(crate) struct ResignArgs {
     /// Resign only if this is the current term
     #[arg(long, value_name = "N")]
     pub(crate) term: Option<u64>,
-    /// How long to wait until the leader has resigned
+    /// The longest wait until the leader has resigned
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "30s")]
     pub(crate) wait: Duration,
     /// Print one JSON object

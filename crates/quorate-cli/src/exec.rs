@@ -36,15 +36,15 @@ pub(crate) async fn exec(args: &ExecArgs, config: &Config) -> Result<u8, Failure
     let mut signals = ForwardedSignals::catch().map_err(|error| Failure::new(FAILURE, error))?;
     let quorum = connect::quorum(config, config.settings.clone())?;
     // A third of the TTL is the time between two extensions.
-    let heart = Heartbeat::new(quorum.env(), args.ttl.unwrap_or(config.lease.ttl) / 3);
+    let heartbeat = Heartbeat::new(quorum.env(), args.ttl.unwrap_or(config.lease.ttl) / 3);
     let lease = tokio::select! { biased;
         signal = signals.next() => {
             Err(Failure::new(signal_code(signal), "ended by a signal while waiting for the lock"))
         }
-        lease = acquire(args, config, &quorum, &heart) => lease,
+        lease = acquire(args, config, &quorum, &heartbeat) => lease,
     };
     let code = match lease {
-        Ok(lease) => under_lease(args, config, &quorum, lease, &heart, &mut signals).await,
+        Ok(lease) => under_lease(args, config, &quorum, lease, &heartbeat, &mut signals).await,
         Err(failure) => Err(failure),
     };
     quorum.close().await;
@@ -55,11 +55,11 @@ async fn acquire(
     args: &ExecArgs,
     config: &Config,
     quorum: &Quorum,
-    heart: &Heartbeat,
+    heartbeat: &Heartbeat,
 ) -> Result<Lease, Failure> {
     let env = quorum.env();
     let lease_ttl = args.ttl.unwrap_or(config.lease.ttl);
-    let mut lock = quorum.lock(&args.lock).ttl(lease_ttl).renew_while_beating(heart);
+    let mut lock = quorum.lock(&args.lock).ttl(lease_ttl).renew_while_beating(heartbeat);
     if args.ttl.is_none() {
         lock = lock.step_down_grace(config.lease.step_down_grace);
     }
@@ -67,10 +67,10 @@ async fn acquire(
     let ends = wait.map(|wait| env.now() + wait);
     // The first attempt then finds open connections. If none opens, the attempt reports the reasons.
     let _ = quorum.ready(wait.unwrap_or(FIRST_HANDSHAKE).max(FIRST_HANDSHAKE)).await;
-    let mut waiting = Waiting { args, quorum, told: args.no_wait, quorum_seen: env.now() };
+    let mut waiting = Waiting { args, quorum, reported: args.no_wait, quorum_seen: env.now() };
     match lock.try_acquire().await {
         Ok(TryAcquire::Acquired(lease)) => return Ok(lease),
-        Ok(TryAcquire::Contended { holder, .. }) => waiting.tell(holder.as_ref().map(|owner| owner.worker())),
+        Ok(TryAcquire::Contended { holder, .. }) => waiting.report(holder.as_ref().map(|owner| owner.worker())),
         Err(error) if error.is_permanent() => return Err(refusal(&error, args)),
         Err(_) => {}
     }
@@ -94,14 +94,14 @@ async fn last_attempt(lock: Lock, args: &ExecArgs) -> Result<Lease, Failure> {
 struct Waiting<'a> {
     args: &'a ExecArgs,
     quorum: &'a Quorum,
-    /// Whether the user was told which worker holds the lock, or does not wait.
-    told: bool,
+    /// Set once the holder of the lock was reported, and from the beginning if the command does not wait.
+    reported: bool,
     /// The last time at which a majority of the nodes could be reached.
     quorum_seen: BootTime,
 }
 
 impl Waiting<'_> {
-    /// Tells the user once which worker holds the lock. Returns, if `gives_up`, after [`QUORUM_PATIENCE`] without a
+    /// Reports the holder of the lock, once. Returns, if `gives_up`, after [`QUORUM_PATIENCE`] without a
     /// majority of nodes that can be reached. A quarantine does not count: it ends by itself.
     async fn watch(&mut self, env: &Env, gives_up: bool) {
         loop {
@@ -117,18 +117,18 @@ impl Waiting<'_> {
 
     async fn look_at_holder(&mut self) {
         let Ok(resource) = Resource::lock(&self.args.lock) else { return };
-        if self.told {
+        if self.reported {
             return;
         }
         if let Ok(seen) = self.quorum.inspect(&resource).await
             && let Some(holder) = seen.holder
         {
-            self.tell(Some(holder.owner.worker()));
+            self.report(Some(holder.owner.worker()));
         }
     }
 
-    fn tell(&mut self, holder: Option<&str>) {
-        if !std::mem::replace(&mut self.told, true) {
+    fn report(&mut self, holder: Option<&str>) {
+        if !std::mem::replace(&mut self.reported, true) {
             let holder = holder.map_or_else(|| "another worker".to_owned(), |name| plain(name, NAME_MAX));
             log::say(&format!("quorate: waiting for {}: held by {holder}", plain(&self.args.lock, NAME_MAX)));
         }
@@ -160,7 +160,7 @@ async fn under_lease(
     config: &Config,
     quorum: &Quorum,
     lease: Lease,
-    heart: &Heartbeat,
+    heartbeat: &Heartbeat,
     signals: &mut ForwardedSignals,
 ) -> Result<u8, Failure> {
     let grace = args.ttl.map_or(config.lease.step_down_grace, QuorumConfig::default_grace);
@@ -180,17 +180,16 @@ async fn under_lease(
             return Err(Failure::new(code, error));
         }
     };
-    // The guard looks many times within the longest silence of the heart: the beat comes from the loop that guards the
-    // command.
+    // The loop that guards the command beats, many times within the longest silence that the heartbeat allows.
     let stall = Stall::new(quorum.env());
     let look = || {
-        heart.beat();
+        heartbeat.beat();
         stall.look(quorum.env());
         lease.valid_until()
     };
     let exit = guard.watch(quorum.env(), &mut supervisor, look, lease.step_down_token(), Some(signals)).await;
     stall.look(quorum.env());
-    let reason = lost_reason(stall.longest.get(), heart.max_silence(), &quorum.nodes());
+    let reason = lost_reason(stall.longest.get(), heartbeat.max_silence(), &quorum.nodes());
     let kept = if exit.is_complete() || !lease.is_valid() {
         release(lease).await;
         None

@@ -39,7 +39,7 @@ struct ReleasePage {
     #[serde(flatten)]
     lock: ShowPage,
     forced: bool,
-    /// Whether a majority of the nodes no longer stores any of the owners.
+    /// True if a majority of the nodes no longer stores any of the owners.
     released: bool,
     /// The results, one for each owner; empty without `--force`.
     results: Vec<OwnerRelease>,
@@ -52,7 +52,7 @@ struct StoredOwner {
     owner: String,
     /// The number of nodes that store it.
     nodes: usize,
-    /// Whether these are a majority, so that it holds the lock.
+    /// True if these nodes are a majority, so that the owner holds the lock.
     majority: bool,
     remaining_ms: Option<u64>,
 }

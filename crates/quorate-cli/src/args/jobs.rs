@@ -118,7 +118,7 @@ pub(crate) struct HistoryArgs {
 pub(crate) struct WaitArgs {
     #[command(flatten)]
     pub(crate) group: GroupArgs,
-    /// How long to wait for the leader's answer
+    /// The longest wait for the leader's answer
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "10s")]
     pub(crate) wait: Duration,
 }

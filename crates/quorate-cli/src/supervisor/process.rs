@@ -1,5 +1,5 @@
-//! The warden's own process. Its standard input is the socket to its parent; the command's streams come
-//! over it, so that they reach the command untouched.
+//! The supervisor process. Its standard input is the socket to its parent. The command's streams arrive over that socket,
+//! so that they reach the command unchanged.
 
 use super::cgroup::Cgroup;
 use super::children::{Change, ProcessTree, become_subreaper, change};
@@ -23,19 +23,19 @@ use std::{
     time::Duration,
 };
 
-/// The longest nap: timers stand still while the machine sleeps, deadlines do not.
+/// The longest sleep: timers stand still while the machine is suspended, deadlines do not.
 const LOOK_AT_LEAST_EVERY: Duration = Duration::from_millis(100);
-/// Naps while a group is ending.
+/// The sleep while a group is ending.
 const LOOK_WHILE_ENDING: Duration = Duration::from_millis(5);
 
-/// The warden, which `quorate` starts as `quorate __warden …`: not for people. `args` are those after
-/// [`ARGUMENT`](super::ARGUMENT).
+/// The main function of the supervisor process, which `quorate` starts as `quorate __supervisor …`; not for people.
+/// `args` are the arguments after [`ARGUMENT`](super::ARGUMENT).
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let Some(invocation) = Invocation::parse(args.into_iter()) else {
         eprintln!("quorate: {} is for quorate's own use; see quorate --help", super::ARGUMENT);
         return ExitCode::from(125);
     };
-    // Signals first: from here on nothing but SIGKILL and SIGSTOP can keep a command from its end.
+    // Signals first: after this, only SIGKILL and SIGSTOP can prevent the command from being ended.
     match signals::reset().and_then(|()| signals::install_handlers()).and_then(|()| watch(&invocation)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
@@ -45,11 +45,11 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// How the parent calls its warden.
+/// The arguments with which the parent starts the supervisor process.
 #[derive(Debug)]
 pub(super) struct Invocation {
     pub(super) deadline: Deadline,
-    /// The parent's process group, where the command may have the terminal.
+    /// The parent's process group, if the command may use the terminal.
     pub(super) job_control: Option<JobControl>,
     pub(super) program: OsString,
     pub(super) args: Vec<OsString>,
@@ -58,7 +58,7 @@ pub(super) struct Invocation {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct JobControl {
     pub(super) group: Pid,
-    /// Whether the parent leads it, as what a shell starts from its prompt does.
+    /// Set if the parent leads the group, as a command that a shell starts from its prompt does.
     pub(super) leads: bool,
 }
 
@@ -120,11 +120,11 @@ fn watch(invocation: &Invocation) -> io::Result<()> {
     Ok(())
 }
 
-/// Starts the command in a group of its own; where that fails, says why.
+/// Starts the command in a group of its own. A failure is reported to the parent.
 fn spawn(invocation: &Invocation, streams: [OwnedFd; 3]) -> Option<Pid> {
     let [stdin, stdout, stderr] = streams;
-    // The command and with it our copies of its streams are gone at the end: whoever reads its output sees
-    // the end of it.
+    // This process's copies of the streams are closed at the end of the function: a reader of the output then sees its end
+    // when the command ends.
     let spawned = Command::new(&invocation.program)
         .args(&invocation.args)
         .stdin(stdin)
@@ -169,7 +169,7 @@ impl Watch {
                 }
                 Step::Term => {
                     self.tree.signal(Signal::TERM);
-                    // One that is stopped could not end.
+                    // A stopped process could not end.
                     self.tree.signal(Signal::CONT);
                     self.report_refused(Signal::TERM);
                     LOOK_WHILE_ENDING
@@ -188,15 +188,15 @@ impl Watch {
         }
     }
 
-    /// Takes in what has happened, and decides. `None` where orders came meanwhile: this process may have been stopped
-    /// at any point, and must not act on a deadline that has been moved.
+    /// Processes all events, and decides on the next step. Returns `None` if orders arrived meanwhile: this process may have
+    /// been stopped at any point, and must not act on a deadline that has been moved.
     fn look(&mut self) -> Option<(BootTime, Step)> {
         self.take_orders();
         while !self.guard.has_exited()
             && let Some(change) = change(self.command)
         {
             match change {
-                // The time is read after the change was seen, so that it is not too early.
+                // The time is read after the change was observed, so that it is not too early.
                 Change::Exited(status) => self.guard.exited(status, SystemWorld.now()),
                 Change::Stopped(signal) => self.stopped(signal),
             }
@@ -209,7 +209,7 @@ impl Watch {
         Some((now, self.guard.step(now, gone)))
     }
 
-    /// Carries out all orders that have arrived. `false` where there was none.
+    /// Carries out all orders that have arrived. Returns whether there were any.
     fn take_orders(&mut self) -> bool {
         let orders = self.orders.take();
         for order in &orders {
@@ -233,7 +233,7 @@ impl Watch {
                     self.guard.forwarded(number);
                     self.tree.signal(signal);
                     if ASK_TO_END.contains(&number) {
-                        // A process that is stopped could not end.
+                        // A stopped process could not end.
                         self.tree.signal(Signal::CONT);
                     }
                     self.report_refused(signal);
@@ -256,7 +256,7 @@ impl Watch {
         }
     }
 
-    /// Waits until something may have happened, for `nap` at most.
+    /// Sleeps until an event may have happened, for at most `nap`.
     fn sleep(&self, nap: Duration) {
         let mut watched: Vec<PollFd<'_>> = Vec::with_capacity(2);
         watched.push(PollFd::new(&self.changes, PollFlags::IN));
@@ -274,7 +274,7 @@ impl Watch {
         if wanted_it && self.lend() {
             return self.tree.signal(Signal::CONT);
         }
-        // A SIGSTOP is somebody's wish for the command alone.
+        // A SIGSTOP is meant for the command alone.
         if let Some(terminal) =
             self.terminal.as_ref().filter(|_| wanted_it || signal == Signal::TSTP.as_raw())
         {
@@ -290,7 +290,7 @@ impl Watch {
     }
 }
 
-/// The command's three streams. `None` where the parent is gone.
+/// Receives the command's three streams. Returns `None` if the parent is gone.
 fn receive_streams() -> io::Result<Option<[OwnedFd; 3]>> {
     use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
     let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
@@ -309,14 +309,14 @@ fn receive_streams() -> io::Result<Option<[OwnedFd; 3]>> {
         }
     }
     for stream in &streams {
-        // The command gets them as its own three, and no others.
+        // The command gets them as its standard streams, and no other copies.
         rustix::io::fcntl_setfd(stream, rustix::io::FdFlags::CLOEXEC)?;
     }
     let streams = streams.try_into();
     streams.map(Some).map_err(|_| io::Error::other("the command's streams did not arrive"))
 }
 
-/// Tells the parent. It may be gone, or stopped with a full socket: the guard goes on all the same.
+/// Sends a report to the parent. The parent may be gone, or stopped with a full socket: the guard continues anyway.
 fn report(report: &Report) {
     use rustix::net::{SendFlags, send};
     #[cfg(target_os = "linux")]
