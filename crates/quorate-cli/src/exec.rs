@@ -16,10 +16,7 @@ use quorate::{
     plain::plain,
     quorum::{NodeState, NodeStatus, Quorum, QuorumConfig},
 };
-use std::{
-    cell::Cell,
-    time::Duration,
-};
+use std::{cell::Cell, time::Duration};
 
 /// The longest wait for a quorum without `--wait`. A lock that another worker holds is waited for without a limit; a
 /// majority of nodes that is away is not.
@@ -70,7 +67,9 @@ async fn acquire(
     let mut waiting = Waiting { args, quorum, reported: args.no_wait, quorum_seen: env.now() };
     match lock.try_acquire().await {
         Ok(TryAcquire::Acquired(lease)) => return Ok(lease),
-        Ok(TryAcquire::Contended { holder, .. }) => waiting.report(holder.as_ref().map(|owner| owner.worker())),
+        Ok(TryAcquire::Contended { holder, .. }) => {
+            waiting.report(holder.as_ref().map(|owner| owner.worker()))
+        }
         Err(error) if error.is_permanent() => return Err(refusal(&error, args)),
         Err(_) => {}
     }
@@ -237,7 +236,9 @@ fn lost_reason(stalled: Duration, allowed: Duration, nodes: &[NodeStatus]) -> St
 fn verdict(exit: &Exit, kept: Option<Duration>, reason: &str, args: &ExecArgs) -> Result<u8, Failure> {
     let lock = &args.lock;
     for survivor in &exit.survivors {
-        log::say(&format!("quorate: cannot end a process that the command started, and it still runs: {survivor}"));
+        log::say(&format!(
+            "quorate: cannot end a process that the command started, and it still runs: {survivor}"
+        ));
     }
     let kept = kept.map_or_else(String::new, |left| {
         let left =

@@ -13,7 +13,8 @@ use std::ffi::OsString;
 /// The text that the program would print, including help.
 pub fn arguments(args: &[OsString], environment: &Environment<'_>) -> Result<Option<Config>, String> {
     let cli = Cli::read(args).map_err(|none| none.text)?;
-    let load = |nodes: &NodeArgs| Config::load(&nodes.flags(), environment).map_err(|error| error.to_string());
+    let load =
+        |nodes: &NodeArgs| Config::load(&nodes.flags(), environment).map_err(|error| error.to_string());
     match &cli.command {
         Command::Demo(_) => Ok(None),
         Command::Run(args) => load(&args.nodes).map(Some),

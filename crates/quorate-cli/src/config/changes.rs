@@ -1,4 +1,4 @@
-//! What a configuration that was read anew changes in one that is in force.
+//! The differences between a configuration in use and one that was read again.
 
 use super::Config;
 use quorate::plain::plain;
@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 /// The longest name that is shown, in bytes.
 const NAME_MAX: usize = 128;
 
-/// Which jobs came, went, and are others than before, by name.
+/// The names of the jobs that were added, changed and removed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct JobChanges {
     pub(crate) added: Vec<Arc<str>>,
@@ -24,16 +24,16 @@ impl JobChanges {
 impl fmt::Display for JobChanges {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kinds = [("added", &self.added), ("changed", &self.changed), ("removed", &self.removed)];
-        let told = kinds.iter().filter(|(_, names)| !names.is_empty()).map(|(kind, names)| {
+        let written = kinds.iter().filter(|(_, names)| !names.is_empty()).map(|(kind, names)| {
             let names: Vec<_> = names.iter().map(|name| plain(name, NAME_MAX)).collect();
             format!("{kind} {}", names.join(", "))
         });
-        f.write_str(&told.collect::<Vec<_>>().join("; "))
+        f.write_str(&written.collect::<Vec<_>>().join("; "))
     }
 }
 
 impl Config {
-    /// What becomes of the jobs where `new` comes into force.
+    /// Returns the changes of the jobs from this configuration to `new`.
     pub(crate) fn job_changes(&self, new: &Self) -> JobChanges {
         let by_name = |config: &Self| -> BTreeMap<_, _> {
             config.jobs.iter().map(|job| (Arc::clone(&job.name), job.clone())).collect()
@@ -47,7 +47,7 @@ impl Config {
         changes
     }
 
-    /// The keys of `new` that cannot come into force while the program runs.
+    /// Returns the keys of `new` that differ and cannot be changed while the program runs.
     pub(crate) fn needs_restart(&self, new: &Self) -> Vec<&'static str> {
         let (old_settings, settings) = (&self.settings, &new.settings);
         let table = [

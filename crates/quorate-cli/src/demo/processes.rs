@@ -14,9 +14,9 @@ use std::{
     time::Duration,
 };
 
-/// How long workers that were told to end may take.
+/// The longest time in which workers must end after SIGTERM.
 const TO_END: Duration = Duration::from_secs(4);
-/// Between two looks at a process that is ending.
+/// The time between two looks at a process that is ending.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// The worker processes. Dropping it kills those that still run.
@@ -30,9 +30,9 @@ pub(crate) struct Processes {
 
 #[derive(Debug)]
 struct Member {
-    /// Its standard input is the pipe whose end tells it that we are gone.
+    /// The pipe of its standard input closes when this process ends, which ends the worker.
     child: Child,
-    /// Whether it has been sent a signal that ends it.
+    /// Set once it has been sent a signal that ends it.
     ending: bool,
 }
 
@@ -41,13 +41,17 @@ impl Processes {
         Self { env: env.clone(), dir: dir.to_owned(), runs: BTreeMap::new(), running: BTreeMap::new() }
     }
 
-    /// Where the workers meet.
+    /// Returns the directory of the journals and messages.
     pub(crate) fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Starts the worker of this name, again if it has run before. Gives its process id too.
-    pub(crate) fn start_worker(&mut self, worker: &Arc<str>, nodes: &Nodes) -> Result<(WorkerId, u32), Failure> {
+    /// Starts the worker with this name, possibly again. Returns its process id, too.
+    pub(crate) fn start_worker(
+        &mut self,
+        worker: &Arc<str>,
+        nodes: &Nodes,
+    ) -> Result<(WorkerId, u32), Failure> {
         let run = self.runs.entry(Arc::clone(worker)).or_default();
         *run += 1;
         let who = WorkerId { worker: Arc::clone(worker), run: *run };
@@ -56,9 +60,9 @@ impl Processes {
         command
             .arg0("quorate")
             .args(worker::to_args(&who, &self.dir, nodes))
-            // The demo has nodes of its own, and no use for the user's passwords.
+            // The demo has its own nodes, and does not need the user's passwords.
             .env_remove(NODES_VARIABLE)
-            // A Ctrl-C is for us: we end them in our way.
+            // A Ctrl-C is for the demo, which ends the workers itself.
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::null());
@@ -68,7 +72,7 @@ impl Processes {
         Ok((who, pid))
     }
 
-    /// Sends `signal`, which will end the worker. Gives the time just before.
+    /// Sends `signal`, which will end the worker. Returns the time just before.
     pub(crate) fn signal(&mut self, who: &WorkerId, signal: Signal) -> Result<BootTime, Failure> {
         let fail = |why: &str| Failure::new(FAILURE, format!("{} cannot be signalled: {why}", who.worker));
         let member = self.running.get_mut(who).ok_or_else(|| fail("it does not run"))?;
@@ -78,7 +82,7 @@ impl Processes {
         Ok(at)
     }
 
-    /// Lets go of workers that have ended. One that nobody told to is a failure.
+    /// Removes workers that have ended. A worker that ended without a signal of the demo is a failure.
     pub(crate) fn reap_ended(&mut self) -> Result<(), Failure> {
         let mut failed = None;
         self.running.retain(|who, member| match member.child.try_wait() {
@@ -93,8 +97,8 @@ impl Processes {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Tells all workers to end, and waits; those that do not are killed. Idempotent. Says whether all ended
-    /// when told to.
+    /// Sends SIGTERM to all workers, and waits; kills those that do not end. Returns whether all ended by themselves.
+    /// Idempotent.
     pub(crate) async fn end(&mut self) -> bool {
         for member in self.running.values_mut() {
             member.ending = true;

@@ -1,15 +1,15 @@
 use serde::Serialize;
 use std::fmt;
 
-/// How much a finding matters.
+/// The importance of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Severity {
-    /// Good to know.
+    /// Useful to know.
     Note,
-    /// It works now, and may not on a bad day.
+    /// It works now, and may fail when something else fails.
     Warning,
-    /// It does not work, or a promise does not hold.
+    /// It does not work, or a guarantee does not hold.
     Critical,
 }
 
@@ -18,20 +18,20 @@ impl fmt::Display for Severity {
         f.pad(match self {
             Self::Note => "note",
             Self::Warning => "warning",
-            Self::Critical => "GRAVE",
+            Self::Critical => "CRITICAL",
         })
     }
 }
 
-/// Something that an operator should know, and what to do about it.
+/// A problem, or a fact that an operator should know, with its fix.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Finding {
     pub(super) severity: Severity,
-    /// The node; none where it is the set's.
+    /// The node; `None` for a finding about the set of nodes.
     pub(super) node: Option<String>,
-    /// What is so.
-    pub(super) what: String,
-    /// What to do.
+    /// The problem, or the fact.
+    pub(super) problem: String,
+    /// The fix.
     pub(super) fix: String,
 }
 
@@ -39,9 +39,9 @@ impl Finding {
     pub(super) fn new(
         severity: Severity,
         node: Option<&str>,
-        what: impl Into<String>,
+        problem: impl Into<String>,
         fix: impl Into<String>,
     ) -> Self {
-        Self { severity, node: node.map(str::to_owned), what: what.into(), fix: fix.into() }
+        Self { severity, node: node.map(str::to_owned), problem: problem.into(), fix: fix.into() }
     }
 }

@@ -44,7 +44,7 @@ pub(super) struct ActiveRun {
     pub(super) worker: String,
     pub(super) term: u64,
     pub(super) since: Option<String>,
-    /// Whether the term of the run has ended. The next leader runs the tick again, or records it as lost.
+    /// True if the term of the run has ended. The next leader runs the tick again, or records it as lost.
     pub(super) orphaned: bool,
 }
 

@@ -34,7 +34,8 @@ pub(super) async fn trigger(
     config: &Config,
     environment: &Environment<'_>,
 ) -> Result<u8, Failure> {
-    send(("trigger", &args.job, &args.wait), config, environment, async |jobs| jobs.trigger(&args.job).await).await
+    send(("trigger", &args.job, &args.wait), config, environment, async |jobs| jobs.trigger(&args.job).await)
+        .await
 }
 
 pub(super) async fn pause(
@@ -42,7 +43,8 @@ pub(super) async fn pause(
     config: &Config,
     environment: &Environment<'_>,
 ) -> Result<u8, Failure> {
-    send(("pause", &args.job, &args.wait), config, environment, async |jobs| jobs.pause(&args.job).await).await
+    send(("pause", &args.job, &args.wait), config, environment, async |jobs| jobs.pause(&args.job).await)
+        .await
 }
 
 pub(super) async fn resume(
@@ -50,7 +52,8 @@ pub(super) async fn resume(
     config: &Config,
     environment: &Environment<'_>,
 ) -> Result<u8, Failure> {
-    send(("resume", &args.job, &args.wait), config, environment, async |jobs| jobs.resume(&args.job).await).await
+    send(("resume", &args.job, &args.wait), config, environment, async |jobs| jobs.resume(&args.job).await)
+        .await
 }
 
 pub(super) async fn backfill(
@@ -63,7 +66,8 @@ pub(super) async fn backfill(
         return Err(Failure::new(CONFIG, text));
     }
     let request = ("backfill", &args.job, &args.wait);
-    send(request, config, environment, async |jobs| jobs.backfill(&args.job, args.from, args.until).await).await
+    send(request, config, environment, async |jobs| jobs.backfill(&args.job, args.from, args.until).await)
+        .await
 }
 
 pub(super) async fn cancel(

@@ -1,4 +1,4 @@
-//! The daemon's reads of its configuration file. Its loop never waits for one.
+//! The reads of the daemon's configuration file. The loop of the daemon never waits for one.
 
 use super::watch::{LOOK_EVERY, Seen, Stamp};
 use crate::{
@@ -9,20 +9,20 @@ use quorate::env::{BootTime, Env};
 use std::{fmt, io, path::PathBuf, time::Duration};
 use tokio::sync::oneshot;
 
-/// After this time an access is reported as late. A pipe's own error comes before, and says more.
+/// The time after which an access is reported as late. The error of a pipe comes before, and says more.
 const LATE_AFTER: Duration = files::DEADLINE.saturating_add(Duration::from_secs(1));
 
-/// ReloadReason the file is read anew.
+/// The reason for which the file is read again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReloadReason {
-    Asked,
+    Requested,
     Changed,
 }
 
 impl fmt::Display for ReloadReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Asked => "SIGHUP, the file is read anew",
+            Self::Requested => "SIGHUP, the file is read again",
             Self::Changed => "the file has changed",
         })
     }
@@ -31,14 +31,14 @@ impl fmt::Display for ReloadReason {
 /// The result of a read.
 #[derive(Debug)]
 pub(super) enum FileEvent {
-    /// The file was read, and can be used or not.
+    /// The file was read, and is valid or not.
     Read(ReloadReason, Result<Box<Config>, ConfigError>),
-    /// The file system has given no answer so far. `None` where the file was only looked at.
+    /// The file system has not answered yet. `None` if only the state of the file was requested.
     Late(Option<ReloadReason>),
 }
 
-/// Looks at the file each second, and reads it where it has changed or a reload is requested for: one access at a time, on
-/// a thread of its own.
+/// Checks the file each second, and reads it when it has changed or a reload is requested. One access runs at a time, on
+/// a separate thread.
 #[derive(Debug)]
 pub(super) struct ConfigReader {
     env: Env,
@@ -48,13 +48,13 @@ pub(super) struct ConfigReader {
     seen: Seen,
     look_at: BootTime,
     access: Option<Access>,
-    /// Whether a reload was requested for while an access had not ended.
+    /// Set if a reload was requested while an access had not ended.
     reload_requested: bool,
 }
 
 #[derive(Debug)]
 struct Access {
-    /// `None` for a look.
+    /// `None` if only the state of the file is requested.
     why: Option<ReloadReason>,
     began: BootTime,
     late: bool,
@@ -68,22 +68,31 @@ enum Found {
 }
 
 impl ConfigReader {
-    /// A reader of the file at `path`, which the program has read by `flags`.
+    /// Returns a reader of the file at `path`, which the program has read by `flags`.
     pub(super) fn new(env: &Env, path: Option<PathBuf>, flags: Flags) -> io::Result<Self> {
         let (env, files) = (env.clone(), FileThread::start()?);
         let look_at = env.now();
-        Ok(Self { env, files, flags, path, seen: Seen::default(), look_at, access: None, reload_requested: false })
+        Ok(Self {
+            env,
+            files,
+            flags,
+            path,
+            seen: Seen::default(),
+            look_at,
+            access: None,
+            reload_requested: false,
+        })
     }
 
-    /// Reads the file now, or as soon as the present access has ended.
+    /// Reads the file now, or as soon as the current access has ended.
     pub(super) fn request_reload(&mut self) {
         match self.access {
-            None => self.read(ReloadReason::Asked),
+            None => self.read(ReloadReason::Requested),
             Some(_) => self.reload_requested = true,
         }
     }
 
-    /// Begins what is due, and reports once what is late.
+    /// Starts an access that is due, and reports once an access that is late.
     pub(super) fn poll(&mut self) -> Option<FileEvent> {
         let now = self.env.now();
         match &mut self.access {
@@ -102,7 +111,7 @@ impl ConfigReader {
         None
     }
 
-    /// When [`ConfigReader::turn`] has something to do.
+    /// Returns the time at which [`ConfigReader::poll`] must be called.
     pub(super) fn wake(&self) -> BootTime {
         match &self.access {
             Some(access) if access.late => BootTime::from_nanos(u64::MAX),
@@ -111,10 +120,10 @@ impl ConfigReader {
         }
     }
 
-    /// Waits for the present access, and gives what it has read.
+    /// Waits for the current access, and returns its result.
     ///
     /// # Cancel safety
-    /// Safe: the access goes on, and its result is kept for the next call.
+    /// Safe: the access continues, and its result is kept for the next call.
     pub(super) async fn next(&mut self) -> FileEvent {
         loop {
             let Some(access) = &mut self.access else { return std::future::pending().await };
@@ -122,7 +131,7 @@ impl ConfigReader {
             self.access = None;
             let requested = std::mem::take(&mut self.reload_requested);
             if requested {
-                self.read(ReloadReason::Asked);
+                self.read(ReloadReason::Requested);
             }
             match (found, why) {
                 (Ok(Found::Looked(stamp)), _) => {
@@ -134,7 +143,7 @@ impl ConfigReader {
                 (_, Some(why)) => {
                     return FileEvent::Read(
                         why,
-                        Err(ConfigError::bare("its reader has ended; restart the daemon")),
+                        Err(ConfigError::bare("the thread that reads it has ended; restart the daemon")),
                     );
                 }
                 (_, None) => {}

@@ -96,7 +96,8 @@ impl Supervisor {
         let (ours, theirs) = StdStream::pair()?;
         let mut child = spawn_supervisor(&command, deadline, theirs)?;
         let group = Pid::from_raw(child.id().and_then(|id| i32::try_from(id).ok()).unwrap_or_default());
-        let supervisor = group.ok_or_else(|| StartError::Supervisor("the supervisor process ended at once".into()))?;
+        let supervisor =
+            group.ok_or_else(|| StartError::Supervisor("the supervisor process ended at once".into()))?;
         send_streams(&ours, &streams)?;
         drop(streams);
         ours.set_nonblocking(true)?;

@@ -46,7 +46,8 @@ pub(super) fn spawn_supervisor(
         let group = getpgrp();
         JobControl { group, leads: getpid() == group }
     });
-    let invocation = Invocation { deadline, job_control, program: command.program.clone(), args: command.args.clone() };
+    let invocation =
+        Invocation { deadline, job_control, program: command.program.clone(), args: command.args.clone() };
     let mut supervisor = std::process::Command::new(this_binary()?);
     supervisor.arg0("quorate").arg(ARGUMENT).args(invocation.to_args());
     // The list of nodes may contain their passwords. A command gets it only if the job's `env` sets it.
@@ -61,7 +62,10 @@ pub(super) fn spawn_supervisor(
         .process_group(0);
     if let Some(dir) = &command.dir {
         if !dir.is_dir() {
-            return Err(StartError::Supervisor(format!("cannot run it in {}: it is not a directory", dir.display())));
+            return Err(StartError::Supervisor(format!(
+                "cannot run it in {}: it is not a directory",
+                dir.display()
+            )));
         }
         supervisor.current_dir(dir);
     }

@@ -91,7 +91,8 @@ fn watch(invocation: &Invocation) -> io::Result<()> {
     let is_subreaper = become_subreaper();
     let Some(streams) = receive_streams()? else { return Ok(()) };
     let (orders, changes) = (Orders::from_stdin()?, signals::children()?);
-    let eager = invocation.job_control.is_some_and(|job_control| job_control.leads) && streams[..2].iter().all(rustix::termios::isatty);
+    let eager = invocation.job_control.is_some_and(|job_control| job_control.leads)
+        && streams[..2].iter().all(rustix::termios::isatty);
     let cgroup = Cgroup::enter();
     let spawned = spawn(invocation, streams);
     let cgroup = cgroup.and_then(Cgroup::leave);
