@@ -1,8 +1,9 @@
-//! A program that holds a command under a warden, for tests to kill, stop and make stuck.
+//! A program that holds a command under a supervisor process, for tests to kill, stop and make stuck.
 //!
 //! `supervisor-probe STEP_DOWN_MS KILL_MS HOW [job] -- COMMAND…`, where HOW is `once` (one deadline, from now),
-//! `extend` (a new one every 50 ms), `stuck` (`once`, and the process does nothing more), or `step-down` (as
-//! `extend`, and told to step down after 300 ms) or `drop` (let go of after a second, by a process that goes on). What came of it is one JSON object on standard error.
+//! `extend` (a new one every 50 ms), `stuck` (`once`, and the process does nothing more), `step-down` (as `extend`, with
+//! a step-down after 300 ms) or `drop` (the handle is dropped after a second, and the process continues). It writes the
+//! result as one JSON object to standard error.
 //!
 //! `supervisor-probe as-root COMMAND…` runs the command with the real user id 0. Tests install a copy with the setuid bit.
 

@@ -10,7 +10,7 @@ const FIRST_HANDSHAKE: Duration = Duration::from_secs(1);
 pub trait Connect: Sized {
     /// A quorum with every setting at its default, once each server has been met or found away. An
     /// unreachable server is no error: it may come back. A new cluster's nodes do not vote before `max_ttl`
-    /// (30 s) has passed, or until `quorate nodes admit`.
+    /// (30 s) has passed, or until `quorate nodes trust`.
     ///
     /// # Errors
     /// [`ConnectError`] for URLs that cannot be used. It holds no password.

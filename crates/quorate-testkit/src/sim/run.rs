@@ -155,7 +155,7 @@ impl Run {
         }
     }
 
-    /// An operator admits the new servers, as `quorate nodes admit` does; then the workers start.
+    /// An operator admits the new servers, as `quorate nodes trust` does; then the workers start.
     async fn open_for_business(&mut self) {
         let operator = self.process(0, None);
         operator.quorum.met(Duration::from_secs(1)).await;

@@ -59,7 +59,7 @@ impl JobCheck<'_> {
             return Err(self.fail(self.at.clone(), &why));
         }
         if let Some(name) = self.written.env.keys().find(|name| COMMAND_VARIABLES.contains(&name.as_str())) {
-            let why = format!("has an `env` name {name} that each run is given by quorate; remove it");
+            let why = format!("has an `env` name {name} that quorate sets for each run; remove it");
             return Err(self.fail(self.at.clone(), &why));
         }
         Ok(())
