@@ -10,7 +10,7 @@ const FIRST_HANDSHAKE: Duration = Duration::from_secs(1);
 pub trait Connect: Sized {
     /// Returns a quorum with default settings, once each server has been connected or found unreachable. An
     /// unreachable server is not an error: it may return. The nodes of a new cluster do not vote before
-    /// `max_ttl` (30 s) has passed, or until `quorate nodes admit`.
+    /// `max_ttl` (30 s) has passed, or until `quorate nodes trust`.
     ///
     /// # Errors
     /// [`ConnectError`] for URLs that cannot be used. It holds no password.

@@ -102,6 +102,8 @@ pub struct FileNode {
     /// A boot id, a machine id and a host name that replace those of this machine, for tests.
     boot: Option<Arc<str>>,
     machine: Option<(Arc<str>, Arc<str>)>,
+    /// Whether a directory that does not exist is an error rather than created.
+    must_exist: bool,
 }
 
 impl FileNode {
@@ -116,7 +118,14 @@ impl FileNode {
         let given = std::path::absolute(&given).unwrap_or(given);
         let dir = paths::canonical(&given);
         let name = format!("file://{}", dir.display()).into();
-        Self { dir, given, name, world, boot: None, machine: None }
+        Self { dir, given, name, world, boot: None, machine: None, must_exist: false }
+    }
+
+    /// Reports a directory that does not exist as unreachable, instead of creating it: for a program that only looks.
+    #[must_use]
+    pub fn must_exist(mut self) -> Self {
+        self.must_exist = true;
+        self
     }
 
     /// Replaces the boot id of the host, to test the effect of a reboot.

@@ -72,7 +72,7 @@ pub enum VoteRejection {
     /// It has no marker, and this worker only looks.
     #[error(
         "it has no marker: no worker has used it under this prefix yet, or it was flushed; the first worker waits \
-         max_ttl for it (four times max_clock_offset at least), unless `quorate nodes admit` says that it is new"
+         max_ttl for it (four times max_clock_offset at least), unless `quorate nodes trust` says that it is new"
     )]
     Unmarked,
     /// It restarted, nobody has marked it since, and this worker only looks.
@@ -85,7 +85,7 @@ pub enum VoteRejection {
     Twin(Arc<str>),
     /// It may have forgotten a lease that is still held.
     #[error(
-        "it {reason}, so it votes in {remaining:.1?} at the earliest; wait, or `quorate nodes admit` if no worker ran before"
+        "it {reason}, so it votes in {remaining:.1?} at the earliest; wait, or `quorate nodes trust` if no worker ran before"
     )]
     Quarantined {
         /// Why.
