@@ -40,9 +40,9 @@ cases! {
     ask_to_resign: "Observer::ask_to_resign", Election;
     downgrade: "Lease::downgrade", Lock;
     force_release: "Quorum::force_release", Lock;
-    leases_lost: "Leases::lost", Lock;
+    leases_lost: "Leases::any_lost", Lock;
     leases_release: "Leases::release", Lock;
-    leases_step_down: "Leases::step_down", Lock;
+    leases_step_down: "Leases::any_step_down", Lock;
     read_acquire: "ReadLock::acquire", Lock;
     read_extend: "ReadLease::extend", Lock;
     read_release: "ReadLease::release", Lock;
