@@ -121,11 +121,18 @@ const CASES: &[Case] = &[
     Case::node("unseen overwrite", NodeFault::Overwriting, "ticks", 150).on("far-steps"),
     Case::worker("no memory rule", &[Sabotage::NoMemoryRule], "ticks", 100),
     Case::worker("ticks by the worker's own clock", &[Sabotage::OwnWallClock], "ticks: in truth", 60),
+    Case::node("unseen overwrite, any worker", NodeFault::Overwriting, "starts", 150),
+    Case::worker("any-worker ticks by its own clock", &[Sabotage::OwnWallClock], "runs", 60),
+    Case::node("a history pruned of everything", NodeFault::Shredding, "histories", 100),
 ];
 
 /// Mechanisms whose absence the simulation does not notice, or too seldom: they are counted, not asserted.
 /// Each has the reason, and the test that would fail in place of the simulation.
 const NOT_MISSED: &[(Case, &str)] = &[
+    (
+        Case::node("a pause left out of a job's row", NodeFault::Unpausing, "requests", 100),
+        "the leader that accepts a pause keeps it; only a later one reads the row, and few pauses last so long; the test-kit's own test of requests, a_paused_job_does_not_start",
+    ),
     (
         Case::worker("work outlives its term", &[Sabotage::WorkOutlivesTerm], "succession", 100),
         "the work that is dropped here ends in the same turn; quorate's own tests of schedules",

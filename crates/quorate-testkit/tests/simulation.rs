@@ -187,6 +187,30 @@ fn all_is_reached(total: &Summary) {
         // The store without tokens accepted and lost what the store that compares tokens refused.
         ("checked write refused", 12),
         ("unchecked write lost an update", 12),
+        // Three seeds of ten have the second group: jobs on any worker, an operator, histories that are read.
+        ("pool settled", 15),
+        ("pool run done", 800),
+        ("pool run failed", 8),
+        ("pool run interrupted", 3),
+        ("pool run stopped", 30),
+        ("pool run timed out", 8),
+        ("pool run started any-once", 150),
+        ("pool run started any-once caught up", 30),
+        ("pool run started any-each caught up", 60),
+        ("pool run started any-skip", 80),
+        ("pool run started any-allow", 100),
+        ("pool run started led-once", 80),
+        ("pool tick reckoned", 500),
+        ("pool runs side by side, permitted", 30),
+        ("at-most-once run judged", 400),
+        ("asked trigger: accepted", 15),
+        ("asked trigger: unknown", 30),
+        ("asked backfill: accepted", 1),
+        ("asked cancel: accepted", 1),
+        ("asked pause: accepted", 3),
+        ("request judged", 15),
+        ("pause judged", 3),
+        ("history entry judged", 800),
     ];
     reached(total, &hundredths);
 }

@@ -1,6 +1,8 @@
+use super::{Asked, Promises, RunEnd, RunStart, Told};
 use quorate::{
     env::WallTime,
     node::{Owner, Reply, Request, Resource},
+    schedule::TickHistory,
 };
 use std::{sync::Arc, time::Duration};
 
@@ -61,6 +63,42 @@ pub enum Event<'a> {
         /// Its end.
         end: TickEnd,
     },
+    /// The handler of a job of the second group is called.
+    RunStarted(&'a RunStart),
+    /// A run of such a job has ended.
+    RunEnded {
+        /// The run.
+        run: u64,
+        /// Its end.
+        end: RunEnd,
+    },
+    /// The operator is about to send a request.
+    Asked(&'a Asked),
+    /// The operator received the answer to its request.
+    Answered {
+        /// The request, of all in this history.
+        number: u64,
+        /// The answer.
+        told: &'a Told,
+    },
+    /// After the workers have stopped, the operator has read the history of a job of the second group.
+    HistoryRead {
+        /// The job.
+        job: &'a str,
+        /// All entries.
+        entries: &'a [TickHistory],
+        /// The answer to a request for the first few.
+        page: &'a [TickHistory],
+    },
+    /// The histories have been read: the second group does nothing more.
+    Settled {
+        /// The true wall time since which its workers have run its jobs without a fault.
+        since: WallTime,
+        /// The true wall time at which the workers were stopped.
+        until: WallTime,
+    },
+    /// The guarantees that this plan verifies beyond those of today.
+    Promised(Promises),
     /// A worker received the result that its done record is stored on a majority.
     Completed {
         /// The worker.

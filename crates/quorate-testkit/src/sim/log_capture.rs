@@ -1,6 +1,9 @@
-use super::{Event as SimEvent, Referee, Trace};
+use super::{
+    Event as SimEvent, Referee, Trace,
+    worker::{GROUP, pool_specs},
+};
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt::{Debug, Write},
     sync::{
         Arc,
@@ -36,8 +39,9 @@ const TICK: &str = "quorate::schedule::tick";
 
 /// Copies the library's log messages on this thread into the trace, until the guard is dropped.
 pub(super) fn capture_log(trace: &Trace, referee: &Arc<Referee>) -> DefaultGuard {
-    let capture = LogCapture { trace: trace.clone(), referee: Arc::clone(referee), spans: AtomicU64::new(1) };
-    tracing::subscriber::set_default(capture)
+    let (trace, referee) = (trace.clone(), Arc::clone(referee));
+    let pool = pool_specs().into_iter().map(|spec| spec.name).collect();
+    tracing::subscriber::set_default(LogCapture { trace, referee, spans: AtomicU64::new(1), pool })
 }
 
 #[derive(Debug)]
@@ -45,6 +49,7 @@ struct LogCapture {
     trace: Trace,
     referee: Arc<Referee>,
     spans: AtomicU64,
+    pool: BTreeSet<&'static str>,
 }
 
 impl Subscriber for LogCapture {
@@ -88,11 +93,12 @@ impl LogCapture {
         let field = |name: &str| line.values.get(name).map(String::as_str).unwrap_or_default();
         let term = field("term").parse().unwrap_or_default();
         match target {
-            SEALED if line.message == "sealed the ledger" => {
+            SEALED if line.message == "sealed the ledger" && field("group") == GROUP => {
                 let nodes: Vec<&str> = field("nodes").split('"').skip(1).step_by(2).collect();
                 self.referee.judge(&SimEvent::Sealed { term, nodes: &nodes });
             }
-            TICK if field("end") == "lost" => {
+            // The jobs of the second group have invariants of their own.
+            TICK if field("end") == "lost" && !self.pool.contains(field("job")) => {
                 let reason = line.message.strip_prefix("lost: ").unwrap_or_default();
                 let (job, tick) = (field("job"), field("tick"));
                 self.referee.judge(&SimEvent::TickLost { job, tick, term, reason });

@@ -35,6 +35,11 @@
 //!   [timeless](invariant::Invariant::is_timeless) are judged. In the plan `far-steps` the clocks of one or
 //!   two servers are set far forward: *backing* counts such a server for `max_ttl` after the step, in
 //!   which no worker may count its grants.
+//! - **The second group** (any-worker jobs, requests, histories) is judged by *starts*, *runs*, *requests* and *histories*.
+//!   What is not promised of any-worker jobs today is judged only with the flags of [`Promises`], all of which the plan
+//!   `any-worker-promises` sets. Of these four only *starts* is judged where clocks step by hours. A tick or a request
+//!   that a majority of the servers forgot may go without a run, and its history without an entry. The operator
+//!   sends one request at a time, and no job of the group is removed or changed.
 //! - **Workers with another node list or another `max_ttl`** occur in the plan `mistaken` alone, in which
 //!   one server may forget: the nodes must refuse them with an error that names the mistake. If a
 //!   majority of a wrong list's nodes forgets, and the rest of the list is out of reach, such a worker
@@ -72,6 +77,7 @@ mod fault;
 mod holders;
 mod host;
 pub mod invariant;
+mod job_run;
 mod link;
 mod log_capture;
 mod machine;
@@ -94,6 +100,7 @@ pub use event::{Belief, Event, TickEnd, TickStart, Working, Write};
 pub use fault::{Fault, Halves, Mistake, Parted};
 pub use holders::{Held, Holder};
 pub use host::{Gate, Host};
+pub use job_run::{Asked, Beside, HandlerEnd, JobRun, Promises, RunEnd, RunStart, Told};
 pub use link::{Directions, Link, NetworkConditions};
 pub use machine::{Machine, NAP};
 pub use node::{SimNode, SimSession};

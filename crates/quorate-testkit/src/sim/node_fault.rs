@@ -1,6 +1,9 @@
-use quorate::node::{
-    Batch, BatchReply, FencingToken, LedgerState, MemoryStore, Refusal, Reply, Request, Resource,
-    engine::{self, Clocks, CounterRow, Store},
+use quorate::{
+    node::{
+        Batch, BatchReply, FencingToken, LedgerState, MemoryStore, Refusal, Reply, Request, Resource,
+        engine::{self, Clocks, CounterRow, Store},
+    },
+    schedule::{JobRow, TickHistory},
 };
 use std::{sync::Arc, time::Duration};
 
@@ -33,6 +36,10 @@ pub enum NodeFault {
     Unsealed,
     /// It overwrites a final record.
     Reopening,
+    /// It leaves the pause out of a job's row.
+    Unpausing,
+    /// It prunes a history of everything.
+    Shredding,
 }
 
 /// Runs a batch item by item, and disables around each item the rule that the fault breaks.
@@ -82,6 +89,14 @@ impl Liar<'_> {
             ) => {
                 self.tamper(node_fault, ledger, key);
                 self.honestly(request)
+            }
+            (NodeFault::Unpausing, Request::Write { key, .. }) if key.starts_with(JobRow::PREFIX) => {
+                self.unpaused(request.clone())
+            }
+            (NodeFault::Shredding, Request::Prune { ledger, .. })
+                if ledger.contains(&*TickHistory::part("")) =>
+            {
+                self.shredded(request.clone())
             }
             _ => self.honestly(request),
         }
@@ -142,6 +157,22 @@ impl Liar<'_> {
             _ => records.retain(|(name, record)| name != key || !record.last),
         }
         let Ok(()) = self.store.set_ledger(ledger, state);
+    }
+
+    fn unpaused(&mut self, mut request: Request) -> Reply {
+        if let Request::Write { record, .. } = &mut request
+            && let Ok(row) = JobRow::parse(&record.value)
+        {
+            record.value = JobRow { paused: None, ..row }.to_value();
+        }
+        self.honestly(&request)
+    }
+
+    fn shredded(&mut self, mut request: Request) -> Reply {
+        if let Request::Prune { below, .. } = &mut request {
+            *below = self.clocks.wall.as_micros();
+        }
+        self.honestly(&request)
     }
 
     fn set_count(&mut self, resource: &Resource, count: FencingToken) {

@@ -1,6 +1,7 @@
 use super::{
     Belief, Event, Held, Holder, Host, Server, TickEnd, TickStart, Trace, Truth, Working, Write,
     invariant::{Invariant, MAJORITY, all},
+    job_run::{self, AllGoing},
     scenario::true_wall,
 };
 use quorate::{
@@ -33,6 +34,7 @@ pub struct Referee {
     setup: QuorumConfig,
     excuses_none: AtomicBool,
     servers: Mutex<Vec<Weak<Server>>>,
+    going: Mutex<AllGoing>,
     state: Mutex<State>,
 }
 
@@ -140,6 +142,7 @@ impl Referee {
             setup,
             excuses_none: AtomicBool::new(false),
             servers: Mutex::default(),
+            going: Mutex::default(),
             state: Mutex::new(state),
         })
     }
@@ -307,10 +310,25 @@ impl Referee {
     /// Returns the amount by which the clocks of a majority of the servers were ahead of the true time,
     /// within [`RECENTLY`].
     fn most_were_ahead(&self) -> Duration {
-        let servers = self.servers().into_iter().filter_map(|server| server.upgrade());
-        let mut ahead: Vec<Duration> = servers.map(|server| server.was_ahead(RECENTLY)).collect();
+        let mut ahead = self.servers_ahead();
         ahead.sort_unstable_by(|one, other| other.cmp(one));
         ahead.get(MAJORITY - 1).copied().unwrap_or_default()
+    }
+
+    /// Returns by how much the clock of each server was ahead of the truth, within [`RECENTLY`].
+    pub(super) fn servers_ahead(&self) -> Vec<Duration> {
+        let servers = self.servers().into_iter().filter_map(|server| server.upgrade());
+        servers.map(|server| server.was_ahead(RECENTLY)).collect()
+    }
+
+    /// Returns the active runs of the second group.
+    pub(super) fn going(&self) -> MutexGuard<'_, AllGoing> {
+        job_run::lock(&self.going)
+    }
+
+    /// Writes a line into the trace.
+    pub(super) fn note(&self, line: fmt::Arguments<'_>) {
+        self.trace.note(line);
     }
 
     /// Returns the true wall time.

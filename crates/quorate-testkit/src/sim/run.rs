@@ -6,7 +6,7 @@ use super::{
     Scenario, SeedRng, Server, SimNode, SimWorld, Trace, Truth,
     log_capture::capture_log,
     scenario::{NODES, WORKERS},
-    worker::{Duties, Inbox, Outside, RESOURCES, Sinks, Worker},
+    worker::{Duties, Inbox, Operator, Outside, RESOURCES, Sinks, Worker},
 };
 use futures_util::future::join_all;
 use quorate::{
@@ -25,6 +25,8 @@ const CLOSES_IN: Duration = Duration::from_millis(400);
 /// nodes forgot, and tries again after 100 ms), and of each later one.
 const FIRST_ACQUIRE: Duration = Duration::from_millis(350);
 const NEXT_ACQUIRE: Duration = Duration::from_millis(30);
+/// The index of the operator among the processes: after the workers.
+const OPERATOR: usize = WORKERS;
 /// The number of nodes in a list that lacks some.
 const FEWER_NODES: usize = 3;
 /// The longest time until one of three workers that try at once has the lock, and the others know.
@@ -75,6 +77,7 @@ fn run(seed: u64, plan: &Plan, trace: impl FnOnce(Truth) -> Trace) -> Outcome {
             referee.judge_only_what_needs_no_time();
         }
         let _capture = capture_log(&trace, &referee);
+        referee.judge(&Event::Promised(plan.promises));
         if plan.excuse_no_clock {
             referee.excuse_no_clock();
         }
@@ -85,8 +88,9 @@ fn run(seed: u64, plan: &Plan, trace: impl FnOnce(Truth) -> Trace) -> Outcome {
         if plan.wild_clocks {
             run.stop_work().await;
         } else {
-            run.run_fault_free_phase().await;
+            let settled = run.run_fault_free_phase().await;
             run.stop_work().await;
+            run.read_histories(settled).await;
             run.prove_liveness().await;
         }
         run.end().await;
@@ -119,6 +123,7 @@ struct Run {
     started: u64,
     duties: [Duties; WORKERS],
     outside: Arc<Outside>,
+    operator: Option<(Process, Operator)>,
 }
 
 impl Run {
@@ -133,9 +138,10 @@ impl Run {
             let rng = SeedRng::new(scenario.seed, &format!("road {worker} {node}"));
             Arc::new(Link::new(truth, rng, NetworkConditions::CALM))
         };
-        let links = (0..WORKERS).map(|worker| (0..NODES).map(|node| link(worker, node)).collect()).collect();
+        let links =
+            (0..=OPERATOR).map(|worker| (0..NODES).map(|node| link(worker, node)).collect()).collect();
         let machine = |&(boot, wall): &_| Machine::new(truth, boot, wall, plan.naps);
-        let machines = scenario.workers.iter().map(machine).collect();
+        let machines = scenario.workers.iter().chain([&scenario.operator]).map(machine).collect();
         let workers = (0..WORKERS).map(|_| None).collect();
         let outside = Outside { sinks: Arc::<Sinks>::default(), inbox: Inbox::new(truth, scenario.length) };
         Self {
@@ -153,6 +159,7 @@ impl Run {
             workers,
             crashed: vec![None; WORKERS],
             started: 0,
+            operator: None,
         }
     }
 
@@ -166,6 +173,9 @@ impl Run {
         operator.quorum.close().await;
         for worker in 0..WORKERS {
             self.start_worker(worker, None);
+        }
+        if self.duties.iter().any(|duties| duties.pool) {
+            self.start_operator();
         }
     }
 
@@ -210,10 +220,11 @@ impl Run {
     /// Ends the workers' work.
     async fn stop_work(&mut self) {
         let limit = self.truth.now() + WORK_ENDS_IN;
-        for process in self.workers.iter().flatten() {
+        let operator = self.operator.as_ref().map(|(process, _)| process);
+        for process in self.workers.iter().flatten().chain(operator) {
             process.env.stopped().cancel();
         }
-        while self.workers.iter().flatten().any(|process| process.env.tasks_alive() > 0) {
+        while self.workers.iter().flatten().chain(operator).any(|process| process.env.tasks_alive() > 0) {
             if self.truth.now() > limit {
                 self.referee.fail("a worker's code hangs");
                 return;
@@ -301,7 +312,8 @@ impl Run {
 
     /// Closes everything, and checks that nothing is left.
     async fn end(&mut self) {
-        for process in std::mem::take(&mut self.workers).into_iter().flatten() {
+        let operator = self.operator.take().map(|(process, _)| process);
+        for process in std::mem::take(&mut self.workers).into_iter().flatten().chain(operator) {
             let began = self.truth.now();
             process.quorum.close().await;
             let took = self.truth.now() - began;
@@ -366,6 +378,19 @@ impl Run {
         };
         code.start(self.duties[worker]);
         self.workers[worker] = Some(process);
+    }
+
+    fn start_operator(&mut self) {
+        let process = self.process(OPERATOR, None);
+        let operator = Operator {
+            env: process.env.clone(),
+            quorum: process.quorum.clone(),
+            referee: Arc::clone(&self.referee),
+            seed: self.scenario.seed,
+            resumed: Arc::default(),
+        };
+        process.env.spawn(operator.clone().work());
+        self.operator = Some((process, operator));
     }
 
     fn crash_worker(&mut self, worker: usize) {

@@ -7,10 +7,15 @@ mod exclusion;
 mod fence;
 mod fencing;
 mod finality;
+mod histories;
 mod leftovers;
 mod liveness;
 mod order;
+mod pool_log;
 mod release;
+mod requests;
+mod runs;
+mod starts;
 mod step_down;
 mod succession;
 mod ticks;
@@ -56,6 +61,10 @@ pub fn all() -> Vec<Box<dyn Invariant>> {
         Box::new(succession::Succession),
         Box::<ticks::Ticks>::default(),
         Box::<claims::Claims>::default(),
+        Box::<starts::Starts>::default(),
+        Box::<runs::Runs>::default(),
+        Box::<requests::Requests>::default(),
+        Box::<histories::Histories>::default(),
         Box::new(fence::Fence),
         Box::<release::Release>::default(),
         Box::new(liveness::Liveness),

@@ -1,8 +1,11 @@
 //! The fault-free phase: the workers work on after the faults, and the invariants require progress.
 
 use super::Run;
-use crate::sim::{Event, worker::group};
-use futures_util::future::join;
+use crate::sim::{
+    Event,
+    worker::{Operator, group},
+};
+use futures_util::future::join3;
 use quorate::env::WallTime;
 use std::time::Duration;
 
@@ -13,15 +16,22 @@ const LEADS_IN: Duration = Duration::from_millis(600);
 const MAKES_UP_IN: Duration = Duration::from_millis(1_500);
 /// The time for which the leader is observed afterwards.
 const WATCHED_FOR: Duration = Duration::from_secs(3);
+/// The longest time after the last quarantine in which the operator lifts all pauses: an old request may still be
+/// valid, a leader must be elected, and three requests take their time.
+const RESUMED_IN: Duration = Duration::from_millis(3_500);
+/// The longest time in which workers catch up on all missed ticks of the second group.
+const CATCHES_UP_IN: Duration = Duration::from_millis(1_500);
+/// The time for which they are observed afterwards.
+const SETTLED_FOR: Duration = Duration::from_millis(2_500);
 /// The longest time in which the consumers complete every message.
 const DONE_IN: Duration = Duration::from_millis(4_500);
 
 impl Run {
     /// Runs the workers without faults: a leader is elected, missed ticks are caught up, every message is
-    /// completed.
-    pub(super) async fn run_fault_free_phase(&mut self) {
-        if !self.duties.iter().any(|duties| duties.jobs || duties.claims) {
-            return;
+    /// completed. Returns the true wall times between which the second group was without faults, if the run has one.
+    pub(super) async fn run_fault_free_phase(&mut self) -> Option<(WallTime, WallTime)> {
+        if !self.duties.iter().any(|duties| duties.jobs || duties.claims || duties.pool) {
+            return None;
         }
         self.trace.note(format_args!("the workers go on in peace"));
         // Drivers back off for a second at most. The rest is the quarantine, which outlasts every lease.
@@ -38,7 +48,34 @@ impl Run {
                 self.watch_messages(began, usable + DONE_IN).await;
             }
         };
-        join(jobs, messages).await;
+        let pool = async {
+            let (_, operator) = self.operator.as_ref()?;
+            Some(self.watch_pool(operator, began, usable + RESUMED_IN).await)
+        };
+        join3(jobs, messages, pool).await.2
+    }
+
+    /// Waits until the operator has lifted all pauses, and watches the second group from then on.
+    async fn watch_pool(
+        &self,
+        operator: &Operator,
+        began: Duration,
+        until: Duration,
+    ) -> (WallTime, WallTime) {
+        let resumed = || operator.has_resumed().then_some(0);
+        self.watch("the operator", began, until, resumed).await;
+        self.truth.pass(CATCHES_UP_IN).await;
+        let since = self.referee.true_wall();
+        self.truth.pass(SETTLED_FOR).await;
+        (since, self.referee.true_wall())
+    }
+
+    /// Has the operator read the histories, after the workers have stopped.
+    pub(super) async fn read_histories(&self, settled: Option<(WallTime, WallTime)>) {
+        let (Some((since, until)), Some((_, operator))) = (settled, &self.operator) else { return };
+        operator.read_histories().await;
+        self.referee.count("pool settled");
+        self.referee.judge(&Event::Settled { since, until });
     }
 
     async fn watch_jobs(&self, began: Duration, until: Duration) {
