@@ -6,7 +6,7 @@ use super::{
 use crate::{
     claim::attempts::Payload,
     config::SettingError,
-    lease::{AcquireError, AttemptResult, LeaseParams, attempt_each, is_contended, lease_params},
+    lease::{AcquireError, AttemptResult, LeaseParams, attempt_each, is_contended},
     node::Resource,
     quorum::Quorum,
     vote::Tally,
@@ -300,7 +300,9 @@ impl Claims {
         }
         // A claim's counter dies with its record, but not before it can be seeded anew.
         let keep = self.retention.max(self.ttl * 2).max(self.quorum.config().reseed_after());
-        Ok(LeaseParams { keep, ..lease_params(self.quorum.inner(), self.ttl, self.grace, None, true)? })
+        let params = LeaseParams::checked(self.quorum.config(), self.ttl, self.grace, None, true)
+            .map_err(AcquireError::from)?;
+        Ok(LeaseParams { keep, ..params })
     }
 }
 

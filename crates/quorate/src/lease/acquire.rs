@@ -2,33 +2,18 @@
 
 use crate::{
     lease::{
+        command::{Adoption, RenewerCommand},
         deadline::LeaseDeadline,
         handle::Lease,
         inner::QuorumInner,
         mode::Mode,
-        renewer::{Adoption, RenewerCommand},
+        params::LeaseParams,
     },
     node::{Begun, Cause, FencingToken, Owner, Reply, Request, Resource},
     sabotage::Sabotage,
     vote::{Answer, NodeOutcome, ReplyTo, Tally, Verdict, Vote, VoteReceiver, VoteSender, vote_channel},
 };
 use std::{borrow::Cow, sync::Arc, time::Duration};
-
-/// How a lease is to be held.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct LeaseParams {
-    pub(crate) ttl: Duration,
-    /// How long before the end of validity the work is told to stop.
-    pub(crate) grace: Duration,
-    /// Less validity than this at the verdict is a loss.
-    pub(crate) min_validity: Duration,
-    /// How long the fencing counter lives after its last use.
-    pub(crate) keep: Duration,
-    /// Whether the keeper extends it.
-    pub(crate) extended: bool,
-    /// Who else may hold it.
-    pub(crate) mode: Mode,
-}
 
 /// What came of an attempt.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 
 use crate::{
     config::{QuorumConfig, SettingError},
-    lease::{Lease, LeaseLost, renewer::RenewerCommand},
+    lease::{Lease, LeaseLost, command::RenewerCommand},
     node::{Owner, Reply},
     vote::{Answer, NodeOutcome, ReplyTo, Report, vote_channel},
 };
