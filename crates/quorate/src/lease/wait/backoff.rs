@@ -74,7 +74,7 @@ impl<'a> RetryBackoff<'a> {
         self.splits = if split { self.splits + 1 } else { 0 };
         let Some(waiting) = &self.waiting else {
             if is_contended(tally) {
-                self.waiting = Some(self.inner.pool().waiting(self.resource));
+                self.waiting = Some(Subscription::begin(self.inner.pool(), self.resource));
             }
             // What was released before we listened is told to nobody: look again at once.
             if !is_contended(tally) || split {
@@ -106,10 +106,10 @@ impl<'a> RetryBackoff<'a> {
     /// win, so each draws its moment; and who is not among the first asks one node whether somebody was.
     async fn is_worth_it(&self, wake: &Wake, until: BootTime) -> bool {
         let env = self.inner.env();
-        if wake.told <= 1 {
+        if wake.notified <= 1 {
             return true;
         }
-        let mine = env.random_below((self.attempt * wake.told.min(1 << 16)).min(SPREAD_MAX));
+        let mine = env.random_below((self.attempt * wake.notified.min(1 << 16)).min(SPREAD_MAX));
         env.sleep_until((env.now() + mine).min(until)).await;
         mine < self.attempt || env.now() >= until || !self.is_taken(&wake.owner).await
     }
@@ -137,7 +137,9 @@ impl<'a> RetryBackoff<'a> {
         let env = self.inner.env();
         let jitter = env.random_below(JITTER);
         let look = match &self.waiting {
-            Some(waiting) if waiting.is_told() => LOOK_EVERY * (1 << self.looks.min(LOOKS_DOUBLED)),
+            Some(waiting) if waiting.releases_are_reported() => {
+                LOOK_EVERY * (1 << self.looks.min(LOOKS_DOUBLED))
+            }
             _ => LOOK_EVERY,
         };
         match tally.retry_after() {
