@@ -1,9 +1,9 @@
-//! What the test-kit and the node implementations need beside the public API. It may change in any version.
+//! Items for the test-kit and the node implementations. They may change in any version.
 
 pub use crate::{
-    claim::attempts,
+    claim::{ClaimTally, attempts},
     config::majority,
     sabotage::Sabotage,
     trust::{Marker, MarkerError, NodeEpoch},
-    vote::{Answer, Grant, Tally, Verdict, Vote},
+    vote::{Answer, Grant, RoundData, Tally, Verdict, Vote},
 };

@@ -88,7 +88,7 @@ pub use read_write::{ReadLease, ReadLock, RwLock};
 pub use slots::{Slot, Slots};
 pub use transfer::TransferError;
 
-pub(crate) use acquire::{AttemptResult, attempt_each, is_contended};
+pub(crate) use acquire::{AttemptResult, attempt_each_with, is_contended};
 pub(crate) use heartbeat::Health;
 pub(crate) use inner::QuorumInner;
 pub(crate) use inspect::{InspectTarget, inspect};

@@ -253,10 +253,10 @@ mod tests {
         durable.config.durable = true;
         let old = Marker { settings: SharedSettings::of(&durable.config), ..old };
         let claims = Hello { durable: Some(true), ..hello(Some(&old)) };
-        let TrustDecision::Write { marker: kept, from, .. } = durable.policy(&claims, NOW) else { panic!() };
+        let TrustDecision::Write { marker: kept, from, .. } = durable.decide(&claims, NOW) else { panic!() };
         assert_eq!((kept.since, from), (old.since, NOW), "its memory is the same");
         let unverified = Hello { durable: None, ..hello(Some(&old)) };
-        let TrustDecision::Write { from, .. } = durable.policy(&unverified, NOW) else { panic!() };
+        let TrustDecision::Write { from, .. } = durable.decide(&unverified, NOW) else { panic!() };
         assert_eq!(NOW.until(from), durable.config.quarantine());
     }
 

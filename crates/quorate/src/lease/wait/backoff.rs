@@ -3,7 +3,7 @@ use crate::{
     env::BootTime,
     lease::{acquire::is_contended, inner::QuorumInner, mode::Mode},
     node::{Owner, Reply, Request, Resource},
-    vote::{Answer, Tally},
+    vote::{Answer, RoundData, Tally},
 };
 use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 
@@ -66,7 +66,12 @@ impl<'a> RetryBackoff<'a> {
     ///
     /// # Cancel safety
     /// Dropping it, or the whole, ends what was listened for.
-    pub(crate) async fn rest(&mut self, tally: &Tally, began: BootTime, deadline: Option<BootTime>) {
+    pub(crate) async fn rest<D: RoundData>(
+        &mut self,
+        tally: &Tally<D>,
+        began: BootTime,
+        deadline: Option<BootTime>,
+    ) {
         let env = self.inner.env();
         let took = began.until(env.now()).clamp(*ATTEMPT.start(), *ATTEMPT.end());
         self.attempt = self.attempt.min(took);
@@ -133,7 +138,7 @@ impl<'a> RetryBackoff<'a> {
     }
 
     /// How long to wait for the next attempt where nobody tells of a release.
-    fn pause(&self, tally: &Tally) -> Duration {
+    fn pause<D: RoundData>(&self, tally: &Tally<D>) -> Duration {
         let env = self.inner.env();
         let jitter = env.random_below(JITTER);
         let look = match &self.waiting {
