@@ -1,7 +1,8 @@
 //! Items for the test-kit and the node implementations. They may change in any version.
 
+#[cfg(feature = "claims")]
+pub use crate::claim::{ClaimTally, attempts};
 pub use crate::{
-    claim::{ClaimTally, attempts},
     config::majority,
     sabotage::Sabotage,
     trust::{Marker, MarkerError, NodeEpoch},

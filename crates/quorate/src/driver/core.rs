@@ -388,7 +388,7 @@ impl Core {
         true
     }
 
-    /// Sends a batch. Returns it, so that the caller adds who waits for it; `None` without a session.
+    /// Sends a batch. Returns it, so that the caller adds the waiting requests; `None` without a session.
     fn send(
         &mut self,
         now: BootTime,

@@ -14,6 +14,7 @@
 //! (and the simulation's nodes) share one [`engine`].
 
 pub mod engine;
+#[cfg(feature = "file-node")]
 pub mod file;
 mod ledger;
 mod memory;
@@ -22,6 +23,7 @@ mod push;
 mod reply;
 mod request;
 
+#[cfg(feature = "file-node")]
 pub use file::FileNode;
 pub use ledger::{Cursor, LedgerPage, LedgerState, PAGE_BYTES, PAGE_RECORDS, Record};
 pub use memory::{MemoryNode, MemorySession, MemoryStore};

@@ -56,7 +56,7 @@ impl ClockStepDetector {
     }
 
     /// Compares one reply with the window: the node read `node_time` between `sent` and `received`. After a step the window
-    /// begins anew.
+    /// begins again.
     pub(crate) fn observe(
         &mut self,
         node_time: NodeTime,
@@ -140,7 +140,7 @@ mod tests {
         assert_eq!(
             detector.observe(node(70_100), ms(10_100), ms(10_100)),
             ClockObservation::Steady { from: ms(10_100) },
-            "the window begins anew"
+            "the window begins again"
         );
     }
 

@@ -185,7 +185,7 @@ impl NodeTrust {
         self.trust = TrustState::Unknown;
     }
 
-    /// Returns a marker that tells all workers of a step of this node's clock. It is written once the clocks of the other
+    /// Returns a marker that reports a step of this node's clock to all workers. It is written once the clocks of the other
     /// nodes show that this node's clock stepped: until then this worker's clock may have stood still.
     fn clock_step_marking(&self) -> Option<Marking> {
         let (step, memory) = (self.step.as_ref()?, self.memory.as_ref()?);

@@ -144,7 +144,7 @@ impl<D: RoundData> Tally<D> {
     /// Returns the candidate for the fencing token: the largest counter among the grants.
     ///
     /// A counter that is older than its node's memory came back with a snapshot and lacks the grants since. It counts like
-    /// a counter that was lost and started anew: from the time, on the node's clock, at which the node's quarantine ended.
+    /// a counter that was lost and started again: from the time, on the node's clock, at which the node's quarantine ended.
     /// A later time, such as the end of a later quarantine, would be wrong: a token ahead of the clocks is repeated by
     /// counters that are started after the nodes have lost it.
     pub fn candidate(&self, quarantine: Duration) -> FencingToken {
