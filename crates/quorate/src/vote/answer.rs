@@ -3,17 +3,8 @@ use crate::{
     node::{Cause, Owner, Refusal, Reply},
     plain::plain,
     trust::{NodeEpoch, NodeState, VoteRejection},
-    vote::VoteSender,
 };
 use std::{fmt, sync::Arc, time::Duration};
-
-/// The destination of the vote on one request.
-#[derive(Clone, Debug)]
-pub(crate) struct ReplyTo {
-    pub(crate) sender: VoteSender,
-    /// Copied to the vote, for a receiver of several rounds.
-    pub(crate) ticket: u64,
-}
 
 /// The vote of one node in a round.
 #[derive(Clone, Debug)]

@@ -22,6 +22,14 @@ pub(crate) struct VoteSender(Arc<Mutex<State>>);
 #[derive(Debug)]
 pub(crate) struct VoteReceiver(Arc<Mutex<State>>);
 
+/// The destination of the vote on one request.
+#[derive(Clone, Debug)]
+pub(crate) struct ReplyTo {
+    pub(crate) sender: VoteSender,
+    /// Copied to the vote, for a receiver of several rounds.
+    pub(crate) ticket: u64,
+}
+
 #[derive(Debug)]
 struct State {
     votes: VecDeque<Vote>,

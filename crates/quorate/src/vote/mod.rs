@@ -7,6 +7,5 @@ mod tally;
 pub use answer::{Answer, NodeOutcome, Report, Vote};
 pub use tally::{Grant, RoundData, Tally, Verdict};
 
-pub(crate) use answer::ReplyTo;
-pub(crate) use channel::{VoteReceiver, VoteSender, vote_channel};
+pub(crate) use channel::{ReplyTo, VoteReceiver, VoteSender, vote_channel};
 pub(crate) use tally::quorum_th;
