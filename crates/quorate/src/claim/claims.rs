@@ -80,7 +80,7 @@ impl Claims {
         self
     }
 
-    /// How long a message stays given up once a hook has it. Default as [`Claims::retention`]; [`Claims::forgive`] ends it
+    /// How long a message stays given up once a hook has it. Default as [`Claims::retention`]; [`Claims::reset`] ends it
     /// before. What no hook has stays given up for as long as its attempts are known.
     pub fn poisoned_for(mut self, time: Duration) -> Self {
         self.poisoned_for = Some(time);
@@ -111,7 +111,7 @@ impl Claims {
     ///
     /// # Errors
     /// [`ClaimError::Acquire`], which names the setting, its value, and the mend.
-    pub fn check(&self) -> Result<(), ClaimError> {
+    pub fn validate(&self) -> Result<(), ClaimError> {
         Resource::claim(&self.set, "x").map_err(AcquireError::from)?;
         self.terms().map(drop)
     }

@@ -89,7 +89,7 @@ pub enum AbandonError {
 /// Why a message was not forgiven.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum ForgiveError {
+pub enum ResetError {
     /// The id or the settings cannot be used.
     #[error(transparent)]
     Claim(#[from] ClaimError),

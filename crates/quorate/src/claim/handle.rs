@@ -84,8 +84,8 @@ impl Claim {
     ///
     /// # Errors
     /// [`LeaseLost`] once it is not.
-    pub fn check(&self) -> Result<FencingToken, LeaseLost> {
-        self.handle.check()
+    pub fn fencing_token(&self) -> Result<FencingToken, LeaseLost> {
+        self.handle.fencing_token()
     }
 
     /// Records that the message is done, with a small result, on every node, and lets go of it. Retried until
@@ -165,8 +165,8 @@ impl ClaimHandle {
     ///
     /// # Errors
     /// [`LeaseLost`] once it is not.
-    pub fn check(&self) -> Result<FencingToken, LeaseLost> {
-        self.lease.check()
+    pub fn fencing_token(&self) -> Result<FencingToken, LeaseLost> {
+        self.lease.fencing_token()
     }
 
     /// How long the claim is ours from now on if no extension succeeds.
@@ -175,12 +175,12 @@ impl ClaimHandle {
     }
 
     /// Fires when the handler should finish: extensions have failed.
-    pub fn step_down(&self) -> &CancellationToken {
-        self.lease.step_down()
+    pub fn step_down_token(&self) -> &CancellationToken {
+        self.lease.step_down_token()
     }
 
     /// Fires when the claim is lost, completed or abandoned.
-    pub fn lost(&self) -> &CancellationToken {
-        self.lease.lost()
+    pub fn lost_token(&self) -> &CancellationToken {
+        self.lease.lost_token()
     }
 }

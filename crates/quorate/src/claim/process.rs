@@ -117,7 +117,7 @@ impl Claims {
     {
         let handle = claim.handle();
         let handled = tokio::select! { biased;
-            () = handle.lost().cancelled() => return Err(crate::lease::LeaseLost.into()),
+            () = handle.lost_token().cancelled() => return Err(crate::lease::LeaseLost.into()),
             handled = handler(handle.clone()) => handled,
         };
         match handled {

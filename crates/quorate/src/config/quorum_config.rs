@@ -125,7 +125,7 @@ impl QuorumConfig {
     ///
     /// # Errors
     /// [`SettingError`], which names the field, its value and the fix.
-    pub fn check(&self, names: &[Arc<str>]) -> Result<(), SettingError> {
+    pub fn validate(&self, names: &[Arc<str>]) -> Result<(), SettingError> {
         let fail = |text: String| Err(SettingError(text));
         if names.is_empty() {
             return fail("nodes is empty; name at least one node, better three or five".to_owned());
@@ -137,7 +137,7 @@ impl QuorumConfig {
                 names.len() - 1
             ));
         }
-        Self::check_worker("worker", &self.worker)?;
+        Self::validate_worker("worker", &self.worker)?;
         let (minute, day) = (Duration::from_secs(60), Duration::from_secs(24 * 3600));
         for (name, value, most) in [
             ("node_timeout", self.node_timeout, minute),
@@ -196,7 +196,7 @@ impl QuorumConfig {
     }
 
     /// Checks a worker's name; `what` is the name of the field.
-    pub(crate) fn check_worker(what: &str, name: &str) -> Result<(), SettingError> {
+    pub(crate) fn validate_worker(what: &str, name: &str) -> Result<(), SettingError> {
         if name.is_empty() || name.len() > 128 || name.contains(crate::plain::steers) {
             let shown: String = name.chars().take(130).collect();
             return Err(SettingError(format!(
@@ -267,20 +267,20 @@ mod tests {
     #[test]
     fn impossible_timings_are_refused_with_the_name_of_the_field() {
         let config = QuorumConfig::default();
-        assert!(config.check(&names(&["a", "b", "c"])).is_ok());
-        assert!(config.check(&names(&["a", "b", "a"])).unwrap_err().to_string().contains("names a twice"));
-        assert!(config.check(&[]).unwrap_err().to_string().contains("nodes is empty"));
+        assert!(config.validate(&names(&["a", "b", "c"])).is_ok());
+        assert!(config.validate(&names(&["a", "b", "a"])).unwrap_err().to_string().contains("names a twice"));
+        assert!(config.validate(&[]).unwrap_err().to_string().contains("nodes is empty"));
         let wild = QuorumConfig { drift_rate: 2.0, ..QuorumConfig::default() };
-        assert!(wild.check(&names(&["a"])).unwrap_err().to_string().contains("drift_rate is 2"));
+        assert!(wild.validate(&names(&["a"])).unwrap_err().to_string().contains("drift_rate is 2"));
         let second = Duration::from_secs(1);
         let apart = QuorumConfig {
             max_clock_offset: 20 * second,
             fence_retention: 60 * second,
             ..QuorumConfig::default()
         };
-        assert!(apart.check(&names(&["a"])).unwrap_err().to_string().contains("max_clock_offset 20s"));
+        assert!(apart.validate(&names(&["a"])).unwrap_err().to_string().contains("max_clock_offset 20s"));
         let slow = QuorumConfig { node_timeout: Duration::from_secs(20), ..QuorumConfig::default() };
-        assert!(slow.check(&names(&["a"])).unwrap_err().to_string().contains("max_ttl is 30s"));
+        assert!(slow.validate(&names(&["a"])).unwrap_err().to_string().contains("max_ttl is 30s"));
 
         assert!(config.check_lease(2 * second, second * 2 / 5, true).is_ok());
         let long = config.check_lease(40 * second, second, true).unwrap_err().to_string();

@@ -118,7 +118,7 @@ impl Election {
     /// Comes this much later than the others where nobody leads: candidates of lower priority are told a delay,
     /// longer than a round takes, and lead where no other does. It is a preference and no order: whoever leads,
     /// leads on when a candidate of higher priority comes. Default zero.
-    pub fn delay(mut self, delay: Duration) -> Self {
+    pub fn candidate_delay(mut self, delay: Duration) -> Self {
         self.delay = delay;
         self
     }
@@ -178,7 +178,7 @@ impl Election {
         &self.shared.quorum
     }
 
-    /// Whether this candidate leads at this moment. Before a write use [`Term::check`] instead, and pass on
+    /// Whether this candidate leads at this moment. Before a write use [`Term::fencing_token`] instead, and pass on
     /// the token that it gives.
     pub fn is_leader(&self) -> bool {
         self.term().is_some_and(|term| term.is_valid())
@@ -342,7 +342,7 @@ where
         let election = &self.election;
         let mut events = lease.events();
         let term = Term::new(election.quorum().clone(), Arc::clone(election.group()), lease);
-        let number = term.number();
+        let number = term.token();
         let term_guard = TermGuard(term.clone());
         election.set_term(Some(term.clone()));
         election.tell(ElectionEvent::Elected(number));
@@ -355,7 +355,7 @@ where
         let began = env.now();
         let end = tend(env, election, &term, work, &mut events, shutdown).await;
         let ran = began.until(env.now());
-        let told_to_stop = term.step_down().is_cancelled() || !term.is_valid();
+        let told_to_stop = term.step_down_token().is_cancelled() || !term.is_valid();
         if matches!(end, End::Failed(_)) {
             election.tell(ElectionEvent::WorkFailed(number));
         }
@@ -391,7 +391,7 @@ where
 
 /// Ends the lease of a term whose work has ended, and hands it over where an heir is named.
 async fn let_go(election: &Election, term: &Term) {
-    let number = term.number();
+    let number = term.token();
     if term.is_unreleased() {
         tracing::warn!(
             group = &**election.group(),
@@ -425,7 +425,7 @@ async fn tend<E, S>(
 where
     S: Future<Output = ()> + Send + FusedFuture,
 {
-    let number = term.number();
+    let number = term.token();
     let mut told_to_stop = false;
     let mut at_risk = false;
     let mut leaving = false;
@@ -433,7 +433,7 @@ where
     let mut asked = pin!(asked_to_let_go(term.lease()).fuse());
     loop {
         tokio::select! { biased;
-            () = term.lost().cancelled() => return End::Lost,
+            () = term.lost_token().cancelled() => return End::Lost,
             Some(event) = events.next() => match event {
                 LeaseEvent::AtRisk => {
                     at_risk = true;

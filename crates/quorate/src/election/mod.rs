@@ -4,7 +4,7 @@
 //!
 //! That there is a leader: without a trusted majority there is none. That two copies never *believe* they
 //! lead at one moment of true time, where the assumptions of [`lease`](crate::lease) do not hold. And a
-//! leader that is paused between [`Term::check`] and a write may write after its term: pass the fencing token
+//! leader that is paused between [`Term::fencing_token`] and a write may write after its term: pass the fencing token
 //! to the sink.
 //!
 //! # What ends a term

@@ -37,7 +37,7 @@ struct Inner {
 
 impl Term {
     pub(super) fn new(quorum: Quorum, group: Arc<str>, lease: Lease) -> Self {
-        let step_down = lease.step_down().child_token();
+        let step_down = lease.step_down_token().child_token();
         Self(Arc::new(Inner {
             quorum,
             lease,
@@ -55,12 +55,12 @@ impl Term {
     ///
     /// # Errors
     /// [`LeaseLost`] once the term has ended.
-    pub fn check(&self) -> Result<FencingToken, LeaseLost> {
-        self.0.lease.check()
+    pub fn fencing_token(&self) -> Result<FencingToken, LeaseLost> {
+        self.0.lease.fencing_token()
     }
 
     /// The term's number, whether or not it still runs: its fencing token.
-    pub fn number(&self) -> FencingToken {
+    pub fn token(&self) -> FencingToken {
         self.0.lease.token()
     }
 
@@ -93,13 +93,13 @@ impl Term {
     }
 
     /// Fires when the work should finish: at a shutdown, or some time before validity ends.
-    pub fn step_down(&self) -> &CancellationToken {
+    pub fn step_down_token(&self) -> &CancellationToken {
         &self.0.step_down
     }
 
     /// Fires when validity ends.
-    pub fn lost(&self) -> &CancellationToken {
-        self.0.lease.lost()
+    pub fn lost_token(&self) -> &CancellationToken {
+        self.0.lease.lost_token()
     }
 
     /// Has the leader resign in good order: the work is told to stop and has the grace to end, then the lease is
@@ -115,8 +115,8 @@ impl Term {
     /// # Errors
     /// [`TransferError`] where no worker can be called so, or the term has ended: then nothing happens.
     pub fn transfer_to(&self, worker: &str) -> Result<(), TransferError> {
-        QuorumConfig::check_worker("the heir", worker)?;
-        self.check()?;
+        QuorumConfig::validate_worker("the heir", worker)?;
+        self.fencing_token()?;
         *self.0.heir.lock().unwrap_or_else(PoisonError::into_inner) = Some(worker.into());
         self.resign();
         Ok(())

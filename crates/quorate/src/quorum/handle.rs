@@ -124,7 +124,7 @@ impl Quorum {
     ///
     /// # Cancel safety
     /// Dropping it leaves each node admitted or not.
-    pub async fn admit(&self) -> Result<(), TrustError> {
+    pub async fn trust_nodes(&self) -> Result<(), TrustError> {
         let mut votes = self.0.pool().trust_all();
         let mut outcomes = vec![NodeOutcome::Pending; self.0.pool().len()];
         while let Some(vote) = votes.recv().await {

@@ -19,7 +19,7 @@
 //! | has a clock that stepped ahead by more than `clock_step_allowance` | after a quarantine |
 //!
 //! A quarantine lasts `max_ttl × (1 + drift_rate)`, and at least four times `max_clock_offset`. An operator may end it
-//! with [`Quorum::admit`](crate::quorum::Quorum::admit). A node's uptime never shortens it: uptime follows the wall clock,
+//! with [`Quorum::trust_nodes`](crate::quorum::Quorum::trust_nodes). A node's uptime never shortens it: uptime follows the wall clock,
 //! and is wrong after a step.
 //!
 //! # The first marker of a node

@@ -40,12 +40,12 @@ where
     // A panic in the handler's first words is one of the handler's as well.
     let work = AssertUnwindSafe(async { handler(delivery).await }).catch_unwind();
     let relay = async {
-        look.step_down().cancelled().await;
+        look.step_down_token().cancelled().await;
         stop.cancel();
         std::future::pending::<()>().await;
     };
     let handled = tokio::select! { biased;
-        () = look.lost().cancelled() => None,
+        () = look.lost_token().cancelled() => None,
         handled = work => Some(handled),
         () = relay => None,
     };

@@ -46,7 +46,7 @@ where
 {
     let Consume { claims, source, handler, options } = consume;
     // Timings that cannot work are told before anything is pulled.
-    claims.check()?;
+    claims.validate()?;
     let env = claims.quorum.env().clone();
     let hand = InFlightWindow::new(options.concurrency, options.most_waiting(), options.patience);
     let mut consumer = Consumer {
