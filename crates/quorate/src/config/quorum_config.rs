@@ -66,7 +66,7 @@ impl Default for QuorumConfig {
 }
 
 impl QuorumConfig {
-    /// The TTL of a lease that is not told another: 10 s, or `max_ttl` where that is shorter.
+    /// Returns the default TTL: 10 s, or `max_ttl` if that is shorter.
     pub fn default_ttl(&self) -> Duration {
         Duration::from_secs(10).min(self.max_ttl)
     }
@@ -177,7 +177,7 @@ impl QuorumConfig {
         }
         if self.fence_retention < self.reseed_after() {
             return fail(format!(
-                "fence_retention is {:?}, shorter than four times max_clock_offset {:?}; a counter that starts anew must not repeat its tokens",
+                "fence_retention is {:?}, shorter than four times max_clock_offset {:?}; a counter that is started again must not repeat its tokens",
                 self.fence_retention, self.max_clock_offset
             ));
         }

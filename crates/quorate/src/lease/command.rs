@@ -10,26 +10,26 @@ use crate::{
 use std::{sync::Arc, time::Duration};
 use tokio::sync::{mpsc, oneshot};
 
-/// What handles ask of the keeper. Never refused while the keeper lives.
+/// A command from a lease's handle to the renewer.
 #[derive(Debug)]
 pub(crate) enum RenewerCommand {
-    /// Keep this lease from now on.
+    /// Renew this lease from now on.
     Adopt(Box<Adoption>),
-    /// Let go of a lease, which its handle has ended, and release it everywhere.
+    /// Release a lease, which its handle has ended, on every node.
     Release { id: u64, reply: Option<ReplyTo> },
-    /// Let go of a lease, which its handle has ended, and have the nodes keep it for an heir.
-    Transfer { id: u64, heir: Owner, lasts: Duration, reply: ReplyTo },
-    /// Let go of a lease, which its handle has ended, and leave its keys to the handle.
+    /// Hand over a lease, which its handle has ended: the nodes reserve it for the successor.
+    Transfer { id: u64, successor: Owner, lasts: Duration, reply: ReplyTo },
+    /// Stop renewing a lease, which its handle has ended. The handle replaces its keys.
     Forget { id: u64 },
-    /// Let it end by `until`, and extend only while `heartbeat` says yes.
+    /// End the lease by `until`, and renew it only while `heartbeat` is good.
     Limit { id: u64, until: Option<BootTime>, heartbeat: Option<Health> },
-    /// Extend now and say what came of it.
+    /// Renew the lease now, and report the result.
     Extend { id: u64, done: oneshot::Sender<Result<(), ExtendError>> },
-    /// Tell the events of a lease from now on, the present state first.
+    /// Report the events of a lease from now on, its present state first.
     Watch { id: u64, events: mpsc::UnboundedSender<LeaseEvent> },
 }
 
-/// A lease that was just won.
+/// A lease that was just acquired, for the renewer.
 #[derive(Debug)]
 pub(crate) struct Adoption {
     pub(crate) id: u64,
@@ -38,7 +38,7 @@ pub(crate) struct Adoption {
     pub(crate) token: FencingToken,
     pub(crate) params: LeaseParams,
     pub(crate) grants: Vec<(usize, Grant)>,
-    /// Where the votes arrive that came after the verdict.
+    /// The channel of the votes that come after the verdict.
     pub(crate) late: Option<VoteReceiver>,
     pub(crate) deadline: Arc<LeaseDeadline>,
 }

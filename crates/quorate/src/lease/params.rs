@@ -15,7 +15,7 @@ pub(crate) struct LeaseParams {
     pub(crate) grace: Duration,
     /// An attempt that leaves less validity than this is lost.
     pub(crate) min_validity: Duration,
-    /// How long the fencing counter lives after its last use.
+    /// The lifetime of the fencing counter after its last use.
     pub(crate) keep: Duration,
     /// Extended by the renewer.
     pub(crate) extended: bool,

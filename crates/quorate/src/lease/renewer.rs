@@ -96,7 +96,9 @@ impl LeaseRenewer {
         match command {
             RenewerCommand::Adopt(adoption) => self.adopt(now, *adoption),
             RenewerCommand::Release { id, reply } => self.let_go(id, reply.as_ref()),
-            RenewerCommand::Transfer { id, heir, lasts, reply } => self.transfer(id, &heir, lasts, &reply),
+            RenewerCommand::Transfer { id, successor, lasts, reply } => {
+                self.transfer(id, &successor, lasts, &reply);
+            }
             RenewerCommand::Forget { id } => drop(self.end(id)),
             RenewerCommand::Limit { id, until, heartbeat } => {
                 if let Some(kept) = self.kept.get_mut(&id) {

@@ -58,7 +58,7 @@ impl Lease {
         let (sender, mut votes) = vote_channel();
         self.give_away(|id| RenewerCommand::Transfer {
             id,
-            heir,
+            successor: heir,
             lasts,
             reply: ReplyTo { sender, ticket: 0 },
         });

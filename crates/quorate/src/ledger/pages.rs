@@ -118,7 +118,7 @@ mod tests {
         NodeEpoch { epoch, session, ..NodeEpoch::default() }
     }
 
-    fn protocol(turn: &PageResult) -> bool {
+    fn protocol(result: &PageResult) -> bool {
         matches!(result, PageResult::Failed(NodeOutcome::Unreachable(Cause::Protocol(_))))
     }
 
