@@ -3,6 +3,8 @@
 //! The test reads the sources as tokens, so comments and strings do not count. Test code (`#[cfg(test)]`, `*tests.rs`,
 //! `tests/`) may use anything.
 
+#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of a test")]
+
 use proc_macro2::{Delimiter, Spacing, TokenStream, TokenTree};
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -20,6 +20,10 @@ impl ClaimData {
     pub(crate) fn new(config: &QuorumConfig) -> Self {
         Self { done_ignored: config.sabotaged(Sabotage::DoneOverruled), ..Self::default() }
     }
+
+    fn is_latest(&self, done: &DoneRecord) -> bool {
+        self.done.as_ref().is_none_or(|known| known.token < done.token)
+    }
 }
 
 impl RoundData for ClaimData {
@@ -29,11 +33,7 @@ impl RoundData for ClaimData {
                 self.begun.retain(|(other, _)| *other != node);
                 self.begun.extend(begun.clone().map(|begun| (node, begun)));
             }
-            Reply::Done(done) if !self.done_ignored => {
-                if self.done.as_ref().is_none_or(|known| known.token < done.token) {
-                    self.done = Some(done.clone());
-                }
-            }
+            Reply::Done(done) if !self.done_ignored && self.is_latest(done) => self.done = Some(done.clone()),
             _ => {}
         }
     }
