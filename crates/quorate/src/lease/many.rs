@@ -4,10 +4,11 @@ use crate::{
     config::SettingError,
     lease::{
         AcquireError, Lease, LeaseLost, Lock, ReleaseError, TryAcquire,
-        acquire::{AttemptResult, LeaseParams, attempt_each},
+        acquire::{AttemptResult, attempt_each},
         inner::QuorumInner,
         lock::outcome,
         options::{Options, options},
+        params::LeaseParams,
     },
     node::{FencingToken, NameError, Owner, Resource},
 };
@@ -166,7 +167,7 @@ impl Locks {
             ))
             .into());
         }
-        Ok((names, self.options.params(&self.inner)?))
+        Ok((names, self.options.params(self.inner.config())?))
     }
 }
 

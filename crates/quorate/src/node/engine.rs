@@ -31,11 +31,7 @@ pub const READERS_MAX: usize = 1024;
 /// The most places in one resource's queue on a node.
 pub const QUEUE_MAX: usize = 128;
 
-/// Returns the beginning of `text`: at most `most` bytes, cut between two characters.
-pub(crate) fn cut(text: &str, most: usize) -> &str {
-    let end = (0..=most.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
-    &text[..end.unwrap_or(0)]
-}
+pub(crate) use crate::plain::cut;
 
 /// A node's clocks at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

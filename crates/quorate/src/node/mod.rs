@@ -21,6 +21,7 @@
 //! the old session has passed.
 
 pub mod engine;
+#[cfg(feature = "file-node")]
 pub mod file;
 mod ledger;
 mod memory;
@@ -29,6 +30,7 @@ mod push;
 mod reply;
 mod request;
 
+#[cfg(feature = "file-node")]
 pub use file::FileNode;
 pub use ledger::{Cursor, LedgerPage, LedgerState, PAGE_BYTES, PAGE_RECORDS, Record};
 pub use memory::{MemoryNode, MemorySession, MemoryStore};

@@ -12,7 +12,7 @@ use crate::model::NODES;
 use quorate::{
     env::BootTime,
     internals::{
-        Answer, NodeEpoch, Tally, Verdict, Vote,
+        Answer, ClaimTally, NodeEpoch, Verdict, Vote,
         attempts::{Turn, turn},
         majority,
     },
@@ -35,7 +35,7 @@ pub(super) fn memory(since: u8) -> Memory {
 /// Evaluates the grants of a claim, of which one attempt may begin, with the shipped code; `None` without a
 /// majority.
 pub(super) fn turn_of(state: &State, actor: usize, nodes: u8) -> Option<Turn> {
-    let mut tally = Tally::new(NODES);
+    let mut tally = ClaimTally::of_claim(NODES);
     for site in state.sites.iter().filter(|site| nodes >> site.name.0 & 1 == 1) {
         let begun = match site.lines[actor] {
             FREE => None,
