@@ -1,6 +1,6 @@
 use crate::{
     config::QuorumConfig,
-    node::{Begun, DoneRecord, Reply},
+    node::{AttemptCount, DoneRecord, Reply},
     sabotage::Sabotage,
     vote::{RoundData, Tally},
 };
@@ -12,7 +12,7 @@ pub type ClaimTally = Tally<ClaimData>;
 #[derive(Clone, Debug, Default)]
 pub struct ClaimData {
     done: Option<DoneRecord>,
-    begun: Vec<(usize, Begun)>,
+    begun: Vec<(usize, AttemptCount)>,
     done_ignored: bool,
 }
 
@@ -56,7 +56,7 @@ impl Tally<ClaimData> {
     }
 
     /// Iterates over the attempts that the granting nodes have counted. A node that has counted none is left out.
-    pub fn begun(&self) -> impl Iterator<Item = &Begun> {
+    pub fn begun(&self) -> impl Iterator<Item = &AttemptCount> {
         let granted = |node: usize| self.granted().any(|(other, _)| other == node);
         self.data().begun.iter().filter(move |(node, _)| granted(*node)).map(|(_, begun)| begun)
     }
@@ -78,7 +78,7 @@ mod tests {
     }
 
     fn grant(node: usize, begun: Option<u32>) -> Vote {
-        let begun = begun.map(|attempts| Begun { attempts, payload: None });
+        let begun = begun.map(|attempts| AttemptCount { attempts, payload: None });
         vote(node, Reply::Granted { counter: FencingToken::new(7), begun })
     }
 
