@@ -68,7 +68,7 @@ async fn acquire(
     match lock.try_acquire().await {
         Ok(TryAcquire::Acquired(lease)) => return Ok(lease),
         Ok(TryAcquire::Contended { holder, .. }) => {
-            waiting.report(holder.as_ref().map(|owner| owner.worker()))
+            waiting.report(holder.as_ref().map(quorate::node::Owner::worker));
         }
         Err(error) if error.is_permanent() => return Err(refusal(&error, args)),
         Err(_) => {}
