@@ -85,7 +85,10 @@ impl Desk {
         let dir = Directory::new(root, Arc::clone(&machine.boot), Arc::clone(&node.world));
         loop {
             if node.must_exist && !root.exists() {
-                let why = format!("{} does not exist; the first worker that uses the node creates it", root.display());
+                let why = format!(
+                    "{} does not exist; the first worker that uses the node creates it",
+                    root.display()
+                );
                 return Err(Cause::Unreachable(why.into()));
             }
             dir.create(&node.given).map_err(failed)?;
