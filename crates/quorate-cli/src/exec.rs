@@ -12,7 +12,7 @@ use crate::{
 use quorate::{
     env::{BootTime, Env},
     lease::{AcquireError, Heartbeat, Lease, Lock, TryAcquire},
-    node::Resource,
+    node::{Owner, Resource},
     plain::plain,
     quorum::{NodeState, NodeStatus, Quorum, QuorumConfig},
 };
@@ -68,7 +68,7 @@ async fn acquire(
     match lock.try_acquire().await {
         Ok(TryAcquire::Acquired(lease)) => return Ok(lease),
         Ok(TryAcquire::Contended { holder, .. }) => {
-            waiting.report(holder.as_ref().map(|owner| owner.worker()))
+            waiting.report(holder.as_ref().map(Owner::worker));
         }
         Err(error) if error.is_permanent() => return Err(refusal(&error, args, quorum)),
         Err(_) => {}
