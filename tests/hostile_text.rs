@@ -189,7 +189,7 @@ fn markers_of_nodes() {
 #[test]
 fn servers_that_say_what_they_like() {
     let program = Program::new(env!("CARGO_BIN_EXE_quorate-under-test"));
-    for hostility in [Hostility::Error, Hostility::InfoNoise, Hostility::WrongTypes, Hostility::Babbler] {
+    for hostility in [Hostility::Error, Hostility::InfoNoise, Hostility::WrongTypes, Hostility::NoisyPushes] {
         let servers: Vec<_> = (0..3).map(|_| HostileServer::start(hostility).expect("a server")).collect();
         let urls: Vec<String> = servers.iter().map(|server| server.url("hush")).collect();
         let list = urls.join(",");

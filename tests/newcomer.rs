@@ -63,7 +63,7 @@ fn a_wrong_password_is_named_by_its_node_and_place() {
     exec(&program, &name).expect(69).says(&[&name, "NOAUTH", check]);
     let open = server(RedisConfig::new());
     let url = format!("redis://:right@127.0.0.1:{}", open.port());
-    exec(&program, &url).expect(69).says(&["asks nobody for a password", check]);
+    exec(&program, &url).expect(69).says(&["requires no password", check]);
 }
 
 #[test]

@@ -16,7 +16,7 @@ const IGNORED: [(&str, usize, &str); 3] = [
     (
         "crates/quorate/src/node/file/access_tests.rs",
         1,
-        "a process that `what_a_node_makes_is_private_whatever_the_umask` starts",
+        "a process that `a_node_creates_private_files_whatever_the_umask` starts",
     ),
     ("crates/quorate/src/node/file/tests.rs", 1, "a process that `processes_exclude_each_other` starts"),
 ];

@@ -2,15 +2,15 @@ use crate::{RedisNode, UrlError};
 use quorate::quorum::{Quorum, QuorumBuilder, SettingError};
 use std::time::Duration;
 
-/// How long the first handshakes are waited for.
+/// The longest wait for the first handshakes.
 const FIRST_HANDSHAKE: Duration = Duration::from_secs(1);
 
-/// Makes a [`Quorum`] of Redis servers by their URLs. Bring it into scope, and call
+/// Creates a [`Quorum`] of Redis servers from their URLs. Bring it into scope, and call
 /// `Quorum::connect(["redis://a", "redis://b", "redis://c"])`.
 pub trait Connect: Sized {
-    /// A quorum with every setting at its default, once each server has been met or found away. An
-    /// unreachable server is no error: it may come back. A new cluster's nodes do not vote before `max_ttl`
-    /// (30 s) has passed, or until `quorate nodes trust`.
+    /// Returns a quorum with default settings, once each server has been connected or found unreachable. An
+    /// unreachable server is not an error: it may return. The nodes of a new cluster do not vote before
+    /// `max_ttl` (30 s) has passed, or until `quorate nodes trust`.
     ///
     /// # Errors
     /// [`ConnectError`] for URLs that cannot be used. It holds no password.
@@ -22,7 +22,7 @@ pub trait Connect: Sized {
         I: IntoIterator + Send,
         I::Item: AsRef<str>;
 
-    /// The same, before it is built: for a worker's name, timings, a mixture of nodes.
+    /// Returns the builder of such a quorum, to set a worker's name, timings, or a mixture of nodes.
     ///
     /// # Errors
     /// [`UrlError`] for a URL that cannot be used. It holds no password.
@@ -56,14 +56,14 @@ impl Connect for Quorum {
     }
 }
 
-/// Why a list of URLs makes no quorum.
+/// The reason why a list of URLs does not form a quorum.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// A URL cannot be used.
+    /// One URL cannot be used.
     #[error(transparent)]
     Url(#[from] UrlError),
-    /// The URLs together cannot.
+    /// The URLs cannot be used together.
     #[error(transparent)]
     QuorumConfig(#[from] SettingError),
 }

@@ -53,21 +53,27 @@
 //! # }
 //! ```
 //!
-//! # Modules, each using only those above it
+//! # Modules, each of which uses only those above it
 //!
-//! * [`mod@env`]: clocks, timers, tasks, randomness; the only door to the world
+//! * [`mod@env`]: clocks, timers, tasks, randomness
 //! * [`node`]: one server: requests, replies, the memory node and the file node
 //! * `config`, `trust`, `vote`, `driver`: the settings, which nodes may vote, what votes mean, one task for each node
 //! * [`lease`]: leases, the task that renews them, fencing
 //! * [`quorum`]: the [`Quorum`](quorum::Quorum) and its status
-//! * [`admin`]: replacing the node set, releasing a lock by force
 //! * [`ledger`]: records on a majority
 //! * [`election`]: campaigns, terms, observers
-//! * [`schedule`]: jobs, ticks, misfires, the runner
-//! * [`claim`]: message and batch claims
+//! * [`claim`]: message and batch claims (feature `claims`)
+//! * [`schedule`]: jobs, ticks, misfires, the runner (feature `scheduler`)
+//! * [`admin`]: replacing the node set, releasing a lock by force; it uses [`quorum`] and the modules above that
+
+#![cfg_attr(
+    not(all(feature = "claims", feature = "scheduler", feature = "file-node")),
+    allow(dead_code, unused_imports, reason = "some items are used by the optional modules only")
+)]
 
 pub mod admin;
 mod backoff;
+#[cfg(feature = "claims")]
 pub mod claim;
 mod config;
 mod driver;
@@ -83,6 +89,7 @@ mod panic;
 pub mod plain;
 pub mod quorum;
 mod sabotage;
+#[cfg(feature = "scheduler")]
 pub mod schedule;
 mod trust;
 mod vote;

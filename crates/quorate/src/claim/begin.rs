@@ -17,7 +17,7 @@ pub(super) struct AcquiredMessage {
     pub(super) at: usize,
     pub(super) lease: Lease,
     /// What the granting nodes had counted before.
-    pub(super) standing: Vec<node::Begun>,
+    pub(super) standing: Vec<node::AttemptCount>,
     pub(super) payload: Option<Fingerprint>,
 }
 

@@ -2,14 +2,14 @@ use super::{
     Claim, ClaimError, ClaimOutcome, DeadLettered, Done, Fingerprint, MessageId,
     begin::{AcquiredMessage, Begun, begin, payloads},
     dead_letter::{DeadLetter, Hook},
+    votes::{ClaimData, ClaimTally},
 };
 use crate::{
     claim::attempts::Payload,
     config::SettingError,
-    lease::{AcquireError, AttemptResult, LeaseParams, attempt_each, is_contended, lease_params},
+    lease::{AcquireError, AttemptResult, LeaseParams, attempt_each_with, is_contended},
     node::Resource,
     quorum::Quorum,
-    vote::Tally,
 };
 use futures_util::{StreamExt, stream};
 use std::{fmt, sync::Arc, time::Duration};
@@ -191,12 +191,14 @@ impl Claims {
 
     async fn claim_unsettled(&self, asked: &[Asked], terms: LeaseParams) -> Vec<Verdict> {
         let resources: Vec<Resource> = asked.iter().map(|asked| asked.resource.clone()).collect();
-        let attempted = attempt_each(self.quorum.inner(), &resources, terms).await;
+        let data = ClaimData::new(self.quorum.config());
+        let attempted = attempt_each_with(self.quorum.inner(), &resources, terms, &data).await;
         let mut verdicts: Vec<Option<Verdict>> = Vec::with_capacity(asked.len());
         let (mut won, mut elsewhere) = (Vec::new(), Vec::new());
         for (at, (attempted, asked)) in attempted.into_iter().zip(asked).enumerate() {
             let verdict = match attempted {
-                AttemptResult::Held(lease, standing) => {
+                AttemptResult::Held(lease, tally) => {
+                    let standing = tally.begun().cloned().collect();
                     won.push(AcquiredMessage { at, lease, standing, payload: asked.payload.clone() });
                     None
                 }
@@ -260,7 +262,7 @@ impl Claims {
         }
     }
 
-    fn lost(&self, tally: Tally, asked: &Asked) -> Verdict {
+    fn lost(&self, tally: ClaimTally, asked: &Asked) -> Verdict {
         let outcome = match tally.done() {
             Some(done) => match (asked.other(done.payload.as_ref()), DeadLettered::of(done)) {
                 (Some(other), _) => Err(asked.other_payload(other)),
@@ -300,7 +302,9 @@ impl Claims {
         }
         // A claim's counter dies with its record, but not before it can be seeded anew.
         let keep = self.retention.max(self.ttl * 2).max(self.quorum.config().reseed_after());
-        Ok(LeaseParams { keep, ..lease_params(self.quorum.inner(), self.ttl, self.grace, None, true)? })
+        let params = LeaseParams::checked(self.quorum.config(), self.ttl, self.grace, None, true)
+            .map_err(AcquireError::from)?;
+        Ok(LeaseParams { keep, ..params })
     }
 }
 
@@ -336,7 +340,7 @@ fn given(outcome: ClaimOutcome) -> ClaimOutcome {
 pub(super) struct Verdict {
     pub(super) outcome: Result<ClaimOutcome, ClaimError>,
     /// What the nodes said, where it was lost.
-    pub(super) tally: Option<Tally>,
+    pub(super) tally: Option<ClaimTally>,
 }
 
 impl Verdict {

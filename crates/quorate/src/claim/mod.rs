@@ -81,14 +81,18 @@ mod outcome;
 mod process;
 mod state;
 pub mod stream;
+mod votes;
 
 pub use claims::Claims;
 pub use complete::Completed;
 pub use dead_letter::DeadLetter;
-pub use error::{AbandonError, ClaimError, CompleteError, ResetError, ProcessError};
+pub use error::{AbandonError, ClaimError, CompleteError, ProcessError, ResetError};
 pub use fingerprint::{Fingerprint, FingerprintError};
 pub use handle::{Claim, ClaimHandle};
 pub use many::{abandon_many, complete_many};
 pub use message::MessageId;
 pub use outcome::{ClaimOutcome, ClaimResult, DeadLettered, Done, Once, Processed};
 pub use state::ClaimState;
+
+#[doc(hidden)]
+pub use votes::{ClaimData, ClaimTally};

@@ -2,7 +2,7 @@
 
 use super::{
     Claim, ClaimError, ClaimHandle, ClaimOutcome, ClaimResult, Claims, MessageId, Once, ProcessError,
-    Processed,
+    Processed, votes::ClaimTally,
 };
 use crate::{
     env::WallTime,
@@ -11,7 +11,6 @@ use crate::{
         Resource,
         engine::{RESULT_MAX, cut},
     },
-    vote::Tally,
 };
 use std::{sync::Arc, time::Duration};
 
@@ -101,7 +100,7 @@ impl Claims {
             if over {
                 return Err(ProcessError::StillInProgress { id: message.id().into(), waited: wait, holder });
             }
-            let tally = verdict.tally.unwrap_or_else(|| Tally::new(self.quorum.pool().len()));
+            let tally = verdict.tally.unwrap_or_else(|| ClaimTally::of_claim(self.quorum.pool().len()));
             patience.rest(&tally, began, Some(deadline)).await;
         }
     }

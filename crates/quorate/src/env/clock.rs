@@ -4,29 +4,29 @@ use std::{
     time::Duration,
 };
 
-/// A point on a worker's own boot clock (`CLOCK_BOOTTIME` on Linux): time since boot, sleep included.
+/// A point on a worker's own boot clock (`CLOCK_BOOTTIME` on Linux): the time since boot, including sleep.
 ///
-/// Points of two machines have nothing to do with each other; only a duration may travel.
+/// Points of two machines cannot be compared. Only durations may be sent to another machine.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct BootTime(u64);
 
 impl BootTime {
-    /// The point `nanos` nanoseconds after boot.
+    /// Creates the point `nanos` nanoseconds after boot.
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
 
-    /// Nanoseconds since boot.
+    /// Returns the nanoseconds since boot.
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// How long from this point until `later`; zero if that has passed.
+    /// Returns the duration from this point until `later`, or zero if `later` is before it.
     pub const fn until(self, later: Self) -> Duration {
         Duration::from_nanos(later.0.saturating_sub(self.0))
     }
 
-    /// How long since `earlier`; zero if that is yet to come.
+    /// Returns the duration since `earlier`, or zero if `earlier` is after this point.
     pub const fn since(self, earlier: Self) -> Duration {
         earlier.until(self)
     }
@@ -63,22 +63,22 @@ impl fmt::Debug for BootTime {
 pub struct WallTime(u64);
 
 impl WallTime {
-    /// The point `micros` microseconds after the Unix epoch.
+    /// Creates the point `micros` microseconds after the Unix epoch.
     pub const fn from_micros(micros: u64) -> Self {
         Self(micros)
     }
 
-    /// Microseconds since the Unix epoch.
+    /// Returns the microseconds since the Unix epoch.
     pub const fn as_micros(self) -> u64 {
         self.0
     }
 
-    /// How long from this point until `later`; zero if that has passed.
+    /// Returns the duration from this point until `later`, or zero if `later` is before it.
     pub const fn until(self, later: Self) -> Duration {
         Duration::from_micros(later.0.saturating_sub(self.0))
     }
 
-    /// The distance between two points, whichever comes first.
+    /// Returns the distance between two points, in either order.
     pub const fn distance(self, other: Self) -> Duration {
         Duration::from_micros(self.0.abs_diff(other.0))
     }

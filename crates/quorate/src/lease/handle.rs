@@ -2,12 +2,13 @@ use crate::{
     env::BootTime,
     lease::{
         StepDownCause,
-        acquire::LeaseParams,
+        command::RenewerCommand,
         deadline::LeaseDeadline,
         error::{ExtendError, LeaseLost, ReleaseError},
+        event::LeaseEvents,
         heartbeat::Health,
         inner::QuorumInner,
-        renewer::RenewerCommand,
+        params::LeaseParams,
     },
     node::{FencingToken, Owner, Resource},
     sabotage::Sabotage,
@@ -32,24 +33,6 @@ pub struct Lease {
     params: LeaseParams,
     deadline: Arc<LeaseDeadline>,
 }
-
-/// What happens to a lease, in the only order in which it can: `Held` and `AtRisk` in turn, then `StepDown`,
-/// then `Lost`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum LeaseEvent {
-    /// The last round of extensions reached a majority.
-    Held,
-    /// The last round did not; it is retried until the deadline.
-    AtRisk,
-    /// Validity ends in `step_down_grace`, or the lease is being released: finish.
-    StepDown,
-    /// Over, for good.
-    Lost,
-}
-
-/// The events of one lease, the state at the subscription first. Ends after [`LeaseEvent::Lost`].
-#[derive(Debug)]
-pub struct LeaseEvents(mpsc::UnboundedReceiver<LeaseEvent>);
 
 impl Lease {
     pub(crate) fn new(
@@ -127,7 +110,7 @@ impl Lease {
     pub fn events(&self) -> LeaseEvents {
         let (events, stream) = mpsc::unbounded_channel();
         self.inner.command(RenewerCommand::Watch { id: self.id, events });
-        LeaseEvents(stream)
+        LeaseEvents::new(stream)
     }
 
     /// Extends now, rather than when the keeper would.
@@ -232,15 +215,5 @@ impl Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         self.let_go(None);
-    }
-}
-
-impl LeaseEvents {
-    /// The next event; `None` after the last.
-    ///
-    /// # Cancel safety
-    /// Safe: no event is lost.
-    pub async fn next(&mut self) -> Option<LeaseEvent> {
-        self.0.recv().await
     }
 }

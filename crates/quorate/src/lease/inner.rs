@@ -2,7 +2,7 @@ use crate::{
     config::{QuorumConfig, SettingError},
     driver::{NodeFactory, NodePool},
     env::Env,
-    lease::renewer::{LeaseRenewer, RenewerCommand},
+    lease::{command::RenewerCommand, renewer::LeaseRenewer},
 };
 use std::sync::{
     Arc,

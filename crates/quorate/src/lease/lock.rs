@@ -1,11 +1,11 @@
 use crate::{
-    config::QuorumConfig,
     lease::{
         AcquireError, Lease,
-        acquire::{AttemptResult, LeaseParams, attempt, attempt_each, is_contended},
+        acquire::{AttemptResult, attempt, attempt_each, is_contended},
         inner::QuorumInner,
         mode::Mode,
         options::{Options, options},
+        params::LeaseParams,
         wait::{QueueTicket, RetryBackoff},
     },
     node::{NameError, Owner, Resource},
@@ -146,7 +146,7 @@ impl Lock {
 
     fn parsed(&self) -> Result<(Resource, LeaseParams), AcquireError> {
         let resource = self.resource.clone()?;
-        let params = self.options.params(&self.inner)?;
+        let params = self.options.params(self.inner.config())?;
         Ok((resource, LeaseParams { mode: self.mode, ..params }))
     }
 
@@ -176,25 +176,4 @@ pub(crate) fn outcome(
             Err(AcquireError::lost(resource, false, inner.pool().report(tally.outcomes())))
         }
     }
-}
-
-/// Checked terms of a lease that is counted for `fence_retention`.
-pub(crate) fn params(
-    inner: &QuorumInner,
-    ttl: Duration,
-    grace: Option<Duration>,
-    min_validity: Option<Duration>,
-    extended: bool,
-) -> Result<LeaseParams, AcquireError> {
-    let grace = grace.unwrap_or(QuorumConfig::default_grace(ttl));
-    inner.config().check_lease(ttl, grace, extended)?;
-    let min_validity = min_validity.unwrap_or(grace);
-    Ok(LeaseParams {
-        ttl,
-        grace,
-        min_validity,
-        keep: inner.config().fence_retention,
-        extended,
-        mode: Mode::Alone,
-    })
 }

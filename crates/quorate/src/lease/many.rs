@@ -4,10 +4,11 @@ use crate::{
     config::SettingError,
     lease::{
         AcquireError, Lease, LeaseLost, Lock, ReleaseError, TryAcquire,
-        acquire::{AttemptResult, LeaseParams, attempt_each},
+        acquire::{AttemptResult, attempt_each},
         inner::QuorumInner,
         lock::outcome,
         options::{Options, options},
+        params::LeaseParams,
     },
     node::{FencingToken, NameError, Owner, Resource},
 };
@@ -146,8 +147,9 @@ impl Locks {
                     () = first(&held, Lease::lost_token), if !held.is_empty() => {}
                 }
             }
-            let stands =
-                |lease: &Lease| !lease.step_down_token().is_cancelled() && lease.remaining() > params.min_validity;
+            let stands = |lease: &Lease| {
+                !lease.step_down_token().is_cancelled() && lease.remaining() > params.min_validity
+            };
             if !held.iter().all(stands) {
                 held.clear(); // What was won first was lost in the wait for the last.
             } else if held.len() == sorted.len() {
@@ -165,7 +167,7 @@ impl Locks {
             ))
             .into());
         }
-        Ok((names, self.options.params(&self.inner)?))
+        Ok((names, self.options.params(self.inner.config())?))
     }
 }
 

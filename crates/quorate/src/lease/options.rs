@@ -3,7 +3,7 @@
 use crate::{
     config::{QuorumConfig, SettingError},
     env::BootTime,
-    lease::{AcquireError, Lease, acquire::LeaseParams, heartbeat::Health, inner::QuorumInner, lock::params},
+    lease::{AcquireError, Lease, heartbeat::Health, params::LeaseParams},
 };
 use std::time::Duration;
 
@@ -34,8 +34,8 @@ impl Options {
     }
 
     /// Checks what was told against the setup, and against itself.
-    pub(crate) fn params(&self, inner: &QuorumInner) -> Result<LeaseParams, AcquireError> {
-        let params = params(inner, self.ttl, self.grace, self.min_validity, self.extended)?;
+    pub(crate) fn params(&self, config: &QuorumConfig) -> Result<LeaseParams, AcquireError> {
+        let params = LeaseParams::checked(config, self.ttl, self.grace, self.min_validity, self.extended)?;
         let fail = |text: String| Err(SettingError(text).into());
         if let Some(most) = self.max_hold.filter(|most| *most <= params.grace.max(params.min_validity)) {
             return fail(format!(

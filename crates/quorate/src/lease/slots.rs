@@ -114,7 +114,7 @@ impl Slots {
         if slots.is_empty() || slots.len() > SLOTS_MAX {
             return Err(SettingError(format!("slots is {}; give it 1 to {SLOTS_MAX}", slots.len())).into());
         }
-        let params = self.options.params(&self.inner)?;
+        let params = self.options.params(self.inner.config())?;
         let first = (self.inner.env().random() % slots.len() as u64) as usize;
         let mut next = Some(first);
         let mut untried: Option<Vec<usize>> = None;

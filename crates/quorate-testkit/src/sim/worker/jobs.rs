@@ -97,7 +97,11 @@ async fn run(mut worker: Worker, held: Arc<Held>, tick: Tick) -> Result<(), Stri
         _ => (TickEnd::Itself, Ok(())),
     };
     // The worker's word comes before what the library makes of it.
-    run.ends(if tick.cancellation_token().is_cancelled() && result.is_err() { told_to_stop(&tick) } else { end });
+    run.ends(if tick.cancellation_token().is_cancelled() && result.is_err() {
+        told_to_stop(&tick)
+    } else {
+        end
+    });
     if how == 19 {
         // Without the hook, which would print it.
         resume_unwind(Box::new("on purpose"));
@@ -117,7 +121,7 @@ impl Worker {
     /// The delivery rule of a tick's job, for counting.
     fn spec(&self, tick: &Tick) -> String {
         let spec = specs().into_iter().find(|spec| *spec.name == **tick.job());
-        let again = if tick.is_made_up() { " made up" } else { "" };
+        let again = if tick.is_made_up() { " caught up" } else { "" };
         spec.map_or_else(String::new, |spec| format!("{}{again}", spec.delivery))
     }
 }
