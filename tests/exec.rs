@@ -144,7 +144,7 @@ fn without_a_quorum_it_says_which_nodes_and_why() {
     let ended = bench.run(&["--no-wait"], &["true"]).expect(69).says(&names);
     assert!(ended.took < 5 * SECOND, "{ended}");
     assert!(!ended.stderr.contains(&bench.nodes.name(3)), "names a node that votes: {ended}");
-    bench.run(&["--wait", "300ms"], &["true"]).expect(69).says(&["2 of 5 nodes agreed, 3 required"]);
+    bench.run(&["--wait", "300ms"], &["true"]).expect(69).says(&["2 of 5 nodes vote, 3 required"]);
     // Waiting helps: one node that comes back is enough.
     let waits = bench.start(&["--wait", "19s"], &["true"]);
     waits.until_it_says("waiting for a quorum");

@@ -31,7 +31,7 @@ fn server(config: RedisConfig) -> RedisServer {
 fn without_a_server_it_names_the_address_and_the_error() {
     let program = program();
     let ended =
-        exec(&program, CLOSED).expect(69).says(&["0 of 1 nodes agreed", CLOSED, "Connection refused"]);
+        exec(&program, CLOSED).expect(69).says(&["0 of 1 nodes vote, 1 required", CLOSED, "Connection refused"]);
     assert!(ended.took < Duration::from_secs(5), "{ended}");
     ended.says(&["start it, or correct the node's address"]);
     let status = program.run(["status", "--nodes", CLOSED]).expect(69);
@@ -150,7 +150,7 @@ fn a_new_cluster_names_the_command_that_trusts_its_nodes() {
     let list = nodes.list();
     let args = |wait| ["exec", "--nodes", &list, "--lock", "job", "--wait", wait, "--", "true"];
     let ended = program.run(args("300ms")).expect(69);
-    ended.says(&["0 of 3 nodes agreed, 2 required", "it is new or was flushed", "`quorate nodes trust`"]);
+    ended.says(&["0 of 3 nodes vote, 2 required", "it is new or was flushed", "`quorate nodes trust`"]);
     // The quarantine is longer than this process waits: only the command of the other process ends it.
     let waits = program.start(args("15s"));
     waits.until_it_says("waiting for a quorum");

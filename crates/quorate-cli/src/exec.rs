@@ -4,7 +4,7 @@ use crate::{
     args::ExecArgs,
     config::Config,
     connect,
-    exit::{CONFIG, FAILURE, Failure, LEASE_LOST},
+    exit::{CONFIG, FAILURE, Failure, LEASE_LOST, NO_QUORUM},
     guard::Guard,
     log,
     supervisor::{CommandSpec, EndedBy, Exit, ForwardedSignals, Status, Supervisor},
@@ -12,7 +12,7 @@ use crate::{
 use quorate::{
     env::{BootTime, Env},
     lease::{AcquireError, Heartbeat, Lease, Lock, TryAcquire},
-    node::Resource,
+    node::{Owner, Resource},
     plain::plain,
     quorum::{NodeState, NodeStatus, Quorum, QuorumConfig},
 };
@@ -68,9 +68,9 @@ async fn acquire(
     match lock.try_acquire().await {
         Ok(TryAcquire::Acquired(lease)) => return Ok(lease),
         Ok(TryAcquire::Contended { holder, .. }) => {
-            waiting.report(holder.as_ref().map(quorate::node::Owner::worker));
+            waiting.report(holder.as_ref().map(Owner::worker));
         }
-        Err(error) if error.is_permanent() => return Err(refusal(&error, args)),
+        Err(error) if error.is_permanent() => return Err(refusal(&error, args, quorum)),
         Err(_) => {}
     }
     // One call for the whole wait: it logs once what it waits for, and the nodes log each change of their state.
@@ -79,14 +79,14 @@ async fn acquire(
         None => lock.clone(),
     };
     tokio::select! { biased;
-        lease = waits.acquire() => lease.map_err(|error| refusal(&error, args)),
-        () = waiting.watch(env, ends.is_none()) => last_attempt(lock, args).await,
+        lease = waits.acquire() => lease.map_err(|error| refusal(&error, args, quorum)),
+        () = waiting.watch(env, ends.is_none()) => last_attempt(lock, args, quorum).await,
     }
 }
 
 /// Makes one more attempt, whose error has the reason of each node.
-async fn last_attempt(lock: Lock, args: &ExecArgs) -> Result<Lease, Failure> {
-    lock.wait(Duration::ZERO).acquire().await.map_err(|error| refusal(&error, args))
+async fn last_attempt(lock: Lock, args: &ExecArgs, quorum: &Quorum) -> Result<Lease, Failure> {
+    lock.wait(Duration::ZERO).acquire().await.map_err(|error| refusal(&error, args, quorum))
 }
 
 /// Watches the nodes while the lock is waited for.
@@ -141,14 +141,20 @@ fn is_away(nodes: &[NodeStatus]) -> bool {
     reachable < quorate::internals::majority(nodes.len())
 }
 
-fn refusal(error: &AcquireError, args: &ExecArgs) -> Failure {
+fn refusal(error: &AcquireError, args: &ExecArgs, quorum: &Quorum) -> Failure {
     match error {
         AcquireError::Name(_) | AcquireError::QuorumConfig(_) => {
             Failure::new(CONFIG, format!("--lock or --ttl: {error}"))
         }
         AcquireError::Contended { .. } => Failure::new(args.conflict_exit_code, error),
         AcquireError::Unreachable { resource, report } | AcquireError::Untrusted { resource, report } => {
-            connect::no_quorum(&format!("cannot reach a quorum for {}", resource.key()), report)
+            let what = format!("cannot reach a quorum for {}", resource.key());
+            let nodes = quorum.nodes();
+            if connect::is_quorum(&nodes) {
+                return connect::no_quorum(&what, report);
+            }
+            // A round that is lost early has no answers of the other nodes: their states say more.
+            Failure::new(NO_QUORUM, format!("{what}: {}", connect::explain(&nodes)))
         }
         _ => Failure::new(FAILURE, error),
     }

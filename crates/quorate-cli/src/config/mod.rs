@@ -122,7 +122,7 @@ impl Config {
         let Some((path, text)) = source::find_file(flags, environment)? else { return Ok(None) };
         let source = error::SourceText { file: &path, text: &text };
         let file_text = source.read()?;
-        let lease = file_text.lease(&file_text.quorum_config("anybody"));
+        let lease = file_text.lease(&file_text.quorum_config("unused"));
         let validation = Validation { source: Some(source), file_text: &file_text };
         let (group, jobs) = (validation.group()?, validation.jobs(lease)?);
         Ok(Some(JobsFile { path, group, jobs }))

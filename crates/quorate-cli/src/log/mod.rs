@@ -193,6 +193,25 @@ mod tests {
         assert_eq!(value["message"], hostile, "JSON loses nothing");
     }
 
+    #[test]
+    fn text_lines_have_no_metric_fields() {
+        let written = queue::Shared::default();
+        let queue = Queue::start(written.clone(), dropped_as_text);
+        let subscriber = tracing_subscriber::fmt().with_target(false).with_ansi(false);
+        let lines = subscriber.fmt_fields(debug_fn(field).delimited(" ")).with_writer(Arc::clone(&queue));
+        tracing::subscriber::with_default(lines.finish(), || {
+            tracing::info!(
+                job = "beat",
+                monotonic_counter.quorate_ticks = 1_u64,
+                histogram.quorate_tick_seconds = 0.5,
+                "done"
+            );
+        });
+        assert!(queue.flush(Duration::from_secs(20)));
+        let text = written.text();
+        assert!(text.trim_end().ends_with("INFO done job=\"beat\""), "{text:?}");
+    }
+
     /// A value whose `Debug` escapes nothing.
     struct Raw(&'static str);
 
