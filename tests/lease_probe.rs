@@ -1,12 +1,15 @@
 //! A worker that holds a lease and writes under it, for tests to stop and to kill.
 //!
-//! `lease-probe NAME MODE NODES RESOURCE TTL_MS SINK`, where MODE is `work` (acquire, look and write every few
-//! milliseconds, and when the lease is lost acquire again, without limit) or `write-when-told` (acquire, do nothing
-//! until a file `go` is there, then look once, and write whatever the look said).
+//! The command is `lease-probe NAME MODE NODES RESOURCE TTL_MS SINK`. MODE is one of:
 //!
-//! What it does is in the file `journal`, a line each: `NANOSECONDS WHAT TOKEN`, where the time is the boot
-//! clock *before* the look: `held` (just acquired), `ok` (the lease is valid), `lost` (it is not), `told` (the
-//! signals for stepping down and for the loss have fired), `refused` (by the sink).
+//! - `work`: acquire the lease, then check it and write every few milliseconds. When the lease is lost, acquire it
+//!   again, without limit.
+//! - `write-when-told`: acquire the lease and wait for a file `go`. Then check the lease once, and write even if it
+//!   is no longer valid.
+//!
+//! The file `journal` has a line for each event, `NANOSECONDS WHAT TOKEN`. The time is that of the boot clock *before*
+//! the check. The events are `held` (just acquired), `ok` (the lease is valid), `lost` (it is not), `told` (the
+//! tokens for the step-down and for the loss are cancelled), and `refused` (by the sink).
 
 #![expect(clippy::expect_used, reason = "a program for tests")]
 

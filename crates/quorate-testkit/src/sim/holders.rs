@@ -75,7 +75,7 @@ impl Held {
         self.token
     }
 
-    /// Takes the lease out: from now on its worker believes nothing.
+    /// Removes and returns the lease. From now on its worker no longer counts as the holder.
     pub fn take(&self) -> Option<Arc<Lease>> {
         match self.slot().take() {
             Some(Holder::Lease(lease)) => Some(lease),

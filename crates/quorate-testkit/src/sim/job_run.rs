@@ -1,4 +1,4 @@
-//! The runs of the group whose jobs run anywhere, as true time sees them; and what an operator asks and reads.
+//! The runs of the second group, observed in true time; and the requests of an operator, with their answers.
 
 use super::{Event, Host, Referee, invariant::MAJORITY};
 use quorate::{
@@ -10,68 +10,70 @@ use std::{
     time::Duration,
 };
 
-/// A worker's boot clock that stood still within this time of its own may hide from it that a claim or a term has
-/// ended: none lasts longer.
+/// The time for which a boot clock that stood still may mislead its worker, by that clock.
+///
+/// Until then the worker may not notice that a claim or a term has ended. No claim or term lasts longer.
 const HELD_AT_MOST: Duration = Duration::from_secs(4);
 
-/// One start of a handler.
+/// The start of a handler.
 #[derive(Clone, Debug)]
 pub struct RunStart {
-    /// The run, of all in this history.
+    /// The run's number, unique in the simulation.
     pub run: u64,
     /// The worker.
     pub worker: Arc<str>,
     /// The job's name.
     pub job: Arc<str>,
-    /// When it was due; of a triggered run, when it was asked for.
+    /// The time at which it was due; for a triggered run, the time of the request.
     pub at: WallTime,
-    /// Why it runs.
+    /// The cause of the run.
     pub cause: TickCause,
     /// The fencing token of the term or the claim under which it runs.
     pub token: u64,
-    /// Whether the worker takes that for valid.
+    /// `true` if the worker considers that term or claim valid.
     pub valid: bool,
-    /// The true wall time.
+    /// The true wall time of the start.
     pub true_wall: WallTime,
-    /// By how much the clocks of a majority of the servers were ahead of the truth within the last seconds.
+    /// The time by which the clocks of a majority of the servers were ahead of the true time, within the last
+    /// seconds.
     pub ahead: Duration,
-    /// Whether the worker's boot clock has stood still so recently that it cannot know whether it still holds the term
-    /// or the claim.
+    /// `true` if the worker's boot clock stood still so recently that the worker cannot know whether it still
+    /// holds the term or the claim.
     pub clock_stood: bool,
-    /// For how long the worker's process has run without a pause.
+    /// The time for which the worker's process has run without a pause.
     pub awake_for: Duration,
-    /// The runs of the same job that go on at this moment.
+    /// The other runs of the same job that are active at this moment.
     pub beside: Vec<Beside>,
 }
 
-/// A run that goes on while another of the same job starts.
+/// A run that is active while another run of the same job starts.
 #[derive(Clone, Debug)]
 pub struct Beside {
-    /// The run.
+    /// The run's number.
     pub run: u64,
-    /// Whether it goes on in the same process.
+    /// `true` if both runs are in the same process.
     pub same_process: bool,
-    /// For how long its worker's process has run without a pause; `None` while it is paused.
+    /// The time for which its worker's process has run without a pause; `None` while the process is paused.
     pub awake_for: Option<Duration>,
-    /// As [`RunStart::clock_stood`], of its worker.
+    /// As [`RunStart::clock_stood`], for the worker of this run.
     pub clock_stood: bool,
 }
 
 /// The end of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunEnd {
-    /// How the handler ended.
+    /// The handler's end.
     pub end: HandlerEnd,
-    /// For how long it ran, by its worker's boot clock.
+    /// The duration of the run, by its worker's boot clock.
     pub took: Duration,
-    /// Whether it had been asked to stop.
+    /// `true` if it had been cancelled.
     pub stopped: bool,
-    /// Whether it ran for as long as its timeout allows.
+    /// `true` if it ran for at least its timeout.
     pub overdue: bool,
 }
 
 impl RunEnd {
-    /// Whether the handler came to an end that is not to be repeated: by itself, or at its timeout.
+    /// Returns `true` if the run must not be repeated: the handler finished, failed or reached its timeout.
     pub fn is_own(&self) -> bool {
         match self.end {
             HandlerEnd::Done | HandlerEnd::Failed => true,
@@ -81,7 +83,7 @@ impl RunEnd {
     }
 }
 
-/// How a handler ended.
+/// The ways in which a handler ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HandlerEnd {
     /// It returned `Ok`.
@@ -90,31 +92,31 @@ pub enum HandlerEnd {
     Failed,
     /// It marked itself as interrupted.
     Interrupted,
-    /// It was asked to stop, and did.
+    /// It was cancelled, and returned.
     Stopped,
-    /// It was dropped: its process, its scheduler or its hold ended, or it went on past its timeout.
+    /// It was dropped: its process, its scheduler, or its term or claim ended, or it went on past its timeout.
     Dropped,
 }
 
 /// A request of the operator.
 #[derive(Clone, Debug)]
 pub struct Asked {
-    /// The request, of all in this history.
+    /// The request's number, unique in the simulation.
     pub number: u64,
-    /// What is asked.
+    /// The requested action.
     pub ask: Ask,
-    /// The true wall time at which it is sent.
+    /// The true wall time at which the operator sends it.
     pub at: WallTime,
 }
 
-/// What the operator is told of a request.
+/// The result of a request, as reported to the operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Told {
     /// The leader has accepted it.
     Accepted {
         /// The request's id.
         id: RequestId,
-        /// How many runs it makes or stops.
+        /// The number of runs that it creates or cancels.
         count: u64,
     },
     /// The leader has refused it.
@@ -122,17 +124,17 @@ pub enum Told {
         /// The request's id.
         id: RequestId,
     },
-    /// It may have been carried out, or not.
+    /// It is unknown if the request was carried out.
     Unknown {
-        /// The request's id; `None` where the request was dropped.
+        /// The request's id; `None` if the operator dropped the request before an answer.
         id: Option<RequestId>,
     },
-    /// It reached no node.
+    /// The request reached no node.
     NotSent,
 }
 
 impl Told {
-    /// Its name, for counting.
+    /// Returns the name under which the result is counted.
     pub const fn as_str(&self) -> &'static str {
         match self {
             Self::Accepted { .. } => "accepted",
@@ -143,28 +145,30 @@ impl Told {
     }
 }
 
-/// What the simulation may be asked to hold though the code does not promise it yet.
+/// Guarantees that the simulation can judge although the library does not give them yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Promises {
-    /// Two runs of an any-worker job never go on side by side on two workers, unless its overlap rule allows it.
+    /// Two runs of an any-worker job are never active on two workers at once, unless its overlap rule allows it.
     pub overlap_across_workers: bool,
-    /// A tick has one entry in its job's history, whatever became of its runs.
+    /// A tick has exactly one entry in its job's history, however its runs ended.
     pub one_entry_a_tick: bool,
-    /// The workers notice the pause of an any-worker job as soon as the leader notices that of its own jobs.
+    /// The workers notice the pause of an any-worker job as soon as the leader notices the pause of a leader-placed
+    /// job.
     pub any_worker_pauses: bool,
     /// Once the faults are over, any-worker jobs run as soon as leader-placed jobs do.
     pub any_worker_progress: bool,
-    /// The entries of any-worker jobs are as true as those of leader-placed jobs: a tick is skipped for a reason that the
-    /// rules permit, only at-most-once ticks are lost, and the history keeps as many entries as it is to.
+    /// The history entries of any-worker jobs obey the rules for leader-placed jobs: a tick is skipped only for a
+    /// reason that the job's rules permit, only at-most-once ticks are lost, and the history keeps as many entries
+    /// as configured.
     pub any_worker_entries: bool,
-    /// A tick that the history has as skipped never starts.
+    /// A tick that the history records as skipped never starts.
     pub skips_are_final: bool,
-    /// Each end is entered in the history, also of ticks that too few servers can remember.
+    /// The history has an entry for each end, including the ends of ticks that too few servers can remember.
     pub every_end_is_entered: bool,
 }
 
 impl Promises {
-    /// Everything that is promised of leader-placed jobs, of any-worker jobs too.
+    /// All guarantees of leader-placed jobs, for any-worker jobs too.
     pub const ALL: Self = Self {
         overlap_across_workers: true,
         one_entry_a_tick: true,
@@ -176,14 +180,14 @@ impl Promises {
     };
 }
 
-/// A run that goes on.
+/// An active run.
 #[derive(Debug)]
 pub(super) struct Going {
     host: Arc<Host>,
     job: Arc<str>,
 }
 
-/// One run, until this is dropped.
+/// A run of a handler. Dropping it reports the end of the run.
 #[derive(Debug)]
 pub struct JobRun {
     referee: Arc<Referee>,
@@ -196,12 +200,12 @@ pub struct JobRun {
 }
 
 impl JobRun {
-    /// Which run this is, of all in this history.
+    /// Returns the run's number, unique in the simulation.
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// Reports that the handler is about to end by itself.
+    /// Records that the handler is about to return or panic, and how it ends.
     pub fn ends(mut self, end: HandlerEnd) {
         self.end = Some(end);
     }
@@ -231,7 +235,7 @@ impl Drop for JobRun {
 }
 
 impl Referee {
-    /// Reports that the handler of `tick` begins to work.
+    /// Reports that the handler of `tick` starts.
     pub fn run_started(
         self: &Arc<Self>,
         host: &Arc<Host>,
@@ -285,7 +289,7 @@ impl Referee {
         }
     }
 
-    /// Returns by how much the clocks of a majority of the servers were ahead of the truth lately.
+    /// Returns the time by which the clocks of a majority of the servers were recently ahead of the true time.
     fn clocks_were_ahead(&self) -> Duration {
         let mut ahead = self.servers_ahead();
         ahead.sort_unstable_by(|one, other| other.cmp(one));
@@ -299,10 +303,10 @@ fn clock_stood(host: &Host) -> bool {
     machine.stood_at().is_some_and(|stood| machine.boot() <= stood.saturating_add(held))
 }
 
-/// The runs that go on, by number.
+/// The active runs, by number.
 pub(super) type AllGoing = std::collections::BTreeMap<u64, Going>;
 
-/// Locks the runs that go on.
+/// Locks the active runs.
 pub(super) fn lock(going: &std::sync::Mutex<AllGoing>) -> std::sync::MutexGuard<'_, AllGoing> {
     going.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -35,11 +35,12 @@
 //!   [timeless](invariant::Invariant::is_timeless) are judged. In the plan `far-steps` the clocks of one or
 //!   two servers are set far forward: *backing* counts such a server for `max_ttl` after the step, in
 //!   which no worker may count its grants.
-//! - **The second group** (any-worker jobs, requests, histories) is judged by *starts*, *runs*, *requests* and *histories*.
-//!   What is not promised of any-worker jobs today is judged only with the flags of [`Promises`], all of which the plan
-//!   `any-worker-promises` sets. Of these four only *starts* is judged where clocks step by hours. A tick or a request
-//!   that a majority of the servers forgot may go without a run, and its history without an entry. The operator
-//!   sends one request at a time, and no job of the group is removed or changed.
+//! - **The second group** has any-worker jobs, an operator's requests, and histories. The invariants *starts*,
+//!   *runs*, *requests* and *histories* judge it. Some guarantees do not apply to any-worker jobs today: each is
+//!   judged only if its flag in [`Promises`] is set, and the plan `any-worker-promises` sets all of them. In the
+//!   plan `wild-clocks`, where servers' clocks step by hours, only *starts* of these four is judged. If a majority
+//!   of the servers forgot a tick or a request, it may have neither a run nor a history entry. The operator
+//!   sends one request at a time. No job of the group is removed or changed.
 //! - **Workers with another node list or another `max_ttl`** occur in the plan `mistaken` alone, in which
 //!   one server may forget: the nodes must refuse them with an error that names the mistake. If a
 //!   majority of a wrong list's nodes forgets, and the rest of the list is out of reach, such a worker

@@ -1,35 +1,35 @@
 use super::{Plan, Promises};
 use std::time::Duration;
 
-/// The plans under which every seed must hold, by name, so that a failure can be replayed; and what each is for.
+/// The plans under which every seed must pass: the name, with which a failure can be replayed, and the purpose.
 pub const PLANS: [(&str, &str); 8] = [
-    ("default", "every fault within the promises, and workers' clocks that stand still"),
-    ("old-counters", "old counters come back with old snapshots, often enough that a majority of them does"),
-    ("no-slack", "clocks drift by what is allowed and never step, and the margin is for just that"),
+    ("default", "every fault that the guarantees cover, and workers' clocks that stand still"),
+    ("old-counters", "servers often come back with old snapshots and counters, sometimes a majority"),
+    ("no-slack", "clocks drift as far as allowed and never step, and the margin covers the drift only"),
     ("crashes", "servers crash often"),
-    ("durable", "servers come back with all they had, and are trusted with it"),
-    ("mistaken", "workers come up with another node list or another max_ttl, and one server forgets"),
-    ("wild-clocks", "servers' clocks step by hours and stand still: what rests on time is not judged"),
+    ("durable", "servers come back with all their data, and are trusted with it"),
+    ("mistaken", "workers start with another node list or another max_ttl, and one server forgets"),
+    (
+        "wild-clocks",
+        "servers' clocks step by hours and stand still: time-dependent invariants are not judged",
+    ),
     (
         "far-steps",
-        "the clocks of one or two servers step ahead by up to an hour, and every worker has watched: two never hold",
+        "one or two servers' clocks, observed by every worker, step ahead by up to an hour: no lease has two holders",
     ),
 ];
 
-/// Plans under which Quorate promises less than is judged: for whoever wants to see what comes of it.
+/// Plans that judge more than Quorate promises. They show which violations then occur, and run only by name.
 pub const OPEN_PLANS: [(&str, &str); 2] = [
     (
         "mistaken-and-forgotten",
-        "as mistaken, and any servers forget: a wrong list whose majority forgot may elect a leader of its own",
+        "as mistaken, and any server may forget: a wrong list whose majority forgot may elect its own leader",
     ),
-    (
-        "any-worker-promises",
-        "as default, and any-worker jobs are held to all that is promised of leader-placed jobs",
-    ),
+    ("any-worker-promises", "as default, and any-worker jobs must meet all guarantees of leader-placed jobs"),
 ];
 
 impl Plan {
-    /// The plan of [`PLANS`] or [`OPEN_PLANS`] that is called `name`.
+    /// Returns the plan of [`PLANS`] or [`OPEN_PLANS`] that is called `name`.
     pub fn named(name: &str) -> Option<Self> {
         let mut plan = Self::default();
         match name {

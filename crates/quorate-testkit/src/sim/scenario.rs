@@ -5,70 +5,76 @@ use super::{
 use quorate::{env::WallTime, quorum::QuorumConfig};
 use std::{ops::RangeInclusive, time::Duration};
 
-/// How many servers there are.
+/// The number of servers.
 pub const NODES: usize = 5;
-/// How many workers there are.
+/// The number of workers.
 pub const WORKERS: usize = 3;
 
-/// Clock rates differ from true time by at most this, so that any two are within `drift_rate` of each other.
+/// The largest rate error of a clock, in millionths. It keeps any two clocks within `drift_rate` of each other.
 const RATE_PPM: i64 = 4_900;
-/// Wall clocks start at most this far from true time, but for one seed of four.
+/// The largest offset of a wall clock from the true time at the start, for three seeds of four.
 const WALL_OFFSET_MS: i64 = 200;
-/// In that one they are anywhere up to this far from it, often as far as that, and never further: two of them are
-/// `max_clock_offset` apart at most.
+/// The largest offset of a wall clock from the true time at any moment, for the fourth seed.
+///
+/// Many clocks reach it and none exceeds it: two wall clocks are at most `max_clock_offset` apart.
 const EDGE_MS: i64 = 500;
-/// At least as long as any run.
+/// An upper bound on the length of a run.
 const LONGEST_RUN: Duration = Duration::from_secs(60);
-/// The true wall time at the beginning.
+/// The true wall time at the beginning, in milliseconds.
 const EPOCH_MS: i64 = 1_700_000_000_000;
-/// What a clock that is right shows at the true time `at`.
+/// Returns the time that a correct wall clock shows at the true time `at`.
 pub(super) fn true_wall(at: Duration) -> WallTime {
     WallTime::from_micros(EPOCH_MS.unsigned_abs() * 1_000) + at
 }
 
-/// A node's clock steps at most this far at once, at most once in [`STEP_APART`].
+/// The largest step of a server's clock, in milliseconds. A clock steps at most once in [`STEP_APART`].
 const STEP_MS: i64 = 95;
+/// The shortest time between two steps of one server's clock.
 const STEP_APART: Duration = Duration::from_secs(9);
-/// How far a wall clock steps whose steps are outside of every promise.
+/// The largest step of a wall clock in plans whose steps exceed every tolerance, in milliseconds.
 const FAR_STEP_MS: i64 = 3 * 3_600_000;
-/// Before this no clock steps far: every worker has to have watched for `max_ttl`.
+/// The time before which no clock steps far: every worker must first have observed the servers for `max_ttl`.
 const FAR_STEPS_FROM: Duration = Duration::from_millis(3_500);
 
-/// What is simulated, whatever the seed.
+/// The properties of a simulation that do not depend on the seed.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// What the workers agree on.
+    /// The configuration that all workers share.
     pub setup: QuorumConfig,
-    /// How the servers lie, to prove that it would be found out.
+    /// The way in which servers return false replies, to prove that the invariants detect it.
     pub node_fault: Option<NodeFault>,
-    /// For how long faults happen.
+    /// The length of the phase in which faults happen.
     pub length: Duration,
-    /// Whether servers' clocks step, by what is allowed.
+    /// Lets servers' clocks step, by what `clock_step_allowance` permits.
     pub steps: bool,
-    /// Whether servers' clocks step by hours and stand still as well. Then what rests on time is not judged,
-    /// and no server forgets.
+    /// Lets servers' clocks step by hours and stand still. Then the invariants that depend on time are not
+    /// judged, and no server forgets.
     pub wild_clocks: bool,
-    /// The clocks of one or two servers, the same ones throughout, step far ahead. All else is such that every
-    /// worker hears from them again and again: the roads to them are open, they forget nothing, and workers stay
-    /// and are never away for long.
+    /// Lets the clocks of one or two servers step far ahead; they are the same servers throughout the run.
+    ///
+    /// Every worker receives replies from these servers again and again: the links to them stay open, they
+    /// forget nothing, and the workers keep running and are never paused for long.
     pub far_steps: bool,
-    /// Whether workers' boot clocks stand still.
+    /// Lets workers' boot clocks stand still.
     pub stands: bool,
-    /// Whether it is held against a worker that its boot clock stood still, to prove that it would be noticed.
+    /// Accepts no stopped boot clock as an excuse, to prove that the invariants detect its effects.
     pub excuse_no_clock: bool,
-    /// Whether workers come up with another node list, or another `max_ttl`.
+    /// Lets workers start with another node list, or another `max_ttl`.
     pub mistakes: bool,
-    /// Whether it is one server, whichever the seed says, that forgets, and the others keep what they have.
+    /// Lets only one server forget, chosen by the seed. The other servers keep their data.
     pub one_forgets: bool,
-    /// How many of a thousand faults are crashes of one to three servers, beside those that happen anyway.
+    /// The number of faults in a thousand that are crashes of one to three servers, in addition to the crashes
+    /// that every plan draws.
     pub crashes: u64,
-    /// How often, of a thousand crashes, a server comes back with an old snapshot, and so with old counters.
+    /// The number of data losses in a thousand in which a crashed server comes back with an old snapshot, and
+    /// so with old counters. In the others it comes back empty.
     pub snapshots: u64,
-    /// What is held beyond what is promised today.
+    /// Guarantees that are judged in addition to those that the library gives today.
     pub promises: Promises,
-    /// How long workers' timers sleep before they look at the clock again.
+    /// The time for which workers' timers sleep before they read the clock again.
     pub naps: Duration,
-    /// By how much a worker's timers may be late though its process runs: the shipped code's never are.
+    /// The delay by which a worker's timers may be late though its process runs. The timers of the shipped code
+    /// are never late.
     pub oversleep: Duration,
 }
 
@@ -77,7 +83,7 @@ impl Default for Plan {
         let setup = QuorumConfig {
             node_timeout: Duration::from_millis(100),
             max_ttl: Duration::from_secs(3),
-            // The shortest TTL is a second, of which the allowance is a tenth at most.
+            // The shortest TTL is one second, and the allowance is at most a tenth of it.
             clock_step_allowance: Duration::from_millis(100),
             ..QuorumConfig::default()
         };
@@ -112,19 +118,19 @@ pub struct Scenario {
     pub operator: (SimClock, SimClock),
     /// Each server's wall clock.
     pub servers: Vec<SimClock>,
-    /// How messages fare until the faults end.
+    /// The conditions for messages until the faults end.
     pub weather: NetworkConditions,
-    /// What happens when, in order.
+    /// The faults and the times at which they happen, in order.
     pub faults: Vec<(Duration, Fault)>,
     /// When the faults end.
     pub length: Duration,
 }
 
 impl Scenario {
-    /// What `seed` makes of `plan`.
+    /// Derives the scenario of `plan` for `seed`.
     pub fn new(seed: u64, plan: &Plan) -> Self {
         let mut rng = SeedRng::new(seed, "scenario");
-        // A stream of its own: the other seeds are what they would be without.
+        // A separate random stream, so that the other draws of a seed do not depend on this one.
         let edge = SeedRng::new(seed, "wall clocks").chance(250);
         let workers = (0..WORKERS).map(|_| machine(&mut rng, edge)).collect();
         let servers: Vec<_> = (0..NODES).map(|_| machine(&mut rng, edge).1).collect();
@@ -142,17 +148,17 @@ impl Scenario {
         faults.step_far();
         let mut faults = faults.made;
         faults.retain(|(at, _)| *at < plan.length);
-        // A stable sort: what was drawn first happens first.
+        // A stable sort: of two faults at one time, the one that was drawn first happens first.
         faults.sort_by_key(|(at, _)| *at);
-        // A stream of its own: the other clocks are what they would be without.
+        // A separate random stream, so that the other clocks do not depend on this draw.
         let operator = machine(&mut SeedRng::new(seed, "operator's machine"), edge);
         Self { seed, workers, operator, servers, weather, faults, length: plan.length }
     }
 }
 
-/// A boot clock and a wall clock that run at one rate.
+/// Draws a boot clock and a wall clock that run at the same rate.
 fn machine(rng: &mut SeedRng, edge: bool) -> (SimClock, SimClock) {
-    // The ends of the range are where the margins are.
+    // The extreme rates are drawn often: they test the safety margins.
     let rate = match rng.number(0..=3) {
         0 => -RATE_PPM,
         1 => RATE_PPM,
@@ -170,7 +176,7 @@ fn machine(rng: &mut SeedRng, edge: bool) -> (SimClock, SimClock) {
     (boot, SimClock { start_nanos: wall_ms * 1_000_000, rate_ppm })
 }
 
-/// How far from the truth a clock may start that runs at this rate and never leaves the edge.
+/// Returns the offsets, in milliseconds, at which a clock of this rate may start without ever exceeding [`EDGE_MS`].
 fn room(rate_ppm: i32) -> RangeInclusive<i64> {
     let drifts = i64::from(rate_ppm) * i64::try_from(LONGEST_RUN.as_millis()).unwrap_or(i64::MAX) / 1_000_000;
     -EDGE_MS - drifts.min(0)..=EDGE_MS - drifts.max(0)
@@ -191,20 +197,22 @@ fn weather(rng: &mut SeedRng) -> NetworkConditions {
 struct Faults<'a> {
     rng: SeedRng,
     plan: &'a Plan,
-    /// The server that may forget, where only one does.
+    /// The server that may forget, in plans where only one does.
     forgetful: usize,
-    /// Whether workers' wall clocks are set: in a seed of four, since what is due then is nobody's promise.
+    /// Lets workers' wall clocks be set to any time. This is so for one seed of four only, because the library
+    /// does not promise then when a tick is due.
     astray: bool,
-    /// Whether wall clocks are as far apart as they may be.
+    /// Lets wall clocks be as far apart as `max_clock_offset` permits.
     edge: bool,
     /// The servers' wall clocks, with all their steps so far.
     walls: Vec<SimClock>,
+    /// The time of each server's latest clock step.
     stepped: [Option<Duration>; NODES],
     made: Vec<(Duration, Fault)>,
 }
 
 impl Faults<'_> {
-    /// One fault at `at`, and its end.
+    /// Draws one fault that begins at `at`, and its end.
     fn draw(&mut self, at: Duration) {
         let (node, worker) = (self.rng.index(NODES), self.rng.index(WORKERS));
         if self.rng.chance(self.plan.crashes) {
@@ -245,7 +253,7 @@ impl Faults<'_> {
         }
     }
 
-    /// Some servers crash, and come back with what the plan lets them keep.
+    /// Lets one to three servers crash, and come back with the data that the plan lets them keep.
     fn crash_servers(&mut self, at: Duration) {
         for node in self.some_nodes(1..=3) {
             if self.rng.chance(100) && self.may_forget(node) {
@@ -258,7 +266,7 @@ impl Faults<'_> {
             let memory = match self.rng.number(0..=999) {
                 _ if !self.may_forget(node) => Memory::Kept,
                 dice if dice < kept => Memory::Kept,
-                // What says that it is durable comes back with all it had, or with a new disk.
+                // A server that is configured as durable comes back with all its data, or with a new disk.
                 _ if self.plan.setup.durable => Memory::Empty,
                 _ if self.rng.chance(self.plan.snapshots) => Memory::Snapshot,
                 _ => Memory::Empty,
@@ -275,7 +283,7 @@ impl Faults<'_> {
         }
     }
 
-    /// For how long a worker may be away.
+    /// Returns the longest time for which a worker may be paused, in milliseconds.
     fn away_ms(&self) -> u64 {
         if self.plan.far_steps { 900 } else { 4_500 }
     }
@@ -293,13 +301,13 @@ impl Faults<'_> {
         };
         self.lasting(at, Fault::CrashWorker(worker), Fault::StartWorker(worker, mistake), 1..=2_000);
         if mistake.is_some() {
-            // Somebody finds the mistake.
+            // Later an operator corrects the mistake.
             let found = at + self.rng.millis(2_500..=9_000);
             self.lasting(found, Fault::CrashWorker(worker), Fault::StartWorker(worker, None), 1..=1_000);
         }
     }
 
-    /// The network falls in halves, of which none need have a majority of anything.
+    /// Splits the network into halves. Neither half needs to contain a majority of the servers.
     fn part(&mut self, at: Duration) {
         let mut draw = |_| self.rng.chance(500);
         let halves = Halves { workers: [(); WORKERS].map(&mut draw), nodes: [(); NODES].map(draw) };
@@ -308,7 +316,7 @@ impl Faults<'_> {
         self.lasting(at, begin, end, 50..=4_000);
     }
 
-    /// A worker's wall clock may be set to anything: by seconds, or by hours.
+    /// Steps a worker's wall clock, by seconds or by hours.
     fn step_worker(&mut self, at: Duration, worker: usize) {
         let far = [1_500, 60_000, FAR_STEP_MS][self.rng.index(3)];
         let by = self.rng.signed(-far..=far);
@@ -333,7 +341,7 @@ impl Faults<'_> {
         }
     }
 
-    /// Some servers' clocks step, together: what sets one may set all.
+    /// Steps the clocks of some servers at one moment, as a common time source would.
     fn step(&mut self, at: Duration) {
         let wild = self.plan.wild_clocks && self.rng.chance(700);
         let far = if wild { [1_500, 60_000, FAR_STEP_MS][self.rng.index(3)] } else { STEP_MS };
@@ -353,8 +361,8 @@ impl Faults<'_> {
         }
     }
 
-    /// The clocks of a few servers step ahead, at one moment or at two. What would keep a worker from hearing of
-    /// it is taken out.
+    /// Steps the clocks of one or two servers ahead, at one moment or at two moments. Removes the faults that
+    /// would keep a worker from receiving replies of these servers.
     fn step_far(&mut self) {
         if !self.plan.far_steps {
             return;
@@ -369,7 +377,7 @@ impl Faults<'_> {
                 let by = self.rng.signed(1_000..=far);
                 self.made.push((at + self.rng.millis(0..=apart), Fault::StepServer(node, by)));
             }
-            // Once it votes again.
+            // The next step comes once the server votes again.
             at += self.plan.setup.quarantine() + self.rng.millis(1_500..=6_000);
         }
     }
@@ -379,7 +387,7 @@ impl Faults<'_> {
         self.made.push((at + self.rng.millis(millis), end));
     }
 
-    /// Whether a server's clock is within the edge after a step, which it then takes.
+    /// Steps a server's clock if it stays within [`EDGE_MS`]. Returns `true` if it did.
     fn may_step(&mut self, node: usize, by: i64) -> bool {
         let wall = &mut self.walls[node];
         let start = wall.start_nanos.saturating_add_signed(by * 1_000_000);
@@ -391,7 +399,7 @@ impl Faults<'_> {
         may
     }
 
-    /// Some servers, each once.
+    /// Draws some servers, each at most once.
     fn some_nodes(&mut self, count: RangeInclusive<u64>) -> Vec<usize> {
         let mut all: Vec<usize> = (0..NODES).collect();
         let count = self.rng.number(count) as usize;
@@ -427,7 +435,7 @@ mod tests {
         assert_ne!(Scenario::new(1, &plan).faults, Scenario::new(2, &plan).faults);
     }
 
-    /// Where wall clocks go to the edge of `max_clock_offset`, they reach it and keep within.
+    /// Wall clocks that may be `max_clock_offset` apart reach that limit and do not exceed it.
     #[test]
     fn wall_clocks_reach_the_edge_and_stay_within_it() {
         let plan = Plan::default();

@@ -7,10 +7,10 @@ use std::{
 };
 use tokio_util::task::TaskTracker;
 
-/// The longest single timer; `Env` looks again.
+/// The longest single timer. `Env` then reads the clock again and continues a longer wait.
 const LONGEST_NAP: Duration = Duration::from_secs(3600);
 
-/// What one worker takes from its simulated machine.
+/// The clocks, timers and random numbers that a worker takes from its simulated machine.
 #[derive(Debug)]
 pub struct SimWorld {
     host: Arc<Host>,
@@ -19,12 +19,12 @@ pub struct SimWorld {
 }
 
 impl SimWorld {
-    /// The world of the process `host`, with the clocks of its machine and randomness of its own.
+    /// Creates the world of the process `host`, with the clocks of its machine and random numbers of its own.
     pub fn new(host: Arc<Host>, rng: SeedRng) -> Self {
         Self { host, rng: Mutex::new(rng), oversleep: Duration::ZERO }
     }
 
-    /// With timers that ring this much too late, to prove that it would be noticed.
+    /// Makes the timers fire this much too late, to prove that the invariants detect it.
     pub fn oversleeping(mut self, by: Duration) -> Self {
         self.oversleep = by;
         self

@@ -19,26 +19,27 @@ use std::{
     time::Duration,
 };
 
-/// A history tells what became of each run.
+/// A history records the end of each run.
 ///
-/// - Entries are read newest tick first, each once; the first page is the beginning of the whole.
-/// - *Done*, *failed* and *timed out* mean that a handler ended so, on the worker and under the token of the entry.
-///   *Cancelled* means that a handler was stopped, or that a request was given up. *Lost* is for at-most-once alone.
-/// - *Skipped* means that the reason is one that the job's rules permit; with [`Promises::skips_are_final`] also that no
+/// - A reader receives the newest tick first, and each entry once. The first page is the beginning of the whole history.
+/// - *Done*, *failed* and *timed out* mean that a handler ended in this way, on the worker and under the token of the
+///   entry. *Cancelled* means that a handler was cancelled, or that its run was cancelled before it began. *Lost* occurs
+///   only for at-most-once jobs.
+/// - *Skipped* requires a reason that the job's rules permit. With [`Promises::skips_are_final`] it also means that no
 ///   handler was called for the tick.
-/// - The newest entries, as many as the job keeps, are there: those that were once stored on a majority of the servers
-///   which still remember them.
+/// - The newest entries are present, as many as the job keeps. This is required of the entries that a majority of the
+///   servers still stores.
 /// - Once the faults are over, each run that has come to an end has its entry.
-/// - With [`Promises::one_entry_a_tick`] a tick has one entry, however many workers or leaders had it.
+/// - With [`Promises::one_entry_a_tick`] a tick has one entry, however many workers or leaders handled it.
 ///
-/// Excuse: a tick that ran before its worker noticed a pause may have an entry of its own beside the one of the pause.
+/// Excuse: a tick that ran before its worker noticed a pause may have its own entry in addition to that of the pause.
 #[derive(Debug)]
 pub(super) struct Histories {
     log: PoolLog,
     promises: Promises,
-    /// The job of each part of the ledger that holds a history.
+    /// For each ledger that holds a history, the job.
     parts: BTreeMap<String, &'static str>,
-    /// The entries that servers have, by job.
+    /// For each job, the entries that servers store, by key.
     stored: BTreeMap<&'static str, BTreeMap<Arc<str>, Stored>>,
     read: BTreeMap<Arc<str>, Vec<TickHistory>>,
     judged: u64,
@@ -46,7 +47,7 @@ pub(super) struct Histories {
 
 #[derive(Debug)]
 struct Stored {
-    /// When it was first written, which orders what is pruned.
+    /// The time at which the entry was first written. Entries are pruned in this order.
     at: u64,
     on: BTreeSet<String>,
 }
@@ -136,7 +137,7 @@ impl Histories {
         self.retained(job, entries).map_err(|why| format!("the history of {job}: {why}"))
     }
 
-    /// How an entry contradicts what happened.
+    /// Returns the way in which an entry contradicts the runs that happened; `None` if it does not.
     fn contradicts(&self, entry: &TickHistory) -> Option<String> {
         let Some(spec) = self.log.spec(&entry.job) else { return Some("there is no such job".to_owned()) };
         let of = RunOf { job: Arc::clone(&entry.job), tick: entry.tick, request: entry.cause.request() };
@@ -154,7 +155,7 @@ impl Histories {
             TickEnd::Cancelled => {
                 let until = WallTime::from_micros(u64::MAX);
                 let given_up = self.log.may_be_cancelled(&entry.job, entry.tick, until);
-                // A handler may have ended whose term or claim was over before that was recorded.
+                // A handler may have ended while its term or claim was over before its end was recorded.
                 given_up || ended(&|_, _| true)
             }
             TickEnd::Lost => spec.delivery == Delivery::AtMostOnce || !self.judges(spec),
@@ -163,12 +164,12 @@ impl Histories {
         (!has).then(|| format!("no handler ended so, of {} runs", self.log.of(&of).count()))
     }
 
-    /// Whether the reasons of what was skipped or lost, and the length of the history, are judged.
+    /// Returns `true` if the reasons of skipped and lost ticks, and the length of the history, are judged.
     fn judges(&self, spec: &PoolSpec) -> bool {
         !spec.is_any_worker() || self.promises.any_worker_entries
     }
 
-    /// What is wrong with an entry of ticks that were skipped.
+    /// Returns the error in an entry of skipped ticks; `None` if the entry is right.
     fn not_skipped(&self, spec: &PoolSpec, entry: &TickHistory) -> Option<String> {
         let permitted = match entry.end {
             TickEnd::SkippedMisfire => !spec.catches_up_all(),
@@ -191,7 +192,7 @@ impl Histories {
         started.map(|run| format!("run {} of {:?} has started", run.start.run, run.start.at))
     }
 
-    /// The newest entries that a majority of the servers has are there.
+    /// Checks that the newest entries that a majority of the servers stores are present.
     fn retained(&self, job: &str, entries: &[TickHistory]) -> Result<(), String> {
         let (Some(spec), Some(stored)) = (self.log.spec(job), self.stored.get(job)) else { return Ok(()) };
         if !self.judges(spec) {
@@ -209,7 +210,7 @@ impl Histories {
         }
     }
 
-    /// Each run that has come to an end since the faults has its entry.
+    /// Checks that each run that has started and ended since the faults has its entry.
     fn reckon(&self, settled: WallTime) -> Result<(), String> {
         for run in self.log.runs().filter(|run| run.start.true_wall > settled && run.ended_itself()) {
             let (Some(spec), Some(read)) = (self.log.spec(&run.start.job), self.read.get(&run.start.job))
@@ -221,7 +222,7 @@ impl Histories {
                 (entry.tick, entry.cause.request()) == (of.tick, of.request)
                     && entry.term.get() == run.start.token
             };
-            // A short history may have let go of it.
+            // A short history may have pruned it.
             let newer = read.iter().filter(|entry| entry.tick > of.tick).count();
             if newer + 1 < spec.history && !read.iter().any(|entry| is_its(&entry)) {
                 return Err(format!(
@@ -234,7 +235,7 @@ impl Histories {
     }
 }
 
-/// Whether an entry says that its run began when this one did.
+/// Returns `true` if the start time in an entry agrees with the start of this run.
 fn is_about(entry: &TickHistory, run: &Run) -> bool {
     let began = run.start.true_wall;
     entry.started.is_none_or(|started| started <= began + OFFSET && began <= started + OFFSET)

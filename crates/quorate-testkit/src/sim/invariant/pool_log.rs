@@ -9,13 +9,15 @@ use quorate::{
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-/// The wall clock of a majority of the servers is not further from the truth than this.
+/// The largest offset of the wall clock of a majority of the servers from the true time.
 pub(super) const OFFSET: Duration = Duration::from_secs(1);
-/// A worker notices a pause, or its end, within this time: it looks at the job about once a second, and what it had begun by
-/// then may still have to be written and claimed.
+/// The time within which a worker notices a pause, or its end.
+///
+/// A worker reads the job about once a second. A run that it has begun by then may still have to be written and
+/// claimed.
 pub(super) const NOTICED_IN: Duration = Duration::from_secs(4);
 
-/// The runs and the requests of the second group, as they happened.
+/// A log of the runs and the requests of the second group.
 #[derive(Debug)]
 pub(super) struct PoolLog {
     specs: BTreeMap<&'static str, PoolSpec>,
@@ -24,7 +26,7 @@ pub(super) struct PoolLog {
     asks: BTreeMap<u64, Request>,
 }
 
-/// What a run is of: a tick of the job's schedule, or one run of a request.
+/// The identity of the work of a run: a tick of the job's schedule, or one run of a request.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct RunOf {
     pub(super) job: Arc<str>,
@@ -46,12 +48,12 @@ impl RunOf {
 #[derive(Debug)]
 pub(super) struct Run {
     pub(super) start: RunStart,
-    /// When it ended, in true time, and how.
+    /// The true time at which it ended, and the way in which it ended.
     pub(super) end: Option<(WallTime, RunEnd)>,
 }
 
 impl Run {
-    /// Whether its handler came to an end that is not to be repeated.
+    /// Returns `true` if its handler ended in a way that must not be repeated.
     pub(super) fn ended_itself(&self) -> bool {
         self.end.is_some_and(|(_, end)| end.is_own())
     }
@@ -61,12 +63,12 @@ impl Run {
 #[derive(Debug)]
 pub(super) struct Request {
     pub(super) asked: Asked,
-    /// When the operator heard of it, in true time, and what.
+    /// The true time at which the operator received the result, and the result.
     pub(super) told: Option<(WallTime, Told)>,
 }
 
 impl Request {
-    /// Whether it may have been carried out.
+    /// Returns `true` if it may have been carried out.
     pub(super) fn is_possible(&self) -> bool {
         !matches!(self.told, Some((_, Told::NotSent | Told::Refused { .. })))
     }
@@ -75,7 +77,7 @@ impl Request {
         matches!(self.told, Some((_, Told::Accepted { .. })))
     }
 
-    /// The latest true time at which it takes effect.
+    /// Returns the latest true time at which it takes effect.
     pub(super) fn latest(&self) -> WallTime {
         match self.told {
             Some((at, Told::Accepted { .. })) => at,
@@ -92,7 +94,7 @@ impl Default for PoolLog {
 }
 
 impl PoolLog {
-    /// Takes in an event at the true wall time `now`.
+    /// Records an event that happens at the true wall time `now`.
     pub(super) fn see(&mut self, now: WallTime, event: &Event<'_>) {
         match event {
             Event::RunStarted(start) => {
@@ -132,44 +134,46 @@ impl PoolLog {
         self.runs.values()
     }
 
-    /// The runs of one tick, or of one run of a request, in the order of their starts.
+    /// Returns the runs of one tick, or of one run of a request, in the order of their starts.
     pub(super) fn of(&self, what: &RunOf) -> impl Iterator<Item = &Run> {
         self.of.get(what).into_iter().flatten().filter_map(|run| self.runs.get(run))
     }
 
-    /// The runs of a request, in the order of their starts.
+    /// Returns the runs of a request, in the order of their starts.
     pub(super) fn of_request(&self, id: RequestId) -> impl Iterator<Item = &Run> {
         self.runs.values().filter(move |run| run.start.cause.request() == Some(id))
     }
 
-    /// The requests to a job.
+    /// Returns the requests to a job.
     pub(super) fn requests<'a>(&'a self, job: &'a str) -> impl Iterator<Item = &'a Request> {
         self.asks.values().filter(move |request| **request.asked.ask.job() == *job)
     }
 
-    /// Every request.
+    /// Returns all requests.
     pub(super) fn all_requests(&self) -> impl Iterator<Item = &Request> {
         self.asks.values()
     }
 
-    /// Whether a tick may be skipped because its job was, or may have been, paused: also one that came due before the
-    /// pause and had not ended.
+    /// Returns `true` if a tick may be skipped because its job was, or may have been, paused.
+    ///
+    /// This includes a tick that was due before the pause and had not ended.
     pub(super) fn may_be_paused(&self, job: &str, tick: WallTime) -> bool {
         let pauses = || self.requests(job).filter(|request| matches!(request.asked.ask, Ask::Pause { .. }));
         let resumes = |after: WallTime| {
             let of_job = self.requests(job).filter(|request| matches!(request.asked.ask, Ask::Resume { .. }));
             of_job.filter(move |request| request.is_accepted() && request.asked.at > after)
         };
-        // Another worker than the leader notices a moment later.
+        // A worker other than the leader may notice the end of a pause later.
         let noticed =
             if self.spec(job).is_some_and(PoolSpec::is_any_worker) { NOTICED_IN } else { Duration::ZERO };
         pauses().filter(|pause| pause.is_possible()).any(|pause| {
-            // A later resume that was accepted ends it.
+            // A later resume request ends the pause if it was accepted.
             !resumes(pause.latest()).any(|resume| resume.latest() + OFFSET + noticed < tick)
         })
     }
 
-    /// Whether an operator may have cancelled what ran, or waited, of a job between these true times.
+    /// Returns `true` if an operator may have cancelled runs of a job that were active or waiting between these true
+    /// times.
     pub(super) fn may_be_cancelled(&self, job: &str, from: WallTime, until: WallTime) -> bool {
         let cancels = self.requests(job).filter(|request| matches!(request.asked.ask, Ask::Cancel { .. }));
         cancels
@@ -178,7 +182,7 @@ impl PoolLog {
     }
 }
 
-/// Events of histories that tests make by hand.
+/// Constructors of events, for tests that write histories by hand.
 #[cfg(test)]
 pub(super) mod made {
     use crate::sim::{Asked, Event, HandlerEnd, RunEnd, RunStart, Told, invariant::Invariant};
@@ -189,7 +193,7 @@ pub(super) mod made {
     };
     use std::time::Duration;
 
-    /// The wall time of the simulation's millisecond `ms`.
+    /// Returns the wall time of the simulation's millisecond `ms`.
     pub(crate) fn at(ms: u64) -> WallTime {
         WallTime::from_micros(1_700_000_000_000_000 + ms * 1_000)
     }
@@ -202,7 +206,7 @@ pub(super) mod made {
         invariant.see(Duration::from_millis(ms), event)
     }
 
-    /// A start that nothing is wrong with, when the tick is due.
+    /// Returns a valid start of a tick at the time at which the tick is due.
     pub(crate) fn start(run: u64, job: &str, due: u64) -> RunStart {
         RunStart {
             run,
@@ -234,20 +238,20 @@ pub(super) mod made {
         see(invariant, ms, &Event::RunEnded { run, end })
     }
 
-    /// A good run from its start to its end.
+    /// Reports a successful run, from its start to its end.
     pub(crate) fn ran(invariant: &mut dyn Invariant, start: &RunStart) -> Result<(), String> {
         let ms = (start.true_wall.as_micros() - at(0).as_micros()) / 1_000;
         started(invariant, ms, start)?;
         ended(invariant, ms, start.run, HandlerEnd::Done)
     }
 
-    /// The operator sends a request and hears of it at once.
+    /// Reports that the operator sends a request and receives its result at once.
     pub(crate) fn asks(invariant: &mut dyn Invariant, ms: u64, ask: Ask, told: Told) -> Result<(), String> {
         see(invariant, ms, &Event::Asked(&Asked { number: ms, ask, at: at(ms) }))?;
         see(invariant, ms, &Event::Answered { number: ms, told: &told })
     }
 
-    /// Servers, so many of them, write a record.
+    /// Reports that this many servers write a record.
     pub(crate) fn written(
         invariant: &mut dyn Invariant,
         ledger: &str,

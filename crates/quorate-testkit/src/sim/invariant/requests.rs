@@ -18,31 +18,32 @@ use std::{
     time::Duration,
 };
 
-/// A request from outside is carried out once, or answered as promised.
+/// An operator's request is carried out once, and its answer is true.
 ///
-/// - A run on request is of a request that was sent and not refused. It runs the tick that was asked for: of a trigger
-///   the moment of the request, of a back-fill each tick of the span, oldest first.
-/// - A request that was accepted was stored on a majority. Each of its runs has started, or its history says what became
-///   of it.
-/// - Once a pause has been accepted, no later tick of the job's schedule starts, from [`NOTICED_IN`] on and until a
-///   request to resume it is sent. Nor does an earlier one, unless it had been started before and is at-least-once: that
-///   goes on, under the next leader too. (Of an any-worker job with [`Promises::any_worker_pauses`].)
+/// - Each run on request belongs to a request that was sent and not refused, and runs a requested tick. The tick of a
+///   trigger is the moment of the request. The ticks of a back-fill are those of its span, oldest first.
+/// - An accepted request was stored on a majority. Each of its runs has started, or its history says how the run ended.
+/// - After a pause is accepted, no later tick of the job's schedule starts, from [`NOTICED_IN`] on and until a request to
+///   resume the job is sent. No earlier tick starts either, unless the job is at-least-once and the tick was started
+///   before the pause: its attempts continue, under the next leader too. (For an any-worker job the pause is judged only
+///   with [`Promises::any_worker_pauses`].)
 ///
-/// Excuses: a request may be cancelled by a later one. It is given up where fewer than a majority of the servers remember
-/// it at some moment before it runs; so is a pause. A worker that was paused itself, or whose boot clock stood still, may
-/// notice a pause later. A request whose answer the operator did not hear may have been carried out or not.
+/// Excuses: a later request may cancel a request. A request is no longer required to run if fewer than a majority of the
+/// servers remember it at some moment before it runs; the same applies to a pause. A worker that was paused itself, or
+/// whose boot clock stood still, may notice a pause later. If the operator did not receive the answer to a request, the
+/// request may or may not have been carried out.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
     log: PoolLog,
     promises: Promises,
-    /// The servers on which a request's record is stored; and whether it was once stored on a majority, and since then on
-    /// fewer.
+    /// For each request, the servers on which its record is stored. Also records if it was once stored on a majority, and
+    /// on fewer servers after that.
     stored: BTreeMap<RequestId, Stored>,
-    /// The servers on which a job's row says that it is paused.
+    /// For each job, the servers whose row of the job says that it is paused.
     paused: BTreeMap<Arc<str>, BTreeSet<String>>,
-    /// The pauses that were accepted.
+    /// The accepted pauses that are in force.
     in_force: BTreeMap<Arc<str>, Pause>,
-    /// When a server last forgot.
+    /// The last time at which a server forgot.
     forgot: Option<WallTime>,
     histories: BTreeMap<Arc<str>, Vec<TickHistory>>,
     judged: u64,
@@ -50,12 +51,12 @@ pub(super) struct Requests {
     pauses: u64,
 }
 
-/// A pause that was accepted.
+/// An accepted pause.
 #[derive(Debug)]
 struct Pause {
-    /// When it must have been noticed, in true time.
+    /// The true time by which every worker must have noticed it.
     noticed: Duration,
-    /// When it was accepted.
+    /// The time at which it was accepted.
     accepted: WallTime,
 }
 
@@ -93,13 +94,13 @@ impl Invariant for Requests {
                 request: Request::Write { ledger, key, record, .. },
                 reply: Reply::Written,
             } if **ledger == *POOL => self.written(node, key, record),
-            // The memory of a server begins when it is marked, which may be long after it forgot.
+            // The memory of a server begins with its marker, which may be written long after the server forgot.
             Event::Ran { request: Request::Mark { .. }, reply: Reply::Marked, .. } => {
                 self.forgot = Some(true_wall(now));
             }
             Event::RunStarted(start) => return self.started(now, start),
             Event::Asked(asked) => {
-                // From here on a tick may run again.
+                // From now on a tick may run again.
                 if let Ask::Resume { job } = &asked.ask {
                     self.in_force.remove(job);
                 }
@@ -168,7 +169,7 @@ impl Requests {
                 }
             }
             Ask::Pause { .. } => {
-                // An earlier request to resume may yet be carried out.
+                // An earlier request to resume may still be carried out.
                 let at = true_wall(now);
                 let resumes = |sent: &&Sent| matches!(sent.asked.ask, Ask::Resume { .. });
                 let mut open = self.log.requests(job).filter(resumes).filter(|sent| sent.is_possible());
@@ -206,7 +207,7 @@ impl Requests {
         }
     }
 
-    /// Whether a tick must not start because its job is paused.
+    /// Returns `true` if a tick must not start because its job is paused.
     fn is_paused(&self, now: Duration, start: &RunStart) -> bool {
         let Some(pause) = self.in_force.get(&start.job).filter(|pause| pause.noticed <= now) else {
             return false;
@@ -218,7 +219,7 @@ impl Requests {
         judged && !goes_on && !excused
     }
 
-    /// Accounts for every request.
+    /// Checks that every accepted request has its runs or its history entries.
     fn reckon(&mut self) -> Result<(), String> {
         for sent in self.log.all_requests() {
             let Some((_, Told::Accepted { id, .. })) = sent.told else { continue };
@@ -226,7 +227,7 @@ impl Requests {
             let Some(spec) = self.log.spec(job).filter(|_| makes_runs(ask)) else { continue };
             let cancelled = self.log.may_be_cancelled(job, sent.asked.at, WallTime::from_micros(u64::MAX));
             let forgotten = self.stored.get(&id).is_none_or(|stored| stored.forgotten);
-            // Of an at-most-once run that too few servers can remember nothing may be entered.
+            // The history may lack an at-most-once run that too few servers can remember.
             let remembered = sent.latest() > self.forgot.unwrap_or(true_wall(Duration::ZERO)) + OFFSET * 2;
             let entered = self.promises.every_end_is_entered || remembered;
             let forgotten = forgotten || spec.delivery == Delivery::AtMostOnce && !entered;
@@ -263,7 +264,7 @@ fn makes_runs(ask: &Ask) -> bool {
     matches!(ask, Ask::Trigger { .. } | Ask::Backfill { .. })
 }
 
-/// Whether a request may be the one of this id, by what the operator was told.
+/// Returns `true` if a request may have this id, according to the result that the operator received.
 fn may_be(sent: &Sent, id: RequestId) -> bool {
     match &sent.told {
         None | Some((_, Told::Unknown { id: None })) => true,
@@ -272,16 +273,16 @@ fn may_be(sent: &Sent, id: RequestId) -> bool {
     }
 }
 
-/// Whether a request makes a run of `tick`.
+/// Returns `true` if a request makes a run of `tick`.
 fn is_of(spec: &PoolSpec, sent: &Sent, tick: WallTime) -> bool {
     match sent.asked.ask {
         Ask::Backfill { .. } => ticks(spec, sent).contains(&tick),
-        // A trigger runs under the time at which it was posted, by the servers' clocks.
+        // The tick of a trigger is the time at which it was posted, by the servers' clocks.
         _ => sent.asked.at <= tick + OFFSET && tick <= sent.latest() + OFFSET,
     }
 }
 
-/// The ticks of which a request makes runs.
+/// Returns the ticks for which a request makes runs.
 fn ticks(spec: &PoolSpec, sent: &Sent) -> Vec<WallTime> {
     let Ask::Backfill { from, until, .. } = sent.asked.ask else { return vec![sent.asked.at] };
     let next = |at: &WallTime| spec.schedule.next_after(*at).filter(|tick| *tick < until);

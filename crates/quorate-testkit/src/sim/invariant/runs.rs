@@ -14,37 +14,40 @@ use quorate::{
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-/// How far ahead of the servers' clocks a worker may take them to be: it carries them on by its own boot clock.
+/// The largest error by which a worker's estimate of the servers' clocks may be ahead of them.
+///
+/// The worker extrapolates the servers' time with its own boot clock.
 const CARRIED: Duration = Duration::from_millis(100);
-/// Ticks younger than this may be yet to come.
+/// The age below which a due tick may still be about to start.
 const YOUNG: Duration = Duration::from_secs(1);
-/// A run that was interrupted so often may be left for later.
+/// The number of interruptions after which a tick may be put off.
 const INTERRUPTED: usize = 4;
-/// A process that runs on after a pause needs this long to end what it must not go on with.
+/// The time that a process needs after a pause to end the runs that it must not continue.
 const WAKES_IN: Duration = Duration::from_millis(250);
 
-/// Every tick of the second group runs as its job's rules say, on whichever worker.
+/// Every tick of the second group runs according to its job's rules, on any worker.
 ///
-/// - A run starts under a claim or a term that its worker takes for valid. A tick does not start before it is due, by the
-///   clocks of a majority of the servers.
-/// - A job whose overlap rule is not [`Overlap::Allow`] does not run beside itself: an any-worker job on one worker (on
-///   all workers with [`Promises::overlap_across_workers`]), a leader-placed job anywhere.
-/// - Once the faults are over, every tick starts. Every tick of a job that catches up all has come to an end: under
-///   at-least-once a handler has ended by itself, under at-most-once it has started or its history has an entry (of any-worker jobs, and where a
-///   server has forgotten since, with [`Promises::every_end_is_entered`]).
+/// - A run starts under a claim or a term that its worker considers valid. A tick does not start before it is due, by
+///   the clocks of a majority of the servers.
+/// - Two runs of a job are not active at once, unless its overlap rule is [`Overlap::Allow`]. For an any-worker job this
+///   is judged within one worker (across all workers with [`Promises::overlap_across_workers`]), for a leader-placed job
+///   across all workers.
+/// - Once the faults are over, every tick starts. For a job that catches up all missed ticks, every tick has come to an
+///   end. Under at-least-once, a handler has ended by itself. Under at-most-once, a handler has started or the history
+///   has an entry. (For any-worker jobs, and for ticks that a server may have forgotten, the entry is required only with
+///   [`Promises::every_end_is_entered`].)
 ///
-/// Excuses: a pause and a cancellation on request, from the operator's requests. A worker that is paused, or whose boot
-/// clock stood still, may go on with a run beside the next one. Ticks before the newest registration of a job have no
-/// owner: a majority may have forgotten the earlier one. A tick that was interrupted four times may be left for later.
-/// Without [`Promises::any_worker_progress`] any-worker jobs are not accounted for where they do not run at all after
-/// the faults.
+/// Excuses: the operator may have paused the job or cancelled its runs. A worker that is paused, or whose boot clock
+/// stood still, may continue a run while the next one is active. Ticks before the newest registration of a job are not
+/// judged: a majority may have forgotten the earlier registration. A tick that was interrupted four times may be put
+/// off. Without [`Promises::any_worker_progress`], any-worker jobs are not judged if they do not run after the faults.
 #[derive(Debug, Default)]
 pub(super) struct Runs {
     log: PoolLog,
     promises: Promises,
-    /// The newest time since which each job is due, of all rows that any server was written.
+    /// For each job, the newest start of its schedule, from all rows that were written to any server.
     since: BTreeMap<Arc<str>, WallTime>,
-    /// When a server last forgot.
+    /// The last time at which a server forgot.
     forgot: Option<WallTime>,
     histories: BTreeMap<Arc<str>, Vec<TickHistory>>,
     reckoned: u64,
@@ -69,7 +72,7 @@ impl Invariant for Runs {
         self.log.see(true_wall(now), event);
         match event {
             Event::Promised(promises) => self.promises = *promises,
-            // The memory of a server begins when it is marked, which may be long after it forgot.
+            // The memory of a server begins with its marker, which may be written long after the server forgot.
             Event::Forgot { .. } | Event::Ran { request: Request::Mark { .. }, reply: Reply::Marked, .. } => {
                 self.forgot = Some(true_wall(now));
             }
@@ -116,7 +119,7 @@ impl Runs {
         Err(format!("{worker} starts run {run} of {job}, due at {at:?}, under {token}, {wrong}"))
     }
 
-    /// Accounts for every tick that is due.
+    /// Checks every tick that is due.
     fn reckon(&mut self, settled: WallTime, until: WallTime) -> Result<(), String> {
         let until = until - YOUNG;
         let asleep = !self.promises.any_worker_progress && self.is_asleep(settled, until);
@@ -137,13 +140,13 @@ impl Runs {
         Ok(())
     }
 
-    /// Whether the history must have an entry of a tick that was never started.
+    /// Returns `true` if the history must have an entry for a tick that was never started.
     fn is_to_be_entered(&self, spec: &PoolSpec, at: WallTime) -> bool {
         let remembered = self.forgot.is_none_or(|forgot| forgot + OFFSET < at);
         self.promises.every_end_is_entered || !spec.is_any_worker() && remembered
     }
 
-    /// Whether any-worker jobs do not run at all, though the faults are over.
+    /// Returns `true` if an any-worker job has not run a due tick, although the faults are over.
     fn is_asleep(&self, settled: WallTime, until: WallTime) -> bool {
         let mut jobs = self.log.specs().filter(|spec| spec.is_any_worker());
         jobs.any(|spec| {
@@ -154,7 +157,7 @@ impl Runs {
         })
     }
 
-    /// What a tick lacks that is due.
+    /// Returns the reason for which a due tick violates the invariant; `None` if it does not.
     fn lacks(&self, spec: &PoolSpec, at: WallTime, settled: bool) -> Option<&'static str> {
         let runs: Vec<&Run> = self.log.of(&RunOf::tick(spec.name, at)).collect();
         if settled {
@@ -174,7 +177,7 @@ impl Runs {
                 let own = runs.iter().any(|run| run.ended_itself() || cancelled(&run));
                 own || runs.len() >= INTERRUPTED
                     || entries.iter().any(|entry| matches!(entry.end, TickEnd::SkippedPaused | TickEnd::Cancelled))
-                    // A short history may have let go of the entry.
+                    // A short history may have pruned the entry.
                     || spec.pausable && self.log.may_be_cancelled(spec.name, at, WallTime::from_micros(u64::MAX))
             }
         };
@@ -186,18 +189,18 @@ impl Runs {
     }
 }
 
-/// Whether an entry is of this tick of the schedule.
+/// Returns `true` if an entry covers this tick of the schedule.
 pub(super) fn covers(entry: &TickHistory, at: WallTime) -> bool {
     entry.cause.request().is_none() && entry.tick <= at && at <= entry.until.unwrap_or(entry.tick)
 }
 
-/// The run beside which `start` must not go on.
+/// Returns an active run that forbids `start`.
 fn beside<'a>(log: &PoolLog, promises: Promises, spec: &PoolSpec, start: &'a RunStart) -> Option<&'a Beside> {
     if spec.overlap == Overlap::Allow {
         return None;
     }
     let across = !spec.is_any_worker() || promises.overlap_across_workers;
-    // A request's run is the leader's, which does not know what workers run of the job.
+    // The leader starts the runs of a request, and does not know which runs of the job are active on workers.
     let counts = |run: Option<&Run>| {
         run.is_some_and(|run| across || run.start.cause.request().is_none())
             && (across || start.cause.request().is_none())

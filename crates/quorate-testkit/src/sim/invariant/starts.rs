@@ -9,9 +9,10 @@ use std::{
     time::Duration,
 };
 
-/// A run of an at-most-once job starts once: the run of a tick, and each run of a request.
+/// Each run of an at-most-once job starts at most once: the run of a tick, and each run of a request.
 ///
-/// This holds over all workers, crashes and lost memories. It rests on no worker's clock.
+/// This holds across all workers, and across crashes and servers that forget. It does not depend on any
+/// worker's clock.
 #[derive(Debug)]
 pub(super) struct Starts {
     jobs: BTreeMap<&'static str, PoolSpec>,
@@ -74,7 +75,7 @@ mod tests {
         assert!(made::started(&mut starts, 0, &made::start(4, "led-once", 1_000)).is_err());
         let why = made::started(&mut starts, 0, &made::start(5, "any-once", 1_000)).unwrap_err();
         assert!(why.contains("run 1 has started before"), "{why}");
-        // Requests of one moment are different runs.
+        // Two requests of the same moment make two different runs.
         let on_request = |run, id| {
             let cause = TickCause::Triggered { id: made::id(id) };
             RunStart { cause, ..made::start(run, "any-once", 1_000) }

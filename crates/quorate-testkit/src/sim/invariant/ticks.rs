@@ -51,7 +51,7 @@ const INTERRUPTED: u32 = 4;
 ///
 /// Excuses, from *tick once*: "ticks that nodes have forgotten count as unknown", so a server that forgot
 /// counts no more for stored records. A registration begins again only if no server that answered the
-/// leader's seal had it; no leader must account for ticks before that. A tick that was interrupted four
+/// leader's seal stored it; no leader must account for ticks before that. A tick that was interrupted four
 /// times in the newest term may be put off beyond the end of the run. (A pause between the last check and
 /// the start is not excused: this simulation has none.)
 #[derive(Debug)]

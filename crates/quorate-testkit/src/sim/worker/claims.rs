@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-/// Takes messages and handles them, until the environment is asked to end.
+/// Takes messages and handles them, until the environment is stopped.
 pub(super) async fn work(mut worker: Worker) {
     let ttl = Duration::from_millis([1_000, 1_500, 2_500][worker.rng.index(3)]);
     let mut consumer = Consumer { claims: Claims::new(&worker.quorum, SET).ttl(ttl), ttl };
@@ -32,14 +32,14 @@ struct Consumer {
     ttl: Duration,
 }
 
-/// What came of handling a message.
+/// The result of handling a message: success with this text, or failure.
 enum Handled {
     Well(String),
     Badly,
 }
 
 impl Consumer {
-    /// The library has the handler's life in its hands. At times the whole is dropped in mid-work.
+    /// Handles one message with `Claims::process`, which runs the handler. Sometimes drops that future before it ends.
     async fn process(&mut self, worker: &mut Worker, message: usize) {
         let id = id(message);
         // The token under which the handler succeeded.
@@ -77,7 +77,7 @@ impl Consumer {
         }
     }
 
-    /// Claims one message and does with it what comes to mind.
+    /// Claims one message and handles it without `Claims::process`.
     async fn by_hand(&mut self, worker: &mut Worker, message: usize) {
         match self.claims.claim(&id(message)).await {
             Ok(outcome) => self.outcome(worker, message, outcome).await,
@@ -85,7 +85,7 @@ impl Consumer {
         }
     }
 
-    /// Claims some messages in one batch, and handles one after the other.
+    /// Claims several messages in one batch, and handles them one after another.
     async fn many(&mut self, worker: &mut Worker, message: usize) {
         let count = worker.rng.number(1..=5);
         let mut messages = vec![message];
@@ -118,7 +118,7 @@ impl Consumer {
         }
     }
 
-    /// Handles a message that is ours, then completes it, abandons it, or simply drops it.
+    /// Handles a claimed message, then completes, abandons or drops the claim.
     async fn dispose(&self, worker: &mut Worker, message: usize, claim: Claim) {
         let token = claim.token().get();
         worker.took(claim.id(), claim.handle(), self.ttl);
@@ -133,7 +133,7 @@ impl Consumer {
                     worker.referee.count("abandon unconfirmed");
                 }
             }
-            // Also where the claim is lost by now: whoever was slow tries all the same.
+            // A slow worker tries to complete its claim even if it has lost the claim meanwhile.
             Handled::Well(result) => {
                 let (hasty, time) = (worker.rng.chance(80), worker.rng.millis(0..=20));
                 let completed = tokio::select! { biased;
@@ -150,13 +150,13 @@ impl Consumer {
 }
 
 impl Worker {
-    /// The message `id` is ours.
+    /// Reports to the referee that this worker has claimed the message `id`.
     fn took(&self, id: &str, claim: ClaimHandle, ttl: Duration) -> Arc<Held> {
         let token = claim.token().get();
         self.referee.holds(&self.host, Holder::Claim(claim), resource(id), token, ttl / 5)
     }
 
-    /// Does the work that a message asks for.
+    /// Does the work of a message.
     async fn handle(&mut self, id: &str, claim: &ClaimHandle) -> Handled {
         let calm = self.referee.is_calm();
         let time = if calm { self.rng.millis(0..=20) } else { self.rng.millis_up_to(&[100, 600, 4_000]) };
@@ -172,7 +172,7 @@ impl Worker {
         if !calm && self.rng.chance(200) {
             return Handled::Badly;
         }
-        // The result names who made it: a worker and a token.
+        // The result names the worker and the token that produced it.
         Handled::Well(format!("{} {}", self.host.name(), claim.token()))
     }
 

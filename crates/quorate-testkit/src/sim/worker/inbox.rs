@@ -6,13 +6,15 @@ use std::{
 
 /// The set of claims to which the messages belong.
 pub(super) const SET: &str = "s";
-/// How far messages are apart.
+/// The time between two messages.
 const PACE: Duration = Duration::from_millis(500);
-/// How many of the open messages a consumer is offered.
+/// The number of open messages from which a consumer receives one.
 const OFFERED: usize = 6;
 
-/// A broker that delivers each message to every consumer, again and again until one of them knows that it is
-/// done, and now and then once more.
+/// A broker with at-least-once delivery.
+///
+/// It delivers each message to every consumer, again and again until a consumer knows that the message is
+/// done. Now and then it delivers a message that is done once more.
 #[derive(Debug)]
 pub(in super::super) struct Inbox {
     truth: Truth,
@@ -21,13 +23,13 @@ pub(in super::super) struct Inbox {
 }
 
 impl Inbox {
-    /// Publishes a message now and then, until `length` is over.
+    /// Creates a broker that publishes one message in each [`PACE`], until `length` is over.
     pub(in super::super) fn new(truth: Truth, length: Duration) -> Self {
         let count = usize::try_from(length.as_millis() / PACE.as_millis()).unwrap_or_default();
         Self { truth, length, done: Mutex::new(vec![false; count]) }
     }
 
-    /// A message for whoever asks.
+    /// Returns a message for the consumer that calls this, if there is one to deliver.
     pub(super) fn deliver(&self, rng: &mut SeedRng) -> Option<usize> {
         let published = self.published();
         let done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
@@ -39,12 +41,12 @@ impl Inbox {
         (!offered.is_empty()).then(|| offered[rng.index(offered.len())])
     }
 
-    /// A consumer knows that the message is done.
+    /// Records that a consumer knows that the message is done.
     pub(super) fn finish(&self, message: usize) {
         self.done.lock().unwrap_or_else(PoisonError::into_inner)[message] = true;
     }
 
-    /// How many messages are not known to be done.
+    /// Returns the number of published messages that no consumer knows to be done.
     pub(in super::super) fn open(&self) -> usize {
         let done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
         done[..self.published()].iter().filter(|done| !**done).count()
@@ -56,7 +58,7 @@ impl Inbox {
     }
 }
 
-/// The id of a message.
+/// Returns the id of a message.
 pub(super) fn id(message: usize) -> String {
     format!("m{message}")
 }

@@ -3,10 +3,10 @@ use crate::sim::{Held, SeedRng, TickEnd};
 use quorate::schedule::{Cron, Delivery, Job, Misfire, RunAll, RunOnce, Schedule, Tick, every};
 use std::{panic::resume_unwind, sync::Arc, time::Duration};
 
-/// Longer than any run, so that nothing of a job with this window may be lost.
+/// A misfire window that is longer than the simulation, so that no tick of a job with this window may be lost.
 const FOR_GOOD: Duration = Duration::from_secs(300);
 
-/// A job of the group: every worker has the same.
+/// A job of the group. All workers have the same jobs.
 #[derive(Clone, Debug)]
 pub(in super::super) struct JobSpec {
     pub(in super::super) name: &'static str,
@@ -17,13 +17,13 @@ pub(in super::super) struct JobSpec {
 }
 
 impl JobSpec {
-    /// Whether every tick that was missed is made up, however late.
+    /// Returns `true` if every missed tick gets a catch-up run, however late.
     pub(in super::super) fn makes_up_all(&self) -> bool {
         self.misfire == RunAll::within(FOR_GOOD)
     }
 }
 
-/// The jobs: both delivery rules, all misfire rules, both kinds of schedule.
+/// Returns the jobs: both delivery rules, all misfire rules, both kinds of schedule.
 pub(in super::super) fn specs() -> Vec<JobSpec> {
     let spec =
         |name, schedule, delivery, misfire, timeout| JobSpec { name, schedule, delivery, misfire, timeout };
@@ -48,7 +48,7 @@ fn cron(text: &str) -> Schedule {
     Cron::parse(text).expect("a sound line").into()
 }
 
-/// The job of `spec` under the term that `held` is a look at.
+/// Returns the job of `spec` under the term that `held` observes.
 pub(super) fn job(spec: JobSpec, worker: &Worker, held: &Arc<Held>) -> Job {
     let (worker, held) = (worker.clone(), Arc::clone(held));
     let job = Job::new(spec.name, spec.schedule, move |tick| run(worker.clone(), Arc::clone(&held), tick));
@@ -59,7 +59,7 @@ pub(super) fn job(spec: JobSpec, worker: &Worker, held: &Arc<Held>) -> Job {
     }
 }
 
-/// One run of one tick: it may be quick, slow, stubborn, or a failure.
+/// Runs one tick. The run may be quick, slow, deaf to its cancellation, or a failure.
 async fn run(mut worker: Worker, held: Arc<Held>, tick: Tick) -> Result<(), String> {
     let run = worker.referee.tick_started(&held, &tick);
     worker.rng = SeedRng::new(worker.seed, &format!("run {}", run.number()));
@@ -73,7 +73,7 @@ async fn run(mut worker: Worker, held: Arc<Held>, tick: Tick) -> Result<(), Stri
         _ => worker.rng.millis(100..=3_000),
     };
     match how {
-        // Stubborn: it hears no signal, and runs past its term if it is let.
+        // This run ignores its cancellation, and continues after its term if the library lets it.
         16 => worker.env.sleep(time).await,
         _ => {
             let env = worker.env.clone();
@@ -81,7 +81,7 @@ async fn run(mut worker: Worker, held: Arc<Held>, tick: Tick) -> Result<(), Stri
                 () = tick.cancellation_token().cancelled() => {
                     worker.referee.count("tick stopped");
                     run.ends(told_to_stop(&tick));
-                    return Err("told to stop".to_owned());
+                    return Err("cancelled".to_owned());
                 }
                 () = env.sleep(time) => {}
             }
@@ -96,20 +96,23 @@ async fn run(mut worker: Worker, held: Arc<Held>, tick: Tick) -> Result<(), Stri
         }
         _ => (TickEnd::Itself, Ok(())),
     };
-    // The worker's word comes before what the library makes of it.
+    // The referee learns the handler's end before the library records it.
     run.ends(if tick.cancellation_token().is_cancelled() && result.is_err() {
         told_to_stop(&tick)
     } else {
         end
     });
     if how == 19 {
-        // Without the hook, which would print it.
+        // `resume_unwind` does not call the panic hook, which would print the panic.
         resume_unwind(Box::new("on purpose"));
     }
     result
 }
 
-/// A run that is told to stop though its term goes on is past its timeout: that is an end of its own.
+/// Returns the end of a cancelled run.
+///
+/// If the term is not stepping down, the run was cancelled because of its timeout. The run then counts as ended
+/// by itself.
 fn told_to_stop(tick: &Tick) -> TickEnd {
     match tick.term() {
         Some(term) if !term.step_down_token().is_cancelled() => TickEnd::Itself,
@@ -118,7 +121,7 @@ fn told_to_stop(tick: &Tick) -> TickEnd {
 }
 
 impl Worker {
-    /// The delivery rule of a tick's job, for counting.
+    /// Returns the delivery rule of a tick's job, as the name for a count.
     fn spec(&self, tick: &Tick) -> String {
         let spec = specs().into_iter().find(|spec| *spec.name == **tick.job());
         let again = if tick.is_made_up() { " caught up" } else { "" };

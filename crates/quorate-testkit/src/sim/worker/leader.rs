@@ -15,16 +15,16 @@ use std::{
     time::Duration,
 };
 
-/// The group that the workers elect a leader of.
+/// The group for which the workers elect a leader.
 pub(in super::super) const GROUP: &str = "g";
 
-/// The group's leadership.
+/// Returns the resource of the group's leadership.
 pub(in super::super) fn group() -> Resource {
     #[expect(clippy::expect_used, reason = "a name written by hand")]
     Resource::election(GROUP).expect("a sound name")
 }
 
-/// Campaigns, leads, gives up in one way or another and campaigns again, until the environment is asked to end.
+/// Campaigns and leads, ends the campaign in one of several ways and campaigns again, until the environment is stopped.
 pub(super) async fn work(mut worker: Worker) {
     let ttl = Duration::from_millis([1_000, 1_500, 2_500, 3_000][worker.rng.index(4)]);
     let election = Election::new(&worker.quorum, GROUP).ttl(ttl);
@@ -37,7 +37,7 @@ pub(super) async fn work(mut worker: Worker) {
     }
 }
 
-/// Asks whoever leads to resign, now and then, until the faults are over.
+/// Asks the leader to resign, now and then, until the faults are over.
 pub(super) async fn unseat(mut worker: Worker) {
     let election = Election::new(&worker.quorum, GROUP);
     let Ok(mut observer) = election.observe() else { return };
@@ -56,13 +56,13 @@ pub(super) async fn unseat(mut worker: Worker) {
         worker.referee.count(match &asked {
             Ok(_) => "asked leader resigned",
             Err(ResignError::NotObeyed { .. }) => "asked leader leads on",
-            Err(ResignError::NobodyLeads { .. }) => "nobody to ask",
+            Err(ResignError::NobodyLeads { .. }) => "no leader to ask",
             Err(_) => "leader not asked",
         });
     }
 }
 
-/// One campaign's work.
+/// The state of one campaign, from which its terms are led.
 struct Tenant {
     election: Election,
     ttl: Duration,
@@ -71,10 +71,10 @@ struct Tenant {
 }
 
 impl Worker {
-    /// One campaign, which may be shut down or dropped at any moment.
+    /// Runs one campaign, which may be shut down or dropped at any moment.
     async fn campaign(&mut self, mut tenant: Tenant) {
         let (how, time) = (self.rng.number(0..=9), self.rng.millis_up_to(&[400, 3_000, 9_000]));
-        // Some campaigns restart work that fails, the others end with it.
+        // Some campaigns restart failed work. The others end when their work fails.
         let restarts = matches!(how, 0 | 2 | 4);
         let election = match restarts {
             true => {
@@ -110,7 +110,7 @@ impl Worker {
         });
     }
 
-    /// The work of one term: the jobs, writes of its own, and at times an end before its time.
+    /// Does the work of one term: runs the jobs and writes to the stores. Sometimes ends the term early.
     fn lead(
         &self,
         tenant: &Tenant,
@@ -136,7 +136,7 @@ impl Worker {
                     match how {
                         5..=7 => { count("leader resigned"); Ok(()) }
                         8 => { count("leader failed"); Err("tired") }
-                        // Without the hook, which would print it.
+                        // `resume_unwind` does not call the panic hook, which would print the panic.
                         _ => { count("leader panicked"); resume_unwind(Box::new("on purpose")) }
                     }
                 }
@@ -145,9 +145,9 @@ impl Worker {
         }
     }
 
-    /// Now and then has the term end before its time, or hands it over. Never returns.
+    /// Sometimes resigns the term or transfers it to another worker. Never returns.
     async fn leave(self, term: Term) {
-        // A stream of its own: the others are what they would be without.
+        // A separate random stream, so that the other draws do not depend on this one.
         let mut rng = SeedRng::new(self.seed, &format!("leave {}", self.label));
         if rng.chance(300) {
             self.patience(rng.millis_up_to(&[500, 2_000, 5_000])).await;
@@ -163,7 +163,7 @@ impl Worker {
         std::future::pending::<()>().await;
     }
 
-    /// Writes to the stores outside for as long as the term lasts, and now and then checks first.
+    /// Writes to the outside stores repeatedly, for as long as it is polled.
     async fn write_on(mut self, term: &Term) {
         loop {
             let pause = self.rng.millis(20..=400);
@@ -172,8 +172,9 @@ impl Worker {
         }
     }
 
-    /// Reads, thinks, looks whether it may still, and writes: to both stores. Between the look and the write
-    /// lies the way to the store, which is long at times.
+    /// Reads from each of the two stores, waits, checks the fencing token, and writes.
+    ///
+    /// The write takes time to reach the store after the check, and sometimes much time.
     pub(super) async fn update(&mut self, register: &str, token: impl Fn() -> Option<u64>) {
         for checked in [true, false] {
             let Some(mine) = token() else { return };

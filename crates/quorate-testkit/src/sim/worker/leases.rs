@@ -6,7 +6,8 @@ use std::{sync::Arc, time::Duration};
 /// The resources for which the workers compete.
 pub(in super::super) const RESOURCES: [&str; 2] = ["x", "y"];
 
-/// Wants a lease, works under it, lets it go in one way or another, until the environment is asked to end.
+/// Acquires a lease, works under it and gives it up in one of several ways, again and again until the environment is
+/// stopped.
 pub(super) async fn work(mut worker: Worker, resource: &'static str) {
     while !worker.is_stopped() {
         worker.think(&[30, 200, 1_500]).await;
@@ -17,11 +18,11 @@ pub(super) async fn work(mut worker: Worker, resource: &'static str) {
 }
 
 impl Worker {
-    /// One attempt, or a wait for one, which may be given up at any moment.
+    /// Tries once to acquire the lease, or waits for it. The attempt may be dropped at any moment.
     async fn want(&mut self, resource: &str) -> Option<Lease> {
         let ttl = Duration::from_millis([1_000, 1_500, 2_500, 3_000][self.rng.index(4)]);
         let lock = self.quorum.lock(resource).ttl(ttl).auto_extend(!self.rng.chance(200));
-        // A stream of its own: the others are what they would be without.
+        // A separate random stream, so that the other draws do not depend on this one.
         let mut bounds = SeedRng::new(self.seed, &format!("bound {} {:?}", self.label, self.env.now()));
         let lock = match bounds.number(0..=9) {
             0 => lock.max_hold(ttl + bounds.millis(0..=2_000)),
@@ -67,7 +68,7 @@ impl Worker {
         }
     }
 
-    /// Works in small steps under `lease`, for a while or until told to stop.
+    /// Works in small steps under `lease`, until a random time is over or the lease asks its holder to stop.
     async fn hold(&mut self, lease: Lease) {
         let held = self.referee.granted(&self.host, lease);
         let until = self.env.now() + self.rng.millis_up_to(&[50, 800, 5_000]);
@@ -97,7 +98,7 @@ impl Worker {
             let step = self.rng.millis(1..=120);
             self.env.sleep(step).await;
         }
-        // From the moment it is taken out, nobody believes in it.
+        // After `take` the referee no longer counts this worker as a holder.
         let lease = held.take().and_then(Arc::into_inner);
         let mut heirs = SeedRng::new(self.seed, &format!("heir {} {}", self.label, held.token()));
         let lease = match lease {

@@ -1,5 +1,7 @@
-//! What workers do all day. The seed decides which worker has which duties; everything that lies outside of
-//! Quorate (stores that are written to, the broker that delivers messages) has no faults of its own.
+//! The work of the simulated workers.
+//!
+//! The seed decides which worker has which duties. The systems outside of Quorate (the stores that workers
+//! write to, the broker that delivers messages) have no faults of their own.
 
 mod claims;
 mod inbox;
@@ -22,17 +24,17 @@ use super::{Host, Referee, SeedRng, scenario::WORKERS};
 use quorate::{env::Env, quorum::Quorum};
 use std::sync::Arc;
 
-/// What there is beside the servers.
+/// The systems that workers use besides the servers.
 #[derive(Debug)]
 pub(super) struct Outside {
     pub(super) sinks: Arc<Sinks>,
     pub(super) inbox: Inbox,
 }
 
-/// Of so many seeds in a thousand the workers have the second group.
+/// The number of seeds in a thousand in which the workers run the second group.
 const POOL_SEEDS: u64 = 300;
 
-/// What one worker is there for, beside its leases.
+/// The duties of one worker, besides its leases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(super) struct Duties {
     /// It campaigns, and runs jobs while it leads.
@@ -44,7 +46,7 @@ pub(super) struct Duties {
 }
 
 impl Duties {
-    /// The duties of all workers.
+    /// Draws the duties of all workers.
     pub(super) fn of(seed: u64) -> [Self; WORKERS] {
         let mut rng = SeedRng::new(seed, "duties");
         let (jobs, claims) =
@@ -55,19 +57,19 @@ impl Duties {
             *duties =
                 Self { jobs: jobs && rng.chance(850), claims: claims && rng.chance(850), ..Self::default() };
         }
-        // A stream of its own: the other duties are what they would be without.
+        // A separate random stream, so that the other duties do not depend on this draw.
         let mut rng = SeedRng::new(seed, "pool duties");
         let pool = rng.chance(POOL_SEEDS);
         all.iter_mut().for_each(|duties| duties.pool = pool && rng.chance(850));
         all[1].pool |= pool;
-        // Somebody has them.
+        // At least one worker has each duty that was drawn.
         all[0].jobs |= jobs;
         all[WORKERS - 1].claims |= claims;
         all
     }
 }
 
-/// What every kind of work needs.
+/// The state that every kind of work needs.
 #[derive(Clone, Debug)]
 pub(super) struct Worker {
     pub(super) env: Env,
@@ -76,13 +78,14 @@ pub(super) struct Worker {
     pub(super) referee: Arc<Referee>,
     pub(super) outside: Arc<Outside>,
     pub(super) rng: SeedRng,
-    /// The seed, and what tells this process from all others of the run.
+    /// The seed of the simulation.
     pub(super) seed: u64,
+    /// A name that distinguishes this process from all others of the simulation.
     pub(super) label: String,
 }
 
 impl Worker {
-    /// Starts everything that a worker with these duties does, until its environment is asked to end.
+    /// Starts the tasks of a worker with these duties. They run until its environment is stopped.
     pub(super) fn start(self, duties: Duties) {
         for resource in RESOURCES {
             let worker = self.fork(resource);
@@ -102,7 +105,7 @@ impl Worker {
         }
     }
 
-    /// The same worker with random numbers of its own for one kind of work.
+    /// Returns the same worker, with separate random numbers for one kind of work.
     fn fork(&self, what: &str) -> Self {
         Self { rng: SeedRng::new(self.seed, &format!("work {} {what}", self.label)), ..self.clone() }
     }
@@ -111,14 +114,15 @@ impl Worker {
         self.env.stopped().is_cancelled()
     }
 
-    /// Waits for a time drawn up to one of `tops` in milliseconds.
+    /// Waits for a random time, up to one of `tops`, in milliseconds.
     async fn think(&mut self, tops: &[u64]) {
         let think = self.rng.millis_up_to(tops);
         self.env.sleep(think).await;
     }
 
-    /// Waits for `time`, and, if the faults are over by then, until the worker is to end: in calm weather
-    /// nothing is given up.
+    /// Waits for `time` and, if the faults are over by then, until the worker stops.
+    ///
+    /// Workers that give up their work after this wait therefore never do so in the fault-free phase.
     async fn patience(&self, time: std::time::Duration) {
         self.env.sleep(time).await;
         if self.referee.is_calm() {

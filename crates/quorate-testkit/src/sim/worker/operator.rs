@@ -13,13 +13,13 @@ use std::{
     time::Duration,
 };
 
-/// The longest time for which a leader may take up a request of the storm.
+/// The time for which a leader may accept a request.
 pub(in super::super) const VALID_FOR: Duration = Duration::from_secs(3);
-/// The clocks of a majority of the servers are not further apart.
+/// The largest difference between the clocks of a majority of the servers.
 const CLOCKS_APART: Duration = Duration::from_secs(1);
-/// The number of entries in a first page of a history.
+/// The number of entries in the first page of a history.
 const PAGE: usize = 3;
-/// How long a request of the calm waits for its answer.
+/// The time for which a request in the fault-free phase waits for its answer.
 const CALM_WAIT: Duration = Duration::from_secs(2);
 
 /// A client that operates the jobs of the group.
@@ -29,12 +29,12 @@ pub(in super::super) struct Operator {
     pub(in super::super) quorum: Quorum,
     pub(in super::super) referee: Arc<Referee>,
     pub(in super::super) seed: u64,
-    /// Set once every pause has been lifted after the faults.
+    /// Set once the operator has lifted every pause after the faults.
     pub(in super::super) resumed: Arc<Mutex<bool>>,
 }
 
 impl Operator {
-    /// Whether it has lifted every pause after the faults.
+    /// Returns `true` once the operator has lifted every pause after the faults.
     pub(in super::super) fn has_resumed(&self) -> bool {
         *self.resumed.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -61,7 +61,7 @@ impl Operator {
         self.lift_pauses(&jobs, &specs).await;
     }
 
-    /// Resumes every job that may be paused, once no earlier request can be taken up any more.
+    /// Resumes every job that may be paused, once no leader can accept an earlier request any more.
     async fn lift_pauses(&self, jobs: &Jobs, specs: &[PoolSpec]) {
         self.env.sleep(VALID_FOR + CLOCKS_APART).await;
         let jobs = jobs.clone().wait(CALM_WAIT).valid_for(VALID_FOR);
@@ -98,7 +98,7 @@ impl Operator {
         told
     }
 
-    /// Reads every history, and reports it to the referee.
+    /// Reads every history and reports it to the referee.
     pub(in super::super) async fn read_histories(&self) {
         let Ok(jobs) = Jobs::new(&self.quorum, POOL) else { return };
         for spec in pool_specs() {
@@ -152,7 +152,7 @@ async fn send(jobs: &Jobs, ask: &Ask) -> Result<Accepted, JobsError> {
         Ask::Resume { .. } => jobs.resume(name).await,
         Ask::Backfill { from, until, .. } => jobs.backfill(name, *from, *until).await,
         Ask::Cancel { tick, .. } => jobs.cancel(name, *tick).await,
-        // The enum may grow; nothing else is drawn.
+        // The enum is non-exhaustive; `draw` returns no other variant.
         _ => jobs.trigger(name).await,
     }
 }
@@ -166,7 +166,7 @@ fn told(answer: Result<Accepted, JobsError>) -> Told {
             | JobsError::Unanswered { id, .. }
             | JobsError::AnswerUnread { id, .. },
         ) => Told::Unknown { id: Some(id) },
-        // Nothing was posted.
+        // No request was posted.
         Err(_) => Told::NotSent,
     }
 }

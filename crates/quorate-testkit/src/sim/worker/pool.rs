@@ -1,4 +1,4 @@
-//! A second group, whose jobs run on any worker or on the leader, and which an operator sends requests to.
+//! The second group: its jobs run on any worker or on the leader, and an operator sends requests to it.
 
 use super::Worker;
 use crate::sim::{HandlerEnd, JobRun, SeedRng};
@@ -7,9 +7,9 @@ use quorate::schedule::{
 };
 use std::{panic::resume_unwind, time::Duration};
 
-/// The group.
+/// The name of the group.
 pub(in super::super) const POOL: &str = "pool";
-/// Longer than any run of the simulation, so that nothing of a job with this window may be skipped as missed.
+/// A misfire window that is longer than the simulation, so that no tick of a job with this window may be skipped as missed.
 const FOR_GOOD: Duration = Duration::from_secs(300);
 /// The number of entries that a job with a short history keeps.
 const SHORT: usize = 6;
@@ -28,17 +28,17 @@ pub(in super::super) struct PoolSpec {
     pub(in super::super) timeout: Option<Duration>,
     /// The number of history entries that are kept.
     pub(in super::super) history: usize,
-    /// Whether the operator pauses it.
+    /// Lets the operator pause the job.
     pub(in super::super) pausable: bool,
 }
 
 impl PoolSpec {
-    /// Whether any worker may run its ticks.
+    /// Returns `true` if any worker may run the job's ticks.
     pub(in super::super) fn is_any_worker(&self) -> bool {
         self.placement != Placement::Leader
     }
 
-    /// Whether every tick that was missed runs as a catch-up, however late.
+    /// Returns `true` if every missed tick gets a catch-up run, however late.
     pub(in super::super) fn catches_up_all(&self) -> bool {
         self.misfire == RunAll::within(FOR_GOOD)
     }
@@ -48,7 +48,7 @@ impl PoolSpec {
 pub(in super::super) fn pool_specs() -> Vec<PoolSpec> {
     let second = Duration::from_secs(1);
     use Delivery::{AtLeastOnce, AtMostOnce};
-    // The rules of most jobs: every tick runs, one after another, on any worker.
+    // The rules of most jobs: every tick runs, one at a time, on any worker.
     let spec = |name, period, delivery| PoolSpec {
         name,
         schedule: millis(period),
@@ -105,7 +105,7 @@ fn cron(text: &str) -> Schedule {
     Cron::parse(text).expect("a cron line").into()
 }
 
-/// Runs a scheduler of the group, ends it in one of several ways and begins again, until the environment stops.
+/// Runs a scheduler of the group, ends it in one of several ways and begins again, until the environment is stopped.
 pub(super) async fn work(mut worker: Worker) {
     let ttl = Duration::from_millis([1_000, 1_500, 2_500][worker.rng.index(3)]);
     let mut number = 0;
@@ -139,7 +139,7 @@ impl Worker {
         };
         let dropped = async {
             self.patience(time).await;
-            // At the end of the simulation the scheduler is shut down.
+            // At the end of the simulation the scheduler is shut down, and not dropped.
             if self.is_stopped() {
                 std::future::pending::<()>().await;
             }
@@ -170,7 +170,7 @@ fn job(spec: PoolSpec, worker: &Worker) -> Job {
     }
 }
 
-/// Runs the handler once: it is quick, slow, deaf to the stop signal, or fails.
+/// Runs the handler once: it is quick, slow, deaf to its cancellation, or fails.
 async fn run_handler(worker: Worker, run: JobRun, tick: Tick) -> Result<(), String> {
     let mut rng = SeedRng::new(worker.seed, &format!("pool run {}", run.number()));
     let calm = worker.referee.is_calm();
@@ -203,7 +203,7 @@ async fn run_handler(worker: Worker, run: JobRun, tick: Tick) -> Result<(), Stri
         }
         19 => {
             run.ends(HandlerEnd::Failed);
-            // Without the hook, which would print it.
+            // `resume_unwind` does not call the panic hook, which would print the panic.
             resume_unwind(Box::new("on purpose"))
         }
         _ => {

@@ -5,8 +5,9 @@ use std::{
     time::Duration,
 };
 
-/// Two stores outside of Quorate that workers read from and write to, as they would to a database: one that
-/// compares fencing tokens in its own transaction, and one that does not.
+/// Two stores outside of Quorate that workers read and write, as they would a database.
+///
+/// One store compares fencing tokens in its own transaction, the other does not.
 #[derive(Debug, Default)]
 pub(in super::super) struct Sinks {
     registers: Mutex<Registers>,
@@ -20,17 +21,20 @@ struct Register {
     newest: Fence,
 }
 
-/// What is compared: the fencing token, and, as one holder may come again while its last write is on its way,
-/// a number of its own that grows.
+/// The value that the first store compares: the fencing token, and a number that increases.
+///
+/// The number orders the accesses of one holder, which may read again while its last write is on its way.
 pub(super) type Fence = (u64, u64);
 
-/// The reader's word that a later token has been seen.
+/// The error of a read whose fence is older than the newest that the store has seen.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Outdated;
 
 impl Sinks {
-    /// Reads a register's version. The store that compares tokens remembers this one from here on: who has
-    /// been overtaken by a reader may write no more.
+    /// Reads a register's version.
+    ///
+    /// The store that compares tokens remembers this fence. It then refuses the writes of every holder with an
+    /// older one.
     pub(super) fn read(&self, checked: bool, register: &str, fence: Fence) -> Result<u64, Outdated> {
         let mut registers = self.registers();
         let register = registers.entry((checked, register.to_owned())).or_default();
@@ -41,7 +45,7 @@ impl Sinks {
         Ok(register.version)
     }
 
-    /// Sends a write of what was made from `base`. It arrives, whatever becomes of its sender.
+    /// Sends a write that is based on the version `base`. It arrives even if its sender crashes.
     #[expect(clippy::disallowed_methods, reason = "what has left outlives the worker that sent it")]
     pub(super) fn send(
         self: &Arc<Self>,

@@ -23,7 +23,8 @@ fn read(histories: &mut Histories, entries: &[TickHistory]) -> Result<(), String
     made::see(histories, 0, &Event::HistoryRead { job: &job, entries, page })
 }
 
-/// One run of `job`, due at 2 s, that ended so, and what is then read of it.
+/// Judges a history whose entry says `end`, for a run of `job` that is due at 2 s. Its handler ended as `ended` says, or
+/// never started.
 fn reads(promises: Promises, job: &str, ended: Option<HandlerEnd>, end: TickEnd) -> Result<(), String> {
     let mut histories = Histories { promises, ..Histories::default() };
     if let Some(ended) = ended {

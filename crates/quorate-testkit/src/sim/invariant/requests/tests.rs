@@ -20,7 +20,7 @@ fn settle(requests: &mut Requests) -> Result<(), String> {
     made::see(requests, 30_000, &Event::Settled { since: made::at(0), until: made::at(30_000) })
 }
 
-/// A trigger that was stored on so many servers, and accepted.
+/// Returns the state after a trigger that was stored on this many servers and accepted, with the verdict.
 fn triggered(servers: usize) -> (Requests, Result<(), String>) {
     let mut requests = Requests::default();
     made::written(&mut requests, POOL, ASK, "", servers).unwrap();

@@ -1,7 +1,8 @@
 use super::{super::pool_log::made, *};
 use crate::sim::HandlerEnd;
 
-/// Every job is registered at 0, and runs each of its ticks until 20 s, but for those that `leaves` names.
+/// Returns the state in which every job is registered at 0 s and has run each of its ticks up to 20 s, except those
+/// for which `leaves` returns `true`.
 fn history(promises: Promises, leaves: impl Fn(&str, u64) -> bool) -> Runs {
     let mut runs = Runs { promises, ..Runs::default() };
     let specs: Vec<PoolSpec> = runs.log.specs().cloned().collect();
