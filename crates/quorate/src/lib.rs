@@ -77,6 +77,7 @@ pub mod env;
 pub mod internals;
 pub mod lease;
 pub mod ledger;
+mod log_limit;
 pub mod node;
 mod panic;
 #[doc(hidden)]

@@ -124,7 +124,7 @@ async fn of_nodes_there_is_one_at_least_and_none_twice_and_an_even_number_is_adv
     let node = |name: &str| MemoryNode::new(name);
     let built = |names: &[&str]| Quorum::builder().nodes(names.iter().map(|name| node(name))).build();
     says(built(&[]).expect_err("no node"), &["nodes is empty", "name at least one"]);
-    says(built(&["a", "b", "a"]).expect_err("twice"), &["nodes names a twice", "name it once"]);
+    says(built(&["a", "b", "a"]).expect_err("twice"), &["nodes is [a, b, a], which names a twice", "name it once"]);
     let even = built(&["a", "b"]).expect("allowed");
     says(
         QuorumConfig::advice(even.nodes().len()).expect("it buys nothing"),

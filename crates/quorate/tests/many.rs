@@ -137,7 +137,7 @@ async fn each_by_itself_has_an_outcome_each() {
     let bad = b.locks(["fine", "wi{ld"]).acquire_each().await.expect_err("a brace");
     assert!(bad.to_string().contains("brace"), "{bad}");
     let none = b.locks([]).acquire_all().await.expect_err("nothing to hold");
-    assert!(none.to_string().contains("resources names 0 locks"), "{none}");
+    assert!(none.to_string().contains("resources is a list of 0 locks"), "{none}");
     a.close().await;
     b.close().await;
 }

@@ -13,9 +13,9 @@ pub enum AcquireError {
     /// The name cannot be used.
     #[error(transparent)]
     Name(#[from] NameError),
-    /// The timings cannot work.
+    /// A setting cannot be used.
     #[error(transparent)]
-    QuorumConfig(#[from] SettingError),
+    Setting(#[from] SettingError),
     /// Someone else held it for as long as we waited.
     #[error("{resource} was not free in time: {report}")]
     Contended {
@@ -75,9 +75,21 @@ impl AcquireError {
     /// Whether only an operator, or other code, can fix it: trying again will not help.
     pub fn is_permanent(&self) -> bool {
         match self {
-            Self::Name(_) | Self::QuorumConfig(_) | Self::Closed => true,
+            Self::Name(_) | Self::Setting(_) | Self::Closed => true,
             Self::Contended { .. } => false,
             Self::Unreachable { report, .. } | Self::Untrusted { report, .. } => report.is_permanent(),
+        }
+    }
+
+    /// The kind of the error, for a log that reports each kind once.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Self::Name(_) => "name",
+            Self::Setting(_) => "setting",
+            Self::Contended { .. } => "contended",
+            Self::Unreachable { .. } => "unreachable",
+            Self::Untrusted { .. } => "untrusted",
+            Self::Closed => "closed",
         }
     }
 

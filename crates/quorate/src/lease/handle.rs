@@ -13,7 +13,7 @@ use crate::{
     sabotage::Sabotage,
     vote::{NodeOutcome, ReplyTo, vote_channel},
 };
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::{fmt, pin::pin, sync::Arc, time::Duration};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
@@ -21,7 +21,6 @@ use tokio_util::sync::CancellationToken;
 ///
 /// The keeper extends it every third of its TTL. Its loss is a signal: [`Lease::step_down`] some time before
 /// validity ends, [`Lease::lost`] at the end. What has ended stays ended.
-#[derive(Debug)]
 #[must_use = "dropping a lease releases it"]
 pub struct Lease {
     inner: Arc<QuorumInner>,
@@ -226,6 +225,17 @@ impl Lease {
             return BootTime::default();
         }
         self.inner.env().now()
+    }
+}
+
+impl fmt::Debug for Lease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lease")
+            .field("resource", &self.resource)
+            .field("owner", &self.owner)
+            .field("token", &self.token)
+            .field("remaining", &self.remaining())
+            .finish()
     }
 }
 
