@@ -37,7 +37,7 @@ async fn worker(name: &'static str, table: Table) -> Result<(), Failure> {
         for (id, outcome) in claims.claim_many(batch.iter().map(String::as_str)).await? {
             match outcome? {
                 ClaimOutcome::Claimed(claim) => {
-                    claim.check()?;
+                    claim.fencing_token()?;
                     table.sent(&id);
                     claim.complete("sent").await?;
                     sent += 1;

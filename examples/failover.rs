@@ -11,17 +11,17 @@ use tokio_util::sync::CancellationToken;
 
 /// The work of a leader: it runs until it is told to step down, or until it fails.
 async fn serve(name: &'static str, term: Term) -> Result<(), Failure> {
-    println!("{name} leads, term {}", term.number());
+    println!("{name} leads, term {}", term.token());
     let env = term.quorum().env().clone();
     for beat in 0.. {
         // Before a write to the outside: is the term still ours? Pass the token on to the sink.
-        let token = term.check()?;
+        let token = term.fencing_token()?;
         println!("  {name} writes beat {beat} under token {token}");
         if beat == 2 {
             return Err(format!("{name} fails").into());
         }
         tokio::select! { biased;
-            () = term.step_down().cancelled() => break,
+            () = term.step_down_token().cancelled() => break,
             () = env.sleep(Duration::from_millis(50)) => {}
         }
     }

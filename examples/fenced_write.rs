@@ -30,12 +30,12 @@ async fn main() -> Result<(), Failure> {
 
     // A looks at its lease, and is paused before it writes: for longer than the lease lives.
     let paused = a.lock("invoice-42").ttl(Duration::from_millis(500)).auto_extend(false).acquire().await?;
-    let looked = paused.check()?;
-    paused.lost().cancelled().await;
+    let looked = paused.fencing_token()?;
+    paused.lost_token().cancelled().await;
 
     // B takes over, with a larger token, and writes.
     let lease = b.lock("invoice-42").acquire().await?;
-    store.write("by B", lease.check()?)?;
+    store.write("by B", lease.fencing_token()?)?;
 
     // A wakes up and writes with the token of its look.
     let refused = store.write("by A", looked).err().ok_or("the store took an old token")?;

@@ -14,7 +14,7 @@ async fn consumer(name: &'static str, handled: Arc<Mutex<Vec<String>>>) -> Resul
             let (id, handled) = (id.clone(), Arc::clone(&handled));
             async move {
                 // Compare the token in the sink's own transaction: a claim alone is not exactly once.
-                let token = claim.check()?;
+                let token = claim.fencing_token()?;
                 println!("{name} handles {id} under token {token}");
                 handled.lock().unwrap_or_else(PoisonError::into_inner).push(id);
                 Ok::<(), Failure>(())

@@ -31,7 +31,7 @@ async fn main() -> Result<(), Failure> {
                 tokio::task::yield_now().await;
                 let second = snapshot.load(Ordering::Relaxed);
                 // What was read counts only if the lease held until here.
-                if lease.check().is_ok() && first != second {
+                if lease.ensure_held().is_ok() && first != second {
                     return Err(Failure::from("somebody wrote while we read"));
                 }
                 looks += 1;
@@ -47,7 +47,7 @@ async fn main() -> Result<(), Failure> {
     for version in 1..=3 {
         let lock = writer.rw_lock("snapshot").write().fair(Duration::from_millis(50));
         let lease = lock.acquire().await?;
-        println!("version {version} is written under token {}", lease.check()?);
+        println!("version {version} is written under token {}", lease.fencing_token()?);
         snapshot.store(version, Ordering::Relaxed);
         let lease = lease.downgrade().await?;
         if snapshot.load(Ordering::Relaxed) != version {

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 type Runs = Arc<Mutex<BTreeMap<u64, u32>>>;
 
 async fn beat(name: &'static str, runs: Runs, tick: Tick) -> Result<(), Failure> {
-    let token = tick.check()?;
+    let token = tick.fencing_token()?;
     println!("{name} runs {} for tick {:?} under token {token}", tick.job(), tick.at());
     *runs.lock().unwrap_or_else(PoisonError::into_inner).entry(tick.at().as_micros()).or_default() += 1;
     Ok(())

@@ -62,7 +62,7 @@ async fn consumer(
                 std::future::pending::<()>().await;
             }
             // Compare the token in the sink's own transaction: a claim alone is not exactly once.
-            let token = order.check()?;
+            let token = order.fencing_token()?;
             println!("{name} ships {} under token {token}", order.message().id()?);
             shop.ship(order.message().id()?);
             Ok::<_, Failure>(())

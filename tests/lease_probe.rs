@@ -64,10 +64,10 @@ impl Probe {
     async fn work(&self, lease: &Lease) {
         loop {
             let at = self.now();
-            let Ok(token) = lease.check() else {
+            let Ok(token) = lease.fencing_token() else {
                 self.note(at, "lost", lease);
-                lease.step_down().cancelled().await;
-                lease.lost().cancelled().await;
+                lease.step_down_token().cancelled().await;
+                lease.lost_token().cancelled().await;
                 return self.note(self.now(), "told", lease);
             };
             self.note(at, "ok", lease);
@@ -83,7 +83,7 @@ impl Probe {
             thread::sleep(LOOK_EVERY);
         }
         let at = self.now();
-        self.note(at, if lease.check().is_ok() { "ok" } else { "lost" }, lease);
+        self.note(at, if lease.fencing_token().is_ok() { "ok" } else { "lost" }, lease);
         // Whatever it was told.
         if !self.sink.write(lease.token().get()).expect("the sink answers") {
             self.note(self.now(), "refused", lease);

@@ -83,7 +83,7 @@ async fn work(name: &str, urls: &[String], book: &Mutex<Book>, stop: &AtomicBool
         {
             let mut book = book.lock().expect("no two held at once");
             // Looked at under the book's lock: who is told here that it holds, holds.
-            let Ok(token) = lease.check() else { continue };
+            let Ok(token) = lease.fencing_token() else { continue };
             let before = book.holder.replace(name.to_owned());
             assert_eq!(before, None, "two holders, {name} beside it");
             book.grants.push((name.to_owned(), token));

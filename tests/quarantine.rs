@@ -135,7 +135,7 @@ async fn without_quarantine_there_are_two_holders() {
     orphan.nodes[4].resume();
     let reckless = quorum(&orphan.nodes);
     reckless.ready(PATIENCE).await.expect("nodes 1, 2, 3 and 4 vote");
-    reckless.admit().await.expect("node 0 is admitted");
+    reckless.trust_nodes().await.expect("node 0 is admitted");
     let lease = reckless.lock("x").ttl(TTL).wait(PATIENCE).acquire().await.expect("a quorum");
     let granted = now();
     assert!(granted < orphan.ends[0], "granted only {:?} after the end", orphan.ends[0].until(granted));

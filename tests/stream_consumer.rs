@@ -51,7 +51,7 @@ async fn consume(args: Vec<String>) -> Result<(), Failure> {
             let id = order.message().id()?.to_owned();
             say(&format!("handling {id}"));
             env.sleep(WORKS).await;
-            order.check()?;
+            order.fencing_token()?;
             push(&mut effects, "effects", &id).await?;
             say(&format!("effect {id}"));
             env.sleep(WORKS).await;

@@ -54,7 +54,7 @@ pub(crate) async fn try_acquire(stage: &Stage) -> bool {
     let lock = stage.lock();
     let tried = stage.cut(lock.try_acquire()).await;
     if let Some(Ok(TryAcquire::Acquired(lease))) = &tried {
-        lease.check().expect("a fresh lease is valid");
+        lease.fencing_token().expect("a fresh lease is valid");
     }
     tried.is_some()
 }
@@ -63,13 +63,13 @@ pub(crate) async fn acquire(stage: &Stage) -> bool {
     let lock = stage.lock();
     let acquired = stage.cut(lock.acquire()).await;
     if let Some(lease) = &acquired {
-        lease.as_ref().expect("it waits").check().expect("a fresh lease is valid");
+        lease.as_ref().expect("it waits").fencing_token().expect("a fresh lease is valid");
     }
     let finished = acquired.is_some();
     drop(acquired);
     // The same lock, right after the drop.
     let again = stage.soon("the same lock again", SOON, lock.acquire()).await.expect("it waits");
-    again.check().expect("a fresh lease is valid");
+    again.fencing_token().expect("a fresh lease is valid");
     finished
 }
 
@@ -77,15 +77,15 @@ pub(crate) async fn extend(stage: &Stage) -> bool {
     let lease = held(stage).await;
     let finished = stage.cut(lease.extend()).await.is_some();
     // Whoever gave up waiting still holds it, and for longer than one TTL: the extension goes on.
-    lease.check().expect("the lease stands");
+    lease.fencing_token().expect("the lease stands");
     stage.env.sleep(TTL * 2).await;
-    lease.check().expect("the keeper extends it");
+    lease.fencing_token().expect("the keeper extends it");
     finished
 }
 
 pub(crate) async fn release(stage: &Stage) -> bool {
     let lease = held(stage).await;
-    let lost = lease.lost().clone();
+    let lost = lease.lost_token().clone();
     let finished = stage.cut(lease.release()).await.is_some();
     stage.soon("loss", MS, lost.cancelled()).await;
     finished
@@ -126,26 +126,26 @@ pub(crate) async fn inspect(stage: &Stage) -> bool {
     let lease = held(stage).await;
     let resource = Resource::lock(NAME).expect("a name");
     let finished = stage.cut(stage.me.inspect(&resource)).await.is_some();
-    lease.check().expect("a look takes nothing away");
+    lease.fencing_token().expect("a look takes nothing away");
     finished
 }
 
 pub(crate) async fn admit(stage: &Stage) -> bool {
-    stage.cut(stage.me.admit()).await.is_some()
+    stage.cut(stage.me.trust_nodes()).await.is_some()
 }
 
 pub(crate) async fn close(stage: &Stage) -> bool {
     let lease = held(stage).await;
-    let lost = lease.lost().clone();
+    let lost = lease.lost_token().clone();
     let cut = stage.cut(stage.me.close()).await;
     if stage.cut == Cut::Unpolled {
-        lease.check().expect("nobody has closed it");
+        lease.fencing_token().expect("nobody has closed it");
         return false;
     }
     stage.closed.set(true);
     // Once begun it goes on.
     stage.soon("loss of what it held", SOON, lost.cancelled()).await;
-    assert!(lease.check().is_err());
+    assert!(lease.fencing_token().is_err());
     cut.is_some()
 }
 
@@ -168,7 +168,7 @@ pub(crate) async fn campaign(stage: &Stage) -> bool {
                 let wait = term.quorum().env().sleep(20 * MS);
                 match first {
                     true => wait.await,
-                    false => term.step_down().cancelled().await,
+                    false => term.step_down_token().cancelled().await,
                 }
                 Ok::<(), Infallible>(())
             }
@@ -178,7 +178,7 @@ pub(crate) async fn campaign(stage: &Stage) -> bool {
     let ended = stage.cut(election.run(work).until(stop)).await;
     assert!(!works.load(Ordering::Relaxed), "the work outlived the campaign");
     assert!(!election.is_leader() && election.term().is_none());
-    assert!(kept.lock().unwrap().iter().all(|term| term.check().is_err()), "a term outlived the campaign");
+    assert!(kept.lock().unwrap().iter().all(|term| term.fencing_token().is_err()), "a term outlived the campaign");
     if let Some(ended) = &ended {
         ended.as_ref().expect("shut down");
     }
@@ -326,7 +326,7 @@ fn scheduler(stage: &Stage, election: &Election) -> (Scheduler, Arc<AtomicBool>)
         async move {
             let _alive = alive;
             tokio::select! { biased;
-                () = tick.stop().cancelled() => {}
+                () = tick.cancellation_token().cancelled() => {}
                 () = env.sleep(150 * MS) => {}
             }
             Ok::<(), Infallible>(())
@@ -345,7 +345,7 @@ pub(crate) async fn scheduler_lead(stage: &Stage) -> bool {
         let (scheduler, finished) = (scheduler.clone(), Arc::clone(&told));
         async move {
             let env = term.quorum().env().clone();
-            let stop = term.step_down().clone();
+            let stop = term.step_down_token().clone();
             let timer = env.clone();
             let _ends = env.spawn_scoped(async move {
                 timer.sleep(700 * MS).await;
@@ -407,7 +407,7 @@ pub(crate) async fn process(stage: &Stage) -> bool {
                 let _alive = alive;
                 for _ in 0..2 {
                     env.sleep(15 * MS).await;
-                    claim.check().expect("it is ours");
+                    claim.fencing_token().expect("it is ours");
                 }
                 Ok::<_, Infallible>("it worked")
             }
@@ -425,7 +425,7 @@ pub(crate) async fn process(stage: &Stage) -> bool {
 
 pub(crate) async fn complete(stage: &Stage) -> bool {
     let claim = claimed(stage).await;
-    let lost = claim.handle().lost().clone();
+    let lost = claim.handle().lost_token().clone();
     let completed = stage.cut(claim.complete("it worked")).await;
     stage.soon("end of the claim", MS, lost.cancelled()).await;
     stage.patience.set(TTL + SOON);
@@ -438,7 +438,7 @@ pub(crate) async fn complete(stage: &Stage) -> bool {
 
 pub(crate) async fn abandon(stage: &Stage) -> bool {
     let claim = claimed(stage).await;
-    let lost = claim.handle().lost().clone();
+    let lost = claim.handle().lost_token().clone();
     let finished = stage.cut(claim.abandon()).await.is_some();
     stage.soon("end of the claim", MS, lost.cancelled()).await;
     finished
@@ -446,7 +446,7 @@ pub(crate) async fn abandon(stage: &Stage) -> bool {
 
 pub(crate) async fn complete_many(stage: &Stage) -> bool {
     let claim = claimed(stage).await;
-    let lost = claim.handle().lost().clone();
+    let lost = claim.handle().lost_token().clone();
     let completed = stage.cut(complete_claims([(claim, "it worked")])).await;
     stage.soon("end of the claim", MS, lost.cancelled()).await;
     stage.patience.set(TTL + SOON);
@@ -459,7 +459,7 @@ pub(crate) async fn complete_many(stage: &Stage) -> bool {
 
 pub(crate) async fn abandon_many(stage: &Stage) -> bool {
     let claim = claimed(stage).await;
-    let lost = claim.handle().lost().clone();
+    let lost = claim.handle().lost_token().clone();
     let finished = stage.cut(abandon_claims([claim])).await.is_some();
     stage.soon("end of the claim", MS, lost.cancelled()).await;
     finished
@@ -467,7 +467,7 @@ pub(crate) async fn abandon_many(stage: &Stage) -> bool {
 
 pub(crate) async fn give_back(stage: &Stage) -> bool {
     let claim = claimed(stage).await;
-    let lost = claim.handle().lost().clone();
+    let lost = claim.handle().lost_token().clone();
     let finished = stage.cut(claim.give_back()).await.is_some();
     stage.soon("end of the claim", MS, lost.cancelled()).await;
     finished
@@ -478,7 +478,7 @@ pub(crate) async fn claims_inspect(stage: &Stage) -> bool {
 }
 
 pub(crate) async fn forgive(stage: &Stage) -> bool {
-    let forgiven = stage.cut(stage.claims().forgive(NAME)).await;
+    let forgiven = stage.cut(stage.claims().reset(NAME)).await;
     stage.patience.set(TTL + SOON);
     forgiven.is_some()
 }
@@ -494,7 +494,7 @@ pub(crate) async fn claims_once(stage: &Stage) -> bool {
             async move {
                 let _alive = alive;
                 env.sleep(15 * MS).await;
-                claim.check().expect("it is ours");
+                claim.fencing_token().expect("it is ours");
                 Ok::<_, Infallible>("it worked")
             }
         }))

@@ -36,7 +36,7 @@ macro_rules! cases {
 
 cases! {
     acquire_all: "Locks::acquire_all", Lock;
-    acquire_each: "Locks::acquire_each", Lock;
+    acquire_each: "Locks::try_acquire_each", Lock;
     ask_to_resign: "Observer::ask_to_resign", Election;
     downgrade: "Lease::downgrade", Lock;
     force_release: "Quorum::force_release", Lock;
@@ -65,7 +65,7 @@ async fn acquire_all(stage: &Stage) -> bool {
     let locks = locks(stage);
     let acquired = stage.cut(locks.acquire_all()).await;
     if let Some(all) = &acquired {
-        let tokens = all.as_ref().expect("it waits").check().expect("fresh leases are valid");
+        let tokens = all.as_ref().expect("it waits").fencing_tokens().expect("fresh leases are valid");
         assert_eq!(tokens.len(), NAMES.len());
     }
     acquired.is_some()
@@ -76,12 +76,12 @@ async fn try_acquire_all(stage: &Stage) -> bool {
 }
 
 async fn acquire_each(stage: &Stage) -> bool {
-    let each = stage.cut(locks(stage).acquire_each()).await;
+    let each = stage.cut(locks(stage).try_acquire_each()).await;
     if let Some(each) = &each {
         let each = each.as_ref().expect("sound names");
         for (_, one) in each {
             if let Ok(TryAcquire::Acquired(lease)) = one {
-                lease.check().expect("a fresh lease is valid");
+                lease.fencing_token().expect("a fresh lease is valid");
             }
         }
         assert_eq!(each.len(), NAMES.len());
@@ -91,21 +91,21 @@ async fn acquire_each(stage: &Stage) -> bool {
 
 async fn leases_step_down(stage: &Stage) -> bool {
     let all = held(stage, &locks(stage).auto_extend(false)).await;
-    let told = stage.cut(all.step_down()).await.is_some();
-    assert!(!told || all.iter().any(|lease| lease.step_down().is_cancelled()));
+    let told = stage.cut(all.any_step_down()).await.is_some();
+    assert!(!told || all.iter().any(|lease| lease.step_down_token().is_cancelled()));
     told
 }
 
 async fn leases_lost(stage: &Stage) -> bool {
     let all = held(stage, &locks(stage).auto_extend(false)).await;
-    let told = stage.cut(all.lost()).await.is_some();
-    assert!(!told || all.check().is_err());
+    let told = stage.cut(all.any_lost()).await.is_some();
+    assert!(!told || all.fencing_tokens().is_err());
     told
 }
 
 async fn leases_release(stage: &Stage) -> bool {
     let all = held(stage, &locks(stage)).await;
-    let lost: Vec<_> = all.iter().map(|lease| lease.lost().clone()).collect();
+    let lost: Vec<_> = all.iter().map(|lease| lease.lost_token().clone()).collect();
     let finished = stage.cut(all.release()).await.is_some();
     for lost in lost {
         stage.soon("loss", MS, lost.cancelled()).await;
@@ -116,7 +116,7 @@ async fn leases_release(stage: &Stage) -> bool {
 async fn slots_acquire(stage: &Stage) -> bool {
     let slot = stage.cut(stage.me.slots(NAME, 2).ttl(TTL).acquire()).await;
     if let Some(slot) = &slot {
-        slot.as_ref().expect("it waits").lease().check().expect("a fresh lease is valid");
+        slot.as_ref().expect("it waits").lease().fencing_token().expect("a fresh lease is valid");
     }
     slot.is_some()
 }
@@ -127,7 +127,7 @@ async fn slots_try_acquire(stage: &Stage) -> bool {
 
 async fn transfer_to(stage: &Stage) -> bool {
     let lease = stage.soon("lease", Duration::from_secs(5), stage.lock().acquire()).await.expect("it waits");
-    let lost = lease.lost().clone();
+    let lost = lease.lost_token().clone();
     // To whoever asks next.
     let heir = if stage.weather == NetworkConditions::Rival { "rival" } else { "other" };
     let finished = stage.cut(lease.transfer_to(heir)).await.is_some();
@@ -147,7 +147,7 @@ async fn read_acquire(stage: &Stage) -> bool {
     let reader = reader(stage);
     let lease = stage.cut(reader.acquire()).await;
     if let Some(lease) = &lease {
-        lease.as_ref().expect("it waits").check().expect("a fresh lease is valid");
+        lease.as_ref().expect("it waits").ensure_held().expect("a fresh lease is valid");
     }
     lease.is_some()
 }
@@ -160,7 +160,7 @@ async fn read_try_acquire(stage: &Stage) -> bool {
 async fn read_extend(stage: &Stage) -> bool {
     let lease = reading(stage).await;
     let finished = stage.cut(lease.extend()).await.is_some();
-    lease.check().expect("the lease stands");
+    lease.ensure_held().expect("the lease stands");
     finished
 }
 
@@ -171,11 +171,11 @@ async fn read_release(stage: &Stage) -> bool {
 
 async fn downgrade(stage: &Stage) -> bool {
     let lease = stage.soon("lease", Duration::from_secs(5), stage.lock().acquire()).await.expect("it waits");
-    let lost = lease.lost().clone();
+    let lost = lease.lost_token().clone();
     let reads = stage.cut(lease.downgrade()).await;
     stage.soon("end of the writer's lease", MS, lost.cancelled()).await;
     if let Some(Ok(reads)) = &reads {
-        reads.check().expect("a fresh lease is valid");
+        reads.ensure_held().expect("a fresh lease is valid");
     }
     reads.is_some()
 }
@@ -193,7 +193,7 @@ async fn ask_to_resign(stage: &Stage) -> bool {
     let led = election.run(|term: Term| async move {
         let env = term.quorum().env().clone();
         let ends = env.now() + Duration::from_secs(1);
-        env.before(ends, term.step_down().cancelled()).await;
+        env.before(ends, term.step_down_token().cancelled()).await;
         Err::<(), _>(ENOUGH)
     });
     let asks = async {

@@ -84,7 +84,7 @@ cases! {
     abandon: "Claim::abandon", Claim;
     abandon_many: "::abandon_many", Claim;
     acquire: "Lock::acquire", Lock;
-    admit: "Quorum::admit", Lock;
+    admit: "Quorum::trust_nodes", Lock;
     before: "Env::before", Lock;
     campaign: "Campaign::until", Election;
     claim: "Claims::claim", Claim;
@@ -97,7 +97,7 @@ cases! {
     election_events_next: "ElectionEvents::next", Election;
     extend: "Lease::extend", Lock;
     finish: "Env::finish", Lock;
-    forgive: "Claims::forgive", Claim;
+    forgive: "Claims::reset", Claim;
     give_back: "Claim::give_back", Claim;
     inspect: "Quorum::inspect", Lock;
     lease_events_next: "LeaseEvents::next", Lock;

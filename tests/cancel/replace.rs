@@ -90,7 +90,7 @@ impl Bench {
                     continue;
                 };
                 let until = env.now() + 700 * MS;
-                if let Ok(token) = lease.check() {
+                if let Ok(token) = lease.fencing_token() {
                     // A panic with the book in hand: nobody can read it any more.
                     book.lock().unwrap().enter(name, token);
                     while lease.is_valid() && env.now() < until {
@@ -141,7 +141,7 @@ async fn once(size: usize, old: &[usize], new: &[usize], cut: Cut) -> bool {
     let mut bench = Bench::new(size);
     let worker = bench.worker("old", old);
     worker.met(MAX_TTL).await;
-    worker.admit().await.expect("all are there");
+    worker.trust_nodes().await.expect("all are there");
     bench.until("lease of the old set", TTL, |book| wins(book, "old") > 0).await;
     // A worker that was given the new list a little too early.
     let early = bench.worker("new", new);
@@ -218,7 +218,7 @@ fn what_staying_servers_have_missed_makes_no_token_go_back() {
         let (mut bench, old, new) = (Bench::new(5), [0, 1, 2, 3, 4], [2, 3, 4]);
         let worker = bench.worker("old", &old);
         worker.met(MAX_TTL).await;
-        worker.admit().await.expect("all are there");
+        worker.trust_nodes().await.expect("all are there");
         bench.until("leases of the old set", MAX_TTL, |book| wins(book, "old") > 1).await;
         bench.servers[3].set_up(false);
         bench.servers[4].set_up(false);
@@ -280,7 +280,7 @@ fn too_few_of_the_old_set_or_one_new_node_away_and_nothing_is_opened() {
         let mut bench = Bench::new(4);
         let worker = bench.worker("old", &[0, 1, 2]);
         worker.met(MAX_TTL).await;
-        worker.admit().await.expect("all are there");
+        worker.trust_nodes().await.expect("all are there");
         bench.servers[3].set_up(false);
         let error = bench.change(&[0, 1, 2], &[1, 2, 3]).run(|_| ()).await.expect_err("server 3 is away");
         assert!(matches!(&error, ReplaceError::NewNodeAway { node, .. } if &**node == "server-3"), "{error}");

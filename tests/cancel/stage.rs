@@ -254,14 +254,14 @@ fn take(quorum: &Quorum, matter: Matter) -> BoxFuture<'static, ()> {
         match matter {
             Matter::Lock => {
                 let lease = quorum.lock(NAME).ttl(TTL).acquire().await.expect("it waits");
-                lease.check().expect("a fresh lease is valid");
+                lease.fencing_token().expect("a fresh lease is valid");
                 // Fewer than a majority may confirm it where a server was cut off just now.
                 let _ = lease.release().await;
             }
             Matter::Claim => take_claim(&quorum).await,
             Matter::Election => {
                 let election = Election::new(&quorum, NAME).ttl(TTL).end_on_error();
-                let led = election.run(|term: Term| async move { Err::<(), _>(term.check().is_ok()) });
+                let led = election.run(|term: Term| async move { Err::<(), _>(term.fencing_token().is_ok()) });
                 let ended = led.until(std::future::pending()).await;
                 assert!(ended.is_err_and(|error| error.to_string().contains("true")), "a valid term");
             }
@@ -273,7 +273,7 @@ async fn take_claim(quorum: &Quorum) {
     loop {
         match claims(quorum).claim(NAME).await {
             Ok(ClaimOutcome::Claimed(claim)) => {
-                claim.check().expect("a fresh claim is valid");
+                claim.fencing_token().expect("a fresh claim is valid");
                 let _ = claim.abandon().await;
                 return;
             }

@@ -78,7 +78,7 @@ async fn consume(stage: &Stage, succeeds: bool, takes: Duration) -> bool {
         async move {
             let _alive = alive;
             env.sleep(15 * MS).await;
-            delivery.check().expect("it is ours");
+            delivery.fencing_token().expect("it is ours");
             if succeeds { Ok("it worked") } else { Err("it did not") }
         }
     };

@@ -59,7 +59,7 @@ impl Bench {
         let quorum = bench.builder("operator").nodes(bench.nodes()).build().expect("a sound setup");
         let give_up = quorum.env().now() + PATIENCE;
         // On a busy machine one may not have been met yet.
-        while let Err(error) = quorum.admit().await {
+        while let Err(error) = quorum.trust_nodes().await {
             assert!(quorum.env().now() < give_up, "{error}");
             quorum.env().sleep(LOOK_EVERY).await;
         }
@@ -243,9 +243,9 @@ impl Worker {
 
     /// Waits until the lease is over, and looks at the order in which that is told.
     pub(crate) async fn sees_the_end(&self, lease: &Lease) {
-        let over = self.quorum.env().before(self.now() + PATIENCE, lease.lost().cancelled()).await;
+        let over = self.quorum.env().before(self.now() + PATIENCE, lease.lost_token().cancelled()).await;
         assert!(over.is_some(), "the lease is not lost in {PATIENCE:?}");
-        assert!(lease.step_down().is_cancelled() && !lease.is_valid() && lease.check().is_err());
+        assert!(lease.step_down_token().is_cancelled() && !lease.is_valid() && lease.fencing_token().is_err());
     }
 
     /// Its network is as it should be again.

@@ -161,13 +161,13 @@ async fn a_large_step_on_a_majority_makes_no_second_holder_of_a_rival_that_watch
     let (holder, rival) = (bench.worker("a").await, bench.worker("b").await);
     let sink = Sink::default();
     let lease = holder.lock("x").auto_extend(false).acquire().await.expect("a quorum");
-    sink.write(lease.check().expect("just acquired")).expect("the first");
+    sink.write(lease.fencing_token().expect("just acquired")).expect("the first");
     let since = rival.now();
     (0..3).for_each(|index| bench.servers[index].step_clock(LARGE, true));
     assert!((0..3).all(|index| !bench.stands(index, "quorate:x")), "the step did not end the keys");
     let next = take_over(&rival, &lease).await;
     assert!(since.until(rival.now()) >= rival.quorum.config().quarantine(), "they voted too soon");
-    sink.write(next.check().expect("just acquired")).expect("a larger token");
+    sink.write(next.fencing_token().expect("just acquired")).expect("a larger token");
     assert_eq!(sink.write(lease.token()), Err(next.token()), "the sink took an old holder's write");
     holder.sees_the_end(&lease).await;
     rival.keeps(&next, TTL).await;
@@ -184,7 +184,7 @@ async fn a_large_step_on_a_majority_is_fenced_where_the_rival_came_after_it() {
     let holder = bench.worker_on_roads("a").await;
     let sink = Sink::default();
     let lease = holder.lock("x").auto_extend(false).acquire().await.expect("a quorum");
-    sink.write(lease.check().expect("just acquired")).expect("the first");
+    sink.write(lease.fencing_token().expect("just acquired")).expect("the first");
     eventually("lease on all five", || (bench.holders_of("x").len() == 5).then_some(())).await;
     // Or it would tell the others, in the markers of those that it saw step first.
     holder.roads.iter().for_each(|road| road.cut(Directions::Both));
@@ -194,7 +194,7 @@ async fn a_large_step_on_a_majority_is_fenced_where_the_rival_came_after_it() {
     let node_states = rival.quorum.nodes();
     assert!(!node_states.iter().any(|node| jumped(&node.state)), "nobody was to know: {node_states:?}");
     assert!(next.token() > lease.token());
-    sink.write(next.check().expect("just acquired")).expect("a larger token");
+    sink.write(next.fencing_token().expect("just acquired")).expect("a larger token");
     assert_eq!(sink.write(lease.token()), Err(next.token()), "the sink took an old holder's write");
     holder.sees_the_end(&lease).await;
     rival.keeps(&next, TTL).await;

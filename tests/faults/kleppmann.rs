@@ -68,7 +68,7 @@ async fn clock_jump_on_node_c_is_seen_by_a_rival_that_watched_it() {
     let [client_1, client_2] = &scene.clients;
     let sink = Sink::default();
     let lease = scene.client_1_acquires().await;
-    sink.write(lease.check().expect("just acquired")).expect("the first");
+    sink.write(lease.fencing_token().expect("just acquired")).expect("the first");
     let since = client_2.now();
     scene.bench.servers[C].step_clock(LARGE, true);
     assert!(!scene.bench.stands(C, "quorate:x"), "the jump did not end the key");
@@ -77,7 +77,7 @@ async fn clock_jump_on_node_c_is_seen_by_a_rival_that_watched_it() {
     let next = take_over(client_2, &lease).await;
     let quarantine = client_2.quorum.config().quarantine();
     assert!(since.until(client_2.now()) >= quarantine, "C voted too soon: {error}");
-    sink.write(next.check().expect("just acquired")).expect("a larger token");
+    sink.write(next.fencing_token().expect("just acquired")).expect("a larger token");
     assert_eq!(sink.write(lease.token()), Err(next.token()), "client 1's late write was taken");
     client_1.sees_the_end(&lease).await;
     client_2.keeps(&next, TTL).await;
@@ -93,7 +93,7 @@ async fn clock_jump_on_node_c_is_fenced_where_the_rival_met_it_later() {
     let scene = Scene::new().await;
     let sink = Sink::default();
     let lease = scene.client_1_acquires().await;
-    sink.write(lease.check().expect("just acquired")).expect("the first");
+    sink.write(lease.fencing_token().expect("just acquired")).expect("the first");
     scene.bench.servers[C].step_clock(LARGE, true);
     let late = scene.bench.worker_on_roads("late").await;
     late.roads[..C].iter().for_each(|road| road.cut(Directions::Both));
@@ -101,7 +101,7 @@ async fn clock_jump_on_node_c_is_fenced_where_the_rival_met_it_later() {
     assert!(scene.bench.stands(C, "quorate:x"), "without C's vote");
     assert!(!jumped(&late.quorum.nodes()[C].state), "nobody was to know");
     assert!(next.token() > lease.token(), "{:?} after {:?}", next.token(), lease.token());
-    sink.write(next.check().expect("just acquired")).expect("a larger token");
+    sink.write(next.fencing_token().expect("just acquired")).expect("a larger token");
     assert_eq!(sink.write(lease.token()), Err(next.token()), "client 1's late write was taken");
     scene.clients[0].sees_the_end(&lease).await;
     late.keeps(&next, TTL).await;
@@ -145,7 +145,7 @@ async fn pause_after_acquire() {
     client_1.stop();
     let next = client_2.must_acquire("job").await;
     assert!(next.token().get() > first.token);
-    assert!(client_1.sink().write(next.check().expect("just acquired").get()).expect("a server"));
+    assert!(client_1.sink().write(next.fencing_token().expect("just acquired").get()).expect("a server"));
     client_1.tell();
     let woke = client_1.go_on();
     // Its first look says so, and nobody has told it before.

@@ -83,7 +83,7 @@ async fn a_reader_is_extended_and_comes_to_stand_where_it_was_missing() {
     eventually("the reader on all five", || (servers_with(&bench, 1) == 5).then_some(())).await;
     let until = a.now() + TTL + TTL / 2;
     while a.now() < until {
-        lease.check().expect("extended");
+        lease.ensure_held().expect("extended");
         a.quorum.env().sleep(Duration::from_millis(20)).await;
     }
     lease.release().await.expect("a majority answers");
@@ -110,7 +110,7 @@ async fn a_crashed_reader_is_gone_with_its_time_and_those_who_go_on_stay() {
     })
     .await;
     assert!(writer.must_not_acquire("x").await.is_none(), "one reads on");
-    kept.check().expect("held");
+    kept.ensure_held().expect("held");
     kept.release().await.expect("all answer");
     writer.serves("x").await;
     clean(&bench).await;
@@ -141,7 +141,7 @@ async fn a_writer_reads_on_though_a_minority_does_not_hear_of_it() {
     let bench = Bench::new().await;
     let (a, b) = (bench.worker("a").await, bench.worker("b").await);
     let writer = a.must_acquire("x").await;
-    let lost = writer.lost().clone();
+    let lost = writer.lost_token().clone();
     eventually("the writer on all five", || (bench.holders_of("x").len() == 5).then_some(())).await;
     bench.servers[0].pause();
     bench.servers[1].pause();
@@ -152,7 +152,7 @@ async fn a_writer_reads_on_though_a_minority_does_not_hear_of_it() {
     bench.servers[0].resume();
     bench.servers[1].resume();
     eventually("both readers on all five", || (servers_with(&bench, 2) == 5).then_some(())).await;
-    lease.check().expect("held");
+    lease.ensure_held().expect("held");
     lease.release().await.expect("a majority answers");
     other.release().await.expect("a majority answers");
     b.serves("x").await;

@@ -44,7 +44,7 @@ async fn work(post: &Post) -> Result<(), Failure> {
     let campaign = election.run(|term: Term| {
         let (journal, scheduler) = (journal.clone(), scheduler.clone());
         async move {
-            let number = term.number().get();
+            let number = term.token().get();
             // A term that is over already has begun nothing, and says nothing.
             let _tenure = term.is_valid().then(|| Tenure::begin(&journal, number));
             scheduler.lead(term).await.map_err(|error| error.to_string())

@@ -108,7 +108,7 @@ async fn both_ways(kind: Kind) {
         tries += 1;
         quorum.env().sleep(Duration::from_millis(40)).await;
     }
-    lease.check().expect("their attempts took nothing from ours");
+    lease.fencing_token().expect("their attempts took nothing from ours");
     assert!(tries > 5, "they tried {tries} times only");
     lease.release().await.expect("released");
     until("lock for them", PATIENCE, || (client.ask("try 30000") == "got").then_some(()));
@@ -166,7 +166,7 @@ async fn contends(bench: &Bench, name: &str, stop: &AtomicBool) -> u64 {
         env.sleep(Duration::from_millis(5) + env.random_below(Duration::from_millis(10))).await;
         let still = bench.judge.command(&["GET", "inside"]);
         assert_eq!((&*inside, &*still), ("1", "1"), "two holders, one of them {name}");
-        lease.check().expect("five seconds are enough");
+        lease.fencing_token().expect("five seconds are enough");
         bench.judge.command(&["HINCRBY", "wins", name, "1"]);
         bench.judge.command(&["DECR", "inside"]);
         wins += 1;

@@ -72,7 +72,7 @@ async fn work(args: &[String]) -> Result<(), Failure> {
             say(says::READ, element)?;
             think(&env).await;
             say(says::LOOKING, element)?;
-            if mode == Mode::Look && lease.check().is_err() {
+            if mode == Mode::Look && lease.fencing_token().is_err() {
                 say(says::SKIPPED, element)?;
                 continue;
             }

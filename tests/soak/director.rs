@@ -451,7 +451,7 @@ fn admit(urls: &[String], seed: u64) {
         quorum.met(PATIENCE).await;
         // On a busy machine one may not answer in time at first.
         let give_up = quorum.env().now() + PATIENCE;
-        while let Err(error) = quorum.admit().await {
+        while let Err(error) = quorum.trust_nodes().await {
             assert!(quorum.env().now() < give_up, "{error}");
             quorum.env().sleep(Duration::from_millis(20)).await;
         }

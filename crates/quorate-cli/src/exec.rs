@@ -132,7 +132,7 @@ async fn under_lease(
         heart.beat();
         lease.valid_until()
     };
-    let exit = guard.tend(quorum.env(), &mut supervisor, look, lease.step_down(), Some(signals)).await;
+    let exit = guard.tend(quorum.env(), &mut supervisor, look, lease.step_down_token(), Some(signals)).await;
     let nodes = quorum.nodes();
     let kept = if exit.is_complete() || !lease.is_valid() {
         release(lease).await;

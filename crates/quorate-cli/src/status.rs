@@ -92,13 +92,13 @@ pub(crate) async fn status(args: &StatusArgs, config: &Config) -> Result<u8, Fai
 pub(crate) async fn admit(_args: &AdmitArgs, config: &Config) -> Result<u8, Failure> {
     let quorum = connect::quorum(config, config.setup.clone())?;
     quorum.met(PATIENCE).await;
-    let mut admitted = quorum.admit().await;
+    let mut admitted = quorum.trust_nodes().await;
     for _ in 1..ADMISSIONS {
         if !admitted.as_ref().is_err_and(was_late) {
             break;
         }
         quorum.env().sleep(ADMIT_AGAIN).await;
-        admitted = quorum.admit().await;
+        admitted = quorum.trust_nodes().await;
     }
     let nodes = quorum.nodes();
     let now = quorum.env().now();

@@ -50,7 +50,7 @@ impl Fences {
     /// has an earlier one out from its commit on. Transactions of one resource go one after the other.
     ///
     /// Call it first in every transaction that writes under a lease or a term, those that read what they will
-    /// write included: with `lease.check()?` or `term.check()?`.
+    /// write included: with `lease.fencing_token()?` or `term.fencing_token()?`.
     ///
     /// # Errors
     /// [`Error::Stale`] where a later token has been seen: the lease is somebody else's. [`Error::Name`]; [`Error::Postgres`].

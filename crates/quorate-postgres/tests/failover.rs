@@ -65,9 +65,9 @@ fn whole(error: &(dyn std::error::Error + Send + Sync + 'static)) -> String {
 /// The work of a leader: it writes down its beats, each under its fencing token, until its connection is cut.
 async fn beats(url: Arc<str>, term: Term) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let mut client = client(&url).await?;
-    let stop = term.step_down().clone();
+    let stop = term.step_down_token().clone();
     loop {
-        let token = term.check()?;
+        let token = term.fencing_token()?;
         let transaction = client.transaction().await?;
         Fences.admit(&transaction, "beats", token).await?;
         let number = i64::try_from(token.get())?;

@@ -25,7 +25,7 @@
 //! # async fn lead() -> Result<(), Box<dyn std::error::Error>> {
 //! let quorum = Quorum::connect(["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"]).await?;
 //! let lease = quorum.lock("invoice-42").acquire().await?;
-//! println!("fencing token {}", lease.check()?);
+//! println!("fencing token {}", lease.fencing_token()?);
 //! lease.release().await?;
 //! # Ok(())
 //! # }

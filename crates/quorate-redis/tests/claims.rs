@@ -163,7 +163,7 @@ async fn killed_workers_count_and_at_the_limit_one_of_two_hands_it_over() {
             async move {
                 // Long enough for the other to come meanwhile.
                 env.sleep(TTL / 2).await;
-                letter.claim.check().map(|token| format!("row {token}"))
+                letter.claim.fencing_token().map(|token| format!("row {token}"))
             }
         });
         let give_up = quorum.env().now() + PATIENCE;
@@ -181,7 +181,7 @@ async fn killed_workers_count_and_at_the_limit_one_of_two_hands_it_over() {
     assert_eq!(one, two, "both are told the same");
     assert!(one.attempts == 3 && one.at.is_some() && one.note.starts_with("row "), "{one:?}");
 
-    claims(&a).forgive("m").await.expect("every server is there");
+    claims(&a).reset("m").await.expect("every server is there");
     assert_eq!(eventually(&b, "m").await.attempt(), 1);
     a.close().await;
     b.close().await;
@@ -217,7 +217,7 @@ async fn a_worker_that_woke_late_changes_nothing_and_is_told_who_holds() {
         late.tell(order);
         late.signal("-CONT");
         assert_eq!(late.hears("said"), "taken over by a", "{order}");
-        claim.check().expect("still ours");
+        claim.fencing_token().expect("still ours");
         let state = claims(&a).inspect(order).await.expect("a quorum");
         assert!(matches!(state, ClaimState::Claimed { attempts: 2, .. }), "{state:?}");
         claim.complete("ours").await.expect("a majority");
@@ -300,7 +300,7 @@ async fn thousands_of_claims_travel_and_are_extended_in_few_calls() {
     // Three rounds of extensions and the beginning of a fourth, on 128 moments each at most.
     let calls = extended - claimed;
     assert!(calls < 4 * IDS as u64 / 4, "{calls} calls to extend {IDS} four times");
-    assert!(held.iter().all(|claim| claim.check().is_ok()), "all are held past their TTL");
+    assert!(held.iter().all(|claim| claim.fencing_token().is_ok()), "all are held past their TTL");
     let completed = complete_many(held.into_iter().map(|claim| (claim, "ok"))).await;
     assert!(completed.iter().all(|(_, completed)| completed.is_ok()));
     let done = script_calls(&servers) - extended;

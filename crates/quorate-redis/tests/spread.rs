@@ -103,7 +103,7 @@ fn rules(job: Job, delivery: Delivery) -> Job {
 }
 
 fn note(starts: &Starts, who: &'static str, tick: &Tick) {
-    assert!(tick.check().is_ok() && tick.term().is_none(), "it runs under a claim");
+    assert!(tick.fencing_token().is_ok() && tick.term().is_none(), "it runs under a claim");
     starts.lock().unwrap().entry(tick.at().as_micros()).or_default().push((who, tick.is_made_up()));
 }
 
@@ -261,7 +261,7 @@ async fn a_worker_that_is_told_to_stop_gives_its_tick_back() {
         note(&noted, "a", &tick);
         let _ = told.send(tick.at().as_micros());
         async move {
-            tick.stop().cancelled().await;
+            tick.cancellation_token().cancelled().await;
             Err("told to stop".to_owned())
         }
     });
@@ -387,7 +387,7 @@ async fn what_runs_on_any_worker_is_cancelled_for_good_and_what_is_triggered_run
                 if asked_for {
                     return Ok(());
                 }
-                tick.stop().cancelled().await;
+                tick.cancellation_token().cancelled().await;
                 // It may as well be a step-down, for all that it knows.
                 tick.mark_interrupted();
                 Err("told to stop")

@@ -73,7 +73,7 @@ async fn a_minority_hinders_nobody(hostile: &[Hostility]) {
     let mut last = None;
     for _ in 0..3 {
         let lease = acquire(&cluster.quorum).await;
-        let token = lease.check().unwrap();
+        let token = lease.fencing_token().unwrap();
         assert!(last < Some(token), "{hostile:?}: tokens grow: {last:?}, {token}");
         last = Some(token);
         soon(lease.extend()).await.unwrap();
@@ -82,7 +82,7 @@ async fn a_minority_hinders_nobody(hostile: &[Hostility]) {
         if let Err(error) = tried {
             fit_to_print(&error.to_string());
         }
-        assert!(lease.check().is_ok());
+        assert!(lease.fencing_token().is_ok());
         // Confirmed by a majority, which is all of the honest.
         soon(lease.release()).await.unwrap();
         cluster.check_words();
@@ -238,7 +238,7 @@ async fn one_liar_of_five_does_not_make_a_second_holder_where_the_first_has_the_
         let tried = soon(b.lock("r").ttl(TTL).try_acquire()).await;
         assert!(!matches!(tried, Ok(TryAcquire::Acquired(_))), "two holders");
     }
-    assert!(lease.check().is_ok());
+    assert!(lease.fencing_token().is_ok());
     assert!(server.batches() > 0, "the liar was asked");
     soon(lease.release()).await.unwrap();
 }
@@ -256,7 +256,7 @@ async fn one_liar_of_five_makes_two_holders_where_each_reaches_half_of_the_hones
     honest[..2].iter().for_each(|node| node.switch(false));
     // The second worker has met the nodes before: it connects again as soon as it notices.
     let second = acquire(&b).await;
-    assert!(first.check().is_ok() && second.check().is_ok(), "the limit of the promise has moved: say so");
+    assert!(first.fencing_token().is_ok() && second.fencing_token().is_ok(), "the limit of the promise has moved: say so");
 }
 
 /// A server that tells of releases that nobody made, hundreds before each answer, wakes nobody and fills nothing:
@@ -279,7 +279,7 @@ async fn what_a_node_babbles_wakes_nobody() {
         let waiting = acquire(&b);
         tokio::pin!(waiting);
         let early = env.before(env.now() + Duration::from_millis(500), &mut waiting).await;
-        assert!(early.is_none() && lease.check().is_ok(), "two holders");
+        assert!(early.is_none() && lease.fencing_token().is_ok(), "two holders");
         let asked = server.batches() - before;
         assert!((2..60).contains(&asked), "{asked} calls in half a second: it was woken by noise");
         soon(lease.release()).await.unwrap();

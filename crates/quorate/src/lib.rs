@@ -5,7 +5,7 @@
 //!
 //! A lock cannot give exactly-once effects alone. Between the moment in which a worker looks at its lease
 //! and the moment in which its write lands, the worker may be paused for longer than the lease lives. For
-//! that there is the fencing token ([`lease::Lease::check`]), which the sink must compare in its own
+//! that there is the fencing token ([`lease::Lease::fencing_token`]), which the sink must compare in its own
 //! transaction. Exclusion rests on clock *rates* and on nodes that remember; see [`lease`] for the exact
 //! conditions and `docs/design/lease-and-trust.md` for which nodes may vote.
 //!
@@ -23,18 +23,18 @@
 //!
 //! // One lock, signed, fenced, extended until it is released.
 //! let lease = quorum.lock("invoice-42").ttl(Duration::from_secs(10)).acquire().await?;
-//! let token = lease.check()?; // pass it to the write
+//! let token = lease.fencing_token()?; // pass it to the write
 //! lease.release().await?;
 //!
 //! // One copy at a time, until the shutdown. Work that fails is restarted; here its error ends the campaign.
 //! let billing = Election::new(&quorum, "billing").end_on_error();
-//! let led = billing.run(|term| async move { Err::<(), _>(term.number()) });
+//! let led = billing.run(|term| async move { Err::<(), _>(term.token()) });
 //! assert!(led.until(std::future::pending()).await.is_err());
 //!
 //! // Singleton cron.
 //! let nightly = Cron::parse("0 3 * * *")?.zone("Europe/Kyiv")?;
 //! let nightly = Job::new("nightly", nightly, |tick| async move {
-//!     println!("due at {:?}, under token {:?}", tick.at(), tick.check());
+//!     println!("due at {:?}, under token {:?}", tick.at(), tick.fencing_token());
 //!     Ok::<(), Infallible>(())
 //! });
 //! let nightly = nightly.misfire(RunOnce::within(Duration::from_secs(3600)));

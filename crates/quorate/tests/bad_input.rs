@@ -34,7 +34,7 @@ async fn a_ttl_that_cannot_work_is_refused_wherever_one_is_given() {
         says(quorum.lock("x").ttl(ttl).try_acquire().await.expect_err("no such lease"), &parts);
         says(quorum.lock("x").ttl(ttl).acquire().await.expect_err("no such lease"), &parts);
         says(quorum.locks(["x", "y"]).ttl(ttl).acquire_all().await.expect_err("no such lease"), &parts);
-        says(quorum.locks(["x", "y"]).ttl(ttl).acquire_each().await.expect_err("no such lease"), &parts);
+        says(quorum.locks(["x", "y"]).ttl(ttl).try_acquire_each().await.expect_err("no such lease"), &parts);
         says(quorum.slots("x", 2).ttl(ttl).acquire().await.expect_err("no such lease"), &parts);
         says(Claims::new(&quorum, "s").ttl(ttl).claim("1").await.expect_err("no such claim"), &parts);
         let led = Election::new(&quorum, "g").ttl(ttl).run(|_| async { Ok::<(), NameError>(()) });
@@ -59,19 +59,19 @@ async fn claims_that_cannot_work_are_refused_before_anything_is_asked() {
         (claims().poisoned_for(SECOND), ["poisoned_for is 1s, shorter than", "lengthen poisoned_for"]),
     ];
     for (claims, parts) in table {
-        says(claims.check().expect_err("no such claims"), &parts);
+        says(claims.validate().expect_err("no such claims"), &parts);
         says(claims.claim("1").await.expect_err("no such claim"), &parts);
         says(claims.claim_many(["1", "2"]).await.expect_err("no such claims"), &parts);
         let once = claims.once("1", SECOND, |_| async { Ok::<(), NameError>(()) }).await;
         says(once.expect_err("no such claim"), &parts);
     }
-    claims().check().expect("these can");
+    claims().validate().expect("these can");
     let long = "i".repeat(513);
     for (id, why) in [("", "is empty"), (&*long, "is longer than 512 bytes"), ("a{b", "holds a brace")] {
         let parts = ["the message id", why, "choose another name"];
         says(claims().claim_many(["fine", id]).await.expect_err("no such id"), &parts);
         says(claims().inspect(id).await.expect_err("no such id"), &parts);
-        says(claims().forgive(id).await.expect_err("no such id"), &parts);
+        says(claims().reset(id).await.expect_err("no such id"), &parts);
         let once = claims().once(id, SECOND, |_| async { Ok::<(), NameError>(()) }).await;
         says(once.expect_err("no such id"), &parts);
     }

@@ -49,7 +49,7 @@ async fn one_handles_the_others_are_told_and_done_is_kept_with_its_result() {
     }
     let handle = claim.handle();
     assert_eq!(claim.complete("42").await.expect("a majority").nodes, 5);
-    assert!(handle.check().is_err());
+    assert!(handle.fencing_token().is_err());
     match claims(&b).claim("m-1").await.expect("a quorum") {
         ClaimOutcome::Done(done) => assert_eq!(&*done.result, "42"),
         other => panic!("{other:?}"),
@@ -173,7 +173,7 @@ async fn process_handles_once_extends_meanwhile_and_abandons_what_failed() {
     let slow = claims(&a);
     let slow = slow.process("m", |claim| async move {
         env.sleep(SECOND * 3 / 2).await;
-        claim.check().map(|_| "done")
+        claim.fencing_token().map(|_| "done")
     });
     let meanwhile = async {
         b.env().sleep(SECOND * 5 / 4).await;
@@ -303,7 +303,7 @@ async fn who_is_late_and_cannot_tell_whose_it_is_records_nothing_until_it_can() 
         let id = "m-1";
         let claim = claimed(claims(&a).claim(id).await.expect("a quorum"));
         off.store(true, Ordering::Relaxed);
-        claim.handle().lost().cancelled().await;
+        claim.handle().lost_token().cancelled().await;
         let back = async {
             a.env().sleep(SECOND / 4).await;
             let early = [done_at(&nodes[0], id).await, done_at(&nodes[1], id).await];

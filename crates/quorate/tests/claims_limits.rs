@@ -8,7 +8,7 @@ use common::{SECOND, nodes, quorum};
 use quorate::{
     claim::{
         AbandonError, Claim, ClaimError, ClaimOutcome, ClaimState, Claims, DeadLettered, Fingerprint,
-        ForgiveError, MessageId, ProcessError, Processed, abandon_many, complete_many,
+        ResetError, MessageId, ProcessError, Processed, abandon_many, complete_many,
     },
     env::Env,
     node::{
@@ -134,7 +134,7 @@ async fn the_dead_letter_hook_runs_under_a_claim_again_until_it_succeeds_and_the
             let run = runs.fetch_add(1, Ordering::SeqCst);
             async move {
                 assert_eq!((&*letter.set, &*letter.id, letter.attempts), ("orders", "m", 3));
-                letter.claim.check().expect("it is ours while the hook runs");
+                letter.claim.fencing_token().expect("it is ours while the hook runs");
                 tokio::task::yield_now().await;
                 if run == 0 { Err("the table is away") } else { Ok(format!("row {run}")) }
             }
@@ -177,14 +177,14 @@ async fn what_was_given_back_is_no_attempt_and_what_was_forgiven_begins_anew() {
         claimed(&claims, "m").await.abandon().await.expect("a majority");
     }
     poisoned(&claims, "m").await;
-    claims.forgive("m").await.expect("every node is there");
+    claims.reset("m").await.expect("every node is there");
     let fresh = claimed(&claims, "m").await;
     assert_eq!(fresh.attempt(), 1);
-    let held = claims.forgive("m").await.expect_err("it is held");
-    assert!(matches!(&held, ForgiveError::InProgress { holder } if holder.worker() == "a"), "{held}");
+    let held = claims.reset("m").await.expect_err("it is held");
+    assert!(matches!(&held, ResetError::InProgress { holder } if holder.worker() == "a"), "{held}");
     fresh.complete("ok").await.expect("a majority");
-    let done = claims.forgive("m").await.expect_err("it is done");
-    assert!(matches!(&done, ForgiveError::AlreadyDone(done) if &*done.result == "ok"), "{done}");
+    let done = claims.reset("m").await.expect_err("it is done");
+    assert!(matches!(&done, ResetError::AlreadyDone(done) if &*done.result == "ok"), "{done}");
     a.close().await;
 }
 
@@ -243,7 +243,7 @@ async fn a_late_worker_is_told_who_holds_and_who_has_completed() {
     let taken = late.abandon().await.expect_err("b holds it");
     assert!(matches!(&taken, AbandonError::TakenOver { holder } if holder.worker() == "b"), "{taken:?}");
     assert!(taken.to_string().contains("held by b"), "{taken}");
-    held.check().expect("still its own");
+    held.fencing_token().expect("still its own");
     match also_late.abandon().await {
         Err(AbandonError::AlreadyDone(done)) => assert_eq!(&*done.result, "theirs"),
         other => panic!("{other:?}"),

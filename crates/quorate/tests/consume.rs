@@ -122,7 +122,7 @@ async fn each_is_handled_once_and_acked_only_when_a_majority_knows_it_done() {
         let handler = move |letter: Delivery<Letter>| {
             let times = Arc::clone(&times);
             async move {
-                letter.check().expect("ours");
+                letter.fencing_token().expect("ours");
                 times.fetch_add(1, Ordering::Relaxed);
                 Ok::<_, String>("shipped")
             }
@@ -294,7 +294,7 @@ async fn shut_down_lets_handlers_end_within_the_grace_and_abandons_the_rest() {
         move |letter: Delivery<Letter>| {
             begun.fetch_add(1, Ordering::Relaxed);
             async move {
-                letter.stop().cancelled().await;
+                letter.cancellation_token().cancelled().await;
                 if letter.message().id == b"stubborn" { pending().await } else { Ok::<_, String>(()) }
             }
         }
@@ -489,7 +489,7 @@ async fn what_fails_too_often_is_handed_over_with_its_message_once_and_acked() {
         let consumer = consumer.on_dead(move |letter| {
             let graves = Arc::clone(&graves);
             async move {
-                letter.claim.expect("handed over under a claim").check().expect("which is ours");
+                letter.claim.expect("handed over under a claim").fencing_token().expect("which is ours");
                 graves.lock().expect("no panic").push((letter.message.id.clone(), letter.attempts));
                 Ok::<_, String>(())
             }

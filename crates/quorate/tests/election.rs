@@ -33,7 +33,7 @@ fn telling(tell: mpsc::UnboundedSender<Term>) -> impl FnMut(Term) -> futures_lik
         let tell = tell.clone();
         Box::pin(async move {
             tell.send(term.clone()).expect("the test listens");
-            term.step_down().cancelled().await;
+            term.step_down_token().cancelled().await;
             Ok(())
         })
     }
@@ -64,17 +64,17 @@ async fn one_leads_and_its_shutdown_hands_over_at_once_with_a_larger_term() {
     let mut led = Vec::new();
     for _ in 0..3 {
         let term = terms.recv().await.expect("someone leads");
-        assert!(term.number().get() > last);
-        last = term.number().get();
+        assert!(term.token().get() > last);
+        last = term.token().get();
         let leaders: Vec<usize> = (0..3).filter(|&i| elections[i].is_leader()).collect();
         assert_eq!(leaders.len(), 1, "one leads");
         let mut observer = elections[(leaders[0] + 1) % 3].observe().expect("a name");
         let seen = observer.leader().await.expect("a majority").expect("someone leads");
-        assert_eq!((&*seen.worker, seen.term), (["a", "b", "c"][leaders[0]], Some(term.number())));
+        assert_eq!((&*seen.worker, seen.term), (["a", "b", "c"][leaders[0]], Some(term.token())));
         led.push(leaders[0]);
         stops[leaders[0]].cancel();
-        term.lost().cancelled().await;
-        assert!(term.check().is_err());
+        term.lost_token().cancelled().await;
+        assert!(term.fencing_token().is_err());
     }
     led.sort_unstable();
     assert_eq!(led, [0, 1, 2]);
@@ -160,7 +160,7 @@ async fn work_that_does_not_end_is_dropped_after_the_grace_and_a_dropped_campaig
     drop(dropped);
     let _other = b.env().spawn_scoped(candidate(&b).run(telling(tell)).until(std::future::pending()));
     let next = b.env().before(b.env().now() + SECOND / 2, terms.recv()).await.flatten().expect("it leads");
-    assert!(next.number() > kept.number() && !kept.is_valid(), "a clone keeps no term alive");
+    assert!(next.token() > kept.token() && !kept.is_valid(), "a clone keeps no term alive");
 }
 
 #[tokio::test]
@@ -207,7 +207,7 @@ async fn work_that_fails_is_restarted_and_the_group_has_a_leader_again() {
                         Fails::ByPanic => panic!("the connection was cut"),
                     }
                 }
-                term.step_down().cancelled().await;
+                term.step_down_token().cancelled().await;
                 Ok(())
             }
         });
@@ -215,8 +215,8 @@ async fn work_that_fails_is_restarted_and_the_group_has_a_leader_again() {
         let mut last = 0;
         for _ in 0..4 {
             let term = terms.recv().await.expect("it leads again");
-            assert!(term.number().get() > last, "each time under a new term");
-            last = term.number().get();
+            assert!(term.token().get() > last, "each time under a new term");
+            last = term.token().get();
         }
         assert!(election.is_leader(), "{fails:?}");
         stop.cancel();
@@ -258,7 +258,7 @@ async fn another_candidate_leads_while_one_whose_work_failed_pauses() {
     let other = candidate(&b);
     let _campaign = b.env().spawn_scoped(other.run(telling(tell)).until(std::future::pending()));
     let term = b.env().before(b.env().now() + SECOND * 30, terms.recv()).await.expect("in time");
-    assert!(term.expect("a term").number() > first.number());
+    assert!(term.expect("a term").token() > first.token());
     assert!(other.is_leader() && !failing.is_leader());
     // The pause ends with a shutdown.
     stop.cancel();
@@ -278,7 +278,7 @@ async fn an_error_of_work_that_was_told_to_stop_does_not_delay_the_shutdown_nor_
         let tell = tell.clone();
         async move {
             let _ = tell.send(());
-            term.step_down().cancelled().await;
+            term.step_down_token().cancelled().await;
             Err::<(), _>("told to stop")
         }
     });

@@ -42,7 +42,7 @@ async fn a_transferred_lease_goes_to_its_heir_though_others_wait_longer() {
             b.env().clone().spawn_scoped(async move { b.lock("x").acquire().await })
         };
         a.env().sleep(SECOND / 10).await;
-        let (lost, token) = (lease.lost().clone(), lease.token());
+        let (lost, token) = (lease.lost_token().clone(), lease.token());
         let lasts = lease.transfer_to("b").await.expect("a majority keeps it");
         assert!(lost.is_cancelled() && lasts <= SECOND);
         let theirs = heir.await.expect("no panic").expect("kept for it");
@@ -78,7 +78,7 @@ async fn what_no_heir_comes_for_is_free_for_all_after_its_time() {
     );
     let _free = c.lock("y").wait(5 * SECOND).acquire().await.expect("released all the same");
     let brief = a.lock("z").ttl(SECOND / 2).auto_extend(false).acquire().await.expect("free");
-    brief.lost().cancelled().await;
+    brief.lost_token().cancelled().await;
     assert!(matches!(brief.transfer_to("c").await, Err(TransferError::Lost(_))));
     a.close().await;
     c.close().await;
@@ -95,7 +95,7 @@ struct Runs {
 fn run(election: Election) -> Runs {
     let (events, stop) = (election.events(), CancellationToken::new());
     let campaign = election.run(|term: Term| async move {
-        term.step_down().cancelled().await;
+        term.step_down_token().cancelled().await;
         Ok::<(), Infallible>(())
     });
     let campaign = campaign.until(stop.clone().cancelled_owned());
@@ -176,7 +176,7 @@ async fn a_leader_that_is_asked_from_outside_resigns_and_no_later_one_does() {
     assert_eq!(before, [ElectionEvent::AskedToResign(first), ElectionEvent::StepDown(first)]);
     // The wish stands for another ten seconds, and is nothing to who leads now.
     outside.env().sleep(SECOND).await;
-    assert!(b.election.term().is_some_and(|term| term.number() == second && term.is_valid()));
+    assert!(b.election.term().is_some_and(|term| term.token() == second && term.is_valid()));
     // And the next one to be asked is the one that leads: an old wish is not in its way.
     let again = observer.ask_to_resign(None, 10 * SECOND).await.expect("it obeys");
     assert_eq!(&*again.who.worker, "b");
@@ -235,14 +235,14 @@ async fn a_leader_without_a_sign_of_life_makes_room_and_who_is_not_eligible_does
         move || fit.load(Ordering::Acquire)
     };
     let mut b = run(candidate("b", &nodes).eligible_while(check));
-    term.lost().cancelled().await;
+    term.lost_token().cancelled().await;
     assert_eq!(term.step_down_cause(), Some(StepDownCause::Unhealthy));
     assert!(a.elected().await > first, "the other does not campaign");
     fit.store(true, Ordering::Release);
     let second = b.elected().await;
     fit.store(false, Ordering::Release);
     quorum.env().sleep(SECOND * 3 / 2).await;
-    assert!(b.election.term().is_some_and(|term| term.number() == second), "a term that has begun goes on");
+    assert!(b.election.term().is_some_and(|term| term.token() == second), "a term that has begun goes on");
     for one in [a, b] {
         one.end().await;
     }
@@ -252,7 +252,7 @@ async fn a_leader_without_a_sign_of_life_makes_room_and_who_is_not_eligible_does
 async fn of_two_candidates_the_one_without_a_delay_leads() {
     let nodes = nodes();
     for _ in 0..3 {
-        let mut second = run(candidate("second", &nodes).delay(SECOND / 2));
+        let mut second = run(candidate("second", &nodes).candidate_delay(SECOND / 2));
         let mut first = run(candidate("first", &nodes));
         first.elected().await;
         assert!(!second.election.is_leader());

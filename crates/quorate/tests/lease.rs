@@ -36,7 +36,7 @@ async fn one_holds_the_other_is_told_who_and_a_release_hands_over_with_a_larger_
     assert_eq!(seen.holder.expect("held").owner, *first.owner());
     assert_eq!(seen.token, Some(first.token()));
 
-    let token = first.check().expect("held");
+    let token = first.fencing_token().expect("held");
     first.release().await.expect("all nodes answer");
     let second = acquired(&b, "x", 10 * SECOND).await;
     assert!(second.token() > token);
@@ -71,7 +71,7 @@ async fn a_dropped_lease_and_a_closed_quorum_leave_nothing_behind() {
     a.close().await;
     a.close().await;
     assert_eq!(a.env().tasks_alive(), 0);
-    assert!(!held.is_valid() && held.lost().is_cancelled(), "a closed quorum holds nothing");
+    assert!(!held.is_valid() && held.lost_token().is_cancelled(), "a closed quorum holds nothing");
     let _ = acquired(&b, "closed", 10 * SECOND).await;
     let after = a.lock("x").try_acquire().await.expect_err("closed");
     assert!(after.to_string().contains("closed"), "{after}");
@@ -103,10 +103,10 @@ async fn without_extension_a_lease_ends_by_itself_and_stays_ended() {
     let quorum = quorum("a", &nodes);
     let lock = quorum.lock("x").ttl(SECOND / 2).auto_extend(false);
     let lease = lock.acquire().await.expect("free");
-    lease.lost().cancelled().await;
-    assert!(lease.check().is_err());
+    lease.lost_token().cancelled().await;
+    assert!(lease.fencing_token().is_err());
     assert!(lease.extend().await.is_err(), "what has ended stays ended");
-    assert!(lease.step_down().is_cancelled());
+    assert!(lease.step_down_token().is_cancelled());
     quorum.close().await;
 }
 
@@ -132,7 +132,7 @@ async fn a_new_cluster_waits_or_is_admitted() {
     let quorum = builder.build().expect("a sound setup");
     let refused = quorum.lock("x").try_acquire().await.expect_err("quarantined");
     assert!(refused.is_untrusted() && refused.to_string().contains("new or was flushed"), "{refused}");
-    quorum.admit().await.expect("all nodes answer");
+    quorum.trust_nodes().await.expect("all nodes answer");
     let _ = acquired(&quorum, "x", SECOND).await;
     quorum.close().await;
 }

@@ -45,7 +45,7 @@ async fn all_are_had_or_none_and_tokens_come_as_they_were_named() {
     let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
     let all = a.locks(["z", "a", "m", "a"]).acquire_all().await.expect("free");
     assert_eq!(names(&all), ["z", "a", "m"], "as named, each once");
-    let tokens = all.check().expect("held");
+    let tokens = all.fencing_tokens().expect("held");
     let each: Vec<_> = all.iter().map(Lease::token).collect();
     assert_eq!(tokens, each);
     assert!(all.remaining() > 5 * SECOND);
@@ -61,7 +61,7 @@ async fn all_are_had_or_none_and_tokens_come_as_they_were_named() {
     must_be_free(&b, "n").await;
     all.release().await.expect("all nodes answer");
     let after = b.locks(["m", "b"]).acquire_all().await.expect("free");
-    assert!(after.check().expect("held")[0] > tokens[2]);
+    assert!(after.fencing_tokens().expect("held")[0] > tokens[2]);
     drop(after);
     must_be_free(&b, "m").await;
     a.close().await;
@@ -128,13 +128,13 @@ async fn each_by_itself_has_an_outcome_each() {
     let nodes = nodes();
     let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
     let _held = a.lock("two").acquire().await.expect("free");
-    let each = b.locks(["three", "two", "one"]).acquire_each().await.expect("a quorum");
+    let each = b.locks(["three", "two", "one"]).try_acquire_each().await.expect("a quorum");
     let told: Vec<(&str, bool)> = each
         .iter()
         .map(|(name, one)| (name.key(), matches!(one, Ok(TryAcquire::Acquired(lease)) if lease.is_valid())))
         .collect();
     assert_eq!(told, [("three", true), ("two", false), ("one", true)]);
-    let bad = b.locks(["fine", "wi{ld"]).acquire_each().await.expect_err("a brace");
+    let bad = b.locks(["fine", "wi{ld"]).try_acquire_each().await.expect_err("a brace");
     assert!(bad.to_string().contains("brace"), "{bad}");
     let none = b.locks([]).acquire_all().await.expect_err("nothing to hold");
     assert!(none.to_string().contains("resources is a list of 0 locks"), "{none}");
@@ -147,16 +147,16 @@ async fn of_all_the_first_that_ends_is_told() {
     let nodes = nodes();
     let quorum = quorum("a", &nodes);
     let all = quorum.locks(["a", "b"]).ttl(SECOND / 2).auto_extend(false).acquire_all().await.expect("free");
-    all.step_down().await;
-    assert!(all.check().is_ok(), "the grace is left");
-    all.lost().await;
+    all.any_step_down().await;
+    assert!(all.fencing_tokens().is_ok(), "the grace is left");
+    all.any_lost().await;
     assert!(all.iter().any(|lease| lease.step_down_cause() == Some(StepDownCause::NotExtended)));
     let dropped = quorum.lock("c").acquire().await.expect("free");
-    let (told, mut events) = (dropped.step_down().clone(), dropped.events());
+    let (told, mut events) = (dropped.step_down_token().clone(), dropped.events());
     dropped.release().await.expect("all nodes answer");
     while events.next().await.is_some() {}
     assert!(told.is_cancelled());
-    assert!(all.check().is_err());
+    assert!(all.fencing_tokens().is_err());
     quorum.close().await;
 }
 
@@ -198,12 +198,12 @@ async fn a_lease_is_held_no_longer_than_was_said() {
     let lease = lock.acquire().await.expect("free");
     let (began, mut events) = (quorum.env().now(), lease.events());
     assert_eq!(lease.step_down_cause(), None);
-    lease.step_down().cancelled().await;
+    lease.step_down_token().cancelled().await;
     assert_eq!(lease.step_down_cause(), Some(StepDownCause::MaxHold));
-    lease.lost().cancelled().await;
+    lease.lost_token().cancelled().await;
     let lasted = began.until(quorum.env().now());
     assert!(lasted > SECOND, "extended meanwhile: {lasted:?}");
-    assert!(lease.check().is_err() && lasted >= SECOND * 17 / 10, "{lasted:?}");
+    assert!(lease.fencing_token().is_err() && lasted >= SECOND * 17 / 10, "{lasted:?}");
     let mut seen = Vec::new();
     while let Some(event) = events.next().await {
         seen.push(event);
@@ -226,7 +226,7 @@ async fn a_stuck_worker_stops_renewing_and_is_told() {
     a.env().sleep(SECOND * 3 / 2).await;
     assert!(lease.is_valid(), "extended while it gets on");
     well.store(false, Ordering::Release);
-    lease.lost().cancelled().await;
+    lease.lost_token().cancelled().await;
     assert_eq!(lease.step_down_cause(), Some(StepDownCause::Unhealthy));
     let after = b.lock("x").wait(5 * SECOND).acquire().await.expect("free");
     assert!(after.token() > lease.token());
@@ -238,11 +238,11 @@ async fn a_stuck_worker_stops_renewing_and_is_told() {
         a.env().sleep(SECOND / 20).await;
     }
     assert!(beating.is_valid(), "beaten for longer than its TTL");
-    beating.lost().cancelled().await;
+    beating.lost_token().cancelled().await;
     assert_eq!(beating.step_down_cause(), Some(StepDownCause::Unhealthy));
 
     let panics = a.lock("z").ttl(SECOND / 2).renew_while(|| panic!("a check that breaks")).acquire().await;
-    panics.expect("free").lost().cancelled().await;
+    panics.expect("free").lost_token().cancelled().await;
     a.close().await;
     b.close().await;
 }

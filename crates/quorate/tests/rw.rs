@@ -52,20 +52,20 @@ async fn many_read_or_one_writes() {
     let nodes = nodes();
     let (a, b, c) = (quorum("a", &nodes), quorum("b", &nodes), quorum("c", &nodes));
     let (one, two) = (reads(&a, 10 * SECOND).await, reads(&b, 10 * SECOND).await);
-    assert!(one.check().is_ok() && two.check().is_ok());
+    assert!(one.ensure_held().is_ok() && two.ensure_held().is_ok());
     assert_ne!(one.owner(), two.owner());
     assert_eq!(in_the_way_of_a_writer(&c).await, Owner::READERS);
     one.release().await.expect("all nodes answer");
     assert_eq!(in_the_way_of_a_writer(&c).await, Owner::READERS, "one still reads");
     drop(two);
     let writer = c.rw_lock("x").write().wait(SECOND).acquire().await.expect("free at once");
-    let first = writer.check().expect("held");
+    let first = writer.fencing_token().expect("held");
     assert_eq!(in_the_way_of_a_reader(&a).await, "c");
     assert_eq!(in_the_way_of_a_writer(&a).await, "c");
     writer.release().await.expect("all nodes answer");
     let reader = reads(&a, 10 * SECOND).await;
     reader.release().await.expect("all nodes answer");
-    assert!(writes(&b).await.check().expect("held") > first, "readers do not disturb the tokens");
+    assert!(writes(&b).await.fencing_token().expect("held") > first, "readers do not disturb the tokens");
     for quorum in [a, b, c] {
         quorum.close().await;
     }
@@ -81,7 +81,7 @@ async fn readers_are_extended_until_they_are_released_and_end_by_themselves_wher
     let until = reader.valid_until().expect("held");
     while a.env().now() < until + SECOND / 2 {
         a.env().sleep(50 * MS).await;
-        reader.check().expect("the keeper extends it");
+        reader.ensure_held().expect("the keeper extends it");
         assert_eq!(in_the_way_of_a_writer(&b).await, Owner::READERS);
     }
     reader.extend().await.expect("a majority extends");
@@ -91,7 +91,7 @@ async fn readers_are_extended_until_they_are_released_and_end_by_themselves_wher
     let began = b.env().now();
     let mortal = a.rw_lock("x").read().ttl(SECOND).auto_extend(false).acquire().await.expect("free");
     let writer = b.rw_lock("x").write().wait(5 * SECOND).acquire().await.expect("its time is over");
-    assert!(!mortal.is_valid() && mortal.check().is_err(), "over before anybody writes");
+    assert!(!mortal.is_valid() && mortal.ensure_held().is_err(), "over before anybody writes");
     let waited = began.until(b.env().now());
     assert!(waited >= 850 * MS, "not before its validity of 888 ms is over: {waited:?}");
     drop(writer);
@@ -104,7 +104,7 @@ async fn a_downgraded_writer_reads_on_and_nobody_writes_between() {
     let nodes = nodes();
     let (a, b, c) = (quorum("a", &nodes), quorum("b", &nodes), quorum("c", &nodes));
     let writer = writes(&a).await;
-    let (owner, lost) = (writer.owner().clone(), writer.lost().clone());
+    let (owner, lost) = (writer.owner().clone(), writer.lost_token().clone());
     // Another writer tries all the while.
     let waiting = {
         let b = b.clone();
@@ -119,7 +119,7 @@ async fn a_downgraded_writer_reads_on_and_nobody_writes_between() {
     let seen = c.inspect(&resource).await.expect("a majority");
     assert_eq!(seen.holder.expect("held").owner.as_str(), Owner::READERS);
     other.release().await.expect("all nodes answer");
-    reader.check().expect("held");
+    reader.ensure_held().expect("held");
     assert!(!waiting.is_finished(), "one reads");
     reader.release().await.expect("all nodes answer");
     let next = waiting.await.expect("no panic").expect("free now");
@@ -134,7 +134,7 @@ async fn a_downgrade_that_cannot_be_leaves_nothing_behind() {
     let nodes = nodes();
     let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
     let over = a.lock("x").ttl(SECOND).auto_extend(false).acquire().await.expect("free");
-    over.lost().cancelled().await;
+    over.lost_token().cancelled().await;
     let error = over.downgrade().await.expect_err("it has ended");
     assert!(matches!(error, DowngradeError::Lost(_)), "{error}");
     // Dropped on the way: neither a writer nor a reader is left.

@@ -270,7 +270,7 @@ async fn a_pause_between_started_and_the_work_starts_nothing_after_the_term() {
     let (after, starts) = (Arc::clone(&answers), Arc::new(AtomicUsize::new(0)));
     let (tell_late, tell) = (Arc::clone(&late), Arc::clone(&starts));
     let job = Job::new("j", every(PERIOD).expect("a period"), move |tick: Tick| {
-        tell_late.fetch_add(usize::from(tick.check().is_err()), Ordering::Relaxed);
+        tell_late.fetch_add(usize::from(tick.fencing_token().is_err()), Ordering::Relaxed);
         tell.fetch_add(usize::from(after.load(Ordering::Relaxed) > 2), Ordering::Relaxed);
         async { Ok::<(), Infallible>(()) }
     });
@@ -297,8 +297,8 @@ async fn a_slow_job_delays_no_other_and_is_told_to_stop() {
     let slow = Job::new("slow", every(PERIOD).expect("a period"), move |tick: Tick| {
         let tell = tell.clone();
         async move {
-            tick.stop().cancelled().await;
-            assert!(tick.check().is_ok(), "told before the term ends");
+            tick.cancellation_token().cancelled().await;
+            assert!(tick.fencing_token().is_ok(), "told before the term ends");
             tell.cancel();
             Ok::<(), Infallible>(())
         }
@@ -359,7 +359,7 @@ async fn what_a_resignation_drops_has_ended_before_the_lease() {
     struct Dropped(Tick, CancellationToken);
     impl Drop for Dropped {
         fn drop(&mut self) {
-            assert!(self.0.check().is_ok(), "the work ends first, then the lease");
+            assert!(self.0.fencing_token().is_ok(), "the work ends first, then the lease");
             self.1.cancel();
         }
     }

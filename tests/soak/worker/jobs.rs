@@ -35,7 +35,7 @@ pub(super) async fn lead(
         let (journal, scheduler) = (journal.clone(), scheduler.clone());
         async move {
             let asked = BootTime::default();
-            let diary = Diary::begin(&journal, TERM, term.number().get(), asked, || term.remaining());
+            let diary = Diary::begin(&journal, TERM, term.token().get(), asked, || term.remaining());
             // Over before it began: the campaign will say so.
             let Some(diary) = diary else { return Ok(()) };
             let tenure = Tenure { term, diary };
@@ -64,7 +64,7 @@ impl Tenure {
         let Self { term, diary } = self;
         while diary.look(|| term.remaining()) {
             tokio::select! { biased;
-                () = term.step_down().cancelled(), if !diary.has_told() => diary.told(),
+                () = term.step_down_token().cancelled(), if !diary.has_told() => diary.told(),
                 () = term.quorum().env().sleep(LOOK_EVERY) => {}
             }
         }
@@ -72,13 +72,13 @@ impl Tenure {
     }
 
     async fn be_told(&self) {
-        be_told(self.term.quorum().env(), &self.diary, self.term.step_down()).await;
+        be_told(self.term.quorum().env(), &self.diary, self.term.step_down_token()).await;
     }
 }
 
 impl Drop for Tenure {
     fn drop(&mut self) {
-        if self.term.step_down().is_cancelled() {
+        if self.term.step_down_token().is_cancelled() {
             self.diary.told();
         }
         self.diary.end(|| self.term.remaining());

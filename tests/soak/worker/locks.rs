@@ -67,13 +67,13 @@ async fn hold(
     let over = env.now() + if rng.chance(100) { rng.millis(1000..=5000) } else { rng.millis(5..=200) };
     while env.now() < over && !stop.is_cancelled() {
         tokio::select! { biased;
-            () = lease.step_down().cancelled(), if !diary.has_told() => diary.told(),
-            () = lease.lost().cancelled() => {}
+            () = lease.step_down_token().cancelled(), if !diary.has_told() => diary.told(),
+            () = lease.lost_token().cancelled() => {}
             () = stop.cancelled() => break,
             () = env.sleep_until(over.min(env.now() + LOOK_EVERY)) => {}
         }
         if !diary.look(|| lease.remaining()) {
-            return be_told(env, &diary, lease.step_down()).await;
+            return be_told(env, &diary, lease.step_down_token()).await;
         }
         if rng.chance(30) {
             // What came of it shows in the next look.
@@ -81,7 +81,7 @@ async fn hold(
         }
     }
     if !diary.end(|| lease.remaining()) {
-        return be_told(env, &diary, lease.step_down()).await;
+        return be_told(env, &diary, lease.step_down_token()).await;
     }
     if rng.chance(800) {
         // A release that reached no majority has ended the lease all the same.

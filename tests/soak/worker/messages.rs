@@ -106,18 +106,18 @@ impl Task {
         let over = env.now() + takes;
         while env.now() < over && !stop.is_cancelled() {
             tokio::select! { biased;
-                () = handle.step_down().cancelled(), if !diary.has_told() => diary.told(),
-                () = handle.lost().cancelled() => {}
+                () = handle.step_down_token().cancelled(), if !diary.has_told() => diary.told(),
+                () = handle.lost_token().cancelled() => {}
                 () = stop.cancelled() => {}
                 () = env.sleep_until(over.min(env.now() + LOOK_EVERY)) => {}
             }
             if !diary.look(|| handle.remaining()) {
-                be_told(&env, &diary, handle.step_down()).await;
+                be_told(&env, &diary, handle.step_down_token()).await;
                 return false;
             }
         }
         if !diary.end(|| handle.remaining()) {
-            be_told(&env, &diary, handle.step_down()).await;
+            be_told(&env, &diary, handle.step_down_token()).await;
             return false;
         }
         if fails || stop.is_cancelled() {

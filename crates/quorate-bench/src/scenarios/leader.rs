@@ -133,7 +133,7 @@ async fn stand(
     let work = move |term: quorate::election::Term| {
         let _ = elected.send((now(), token.clone()));
         async move {
-            term.step_down().cancelled().await;
+            term.step_down_token().cancelled().await;
             Ok::<(), Arc<str>>(())
         }
     };

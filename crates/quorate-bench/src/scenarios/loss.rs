@@ -72,11 +72,11 @@ async fn one_stop(plan: &Plan, servers: &Servers, stop: usize) -> Result<Vec<Tol
 
 /// Watches the end of validity as the lease itself tells it, and when it is told.
 async fn hold(lease: Lease) -> Told {
-    lease.step_down().cancelled().await;
+    lease.step_down_token().cancelled().await;
     let at = now();
     // After the step-down nothing is extended: this is the last word on when validity ends.
     let until = lease.valid_until();
-    lease.lost().cancelled().await;
+    lease.lost_token().cancelled().await;
     let lost = now();
     Told {
         step_down_before: until.map_or(Duration::ZERO, |until| at.until(until)),

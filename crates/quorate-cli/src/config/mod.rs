@@ -163,7 +163,7 @@ impl Reading<'_> {
         // machine may have of it. (Do not delete the directory while something holds a lock in it.)
         setup.trust_new_nodes |= nodes_from == NodesFrom::Local;
         let names: Vec<Arc<str>> = nodes.iter().map(NodeSpec::name).collect();
-        setup.check(&names).map_err(|error| self.setting(&error.to_string(), &nodes_from))?;
+        setup.validate(&names).map_err(|error| self.setting(&error.to_string(), &nodes_from))?;
         if setup.ledger_retention < LEDGER_RETENTION_MIN {
             let text = format!(
                 "ledger_retention is {:?}; give it at least 1day: a worker with less would take the jobs of workers with \
@@ -174,7 +174,7 @@ impl Reading<'_> {
         }
         let lease = self.told.lease(&setup);
         setup
-            .check_lease(lease.ttl, lease.step_down_grace, true)
+            .validate_lease(lease.ttl, lease.step_down_grace, true)
             .map_err(|error| self.setting(&error.to_string(), &nodes_from))?;
         Ok(Config {
             file: self.page.as_ref().map(|page| page.file.to_owned()),

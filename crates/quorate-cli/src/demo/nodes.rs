@@ -43,7 +43,7 @@ impl Nodes {
     pub(crate) async fn admitted(&self, dir: &Path) -> Result<Quorum, Failure> {
         let quorum = self.quorum(dir, "demo")?;
         let met = quorum.met(PATIENCE).await;
-        let admitted = quorum.admit().await;
+        let admitted = quorum.trust_nodes().await;
         let nodes = quorum.nodes();
         if admitted.is_ok() && nodes.iter().all(|node| node.state == NodeState::Trusted) {
             return Ok(quorum);

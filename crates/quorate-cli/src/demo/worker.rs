@@ -120,7 +120,7 @@ async fn lead(quorum: &Quorum, journal: &Journal, stop: &CancellationToken) -> R
     let campaign = election.run(|term: Term| {
         let (journal, scheduler) = (journal.clone(), scheduler.clone());
         async move {
-            journal.write(Event::Elected { term: term.number().get() }).map_err(|e| e.to_string())?;
+            journal.write(Event::Elected { term: term.token().get() }).map_err(|e| e.to_string())?;
             scheduler.lead(term).await.map_err(|e| e.to_string())
         }
     });
@@ -138,7 +138,7 @@ fn job(journal: &Journal) -> Result<Job, Failure> {
         let journal = journal.clone();
         async move {
             let Some(led) = tick.term() else { return Ok(()) };
-            let (at, term) = (tick.at().as_micros(), led.number().get());
+            let (at, term) = (tick.at().as_micros(), led.token().get());
             journal.write(Event::TickStart { tick: at, term, made_up: tick.is_made_up() })?;
             led.quorum().env().sleep(TICK_TAKES).await;
             journal.write(Event::TickDone { tick: at, term })
@@ -208,7 +208,7 @@ async fn handle_batch(
     let mut begun = Vec::new();
     let mut again = Vec::new();
     for (at, claim) in ours {
-        match claim.check() {
+        match claim.fencing_token() {
             Ok(token) => {
                 journal
                     .write(Event::MessageStart { id: Arc::clone(claim.id()), token: token.get() })

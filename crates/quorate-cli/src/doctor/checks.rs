@@ -116,7 +116,7 @@ fn of_the_set(node_report: &NodeReport, found: &mut Vec<Finding>) {
     }
     spread(node_report, found);
     if let Err(error) =
-        node_report.setup.check_lease(node_report.ttl, QuorumConfig::default_grace(node_report.ttl), true)
+        node_report.setup.validate_lease(node_report.ttl, QuorumConfig::default_grace(node_report.ttl), true)
     {
         found.push(Finding::new(Critical, None, error.to_string(), "see above"));
     }

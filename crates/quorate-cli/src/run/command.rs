@@ -47,14 +47,14 @@ async fn run(job: &JobConfig, env: &Env, guard: Guard, tick: &Tick) -> Result<()
             return Err(error.to_string());
         }
     };
-    let exit = guard.tend(env, &mut supervisor, look, tick.stop(), None).await;
+    let exit = guard.tend(env, &mut supervisor, look, tick.cancellation_token(), None).await;
     if exit.is_complete() {
         unconfirmed.confirm();
     }
     if let Some(output) = output {
         tick.set_output(&output.tail().await);
     }
-    let told = tick.stop().is_cancelled();
+    let told = tick.cancellation_token().is_cancelled();
     if exit.ended_by.is_some() && !told {
         // Ended by its guard, and by nobody's wish: at least once, it runs again.
         tick.mark_interrupted();
@@ -82,7 +82,7 @@ impl Drop for Unconfirmed<'_> {
 
 /// What is started: the command, what the file adds to its environment, and what it is to know of its tick.
 fn spec(job: &JobConfig, env: &Env, tick: &Tick) -> Result<CommandSpec, String> {
-    let token = tick.check().map_err(|error| error.to_string())?;
+    let token = tick.fencing_token().map_err(|error| error.to_string())?;
     let (program, args) = job.command.split_first().ok_or("the command is empty")?;
     let mut spec = CommandSpec::new(program).args(args).stdin(Stream::Null);
     for name in notify::VARIABLES {

@@ -202,7 +202,7 @@ impl Daemon {
     fn status(&self) -> String {
         let leads = self.election.term().filter(quorate::election::Term::is_valid);
         if let Some(term) = leads {
-            return format!("leading term {}, {} jobs", term.number().get(), self.config.jobs.len());
+            return format!("leading term {}, {} jobs", term.token().get(), self.config.jobs.len());
         }
         let nodes = self.quorum.nodes();
         let (votes, needed) = (connect::votes(&nodes), majority(nodes.len()));

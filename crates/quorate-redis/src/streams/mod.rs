@@ -18,7 +18,7 @@
 //! let quorum = Quorum::connect(["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"]).await?;
 //! let orders = StreamSource::new("redis://broker.example", "orders", "billing")?.consumer("billing-1");
 //! let handle = |order: Delivery<StreamMessage>| async move {
-//!     println!("{:?} under token {}", order.message().text("item"), order.check()?);
+//!     println!("{:?} under token {}", order.message().text("item"), order.fencing_token()?);
 //!     Ok::<_, quorate::lease::LeaseLost>(())
 //! };
 //! let shutdown = std::future::pending();

@@ -28,7 +28,7 @@ impl Holder {
         match self {
             Self::Lease(lease) => lease.is_valid(),
             Self::Term(term) => term.is_valid(),
-            Self::Claim(claim) => claim.check().is_ok(),
+            Self::Claim(claim) => claim.fencing_token().is_ok(),
         }
     }
 
@@ -42,9 +42,9 @@ impl Holder {
 
     fn is_told(&self) -> bool {
         match self {
-            Self::Lease(lease) => lease.step_down().is_cancelled(),
-            Self::Term(term) => term.step_down().is_cancelled(),
-            Self::Claim(claim) => claim.step_down().is_cancelled(),
+            Self::Lease(lease) => lease.step_down_token().is_cancelled(),
+            Self::Term(term) => term.step_down_token().is_cancelled(),
+            Self::Claim(claim) => claim.step_down_token().is_cancelled(),
         }
     }
 }

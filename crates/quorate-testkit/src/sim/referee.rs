@@ -106,7 +106,7 @@ impl TickRun {
 impl Drop for TickRun {
     fn drop(&mut self) {
         // Dropped under a term that goes on: that was the timeout. (It is told to stop a grace before.)
-        let goes_on = |term: &Term| term.is_valid() && !term.step_down().is_cancelled();
+        let goes_on = |term: &Term| term.is_valid() && !term.step_down_token().is_cancelled();
         let timed_out = self.tick.term().is_some_and(goes_on);
         let timed_out = timed_out.then_some(TickEnd::Itself);
         let end = self.end.or(timed_out).unwrap_or(TickEnd::Torn);
@@ -283,7 +283,7 @@ impl Referee {
     pub fn tick_started(self: &Arc<Self>, held: &Held, tick: &Tick) -> TickRun {
         let work = self.begin(held, tick.job());
         let belief = self.belief(held, self.truth.now(), &[]);
-        let valid = tick.check().is_ok();
+        let valid = tick.fencing_token().is_ok();
         let start = TickStart {
             run: work.id,
             worker: Arc::clone(held.host.name()),

@@ -159,7 +159,7 @@ impl Run {
     async fn open_for_business(&mut self) {
         let operator = self.process(0, None);
         operator.quorum.met(Duration::from_secs(1)).await;
-        if let Err(error) = operator.quorum.admit().await {
+        if let Err(error) = operator.quorum.trust_nodes().await {
             self.referee.fail(&format!("new servers could not be admitted: {error}"));
         }
         operator.quorum.close().await;

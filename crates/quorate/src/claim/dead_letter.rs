@@ -66,7 +66,7 @@ impl Claims {
         let letter =
             DeadLetter { set: Arc::clone(&self.set), id: Arc::clone(&id), attempts, claim: handle.clone() };
         let taken = tokio::select! { biased;
-            () = handle.lost().cancelled() => Err("the claim was lost meanwhile".to_owned()),
+            () = handle.lost_token().cancelled() => Err("the claim was lost meanwhile".to_owned()),
             taken = hook(letter) => taken,
         };
         match taken {

@@ -15,7 +15,7 @@ pub enum ClaimError {
     Acquire(#[from] AcquireError),
     /// The id was used with another payload before: two messages share an id, or one was changed on its way.
     #[error(
-        "the message id {id:?} was claimed with the payload {standing} before, and is now given with {given}: one id is \
+        "the message id {id:?} was claimed with the payload {stored} before, and is now given with {given}: one id is \
          for one payload. Give the other message an id of its own, or, if the first was a mistake, forgive this one"
     )]
     OtherPayload {
@@ -24,7 +24,7 @@ pub enum ClaimError {
         /// The fingerprint that was given now.
         given: Fingerprint,
         /// The fingerprint that is kept.
-        standing: Fingerprint,
+        stored: Fingerprint,
     },
     /// It was ours, but the attempt was not counted on a majority, or too few nodes told whether it was begun with another
     /// payload; so it did not begin. It has been released.
@@ -89,7 +89,7 @@ pub enum AbandonError {
 /// Why a message was not forgiven.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum ForgiveError {
+pub enum ResetError {
     /// The id or the settings cannot be used.
     #[error(transparent)]
     Claim(#[from] ClaimError),

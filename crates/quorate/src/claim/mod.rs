@@ -3,7 +3,7 @@
 //! # What is not guaranteed
 //!
 //! A claim alone does not make an effect happen exactly once: a worker may be paused after its last look and
-//! act when another has the claim. Compare [`Claim::check`]'s token in the sink's own transaction. A done
+//! act when another has the claim. Compare [`Claim::fencing_token`]'s token in the sink's own transaction. A done
 //! record that reached a bare majority does not survive the loss of one of those nodes, nor any the restarts of
 //! a majority, one after the other, that keep nothing (a rolling restart): nobody writes it again. After its
 //! retention a message is as new. Who is told that a message is done may hear of a minority's older record. Who completes after
@@ -27,7 +27,7 @@
 //! A claim is a lease that the keeper extends while its handler runs, thousands in few calls. Any *done* in the answers wins
 //! over any number of grants; of two *done* records the one with the higher token stands. It is signed by its owner: who
 //! comes late neither completes nor abandons what another holds, and is told who does ([`CompleteError::TakenOver`],
-//! [`AbandonError::TakenOver`]). [`Claims::inspect`] looks, [`Claims::forgive`] has a message begin anew.
+//! [`AbandonError::TakenOver`]). [`Claims::inspect`] looks, [`Claims::reset`] has a message begin anew.
 //!
 //! # Attempts
 //!
@@ -85,10 +85,10 @@ pub mod stream;
 pub use claims::Claims;
 pub use complete::Completed;
 pub use dead_letter::DeadLetter;
-pub use error::{AbandonError, ClaimError, CompleteError, ForgiveError, ProcessError};
+pub use error::{AbandonError, ClaimError, CompleteError, ResetError, ProcessError};
 pub use fingerprint::{Fingerprint, FingerprintError};
 pub use handle::{Claim, ClaimHandle};
 pub use many::{abandon_many, complete_many};
 pub use message::MessageId;
-pub use outcome::{ClaimOutcome, ClaimResult, DeadLettered, Done, Once, Processed};
+pub use outcome::{ClaimOutcome, ClaimResult, DeadLettered, Done, IdempotentResult, Processed};
 pub use state::ClaimState;

@@ -1,6 +1,6 @@
 //! What stands of a message, and what an operator may do about it.
 
-use super::{ClaimError, Claims, DeadLettered, Done, Fingerprint, ForgiveError};
+use super::{ClaimError, Claims, DeadLettered, Done, Fingerprint, ResetError};
 use crate::{
     lease::{AcquireError, InspectError},
     node::{Owner, Reply, Request, Resource},
@@ -66,14 +66,14 @@ impl Claims {
     /// payload: it is as new. Refused while somebody holds it, and where it is done.
     ///
     /// # Errors
-    /// [`ForgiveError`]. Every node must have forgotten: one that has not would still say that it is given up, so where one is
-    /// away this is [`ForgiveError::Partly`], and to be repeated.
+    /// [`ResetError`]. Every node must have forgotten: one that has not would still say that it is given up, so where one is
+    /// away this is [`ResetError::Partly`], and to be repeated.
     ///
     /// # Cancel safety
     /// Dropping it leaves it forgiven on some nodes, all, or none; repeating it goes on from there.
-    pub async fn forgive(&self, id: &str) -> Result<(), ForgiveError> {
+    pub async fn reset(&self, id: &str) -> Result<(), ResetError> {
         let resource = Resource::claim(&self.set, id).map_err(ClaimError::from)?;
-        let keep = self.terms()?.keep;
+        let keep = self.params()?.keep;
         let pool = self.quorum.pool();
         let mut votes = pool.ask_all(|_| Request::Forgive { resource: resource.clone(), keep });
         let mut outcomes = vec![NodeOutcome::Pending; pool.len()];
@@ -87,15 +87,15 @@ impl Claims {
             }
         }
         if let Some(done) = ended {
-            return Err(ForgiveError::AlreadyDone(done));
+            return Err(ResetError::AlreadyDone(done));
         }
         if forgiven == pool.len() {
             return Ok(());
         }
         let report = pool.report(outcomes);
         match report.holder() {
-            Some(holder) => Err(ForgiveError::InProgress { holder: holder.clone() }),
-            None => Err(ForgiveError::Partly { forgiven, report }),
+            Some(holder) => Err(ResetError::InProgress { holder: holder.clone() }),
+            None => Err(ResetError::Partly { forgiven, report }),
         }
     }
 }

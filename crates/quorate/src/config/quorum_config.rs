@@ -3,12 +3,15 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 /// What never shrinks below this: reading a clock, and the rounding of TTLs to milliseconds.
 const ROUNDING: Duration = Duration::from_millis(2);
+/// The most bytes of a host's name in a worker's default name.
+const HOST_MAX: usize = 64;
 
-/// A worker's settings. Checked when built: see [`QuorumConfig::check`]. Those that all workers of a deployment must share
+/// A worker's settings. Checked when built: see [`QuorumConfig::validate`]. Those that all workers of a deployment must share
 /// ([`SharedSettings`](super::SharedSettings)) are in each node's marker; a worker that differs has no vote.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QuorumConfig {
-    /// What this worker is called in owner tokens, so that the token tells who leads.
+    /// The name of this worker in owner tokens, so that a token tells who leads. Default the host's name and the process id,
+    /// `HOST-PID`.
     pub worker: Arc<str>,
     /// How long a node may take to answer one request. Absolute, never a share of a TTL. Default 100 ms.
     pub node_timeout: Duration,
@@ -47,7 +50,7 @@ pub struct QuorumConfig {
 impl Default for QuorumConfig {
     fn default() -> Self {
         Self {
-            worker: format!("pid-{}", std::process::id()).into(),
+            worker: default_worker(),
             node_timeout: Duration::from_millis(100),
             max_ttl: Duration::from_secs(30),
             drift_rate: 0.01,
@@ -61,6 +64,19 @@ impl Default for QuorumConfig {
             #[cfg(feature = "sabotage")]
             sabotage: Vec::new(),
         }
+    }
+}
+
+/// Returns the host's name and the process id. Containers have distinct host names, but often the same process id.
+fn default_worker() -> Arc<str> {
+    worker_of(&crate::env::host_name(), std::process::id())
+}
+
+fn worker_of(host: &str, pid: u32) -> Arc<str> {
+    let host: String = host.chars().filter(|c| !crate::plain::steers(*c)).collect();
+    match crate::plain::plain(&host, HOST_MAX).trim() {
+        "" => format!("pid-{pid}").into(),
+        host => format!("{host}-{pid}").into(),
     }
 }
 
@@ -125,7 +141,7 @@ impl QuorumConfig {
     ///
     /// # Errors
     /// [`SettingError`], which names the field, its value, the reason and the fix.
-    pub fn check(&self, names: &[Arc<str>]) -> Result<(), SettingError> {
+    pub fn validate(&self, names: &[Arc<str>]) -> Result<(), SettingError> {
         if names.is_empty() {
             let reason = "so no node votes";
             return Err(SettingError::new("nodes", "empty", reason, "name at least one node, better three or five"));
@@ -139,7 +155,7 @@ impl QuorumConfig {
                 format!("one server has one vote, so name it once ({} nodes are left)", names.len() - 1),
             ));
         }
-        Self::check_worker("worker", &self.worker)?;
+        Self::validate_worker("worker", &self.worker)?;
         self.check_ranges()?;
         self.check_relations()
     }
@@ -218,7 +234,7 @@ impl QuorumConfig {
     }
 
     /// Checks the name of a worker; `field` is the setting that gives it.
-    pub(crate) fn check_worker(field: &'static str, name: &str) -> Result<(), SettingError> {
+    pub(crate) fn validate_worker(field: &'static str, name: &str) -> Result<(), SettingError> {
         if name.is_empty() || name.len() > 128 || name.contains(crate::plain::steers) {
             let shown: String = name.chars().take(130).collect();
             return Err(SettingError::new(
@@ -235,7 +251,7 @@ impl QuorumConfig {
     ///
     /// # Errors
     /// [`SettingError`], which names the field, its value, the reason and the fix.
-    pub fn check_lease(&self, ttl: Duration, grace: Duration, extended: bool) -> Result<(), SettingError> {
+    pub fn validate_lease(&self, ttl: Duration, grace: Duration, extended: bool) -> Result<(), SettingError> {
         if ttl > self.max_ttl {
             return Err(SettingError::new(
                 "ttl",
@@ -278,6 +294,18 @@ mod tests {
     }
 
     #[test]
+    fn the_default_worker_is_named_by_host_and_process_and_is_a_valid_name() {
+        assert_eq!(&*worker_of("web-1.example", 7), "web-1.example-7");
+        assert_eq!(&*worker_of("", 7), "pid-7");
+        assert_eq!(&*worker_of("a\n\u{1b}b", 7), "ab-7");
+        let long = worker_of(&"ü".repeat(200), u32::MAX);
+        assert!(QuorumConfig::validate_worker("worker", &long).is_ok(), "{long}");
+        let default = QuorumConfig::default().worker;
+        assert!(default.ends_with(&format!("-{}", std::process::id())), "{default}");
+        assert!(QuorumConfig::validate_worker("worker", &default).is_ok(), "{default}");
+    }
+
+    #[test]
     fn the_margin_is_the_design_s() {
         let config = QuorumConfig::default();
         assert_eq!(config.margin(Duration::from_secs(10)), Duration::from_millis(100 + 200 + 2));
@@ -290,27 +318,27 @@ mod tests {
     #[test]
     fn impossible_timings_are_refused_by_name() {
         let config = QuorumConfig::default();
-        assert!(config.check(&names(&["a", "b", "c"])).is_ok());
-        assert!(config.check(&names(&["a", "b", "a"])).unwrap_err().to_string().contains("names a twice"));
-        assert!(config.check(&[]).unwrap_err().to_string().contains("nodes is empty"));
+        assert!(config.validate(&names(&["a", "b", "c"])).is_ok());
+        assert!(config.validate(&names(&["a", "b", "a"])).unwrap_err().to_string().contains("names a twice"));
+        assert!(config.validate(&[]).unwrap_err().to_string().contains("nodes is empty"));
         let wild = QuorumConfig { drift_rate: 2.0, ..QuorumConfig::default() };
-        assert!(wild.check(&names(&["a"])).unwrap_err().to_string().contains("drift_rate is 2"));
+        assert!(wild.validate(&names(&["a"])).unwrap_err().to_string().contains("drift_rate is 2"));
         let second = Duration::from_secs(1);
         let apart = QuorumConfig {
             max_clock_offset: 20 * second,
             fence_retention: 60 * second,
             ..QuorumConfig::default()
         };
-        assert!(apart.check(&names(&["a"])).unwrap_err().to_string().contains("max_clock_offset 20s"));
+        assert!(apart.validate(&names(&["a"])).unwrap_err().to_string().contains("max_clock_offset 20s"));
         let slow = QuorumConfig { node_timeout: Duration::from_secs(20), ..QuorumConfig::default() };
-        assert!(slow.check(&names(&["a"])).unwrap_err().to_string().contains("max_ttl is 30s"));
+        assert!(slow.validate(&names(&["a"])).unwrap_err().to_string().contains("max_ttl is 30s"));
 
-        assert!(config.check_lease(2 * second, second * 2 / 5, true).is_ok());
-        let long = config.check_lease(40 * second, second, true).unwrap_err().to_string();
+        assert!(config.validate_lease(2 * second, second * 2 / 5, true).is_ok());
+        let long = config.validate_lease(40 * second, second, true).unwrap_err().to_string();
         assert!(long.contains("ttl is 40s") && long.contains("max_ttl 30s"), "{long}");
-        let short = config.check_lease(second / 5, second / 25, true).unwrap_err().to_string();
+        let short = config.validate_lease(second / 5, second / 25, true).unwrap_err().to_string();
         assert!(short.contains("ttl is 200ms") && short.contains("node_timeout 100ms"), "{short}");
-        let proud = config.check_lease(10 * second, 9 * second, true).unwrap_err().to_string();
+        let proud = config.validate_lease(10 * second, 9 * second, true).unwrap_err().to_string();
         assert!(proud.contains("step_down_grace 9s"), "{proud}");
     }
 }

@@ -70,7 +70,7 @@ impl NodePool {
         events: &mpsc::UnboundedSender<PoolEvent>,
     ) -> Result<Self, SettingError> {
         let names: Vec<Arc<str>> = nodes.iter().map(|node| Arc::clone(&node.name)).collect();
-        config.check(&names)?;
+        config.validate(&names)?;
         let registry = Arc::new(NodeRegistry::new(&names));
         let policy = Arc::new(TrustPolicy { nodes: Marker::node_set(&names), config: config.clone() });
         let flush = CancellationToken::new();

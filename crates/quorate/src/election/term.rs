@@ -136,7 +136,7 @@ impl Term {
     /// # Errors
     /// [`TransferError`] where no worker can have that name, or the term has ended: then nothing happens.
     pub fn transfer_to(&self, worker: &str) -> Result<(), TransferError> {
-        QuorumConfig::check_worker("the successor", worker)?;
+        QuorumConfig::validate_worker("the successor", worker)?;
         self.fencing_token()?;
         *self.0.successor.lock().unwrap_or_else(PoisonError::into_inner) = Some(worker.into());
         self.resign();

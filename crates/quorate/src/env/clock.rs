@@ -1,7 +1,7 @@
 use std::{
     fmt,
     ops::{Add, Sub},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 /// A point on a worker's own boot clock (`CLOCK_BOOTTIME` on Linux): time since boot, sleep included.
@@ -98,8 +98,74 @@ impl Sub<Duration> for WallTime {
     }
 }
 
+/// In RFC 3339, in UTC: `2026-11-22T14:16:36.000001Z`.
+impl fmt::Display for WallTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let micros = i64::try_from(self.0).ok();
+        match micros.and_then(|micros| jiff::Timestamp::from_microsecond(micros).ok()) {
+            Some(at) => write!(f, "{at}"),
+            // Beyond the year 9999.
+            None => write!(f, "{self:?}"),
+        }
+    }
+}
+
+impl From<WallTime> for SystemTime {
+    fn from(at: WallTime) -> Self {
+        Self::UNIX_EPOCH + Duration::from_micros(at.0)
+    }
+}
+
+/// Truncates to microseconds. A time before 1970 becomes 1970.
+impl From<SystemTime> for WallTime {
+    fn from(at: SystemTime) -> Self {
+        let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        Self(u64::try_from(since.as_micros()).unwrap_or(u64::MAX))
+    }
+}
+
+/// Ends at the last time that `jiff` can express, in the year 9999.
+#[cfg(feature = "jiff")]
+impl From<WallTime> for jiff::Timestamp {
+    fn from(at: WallTime) -> Self {
+        i64::try_from(at.0).ok().and_then(|micros| Self::from_microsecond(micros).ok()).unwrap_or(Self::MAX)
+    }
+}
+
+/// Truncates to microseconds. A time before 1970 becomes 1970.
+#[cfg(feature = "jiff")]
+impl From<jiff::Timestamp> for WallTime {
+    fn from(at: jiff::Timestamp) -> Self {
+        Self(u64::try_from(at.as_microsecond()).unwrap_or_default())
+    }
+}
+
 impl fmt::Debug for WallTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{:06}", self.0 / 1_000_000, self.0 % 1_000_000)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wall_time_is_shown_in_utc_and_survives_its_conversions() {
+        let at = WallTime::from_micros(1_795_443_396_000_001);
+        assert_eq!(at.to_string(), "2026-11-23T14:16:36.000001Z");
+        assert_eq!(WallTime::from_micros(0).to_string(), "1970-01-01T00:00:00Z");
+        assert_eq!(WallTime::from_micros(u64::MAX).to_string(), "18446744073709.551615");
+        assert_eq!(WallTime::from(SystemTime::from(at)), at);
+        assert_eq!(WallTime::from(SystemTime::UNIX_EPOCH - Duration::from_secs(1)), WallTime::default());
+    }
+
+    #[cfg(feature = "jiff")]
+    #[test]
+    fn a_wall_time_is_a_timestamp_of_jiff_and_back() {
+        let at = WallTime::from_micros(1_795_443_396_000_001);
+        assert_eq!(WallTime::from(jiff::Timestamp::from(at)), at);
+        assert_eq!(jiff::Timestamp::from(WallTime::from_micros(u64::MAX)), jiff::Timestamp::MAX);
+        assert_eq!(WallTime::from(jiff::Timestamp::MIN), WallTime::default());
     }
 }

@@ -19,8 +19,8 @@ use tokio_util::sync::CancellationToken;
 
 /// A held lease. The handle is the scope: dropping it releases, without waiting for the nodes.
 ///
-/// The keeper extends it every third of its TTL. Its loss is a signal: [`Lease::step_down`] some time before
-/// validity ends, [`Lease::lost`] at the end. What has ended stays ended.
+/// The keeper extends it every third of its TTL. Its loss is a signal: [`Lease::step_down_token`] some time before
+/// validity ends, [`Lease::lost_token`] at the end. What has ended stays ended.
 #[must_use = "dropping a lease releases it"]
 pub struct Lease {
     inner: Arc<QuorumInner>,
@@ -87,7 +87,7 @@ impl Lease {
     ///
     /// # Errors
     /// [`LeaseLost`] once the lease has ended.
-    pub fn check(&self) -> Result<FencingToken, LeaseLost> {
+    pub fn fencing_token(&self) -> Result<FencingToken, LeaseLost> {
         if self.is_valid() { Ok(self.token) } else { Err(LeaseLost) }
     }
 
@@ -108,7 +108,7 @@ impl Lease {
     }
 
     /// Fires when the work should finish: `step_down_grace` before validity ends.
-    pub fn step_down(&self) -> &CancellationToken {
+    pub fn step_down_token(&self) -> &CancellationToken {
         self.deadline.step_down.token()
     }
 
@@ -118,7 +118,7 @@ impl Lease {
     }
 
     /// Fires when validity ends.
-    pub fn lost(&self) -> &CancellationToken {
+    pub fn lost_token(&self) -> &CancellationToken {
         self.deadline.lost.token()
     }
 

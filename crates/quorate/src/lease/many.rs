@@ -102,7 +102,7 @@ impl Locks {
     ///
     /// # Cancel safety
     /// As for [`Locks::acquire_all`].
-    pub async fn acquire_each(
+    pub async fn try_acquire_each(
         &self,
     ) -> Result<Vec<(Resource, Result<TryAcquire, AcquireError>)>, AcquireError> {
         let (named, params) = self.parsed()?;
@@ -141,11 +141,11 @@ impl Locks {
                 tokio::select! { biased;
                     acquired = lock.acquire_by(deadline) => held.push(acquired?),
                     // Whoever lost what it had begins again, rather than wait on for the rest.
-                    () = first(&held, Lease::lost), if !held.is_empty() => {}
+                    () = first(&held, Lease::lost_token), if !held.is_empty() => {}
                 }
             }
             let stands =
-                |lease: &Lease| !lease.step_down().is_cancelled() && lease.remaining() > params.min_validity;
+                |lease: &Lease| !lease.step_down_token().is_cancelled() && lease.remaining() > params.min_validity;
             if !held.iter().all(stands) {
                 held.clear(); // What was won first was lost in the wait for the last.
             } else if held.len() == sorted.len() {
@@ -176,8 +176,8 @@ impl Leases {
     ///
     /// # Errors
     /// [`LeaseLost`] once one of them has ended.
-    pub fn check(&self) -> Result<Vec<FencingToken>, LeaseLost> {
-        self.0.iter().map(Lease::check).collect()
+    pub fn fencing_tokens(&self) -> Result<Vec<FencingToken>, LeaseLost> {
+        self.0.iter().map(Lease::fencing_token).collect()
     }
 
     /// How long all of them are valid from now on if no extension succeeds.
@@ -189,16 +189,16 @@ impl Leases {
     ///
     /// # Cancel safety
     /// Safe: it only waits.
-    pub async fn step_down(&self) {
-        first(&self.0, Lease::step_down).await;
+    pub async fn any_step_down(&self) {
+        first(&self.0, Lease::step_down_token).await;
     }
 
     /// Waits until the first of them has ended.
     ///
     /// # Cancel safety
     /// Safe: it only waits.
-    pub async fn lost(&self) {
-        first(&self.0, Lease::lost).await;
+    pub async fn any_lost(&self) {
+        first(&self.0, Lease::lost_token).await;
     }
 
     /// The leases, each by itself from now on.

@@ -2,7 +2,7 @@
 //!
 //! # What is not guaranteed
 //!
-//! A lease says who *may* act, not who *does*. Between [`Lease::check`] and the write that follows it, the
+//! A lease says who *may* act, not who *does*. Between [`Lease::fencing_token`] and the write that follows it, the
 //! process may be paused for longer than the lease lives: compare the fencing token in the sink. Exclusion
 //! rests on clock rates within `drift_rate` of each other, node clocks that step by no more than
 //! `clock_step_allowance` (or further, where the acquirer has watched the node for `max_ttl`), a clock of our
@@ -18,7 +18,7 @@
 //! way, a key of its own for readers that writers look at too, would have let other clients in beside them.)
 //! What is the same for all leases holds for readers: a majority, validity from the send, extension, quarantine. What is not:
 //!
-//! * Readers have no fencing token, and change no counter. Between [`ReadLease::check`] and the use of what was read a
+//! * Readers have no fencing token, and change no counter. Between [`ReadLease::fencing_token`] and the use of what was read a
 //!   pause may let a writer in, and nothing can be compared then.
 //! * A node keeps [`READERS_MAX`](crate::node::engine::READERS_MAX) readers of one name.
 //! * A Redis server that is out of memory extends a writer's lease, but not a reader's: the readers are a sorted set, and

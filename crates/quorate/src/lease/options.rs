@@ -128,7 +128,7 @@ impl LeaseOptions {
         let config = inner.config();
         let (ttl, grace) = (self.effective_ttl(config), self.effective_grace(config));
         let extended = self.auto_extend.unwrap_or(true);
-        config.check_lease(ttl, grace, extended)?;
+        config.validate_lease(ttl, grace, extended)?;
         let min_validity = self.min_validity.unwrap_or(grace);
         if let Some(most) = self.max_hold.filter(|most| *most <= grace.max(min_validity)) {
             let reason = format!("no longer than step_down_grace {grace:?} or min_validity {min_validity:?}");

@@ -106,8 +106,8 @@ impl ReadLease {
     ///
     /// # Errors
     /// [`LeaseLost`] once the lease has ended.
-    pub fn check(&self) -> Result<(), LeaseLost> {
-        self.0.check().map(drop)
+    pub fn ensure_held(&self) -> Result<(), LeaseLost> {
+        self.0.fencing_token().map(drop)
     }
 
     /// Whether the lease is valid at this moment.
@@ -126,13 +126,13 @@ impl ReadLease {
     }
 
     /// Fires when the work should finish: `step_down_grace` before validity ends.
-    pub fn step_down(&self) -> &CancellationToken {
-        self.0.step_down()
+    pub fn step_down_token(&self) -> &CancellationToken {
+        self.0.step_down_token()
     }
 
     /// Fires when validity ends.
-    pub fn lost(&self) -> &CancellationToken {
-        self.0.lost()
+    pub fn lost_token(&self) -> &CancellationToken {
+        self.0.lost_token()
     }
 
     /// The events from now on.
@@ -178,7 +178,7 @@ impl Lease {
     /// The writer's lease ends at the first poll, or at the drop of the future; a dropped attempt posts its releases
     /// behind its own requests.
     pub async fn downgrade(self) -> Result<ReadLease, DowngradeError> {
-        self.check()?;
+        self.fencing_token()?;
         let inner = Arc::clone(self.inner());
         // Before the first message leaves: see `Tenure::end`. The keeper leaves the keys to us.
         self.forget();

@@ -47,7 +47,7 @@ impl Lease {
 
     /// As [`Lease::transfer_to`], for a lease that others look at: they see it ended.
     pub(crate) async fn hand_over(&self, worker: &str) -> Result<Duration, TransferError> {
-        QuorumConfig::check_worker("the heir", worker)?;
+        QuorumConfig::validate_worker("the heir", worker)?;
         let pool = Arc::clone(self.inner().pool());
         let env = pool.env();
         if !self.is_valid() {

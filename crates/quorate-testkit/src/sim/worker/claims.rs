@@ -162,13 +162,13 @@ impl Worker {
         let time = if calm { self.rng.millis(0..=20) } else { self.rng.millis_up_to(&[100, 600, 4_000]) };
         let stubborn = self.rng.chance(300);
         tokio::select! { biased;
-            () = claim.step_down().cancelled(), if !stubborn => {
+            () = claim.step_down_token().cancelled(), if !stubborn => {
                 self.referee.count("handler stepped down");
                 return Handled::Badly;
             }
             () = self.env.sleep(time) => {}
         }
-        self.update(id, || claim.check().ok().map(FencingToken::get)).await;
+        self.update(id, || claim.fencing_token().ok().map(FencingToken::get)).await;
         if !calm && self.rng.chance(200) {
             return Handled::Badly;
         }

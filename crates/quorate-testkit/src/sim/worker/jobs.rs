@@ -78,7 +78,7 @@ async fn run(mut worker: Worker, held: Arc<Held>, tick: Tick) -> Result<(), Stri
         _ => {
             let env = worker.env.clone();
             tokio::select! { biased;
-                () = tick.stop().cancelled() => {
+                () = tick.cancellation_token().cancelled() => {
                     worker.referee.count("tick stopped");
                     run.ends(told_to_stop(&tick));
                     return Err("told to stop".to_owned());
@@ -87,7 +87,7 @@ async fn run(mut worker: Worker, held: Arc<Held>, tick: Tick) -> Result<(), Stri
             }
         }
     }
-    worker.update(tick.job(), || tick.check().ok().map(quorate::node::FencingToken::get)).await;
+    worker.update(tick.job(), || tick.fencing_token().ok().map(quorate::node::FencingToken::get)).await;
     let (end, result) = match how {
         17 => (TickEnd::Itself, Err("on purpose".to_owned())),
         18 => {
@@ -97,7 +97,7 @@ async fn run(mut worker: Worker, held: Arc<Held>, tick: Tick) -> Result<(), Stri
         _ => (TickEnd::Itself, Ok(())),
     };
     // The worker's word comes before what the library makes of it.
-    run.ends(if tick.stop().is_cancelled() && result.is_err() { told_to_stop(&tick) } else { end });
+    run.ends(if tick.cancellation_token().is_cancelled() && result.is_err() { told_to_stop(&tick) } else { end });
     if how == 19 {
         // Without the hook, which would print it.
         resume_unwind(Box::new("on purpose"));
@@ -108,7 +108,7 @@ async fn run(mut worker: Worker, held: Arc<Held>, tick: Tick) -> Result<(), Stri
 /// A run that is told to stop though its term goes on is past its timeout: that is an end of its own.
 fn told_to_stop(tick: &Tick) -> TickEnd {
     match tick.term() {
-        Some(term) if !term.step_down().is_cancelled() => TickEnd::Itself,
+        Some(term) if !term.step_down_token().is_cancelled() => TickEnd::Itself,
         _ => TickEnd::Torn,
     }
 }

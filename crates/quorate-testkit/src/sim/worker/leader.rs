@@ -120,7 +120,7 @@ impl Worker {
         let mut worker = Self { rng: SeedRng::new(self.seed, &label), label, ..self.clone() };
         let (election, grace) = (tenant.election.clone(), tenant.ttl / 5);
         async move {
-            let token = term.number().get();
+            let token = term.token().get();
             let held = worker.referee.holds(&worker.host, Holder::Term(term.clone()), group(), token, grace);
             let _work = worker.referee.begin(&held, "its term");
             let jobs = specs().into_iter().map(|spec| job(spec, &worker, &held));
@@ -168,7 +168,7 @@ impl Worker {
         loop {
             let pause = self.rng.millis(20..=400);
             self.env.sleep(pause).await;
-            self.update("term", || term.check().ok().map(quorate::node::FencingToken::get)).await;
+            self.update("term", || term.fencing_token().ok().map(quorate::node::FencingToken::get)).await;
         }
     }
 

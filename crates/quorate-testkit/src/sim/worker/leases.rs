@@ -74,11 +74,11 @@ impl Worker {
         let stubborn = self.rng.chance(300);
         while let Some(lease) = held.lease() {
             self.referee.look();
-            if lease.step_down().is_cancelled() && !stubborn {
+            if lease.step_down_token().is_cancelled() && !stubborn {
                 self.referee.count("stepped down");
                 break;
             }
-            if lease.lost().is_cancelled() {
+            if lease.lost_token().is_cancelled() {
                 self.referee.count("lost");
                 break;
             }

@@ -89,8 +89,8 @@ impl Replacement {
     /// [`ReplaceError::QuorumConfig`] for lists or timings that cannot be used, and where both are one list.
     pub fn new(env: Env, config: QuorumConfig, old: NodeSet, new: NodeSet) -> Result<Self, ReplaceError> {
         let (old_names, new_names) = (old.names(), new.names());
-        config.check(&old_names)?;
-        config.check(&new_names)?;
+        config.validate(&old_names)?;
+        config.validate(&new_names)?;
         let change = Change::new(config, &old_names, &new_names)?;
         let old_only: BTreeSet<Arc<str>> = old_names.iter().cloned().collect();
         let parts = new_names

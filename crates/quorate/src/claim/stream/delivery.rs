@@ -34,13 +34,13 @@ impl<M> Delivery<M> {
     ///
     /// # Errors
     /// [`LeaseLost`] once it is not.
-    pub fn check(&self) -> Result<FencingToken, LeaseLost> {
-        self.claim.check()
+    pub fn fencing_token(&self) -> Result<FencingToken, LeaseLost> {
+        self.claim.fencing_token()
     }
 
     /// Fires when the handler should come to its end: the consumer shuts down (and drops it after the grace), or
     /// the claim cannot be extended.
-    pub fn stop(&self) -> &CancellationToken {
+    pub fn cancellation_token(&self) -> &CancellationToken {
         &self.stop
     }
 }

@@ -3,7 +3,7 @@
 //! # What is not guaranteed
 //!
 //! A message is handled again where its worker ended between the handler's effect and *done*, and where *done* has
-//! been forgotten: what must not happen twice compares [`Delivery::check`]'s token in its own transaction. What is
+//! been forgotten: what must not happen twice compares [`Delivery::fencing_token`]'s token in its own transaction. What is
 //! not acked comes again only if the source brings it again: the adaptor keeps nothing over a restart. Messages are
 //! handled in no order.
 //!
@@ -26,7 +26,7 @@
 //! // Any stream: here of ids and payloads, and one message is there twice.
 //! let source = stream::iter([("order-1", "tea"), ("order-2", "milk"), ("order-1", "tea")]);
 //! let handle = |order: Delivery<(&'static str, &'static str)>| async move {
-//!     println!("{} under token {}", order.message().1, order.check()?);
+//!     println!("{} under token {}", order.message().1, order.fencing_token()?);
 //!     Ok::<_, quorate::lease::LeaseLost>(())
 //! };
 //! let consumed = Claims::new(&quorum, "orders")

@@ -223,7 +223,7 @@ impl Scribe {
     async fn serve(mut self, mut orders: mpsc::Receiver<Order>) {
         let mut busy: FuturesUnordered<BoxFuture<'static, Finished>> = FuturesUnordered::new();
         let mut tidying = false;
-        let lost = self.term.lost().clone();
+        let lost = self.term.lost_token().clone();
         loop {
             let open = !orders.is_closed() || !orders.is_empty();
             if !tidying

@@ -30,7 +30,7 @@ impl Leader<'_> {
                 self.ran(&job, tick, cause, end, ran);
                 true
             }
-            Ok(Outcome::Interrupted(ran, _)) if self.term.step_down().is_cancelled() => {
+            Ok(Outcome::Interrupted(ran, _)) if self.term.step_down_token().is_cancelled() => {
                 let reason = &ran.worked.reason;
                 let reason =
                     format!("told to stop at step-down; it is left to the next leader: {reason}").into();
@@ -230,7 +230,7 @@ impl Leader<'_> {
             end,
             reason: "".into(),
             worker: self.worker().into(),
-            term: self.term.number(),
+            term: self.term.token(),
             started: None,
             took: None::<Duration>,
             attempts: 0,
@@ -246,7 +246,7 @@ impl Leader<'_> {
         why: &str,
         at: WallTime,
     ) -> Close {
-        let record = last_word(self.worker(), end, why, at, self.term.number());
+        let record = last_word(self.worker(), end, why, at, self.term.token());
         Close { key: Arc::clone(key), seen, record }
     }
 

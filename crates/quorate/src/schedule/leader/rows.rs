@@ -162,7 +162,7 @@ type Writing = BoxFuture<'static, (Arc<str>, Option<Record>)>;
 impl Writer {
     async fn serve(mut self, mut inbox: mpsc::UnboundedReceiver<Put>) {
         let mut writing: FuturesUnordered<Writing> = FuturesUnordered::new();
-        let lost = self.term.lost().clone();
+        let lost = self.term.lost_token().clone();
         while self.open || !writing.is_empty() || !self.queue.is_empty() {
             while writing.len() < AT_ONCE
                 && let Some(next) = self.queue.pop_front().and_then(|key| self.begin(key))
@@ -196,7 +196,7 @@ impl Writer {
         slot.writing = true;
         let (seen, stale) = (slot.seen.clone(), std::mem::take(&mut slot.stale));
         let record =
-            Record { at: put.at.as_micros(), term: self.term.number(), last: put.last, value: put.value };
+            Record { at: put.at.as_micros(), term: self.term.token(), last: put.last, value: put.value };
         let (ledger, term) = (self.ledger.clone(), self.term.clone());
         let writing = write(ledger, term, Arc::clone(&key), seen, stale, record, put.told);
         Some(writing.map(move |seen| (key, seen)).boxed())

@@ -177,7 +177,7 @@ impl Run {
     /// Writes *started* until a majority has it.
     async fn write_started(&self) -> Result<Record, LedgerError> {
         let record = TickRecord::started(self.worker());
-        let record = record.into_record(self.start.at, self.term.number(), false);
+        let record = record.into_record(self.start.at, self.term.token(), false);
         let mut seen = self.start.seen.clone();
         loop {
             match self.ledger.write(&self.start.key, seen.as_ref(), &record).await {
@@ -201,7 +201,7 @@ impl Run {
 
     /// Writes the last word while the term lasts. Short of it, an at-least-once tick runs again.
     async fn write_last(&self, started: &Record, last: TickRecord) {
-        let record = last.into_record(self.start.at, self.term.number(), true);
+        let record = last.into_record(self.start.at, self.term.token(), true);
         loop {
             match self.ledger.write(&self.start.key, Some(started), &record).await {
                 Ok(()) => return,
@@ -231,7 +231,7 @@ impl Run {
 
     /// The clock is looked at as well: after a pause the signal may be behind it.
     fn stopped(&self) -> bool {
-        self.term.step_down().is_cancelled() || !self.term.is_valid()
+        self.term.step_down_token().is_cancelled() || !self.term.is_valid()
     }
 
     fn worker(&self) -> &str {

@@ -92,8 +92,8 @@ async fn seal(ledger: &Ledger, term: &Term, env: &Env) -> Option<Sealed> {
     let mut told = false;
     loop {
         let sealed = tokio::select! { biased;
-            () = term.step_down().cancelled() => return None,
-            sealed = ledger.seal(term.number()) => sealed,
+            () = term.step_down_token().cancelled() => return None,
+            sealed = ledger.seal(term.token()) => sealed,
         };
         match sealed {
             Ok(answers) => {
@@ -103,7 +103,7 @@ async fn seal(ledger: &Ledger, term: &Term, env: &Env) -> Option<Sealed> {
             // A later leader has been here. If this term is over, it will hear of it; if it is not, tokens went
             // backwards, and only a new term can help.
             Err(error @ LedgerError::Superseded { .. }) => {
-                tracing::error!(group = &**term.group(), term = term.number().get(), "resigning: {error}");
+                tracing::error!(group = &**term.group(), term = term.token().get(), "resigning: {error}");
                 term.resign();
                 return None;
             }
@@ -216,7 +216,7 @@ impl<'a> Leader<'a> {
     }
 
     async fn serve(&mut self, mut asked: mpsc::Receiver<Asked>) {
-        let step_down = self.term.step_down().clone();
+        let step_down = self.term.step_down_token().clone();
         let (mut changed, mut phase) = self.leading.roster.watch();
         let (mut listens, mut reopened) = (true, false);
         while !step_down.is_cancelled() && !self.superseded {
@@ -399,7 +399,7 @@ impl<'a> Leader<'a> {
         let below = self.low_water();
         let (ledger, term) = (self.leading.ledger.clone(), self.term.clone());
         self.pruning = Some(self.term.spawn_scoped(async move {
-            match ledger.prune(term.number(), below.as_micros()).await {
+            match ledger.prune(term.token(), below.as_micros()).await {
                 Ok(()) => Some(below),
                 Err(error) => {
                     tracing::debug!(group = &**term.group(), "not pruned: {error}");

@@ -44,7 +44,7 @@ pub(in crate::schedule) async fn tend(ledger: Ledger, term: Term, asked: mpsc::S
         prune_at: env.now() + PRUNE_EVERY,
     };
     tokio::select! { biased;
-        () = term.step_down().cancelled() => {}
+        () = term.step_down_token().cancelled() => {}
         () = clerk.serve() => {}
     }
 }

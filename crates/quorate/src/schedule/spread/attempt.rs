@@ -190,7 +190,7 @@ impl Attempt {
         let key = self.key();
         let mut standing = 0;
         loop {
-            if claim.check().is_err() || (self.cancel.is_cancelled() && !self.cancel.is_for_good()) {
+            if claim.fencing_token().is_err() || (self.cancel.is_cancelled() && !self.cancel.is_for_good()) {
                 return Begun::ClaimLost;
             }
             let reached = |over| match aim {
@@ -200,7 +200,7 @@ impl Attempt {
             };
             match self.ledger.write(&key, seen.as_ref(), first).await {
                 // A pause may lie between the write and here: somebody else may have the tick by now.
-                Ok(()) if claim.check().is_err() => return Begun::ClaimLost,
+                Ok(()) if claim.fencing_token().is_err() => return Begun::ClaimLost,
                 Ok(()) => return reached(seen.is_some()),
                 Err(LedgerError::Standing(other)) => match meaning(&other, self.job.delivery) {
                     Meaning::Over => return Begun::Ended,
@@ -248,7 +248,7 @@ impl Attempt {
         };
         let worked = tokio::select! { biased;
             worked = work.run() => Some(worked),
-            () = handle.lost().cancelled() => None,
+            () = handle.lost_token().cancelled() => None,
         };
         let Some(worked) = worked else { return self.cut_off(&own, &started, began).await };
         let again = match worked.end {
@@ -311,7 +311,7 @@ impl Attempt {
         let why = format!("{} started it and never said how it ended", started.worker);
         let lost = started.ended(TickEnd::Lost, &why).into_record(self.tried.tick);
         for _ in 0..STANDING_MAX {
-            if claim.check().is_err() {
+            if claim.fencing_token().is_err() {
                 return (Came::Contended, None);
             }
             match self.ledger.write(&key, Some(&standing), &lost).await {
@@ -344,7 +344,7 @@ impl Attempt {
         loop {
             match self.ledger.write(&key, Some(started), last).await {
                 Ok(()) => return,
-                Err(LedgerError::NoMajority(_)) if claim.check().is_ok() => {
+                Err(LedgerError::NoMajority(_)) if claim.fencing_token().is_ok() => {
                     self.quorum.env().sleep(WRITE_AGAIN).await;
                 }
                 Err(error) => {

@@ -21,7 +21,7 @@
 //!   second, less often where the ledger is long: a run that ends before then has ended, and the answer cannot say how
 //!   many were stopped. Without a tick it means what has begun by then: what a crashed worker has left is run again all
 //!   the same, unless its tick is named.
-//! * Fencing tokens order the runs of one tick, and nothing else: see [`Tick::check`](super::Tick::check).
+//! * Fencing tokens order the runs of one tick, and nothing else: see [`Tick::fencing_token`](super::Tick::fencing_token).
 //! * Who is told that a tick is lost knows that it was started; it may have done its work.
 //!
 //! # How a tick is run

@@ -162,7 +162,7 @@ impl Work {
             let Some(pause) = self.job.retries.pause(attempts, env.random()) else { break (attempt, error) };
             tracing::debug!(job = &*self.job.name, attempts, ?pause, "tried again: {error}");
             tokio::select! { biased;
-                () = self.hold.step_down().cancelled() => break (interrupted(self.job.delivery), error),
+                () = self.hold.step_down_token().cancelled() => break (interrupted(self.job.delivery), error),
                 () = self.cancel.stop.cancelled() => break (WorkEnd::Cancelled, error),
                 () = env.sleep(pause) => {}
             }
@@ -192,7 +192,7 @@ impl Work {
     /// Makes one attempt. Returns whether it was done, failed or timed out, and its error.
     async fn attempt(&self, attempt: u32, said: &Said) -> (WorkEnd, String) {
         let env = self.hold.env();
-        let stop = self.hold.step_down().child_token();
+        let stop = self.hold.step_down_token().child_token();
         let timeout_at = self.job.timeout.map(|timeout| env.now() + timeout);
         let tick = Tick {
             job: Arc::clone(&self.job.name),

@@ -18,33 +18,33 @@ pub(in crate::schedule) enum Hold {
 
 impl Hold {
     /// The fencing token, if it is held at this moment.
-    pub(in crate::schedule) fn check(&self) -> Result<FencingToken, LeaseLost> {
+    pub(in crate::schedule) fn fencing_token(&self) -> Result<FencingToken, LeaseLost> {
         match self {
-            Self::Term(term) => term.check(),
-            Self::Claim(claim, _) => claim.check(),
+            Self::Term(term) => term.fencing_token(),
+            Self::Claim(claim, _) => claim.fencing_token(),
         }
     }
 
     /// The fencing token, whether or not it is still held.
     pub(in crate::schedule) fn token(&self) -> FencingToken {
         match self {
-            Self::Term(term) => term.number(),
+            Self::Term(term) => term.token(),
             Self::Claim(claim, _) => claim.token(),
         }
     }
 
     /// Fires when the work should end.
-    pub(in crate::schedule) fn step_down(&self) -> &CancellationToken {
+    pub(in crate::schedule) fn step_down_token(&self) -> &CancellationToken {
         match self {
-            Self::Term(term) => term.step_down(),
-            Self::Claim(claim, _) => claim.step_down(),
+            Self::Term(term) => term.step_down_token(),
+            Self::Claim(claim, _) => claim.step_down_token(),
         }
     }
 
     /// Whether the work is to end, or has lost what it runs under. The clock is looked at as well: after a pause
     /// the signal may be behind it.
     pub(in crate::schedule) fn is_over(&self) -> bool {
-        self.step_down().is_cancelled() || self.check().is_err()
+        self.step_down_token().is_cancelled() || self.fencing_token().is_err()
     }
 
     /// Until when it is held if no extension succeeds, or until when the work has time once it is told to end.

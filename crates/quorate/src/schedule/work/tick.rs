@@ -95,8 +95,8 @@ impl Tick {
     ///
     /// # Errors
     /// [`LeaseLost`] once it does not.
-    pub fn check(&self) -> Result<FencingToken, LeaseLost> {
-        self.hold.check()
+    pub fn fencing_token(&self) -> Result<FencingToken, LeaseLost> {
+        self.hold.fencing_token()
     }
 
     /// The fencing token of the term or the claim, whether or not this worker still has it.
@@ -106,7 +106,7 @@ impl Tick {
 
     /// Fires when the run should end: at step-down, shutdown, timeout, or where it is cancelled. What still runs
     /// when validity ends is dropped.
-    pub fn stop(&self) -> &CancellationToken {
+    pub fn cancellation_token(&self) -> &CancellationToken {
         &self.stop
     }
 

@@ -25,7 +25,7 @@ fn patient(
 ) -> impl Fn(Tick) -> futures_util::future::BoxFuture<'static, Result<(), &'static str>> {
     move |tick| {
         Box::pin(async move {
-            tick.stop().cancelled().await;
+            tick.cancellation_token().cancelled().await;
             result
         })
     }

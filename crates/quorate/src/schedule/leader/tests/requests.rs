@@ -210,7 +210,7 @@ async fn a_run_is_cancelled_and_what_was_asked_for_besides_is_given_up() {
     let job = Job::new("j", never(), move |tick: Tick| {
         tell.lock().unwrap().push(tick.at());
         async move {
-            tick.stop().cancelled().await;
+            tick.cancellation_token().cancelled().await;
             Err::<(), _>("stopped")
         }
     });

@@ -72,7 +72,7 @@ async fn jobs_come_and_go_while_others_run_on() {
     let steady = Job::new("steady", often(), move |tick: Tick| {
         count.fetch_add(1, Ordering::Relaxed);
         async move {
-            tick.stop().cancelled().await;
+            tick.cancellation_token().cancelled().await;
             Ok::<(), String>(())
         }
     });
