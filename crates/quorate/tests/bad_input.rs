@@ -38,7 +38,7 @@ async fn a_ttl_that_cannot_work_is_refused_wherever_one_is_given() {
         says(quorum.slots("x", 2).ttl(ttl).acquire().await.expect_err("no such lease"), &parts);
         says(Claims::new(&quorum, "s").ttl(ttl).claim("1").await.expect_err("no such claim"), &parts);
         let led = Election::new(&quorum, "g").ttl(ttl).run(|_| async { Ok::<(), NameError>(()) });
-        says(led.until(std::future::pending()).await.expect_err("no such term"), &parts);
+        says(led.until(std::future::pending::<()>()).await.expect_err("no such term"), &parts);
     }
     let grace = quorum.lock("x").step_down_grace(9 * SECOND).acquire().await.expect_err("no time to extend");
     says(grace, &["ttl is 10s", "step_down_grace 9s", "shorten step_down_grace"]);
@@ -56,7 +56,7 @@ async fn claims_that_cannot_work_are_refused_before_anything_is_asked() {
             claims().retention(SECOND),
             ["retention is 1s, shorter than the claims' ttl 2s", "lengthen retention"],
         ),
-        (claims().poisoned_for(SECOND), ["poisoned_for is 1s, shorter than", "lengthen poisoned_for"]),
+        (claims().dead_letter_retention(SECOND), ["dead_letter_retention is 1s, shorter than", "lengthen dead_letter_retention"]),
     ];
     for (claims, parts) in table {
         says(claims.validate().expect_err("no such claims"), &parts);
@@ -107,7 +107,7 @@ async fn a_name_that_cannot_be_used_is_refused_wherever_one_is_given() {
         says(Claims::new(&quorum, name).claim("1").await.expect_err("no such name"), &parts);
         says(Election::new(&quorum, name).observe().expect_err("no such name"), &parts);
         let led = Election::new(&quorum, name).run(|_| async { Ok::<(), NameError>(()) });
-        says(led.until(std::future::pending()).await.expect_err("no such name"), &parts);
+        says(led.until(std::future::pending::<()>()).await.expect_err("no such name"), &parts);
         assert!(Resource::lock(name).is_err() && Resource::election(name).is_err());
     }
     for word in ["election", "claim/s/1", "ledger/g", "node", "wish/x"] {

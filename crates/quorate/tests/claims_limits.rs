@@ -171,7 +171,7 @@ async fn what_was_given_back_is_no_attempt_and_what_was_forgiven_begins_anew() {
     for _ in 0..5 {
         let claim = claimed(&claims, "m").await;
         assert_eq!(claim.attempt(), 1);
-        claim.give_back().await.expect("a majority");
+        claim.cancel_before_start().await.expect("a majority");
     }
     for _ in 0..3 {
         claimed(&claims, "m").await.abandon().await.expect("a majority");
@@ -197,7 +197,7 @@ async fn one_id_is_for_one_payload_while_it_is_claimed_when_it_is_free_and_when_
         (MessageId::new("m").payload(b"ten euros"), MessageId::new("m").payload(b"a million"));
     let refused = async |when: &str| {
         let error = theirs.claim(other.clone()).await.expect_err(when);
-        let ClaimError::OtherPayload { id, given, standing } = &error else { panic!("{when}: {error}") };
+        let ClaimError::OtherPayload { id, given, stored } = &error else { panic!("{when}: {error}") };
         assert_eq!(&**id, "m");
         assert_eq!(
             (given, standing),

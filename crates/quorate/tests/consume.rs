@@ -128,7 +128,7 @@ async fn each_is_handled_once_and_acked_only_when_a_majority_knows_it_done() {
             }
         };
         let letters = post.letters(ids.iter().map(String::as_str));
-        claims(quorum).consume(stream::iter(letters), handler).concurrency(8).until(pending())
+        claims(quorum).consume(stream::iter(letters), handler).concurrency(8).until(pending::<()>())
     };
     let (at_a, at_b) = tokio::join!(consumer(&a), consumer(&b));
     let (at_a, at_b) = (at_a.expect("sound timings"), at_b.expect("sound timings"));
@@ -169,7 +169,7 @@ async fn what_cannot_be_handled_is_said_and_blocks_nobody() {
             if letter.message.id.is_empty() { Err("the cemetery is full") } else { Ok(()) }
         }
     });
-    let consumed = consumer.until(pending()).await.expect("sound timings");
+    let consumed = consumer.until(pending::<()>()).await.expect("sound timings");
     assert_eq!((consumed.handled, consumed.failed, consumed.unusable), (3, 2, 4), "{consumed:?}");
     let ended = post.ended();
     assert_eq!(ended["good"], ("handled".to_owned(), Acked::Yes));
@@ -197,7 +197,7 @@ async fn without_a_hook_what_cannot_be_handled_is_left_to_the_source() {
     let (nodes, post) = (nodes(), Post::default());
     let a = quorum("a", &nodes);
     let consumer = claims(&a).consume(stream::iter(post.letters([""])), handled).on_end(post.note());
-    let consumed = consumer.until(pending()).await.expect("sound timings");
+    let consumed = consumer.until(pending::<()>()).await.expect("sound timings");
     assert_eq!((consumed.unusable, consumed.acked, post.acks()), (1, 0, 0));
     assert!(matches!(&post.ended()[""].1, Acked::Failed(why) if why.contains("on_dead")));
     a.close().await;
@@ -227,7 +227,7 @@ async fn nothing_is_pulled_without_room() {
             }
         }
     };
-    let consumer = claims(&a).consume(source, handler).concurrency(3).until(pending());
+    let consumer = claims(&a).consume(source, handler).concurrency(3).until(pending::<()>());
     let watch = async {
         for done in 0..20 {
             let now = (done + 3).min(20);
@@ -273,7 +273,7 @@ async fn what_another_handles_is_looked_at_again_and_left_when_patience_is_over(
         done.complete("by b").await.expect("a majority");
         freed.abandon().await.expect("a majority");
     };
-    let (consumed, ()) = tokio::join!(consumer.on_end(post.note()).until(pending()), ends);
+    let (consumed, ()) = tokio::join!(consumer.on_end(post.note()).until(pending::<()>()), ends);
     let consumed = consumed.expect("sound timings");
     assert_eq!((consumed.handled, consumed.duplicates, consumed.in_progress), (2, 1, 1), "{consumed:?}");
     assert_eq!(post.ended()["never"], ("b handles it".to_owned(), Acked::No));
@@ -332,7 +332,7 @@ async fn without_a_quorum_messages_wait_and_the_source_is_not_read_empty() {
         pulled.fetch_add(1, Ordering::Relaxed);
     });
     off.store(true, Ordering::Relaxed);
-    let consumer = claims(&a).consume(source, handled).concurrency(3).until(pending());
+    let consumer = claims(&a).consume(source, handled).concurrency(3).until(pending::<()>());
     let mends = async {
         a.env().sleep(Duration::from_millis(500)).await;
         assert_eq!(pulled.load(Ordering::Relaxed), 3);
@@ -349,7 +349,7 @@ async fn timings_that_cannot_work_are_told_before_anything_is_pulled() {
     let a = quorum("a", &nodes());
     let source = stream::poll_fn::<(String, ()), _>(|_| panic!("pulled"));
     let consumer = claims(&a).ttl(Duration::ZERO).consume(source, |_| ready(Ok::<_, String>(())));
-    assert!(consumer.until(pending()).await.is_err());
+    assert!(consumer.until(pending::<()>()).await.is_err());
     a.close().await;
 }
 
@@ -368,7 +368,7 @@ async fn errors_of_the_source_are_told_and_triples_are_acked() {
     let consumer = claims(&a).consume(stream::iter(items), |_| ready(Ok::<_, String>(())));
     let consumer =
         consumer.on_source_error(move |error| errors.lock().expect("no panic").push(error.to_owned()));
-    let consumed = consumer.until(pending()).await.expect("sound timings");
+    let consumed = consumer.until(pending::<()>()).await.expect("sound timings");
     assert_eq!((consumed.handled, consumed.source_errors), (2, 1));
     assert_eq!(
         (acks.load(Ordering::Relaxed), told.lock().expect("no panic").join("")),
@@ -408,7 +408,7 @@ async fn what_is_gone_is_acked_at_once_without_a_claim_or_a_hook() {
     let a = quorum("a", &nodes);
     let consumed = Claims::new(&a, "letters")
         .consume(stream::iter(post.letters(["gone", "m-1"])), handled)
-        .until(pending())
+        .until(pending::<()>())
         .await
         .expect("timings");
     assert_eq!((consumed.gone, consumed.handled, consumed.acked, post.acks()), (1, 1, 2, 2), "{consumed:?}");
@@ -421,11 +421,11 @@ async fn what_no_hook_took_is_not_acked_and_given_to_the_first_one_there_is() {
     let a = quorum("a", &nodes);
     let claims = Claims::new(&a, "letters").max_attempts(1);
     let fails = |_: Delivery<Letter>| async { Err::<(), _>("no stock") };
-    let failed = claims.consume(stream::iter(post.letters(["m-1"])), fails).until(pending()).await;
+    let failed = claims.consume(stream::iter(post.letters(["m-1"])), fails).until(pending::<()>()).await;
     assert_eq!(failed.expect("timings").failed, 1);
     for _ in 0..2 {
         let source = stream::iter(post.letters(["m-1"]));
-        let left = claims.consume(source, fails).until(pending()).await.expect("timings");
+        let left = claims.consume(source, fails).until(pending::<()>()).await.expect("timings");
         assert_eq!((left.poisoned, left.acked), (1, 0), "there is no hook");
     }
     let buried = Arc::new(AtomicUsize::new(0));
@@ -437,12 +437,12 @@ async fn what_no_hook_took_is_not_acked_and_given_to_the_first_one_there_is() {
             grave.fetch_add(1, Ordering::SeqCst);
             ready(Ok::<_, String>(()))
         })
-        .until(pending())
+        .until(pending::<()>())
         .await
         .expect("timings");
     assert_eq!((hooked.poisoned, hooked.acked, buried.load(Ordering::SeqCst)), (1, 1, 1));
     // Somebody has it now, so that a worker without a hook may ack its copy.
-    let again = claims.consume(stream::iter(post.letters(["m-1"])), fails).until(pending()).await;
+    let again = claims.consume(stream::iter(post.letters(["m-1"])), fails).until(pending::<()>()).await;
     assert_eq!(again.expect("timings").acked, 1);
     a.close().await;
 }
@@ -458,7 +458,7 @@ async fn a_lost_claim_drops_its_handler_and_is_not_acked() {
         pending::<Result<(), String>>()
     };
     let source = stream::iter(post.letters(["m-1"]));
-    let consumer = claims(&a).consume(source, handler).on_end(post.note()).until(pending());
+    let consumer = claims(&a).consume(source, handler).on_end(post.note()).until(pending::<()>());
     let cut = async {
         begun.notified().await;
         off.store(true, Ordering::Relaxed);
@@ -494,7 +494,7 @@ async fn what_fails_too_often_is_handed_over_with_its_message_once_and_acked() {
                 Ok::<_, String>(())
             }
         });
-        consumer.until(pending())
+        consumer.until(pending::<()>())
     };
     for (quorum, id) in [(&a, "one"), (&b, "two")] {
         let consumed = consumer(quorum, ["bad", id]).await.expect("sound timings");
@@ -517,7 +517,7 @@ async fn a_hook_that_fails_keeps_the_message_and_a_slow_one_keeps_nobody_waiting
     let a = quorum("a", &nodes);
     let fails = |_: Delivery<Letter>| ready(Err::<(), _>("no"));
     let once = claims(&a).max_attempts(1).consume(stream::iter(post.letters(["bad"])), fails);
-    assert_eq!(once.until(pending()).await.expect("sound timings").failed, 1);
+    assert_eq!(once.until(pending::<()>()).await.expect("sound timings").failed, 1);
     let (ended, left) = (Arc::clone(&post.ended), Arc::clone(&post.left));
     let before = left.load(Ordering::Relaxed);
     let env = a.env().clone();
@@ -531,7 +531,7 @@ async fn a_hook_that_fails_keeps_the_message_and_a_slow_one_keeps_nobody_waiting
             Err("no room")
         }
     });
-    let consumed = consumer.until(pending()).await.expect("sound timings");
+    let consumed = consumer.until(pending::<()>()).await.expect("sound timings");
     assert_eq!((consumed.poisoned, consumed.handled, consumed.acked), (1, 1, 1), "{consumed:?}");
     assert!(matches!(&post.ended()["bad"].1, Acked::Failed(why) if why.contains("hook failed")));
     assert_eq!(left.load(Ordering::Relaxed), before + 1);
@@ -568,7 +568,7 @@ async fn the_same_id_with_another_payload_is_a_dead_message() {
         *told.lock().expect("no panic") = format!("{}: {}", letter.message.1, letter.why);
         ready(Ok::<_, String>(()))
     });
-    let consumed = consumer.until(pending()).await.expect("sound timings");
+    let consumed = consumer.until(pending::<()>()).await.expect("sound timings");
     assert_eq!((consumed.handled, consumed.duplicates, consumed.unusable), (1, 1, 1), "{consumed:?}");
     let why = why.lock().expect("no panic").clone();
     assert!(why.starts_with("milk: ") && why.contains("one id is for one payload"), "{why}");

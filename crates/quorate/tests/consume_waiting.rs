@@ -66,7 +66,7 @@ async fn what_another_worker_holds_is_handled_once_it_is_free_however_much_it_is
         count.fetch_add(1, Ordering::SeqCst);
     });
     let consumer = Claims::new(&a, "orders").consume(source, |_| ready(Ok::<_, String>(())));
-    let mut consumer = Box::pin(consumer.until(pending()));
+    let mut consumer = Box::pin(consumer.until(pending::<()>()));
     let env = a.env();
     let early = env.before(env.now() + SECOND, &mut consumer).await;
     assert!(early.is_none(), "messages ended while another worker handled them: {early:?}");
@@ -96,7 +96,7 @@ async fn messages_wait_beside_those_that_are_handled_and_no_more_than_may() {
         counted.fetch_add(1, Ordering::SeqCst);
         ready(Ok::<_, String>(()))
     });
-    let mut consumer = Box::pin(consumer.concurrency(2).max_waiting(5).until(pending()));
+    let mut consumer = Box::pin(consumer.concurrency(2).max_waiting(5).until(pending::<()>()));
     let env = a.env();
     let in_hand = || pulled.load(Ordering::SeqCst) - handled.load(Ordering::SeqCst);
     let settled = async {
@@ -136,7 +136,7 @@ async fn patience_begins_when_another_worker_is_found_at_it_and_its_end_is_repor
         .on_end(move |end: &Ended<Order>| {
             told.lock().expect("no panic").push((end.message.0.clone(), end.outcome.clone(), end.took));
         });
-    let consumed = consumer.until(pending()).await.expect("timings");
+    let consumed = consumer.until(pending::<()>()).await.expect("timings");
     assert!(began.until(a.env().now()) >= SECOND * 2, "the second had no room before the first had ended");
     assert_eq!((consumed.in_progress, consumed.acked), (2, 0), "{consumed:?}");
     for (id, outcome, took) in &*ended.lock().expect("no panic") {
@@ -188,7 +188,7 @@ impl Worker {
             }
         };
         let claims = Claims::new(&self.quorum, "orders").ttl(SECOND * 2);
-        let consumer = claims.consume(stream::iter(orders(all)), handler).concurrency(8).until(pending());
+        let consumer = claims.consume(stream::iter(orders(all)), handler).concurrency(8).until(pending::<()>());
         let consumed = tokio::select! { biased;
             () = self.killed.notified() => None,
             consumed = consumer => Some(consumed.expect("timings")),

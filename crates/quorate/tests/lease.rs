@@ -26,7 +26,7 @@ async fn one_holds_the_other_is_told_who_and_a_release_hands_over_with_a_larger_
     let first = acquired(&a, "x", 10 * SECOND).await;
     match b.lock("x").try_acquire().await.expect("a quorum") {
         TryAcquire::Acquired(_) => panic!("two holders"),
-        TryAcquire::Contended { retry_after, holder } => {
+        TryAcquire::Contended { retry_after, holder, .. } => {
             assert_eq!(holder.expect("a majority names it").worker(), "a");
             assert!(retry_after.expect("memory nodes tell") <= 10 * SECOND);
         }

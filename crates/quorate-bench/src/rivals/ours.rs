@@ -27,7 +27,7 @@ impl Ours {
 
 /// A quorum at its defaults, but that new nodes are trusted.
 pub(crate) async fn quorum(urls: &[String], worker: &str) -> Result<Quorum, String> {
-    met(Quorum::redis(urls).map_err(|error| error.to_string())?, worker).await
+    met(Quorum::redis(urls).map_err(|error| error.to_string())?.into(), worker).await
 }
 
 /// A quorum of one server, which may be one of others under other keys.

@@ -176,7 +176,7 @@ impl Drop for Claim {
             withdraw_count(&self.handle.lease, self.handle.attempt, self.retention, |_| true);
         }
         // After a completion or an abandonment the renewer does not know the lease any more, and this has no effect.
-        self.handle.lease.let_go(None);
+        self.handle.lease.post_release(None);
     }
 }
 

@@ -6,8 +6,22 @@ const ROUNDING: Duration = Duration::from_millis(2);
 /// The most bytes of a host's name in a worker's default name.
 const HOST_MAX: usize = 64;
 
-/// A worker's settings. Checked when built: see [`QuorumConfig::validate`]. Those that all workers of a deployment must share
-/// ([`SharedSettings`](super::SharedSettings)) are in each node's marker; a worker that differs has no vote.
+/// The settings of a worker. Those that all workers of a deployment must share ([`SharedSettings`](super::SharedSettings)) are
+/// stored in each node's marker; a worker whose own differ has no vote. They are checked when a quorum is built.
+///
+/// ```
+/// use quorate::{Quorum, QuorumConfig, node::MemoryNode};
+/// use std::time::Duration;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let config = QuorumConfig { max_ttl: Duration::from_secs(15), durable: false, ..QuorumConfig::default() };
+/// let quorum = Quorum::builder().config(config).node(MemoryNode::new("a")).trust_new_nodes(true).build()?;
+/// assert_eq!(quorum.config().max_ttl, Duration::from_secs(15));
+/// quorum.close().await;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct QuorumConfig {
     /// The name of this worker in owner tokens, so that a token tells who leads. Default the host's name and the process id,

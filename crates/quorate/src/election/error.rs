@@ -1,6 +1,24 @@
 use crate::lease::AcquireError;
 
 /// The reason why a campaign ended.
+///
+/// ```
+/// use quorate::{Election, ElectionError, Quorum, node::MemoryNode};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let nodes = (0..3).map(|i| MemoryNode::new(&format!("memory-{i}")));
+/// # let quorum = Quorum::builder().nodes(nodes).trust_new_nodes(true).build()?;
+/// let election = Election::new(&quorum, "billing").end_on_error();
+/// match election.run(|_term| async { Err("no such table") }).await {
+///     Err(ElectionError::Work(error)) => assert_eq!(error, "no such table"),
+///     Err(error) => panic!("{error}"), // the settings, the access to the nodes, or a closed quorum
+///     Ok(()) => {}
+/// }
+/// quorum.close().await;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ElectionError<E> {

@@ -245,6 +245,6 @@ impl Drop for TermGuard {
         if self.0.is_unreleased() {
             return self.0.lease().forget();
         }
-        self.0.lease().let_go(None);
+        self.0.lease().post_release(None);
     }
 }

@@ -51,6 +51,22 @@ pub struct Lock {
 pub(crate) type OnHolder = Arc<dyn Fn(&Owner, Option<Duration>) + Send + Sync>;
 
 /// The outcome of one attempt. The same for locks, readers' locks, several locks and slots.
+///
+/// ```
+/// use quorate::{Quorum, TryAcquire, node::MemoryNode};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let nodes = (0..3).map(|i| MemoryNode::new(&format!("memory-{i}")));
+/// # let quorum = Quorum::builder().nodes(nodes).trust_new_nodes(true).build()?;
+/// match quorum.slots("import", 3).try_acquire().await? {
+///     TryAcquire::Acquired(slot) => println!("slot {}", slot.number()),
+///     TryAcquire::Contended { resource, .. } => println!("{resource} and the others are taken"),
+/// }
+/// quorum.close().await;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub enum TryAcquire<L = Lease> {
     /// This caller holds it.

@@ -13,7 +13,9 @@
 //! `quorate_redis::RedisNode` on a Redis server. All three pass one conformance suite, and the first two
 //! (and the simulation's nodes) share one [`engine`].
 
+#[doc(hidden)]
 pub mod engine;
+#[doc(hidden)]
 pub mod file;
 mod ledger;
 mod memory;
@@ -23,12 +25,21 @@ mod reply;
 mod request;
 
 pub use file::FileNode;
+#[doc(hidden)]
 pub use ledger::{Cursor, LedgerPage, LedgerState, PAGE_BYTES, PAGE_RECORDS, Record};
-pub use memory::{MemoryNode, MemorySession, MemoryStore};
+pub use memory::MemoryNode;
+#[doc(hidden)]
+pub use memory::{MemorySession, MemoryStore};
 pub(crate) use names::check as check_name;
-pub use names::{FencingToken, NameError, NodeTime, Owner, Resource, ResourceKind};
+pub use names::{FencingToken, NameError, Owner, Resource};
+#[doc(hidden)]
+pub use names::{NodeTime, ResourceKind};
+#[doc(hidden)]
 pub use push::{Freed, Listen, Nudge, Push};
-pub use reply::{BatchReply, Begun, Cause, DoneRecord, Hello, Refusal, Reply};
+#[doc(hidden)]
+pub use reply::{BatchReply, Begun, Hello, Reply};
+pub use reply::{Cause, DoneRecord, Refusal};
+#[doc(hidden)]
 pub use request::{Batch, Request, UNFIT};
 
 /// One server that can be asked for a session.
@@ -61,6 +72,7 @@ pub trait Node: Send + Sync + 'static {
 /// Contract: batches run on the server in the order of the `send` calls, and leave even if the reply future
 /// is never polled. A sent batch may still run after its reply future, or the whole session, was dropped;
 /// what would set a key is refused by the server once its own clock is past [`Batch::not_after`].
+#[doc(hidden)]
 pub trait Session: Send + 'static {
     /// Sends `batch` at once, behind everything sent before. The caller sets the deadline.
     ///

@@ -92,7 +92,7 @@ impl Quorum {
     }
 
     /// Returns the state of each node as this worker last saw it. It sends no request.
-    pub fn status(&self) -> QuorumStatus {
+    pub fn nodes(&self) -> QuorumStatus {
         QuorumStatus::new(self.0.pool().status())
     }
 
@@ -183,13 +183,13 @@ impl Quorum {
         let deadline = self.env().now() + wait;
         let mut changes = self.0.pool().changes();
         loop {
-            let status = self.status();
+            let status = self.nodes();
             if done(&status) {
                 return status;
             }
             match self.env().before(deadline, changes.changed()).await {
                 Some(Ok(())) => {}
-                _ => return self.status(),
+                _ => return self.nodes(),
             }
         }
     }
@@ -205,6 +205,21 @@ impl fmt::Debug for Quorum {
 type Change = Box<dyn FnOnce(&mut QuorumConfig) + Send>;
 
 /// Builds a quorum, from nodes and settings. Each setting has a default: see [`QuorumConfig`].
+///
+/// ```
+/// use quorate::{Quorum, node::MemoryNode};
+/// use std::time::Duration;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let nodes = (0..3).map(|i| MemoryNode::new(&format!("memory-{i}")));
+/// let builder = Quorum::builder().nodes(nodes).worker("billing-1").node_timeout(Duration::from_millis(200));
+/// let quorum = builder.trust_new_nodes(true).build()?;
+/// assert_eq!(&*quorum.config().worker, "billing-1");
+/// quorum.close().await;
+/// # Ok(())
+/// # }
+/// ```
 ///
 /// A setting that is given by a method of its own applies in whatever order it is given; [`QuorumBuilder::config`] gives the
 /// others.
@@ -241,8 +256,8 @@ impl QuorumBuilder {
     }
 
     /// Sets [`QuorumConfig::worker`], the name of this worker in owner tokens.
-    pub fn worker(self, worker: impl Into<Arc<str>>) -> Self {
-        let worker = worker.into();
+    pub fn worker(self, worker: impl AsRef<str>) -> Self {
+        let worker: Arc<str> = worker.as_ref().into();
         self.change(move |config| config.worker = worker)
     }
 

@@ -24,7 +24,7 @@
 //!
 //! # What is not guaranteed
 //!
-//! A quorum is no stronger than its nodes: see [`lease`](crate::lease) for the assumptions. [`Quorum::status`] is what this worker
+//! A quorum is no stronger than its nodes: see [`lease`](crate::lease) for the assumptions. [`Quorum::nodes`] is what this worker
 //! last saw, and may be out of date.
 
 mod handle;

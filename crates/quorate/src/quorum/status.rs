@@ -34,6 +34,12 @@ impl QuorumStatus {
     }
 }
 
+impl From<QuorumStatus> for Vec<NodeStatus> {
+    fn from(status: QuorumStatus) -> Self {
+        status.0
+    }
+}
+
 impl Deref for QuorumStatus {
     type Target = [NodeStatus];
 

@@ -121,7 +121,7 @@ impl Scheduler {
     /// // At most a third of the TTL: as long as between two extensions.
     /// let heart = Heartbeat::new(quorum.env(), ttl / 3);
     /// let scheduler = Scheduler::new(quorum, "billing").ttl(ttl).renew_while_beating(&heart);
-    /// let mut run = pin!(scheduler.run().until(pending()));
+    /// let mut run = pin!(scheduler.run().until(pending::<()>()));
     /// loop {
     ///     heart.beat();
     ///     tokio::select! {
