@@ -200,12 +200,12 @@ async fn one_id_is_for_one_payload_while_it_is_claimed_when_it_is_free_and_when_
         let ClaimError::OtherPayload { id, given, stored } = &error else { panic!("{when}: {error}") };
         assert_eq!(&**id, "m");
         assert_eq!(
-            (given, standing),
+            (given, stored),
             (&Fingerprint::of(b"a million"), &Fingerprint::of(b"ten euros")),
             "{when}"
         );
         let text = error.to_string();
-        assert!(text.contains(given.as_str()) && text.contains(standing.as_str()), "{text}");
+        assert!(text.contains(given.as_str()) && text.contains(stored.as_str()), "{text}");
         assert!(error.is_permanent());
     };
     let claim = claimed(&ours, first.clone()).await;
