@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Installs what the tests need and runs everything that CI runs. Asks for nothing.
+# Installs what the tests need and runs everything that CI runs, without asking.
 #
 #   bash tests/run.sh          all of it
-#   bash tests/run.sh --fix    formats, and mends what clippy can
+#   bash tests/run.sh --quick  format, lints, unit tests, conformance, 20 simulated seeds: minutes, for every commit
+#   bash tests/run.sh --fix    formats, and applies what clippy suggests
 #   bash tests/run.sh --interop   only the tests with Redlock clients in other languages
 #   bash tests/run.sh --verdict   only the last lines: the tests that reported to $TESTS_NOT_RUN that they did not run
 #
@@ -101,7 +102,7 @@ other_clients() (
     fi
 )
 
-# The tests with these clients report one by one that they cannot run.
+# Each test that needs these clients reports that it cannot run.
 clients_for_interop() {
     say "Redlock clients in other languages"
     other_clients || {
@@ -116,7 +117,7 @@ install openssl openssl openssl openssl openssl openssl
 
 install postgres postgresql postgresql-server postgresql postgresql postgresql
 
-# From here on also a run that fails says what did not run.
+# From here on a run that fails also says what did not run.
 rm -f "$TESTS_NOT_RUN"
 mkdir -p "$(dirname "$TESTS_NOT_RUN")"
 trap '[ ! -s "$TESTS_NOT_RUN" ] || [ -n "${JUDGED:-}" ] || sort -u "$TESTS_NOT_RUN" >&2' EXIT
@@ -130,11 +131,32 @@ if [ "${1:-}" = --interop ]; then
     exit
 fi
 
+if [ "${1:-}" = --quick ]; then
+    say "format"
+    cargo fmt --all --check
+    say "lints"
+    cargo clippy --workspace --all-targets --all-features -- -D warnings
+    say "unit tests, conformance, words, dependencies"
+    cargo test --workspace --all-features --lib --quiet
+    cargo test --workspace --all-features --quiet --test conformance --test words --test dependencies --test layers
+    say "simulation"
+    cargo run --quiet -p quorate-testkit --all-features --bin simulate -- --plan all --seeds 20
+    JUDGED=1
+    verdict
+    exit
+fi
+
 say "format"
 cargo fmt --all --check
 
 say "lints"
 cargo clippy --workspace --all-targets --all-features -- -D warnings
+
+# The licences, versions and sources are also held by tests/dependencies.rs; advisories need RustSec's database from the network.
+if cargo deny --version >/dev/null 2>&1; then
+    say "dependencies"
+    cargo deny check
+fi
 
 say "documentation"
 RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --all-features --quiet

@@ -3,7 +3,6 @@
 ///
 /// A user's program cannot name it: without the feature `sabotage`, which nothing but the test-kit turns on,
 /// `QuorumConfig::sabotaged` is a constant `false`.
-#[cfg_attr(not(feature = "sabotage"), expect(unreachable_pub, reason = "public with the feature only"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sabotage {
     // --- fencing ---

@@ -1,0 +1,158 @@
+//! Holds the dependencies to `deny.toml`: licences, duplicate versions and sources.
+//!
+//! `cargo deny check` does the same and also consults RustSec's database of advisories, which needs the network. This test needs
+//! neither, so that it runs everywhere.
+
+#![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+use serde::Deserialize;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+    process::Command,
+};
+
+#[derive(Deserialize)]
+struct Policy {
+    licenses: Licenses,
+    bans: Bans,
+}
+
+#[derive(Deserialize)]
+struct Licenses {
+    allow: BTreeSet<String>,
+}
+
+#[derive(Deserialize)]
+struct Bans {
+    skip: Vec<Skip>,
+}
+
+/// A version that is permitted beside another one of the same crate: `NAME@VERSION`, where `VERSION` may be a prefix.
+#[derive(Deserialize)]
+struct Skip {
+    #[serde(rename = "crate")]
+    name_and_version: String,
+    reason: String,
+}
+
+#[derive(Deserialize)]
+struct Metadata {
+    packages: Vec<Package>,
+}
+
+#[derive(Clone, Deserialize)]
+struct Package {
+    name: String,
+    version: String,
+    license: Option<String>,
+    source: Option<String>,
+}
+
+#[test]
+fn dependencies_follow_deny_toml() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the repository");
+    let policy: Policy =
+        toml::from_str(&fs::read_to_string(root.join("deny.toml")).expect("deny.toml")).expect("valid TOML");
+    let metadata = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version", "1", "--locked", "--all-features"])
+        .current_dir(root)
+        .output()
+        .expect("cargo runs");
+    assert!(metadata.status.success(), "{}", String::from_utf8_lossy(&metadata.stderr));
+    let metadata: Metadata = serde_json::from_slice(&metadata.stdout).expect("JSON");
+    assert!(metadata.packages.len() > 100, "all packages were listed: {}", metadata.packages.len());
+    let objections = objections(&policy, &metadata.packages);
+    assert!(objections.is_empty(), "{}", objections.join("\n"));
+}
+
+#[test]
+fn a_dependency_outside_the_policy_is_found() {
+    let policy = Policy {
+        licenses: Licenses { allow: ["MIT".to_owned()].into() },
+        bans: Bans { skip: vec![Skip { name_and_version: "old@0.1".to_owned(), reason: "a user of it".to_owned() }] },
+    };
+    let package = |name: &str, version: &str, license: &str| Package {
+        name: name.to_owned(),
+        version: version.to_owned(),
+        license: Some(license.to_owned()),
+        source: Some("registry+https://github.com/rust-lang/crates.io-index".to_owned()),
+    };
+    let found = |packages: &[Package]| objections(&policy, packages).join("; ");
+    let twice = [package("old", "0.1.7", "MIT"), package("old", "0.2.0", "MIT OR GPL-3.0-only")];
+    assert_eq!(found(&twice), "");
+    assert_eq!(found(&twice[1..]), "deny.toml skips old@0.1, which is not one of several versions");
+    let three = [&twice[..], &[package("old", "0.3.0", "MIT")]].concat();
+    assert!(found(&three).contains("old has several versions: 0.2.0, 0.3.0"), "{}", found(&three));
+    let copyleft = [&twice[..], &[package("a", "1.0.0", "MIT AND GPL-3.0-only")]].concat();
+    assert!(found(&copyleft).contains("a 1.0.0 has the licence MIT AND GPL-3.0-only"), "{}", found(&copyleft));
+    let fork = Package { source: Some("git+https://example.org/a".to_owned()), ..package("a", "1.0.0", "MIT") };
+    let fork = [&twice[..], &[fork]].concat();
+    assert!(found(&fork).contains("a 1.0.0 comes from git+https://example.org/a"), "{}", found(&fork));
+}
+
+fn objections(policy: &Policy, packages: &[Package]) -> Vec<String> {
+    let mut objections = Vec::new();
+    let mut versions: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for Package { name, version, license, source } in packages {
+        // A package of this workspace has no source.
+        let Some(source) = source else { continue };
+        if !source.starts_with("registry+https://github.com/rust-lang/crates.io-index") {
+            objections.push(format!("{name} {version} comes from {source}, not from crates.io"));
+        }
+        let license = license.as_deref().unwrap_or("none");
+        if !is_permitted(license, &policy.licenses.allow) {
+            objections.push(format!("{name} {version} has the licence {license}, which deny.toml does not allow"));
+        }
+        versions.entry(name).or_default().insert(version);
+    }
+    for Skip { name_and_version, reason } in &policy.bans.skip {
+        assert!(!reason.is_empty(), "{name_and_version} is skipped without a reason");
+        let (name, prefix) = name_and_version.split_once('@').expect("NAME@VERSION");
+        let several = versions.get(name).is_some_and(|versions| versions.len() > 1);
+        let is_skipped = |version: &str| version == prefix || version.starts_with(&format!("{prefix}."));
+        match versions.get_mut(name).filter(|_| several) {
+            Some(versions) if versions.iter().any(|version| is_skipped(version)) => {
+                versions.retain(|version| !is_skipped(version));
+            }
+            _ => objections.push(format!("deny.toml skips {name_and_version}, which is not one of several versions")),
+        }
+    }
+    for (name, versions) in versions.iter().filter(|(_, versions)| versions.len() > 1) {
+        let versions: Vec<_> = versions.iter().copied().collect();
+        objections.push(format!("{name} has several versions: {}", versions.join(", ")));
+    }
+    objections
+}
+
+/// Returns whether an SPDX expression can be satisfied with the allowed licences. `OR` binds weaker than `AND`; a licence with an exception
+/// counts as the licence.
+fn is_permitted(expression: &str, allowed: &BTreeSet<String>) -> bool {
+    let expression = expression.replace('/', " OR ");
+    // Parentheses occur around alternatives only: `(A OR B) AND C` is satisfied if each side of AND is.
+    if let Some((left, right)) = split_outside(&expression, " AND ") {
+        return is_permitted(left, allowed) && is_permitted(right, allowed);
+    }
+    let expression = expression.trim().trim_start_matches('(').trim_end_matches(')');
+    expression.split(" OR ").any(|name| {
+        let name = name.trim();
+        allowed.contains(name.split(" WITH ").next().unwrap_or(name))
+    })
+}
+
+/// Splits at the first `operator` that is outside parentheses.
+fn split_outside<'a>(expression: &'a str, operator: &str) -> Option<(&'a str, &'a str)> {
+    let mut depth = 0_i32;
+    for (at, c) in expression.char_indices() {
+        match c {
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            _ if depth == 0 && expression[at..].starts_with(operator) => {
+                return Some((&expression[..at], &expression[at + operator.len()..]));
+            }
+            _ => {}
+        }
+    }
+    None
+}
