@@ -71,7 +71,9 @@ fn dependencies_follow_deny_toml() {
 fn a_dependency_outside_the_policy_is_found() {
     let policy = Policy {
         licenses: Licenses { allow: ["MIT".to_owned()].into() },
-        bans: Bans { skip: vec![Skip { name_and_version: "old@0.1".to_owned(), reason: "a user of it".to_owned() }] },
+        bans: Bans {
+            skip: vec![Skip { name_and_version: "old@0.1".to_owned(), reason: "a user of it".to_owned() }],
+        },
     };
     let package = |name: &str, version: &str, license: &str| Package {
         name: name.to_owned(),
@@ -86,8 +88,13 @@ fn a_dependency_outside_the_policy_is_found() {
     let three = [&twice[..], &[package("old", "0.3.0", "MIT")]].concat();
     assert!(found(&three).contains("old has several versions: 0.2.0, 0.3.0"), "{}", found(&three));
     let copyleft = [&twice[..], &[package("a", "1.0.0", "MIT AND GPL-3.0-only")]].concat();
-    assert!(found(&copyleft).contains("a 1.0.0 has the licence MIT AND GPL-3.0-only"), "{}", found(&copyleft));
-    let fork = Package { source: Some("git+https://example.org/a".to_owned()), ..package("a", "1.0.0", "MIT") };
+    assert!(
+        found(&copyleft).contains("a 1.0.0 has the licence MIT AND GPL-3.0-only"),
+        "{}",
+        found(&copyleft)
+    );
+    let fork =
+        Package { source: Some("git+https://example.org/a".to_owned()), ..package("a", "1.0.0", "MIT") };
     let fork = [&twice[..], &[fork]].concat();
     assert!(found(&fork).contains("a 1.0.0 comes from git+https://example.org/a"), "{}", found(&fork));
 }
@@ -103,7 +110,8 @@ fn objections(policy: &Policy, packages: &[Package]) -> Vec<String> {
         }
         let license = license.as_deref().unwrap_or("none");
         if !is_permitted(license, &policy.licenses.allow) {
-            objections.push(format!("{name} {version} has the licence {license}, which deny.toml does not allow"));
+            objections
+                .push(format!("{name} {version} has the licence {license}, which deny.toml does not allow"));
         }
         versions.entry(name).or_default().insert(version);
     }
@@ -116,7 +124,8 @@ fn objections(policy: &Policy, packages: &[Package]) -> Vec<String> {
             Some(versions) if versions.iter().any(|version| is_skipped(version)) => {
                 versions.retain(|version| !is_skipped(version));
             }
-            _ => objections.push(format!("deny.toml skips {name_and_version}, which is not one of several versions")),
+            _ => objections
+                .push(format!("deny.toml skips {name_and_version}, which is not one of several versions")),
         }
     }
     for (name, versions) in versions.iter().filter(|(_, versions)| versions.len() > 1) {

@@ -52,7 +52,9 @@ fn texts_use_plain_words() {
         }
         let text = fs::read_to_string(&file).expect("UTF-8");
         let pieces = if name.ends_with(".rs") { pieces(&text) } else { vec![Piece::whole(&text)] };
-        findings.extend(pieces.iter().flat_map(|piece| piece.findings(&rules)).map(|found| format!("{name}:{found}")));
+        findings.extend(
+            pieces.iter().flat_map(|piece| piece.findings(&rules)).map(|found| format!("{name}:{found}")),
+        );
     }
     assert!(findings.is_empty(), "{} findings:\n{}", findings.len(), findings.join("\n"));
 }
@@ -67,11 +69,15 @@ fn the_check_finds_words_in_comments_strings_and_documents() {
     assert_eq!(found("fn a() {}\nlet b = \"What  stands\";"), "2: `what stands`: write the stored value");
     assert_eq!(found("// one\n// what\n// stands"), "2: `what stands`: write the stored value");
     assert_eq!(found("let mended = 'm'; let s = r#\"recommended\"#; // recommend\n"), "");
-    assert_eq!(found("/// Whether it is so.\n/// What else?\nfn a() {}\n"), "1: a doc comment begins with `Whether`");
+    assert_eq!(
+        found("/// Whether it is so.\n/// What else?\nfn a() {}\n"),
+        "1: a doc comment begins with `Whether`"
+    );
 }
 
 fn rules(list: &str) -> Vec<Rule> {
-    let entries = list.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once(" = "));
+    let entries =
+        list.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once(" = "));
     let rule = |(words, instead): (&str, &str)| Rule {
         words: words.trim_end_matches('*').split(' ').map(str::to_lowercase).collect(),
         any_ending: words.ends_with('*'),
@@ -88,7 +94,10 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
             if !["target", "corpus", "artifacts", "node_modules"].contains(&name) {
                 collect(&path, files);
             }
-        } else if [".rs", ".md", ".toml", ".sh", ".lua", ".txt", ".service"].iter().any(|end| name.ends_with(end)) {
+        } else if [".rs", ".md", ".toml", ".sh", ".lua", ".txt", ".service"]
+            .iter()
+            .any(|end| name.ends_with(end))
+        {
             files.push(path);
         }
     }
@@ -106,7 +115,9 @@ impl Piece {
             let matches = |at: &[(usize, String)]| {
                 at.iter().zip(&rule.words).enumerate().all(|(index, ((_, word), wanted))| {
                     word == wanted
-                        || (rule.any_ending && index + 1 == rule.words.len() && word.starts_with(wanted.as_str()))
+                        || (rule.any_ending
+                            && index + 1 == rule.words.len()
+                            && word.starts_with(wanted.as_str()))
                 })
             };
             for at in words.windows(rule.words.len()).filter(|at| matches(at)) {
@@ -115,7 +126,12 @@ impl Piece {
             }
         }
         if self.begins_documentation {
-            let first = self.text.trim_start_matches(['/', '!', ' ']).split([' ', '\n', ',']).next().unwrap_or_default();
+            let first = self
+                .text
+                .trim_start_matches(['/', '!', ' '])
+                .split([' ', '\n', ','])
+                .next()
+                .unwrap_or_default();
             if QUESTIONS.contains(&first) {
                 found.push(format!("{}: a doc comment begins with `{first}`", self.line));
             }
@@ -146,7 +162,8 @@ fn pieces(source: &str) -> Vec<Piece> {
         let rest = &source[at..];
         let end = if rest.starts_with("//") {
             let end = rest.find('\n').unwrap_or(rest.len());
-            let kind = ["///", "//!", "//"].into_iter().find(|kind| rest.starts_with(kind)).unwrap_or_default();
+            let kind =
+                ["///", "//!", "//"].into_iter().find(|kind| rest.starts_with(kind)).unwrap_or_default();
             let text = &rest[..end];
             match pieces.last_mut() {
                 Some(piece) if last_comment == (line - 1, kind) => {
@@ -197,7 +214,11 @@ fn character_end(rest: &str) -> usize {
         // A character literal, as opposed to a lifetime.
         let inner = &rest[1..];
         if let Some(escape) = inner.strip_prefix('\\') {
-            return escape.find('\'').map_or(first, |end| end + 3).max(if escape.starts_with('\'') { 4 } else { 0 });
+            return escape.find('\'').map_or(first, |end| end + 3).max(if escape.starts_with('\'') {
+                4
+            } else {
+                0
+            });
         }
         let length = inner.chars().next().map_or(0, char::len_utf8);
         return if inner[length..].starts_with('\'') { length + 2 } else { first };

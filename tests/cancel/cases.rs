@@ -178,7 +178,10 @@ pub(crate) async fn campaign(stage: &Stage) -> bool {
     let ended = stage.cut(election.run(work).until(stop)).await;
     assert!(!works.load(Ordering::Relaxed), "the work outlived the campaign");
     assert!(!election.is_leader() && election.term().is_none());
-    assert!(kept.lock().unwrap().iter().all(|term| term.fencing_token().is_err()), "a term outlived the campaign");
+    assert!(
+        kept.lock().unwrap().iter().all(|term| term.fencing_token().is_err()),
+        "a term outlived the campaign"
+    );
     if let Some(ended) = &ended {
         ended.as_ref().expect("shut down");
     }

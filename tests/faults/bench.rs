@@ -245,7 +245,9 @@ impl Worker {
     pub(crate) async fn sees_the_end(&self, lease: &Lease) {
         let over = self.quorum.env().before(self.now() + PATIENCE, lease.lost_token().cancelled()).await;
         assert!(over.is_some(), "the lease is not lost in {PATIENCE:?}");
-        assert!(lease.step_down_token().is_cancelled() && !lease.is_valid() && lease.fencing_token().is_err());
+        assert!(
+            lease.step_down_token().is_cancelled() && !lease.is_valid() && lease.fencing_token().is_err()
+        );
     }
 
     /// Its network is as it should be again.

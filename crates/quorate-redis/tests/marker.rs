@@ -5,7 +5,7 @@
 use quorate::{
     env::Env,
     internals::Marker,
-    quorum::{NodeState, NodeStatus, QuorumStatus, Quorum, QuorumConfig, VoteRejection},
+    quorum::{NodeState, NodeStatus, Quorum, QuorumConfig, QuorumStatus, VoteRejection},
 };
 use quorate_redis::Connect;
 use quorate_testkit::redis::RedisServer;

@@ -256,7 +256,10 @@ async fn one_liar_of_five_makes_two_holders_where_each_reaches_half_of_the_hones
     honest[..2].iter().for_each(|node| node.switch(false));
     // The second worker has met the nodes before: it connects again as soon as it notices.
     let second = acquire(&b).await;
-    assert!(first.fencing_token().is_ok() && second.fencing_token().is_ok(), "the limit of the promise has moved: say so");
+    assert!(
+        first.fencing_token().is_ok() && second.fencing_token().is_ok(),
+        "the limit of the promise has moved: say so"
+    );
 }
 
 /// A server that tells of releases that nobody made, hundreds before each answer, wakes nobody and fills nothing:

@@ -56,7 +56,10 @@ async fn claims_that_cannot_work_are_refused_before_anything_is_asked() {
             claims().retention(SECOND),
             ["retention is 1s, shorter than the claims' ttl 2s", "lengthen retention"],
         ),
-        (claims().dead_letter_retention(SECOND), ["dead_letter_retention is 1s, shorter than", "lengthen dead_letter_retention"]),
+        (
+            claims().dead_letter_retention(SECOND),
+            ["dead_letter_retention is 1s, shorter than", "lengthen dead_letter_retention"],
+        ),
     ];
     for (claims, parts) in table {
         says(claims.validate().expect_err("no such claims"), &parts);
@@ -124,7 +127,10 @@ async fn of_nodes_there_is_one_at_least_and_none_twice_and_an_even_number_is_adv
     let node = |name: &str| MemoryNode::new(name);
     let built = |names: &[&str]| Quorum::builder().nodes(names.iter().map(|name| node(name))).build();
     says(built(&[]).expect_err("no node"), &["nodes is empty", "name at least one"]);
-    says(built(&["a", "b", "a"]).expect_err("twice"), &["nodes is [a, b, a], which names a twice", "name it once"]);
+    says(
+        built(&["a", "b", "a"]).expect_err("twice"),
+        &["nodes is [a, b, a], which names a twice", "name it once"],
+    );
     let even = built(&["a", "b"]).expect("allowed");
     says(
         QuorumConfig::advice(even.nodes().len()).expect("it buys nothing"),

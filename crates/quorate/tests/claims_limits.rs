@@ -8,7 +8,7 @@ use common::{SECOND, nodes, quorum};
 use quorate::{
     claim::{
         AbandonError, Claim, ClaimError, ClaimOutcome, ClaimState, Claims, DeadLettered, Fingerprint,
-        ResetError, MessageId, ProcessError, Processed, abandon_many, complete_many,
+        MessageId, ProcessError, Processed, ResetError, abandon_many, complete_many,
     },
     env::Env,
     node::{

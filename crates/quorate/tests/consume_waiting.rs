@@ -188,7 +188,8 @@ impl Worker {
             }
         };
         let claims = Claims::new(&self.quorum, "orders").ttl(SECOND * 2);
-        let consumer = claims.consume(stream::iter(orders(all)), handler).concurrency(8).until(pending::<()>());
+        let consumer =
+            claims.consume(stream::iter(orders(all)), handler).concurrency(8).until(pending::<()>());
         let consumed = tokio::select! { biased;
             () = self.killed.notified() => None,
             consumed = consumer => Some(consumed.expect("timings")),

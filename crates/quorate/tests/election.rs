@@ -169,7 +169,8 @@ async fn an_election_runs_once_and_bad_names_are_told() {
     let quorum = quorum("a", &nodes);
     let election = candidate(&quorum);
     let (tell, mut terms) = mpsc::unbounded_channel();
-    let _first = quorum.env().spawn_scoped(election.run(telling(tell.clone())).until(std::future::pending::<()>()));
+    let _first =
+        quorum.env().spawn_scoped(election.run(telling(tell.clone())).until(std::future::pending::<()>()));
     let _ = terms.recv().await.expect("it leads");
     let again = election.run(telling(tell.clone())).until(std::future::pending::<()>()).await;
     assert!(matches!(again, Err(ElectionError::AlreadyRunning { .. })));

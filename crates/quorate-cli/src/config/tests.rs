@@ -375,7 +375,10 @@ fn nodes_come_from_flag_then_environment_then_file() {
 
     let twice = Flags { nodes: Secret(vec!["redis://a,redis://a:6379".to_owned()]), ..Flags::default() };
     let error = load_with(&twice, &[], &[]).unwrap_err().to_string();
-    assert!(error.starts_with("--nodes: nodes is [") && error.contains("which names redis://a:6379 twice"), "{error}");
+    assert!(
+        error.starts_with("--nodes: nodes is [") && error.contains("which names redis://a:6379 twice"),
+        "{error}"
+    );
     assert!(!format!("{flags:?}").contains("f1"), "flags may hold passwords");
 }
 

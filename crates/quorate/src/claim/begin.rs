@@ -119,7 +119,8 @@ impl AcquiredMessage {
     /// Returns whether a granting node knows another payload. It may be that of an attempt that never began.
     fn is_doubtful(&self) -> bool {
         let given = self.given();
-        given.is_some() && self.counted_before.iter().any(|begun| begun.payload.is_some() && begun.payload != given)
+        given.is_some()
+            && self.counted_before.iter().any(|begun| begun.payload.is_some() && begun.payload != given)
     }
 }
 

@@ -210,7 +210,12 @@ impl Claims {
             let verdict = match attempted {
                 AttemptResult::Held(lease, counted_before) => {
                     self.options.bind(&lease, self.quorum.env().now());
-                    acquired.push(AcquiredMessage { at, lease, counted_before, payload: asked.payload.clone() });
+                    acquired.push(AcquiredMessage {
+                        at,
+                        lease,
+                        counted_before,
+                        payload: asked.payload.clone(),
+                    });
                     None
                 }
                 AttemptResult::Closed => Some(Verdict::of(Err(AcquireError::Closed.into()))),

@@ -85,7 +85,7 @@ pub mod stream;
 pub use claims::Claims;
 pub use complete::Completed;
 pub use dead_letter::DeadLetter;
-pub use error::{AbandonError, ClaimError, CompleteError, ResetError, ProcessError};
+pub use error::{AbandonError, ClaimError, CompleteError, ProcessError, ResetError};
 pub use fingerprint::{Fingerprint, FingerprintError};
 pub use handle::{Claim, ClaimHandle};
 pub use many::{abandon_many, complete_many};

@@ -1,6 +1,6 @@
 use super::{
-    Claim, ClaimError, ClaimHandle, ClaimOutcome, ClaimResult, Claims, IdempotentResult, MessageId, ProcessError,
-    Processed,
+    Claim, ClaimError, ClaimHandle, ClaimOutcome, ClaimResult, Claims, IdempotentResult, MessageId,
+    ProcessError, Processed,
 };
 use crate::{
     env::WallTime,
@@ -131,7 +131,11 @@ impl Claims {
             Err(error) => {
                 let id = Arc::clone(claim.id());
                 if let Err(late) = claim.abandon().await {
-                    tracing::warn!(set = &*self.set, id = &*id, "the handler failed, and the message was not abandoned: {late}");
+                    tracing::warn!(
+                        set = &*self.set,
+                        id = &*id,
+                        "the handler failed, and the message was not abandoned: {late}"
+                    );
                 }
                 Err(ProcessError::Handler(error))
             }

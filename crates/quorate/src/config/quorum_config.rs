@@ -158,7 +158,12 @@ impl QuorumConfig {
     pub fn validate(&self, names: &[Arc<str>]) -> Result<(), SettingError> {
         if names.is_empty() {
             let reason = "so no node votes";
-            return Err(SettingError::new("nodes", "empty", reason, "name at least one node, better three or five"));
+            return Err(SettingError::new(
+                "nodes",
+                "empty",
+                reason,
+                "name at least one node, better three or five",
+            ));
         }
         let mut seen = BTreeSet::new();
         if let Some(twice) = names.iter().find(|name| !seen.insert(Arc::clone(name))) {
@@ -203,7 +208,12 @@ impl QuorumConfig {
         }
         if !(0.0..=0.5).contains(&self.drift_rate) {
             let fix = "give it 0 to 0.5 (default 0.01)";
-            return Err(SettingError::new("drift_rate", self.drift_rate.to_string(), "not between 0 and 0.5", fix));
+            return Err(SettingError::new(
+                "drift_rate",
+                self.drift_rate.to_string(),
+                "not between 0 and 0.5",
+                fix,
+            ));
         }
         Ok(())
     }

@@ -275,7 +275,10 @@ async fn acquire<E>(election: &Election, env: &Env) -> Result<Lease, ElectionErr
             }
             Err(error) => {
                 if log.allows(error.kind(), env.now()) {
-                    tracing::error!(group = &**election.group(), "cannot campaign, and tries again every second: {error}");
+                    tracing::error!(
+                        group = &**election.group(),
+                        "cannot campaign, and tries again every second: {error}"
+                    );
                 }
                 env.sleep(AFTER_ERROR).await;
             }

@@ -316,4 +316,3 @@ impl Drop for RunningGuard {
         self.0.shared.running.store(false, Ordering::Release);
     }
 }
-

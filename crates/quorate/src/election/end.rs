@@ -11,7 +11,9 @@ const ERROR_MAX: usize = 1024;
 /// The end of a term.
 pub(super) enum End<E> {
     /// The lease was lost. Without notice, it was lost less than half the grace after the work was asked to stop.
-    Lost { without_notice: bool },
+    Lost {
+        without_notice: bool,
+    },
     /// The work returned `Ok`.
     Done,
     /// The leader was asked to resign.

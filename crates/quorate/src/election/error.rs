@@ -27,7 +27,9 @@ pub enum ElectionError<E> {
     #[error(transparent)]
     Acquire(AcquireError),
     /// This candidate is already running. Clones are the same candidate.
-    #[error("the election of {group} is already running in this process; run all work of the group in one `run`")]
+    #[error(
+        "the election of {group} is already running in this process; run all work of the group in one `run`"
+    )]
     AlreadyRunning {
         /// The group.
         group: String,

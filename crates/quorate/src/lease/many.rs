@@ -144,8 +144,9 @@ impl Locks {
                     () = first(&held, Lease::lost_token), if !held.is_empty() => {}
                 }
             }
-            let stands =
-                |lease: &Lease| !lease.step_down_token().is_cancelled() && lease.remaining() > params.min_validity;
+            let stands = |lease: &Lease| {
+                !lease.step_down_token().is_cancelled() && lease.remaining() > params.min_validity
+            };
             if !held.iter().all(stands) {
                 held.clear(); // What was won first was lost in the wait for the last.
             } else if held.len() == sorted.len() {

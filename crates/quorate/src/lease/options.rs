@@ -1,7 +1,10 @@
 use crate::{
     config::{QuorumConfig, SettingError},
     env::BootTime,
-    lease::{AcquireError, Heartbeat, Lease, acquire::LeaseParams, heartbeat::Health, inner::QuorumInner, mode::Mode},
+    lease::{
+        AcquireError, Heartbeat, Lease, acquire::LeaseParams, heartbeat::Health, inner::QuorumInner,
+        mode::Mode,
+    },
 };
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -132,7 +135,8 @@ impl LeaseOptions {
         let min_validity = self.min_validity.unwrap_or(grace);
         if let Some(most) = self.max_hold.filter(|most| *most <= grace.max(min_validity)) {
             let reason = format!("no longer than step_down_grace {grace:?} or min_validity {min_validity:?}");
-            let fix = "the work would be asked to stop as it starts: lengthen max_hold, or shorten step_down_grace";
+            let fix =
+                "the work would be asked to stop as it starts: lengthen max_hold, or shorten step_down_grace";
             return Err(SettingError::new("max_hold", format!("{most:?}"), reason, fix).into());
         }
         match &self.health {
@@ -146,7 +150,14 @@ impl LeaseOptions {
             }
             _ => {}
         }
-        Ok(LeaseParams { ttl, grace, min_validity, keep: config.fence_retention, extended, mode: Mode::Alone })
+        Ok(LeaseParams {
+            ttl,
+            grace,
+            min_validity,
+            keep: config.fence_retention,
+            extended,
+            mode: Mode::Alone,
+        })
     }
 
     /// Gives the renewer the limits of a lease that was just acquired.

@@ -92,7 +92,8 @@ impl Slots {
                 return Err(error);
             }
             self.inner.log_wait(&error);
-            let pause = retry_after.unwrap_or(LOOK_AT_LEAST_EVERY).clamp(LOOK_AT_MOST_EVERY, LOOK_AT_LEAST_EVERY);
+            let pause =
+                retry_after.unwrap_or(LOOK_AT_LEAST_EVERY).clamp(LOOK_AT_MOST_EVERY, LOOK_AT_LEAST_EVERY);
             let next = env.now() + pause + env.random_below(JITTER);
             env.sleep_until(deadline.map_or(next, |deadline| next.min(deadline))).await;
         }

@@ -80,7 +80,8 @@ mod tests {
             round_trip: None,
         };
         let (votes, away) = (NodeState::Trusted, NodeState::Unreachable(Cause::TimedOut));
-        let status = |states: &[&NodeState]| QuorumStatus::new(states.iter().map(|state| node(state)).collect());
+        let status =
+            |states: &[&NodeState]| QuorumStatus::new(states.iter().map(|state| node(state)).collect());
         assert!(status(&[&votes, &votes, &away]).has_majority());
         assert!(!status(&[&votes, &votes, &away, &away]).has_majority(), "two of four");
         assert!(!status(&[]).has_majority());

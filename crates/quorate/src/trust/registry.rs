@@ -274,8 +274,8 @@ impl NodeRegistry {
         if table.states[node] == state {
             return;
         }
-        let is_first_new = is_new(&state)
-            && !table.states.iter().any(|state| is_new(state) || *state == NodeState::Trusted);
+        let is_first_new =
+            is_new(&state) && !table.states.iter().any(|state| is_new(state) || *state == NodeState::Trusted);
         log(&self.entries[node].name, &state, is_first_new, &mut table.logged[node]);
         table.states[node] = state;
         let votes = table.states.iter().filter(|state| **state == NodeState::Trusted).count();
@@ -369,7 +369,9 @@ fn twin_of(run_ids: &[Option<Arc<str>>], node: usize) -> Option<usize> {
 
 /// Returns whether the node is in quarantine because it has no marker yet.
 fn is_new(state: &NodeState) -> bool {
-    let NodeState::Quarantined { why: VoteRejection::Quarantined { reason, .. }, .. } = state else { return false };
+    let NodeState::Quarantined { why: VoteRejection::Quarantined { reason, .. }, .. } = state else {
+        return false;
+    };
     *reason == QuarantineReason::Unmarked
 }
 
@@ -383,7 +385,9 @@ fn log(name: &str, state: &NodeState, is_first_new: bool, logged: &mut BTreeSet<
             return tracing::info!(node = name, "node votes");
         }
         // The text has the remaining time in it.
-        NodeState::Quarantined { why: VoteRejection::Quarantined { reason, .. }, .. } => format!("{reason:?}"),
+        NodeState::Quarantined { why: VoteRejection::Quarantined { reason, .. }, .. } => {
+            format!("{reason:?}")
+        }
         NodeState::Quarantined { why, .. } | NodeState::Refused(why) => why.to_string(),
         NodeState::Unreachable(cause) => cause.to_string(),
     };

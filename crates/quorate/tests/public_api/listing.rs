@@ -34,7 +34,11 @@ impl Api {
                 continue;
             }
             let shown = |name: &str| {
-                std::iter::once("quorate").chain(path.iter().map(String::as_str)).chain([name]).collect::<Vec<_>>().join("::")
+                std::iter::once("quorate")
+                    .chain(path.iter().map(String::as_str))
+                    .chain([name])
+                    .collect::<Vec<_>>()
+                    .join("::")
             };
             for (at, item) in module.items.iter().enumerate() {
                 if let Item::Use(import) = item {
@@ -103,10 +107,11 @@ impl Api {
             describe(self.item(definition), path, &mut lines);
         }
         let macros = self.method_macros();
-        let by_name: BTreeMap<&str, Vec<&String>> = self.paths.values().fold(BTreeMap::new(), |mut map, path| {
-            map.entry(path.rsplit("::").next().unwrap_or_default()).or_insert_with(Vec::new).push(path);
-            map
-        });
+        let by_name: BTreeMap<&str, Vec<&String>> =
+            self.paths.values().fold(BTreeMap::new(), |mut map, path| {
+                map.entry(path.rsplit("::").next().unwrap_or_default()).or_insert_with(Vec::new).push(path);
+                map
+            });
         for module in self.source.modules.values() {
             for item in &module.items {
                 let Item::Impl(block) = item else { continue };
@@ -232,7 +237,12 @@ fn describe(item: &Item, path: &str, lines: &mut BTreeSet<String>) {
     }
 }
 
-fn method(item: &ImplItem, path: &str, macros: &BTreeMap<String, Vec<ImplItem>>, lines: &mut BTreeSet<String>) {
+fn method(
+    item: &ImplItem,
+    path: &str,
+    macros: &BTreeMap<String, Vec<ImplItem>>,
+    lines: &mut BTreeSet<String>,
+) {
     match item {
         ImplItem::Fn(method) if is_pub(&method.vis) && !is_hidden(&method.attrs) => {
             lines.insert(format!("{path}: {}{}", condition(&method.attrs), text(&method.sig)));
@@ -266,7 +276,9 @@ fn condition(attrs: &[Attribute]) -> String {
 fn docs(attrs: &[Attribute]) -> String {
     let lines = attrs.iter().filter_map(|attr| match &attr.meta {
         syn::Meta::NameValue(pair) if pair.path.is_ident("doc") => match &pair.value {
-            syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(text), .. }) => Some(text.value().trim().to_owned() + "\n"),
+            syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(text), .. }) => {
+                Some(text.value().trim().to_owned() + "\n")
+            }
             _ => None,
         },
         _ => None,
@@ -278,9 +290,27 @@ fn docs(attrs: &[Attribute]) -> String {
 fn text(tokens: &impl ToTokens) -> String {
     let mut text = tokens.to_token_stream().to_string().replace('\n', " ");
     for (spaced, tight) in [
-        (" :: ", "::"), (":: ", "::"), (" ::", "::"), (" <", "<"), ("< ", "<"), (" >", ">"), (" ,", ","), ("( ", "("), (" )", ")"),
-        (" (", "("), ("& ", "&"), (" :", ":"), ("- >", "->"), (" ->", " ->"), ("->", " -> "), ("  ", " "), ("  ", " "), ("[ ", "["),
-        (" ]", "]"), ("' ", "'"), ("# ", "#"),
+        (" :: ", "::"),
+        (":: ", "::"),
+        (" ::", "::"),
+        (" <", "<"),
+        ("< ", "<"),
+        (" >", ">"),
+        (" ,", ","),
+        ("( ", "("),
+        (" )", ")"),
+        (" (", "("),
+        ("& ", "&"),
+        (" :", ":"),
+        ("- >", "->"),
+        (" ->", " ->"),
+        ("->", " -> "),
+        ("  ", " "),
+        ("  ", " "),
+        ("[ ", "["),
+        (" ]", "]"),
+        ("' ", "'"),
+        ("# ", "#"),
     ] {
         text = text.replace(spaced, tight);
     }

@@ -35,8 +35,14 @@ fn the_listing_of_the_public_api_is_up_to_date() {
         return;
     }
     let committed = fs::read_to_string(&file).unwrap_or_default();
-    let gone = committed.lines().filter(|line| !now.lines().any(|other| other == *line)).map(|line| format!("-{line}"));
-    let new = now.lines().filter(|line| !committed.lines().any(|other| other == *line)).map(|line| format!("+{line}"));
+    let gone = committed
+        .lines()
+        .filter(|line| !now.lines().any(|other| other == *line))
+        .map(|line| format!("-{line}"));
+    let new = now
+        .lines()
+        .filter(|line| !committed.lines().any(|other| other == *line))
+        .map(|line| format!("+{line}"));
     let changes: Vec<String> = gone.chain(new).collect();
     assert!(
         committed == now,

@@ -51,7 +51,8 @@ impl Source {
                 None => {
                     let beside = dir.join(format!("{name}.rs"));
                     let file = if beside.exists() { beside } else { folder.join("mod.rs") };
-                    let text = fs::read_to_string(&file).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
+                    let text =
+                        fs::read_to_string(&file).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
                     syn::parse_file(&text).unwrap_or_else(|e| panic!("{}: {e}", file.display())).items
                 }
             };

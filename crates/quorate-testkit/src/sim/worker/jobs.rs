@@ -97,7 +97,11 @@ async fn run(mut worker: Worker, held: Arc<Held>, tick: Tick) -> Result<(), Stri
         _ => (TickEnd::Itself, Ok(())),
     };
     // The worker's word comes before what the library makes of it.
-    run.ends(if tick.cancellation_token().is_cancelled() && result.is_err() { told_to_stop(&tick) } else { end });
+    run.ends(if tick.cancellation_token().is_cancelled() && result.is_err() {
+        told_to_stop(&tick)
+    } else {
+        end
+    });
     if how == 19 {
         // Without the hook, which would print it.
         resume_unwind(Box::new("on purpose"));
