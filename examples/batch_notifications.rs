@@ -42,7 +42,7 @@ async fn worker(name: &'static str, table: Table) -> Result<(), Failure> {
                     claim.complete("sent").await?;
                     sent += 1;
                 }
-                // Another worker has it, or had it.
+                // Another worker claims it, or has completed it.
                 _ => continue,
             }
         }

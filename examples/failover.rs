@@ -9,7 +9,7 @@ use quorate_examples::{Failure, quorum};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// The work of a leader: it runs until it is told to step down, or until it fails.
+/// The work of a leader: it runs until the term steps down, or until it fails.
 async fn serve(name: &'static str, term: Term) -> Result<(), Failure> {
     println!("{name} leads, term {}", term.token());
     let env = term.quorum().env().clone();

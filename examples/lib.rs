@@ -1,4 +1,4 @@
-//! What the examples share: the nodes.
+//! The nodes that all examples use.
 //!
 //! In your service every copy is a process of its own. Here the copies are tasks of one process, each with a
 //! quorum of its own, so that an example is one program. Without arguments the nodes are in memory; with Redis
@@ -12,7 +12,7 @@ use quorate::{
 use quorate_redis::Connect;
 use std::{error::Error, sync::OnceLock, time::Duration};
 
-/// What an example fails with.
+/// The error of an example.
 pub type Failure = Box<dyn Error + Send + Sync>;
 
 /// The quorum of one copy, called `worker`.

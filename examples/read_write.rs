@@ -32,7 +32,7 @@ async fn main() -> Result<(), Failure> {
                 let second = snapshot.load(Ordering::Relaxed);
                 // What was read counts only if the lease held until here.
                 if lease.ensure_held().is_ok() && first != second {
-                    return Err(Failure::from("somebody wrote while we read"));
+                    return Err(Failure::from("another worker wrote during the read"));
                 }
                 looks += 1;
                 lease.release().await?;
@@ -51,7 +51,7 @@ async fn main() -> Result<(), Failure> {
         snapshot.store(version, Ordering::Relaxed);
         let lease = lease.downgrade().await?;
         if snapshot.load(Ordering::Relaxed) != version {
-            return Err("somebody wrote in between".into());
+            return Err("another worker wrote in between".into());
         }
         lease.release().await?;
     }

@@ -12,7 +12,7 @@ use std::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// How often each tick ran, over all copies.
+/// The number of runs of each tick, over all copies.
 type Runs = Arc<Mutex<BTreeMap<u64, u32>>>;
 
 async fn beat(name: &'static str, runs: Runs, tick: Tick) -> Result<(), Failure> {
@@ -25,11 +25,11 @@ async fn beat(name: &'static str, runs: Runs, tick: Tick) -> Result<(), Failure>
 async fn copy(name: &'static str, runs: Runs, shutdown: CancellationToken) -> Result<(), Failure> {
     let quorum = quorum(name)?;
     let hour = Duration::from_secs(3600);
-    // At three in the morning in Kyiv. If nobody could, it runs once within the hour.
+    // At three in the morning in Kyiv. If no copy could run it then, it runs once within the hour.
     let nightly = Cron::parse("0 3 * * *")?.zone("Europe/Kyiv")?;
     let nightly =
         Job::new("nightly", nightly, |_| async { Ok::<(), Failure>(()) }).misfire(RunOnce::within(hour));
-    // Five times a second: what a hand-over misses is made up, and what may have run is not run again.
+    // Five times a second: ticks that a handover misses get a catch-up run, and ticks that may have run do not run again.
     let beat =
         Job::new("beat", every(Duration::from_millis(200))?, move |tick| beat(name, Arc::clone(&runs), tick))
             .misfire(RunAll::within(Duration::from_secs(60)))

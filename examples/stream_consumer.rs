@@ -19,7 +19,7 @@ use std::{
 use tokio_util::sync::CancellationToken;
 
 const ORDERS: usize = 30;
-/// Nobody has touched a pending entry for so long: its consumer is dead.
+/// The consumer of a pending entry is taken for dead once no consumer has touched the entry for this long.
 const DEAD_AFTER: Duration = Duration::from_secs(2);
 
 #[derive(Clone, Default)]

@@ -1,5 +1,5 @@
-//! Commands end with their lease, whatever their parent did: ignored and blocked signals, stopped processes,
-//! commands that change their user or leave their process group.
+//! Commands end with their lease, whatever their parent did: it ignored or blocked signals, or stopped processes.
+//! Commands may also change their user or leave their process group.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -16,7 +16,7 @@ use std::{
     time::Duration,
 };
 
-/// The user under which the program runs that may not signal what root runs.
+/// The user as which the program runs, who may not signal processes of root.
 const NOBODY: u32 = 65_534;
 
 /// Three nodes that vote, and the program.
@@ -32,7 +32,7 @@ impl Bench {
         Self { program, nodes }
     }
 
-    /// `quorate exec` with its options, over a shell script.
+    /// Returns `quorate exec` with its options, for a shell script.
     fn exec(&self, options: &[&str], script: &str) -> Command {
         let list = self.nodes.list();
         let head = ["exec", "--nodes", &list, "--lock", "job"];
@@ -49,7 +49,7 @@ impl Bench {
         until(&format!("process id in {name}"), PATIENCE, || self.program.read(name).trim().parse().ok())
     }
 
-    /// Tries once to hold the lock.
+    /// Tries once to acquire the lock.
     #[track_caller]
     fn try_lock(&self) -> Ended {
         until("majority of nodes that answer in time", PATIENCE, || {
@@ -58,7 +58,7 @@ impl Bench {
         })
     }
 
-    /// The process that guards the command which has written its process id to the file `name`.
+    /// Returns the process that guards the command which has written its process id to the file `name`.
     #[track_caller]
     fn supervisor(&self, name: &str, exec: &Running) -> u32 {
         let supervisor = parent_of(self.pid(name));
@@ -67,7 +67,7 @@ impl Bench {
     }
 }
 
-/// The same program, arguments, directory and variables, run by another program in front of them.
+/// Returns the same program, arguments, directory and variables, started by another program.
 fn through(front: &[&str], inner: &Command) -> Command {
     let mut command = Command::new(front[0]);
     command.args(&front[1..]).arg(inner.get_program());
@@ -88,7 +88,7 @@ fn differential(command: &mut Command, inner: &Command) {
     }
 }
 
-/// Kills a process with the test.
+/// Kills a process at the end of the test.
 struct Reaped(u32);
 
 impl Drop for Reaped {
@@ -108,7 +108,7 @@ fn a_parent_that_ignores_sigchld_hides_neither_the_end_nor_the_exit_status() {
     let exec = |script: &str| bench.start(through(&IGNORE_CHILDREN, &bench.exec(&options, script)));
     exec("exit 5").wait(PATIENCE).expect(5);
     exec("kill -TERM $$").wait(PATIENCE).expect(143);
-    // The command starts with the default: its own children are not lost on it either.
+    // The command starts with the default action: the ends of its own children are observed, too.
     let ignored = exec("grep SigIgn /proc/self/status").wait(PATIENCE).expect(0).stdout;
     let mask = ignored.split_whitespace().last().and_then(|mask| u64::from_str_radix(mask, 16).ok());
     assert_eq!(mask.map(|mask| mask & (1 << 16)), Some(0), "{ignored}");
@@ -151,7 +151,7 @@ fn stopped_past_the_ttl_together_with_its_supervisor_exec_does_not_report_succes
     let supervisor = bench.supervisor("pid", &exec);
     exec.signal(Signal::STOP);
     signal(supervisor, Signal::STOP);
-    // Another holder runs while the command does.
+    // Another holder runs at the same time as the command.
     let list = bench.nodes.list();
     let other = ["exec", "--nodes", &list, "--lock", "job", "--", "true"];
     bench.program.run(other).expect(0);
@@ -236,7 +236,7 @@ fn the_number_of_a_group_stays_taken_until_the_group_is_empty() {
     let (leader, kid) = (bench.pid("pid"), bench.pid("kid"));
     let (mut ended, mut looks) = (false, 0);
     until("end of the group", PATIENCE, || {
-        // In this order: a child that lives now had a leader with a number at any earlier time.
+        // In this order: if a child lives now, the number was taken by its group at any earlier time.
         let taken = Path::new(&format!("/proc/{leader}")).exists();
         let lives = is_alive(kid);
         ended |= !is_alive(leader);
@@ -249,7 +249,7 @@ fn the_number_of_a_group_stays_taken_until_the_group_is_empty() {
     until("end of the leader", PATIENCE, || (!Path::new(&format!("/proc/{leader}")).exists()).then_some(()));
 }
 
-/// What stands in a process's environment, as text.
+/// Returns the environment of a process as text.
 fn environ(pid: u32) -> String {
     let bytes = fs::read(format!("/proc/{pid}/environ")).expect("a process of ours");
     String::from_utf8_lossy(&bytes).replace('\0', "\n")
@@ -303,8 +303,8 @@ fn a_job_gets_the_list_of_nodes_only_from_its_own_environment() {
     daemon.wait(PATIENCE).expect(0);
 }
 
-/// A program that may not signal what its commands become: it runs as nobody, and `helper` is a setuid program that
-/// runs a command as root.
+/// A program that may not signal its commands: it runs as an unprivileged user, and `helper` is a setuid program that runs
+/// a command as root.
 struct Unprivileged {
     bench: Bench,
     quorate: PathBuf,
@@ -312,7 +312,7 @@ struct Unprivileged {
 }
 
 impl Unprivileged {
-    /// `None`, with the reason on standard error, where this machine cannot show it.
+    /// Returns `None`, with the reason on standard error, if this machine cannot run the test.
     fn new() -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
             return skip("the tests do not run as root, and so cannot install a setuid program");
@@ -335,7 +335,7 @@ impl Unprivileged {
         Some(Self { bench, quorate, helper })
     }
 
-    /// `quorate exec` as nobody, over a command that becomes root's and ignores SIGTERM.
+    /// Returns an unprivileged `quorate exec` of a command that becomes root's and ignores SIGTERM.
     fn exec(&self, options: &[&str], front: &[&str]) -> Command {
         let script = format!(
             "exec {} as-root sh -c 'trap \"\" TERM; echo $$ > pid.new; mv pid.new pid; while :; do sleep 0.1; done'",
@@ -353,7 +353,7 @@ impl Unprivileged {
 }
 
 impl Drop for Unprivileged {
-    /// Kills what root runs, also where the test has failed.
+    /// Kills the processes of root, also if the test has failed.
     fn drop(&mut self) {
         if let Ok(pid) = self.bench.program.read("pid").trim().parse() {
             drop(Reaped(pid));
@@ -361,7 +361,7 @@ impl Drop for Unprivileged {
     }
 }
 
-/// Says why a test shows nothing here; in CI that is a failure.
+/// Reports the reason for which a test cannot run here; in CI that is a failure.
 fn skip<T>(why: &str) -> Option<T> {
     assert!(std::env::var_os("CI").is_none(), "this must not be skipped in CI: {why}");
     eprintln!("SKIPPED: {why}");
@@ -378,11 +378,11 @@ fn a_lease_is_not_released_while_a_command_runs_that_cannot_be_ended() {
     let root = Reaped(bench.pid("pid"));
     exec.signal(Signal::TERM);
     exec.until_it_says("SIGTERM");
-    // The signal did not reach it, which exec says; the lease is kept as long as both run.
+    // The signal did not reach it, and exec reports that; the lease is kept as long as both run.
     assert!(exec.stderr().contains("root"), "{}", exec.stderr());
     assert!(is_alive(root.0), "the command was ended: nothing was shown");
     bench.try_lock().expect(75);
-    // Two of three nodes forget: the lease is lost, and the command cannot be ended.
+    // Two of three nodes lose their data: the lease is lost, and the command cannot be ended.
     bench.nodes[0].flushall();
     bench.nodes[1].flushall();
     let ended = exec.wait(PATIENCE).expect(70);
@@ -434,7 +434,7 @@ fn a_daemon_that_resigns_does_not_release_its_lease_while_a_command_runs_that_ca
     let ended = daemon.wait(PATIENCE).says(&["not released", "user root"]);
     let resigned = now();
     assert!(is_alive(root), "the command was ended, nothing was shown: {ended}");
-    // The last extension left at most a third of the TTL before SIGTERM, and the grace of 2.4 s was used up.
+    // The last extension was at most a third of the TTL before SIGTERM, and the grace of 2.4 s was used up.
     let rival = format!("{head}[[job]]\nname = \"other\"\nevery = \"1h\"\ncommand = [\"true\"]\n");
     let rival = bench.program.start(["run", "--config", &bench.program.write("rival.toml", &rival)]);
     rival.until_it_says("elected");
@@ -444,7 +444,7 @@ fn a_daemon_that_resigns_does_not_release_its_lease_while_a_command_runs_that_ca
     rival.wait(PATIENCE).expect(0);
 }
 
-/// A cgroup of version 2 that belongs to nobody.
+/// A cgroup of version 2 that belongs to the unprivileged user.
 struct Delegated(PathBuf);
 
 impl Delegated {

@@ -1,4 +1,4 @@
-//! `quorate demo`, as a newcomer runs it: what it promises, and that nothing of it stays behind.
+//! `quorate demo`: its figures are as promised, and no process or file of it remains.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "the helpers of tests")]
 
@@ -15,12 +15,12 @@ use std::{
 };
 use tempfile::TempDir;
 
-/// For what should happen at once, on a busy machine.
+/// The longest wait for an event that should happen at once, on a busy machine.
 const SOON: Duration = Duration::from_secs(10);
-/// The demo's lease.
+/// The TTL of the demo's leases.
 const LEASE_MS: f64 = 2000.0;
 
-/// Failovers are timed: one demo at a time.
+/// Runs one demo at a time: failovers are timed.
 fn alone() -> MutexGuard<'static, ()> {
     static ONE: Mutex<()> = Mutex::new(());
     ONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -45,14 +45,14 @@ fn run(args: &[&str], scratch: Option<&Path>) -> (Output, String) {
     (output, said)
 }
 
-/// The processes that the narration names.
+/// Returns the processes that the output names.
 fn pids(said: &str) -> Vec<Pid> {
     let words: Vec<&str> = said.split_whitespace().collect();
     let named = words.windows(2).filter(|pair| pair[0] == "process");
     named.map(|pair| Pid::from_raw(pair[1].parse().unwrap()).unwrap()).collect()
 }
 
-/// The processes that work in `dir`: servers and their wardens.
+/// Returns the processes that work in `dir`: servers and their supervisors.
 fn inside(dir: &Path) -> Vec<PathBuf> {
     let processes = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
     let cwd = |process: &fs::DirEntry| fs::read_link(process.path().join("cwd")).ok();
@@ -74,7 +74,7 @@ fn number(page: &Value, at: &str) -> f64 {
     page.pointer(at).and_then(Value::as_f64).unwrap_or_else(|| panic!("no {at} in {page}"))
 }
 
-/// The promises of the summary.
+/// Checks the guarantees in the summary.
 fn check(output: &Output, said: &str, nodes: &str) {
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && errors.is_empty(), "{}, {errors}\n{said}", output.status);
@@ -90,7 +90,7 @@ fn check(output: &Output, said: &str, nodes: &str) {
     for zero in ["/ticks/started_twice", "/ticks/missed", "/messages/processed_twice"] {
         assert_eq!(number(&page, zero), 0.0, "{zero}\n{said}");
     }
-    // Ten seconds at four ticks a second, and a batch of messages beside each.
+    // Ten seconds with four ticks per second, and a batch of messages with each.
     assert!(number(&page, "/ticks/due") > 30.0, "{page}");
     let cut = number(&page, "/ticks/due") - number(&page, "/ticks/started");
     assert!(cut <= number(&page, "/ticks/interrupted") && cut <= 1.0, "{page}");
@@ -122,7 +122,7 @@ fn on_redis_servers_it_keeps_its_promises_and_leaves_nothing() {
     assert_eq!(inside(scratch.path()), Vec::<PathBuf>::new());
 }
 
-/// Starts a demo on Redis servers and reads what it says until the first worker leads.
+/// Starts a demo on Redis servers and reads its output until the first worker leads.
 fn first_leader(scratch: &Path) -> (Child, String) {
     let demo = demo(&["--redis"]).env("TMPDIR", scratch).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
     let mut demo = demo.unwrap();

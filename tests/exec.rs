@@ -1,5 +1,5 @@
-//! `quorate exec` on real Redis servers: what it hands to a command, what it says, and that the command is
-//! dead before anyone else can hold the lock.
+//! `quorate exec` on real Redis servers: the environment of the command, the messages, and that the command is dead before
+//! another worker can hold the lock.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -12,7 +12,7 @@ use std::{io::Write, process::Stdio, time::Duration};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// One cluster that has been admitted, and the program that uses it.
+/// A cluster of trusted nodes, and the program that uses it.
 struct Bench {
     program: Program,
     nodes: Nodes,
@@ -25,7 +25,7 @@ impl Bench {
         Self { program, nodes }
     }
 
-    /// `exec` with its options, then the command.
+    /// Returns the arguments of `exec`: its options, then the command.
     fn args(&self, options: &[&str], command: &[impl AsRef<str>]) -> Vec<String> {
         let list = self.nodes.list();
         let head = ["exec", "--nodes", &list, "--lock", "job"];
@@ -47,7 +47,7 @@ impl Bench {
         Beats::new(self.program.file("beats"))
     }
 
-    /// Tries to hold the lock for a moment, and gives the fencing token.
+    /// Acquires the lock for a moment, and returns the fencing token.
     #[track_caller]
     fn token(&self, options: &[&str]) -> u64 {
         let ended = self.run(options, &["sh", "-c", "echo $QUORATE_FENCING_TOKEN"]).expect(0);
@@ -67,7 +67,7 @@ fn the_exit_status_is_the_commands_own() {
     bench.run(&["--no-wait"], &["quorate-no-such-program"]).expect(127).says(&["quorate-no-such-program"]);
     let file = bench.program.write("not-executable", "true");
     bench.run(&["--no-wait"], &[&file]).expect(126).says(&[&file]);
-    // Each of them has released the lock, or the next would have had 75.
+    // Each of them has released the lock, or the next would have ended with 75.
     shell("exit 0").expect(0);
 }
 
@@ -105,8 +105,8 @@ fn a_taken_lock_is_a_conflict_unless_it_is_waited_for() {
     let never = ["touch", "ran"];
     bench.run(&["--no-wait"], &never).expect(75).says(&["job", "held by"]);
     bench.run(&["--no-wait", "--conflict-exit-code", "3"], &never).expect(3);
-    let patient = bench.run(&["--wait", "700ms"], &never).expect(75);
-    assert!(patient.took >= Duration::from_millis(700), "{patient}");
+    let timed_out = bench.run(&["--wait", "700ms"], &never).expect(75);
+    assert!(timed_out.took >= Duration::from_millis(700), "{timed_out}");
     assert!(!bench.program.file("ran").exists(), "a command ran without the lock");
     // Another lock is free.
     let list = bench.nodes.list();
@@ -144,8 +144,8 @@ fn without_a_quorum_it_says_which_nodes_and_why() {
     let ended = bench.run(&["--no-wait"], &["true"]).expect(69).says(&names);
     assert!(ended.took < 5 * SECOND, "{ended}");
     assert!(!ended.stderr.contains(&bench.nodes.name(3)), "names a node that votes: {ended}");
-    bench.run(&["--wait", "300ms"], &["true"]).expect(69).says(&["2 of 5 nodes vote, 3 needed"]);
-    // Waiting pays: a node that comes back is enough.
+    bench.run(&["--wait", "300ms"], &["true"]).expect(69).says(&["2 of 5 nodes agreed, 3 required"]);
+    // Waiting helps: one node that comes back is enough.
     let waits = bench.start(&["--wait", "19s"], &["true"]);
     waits.until_it_says("waiting for a quorum");
     bench.nodes[2].resume();
@@ -153,7 +153,7 @@ fn without_a_quorum_it_says_which_nodes_and_why() {
 }
 
 #[test]
-fn what_cannot_be_used_is_78_and_names_the_mend() {
+fn invalid_arguments_end_with_78_and_name_the_fix() {
     let bench = Bench::new(1);
     bench.run(&["--ttl", "10m"], &["true"]).expect(78).says(&["--ttl", "max_ttl", "30s"]);
     bench.run(&["--ttl", "1ms"], &["true"]).expect(78).says(&["ttl", "1ms"]);
@@ -173,13 +173,13 @@ fn what_cannot_be_used_is_78_and_names_the_mend() {
 fn one_paused_server_of_five_costs_no_time() {
     let bench = Bench::new(5);
     bench.nodes[1].pause();
-    // The best of some: the machine may be busy for a moment, but not at each.
+    // The best of several runs: the machine may be busy for a moment, but not during each.
     let runs = (0..12).map(|_| bench.run(&["--no-wait"], &["true"]).expect(0).took);
     let best = runs.min().expect("twelve runs");
     assert!(best < SECOND / 2, "the whole of exec took {best:?}");
 }
 
-/// When all leases have ended whose last extension left before `at`.
+/// Returns the time at which all leases have ended whose last extension was sent before `at`.
 fn bound(at: WallTime, ttl: Duration) -> WallTime {
     at + ttl
 }
@@ -203,7 +203,8 @@ fn when_the_majority_goes_the_command_is_dead_before_validity_ends() {
     for name in &names {
         assert!(ended.stderr.contains(name), "does not name {name}: {ended}");
     }
-    let ended = ended.says(&["the lease on job was lost", "2 of 5 nodes vote, 3 needed", "no reply in time"]);
+    let ended =
+        ended.says(&["the lease on job was lost", "2 of 5 nodes vote, 3 required", "no reply in time"]);
     for pid in &pids {
         assert!(!is_alive(*pid), "process {pid} still runs: {ended}");
     }
@@ -228,13 +229,13 @@ fn a_lease_is_lost_as_soon_as_a_node_of_its_majority_forgets() {
     let flushed = now();
     bench.nodes[0].flushall();
     running.wait(PATIENCE).expect(70).says(&["the lease on job was lost", "is new or was flushed"]);
-    // It is found out at the next extension, a third of the TTL later at most; not at the end of the lease.
+    // It is detected at the next extension, at most a third of the TTL later, and not at the end of the lease.
     let lived = flushed.until(beats.last());
     assert!(lived < 4 * SECOND, "the command lived on for {lived:?}");
 }
 
 #[test]
-fn a_stopped_warden_does_not_hide_that_the_lease_was_lost() {
+fn a_stopped_supervisor_does_not_hide_that_the_lease_was_lost() {
     let bench = Bench::new(3);
     let beats = bench.beats();
     let running = bench.start(&["--ttl", "2s"], &beats.stubborn());
@@ -242,11 +243,11 @@ fn a_stopped_warden_does_not_hide_that_the_lease_was_lost() {
     let pids = beats.pids();
     let supervisor = pids.iter().map(|pid| parent_of(*pid)).find(|parent| !pids.contains(parent));
     let supervisor = supervisor.expect("someone has started the command");
-    assert_eq!(parent_of(supervisor), running.pid(), "not the warden");
+    assert_eq!(parent_of(supervisor), running.pid(), "not the supervisor");
     signal(supervisor, Signal::STOP);
     bench.nodes[0].flushall();
     bench.nodes[1].flushall();
-    // `exec` has to do it itself; the warden finds the command dead and its orders unread.
+    // `exec` itself must end the command; the supervisor then finds the command dead and its orders unread.
     for pid in pids {
         until("end of the command", PATIENCE, || (!is_alive(pid)).then_some(()));
     }

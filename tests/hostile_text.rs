@@ -1,5 +1,5 @@
-//! Text that another party has planted, in every place where one can write, reaches no terminal as it is: no control
-//! character, no forged line, in no output and no log.
+//! Text that another party has written, at every place where one can write, does not reach a terminal unchanged: no output
+//! and no log contains a control character or a forged line.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -9,7 +9,7 @@ use quorate_tests::support::{Ended, Nodes, PATIENCE, Program, Running, until};
 use redis::{Connection, RedisResult, cmd};
 use rustix::process::Signal;
 
-/// Clears the screen, sets the clipboard, opens a link, forges lines, hides and turns text, and is no UTF-8.
+/// Clears the screen, sets the clipboard, opens a link, forges lines, hides and reverses text, and is not UTF-8.
 const HOSTILE: &[u8] =
     b"PLANTED\x1b[2J\x1b]52;c;QUFB\x07\x1b]8;;evil\x1b\\\x9b31m\xff\r\nFORGED line\nFORGED \
     \xe2\x80\xae\xe2\x81\xa6\xc2\x9b\x7f\xe2\x80\x8b\xef\xbb\xbf\x08\x0b end";
@@ -28,7 +28,7 @@ impl Bench {
         Self { program, nodes }
     }
 
-    /// Writes on the first `count` nodes.
+    /// Writes to the first `count` nodes.
     fn plant(&self, count: usize, mut write: impl FnMut(&mut Connection) -> RedisResult<()>) {
         for url in self.nodes.urls().iter().take(count) {
             let client = redis::Client::open(url.as_str()).expect("a URL");
@@ -55,7 +55,7 @@ impl Bench {
         ended
     }
 
-    /// `exec`, whose command comes last.
+    /// Runs `exec`; the options come before the command.
     #[track_caller]
     fn exec(&self, args: &[&str]) -> Ended {
         let list = self.nodes.list();
@@ -64,7 +64,7 @@ impl Bench {
         ended
     }
 
-    /// Runs it, and once more for JSON.
+    /// Runs the command, and again with `--json`.
     #[track_caller]
     fn look(&self, args: &[&str]) {
         shows_it(args, &self.run(args));
@@ -92,7 +92,7 @@ fn text_is_clean(what: &str, text: &str) {
     assert!(!text.lines().any(|line| line.starts_with("FORGED")), "{what} lets a line be forged:\n{text}");
 }
 
-/// What was planted is looked at: otherwise nothing was tested.
+/// Checks that the output contains the planted text: otherwise the test would show nothing.
 #[track_caller]
 fn shows_it(what: &[&str], ended: &Ended) {
     assert!(ended.stdout.contains("PLANTED") || ended.stderr.contains("PLANTED"), "{what:?}: {ended}");
@@ -112,25 +112,25 @@ fn holders_of_locks_groups_and_messages() {
     {
         bench.plant_lock(3, "l", value, ttl);
         bench.look(&["status", "l"]);
-        bench.look(&["unlock", "l"]);
+        bench.look(&["lock", "show", "l"]);
         shows_it(&["exec"], &bench.exec(&["--lock", "l", "--no-wait"]));
         shows_it(&["exec"], &bench.exec(&["--lock", "l", "--wait", "1s"]));
     }
-    bench.run(&["unlock", "--force", "l"]);
+    bench.run(&["lock", "release", "--force", "l"]);
     bench.plant_lock(1, "few", &signed, Some(600_000));
-    bench.look(&["unlock", "few"]);
+    bench.look(&["lock", "show", "few"]);
     bench.run(&["status", "few"]);
 
     bench.plant_lock(3, "election/g", &signed, Some(600_000));
     bench.look(&["status", "election/g"]);
-    bench.look(&["lead", "resign", "--group", "g", "--wait", "500ms"]);
-    bench.run(&["lead", "resign", "--group", "g", "--term", "7"]);
+    bench.look(&["election", "resign", "--group", "g", "--wait", "500ms"]);
+    bench.run(&["election", "resign", "--group", "g", "--term", "7"]);
 
     bench.plant_lock(3, "claim/s/m", &[b"d:5:1:::", HOSTILE].concat(), None);
     bench.look(&["status", "claim/s/m"]);
 }
 
-/// A daemon's log so far, in both formats, until it says `what`.
+/// Checks a daemon's log, in both formats, until it contains `what`.
 fn daemons(program: &Program, config: &str, what: &str) {
     for format in ["text", "json"] {
         let args = ["run", "--config", config, "--log-level", "trace", "--log-format", format];
@@ -181,7 +181,7 @@ fn markers_of_nodes() {
     bench.look(&["doctor"]);
     bench.plant_lock(3, "node", &lines("nodes"), None);
     shows_it(&["exec"], &bench.exec(&["--lock", "l", "--wait", "1s"]));
-    shows_it(&["nodes", "admit"], &bench.run(&["nodes", "admit"]));
+    shows_it(&["nodes", "trust"], &bench.run(&["nodes", "trust"]));
     let to = bench.nodes.list();
     bench.run(&["nodes", "replace", "--to", &to, "--dry-run"]);
 }
@@ -189,7 +189,7 @@ fn markers_of_nodes() {
 #[test]
 fn servers_that_say_what_they_like() {
     let program = Program::new(env!("CARGO_BIN_EXE_quorate-under-test"));
-    for hostility in [Hostility::Error, Hostility::InfoNoise, Hostility::WrongTypes, Hostility::Babbler] {
+    for hostility in [Hostility::Error, Hostility::InfoNoise, Hostility::WrongTypes, Hostility::NoisyPushes] {
         let servers: Vec<_> = (0..3).map(|_| HostileServer::start(hostility).expect("a server")).collect();
         let urls: Vec<String> = servers.iter().map(|server| server.url("hush")).collect();
         let list = urls.join(",");
@@ -200,9 +200,9 @@ fn servers_that_say_what_they_like() {
             &["nodes", "list", "--json"],
             &["doctor"],
             &["doctor", "--json"],
-            &["unlock", "l"],
+            &["lock", "show", "l"],
             &["jobs", "list", "--group", "g"],
-            &["lead", "resign", "--group", "g", "--wait", "100ms"],
+            &["election", "resign", "--group", "g", "--wait", "100ms"],
         ] {
             let ended = program.run([args, &["--nodes", &list]].concat());
             is_clean(&format!("{args:?} with {hostility:?}"), &ended);
@@ -249,7 +249,7 @@ fn what_the_ledger_holds_of_jobs() {
     };
     looks("of a hostile job");
 
-    // Whoever can write to the servers puts it in the place of names and reasons.
+    // A party that can write to the servers replaces names and reasons by it.
     let told: serde_json::Value = serde_json::from_str(&told).expect("JSON");
     let worker = told["history"][0]["worker"].as_str().expect("a name").to_owned();
     for from in [&*worker, "exit status", "beat", "run-once"] {
@@ -261,7 +261,7 @@ fn what_the_ledger_holds_of_jobs() {
     daemons(&bench.program, &config, "elected");
 }
 
-/// Puts [`HOSTILE`] in the place of `from` in all that a server holds: beside it where it is in a name.
+/// Replaces `from` by [`HOSTILE`] in all data of a server; a name that contains it gets another entry.
 fn tamper(connection: &mut Connection, from: &[u8]) -> RedisResult<()> {
     let text = String::from_utf8_lossy(HOSTILE);
     let json = serde_json::to_string(&text).expect("a string");

@@ -1,4 +1,4 @@
-//! `quorate run` as process 1 of a container: it reaps what is left to it, and SIGTERM ends it cleanly.
+//! `quorate run` as process 1 of a container: it reaps orphaned processes, and SIGTERM ends it cleanly.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -14,7 +14,7 @@ use std::{
 const QUORATE: &str = env!("CARGO_BIN_EXE_quorate-under-test");
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Ends the whole namespace with the test.
+/// Ends the whole namespace at the end of the test.
 struct Namespace(Child);
 
 impl Drop for Namespace {
@@ -52,7 +52,7 @@ fn children(of: u32) -> Vec<u32> {
     list.split_whitespace().filter_map(|child| child.parse().ok()).collect()
 }
 
-/// The children of `of` that have ended and wait to be reaped.
+/// Returns the children of `of` that have ended and wait to be reaped.
 fn zombies(of: u32) -> Vec<u32> {
     let is_zombie = |child: &u32| {
         let stat = fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
@@ -78,7 +78,7 @@ fn as_process_one(config: &Path) -> Namespace {
 fn process_one_reaps_what_is_left_to_it_and_ends_on_sigterm() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let (config, ticks) = (dir.path().join("quorate.toml"), dir.path().join("ticks"));
-    // Each run leaves a process behind that has left its group, and so is left to process 1.
+    // Each run leaves a process behind that has left its group, and so becomes a child of process 1.
     let text = format!(
         "nodes = [\"file://{0}/node\"]\ngroup = \"g\"\ntrust_new_nodes = true\nlease = {{ ttl = \"2s\" }}\n\
          [[job]]\nname = \"j\"\nevery = \"300ms\"\n\
@@ -90,7 +90,7 @@ fn process_one_reaps_what_is_left_to_it_and_ends_on_sigterm() {
     let ran = || fs::read_to_string(&ticks).unwrap_or_default().lines().count();
     eventually("five ticks", || (ran() >= 5).then_some(()));
     let init = *children(namespace.0.id()).first().expect("unshare has one child");
-    // A zombie may be seen for a moment; it must not stay.
+    // A zombie may exist for a moment; it must not stay.
     eventually("no zombie is left", || zombies(init).is_empty().then_some(()));
     let before = ran();
     eventually("the job goes on", || (ran() > before).then_some(()));

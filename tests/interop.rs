@@ -10,7 +10,7 @@
 
 use quorate_tests::support::{Ended, Nodes, PATIENCE, Program, Running, until};
 
-/// How another client lets go: only of what is its own.
+/// The release script of other clients: it deletes only the client's own key.
 const RELEASE: &str =
     "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0";
 /// The other client's random value.

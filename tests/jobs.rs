@@ -1,4 +1,4 @@
-//! `quorate jobs`: two daemons run the jobs on real Redis servers, and a third process looks and asks.
+//! `quorate jobs`: two daemons run the jobs on real Redis servers, and a third process shows and controls them.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -37,18 +37,18 @@ keep_output = "100"
 [[job]]
 name = "slow"
 schedule = "0 0 1 1 *"
-shell = "trap 'echo told >> slow; exit 0' TERM; while :; do sleep 0.05; done"
+shell = "trap 'echo stopped >> slow; exit 0' TERM; while :; do sleep 0.05; done"
 timeout = "300ms"
 
 [[job]]
 name = "shared"
 every = "500ms"
-placement = "spread"
+placement = "any-worker"
 misfire = { rule = "skip" }
 shell = "echo $QUORATE_TICK $QUORATE_FENCING_TOKEN >> shared; sleep 0.3"
 "#;
 
-/// A cluster of three, a file with jobs, and who asks.
+/// A cluster of three, a configuration file with jobs, and the program.
 struct Bench {
     program: Program,
     nodes: Nodes,
@@ -74,22 +74,22 @@ impl Bench {
         self.program.run([&["jobs"], args, &["--config", &self.config]].concat())
     }
 
-    /// What it tells as JSON, whatever the exit status.
+    /// Returns its output as JSON, whatever the exit status.
     #[track_caller]
     fn json(&self, args: &[&str]) -> Value {
         let ended = self.jobs(&[args, &["--json"]].concat());
         serde_json::from_str(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {ended:?}"))
     }
 
-    /// Asks, and sees it accepted.
+    /// Sends a request, and checks that it is accepted.
     #[track_caller]
     fn accepted(&self, args: &[&str]) -> Value {
-        let told = self.json(args);
-        assert_eq!(told["accepted"], true, "{args:?}: {told}");
-        told
+        let answer = self.json(args);
+        assert_eq!(answer["accepted"], true, "{args:?}: {answer}");
+        answer
     }
 
-    /// The newest end of a job, once there is one of this request.
+    /// Waits for the run of this request, and returns its outcome.
     #[track_caller]
     fn end_of(&self, job: &str, request: &Value) -> Value {
         until(&format!("end of {job}'s {request}"), PATIENCE, || {
@@ -119,7 +119,7 @@ impl Bench {
 }
 
 #[test]
-fn jobs_are_seen_and_operated_from_outside() {
+fn jobs_are_shown_and_controlled_from_outside() {
     let bench = Bench::new();
     let (one, other) = (bench.daemon(), bench.daemon());
     bench.until_registered();
@@ -133,14 +133,14 @@ fn jobs_are_seen_and_operated_from_outside() {
         bench.jobs(&["list"]).expect(0).tells(&["NAME", "SCHEDULE", "beat", "nightly-report", "0 3 * * *"]);
     assert_eq!(shown.stdout.lines().count(), 7, "a head and a line a job: {}", shown.stdout);
 
-    // Paused, its ticks are skipped, and that is in its history; resumed, they run from then on.
+    // While it is paused its ticks are skipped, and the history shows that; after it is resumed they run.
     bench.until_lines("beats", 2);
     bench.accepted(&["pause", "beat"]);
     let job = bench.json(&["show", "beat"]);
     assert!(job["paused"]["by"].as_str().is_some_and(|by| by.contains('@')), "{job}");
     bench.jobs(&["list"]).expect(0).tells(&["paused"]);
     let paused = bench.lines("beats");
-    // Two would have come due.
+    // Two ticks would have been due.
     let begun = now();
     until("a second and more", PATIENCE, || {
         (begun.until(now()) >= Duration::from_millis(1_200)).then_some(())
@@ -151,15 +151,15 @@ fn jobs_are_seen_and_operated_from_outside() {
     let history = bench.json(&["history", "beat"]);
     let ends = history["history"].as_array().expect("a list");
     let skipped =
-        ends.iter().find(|end| end["end"] == "skipped-paused").unwrap_or_else(|| panic!("{history}"));
+        ends.iter().find(|end| end["outcome"] == "skipped-paused").unwrap_or_else(|| panic!("{history}"));
     assert!(skipped["until"].is_string(), "two at least in one entry: {skipped}");
     assert!(skipped["reason"].as_str().is_some_and(|why| why.contains("paused by")), "{skipped}");
     assert!(bench.json(&["show", "beat"])["paused"].is_null());
 
-    // Run now, with what a run is told, and with its output in the history.
-    let asked = bench.accepted(&["trigger", "nightly-report"]);
-    let end = bench.end_of("nightly-report", &asked);
-    assert_eq!((&end["end"], &end["cause"]), (&"done".into(), &"triggered".into()), "{end}");
+    // Run now, with the environment of a run, and with its output in the history.
+    let request = bench.accepted(&["trigger", "nightly-report"]);
+    let end = bench.end_of("nightly-report", &request);
+    assert_eq!((&end["outcome"], &end["cause"]), (&"done".into(), &"triggered".into()), "{end}");
     assert_eq!(end["output"], "written\n", "{end}");
     let report = bench.program.read("reports");
     let words: Vec<&str> = report.trim().split(' ').collect();
@@ -171,59 +171,60 @@ fn jobs_are_seen_and_operated_from_outside() {
 
     // A span of ticks, oldest first.
     let span = ["--from", "2026-11-01T03:00:00Z", "--until", "2026-11-04T03:00:00Z"];
-    let asked = bench.accepted(&[&["backfill", "nightly-report"], &span[..]].concat());
-    assert_eq!(asked["count"], 3, "the end is excluded: {asked}");
+    let request = bench.accepted(&[&["backfill", "nightly-report"], &span[..]].concat());
+    assert_eq!(request["count"], 3, "the end is excluded: {request}");
     bench.until_lines("reports", 4);
     let reports = bench.program.read("reports");
     let ticks: Vec<&str> = reports.lines().skip(1).filter_map(|line| line.split(' ').next()).collect();
     assert_eq!(ticks, ["2026-11-01T03:00:00Z", "2026-11-02T03:00:00Z", "2026-11-03T03:00:00Z"]);
 
-    // One that runs is seen, and cancelled.
-    let asked = bench.accepted(&["trigger", "long"]);
+    // An active run is shown, and cancelled.
+    let request = bench.accepted(&["trigger", "long"]);
     bench.until_lines("long", 1);
     let running = bench.json(&["show", "long"])["running"].clone();
-    assert_eq!(running[0]["request"], asked["id"], "{running}");
+    assert_eq!(running[0]["request"], request["id"], "{running}");
     assert_eq!(running[0]["orphaned"], false);
     bench.jobs(&["list"]).expect(0).tells(&["running"]);
-    let told = bench.accepted(&["cancel", "long"]);
-    assert_eq!(told["count"], 1, "{told}");
-    let end = bench.end_of("long", &asked);
-    assert_eq!(end["end"], "cancelled", "{end}");
+    let answer = bench.accepted(&["cancel", "long"]);
+    assert_eq!(answer["count"], 1, "{answer}");
+    let end = bench.end_of("long", &request);
+    assert_eq!(end["outcome"], "cancelled", "{end}");
 
-    // Retries, and an exit code that is no failure.
-    let asked = bench.accepted(&["trigger", "flaky"]);
-    let end = bench.end_of("flaky", &asked);
-    assert_eq!((&end["end"], &end["attempts"]), (&"done".into(), &3.into()), "{end}");
+    // Retries, and an exit code of success.
+    let request = bench.accepted(&["trigger", "flaky"]);
+    let end = bench.end_of("flaky", &request);
+    assert_eq!((&end["outcome"], &end["attempts"]), (&"done".into(), &3.into()), "{end}");
     assert_eq!(bench.program.read("flaky"), "1\n2\n3\n");
     assert_eq!(end["output"], "attempt 3\n", "of the last attempt: {end}");
 
-    // A timeout is told as what it is, and the command has the grace to end.
-    let asked = bench.accepted(&["trigger", "slow"]);
-    let end = bench.end_of("slow", &asked);
-    assert_eq!(end["end"], "timed-out", "{end}");
-    assert_eq!(bench.program.read("slow"), "told\n");
+    // A timeout is recorded as such, and the command has the grace to end.
+    let request = bench.accepted(&["trigger", "slow"]);
+    let end = bench.end_of("slow", &request);
+    assert_eq!(end["outcome"], "timed-out", "{end}");
+    assert_eq!(bench.program.read("slow"), "stopped\n");
 
-    // One that is spread over the daemons is seen all the same.
-    let shared = until("a run of the spread job", PATIENCE, || {
+    // A job that any worker may run is shown as well.
+    let shared = until("a run of the shared job", PATIENCE, || {
         let job = bench.json(&["show", "shared"]);
         (job["running"].as_array()?.len() == 1).then_some(job)
     });
     assert_eq!(
-        (&shared["spread"], &shared["running"][0]["orphaned"]),
-        (&true.into(), &false.into()),
+        (&shared["placement"], &shared["running"][0]["orphaned"]),
+        (&"any-worker".into(), &false.into()),
         "{shared}"
     );
     assert!(shared["running"][0]["since"].is_string(), "{shared}");
-    let asked = bench.accepted(&["trigger", "shared"]);
-    let end = bench.end_of("shared", &asked);
+    let request = bench.accepted(&["trigger", "shared"]);
+    let end = bench.end_of("shared", &request);
     assert_eq!(
-        (&end["end"], &end["cause"]),
+        (&end["outcome"], &end["cause"]),
         (&"done".into(), &"triggered".into()),
         "the leader runs it: {end}"
     );
-    until("ends of the spread job", PATIENCE, || {
+    until("outcomes of the shared job", PATIENCE, || {
         let history = bench.json(&["history", "shared"]);
-        (history["history"].as_array()?.iter().filter(|end| end["end"] == "done").count() >= 2).then_some(())
+        (history["history"].as_array()?.iter().filter(|end| end["outcome"] == "done").count() >= 2)
+            .then_some(())
     });
 
     for daemon in [one, other] {
@@ -233,7 +234,7 @@ fn jobs_are_seen_and_operated_from_outside() {
 }
 
 #[test]
-fn what_cannot_be_done_is_told_with_the_reason_and_a_status() {
+fn failed_requests_report_the_reason_and_an_exit_status() {
     let bench = Bench::new();
     let daemon = bench.daemon();
     bench.until_registered();
@@ -245,8 +246,8 @@ fn what_cannot_be_done_is_told_with_the_reason_and_a_status() {
             .expect(1)
             .says(&["no job is called \"nightly-reprot\"", "did you mean \"nightly-report\"?"]);
     }
-    let told = bench.jobs(&["cancel", "long"]).expect(1);
-    assert!(told.stderr.contains("the leader refuses"), "nothing runs: {told:?}");
+    let answer = bench.jobs(&["cancel", "long"]).expect(1);
+    assert!(answer.stderr.contains("the leader refuses"), "nothing runs: {answer:?}");
     let json = bench.json(&["cancel", "long"]);
     assert_eq!(json["accepted"], false);
     assert!(json["error"].as_str().is_some_and(|error| error.contains("refuses")), "{json}");
@@ -260,15 +261,15 @@ fn what_cannot_be_done_is_told_with_the_reason_and_a_status() {
     let empty = bench.jobs(&["list", "--group", "other"]).expect(0).tells(&["other: no jobs"]);
     assert!(empty.stderr.is_empty(), "{empty:?}");
 
-    // Nobody leads: it is posted, and whoever leads within its time takes it up, once.
+    // Without a leader the request is posted, and the next leader handles it once, within its time.
     daemon.signal(Signal::TERM);
     daemon.wait(PATIENCE).expect(0);
-    let told = bench.jobs(&["trigger", "nightly-report", "--wait", "1s"]).expect(75);
-    told.says(&["is posted and not answered: nobody leads", "it may be taken up until"]);
+    let answer = bench.jobs(&["trigger", "nightly-report", "--wait", "1s"]).expect(75);
+    answer.says(&["is posted and not answered: nobody leads", "it may be taken up until"]);
     let daemon = bench.daemon();
     bench.until_lines("reports", 1);
-    let asked = bench.accepted(&["trigger", "nightly-report"]);
-    bench.end_of("nightly-report", &asked);
+    let request = bench.accepted(&["trigger", "nightly-report"]);
+    bench.end_of("nightly-report", &request);
     assert_eq!(bench.lines("reports"), 2, "{}", bench.program.read("reports"));
     daemon.signal(Signal::TERM);
     daemon.wait(PATIENCE).expect(0);
@@ -291,20 +292,20 @@ fn next_is_computed_from_the_file_without_nodes_and_else_from_the_ledger() {
     let from = ["--count", "2", "--from", "2026-11-21T00:00:00Z"];
     let args = [&["jobs", "next", "nightly-report", "--config", &lonely][..], &from].concat();
     bench.program.run(&args).expect(0).tells(&["2026-11-21T03:00:00Z", "2026-11-22T03:00:00Z"]);
-    let told: Value =
+    let answer: Value =
         serde_json::from_str(&bench.program.run([&args[..], &["--json"]].concat()).expect(0).stdout)
             .expect("JSON");
-    assert_eq!(told["next"].as_array().map(Vec::len), Some(2));
-    assert_eq!(told["next"][0]["tick"], "2026-11-21T03:00:00Z");
-    assert_eq!(told["source"], lonely.as_str());
+    assert_eq!(answer["next"].as_array().map(Vec::len), Some(2));
+    assert_eq!(answer["next"][0]["tick"], "2026-11-21T03:00:00Z");
+    assert_eq!(answer["source"], lonely.as_str());
 
-    // Another file knows nothing of it; the ledger does, once a leader has registered it.
+    // Another file does not have the job; the ledger has it, once a leader has registered it.
     let daemon = bench.daemon();
     bench.until_registered();
     let elsewhere = ["jobs", "next", "nightly-report", "--group", "g", "--nodes"];
     let list = bench.nodes.list();
-    let told = bench.program.run([&elsewhere[..], &[&list], &from].concat()).expect(0);
-    told.tells(&["the ledger of group g", "2026-11-21T03:00:00Z", "2026-11-22T03:00:00Z"]);
+    let answer = bench.program.run([&elsewhere[..], &[&list], &from].concat()).expect(0);
+    answer.tells(&["the ledger of group g", "2026-11-21T03:00:00Z", "2026-11-22T03:00:00Z"]);
     let wrong = ["jobs", "next", "nightly", "--group", "g", "--nodes"];
     bench.program.run([&wrong[..], &[&list]].concat()).expect(1).says(&["no job is called \"nightly\""]);
     daemon.signal(Signal::TERM);

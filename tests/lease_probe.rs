@@ -1,7 +1,7 @@
 //! A worker that holds a lease and writes under it, for tests to stop and to kill.
 //!
 //! `lease-probe NAME MODE NODES RESOURCE TTL_MS SINK`, where MODE is `work` (acquire, look and write every few
-//! milliseconds, and when the lease is lost acquire again, for ever) or `write-when-told` (acquire, do nothing
+//! milliseconds, and when the lease is lost acquire again, without limit) or `write-when-told` (acquire, do nothing
 //! until a file `go` is there, then look once, and write whatever the look said).
 //!
 //! What it does is in the file `journal`, a line each: `NANOSECONDS WHAT TOKEN`, where the time is the boot
@@ -19,14 +19,14 @@ use quorate_redis::Connect;
 use quorate_tests::support::Sink;
 use std::{fs::File, io::Write, path::Path, thread, time::Duration};
 
-/// Between two looks.
+/// The time between two checks of the lease.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let [name, mode, nodes, resource, ttl, sink] = &args[..] else { panic_usage() };
     let ttl = Duration::from_millis(ttl.parse().expect("TTL_MS"));
-    // Two threads: this one may stand and wait while the other keeps the lease.
+    // Two threads: this one may block while the other extends the lease.
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     runtime.expect("a runtime").block_on(async {
         let setup = QuorumConfig {
@@ -84,7 +84,7 @@ impl Probe {
         }
         let at = self.now();
         self.note(at, if lease.fencing_token().is_ok() { "ok" } else { "lost" }, lease);
-        // Whatever it was told.
+        // Writes whatever the check returned.
         if !self.sink.write(lease.token().get()).expect("the sink answers") {
             self.note(self.now(), "refused", lease);
         }
@@ -94,7 +94,7 @@ impl Probe {
         self.quorum.env().now()
     }
 
-    /// In one write, so that a line is whole or not there.
+    /// Writes a line in one write, so that it is in the file completely or not at all.
     fn note(&self, at: BootTime, what: &str, lease: &Lease) {
         let line = format!("{} {what} {}\n", at.as_nanos(), lease.token().get());
         (&self.journal).write_all(line.as_bytes()).expect("a file of our own");

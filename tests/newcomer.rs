@@ -1,5 +1,5 @@
-//! What someone reads who tries Quorate for the first time, or has set it up wrongly: each message names the
-//! node, what is wrong and the mend. And no message, log or status shows a password.
+//! The messages for a first try of Quorate, or a wrong setup: each message names the node, the error and the fix. No
+//! message, log or status shows a password.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -9,10 +9,10 @@ use rustix::process::Signal;
 use serde_json::Value;
 use std::{fmt::Write as _, time::Duration};
 
-/// Loopback, and nobody listens: the port is reserved for a service that nobody runs.
+/// A loopback port without a listener: it is reserved for a service that is never used.
 const CLOSED: &str = "redis://127.0.0.1:1";
 
-/// In all passwords here.
+/// A part of all passwords in this file.
 const SECRET: &str = "SECRETWORD";
 
 fn program() -> Program {
@@ -28,9 +28,10 @@ fn server(config: RedisConfig) -> RedisServer {
 }
 
 #[test]
-fn without_a_server_it_says_where_nobody_listens() {
+fn without_a_server_it_names_the_address_and_the_error() {
     let program = program();
-    let ended = exec(&program, CLOSED).expect(69).says(&["0 of 1 nodes vote", CLOSED, "Connection refused"]);
+    let ended =
+        exec(&program, CLOSED).expect(69).says(&["0 of 1 nodes agreed", CLOSED, "Connection refused"]);
     assert!(ended.took < Duration::from_secs(5), "{ended}");
     ended.says(&["start it, or correct the node's address"]);
     let status = program.run(["status", "--nodes", CLOSED]).expect(69);
@@ -44,8 +45,8 @@ fn one_node_of_five_may_be_unreachable_from_the_beginning() {
     let program = program();
     let nodes = Nodes::new(4);
     let list = format!("{},{CLOSED}", nodes.list());
-    // Not every node votes, and it says which one does not.
-    program.run(["nodes", "admit", "--nodes", &list]).expect(69).says(&[CLOSED, "Connection refused"]);
+    // Not every node votes, and the message names the node that does not.
+    program.run(["nodes", "trust", "--nodes", &list]).expect(69).says(&[CLOSED, "Connection refused"]);
     exec(&program, &list).expect(0);
     program.run(["status", "--nodes", &list]).expect(0);
 }
@@ -62,16 +63,16 @@ fn a_wrong_password_is_named_by_its_node_and_place() {
     exec(&program, &name).expect(69).says(&[&name, "NOAUTH", check]);
     let open = server(RedisConfig::new());
     let url = format!("redis://:right@127.0.0.1:{}", open.port());
-    exec(&program, &url).expect(69).says(&["asks nobody for a password", check]);
+    exec(&program, &url).expect(69).says(&["requires no password", check]);
 }
 
 #[test]
-fn a_server_that_may_evict_is_told_to_stop_that() {
+fn a_server_that_may_evict_is_refused_with_the_fix() {
     let program = program();
     let evicts = server(RedisConfig::new().maxmemory_policy("allkeys-lru"));
     exec(&program, &evicts.url()).expect(69).says(&["allkeys-lru", "set maxmemory-policy to noeviction"]);
     evicts.command(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
-    program.run(["nodes", "admit", "--nodes", &evicts.url()]).expect(0);
+    program.run(["nodes", "trust", "--nodes", &evicts.url()]).expect(0);
     exec(&program, &evicts.url()).expect(0);
 }
 
@@ -84,16 +85,16 @@ fn one_server_has_one_vote_however_often_it_is_named() {
     let again = format!("redis://localhost:{}", nodes[0].port());
     let list = format!("{first},{other},{again}");
     exec(&program, &list).expect(69).says(&["are one server", &first, &again, "name each server once"]);
-    // Nobody admits them either, however often it is asked: they would be two of three.
+    // They are never trusted, however often that is requested: they would be two of three.
     for _ in 0..3 {
-        program.run(["nodes", "admit", "--nodes", &list]).expect(69).says(&["are one server"]);
+        program.run(["nodes", "trust", "--nodes", &list]).expect(69).says(&["are one server"]);
     }
     let status = program.run(["status", "--nodes", &list]).expect(69);
     assert!(status.stdout.contains("are one server"), "{status}");
 }
 
 #[test]
-fn workers_that_disagree_are_told_both_sides() {
+fn workers_that_disagree_see_both_values() {
     let program = program();
     let nodes = Nodes::admitted(3, &program, &[]);
     let list = nodes.list();
@@ -116,9 +117,9 @@ fn workers_that_disagree_are_told_both_sides() {
         .run(["exec", "--config", &file, "--lock", "job", "--no-wait", "--", "true"])
         .expect(69)
         .says(&parts);
-    // A daemon would be refused for ever: it ends, and is not to be started again.
+    // A daemon would never be accepted: it ends, and must not be restarted.
     program.run(["run", "--config", &file]).expect(78).says(&parts);
-    // Nothing of that has moved the nodes.
+    // The nodes are unchanged.
     exec(&program, &list).expect(0);
 }
 
@@ -134,7 +135,7 @@ fn an_unknown_variable_is_refused_and_the_known_one_suggested() {
 #[test]
 fn without_nodes_it_names_every_way_to_name_them() {
     let program = program();
-    for args in [&["status"][..], &["nodes", "admit"], &["exec", "--lock", "job", "--", "true"]] {
+    for args in [&["status"][..], &["nodes", "trust"], &["exec", "--lock", "job", "--", "true"]] {
         let ways =
             ["--nodes redis://", "QUORATE_NODES=", "nodes = [", "--config", "QUORATE_CONFIG", "--local"];
         program.run(args).expect(78).says(&ways);
@@ -143,20 +144,88 @@ fn without_nodes_it_names_every_way_to_name_them() {
 }
 
 #[test]
-fn a_new_cluster_says_how_to_begin_and_admit_begins_it_for_all() {
+fn a_new_cluster_names_the_command_that_trusts_its_nodes() {
     let program = program();
     let nodes = Nodes::new(3);
     let list = nodes.list();
     let args = |wait| ["exec", "--nodes", &list, "--lock", "job", "--wait", wait, "--", "true"];
     let ended = program.run(args("300ms")).expect(69);
-    ended.says(&["0 of 3 nodes vote, 2 needed", "it is new or was flushed", "`quorate nodes admit`"]);
-    // Quarantine is longer than this process waits: only the other's admission lets it vote.
+    ended.says(&["0 of 3 nodes agreed, 2 required", "it is new or was flushed", "`quorate nodes trust`"]);
+    // The quarantine is longer than this process waits: only the command of the other process ends it.
     let waits = program.start(args("15s"));
     waits.until_it_says("waiting for a quorum");
-    let admitted = program.run(["nodes", "admit", "--nodes", &list]).expect(0);
-    assert_eq!(admitted.stdout.matches(": votes").count(), 3, "{admitted}");
+    let trusted = program.run(["nodes", "trust", "--nodes", &list]).expect(0);
+    assert_eq!(trusted.stdout.matches(": votes").count(), 3, "{trusted}");
     exec(&program, &list).expect(0);
     waits.wait(PATIENCE).expect(0);
+}
+
+#[test]
+fn exec_reports_a_quarantine_once_while_it_waits() {
+    let program = program();
+    let nodes = Nodes::new(3);
+    let list = nodes.list();
+    let args = ["exec", "--nodes", &list, "--lock", "job", "--wait", "3500ms", "--", "true"];
+    let ended = program.run(args).expect(69);
+    assert_eq!(ended.stderr.matches("waiting for a quorum").count(), 1, "{ended}");
+}
+
+#[test]
+fn a_failed_write_of_standard_output_is_an_error_and_a_closed_pipe_is_not() {
+    let program = program();
+    let dir = program.dir().join("node");
+    let node = format!("file://{}", dir.display());
+    program.run(["exec", "--nodes", &node, "--lock", "x", "--no-wait", "--", "true"]);
+    let looks: [&[&str]; 5] = [
+        &["--help"],
+        &["--version"],
+        &["status", "--nodes", &node],
+        &["nodes", "list", "--nodes", &node],
+        &["status", "--json", "--nodes", &node],
+    ];
+    for args in looks {
+        let mut full = program.command(args);
+        full.stdout(std::fs::File::options().write(true).open("/dev/full").expect("a full device"));
+        full.stderr(std::process::Stdio::piped());
+        let output = full.output().expect("it starts");
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(125), "{args:?}: {error}");
+        assert!(error.contains("cannot write to standard output"), "{args:?}: {error}");
+        let usual = program.run(args).code;
+        let mut closed = program.command(args);
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        closed.stdout(writer).stderr(std::process::Stdio::piped());
+        let output = closed.output().expect("it starts");
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!((output.status.code(), &*error), (usual, ""), "{args:?}");
+    }
+}
+
+#[test]
+fn status_and_nodes_list_create_no_directory() {
+    let program = program();
+    for args in [&["status", "--local"][..], &["nodes", "list", "--local"], &["doctor", "--local"]] {
+        let ended = program.run(args);
+        assert_ne!(ended.code, Some(0), "{ended}");
+        assert!(ended.stdout.contains("does not exist"), "{ended}");
+        assert!(!program.file(".local").exists(), "{args:?} creates the directory of the node");
+    }
+    program.run(["exec", "--local", "--lock", "job", "--no-wait", "--", "true"]).expect(0);
+    program.run(["status", "--local"]).expect(0);
+}
+
+#[test]
+fn the_version_names_the_time_zone_tables() {
+    let program = program();
+    let ended = program.run(["--version"]).expect(0);
+    let tables = quorate::schedule::Zone::tables_version();
+    assert!(ended.stdout.trim_end().ends_with(&format!("(time zone tables {tables})")), "{ended}");
+    let doctor = program.run(["doctor", "--nodes", CLOSED]);
+    assert!(doctor.stdout.contains(&format!("time zone tables {tables}")), "{doctor}");
+    let doctor = program.run(["doctor", "--json", "--nodes", CLOSED]);
+    let page: Value = serde_json::from_str(&doctor.stdout).expect("JSON");
+    assert_eq!(page["time_zone_tables"], tables, "{page}");
 }
 
 #[test]
@@ -175,7 +244,7 @@ fn status_only_looks() {
 }
 
 #[test]
-fn status_tells_who_votes_and_who_holds_what() {
+fn status_shows_the_votes_and_the_holders() {
     let program = program();
     let mut nodes = Nodes::admitted(3, &program, &[]);
     let list = nodes.list();
@@ -206,7 +275,7 @@ fn status_tells_who_votes_and_who_holds_what() {
             (&Value::Bool(true), &Value::Bool(true)),
             "{page:#}"
         );
-        assert!(node["why"].is_null(), "{page:#}");
+        assert!(node["reason"].is_null(), "{page:#}");
         assert!(node["version"].as_str().is_some_and(|version| version.contains('.')), "{page:#}");
         assert!(node["round_trip_ms"].as_f64().is_some_and(|ms| ms > 0.0), "{page:#}");
     }
@@ -219,7 +288,7 @@ fn status_tells_who_votes_and_who_holds_what() {
     assert_eq!(job["fencing_token"].as_u64(), Some(token), "{page:#}");
     assert_eq!((&other["held"], &other["holder"]), (&Value::Bool(false), &Value::Null), "{page:#}");
     let text = program.run(["status", "--nodes", &list, "job", "other"]).expect(0).stdout;
-    for part in ["3 of 3 nodes vote, 2 needed", "job: held by", &token.to_string(), "other: free"] {
+    for part in ["3 of 3 nodes vote, 2 required", "job: held by", &token.to_string(), "other: free"] {
         assert!(text.contains(part), "{part}: {text}");
     }
 
@@ -235,12 +304,12 @@ fn status_tells_who_votes_and_who_holds_what() {
     let page = status(69);
     assert_eq!(page["quorum"], false, "{page:#}");
     assert_eq!(page["nodes"][1]["trusted"], false, "{page:#}");
-    assert!(page["nodes"][1]["why"].as_str().is_some_and(|why| why.contains("refused")), "{page:#}");
+    assert!(page["nodes"][1]["reason"].as_str().is_some_and(|why| why.contains("refused")), "{page:#}");
     assert_eq!(page["nodes"][2]["trusted"], true, "{page:#}");
-    assert!(page["resources"][0]["held"].is_null(), "nobody knows without a quorum: {page:#}");
+    assert!(page["resources"][0]["held"].is_null(), "unknown without a quorum: {page:#}");
 }
 
-/// All that the commands say with these nodes in `file`, with the daemon stopped once it has said `until_it_says`.
+/// Returns the output of all commands with these nodes in `file`. The daemon is stopped once it has logged `until_it_says`.
 fn everything_said(program: &Program, file: &str, flags: &[&str], until_it_says: &str) -> String {
     let mut said = String::new();
     let (config, exec) = (["--config", file], ["--lock", "job", "--no-wait", "--", "true"]);
@@ -248,7 +317,7 @@ fn everything_said(program: &Program, file: &str, flags: &[&str], until_it_says:
         [&["exec"], flags, &exec].concat(),
         [&["status"], flags, &["job"]].concat(),
         [&["status", "--json"], flags, &["job"]].concat(),
-        [&["nodes", "admit"], flags].concat(),
+        [&["nodes", "trust"], flags].concat(),
         [&["run", "--check"], &config[..]].concat(),
     ];
     for call in &calls {
@@ -258,7 +327,7 @@ fn everything_said(program: &Program, file: &str, flags: &[&str], until_it_says:
         let call = [&["run", "--log-level", "trace", "--log-format", format], &config[..]].concat();
         let daemon = program.start(call);
         daemon.until_it_says(until_it_says);
-        // Not killed: it also says how it ends, and the next one need not wait for its lease.
+        // Not killed: it also logs its end, and the next daemon need not wait for its lease.
         daemon.signal(Signal::TERM);
         let _ = write!(said, "{}", daemon.wait(PATIENCE));
     }
@@ -271,7 +340,7 @@ fn no_password_is_ever_shown() {
     let right = format!("right{SECRET}");
     let guarded = server(RedisConfig::new().password(&right));
     let at = format!("127.0.0.1:{}", guarded.port());
-    program.run(["nodes", "admit", "--nodes", &guarded.url()]).expect(0);
+    program.run(["nodes", "trust", "--nodes", &guarded.url()]).expect(0);
     let password_file = program.write("right", &format!("{right}\n"));
     let wrong_file = program.write("wrong", &format!("wrong{SECRET}\n"));
     let job = "group = \"g\"\n[[job]]\nname = \"j\"\nevery = \"100ms\"\ncommand = [\"sh\", \"-c\", \"echo the-job-ran >&2\"]\n";

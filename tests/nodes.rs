@@ -1,4 +1,4 @@
-//! `quorate nodes list` and `quorate nodes replace` on real servers, with workers that hold leases all the while.
+//! `quorate nodes list` and `quorate nodes replace` on real servers, while workers hold leases.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -26,7 +26,7 @@ fn program() -> Program {
     Program::new(env!("CARGO_BIN_EXE_quorate-under-test"))
 }
 
-/// Who has held the lock, in the order of the grants, and who does.
+/// The holders of the lock, in the order of the grants, and the current holder.
 #[derive(Debug, Default)]
 struct Book {
     holder: Option<String>,
@@ -39,7 +39,7 @@ impl Book {
     }
 }
 
-/// A worker with a runtime of its own, which takes the lock whenever it can and holds it for a while.
+/// A worker with a runtime of its own, which repeatedly acquires the lock and holds it for a while.
 struct Worker {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -48,15 +48,15 @@ struct Worker {
 impl Worker {
     fn start(name: &str, urls: Vec<String>, book: &Arc<Mutex<Book>>) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
-        let (told, book, name) = (Arc::clone(&stop), Arc::clone(book), name.to_owned());
+        let (stopped, book, name) = (Arc::clone(&stop), Arc::clone(book), name.to_owned());
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            runtime.expect("a runtime").block_on(work(&name, &urls, &book, &told));
+            runtime.expect("a runtime").block_on(work(&name, &urls, &book, &stopped));
         });
         Self { stop, thread: Some(thread) }
     }
 
-    /// Ends it as a deployment does, and tells whether two ever held.
+    /// Ends it as a deployment does, and panics if two ever held the lock.
     fn end(mut self) {
         self.stop.store(true, Ordering::Relaxed);
         let thread = self.thread.take().expect("it has not ended before");
@@ -82,7 +82,7 @@ async fn work(name: &str, urls: &[String], book: &Mutex<Book>, stop: &AtomicBool
         };
         {
             let mut book = book.lock().expect("no two held at once");
-            // Looked at under the book's lock: who is told here that it holds, holds.
+            // Checked while the book is locked: a worker whose lease is valid here is the holder.
             let Ok(token) = lease.fencing_token() else { continue };
             let before = book.holder.replace(name.to_owned());
             assert_eq!(before, None, "two holders, {name} beside it");
@@ -113,13 +113,13 @@ fn a_set_is_replaced_under_load_though_the_program_is_killed_on_the_way() {
     let (old, new) = (urls[..3].to_vec(), urls[1..].to_vec());
     let quoted = old.iter().map(|url| format!("{url:?}")).collect::<Vec<_>>().join(", ");
     let file = program.write("quorate.toml", &format!("nodes = [{quoted}]\nmax_ttl = \"2s\"\n"));
-    program.run(["nodes", "admit", "--config", &file]).expect(0);
+    program.run(["nodes", "trust", "--config", &file]).expect(0);
     let book = Arc::new(Mutex::new(Book::default()));
     let names = ["a", "b", "c"];
     let mut workers: Vec<_> = names.iter().map(|name| Worker::start(name, old.clone(), &book)).collect();
     until("leases of the old set", PATIENCE, || names.iter().all(|name| wins(&book, name) > 0).then_some(()));
 
-    // What it would do, and nothing done.
+    // A dry run changes nothing.
     let to = new.join(",");
     let replace = ["nodes", "replace", "--config", &file, "--to", &to];
     let dry = program.run([&replace[..], &["--dry-run"]].concat()).expect(0);
@@ -129,7 +129,7 @@ fn a_set_is_replaced_under_load_though_the_program_is_killed_on_the_way() {
     }
     assert_eq!(nodes[3].command(&["EXISTS", "quorate:node"]), "0");
 
-    // Killed while it waits: nobody leads, and nobody leads by whatever list until it is run again.
+    // Killed while it waits: no worker leads, with either list, until the command is run again.
     let killed = program.start(replace);
     until("its wait", PATIENCE, || killed.stdout().contains("waiting").then_some(()));
     killed.kill();
@@ -141,8 +141,8 @@ fn a_set_is_replaced_under_load_though_the_program_is_killed_on_the_way() {
             ["exec", "--config", &file, "--nodes", &list, "--lock", "other", "--ttl", "1s", "--no-wait"];
         program.run([&args[..], &["--", "true"]].concat())
     };
-    let told = exec(&to).expect(69);
-    told.says(&["is being replaced by this worker's", "run `quorate nodes replace` again"]);
+    let ended = exec(&to).expect(69);
+    ended.says(&["is being replaced by this worker's", "run `quorate nodes replace` again"]);
 
     let ended = program.run(replace).expect(0);
     for part in ["opened for the new set", "the new set is open", "give every worker this list"] {
@@ -163,14 +163,14 @@ fn a_set_is_replaced_under_load_though_the_program_is_killed_on_the_way() {
     let grows = book.grants.windows(2).all(|two| two[0].1 < two[1].1);
     assert!(grows, "tokens: {:?}", book.grants);
 
-    // Who still has the old list is told both.
-    let told = exec(&old.join(",")).expect(69);
+    // A worker with the old list sees both lists in its error.
+    let ended = exec(&old.join(",")).expect(69);
     let sorted = |urls: &[usize]| {
         let mut names: Vec<String> = urls.iter().map(|at| format!("{}/0", nodes.name(*at))).collect();
         names.sort();
         format!("[{}]", names.join(","))
     };
-    told.says(&[&sorted(&[0, 1, 2]), &sorted(&[1, 2, 3]), "give this worker the new list"]);
+    ended.says(&[&sorted(&[0, 1, 2]), &sorted(&[1, 2, 3]), "give this worker the new list"]);
     exec(&to).expect(0);
 }
 
@@ -215,7 +215,7 @@ fn list_shows_each_node_s_memory_clock_and_marker() {
         (&Value::Bool(false), &Value::Bool(true)),
         "{page:#}"
     );
-    assert!(shown[0]["why"].as_str().is_some_and(|why| why.contains("refused")), "{page:#}");
+    assert!(shown[0]["reason"].as_str().is_some_and(|why| why.contains("refused")), "{page:#}");
     assert!(
         shown[1]["clock_ahead_ms"].as_f64().is_some_and(|ms| ms.abs() < 1_000.0),
         "one machine: {page:#}"

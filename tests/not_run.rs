@@ -1,4 +1,4 @@
-//! Nothing is left out in silence: every test that some machine does not run is listed here, or reports itself with
+//! No test is skipped silently: every test that some machine does not run is listed here, or reports itself with
 //! `quorate_testkit::cannot_run`, and the last lines of `tests/run.sh` name it.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
@@ -10,18 +10,18 @@ use std::{
     process::Command,
 };
 
-/// The files with `#[ignore]`, how many, and what runs them.
+/// The files with `#[ignore]`, the number of such tests, and what runs them.
 const IGNORED: [(&str, usize, &str); 3] = [
     ("crates/quorate-redis/tests/claims.rs", 1, "a process that the other tests of the file start"),
     (
         "crates/quorate/src/node/file/access_tests.rs",
         1,
-        "a process that `what_a_node_makes_is_private_whatever_the_umask` starts",
+        "a process that `a_node_creates_private_files_whatever_the_umask` starts",
     ),
     ("crates/quorate/src/node/file/tests.rs", 1, "a process that `processes_exclude_each_other` starts"),
 ];
 
-/// The tests that exist on Linux alone: the file, how often it asks for the platform, and their names.
+/// The tests that exist on Linux alone: the file, the number of its platform conditions, and the names of the tests.
 const LINUX_ALONE: [(&str, usize, &str); 5] = [
     ("crates/quorate-testkit/tests/growth.rs", 1, "growth"),
     ("crates/quorate-testkit/tests/server_clock.rs", 1, "server_clock"),
@@ -59,7 +59,7 @@ fn every_test_of_one_platform_is_listed() {
         let condition = line.starts_with("#[cfg(") || line.starts_with("#![cfg(");
         condition && platform.iter().any(|word| line.contains(word))
     });
-    // What the libraries do on one platform is no test.
+    // Platform conditions in the libraries are not tests.
     let tests = found.into_iter().filter(|(file, _)| file.starts_with("tests/") || file.contains("/tests/"));
     let advice = "list it here, so that other platforms report it";
     assert_eq!(
@@ -78,7 +78,7 @@ fn tests_that_need_a_feature_are_listed_and_run_with_all_features() {
     assert!(run.contains("heeding cargo test --workspace --all-features\n"));
 }
 
-/// The last lines of `tests/run.sh`, and whether it succeeds.
+/// Checks the last lines of `tests/run.sh`, and its exit status.
 #[test]
 fn the_run_names_what_did_not_run_and_fails_where_all_must_run() {
     let verdict = |reported: &str, ci: &str| {
@@ -106,7 +106,7 @@ fn workspace() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a workspace")
 }
 
-/// How many lines of each file below these folders are such ones, but for this file.
+/// Counts the lines of each file below these folders for which `such` is true, except in this file.
 fn lines_of(folders: &[&str], end: &str, such: impl Fn(&str) -> bool) -> BTreeMap<String, usize> {
     let mut folders: Vec<PathBuf> = folders.iter().map(|folder| workspace().join(folder)).collect();
     let mut found = BTreeMap::new();

@@ -1,8 +1,8 @@
-//! A node that has lost its memory gives nobody what another still holds.
+//! A node that has lost its data does not grant a lease that another worker still holds.
 //!
-//! The case that breaks plain Redlock: a lease stands on three of five servers, because the other two were
-//! away. Its holder dies. One of the three restarts empty, the two come back: three servers now know nothing
-//! of a lease that has not ended.
+//! The case in which plain Redlock fails: a lease is stored on three of five servers, because the other two were away. Its
+//! holder dies. One of the three restarts empty, and the two come back: three servers now do not know of a lease that has
+//! not ended.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -16,13 +16,13 @@ use quorate_testkit::redis::RedisServer;
 use quorate_tests::support::{Nodes, PATIENCE, Program, now, until};
 use std::time::Duration;
 
-/// The leases' and the deployment's. Long enough for two nodes to be back well before it is over.
+/// The TTL of the leases and of the deployment. Long enough for two nodes to be back well before the lease ends.
 const TTL: Duration = Duration::from_secs(4);
 
-/// A lease on the nodes 0 to 2 of five whose holder is dead, and the nodes 3 and 4 still away.
+/// A lease on the nodes 0 to 2 of five whose holder is dead. The nodes 3 and 4 are still away.
 struct Orphan {
     nodes: Nodes,
-    /// When its keys end on the nodes 1 and 2, the later of them last. The server's clock is ours.
+    /// The times at which its keys expire on the nodes 1 and 2, in order. The servers use this machine's clock.
     ends: [WallTime; 2],
     token: u64,
     _program: Program,
@@ -48,7 +48,7 @@ impl Orphan {
         Self { nodes, ends, token, _program: program }
     }
 
-    /// Tries again and again until the lease is granted, and checks that it was not while the first stood.
+    /// Tries until the lease is granted, and checks that it was not granted while the first lease was valid.
     async fn contend(&self, quorum: &Quorum) -> Lease {
         let lock = quorum.lock("x").ttl(TTL);
         let (mut tries, mut in_danger) = (0, 0);
@@ -71,14 +71,14 @@ impl Orphan {
     }
 }
 
-/// When the key of the lock ends, by the server's clock.
+/// Returns the time at which the key of the lock expires, on the server's clock.
 fn expiry(server: &RedisServer) -> WallTime {
     let ms: u64 = server.command(&["PEXPIRETIME", "quorate:x"]).parse().expect("the lock has an end");
     WallTime::from_micros(ms * 1000)
 }
 
-/// The node that forgot does not vote yet, and the two that were away do: nothing but its quarantine keeps a
-/// majority from knowing of no lease.
+/// Returns whether the node that lost its data does not vote yet, and the two that were away do. Only the quarantine of
+/// the former then prevents a majority of nodes that do not know of the lease.
 fn is_dangerous(quorum: &Quorum) -> bool {
     let states: Vec<_> = quorum.nodes().into_iter().map(|node| node.state).collect();
     let votes = |index: usize| states[index] == NodeState::Trusted;
@@ -91,7 +91,7 @@ fn quorum(nodes: &Nodes) -> Quorum {
     builder.build().expect("a sound setup")
 }
 
-/// Makes node 0 forget by `forget`, and contends with a quorum that has seen it all, then with a new one.
+/// Makes node 0 lose its data by `forget`, and contends with a quorum that has observed that, then with a new one.
 async fn second_holder_waits(forget: impl FnOnce(&mut RedisServer)) {
     let mut orphan = Orphan::new();
     let witness = quorum(&orphan.nodes);
@@ -101,7 +101,7 @@ async fn second_holder_waits(forget: impl FnOnce(&mut RedisServer)) {
     orphan.nodes[3].resume();
     orphan.nodes[4].resume();
     let newcomer = quorum(&orphan.nodes);
-    // One of the two is first; the other gets it after that one has let go.
+    // One of the two is first; the other gets the lock after the first has released it.
     let both = async |quorum: &Quorum| {
         let lease = orphan.contend(quorum).await;
         let granted = now();
@@ -110,7 +110,7 @@ async fn second_holder_waits(forget: impl FnOnce(&mut RedisServer)) {
     };
     let (first, second) = tokio::join!(both(&witness), both(&newcomer));
     let soon = orphan.ends[1].until(first.min(second));
-    assert!(soon < Duration::from_secs(2), "free for {soon:?} before anyone had it");
+    assert!(soon < Duration::from_secs(2), "the lock was free for {soon:?} before it was granted");
     witness.close().await;
     newcomer.close().await;
 }
@@ -125,8 +125,8 @@ async fn a_flushed_server_gives_nothing_twice() {
     second_holder_waits(|server| server.flushall()).await;
 }
 
-/// The same with the safety switched off, by an operator who ends the quarantine too early: this is what the tests
-/// above would see.
+/// The same without the protection: an operator ends the quarantine too early. The tests above would then fail in this
+/// way.
 #[tokio::test]
 async fn without_quarantine_there_are_two_holders() {
     let orphan = Orphan::new();

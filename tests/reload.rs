@@ -1,4 +1,4 @@
-//! `quorate run` takes up a changed file while it leads, on real Redis servers.
+//! `quorate run` applies a changed file while it leads, on real Redis servers.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -32,7 +32,7 @@ impl Bench {
         std::fs::rename(new, &self.config).expect("in our own directory");
     }
 
-    /// The ticks that a job has run, and all tokens of all jobs.
+    /// Returns the ticks that a job has run, and all tokens of all jobs.
     fn ticks(&self, job: &str) -> Vec<String> {
         let text = self.program.read("ticks");
         let mine = text.lines().filter_map(|line| line.strip_prefix(&format!("{job} ")));
@@ -81,22 +81,22 @@ fn a_changed_file_changes_the_jobs_and_nothing_else() {
     bench.until_more("comes");
     assert_eq!(bench.ticks("goes").pop(), Some(last), "what is removed runs no more");
 
-    // A bad file is told of, and changes nothing.
+    // An invalid file is reported, and changes nothing.
     bench.replace(&text(&bench.head, &["stays"]).replace("every", "evry"));
     bench.daemon.signal(Signal::HUP);
     bench.daemon.until_it_says("the jobs stay as they were");
     bench.daemon.until_it_says("quorate.toml:6: unknown key `evry`; did you mean `every`?");
     bench.until_more("comes");
 
-    // No signal: the file is watched. What needs a restart is told, and the jobs are taken up all the same.
+    // Without a signal: the file is watched. A key that needs a restart is reported, and the jobs are applied anyway.
     let head = bench.head.replace("2s", "3s");
     bench.replace(&text(&head, &["stays", "again"]));
-    bench.daemon.until_it_says("the new `lease` needs a restart");
+    bench.daemon.until_it_says("the new value of `lease` takes effect after a restart");
     bench.daemon.until_it_says("added again; removed comes");
     bench.until_more("again");
     bench.until_more("stays");
 
-    // Written over in place, as less careful editors do; gone for a while, and back.
+    // Overwritten in place, as less careful editors do; removed for a while, and written again.
     std::fs::remove_file(&bench.config).expect("it is there");
     bench.program.write("quorate.toml", &text(&bench.head, &["stays", "last"]));
     bench.daemon.until_it_says("added last; removed again");
@@ -129,7 +129,7 @@ fn a_follower_takes_up_the_file_too_and_leads_with_the_new_jobs() {
     bench.daemon.signal(Signal::TERM);
     let before = bench.ticks("new").len();
     follower.until_it_says("elected");
-    // What ran when its job was removed has ended with the term.
+    // The runs of a job that was removed have ended with the term.
     let old = bench.ticks("old").len();
     until("ticks of the new job", PATIENCE, || (bench.ticks("new").len() >= before + 3).then_some(()));
     assert_eq!(bench.ticks("old").len(), old);

@@ -7,7 +7,7 @@ use rustix::process::Signal;
 use std::{collections::BTreeMap, time::Duration};
 
 const SECOND: Duration = Duration::from_secs(1);
-/// Between two ticks.
+/// The time between two ticks.
 const PERIOD: Duration = Duration::from_millis(500);
 
 /// A cluster of three, and daemons of one group.
@@ -38,7 +38,7 @@ impl Bench {
         self.program.start(["run", "--config", &self.config])
     }
 
-    /// Under which tokens each tick ran, by its time.
+    /// Returns the tokens under which each tick ran, by the time of the tick.
     fn ticks(&self) -> BTreeMap<u64, Vec<u64>> {
         let mut ticks: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
         let text = self.program.read("ticks");
@@ -60,7 +60,7 @@ impl Bench {
     }
 }
 
-/// Which of the two leads, and the other: by what their logs say.
+/// Returns the daemon that leads, and the other, according to their logs.
 fn leader_first(a: Running, b: Running) -> (Running, Running) {
     let elected = |daemon: &Running| daemon.stderr().contains("elected");
     until("leader", PATIENCE, || (elected(&a) || elected(&b)).then_some(()));
@@ -74,9 +74,9 @@ fn sigterm_hands_over_without_a_tick_lost_or_doubled_and_sigkill_after_the_expir
     bench.until_ticks(3);
 
     leader.signal(Signal::TERM);
-    let told = now();
+    let signalled = now();
     let ended = leader.wait(PATIENCE).expect(0).says(&["SIGTERM: resigning", "ended"]);
-    assert!(told.until(now()) < 2 * SECOND, "the stated bound is the grace and a second: {ended}");
+    assert!(signalled.until(now()) < 2 * SECOND, "the stated bound is the grace and a second: {ended}");
     follower.until_it_says("elected");
     bench.until_ticks(3);
 
@@ -97,18 +97,18 @@ fn sigterm_hands_over_without_a_tick_lost_or_doubled_and_sigkill_after_the_expir
     let tokens: Vec<u64> = ticks.values().flatten().copied().collect();
     assert!(tokens.is_sorted(), "later ticks run under later terms: {ticks:?}");
     assert_eq!(tokens.iter().collect::<std::collections::BTreeSet<_>>().len(), 3, "three terms: {ticks:?}");
-    // A kill can catch one tick between its start and its line; nothing else may be missing.
+    // A kill can interrupt one tick between its start and its line; no other may be missing.
     let missing = due(&ticks) - ticks.len();
     assert!(missing <= 1, "{missing} ticks are missing: {ticks:?}");
 }
 
-/// How many ticks were due from the first to the last that ran.
+/// Counts the ticks that were due from the first to the last that ran.
 fn due(ticks: &BTreeMap<u64, Vec<u64>>) -> usize {
     let (first, last) = (ticks.keys().next().expect("a tick"), ticks.keys().last().expect("a tick"));
     usize::try_from((last - first) / PERIOD.as_millis() as u64).expect("few") + 1
 }
 
-/// `2026-11-21T05:08:45.500000Z`, or without a fraction, in milliseconds of a run of days.
+/// Converts `2026-11-21T05:08:45.500000Z`, or a time without a fraction, to milliseconds; months are ignored.
 fn millis(tick: &str) -> u64 {
     let (date, time) = tick.trim_end_matches('Z').split_once('T').expect("RFC 3339");
     let day = date.rsplit('-').next().map_or(0, |day| day.parse::<u64>().expect("a day"));
@@ -147,7 +147,7 @@ fn a_command_deaf_to_sigterm_is_dead_before_a_resigning_daemon_releases_its_leas
     let config = program.write("quorate.toml", &text);
     let daemon = program.start(["run", "--config", &config]);
     until("command", PATIENCE, || (!program.read("beats").is_empty()).then_some(()));
-    // Whoever waits gets the leadership's lock only once the daemon has let go of it.
+    // The other daemon acquires the leadership only after this one has released it.
     let rival = program.write(
         "rival.toml",
         &text.replace("deaf", "rival").replace(
@@ -178,11 +178,11 @@ fn check_reads_the_file_and_says_what_it_means_or_what_is_wrong_and_where() {
         let config = program.write("quorate.toml", text);
         program.run(["run", "--check", "--config", &config])
     };
-    let told = check(good).expect(0).stdout;
+    let answer = check(good).expect(0).stdout;
     for part in
         ["group g", "redis://127.0.0.1:1", "nightly", "0 3 * * *", "Europe/Kyiv", "03:00:00", "./report.sh"]
     {
-        assert!(told.contains(part), "{part:?} is not in {told}");
+        assert!(answer.contains(part), "{part:?} is not in {answer}");
     }
     for (wrong, says) in [
         (good.replace("0 3 * * *", "0 25 * * *"), ["quorate.toml:5", "25"]),
@@ -217,7 +217,7 @@ fn logs_are_json_where_that_is_asked_for_and_a_refused_list_ends_the_daemon() {
         messages.push(line["message"].as_str().expect("a message").to_owned());
     }
     for message in ["elected", "SIGINT: resigning", "resigned", "ended"] {
-        assert!(messages.iter().any(|told| told == message), "{message:?} is not in {messages:?}");
+        assert!(messages.iter().any(|answer| answer == message), "{message:?} is not in {messages:?}");
     }
     let half = bench.program.read("quorate.toml").replacen(", \"redis", "] # \"redis", 1);
     let half = bench.program.write("half.toml", &half);

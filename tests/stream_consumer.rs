@@ -22,7 +22,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 /// The claims' TTL, and from when on others take over what a consumer has left.
 const TTL: Duration = Duration::from_millis(1500);
-/// How long a handler is at it before its effect, and after it.
+/// The time that a handler works before its effect, and after it.
 const WORKS: Duration = Duration::from_millis(40);
 
 type Failure = Box<dyn Error + Send + Sync>;

@@ -47,7 +47,7 @@ fn pending_of(broker: &mut Connection) -> BTreeMap<String, usize> {
     each.unwrap_or_default().into_iter().collect()
 }
 
-/// Whether the group has been given every entry of the stream.
+/// Returns whether the group has been given every entry of the stream.
 fn given_all(broker: &mut Connection) -> bool {
     let mut info = redis::cmd("XINFO");
     let groups: Vec<BTreeMap<String, Value>> =
@@ -55,13 +55,13 @@ fn given_all(broker: &mut Connection) -> bool {
     groups.iter().all(|group| group.get("lag") == Some(&Value::Int(0)))
 }
 
-/// What the processes said.
+/// The reports of the processes.
 #[derive(Default)]
 struct Heard {
     /// Messages that a process has begun and not ended, by member.
     in_hand: BTreeMap<usize, BTreeSet<String>>,
     begun: BTreeMap<usize, usize>,
-    /// How often a message was said to be handled.
+    /// The number of reports that a message was handled.
     handled: BTreeMap<String, usize>,
     duplicates: usize,
 }
@@ -92,8 +92,8 @@ impl Heard {
     }
 }
 
-/// Stops the first consumer where it stands; where it has ended its messages since we heard of them, it goes on.
-fn stands_in_mid_message(crew: &mut Crew, heard: &mut Heard, broker: &mut Connection) -> bool {
+/// Stops the first consumer (SIGSTOP). Where it has completed its messages since its last report, it is resumed.
+fn is_stopped_within_a_message(crew: &mut Crew, heard: &mut Heard, broker: &mut Connection) -> bool {
     let stopped = crew.stop(0);
     // What it said before that may still be in its pipe.
     while SystemWorld.now() < stopped + Duration::from_millis(100) {
@@ -139,7 +139,7 @@ fn of_three_consumers_one_is_killed_in_mid_message_and_each_message_is_done_once
         crew.next(PATIENCE).iter().for_each(|told| heard.take(told));
         (heard.begun.get(&0) >= Some(&10)
             && heard.in_hand[&0].len() >= 2
-            && stands_in_mid_message(&mut crew, &mut heard, &mut talk))
+            && is_stopped_within_a_message(&mut crew, &mut heard, &mut talk))
         .then_some(())
     });
     crew.kill(0);
@@ -224,7 +224,7 @@ async fn what_was_not_acked_comes_again_and_what_was_does_not() {
     first.ack().await.expect("and again, which is nothing");
     let second = next(&mut messages).await.expect("an entry");
     let third = next(&mut messages).await.expect("an entry");
-    // The third is let go of; the second we still have, and are not given it again.
+    // The third is released; the second is still held here, and is not delivered again.
     drop(third);
     let fourth = next(&mut messages).await.expect("an entry");
     assert_eq!(fourth.entry_id(), ids[3]);
@@ -263,7 +263,7 @@ async fn it_outlives_the_broker_its_connections_and_its_group() {
     let message = at_last(&mut messages).await;
     assert_eq!(message.entry_id(), added);
     message.ack().await.expect("it is acked");
-    // Everything is gone: the group is made anew, and loses nothing.
+    // Everything is gone: the group is created again, and loses nothing.
     broker.flushall();
     let added = add(&mut talk, "order", "o-2");
     let message = at_last(&mut messages).await;
@@ -347,7 +347,7 @@ async fn a_group_may_begin_with_what_is_new_and_nothing_is_read_before_it_is_ask
             redis::cmd("XINFO").arg("GROUPS").arg("orders").query(talk).expect("a stream");
         !groups.is_empty()
     };
-    assert!(!exists(&mut talk), "nobody has asked");
+    assert!(!exists(&mut talk), "no consumer has asked");
     let env = quorate::env::Env::system();
     let adds = async {
         while !exists(&mut talk) {

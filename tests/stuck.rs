@@ -1,5 +1,5 @@
-//! A daemon that is stuck does not keep the leadership, and nothing outside makes it stuck: no reader of its logs, no
-//! configuration file.
+//! A daemon that is stuck does not keep the leadership. Neither a reader of its logs nor its configuration file can make it
+//! stuck.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-/// The longest time to wait for a file, as the daemon has it.
+/// The longest time that the daemon waits for a file.
 const FILE_DEADLINE: Duration = Duration::from_secs(5);
 
 /// A cluster of three, and the configuration file of daemons of one group.
@@ -27,7 +27,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// The job appends its worker's token to the file `ticks`; `more` are further lines of the job.
+    /// The job appends its worker's token to the file `ticks`; `more` contains further lines of the job.
     fn new(more: &str) -> Self {
         let program = Program::new(env!("CARGO_BIN_EXE_quorate-under-test"));
         let nodes = Nodes::admitted(3, &program, &[]);
@@ -50,7 +50,7 @@ impl Bench {
         self.program.read("ticks").lines().count()
     }
 
-    /// Waits for ticks that begin from now on.
+    /// Waits for ticks that start from now on.
     #[track_caller]
     fn until_more_ticks(&self, daemon: &Running) {
         let enough = self.ticks() + 5;
@@ -60,14 +60,14 @@ impl Bench {
     }
 }
 
-/// A pipe that is full. The write end to pass on, and the read end that nobody reads from.
+/// Returns a full pipe: the write end to pass on, and the read end, which is not read.
 fn full_pipe() -> (PipeReader, io::PipeWriter) {
     let (reader, writer) = io::pipe().expect("a pipe");
     fill(&writer);
     (reader, writer)
 }
 
-/// Fills the pipe through another open file, so that writers elsewhere go on to wait.
+/// Fills the pipe through another open file, so that writes elsewhere still block.
 fn fill(writer: &io::PipeWriter) {
     let path = format!("/proc/self/fd/{}", writer.as_raw_fd());
     let again = rustix::fs::open(path, OFlags::WRONLY | OFlags::NONBLOCK, Mode::empty()).expect("our own");
@@ -102,7 +102,7 @@ fn a_daemon_whose_log_nobody_reads_goes_on_and_obeys_sigterm() {
     follower.wait(PATIENCE).expect(0);
 }
 
-/// Each blocked write to a pipe takes a thread: however many runs there are, there is one of each output.
+/// Each blocked write to a pipe takes a thread: there is only one for each output, whatever the number of runs.
 #[test]
 #[cfg(target_os = "linux")]
 fn runs_whose_output_nobody_reads_do_not_pile_up_threads() {
@@ -141,12 +141,12 @@ fn a_configuration_file_that_does_not_answer_changes_nothing() {
     daemon.until_it_says(&format!("no answer within {FILE_DEADLINE:?}"));
     bench.until_more_ticks(&daemon);
 
-    // A process that starts with it says so, and ends.
+    // A process that starts with this file reports it, and ends.
     let late = bench.daemon().wait(PATIENCE).expect(78);
     let late = late.says(&["quorate.toml", "no answer within 5s"]);
     assert!(late.took >= FILE_DEADLINE, "{late}");
 
-    // The file is back, and the next reload reads it.
+    // The file can be read again, and the next reload reads it.
     let new = bench.program.write("new.toml", &bench.text.replace("\"beat\"", "\"other\""));
     std::fs::rename(new, &bench.config).expect("in our own directory");
     daemon.until_it_says("added other; removed beat");
@@ -155,7 +155,7 @@ fn a_configuration_file_that_does_not_answer_changes_nothing() {
     assert_eq!(ended.stderr.matches("elected").count(), 1, "{ended}");
 }
 
-/// What blocks the daemon's loop blocks one thread: the lease is extended by another.
+/// A blocked loop of the daemon blocks one thread, while another thread could extend the lease.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_daemon_whose_loop_is_blocked_loses_the_lease_and_ends_at_sigterm() {
@@ -173,7 +173,7 @@ fn a_daemon_whose_loop_is_blocked_loses_the_lease_and_ends_at_sigterm() {
     follower.wait(PATIENCE).expect(0);
 }
 
-/// Stops the first thread of a child, and no other: as a debugger does. It stays so until the calling thread ends.
+/// Stops the first thread of a child, and no other, as a debugger does. It stays stopped until the calling thread ends.
 #[cfg(target_os = "linux")]
 fn stop_main_thread(pid: u32) {
     use nix::{

@@ -1,4 +1,4 @@
-//! The warden ends its command in time, whatever happens to the process that started it.
+//! The supervisor process ends its command in time, whatever happens to the process that started it.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "the helpers of tests")]
 
@@ -13,14 +13,14 @@ use std::{
     time::Duration,
 };
 
-/// For what has no deadline of its own.
+/// The longest wait for an event without a deadline.
 const SOON: Duration = Duration::from_secs(10);
-/// How late a busy machine may look.
+/// The longest delay that is accepted on a busy machine.
 const LATE: Duration = Duration::from_millis(700);
 
-/// A shell with a child that sleep for ever; with files that tell their process ids.
+/// A shell with a child, which both sleep without end and write their process ids to files.
 const FAMILY: &str = "sleep 1000 & echo $! >kid; echo $$ >me; touch ready; wait";
-/// The same, deaf to SIGTERM.
+/// The same, but both ignore SIGTERM.
 const DEAF_FAMILY: &str =
     "trap '' TERM; sleep 1000 & echo $! >kid; echo $$ >me; touch ready; while :; do wait; done";
 
@@ -28,7 +28,7 @@ struct Scratch(PathBuf);
 
 impl Scratch {
     fn new() -> Self {
-        let dir = std::env::temp_dir().join(format!("quorate-warden-{:016x}", SystemWorld.random()));
+        let dir = std::env::temp_dir().join(format!("quorate-supervisor-{:016x}", SystemWorld.random()));
         fs::create_dir(&dir).unwrap();
         Self(dir)
     }
@@ -48,14 +48,14 @@ impl Scratch {
         probe
     }
 
-    /// A probe over `script`, once that has told its process ids.
-    fn family(&self, args: &[&str], script: &str) -> Probe {
+    /// Starts a probe with `script`, and waits until the script has written its process ids.
+    fn processes(&self, args: &[&str], script: &str) -> Probe {
         let probe = Probe(self.probe(args, &["sh", "-c", script]).stdin(Stdio::null()).spawn().unwrap());
         until(SOON, "the command has started", || self.has("ready"));
         probe
     }
 
-    fn family_is_gone(&self) -> bool {
+    fn processes_are_gone(&self) -> bool {
         !runs(self.pid("me")) && !runs(self.pid("kid"))
     }
 }
@@ -66,7 +66,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Ends with the test.
+/// A probe that is killed at the end of the test.
 struct Probe(Child);
 
 impl Probe {
@@ -74,12 +74,12 @@ impl Probe {
         kill_process(Pid::from_child(&self.0), signal).unwrap();
     }
 
-    /// The exit code, and what the warden told.
+    /// Waits for the end. Returns the exit code and the report of the supervisor process.
     fn outcome(mut self) -> (Option<i32>, serde_json::Value) {
         let mut said = String::new();
         std::io::Read::read_to_string(self.0.stderr.as_mut().unwrap(), &mut said).unwrap();
-        let told = said.lines().find_map(|line| serde_json::from_str(line).ok()).unwrap_or_default();
-        (self.0.wait().unwrap().code(), told)
+        let report = said.lines().find_map(|line| serde_json::from_str(line).ok()).unwrap_or_default();
+        (self.0.wait().unwrap().code(), report)
     }
 }
 
@@ -102,22 +102,22 @@ fn until(limit: Duration, what: &str, mut is: impl FnMut() -> bool) {
     }
 }
 
-/// Whether the process is there and no zombie.
+/// Returns whether the process exists and is not a zombie.
 fn runs(pid: Pid) -> bool {
     state(pid).is_some_and(|(state, _)| state != 'Z')
 }
 
-/// The state and the parent of a process.
+/// Returns the state and the parent of a process.
 fn state(pid: Pid) -> Option<(char, Pid)> {
     let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_pid())).ok()?;
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
     Some((fields.next()?.chars().next()?, Pid::from_raw(fields.next()?.parse().ok()?)?))
 }
 
-fn warden_of(scratch: &Scratch) -> Pid {
+fn supervisor_of(scratch: &Scratch) -> Pid {
     let (_, supervisor) = state(scratch.pid("me")).unwrap();
     let cmdline = fs::read_to_string(format!("/proc/{}/cmdline", supervisor.as_raw_pid())).unwrap();
-    assert!(cmdline.contains("__warden"), "{cmdline}");
+    assert!(cmdline.contains("__supervisor"), "{cmdline}");
     supervisor
 }
 
@@ -126,7 +126,7 @@ fn run(args: &[&str], command: &[&str]) -> Output {
 }
 
 #[test]
-fn exit_codes_are_a_shells() {
+fn exit_codes_are_those_of_a_shell() {
     let code = |command: &[&str]| run(&["5000", "6000", "once"], command).status.code();
     assert_eq!(code(&["true"]), Some(0));
     assert_eq!(code(&["sh", "-c", "exit 7"]), Some(7));
@@ -166,48 +166,53 @@ fn a_command_lives_while_its_deadline_moves() {
 }
 
 #[test]
-fn at_the_deadline_it_is_told_and_at_the_next_it_is_dead() {
+fn at_the_first_deadline_it_gets_sigterm_and_at_the_next_it_is_dead() {
     let scratch = Scratch::new();
-    let (code, told) = scratch.family(&["300", "3000", "once"], FAMILY).outcome();
-    assert_eq!((code, &told["ended_by"], &told["killed"]), (Some(143), &"Deadline".into(), &false.into()));
-    assert!(scratch.family_is_gone());
+    let (code, report) = scratch.processes(&["300", "3000", "once"], FAMILY).outcome();
+    assert_eq!(
+        (code, &report["ended_by"], &report["killed"]),
+        (Some(143), &"Deadline".into(), &false.into())
+    );
+    assert!(scratch.processes_are_gone());
 
     let scratch = Scratch::new();
     let began = now();
-    let (code, told) = scratch.family(&["300", "600", "once"], DEAF_FAMILY).outcome();
-    assert_eq!((code, &told["ended_by"], &told["killed"]), (Some(137), &"Deadline".into(), &true.into()));
+    let (code, report) = scratch.processes(&["300", "600", "once"], DEAF_FAMILY).outcome();
+    assert_eq!((code, &report["ended_by"], &report["killed"]), (Some(137), &"Deadline".into(), &true.into()));
     assert!(now().since(began) < Duration::from_millis(600) + LATE, "{:?}", now().since(began));
-    assert!(scratch.family_is_gone());
+    assert!(scratch.processes_are_gone());
 }
 
 #[test]
-fn told_to_step_down_it_ends() {
+fn it_ends_on_a_step_down() {
     let scratch = Scratch::new();
-    let (code, told) = scratch.family(&["30000", "60000", "step-down"], FAMILY).outcome();
-    assert_eq!((code, &told["ended_by"]), (Some(143), &"StepDown".into()));
-    assert!(scratch.family_is_gone());
+    let (code, report) = scratch.processes(&["30000", "60000", "step-down"], FAMILY).outcome();
+    assert_eq!((code, &report["ended_by"]), (Some(143), &"StepDown".into()));
+    assert!(scratch.processes_are_gone());
 }
 
 #[test]
-fn it_dies_at_once_when_its_parent_lets_go_of_it() {
+fn it_dies_at_once_when_its_parent_drops_the_handle() {
     let scratch = Scratch::new();
-    let mut probe = scratch.family(&["30000", "60000", "drop"], DEAF_FAMILY);
-    let supervisor = warden_of(&scratch);
-    until(Duration::from_secs(1) + LATE, "the command and its child are gone", || scratch.family_is_gone());
+    let mut probe = scratch.processes(&["30000", "60000", "drop"], DEAF_FAMILY);
+    let supervisor = supervisor_of(&scratch);
+    until(Duration::from_secs(1) + LATE, "the command and its child are gone", || {
+        scratch.processes_are_gone()
+    });
     assert!(probe.0.try_wait().unwrap().is_none(), "the parent has ended, and killed them by that");
-    until(SOON, "the warden is gone", || !runs(supervisor));
+    until(SOON, "the supervisor is gone", || !runs(supervisor));
 }
 
 #[test]
 fn it_dies_in_time_when_its_parent_is_killed() {
     let scratch = Scratch::new();
-    let probe = scratch.family(&["1000", "1500", "extend"], DEAF_FAMILY);
-    let supervisor = warden_of(&scratch);
+    let probe = scratch.processes(&["1000", "1500", "extend"], DEAF_FAMILY);
+    let supervisor = supervisor_of(&scratch);
     probe.signal(Signal::KILL);
     until(Duration::from_millis(1500) + LATE, "the command and its child are gone", || {
-        scratch.family_is_gone()
+        scratch.processes_are_gone()
     });
-    until(SOON, "the warden is gone", || !runs(supervisor));
+    until(SOON, "the supervisor is gone", || !runs(supervisor));
 }
 
 #[test]
@@ -218,111 +223,111 @@ fn it_dies_in_time_when_its_parents_whole_group_is_killed() {
     until(SOON, "the command has started", || scratch.has("ready"));
     kill_process_group(Pid::from_child(&probe.0), Signal::KILL).unwrap();
     until(Duration::from_millis(1500) + LATE, "the command and its child are gone", || {
-        scratch.family_is_gone()
+        scratch.processes_are_gone()
     });
 }
 
 #[test]
-fn one_that_listens_ends_at_once_when_its_parent_is_killed() {
+fn a_command_that_handles_sigterm_ends_at_once_when_its_parent_is_killed() {
     let scratch = Scratch::new();
-    let probe = scratch.family(&["30000", "60000", "extend"], FAMILY);
+    let probe = scratch.processes(&["30000", "60000", "extend"], FAMILY);
     probe.signal(Signal::KILL);
-    until(Duration::from_secs(2), "the command and its child are gone", || scratch.family_is_gone());
+    until(Duration::from_secs(2), "the command and its child are gone", || scratch.processes_are_gone());
 }
 
 #[test]
 fn it_dies_in_time_when_its_parent_is_stopped() {
     let scratch = Scratch::new();
-    let probe = scratch.family(&["1000", "1500", "extend"], DEAF_FAMILY);
+    let probe = scratch.processes(&["1000", "1500", "extend"], DEAF_FAMILY);
     probe.signal(Signal::STOP);
     until(Duration::from_millis(1500) + LATE, "the command and its child are gone", || {
-        scratch.family_is_gone()
+        scratch.processes_are_gone()
     });
     probe.signal(Signal::CONT);
-    let (code, told) = probe.outcome();
-    assert_eq!((code, &told["ended_by"]), (Some(137), &"Deadline".into()));
+    let (code, report) = probe.outcome();
+    assert_eq!((code, &report["ended_by"]), (Some(137), &"Deadline".into()));
 }
 
 #[test]
 fn it_dies_in_time_when_its_parent_is_stuck() {
     let scratch = Scratch::new();
-    let _probe = scratch.family(&["1000", "1500", "stuck"], DEAF_FAMILY);
+    let _probe = scratch.processes(&["1000", "1500", "stuck"], DEAF_FAMILY);
     until(Duration::from_millis(1500) + LATE, "the command and its child are gone", || {
-        scratch.family_is_gone()
+        scratch.processes_are_gone()
     });
 }
 
 #[test]
-fn its_parent_kills_it_when_the_warden_is_killed() {
+fn its_parent_kills_it_when_the_supervisor_is_killed() {
     let scratch = Scratch::new();
-    let probe = scratch.family(&["30000", "60000", "extend"], DEAF_FAMILY);
-    kill_process(warden_of(&scratch), Signal::KILL).unwrap();
-    let (code, told) = probe.outcome();
-    assert_eq!((code, &told["ended_by"]), (Some(137), &"SupervisorGone".into()));
-    until(SOON, "the command and its child are gone", || scratch.family_is_gone());
+    let probe = scratch.processes(&["30000", "60000", "extend"], DEAF_FAMILY);
+    kill_process(supervisor_of(&scratch), Signal::KILL).unwrap();
+    let (code, report) = probe.outcome();
+    assert_eq!((code, &report["ended_by"]), (Some(137), &"SupervisorGone".into()));
+    until(SOON, "the command and its child are gone", || scratch.processes_are_gone());
 }
 
 #[test]
-fn its_parent_kills_it_in_time_when_the_warden_is_stopped() {
+fn its_parent_kills_it_in_time_when_the_supervisor_is_stopped() {
     let scratch = Scratch::new();
-    let _probe = scratch.family(&["1000", "1500", "once"], DEAF_FAMILY);
-    let supervisor = warden_of(&scratch);
+    let _probe = scratch.processes(&["1000", "1500", "once"], DEAF_FAMILY);
+    let supervisor = supervisor_of(&scratch);
     kill_process(supervisor, Signal::STOP).unwrap();
     until(Duration::from_millis(1700) + LATE, "the command and its child are gone", || {
-        scratch.family_is_gone()
+        scratch.processes_are_gone()
     });
     kill_process(supervisor, Signal::CONT).unwrap();
 }
 
 #[test]
-fn a_warden_that_was_stopped_reads_its_orders_before_it_acts_on_a_deadline() {
+fn a_supervisor_that_was_stopped_reads_its_orders_before_it_acts_on_a_deadline() {
     let scratch = Scratch::new();
     let script = "echo $$ >kid; echo $$ >me; touch ready; until [ -e go ]; do sleep 0.05; done; exit 6";
-    let probe = scratch.family(&["3000", "60000", "extend"], script);
-    let supervisor = warden_of(&scratch);
+    let probe = scratch.processes(&["3000", "60000", "extend"], script);
+    let supervisor = supervisor_of(&scratch);
     kill_process(supervisor, Signal::STOP).unwrap();
     let stopped = now();
     until(SOON, "the deadline that it knows is over", || now().since(stopped) > Duration::from_millis(3500));
     kill_process(supervisor, Signal::CONT).unwrap();
     until(SOON, "it waits for its next event", || state(supervisor).is_some_and(|(state, _)| state == 'S'));
     fs::write(scratch.0.join("go"), "").unwrap();
-    let (code, told) = probe.outcome();
-    assert_eq!((code, &told["ended_by"]), (Some(6), &serde_json::Value::Null), "{told}");
+    let (code, report) = probe.outcome();
+    assert_eq!((code, &report["ended_by"]), (Some(6), &serde_json::Value::Null), "{report}");
 }
 
 #[test]
-fn signals_for_a_whole_service_do_not_end_the_warden() {
+fn signals_for_a_whole_service_do_not_end_the_supervisor() {
     let scratch = Scratch::new();
-    let probe = scratch.family(&["1000", "1500", "extend"], DEAF_FAMILY);
-    let supervisor = warden_of(&scratch);
+    let probe = scratch.processes(&["1000", "1500", "extend"], DEAF_FAMILY);
+    let supervisor = supervisor_of(&scratch);
     for signal in [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT, Signal::USR1, Signal::TSTP] {
         kill_process(supervisor, signal).unwrap();
     }
     probe.signal(Signal::KILL);
     until(Duration::from_millis(1500) + LATE, "the command and its child are gone", || {
-        scratch.family_is_gone()
+        scratch.processes_are_gone()
     });
 }
 
 #[test]
-fn signals_are_passed_on() {
+fn signals_are_forwarded() {
     let scratch = Scratch::new();
-    let probe = scratch.family(&["30000", "60000", "extend"], FAMILY);
+    let probe = scratch.processes(&["30000", "60000", "extend"], FAMILY);
     probe.signal(Signal::TERM);
-    let (code, told) = probe.outcome();
-    assert_eq!((code, &told["ended_by"]), (Some(143), &serde_json::Value::Null));
-    assert!(scratch.family_is_gone());
+    let (code, report) = probe.outcome();
+    assert_eq!((code, &report["ended_by"]), (Some(143), &serde_json::Value::Null));
+    assert!(scratch.processes_are_gone());
 
     let scratch = Scratch::new();
     let script = "trap 'touch heard; exit 3' USR1; sleep 1000 & echo $! >kid; echo $$ >me; touch ready; wait";
-    let probe = scratch.family(&["30000", "60000", "extend"], script);
+    let probe = scratch.processes(&["30000", "60000", "extend"], script);
     probe.signal(Signal::USR1);
     assert_eq!(probe.outcome().0, Some(3));
     assert!(scratch.has("heard"));
 }
 
 #[test]
-fn what_was_ignored_stays_ignored() {
+fn ignored_signals_stay_ignored() {
     let scratch = Scratch::new();
     let mut nohup = Command::new("nohup");
     nohup
@@ -338,39 +343,39 @@ fn what_was_ignored_stays_ignored() {
 }
 
 #[test]
-fn what_a_command_leaves_behind_in_its_group_ends_with_it() {
+fn processes_left_behind_in_the_group_end_with_the_command() {
     let scratch = Scratch::new();
     let began = now();
     let script = "sleep 1000 & echo $! >kid; echo $$ >me; touch ready; exit 4";
-    let (code, told) = scratch.family(&["30000", "60000", "extend"], script).outcome();
+    let (code, report) = scratch.processes(&["30000", "60000", "extend"], script).outcome();
     assert_eq!(
-        (code, &told["ended_by"], &told["killed"]),
+        (code, &report["ended_by"], &report["killed"]),
         (Some(4), &serde_json::Value::Null, &false.into())
     );
-    assert!(scratch.family_is_gone());
+    assert!(scratch.processes_are_gone());
     assert!(now().since(began) < Duration::from_secs(2));
 
     let scratch = Scratch::new();
     let script = "trap '' TERM; sleep 1000 & echo $! >kid; echo $$ >me; touch ready; exit 4";
-    let (code, told) = scratch.family(&["30000", "60000", "extend"], script).outcome();
-    assert_eq!((code, &told["killed"]), (Some(4), &true.into()));
-    assert!(scratch.family_is_gone());
+    let (code, report) = scratch.processes(&["30000", "60000", "extend"], script).outcome();
+    assert_eq!((code, &report["killed"]), (Some(4), &true.into()));
+    assert!(scratch.processes_are_gone());
 }
 
 #[test]
-fn what_left_the_group_ends_with_a_lost_lease_and_not_otherwise() {
+fn processes_that_left_the_group_end_only_with_a_lost_lease() {
     let script = |then: &str| {
         format!(
             "setsid sleep 1000 </dev/null >/dev/null 2>&1 & sleep 0.2; echo $! >kid; echo $$ >me; touch ready; {then}"
         )
     };
     let scratch = Scratch::new();
-    let (code, _) = scratch.family(&["800", "1200", "once"], &script("wait")).outcome();
+    let (code, _) = scratch.processes(&["800", "1200", "once"], &script("wait")).outcome();
     assert_eq!(code, Some(143));
-    assert!(scratch.family_is_gone());
+    assert!(scratch.processes_are_gone());
 
     let scratch = Scratch::new();
-    let (code, _) = scratch.family(&["30000", "60000", "extend"], &script("exit 0")).outcome();
+    let (code, _) = scratch.processes(&["30000", "60000", "extend"], &script("exit 0")).outcome();
     assert_eq!(code, Some(0));
     assert!(runs(scratch.pid("kid")), "a daemon that left on purpose");
     kill_process(scratch.pid("kid"), Signal::KILL).unwrap();
@@ -399,7 +404,7 @@ impl OnTerminal {
     }
 
     fn key(&mut self, keys: &str) {
-        // A session that has just ended reads no more.
+        // A session that has just ended reads no more keys.
         let _ = self.probe.0.stdin.as_mut().unwrap().write_all(keys.as_bytes());
     }
 
@@ -429,7 +434,7 @@ const READS: &str = r#"sh -c 'echo rea""dy; read word; echo "got <$word>"'"#;
 
 #[test]
 fn a_command_reads_the_terminal() {
-    // As the shell's job, and from a script, whose group keeps the terminal until the command wants it.
+    // As the shell's job, and from a script, whose group keeps the terminal until the command needs it.
     for line in [
         format!(r#"exec "$PROBE" 30000 60000 extend job -- {READS}"#),
         String::from(
@@ -454,7 +459,7 @@ fn ctrl_c_ends_the_command() {
         let scratch = Scratch::new();
         let mut terminal = OnTerminal::run(&scratch, line);
         terminal.shows("ready");
-        // Again and again: a shell that is just starting its child may swallow one.
+        // Repeatedly: a shell that is just starting its child may lose a key.
         until(SOON, "the terminal's session has ended", || {
             terminal.key("\x03");
             std::thread::sleep(Duration::from_millis(50));
@@ -477,7 +482,7 @@ fn ctrl_z_stops_and_fg_continues() {
     shell.key("echo still $((40+2)) he''re\n");
     shell.shows("still 42 here");
     shell.key("fg\n");
-    // Typed, listed as stopped, and named by fg, after which the shell reads no keys.
+    // Typed, listed as stopped, and named by fg. The shell reads no keys after that.
     until(SOON, "the shell names the job", || shell.screen().matches("30000 60000").count() == 3);
     shell.key("hello\n");
     shell.shows("got <hello>");

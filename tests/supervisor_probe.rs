@@ -1,15 +1,16 @@
-//! A program that holds a command under a warden, for tests to kill, stop and make stuck.
+//! A program that holds a command under a supervisor process, for tests to kill, stop and make stuck.
 //!
 //! `supervisor-probe STEP_DOWN_MS KILL_MS HOW [job] -- COMMAND…`, where HOW is `once` (one deadline, from now),
-//! `extend` (a new one every 50 ms), `stuck` (`once`, and the process does nothing more), or `step-down` (as
-//! `extend`, and told to step down after 300 ms) or `drop` (let go of after a second, by a process that goes on). What came of it is one JSON object on standard error.
+//! `extend` (a new one every 50 ms), `stuck` (`once`, and the process does nothing more), `step-down` (as `extend`, with
+//! a step-down after 300 ms) or `drop` (the handle is dropped after a second, and the process continues). It writes the
+//! result as one JSON object to standard error.
 //!
 //! `supervisor-probe as-root COMMAND…` runs the command with the real user id 0. Tests install a copy with the setuid bit.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a program for tests")]
 
 use quorate::env::Env;
-use quorate_cli::supervisor::{self, CommandSpec, Deadline, Exit, PassedOn, StartError, Supervisor};
+use quorate_cli::supervisor::{self, CommandSpec, Deadline, Exit, ForwardedSignals, StartError, Supervisor};
 use std::{
     os::unix::process::CommandExt,
     process::{Command, ExitCode},
@@ -54,7 +55,7 @@ async fn run(
     how: &str,
 ) -> Result<Exit, StartError> {
     let env = Env::system();
-    let mut signals = PassedOn::catch()?;
+    let mut signals = ForwardedSignals::catch()?;
     let from_now = |env: &Env| Deadline { step_down: env.now() + step_down, kill: env.now() + kill };
     let mut supervisor = Supervisor::start(&env, command, from_now(&env)).await?;
     if how == "stuck" {

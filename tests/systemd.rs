@@ -1,4 +1,4 @@
-//! What `quorate run` tells systemd: a socket of ours in its place hears it.
+//! The messages of `quorate run` to systemd, received by a socket of the test.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -12,7 +12,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-/// A socket that hears what a daemon says.
+/// A socket that receives the messages of a daemon.
 struct Ear {
     heard: Arc<Mutex<Vec<String>>>,
     address: String,
@@ -36,7 +36,7 @@ impl Ear {
     fn listen(socket: UnixDatagram, address: String) -> Self {
         let heard = Arc::new(Mutex::new(Vec::new()));
         let words = Arc::clone(&heard);
-        // It ends with the test's process.
+        // The thread ends with the process of the test.
         std::thread::spawn(move || {
             let mut bytes = [0; 4096];
             while let Ok(n) = socket.recv(&mut bytes) {
@@ -50,7 +50,7 @@ impl Ear {
         self.heard.lock().expect("no panic").clone()
     }
 
-    /// How often it was told what begins so.
+    /// Returns the number of messages that begin with `begins`.
     fn count(&self, begins: &str) -> usize {
         self.heard().iter().filter(|word| word.starts_with(begins)).count()
     }
@@ -85,7 +85,7 @@ fn monotonic_micros() -> i64 {
 }
 
 #[test]
-fn systemd_hears_of_the_start_the_leadership_each_half_watchdog_a_reload_and_the_end() {
+fn systemd_gets_messages_on_start_leadership_watchdog_reload_and_end() {
     let program = Program::new(env!("CARGO_BIN_EXE_quorate-under-test"));
     let config = config(&program);
     let ear = Ear::by_path(&program, "notify");
@@ -93,7 +93,7 @@ fn systemd_hears_of_the_start_the_leadership_each_half_watchdog_a_reload_and_the
     ear.until("STATUS=leading term ", 1);
     let heard = ear.heard();
     let place = |begins: &str| heard.iter().position(|word| word.starts_with(begins));
-    assert!(place("READY=1") < place("STATUS=leading"), "ready is whoever campaigns: {heard:?}");
+    assert!(place("READY=1") < place("STATUS=leading"), "it is ready when it campaigns: {heard:?}");
     ear.until("WATCHDOG=1", 5);
     assert_eq!(
         (ear.count("READY=1"), ear.count("RELOADING=1")),
@@ -104,7 +104,7 @@ fn systemd_hears_of_the_start_the_leadership_each_half_watchdog_a_reload_and_the
 
     until("a run", PATIENCE, || (!program.read("seen").is_empty()).then_some(()));
 
-    // A second one follows, and says so, until the first is gone.
+    // A second daemon follows, and reports that, until the first has ended.
     let other = Ear::by_path(&program, "other");
     let follower = daemon(&program, &config, &other);
     other.until("STATUS=following", 1);
@@ -130,7 +130,7 @@ fn systemd_hears_of_the_start_the_leadership_each_half_watchdog_a_reload_and_the
     follower.wait(PATIENCE).expect(0);
     other.until("STOPPING=1", 1);
 
-    // A command has no business with the unit's socket.
+    // A command must not get the socket of the unit.
     let seen = program.read("seen");
     assert!(!seen.is_empty() && seen.lines().all(|line| line == "socket= watchdog="), "{seen}");
 }
@@ -149,7 +149,7 @@ fn a_daemon_that_is_stopped_is_silent_and_an_abstract_name_will_do() {
         stat.rsplit(") ").next()?.starts_with('T').then_some(())
     });
     let silent = ear.count("WATCHDOG=1");
-    // Twice what it would have taken for two more.
+    // Twice the time in which two more messages would have been sent.
     let begun = quorate_tests::support::now();
     until("eight tenths of a second", PATIENCE, || {
         (begun.until(quorate_tests::support::now()) >= std::time::Duration::from_millis(800)).then_some(())

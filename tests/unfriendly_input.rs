@@ -1,5 +1,5 @@
-//! Every way in, given what means no good: random bytes, and random sequences of pieces of what is expected, with
-//! a byte changed here and there. The same functions are fuzzed: see `fuzz/`.
+//! Every entry point with hostile input: random bytes, and random sequences of pieces of the expected input, with some
+//! bytes changed. The same functions are fuzzed: see `fuzz/`.
 //!
 //! `QUORATE_CASES=100000` runs more than CI does.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panic, its helpers too")]
@@ -12,10 +12,10 @@ use proptest::{
 };
 use quorate_tests::unfriendly::{DOORS, Door};
 
-/// The cases of each door.
+/// The number of cases for each entry point.
 const CASES: u32 = 1_500;
 
-/// These touch files, or walk through calendars: fewer cases say as much.
+/// These use files, or walk through calendars: fewer cases are sufficient.
 const SLOW: [&str; 2] = ["cron", "file_node"];
 
 fn cases(door: &Door) -> u32 {
@@ -23,7 +23,7 @@ fn cases(door: &Door) -> u32 {
     if SLOW.contains(&door.name) { cases / 6 } else { cases }
 }
 
-/// Bytes that may be of any kind, or pieces in a row, some bytes of which are then changed.
+/// Generates bytes of any kind, or a sequence of pieces in which some bytes are then changed.
 fn input(door: &Door) -> BoxedStrategy<Vec<u8>> {
     let noise = vec(any::<u8>(), 0..200).boxed();
     if door.pieces.is_empty() {

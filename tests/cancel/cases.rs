@@ -27,7 +27,7 @@ use std::{
     time::Duration,
 };
 
-/// Whether the future got to its end.
+/// A case, which returns whether the future completed.
 pub(crate) type Case = for<'a> fn(&'a Stage) -> LocalBoxFuture<'a, bool>;
 
 const MS: Duration = Duration::from_millis(1);
@@ -76,10 +76,10 @@ pub(crate) async fn acquire(stage: &Stage) -> bool {
 pub(crate) async fn extend(stage: &Stage) -> bool {
     let lease = held(stage).await;
     let finished = stage.cut(lease.extend()).await.is_some();
-    // Whoever gave up waiting still holds it, and for longer than one TTL: the extension goes on.
+    // A caller that stopped waiting still holds it, for longer than one TTL: the extension goes on.
     lease.fencing_token().expect("the lease stands");
     stage.env.sleep(TTL * 2).await;
-    lease.fencing_token().expect("the keeper extends it");
+    lease.fencing_token().expect("the lease is renewed");
     finished
 }
 
@@ -94,21 +94,21 @@ pub(crate) async fn release(stage: &Stage) -> bool {
 pub(crate) async fn lease_events_next(stage: &Stage) -> bool {
     let lease = held(stage).await;
     let mut events = lease.events();
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     // The state first, and then the end, which is some time away.
-    told.extend(stage.soon("the present state", SOON, events.next()).await);
+    reported.extend(stage.soon("the present state", SOON, events.next()).await);
     let (first, ()) = join(stage.cut(events.next()), async {
         stage.env.sleep(30 * MS).await;
         drop(lease);
     })
     .await;
-    told.extend(first.flatten());
+    reported.extend(first.flatten());
     while let Some(event) = stage.soon("an event", SOON, events.next()).await {
-        told.push(event);
+        reported.push(event);
     }
-    told.retain(|event| *event != LeaseEvent::AtRisk);
-    told.dedup();
-    assert_eq!(told, [LeaseEvent::Held, LeaseEvent::StepDown, LeaseEvent::Lost], "no event is lost");
+    reported.retain(|event| *event != LeaseEvent::AtRisk);
+    reported.dedup();
+    assert_eq!(reported, [LeaseEvent::Held, LeaseEvent::StepDown, LeaseEvent::Lost], "no event is lost");
     first.is_some()
 }
 
@@ -139,7 +139,7 @@ pub(crate) async fn close(stage: &Stage) -> bool {
     let lost = lease.lost_token().clone();
     let cut = stage.cut(stage.me.close()).await;
     if stage.cut == Cut::Unpolled {
-        lease.fencing_token().expect("nobody has closed it");
+        lease.fencing_token().expect("the quorum is not closed");
         return false;
     }
     stage.closed.set(true);
@@ -161,7 +161,7 @@ pub(crate) async fn campaign(stage: &Stage) -> bool {
         move |term: Term| {
             let alive = Alive::new(&works);
             kept.lock().unwrap().push(term.clone());
-            // The first term resigns, the second works until it is told to stop.
+            // The first term resigns, the second works until its step-down.
             let first = terms.fetch_add(1, Ordering::Relaxed) == 0;
             async move {
                 let _alive = alive;
@@ -198,14 +198,14 @@ pub(crate) async fn election_events_next(stage: &Stage) -> bool {
     let led = election.run(|_| async { Err(ENOUGH) }).until(std::future::pending::<()>());
     let (first, led) = join(stage.cut(events.next()), led).await;
     assert!(matches!(led, Err(ElectionError::Work(ENOUGH))), "{led:?}");
-    let mut told: Vec<String> = first.flatten().iter().map(|event| format!("{event:?}")).collect();
-    while told.len() < 3 {
+    let mut reported: Vec<String> = first.flatten().iter().map(|event| format!("{event:?}")).collect();
+    while reported.len() < 3 {
         let event = stage.soon("an event", SOON, events.next()).await.expect("the election lives");
-        told.push(format!("{event:?}"));
+        reported.push(format!("{event:?}"));
     }
     let expected = ["Elected", "WorkFailed", "Resigned"];
-    let all = told.iter().zip(expected).all(|(event, expected)| event.starts_with(expected));
-    assert!(all, "no event is lost: {told:?}");
+    let all = reported.iter().zip(expected).all(|(event, expected)| event.starts_with(expected));
+    assert!(all, "no event is lost: {reported:?}");
     first.is_some()
 }
 
@@ -220,7 +220,7 @@ pub(crate) async fn observer_change(stage: &Stage) -> bool {
     let election = Election::new(&stage.me, NAME).ttl(TTL).end_on_error();
     let mut observer = election.observe().expect("a name");
     stage.soon("first look", SOON, observer.change()).await.expect("a majority is there");
-    // Somebody leads from now on for a while; whoever looks after the drop hears of it.
+    // A worker leads from now on for a while; an observer that is read after the drop reports it.
     let led = election.run(|term: Term| async move {
         term.quorum().env().sleep(Duration::from_secs(2)).await;
         Err(ENOUGH)
@@ -232,9 +232,9 @@ pub(crate) async fn observer_change(stage: &Stage) -> bool {
             Some(changed) => changed,
             None => stage.soon("the change that it was dropped before", SOON, observer.change()).await,
         };
-        // Among rivals the change may be that nobody leads any more.
+        // With a rival the change may be that there is no leader any more.
         let leader = leader.expect("a majority is there");
-        assert!(leader.is_some() || stage.weather == NetworkConditions::Rival, "a change is lost");
+        assert!(leader.is_some() || stage.conditions == NetworkConditions::Rival, "a change is lost");
         finished
     };
     let (finished, led) = join(looks, led.until(std::future::pending::<()>())).await;
@@ -254,7 +254,7 @@ fn record(stage: &Stage, value: &str) -> Record {
     Record { at: stage.env.wall().as_micros() + 5_000_000, term: TERM, last: false, value: value.into() }
 }
 
-/// What a later leader finds under the key, by the newest word of a majority.
+/// The record that a later leader finds under the key: the newest one of a majority.
 async fn found(stage: &Stage, term: FencingToken) -> Option<Record> {
     let seal = async {
         loop {
@@ -300,7 +300,7 @@ pub(crate) async fn write(stage: &Stage) -> bool {
         }
         false
     };
-    assert!(stage.soon("write of a later term", 3 * SOON, writes).await, "nobody can write any more");
+    assert!(stage.soon("write of a later term", 3 * SOON, writes).await, "no leader can write any more");
     written.is_some()
 }
 
@@ -312,7 +312,7 @@ pub(crate) async fn prune(stage: &Stage) -> bool {
     finished
 }
 
-/// What stands in the ledger stays, whether or not its life is set.
+/// Records in the ledger stay, whether or not their TTL is set.
 pub(crate) async fn keep(stage: &Stage) -> bool {
     found(stage, TERM).await;
     let finished = stage.cut(ledger(stage).keep(3_600_000 * MS)).await.is_some();
@@ -343,9 +343,9 @@ pub(crate) async fn scheduler_lead(stage: &Stage) -> bool {
     let election = Election::new(&stage.me, NAME).ttl(TTL).end_on_error();
     let (scheduler, works) = scheduler(stage, &election);
     let finished = Arc::new(AtomicBool::new(false));
-    let (cut, told) = (stage.cut, Arc::clone(&finished));
+    let (cut, reported) = (stage.cut, Arc::clone(&finished));
     let led = election.run(move |term: Term| {
-        let (scheduler, finished) = (scheduler.clone(), Arc::clone(&told));
+        let (scheduler, finished) = (scheduler.clone(), Arc::clone(&reported));
         async move {
             let env = term.quorum().env().clone();
             let stop = term.step_down_token().clone();
@@ -515,7 +515,7 @@ pub(crate) async fn claims_once(stage: &Stage) -> bool {
 /// Done, and everybody hears the same.
 async fn done_is_final(stage: &Stage, result: &str) {
     match stage.claims().claim(NAME).await {
-        Ok(ClaimOutcome::Done(told)) => assert_eq!(&*told.result, result),
+        Ok(ClaimOutcome::Done(reported)) => assert_eq!(&*reported.result, result),
         other => panic!("done by a majority, and then {other:?}"),
     }
 }
@@ -525,8 +525,8 @@ async fn settled(stage: &Stage, result: &str) {
     let ends = async {
         loop {
             match stage.claims().claim(NAME).await {
-                Ok(ClaimOutcome::Done(told)) => {
-                    assert_eq!(&*told.result, result);
+                Ok(ClaimOutcome::Done(reported)) => {
+                    assert_eq!(&*reported.result, result);
                     return;
                 }
                 Ok(ClaimOutcome::Claimed(claim)) => {

@@ -40,9 +40,9 @@ cases! {
     ask_to_resign: "Observer::ask_to_resign", Election;
     downgrade: "Lease::downgrade", Lock;
     force_release: "Quorum::force_release", Lock;
-    leases_lost: "Leases::lost", Lock;
+    leases_lost: "Leases::any_lost", Lock;
     leases_release: "Leases::release", Lock;
-    leases_step_down: "Leases::step_down", Lock;
+    leases_step_down: "Leases::any_step_down", Lock;
     read_acquire: "ReadLock::acquire", Lock;
     read_extend: "ReadLease::extend", Lock;
     read_release: "ReadLease::release", Lock;
@@ -128,9 +128,9 @@ async fn slots_try_acquire(stage: &Stage) -> bool {
 async fn transfer_to(stage: &Stage) -> bool {
     let lease = stage.soon("lease", Duration::from_secs(5), stage.lock().acquire()).await.expect("it waits");
     let lost = lease.lost_token().clone();
-    // To whoever asks next.
-    let heir = if stage.weather == NetworkConditions::Rival { "rival" } else { "other" };
-    let finished = stage.cut(lease.transfer_to(heir)).await.is_some();
+    // To the next worker that acquires.
+    let successor = if stage.conditions == NetworkConditions::Rival { "rival" } else { "other" };
+    let finished = stage.cut(lease.transfer_to(successor)).await.is_some();
     stage.soon("loss", MS, lost.cancelled()).await;
     finished
 }
@@ -202,7 +202,7 @@ async fn ask_to_resign(stage: &Stage) -> bool {
     };
     let (finished, led) = join(asks, led.until(std::future::pending::<()>())).await;
     assert!(matches!(led, Err(ElectionError::Work(ENOUGH))), "{led:?}");
-    // A wish ends by itself, a second after it was waited for.
+    // A resign request expires, a second after the end of the wait.
     stage.env.sleep(wait + Duration::from_secs(1) + SOON).await;
     finished
 }

@@ -4,8 +4,8 @@
 //!
 //! # What is not guaranteed
 //!
-//! The await points are those of the histories that are run: seven kinds of weather for each future, one history
-//! a kind. Servers are in memory and time is paused; that a dropped request to a real server behaves so is for the
+//! The await points are those of the histories that are run: seven network conditions for each future, one history
+//! for each. Servers are in memory and time is paused; that a dropped request to a real server behaves so is for the
 //! sessions' own tests.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
@@ -29,38 +29,38 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// More await points than any case has: one that has more is not tried whole.
 const MOST: usize = 400;
 
-/// Tries one case at every await point in every weather, and tells how many that were.
+/// Tries one case at every await point under every network condition, and prints the number of drops.
 fn at_every_await_point(name: &str, matter: Matter, case: Case) {
     let mut drops = 0;
-    for weather in NetworkConditions::ALL {
+    for conditions in NetworkConditions::ALL {
         for cut in [Cut::Never, Cut::Unpolled] {
             assert_eq!(
-                one_history(name, matter, weather, cut, case),
+                one_history(name, matter, conditions, cut, case),
                 cut == Cut::Never,
-                "{name}, {weather:?}: {cut}"
+                "{name}, {conditions:?}: {cut}"
             );
         }
         for kind in [Cut::Waiting, Cut::Woken] {
-            let whole = (0..MOST).find(|&n| one_history(name, matter, weather, kind(n), case));
-            drops += whole.unwrap_or_else(|| panic!("{name}, {weather:?}: more than {MOST} await points"));
+            let whole = (0..MOST).find(|&n| one_history(name, matter, conditions, kind(n), case));
+            drops += whole.unwrap_or_else(|| panic!("{name}, {conditions:?}: more than {MOST} await points"));
         }
     }
     println!("{name}: dropped {drops} times");
-    assert!(drops > 0, "{name} has no await point in any weather: this proves nothing");
+    assert!(drops > 0, "{name} has no await point under any network condition: this proves nothing");
 }
 
 /// One history; whether the future got to its end.
-fn one_history(name: &str, matter: Matter, weather: NetworkConditions, cut: Cut, case: Case) -> bool {
+fn one_history(name: &str, matter: Matter, conditions: NetworkConditions, cut: Cut, case: Case) -> bool {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     let history = async {
-        let stage = Stage::set(matter, weather, cut).await;
+        let stage = Stage::set(matter, conditions, cut).await;
         let finished = case(&stage).await;
         stage.aftermath().await;
         finished
     };
     catch_unwind(AssertUnwindSafe(|| runtime.block_on(history))).unwrap_or_else(|panic| {
-        eprintln!("in the history of {name}, {weather:?}, {cut}");
+        eprintln!("in the history of {name}, {conditions:?}, {cut}");
         std::panic::resume_unwind(panic)
     })
 }
@@ -68,7 +68,7 @@ fn one_history(name: &str, matter: Matter, weather: NetworkConditions, cut: Cut,
 /// The futures that are tried here, by type and name, and a test for each.
 macro_rules! cases {
     ($($test:ident: $name:literal, $matter:ident;)*) => {
-        /// What is tried in the other tests of this file.
+        /// The futures of the other tests of this file.
         const TRIED: &[&str] = &[$($name),*];
 
         $(

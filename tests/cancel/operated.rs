@@ -103,7 +103,7 @@ async fn cancel(stage: &Stage) -> bool {
 
 macro_rules! cases {
     ($($test:ident: $name:literal;)*) => {
-        /// What is tried in the tests of this file.
+        /// The futures of the tests of this file.
         pub(crate) const TRIED: &[&str] = &[$($name),*];
 
         mod tests {

@@ -25,7 +25,7 @@ const TTL: Duration = Duration::from_secs(2);
 const MOST: usize = 400;
 const MS: Duration = Duration::from_millis(1);
 
-/// Who holds, who has held, and every token in the order of the grants.
+/// The present holder, the past ones, and every token in the order of the grants.
 #[derive(Debug, Default)]
 struct Book {
     holder: Option<&'static str>,
@@ -91,7 +91,7 @@ impl Bench {
                 };
                 let until = env.now() + 700 * MS;
                 if let Ok(token) = lease.fencing_token() {
-                    // A panic with the book in hand: nobody can read it any more.
+                    // A panic here poisons the mutex of the book: no test can read it any more.
                     book.lock().unwrap().enter(name, token);
                     while lease.is_valid() && env.now() < until {
                         env.sleep(MS).await;
@@ -136,7 +136,7 @@ fn wins(book: &Book, name: &str) -> usize {
     book.grants.iter().filter(|(winner, _)| *winner == name).count()
 }
 
-/// Whether the change got to its end before the cut.
+/// Runs the change with a cut. Returns whether it completed.
 async fn once(size: usize, old: &[usize], new: &[usize], cut: Cut) -> bool {
     let mut bench = Bench::new(size);
     let worker = bench.worker("old", old);
@@ -163,15 +163,15 @@ async fn once(size: usize, old: &[usize], new: &[usize], cut: Cut) -> bool {
         .await;
     bench.env.sleep(MAX_TTL).await;
     assert_eq!(wins(&bench.book.lock().unwrap(), "old"), before, "the old list elects no more");
-    // And it is told both lists.
-    let told = worker.nodes().iter().any(|node| match &node.state {
+    // And its status shows both lists.
+    let reported = worker.nodes().iter().any(|node| match &node.state {
         NodeState::Refused(why) => {
             let (text, names) = (why.to_string(), |nodes: &[usize]| bench.set(nodes).names().join(","));
             text.contains(&names(old)) && text.contains(&names(new))
         }
         _ => false,
     });
-    assert!(told, "{:?}", worker.nodes());
+    assert!(reported, "{:?}", worker.nodes());
     bench.end().await;
     finished
 }
@@ -205,7 +205,7 @@ fn three_servers_become_five() {
     at_every_await_point(5, &[0, 1, 2], &[0, 1, 2, 3, 4]);
 }
 
-/// Two of the three that stay may have no part in a majority of the five: their memory begins anew.
+/// Two of the three that stay may have no part in a majority of the five: their memory begins again.
 #[test]
 fn five_servers_become_three() {
     at_every_await_point(5, &[0, 1, 2, 3, 4], &[2, 3, 4]);
@@ -296,21 +296,22 @@ fn too_few_of_the_old_set_or_one_new_node_away_and_nothing_is_opened() {
         assert!(text.contains("server-0") && text.contains("server-1"), "{text}");
         // One that leaves may be away: the others are a majority.
         bench.servers[1].set_up(true);
-        let (mut told, env) = (Vec::new(), bench.env.clone());
+        let (mut reported, env) = (Vec::new(), bench.env.clone());
         let change = bench.change(&[0, 1, 2], &[1, 2, 3]);
-        let parts = change.run(|step| told.push((env.now(), step))).await.expect("enough");
+        let parts = change.run(|step| reported.push((env.now(), step))).await.expect("enough");
         assert_eq!(parts.iter().filter(|part| part.found == Ok(Found::New)).count(), 3);
         assert!(
-            told.iter().any(|(_, step)| matches!(step, Progress::Left(node, _) if &**node == "server-0"))
+            reported.iter().any(|(_, step)| matches!(step, Progress::Left(node, _) if &**node == "server-0"))
         );
         let at = |wanted: &str| {
-            let step = told.iter().rev().find(|(_, step)| format!("{step:?}").starts_with(wanted));
-            step.unwrap_or_else(|| panic!("no {wanted}: {told:?}")).0
+            let step = reported.iter().rev().find(|(_, step)| format!("{step:?}").starts_with(wanted));
+            step.unwrap_or_else(|| panic!("no {wanted}: {reported:?}")).0
         };
-        assert!(at("Closed").until(at("Opened")) >= MAX_TTL, "{told:?}");
+        assert!(at("Closed").until(at("Opened")) >= MAX_TTL, "{reported:?}");
         // Another change is refused while this one is not through on some node: server 0 still has the old list.
         bench.servers[0].set_up(true);
-        let error = bench.change(&[0, 1], &[1, 2]).run(|_| ()).await.expect_err("another set stands there");
+        let error =
+            bench.change(&[0, 1], &[1, 2]).run(|_| ()).await.expect_err("another set is stored there");
         assert!(matches!(error, ReplaceError::Unfit { .. }), "{error}");
         bench.end().await;
     });

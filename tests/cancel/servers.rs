@@ -14,7 +14,7 @@ use quorate_redis::{Connect, RedisNode};
 use quorate_testkit::redis::RedisServer;
 use std::time::Duration;
 
-/// What is tried here. `World::sleep_until` is tried in every history of this file, by each of its timers.
+/// The futures of this file. `World::sleep_until` is tried in every history of this file, by each of its timers.
 pub(crate) const TRIED: &[&str] =
     &["Connect::connect", "Node::open", "RedisNode::examine", "Session::send", "World::sleep_until"];
 
@@ -98,7 +98,7 @@ async fn open() {
     panic!("a FileNode never opens");
 }
 
-/// Sends one request under the marker that stands, and one that nobody refuses for its time.
+/// Sends one request under the stored marker, with a time for which no node refuses it.
 fn post(session: &mut impl Session, request: Request) -> BoxFuture<'static, Result<BatchReply, Cause>> {
     let not_after = NodeTime::from_micros(Env::system().wall().as_micros() + 60_000_000);
     session.send(Batch { requests: vec![request], not_after, stamp: "m".into() }).boxed()

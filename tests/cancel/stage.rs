@@ -1,4 +1,4 @@
-//! Two workers over three servers, the weather between them, and what must be true after a future was dropped.
+//! Two workers over three servers, the network between them, and the checks after a future was dropped.
 
 use crate::{
     cut::Cut,
@@ -25,12 +25,12 @@ use tokio_util::sync::CancellationToken;
 /// Of every lease here.
 pub(crate) const TTL: Duration = Duration::from_secs(2);
 pub(crate) const NODE_TIMEOUT: Duration = Duration::from_millis(100);
-/// In which what was let go of can be had: releases travel, and a waiter that has just looked looks again.
+/// The time in which a released resource can be acquired: releases travel, and a waiter that has just tried tries again.
 pub(crate) const SOON: Duration = Duration::from_millis(600);
 /// The lock, the group, the set and the message that everything here is about.
 pub(crate) const NAME: &str = "r";
 
-/// What the way to the servers is like.
+/// The network to the servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NetworkConditions {
     /// The workers have only just begun: the handshakes are under way.
@@ -43,7 +43,7 @@ pub(crate) enum NetworkConditions {
     OneLate,
     /// The servers have counted differently, so that a token is raised.
     Apart,
-    /// A third worker takes and lets go all the while, beginning in the same moment.
+    /// A third worker acquires and releases all the time, from the same moment on.
     Rival,
     /// One server is cut off at the moment of the drop: no release reaches it.
     CutOff,
@@ -54,7 +54,7 @@ impl NetworkConditions {
         [Self::Cold, Self::Fair, Self::OneAway, Self::OneLate, Self::Apart, Self::Rival, Self::CutOff];
 }
 
-/// What a case is about.
+/// The resource that a case uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Matter {
     Lock,
@@ -71,32 +71,36 @@ pub(crate) struct Stage {
     other: Quorum,
     rival: Option<(Quorum, CancellationToken)>,
     pub(crate) matter: Matter,
-    pub(crate) weather: NetworkConditions,
+    pub(crate) conditions: NetworkConditions,
     pub(crate) cut: Cut,
     cut_at: Cell<Option<BootTime>>,
-    /// How long the other worker may have to wait, where a case says so.
+    /// The longest time that the other worker may wait. A case may change it.
     pub(crate) patience: Cell<Duration>,
-    /// Whether the case has closed the first worker.
+    /// Set where the case has closed the first worker.
     pub(crate) closed: Cell<bool>,
 }
 
 impl Stage {
-    pub(crate) async fn set(matter: Matter, weather: NetworkConditions, cut: Cut) -> Self {
+    pub(crate) async fn set(matter: Matter, conditions: NetworkConditions, cut: Cut) -> Self {
         let world = PausedWorld::new();
         let (env, network) = (Env::new(world.clone()), Env::new(world));
         let ms = |late: u64, fair: u64| {
-            Duration::from_millis(if weather == NetworkConditions::OneLate && late > 0 { late } else { fair })
+            Duration::from_millis(if conditions == NetworkConditions::OneLate && late > 0 {
+                late
+            } else {
+                fair
+            })
         };
         let servers: Vec<_> = [(ms(0, 1), ms(0, 2)), (ms(0, 2), ms(0, 5)), (ms(60, 3), ms(60, 1))]
             .into_iter()
             .enumerate()
             .map(|(at, (there, back))| Server::new(&format!("server-{at}"), &network, there, back))
             .collect();
-        servers[2].set_up(weather != NetworkConditions::OneAway);
+        servers[2].set_up(conditions != NetworkConditions::OneAway);
         let worker = |name: &str| quorum(name, &env, &servers);
         let (me, other) = (worker("me"), worker("other"));
         let rival =
-            (weather == NetworkConditions::Rival).then(|| (worker("rival"), CancellationToken::new()));
+            (conditions == NetworkConditions::Rival).then(|| (worker("rival"), CancellationToken::new()));
         let stage = Self {
             env,
             network,
@@ -105,7 +109,7 @@ impl Stage {
             other,
             rival,
             matter,
-            weather,
+            conditions,
             cut,
             cut_at: Cell::new(None),
             patience: Cell::new(SOON),
@@ -116,7 +120,7 @@ impl Stage {
     }
 
     async fn warm_up(&self) {
-        if self.weather == NetworkConditions::Cold {
+        if self.conditions == NetworkConditions::Cold {
             return;
         }
         let rival = self.rival.iter().map(|(quorum, _)| quorum);
@@ -130,7 +134,7 @@ impl Stage {
                 self.env.sleep(Duration::from_millis(1)).await;
             }
         }
-        if self.weather == NetworkConditions::Apart {
+        if self.conditions == NetworkConditions::Apart {
             for away in [2, 0] {
                 self.servers[away].set_up(false);
                 take(&self.other, self.matter).await;
@@ -154,7 +158,7 @@ impl Stage {
 
     /// Runs what is tried up to the cut; whether it got to its end.
     pub(crate) async fn cut<T>(&self, work: impl Future<Output = T>) -> Option<T> {
-        // What waits for ever is dropped, too.
+        // A future that waits forever is dropped, too.
         let ends = self.env.now() + Duration::from_secs(30);
         let output = self.env.before(ends, self.cut.run(work)).await.flatten();
         self.note_cut();
@@ -163,7 +167,7 @@ impl Stage {
 
     /// The cut has been made, or there was none.
     pub(crate) fn note_cut(&self) {
-        if self.weather == NetworkConditions::CutOff {
+        if self.conditions == NetworkConditions::CutOff {
             self.servers[1].set_up(false);
         }
         self.cut_at.set(Some(self.env.now()));
@@ -188,7 +192,7 @@ impl Stage {
         self.me.lock(NAME).ttl(TTL)
     }
 
-    /// The second worker, which competes for what was let go of.
+    /// The second worker, which competes for the released resource.
     pub(crate) fn other(&self) -> &Quorum {
         &self.other
     }
@@ -284,7 +288,7 @@ async fn take_claim(quorum: &Quorum) {
     }
 }
 
-/// That something lives until it is dropped.
+/// Shows that its owner lives, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Alive(Arc<AtomicBool>);
 

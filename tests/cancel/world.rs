@@ -90,7 +90,7 @@ impl Server {
         Arc::new(Self { name: name.to_owned(), env: env.clone(), store, up, there, back })
     }
 
-    /// Whether what is sent arrives, either way. What does not is lost without a word.
+    /// Sets whether messages arrive, in both directions. Others are lost silently.
     pub(crate) fn set_up(&self, up: bool) {
         self.up.store(up, Ordering::Relaxed);
     }
@@ -115,7 +115,7 @@ impl Server {
         self.store.lock().unwrap()
     }
 
-    /// Waits for a message to arrive, for ever where it does not.
+    /// Waits for a message to arrive; forever where it does not.
     async fn travel(&self, until: BootTime) {
         self.env.sleep_until(until).await;
         if !self.is_up() {
@@ -172,14 +172,14 @@ impl RoadSession {
             while let Some((at, batch, reply)) = arriving.recv().await {
                 here.env.sleep_until(at).await;
                 if !here.is_up() {
-                    lost.push(reply); // Nobody says that it is lost.
+                    lost.push(reply); // The loss is silent.
                     continue;
                 }
                 let ran = engine::run(&mut *here.store(), &batch, here.clocks());
                 let (back, env) = (here.env.now() + here.back, here.env.clone());
                 env.clone().spawn(async move {
                     env.sleep_until(back).await;
-                    // Nobody may wait for it any more.
+                    // The receiver may be gone.
                     let _ = reply.send(Ok(ran));
                 });
             }

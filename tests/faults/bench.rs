@@ -15,10 +15,10 @@ use std::{ops::Range, sync::Mutex, time::Duration};
 /// Of all leases on most benches, and the deployment's `max_ttl`.
 pub(crate) const TTL: Duration = Duration::from_secs(2);
 
-/// The same where a release must be told from the end of a key's time, on a machine however busy.
+/// The TTL where a release must be distinguished from the end of a key's TTL, however busy the machine.
 const LONG_TTL: Duration = Duration::from_secs(10);
 
-/// How long a node may take to answer: more than the default, for busy machines.
+/// The time that a node may take to answer: more than the default, for busy machines.
 pub(crate) const NODE_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// Between two looks at a condition.
@@ -43,12 +43,12 @@ impl Bench {
         Self::with(&RedisConfig::new(), false).await
     }
 
-    /// One for [`Bench::freed`]: its leases live long.
+    /// Starts servers and workers with a long TTL, for [`Bench::freed`].
     pub(crate) async fn of_long_leases() -> Self {
         Self::of(&RedisConfig::new(), false, LONG_TTL).await
     }
 
-    /// Of servers that run as `config` says; `durable` is what the workers are told of them.
+    /// Starts servers with `config`. The workers are configured with `durable`.
     pub(crate) async fn with(config: &RedisConfig, durable: bool) -> Self {
         Self::of(config, durable, TTL).await
     }
@@ -80,7 +80,7 @@ impl Bench {
         Worker { quorum, roads: Vec::new(), ttl: self.ttl }
     }
 
-    /// A worker with a network of its own, whose faults nobody else feels.
+    /// A worker with a network of its own, whose faults affect no other worker.
     pub(crate) async fn worker_on_roads(&self, name: &str) -> Worker {
         self.worker_on_roads_with(name, |setup| setup).await
     }
@@ -120,15 +120,15 @@ impl Bench {
         self.servers.iter().map(|server| RedisNode::parse(&server.url()).expect("a URL"))
     }
 
-    /// Whether `key` stands on the server at `index`.
-    pub(crate) fn stands(&self, index: usize, key: &str) -> bool {
+    /// Returns whether `key` is stored on the server at `index`.
+    pub(crate) fn is_stored(&self, index: usize, key: &str) -> bool {
         self.servers[index].command(&["EXISTS", key]) == "1"
     }
 
     /// The same on all servers, by the lock's name.
     pub(crate) fn holders_of(&self, lock: &str) -> Vec<usize> {
         let key = format!("quorate:{lock}");
-        (0..self.servers.len()).filter(|&index| self.stands(index, &key)).collect()
+        (0..self.servers.len()).filter(|&index| self.is_stored(index, &key)).collect()
     }
 
     /// Waits until no server has a key of the lock, and sees that it was freed: no key reached its end. For a
@@ -167,7 +167,7 @@ impl Bench {
     }
 }
 
-/// How many leases stand on `server`; each has an end within a TTL.
+/// The number of leases on `server`; each ends within a TTL.
 fn leases_on(server: &RedisServer, ttl: Duration) -> usize {
     let stands = |key: &Key| match &*key.name {
         "quorate:node" => None,
@@ -241,7 +241,7 @@ impl Worker {
         }
     }
 
-    /// Waits until the lease is over, and looks at the order in which that is told.
+    /// Waits until the lease is over, and checks the order in which that is reported.
     pub(crate) async fn sees_the_end(&self, lease: &Lease) {
         let over = self.quorum.env().before(self.now() + PATIENCE, lease.lost_token().cancelled()).await;
         assert!(over.is_some(), "the lease is not lost in {PATIENCE:?}");
@@ -266,7 +266,7 @@ impl Worker {
     }
 }
 
-/// Tries for what `held` holds until it is granted, whatever the errors: nobody is to have it meanwhile.
+/// Tries to acquire the lock of `held` until it is granted, whatever the errors: no worker may hold it meanwhile.
 pub(crate) async fn take_over(worker: &Worker, held: &Lease) -> Lease {
     let lock = worker.lock(held.resource().key());
     let give_up = worker.now() + PATIENCE;
@@ -282,7 +282,7 @@ pub(crate) async fn take_over(worker: &Worker, held: &Lease) -> Lease {
     }
 }
 
-/// Whether the node must not vote because its clock jumped.
+/// Returns whether the node must not vote because its clock jumped.
 pub(crate) fn jumped(state: &NodeState) -> bool {
     let NodeState::Quarantined { why: VoteRejection::Quarantined { reason, .. }, .. } = state else {
         return false;
@@ -304,7 +304,7 @@ pub(crate) async fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T
     }
 }
 
-/// What leases guard: it takes no write under a lower token than it has seen.
+/// A store that leases guard: it accepts no write under a lower token than it has seen.
 #[derive(Default)]
 pub(crate) struct Sink(Mutex<Option<FencingToken>>);
 

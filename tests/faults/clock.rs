@@ -2,8 +2,8 @@
 //!
 //! # What is not guaranteed
 //!
-//! A step beyond `clock_step_allowance` is known to whoever heard from the node before and after it. Who met the
-//! node only afterwards has nothing to compare with: where as many nodes stepped as a lease's majority rests on,
+//! A step beyond `clock_step_allowance` is known to each worker that heard from the node before and after it. A worker
+//! that met the node only afterwards has nothing to compare with: where as many nodes stepped as a lease's majority rests on,
 //! such a rival and the holder may both hold it, with different tokens. See also Kleppmann's scenario.
 //!
 //! Nodes that were judged are left ahead: set back, their quarantine would end by a clock that has yet to come
@@ -29,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 pub(crate) const SMALL: Duration = Duration::from_millis(150);
 pub(crate) const LARGE: Duration = Duration::from_secs(60);
 
-/// What is left of a lease when its holder has looked at its idle nodes for the second time, and not the third.
+/// The rest of a lease when its holder has probed its idle nodes for the second time, and not the third.
 const LAST_LOOK: Duration = Duration::from_millis(400);
 
 pub(crate) async fn bench() -> Bench {
@@ -75,12 +75,12 @@ async fn steps_within_the_allowance_on_all_nodes_make_no_second_holder() {
     bench.clean().await;
 }
 
-/// What the test above would see if the allowance were not taken off. (By all workers: one alone is refused.) The step comes
+/// The test above, without the allowance. (By all workers: one alone is refused.) The step comes
 /// after the holder's last look at its nodes (every third of `max_ttl`, while they are idle), so that it cannot judge it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_the_allowance_there_are_two_holders() {
     let bench = bench().await;
-    // The markers name the allowance that the operator had: these workers mark the servers anew, and wait.
+    // The markers name the allowance that the operator had: these workers mark the servers again, and wait.
     bench.servers.iter().for_each(|server| drop(server.command(&["DEL", "quorate:node"])));
     let reckless = |setup| QuorumConfig { clock_step_allowance: Duration::ZERO, ..setup };
     let holder = bench.worker_on_roads_with("a", reckless).await;
@@ -107,7 +107,7 @@ async fn without_the_allowance_there_are_two_holders() {
             return;
         }
     }
-    panic!("nobody saw two holders: the test above proves nothing");
+    panic!("no worker saw two holders: the test above proves nothing");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -117,8 +117,8 @@ async fn a_large_step_on_one_node_ends_its_key_early_and_the_majority_holds() {
     let lease = holder.must_acquire("x").await;
     eventually("lease on all five", || (bench.holders_of("x").len() == 5).then_some(())).await;
     bench.servers[2].step_clock(LARGE, true);
-    assert!(!bench.stands(2, "quorate:x"), "the step did not end the key");
-    assert!(rival.must_not_acquire("x").await.is_none(), "a majority says who holds it");
+    assert!(!bench.is_stored(2, "quorate:x"), "the step did not end the key");
+    assert!(rival.must_not_acquire("x").await.is_none(), "a majority reports the holder");
     // Requests that were timed by its old clock are refused as stale once; then it takes part again.
     eventually("lease on all five again", || (bench.holders_of("x").len() == 5).then_some(())).await;
     holder.keeps(&lease, TTL).await;
@@ -131,7 +131,7 @@ async fn a_large_step_on_one_node_ends_its_key_early_and_the_majority_holds() {
 }
 
 /// The node that stepped back keeps the dead holder's key for longer than its TTL, by true time: it is one
-/// node, and a minority stops nobody.
+/// node, and a minority blocks no worker.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_large_step_back_on_one_node_delays_nobody_after_a_crash() {
     let bench = bench().await;
@@ -164,7 +164,7 @@ async fn a_large_step_on_a_majority_makes_no_second_holder_of_a_rival_that_watch
     sink.write(lease.fencing_token().expect("just acquired")).expect("the first");
     let since = rival.now();
     (0..3).for_each(|index| bench.servers[index].step_clock(LARGE, true));
-    assert!((0..3).all(|index| !bench.stands(index, "quorate:x")), "the step did not end the keys");
+    assert!((0..3).all(|index| !bench.is_stored(index, "quorate:x")), "the step did not end the keys");
     let next = take_over(&rival, &lease).await;
     assert!(since.until(rival.now()) >= rival.quorum.config().quarantine(), "they voted too soon");
     sink.write(next.fencing_token().expect("just acquired")).expect("a larger token");
@@ -192,7 +192,7 @@ async fn a_large_step_on_a_majority_is_fenced_where_the_rival_came_after_it() {
     let rival = bench.newcomer("b");
     let next = rival.must_acquire("x").await;
     let node_states = rival.quorum.nodes();
-    assert!(!node_states.iter().any(|node| jumped(&node.state)), "nobody was to know: {node_states:?}");
+    assert!(!node_states.iter().any(|node| jumped(&node.state)), "no worker can know: {node_states:?}");
     assert!(next.token() > lease.token());
     sink.write(next.fencing_token().expect("just acquired")).expect("a larger token");
     assert_eq!(sink.write(lease.token()), Err(next.token()), "the sink took an old holder's write");
@@ -213,7 +213,7 @@ async fn a_node_whose_clock_is_far_off_seeds_no_counter_and_says_so() {
     let error =
         worker.lock("new").wait(Duration::from_secs(1)).acquire().await.expect_err("three do not grant");
     assert!(error.is_untrusted() && error.to_string().contains("apart; set both by NTP"), "{error}");
-    assert!((0..3).all(|index| !bench.stands(index, "{quorate:new}:fence")));
+    assert!((0..3).all(|index| !bench.is_stored(index, "{quorate:new}:fence")));
     bench.clean().await;
     (0..3).for_each(|index| bench.servers[index].step_clock(LARGE, false));
     worker.serves("new").await;

@@ -45,7 +45,7 @@ async fn a_majority_that_is_killed_ends_the_lease_in_time_and_comes_back_without
     (0..3).for_each(|index| bench.servers[index].kill());
     worker.sees_the_end(&lease).await;
     assert!(killed.until(worker.now()) < TTL * 2, "lost only {:?} later", killed.until(worker.now()));
-    let error = rival.must_not_acquire("x").await.expect("nobody holds it");
+    let error = rival.must_not_acquire("x").await.expect("no worker holds it");
     assert!(error.is_unreachable(), "{error}");
     for index in 0..3 {
         let port = bench.servers[index].port();
@@ -101,7 +101,7 @@ async fn all_five_restart_from_files_synced_at_every_write_and_the_lease_goes_on
     rival.trusts(5).await;
     assert_eq!(began(&bench), memories, "what a node remembers is what it remembered");
     let away = killed.until(worker.now());
-    // Nobody extends it while they are away.
+    // No worker can extend it while they are away.
     if away < TTL / 2 {
         assert_eq!(bench.holders_of("x").len(), 5, "the files hold the lease");
         worker.keeps(&lease, TTL).await;
@@ -112,7 +112,7 @@ async fn all_five_restart_from_files_synced_at_every_write_and_the_lease_goes_on
     let token = lease.token().get();
     let _ = lease.release().await;
     let next = rival.must_acquire("x").await;
-    // The counters are in the files too: one that was seeded anew would be microseconds of the clock ahead.
+    // The counters are in the files too: one that was seeded again would be ahead by microseconds of the clock.
     let step = next.token().get() - token;
     assert!((1..100).contains(&step), "the counter rose by {step}");
     next.release().await.expect("a majority answers");

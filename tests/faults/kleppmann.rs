@@ -20,7 +20,7 @@ impl Scene {
     async fn new() -> Self {
         let bench = bench().await;
         let clients = [bench.worker_on_roads("client-1").await, bench.worker_on_roads("client-2").await];
-        // Every node has counted it, all to the same number: what comes is told apart by what they count now.
+        // Every node has counted it, all to the same number: later grants are distinguished by their counters.
         clients[0].serves("x").await;
         eventually("lock freed", || bench.holders_of("x").is_empty().then_some(())).await;
         clients[0].roads[3..].iter().for_each(|road| road.cut(Directions::Both));
@@ -71,8 +71,8 @@ async fn clock_jump_on_node_c_is_seen_by_a_rival_that_watched_it() {
     sink.write(lease.fencing_token().expect("just acquired")).expect("the first");
     let since = client_2.now();
     scene.bench.servers[C].step_clock(LARGE, true);
-    assert!(!scene.bench.stands(C, "quorate:x"), "the jump did not end the key");
-    let error = client_2.must_not_acquire("x").await.expect("nobody holds it on C, D and E");
+    assert!(!scene.bench.is_stored(C, "quorate:x"), "the jump did not end the key");
+    let error = client_2.must_not_acquire("x").await.expect("no worker holds it on C, D and E");
     client_2.sees(C, "jump of", jumped).await;
     let next = take_over(client_2, &lease).await;
     let quarantine = client_2.quorum.config().quarantine();
@@ -98,8 +98,8 @@ async fn clock_jump_on_node_c_is_fenced_where_the_rival_met_it_later() {
     let late = scene.bench.worker_on_roads("late").await;
     late.roads[..C].iter().for_each(|road| road.cut(Directions::Both));
     let next = late.must_acquire("x").await;
-    assert!(scene.bench.stands(C, "quorate:x"), "without C's vote");
-    assert!(!jumped(&late.quorum.nodes()[C].state), "nobody was to know");
+    assert!(scene.bench.is_stored(C, "quorate:x"), "without C's vote");
+    assert!(!jumped(&late.quorum.nodes()[C].state), "no worker can know");
     assert!(next.token() > lease.token(), "{:?} after {:?}", next.token(), lease.token());
     sink.write(next.fencing_token().expect("just acquired")).expect("a larger token");
     assert_eq!(sink.write(lease.token()), Err(next.token()), "client 1's late write was taken");
@@ -148,7 +148,7 @@ async fn pause_after_acquire() {
     assert!(client_1.sink().write(next.fencing_token().expect("just acquired").get()).expect("a server"));
     client_1.tell();
     let woke = client_1.go_on();
-    // Its first look says so, and nobody has told it before.
+    // Its first check says so, without a notification before.
     let refused = client_1.until_it_notes("lost").await;
     assert_eq!((refused.token, client_1.first_since(woke).what), (first.token, "lost".to_owned()));
     // And if it writes regardless, the sink knows.

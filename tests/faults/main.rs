@@ -1,6 +1,6 @@
-//! Five real Redis servers, and what befalls them: killed, stopped, flushed, full, cut off, slow, stepped; and
-//! workers that stand still. After each fault two things are looked at: nobody held what another held, and
-//! once it is over the lease is to be had again, and nothing is left behind.
+//! Five real Redis servers and their faults: killed, stopped, flushed, full, cut off, slow, with stepped clocks; and
+//! workers that are paused. After each fault two things are checked: no two workers held one lease, and once the fault is
+//! over the lease can be acquired again and nothing is left behind.
 //!
 //! # What is not guaranteed
 //!

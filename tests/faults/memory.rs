@@ -36,7 +36,7 @@ async fn full_servers_refuse_new_leases_by_name_and_extend_those_that_stand() {
     let worker = bench.worker("a").await;
     let lease = worker.must_acquire("x").await;
     fill(&bench, 5);
-    let error = worker.must_not_acquire("y").await.expect("nobody holds it");
+    let error = worker.must_not_acquire("y").await.expect("no worker holds it");
     let report = error.report().expect("a round");
     let full = |outcome: &NodeOutcome| matches!(outcome, NodeOutcome::Refused(Refusal::Failed(why)) if why.contains("OOM"));
     assert!(report.count(full) >= report.needed, "{error}");
@@ -44,7 +44,7 @@ async fn full_servers_refuse_new_leases_by_name_and_extend_those_that_stand() {
         assert!(error.to_string().contains(&format!("{name}: refused: the node failed: OOM")), "{error}");
     }
     assert!(!error.is_permanent(), "memory comes back");
-    // It needs no memory to hold on, nor to let go.
+    // Neither an extension nor a release needs memory.
     worker.keeps(&lease, TTL + TTL / 2).await;
     lease.release().await.expect("a majority answers");
     bench.clean().await;
@@ -59,7 +59,7 @@ async fn an_attempt_that_a_full_majority_refuses_leaves_nothing_on_the_others() 
     let worker = bench.worker("a").await;
     fill(&bench, 3);
     for _ in 0..5 {
-        worker.must_not_acquire("x").await.expect("nobody holds it");
+        worker.must_not_acquire("x").await.expect("no worker holds it");
         bench.freed("x").await;
     }
     room(&bench);

@@ -26,10 +26,10 @@ async fn replies_cut_in_the_middle_on_a_majority_lose_the_round_and_leave_nothin
     let worker = bench.worker_on_roads("a").await;
     for bytes in [0, 7, 30] {
         worker.roads[..3].iter().for_each(|road| road.cut_reply_after(bytes));
-        let error = worker.must_not_acquire("x").await.expect("nobody holds it");
+        let error = worker.must_not_acquire("x").await.expect("no worker holds it");
         assert!(error.to_string().contains("the connection closed"), "{error}");
         // They were granted, unheard; the releases follow on the next connections.
-        assert!((0..3).all(|index| bench.stands(index, "{quorate:x}:fence")));
+        assert!((0..3).all(|index| bench.is_stored(index, "{quorate:x}:fence")));
         bench.freed("x").await;
         worker.trusts(5).await;
     }
@@ -45,7 +45,7 @@ async fn requests_that_a_cut_holds_back_are_refused_when_they_arrive() {
     worker.serves("w").await;
     worker.roads[2].cut(Directions::There);
     let began = worker.now();
-    let error = worker.must_not_acquire("x").await.expect("nobody holds it");
+    let error = worker.must_not_acquire("x").await.expect("no worker holds it");
     assert!(error.is_unreachable() && error.to_string().contains("no reply in time"), "{error}");
     assert!(began.until(worker.now()) >= NODE_TIMEOUT);
     // What waits behind other requests leaves up to a node timeout later, and is good for one more.
@@ -55,7 +55,7 @@ async fn requests_that_a_cut_holds_back_are_refused_when_they_arrive() {
     worker.trusts(5).await;
     worker.serves("y").await;
     for index in 0..3 {
-        assert!(!bench.stands(index, "{quorate:x}:fence"), "node {index} ran what was abandoned");
+        assert!(!bench.is_stored(index, "{quorate:x}:fence"), "node {index} ran what was abandoned");
     }
     worker.serves("x").await;
     bench.clean().await;
@@ -71,8 +71,8 @@ async fn requests_whose_replies_a_cut_holds_back_run_and_are_taken_back() {
     // Granted unheard; the releases travel behind, on the way that is not cut. (On the first two nodes others
     // may be waiting for a reply, so that the request never leaves.)
     let mut tries = 0;
-    while !bench.stands(2, "{quorate:x}:fence") {
-        let error = worker.must_not_acquire("x").await.expect("nobody holds it");
+    while !bench.is_stored(2, "{quorate:x}:fence") {
+        let error = worker.must_not_acquire("x").await.expect("no worker holds it");
         assert!(error.is_unreachable(), "{error}");
         tries += 1;
         assert!(tries < 20, "node 2 never ran what it was asked: {error}");
@@ -179,7 +179,7 @@ async fn beyond_the_node_timeout_there_is_no_lease_and_nothing_stays() {
     worker.roads[2].set_latency(Latency::each_way(way));
     for _ in 0..3 {
         let began = worker.now();
-        let error = worker.must_not_acquire("x").await.expect("nobody holds it");
+        let error = worker.must_not_acquire("x").await.expect("no worker holds it");
         assert!(error.is_unreachable(), "{error}");
         assert!(began.until(worker.now()) < Duration::from_secs(5));
         bench.freed("x").await;

@@ -13,7 +13,7 @@ use std::time::Duration;
 const READERS: &str = "{quorate:x}:readers";
 const QUEUE: &str = "{quorate:x}:queue";
 
-/// How another client lets go: only of what is its own.
+/// The release script of other clients: it deletes only the client's own key.
 const RELEASE: &str =
     "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0";
 
@@ -33,7 +33,7 @@ fn servers_with(bench: &Bench, readers: usize) -> usize {
 /// No key of a reader or a queue is left, and no lock.
 async fn clean(bench: &Bench) {
     eventually("servers without readers and queues", || {
-        let left = |key: &str| (0..5).any(|index| bench.stands(index, key));
+        let left = |key: &str| (0..5).any(|index| bench.is_stored(index, key));
         (!left(READERS) && !left(QUEUE)).then_some(())
     })
     .await;
@@ -61,7 +61,7 @@ async fn readers_keep_other_redlock_clients_out_and_the_other_way_round() {
     two.release().await.expect("all answer");
     eventually("free lock", || bench.holders_of("x").is_empty().then_some(())).await;
     for index in 0..3 {
-        assert!(set(index), "nobody reads");
+        assert!(set(index), "there is no reader");
     }
     match reader(&a).try_acquire().await.expect("a quorum") {
         TryAcquire::Acquired(_) => panic!("a reader beside another client"),
@@ -172,7 +172,7 @@ async fn with_a_server_stopped_both_who_wait_in_turn_get_it() {
         let (lock, order) = (workers[before].lock("x").fair(Duration::ZERO), order.clone());
         tasks.push(tokio::spawn(async move {
             let lease = lock.acquire().await.unwrap_or_else(|error| panic!("{error}"));
-            order.send(name).expect("somebody looks");
+            order.send(name).expect("the receiver is read");
             lease.release().await.expect("a majority answers");
         }));
         eventually("place in the queue", || {
@@ -193,7 +193,7 @@ async fn with_a_server_stopped_both_who_wait_in_turn_get_it() {
     clean(&bench).await;
 }
 
-/// The head of a queue whose process is gone holds nobody up for longer than its place stands.
+/// A dead process at the head of a queue blocks other waiters only until its queue ticket expires.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crashed_head_is_dropped_in_time() {
     let bench = Bench::new().await;

@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, time::Duration};
 /// For how long a waiter's attempt that lost may stand on a node: it is released at once, on a machine however busy.
 const ATTEMPT: Duration = Duration::from_secs(1);
 
-/// Who is on the node at `index`.
+/// The owner on the node at `index`.
 fn owner_on(bench: &Bench, index: usize) -> String {
     bench.servers[index].command(&["GET", "quorate:x"])
 }
@@ -24,7 +24,7 @@ async fn comes_to_stand(bench: &Bench, lease: &Lease, now: impl Fn() -> BootTime
         if owner == lease.owner().as_str() {
             break;
         }
-        assert!(now() < give_up, "not repaired within {within:?}; {owner:?} stands there");
+        assert!(now() < give_up, "not repaired within {within:?}; {owner:?} is stored there");
         if owner != "(nil)" {
             let since = *seen.entry(owner.clone()).or_insert_with(&now);
             assert!(since.until(now()) < ATTEMPT, "{owner} of the waiter stands on");
@@ -32,7 +32,7 @@ async fn comes_to_stand(bench: &Bench, lease: &Lease, now: impl Fn() -> BootTime
         quorate::env::Env::system().sleep(Duration::from_millis(2)).await;
     }
     assert_eq!(bench.holders_of("x"), [0, 1, 2, 3, 4]);
-    // Once it stands there, no waiter gets in between, for two rounds of extensions and more.
+    // Once it is stored there, no waiter acquires it in between, for two rounds of extensions and more.
     let until = now() + TTL;
     while now() < until {
         for index in 0..5 {
@@ -53,7 +53,7 @@ async fn a_lease_comes_to_stand_where_it_is_missing_though_a_waiter_contends() {
     let waits = rival.quorum.env().spawn_scoped({
         let quorum = rival.quorum.clone();
         async move {
-            // It begins anew all the time, so that it asks as often as it can.
+            // It starts a new call each time, so that it asks as often as possible.
             loop {
                 if let Ok(quorate::lease::TryAcquire::Acquired(lease)) =
                     quorum.lock("x").ttl(TTL).try_acquire().await

@@ -34,7 +34,7 @@ async fn a_majority_that_stands_still_ends_the_lease_and_what_was_abandoned_sets
     let counts = || (0..3).map(|index| bench.servers[index].command(&["GET", "{quorate:z}:fence"]));
     let before: Vec<String> = counts().collect();
     (0..3).for_each(|index| bench.servers[index].pause());
-    let error = rival.must_not_acquire("z").await.expect("nobody holds it");
+    let error = rival.must_not_acquire("z").await.expect("no worker holds it");
     assert!(error.is_unreachable(), "{error}");
     assert!(error.to_string().contains("no reply in time"), "{error}");
     worker.sees_the_end(&lease).await;

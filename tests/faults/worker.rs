@@ -102,13 +102,13 @@ impl Note {
     }
 }
 
-/// By the time at which they looked, the tokens of those who believed that they hold never fall: none believed
-/// so after another had it.
+/// In the order of the times of their checks, the tokens of workers that believed in their lease never fall: none believed
+/// so after another worker had acquired it.
 fn never_two(probes: &[&Probe]) {
     let mut beliefs: Vec<Note> = probes.iter().flat_map(|probe| probe.notes()).collect();
     beliefs.retain(|note| note.what == "ok" || note.what == "held");
     beliefs.sort_by_key(|note| note.at);
-    assert!(beliefs.len() > 2, "nobody held it");
+    assert!(beliefs.len() > 2, "no worker held it");
     for pair in beliefs.windows(2) {
         assert!(pair[0].token <= pair[1].token, "two held it: {pair:?}");
     }
@@ -130,9 +130,9 @@ async fn a_worker_that_stood_still_finds_out_at_once_and_the_next_has_a_larger_t
     let lost = eventually("loss", || first.notes().into_iter().find(|note| note.what == "lost")).await;
     assert_eq!(first.first_since(woke), lost, "it believed in its lease after it woke");
     assert!(woke.until(lost.at) < Duration::from_secs(2), "it found out {:?} later", woke.until(lost.at));
-    // Both signals are out by then, or at once: code that waits for them is told too.
+    // Both tokens are cancelled by then, or at once: code that waits for them is notified too.
     let told = first.until_it_notes("told").await;
-    assert!(woke.until(told.at) < Duration::from_secs(2), "it was told {:?} later", woke.until(told.at));
+    assert!(woke.until(told.at) < Duration::from_secs(2), "it was notified {:?} later", woke.until(told.at));
     never_two(&[&first, &second]);
     // The one that woke campaigns again, and has it when the other dies.
     second.running.kill();
@@ -149,7 +149,7 @@ async fn a_worker_that_stood_still_finds_out_at_once_and_the_next_has_a_larger_t
     bench.clean().await;
 }
 
-/// For less than the lease lives: it goes on, and nobody else has had it.
+/// For less than the TTL: the lease goes on, and no other worker has acquired it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_worker_that_stood_still_for_a_moment_goes_on() {
     let bench = Bench::new().await;
@@ -160,7 +160,7 @@ async fn a_worker_that_stood_still_for_a_moment_goes_on() {
         worker.stop();
         let until = rival.now() + TTL / 10;
         while rival.now() < until {
-            assert!(rival.must_not_acquire("job").await.is_none(), "a majority says who holds it");
+            assert!(rival.must_not_acquire("job").await.is_none(), "a majority reports the holder");
         }
         let woke = worker.go_on();
         eventually("look after it woke", || worker.notes().into_iter().find(|note| note.at > woke)).await;

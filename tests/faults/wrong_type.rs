@@ -17,7 +17,7 @@ fn spoil(bench: &Bench, nodes: usize, key: &str) {
     }
 }
 
-fn mend(bench: &Bench, key: &str) {
+fn fix(bench: &Bench, key: &str) {
     for server in bench.servers.iter() {
         server.command(&["DEL", key]);
     }
@@ -31,18 +31,18 @@ fn names(report: &Report, key: &str) {
     assert!(report.to_string().contains(key), "{report}");
 }
 
-/// With a minority spoilt it is acquired; with a majority spoilt the error names the key, other locks are not
-/// touched, and once it is mended it is to be had.
+/// With keys of a wrong type on a minority the lock is acquired. With such keys on a majority the error names the key and
+/// other locks are not affected, and once the keys are fixed the lock can be acquired.
 async fn spoils_one_lock(key: &str) {
     let bench = Bench::new().await;
     let worker = bench.worker("a").await;
     spoil(&bench, 2, key);
     worker.serves("x").await;
     spoil(&bench, 3, key);
-    let error = worker.must_not_acquire("x").await.expect("nobody holds it");
+    let error = worker.must_not_acquire("x").await.expect("no worker holds it");
     names(error.report().expect("a round"), key);
     worker.serves("y").await;
-    mend(&bench, key);
+    fix(&bench, key);
     worker.serves("x").await;
     bench.clean().await;
 }
@@ -70,10 +70,10 @@ async fn in_the_place_of_a_held_lock_on_a_majority_the_lease_ends_and_nobody_has
     spoil(&bench, 3, "quorate:x");
     worker.sees_the_end(&lease).await;
     names(
-        rival.must_not_acquire("x").await.expect("nobody holds it").report().expect("a round"),
+        rival.must_not_acquire("x").await.expect("no worker holds it").report().expect("a round"),
         "quorate:x",
     );
-    mend(&bench, "quorate:x");
+    fix(&bench, "quorate:x");
     let next = rival.must_acquire("x").await;
     assert!(next.token() > lease.token());
     next.release().await.expect("a majority answers");
@@ -86,19 +86,19 @@ async fn in_the_place_of_the_marker_the_node_has_no_vote_until_it_is_deleted() {
     let worker = bench.worker("a").await;
     let lease = worker.must_acquire("x").await;
     spoil(&bench, 3, "quorate:node");
-    let error = worker.must_not_acquire("y").await.expect("nobody holds it");
+    let error = worker.must_not_acquire("y").await.expect("no worker holds it");
     names(error.report().expect("a round"), "quorate:node");
-    // Who comes now is told at the handshake, with the mend.
+    // A worker that connects now learns it at the handshake, with the fix.
     let late = bench.newcomer("b");
     let seen = late.sees(0, "unusable", |state| matches!(state, NodeState::Unreachable(_))).await;
-    let told = format!("{:?}", seen.state);
-    assert!(told.contains("marker's key holds another type; delete it"), "{told}");
+    let shown = format!("{:?}", seen.state);
+    assert!(shown.contains("marker's key holds another type; delete it"), "{shown}");
     // Nothing can be extended there, nor granted to anybody else.
     worker.sees_the_end(&lease).await;
-    mend(&bench, "quorate:node");
+    fix(&bench, "quorate:node");
     // A node without a marker may be new or flushed: it waits.
     let since = worker.now();
-    // Until it has met them again it is told at once what an operator must fix.
+    // Until it has connected again, each call reports at once what an operator must fix.
     let give_up = since + std::time::Duration::from_secs(60);
     let next = loop {
         match late.lock("x").acquire().await {
@@ -137,9 +137,9 @@ async fn in_the_place_of_a_ledger_nothing_else_suffers() {
     assert!(refused.contains("quorate:ledger/g holds another type"), "{refused}");
     other.seal(term).await.expect("another group's");
     worker.serves("x").await;
-    mend(&bench, "quorate:ledger/g");
-    ledger.seal(term).await.expect("mended");
-    ledger.write(&"k".into(), None, &record(at)).await.expect("mended");
+    fix(&bench, "quorate:ledger/g");
+    ledger.seal(term).await.expect("the keys are fixed");
+    ledger.write(&"k".into(), None, &record(at)).await.expect("the keys are fixed");
     bench.clean().await;
 }
 
@@ -166,7 +166,7 @@ async fn in_the_place_of_a_claim_the_batch_goes_on() {
     for claim in mine {
         claim.complete("ok").await.unwrap_or_else(|error| panic!("{error}"));
     }
-    spoilt.iter().for_each(|key| mend(&bench, key));
+    spoilt.iter().for_each(|key| fix(&bench, key));
     let again = eventually_claimed(&claims, "one").await;
     again.abandon().await.expect("a majority answers");
     bench.clean().await;

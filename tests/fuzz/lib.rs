@@ -1,4 +1,4 @@
-//! The functions that the targets call are those of CI's property tests.
+//! The functions that the targets call: those of CI's property tests.
 
 #[path = "../unfriendly/mod.rs"]
 pub mod unfriendly;

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-/// How long a client may take to say a word: its own waits, on a busy machine.
+/// The time that a client may take to answer: its own waits, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Another people's client.
@@ -77,7 +77,7 @@ pub(crate) fn installed(name: &str) -> bool {
     missing.is_empty()
 }
 
-/// A process that uses one. It is told what to do and answers in lines; dropping it kills it.
+/// A process that uses another client. It reads commands and answers in lines. Dropping it kills it.
 #[derive(Debug)]
 pub(crate) struct Client {
     kind: Kind,
@@ -108,7 +108,7 @@ impl Client {
         self.kind
     }
 
-    /// Tells it one thing and gives its answer.
+    /// Sends one command and returns the answer.
     #[track_caller]
     pub(crate) fn ask(&mut self, what: &str) -> String {
         self.tell(what);
@@ -125,7 +125,7 @@ impl Client {
         said
     }
 
-    /// Kills it outright: it lets go of nothing.
+    /// Kills it: it releases nothing.
     pub(crate) fn kill(mut self) {
         self.child.kill().expect("it runs");
         self.child.wait().expect("our own child");

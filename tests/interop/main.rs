@@ -31,13 +31,13 @@ use std::{
     time::Duration,
 };
 
-/// What pottery puts before a name.
+/// The prefix that pottery adds to a name.
 const PREFIX: &str = "redlock:";
 const NAME: &str = "job";
 
 /// Our own contenders.
 const OURS: [&str; 2] = ["ours", "also ours"];
-/// How many times each contender must have had the lock.
+/// The number of times that each contender must acquire the lock.
 const WINS: u64 = 8;
 /// In which it must.
 const CONTEST: Duration = Duration::from_secs(25);
@@ -59,7 +59,7 @@ impl Bench {
         Client::start(kind, NAME, &self.judge.url(), &self.servers.urls())
     }
 
-    /// Whether each contender has had the lock often, by the judge's word.
+    /// Returns whether each contender has acquired the lock often enough, by the judge's counters.
     fn everybody_won(&self) -> bool {
         let wins = self.judge.command(&["HVALS", "wins"]);
         let enough = |wins: &&str| wins.trim().parse().is_ok_and(|wins: u64| wins >= WINS);
@@ -77,7 +77,7 @@ impl Bench {
     }
 }
 
-/// The lease, or that somebody else has it.
+/// Tries to acquire; `None` where another client holds the lock.
 async fn tried(quorum: &Quorum, ttl: Duration) -> Option<Lease> {
     match quorum.lock(NAME).ttl(ttl).try_acquire().await.expect("a quorum") {
         TryAcquire::Acquired(lease) => Some(lease),
@@ -85,20 +85,20 @@ async fn tried(quorum: &Quorum, ttl: Duration) -> Option<Lease> {
     }
 }
 
-/// Each keeps the other out while it holds, and lets it in once it has let go.
+/// Each excludes the other while it holds the lock, and no longer.
 async fn both_ways(kind: Kind) {
     let bench = Bench::new();
     let mut client = bench.client(kind);
     let quorum = bench.quorum("ours").await;
     let ttl = Duration::from_millis(1200);
 
-    // Theirs; ours waits, and has it as soon as theirs is let go.
+    // Theirs holds; ours waits, and acquires it as soon as theirs is released.
     assert_eq!(client.ask("try 30000"), "got", "{kind:?}");
     assert!(tried(&quorum, ttl).await.is_none(), "{kind:?}: two holders");
     let status = quorum.inspect(&quorate::node::Resource::lock(NAME).expect("a name")).await;
-    assert!(status.expect("a majority").holder.is_some(), "we see that somebody holds it");
+    assert!(status.expect("a majority").holder.is_some(), "we see that it is held");
     assert_eq!(client.ask("release"), "released", "{kind:?}: ours broke theirs");
-    let lease = quorum.lock(NAME).ttl(ttl).wait(PATIENCE).acquire().await.expect("theirs was let go");
+    let lease = quorum.lock(NAME).ttl(ttl).wait(PATIENCE).acquire().await.expect("theirs was released");
 
     // Ours, for longer than its TTL: it is extended, and theirs stays out all the while.
     let held_until = quorum.env().now() + ttl * 2;
@@ -116,7 +116,7 @@ async fn both_ways(kind: Kind) {
     quorum.close().await;
 }
 
-/// Who is killed holds until its TTL is over, and no longer.
+/// A killed client holds the lock until its TTL ends, and no longer.
 async fn killed(kind: Kind) {
     let bench = Bench::new();
     let mut client = bench.client(kind);
@@ -152,7 +152,7 @@ async fn killed(kind: Kind) {
     assert_eq!(client.ask("release"), "released");
 }
 
-/// Takes the lock and lets it go until told to stop; gives how often it had it.
+/// Acquires the lock and releases it until `stop` is set. Returns the number of times.
 async fn contends(bench: &Bench, name: &str, stop: &AtomicBool) -> u64 {
     let quorum = bench.quorum(name).await;
     let env = quorum.env().clone();
@@ -204,7 +204,7 @@ fn all_contend_for_one_lock_and_one_at_a_time_has_it() {
     for client in &mut clients {
         assert_eq!(client.ask("contend"), "contending");
     }
-    // For as long as it takes until everybody has had it often: a client's own pauses decide that.
+    // Until every contender has acquired it often enough: a client's own pauses decide how long that takes.
     let env = Env::system();
     let (begun, least): (BootTime, Duration) = (env.now(), Duration::from_secs(4));
     while env.now() < begun + CONTEST && (env.now() < begun + least || !bench.everybody_won()) {
@@ -216,14 +216,17 @@ fn all_contend_for_one_lock_and_one_at_a_time_has_it() {
         let kind = client.kind();
         let said = client.stop();
         assert!(!said.iter().any(|line| line == "overlap"), "two holders, one of them {kind:?}: {said:?}");
-        let won = said.iter().find_map(|line| line.strip_prefix("wins ")).expect("it tells at the end");
+        let won = said.iter().find_map(|line| line.strip_prefix("wins ")).expect("it reports at the end");
         wins.push((format!("{kind:?}"), won.parse().expect("a number")));
     }
     for (number, ours) in ours.into_iter().enumerate() {
         wins.push((format!("Quorate {number}"), ours.join().expect("no overlap")));
     }
     println!("in {:?}: {wins:?}", begun.until(env.now()));
-    assert!(wins.iter().all(|(_, wins)| *wins >= WINS), "each had it {WINS} times at least: {wins:?}");
+    assert!(
+        wins.iter().all(|(_, wins)| *wins >= WINS),
+        "each must acquire it {WINS} times at least: {wins:?}"
+    );
 }
 
 macro_rules! each_client {

@@ -5,15 +5,15 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A file to which a command writes the time as long as it lives, and so do its children.
+/// A file to which a command and its children write the time while they run.
 #[derive(Debug)]
 pub struct Beats {
     file: PathBuf,
 }
 
 impl Beats {
-    /// Writes the time every 20 ms, as the command and as a child of it, under the token that the command was
-    /// given. Neither ends at SIGTERM.
+    /// Writes the time every 20 ms, in the command and in a child of it, with the token of the command. Neither ends on
+    /// SIGTERM.
     const STUBBORN: &str = r#"
         trap "" TERM
         beat='while :; do echo "$0 $$ $QUORATE_FENCING_TOKEN $(date +%s%N)" >> "$1"; sleep 0.02; done'
@@ -21,12 +21,12 @@ impl Beats {
         exec sh -c "$beat" self "$0"
     "#;
 
-    /// Of commands that write to `file`.
+    /// Returns the beats of commands that write to `file`.
     pub fn new(file: PathBuf) -> Self {
         Self { file }
     }
 
-    /// The command: it ends only if it is killed.
+    /// Returns the command, which ends only if it is killed.
     pub fn stubborn(&self) -> [String; 4] {
         ["sh", "-c", Self::STUBBORN, &self.file.display().to_string()].map(str::to_owned)
     }
@@ -41,17 +41,16 @@ impl Beats {
         });
     }
 
-    /// When the last word was written that stands there now.
+    /// Returns the time of the last beat.
     ///
     /// # Panics
-    /// Where there is none.
+    /// If there is none.
     #[track_caller]
     pub fn last(&self) -> WallTime {
         self.read().iter().map(|beat| beat.at).max().expect("at least one beat")
     }
 
-    /// The fencing tokens that have written, in the order of their first words, with the time of their first
-    /// and of their last.
+    /// Returns the fencing tokens in the order of their first beats, with the times of their first and last beats.
     pub fn tenures(&self) -> Vec<(u64, WallTime, WallTime)> {
         let mut tenures: Vec<(u64, WallTime, WallTime)> = Vec::new();
         for beat in self.read() {
@@ -63,7 +62,7 @@ impl Beats {
         tenures
     }
 
-    /// The process ids of the commands that have written.
+    /// Returns the process ids of the commands that have written.
     pub fn pids(&self) -> Vec<u32> {
         let mut pids: Vec<u32> = self.read().iter().map(|beat| beat.pid).collect();
         pids.sort_unstable();
@@ -84,7 +83,7 @@ struct Beat {
 }
 
 impl Beat {
-    /// `None` for a line that is being written.
+    /// Returns `None` for a line that is being written.
     fn parse(line: &str) -> Option<Self> {
         let mut words = line.split(' ');
         let (who, pid) = (words.next()?, words.next()?.parse().ok()?);

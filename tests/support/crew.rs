@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-/// A process of a crew: which member, and how often that one has been started.
+/// A process of a crew: the member, and the number of its starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Who {
     /// The member, from zero.
@@ -19,17 +19,17 @@ pub struct Who {
     pub run: u32,
 }
 
-/// What a process of a crew has written: a line, or nothing more.
+/// A line that a process of a crew has written, or the end of its output.
 #[derive(Clone, Debug)]
 pub struct Told {
-    /// Who.
+    /// The process.
     pub who: Who,
     /// The line; `None` at the end of its output.
     pub line: Option<String>,
 }
 
-/// Processes that tell what they do on standard output, to be stopped, killed and started again. Their
-/// standard input is a pipe that ends when we do. Dropping the crew kills them.
+/// Processes that report on standard output, for a test to stop, kill and start again. Their standard input is a pipe that
+/// closes when the test ends. Dropping the crew kills them.
 pub struct Crew {
     command: Box<dyn Fn(Who) -> Command + Send>,
     members: Vec<Option<Member>>,
@@ -46,14 +46,14 @@ struct Member {
 }
 
 impl Crew {
-    /// A crew of `size`, none of whom runs yet. `command` starts one of them.
+    /// Returns a crew of `size` members, none of which runs yet. `command` starts one of them.
     pub fn new(size: usize, command: impl Fn(Who) -> Command + Send + 'static) -> Self {
         let (tell, told) = channel();
         let members = (0..size).map(|_| None).collect();
         Self { command: Box::new(command), members, runs: vec![0; size], tell, told }
     }
 
-    /// How many members there are, running or not.
+    /// Returns the number of members, running or not.
     pub fn size(&self) -> usize {
         self.members.len()
     }
@@ -61,7 +61,7 @@ impl Crew {
     /// Starts a member that does not run.
     ///
     /// # Panics
-    /// Where it cannot be started.
+    /// If it cannot be started.
     pub fn start(&mut self, member: usize) -> Who {
         assert!(self.members[member].is_none(), "member {member} runs");
         self.runs[member] += 1;
@@ -80,30 +80,30 @@ impl Crew {
         who
     }
 
-    /// The member's present run, or its last.
+    /// Returns the member's current run, or its last.
     pub fn who(&self, member: usize) -> Who {
         Who { member, run: self.runs[member] }
     }
 
-    /// Its process id, while it runs.
+    /// Returns its process id, while it runs.
     pub fn pid(&self, member: usize) -> Option<u32> {
         self.members[member].as_ref().map(|one| one.child.id())
     }
 
-    /// Whether it runs, and has neither been stopped nor told to end.
+    /// Returns whether it runs, and has neither been stopped nor sent SIGTERM.
     pub fn is_going(&self, member: usize) -> bool {
         self.members[member].as_ref().is_some_and(|one| !one.stopped && one.told.is_none())
     }
 
-    /// The next line that anybody writes, within `wait`.
+    /// Returns the next line of any member, within `wait`.
     pub fn next(&self, wait: Duration) -> Option<Told> {
         self.told.recv_timeout(wait).ok()
     }
 
-    /// Stops a member where it stands (SIGSTOP), and waits until it has. Gives the time after that.
+    /// Stops a member (SIGSTOP), and waits until it is stopped. Returns the time after that.
     ///
     /// # Panics
-    /// Where it does not run: a fault that was not made proves nothing.
+    /// If it does not run: without the fault the test would show nothing.
     pub fn stop(&mut self, member: usize) -> BootTime {
         let one = self.members[member].as_mut().expect("it runs");
         let pid = one.child.id();
@@ -113,10 +113,10 @@ impl Crew {
         SystemWorld.now()
     }
 
-    /// Lets a stopped member go on (SIGCONT). Gives the time before that.
+    /// Continues a stopped member (SIGCONT). Returns the time before that.
     ///
     /// # Panics
-    /// Where it does not run.
+    /// If it does not run.
     pub fn go_on(&mut self, member: usize) -> BootTime {
         let one = self.members[member].as_mut().expect("it runs");
         let at = SystemWorld.now();
@@ -125,10 +125,10 @@ impl Crew {
         at
     }
 
-    /// Kills a member (SIGKILL) and reaps it. Gives the time before that.
+    /// Kills a member (SIGKILL) and reaps it. Returns the time before that.
     ///
     /// # Panics
-    /// Where it does not run.
+    /// If it does not run.
     pub fn kill(&mut self, member: usize) -> BootTime {
         let mut one = self.members[member].take().expect("it runs");
         let at = SystemWorld.now();
@@ -137,10 +137,10 @@ impl Crew {
         at
     }
 
-    /// Tells a member to end (SIGTERM), and does not wait: [`Crew::ended`] tells.
+    /// Sends SIGTERM to a member, and does not wait: [`Crew::ended`] reports its end.
     ///
     /// # Panics
-    /// Where it does not run.
+    /// If it does not run.
     pub fn tell_to_end(&mut self, member: usize) -> BootTime {
         let one = self.members[member].as_mut().expect("it runs");
         let at = SystemWorld.now();
@@ -149,9 +149,9 @@ impl Crew {
         at
     }
 
-    /// The members that have ended, but for those that we killed, with how long that took since they were told
-    /// to; they do not run any more. Ending without being told, with a failure, or not within `within` of being
-    /// told (then it is killed) is an error.
+    /// Returns the members that have ended, except those that were killed, with the time since their SIGTERM; they do not
+    /// run any more. Ending without SIGTERM, with a failure, or later than `within` after it (the member is then killed) is
+    /// an error.
     pub fn ended(&mut self, within: Duration) -> Vec<(usize, Result<Duration, String>)> {
         let mut ended = Vec::new();
         for (member, place) in self.members.iter_mut().enumerate() {
@@ -159,7 +159,7 @@ impl Crew {
             let took = one.told.map(|told| SystemWorld.now().since(told));
             let how = match (one.child.try_wait(), took) {
                 (Ok(Some(status)), Some(took)) if status.success() => Ok(took),
-                (Ok(Some(status)), Some(_)) => Err(format!("ended with {status} when told to end")),
+                (Ok(Some(status)), Some(_)) => Err(format!("ended with {status} on SIGTERM")),
                 (Ok(Some(status)), None) => Err(format!("ended by itself: {status}")),
                 (Err(error), _) => Err(error.to_string()),
                 (Ok(None), Some(took)) if took > within => Err(format!("did not end in {took:?} of SIGTERM")),
@@ -173,7 +173,7 @@ impl Crew {
         ended
     }
 
-    /// The process ids of members that run.
+    /// Returns the process ids of members that run.
     pub fn pids(&self) -> Vec<u32> {
         (0..self.size()).filter_map(|member| self.pid(member)).filter(|pid| is_alive(*pid)).collect()
     }
@@ -194,7 +194,7 @@ impl std::fmt::Debug for Crew {
     }
 }
 
-/// Whether the kernel says that the process is stopped.
+/// Returns whether the kernel reports that the process is stopped.
 fn is_stopped(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))

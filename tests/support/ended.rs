@@ -1,15 +1,15 @@
 use std::{fmt, time::Duration};
 
-/// How a process ended and what it said.
+/// The exit status and the output of a process.
 #[derive(Debug)]
 pub struct Ended {
-    /// Its exit status; `None` where a signal ended it.
+    /// Its exit status; `None` if a signal ended it.
     pub code: Option<i32>,
-    /// What it wrote to standard output.
+    /// Its standard output.
     pub stdout: String,
-    /// What it wrote to standard error.
+    /// Its standard error.
     pub stderr: String,
-    /// From its start to the moment in which its end was seen.
+    /// The time from its start until its end was observed.
     pub took: Duration,
 }
 
@@ -17,33 +17,33 @@ impl Ended {
     /// Checks the exit status.
     ///
     /// # Panics
-    /// With all that the process said, where it is another.
+    /// With the output of the process, if it is another.
     #[track_caller]
     pub fn expect(self, code: i32) -> Self {
         assert_eq!(self.code, Some(code), "{self}");
         self
     }
 
-    /// Checks that standard output holds each of `parts`.
+    /// Checks that standard output contains each of `parts`.
     ///
     /// # Panics
-    /// With all that the process said, where one is missing.
+    /// With the output of the process, if one is missing.
     #[track_caller]
     pub fn tells(self, parts: &[&str]) -> Self {
         for part in parts {
-            assert!(self.stdout.contains(part), "does not tell {part:?}: {self}");
+            assert!(self.stdout.contains(part), "standard output without {part:?}: {self}");
         }
         self
     }
 
-    /// Checks that standard error holds each of `parts`.
+    /// Checks that standard error contains each of `parts`.
     ///
     /// # Panics
-    /// With all that the process said, where one is missing.
+    /// With the output of the process, if one is missing.
     #[track_caller]
     pub fn says(self, parts: &[&str]) -> Self {
         for part in parts {
-            assert!(self.stderr.contains(part), "does not say {part:?}: {self}");
+            assert!(self.stderr.contains(part), "standard error without {part:?}: {self}");
         }
         self
     }

@@ -5,18 +5,18 @@ use quorate_testkit::redis::RedisServer;
 pub struct Key {
     /// Its name.
     pub name: String,
-    /// Of which type it is, as TYPE says.
+    /// Its type, as reported by TYPE.
     pub kind: String,
-    /// How many milliseconds it has left, as PTTL says: -1 for one that stays.
+    /// Its remaining time in milliseconds, as reported by PTTL: -1 without expiry.
     pub left: i64,
-    /// How many milliseconds somebody has the claim that stands there; nothing where nobody has, or it is no claim.
+    /// The remaining milliseconds of the claim that it stores; `None` if it stores no claim, or an expired one.
     pub claimed: Option<i64>,
 }
 
-/// The keys on `server`.
+/// Returns the keys on `server`.
 ///
 /// # Panics
-/// Where it does not tell.
+/// If the server does not answer.
 pub fn keys(server: &RedisServer) -> Vec<Key> {
     let script = "local out, time = {}, redis.call('TIME') for _, name in ipairs(redis.call('KEYS', '*')) do \
                   local kind = redis.call('TYPE', name).ok \

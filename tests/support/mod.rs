@@ -1,4 +1,4 @@
-//! Processes of the program under test, what they wrote down, and waiting for conditions.
+//! Processes of the program under test, the files that they write, and waiting for conditions.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -29,25 +29,25 @@ pub use told::told_to_end;
 use quorate::env::{SystemWorld, WallTime, World};
 use std::{thread, time::Duration};
 
-/// How long anything may take that takes no time on an idle machine.
+/// The longest wait for an event that takes no time on an idle machine.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Between two looks at a condition.
+/// The time between two looks at a condition.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// The wall clock.
+/// Returns the time of the wall clock.
 pub fn now() -> WallTime {
     SystemWorld.wall()
 }
 
-/// Looks until `look` gives something, for `within` at most.
+/// Calls `look` until it returns a value, for at most `within`.
 ///
 /// # Panics
-/// With `what` was waited for, when the time is over.
+/// If the time is over; the message contains `what`.
 pub fn until<T>(what: &str, within: Duration, mut look: impl FnMut() -> Option<T>) -> T {
     let give_up = SystemWorld.now() + within;
     loop {
-        // The last look comes after the deadline: a test that was not scheduled for a while still gets it.
+        // The last look is after the deadline: a test that was not scheduled for a while still gets it.
         let late = SystemWorld.now() >= give_up;
         match look() {
             Some(found) => return found,

@@ -1,25 +1,25 @@
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use std::fs;
 
-/// Sends a signal to a process that need not be our child.
+/// Sends a signal to a process, which need not be a child of the test.
 ///
 /// # Panics
-/// Where that fails: a fault that was not made proves nothing.
+/// If that fails: without the signal the test would show nothing.
 pub fn signal(pid: u32, signal: Signal) {
     kill_process(raw(pid).expect("a process id"), signal).expect("it runs");
 }
 
-/// The process that started this one, or has inherited it.
+/// Returns the parent of a process.
 ///
 /// # Panics
-/// Where the system does not tell.
+/// If the system does not report it.
 pub fn parent_of(pid: u32) -> u32 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs, on Linux");
     let parent = status.lines().find_map(|line| line.strip_prefix("PPid:"));
     parent.and_then(|parent| parent.trim().parse().ok()).expect("a parent")
 }
 
-/// Whether a process runs that need not be our child. A dead one that nobody has reaped does not.
+/// Returns whether a process runs, which need not be a child of the test. A zombie does not run.
 pub fn is_alive(pid: u32) -> bool {
     match fs::read_to_string(format!("/proc/{pid}/stat")) {
         // `pid (name) state …`, where the name may hold anything.

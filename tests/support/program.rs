@@ -8,8 +8,8 @@ use std::{
 };
 use tempfile::TempDir;
 
-/// The program under test, with a directory of its own for what its processes write. They see nothing of the
-/// user's configuration.
+/// The program under test, with a directory of its own for the files of its processes. They do not see the user's
+/// configuration.
 #[derive(Debug)]
 pub struct Program {
     path: &'static str,
@@ -18,36 +18,36 @@ pub struct Program {
 }
 
 impl Program {
-    /// `path` is `env!("CARGO_BIN_EXE_quorate-under-test")`, which Cargo tells to the tests alone.
+    /// `path` is `env!("CARGO_BIN_EXE_quorate-under-test")`, which Cargo sets for tests alone.
     ///
     /// # Panics
-    /// Where no temporary directory can be had.
+    /// If no temporary directory can be created.
     pub fn new(path: &'static str) -> Self {
         let dir = tempfile::Builder::new().prefix("quorate-test-").tempdir().expect("a directory");
         Self { path, dir, started: AtomicUsize::new(0) }
     }
 
-    /// The path of `name` in the directory.
+    /// Returns the path of `name` in the directory.
     pub fn file(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
-    /// Writes a file and gives its path as text.
+    /// Writes a file and returns its path as text.
     ///
     /// # Panics
-    /// Where that fails.
+    /// If that fails.
     pub fn write(&self, name: &str, text: &str) -> String {
         let path = self.file(name);
         fs::write(&path, text).expect("a file in our own directory");
         path.display().to_string()
     }
 
-    /// What stands in the file `name`; nothing where there is none.
+    /// Returns the content of the file `name`; empty if it does not exist.
     pub fn read(&self, name: &str) -> String {
         fs::read_to_string(self.file(name)).unwrap_or_default()
     }
 
-    /// The program with these arguments, a home without configuration, and no `QUORATE_…` variable.
+    /// Returns the program with these arguments, a home without configuration, and no `QUORATE_…` variable.
     pub fn command<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> Command {
         let mut command = Command::new(self.path);
         for (name, _) in std::env::vars_os() {
@@ -65,22 +65,22 @@ impl Program {
         self.start_command(self.command(args))
     }
 
-    /// Starts what [`Program::command`] made.
+    /// Starts a command of [`Program::command`].
     ///
     /// # Panics
-    /// Where it cannot be started.
+    /// If it cannot be started.
     pub fn start_command(&self, command: Command) -> Running {
         let number = self.started.fetch_add(1, Ordering::Relaxed);
         Running::start(command, &self.dir.path().join(format!("process-{number}")))
     }
 
-    /// Runs it to its end.
+    /// Runs the program to its end.
     #[track_caller]
     pub fn run<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> Ended {
         self.start(args).wait(PATIENCE)
     }
 
-    /// The directory.
+    /// Returns the directory.
     pub fn dir(&self) -> &Path {
         self.dir.path()
     }

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-/// A process that was started. Dropping it kills it; a warden that it has ends its command then.
+/// A process that was started. Dropping it kills it; its supervisor process then ends its command.
 #[derive(Debug)]
 pub struct Running {
     child: Child,
@@ -18,7 +18,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// Its outputs go to files, which nobody needs to read for it to go on.
+    /// Its outputs are written to files, so that it never waits for a reader.
     pub(super) fn start(mut command: Command, outputs: &Path) -> Self {
         let (stdout, stderr) = (outputs.with_extension("out"), outputs.with_extension("err"));
         let file = |path| File::create(path).expect("a file in our own directory");
@@ -27,12 +27,12 @@ impl Running {
         Self { child, since, stdout, stderr }
     }
 
-    /// Its process id.
+    /// Returns its process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Its standard input, where the command was given a pipe.
+    /// Returns its standard input, if the command was given a pipe.
     pub fn stdin(&mut self) -> Option<std::process::ChildStdin> {
         self.child.stdin.take()
     }
@@ -40,27 +40,27 @@ impl Running {
     /// Sends it a signal.
     ///
     /// # Panics
-    /// Where that fails: a fault that was not made proves nothing.
+    /// If that fails: without the signal the test would show nothing.
     pub fn signal(&self, signal: Signal) {
         super::signal(self.pid(), signal);
     }
 
-    /// Kills it outright.
+    /// Kills it (SIGKILL).
     pub fn kill(&self) {
         self.signal(Signal::KILL);
     }
 
-    /// What it has written to standard output so far.
+    /// Returns its standard output so far.
     pub fn stdout(&self) -> String {
         fs::read_to_string(&self.stdout).unwrap_or_default()
     }
 
-    /// What it has written to standard error so far.
+    /// Returns its standard error so far.
     pub fn stderr(&self) -> String {
         fs::read_to_string(&self.stderr).unwrap_or_default()
     }
 
-    /// Waits until standard error holds `text`.
+    /// Waits until standard error contains `text`.
     #[track_caller]
     pub fn until_it_says(&self, text: &str) {
         until(&format!("{text:?} from process {}", self.pid()), PATIENCE, || {
@@ -68,7 +68,7 @@ impl Running {
         });
     }
 
-    /// Whether it has not ended.
+    /// Returns whether it has not ended.
     ///
     /// # Panics
     /// Where the system does not tell.

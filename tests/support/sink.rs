@@ -1,7 +1,7 @@
 use redis::{Connection, RedisResult};
 use std::cell::RefCell;
 
-/// Takes a write unless it has seen a larger token; keeps what it took.
+/// Accepts a write unless it has seen a larger token; stores the accepted token.
 const WRITE: &str = "\
     local seen = tonumber(redis.call('GET', KEYS[1]) or '0') \
     if tonumber(ARGV[1]) < seen then return 0 end \
@@ -9,41 +9,41 @@ const WRITE: &str = "\
     redis.call('RPUSH', KEYS[2], ARGV[1]) \
     return 1";
 
-/// What a lease guards: a store of its own, outside of the quorum, that compares fencing tokens in the write's
-/// own transaction.
+/// The data that a lease protects: a store outside of the quorum that compares fencing tokens in the transaction of the
+/// write.
 pub struct Sink(RefCell<Connection>);
 
 impl Sink {
-    /// The sink on the server at `url`. All who write to it share it.
+    /// Returns the sink on the server at `url`. All writers share it.
     ///
     /// # Errors
-    /// Where the server does not answer.
+    /// If the server does not answer.
     pub fn at(url: &str) -> RedisResult<Self> {
         Ok(Self(RefCell::new(redis::Client::open(url)?.get_connection()?)))
     }
 
-    /// Writes under `token`: whether it was taken.
+    /// Writes with `token`. Returns whether the write was accepted.
     ///
     /// # Errors
-    /// Where the server does not answer.
+    /// If the server does not answer.
     pub fn write(&self, token: u64) -> RedisResult<bool> {
         let mut eval = redis::cmd("EVAL");
         eval.arg(WRITE).arg(2).arg("highest").arg("history").arg(token).query(&mut *self.0.borrow_mut())
     }
 
-    /// The largest token under which it has taken a write; 0 before the first.
+    /// Returns the largest token of an accepted write; 0 before the first.
     ///
     /// # Errors
-    /// Where the server does not answer.
+    /// If the server does not answer.
     pub fn highest(&self) -> RedisResult<u64> {
         let highest: Option<u64> = redis::cmd("GET").arg("highest").query(&mut *self.0.borrow_mut())?;
         Ok(highest.unwrap_or_default())
     }
 
-    /// The tokens of the writes that it took, in their order.
+    /// Returns the tokens of the accepted writes, in their order.
     ///
     /// # Errors
-    /// Where the server does not answer.
+    /// If the server does not answer.
     pub fn history(&self) -> RedisResult<Vec<u64>> {
         redis::cmd("LRANGE").arg("history").arg(0).arg(-1).query(&mut *self.0.borrow_mut())
     }

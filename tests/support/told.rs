@@ -7,10 +7,10 @@ use tokio::{
     signal::unix::{SignalKind, signal},
 };
 
-/// Waits for SIGTERM or for the end of the parent, however it ended: it holds the other end of our standard input.
+/// Waits for SIGTERM, or for the end of the parent for any reason: the parent holds the other end of standard input.
 ///
 /// # Errors
-/// Where a handler of signals cannot be had, or standard input is no pipe.
+/// If a signal handler cannot be installed, or standard input is not a pipe.
 ///
 /// # Cancel safety
 /// Safe: it only waits.

@@ -7,11 +7,13 @@ pub(super) const PIECES: &[&str] = &[
     "run\0",
     "status\0",
     "nodes\0",
-    "admit\0",
+    "trust\0",
     "demo\0",
-    "lead\0",
+    "election\0",
     "resign\0",
-    "unlock\0",
+    "lock\0",
+    "show\0",
+    "release\0",
     "--force\0",
     "--group\0",
     "--term\0",
@@ -50,7 +52,7 @@ pub(super) const PIECES: &[&str] = &[
     "\0",
 ];
 
-/// The program's arguments, each ended by a NUL.
+/// Reads the arguments of the program, each of which ends with a NUL.
 pub fn arguments(bytes: &[u8]) {
     use std::os::unix::ffi::OsStringExt;
     let args = bytes.split(|byte| *byte == 0).map(|arg| OsString::from_vec(arg.to_vec()));
@@ -63,8 +65,8 @@ pub(super) fn read(args: Vec<OsString>) {
     let around = Environment { env, read: &missing, host: "oak".to_owned(), pid: 7 };
     match probe::arguments(&args, &around) {
         Ok(Some(config)) => {
-            assert!(!config.nodes.is_empty(), "no default stands in for a list of nodes");
-            assert!(!config.lease.ttl.is_zero() && config.lease.ttl <= config.setup.max_ttl);
+            assert!(!config.nodes.is_empty(), "there is no default list of nodes");
+            assert!(!config.lease.ttl.is_zero() && config.lease.ttl <= config.settings.max_ttl);
         }
         Ok(None) => {}
         Err(error) => fit_to_print(&error),

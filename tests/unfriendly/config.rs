@@ -46,7 +46,7 @@ pub(super) const PIECES: &[&str] = &[
     "jitter = \"1s\"\n",
     "jitter = \"584542046090y\"\n",
     "overlap = \"skip\"\n",
-    "placement = \"spread\"\n",
+    "placement = \"any-worker\"\n",
     "retries = { attempts = 3, backoff = \"1s\", max_backoff = \"1m\" }\n",
     "retries = { attempts = 9223372036854775807 }\n",
     "priority = -2147483648\n",
@@ -69,7 +69,7 @@ pub(super) const PIECES: &[&str] = &[
     "worker = \"\\u0007\"\n",
 ];
 
-/// A configuration file's text: read the same twice, or an error that names the file.
+/// Reads the text of a configuration file: it gives the same result twice, or an error that names the file.
 pub fn config(bytes: &[u8]) {
     if let Some(text) = text(bytes) {
         read(text);

@@ -39,10 +39,10 @@ pub(super) const PIECES: &[&str] = &[
     "0}}",
 ];
 
-/// The files of a node, in the order of the first byte's values: one of them holds what the rest says.
+/// The number of files of a node. The first byte selects one of them, and the others are its content.
 const FILES: usize = 8;
 
-/// A file node with one file overwritten: its requests are answered, or refused by the name of the file.
+/// Uses a file node with one overwritten file: its requests are answered, or refused with the name of the file.
 pub fn file_node(bytes: &[u8]) {
     let Some((&which, content)) = bytes.split_first() else { return };
     let home = scratch();
@@ -50,7 +50,7 @@ pub fn file_node(bytes: &[u8]) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let node = FileNode::new(home.path().join("node")).with_boot_id("boot");
-        // What a first use leaves behind, and where.
+        // The first use creates the files.
         assert!(ask(&node, requests()).await.is_ok(), "a new directory serves");
         let files = files_below(&home.path().join("node"));
         assert_eq!(files.len(), FILES, "{files:?}");
@@ -86,7 +86,7 @@ async fn ask(node: &FileNode, requests: Vec<Request>) -> Result<Vec<Reply>, Caus
     env.before(give_up, work).await.unwrap_or(Err(Cause::TimedOut))
 }
 
-/// One of each that reads a file of its own.
+/// Returns a request for each file.
 fn requests() -> Vec<Request> {
     #[expect(clippy::expect_used, reason = "a name that may be used")]
     let resource = Resource::claim("s", "r").expect("a name");

@@ -1,11 +1,10 @@
-//! What becomes of input that means no good: one function for each way in, which takes any bytes and panics where
-//! a property does not hold. The fuzz targets in `fuzz/` and the property tests in
-//! `unfriendly_input.rs` call the same.
+//! Hostile input: one function for each entry point, which takes any bytes and panics if a property does not hold. The fuzz
+//! targets in `fuzz/` and the property tests in `unfriendly_input.rs` call these functions.
 //!
 //! # What is not guaranteed
 //!
-//! Random bytes seldom get past the first check of a parser; what a fuzzer learns by coverage, the property tests
-//! are given as each [`Door`]'s pieces, and no more than that.
+//! Random bytes rarely pass the first check of a parser. A fuzzer learns the expected input by coverage; the property tests
+//! only get the pieces of each [`Door`].
 
 mod arguments;
 mod config;
@@ -23,18 +22,18 @@ pub use schedule::{cron, duration, every};
 pub use secrets::{SECRET, node_url, secrets};
 pub use stored::{marker, records};
 
-/// One way in: its name, what is called, and pieces of what it expects.
+/// One entry point: its name, the function to call, and pieces of the expected input.
 #[derive(Clone, Copy, Debug)]
 pub struct Door {
-    /// The fuzz target's name.
+    /// The name of the fuzz target.
     pub name: &'static str,
-    /// Panics where a property does not hold of these bytes.
+    /// Panics if a property does not hold for these bytes.
     pub look: fn(&[u8]),
-    /// What its input is made of.
+    /// The pieces of its input.
     pub pieces: &'static [&'static str],
 }
 
-/// All of them.
+/// All entry points.
 pub const DOORS: [Door; 12] = [
     Door { name: "arguments", look: arguments, pieces: arguments::PIECES },
     Door { name: "config", look: config, pieces: config::PIECES },
@@ -50,10 +49,10 @@ pub const DOORS: [Door; 12] = [
     Door { name: "secrets", look: secrets, pieces: secrets::PIECES },
 ];
 
-/// The most bytes of an error beyond those that it may repeat of what it was given.
+/// The longest error, in bytes.
 const ERROR_MAX: usize = 6_000;
 
-/// An error is for people and for logs: bounded, and without what steers a terminal (but for a new line).
+/// Checks that an error is fit for people and logs: of limited length, and without control characters except line ends.
 fn fit_to_print(error: &str) {
     assert!(error.len() <= ERROR_MAX, "an error of {} bytes: {:.200}…", error.len(), error);
     let steers = |c: char| c.is_control() && c != '\n';
@@ -61,7 +60,7 @@ fn fit_to_print(error: &str) {
     assert!(!error.trim().is_empty(), "an error that says nothing");
 }
 
-/// `bytes` as text, and nothing where they are none.
+/// Returns `bytes` as text; `None` if they are not UTF-8.
 fn text(bytes: &[u8]) -> Option<&str> {
     std::str::from_utf8(bytes).ok()
 }

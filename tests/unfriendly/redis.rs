@@ -85,16 +85,16 @@ pub(super) const HANDSHAKE: &[&str] = &[
     "$99999999999\r\n",
 ];
 
-/// A server's bytes as the replies to a batch: an answer to each request, or a cause fit to print.
+/// Reads the bytes of a server as the replies to a batch: an answer to each request, or a cause that is fit to print.
 pub fn replies(bytes: &[u8]) {
     let Some((&shape, said)) = bytes.split_first() else { return };
     let runs: Vec<usize> =
         (0..=usize::from(shape >> 4) % 3).map(|n| usize::from(shape >> (n * 2)) % 4).collect();
     let (values, clean) = probe::values(said, usize::MAX);
-    // After what is no reply the parser may find another, or not: the connection is closed in any case.
+    // After an invalid reply the parser may find another one, or not: the connection is closed in any case.
     if clean && said.len() < 4_096 {
         let piece = 1 + usize::from(shape % 7);
-        // NaN is not itself, so that the texts are compared.
+        // NaN is not equal to itself, so the texts are compared.
         assert_eq!(
             format!("{values:?}"),
             format!("{:?}", probe::values(said, piece).0),
@@ -123,7 +123,7 @@ fn is_bounded(reply: &Reply) {
     }
 }
 
-/// A server's bytes as the answers to a handshake: facts fit to print, or a cause that is.
+/// Reads the bytes of a server as the answers to a handshake: facts, or a cause, that are fit to print.
 pub fn handshake(bytes: &[u8]) {
     const PASSWORD: &str = "hunter2-hunter2";
     match probe::handshake(bytes, PASSWORD) {

@@ -79,10 +79,10 @@ pub(super) const DURATION: &[&str] = &[
     "+",
 ];
 
-/// How many ticks are walked.
+/// The number of ticks that are computed.
 const TICKS: usize = 4;
 
-/// A cron line, and on the next line a zone: what can be read can be printed and read again, and its ticks grow.
+/// Reads a cron line, and a zone on the next line: a valid schedule can be printed and read again, and its ticks grow.
 pub fn cron(bytes: &[u8]) {
     let Some(text) = text(bytes) else { return };
     let (line, zone) = text.split_once('\n').unwrap_or((text, "UTC"));
@@ -114,7 +114,7 @@ pub fn cron(bytes: &[u8]) {
     }
 }
 
-/// A period as a number of nanoseconds, and where to begin.
+/// Reads a period as a number of nanoseconds, and a time to begin with.
 pub fn every(bytes: &[u8]) {
     let number = |at: usize| {
         let mut word = [0; 8];
@@ -141,7 +141,7 @@ pub fn every(bytes: &[u8]) {
     }
 }
 
-/// The text of a duration, where the program takes one.
+/// Reads the text of a duration, wherever the program accepts one.
 pub fn duration(bytes: &[u8]) {
     let Some(text) = text(bytes) else { return };
     for (flag, command) in [("--ttl", "exec"), ("--wait", "exec")] {

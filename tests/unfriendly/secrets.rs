@@ -4,10 +4,10 @@ use quorate_cli::{config::Environment, config::NodeSpec, probe};
 use quorate_redis::RedisNode;
 use std::{collections::BTreeMap, ffi::OsString, io, path::Path};
 
-/// A password that is nobody's name for anything.
+/// A password that is not part of any other name.
 pub const SECRET: &str = "Zk7qXw9v";
 
-/// The other half of one that has a special character in its middle.
+/// The second half of a password with a special character in its middle.
 const HALF: &str = "Qm3tYb8n";
 
 pub(super) const URL: &[&str] = &[
@@ -16,7 +16,7 @@ pub(super) const URL: &[&str] = &[
     " ", "\u{1b}", "ü", "..", ",",
 ];
 
-/// Pieces around the secret, which stands where `@SECRET@` does.
+/// Pieces around the secret, which replaces `@SECRET@`.
 pub(super) const PIECES: &[&str] = &[
     "/Qm3tYb8n@cache",
     "#Qm3tYb8n@cache",
@@ -53,7 +53,7 @@ pub(super) const PIECES: &[&str] = &[
     "&db=x",
 ];
 
-/// A node's URL: read alike by the program and by the session's opener, under a name that is a URL of itself.
+/// Reads a node's URL: the program and the connection code read it alike, and the node's name is a URL of the same node.
 pub fn node_url(bytes: &[u8]) {
     let Some(text) = text(bytes) else { return };
     match RedisNode::parse(text) {
@@ -70,19 +70,19 @@ pub fn node_url(bytes: &[u8]) {
     }
 }
 
-/// A URL with [`SECRET`] as its password, in the first place of `bytes` where a password belongs, and broken in some
-/// way by what stands before and after. No part of the program shows the secret.
+/// Builds a URL with [`SECRET`] as its password, at the first place of `bytes` for a password. The text before and after
+/// it may make the URL invalid. No part of the program shows the secret.
 pub fn secrets(bytes: &[u8]) {
     let Some(text) = text(bytes) else { return };
     let Some((scheme, rest)) = text.split_once("://") else { return };
-    // Whoever writes the password elsewhere than in a password's place has told it to everyone.
+    // A password outside of the place for a password cannot be recognised.
     let place = rest.find("?pass=").map(|at| at + 6).or_else(|| rest.find(':').map(|at| at + 1));
     let Some((before, after)) = place.and_then(|place| rest.split_at_checked(place)) else { return };
     if !is_a_beginning(scheme, before) {
         return;
     }
     let url = format!("{scheme}://{before}{SECRET}{after}");
-    // Behind an @ stands the host, and behind what parts a list another URL: no secrets.
+    // After an @ comes the host, and after a separator of lists another URL: neither contains secrets.
     let half = !before.contains(HALF)
         && after.rfind(HALF).is_some_and(|at| !after[..at].contains(['@', ',', ' ', '\n']));
     for shown in everything_said_of(&url) {
@@ -91,7 +91,7 @@ pub fn secrets(bytes: &[u8]) {
     }
 }
 
-/// Whether people would take this for a URL as far as its password.
+/// Returns whether a person would read this as a URL, up to its password.
 fn is_a_beginning(scheme: &str, before: &str) -> bool {
     let odd = |c: char| c.is_control() || "\"'\\,#{}[] ".contains(c);
     scheme.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'+')

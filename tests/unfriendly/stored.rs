@@ -55,7 +55,7 @@ pub(super) const RECORDS: &[&str] = &[
     "ü",
 ];
 
-/// The text of a node's marker: what can be read is written and read the same.
+/// Reads the text of a node's marker: a valid one is written and read again unchanged.
 pub fn marker(bytes: &[u8]) {
     let Some(text) = text(bytes) else { return };
     match Marker::parse(text) {
@@ -64,7 +64,7 @@ pub fn marker(bytes: &[u8]) {
     }
 }
 
-/// The key and, on the next line, the value of a tick's record.
+/// Reads the key of a tick's record and, on the next line, its value.
 pub fn records(bytes: &[u8]) {
     let Some(text) = text(bytes) else { return };
     let (key, value) = text.split_once('\n').unwrap_or((text, text));

@@ -1,4 +1,4 @@
-//! What a figure is worth nothing without.
+//! The facts about the machine, without which a figure means nothing.
 
 use serde::Serialize;
 use std::{collections::BTreeMap, fs, process::Command, thread};
@@ -9,9 +9,9 @@ pub(crate) struct Machine {
     pub(crate) cores: usize,
     pub(crate) cpu: String,
     pub(crate) kernel: String,
-    /// One, five and fifteen minutes, at the start.
+    /// The load averages over one, five and fifteen minutes, at the start.
     pub(crate) load: String,
-    /// By name.
+    /// The versions by name.
     pub(crate) versions: BTreeMap<&'static str, String>,
 }
 
@@ -36,7 +36,7 @@ pub(crate) fn describe() -> Machine {
     }
 }
 
-/// The version of a package that this program was built with.
+/// Returns the version of a package that this program was built with.
 fn locked(package: &str) -> String {
     const LOCK: &str = include_str!("../../../Cargo.lock");
     let entry = format!("name = \"{package}\"\nversion = \"");
@@ -45,7 +45,7 @@ fn locked(package: &str) -> String {
 }
 
 fn rustc() -> String {
-    let said = Command::new("rustc").arg("--version").output().map(|out| out.stdout).unwrap_or_default();
-    let said = String::from_utf8_lossy(&said);
-    said.split(' ').nth(1).unwrap_or("unknown").to_owned()
+    let output = Command::new("rustc").arg("--version").output().map(|out| out.stdout).unwrap_or_default();
+    let output = String::from_utf8_lossy(&output);
+    output.split(' ').nth(1).unwrap_or("unknown").to_owned()
 }

@@ -1,9 +1,9 @@
-//! `quorate-bench`: Quorate beside its rivals, in one run on the same five servers.
+//! `quorate-bench`: measures Quorate and its rivals in one run on the same five servers.
 //!
 //! # What is not guaranteed
 //!
-//! Absolute figures are this machine's, at this moment. What is worth comparing is the ratio of figures of one run:
-//! rivals take turns in short rounds, so that what else the machine does befalls all of them.
+//! Absolute figures describe this machine at this moment. The ratios between figures of one run can be
+//! compared: rivals alternate in short rounds, so that other work on the machine affects all of them.
 
 mod machine;
 mod measure;
@@ -38,7 +38,7 @@ fn run(args: &Args) -> Result<Report, String> {
     let mut report = Report::new(machine::describe());
     for scenario in scenarios::ALL.iter().filter(|scenario| plan.wants(scenario.name)) {
         eprintln!("{}: {} …", scenario.name, scenario.what);
-        // Each on servers of its own: what one leaves behind must not slow the next.
+        // Each scenario has servers of its own, so that what one leaves behind does not slow the next.
         let servers = Servers::new(args)?;
         report.about_servers(&servers.version()?);
         if scenario.stops_servers && !servers.can_be_stopped() {

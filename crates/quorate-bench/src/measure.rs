@@ -1,15 +1,15 @@
-//! Clocks, processor time, memory, and what many measurements come to.
+//! Clocks, processor time, memory, and statistics of many measurements.
 
 use nix::sys::resource::{UsageWho, getrusage};
 use quorate::env::{BootTime, SystemWorld, World};
 use std::{fs, time::Duration};
 
-/// The boot clock now.
+/// Returns the time of the boot clock.
 pub(crate) fn now() -> BootTime {
     SystemWorld.now()
 }
 
-/// Processor time of this process so far, user and system.
+/// Returns the processor time of this process so far, user and system.
 pub(crate) fn cpu() -> Duration {
     let Ok(usage) = getrusage(UsageWho::RUSAGE_SELF) else { return Duration::ZERO };
     let time = |at: nix::sys::time::TimeVal| {
@@ -19,7 +19,7 @@ pub(crate) fn cpu() -> Duration {
     time(usage.user_time()) + time(usage.system_time())
 }
 
-/// Bytes of this process that are in memory.
+/// Returns the bytes of this process that are in memory.
 pub(crate) fn resident() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -44,7 +44,7 @@ impl Samples {
         self.0.len()
     }
 
-    /// The duration below which `share` of them are; zero where there are none.
+    /// Returns the duration below which `share` of them are; zero if there are none.
     pub(crate) fn quantile(&self, share: f64) -> Duration {
         let mut sorted = self.0.clone();
         sorted.sort_unstable();
@@ -76,7 +76,7 @@ impl Spread {
     }
 }
 
-/// Milliseconds, for a figure.
+/// Returns a duration in milliseconds.
 pub(crate) fn ms(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }

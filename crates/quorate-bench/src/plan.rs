@@ -1,10 +1,10 @@
-//! What was asked for on the command line.
+//! The command line, and the plan of the measurements.
 
 use crate::scenarios;
 use clap::Parser;
 use std::time::Duration;
 
-/// Measures Quorate beside its rivals on five Redis servers, and prints a table.
+/// Measures Quorate and its rivals on five Redis servers, and prints a table.
 #[derive(Debug, Parser)]
 #[command(version)]
 pub(crate) struct Args {
@@ -14,51 +14,51 @@ pub(crate) struct Args {
     /// Runs this scenario only; may be given several times.
     #[arg(long, value_name = "SCENARIO")]
     only: Vec<String>,
-    /// Names the scenarios and ends.
+    /// Lists the scenarios and exits.
     #[arg(long)]
     list: bool,
-    /// Shows in seconds that everything runs; its figures mean nothing.
+    /// Checks within seconds that everything runs; its figures mean nothing.
     #[arg(long)]
     quick: bool,
-    /// How many rounds each rival has; they take turns.
+    /// Sets the number of rounds of each rival; rivals alternate.
     #[arg(long)]
     rounds: Option<usize>,
-    /// How long a round is.
+    /// Sets the length of a round.
     #[arg(long, value_name = "SECONDS")]
     round_seconds: Option<f64>,
-    /// A server to use in place of one that is started; give it once for each. It is written to.
+    /// Uses this server instead of starting one; give it once for each server. It is written to.
     #[arg(long, value_name = "URL")]
     pub(crate) url: Vec<String>,
 }
 
-/// How long and how much.
+/// The duration and the size of each measurement.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     only: Vec<String>,
-    /// Rounds a rival.
+    /// The rounds of each rival.
     pub(crate) rounds: usize,
-    /// The length of one.
+    /// The length of a round.
     pub(crate) round: Duration,
-    /// How often a lease changes hands, a rival.
-    pub(crate) hand_overs: usize,
-    /// How often a leader changes.
+    /// The number of times that a lease changes hands, for each rival.
+    pub(crate) handovers: usize,
+    /// The number of leader changes.
     pub(crate) successions: usize,
-    /// How many leases one process holds.
+    /// The number of leases that one process holds.
     pub(crate) leases: usize,
-    /// The TTL of these.
+    /// The TTL of these leases.
     pub(crate) leases_ttl: Duration,
-    /// For how long.
+    /// The time for which they are held.
     pub(crate) held_for: Duration,
-    /// How many jobs a long ledger knows.
+    /// The number of jobs in a long ledger.
     pub(crate) ledger_rows: usize,
-    /// How many ticks.
+    /// The number of ticks in it.
     pub(crate) ledger_ticks: usize,
-    /// How many message ids are claimed, a round.
+    /// The number of message ids claimed in a round.
     pub(crate) ids: usize,
-    /// How often a majority of the servers stops.
+    /// The number of times that a majority of the servers is stopped.
     pub(crate) stops: usize,
-    /// How many leases are held at each.
-    pub(crate) leases_a_stop: usize,
+    /// The number of leases held at each stop.
+    pub(crate) leases_per_stop: usize,
 }
 
 impl Plan {
@@ -70,13 +70,13 @@ impl Plan {
         }
         if let Some(unknown) = args.only.iter().find(|only| !names().any(|name| name == **only)) {
             let known: Vec<_> = names().collect();
-            return Err(format!("--only {unknown} is no scenario; choose of {}", known.join(", ")));
+            return Err(format!("--only {unknown} is not a scenario; choose one of {}", known.join(", ")));
         }
         if let Some(seconds) = args.round_seconds.filter(|s| !(0.01..=600.0).contains(s)) {
-            return Err(format!("--round-seconds is {seconds}; give it 0.01 to 600"));
+            return Err(format!("--round-seconds is {seconds}; give 0.01 to 600"));
         }
         if args.rounds == Some(0) {
-            return Err("--rounds is 0; give it 1 at least".to_owned());
+            return Err("--rounds is 0; give at least 1".to_owned());
         }
         let seconds = Duration::from_secs;
         let mut plan = match args.quick {
@@ -84,7 +84,7 @@ impl Plan {
                 only: args.only.clone(),
                 rounds: 9,
                 round: seconds(1),
-                hand_overs: 200,
+                handovers: 200,
                 successions: 20,
                 leases: 100_000,
                 leases_ttl: seconds(10),
@@ -93,13 +93,13 @@ impl Plan {
                 ledger_ticks: 30_000,
                 ids: 10_000,
                 stops: 20,
-                leases_a_stop: 50,
+                leases_per_stop: 50,
             },
             true => Self {
                 only: args.only.clone(),
                 rounds: 1,
                 round: Duration::from_millis(100),
-                hand_overs: 5,
+                handovers: 5,
                 successions: 1,
                 leases: 500,
                 leases_ttl: seconds(2),
@@ -108,7 +108,7 @@ impl Plan {
                 ledger_ticks: 1_000,
                 ids: 1_000,
                 stops: 1,
-                leases_a_stop: 10,
+                leases_per_stop: 10,
             },
         };
         plan.rounds = args.rounds.unwrap_or(plan.rounds);

@@ -1,4 +1,4 @@
-//! The table and the JSON.
+//! The report as a table and as JSON.
 
 use crate::{machine::Machine, measure::Spread};
 use serde::Serialize;
@@ -11,10 +11,10 @@ pub(crate) struct Row {
     figure: String,
     unit: &'static str,
     value: f64,
-    /// The least and the most of the rounds, where there were several.
+    /// The smallest and the largest value of the rounds, if there were several.
     #[serde(skip_serializing_if = "Option::is_none")]
     spread: Option<(f64, f64)>,
-    /// What was to be reached, and whether it was.
+    /// The goal, and whether it was reached.
     #[serde(skip_serializing_if = "Option::is_none")]
     goal: Option<Goal>,
 }
@@ -34,7 +34,7 @@ impl Row {
         Self { spread: Some((of.least, of.most)), ..Self::new(rival, figure, unit, of.median) }
     }
 
-    /// The same figure of something else.
+    /// Prefixes the name of the figure.
     pub(crate) fn named(mut self, of: &str) -> Self {
         self.figure = format!("{of}{}", self.figure);
         self
@@ -60,7 +60,7 @@ struct Section {
     skipped: Option<String>,
 }
 
-/// Everything that was measured.
+/// All measurements.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
     machine: Machine,
@@ -85,7 +85,7 @@ impl Report {
         self.sections.push(Section { scenario, what: "", rows: Vec::new(), skipped: Some(why.to_owned()) });
     }
 
-    /// Whether each scenario that ran has measured something. Goals are no matter of soundness.
+    /// Returns whether each scenario that ran has measured something. Goals do not affect it.
     pub(crate) fn is_sound(&self) -> bool {
         let sound = |section: &Section| {
             let finite = section.rows.iter().all(|row| row.value.is_finite());

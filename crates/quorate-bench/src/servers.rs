@@ -4,12 +4,12 @@ use crate::plan::Args;
 use quorate_testkit::redis::RedisCluster;
 use std::time::Duration;
 
-/// How many are started.
+/// The number of servers to start.
 const SERVERS: usize = 5;
-/// From how many microseconds on a call of one of ours is noted in its slow log. By itself it notes those of 10 ms only.
+/// The duration in microseconds from which a started server logs a call as slow. The default is 10 ms.
 const SLOW: &str = "300";
 
-/// Five servers of our own, or those that were named.
+/// Five servers that this program started, or those that the user named.
 pub(crate) struct Servers {
     own: Option<RedisCluster>,
     urls: Vec<String>,
@@ -35,21 +35,21 @@ impl Servers {
         self.own.is_some()
     }
 
-    /// SIGSTOP: the sockets stay open, and nothing answers.
+    /// Sends SIGSTOP: the sockets stay open, and nothing answers.
     pub(crate) fn stop(&self, server: usize) {
         if let Some(own) = &self.own {
             own[server].pause();
         }
     }
 
-    /// SIGCONT.
-    pub(crate) fn go_on(&self, server: usize) {
+    /// Sends SIGCONT.
+    pub(crate) fn resume(&self, server: usize) {
         if let Some(own) = &self.own {
             own[server].resume();
         }
     }
 
-    /// Processor time that the servers have used so far, all together.
+    /// Returns the processor time that all servers together have used so far.
     pub(crate) fn cpu(&self) -> Result<Duration, String> {
         let mut sum = 0.0;
         for url in &self.urls {
@@ -57,22 +57,22 @@ impl Servers {
             for name in ["used_cpu_user:", "used_cpu_sys:"] {
                 let figure =
                     info.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<f64>().ok());
-                sum += figure.ok_or_else(|| format!("{url}: INFO cpu tells no {name}"))?;
+                sum += figure.ok_or_else(|| format!("{url}: INFO cpu reports no {name}"))?;
             }
         }
         Ok(Duration::from_secs_f64(sum))
     }
 
-    /// The longest call that a server's slow log remembers, in milliseconds. It remembers those of [`SLOW`] and more;
-    /// one that was named, those that it is told to.
+    /// Returns the longest call in the servers' slow logs, in milliseconds. A started server logs calls of
+    /// [`SLOW`] and more; a server that the user named, those that it is configured to log.
     pub(crate) fn slowest_call(&self) -> Result<f64, String> {
         let mut slowest = 0.0_f64;
         for url in &self.urls {
-            let ask = || -> redis::RedisResult<Vec<redis::Value>> {
+            let query = || -> redis::RedisResult<Vec<redis::Value>> {
                 let mut connection = redis::Client::open(url.as_str())?.get_connection()?;
                 redis::cmd("SLOWLOG").arg("GET").arg(128).query(&mut connection)
             };
-            for entry in ask().map_err(|error| error.to_string())? {
+            for entry in query().map_err(|error| error.to_string())? {
                 if let redis::Value::Array(parts) = entry
                     && let Some(redis::Value::Int(micros)) = parts.get(2)
                 {
@@ -84,13 +84,13 @@ impl Servers {
     }
 
     /// Empties the slow logs.
-    pub(crate) fn forget_slow_calls(&self) -> Result<(), String> {
+    pub(crate) fn clear_slow_calls(&self) -> Result<(), String> {
         for url in &self.urls {
-            let ask = || -> redis::RedisResult<()> {
+            let query = || -> redis::RedisResult<()> {
                 let mut connection = redis::Client::open(url.as_str())?.get_connection()?;
                 redis::cmd("SLOWLOG").arg("RESET").query(&mut connection)
             };
-            ask().map_err(|error| error.to_string())?;
+            query().map_err(|error| error.to_string())?;
         }
         Ok(())
     }
@@ -103,9 +103,9 @@ impl Servers {
 }
 
 fn info(url: &str, section: &str) -> Result<String, String> {
-    let ask = || -> redis::RedisResult<String> {
+    let query = || -> redis::RedisResult<String> {
         let mut connection = redis::Client::open(url)?.get_connection()?;
         redis::cmd("INFO").arg(section).query(&mut connection)
     };
-    ask().map_err(|error| format!("INFO {section}: {error}; is a Redis server there?"))
+    query().map_err(|error| format!("INFO {section}: {error}; is a Redis server there?"))
 }

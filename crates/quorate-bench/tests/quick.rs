@@ -5,15 +5,15 @@ use std::process::Command;
 fn every_scenario_runs_and_measures_something() {
     let out = Command::new(env!("CARGO_BIN_EXE_quorate-bench")).args(["--quick", "--json"]).output();
     let out = out.expect("the program starts");
-    let told = String::from_utf8_lossy(&out.stderr);
-    assert!(out.status.success(), "{told}");
+    let errors = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success(), "{errors}");
     let report: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
     let sections = report["sections"].as_array().expect("sections");
     let names: Vec<_> = sections.iter().filter_map(|section| section["scenario"].as_str()).collect();
     assert_eq!(
         names,
         ["cycles-64", "cycles-1", "stopped", "handover", "leader", "many", "ledger", "claims", "loss"],
-        "{told}"
+        "{errors}"
     );
     for section in sections {
         let rows = section["rows"].as_array().expect("rows");
@@ -26,16 +26,16 @@ fn every_scenario_runs_and_measures_something() {
     };
     assert!(value(0, "cycles, 1 thread") > 0.0);
     assert_eq!((value(5, "leases held"), value(5, "leases lost")), (500.0, 0.0));
-    assert_eq!(value(6, "records that each node told"), 1_200.0);
-    assert!(value(7, "batches against one by one") > 1.0, "even here");
-    assert_eq!(value(8, "told after validity ended"), 0.0, "what holds on a slow machine too");
+    assert_eq!(value(6, "records that each node returned"), 1_200.0);
+    assert!(value(7, "batches against one by one") > 1.0, "also in this short run");
+    assert_eq!(value(8, "signalled after validity ended"), 0.0, "this must hold on a slow machine too");
 }
 
 #[test]
-fn what_it_does_not_know_it_refuses_by_name() {
+fn unknown_arguments_are_refused_by_name() {
     for (args, word) in [(&["--only", "speed"][..], "cycles-64"), (&["--rounds", "0"], "--rounds is 0")] {
         let out = Command::new(env!("CARGO_BIN_EXE_quorate-bench")).args(args).output().expect("it starts");
-        let told = String::from_utf8_lossy(&out.stderr);
-        assert!(!out.status.success() && told.contains(word), "{told}");
+        let errors = String::from_utf8_lossy(&out.stderr);
+        assert!(!out.status.success() && errors.contains(word), "{errors}");
     }
 }

@@ -1,22 +1,30 @@
 use crate::{
     config::{Config, NodeSpec, SecretUrl, TlsFiles},
-    exit::{CONFIG, Failure},
+    exit::{CONFIG, Failure, NO_QUORUM},
 };
 use quorate::{
     admin::NodeSet,
     internals::majority,
     node::FileNode,
-    quorum::{NodeState, NodeStatus, Quorum, QuorumConfig},
+    quorum::{NodeOutcome, NodeState, NodeStatus, Quorum, QuorumConfig, Report},
 };
 use quorate_redis::RedisNode;
-use std::{fmt::Write, path::Path};
+use std::{
+    fmt::Write,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
-/// The quorum that the configuration describes.
-pub(crate) fn quorum(config: &Config, setup: QuorumConfig) -> Result<Quorum, Failure> {
-    let mut builder = Quorum::builder().config(setup);
+/// The longest wait for the handshakes before a command goes on without the nodes that have not answered.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Returns the quorum that the configuration describes.
+pub(crate) fn quorum(config: &Config, settings: QuorumConfig) -> Result<Quorum, Failure> {
+    let only_looks = settings.only_looks;
+    let mut builder = Quorum::builder().config(settings);
     for node in &config.nodes {
         builder = match node {
-            NodeSpec::File { dir } => builder.node(FileNode::new(dir.clone())),
+            NodeSpec::File { dir } => builder.node(file(dir.clone(), only_looks)),
             NodeSpec::Redis { url, password_file, tls } => {
                 builder.node(redis(config, url, password_file.as_deref(), tls)?)
             }
@@ -25,11 +33,18 @@ pub(crate) fn quorum(config: &Config, setup: QuorumConfig) -> Result<Quorum, Fai
     builder.build().map_err(|error| Failure::new(CONFIG, format!("{}: {error}", config.nodes_from)))
 }
 
-/// Nodes that are looked after one by one.
-pub(crate) fn node_set(config: &Config, nodes: &[NodeSpec]) -> Result<NodeSet, Failure> {
+/// Returns a quorum that writes nothing to the nodes. A mistyped list of nodes must not be marked as a cluster, and a
+/// look must not create the directory of a file node.
+pub(crate) fn only_looking(config: &Config) -> Result<Quorum, Failure> {
+    quorum(config, QuorumConfig { only_looks: true, ..config.settings.clone() })
+}
+
+/// Returns the nodes as a set for administration, which treats each node by itself. With `only_looks` it creates no
+/// directory of a file node.
+pub(crate) fn node_set(config: &Config, nodes: &[NodeSpec], only_looks: bool) -> Result<NodeSet, Failure> {
     nodes.iter().try_fold(NodeSet::default(), |set, node| {
         Ok(match node {
-            NodeSpec::File { dir } => set.node(FileNode::new(dir.clone())),
+            NodeSpec::File { dir } => set.node(file(dir.clone(), only_looks)),
             NodeSpec::Redis { url, password_file, tls } => {
                 set.node(redis(config, url, password_file.as_deref(), tls)?)
             }
@@ -37,7 +52,12 @@ pub(crate) fn node_set(config: &Config, nodes: &[NodeSpec]) -> Result<NodeSet, F
     })
 }
 
-/// One server of the configuration.
+fn file(dir: PathBuf, only_looks: bool) -> FileNode {
+    let node = FileNode::new(dir);
+    if only_looks { node.must_exist() } else { node }
+}
+
+/// Returns one Redis server of the configuration.
 pub(crate) fn redis(
     config: &Config,
     url: &SecretUrl,
@@ -59,15 +79,21 @@ pub(crate) fn redis(
     })
 }
 
-/// How many nodes vote.
+/// Counts the nodes that vote.
 pub(crate) fn votes(nodes: &[NodeStatus]) -> usize {
     nodes.iter().filter(|node| node.state == NodeState::Trusted).count()
 }
 
-/// What keeps a majority from voting, a line a node.
+/// Returns whether a majority of the nodes votes.
+pub(crate) fn is_quorum(nodes: &[NodeStatus]) -> bool {
+    votes(nodes) >= majority(nodes.len())
+}
+
+/// Describes the nodes that do not vote, one line each. Only for a failure that the states of the nodes explain; a
+/// round that failed has a [`Report`] of its own, for [`no_quorum`].
 pub(crate) fn explain(nodes: &[NodeStatus]) -> String {
     let mut text =
-        format!("{} of {} nodes vote, {} needed", votes(nodes), nodes.len(), majority(nodes.len()));
+        format!("{} of {} nodes vote, {} required", votes(nodes), nodes.len(), majority(nodes.len()));
     for node in nodes {
         let why = match &node.state {
             NodeState::Trusted => continue,
@@ -79,4 +105,42 @@ pub(crate) fn explain(nodes: &[NodeStatus]) -> String {
         let _ = write!(text, "\n  {}: {why}", node.name);
     }
     text
+}
+
+/// Returns the failure of a round that did not reach a majority: `what` failed, then each node that did not agree with
+/// its reason, one line each.
+pub(crate) fn no_quorum(what: &str, report: &Report) -> Failure {
+    let agreed = report.count(|outcome| matches!(outcome, NodeOutcome::Granted));
+    let mut text =
+        format!("{what}: {agreed} of {} nodes agreed, {} required", report.nodes.len(), report.needed);
+    for (node, outcome) in &report.nodes {
+        if !matches!(outcome, NodeOutcome::Granted) {
+            // Writing to a string cannot fail.
+            let _ = write!(text, "\n  {node}: {outcome}");
+        }
+    }
+    Failure::new(NO_QUORUM, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quorate::node::Cause;
+
+    #[test]
+    fn a_failed_round_names_the_nodes_that_did_not_agree() {
+        let nodes = vec![
+            ("a".into(), NodeOutcome::Granted),
+            ("b".into(), NodeOutcome::Unreachable(Cause::TimedOut)),
+            ("c".into(), NodeOutcome::Pending),
+        ];
+        let failure = no_quorum("cannot reach a quorum for x", &Report { needed: 2, nodes });
+        let text = failure.to_string();
+        assert!(
+            text.starts_with("cannot reach a quorum for x: 1 of 3 nodes agreed, 2 required\n  b: "),
+            "{text}"
+        );
+        assert!(text.contains("\n  c: ") && !text.contains("\n  a: "), "{text}");
+        assert_eq!(failure.code, NO_QUORUM);
+    }
 }

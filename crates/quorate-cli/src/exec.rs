@@ -1,39 +1,47 @@
-//! `quorate exec`: a command while a lease is held.
+//! `quorate exec`: runs a command while holding a lock.
 
 use crate::{
     args::ExecArgs,
     config::Config,
     connect,
-    exit::{CONFIG, FAILURE, Failure, LEASE_LOST, NO_QUORUM},
+    exit::{CONFIG, FAILURE, Failure, LEASE_LOST},
     guard::Guard,
     log,
-    supervisor::{CommandSpec, EndedBy, Exit, PassedOn, Status, Supervisor},
+    supervisor::{CommandSpec, EndedBy, Exit, ForwardedSignals, Status, Supervisor},
 };
 use quorate::{
-    lease::{AcquireError, Heartbeat, Lease, TryAcquire},
-    quorum::{Quorum, QuorumConfig},
+    env::{BootTime, Env},
+    lease::{AcquireError, Heartbeat, Lease, Lock, TryAcquire},
+    node::Resource,
+    plain::plain,
+    quorum::{NodeState, NodeStatus, Quorum, QuorumConfig},
 };
-use std::time::Duration;
+use std::{cell::Cell, time::Duration};
 
-/// Without `--wait`, how long to wait for a quorum: contention is waited out, dead nodes are not.
+/// The longest wait for a quorum without `--wait`. A lock that another worker holds is waited for without a limit; a
+/// majority of nodes that is away is not.
 const QUORUM_PATIENCE: Duration = Duration::from_secs(10);
-/// How long the first connections may take before the lock is tried without them.
+/// The longest wait for the first connections, before the first attempt is made without them.
 const FIRST_HANDSHAKE: Duration = Duration::from_secs(1);
-/// How often the wait is looked at as a whole.
-const SLICE: Duration = Duration::from_secs(1);
+/// The time between two looks at the nodes during the wait.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// The longest name of a holder that is shown, in bytes.
+const NAME_MAX: usize = 200;
 
-/// Runs the command and gives the exit status.
+/// Runs the command, and returns the exit status.
 pub(crate) async fn exec(args: &ExecArgs, config: &Config) -> Result<u8, Failure> {
-    let mut signals = PassedOn::catch().map_err(|error| Failure::new(FAILURE, error))?;
-    let quorum = connect::quorum(config, config.setup.clone())?;
-    // A third of the TTL is between two extensions.
-    let heart = Heartbeat::new(quorum.env(), args.ttl.unwrap_or(config.lease.ttl) / 3);
+    let mut signals = ForwardedSignals::catch().map_err(|error| Failure::new(FAILURE, error))?;
+    let quorum = connect::quorum(config, config.settings.clone())?;
+    // A third of the TTL is the time between two extensions.
+    let heartbeat = Heartbeat::new(quorum.env(), args.ttl.unwrap_or(config.lease.ttl) / 3);
     let lease = tokio::select! { biased;
-        signal = signals.next() => Err(Failure::new(signal_code(signal), "ended by a signal while it waited")),
-        lease = acquire(args, config, &quorum, &heart) => lease,
+        signal = signals.next() => {
+            Err(Failure::new(signal_code(signal), "ended by a signal while waiting for the lock"))
+        }
+        lease = acquire(args, config, &quorum, &heartbeat) => lease,
     };
     let code = match lease {
-        Ok(lease) => under_lease(args, config, &quorum, lease, &heart, &mut signals).await,
+        Ok(lease) => under_lease(args, config, &quorum, lease, &heartbeat, &mut signals).await,
         Err(failure) => Err(failure),
     };
     quorum.close().await;
@@ -44,59 +52,103 @@ async fn acquire(
     args: &ExecArgs,
     config: &Config,
     quorum: &Quorum,
-    heart: &Heartbeat,
+    heartbeat: &Heartbeat,
 ) -> Result<Lease, Failure> {
     let env = quorum.env();
     let lease_ttl = args.ttl.unwrap_or(config.lease.ttl);
-    let mut lock = quorum.lock(&args.lock).ttl(lease_ttl).renew_while_beating(heart);
+    let mut lock = quorum.lock(&args.lock).ttl(lease_ttl).renew_while_beating(heartbeat);
     if args.ttl.is_none() {
         lock = lock.step_down_grace(config.lease.step_down_grace);
     }
     let wait = if args.no_wait { Some(Duration::ZERO) } else { args.wait };
     let ends = wait.map(|wait| env.now() + wait);
-    // So that the first attempt finds the connections open. Where none opens, the attempt reports why.
+    // The first attempt then finds open connections. If none opens, the attempt reports the reasons.
     let _ = quorum.ready(wait.unwrap_or(FIRST_HANDSHAKE).max(FIRST_HANDSHAKE)).await;
-    let (mut quorum_seen, mut told) = (env.now(), false);
-    loop {
-        let slice = ends.map_or(SLICE, |ends| env.now().until(ends).min(SLICE));
-        if args.no_wait
-            && let Ok(TryAcquire::Acquired(lease)) = lock.try_acquire().await
+    let mut waiting = Waiting { args, quorum, reported: args.no_wait, quorum_seen: env.now() };
+    match lock.try_acquire().await {
+        Ok(TryAcquire::Acquired(lease)) => return Ok(lease),
+        Ok(TryAcquire::Contended { holder, .. }) => {
+            waiting.report(holder.as_ref().map(|owner| owner.worker()))
+        }
+        Err(error) if error.is_permanent() => return Err(refusal(&error, args)),
+        Err(_) => {}
+    }
+    // One call for the whole wait: it logs once what it waits for, and the nodes log each change of their state.
+    let waits = match ends {
+        Some(ends) => lock.clone().wait(env.now().until(ends)),
+        None => lock.clone(),
+    };
+    tokio::select! { biased;
+        lease = waits.acquire() => lease.map_err(|error| refusal(&error, args)),
+        () = waiting.watch(env, ends.is_none()) => last_attempt(lock, args).await,
+    }
+}
+
+/// Makes one more attempt, whose error has the reason of each node.
+async fn last_attempt(lock: Lock, args: &ExecArgs) -> Result<Lease, Failure> {
+    lock.wait(Duration::ZERO).acquire().await.map_err(|error| refusal(&error, args))
+}
+
+/// Watches the nodes while the lock is waited for.
+struct Waiting<'a> {
+    args: &'a ExecArgs,
+    quorum: &'a Quorum,
+    /// Set once the holder of the lock was reported, and from the beginning if the command does not wait.
+    reported: bool,
+    /// The last time at which a majority of the nodes could be reached.
+    quorum_seen: BootTime,
+}
+
+impl Waiting<'_> {
+    /// Reports the holder of the lock, once. Returns, if `gives_up`, after [`QUORUM_PATIENCE`] without a
+    /// majority of nodes that can be reached. A quarantine does not count: it ends by itself.
+    async fn watch(&mut self, env: &Env, gives_up: bool) {
+        loop {
+            env.sleep(LOOK_EVERY).await;
+            if !is_away(&self.quorum.nodes()) {
+                self.quorum_seen = env.now();
+                self.look_at_holder().await;
+            } else if gives_up && env.now().since(self.quorum_seen) >= QUORUM_PATIENCE {
+                return;
+            }
+        }
+    }
+
+    async fn look_at_holder(&mut self) {
+        let Ok(resource) = Resource::lock(&self.args.lock) else { return };
+        if self.reported {
+            return;
+        }
+        if let Ok(seen) = self.quorum.inspect(&resource).await
+            && let Some(holder) = seen.holder
         {
-            return Ok(lease);
+            self.report(Some(holder.owner.worker()));
         }
-        let error = match lock.clone().wait(slice).acquire().await {
-            Ok(lease) => return Ok(lease),
-            Err(error) => error,
-        };
-        if error.is_contended()
-            && ends.is_none_or(|ends| env.now() < ends)
-            && !std::mem::replace(&mut told, true)
-        {
-            log::say(&format!("quorate: waiting: {error}"));
-        }
-        if !error.is_unreachable() {
-            // Contention is waited out, and so is a quarantine: it ends by itself.
-            quorum_seen = env.now();
-        }
-        let over = ends.is_some_and(|ends| env.now() >= ends);
-        let hopeless = ends.is_none() && env.now().since(quorum_seen) >= QUORUM_PATIENCE;
-        if over || hopeless || error.is_permanent() {
-            return Err(refusal(&error, args, quorum));
+    }
+
+    fn report(&mut self, holder: Option<&str>) {
+        if !std::mem::replace(&mut self.reported, true) {
+            let holder = holder.map_or_else(|| "another worker".to_owned(), |name| plain(name, NAME_MAX));
+            log::say(&format!("quorate: waiting for {}: held by {holder}", plain(&self.args.lock, NAME_MAX)));
         }
     }
 }
 
-fn refusal(error: &AcquireError, args: &ExecArgs, quorum: &Quorum) -> Failure {
+/// Returns whether so many nodes cannot be reached that the others are no majority.
+fn is_away(nodes: &[NodeStatus]) -> bool {
+    let away = |node: &&NodeStatus| matches!(node.state, NodeState::Unreachable(_) | NodeState::Connecting);
+    let reachable = nodes.len() - nodes.iter().filter(away).count();
+    reachable < quorate::internals::majority(nodes.len())
+}
+
+fn refusal(error: &AcquireError, args: &ExecArgs) -> Failure {
     match error {
         AcquireError::Name(_) | AcquireError::Setting(_) => {
             Failure::new(CONFIG, format!("--lock or --ttl: {error}"))
         }
         AcquireError::Contended { .. } => Failure::new(args.conflict_exit_code, error),
-        AcquireError::Unreachable { resource, .. } | AcquireError::Untrusted { resource, .. } => {
-            Failure::new(
-                NO_QUORUM,
-                format!("no quorum for {resource}: {}", connect::explain(&quorum.nodes())),
-            )
+        AcquireError::Unreachable { resource, report } | AcquireError::Untrusted { resource, report } => {
+            connect::no_quorum(&format!("cannot reach a quorum for {}", resource.key()), report)
         }
         _ => Failure::new(FAILURE, error),
     }
@@ -107,8 +159,8 @@ async fn under_lease(
     config: &Config,
     quorum: &Quorum,
     lease: Lease,
-    heart: &Heartbeat,
-    signals: &mut PassedOn,
+    heartbeat: &Heartbeat,
+    signals: &mut ForwardedSignals,
 ) -> Result<u8, Failure> {
     let grace = args.ttl.map_or(config.lease.step_down_grace, QuorumConfig::default_grace);
     let guard = Guard::new(lease.ttl(), grace);
@@ -127,13 +179,16 @@ async fn under_lease(
             return Err(Failure::new(code, error));
         }
     };
-    // The guard looks many times within the longest silence: the beat comes from the loop that tends the command.
+    // The loop that guards the command beats, many times within the longest silence that the heartbeat allows.
+    let stall = Stall::new(quorum.env());
     let look = || {
-        heart.beat();
+        heartbeat.beat();
+        stall.look(quorum.env());
         lease.valid_until()
     };
-    let exit = guard.tend(quorum.env(), &mut supervisor, look, lease.step_down_token(), Some(signals)).await;
-    let nodes = quorum.nodes();
+    let exit = guard.watch(quorum.env(), &mut supervisor, look, lease.step_down_token(), Some(signals)).await;
+    stall.look(quorum.env());
+    let reason = lost_reason(stall.longest.get(), heartbeat.max_silence(), &quorum.nodes());
     let kept = if exit.is_complete() || !lease.is_valid() {
         release(lease).await;
         None
@@ -142,28 +197,56 @@ async fn under_lease(
         lease.abandon();
         Some(left)
     };
-    verdict(&exit, kept, || connect::explain(&nodes), args)
+    verdict(&exit, kept, &reason, args)
 }
 
-/// The exit status, or why it is not the command's own. `kept` says for how long the lease goes on, which has not been
-/// released because something may still run.
-fn verdict(
-    exit: &Exit,
-    kept: Option<Duration>,
-    why: impl Fn() -> String,
-    args: &ExecArgs,
-) -> Result<u8, Failure> {
+/// Measures the longest time between two looks of the loop that guards the command.
+struct Stall {
+    last: Cell<BootTime>,
+    longest: Cell<Duration>,
+}
+
+impl Stall {
+    fn new(env: &Env) -> Self {
+        Self { last: Cell::new(env.now()), longest: Cell::default() }
+    }
+
+    fn look(&self, env: &Env) {
+        let now = env.now();
+        self.longest.set(self.longest.get().max(self.last.replace(now).until(now)));
+    }
+}
+
+/// Returns the reason for which a lease was not extended. `stalled` is the longest time for which this process did not
+/// run, and `allowed` the longest for which it may.
+fn lost_reason(stalled: Duration, allowed: Duration, nodes: &[NodeStatus]) -> String {
+    if stalled > allowed {
+        return format!(
+            "quorate did not run for {stalled:.1?}: it was stopped, or the machine was suspended or overloaded"
+        );
+    }
+    if connect::is_quorum(nodes) {
+        return "too few nodes extended it in time; a majority votes now".to_owned();
+    }
+    connect::explain(nodes)
+}
+
+/// Returns the exit status of the command, or the reason for another one. `kept` is how long the lease remains, if it
+/// was not released because processes may still run.
+fn verdict(exit: &Exit, kept: Option<Duration>, reason: &str, args: &ExecArgs) -> Result<u8, Failure> {
     let lock = &args.lock;
     for survivor in &exit.survivors {
-        log::say(&format!("quorate: what the command started could not be ended, and runs on: {survivor}"));
+        log::say(&format!(
+            "quorate: cannot end a process that the command started, and it still runs: {survivor}"
+        ));
     }
     let kept = kept.map_or_else(String::new, |left| {
         let left =
             humantime::format_duration(Duration::from_millis(u64::try_from(left.as_millis()).unwrap_or(0)));
-        format!("; the lease on {lock} is not released, and ends by itself in {left}")
+        format!("; the lease on {lock} is not released, and expires in {left}")
     });
     let ended = match exit.status {
-        _ if !exit.survivors.is_empty() => "not all that the command started could be ended",
+        _ if !exit.survivors.is_empty() => "some processes that the command started could not be ended",
         Status::Unknown => "its exit status is unknown",
         _ => "the command has been ended",
     };
@@ -171,35 +254,36 @@ fn verdict(
         Some(EndedBy::SupervisorGone) => Err(Failure::new(
             if exit.survivors.is_empty() { FAILURE } else { LEASE_LOST },
             format!(
-                "the supervisor of the command was killed; {ended}; what had left its process group may run{kept}"
+                "the supervisor of the command was killed; {ended}; processes that had left its process group may still \
+                 run{kept}"
             ),
         )),
-        Some(EndedBy::WardenSilent) => Err(Failure::new(
+        Some(EndedBy::SupervisorSilent) => Err(Failure::new(
             if exit.survivors.is_empty() { FAILURE } else { LEASE_LOST },
             format!(
-                "the supervisor of the command did not answer (stopped, or on a machine without time for it) and has \
-                 been killed with everything that the command had started; {ended}{kept}"
+                "the supervisor of the command did not answer (it was stopped, or the machine is overloaded) and has been \
+                 killed, with everything that the command had started; {ended}{kept}"
             ),
         )),
         Some(_) => Err(Failure::new(
             LEASE_LOST,
             format!(
-                "the lease on {lock} was lost while the command ran, which {}: {}{kept}",
+                "the lease on {lock} was lost while the command ran, which {}: {reason}{kept}",
                 match (exit.survivors.is_empty(), exit.killed, exit.status) {
-                    (false, ..) => "could not be ended, and runs on without it",
+                    (false, ..) => "could not be ended, and runs without the lease",
                     (true, true, _) => "has been ended (SIGKILL)",
-                    (true, false, Status::Code(_)) => "has ended, maybe too late",
+                    (true, false, Status::Code(_)) => "has ended, possibly too late",
                     (true, false, _) => "has been ended (SIGTERM)",
                 },
-                why()
             ),
         )),
-        None if !exit.survivors.is_empty() => {
-            Err(Failure::new(LEASE_LOST, format!("the command has ended, but not all that it started{kept}")))
-        }
+        None if !exit.survivors.is_empty() => Err(Failure::new(
+            LEASE_LOST,
+            format!("the command has ended, but some processes that it started still run{kept}"),
+        )),
         None if exit.status == Status::Unknown => Err(Failure::new(
             FAILURE,
-            "the command has ended, and its exit status is unknown: another process took it",
+            "the command has ended with an unknown exit status: another process reaped it",
         )),
         None => Ok(exit.code()),
     }
@@ -216,4 +300,34 @@ async fn release(lease: Lease) {
 
 fn signal_code(signal: i32) -> u8 {
     u8::try_from(128 + signal).unwrap_or(FAILURE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quorate::node::Cause;
+
+    fn node(state: NodeState) -> NodeStatus {
+        NodeStatus { name: "a".into(), state, version: None, round_trip: None }
+    }
+
+    #[test]
+    fn a_lost_lease_is_explained_by_a_stall_or_by_the_nodes() {
+        let second = Duration::from_secs(1);
+        let away = || node(NodeState::Unreachable(Cause::TimedOut));
+        let nodes = [node(NodeState::Trusted), node(NodeState::Trusted), away()];
+        let stalled = lost_reason(5 * second, second, &nodes);
+        assert!(stalled.starts_with("quorate did not run for 5.0s"), "{stalled}");
+        let votes = lost_reason(second, second, &nodes);
+        assert!(votes.starts_with("too few nodes extended it"), "{votes}");
+        let explained = lost_reason(second, second, &[node(NodeState::Trusted), away(), away()]);
+        assert!(explained.starts_with("1 of 3 nodes vote, 2 required\n  a: "), "{explained}");
+    }
+
+    #[test]
+    fn a_quorum_is_away_when_a_majority_cannot_be_reached() {
+        let away = || node(NodeState::Unreachable(Cause::TimedOut));
+        assert!(!is_away(&[node(NodeState::Trusted), node(NodeState::Trusted), away()]));
+        assert!(is_away(&[node(NodeState::Trusted), node(NodeState::Connecting), away()]));
+    }
 }

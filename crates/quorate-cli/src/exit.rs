@@ -1,20 +1,21 @@
 use crate::{config::ConfigError, show};
 use std::fmt;
 
-/// There is nothing to do what was asked for to.
-pub(crate) const NOTHING: u8 = 1;
+/// The target of the command was not found: no such job, no leader, no holder.
+pub(crate) const NOT_FOUND: u8 = 1;
 /// `EX_UNAVAILABLE` of `sysexits.h`: no quorum of nodes.
 pub(crate) const NO_QUORUM: u8 = 69;
 /// `EX_SOFTWARE`: the lease was lost while a command ran.
 pub(crate) const LEASE_LOST: u8 = 70;
-/// `EX_TEMPFAIL`: someone else holds the lock.
+/// `EX_TEMPFAIL`: timed out waiting for the lock, or for an answer.
 pub(crate) const CONFLICT: u8 = 75;
-/// `EX_CONFIG`: what was told cannot be used.
+/// `EX_CONFIG`: invalid arguments, environment or configuration file.
 pub(crate) const CONFIG: u8 = ConfigError::EXIT;
-/// Quorate's own failure, as `timeout(1)` and `env(1)` have it.
+/// A failure of quorate itself. `timeout(1)` and `env(1)` use the same number.
 pub(crate) const FAILURE: u8 = 125;
 
-/// Why the program ends, and with what status. The text shows no password, and steers no terminal.
+/// The error with which the program ends: the exit status and a text. The text contains no password and no character
+/// that controls a terminal.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) code: u8,

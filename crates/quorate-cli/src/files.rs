@@ -1,9 +1,9 @@
-//! Access to files that may not answer: a FIFO that nobody writes to, a file system that hangs.
+//! Access to files that may not answer: a FIFO without a writer, a file system that hangs.
 //!
 //! # What is not guaranteed
 //!
-//! A thread that a file system hangs cannot be ended. There is one such thread at most for each way to get here, and
-//! it ends when the file system answers.
+//! A thread that hangs in a file system cannot be ended. Each entry point of this module has at most one such thread,
+//! which ends when the file system answers.
 
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -24,19 +24,19 @@ use std::{
 };
 use tokio::sync::oneshot;
 
-/// The longest time to wait for a file.
+/// The longest wait for a file.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(5);
 
-/// The most bytes of a configuration file.
+/// The largest configuration file, in bytes.
 const BYTES_MAX: usize = 16 << 20;
 
-/// Reads a text file to its end. A pipe or a terminal that is silent for [`DEADLINE`] is an error.
+/// Reads a text file to its end. A pipe or a terminal without data for [`DEADLINE`] is an error.
 pub(crate) fn read(path: &Path) -> io::Result<String> {
     read_within(path, DEADLINE)
 }
 
 fn read_within(path: &Path, deadline: Duration) -> io::Result<String> {
-    // Without the flag, to open a FIFO is to wait for its writer. Regular files do not heed it.
+    // Without the flag, opening a FIFO waits for a writer. The flag has no effect on regular files.
     let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
     let mut file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
     let (mut text, mut bytes) = (Vec::new(), vec![0; 64 * 1024]);
@@ -58,7 +58,7 @@ fn read_within(path: &Path, deadline: Duration) -> io::Result<String> {
     String::from_utf8(text).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8"))
 }
 
-/// Waits until `file` has bytes or an end to be read.
+/// Waits until `file` has data or an end of file to read.
 fn wait_for(file: &File, deadline: Duration) -> io::Result<()> {
     let timeout = Timespec::try_from(deadline).map_err(io::Error::other)?;
     loop {
@@ -75,14 +75,14 @@ fn no_answer(within: Duration) -> io::Error {
     io::Error::new(
         io::ErrorKind::TimedOut,
         format!(
-            "no answer within {within:?}; is it a pipe that nobody writes to, or on a file system that hangs?"
+            "no answer within {within:?}; it may be a pipe without a writer, or on a file system that hangs"
         ),
     )
 }
 
-/// As [`read`], for a caller who cannot wait for a file system that hangs.
+/// Reads a file as [`read`] does, for a caller that must not wait for a file system that hangs.
 pub(crate) fn read_apart(path: &Path) -> io::Result<String> {
-    /// Whether an earlier read has not ended: it is not joined by more.
+    /// Set while an earlier read has not ended. Another one is refused: each would take a thread.
     static BUSY: AtomicBool = AtomicBool::new(false);
     if BUSY.swap(true, Ordering::AcqRel) {
         return Err(io::Error::new(io::ErrorKind::TimedOut, "an earlier read of a file has not ended"));
@@ -99,11 +99,11 @@ pub(crate) fn read_apart(path: &Path) -> io::Result<String> {
         BUSY.store(false, Ordering::Release);
         return Err(error);
     }
-    // Later than the deadline within, whose error says more.
+    // Longer than the deadline of the read, whose error says more.
     answer.recv_timeout(DEADLINE + DEADLINE / 10).unwrap_or_else(|_| Err(no_answer(DEADLINE)))
 }
 
-/// A thread that accesses files for a loop that must not wait, one access after the other.
+/// A thread that accesses files one after the other, for a loop that must not wait.
 #[derive(Debug)]
 pub(crate) struct FileThread {
     accesses: mpsc::Sender<Access>,
@@ -112,7 +112,7 @@ pub(crate) struct FileThread {
 type Access = Box<dyn FnOnce() + Send>;
 
 impl FileThread {
-    /// Starts the thread. It ends once this is dropped and its last access has ended.
+    /// Starts the thread. It ends once this handle is dropped and the last access has ended.
     pub(crate) fn start() -> io::Result<Self> {
         let (accesses, inbox) = mpsc::channel::<Access>();
         let serve = move || inbox.iter().for_each(|access| access());
@@ -120,7 +120,7 @@ impl FileThread {
         Ok(Self { accesses })
     }
 
-    /// Begins an access, behind those that have not ended. Its result arrives when it has one.
+    /// Queues an access behind those that have not ended. The receiver gets its result.
     pub(crate) fn begin<T: Send + 'static>(
         &self,
         access: impl FnOnce() -> T + Send + 'static,
@@ -130,7 +130,7 @@ impl FileThread {
             // The caller may have gone.
             let _ = done.send(access());
         };
-        // A thread that has ended drops the access, and the receiver learns of it.
+        // A thread that has ended drops the access, and with it the sender of the result.
         let _ = self.accesses.send(Box::new(access));
         result
     }
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fifo_is_read_to_its_end_where_somebody_writes_and_given_up_where_nobody_does() {
+    fn a_fifo_is_read_to_its_end_and_one_without_a_writer_times_out() {
         let dir = tempfile::tempdir().unwrap();
         let path = fifo(&dir);
         let error = read_within(&path, SHORT).unwrap_err();
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_read_as_it_is_and_errors_are_the_system_s() {
+    fn a_file_is_read_unchanged_and_errors_are_those_of_the_system() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a");
         fs::write(&path, "ü").unwrap();
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn an_access_that_hangs_holds_up_those_behind_it_and_nobody_else() {
+    fn an_access_that_hangs_delays_only_later_accesses() {
         let files = FileThread::start().unwrap();
         let (go_on, hung) = mpsc::channel::<()>();
         let mut first = files.begin(move || hung.recv().is_ok());

@@ -1,45 +1,45 @@
-use crate::supervisor::{Deadline, Exit, PassedOn, Supervisor};
+use crate::supervisor::{Deadline, Exit, ForwardedSignals, Supervisor};
 use quorate::env::{BootTime, Env};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// Carries a lease's deadline over to the warden of a command.
+/// Passes the deadline of a lease on to the supervisor process of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Guard {
     grace: Duration,
-    lead: Duration,
-    look_every: Duration,
+    kill_margin: Duration,
+    watch_every: Duration,
 }
 
 impl Guard {
-    /// For a lease of this TTL, with this much time between the step-down and the end of validity.
+    /// Returns the guard for a lease of this TTL, with this much time between the step-down and the end of validity.
     pub(crate) fn new(ttl: Duration, grace: Duration) -> Self {
         let ms = Duration::from_millis;
-        // SIGKILL comes this long before validity ends: a busy machine may be late by some of it.
-        let lead = (grace / 4).clamp(ms(10), ms(250)).min(grace);
-        Self { grace, lead, look_every: (ttl / 20).clamp(ms(20), ms(250)) }
+        // SIGKILL is sent this long before validity ends: a busy machine may deliver it late by some of this time.
+        let kill_margin = (grace / 4).clamp(ms(10), ms(250)).min(grace);
+        Self { grace, kill_margin, watch_every: (ttl / 20).clamp(ms(20), ms(250)) }
     }
 
-    /// When a command must end whose lease is valid until `until`.
+    /// Returns the deadline of a command whose lease is valid until `until`.
     pub(crate) fn deadline(self, until: BootTime) -> Deadline {
-        Deadline { step_down: until - self.grace, kill: until - self.lead }
+        Deadline { step_down: until - self.grace, kill: until - self.kill_margin }
     }
 
-    /// Waits for the command's end; passes on each new deadline, the step-down, and signals. `valid_until`
-    /// says until when the command may run, `None` once it may not.
+    /// Waits for the end of the command. Passes on each new deadline, the step-down, and signals. `valid_until` returns
+    /// the time until which the command may run, or `None` once it may not run.
     ///
     /// # Cancel safety
-    /// Safe: the command goes on under its warden until its last deadline.
-    pub(crate) async fn tend(
+    /// Safe: the command continues under its supervisor process until its last deadline.
+    pub(crate) async fn watch(
         self,
         env: &Env,
         supervisor: &mut Supervisor,
         valid_until: impl Fn() -> Option<BootTime>,
         step_down: &CancellationToken,
-        mut signals: Option<&mut PassedOn>,
+        mut signals: Option<&mut ForwardedSignals>,
     ) -> Exit {
-        let mut told = false;
-        // What the warden was started with may be older than what holds by now.
+        let mut stepping_down = false;
+        // The supervisor process was started with a deadline that may be out of date by now.
         let mut last = None;
         loop {
             let signal = async {
@@ -51,18 +51,18 @@ impl Guard {
             tokio::select! { biased;
                 exit = supervisor.wait() => return exit,
                 number = signal => supervisor.signal(number),
-                () = step_down.cancelled(), if !told => {
-                    told = true;
-                    // It has the grace to end, and no more: whoever told us releases the lease after it.
+                () = step_down.cancelled(), if !stepping_down => {
+                    stepping_down = true;
+                    // The command has the grace to end, and no more: the lease is released after it.
                     let until = valid_until().unwrap_or_default().min(env.now() + self.grace);
                     supervisor.extend(self.deadline(until));
                     supervisor.step_down();
                     last = Some(until);
                 }
-                () = env.sleep(self.look_every) => {
+                () = env.sleep(self.watch_every) => {
                     let now = valid_until().unwrap_or_default();
-                    // Once told, it may get less time, and never more.
-                    let moved = if told { last.is_some_and(|last| now < last) } else { last != Some(now) };
+                    // After the step-down the time may become shorter, and never longer.
+                    let moved = if stepping_down { last.is_some_and(|last| now < last) } else { last != Some(now) };
                     if moved {
                         supervisor.extend(self.deadline(now));
                         last = Some(now);

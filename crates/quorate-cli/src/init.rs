@@ -1,36 +1,36 @@
-//! What process 1 of a container has to do besides: reap whoever is left to it, and pass signals on.
+//! The duties of process 1 in a container: it reaps orphaned processes, and forwards signals.
 
 use crate::exit::{FAILURE, Failure};
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, wait};
 use std::{os::unix::process::CommandExt, process::Command};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// HUP, INT, QUIT, USR1, USR2, TERM: the kernel gives process 1 no defaults for them.
-const PASSED_ON: [Signal; 6] =
+/// HUP, INT, QUIT, USR1, USR2, TERM: the kernel gives process 1 no default action for them.
+const FORWARDED: [Signal; 6] =
     [Signal::HUP, Signal::INT, Signal::QUIT, Signal::USR1, Signal::USR2, Signal::TERM];
 
-/// Whether this is process 1.
+/// Returns whether this is process 1.
 pub(crate) fn is_process_one() -> bool {
     std::process::id() == 1
 }
 
-/// Runs this program again with the same arguments as a child, and is its init until it ends.
+/// Runs this program again with the same arguments as a child, and is its init process until the child ends.
 pub(crate) async fn supervise() -> Result<u8, Failure> {
     let fail = |error: std::io::Error| Failure::new(FAILURE, format!("as process 1: {error}"));
     let mut children = signal(SignalKind::child()).map_err(fail)?;
     let mut passed_on = Vec::new();
-    for number in PASSED_ON {
+    for number in FORWARDED {
         passed_on.push((number, signal(SignalKind::from_raw(number.as_raw())).map_err(fail)?));
     }
     let exe = std::env::current_exe().map_err(fail)?;
-    // A group of its own: that of process 1 may lie outside of its namespace.
+    // A group of its own: the group of process 1 may be outside of its namespace.
     let child = Command::new(exe).args(std::env::args_os().skip(1)).process_group(0).spawn().map_err(fail)?;
     let child = Pid::from_child(&child);
     loop {
         if let Some(code) = reap(child) {
             return Ok(code);
         }
-        let asked = std::future::poll_fn(|cx| {
+        let requested = std::future::poll_fn(|cx| {
             for (number, stream) in &mut passed_on {
                 if stream.poll_recv(cx).is_ready() {
                     return std::task::Poll::Ready(*number);
@@ -39,14 +39,14 @@ pub(crate) async fn supervise() -> Result<u8, Failure> {
             std::task::Poll::Pending
         });
         tokio::select! { biased;
-            // A child that has just gone is reaped in the next turn.
-            number = asked => drop(kill_process(child, number)),
+            // A child that has just ended is reaped in the next iteration.
+            number = requested => drop(kill_process(child, number)),
             _ = children.recv() => {}
         }
     }
 }
 
-/// Reaps all that have ended; the exit status of `child` once it has.
+/// Reaps all children that have ended. Returns the exit status of `child` if it is among them.
 fn reap(child: Pid) -> Option<u8> {
     while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
         if pid == child {

@@ -2,21 +2,22 @@
 //!
 //! # What is not guaranteed
 //!
-//! See [`supervisor`] for the limits of ending a command in time, and the library for those of a lease. What
-//! `quorate status` shows was true a moment ago.
+//! See [`supervisor`] for the limits of ending a command in time, and the library for those of a lease. The state that
+//! `quorate status` shows may have changed since it was read.
 
 mod args;
 pub mod config;
 mod connect;
 mod demo;
 mod doctor;
+mod election;
 mod exec;
 mod exit;
 mod files;
 mod guard;
 mod init;
 mod jobs;
-mod lead;
+mod lock;
 mod log;
 mod nodes;
 #[doc(hidden)]
@@ -26,16 +27,16 @@ mod show;
 mod status;
 pub mod supervisor;
 mod time;
-mod unlock;
 
-use args::{Cli, Command, LeadCommand, LogFormat, LogLevel, NodesCommand, Unread};
+use args::{Cli, Command, ElectionCommand, LockCommand, LogFormat, LogLevel, NoCommand, NodesCommand};
 use config::{Config, Environment};
 use exit::{FAILURE, Failure};
-use std::{ffi::OsString, io::Write, process::ExitCode};
+use std::{ffi::OsString, process::ExitCode};
 
-/// The program: reads the process's arguments and environment, and gives its exit status.
+/// Runs the program with the arguments and the environment of this process, and returns its exit status.
 pub fn main() -> ExitCode {
-    // First: from here on children can be waited for, and signals arrive, whatever the parent has done.
+    // First of all: a parent may have left SIGCHLD ignored, so that the end of a child cannot be observed, or signals
+    // blocked.
     if let Err(error) = supervisor::reset_signals() {
         eprintln!("quorate: cannot reset the signals that the parent ignores or blocks: {error}");
         return ExitCode::from(FAILURE);
@@ -49,29 +50,35 @@ pub fn main() -> ExitCode {
     }
     let cli = match Cli::read(&args) {
         Ok(cli) => cli,
-        Err(Unread { text, asked_for: true }) => {
-            // Whoever asked for help may have closed the pipe.
-            let _ = std::io::stdout().write_all(text.as_bytes());
-            return ExitCode::SUCCESS;
+        Err(NoCommand { text, requested: true }) => {
+            return match show::print(&text) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(failure) => report(&failure),
+            };
         }
-        Err(Unread { text, asked_for: false }) => {
+        Err(NoCommand { text, requested: false }) => {
             eprint!("{text}");
             return ExitCode::from(exit::CONFIG);
         }
     };
-    let code = dispatch(&cli.command).unwrap_or_else(|failure| {
-        log::say(&format!("quorate: {failure}"));
-        failure.code
-    });
+    let code = match dispatch(&cli.command) {
+        Ok(code) => ExitCode::from(code),
+        Err(failure) => report(&failure),
+    };
     log::finish();
-    ExitCode::from(code)
+    code
+}
+
+fn report(failure: &Failure) -> ExitCode {
+    log::say(&format!("quorate: {failure}"));
+    ExitCode::from(failure.code)
 }
 
 fn dispatch(command: &Command) -> Result<u8, Failure> {
     let load = |nodes: &args::NodeArgs| Config::load(&nodes.flags(), &Environment::process());
     match command {
         Command::Demo(args) => block_on(demo::demo(args)),
-        // `--check` starts nothing that could be left to process 1.
+        // `--check` starts no process that process 1 would have to reap.
         Command::Run(args) if init::is_process_one() && !args.check => block_on(init::supervise()),
         Command::Run(args) => {
             log::start(args.log_format, args.log_level);
@@ -92,17 +99,21 @@ fn dispatch(command: &Command) -> Result<u8, Failure> {
             block_on(doctor::doctor(args, &config))
         }
         Command::Jobs(command) => block_on(jobs::jobs(command, &Environment::process())),
-        Command::Lead(LeadCommand::Resign(args)) => {
+        Command::Election(ElectionCommand::Resign(args)) => {
             let config = load(&args.nodes)?;
-            block_on(lead::resign(args, &config))
+            block_on(election::resign(args, &config))
         }
-        Command::Unlock(args) => {
+        Command::Lock(LockCommand::Show(args)) => {
             let config = load(&args.nodes)?;
-            block_on(unlock::unlock(args, &config))
+            block_on(lock::show(args, &config))
         }
-        Command::Nodes(NodesCommand::Admit(args)) => {
+        Command::Lock(LockCommand::Release(args)) => {
+            let config = load(&args.lock.nodes)?;
+            block_on(lock::release(args, &config))
+        }
+        Command::Nodes(NodesCommand::Trust(args)) => {
             let config = load(&args.nodes)?;
-            block_on(status::admit(args, &config))
+            block_on(nodes::trust(&config))
         }
         Command::Nodes(NodesCommand::List(args)) => {
             let config = load(&args.nodes)?;
@@ -115,7 +126,7 @@ fn dispatch(command: &Command) -> Result<u8, Failure> {
     }
 }
 
-/// Runs `work` to its end, and waits for nothing that hangs beside it (a resolver, say).
+/// Runs `work` to its end. Threads that hang beside it, such as a DNS lookup, are not waited for.
 fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = runtime.map_err(|error| Failure::new(FAILURE, error))?;

@@ -1,9 +1,9 @@
-//! `quorate nodes list` and `quorate nodes replace`.
+//! `quorate nodes list`, `quorate nodes trust` and `quorate nodes replace`.
 
 use crate::{
     args::{ListArgs, ReplaceArgs},
     config::{Config, NodeSpec},
-    connect,
+    connect::{self, PATIENCE},
     exit::{CONFIG, Failure, NO_QUORUM},
     show,
     time::rfc3339,
@@ -14,19 +14,21 @@ use quorate::{
     internals::{Marker, majority},
     node::Cause,
     plain::plain,
-    quorum::{NodeState, NodeStatus, QuorumConfig, SharedSettings},
+    quorum::{NodeOutcome, NodeState, NodeStatus, SharedSettings, TrustError},
 };
 use serde::Serialize;
 use std::{fmt::Write as _, time::Duration};
 
-/// How long a handshake may take before its node is called away.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// The most bytes of a marker's node set that are shown.
+/// The number of attempts to trust the nodes, while a node does not answer in time.
+const TRUST_ATTEMPTS: usize = 4;
+/// The time between two attempts, in which a node may get a new connection.
+const TRUST_AGAIN: Duration = Duration::from_millis(250);
+/// The longest node set of a marker that is shown, in bytes.
 const SHOWN_MAX: usize = 2_048;
-/// The most bytes of a line.
+/// The longest line that is shown, in bytes.
 const LINE_MAX: usize = 4_096;
 
-/// Everything that `nodes list` shows.
+/// The output of `nodes list`.
 #[derive(Debug, Serialize)]
 struct Page {
     prefix: String,
@@ -39,7 +41,7 @@ struct Page {
 struct Line {
     name: String,
     votes: bool,
-    why: Option<String>,
+    reason: Option<String>,
     version: Option<String>,
     round_trip_ms: Option<f64>,
     clock_ahead_ms: Option<f64>,
@@ -51,7 +53,7 @@ struct Line {
     marker_settings: Option<MarkerSettings>,
 }
 
-/// The settings that all workers share, as the node's marker has them.
+/// The settings that all workers share, as stored in the node's marker.
 #[derive(Debug, Serialize)]
 struct MarkerSettings {
     max_ttl_ms: f64,
@@ -78,22 +80,65 @@ impl MarkerSettings {
     }
 }
 
-/// Shows the nodes one by one; the exit status says whether a majority votes.
+/// Shows each node. The exit status reports whether a majority votes.
 pub(crate) async fn list(args: &ListArgs, config: &Config) -> Result<u8, Failure> {
-    let quorum = connect::quorum(config, QuorumConfig { only_looks: true, ..config.setup.clone() })?;
-    let set = connect::node_set(config, &config.nodes)?;
+    let quorum = connect::only_looking(config)?;
+    let set = connect::node_set(config, &config.nodes, true)?;
     let env = quorum.env().clone();
-    let (stands, sights) = futures_util::join!(quorum.met(PATIENCE), set.look(&env, PATIENCE));
+    let (statuses, sights) = futures_util::join!(quorum.met(PATIENCE), set.look(&env, PATIENCE));
     quorum.close().await;
     let page = Page {
         prefix: config.prefix.to_string(),
         nodes_from: config.nodes_from.to_string(),
-        quorum: connect::votes(&stands) >= majority(stands.len()),
-        nodes: stands.iter().zip(&sights).map(|(status, sight)| line(status, sight)).collect(),
+        quorum: connect::is_quorum(&statuses),
+        nodes: statuses.iter().zip(&sights).map(|(status, sight)| line(status, sight)).collect(),
     };
-    let text = if args.json { show::json(&page)? } else { page.for_people() };
-    show::print(&text);
+    show::print(&if args.json { show::json(&page)? } else { page.for_people() })?;
     Ok(if page.quorum { 0 } else { NO_QUORUM })
+}
+
+/// Ends the quarantine of every node that can be reached.
+pub(crate) async fn trust(config: &Config) -> Result<u8, Failure> {
+    let quorum = connect::quorum(config, config.settings.clone())?;
+    quorum.met(PATIENCE).await;
+    let mut trusted = quorum.trust_nodes().await;
+    for _ in 1..TRUST_ATTEMPTS {
+        if !trusted.as_ref().is_err_and(was_late) {
+            break;
+        }
+        quorum.env().sleep(TRUST_AGAIN).await;
+        trusted = quorum.trust_nodes().await;
+    }
+    let nodes = quorum.nodes();
+    quorum.close().await;
+    for node in &nodes {
+        let state = match reason(node) {
+            None => "votes".to_owned(),
+            Some(reason) => format!("does not vote: {}", show::line(&reason, LINE_MAX)),
+        };
+        show::print(&format!("{}: {state}\n", node.name))?;
+    }
+    match trusted {
+        Ok(()) => Ok(0),
+        // A node may vote by its state and not have answered this request.
+        Err(error) => Err(connect::no_quorum("cannot trust every node", &error.report)),
+    }
+}
+
+fn was_late(error: &TrustError) -> bool {
+    let late =
+        |outcome: &NodeOutcome| matches!(outcome, NodeOutcome::Unreachable(Cause::TimedOut | Cause::Closed));
+    error.report.count(late) > 0
+}
+
+/// Returns the reason for which the node does not vote; `None` if it votes.
+fn reason(status: &NodeStatus) -> Option<String> {
+    match &status.state {
+        NodeState::Trusted => None,
+        NodeState::Connecting => Some("no handshake yet".to_owned()),
+        NodeState::Quarantined { why, .. } | NodeState::Refused(why) => Some(why.to_string()),
+        NodeState::Unreachable(cause) => Some(cause.to_string()),
+    }
 }
 
 fn millis(time: Duration) -> f64 {
@@ -101,20 +146,15 @@ fn millis(time: Duration) -> f64 {
 }
 
 fn line(status: &NodeStatus, sight: &Result<Sight, Cause>) -> Line {
-    let why = match &status.state {
-        NodeState::Trusted => None,
-        NodeState::Connecting => Some("no handshake yet".to_owned()),
-        NodeState::Quarantined { why, .. } | NodeState::Refused(why) => Some(why.to_string()),
-        NodeState::Unreachable(cause) => Some(cause.to_string()),
-    };
+    let reason = reason(status);
     let sight = sight.as_ref().ok();
     let marker = sight.and_then(|sight| Marker::parse(sight.hello.marker.as_deref()?).ok());
     Line {
         name: status.name.to_string(),
-        votes: why.is_none(),
-        why,
+        votes: reason.is_none(),
+        reason,
         version: status.version.as_ref().map(ToString::to_string),
-        // A handshake is several round trips: what the quorum measured is the better word.
+        // Measured by the quorum on single requests. A handshake takes several round trips.
         round_trip_ms: status.round_trip.map(millis),
         clock_ahead_ms: sight.map(|sight| (sight.ahead_micros as f64 / 1e3).round() + 0.0), // never -0
         run_id: sight.map(|sight| plain(&sight.hello.run_id, 100)),
@@ -130,7 +170,7 @@ impl Page {
     fn for_people(&self) -> String {
         let votes = self.nodes.iter().filter(|node| node.votes).count();
         let mut text = format!(
-            "{votes} of {} nodes vote, {} needed: {} (nodes from {}, prefix {:?})\n",
+            "{votes} of {} nodes vote, {} required: {} (nodes from {}, prefix {:?})\n",
             self.nodes.len(),
             majority(self.nodes.len()),
             if self.quorum { "a quorum" } else { "NO QUORUM" },
@@ -141,7 +181,8 @@ impl Page {
             let or_dash = |text: &Option<String>| {
                 text.as_ref().map_or("-".to_owned(), |text| show::line(text, LINE_MAX))
             };
-            let state = node.why.as_ref().map_or("votes".to_owned(), |why| format!("does not vote: {why}"));
+            let state =
+                node.reason.as_ref().map_or("votes".to_owned(), |reason| format!("does not vote: {reason}"));
             let state = show::line(&state, LINE_MAX);
             let trip = node.round_trip_ms.map_or("-".to_owned(), |ms| format!("{ms:.2} ms"));
             let clock = node.clock_ahead_ms.map_or("-".to_owned(), |ms| format!("{ms:+.0} ms"));
@@ -166,38 +207,47 @@ impl Page {
     }
 }
 
-/// Replaces the node set, or says what that would do.
+/// Replaces the node set, or with `--dry-run` shows the steps.
 pub(crate) async fn replace(args: &ReplaceArgs, config: &Config) -> Result<u8, Failure> {
     let specs = new_set(args, config)?;
-    let (old, new) = (connect::node_set(config, &config.nodes)?, connect::node_set(config, &specs)?);
-    let change = Replacement::new(Env::system(), config.setup.clone(), old, new).map_err(failure)?;
+    let (old, new) = (
+        connect::node_set(config, &config.nodes, args.dry_run)?,
+        connect::node_set(config, &specs, args.dry_run)?,
+    );
+    let change = Replacement::new(Env::system(), config.settings.clone(), old, new).map_err(failure)?;
     if args.dry_run {
         let parts = change.survey().await.map_err(failure)?;
-        print(&parts);
+        print(&parts)?;
         show::print(&format!(
-            "nothing was written; this would close these nodes, wait {:.1?} with nobody leading, and open the new set\n",
-            config.setup.quarantine()
-        ));
+            "nothing was written; this would close these nodes, wait {:.1?} without a leader, and open the new set\n",
+            config.settings.quarantine()
+        ))?;
         return Ok(0);
     }
-    let parts = change.run(|progress| show::print(&(for_people(&progress) + "\n"))).await.map_err(failure)?;
-    print(&parts);
+    // A failed write must not stop the replacement half-way: it is reported at the end.
+    let mut printed = Ok(());
+    let show_progress = |progress: Progress| {
+        if printed.is_ok() {
+            printed = show::print(&(for_people(&progress) + "\n"));
+        }
+    };
+    let parts = change.run(show_progress).await.map_err(failure)?;
+    printed?;
+    print(&parts)?;
     let names: Vec<String> = specs.iter().map(|spec| spec.name().to_string()).collect();
     let names = names.join(",");
-    show::print(&format!(
-        "the new set is open: give every worker this list, and start it again\n  {names}\n"
-    ));
+    show::print(&format!("the new set is open: give every worker this list, and restart it\n  {names}\n"))?;
     let is_done = |part: &NodePart| match part.part {
         Part::Leaves => matches!(part.found, Ok(Found::Closed(_))),
         _ => matches!(part.found, Ok(Found::New)),
     };
     if !parts.iter().all(is_done) {
-        show::print("run this again once the nodes that are neither open nor closed can be\n");
+        show::print("run this again once the nodes that are neither open nor closed can be reached\n")?;
     }
     Ok(0)
 }
 
-/// The new set. A node that stays is taken from the old list, where its password may be.
+/// Returns the new set. A node that is in both sets is taken from the old list, which may have its password.
 pub(crate) fn new_set(args: &ReplaceArgs, config: &Config) -> Result<Vec<NodeSpec>, Failure> {
     let parse = |url: &String| {
         let node =
@@ -208,22 +258,23 @@ pub(crate) fn new_set(args: &ReplaceArgs, config: &Config) -> Result<Vec<NodeSpe
     args.to().0.iter().map(parse).collect()
 }
 
-fn print(parts: &[NodePart]) {
+fn print(parts: &[NodePart]) -> Result<(), Failure> {
     for NodePart { name, part, found } in parts {
         let line = match found {
             Ok(found) => format!("{name}: {part}; {found}"),
             Err(cause) => format!("{name}: {part}; {cause}"),
         };
-        show::print(&(show::line(&line, LINE_MAX) + "\n"));
+        show::print(&(show::line(&line, LINE_MAX) + "\n"))?;
     }
+    Ok(())
 }
 
 fn for_people(progress: &Progress) -> String {
     let line = match progress {
-        Progress::Closed(node) => format!("{node}: closed, no worker votes by it"),
-        Progress::Waiting(time) => format!("waiting {time:.1?}, until every lease of the old set has ended"),
+        Progress::Closed(node) => format!("{node}: closed, workers get no vote from it"),
+        Progress::Waiting(time) => format!("waiting {time:.1?} until every lease of the old set has ended"),
         Progress::Opened(node) => format!("{node}: opened for the new set"),
-        Progress::Left(node, cause) => format!("{node}: left as it is: {cause}"),
+        Progress::Left(node, cause) => format!("{node}: not changed: {cause}"),
         other => format!("{other:?}"),
     };
     show::line(&line, LINE_MAX)

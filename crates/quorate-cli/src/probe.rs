@@ -1,29 +1,31 @@
-//! What the project's own fuzz targets call. No part of the interface: it may change with any release.
+//! Entry points for the fuzz targets of this project. Not part of the public interface: they may change in any release.
 
 use crate::{
-    args::{Cli, Command, LeadCommand, NodeArgs, NodesCommand},
+    args::{Cli, Command, ElectionCommand, LockCommand, NodeArgs, NodesCommand},
     config::{Config, Environment},
 };
 use std::ffi::OsString;
 
-/// What the program would do with `args`, of which the first is its own name: all that it reads and checks before
-/// it starts anything. `None` where it needs no configuration.
+/// Reads and checks `args`, of which the first is the program's name, as the program does before it starts anything.
+/// Returns the configuration, or `None` for a command that needs none.
 ///
 /// # Errors
-/// What it would print, help included.
-pub fn arguments(args: &[OsString], around: &Environment<'_>) -> Result<Option<Config>, String> {
-    let cli = Cli::read(args).map_err(|unread| unread.text)?;
-    let load = |nodes: &NodeArgs| Config::load(&nodes.flags(), around).map_err(|error| error.to_string());
+/// The text that the program would print, including help.
+pub fn arguments(args: &[OsString], environment: &Environment<'_>) -> Result<Option<Config>, String> {
+    let cli = Cli::read(args).map_err(|none| none.text)?;
+    let load =
+        |nodes: &NodeArgs| Config::load(&nodes.flags(), environment).map_err(|error| error.to_string());
     match &cli.command {
         Command::Demo(_) => Ok(None),
         Command::Run(args) => load(&args.nodes).map(Some),
         Command::Exec(args) => load(&args.nodes).map(Some),
         Command::Status(args) => load(&args.nodes).map(Some),
         Command::Doctor(args) => load(&args.nodes).map(Some),
-        Command::Nodes(NodesCommand::Admit(args)) => load(&args.nodes).map(Some),
-        Command::Lead(LeadCommand::Resign(args)) => load(&args.nodes).map(Some),
         Command::Jobs(command) => load(&command.group().nodes).map(Some),
-        Command::Unlock(args) => load(&args.nodes).map(Some),
+        Command::Election(ElectionCommand::Resign(args)) => load(&args.nodes).map(Some),
+        Command::Lock(LockCommand::Show(args)) => load(&args.nodes).map(Some),
+        Command::Lock(LockCommand::Release(args)) => load(&args.lock.nodes).map(Some),
+        Command::Nodes(NodesCommand::Trust(args)) => load(&args.nodes).map(Some),
         Command::Nodes(NodesCommand::List(args)) => load(&args.nodes).map(Some),
         Command::Nodes(NodesCommand::Replace(args)) => {
             let config = load(&args.nodes)?;

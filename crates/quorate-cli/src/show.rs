@@ -1,37 +1,62 @@
-//! Text from outside, made fit for a terminal: what every command prints goes through here.
+//! Output of the commands: removes from text of other parties the characters that control a terminal, and writes to
+//! standard output.
 
 use crate::exit::{FAILURE, Failure};
 use quorate::plain::{plain, steers};
 use serde::Serialize;
-use std::{fmt::Write as _, io::Write as _};
+use std::{
+    fmt::Write as _,
+    io::{self, ErrorKind, Write},
+};
 
-/// One line of at most `most` bytes, whatever `text` holds.
+/// Returns `text` as one line of at most `most` bytes.
 pub(crate) fn line(text: &str, most: usize) -> String {
     plain(text, most)
 }
 
-/// `text` without what steers a terminal. Its line ends are kept: they are ours, each value in it is a [`line`].
+/// Replaces the characters of `text` that control a terminal, except line ends. The line ends are the program's own:
+/// every value inside has passed through [`line`].
 pub(crate) fn page(text: &str) -> String {
     text.chars().map(|c| if c != '\n' && steers(c) { ' ' } else { c }).collect()
 }
 
-/// Prints a [`page`] to standard output. A reader that has gone (`| head`) is no failure.
-pub(crate) fn print(text: &str) {
-    let _ = std::io::stdout().write_all(page(text).as_bytes());
+/// Prints a [`page`] to standard output.
+///
+/// A closed pipe (`| head`) is not an error: the reader has seen all that it wants.
+///
+/// # Errors
+/// Every other failed write, such as a full disk: the output is incomplete.
+pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    written(write(&mut io::stdout().lock(), text)).map_err(|error| {
+        Failure::new(FAILURE, format!("cannot write to standard output: {error}; the output is incomplete"))
+    })
 }
 
-/// `value` as one line of JSON, in ASCII where it would steer a terminal.
+/// Writes `text` and flushes it: an error must not surface only after the exit status was chosen.
+fn write(to: &mut impl Write, text: &str) -> io::Result<()> {
+    to.write_all(page(text).as_bytes())?;
+    to.flush()
+}
+
+fn written(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        other => other,
+    }
+}
+
+/// Returns `value` as one line of JSON. Characters that control a terminal are escaped in ASCII.
 pub(crate) fn json(value: &impl Serialize) -> Result<String, Failure> {
     let json = serde_json::to_string(value).map_err(|error| Failure::new(FAILURE, error))?;
     Ok(json_text(&json) + "\n")
 }
 
-/// JSON in which what steers a terminal is escaped. `serde_json` escapes only what JSON requires.
+/// Escapes the characters of a JSON document that control a terminal. `serde_json` escapes only what JSON requires.
 pub(crate) fn json_text(json: &str) -> String {
     let mut text = String::with_capacity(json.len());
     for c in json.chars() {
         if steers(c) {
-            // Such a character stands in a string: JSON has it nowhere else.
+            // Such a character is always inside a JSON string: the syntax outside of strings has none.
             for unit in c.encode_utf16(&mut [0; 2]) {
                 // Writing to a string cannot fail.
                 let _ = write!(text, "\\u{unit:04x}");
@@ -48,7 +73,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn json_says_the_same_in_ascii() {
+    fn a_closed_pipe_is_no_error_and_a_full_disk_is() {
+        let failed = |kind: ErrorKind| written(Err(kind.into())).map_err(|error| error.kind());
+        assert_eq!(failed(ErrorKind::BrokenPipe), Ok(()));
+        assert_eq!(failed(ErrorKind::StorageFull), Err(ErrorKind::StorageFull));
+        assert_eq!(failed(ErrorKind::Other), Err(ErrorKind::Other));
+    }
+
+    #[test]
+    fn json_in_ascii_has_the_same_value() {
         let hostile = "a\u{1b}\u{7f}\u{85}\u{9b}\u{202e}\u{2028}\u{200b}\u{feff}\u{e0041}ü\n\"\\";
         let text = json(&[hostile]).unwrap();
         assert!(!text.trim_end().contains(steers), "{text}");
@@ -56,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_has_lines_and_steers_nothing() {
+    fn a_page_keeps_its_lines_and_loses_control_characters() {
         assert_eq!(page("a\u{1b}[2J\r\nb\u{202e}c\n"), "a [2J \nb c\n");
     }
 }

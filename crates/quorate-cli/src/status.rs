@@ -1,9 +1,9 @@
-//! `quorate status` and `quorate nodes admit`.
+//! `quorate status`.
 
 use crate::{
-    args::{AdmitArgs, StatusArgs},
+    args::StatusArgs,
     config::Config,
-    connect,
+    connect::{self, PATIENCE},
     exit::{CONFIG, Failure, NO_QUORUM},
     show,
 };
@@ -11,27 +11,18 @@ use quorate::{
     env::BootTime,
     internals::majority,
     lease::Inspection,
-    node::{Cause, Resource},
-    quorum::{NodeOutcome, NodeState, NodeStatus, Quorum, QuorumConfig, TrustError},
+    node::{FencingToken, Resource},
+    quorum::{NodeState, NodeStatus, Quorum},
 };
 use serde::Serialize;
 use std::time::Duration;
 
-/// How long a handshake may take before its node is called away.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
-
-/// How often an admission is tried where a node did not answer in time: nobody waits for it meanwhile, as a
-/// round would.
-const ADMISSIONS: usize = 4;
-/// Between two of them; time for another connection.
-const ADMIT_AGAIN: Duration = Duration::from_millis(250);
-
-/// The most bytes of a worker's name or an owner token that are shown.
+/// The longest name of a worker that is shown, in bytes.
 const NAME_MAX: usize = 200;
-/// And of a line.
+/// The longest line that is shown, in bytes.
 const TEXT_MAX: usize = 4_096;
 
-/// Everything that `status` shows.
+/// The output of `status`.
 #[derive(Debug, Serialize)]
 struct Page {
     prefix: String,
@@ -46,7 +37,7 @@ struct NodeLine {
     name: String,
     reachable: bool,
     trusted: bool,
-    why: Option<String>,
+    reason: Option<String>,
     votes_in_ms: Option<u64>,
     version: Option<String>,
     round_trip_ms: Option<f64>,
@@ -58,7 +49,7 @@ struct ResourceLine {
     held: Option<bool>,
     holder: Option<String>,
     owner: Option<String>,
-    /// For whom it is kept that was transferred.
+    /// The successor that a transfer reserved the lease for.
     reserved_for: Option<String>,
     remaining_ms: Option<u64>,
     fencing_token: Option<u64>,
@@ -66,16 +57,16 @@ struct ResourceLine {
     error: Option<String>,
 }
 
-/// Shows the nodes and the resources asked for; the exit status says whether a majority votes.
+/// Shows the nodes and the requested resources. The exit status reports whether a majority votes.
 pub(crate) async fn status(args: &StatusArgs, config: &Config) -> Result<u8, Failure> {
     let resources = resources(args, config)?;
-    let quorum = connect::quorum(config, QuorumConfig { only_looks: true, ..config.setup.clone() })?;
+    let quorum = connect::only_looking(config)?;
     let nodes = quorum.met(PATIENCE).await;
     let now = quorum.env().now();
     let mut page = Page {
         prefix: config.prefix.to_string(),
         nodes_from: config.nodes_from.to_string(),
-        quorum: connect::votes(&nodes) >= majority(nodes.len()),
+        quorum: connect::is_quorum(&nodes),
         nodes: nodes.iter().map(|node| line(node, now)).collect(),
         resources: Vec::new(),
     };
@@ -83,48 +74,11 @@ pub(crate) async fn status(args: &StatusArgs, config: &Config) -> Result<u8, Fai
         page.resources.push(look(&quorum, resource).await);
     }
     quorum.close().await;
-    let text = if args.json { show::json(&page)? } else { page.for_people() };
-    show::print(&text);
+    show::print(&if args.json { show::json(&page)? } else { page.for_people() })?;
     Ok(if page.quorum { 0 } else { NO_QUORUM })
 }
 
-/// Ends the quarantine of every reachable node.
-pub(crate) async fn admit(_args: &AdmitArgs, config: &Config) -> Result<u8, Failure> {
-    let quorum = connect::quorum(config, config.setup.clone())?;
-    quorum.met(PATIENCE).await;
-    let mut admitted = quorum.trust_nodes().await;
-    for _ in 1..ADMISSIONS {
-        if !admitted.as_ref().is_err_and(was_late) {
-            break;
-        }
-        quorum.env().sleep(ADMIT_AGAIN).await;
-        admitted = quorum.trust_nodes().await;
-    }
-    let nodes = quorum.nodes();
-    let now = quorum.env().now();
-    quorum.close().await;
-    for node in &nodes {
-        let line = line(node, now);
-        match &line.why {
-            None => show::print(&format!("{}: votes\n", line.name)),
-            Some(why) => {
-                show::print(&format!("{}: does not vote: {}\n", line.name, show::line(why, TEXT_MAX)));
-            }
-        }
-    }
-    match admitted {
-        Ok(()) => Ok(0),
-        Err(_) => Err(Failure::new(NO_QUORUM, format!("not every node votes: {}", connect::explain(&nodes)))),
-    }
-}
-
-fn was_late(error: &TrustError) -> bool {
-    let late =
-        |outcome: &NodeOutcome| matches!(outcome, NodeOutcome::Unreachable(Cause::TimedOut | Cause::Closed));
-    error.report.count(late) > 0
-}
-
-/// What a name on the command line stands for: a lock, `election/GROUP` or `claim/SET/ID`.
+/// Returns the resource of a name on the command line: a lock, `election/GROUP` or `claim/SET/ID`.
 pub(crate) fn resource(name: &str) -> Result<Resource, Failure> {
     let parsed = match (name.strip_prefix("election/"), name.strip_prefix("claim/")) {
         (Some(group), _) => Resource::election(group),
@@ -147,7 +101,7 @@ fn resources(args: &StatusArgs, config: &Config) -> Result<Vec<Resource>, Failur
 }
 
 fn line(node: &NodeStatus, now: BootTime) -> NodeLine {
-    let (why, until) = match &node.state {
+    let (reason, until) = match &node.state {
         NodeState::Trusted => (None, None),
         NodeState::Connecting => (Some("no handshake yet".to_owned()), None),
         NodeState::Quarantined { until, why } => (Some(why.to_string()), Some(*until)),
@@ -158,7 +112,7 @@ fn line(node: &NodeStatus, now: BootTime) -> NodeLine {
         name: node.name.to_string(),
         reachable: !matches!(node.state, NodeState::Connecting | NodeState::Unreachable(_)),
         trusted: node.state == NodeState::Trusted,
-        why,
+        reason,
         votes_in_ms: until.map(|until| millis(now.until(until))),
         version: node.version.as_ref().map(ToString::to_string),
         round_trip_ms: node.round_trip.map(|time| (time.as_secs_f64() * 1e6).round() / 1e3),
@@ -179,9 +133,9 @@ async fn look(quorum: &Quorum, resource: &Resource) -> ResourceLine {
     };
     match quorum.inspect(resource).await {
         Ok(Inspection { holder, contended, token, done, .. }) => {
-            // Named by a minority: a majority's word is the truth, and there is none.
+            // Only a minority stores an owner: it is unknown whether the lock is held.
             line.held = (!contended).then_some(holder.is_some());
-            line.fencing_token = token.map(quorate::node::FencingToken::get);
+            line.fencing_token = token.map(FencingToken::get);
             line.done = done.map(|done| done.result.to_string());
             if let Some(holder) = holder {
                 line.holder = Some(holder.owner.worker().to_owned());
@@ -204,7 +158,7 @@ impl Page {
         let mut text = String::new();
         let trusted = self.nodes.iter().filter(|node| node.trusted).count();
         text += &format!(
-            "{} of {} nodes vote, {} needed: {} (nodes from {}, prefix {:?})\n",
+            "{} of {} nodes vote, {} required: {} (nodes from {}, prefix {:?})\n",
             trusted,
             self.nodes.len(),
             majority(self.nodes.len()),
@@ -216,10 +170,10 @@ impl Page {
         for node in &self.nodes {
             let version = node.version.as_deref().unwrap_or("-");
             let trip = node.round_trip_ms.map_or("-".to_owned(), |ms| format!("{ms:.2} ms"));
-            let state = match &node.why {
+            let state = match &node.reason {
                 None => "votes".to_owned(),
-                Some(why) if node.reachable => format!("no vote: {why}"),
-                Some(why) => why.clone(),
+                Some(reason) if node.reachable => format!("does not vote: {reason}"),
+                Some(reason) => reason.clone(),
             };
             let (version, state) = (show::line(version, NAME_MAX), show::line(&state, TEXT_MAX));
             text += &format!("  {:widest$}  {version:8}  {trip:>9}  {state}\n", node.name);
@@ -243,19 +197,19 @@ impl ResourceLine {
         }
         match (&self.holder, self.remaining_ms) {
             (Some(_), Some(ms)) if self.reserved_for.is_some() => {
-                let heir = self.reserved_for.as_deref().unwrap_or_default();
-                let heir = show::line(heir, NAME_MAX);
-                format!("kept for {heir} for {:.1} s yet, last fencing token {token}", ms as f64 / 1e3)
+                let successor = show::line(self.reserved_for.as_deref().unwrap_or_default(), NAME_MAX);
+                let left = ms as f64 / 1e3;
+                format!("reserved for {successor} for another {left:.1} s, last fencing token {token}")
             }
             (Some(holder), Some(ms)) => {
                 let holder = show::line(holder, NAME_MAX);
-                format!("held by {holder} for {:.1} s yet, fencing token {token}", ms as f64 / 1e3)
+                format!("held by {holder} for another {:.1} s, fencing token {token}", ms as f64 / 1e3)
             }
             (Some(holder), None) => {
-                format!("held by {} without an end (not by Quorate)", show::line(holder, NAME_MAX))
+                format!("held by {} without expiry (not by Quorate)", show::line(holder, NAME_MAX))
             }
             (None, _) if self.held.is_none() => format!(
-                "named by a minority of nodes only: being taken, or held by one that too few nodes can tell of; last \
+                "only a minority of the nodes stores a holder: it is being acquired, or too few nodes answered; last \
                  fencing token {token}"
             ),
             (None, _) if self.fencing_token.is_none() => "free, never held".to_owned(),

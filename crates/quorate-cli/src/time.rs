@@ -1,10 +1,10 @@
-//! Points in time as people type and read them: RFC 3339.
+//! Points in time in the format of arguments and output: RFC 3339.
 
 use jiff::Timestamp;
 use quorate::env::WallTime;
 
-/// `at` in UTC, with a fraction only where there is one. An instant that the calendar does not have is shown in microseconds
-/// of the epoch.
+/// Returns `at` in UTC, with a fraction only if it is not zero. An instant outside of the calendar is shown in
+/// microseconds of the epoch.
 pub(crate) fn rfc3339(at: WallTime) -> String {
     let micros = at.as_micros();
     match i64::try_from(micros).ok().and_then(|micros| Timestamp::from_microsecond(micros).ok()) {
@@ -14,10 +14,10 @@ pub(crate) fn rfc3339(at: WallTime) -> String {
     }
 }
 
-/// Reads what [`rfc3339`] writes, and any other offset.
+/// Reads the format of [`rfc3339`], with any offset.
 ///
 /// # Errors
-/// A text that says what to write instead.
+/// A text that shows the required format.
 pub(crate) fn parse(text: &str) -> Result<WallTime, String> {
     let fix = "write it like 2026-11-21T03:00:00Z or 2026-11-21T05:00:00+02:00";
     let time: Timestamp = text.parse().map_err(|error| format!("{error}; {fix}"))?;
@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_shown_can_be_typed() {
+    fn a_shown_time_can_be_parsed() {
         for (micros, text) in [
             (0, "1970-01-01T00:00:00Z"),
             (1_763_720_135_000_000, "2025-11-21T10:15:35Z"),
@@ -44,7 +44,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_time_is_told_how_to_be_one() {
+    fn an_invalid_time_is_rejected_with_the_required_format() {
         for text in
             ["", "now", "2025-11-21", "2025-11-21T10:15:35", "1969-12-31T23:59:59Z", "2025-13-01T00:00:00Z"]
         {

@@ -7,24 +7,41 @@ use quorate::node::FencingToken;
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use tokio_postgres::{GenericClient, Transaction};
 
-/// Which messages of one set have had their effect, in the table `quorate_effects`.
+/// A record of the messages of one set whose effects have been committed, in the table `quorate_effects`.
+///
+/// ```no_run
+/// # use quorate::claim::ClaimHandle;
+/// # use quorate_postgres::{Effects, Error, Once};
+/// # async fn handle(client: &mut tokio_postgres::Client, id: &str, claim: ClaimHandle) -> Result<(), Error> {
+/// let effects = Effects::new("orders");
+/// let transaction = client.transaction().await?;
+/// if let Once::First = effects.once(&transaction, id, claim.token()).await? {
+///     transaction.execute("UPDATE stock SET left = left - 1", &[]).await?;
+/// }
+/// transaction.commit().await?; // then complete the claim in both cases
+/// # Ok(())
+/// # }
+/// ```
+///
+/// A message whose row was removed by [`Effects::forget_before`] has its effect again if it is delivered
+/// again.
 #[derive(Clone, Debug)]
 pub struct Effects {
     set: Arc<str>,
 }
 
-/// Whether a message's effect is to be had in this transaction.
+/// The decision whether a message has its effect in this transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Once {
-    /// Have it, and commit.
+    /// The effect is new: apply it, and commit.
     First,
-    /// It has been had, by whoever held this token: have it not again.
+    /// The effect was applied before, under this token: do not apply it again.
     Before(FencingToken),
 }
 
 impl Effects {
-    /// The definition of the table, for migrations of your own. Where several sessions may run it at once, they need a
-    /// lock of their own around it.
+    /// The definition of the table, for your own migrations. If several sessions may run it at once, they
+    /// need a lock of their own around it.
     pub const DDL: &str = "CREATE TABLE IF NOT EXISTS quorate_effects (
         set_name text NOT NULL,
         id text NOT NULL,
@@ -33,33 +50,37 @@ impl Effects {
         PRIMARY KEY (set_name, id)
     )";
 
-    /// The messages of `set`: best called as in `Claims::new`.
+    /// Returns the messages of `set`. Use the same name as in `Claims::new`.
     pub fn new(set: &str) -> Self {
         Self { set: set.into() }
     }
 
-    /// Creates the table where there is none. Safe to call by many replicas that start together: they do it one after
-    /// the other, under an advisory lock. In a transaction of the caller's, that lock lasts until the transaction ends.
+    /// Creates the table if it does not exist. Many replicas that start together may call it: they run it one
+    /// after the other, under an advisory lock. In a transaction of the caller, that lock lasts until the
+    /// transaction ends.
     ///
     /// # Errors
-    /// [`Error::Postgres`], for one where the role may not create tables: then run [`Effects::DDL`] as one that may.
+    /// [`Error::Postgres`], for example if the role may not create tables: then run [`Effects::DDL`] as a
+    /// role that may.
     ///
     /// # Cancel safety
-    /// Dropping it leaves the table made or not.
+    /// Dropping the future leaves the table created or not.
     pub async fn create(&self, client: &impl GenericClient) -> Result<(), Error> {
         create(client, Self::DDL).await
     }
 
-    /// Whether the effect of `id` is to be had in `transaction`, which then holds its place: another
-    /// transaction with the same id waits until this one ends, and comes first only if this one is rolled back.
+    /// Decides whether the message `id` has its effect in `transaction`, and records the id in it. Another
+    /// transaction with the same id waits until this one ends, and comes first only if this one is rolled
+    /// back.
     ///
     /// # Errors
-    /// [`Error::Name`] for an id that cannot be used; [`Error::Postgres`], at isolation levels above *read committed* also
-    /// where another transaction was first (SQLSTATE 40001), and where two transactions ask for several ids one by one in
-    /// another order (40P01: ask for them together, by [`Effects::once_each`]). Roll back, and handle the message again.
+    /// [`Error::Name`] for an id that cannot be used. [`Error::Postgres`] if a query fails. At isolation
+    /// levels above *read committed* that includes a transaction that came first (SQLSTATE 40001). It also
+    /// includes two transactions that ask for several ids one by one in different orders (40P01: ask for them
+    /// together, with [`Effects::once_each`]). Roll back, and handle the message again.
     ///
     /// # Cancel safety
-    /// Dropping it leaves the transaction with the id recorded in it or not: roll it back.
+    /// Dropping the future leaves the transaction with or without the id: roll it back.
     pub async fn once(
         &self,
         transaction: &Transaction<'_>,
@@ -70,8 +91,8 @@ impl Effects {
         Ok(all.first().copied().unwrap_or(Once::Before(token)))
     }
 
-    /// As [`Effects::once`] for many messages in one statement: a verdict for each, in their order. An id that
-    /// comes twice is first once.
+    /// Like [`Effects::once`] for many messages in one statement. Returns a verdict for each, in their order.
+    /// An id that occurs twice is first only once.
     ///
     /// # Errors
     /// As for [`Effects::once`].
@@ -89,7 +110,7 @@ impl Effects {
         }
         let ids: Vec<&str> = messages.iter().map(|(id, _)| *id).collect();
         let tokens: Vec<i64> = messages.iter().map(|(_, token)| to_bigint(*token)).collect();
-        // In the order of the ids, or two transactions that share some could wait for each other.
+        // In the order of the ids. Otherwise two transactions that share some ids could wait for each other.
         let insert = "INSERT INTO quorate_effects (set_name, id, token)
             SELECT $1, id, min(token) FROM unnest($2::text[], $3::bigint[]) AS new (id, token)
             GROUP BY id ORDER BY id COLLATE \"C\"
@@ -113,14 +134,14 @@ impl Effects {
         Ok(messages.iter().map(verdict).collect())
     }
 
-    /// Forgets effects that are older than `age`, and says how many. Longer than any redelivery, and than the
-    /// claims' retention: a message that comes after this has its effect again.
+    /// Removes records that are older than `age`, and returns their number. `age` must be longer than any
+    /// redelivery and than the claims' retention: a message that arrives later has its effect again.
     ///
     /// # Errors
     /// [`Error::Postgres`].
     ///
     /// # Cancel safety
-    /// Dropping it leaves them forgotten or not.
+    /// Dropping the future leaves them removed or not.
     pub async fn forget_before(&self, client: &impl GenericClient, age: Duration) -> Result<u64, Error> {
         let delete = "DELETE FROM quorate_effects
             WHERE set_name = $1 AND at < now() - make_interval(secs => $2)";

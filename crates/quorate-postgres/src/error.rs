@@ -1,43 +1,45 @@
 use quorate::{node::FencingToken, plain::plain};
 
-/// Why a transaction must not go on as planned. Roll it back.
+/// The reason why a transaction must not continue. Roll it back.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Somebody with a later token has written already: the lease was lost before this.
-    #[error("{resource:?} is fenced: its token is {token} here, and {standing} has been seen")]
+    /// A holder with a later token has already written: the lease was lost before this write.
+    #[error(
+        "the write to {resource:?} under token {token} is refused: token {standing} has been used, so the lease was lost; roll back"
+    )]
     Stale {
-        /// What is fenced.
+        /// The resource.
         resource: String,
-        /// The token that came too late.
+        /// The token of this transaction.
         token: FencingToken,
-        /// The largest that has been seen.
+        /// The largest token that has been used.
         standing: FencingToken,
     },
-    /// An id or a name that no claim can have had.
+    /// An id or a name that no claim can have.
     #[error("the {field} {value:?} cannot be used: {why}")]
     Name {
-        /// Which.
+        /// The kind of name.
         field: &'static str,
-        /// The beginning of it.
+        /// The beginning of the name.
         value: String,
-        /// The mend.
+        /// The reason and the fix.
         why: &'static str,
     },
-    /// PostgreSQL refused, or could not be reached.
+    /// PostgreSQL reported an error, or could not be reached.
     #[error("PostgreSQL: {}", explained(.0))]
     Postgres(#[from] tokio_postgres::Error),
 }
 
-/// The most bytes of a text of the server's that an error repeats.
+/// The most bytes of a text from the server that an error repeats.
 const SHOWN_MAX: usize = 1024;
 
-/// The error with what the server said: SQLSTATE, message, detail and hint. The driver's own text is "db error" alone. The
-/// failed statement is not among them, nor are parameters and passwords.
+/// Returns the error with the server's report: SQLSTATE, message, detail and hint. The driver's own text is
+/// only "db error". The failed statement, its parameters and passwords are not included.
 fn explained(error: &tokio_postgres::Error) -> String {
     let shown = |text: &str| plain(text, SHOWN_MAX);
-    let Some(said) = error.as_db_error() else {
-        // A connection that broke: the reason is the source.
+    let Some(report) = error.as_db_error() else {
+        // For a broken connection the reason is in the source.
         let source = std::error::Error::source(error).map(ToString::to_string);
         return match source.filter(|source| !error.to_string().contains(source)) {
             Some(source) => shown(&format!("{error}: {source}")),
@@ -45,23 +47,23 @@ fn explained(error: &tokio_postgres::Error) -> String {
         };
     };
     let mut text =
-        format!("{} {}: {}", shown(said.severity()), shown(said.code().code()), shown(said.message()));
-    if let Some(detail) = said.detail() {
+        format!("{} {}: {}", shown(report.severity()), shown(report.code().code()), shown(report.message()));
+    if let Some(detail) = report.detail() {
         text += &format!(" ({})", shown(detail));
     }
-    if let Some(hint) = said.hint() {
+    if let Some(hint) = report.hint() {
         text += &format!("; {}", shown(hint));
     }
     text
 }
 
-/// The longest name, in bytes: a claim's resource may be no longer either.
+/// The longest name, in bytes. A claim's resource has the same limit.
 const NAME_MAX: usize = 1024;
 
-/// Refuses what PostgreSQL's `text` cannot hold, and what is surely a mistake.
+/// Refuses names that PostgreSQL's `text` cannot hold, and names that are certainly mistakes.
 pub(crate) fn check_name(field: &'static str, value: &str) -> Result<(), Error> {
     let why = if value.is_empty() {
-        "it is empty: give each its own"
+        "it is empty: give each message or resource a name"
     } else if value.len() > NAME_MAX {
         "it is longer than 1024 bytes: use a digest of it"
     } else if value.contains('\0') {
@@ -72,12 +74,12 @@ pub(crate) fn check_name(field: &'static str, value: &str) -> Result<(), Error> 
     Err(Error::Name { field, value: value.chars().take(40).collect(), why })
 }
 
-/// A token as PostgreSQL's `bigint` holds it: both end above 2^53, where tokens do.
+/// Returns a token as PostgreSQL's `bigint`. The limits of both are above 2^53, that of tokens.
 pub(crate) fn to_bigint(token: FencingToken) -> i64 {
     i64::try_from(token.get()).unwrap_or(i64::MAX)
 }
 
-/// A token that [`to_bigint`] has written.
+/// Returns a token that [`to_bigint`] has written.
 pub(crate) fn from_bigint(token: i64) -> FencingToken {
     FencingToken::new(u64::try_from(token).unwrap_or_default())
 }

@@ -7,13 +7,27 @@ use quorate::node::FencingToken;
 use std::time::Duration;
 use tokio_postgres::{GenericClient, Transaction};
 
-/// The largest fencing token that each resource has been written under, in the table `quorate_fences`.
+/// The largest fencing token under which each resource has been written, in the table `quorate_fences`.
+///
+/// ```no_run
+/// # use quorate::lease::Lease;
+/// # use quorate_postgres::Fences;
+/// # async fn save(client: &mut tokio_postgres::Client, lease: &Lease) -> Result<(), Box<dyn std::error::Error>> {
+/// let transaction = client.transaction().await?;
+/// Fences.admit(&transaction, "balance", lease.fencing_token()?).await?;
+/// transaction.execute("UPDATE balance SET amount = amount + 1", &[]).await?;
+/// transaction.commit().await?; // never after a write under a later token
+/// # Ok(())
+/// # }
+/// ```
+///
+/// A resource that was removed by [`Fences::forget_before`] accepts every token again.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Fences;
 
 impl Fences {
-    /// The definition of the table, for migrations of your own. Where several sessions may run it at once, they need a
-    /// lock of their own around it.
+    /// The definition of the table, for your own migrations. If several sessions may run it at once, they
+    /// need a lock of their own around it.
     pub const DDL: &str = "CREATE TABLE IF NOT EXISTS quorate_fences (
         resource text PRIMARY KEY,
         token bigint NOT NULL,
@@ -21,42 +35,46 @@ impl Fences {
     );
     ALTER TABLE quorate_fences ADD COLUMN IF NOT EXISTS at timestamptz NOT NULL DEFAULT now()";
 
-    /// Creates the table where there is none. Safe to call by many replicas that start together: they do it one after
-    /// the other, under an advisory lock. In a transaction of the caller's, that lock lasts until the transaction ends.
+    /// Creates the table if it does not exist. Many replicas that start together may call it: they run it one
+    /// after the other, under an advisory lock. In a transaction of the caller, that lock lasts until the
+    /// transaction ends.
     ///
     /// # Errors
-    /// [`Error::Postgres`], for one where the role may not create tables: then run [`Fences::DDL`] as one that may.
+    /// [`Error::Postgres`], for example if the role may not create tables: then run [`Fences::DDL`] as a role
+    /// that may.
     ///
     /// # Cancel safety
-    /// Dropping it leaves the table made or not.
+    /// Dropping the future leaves the table created or not.
     pub async fn create(self, client: &impl GenericClient) -> Result<(), Error> {
         create(client, Self::DDL).await
     }
 
-    /// Forgets the resources that nobody has written to for `age`, and says how many. Much longer than any holder may be
-    /// paused, a week say: a holder from before, that is still running, would be let in again.
+    /// Removes the resources that have not been written for `age`, and returns their number. `age` must be
+    /// much longer than any holder may be paused, for example a week: an earlier holder that is still running
+    /// would be admitted again.
     ///
     /// # Errors
     /// [`Error::Postgres`].
     ///
     /// # Cancel safety
-    /// Dropping it leaves them forgotten or not.
+    /// Dropping the future leaves them removed or not.
     pub async fn forget_before(self, client: &impl GenericClient, age: Duration) -> Result<u64, Error> {
         let delete = "DELETE FROM quorate_fences WHERE at < now() - make_interval(secs => $1)";
         Ok(client.execute(delete, &[&age.as_secs_f64()]).await?)
     }
 
-    /// Lets `transaction` go on only if nobody with a later token has written to `resource`, and keeps whoever
-    /// has an earlier one out from its commit on. Transactions of one resource go one after the other.
+    /// Admits `transaction` only if `resource` has not been written under a later token. From its commit on,
+    /// earlier tokens are refused. Transactions on one resource run one after the other.
     ///
-    /// Call it first in every transaction that writes under a lease or a term, those that read what they will
-    /// write included: with `lease.fencing_token()?` or `term.fencing_token()?`.
+    /// Call it first in every transaction that writes under a lease or a term, also before reads on which the
+    /// writes depend. Pass `lease.fencing_token()?` or `term.fencing_token()?`.
     ///
     /// # Errors
-    /// [`Error::Stale`] where a later token has been seen: the lease is somebody else's. [`Error::Name`]; [`Error::Postgres`].
+    /// [`Error::Stale`] if a later token has been used: another worker holds the lease. [`Error::Name`] for a
+    /// resource that cannot be used. [`Error::Postgres`] if a query fails.
     ///
     /// # Cancel safety
-    /// Dropping it leaves the transaction fenced or not: roll it back.
+    /// Dropping the future leaves the transaction fenced or not: roll it back.
     pub async fn admit(
         self,
         transaction: &Transaction<'_>,
@@ -70,7 +88,7 @@ impl Fences {
             return Ok(());
         }
         let select = "SELECT token FROM quorate_fences WHERE resource = $1";
-        let standing: i64 = transaction.query_one(select, &[&resource]).await?.get(0);
-        Err(Error::Stale { resource: resource.to_owned(), token, standing: from_bigint(standing) })
+        let largest: i64 = transaction.query_one(select, &[&resource]).await?.get(0);
+        Err(Error::Stale { resource: resource.to_owned(), token, standing: from_bigint(largest) })
     }
 }

@@ -1,19 +1,7 @@
 //! Exactly-once effects in PostgreSQL: the message's id, or the lease's fencing token, is checked in the
 //! transaction that has the effect.
 //!
-//! # What is not guaranteed
-//!
-//! Only what this database does in *that* transaction happens once: a letter that is sent from within it is
-//! sent again when the transaction is rolled back and the message handled anew. An id is known for as long as
-//! its row stands: [`Effects::forget_before`] must not remove what may still be delivered again.
-//!
-//! # Why, if the message was claimed
-//!
-//! A lock cannot give exactly-once effects alone. A worker may be paused, or killed, between its effect and the
-//! moment in which it says so; its claim ends, and another handles the message again. What decides must
-//! be decided where the effect is: here a row with the message's id, which commits or vanishes together with it.
-//! (Martin Kleppmann, *How to do distributed locking*, 2016, calls for the same of a lock's fencing token.) A claim
-//! keeps the copies from doing the work twice nearly always; this crate, the rest.
+//! # Example
 //!
 //! ```no_run
 //! # use quorate::claim::ClaimHandle;
@@ -24,10 +12,25 @@
 //! if let Once::First = effects.once(&transaction, id, claim.token()).await? {
 //!     transaction.execute("UPDATE stock SET left = left - 1", &[]).await?;
 //! }
-//! transaction.commit().await?; // and then complete the claim, whichever it was
+//! transaction.commit().await?; // then complete the claim in both cases
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! # Why a claim is not enough
+//!
+//! A lock alone cannot give exactly-once effects. A worker may be paused, or killed, after its effect and
+//! before it reports that. Its claim then expires, and another worker handles the message again. The decision
+//! must be made where the effect is: here by a row with the message's id, which commits or rolls back
+//! together with the effect. (Martin Kleppmann, *How to do distributed locking*, 2016, requires the same of a
+//! lock's fencing token.) A claim avoids nearly all duplicate work; this crate excludes the rest.
+//!
+//! # What is not guaranteed
+//!
+//! Only the changes that *this* transaction makes in this database happen once. A letter sent during the
+//! transaction is sent again when the transaction is rolled back and the message is handled again. An id is
+//! known as long as its row exists: [`Effects::forget_before`] must not remove an id that may still be
+//! delivered again.
 
 mod create;
 mod effects;

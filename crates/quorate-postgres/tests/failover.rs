@@ -1,4 +1,4 @@
-//! A leader whose database connection is cut leads again: on a real PostgreSQL, over nodes in memory.
+//! A leader whose database connection is cut leads again: with a real PostgreSQL, on nodes in memory.
 
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
 
@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use tracing_subscriber::{filter::LevelFilter, util::SubscriberInitExt};
 
 /// A bound that a healthy run never reaches.
-const IN_TIME: Duration = Duration::from_secs(30);
+const BOUND: Duration = Duration::from_secs(30);
 
 #[derive(Clone, Debug, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
@@ -44,7 +44,7 @@ impl io::Write for Log {
     }
 }
 
-/// One more client of the server at `url`. The task that drives its connection ends with it.
+/// Opens a client of the server at `url`. The task that drives its connection ends with it.
 async fn client(url: &str) -> Result<Client, Error> {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
     #[expect(clippy::disallowed_methods, reason = "the driver's own way; it ends with its client")]
@@ -52,8 +52,8 @@ async fn client(url: &str) -> Result<Client, Error> {
     Ok(client)
 }
 
-/// The text of an error with those of its causes: the driver's own text leaves out what the server said.
-fn whole(error: &(dyn std::error::Error + Send + Sync + 'static)) -> String {
+/// Returns the text of an error with those of its causes: the driver's own text omits the server's report.
+fn with_causes(error: &(dyn std::error::Error + Send + Sync + 'static)) -> String {
     let (mut text, mut cause) = (error.to_string(), error.source());
     while let Some(inner) = cause {
         text += &format!(": {inner}");
@@ -62,7 +62,7 @@ fn whole(error: &(dyn std::error::Error + Send + Sync + 'static)) -> String {
     text
 }
 
-/// The work of a leader: it writes down its beats, each under its fencing token, until its connection is cut.
+/// The work of a leader: writes beats, each under its fencing token, until its connection is cut.
 async fn beats(url: Arc<str>, term: Term) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let mut client = client(&url).await?;
     let stop = term.step_down_token().clone();
@@ -82,18 +82,18 @@ async fn beats(url: Arc<str>, term: Term) -> Result<(), Box<dyn std::error::Erro
     }
 }
 
-/// The term of the last beat that was written in a later term than `after`, and the connection that it came from.
-async fn next_beat(env: &Env, looks: &Client, after: i64) -> (i64, i32) {
+/// Returns the term of the last beat that was written in a later term than `after`, and its connection.
+async fn next_beat(env: &Env, observer: &Client, after: i64) -> (i64, i32) {
     let query = "SELECT term, pid FROM beats WHERE term > $1 ORDER BY term DESC LIMIT 1";
     let beat = async {
         loop {
-            if let Some(row) = looks.query_opt(query, &[&after]).await.expect("an answer") {
+            if let Some(row) = observer.query_opt(query, &[&after]).await.expect("an answer") {
                 return (row.get(0), row.get(1));
             }
             env.sleep(Duration::from_millis(20)).await;
         }
     };
-    env.before(env.now() + IN_TIME, beat).await.expect("the group has a leader that writes")
+    env.before(env.now() + BOUND, beat).await.expect("the group has a leader that writes")
 }
 
 #[tokio::test]
@@ -101,39 +101,39 @@ async fn a_leader_whose_connection_is_cut_three_times_leads_again_each_time() {
     let log = Log::default();
     let written = log.clone();
     let subscriber = tracing_subscriber::fmt().with_ansi(false).with_max_level(LevelFilter::WARN);
-    let _heard = subscriber.with_writer(move || written.clone()).set_default();
+    let _subscribed = subscriber.with_writer(move || written.clone()).set_default();
 
     let server = PostgresServer::start().expect("a server");
-    let looks = client(&server.url()).await.expect("a connection");
-    Fences.create(&looks).await.expect("a table");
-    looks.batch_execute("CREATE TABLE beats (term bigint, pid integer)").await.expect("a table");
+    let observer = client(&server.url()).await.expect("a connection");
+    Fences.create(&observer).await.expect("a table");
+    observer.batch_execute("CREATE TABLE beats (term bigint, pid integer)").await.expect("a table");
     let nodes = (0..3).map(|number| MemoryNode::new(&format!("memory-{number}")));
     let quorum = Quorum::builder().worker("a").nodes(nodes).trust_new_nodes(true).build().expect("a setup");
     let election = Election::new(&quorum, "beats").ttl(Duration::from_secs(10));
     let url: Arc<str> = server.url().into();
     let stop = CancellationToken::new();
-    // The pauses of the default.
+    // With the default pauses.
     let campaign = election.run(move |term| {
         let beats = beats(Arc::clone(&url), term);
-        async move { beats.await.map_err(|error| whole(&*error)) }
+        async move { beats.await.map_err(|error| with_causes(&*error)) }
     });
     let campaign = quorum.env().spawn_scoped(campaign.until(stop.clone().cancelled_owned()));
 
     let env = quorum.env();
     let mut last = 0;
     for _ in 0..3 {
-        let (term, pid) = next_beat(env, &looks, last).await;
-        let cut = looks.query_one("SELECT pg_terminate_backend($1)", &[&pid]).await.expect("an answer");
+        let (term, pid) = next_beat(env, &observer, last).await;
+        let cut = observer.query_one("SELECT pg_terminate_backend($1)", &[&pid]).await.expect("an answer");
         assert!(cut.get::<_, bool>(0), "the connection of term {term} is cut");
         last = term;
     }
-    next_beat(env, &looks, last).await;
+    next_beat(env, &observer, last).await;
     assert!(election.is_leader());
     let failures = log.lines("the work failed");
     assert_eq!(failures.len(), 3, "{log:?}");
     for line in &failures {
         assert!(line.contains("WARN") && line.contains("beats"), "{line}");
-        // The driver says that the server ended the connection, or that it found it closed.
+        // The driver reports that the server ended the connection, or that it found it closed.
         assert!(line.contains("terminating connection") || line.contains("closed"), "{line}");
     }
     stop.cancel();

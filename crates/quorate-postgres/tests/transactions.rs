@@ -1,4 +1,4 @@
-//! On a real PostgreSQL: what commits happens once, what is rolled back has not happened.
+//! Tests on a real PostgreSQL: a committed effect happens once, and a rolled-back one does not happen.
 
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
 
@@ -13,7 +13,7 @@ const fn token(number: u64) -> FencingToken {
     FencingToken::new(number)
 }
 
-/// One more client of `server`. What drives its connection ends with it.
+/// Opens another client of `server`. The task that drives its connection ends with it.
 async fn client(server: &PostgresServer) -> Client {
     connect(&server.url()).await
 }
@@ -25,18 +25,18 @@ async fn connect(url: &str) -> Client {
     client
 }
 
-/// A server, and two clients of it.
+/// Starts a server, and opens two clients of it.
 async fn clients() -> (PostgresServer, Client, Client) {
     let server = PostgresServer::start().expect("a server");
     let (first, second) = (client(&server).await, client(&server).await);
     Effects::new("any").create(&first).await.expect("a table");
-    Effects::new("any").create(&first).await.expect("again, which is nothing");
+    Effects::new("any").create(&first).await.expect("again, without effect");
     Fences.create(&first).await.expect("a table");
     (server, first, second)
 }
 
 #[tokio::test]
-async fn an_effect_is_had_once_and_what_is_rolled_back_not_at_all() {
+async fn a_committed_effect_happens_once_and_a_rolled_back_one_does_not() {
     let (_server, mut client, _) = clients().await;
     let (orders, letters) = (Effects::new("orders"), Effects::new("letters"));
     let transaction = client.transaction().await.expect("begins");
@@ -66,7 +66,8 @@ async fn an_effect_is_had_once_and_what_is_rolled_back_not_at_all() {
     assert_eq!(orders.forget_before(&client, Duration::ZERO).await.expect("deletes"), 3);
 }
 
-/// Replicas that start together on an empty database. `CREATE TABLE IF NOT EXISTS` alone fails for most of them.
+/// Replicas that start together on an empty database. `CREATE TABLE IF NOT EXISTS` alone fails for most of
+/// them.
 #[tokio::test]
 async fn replicas_that_start_together_create_the_tables_once() {
     let server = PostgresServer::start().expect("a server");
@@ -84,7 +85,7 @@ async fn replicas_that_start_together_create_the_tables_once() {
         for created in creates.await {
             created.unwrap_or_else(|error| panic!("round {round}: {error}"));
         }
-        // Within transactions of their own, too.
+        // Also within transactions of their own.
         let mut clients = clients;
         clients[0].batch_execute("DROP TABLE quorate_effects, quorate_fences").await.expect("dropped");
         let creates = join_all(clients.iter_mut().map(async |client| {
@@ -102,7 +103,7 @@ async fn replicas_that_start_together_create_the_tables_once() {
 }
 
 #[tokio::test]
-async fn an_error_shows_what_the_server_said_and_no_password() {
+async fn an_error_includes_the_report_of_the_server_and_no_password() {
     let (server, admin, _) = clients().await;
     admin.batch_execute("CREATE ROLE app LOGIN PASSWORD 'sesame'").await.expect("a role");
     let url = server.url().replace("postgres@", "app:sesame@");
@@ -129,10 +130,10 @@ async fn an_error_shows_what_the_server_said_and_no_password() {
     assert_ne!(lost.to_string(), "PostgreSQL: db error", "{lost:?}");
 }
 
-/// Whether in the end a transaction waits for another's lock, by the server's own word.
-async fn somebody_waits(looks: &Client) -> bool {
+/// Returns whether a transaction waits for a lock in the end, as the server reports it.
+async fn a_transaction_waits(observer: &Client) -> bool {
     for _ in 0..10_000 {
-        let waiting = looks.query_one("SELECT count(*) FROM pg_locks WHERE NOT granted", &[]).await;
+        let waiting = observer.query_one("SELECT count(*) FROM pg_locks WHERE NOT granted", &[]).await;
         if waiting.expect("a count").get::<_, i64>(0) > 0 {
             return true;
         }
@@ -141,9 +142,9 @@ async fn somebody_waits(looks: &Client) -> bool {
 }
 
 #[tokio::test]
-async fn of_two_transactions_at_once_one_has_the_effect() {
+async fn one_of_two_concurrent_transactions_has_the_effect() {
     let (server, mut first, mut second) = clients().await;
-    let looks = client(&server).await;
+    let observer = client(&server).await;
     let orders = Effects::new("orders");
     for (id, commits) in [("kept", true), ("undone", false)] {
         let ahead = first.transaction().await.expect("begins");
@@ -153,7 +154,7 @@ async fn of_two_transactions_at_once_one_has_the_effect() {
             let mut waits = std::pin::pin!(orders.once(&behind, id, token(2)));
             tokio::select! { biased;
                 verdict = &mut waits => panic!("it did not wait: {verdict:?}"),
-                waits = somebody_waits(&looks) => assert!(waits, "nobody waits"),
+                waits = a_transaction_waits(&observer) => assert!(waits, "no transaction waits"),
             }
             let end_first = async { if commits { ahead.commit().await } else { ahead.rollback().await } };
             let (verdict, ended) = tokio::join!(waits, end_first);
@@ -175,12 +176,15 @@ async fn a_transaction_under_an_older_token_is_refused() {
     }
     let transaction = client.transaction().await.expect("begins");
     Fences.admit(&transaction, "other", token(1)).await.expect("a fence each");
-    let stale = Fences.admit(&transaction, "billing", token(6)).await.expect_err("7 was here");
+    let stale = Fences.admit(&transaction, "billing", token(6)).await.expect_err("7 was used");
     match &stale {
         Error::Stale { token: late, standing, .. } => assert_eq!((*late, *standing), (token(6), token(7))),
         other => panic!("{other}"),
     }
-    assert_eq!(stale.to_string(), "\"billing\" is fenced: its token is 6 here, and 7 has been seen");
+    assert_eq!(
+        stale.to_string(),
+        "the write to \"billing\" under token 6 is refused: token 7 has been used, so the lease was lost; roll back"
+    );
     drop(transaction);
     let transaction = client.transaction().await.expect("begins");
     Fences.admit(&transaction, "billing", token(9)).await.expect("later than any");
@@ -188,13 +192,13 @@ async fn a_transaction_under_an_older_token_is_refused() {
     let transaction = client.transaction().await.expect("begins");
     Fences.admit(&transaction, "billing", token(8)).await.expect("9 was rolled back");
     transaction.commit().await.expect("ends");
-    // Fences do not add up for ever: those of resources that nobody writes to can be forgotten.
+    // Fences do not accumulate without limit: those of resources that are no longer written can be removed.
     assert_eq!(Fences.forget_before(&client, Duration::from_secs(3600)).await.expect("deletes"), 0);
     assert_eq!(Fences.forget_before(&client, Duration::ZERO).await.expect("deletes"), 1);
 }
 
 #[tokio::test]
-async fn names_that_cannot_be_used_say_why() {
+async fn an_invalid_name_is_refused_with_the_reason() {
     let (_server, mut client, _) = clients().await;
     let transaction = client.transaction().await.expect("begins");
     let long = "x".repeat(1025);
@@ -207,5 +211,5 @@ async fn names_that_cannot_be_used_say_why() {
     let refused = Effects::new("").once(&transaction, "m", token(1)).await.expect_err("a bad set");
     assert!(refused.to_string().starts_with("the set \"\" cannot be used"), "{refused}");
     let verdict = Effects::new("orders").once(&transaction, "ü/{}\n", token(1)).await;
-    assert_eq!(verdict.expect("any text will do"), Once::First, "nothing was harmed");
+    assert_eq!(verdict.expect("any text will do"), Once::First, "the table is intact");
 }

@@ -5,23 +5,23 @@ use std::{borrow::Cow, fmt, path::PathBuf, sync::Arc};
 /// The options of a `rediss://` URL.
 const TLS_OPTIONS: [&str; 3] = ["ca_file", "cert_file", "key_file"];
 
-/// Where a server is and how to greet it.
+/// The address of a server, and how to log in to it.
 #[derive(Clone)]
 pub(crate) struct Address {
     name: Arc<str>,
-    place: Place,
+    endpoint: Endpoint,
     login: Login,
     tls: TlsFiles,
 }
 
-/// Where a server is.
+/// The network address of a server.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum Endpoint {
     Tcp { host: String, port: u16, tls: bool },
     Unix(PathBuf),
 }
 
-/// How to greet it.
+/// The user, the password and the database.
 #[derive(Clone)]
 pub(crate) struct Login {
     pub(crate) user: Option<String>,
@@ -30,7 +30,7 @@ pub(crate) struct Login {
 }
 
 impl Login {
-    /// The command that says who we are, where there is a password.
+    /// Returns the command that authenticates the client, if there is a password.
     pub(crate) fn auth(&self) -> Option<redis::Cmd> {
         let password = self.password.as_ref()?;
         let mut auth = redis::cmd("AUTH");
@@ -47,7 +47,7 @@ impl Address {
         let (scheme, rest) = text
             .split_once("://")
             .ok_or_else(|| wrong("has no scheme; write redis:// in front of it, or rediss:// for TLS"))?;
-        // The `redis` crate reads the rest; it is built without TLS, which this crate adds below it.
+        // The `redis` crate parses the rest. It is built without TLS, which this crate adds.
         let (plain, tls) = match &*scheme.to_ascii_lowercase() {
             "redis" | "valkey" => ("redis", false),
             "rediss" | "valkeys" => ("redis", true),
@@ -66,7 +66,7 @@ impl Address {
         })?;
         if url.fragment().is_some() {
             return Err(wrong(
-                "has a part after #, which means nothing here (certificates are always checked); \
+                "has a part after #, which has no meaning here (certificates are always checked); \
                               remove it, or write %23 for # in a password",
             ));
         }
@@ -75,7 +75,7 @@ impl Address {
             _ if tls => &TLS_OPTIONS,
             _ => &[],
         };
-        // An unknown option is not named in the message: it may be half a password.
+        // The message does not name an unknown option, which may be part of a password.
         if !tls && url.query_pairs().any(|(option, _)| TLS_OPTIONS.contains(&&*option)) {
             return Err(wrong(
                 "has an option of TLS (ca_file, cert_file, key_file), and is not TLS; write rediss://",
@@ -83,7 +83,7 @@ impl Address {
         }
         if url.query_pairs().any(|(option, _)| !known.contains(&&*option)) {
             return Err(wrong(
-                "has an option after ? that means nothing here (a unix:// URL knows db, user and pass, a rediss:// URL \
+                "has an option after ? that has no meaning here (a unix:// URL knows db, user and pass, a rediss:// URL \
                  ca_file, cert_file and key_file); remove it, or write %3F for ? in a password",
             ));
         }
@@ -114,31 +114,32 @@ impl Address {
             password: settings.password().filter(|password| !password.is_empty()).map(Secret::new),
             database,
         };
-        let place = match info.addr() {
+        let endpoint = match info.addr() {
             ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
-                Place::Tcp { host: host.to_ascii_lowercase(), port: *port, tls }
+                Endpoint::Tcp { host: host.to_ascii_lowercase(), port: *port, tls }
             }
-            ConnectionAddr::Unix(path) => Place::Unix(path.clone()),
+            ConnectionAddr::Unix(path) => Endpoint::Unix(path.clone()),
             _ => return Err(wrong("names a kind of address that is not known here")),
         };
-        Ok(Self { name: name(&place, database).into(), place, login, tls: files })
+        Ok(Self { name: name(&endpoint, database).into(), endpoint, login, tls: files })
     }
 
-    /// The canonical address: no secrets, defaults filled in, so that two spellings are one name.
+    /// Returns the canonical address: without secrets and with all defaults, so that two spellings of one
+    /// address have the same name.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    /// Whether the connection is to speak TLS.
+    /// Returns whether the connection uses TLS.
     pub(crate) fn is_tls(&self) -> bool {
-        matches!(self.place, Place::Tcp { tls: true, .. })
+        matches!(self.endpoint, Endpoint::Tcp { tls: true, .. })
     }
 
-    pub(crate) fn place(&self) -> &Place {
-        &self.place
+    pub(crate) fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
     }
 
-    /// The files that the URL's options name.
+    /// Returns the files that the URL's options name.
     pub(crate) fn tls(&self) -> &TlsFiles {
         &self.tls
     }
@@ -148,7 +149,7 @@ impl Address {
     }
 }
 
-/// Reads the options of a `rediss://` URL.
+/// Parses the options of a `rediss://` URL.
 fn tls_files<'a>(
     options: impl Iterator<Item = (Cow<'a, str>, Cow<'a, str>)> + Clone,
 ) -> Result<TlsFiles, &'static str> {
@@ -175,9 +176,9 @@ fn tls_files<'a>(
     Ok(TlsFiles { ca, client })
 }
 
-fn name(place: &Place, database: i64) -> String {
-    match place {
-        Place::Tcp { host, port, tls } => {
+fn name(endpoint: &Endpoint, database: i64) -> String {
+    match endpoint {
+        Endpoint::Tcp { host, port, tls } => {
             let scheme = if *tls { "rediss" } else { "redis" };
             if host.contains(':') {
                 format!("{scheme}://[{host}]:{port}/{database}")
@@ -185,11 +186,11 @@ fn name(place: &Place, database: i64) -> String {
                 format!("{scheme}://{host}:{port}/{database}")
             }
         }
-        Place::Unix(path) => format!("unix://{}?db={database}", path.display()),
+        Endpoint::Unix(path) => format!("unix://{}?db={database}", path.display()),
     }
 }
 
-/// A text that nothing prints.
+/// A text that is never printed.
 #[derive(Clone)]
 pub(crate) struct Secret(String);
 
@@ -198,13 +199,13 @@ impl Secret {
         Self(text.to_owned())
     }
 
-    /// For the server's eyes only.
+    /// Returns the text, to send it to the server.
     pub(crate) fn reveal(&self) -> &str {
         &self.0
     }
 }
 
-/// A node's URL that cannot be used, why, and the mend. Holds no password.
+/// A node's URL that cannot be used, with the reason and the fix. It holds no password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the node's URL {shown} {why}")]
 pub struct UrlError {
@@ -214,7 +215,7 @@ pub struct UrlError {
 
 impl UrlError {
     fn new(text: &str, why: &str) -> Self {
-        Self { shown: show(text), why: why.to_owned() }
+        Self { shown: redact(text), why: why.to_owned() }
     }
 }
 
@@ -224,11 +225,12 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// As much of a URL that could not be read as can be no password: the scheme, and what looks like a host.
+/// Returns the parts of an unreadable URL that cannot be a password: the scheme, and what looks like a host.
 ///
-/// Whoever forgets to escape a password, or the `@`, still has it where something else was expected, so only
-/// what stands behind the last `@` or is without `:` is shown, and only letters that host names are made of.
-fn show(text: &str) -> String {
+/// If the user forgot to escape a password, or the `@`, the password is where another part was expected.
+/// Therefore only the text after the last `@`, or a text without `:`, is shown, and only characters that host
+/// names consist of.
+fn redact(text: &str) -> String {
     let (scheme, rest) = match text.split_once("://") {
         Some((scheme, rest))
             if scheme.len() <= 16 && scheme.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'+') =>
@@ -239,15 +241,14 @@ fn show(text: &str) -> String {
         None => (String::new(), text),
     };
     let (hidden, rest) = match rest.rsplit_once('@') {
-        // The `@` may be the password's own, in an option.
+        // The `@` may be part of the password, in an option.
         Some((before, _)) if before.contains(['?', '#']) => return format!("{scheme}…"),
         Some((_, rest)) => ("…@", rest),
         None => ("", rest),
     };
     let host_ends = rest.find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '/')));
     let (host, after) = rest.split_at(host_ends.unwrap_or(rest.len()));
-    // A port and a database are numbers; a password after a forgotten @ seldom is, and then it is no longer
-    // than one.
+    // A port and a database are numbers. A password after a forgotten @ is rarely a number of that length.
     let port = after.strip_prefix(':').and_then(|after| {
         let digits = after.split('/').next().unwrap_or_default();
         (!hidden.is_empty() && digits.parse::<u16>().is_ok()).then_some(digits)

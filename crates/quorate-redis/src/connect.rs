@@ -1,7 +1,7 @@
 use crate::{
-    address::{Address, Place},
+    address::{Address, Endpoint},
     fault, reply,
-    tls::{self, Secured},
+    tls::{self, TlsConnection},
     wire::Duplex,
 };
 use quorate::{env::Env, node::Cause};
@@ -15,19 +15,19 @@ use tokio_rustls::{
     rustls::{ClientConfig, Error, pki_types::ServerName},
 };
 
-/// After how much silence a port is asked whether it speaks TLS at all.
-const SILENCE: Duration = Duration::from_millis(500);
+/// The time without an answer after which the port is checked for plain Redis.
+const PLAIN_CHECK_AFTER: Duration = Duration::from_millis(500);
 
-/// A connection to `address`, ready for the first command; over TLS where `tls` is its configuration.
+/// Opens a connection to `address`, ready for the first command. With a `tls` configuration it uses TLS.
 pub(crate) async fn connect(
     env: &Env,
     address: &Address,
     tls: Option<Arc<ClientConfig>>,
 ) -> Result<Box<dyn Duplex>, Cause> {
     let failed = |error: io::Error| fault::of_io(address.name(), &error);
-    match (address.place(), tls) {
-        (Place::Tcp { host, port, .. }, None) => Ok(Box::new(tcp(host, *port).await.map_err(failed)?)),
-        (Place::Tcp { host, port, .. }, Some(config)) => {
+    match (address.endpoint(), tls) {
+        (Endpoint::Tcp { host, port, .. }, None) => Ok(Box::new(tcp(host, *port).await.map_err(failed)?)),
+        (Endpoint::Tcp { host, port, .. }, Some(config)) => {
             let server = ServerName::try_from(host.clone()).map_err(|_| {
                 Cause::Misconfigured(
                     format!("{}: TLS needs a host name or an IP address", address.name()).into(),
@@ -37,28 +37,30 @@ pub(crate) async fn connect(
             let failed = |why: &str| reply::shown(&format!("{}: TLS failed: {why}", address.name()));
             let without_tls = "the port answers without TLS; write redis://";
             tokio::select! { biased;
-                secured = TlsConnector::from(config).connect(server, stream) => match secured {
-                    Ok(stream) => Ok(Box::new(Secured(stream))),
-                    // Not a broken connection: what one side requires and what the other side shows do not fit.
+                connected = TlsConnector::from(config).connect(server, stream) => match connected {
+                    Ok(stream) => Ok(Box::new(TlsConnection(stream))),
+                    // The connection did not break: the requirements of one side do not match what the other
+                    // side offers.
                     Err(error) if is_mismatch(&error) => {
-                        Err(Cause::Misconfigured(failed(&because(&error))))
+                        Err(Cause::Misconfigured(failed(&explain_failure(&error))))
                     }
-                    Err(error) => Err(Cause::Unreachable(failed(&because(&error)))),
+                    Err(error) => Err(Cause::Unreachable(failed(&explain_failure(&error)))),
                 },
-                () = speaks_plainly(env, host, *port) => Err(Cause::Misconfigured(failed(without_tls))),
+                () = answers_without_tls(env, host, *port) => Err(Cause::Misconfigured(failed(without_tls))),
             }
         }
-        (Place::Unix(path), _) => unix(path).await.map_err(failed),
+        (Endpoint::Unix(path), _) => unix(path).await.map_err(failed),
     }
 }
 
-/// Returns whether TLS itself refused the connection: a certificate that is not trusted, versions that do not fit.
+/// Returns whether TLS itself refused the connection: for instance a certificate that is not trusted, or
+/// versions that do not match.
 fn is_mismatch(error: &io::Error) -> bool {
     error.get_ref().is_some_and(<dyn std::error::Error + Send + Sync>::is::<Error>)
 }
 
-/// Why a TLS handshake failed, and the fix.
-fn because(error: &io::Error) -> String {
+/// Returns the reason why a TLS handshake failed, and the fix.
+fn explain_failure(error: &io::Error) -> String {
     if let Some(why) = tls::explain(error) {
         return why.to_owned();
     }
@@ -70,23 +72,23 @@ fn because(error: &io::Error) -> String {
 
 async fn tcp(host: &str, port: u16) -> io::Result<TcpStream> {
     let stream = TcpStream::connect((host, port)).await?;
-    // A request is small and somebody waits for it.
+    // Requests are small, and a caller waits for each of them.
     stream.set_nodelay(true)?;
     Ok(stream)
 }
 
-/// Comes back only where the port answers a plain PING, as no port with TLS does.
+/// Returns only if the port answers a plain PING, as no TLS port does.
 ///
-/// Plain Redis waits in silence for the line's end that a TLS greeting does not hold, so without this the
-/// newcomer who wrote rediss:// would learn of a timeout only.
-async fn speaks_plainly(env: &Env, host: &str, port: u16) {
-    env.sleep(SILENCE).await;
-    let asked = async {
+/// Plain Redis waits silently for the end of the line, which a TLS greeting does not contain. Without this
+/// check, a user who wrote rediss:// by mistake would see only a timeout.
+async fn answers_without_tls(env: &Env, host: &str, port: u16) {
+    env.sleep(PLAIN_CHECK_AFTER).await;
+    let reply = async {
         let mut stream = tcp(host, port).await?;
         stream.write_all(b"PING\r\n").await?;
         stream.read_u8().await
     };
-    if !matches!(asked.await, Ok(b'+' | b'-')) {
+    if !matches!(reply.await, Ok(b'+' | b'-')) {
         future::pending::<()>().await;
     }
 }

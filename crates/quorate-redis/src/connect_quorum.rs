@@ -169,7 +169,7 @@ impl Connect for Quorum {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// A URL cannot be used.
+    /// One URL cannot be used.
     #[error(transparent)]
     Url(#[from] UrlError),
     /// The URLs together, or a setting, cannot be used.

@@ -1,37 +1,40 @@
-//! Tells from a server's settings whether an answered write is on its disk.
+//! Derives from a server's settings whether a write is on its disk when the server acknowledges it.
 //!
-//! | setting | required | under another value |
+//! | setting | required | with another value |
 //! | --- | --- | --- |
-//! | `appendonly` | `yes` | a restart forgets everything since the last snapshot |
-//! | `appendfsync` | `always` | answers come up to a second and more before the disk has them |
+//! | `appendonly` | `yes` | a restart loses everything since the last snapshot |
+//! | `appendfsync` | `always` | replies come a second or more before the disk has the changes |
 //! | `no-appendfsync-on-rewrite` | `no` | the same, while the append-only file is rewritten |
 //!
-//! Where `appendonly` was switched on at run time, nothing counts until the first file is complete. A rewrite that is
-//! under way may be that one, so a new connection waits for its end; one that was open before goes on. Without effect
-//! here are `save` (the append-only file is loaded in preference to a snapshot), `aof-load-truncated` (what is cut off
-//! is a write that was not synced, so not answered), `aof-use-rdb-preamble`, the rewrite's own thresholds, and all
-//! `replica-…` and `min-replicas-…` settings (a replica is refused). Not visible from here: a disk or a file system
-//! that acknowledges a sync which it did not do, and a `dir` in memory.
+//! If `appendonly` was switched on at run time, nothing is durable until the first file is complete. A
+//! rewrite in progress may be that one, so a new connection waits for its end; an open connection continues.
+//!
+//! These settings have no effect here: `save` (the append-only file is loaded in preference to a snapshot),
+//! `aof-load-truncated` (only writes that were not synced, and therefore not acknowledged, are cut off),
+//! `aof-use-rdb-preamble`, the thresholds of the rewrite, and all `replica-…` and `min-replicas-…` settings
+//! (a replica is refused). Not visible from here: a disk or a file system that acknowledges a sync without
+//! performing it, and a `dir` in memory.
 
 use std::collections::BTreeMap;
 
-/// The settings that CONFIG GET is asked for.
+/// The settings that are queried with CONFIG GET.
 pub(crate) const SETTINGS: [&str; 2] = ["appendfsync", "no-appendfsync-on-rewrite"];
 
-/// Whether an answered write is on the disk.
+/// The durability of an acknowledged write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Durability {
     Durable,
-    /// Not known yet, for the server writes its append-only file anew. Whether the present file is complete shows only
-    /// once that is over.
+    /// Unknown until the server has rewritten its append-only file. Only then is it certain that the present
+    /// file is complete.
     Rewriting,
-    /// It is not: the setting with its value, the reason, the fix.
+    /// Not durable. Holds the setting with its value, the reason and the fix.
     Volatile(String),
-    /// The server does not say: what is missing, and the fix.
+    /// Not reported by the server. Holds what is missing, and the fix.
     Unknown(String),
 }
 
-/// Reads it from the fields of INFO and from the [`SETTINGS`], of which those that the user may not read are absent.
+/// Derives the durability from the fields of INFO and from the [`SETTINGS`]. Settings that the user may not
+/// read are absent.
 pub(crate) fn durability(info: &BTreeMap<String, String>, settings: &BTreeMap<String, String>) -> Durability {
     let fact = |name: &str| info.get(name).map(|value| quorate::plain::plain(value, 64));
     let volatile = |setting: &str, value: &str, why: &str, fix: &str| {
@@ -41,31 +44,34 @@ pub(crate) fn durability(info: &BTreeMap<String, String>, settings: &BTreeMap<St
     match fact("aof_enabled").as_deref() {
         Some("1") => {}
         Some("0") => {
-            return volatile("appendonly", "no", "a restart forgets what it has answered for", "yes");
+            return volatile("appendonly", "no", "a restart loses changes that it has acknowledged", "yes");
         }
         _ => {
-            let why = "INFO does not tell aof_enabled; use a server with an append-only file";
+            let why = "INFO does not report aof_enabled; use a server with an append-only file";
             return Durability::Unknown(why.to_owned());
         }
     }
     for setting in SETTINGS {
         let (required, why) = match setting {
-            "appendfsync" => ("always", "it answers before a change is on its disk"),
-            _ => ("no", "it answers before a change is on its disk while it rewrites its append-only file"),
+            "appendfsync" => ("always", "it acknowledges a change before it is on its disk"),
+            _ => (
+                "no",
+                "it acknowledges a change before it is on its disk while it rewrites its append-only file",
+            ),
         };
         match settings.get(setting).map(|value| quorate::plain::plain(value, 64)) {
             Some(value) if value == required => {}
             Some(value) => return volatile(setting, &value, why, required),
             None => {
                 return Durability::Unknown(format!(
-                    "it does not tell its {setting}; allow its user +config|get (`quorate doctor` shows the whole rule)"
+                    "it does not report its {setting}; allow its user +config|get (`quorate doctor` shows the whole rule)"
                 ));
             }
         }
     }
     let is = |name: &str, value: &str| fact(name).as_deref() == Some(value);
-    // A server whose `appendonly` was off and is on again writes to no file until its first rewrite is complete, and
-    // INFO shows nothing by which that rewrite differs from any other.
+    // A server on which `appendonly` was switched off and on again writes to no file until its first rewrite
+    // is complete. INFO does not distinguish that rewrite from any other.
     if is("aof_rewrite_in_progress", "1") || is("aof_rewrite_scheduled", "1") {
         return Durability::Rewriting;
     }
@@ -81,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn each_setting_that_puts_a_sync_off_is_named_with_its_value_and_the_fix() {
+    fn each_setting_that_delays_a_sync_is_named_with_its_value_and_the_fix() {
         let on = ("aof_enabled", "1");
         let both = [("appendfsync", "always"), ("no-appendfsync-on-rewrite", "no")];
         type Pairs<'a> = &'a [(&'a str, &'a str)];
@@ -100,8 +106,8 @@ mod tests {
                 &["no-appendfsync-on-rewrite is yes", "CONFIG SET no-appendfsync-on-rewrite no"],
             ),
             (&[], &both, &["aof_enabled"]),
-            (&[on], &[both[1]], &["does not tell its appendfsync", "+config|get"]),
-            (&[on], &[both[0]], &["does not tell its no-appendfsync-on-rewrite", "+config|get"]),
+            (&[on], &[both[1]], &["does not report its appendfsync", "+config|get"]),
+            (&[on], &[both[0]], &["does not report its no-appendfsync-on-rewrite", "+config|get"]),
         ];
         for (info, settings, expected) in table {
             match durability(&map(info), &map(settings)) {
@@ -116,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn while_the_file_is_written_anew_nothing_is_known_whatever_its_size() {
+    fn durability_is_unknown_during_a_rewrite_whatever_the_size() {
         let settings = map(&[("appendfsync", "always"), ("no-appendfsync-on-rewrite", "no")]);
         for rewrite in ["aof_rewrite_in_progress", "aof_rewrite_scheduled"] {
             for size in ["0", "88"] {
@@ -125,17 +131,17 @@ mod tests {
             }
         }
         let off = map(&[("aof_enabled", "0"), ("aof_rewrite_in_progress", "1")]);
-        assert!(matches!(durability(&off, &settings), Durability::Volatile(_)), "a setting goes first");
+        assert!(matches!(durability(&off, &settings), Durability::Volatile(_)), "a setting takes precedence");
     }
 
     #[test]
-    fn what_is_not_told_is_not_known_rather_than_false() {
+    fn a_setting_that_is_not_reported_is_unknown_and_not_false() {
         assert!(matches!(durability(&map(&[]), &map(&[])), Durability::Unknown(_)));
         let on = map(&[("aof_enabled", "1")]);
         assert!(matches!(durability(&on, &map(&[])), Durability::Unknown(_)));
-        // A hostile server's words cannot steer a terminal.
+        // Values from a hostile server cannot control a terminal.
         let odd = map(&[("appendfsync", "\u{1b}[2Jalways")]);
-        let Durability::Volatile(why) = durability(&on, &odd) else { panic!("believed") };
+        let Durability::Volatile(why) = durability(&on, &odd) else { panic!("reported as durable") };
         assert!(!why.contains('\u{1b}'), "{why:?}");
     }
 }

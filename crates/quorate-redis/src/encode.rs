@@ -1,20 +1,20 @@
 use crate::{
-    resp::{Parts, Words},
+    resp::{Joined, RespCommand},
     scripts::{Loaded, Script},
 };
 use quorate::node::{Batch, Cursor, DoneRecord, Owner, Record, Request, Resource};
 use std::time::Duration;
 
-/// The most items of one script call: a server serves nobody else while a script runs.
+/// The most items of one script call: a server serves no other client while a script runs.
 const ITEMS_A_CALL: usize = 64;
 
 /// The most pages of ledgers of one script call.
 const PAGES_A_CALL: usize = 4;
 
-/// The longest time to live, in milliseconds: what a server adds to its clock must not overflow.
+/// The longest time to live, in milliseconds: the server adds it to its clock, and the sum must not overflow.
 const MS_MAX: u128 = 1 << 52;
 
-/// Where the keys of this deployment stand.
+/// The keys of this deployment.
 #[derive(Clone, Debug)]
 pub(crate) struct Keys {
     prefix: String,
@@ -33,27 +33,27 @@ impl Keys {
         format!("{}node", self.prefix)
     }
 
-    /// Who holds a lock; of a claim, all that there is.
-    fn lock<'a>(&'a self, resource: &'a Resource) -> Parts<'a, 2> {
-        Parts([&self.prefix, resource.key()])
+    /// The key of a lock's holder. For a claim, the key of everything that is stored.
+    fn lock<'a>(&'a self, resource: &'a Resource) -> Joined<'a, 2> {
+        Joined([&self.prefix, resource.key()])
     }
 
-    /// Where a server tells whose lease on `resource` it has freed: the lock's key, and `:freed`. The scripts say the
-    /// same.
+    /// The channel on which a server publishes the released leases on `resource`: the lock's key and
+    /// `:freed`. The scripts build the same name.
     pub(crate) fn freed(&self, resource: &Resource) -> String {
         format!("{}{}:freed", self.prefix, resource.key())
     }
 
-    fn fence<'a>(&'a self, resource: &'a Resource) -> Parts<'a, 4> {
-        Parts(["{", &self.prefix, resource.key(), "}:fence"])
+    fn fence<'a>(&'a self, resource: &'a Resource) -> Joined<'a, 4> {
+        Joined(["{", &self.prefix, resource.key(), "}:fence"])
     }
 
-    fn readers<'a>(&'a self, resource: &'a Resource) -> Parts<'a, 4> {
-        Parts(["{", &self.prefix, resource.key(), "}:readers"])
+    fn readers<'a>(&'a self, resource: &'a Resource) -> Joined<'a, 4> {
+        Joined(["{", &self.prefix, resource.key(), "}:readers"])
     }
 
-    fn queue<'a>(&'a self, resource: &'a Resource) -> Parts<'a, 4> {
-        Parts(["{", &self.prefix, resource.key(), "}:queue"])
+    fn queue<'a>(&'a self, resource: &'a Resource) -> Joined<'a, 4> {
+        Joined(["{", &self.prefix, resource.key(), "}:queue"])
     }
 
     fn ledger(&self, group: &str) -> String {
@@ -61,42 +61,45 @@ impl Keys {
     }
 }
 
-/// A batch as bytes, and how its replies are to be read.
+/// A batch as bytes, and the number of items of each command, which is needed to parse the replies.
 #[derive(Debug)]
 pub(crate) struct Encoded {
-    /// What goes over the wire.
+    /// The bytes to send.
     pub(crate) bytes: Vec<u8>,
-    /// How many items each command has, in order. One reply a command.
+    /// The number of items of each command, in order. Each command has one reply.
     pub(crate) runs: Vec<usize>,
 }
 
-/// One script call for each run of like requests, and of those that one script serves as they come. A batch of none asks
-/// for the time.
+/// Encodes one script call for each run of similar requests, and for each run of requests that one script can
+/// serve in any order. An empty batch is encoded as TIME.
 pub(crate) fn encode(batch: &Batch, keys: &Keys, scripts: &Loaded) -> Encoded {
-    // An acquire takes a little more than this.
+    // An acquire takes slightly more than this.
     let room = 256 * (batch.requests.len() + 1);
     let mut encoded = Encoded { bytes: Vec::with_capacity(room), runs: Vec::new() };
-    let mut command = Words::with_capacity(room);
+    let mut command = RespCommand::with_capacity(room);
     for run in batch.requests.chunk_by(shares_a_call) {
         for items in run.chunks(items_a_call(&run[0])) {
             let (first, script) = (&items[0], script_of(&items[0]));
-            let mix = script.mix().filter(|_| !items.iter().all(|item| is_like(first, item)));
-            command.arg("EVALSHA").arg(scripts.name(mix.map_or(script, |(mix, _)| mix)));
+            let batch_script = script.batch().filter(|_| !items.iter().all(|item| is_like(first, item)));
+            command
+                .arg("EVALSHA")
+                .arg(scripts.name(batch_script.map_or(script, |(batch_script, _)| batch_script)));
             let count: usize = items.iter().map(|item| script_of(item).keys_per_item()).sum();
             command.arg(1 + count).arg(keys.marker());
             for item in items {
                 keys_of(&mut command, item, keys);
             }
             command.arg(batch.not_after.as_micros()).arg(&*batch.stamp);
-            if mix.is_some() {
-                let letters = items.iter().filter_map(|item| script_of(item).mix()).map(|(_, letter)| letter);
+            if batch_script.is_some() {
+                let letters =
+                    items.iter().filter_map(|item| script_of(item).batch()).map(|(_, letter)| letter);
                 command.arg(letters.collect::<String>());
             } else {
                 common_of(&mut command, first);
             }
             for item in items {
                 args_of(&mut command, item);
-                if mix.is_some() {
+                if batch_script.is_some() {
                     common_of(&mut command, item);
                 }
             }
@@ -111,7 +114,7 @@ pub(crate) fn encode(batch: &Batch, keys: &Keys, scripts: &Loaded) -> Encoded {
     encoded
 }
 
-/// A page of a ledger is as much work as hundreds of locks.
+/// Returns the most items of one call. A page of a ledger is as much work as hundreds of locks.
 fn items_a_call(request: &Request) -> usize {
     match script_of(request) {
         Script::Seal | Script::Read | Script::Prune => PAGES_A_CALL,
@@ -121,11 +124,11 @@ fn items_a_call(request: &Request) -> usize {
 
 fn shares_a_call(a: &Request, b: &Request) -> bool {
     let (a, b) = (script_of(a), script_of(b));
-    let mix = |script: Script| script.mix().map(|(mix, _)| mix);
-    a == b || (mix(a).is_some() && mix(a) == mix(b))
+    let batch_script = |script: Script| script.batch().map(|(batch_script, _)| batch_script);
+    a == b || (batch_script(a).is_some() && batch_script(a) == batch_script(b))
 }
 
-/// Whether the two are served by one script, and have in common what it is told once: see [`common_of`].
+/// Returns whether one script serves both requests and their common arguments are equal: see [`common_of`].
 fn is_like(a: &Request, b: &Request) -> bool {
     let common = match (a, b) {
         (
@@ -140,15 +143,15 @@ fn is_like(a: &Request, b: &Request) -> bool {
         _ => true,
     };
     let script = script_of(a);
-    script == script_of(b) && (common || !script.is_told_what_is_common())
+    script == script_of(b) && (common || !script.has_common_args())
 }
 
-/// A record as the scripts compare it: equal records have equal text.
+/// Returns the text by which the scripts compare a record: equal records have equal text.
 pub(crate) fn record_text(record: &Record) -> String {
     format!("{}:{}:{}:{}", record.at, record.term, u8::from(record.last), record.value)
 }
 
-/// A done record as it stands on a server.
+/// Returns the stored form of a done record.
 pub(crate) fn done_text(done: &DoneRecord) -> String {
     let DoneRecord { token, at, result, payload, poisoned } = done;
     let poisoned = poisoned.map(|attempts| attempts.to_string()).unwrap_or_default();
@@ -157,7 +160,7 @@ pub(crate) fn done_text(done: &DoneRecord) -> String {
 
 fn script_of(request: &Request) -> Script {
     if request.is_unfit() {
-        return Script::Unfit;
+        return Script::Invalid;
     }
     let of = |resource: &Resource, lock, claim| if resource.is_claim() { claim } else { lock };
     match request {
@@ -185,9 +188,9 @@ fn script_of(request: &Request) -> Script {
     }
 }
 
-fn keys_of(command: &mut Words, request: &Request, keys: &Keys) {
+fn keys_of(command: &mut RespCommand, request: &Request, keys: &Keys) {
     match request {
-        // All of a claim stands there; what is unfit for one is refused there.
+        // A claim has a single key. The script refuses a request that does not apply to a claim.
         Request::Acquire { resource, .. }
         | Request::Extend { resource, .. }
         | Request::Raise { resource, .. }
@@ -238,8 +241,8 @@ fn keys_of(command: &mut Words, request: &Request, keys: &Keys) {
     }
 }
 
-/// What is said once for all items that have it in common.
-fn common_of(command: &mut Words, request: &Request) {
+/// Adds the arguments that are sent once for all items of a call.
+fn common_of(command: &mut RespCommand, request: &Request) {
     match request {
         _ if request.is_unfit() => {}
         Request::Acquire { resource, ttl, propose, tolerance, keep, .. } if resource.is_claim() => {
@@ -255,7 +258,7 @@ fn common_of(command: &mut Words, request: &Request) {
     }
 }
 
-fn args_of(command: &mut Words, request: &Request) {
+fn args_of(command: &mut RespCommand, request: &Request) {
     match request {
         _ if request.is_unfit() => {}
         Request::Acquire { resource, owner, .. } if resource.is_claim() => {
@@ -333,7 +336,7 @@ fn args_of(command: &mut Words, request: &Request) {
     }
 }
 
-/// Any text may be a ticket, and no text is none.
+/// Returns the argument for a ticket. The prefix distinguishes any ticket from none.
 fn ticket_text(ticket: Option<&Owner>) -> String {
     ticket.map(|ticket| format!("={}", ticket.as_str())).unwrap_or_default()
 }
@@ -342,7 +345,8 @@ fn cursor(after: Option<&Cursor>) -> &str {
     after.map(Cursor::as_str).unwrap_or_default()
 }
 
-/// A time to live, rounded up so that a key never goes before its lease. A server takes no zero.
+/// Returns a time to live in milliseconds. It is rounded up, so that a key never expires before its lease,
+/// and is at least 1, because a server does not accept zero.
 fn millis(time: Duration) -> u64 {
     let up = time.as_nanos().div_ceil(1_000_000).clamp(1, MS_MAX);
     u64::try_from(up).unwrap_or(u64::MAX)

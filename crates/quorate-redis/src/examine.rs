@@ -12,35 +12,36 @@ use quorate::{
 use redis::{Cmd, Value};
 use std::collections::BTreeMap;
 
-/// How often the clock is read: the quickest answer tells most.
-const LOOKS: usize = 5;
+/// The number of clock readings: the one with the shortest round trip is the most accurate.
+const CLOCK_READINGS: usize = 5;
 
-/// What a server tells of itself to somebody who looks after it. Facts only; nothing is judged, and nothing
-/// is written to the server.
+/// The facts that a server reports to its operator. They contain no judgement, and nothing is written to the
+/// server.
 #[derive(Clone, Debug, Default)]
 pub struct Examination {
     /// The fields of INFO.
     pub info: BTreeMap<String, String>,
-    /// The settings that matter here, as CONFIG GET tells them. Empty where the user may not ask.
+    /// The relevant settings, from CONFIG GET. Empty if the user may not read them.
     pub settings: BTreeMap<String, String>,
-    /// Its clock, read several times.
+    /// Several readings of the server's clock.
     pub looks: Vec<Look>,
-    /// The user that we are, where the server or the URL tells.
+    /// The user of the connection, if the server or the URL names it.
     pub user: Option<String>,
-    /// What the user may not do and Quorate needs.
+    /// The required commands that the user is not allowed to run.
     pub denied: Vec<String>,
-    /// What the user may not do and waiters would be woken by. Without, they look every 100 ms.
+    /// The commands for waking waiters that the user is not allowed to run. Without them, waiters poll every
+    /// 100 ms.
     pub denied_pushes: Vec<String>,
 }
 
 impl Examination {
-    /// Checks that every answered write is on the server's disk, as `durable = true` requires.
+    /// Checks that every acknowledged write is on the server's disk, as `durable = true` requires.
     ///
     /// # Errors
     /// The setting and its value, the reason, and the fix.
     pub fn check_durable(&self) -> Result<(), String> {
         match durability(&self.info, &self.settings) {
-            // A connection that is open goes on over a rewrite.
+            // An open connection continues during a rewrite.
             Durability::Durable | Durability::Rewriting => Ok(()),
             Durability::Volatile(why) | Durability::Unknown(why) => Err(why),
         }
@@ -50,11 +51,11 @@ impl Examination {
 /// One reading of a server's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Look {
-    /// Our boot clock just before the question left.
+    /// This process's boot clock just before the request was sent.
     pub sent: BootTime,
-    /// Our boot clock when the answer had come.
+    /// This process's boot clock when the reply had arrived.
     pub received: BootTime,
-    /// What the server's clock showed in between.
+    /// The server's clock in between.
     pub node_time: NodeTime,
 }
 
@@ -70,9 +71,9 @@ const SETTINGS: [&str; 8] = [
     "cluster-enabled",
 ];
 
-/// What the user of a node must be allowed, as words of an ACL rule: everything that the handshake asks and
-/// the scripts call. The last [`PUSHES`] are for waking waiters, and can be done without; without `mget` a batch of claims
-/// takes longer.
+/// The commands that the user of a node must be allowed to run, in the notation of ACL rules: all commands of
+/// the handshake and of the scripts. The last [`PUSHES`] wake waiters, and are optional. `mget` is optional
+/// too: without it a batch of claims takes longer.
 pub const COMMANDS: [&str; 30] = [
     "select",
     "client|setname",
@@ -106,22 +107,22 @@ pub const COMMANDS: [&str; 30] = [
     "unsubscribe",
 ];
 
-/// How many of [`COMMANDS`], at their end, tell waiters of releases.
+/// The number of [`COMMANDS`], at the end of the list, that notify waiters of releases.
 pub const PUSHES: usize = 5;
 
 impl RedisNode {
-    /// Asks the server what an operator would want to know of it. The caller sets the deadline.
+    /// Queries the server for the facts that an operator needs. The caller sets the deadline.
     ///
     /// # Errors
-    /// The [`Cause`] for which it could not be asked. Its text holds no password.
+    /// The [`Cause`] for which the server could not be queried. Its text holds no password.
     ///
     /// # Cancel safety
     /// Dropping the future drops the connection. Nothing is written to the server.
     pub async fn examine(&self) -> Result<Examination, Cause> {
         let (reader, writer, login) = self.dial().await?;
-        let talk = Talk { name: self.name(), reader, writer };
-        let found = self.question(talk, &login).await;
-        // A server that repeats what it was told would have its password in every log.
+        let connection = ExamConnection { name: self.name(), reader, writer };
+        let found = self.query(connection, &login).await;
+        // A server may repeat its input, and the password would then appear in logs.
         let Some(password) = &login.password else { return found };
         match found {
             Ok(mut found) => {
@@ -129,14 +130,14 @@ impl RedisNode {
                 found.info.values_mut().chain(found.settings.values_mut()).for_each(clean);
                 Ok(found)
             }
-            Err(cause) => Err(fault::without(cause, password.reveal())),
+            Err(cause) => Err(fault::redact(cause, password.reveal())),
         }
     }
 
-    async fn question(&self, mut talk: Talk<'_>, login: &Login) -> Result<Examination, Cause> {
-        talk.log_in(login).await?;
+    async fn query(&self, mut connection: ExamConnection<'_>, login: &Login) -> Result<Examination, Cause> {
+        connection.log_in(login).await?;
         let mut found = Examination::default();
-        match talk.ask(&redis::cmd("INFO")).await? {
+        match connection.ask(&redis::cmd("INFO")).await? {
             Value::ServerError(error) => return Err(fault::of_server(&error)),
             value => {
                 let facts = handshake::facts(&reply::text(&value)?).into_iter();
@@ -144,46 +145,47 @@ impl RedisNode {
             }
         }
         for name in SETTINGS {
-            if let Value::Array(pair) = talk.ask(redis::cmd("CONFIG").arg("GET").arg(name)).await?
+            if let Value::Array(pair) = connection.ask(redis::cmd("CONFIG").arg("GET").arg(name)).await?
                 && let [_, value] = &pair[..]
             {
                 found.settings.insert(name.to_owned(), reply::shown(&reply::text(value)?).to_string());
             }
         }
-        for _ in 0..LOOKS {
+        for _ in 0..CLOCK_READINGS {
             let sent = self.env().now();
-            if let Value::Array(parts) = talk.ask(&redis::cmd("TIME")).await? {
+            if let Value::Array(parts) = connection.ask(&redis::cmd("TIME")).await? {
                 let received = self.env().now();
                 found.looks.push(Look { sent, received, node_time: reply::time(&parts)? });
             }
         }
         if let value @ (Value::BulkString(_) | Value::SimpleString(_)) =
-            talk.ask(redis::cmd("ACL").arg("WHOAMI")).await?
+            connection.ask(redis::cmd("ACL").arg("WHOAMI")).await?
         {
             found.user = Some(reply::shown(&reply::text(&value)?).to_string());
         }
-        // Who may not ask for its name has been told it.
+        // A user that may not run ACL WHOAMI is named by the URL.
         found.user = found.user.or(login.user.clone());
-        found.denied = talk.denied(self.keys().prefix(), login.database).await?;
-        found.denied_pushes = talk.denied_pushes(self.keys().prefix()).await?;
+        found.denied = connection.denied(self.keys().prefix(), login.database).await?;
+        found.denied_pushes = connection.denied_pushes(self.keys().prefix()).await?;
         Ok(found)
     }
 
-    /// The least that the user of a node must be allowed, as an ACL rule for `ACL SETUSER` or a `user` line.
+    /// Returns the smallest sufficient set of permissions for the user of a node, as an ACL rule for `ACL
+    /// SETUSER` or a `user` line.
     pub fn least_acl(prefix: &str) -> String {
         let commands: Vec<String> = COMMANDS.iter().map(|command| format!("+{command}")).collect();
         format!("resetkeys ~{prefix}* ~{{{prefix}* resetchannels &{prefix}* -@all {}", commands.join(" "))
     }
 }
 
-/// One question after the other.
-struct Talk<'a> {
+/// A connection that sends one command and waits for its reply.
+struct ExamConnection<'a> {
     name: &'a str,
     reader: Reader,
     writer: Writer,
 }
 
-impl Talk<'_> {
+impl ExamConnection<'_> {
     async fn ask(&mut self, command: &Cmd) -> Result<Value, Cause> {
         let bytes = command.get_packed_command();
         handshake::send(self.name, &mut self.reader, &mut self.writer, &bytes).await?;
@@ -194,18 +196,19 @@ impl Talk<'_> {
         let (Some(auth), Some(password)) = (login.auth(), &login.password) else { return Ok(()) };
         match self.ask(&auth).await? {
             Value::ServerError(error) => {
-                fault::unless_it_repeats(&error, password.reveal())?;
+                fault::check_for_secret(&error, password.reveal())?;
                 Err(fault::of_server(&error))
             }
             _ => Ok(()),
         }
     }
 
-    /// What of [`COMMANDS`] but the pushes the user may not do, on keys such as Quorate's. Each is tried in a form that changes
-    /// nothing: servers look at rights first, and then find that there is nothing to be done.
+    /// Returns the required [`COMMANDS`] that the user may not run on keys like Quorate's. Each is tried in a
+    /// form that changes nothing: a server checks permissions first, and then finds that there is nothing to
+    /// do.
     async fn denied(&mut self, prefix: &str, database: i64) -> Result<Vec<String>, Cause> {
         let mut denied = Vec::new();
-        // No resource's name has braces, so these are keys of nobody.
+        // No resource's name has braces, so no lock or claim uses these keys.
         for key in [format!("{prefix}{{doctor}}"), format!("{{{prefix}}}doctor")] {
             for resp in harmless(&key) {
                 if resp[0] == "select" && database == 0 {
@@ -220,8 +223,8 @@ impl Talk<'_> {
         Ok(denied)
     }
 
-    /// The same for what wakes waiters, on a channel such as Quorate's. To be asked last: the connection speaks
-    /// another protocol afterwards.
+    /// Returns the same for the commands that wake waiters, on a channel like Quorate's. It must be called
+    /// last, because it switches the connection to another protocol.
     async fn denied_pushes(&mut self, prefix: &str) -> Result<Vec<String>, Cause> {
         let channel = format!("{prefix}{{doctor}}:freed");
         let mut denied = Vec::new();
@@ -246,7 +249,7 @@ impl Talk<'_> {
     }
 }
 
-/// Each of [`COMMANDS`] but the pushes in a form that changes nothing where `key` does not exist.
+/// Returns each of the required [`COMMANDS`] in a form that changes nothing if `key` does not exist.
 fn harmless(key: &str) -> [Vec<&str>; COMMANDS.len() - PUSHES] {
     [
         vec!["select", "0"],
@@ -264,7 +267,7 @@ fn harmless(key: &str) -> [Vec<&str>; COMMANDS.len() - PUSHES] {
         vec!["pexpireat", key, "1"],
         vec!["pttl", key],
         vec!["hget", key, "f"],
-        // A value without its field.
+        // A field without its value.
         vec!["hset", key, "f", "v", "g"],
         vec!["hdel", key, "f"],
         vec!["hgetall", key],

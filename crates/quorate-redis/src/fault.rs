@@ -1,29 +1,30 @@
-//! What went wrong, in words that say what to do. No password reaches them, though a server repeats it.
+//! Errors of a server or a connection as [`Cause`]s with a fix. They hold no password, even if a server
+//! repeats it.
 
 use crate::reply::{shown, unexpected};
 use quorate::{node::Cause, plain::plain};
 use redis::{RedisError, ServerError};
 use std::io;
 
-/// The mend for a server that does not know us.
+/// The fix for a server that does not accept the credentials.
 const CREDENTIALS: &str = "check the user and password in the node's URL or password_file";
 
-/// What may be behind a TLS connection that ends without a word.
+/// The likely reason for a TLS connection that ends without an alert.
 const DROPPED_TLS: &str = "it closed the connection before it answered; where it demands a client certificate, give a \
                            cert_file and a key_file";
 
-/// The mend for a user with too few rights. The braces are those of the counters.
+/// The fix for a user with too few permissions. The braces are those of the counters' keys.
 const RIGHTS: &str = "let the user of the node's URL do +config|get +@read +@write +@scripting +@connection +@pubsub +info +time, \
-                      and give it the keys ~PREFIX* and ~{PREFIX* and the channels &PREFIX*; `quorate doctor` names the least that would do";
+                      and give it the keys ~PREFIX* and ~{PREFIX* and the channels &PREFIX*; `quorate doctor` prints the smallest sufficient rule";
 
-/// The cause behind an error of the server's own.
+/// Returns the cause for an error that the server reported.
 pub(crate) fn of_server(error: &ServerError) -> Cause {
     of_error(error.code(), error.details().unwrap_or_default())
 }
 
-/// The cause behind an error that repeats `secret`, without it. Looked for before the text is cut: half a password
-/// would not be known for one.
-pub(crate) fn unless_it_repeats(error: &ServerError, secret: &str) -> Result<(), Cause> {
+/// Checks whether an error repeats `secret`, and if it does, returns its cause without the secret. The whole
+/// text is searched before it is cut, because a part of a password would not be recognised.
+pub(crate) fn check_for_secret(error: &ServerError, secret: &str) -> Result<(), Cause> {
     let (code, details) = (error.code(), error.details().unwrap_or_default());
     if !code.contains(secret) && !details.contains(secret) {
         return Ok(());
@@ -32,32 +33,32 @@ pub(crate) fn unless_it_repeats(error: &ServerError, secret: &str) -> Result<(),
 }
 
 fn of_error(code: &str, details: &str) -> Cause {
-    let said = said(code, details);
+    let text = server_text(code, details);
     match code {
         // The driver opens another session, which loads the scripts again.
         "NOSCRIPT" => Cause::Closed,
-        "NOAUTH" | "WRONGPASS" => Cause::Denied(format!("{said}; {CREDENTIALS}").into()),
-        "NOPERM" => Cause::Denied(format!("{said}; {RIGHTS}").into()),
-        // These pass: a snapshot that succeeds, memory that is freed, a master that comes back.
+        "NOAUTH" | "WRONGPASS" => Cause::Denied(format!("{text}; {CREDENTIALS}").into()),
+        "NOPERM" => Cause::Denied(format!("{text}; {RIGHTS}").into()),
+        // These errors are temporary: a snapshot will succeed, memory will be freed, or a master will return.
         "LOADING" | "BUSY" | "MASTERDOWN" | "TRYAGAIN" | "CLUSTERDOWN" | "MISCONF" | "OOM" | "READONLY"
-        | "NOREPLICAS" => Cause::Unreachable(said.into()),
+        | "NOREPLICAS" => Cause::Unreachable(text.into()),
         "DENIED" => Cause::Denied(
             "the server is in protected mode and takes no connection from another machine; give it a password, or set bind and protected-mode".into(),
         ),
         "ERR" if details.starts_with("AUTH") => {
-            Cause::Denied(format!("the server asks nobody for a password, but was given one; {CREDENTIALS}").into())
+            Cause::Denied(format!("the server requires no password, but received one; {CREDENTIALS}").into())
         }
-        "ERR" if details.starts_with("max number of clients") => Cause::Unreachable(said.into()),
-        "ERR" => unexpected(&said),
-        _ => Cause::Denied(said.into()),
+        "ERR" if details.starts_with("max number of clients") => Cause::Unreachable(text.into()),
+        "ERR" => unexpected(&text),
+        _ => Cause::Denied(text.into()),
     }
 }
 
-/// The cause behind a failed connection to the node called `name`.
+/// Returns the cause for a failed connection to the node called `name`.
 pub(crate) fn of_io(name: &str, error: &io::Error) -> Cause {
     if error.kind() == io::ErrorKind::ConnectionRefused {
-        let mend = "no Redis server listens there; start it, or correct the node's address";
-        return Cause::Unreachable(shown(&format!("{name}: {error}; {mend}")));
+        let fix = "no Redis server listens there; start it, or correct the node's address";
+        return Cause::Unreachable(shown(&format!("{name}: {error}; {fix}")));
     }
     let is_dropped = matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset);
     if is_dropped && name.starts_with("rediss://") {
@@ -66,7 +67,7 @@ pub(crate) fn of_io(name: &str, error: &io::Error) -> Cause {
     Cause::Unreachable(shown(&format!("{name}: {error}")))
 }
 
-/// The cause behind a connection to the node called `name` that broke during the handshake.
+/// Returns the cause for a connection to the node called `name` that broke during the handshake.
 pub(crate) fn of_broken(name: &str, error: &RedisError) -> Cause {
     if error.is_connection_dropped() && name.starts_with("rediss://") {
         return Cause::Unreachable(shown(&format!("{name}: {DROPPED_TLS}")));
@@ -81,8 +82,8 @@ pub(crate) fn of_broken(name: &str, error: &RedisError) -> Cause {
     unexpected(&format!("{name} does not speak Redis's protocol: {error}"))
 }
 
-/// `cause` without `secret`.
-pub(crate) fn without(cause: Cause, secret: &str) -> Cause {
+/// Returns `cause` without `secret`.
+pub(crate) fn redact(cause: Cause, secret: &str) -> Cause {
     let clean = |text: std::sync::Arc<str>| match text.contains(secret) {
         true => text.replace(secret, "***").into(),
         false => text,
@@ -96,6 +97,6 @@ pub(crate) fn without(cause: Cause, secret: &str) -> Cause {
     }
 }
 
-fn said(code: &str, details: &str) -> String {
+fn server_text(code: &str, details: &str) -> String {
     format!("{} {}", plain(code, 32), plain(details, 200).trim())
 }

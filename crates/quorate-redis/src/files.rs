@@ -9,22 +9,24 @@ use std::{
 };
 use tokio::sync::oneshot;
 
-/// The longest time to wait for a file.
+/// The longest wait for a file.
 const DEADLINE: Duration = Duration::from_secs(5);
 
-/// Reads the files of one node, off the runtime: a file system that hangs would stop every task of it.
+/// Reads the files of one node on a separate thread: a file system that hangs would block the runtime's
+/// tasks.
 ///
-/// A thread that hangs cannot be ended. There is one for each node at most: until it ends, further reads are errors.
+/// A thread that hangs cannot be ended. There is at most one for each node: until it ends, further reads
+/// fail.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Files {
     busy: Arc<AtomicBool>,
 }
 
 impl Files {
-    /// The result of `read`, which runs on a thread of its own.
+    /// Runs `read` on a thread of its own, and returns its result.
     ///
     /// # Cancel safety
-    /// Safe: the thread goes on to its end, and its result is dropped.
+    /// Safe: the thread continues to its end, and its result is dropped.
     pub(crate) async fn read<T: Send + 'static>(
         &self,
         env: &Env,
@@ -52,10 +54,10 @@ impl Files {
         let work = move || {
             let read = read();
             drop(busy);
-            // The caller may have given up.
+            // The caller may have stopped waiting.
             let _ = done.send(read);
         };
-        // Where the thread cannot be started, `work` is dropped and the flag with it.
+        // If the thread cannot be started, `work` is dropped and the flag with it.
         if let Err(error) = thread::Builder::new().name("quorate-file".to_owned()).spawn(work) {
             return Err(unread(&error.to_string()));
         }
@@ -69,7 +71,7 @@ impl Files {
     }
 }
 
-/// A read that has not ended.
+/// Marks a read that has not ended.
 struct Busy(Arc<AtomicBool>);
 
 impl Drop for Busy {
@@ -86,7 +88,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(20);
 
     #[tokio::test]
-    async fn a_file_that_does_not_answer_holds_up_neither_the_runtime_nor_more_than_one_thread() {
+    async fn a_file_that_hangs_blocks_neither_the_runtime_nor_more_than_one_thread() {
         let (env, files) = (Env::system(), Files::default());
         let (go_on, hung) = mpsc::channel::<()>();
         let (short, hang) = (Duration::from_millis(50), move || {
@@ -101,7 +103,7 @@ mod tests {
         go_on.send(()).unwrap();
         let give_up = env.now() + LONG;
         while files.read_within(&env, LONG, "the file a", || Ok(3)).await != Ok(3) {
-            assert!(env.now() < give_up, "the file answers again");
+            assert!(env.now() < give_up, "the file is readable again");
             env.sleep(Duration::from_millis(5)).await;
         }
     }

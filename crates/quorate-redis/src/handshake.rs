@@ -10,36 +10,37 @@ use quorate::node::{Cause, Hello, NodeTime};
 use redis::{Cmd, Value};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-/// The longest marker that is believed to be one, in bytes.
+/// The longest marker that is accepted, in bytes.
 const MARKER_MAX: usize = 64 << 10;
 
-/// What a server said when it was greeted.
+/// The result of a handshake.
 pub(crate) struct Handshake {
     pub(crate) scripts: Loaded,
     pub(crate) hello: Hello,
-    /// Whether it speaks RESP3 from here on, so that it can push.
+    /// Set if the connection uses RESP3 from here on, so that the server can push.
     pub(crate) pushes: bool,
 }
 
-/// Greets the server, all in one round trip: who we are, which database, what it is, and the scripts.
-pub(crate) async fn handshake_on(
+/// Performs the handshake in one round trip: authenticates, selects the database, reads the server's facts,
+/// and loads the scripts.
+pub(crate) async fn perform(
     name: &str,
     halves: &mut (Reader, Writer),
     login: &Login,
     keys: &Keys,
 ) -> Result<Handshake, Cause> {
-    let shaken = ask(name, halves, login, keys).await;
-    // A server that repeats what it was told would have its password in every log.
-    let Some(password) = &login.password else { return shaken };
+    let handshake = ask(name, halves, login, keys).await;
+    // A server may repeat its input, and the password would then appear in logs.
+    let Some(password) = &login.password else { return handshake };
     let clean = |text: &Arc<str>| -> Arc<str> { text.replace(password.reveal(), "***").into() };
-    match shaken {
-        Ok(mut shaken) => {
-            shaken.hello.version = clean(&shaken.hello.version);
-            shaken.hello.eviction = shaken.hello.eviction.as_ref().map(clean);
-            shaken.hello.volatile = shaken.hello.volatile.as_ref().map(clean);
-            Ok(shaken)
+    match handshake {
+        Ok(mut handshake) => {
+            handshake.hello.version = clean(&handshake.hello.version);
+            handshake.hello.eviction = handshake.hello.eviction.as_ref().map(clean);
+            handshake.hello.volatile = handshake.hello.volatile.as_ref().map(clean);
+            Ok(handshake)
         }
-        Err(cause) => Err(fault::without(cause, password.reveal())),
+        Err(cause) => Err(fault::redact(cause, password.reveal())),
     }
 }
 
@@ -49,25 +50,25 @@ async fn ask(
     login: &Login,
     keys: &Keys,
 ) -> Result<Handshake, Cause> {
-    let questions = questions(login, keys);
+    let steps = steps(login, keys);
     let mut bytes = Vec::new();
-    for (_, command) in &questions {
+    for (_, command) in &steps {
         command.write_packed_command(&mut bytes);
     }
     send(name, reader, writer, &bytes).await?;
-    let mut answers = Answers::default();
-    for (question, _) in questions {
+    let mut replies = Replies::default();
+    for (step, _) in steps {
         let value = reader.next().await.map_err(|error| fault::of_broken(name, &error))?;
         if let (Value::ServerError(error), Some(password)) = (&value, &login.password) {
-            fault::unless_it_repeats(error, password.reveal())?;
+            fault::check_for_secret(error, password.reveal())?;
         }
-        answers.take(question, value)?;
+        replies.take(step, value)?;
     }
-    answers.finish()
+    replies.finish()
 }
 
-/// Sends what is to be answered. Where the server has closed the connection, the reason may be waiting to be read: that
-/// of TLS 1.3 to refuse a client's certificate always is.
+/// Sends `bytes`. If the server has closed the connection, its reason may still be readable: with TLS 1.3 the
+/// refusal of a client's certificate always is.
 pub(crate) async fn send(
     name: &str,
     reader: &mut Reader,
@@ -84,7 +85,7 @@ pub(crate) async fn send(
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Question {
+enum HandshakeStep {
     Auth,
     Select,
     SetName,
@@ -96,32 +97,32 @@ enum Question {
     Pushes,
 }
 
-fn questions(login: &Login, keys: &Keys) -> Vec<(Question, Cmd)> {
+fn steps(login: &Login, keys: &Keys) -> Vec<(HandshakeStep, Cmd)> {
     let mut all = Vec::new();
     if let Some(auth) = login.auth() {
-        all.push((Question::Auth, auth));
+        all.push((HandshakeStep::Auth, auth));
     }
     if login.database != 0 {
-        all.push((Question::Select, redis::cmd("SELECT").arg(login.database).take()));
+        all.push((HandshakeStep::Select, redis::cmd("SELECT").arg(login.database).take()));
     }
-    all.push((Question::SetName, redis::cmd("CLIENT").arg("SETNAME").arg("quorate").take()));
-    all.push((Question::Info, redis::cmd("INFO")));
-    all.push((Question::Time, redis::cmd("TIME")));
-    all.push((Question::Marker, redis::cmd("GET").arg(keys.marker()).take()));
+    all.push((HandshakeStep::SetName, redis::cmd("CLIENT").arg("SETNAME").arg("quorate").take()));
+    all.push((HandshakeStep::Info, redis::cmd("INFO")));
+    all.push((HandshakeStep::Time, redis::cmd("TIME")));
+    all.push((HandshakeStep::Marker, redis::cmd("GET").arg(keys.marker()).take()));
     for name in durability::SETTINGS {
-        all.push((Question::Setting(name), redis::cmd("CONFIG").arg("GET").arg(name).take()));
+        all.push((HandshakeStep::Setting(name), redis::cmd("CONFIG").arg("GET").arg(name).take()));
     }
     for script in Script::ALL {
-        all.push((Question::Load, redis::cmd("SCRIPT").arg("LOAD").arg(script.source()).take()));
+        all.push((HandshakeStep::Load, redis::cmd("SCRIPT").arg("LOAD").arg(script.source()).take()));
     }
-    // Last, so that all before it is answered the old way. A server that will not is one that cannot push.
-    all.push((Question::Pushes, redis::cmd("HELLO").arg(3).take()));
+    // HELLO comes last, so that all replies before it use RESP2. A server that refuses it cannot push.
+    all.push((HandshakeStep::Pushes, redis::cmd("HELLO").arg(3).take()));
     all
 }
 
-/// What the server has said so far.
+/// The replies received so far.
 #[derive(Default)]
-struct Answers {
+struct Replies {
     info: BTreeMap<String, String>,
     node_time: NodeTime,
     marker: Option<Arc<str>>,
@@ -130,43 +131,43 @@ struct Answers {
     pushes: bool,
 }
 
-impl Answers {
-    fn take(&mut self, question: Question, value: Value) -> Result<(), Cause> {
+impl Replies {
+    fn take(&mut self, step: HandshakeStep, value: Value) -> Result<(), Cause> {
         if let Value::ServerError(error) = &value {
-            return match question {
-                // Managed servers and careful ACLs deny these, and nothing depends on them.
-                Question::SetName | Question::Setting(_) | Question::Pushes => Ok(()),
-                Question::Select => Err(Cause::Denied(reply::shown(&format!(
+            return match step {
+                // Managed servers and strict ACLs deny these, and nothing depends on them.
+                HandshakeStep::SetName | HandshakeStep::Setting(_) | HandshakeStep::Pushes => Ok(()),
+                HandshakeStep::Select => Err(Cause::Denied(reply::shown(&format!(
                     "no such database; choose another number in the node's URL: {error}"
                 )))),
-                Question::Marker if error.code() == "WRONGTYPE" => Err(Cause::Misconfigured(
+                HandshakeStep::Marker if error.code() == "WRONGTYPE" => Err(Cause::Misconfigured(
                     "the marker's key holds another type; delete it, or choose another prefix".into(),
                 )),
                 _ => Err(fault::of_server(error)),
             };
         }
-        match (question, &value) {
-            (Question::Info, _) => self.info = facts(&reply::text(&value)?),
-            (Question::Time, Value::Array(parts)) => self.node_time = reply::time(parts)?,
-            (Question::Time, other) => {
+        match (step, &value) {
+            (HandshakeStep::Info, _) => self.info = facts(&reply::text(&value)?),
+            (HandshakeStep::Time, Value::Array(parts)) => self.node_time = reply::time(parts)?,
+            (HandshakeStep::Time, other) => {
                 return Err(reply::unexpected(&format!("{} for TIME", reply::kind(other))));
             }
-            (Question::Marker, Value::Nil) => self.marker = None,
-            (Question::Marker, _) => {
+            (HandshakeStep::Marker, Value::Nil) => self.marker = None,
+            (HandshakeStep::Marker, _) => {
                 let marker = reply::text(&value)?;
                 if marker.len() > MARKER_MAX {
                     return Err(reply::unexpected(&format!("a marker of {} bytes", marker.len())));
                 }
                 self.marker = Some(marker);
             }
-            (Question::Setting(name), value) => {
+            (HandshakeStep::Setting(name), value) => {
                 if let Some(text) = setting(value)? {
                     self.settings.insert(name.to_owned(), text.to_string());
                 }
             }
-            (Question::Load, _) => self.scripts.push(reply::text(&value)?.to_string()),
-            (Question::Pushes, value) => self.pushes = matches!(value, Value::Map(_)),
-            (Question::Auth | Question::Select | Question::SetName, _) => {}
+            (HandshakeStep::Load, _) => self.scripts.push(reply::text(&value)?.to_string()),
+            (HandshakeStep::Pushes, value) => self.pushes = matches!(value, Value::Map(_)),
+            (HandshakeStep::Auth | HandshakeStep::Select | HandshakeStep::SetName, _) => {}
         }
         Ok(())
     }
@@ -176,7 +177,7 @@ impl Answers {
         let need = |name: &str| {
             fact(name)
                 .filter(|value| !value.is_empty())
-                .ok_or_else(|| reply::unexpected(&format!("INFO tells no {name}; is this a Redis server?")))
+                .ok_or_else(|| reply::unexpected(&format!("INFO reports no {name}; is this a Redis server?")))
         };
         let uptime = need("uptime_in_seconds")?;
         let uptime =
@@ -208,8 +209,8 @@ impl Answers {
     }
 }
 
-/// The value in the reply to CONFIG GET of one name, which is a map once the connection speaks RESP3. `None` where the
-/// server does not know the setting.
+/// Returns the value in the reply to CONFIG GET of one name, which is a map once the connection uses RESP3.
+/// Returns `None` if the server does not know the setting.
 pub(crate) fn setting(value: &Value) -> Result<Option<Arc<str>>, Cause> {
     match value {
         Value::Array(pair) => pair.get(1).map(reply::text).transpose(),
@@ -218,7 +219,7 @@ pub(crate) fn setting(value: &Value) -> Result<Option<Arc<str>>, Cause> {
     }
 }
 
-/// The `name:value` lines of INFO.
+/// Parses the `name:value` lines of INFO.
 pub(crate) fn facts(info: &str) -> BTreeMap<String, String> {
     let lines = info.lines().filter_map(|line| line.split_once(':'));
     lines.map(|(name, value)| (name.to_owned(), value.trim().to_owned())).collect()
@@ -229,15 +230,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_that_answers_nonsense_is_a_cause_and_not_a_panic() {
-        let mut answers = Answers::default();
+    fn an_invalid_reply_is_a_cause_and_not_a_panic() {
+        let mut replies = Replies::default();
         for value in [Value::Nil, Value::Int(-1), Value::Array(vec![]), Value::Okay] {
-            assert!(matches!(answers.take(Question::Time, value), Err(Cause::Protocol(_))));
+            assert!(matches!(replies.take(HandshakeStep::Time, value), Err(Cause::Protocol(_))));
         }
-        assert!(matches!(answers.take(Question::Info, Value::Nil), Err(Cause::Protocol(_))));
-        assert!(answers.take(Question::Setting("appendfsync"), Value::Array(vec![])).is_ok());
+        assert!(matches!(replies.take(HandshakeStep::Info, Value::Nil), Err(Cause::Protocol(_))));
+        assert!(replies.take(HandshakeStep::Setting("appendfsync"), Value::Array(vec![])).is_ok());
         let info = "run_id:abc\r\nrole:master\r\nuptime_in_seconds:-5\r\n";
-        answers.take(Question::Info, Value::BulkString(info.into())).unwrap();
-        assert!(matches!(answers.finish(), Err(Cause::Protocol(text)) if text.contains("uptime")));
+        replies.take(HandshakeStep::Info, Value::BulkString(info.into())).unwrap();
+        assert!(matches!(replies.finish(), Err(Cause::Protocol(text)) if text.contains("uptime")));
     }
 }

@@ -1,22 +1,7 @@
-//! Redis servers as nodes of a Quorate quorum: connections, the handshake, the Lua scripts, and the reading
-//! of replies. It decides nothing.
+//! Redis servers as nodes of a Quorate quorum: connections, the handshake, the Lua scripts, and the parsing
+//! of replies. This crate makes no decisions about votes.
 //!
-//! # What is not guaranteed
-//!
-//! A Redis server promises little alone: without `appendfsync always` it forgets on a restart what it had
-//! granted, with an eviction policy it may forget at any moment, and its leases end by its wall clock. This
-//! crate only reports such facts, in a [`Hello`](quorate::node::Hello); the quorum judges them.
-//!
-//! A server is reported as durable if `appendonly` is `yes`, `appendfsync` is `always` and
-//! `no-appendfsync-on-rewrite` is `no`. A session looks again every [`DURABILITY_CHECK`], and ends where that has
-//! changed, so that the next handshake reports it; what the server answers between the change and that look may be
-//! lost with it. So may what it answers while `appendonly` is switched off and on again at run time. A disk or file
-//! system that acknowledges a sync which it did not do cannot be told from here.
-//!
-//! A session that is dropped sends what it was given, for at most [`LINGER`]; what has left may run at any
-//! later time, until the batch's `not_after` by the server's own clock.
-//!
-//! # In short
+//! # Example
 //!
 //! ```no_run
 //! use quorate::quorum::Quorum;
@@ -31,21 +16,41 @@
 //! # }
 //! ```
 //!
+//! # Which servers
+//!
+//! Redis 6.2 and later, and servers that implement its protocol. Each server must be independent of the
+//! others: replicas and the shards of a Redis Cluster are not.
+//!
 //! # Keys
 //!
-//! With the prefix `P` (by default `quorate:`), lock `R` is the plain string `PR`, set with `NX` and `PX`, so
-//! that any Redlock client that uses that name excludes and is excluded; its counter is `{PR}:fence`; all of
-//! claim `ID` of set `S` is the string `Pclaim/S/ID`; a group's ledger is the hash `Pledger/GROUP`; the node's marker is
-//! `Pnode`.
+//! With the prefix `P` (by default `quorate:`), these are the keys:
+//!
+//! * A lock `R` is the plain string `PR`, set with `NX` and `PX`, so that Quorate and any Redlock client that
+//!   uses this key exclude each other. Its counter is `{PR}:fence`.
+//! * Everything about the claim `ID` of the set `S` is in the string `Pclaim/S/ID`.
+//! * The ledger of a group is the hash `Pledger/GROUP`.
+//! * The node's marker is `Pnode`.
 //!
 //! # Streams
 //!
-//! [`streams`] reads a consumer group of a Redis stream, for [`quorate::claim`]: from the user's broker, which is no node.
+//! [`streams`] reads a consumer group of a Redis stream for [`quorate::claim`]. It reads from the user's
+//! broker, which is not a node.
 //!
-//! # Which servers
+//! # What is not guaranteed
 //!
-//! Redis 6.2 and later, and what speaks its protocol as well. Each server must be independent of the others:
-//! replicas and the shards of a Redis Cluster are not.
+//! A single Redis server promises little. Without `appendfsync always` it loses recent grants on a restart,
+//! with an eviction policy it may lose any key at any moment, and its leases end by its wall clock. This
+//! crate only reports such facts in a [`Hello`](quorate::node::Hello); the quorum judges them.
+//!
+//! A server is reported as durable if `appendonly` is `yes`, `appendfsync` is `always` and
+//! `no-appendfsync-on-rewrite` is `no`. A session checks this again every [`DURABILITY_CHECK`], and ends if
+//! it has changed, so that the next handshake reports the change. Replies that the server sends between the
+//! change and that check may be lost by a restart. So may replies that it sends while `appendonly` is
+//! switched off and on again at run time. This crate cannot detect a disk or file system that acknowledges a
+//! sync without performing it.
+//!
+//! A dropped session continues to send the requests that it was given, for at most [`LINGER`]. A request that
+//! has been sent may run at any later time, until the batch's `not_after` by the server's own clock.
 
 mod address;
 mod connect;

@@ -23,9 +23,6 @@ const PASSWORD_FILE_MAX: u64 = 64 * 1024;
 
 /// A Redis server as a node.
 ///
-/// Every [`open`](Node::open) makes one connection and one handshake; nothing is retried here. A password
-/// appears in no name, error or [`Debug`] text.
-///
 /// ```
 /// use quorate::node::Node;
 /// use quorate_redis::RedisNode;
@@ -34,6 +31,9 @@ const PASSWORD_FILE_MAX: u64 = 64 * 1024;
 /// assert_eq!(node.name(), "redis://cache-1.example:6379/2");
 /// # Ok::<(), quorate_redis::UrlError>(())
 /// ```
+///
+/// Every [`open`](Node::open) makes one connection and one handshake, without retries. A password appears in
+/// no name, error or [`Debug`] text.
 #[derive(Clone)]
 pub struct RedisNode {
     address: Address,
@@ -46,18 +46,18 @@ pub struct RedisNode {
 }
 
 impl RedisNode {
-    /// The server at `url`:
+    /// Returns the server at `url`:
     ///
     /// * `redis://[[USER]:PASSWORD@]HOST[:6379][/DATABASE]`
-    /// * `rediss://…[?ca_file=FILE][&cert_file=FILE&key_file=FILE]`, the same over TLS; the options are those of
-    ///   [`ca_file`](Self::ca_file) and [`client_certificate`](Self::client_certificate), in which `+ & % #` are
-    ///   written `%2B %26 %25 %23`
+    /// * `rediss://…[?ca_file=FILE][&cert_file=FILE&key_file=FILE]`, the same over TLS; the options are those
+    ///   of [`ca_file`](Self::ca_file) and [`client_certificate`](Self::client_certificate), in which `+ & %
+    ///   #` are written `%2B %26 %25 %23`
     /// * `unix:///PATH[?db=DATABASE][&user=USER][&pass=PASSWORD]`
     ///
     /// In a user or password, `@ / ? # %` and `:` are written `%40 %2F %3F %23 %25 %3A`.
     ///
     /// # Errors
-    /// [`UrlError`], which names what is wrong and the mend, and no password.
+    /// [`UrlError`] with the reason and the fix. It holds no password.
     pub fn parse(url: &str) -> Result<Self, UrlError> {
         let address = Address::parse(url)?;
         Ok(Self {
@@ -71,34 +71,36 @@ impl RedisNode {
         })
     }
 
-    /// Begins every key with `prefix`, which is `quorate:` by default and may be empty. All workers that mean
-    /// one resource must agree on it.
+    /// Sets the prefix of every key, which is `quorate:` by default and may be empty. All workers that share
+    /// a resource must use the same prefix.
     #[must_use]
     pub fn prefix(mut self, prefix: &str) -> Self {
         self.keys = Keys::new(prefix);
         self
     }
 
-    /// Reads the password from `file` at every connection, but for a newline at its end. It goes before one
-    /// in the URL.
+    /// Reads the password from `file` at every connection, without a newline at its end. It takes precedence
+    /// over a password in the URL.
     #[must_use]
     pub fn password_file(mut self, file: impl Into<PathBuf>) -> Self {
         self.password_file = Some(file.into());
         self
     }
 
-    /// Over TLS trusts the certificates of this PEM file instead of those that the machine trusts. It goes before
-    /// the URL's option. It is read at every connection; the machine's own are read once.
+    /// Trusts the certificates of this PEM file over TLS, instead of those that the machine trusts. It takes
+    /// precedence over the URL's option. The file is read at every connection; the machine's certificates are
+    /// read once.
     #[must_use]
     pub fn ca_file(mut self, file: impl Into<PathBuf>) -> Self {
         self.tls_files.ca = Some(file.into());
         self
     }
 
-    /// Over TLS shows the server the certificate of this PEM file, with the authorities between it and the server's
-    /// own (`tls-ca-cert-file`) after it. `key_file` holds its key, in PEM, not encrypted; it may be the same file. It
-    /// goes before the URL's options. Both are read at every connection, so that a renewed certificate needs no
-    /// restart; replace them by renaming, the key first, or a connection in between fails and is made again.
+    /// Presents the certificate of this PEM file to the server over TLS. After it, the file holds the
+    /// authorities between the certificate and the server's own (`tls-ca-cert-file`). `key_file` holds the
+    /// key, in PEM and not encrypted; it may be the same file. Both take precedence over the URL's options.
+    /// They are read at every connection, so that a renewed certificate needs no restart. Replace them by
+    /// renaming, the key first: a connection in between fails and is made again.
     #[must_use]
     pub fn client_certificate(mut self, cert_file: impl Into<PathBuf>, key_file: impl Into<PathBuf>) -> Self {
         self.tls_files.client = Some(ClientFiles { certificate: cert_file.into(), key: key_file.into() });
@@ -120,13 +122,13 @@ impl RedisNode {
         &self.keys
     }
 
-    /// A connection, and who we are on it.
+    /// Opens a connection, and returns it with the credentials for it.
     pub(crate) async fn dial(&self) -> Result<(Reader, Writer, Login), Cause> {
         let login = self.login().await?;
         let tls = match self.address.is_tls() {
             true => {
                 let (tls, names) = (self.tls.clone(), self.tls_files.clone());
-                Some(self.files.read(&self.env, "what TLS needs", move || tls.config(&names)).await?)
+                Some(self.files.read(&self.env, "a TLS file", move || tls.config(&names)).await?)
             }
             false => None,
         };
@@ -155,9 +157,12 @@ impl Node for RedisNode {
     async fn open(&self, nudge: Nudge) -> Result<(RedisSession, Hello), Cause> {
         let (reader, writer, login) = self.dial().await?;
         let mut halves = (reader, writer);
-        let shaken = handshake::handshake_on(self.name(), &mut halves, &login, &self.keys).await?;
-        let hello = shaken.hello.clone();
-        Ok((RedisSession::start(&self.env, halves, self.keys.clone(), shaken, login.password, nudge), hello))
+        let handshake = handshake::perform(self.name(), &mut halves, &login, &self.keys).await?;
+        let hello = handshake.hello.clone();
+        Ok((
+            RedisSession::start(&self.env, halves, self.keys.clone(), handshake, login.password, nudge),
+            hello,
+        ))
     }
 }
 
@@ -201,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_password_file_that_is_none_is_refused_with_the_reason() {
+    fn an_invalid_password_file_is_refused_with_the_reason() {
         let home = tempfile::tempdir().unwrap();
         let file = home.path().join("password");
         let long = "x".repeat(100_000);
@@ -215,7 +220,7 @@ mod tests {
                 "{cause}"
             );
         }
-        // It has no end.
+        // This file has no end.
         assert!(read_password(Path::new("/dev/zero")).err().unwrap().to_string().contains("64 KiB"));
         fs::write(&file, "secret\r\n").unwrap();
         assert!(read_password(&file).is_ok());

@@ -1,4 +1,5 @@
-//! What the project's own fuzz targets and benchmarks call. No part of the interface: it may change with any release.
+//! The functions that the project's own fuzz targets and benchmarks call. They are not part of the interface,
+//! and may change with any release.
 
 use crate::{
     address::{Login, Secret},
@@ -17,8 +18,8 @@ use std::{
 };
 use tokio::io::{AsyncRead, ReadBuf};
 
-/// Every reply that a server's `bytes` hold before they end or break off, where `piece` of them arrive at a
-/// time; and whether nothing but replies was among them.
+/// Parses every reply in a server's `bytes`, of which `piece` arrive at a time. Also returns whether the
+/// bytes hold nothing but complete replies and perhaps an incomplete last one.
 pub fn values(bytes: &[u8], piece: usize) -> (Vec<Value>, bool) {
     let (mut reader, _writer) = connection(bytes, piece);
     let mut values = Vec::new();
@@ -31,15 +32,15 @@ pub fn values(bytes: &[u8], piece: usize) -> (Vec<Value>, bool) {
     }
 }
 
-/// `values` as the replies to commands of as many items as `runs` says.
+/// Interprets `values` as the replies to commands with the item counts `runs`.
 ///
 /// # Errors
-/// The [`Cause`] for which they are no such replies.
+/// The [`Cause`] for which they are not such replies.
 pub fn replies(values: Vec<Value>, runs: &[usize]) -> Result<BatchReply, Cause> {
     reply::read(values, runs)
 }
 
-/// A handshake, with `password`, with a server that says `bytes`, whatever it is asked.
+/// Performs a handshake, with `password`, with a server that sends `bytes` whatever it receives.
 ///
 /// # Errors
 /// The [`Cause`] for which there is no session.
@@ -47,16 +48,16 @@ pub fn handshake(bytes: &[u8], password: &str) -> Result<Hello, Cause> {
     let login = Login { user: None, password: Some(Secret::new(password)), database: 1 };
     let mut halves = connection(bytes, usize::MAX);
     let keys = Keys::new("quorate:");
-    let shaken = handshake::handshake_on("redis://probe:6379/1", &mut halves, &login, &keys);
-    shaken.now_or_never().unwrap_or(Err(Cause::TimedOut)).map(|shaken| shaken.hello)
+    let result = handshake::perform("redis://probe:6379/1", &mut halves, &login, &keys);
+    result.now_or_never().unwrap_or(Err(Cause::TimedOut)).map(|handshake| handshake.hello)
 }
 
-/// The text of every script, in the order in which [`Calls::new`] takes their names.
+/// Returns the text of every script, in the order in which [`Calls::new`] takes their names.
 pub fn sources() -> impl Iterator<Item = &'static str> {
     Script::ALL.into_iter().map(Script::source)
 }
 
-/// The script calls that a session makes.
+/// Encodes the script calls of a session.
 #[derive(Debug)]
 pub struct Calls {
     keys: Keys,
@@ -64,12 +65,12 @@ pub struct Calls {
 }
 
 impl Calls {
-    /// On keys that begin with `prefix`, by the names under which a server has loaded [`sources`].
+    /// Uses keys with `prefix`, and the names under which a server has loaded [`sources`].
     pub fn new(prefix: &str, names: Vec<String>) -> Option<Self> {
         Some(Self { keys: Keys::new(prefix), scripts: Loaded::new(names)? })
     }
 
-    /// A batch as bytes, and how many items each of its commands has.
+    /// Returns a batch as bytes, and the number of items of each of its commands.
     pub fn encode(&self, batch: &Batch) -> (Vec<u8>, Vec<usize>) {
         let Encoded { bytes, runs } = encode(batch, &self.keys, &self.scripts);
         (bytes, runs)
@@ -77,18 +78,18 @@ impl Calls {
 }
 
 fn connection(bytes: &[u8], piece: usize) -> (Reader, Writer) {
-    let said = Said { bytes: bytes.to_vec(), at: 0, piece: piece.max(1) };
-    wire::split(Box::new(tokio::io::join(said, tokio::io::sink())))
+    let server = RecordedServer { bytes: bytes.to_vec(), at: 0, piece: piece.max(1) };
+    wire::split(Box::new(tokio::io::join(server, tokio::io::sink())))
 }
 
-/// A server that has already said everything.
-struct Said {
+/// A server whose whole output is known in advance.
+struct RecordedServer {
     bytes: Vec<u8>,
     at: usize,
     piece: usize,
 }
 
-impl AsyncRead for Said {
+impl AsyncRead for RecordedServer {
     fn poll_read(
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,

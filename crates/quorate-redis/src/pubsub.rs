@@ -5,35 +5,34 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// The longest owner token that is believed to be one, in bytes.
+/// The longest owner token that is accepted, in bytes.
 const OWNER_MAX: usize = 1024;
 
-/// The channels that a session listens to, and what it means when something is said there. Clones are the
-/// same.
+/// The channels to which a session is subscribed, and their resources. Clones share the state.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PubSub(Arc<Mutex<BTreeMap<String, Resource>>>);
 
 impl PubSub {
-    /// Whether this is new.
+    /// Adds a subscription, and returns whether it is new.
     pub(crate) fn begin(&self, channel: &str, resource: Resource) -> bool {
         self.channels().insert(channel.to_owned(), resource).is_none()
     }
 
-    /// Whether this was listened to.
+    /// Removes a subscription, and returns whether it existed.
     pub(crate) fn end(&self, channel: &str) -> bool {
         self.channels().remove(channel).is_some()
     }
 
-    /// What a push tells, if it is one that was asked for. Anything else that a server says unasked is noise.
-    pub(crate) fn released(&self, kind: &PushKind, data: &[Value]) -> Option<Push> {
-        let (PushKind::Message, [channel, said]) = (kind, data) else { return None };
-        let resource = self.channels().get(word(channel)?)?.clone();
-        let (told, owner) = word(said)?.split_once(' ')?;
+    /// Parses a push on a subscribed channel. Any other push is ignored.
+    pub(crate) fn parse_release(&self, kind: &PushKind, data: &[Value]) -> Option<Push> {
+        let (PushKind::Message, [channel, message]) = (kind, data) else { return None };
+        let resource = self.channels().get(text(channel)?)?.clone();
+        let (subscribers, owner) = text(message)?.split_once(' ')?;
         if owner.is_empty() || owner.len() > OWNER_MAX {
             return None;
         }
         let freed = Freed { resource, owner: Owner::from_node(owner) };
-        Some(Push::Released { freed, told: told.parse().ok()? })
+        Some(Push::Released { freed, told: subscribers.parse().ok()? })
     }
 
     fn channels(&self) -> MutexGuard<'_, BTreeMap<String, Resource>> {
@@ -41,13 +40,13 @@ impl PubSub {
     }
 }
 
-/// Whether a push is the server's word that a subscription to `channel` has begun or, if not `begun`, ended.
+/// Returns whether a push confirms that a subscription to `channel` has begun or, if not `begun`, ended.
 pub(crate) fn confirms(kind: &PushKind, data: &[Value], begun: bool, channel: &str) -> bool {
     let expected = if begun { PushKind::Subscribe } else { PushKind::Unsubscribe };
-    *kind == expected && data.first().and_then(word) == Some(channel)
+    *kind == expected && data.first().and_then(text) == Some(channel)
 }
 
-fn word(value: &Value) -> Option<&str> {
+fn text(value: &Value) -> Option<&str> {
     match value {
         Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
         Value::SimpleString(text) => Some(text),
@@ -64,13 +63,13 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_asked_for_is_heard() {
+    fn only_pushes_of_subscribed_channels_are_parsed() {
         let pubsub = PubSub::default();
         let resource = Resource::lock("r").unwrap();
         assert!(pubsub.begin("p:r:freed", resource.clone()) && !pubsub.begin("p:r:freed", resource.clone()));
-        let heard = pubsub.released(&PushKind::Message, &[s("p:r:freed"), s("3 w o:1")]);
+        let release = pubsub.parse_release(&PushKind::Message, &[s("p:r:freed"), s("3 w o:1")]);
         let freed = Freed { resource, owner: Owner::from_node("w o:1") };
-        assert_eq!(heard, Some(Push::Released { freed, told: 3 }));
+        assert_eq!(release, Some(Push::Released { freed, told: 3 }));
         let huge = format!("1 {}", "x".repeat(OWNER_MAX + 1));
         for (kind, data) in [
             (PushKind::PMessage, vec![s("p:r:freed"), s("1 w:1")]),
@@ -90,14 +89,18 @@ mod tests {
             (PushKind::Message, vec![]),
             (PushKind::Invalidate, vec![Value::Nil]),
         ] {
-            assert_eq!(pubsub.released(&kind, &data), None, "{kind:?} {data:?}");
+            assert_eq!(pubsub.parse_release(&kind, &data), None, "{kind:?} {data:?}");
         }
         assert!(pubsub.end("p:r:freed") && !pubsub.end("p:r:freed"));
-        assert_eq!(pubsub.released(&PushKind::Message, &[s("p:r:freed"), s("3 w:1")]), None, "no longer");
+        assert_eq!(
+            pubsub.parse_release(&PushKind::Message, &[s("p:r:freed"), s("3 w:1")]),
+            None,
+            "unsubscribed"
+        );
     }
 
     #[test]
-    fn a_confirmation_is_one_of_the_channel_that_was_asked_for() {
+    fn a_confirmation_names_the_requested_channel() {
         let data = [s("c"), Value::Int(1)];
         assert!(confirms(&PushKind::Subscribe, &data, true, "c"));
         assert!(confirms(&PushKind::Unsubscribe, &data, false, "c"));

@@ -1,24 +1,24 @@
-//! From what a server said to a [`BatchReply`]: a pure function, and a strict one. What cannot be an answer
-//! to what was asked is [`Cause::Protocol`]; never a panic, and never a guess.
+//! Parses a server's replies into a [`BatchReply`]. The functions are pure and strict: a value that is not a
+//! valid reply to the request is [`Cause::Protocol`], never a panic and never a guess.
 
 use crate::fault;
 use quorate::{
     node::{
-        BatchReply, Begun, Cause, Cursor, DoneRecord, FencingToken, LedgerPage, LedgerState, NodeTime, Owner,
-        Record, Refusal, Reply,
+        AttemptCount, BatchReply, Cause, Cursor, DoneRecord, FencingToken, LedgerPage, LedgerState, NodeTime,
+        Owner, Record, Refusal, Reply,
     },
     plain::plain,
 };
 use redis::Value;
 use std::{borrow::Cow, collections::BTreeMap, sync::Arc, time::Duration};
 
-/// The longest text of a foreign client or of a server that is passed on.
+/// The longest text from another client or a server that is passed on.
 const TEXT_MAX: usize = 1024;
 
 /// The longest fingerprint of a payload, in hexadecimal digits.
 const FINGERPRINT_MAX: usize = 64;
 
-/// Reads the replies to the commands whose item counts are `runs`.
+/// Parses the replies to the commands whose item counts are `runs`.
 pub(crate) fn read(values: Vec<Value>, runs: &[usize]) -> Result<BatchReply, Cause> {
     if values.len() != runs.len() {
         return Err(unexpected(&format!("{} replies to {} commands", values.len(), runs.len())));
@@ -46,14 +46,14 @@ pub(crate) fn read(values: Vec<Value>, runs: &[usize]) -> Result<BatchReply, Cau
     Ok(BatchReply { node_time, replies })
 }
 
-/// As [`read`], from a server that may repeat `secret` in what it complains of.
-pub(crate) fn read_without(values: Vec<Value>, runs: &[usize], secret: &str) -> Result<BatchReply, Cause> {
+/// Like [`read`], for a server that may repeat `secret` in its errors.
+pub(crate) fn read_redacted(values: Vec<Value>, runs: &[usize], secret: &str) -> Result<BatchReply, Cause> {
     for value in &values {
         if let Value::ServerError(error) = value {
-            fault::unless_it_repeats(error, secret)?;
+            fault::check_for_secret(error, secret)?;
         }
     }
-    let mut reply = read(values, runs).map_err(|cause| fault::without(cause, secret))?;
+    let mut reply = read(values, runs).map_err(|cause| fault::redact(cause, secret))?;
     for reply in &mut reply.replies {
         if let Reply::Refused(Refusal::WrongType(text) | Refusal::Failed(text)) = reply
             && text.contains(secret)
@@ -64,7 +64,7 @@ pub(crate) fn read_without(values: Vec<Value>, runs: &[usize], secret: &str) -> 
     Ok(reply)
 }
 
-/// The reply to TIME.
+/// Parses the reply to TIME.
 pub(crate) fn time(parts: &[Value]) -> Result<NodeTime, Cause> {
     let [seconds, micros] = parts else { return Err(unexpected("TIME without two parts")) };
     let (seconds, micros) = (number(seconds)?, number(micros)?);
@@ -72,12 +72,12 @@ pub(crate) fn time(parts: &[Value]) -> Result<NodeTime, Cause> {
     at.map(NodeTime::from_micros).ok_or_else(|| unexpected("TIME beyond the end of the clock"))
 }
 
-/// The text of a string reply. What is not UTF-8 is replaced.
+/// Returns the text of a string reply. Bytes that are not UTF-8 are replaced.
 pub(crate) fn text(value: &Value) -> Result<Arc<str>, Cause> {
     Ok(word(value)?.into())
 }
 
-/// The text of a string reply, for a look at it: not copied.
+/// Returns the text of a string reply without copying it.
 fn word(value: &Value) -> Result<Cow<'_, str>, Cause> {
     match value {
         Value::BulkString(bytes) => Ok(String::from_utf8_lossy(bytes)),
@@ -86,7 +86,7 @@ fn word(value: &Value) -> Result<Cow<'_, str>, Cause> {
     }
 }
 
-/// What a value is, for a message; never what it holds.
+/// Names the kind of a value for a message, without its content.
 pub(crate) fn kind(value: &Value) -> &'static str {
     match value {
         Value::Nil => "nil",
@@ -98,17 +98,17 @@ pub(crate) fn kind(value: &Value) -> &'static str {
     }
 }
 
-/// A cause that says what was unexpected.
+/// Returns a cause that names the unexpected value.
 pub(crate) fn unexpected(what: &str) -> Cause {
     Cause::Protocol(shown(what))
 }
 
-/// What a server said, for people and logs: cut, and without what steers a terminal.
+/// Returns text from a server in a form for people and logs: cut, and without control sequences.
 pub(crate) fn shown(text: &str) -> Arc<str> {
     plain(text, TEXT_MAX).into()
 }
 
-/// At most [`TEXT_MAX`] bytes of `text`, whole characters.
+/// Returns at most [`TEXT_MAX`] bytes of `text`, cut between two characters.
 pub(crate) fn cut(text: &str) -> Arc<str> {
     let mut end = text.len().min(TEXT_MAX);
     while !text.is_char_boundary(end) {
@@ -126,28 +126,30 @@ fn item(value: &Value) -> Result<Reply, Cause> {
     let Some((word, rest)) = parts.split_first() else {
         return Err(unexpected("an empty reply to a request"));
     };
-    let said = self::word(word)?;
-    match (&*said, rest) {
+    let kind = self::word(word)?;
+    match (&*kind, rest) {
         ("granted", [counter]) => Ok(Reply::Granted { counter: token(counter)?, begun: None }),
-        ("granted", [counter, standing]) => {
-            Ok(Reply::Granted { counter: token(counter)?, begun: Some(begun(&text(standing)?)?) })
+        ("granted", [counter, stored]) => {
+            Ok(Reply::Granted { counter: token(counter)?, begun: Some(begun(&text(stored)?)?) })
         }
-        ("held", [owner, left]) => Ok(Reply::Held { owner: owner_of(owner)?, remaining: remaining(left)? }),
-        ("done", [standing]) => Ok(done(&text(standing)?).map_or_else(no_claim, Reply::Done)),
+        ("held", [owner, remaining_ms]) => {
+            Ok(Reply::Held { owner: owner_of(owner)?, remaining: remaining(remaining_ms)? })
+        }
+        ("done", [stored]) => Ok(done(&text(stored)?).map_or_else(no_claim, Reply::Done)),
         ("shared", []) => Ok(Reply::Shared),
         ("queued", [ahead]) => Ok(Reply::Queued { ahead: small(ahead)? }),
         ("raised", []) => Ok(Reply::Raised),
         ("extended", []) => Ok(Reply::Extended),
         ("reserved", []) => Ok(Reply::Reserved),
-        ("released", [mine]) => Ok(Reply::Released(flag(mine)?)),
+        ("released", [was_present]) => Ok(Reply::Released(flag(was_present)?)),
         ("completed", []) => Ok(Reply::Completed),
         ("counted", []) => Ok(Reply::Counted),
         ("forgiven", []) => Ok(Reply::Forgiven),
-        ("state", [left, holder, counter, claim]) => state(left, holder, counter, claim),
+        ("state", [remaining_ms, holder, counter, claim]) => state(remaining_ms, holder, counter, claim),
         ("ledger", [next, term, mark, pieces]) => ledger(next, term, mark, pieces),
         ("pruned", [next]) => Ok(Reply::Pruned { next: cursor(next)? }),
         ("written", []) => Ok(Reply::Written),
-        ("standing", [standing]) => standing_record(standing),
+        ("stored", [record]) => stored_record(record),
         ("marked", []) => Ok(Reply::Marked),
         ("kept", []) => Ok(Reply::Kept),
         ("refused", rest) => Ok(Reply::Refused(refusal(rest)?)),
@@ -156,12 +158,14 @@ fn item(value: &Value) -> Result<Reply, Cause> {
 }
 
 fn refusal(parts: &[Value]) -> Result<Refusal, Cause> {
-    let Some((word, rest)) = parts.split_first() else { return Err(unexpected("a refusal without a word")) };
+    let Some((word, rest)) = parts.split_first() else {
+        return Err(unexpected("a refusal without a reason"));
+    };
     let word = text(word)?;
     Ok(match (&*word, rest) {
         ("stale", []) => Refusal::Stale,
         ("unmarked", []) => Refusal::Marker(None),
-        ("marker", [standing]) => Refusal::Marker(Some(text(standing)?)),
+        ("marker", [stored]) => Refusal::Marker(Some(text(stored)?)),
         ("clock", [apart]) => Refusal::Clock { apart: Duration::from_micros(number(apart)?) },
         ("full", []) => Refusal::CounterFull,
         ("notowner", []) => Refusal::NotOwner,
@@ -177,24 +181,25 @@ fn refusal(parts: &[Value]) -> Result<Refusal, Cause> {
     })
 }
 
-fn state(left: &Value, holder: &Value, counter: &Value, claim: &Value) -> Result<Reply, Cause> {
-    let holder = match &*text(left)? {
+fn state(remaining_ms: &Value, holder: &Value, counter: &Value, claim: &Value) -> Result<Reply, Cause> {
+    let holder = match &*text(remaining_ms)? {
         "-2" => None,
-        _ => Some((owner_of(holder)?, remaining(left)?)),
+        _ => Some((owner_of(holder)?, remaining(remaining_ms)?)),
     };
     let counter = if text(counter)?.is_empty() { None } else { Some(token(counter)?) };
     let claim = text(claim)?;
-    let (mut ended, mut counted) = (None, None);
+    let (mut done_record, mut counted) = (None, None);
     if claim.starts_with("b:") {
         counted = Some(begun(&claim)?);
     } else if !claim.is_empty() {
         let Some(done) = done(&claim) else { return Ok(no_claim()) };
-        ended = Some(done);
+        done_record = Some(done);
     }
-    Ok(Reply::State { holder, counter, done: ended, begun: counted })
+    Ok(Reply::State { holder, counter, done: done_record, begun: counted })
 }
 
-/// The term, the mark, and some of the fields of a ledger's hash and their values, in turn, in no order: pieces of them.
+/// Parses a page of a ledger: the term, the mark, and arrays of fields of the ledger's hash, each followed by
+/// its value, in any order.
 fn ledger(next: &Value, term: &Value, mark: &Value, pieces: &Value) -> Result<Reply, Cause> {
     let next = cursor(next)?;
     let Ok(term) = token(term) else { return Ok(unreadable("the term of a ledger")) };
@@ -209,7 +214,7 @@ fn ledger(next: &Value, term: &Value, mark: &Value, pieces: &Value) -> Result<Re
             let field = text(field)?;
             match (&*field, field.strip_prefix("r:")) {
                 ("t" | "w" | "l", _) => {}
-                // A server may tell one twice.
+                // A server may return a field twice.
                 (_, Some(key)) => match record(&text(value)?) {
                     Some(record) => drop(records.insert(key.into(), record)),
                     None => return Ok(unreadable(&format!("the record {:?} of a ledger", cut(key)))),
@@ -229,7 +234,7 @@ fn array(value: &Value) -> Result<&[Value], Cause> {
     }
 }
 
-/// Where to go on: a number, or nothing at the end.
+/// Parses the cursor of the next page: a number, or empty at the end.
 fn cursor(value: &Value) -> Result<Option<Cursor>, Cause> {
     let text = word(value)?;
     if text.is_empty() {
@@ -238,7 +243,7 @@ fn cursor(value: &Value) -> Result<Option<Cursor>, Cause> {
     number(value).map(|_| Some(Cursor::new(&*text)))
 }
 
-fn standing_record(value: &Value) -> Result<Reply, Cause> {
+fn stored_record(value: &Value) -> Result<Reply, Cause> {
     Ok(record(&text(value)?).map_or_else(|| unreadable("a record of a ledger"), Reply::Standing))
 }
 
@@ -246,7 +251,7 @@ fn unreadable(what: &str) -> Reply {
     Reply::Refused(Refusal::WrongType(format!("{what} is not one that Quorate wrote").into()))
 }
 
-/// `AT:TERM:LAST:VALUE`
+/// Parses `AT:TERM:LAST:VALUE`.
 fn record(text: &str) -> Option<Record> {
     let mut parts = text.splitn(4, ':');
     let at = parts.next()?.parse().ok()?;
@@ -259,7 +264,7 @@ fn record(text: &str) -> Option<Record> {
     Some(Record { at, term, last, value: parts.next()?.into() })
 }
 
-/// `d:TOKEN:AT:PAYLOAD:ATTEMPTS:RESULT`, with nothing for a payload or attempts that are not there.
+/// Parses `d:TOKEN:AT:PAYLOAD:ATTEMPTS:RESULT`, in which a missing payload or attempts are empty.
 fn done(text: &str) -> Option<DoneRecord> {
     let mut parts = text.strip_prefix("d:")?.splitn(5, ':');
     let token = FencingToken::new(digits(parts.next()?)?);
@@ -276,17 +281,17 @@ fn no_claim() -> Reply {
     unreadable("the record of a claim")
 }
 
-/// `b:ATTEMPTS:PAYLOAD`, with nothing for a payload that is not there. The script has looked at its form.
-fn begun(text: &str) -> Result<Begun, Cause> {
+/// Parses `b:ATTEMPTS:PAYLOAD`, in which a missing payload is empty. The script has checked its form.
+fn begun(text: &str) -> Result<AttemptCount, Cause> {
     let parsed = || {
         let (attempts, of) = text.strip_prefix("b:")?.split_once(':')?;
         let attempts = u32::try_from(digits(attempts)?).unwrap_or(u32::MAX);
-        Some(Begun { attempts, payload: payload(of)? })
+        Some(AttemptCount { attempts, payload: payload(of)? })
     };
     parsed().ok_or_else(|| unexpected(&format!("{:?} for what is counted on a claim", cut(text))))
 }
 
-/// A fingerprint, or none; nothing for what is not one.
+/// Parses a fingerprint, which may be missing; returns `None` for any other text.
 fn payload(text: &str) -> Option<Option<Arc<str>>> {
     let sound = text.len() <= FINGERPRINT_MAX && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     sound.then(|| (!text.is_empty()).then(|| text.into()))
@@ -296,8 +301,8 @@ fn owner_of(value: &Value) -> Result<Owner, Cause> {
     Ok(Owner::from_node(&cut(&word(value)?)))
 }
 
-/// From PTTL: `-1` for a key that never expires. A key is there until its last millisecond has passed, so
-/// that what a waiter is told is one more.
+/// Parses the result of PTTL: `-1` for a key that never expires. A key exists until its last millisecond has
+/// passed, so the returned time is one millisecond longer.
 fn remaining(value: &Value) -> Result<Option<Duration>, Cause> {
     if &*word(value)? == "-1" {
         return Ok(None);
@@ -317,7 +322,7 @@ fn token(value: &Value) -> Result<FencingToken, Cause> {
     number(value).map(FencingToken::new)
 }
 
-/// A number without a sign, as text.
+/// Parses an unsigned number from its text.
 fn number(value: &Value) -> Result<u64, Cause> {
     let text = word(value)?;
     digits(&text).ok_or_else(|| unexpected(&format!("{:?} for a number", cut(&text))))
@@ -345,13 +350,13 @@ mod tests {
         Value::Array(parts.iter().map(|part| s(part)).collect())
     }
 
-    /// The reply to one request, after the node's time.
+    /// Returns the reply to one request, after the node's time.
     fn one(part: Value) -> Result<Reply, Cause> {
         read(vec![Value::Array(vec![s("5"), part])], &[1]).map(|mut reply| reply.replies.remove(0))
     }
 
     #[test]
-    fn runs_are_read_in_order_and_the_time_is_the_last_ones() {
+    fn runs_are_read_in_order_and_the_last_time_counts() {
         let first = Value::Array(vec![s("7"), a(&["raised"]), a(&["refused", "stale"])]);
         let second = Value::Array(vec![s("9"), a(&["released", "1"])]);
         let reply = read(vec![first, second], &[2, 1]).unwrap();
@@ -362,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_an_answer_is_a_protocol_error_and_never_a_panic() {
+    fn an_invalid_reply_is_a_protocol_error_and_never_a_panic() {
         let resp = [
             "granted",
             "held",
@@ -379,7 +384,7 @@ mod tests {
             "ledger",
             "pruned",
             "written",
-            "standing",
+            "stored",
             "marked",
             "refused",
             "nonsense",
@@ -408,7 +413,7 @@ mod tests {
                 for length in 1..7 {
                     let mut parts = vec![s(word)];
                     parts.extend(std::iter::repeat_n(part.clone(), length));
-                    // Some are answers (a result may be any text); none is a panic.
+                    // Some are replies (a result may be any text); none is a panic.
                     let read = one(Value::Array(parts));
                     assert!(matches!(read, Ok(_) | Err(Cause::Protocol(_))), "{word} {part:?}: {read:?}");
                 }
@@ -432,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_of_a_ledger_is_put_in_order_and_what_it_repeats_is_one_record() {
+    fn a_page_of_a_ledger_is_sorted_and_its_duplicates_are_removed() {
         let page = |next: &str, pieces: Vec<Value>| {
             Value::Array(vec![s("ledger"), s(next), s("7"), s("3"), Value::Array(pieces)])
         };
@@ -466,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn a_foreign_owner_is_cut_and_whatever_its_bytes_passed_on() {
+    fn the_owner_of_another_client_is_cut_and_passed_on() {
         let huge = Value::Array(vec![s("held"), s(&"ü".repeat(1 << 20)), s("-1")]);
         match one(huge).unwrap() {
             Reply::Held { owner, remaining: None } => assert_eq!(owner.as_str().len(), TEXT_MAX),
@@ -485,7 +490,7 @@ mod tests {
     }
 
     #[test]
-    fn records_read_as_they_were_written_and_nothing_else_does() {
+    fn records_are_parsed_as_they_were_written_and_other_texts_are_refused() {
         for value in ["", "v", ":", "1:2:1:", "a\nb"] {
             let written =
                 Record { at: u64::MAX, term: FencingToken::new(7), last: true, value: value.into() };
@@ -493,8 +498,8 @@ mod tests {
         }
         for text in ["", "1", "1:2", "1:2:0", "x:2:0:v", "1:x:0:v", "1:2:2:v", "-1:2:0:v"] {
             assert_eq!(record(text), None, "{text:?}");
-            let standing = one(a(&["standing", text])).unwrap();
-            assert!(matches!(standing, Reply::Refused(Refusal::WrongType(_))), "{standing:?}");
+            let stored = one(a(&["stored", text])).unwrap();
+            assert!(matches!(stored, Reply::Refused(Refusal::WrongType(_))), "{stored:?}");
         }
     }
 }

@@ -1,90 +1,90 @@
 use std::fmt::Write as _;
 
-/// One command, written as it is told word by word. The `redis` crate's own builder does the same in three more copies,
-/// and every key and number is a string of its own there.
+/// A command in the RESP encoding, built argument by argument. The builder of the `redis` crate copies the
+/// arguments three more times, and needs a string for every key and number.
 #[derive(Debug, Default)]
-pub(crate) struct Words {
+pub(crate) struct RespCommand {
     bytes: Vec<u8>,
     count: usize,
 }
 
-impl Words {
-    /// With room for a command of so many bytes.
+impl RespCommand {
+    /// Returns an empty command with capacity for this many bytes.
     pub(crate) fn with_capacity(bytes: usize) -> Self {
         Self { bytes: Vec::with_capacity(bytes), count: 0 }
     }
 
-    /// One more word.
-    pub(crate) fn arg(&mut self, word: impl Word) -> &mut Self {
+    /// Adds an argument.
+    pub(crate) fn arg(&mut self, arg: impl RespArg) -> &mut Self {
         self.count += 1;
-        word.write(&mut self.bytes);
+        arg.write(&mut self.bytes);
         self
     }
 
-    /// Appends the command to `bytes`, and begins another.
+    /// Appends the command to `bytes`, and begins an empty one.
     pub(crate) fn finish(&mut self, bytes: &mut Vec<u8>) {
-        head(bytes, b'*', self.count);
+        write_header(bytes, b'*', self.count);
         bytes.append(&mut self.bytes);
         self.count = 0;
     }
 }
 
-/// What can be a word of a command.
-pub(crate) trait Word {
-    /// Appends it with its length.
+/// An argument of a command.
+pub(crate) trait RespArg {
+    /// Appends the argument with its length.
     fn write(self, bytes: &mut Vec<u8>);
 }
 
-impl Word for &str {
+impl RespArg for &str {
     fn write(self, bytes: &mut Vec<u8>) {
-        Parts([self]).write(bytes);
+        Joined([self]).write(bytes);
     }
 }
 
-impl Word for &String {
-    fn write(self, bytes: &mut Vec<u8>) {
-        self.as_str().write(bytes);
-    }
-}
-
-impl Word for String {
+impl RespArg for &String {
     fn write(self, bytes: &mut Vec<u8>) {
         self.as_str().write(bytes);
     }
 }
 
-/// Parts of one word.
+impl RespArg for String {
+    fn write(self, bytes: &mut Vec<u8>) {
+        self.as_str().write(bytes);
+    }
+}
+
+/// The parts of one argument.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Parts<'a, const N: usize>(pub(crate) [&'a str; N]);
+pub(crate) struct Joined<'a, const N: usize>(pub(crate) [&'a str; N]);
 
-impl<const N: usize> Word for Parts<'_, N> {
+impl<const N: usize> RespArg for Joined<'_, N> {
     fn write(self, bytes: &mut Vec<u8>) {
-        head(bytes, b'$', self.0.iter().map(|part| part.len()).sum());
+        write_header(bytes, b'$', self.0.iter().map(|part| part.len()).sum());
         self.0.iter().for_each(|part| bytes.extend_from_slice(part.as_bytes()));
         bytes.extend_from_slice(b"\r\n");
     }
 }
 
-impl Word for u64 {
+impl RespArg for u64 {
     fn write(self, bytes: &mut Vec<u8>) {
         let mut digits = Digits::new();
         digits.of(self).write(bytes);
     }
 }
 
-impl Word for usize {
+impl RespArg for usize {
     fn write(self, bytes: &mut Vec<u8>) {
         (self as u64).write(bytes);
     }
 }
 
-impl Word for u8 {
+impl RespArg for u8 {
     fn write(self, bytes: &mut Vec<u8>) {
         u64::from(self).write(bytes);
     }
 }
 
-impl Word for u128 {
+impl RespArg for u128 {
     fn write(self, bytes: &mut Vec<u8>) {
         match u64::try_from(self) {
             Ok(small) => small.write(bytes),
@@ -97,13 +97,13 @@ impl Word for u128 {
     }
 }
 
-fn head(bytes: &mut Vec<u8>, kind: u8, number: usize) {
+fn write_header(bytes: &mut Vec<u8>, kind: u8, number: usize) {
     bytes.push(kind);
     bytes.extend_from_slice(Digits::new().of(number as u64).as_bytes());
     bytes.extend_from_slice(b"\r\n");
 }
 
-/// Room for the decimal digits of a number.
+/// A buffer for the decimal digits of a number.
 struct Digits([u8; 20]);
 
 impl Digits {
@@ -130,21 +130,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_bytes_as_the_redis_crate_s() {
+    fn a_command_has_the_same_bytes_as_that_of_the_redis_crate() {
         let numbers = [0, 7, 10, 99, 1_795_257_228_186_981, u64::MAX];
         let mut theirs = redis::cmd("EVALSHA");
-        let mut ours = Words::default();
+        let mut ours = RespCommand::default();
         ours.arg("EVALSHA");
         for number in numbers {
             theirs.arg(number);
             ours.arg(number);
         }
         theirs.arg("").arg("{p:ü}:fence").arg(u128::MAX.to_string()).arg(3_usize).arg(1_u8);
-        ours.arg(String::new()).arg(Parts(["{", "p:", "ü", "}:fence"])).arg(u128::MAX).arg(3_usize).arg(1_u8);
+        ours.arg(String::new())
+            .arg(Joined(["{", "p:", "ü", "}:fence"]))
+            .arg(u128::MAX)
+            .arg(3_usize)
+            .arg(1_u8);
         let mut bytes = b"before".to_vec();
         ours.finish(&mut bytes);
         assert_eq!(bytes, [b"before".to_vec(), theirs.get_packed_command()].concat());
         ours.arg("TIME").finish(&mut bytes);
-        assert!(bytes.ends_with(b"*1\r\n$4\r\nTIME\r\n"), "and a second one begins anew");
+        assert!(bytes.ends_with(b"*1\r\n$4\r\nTIME\r\n"), "the second command begins empty");
     }
 }

@@ -1,6 +1,7 @@
 use std::sync::OnceLock;
 
-/// The scripts, each of which serves one kind of request, but for the last three. See the head of each file for its KEYS and ARGV.
+/// The scripts. Each serves one kind of request, except for the last three. The head of each file lists its
+/// KEYS and ARGV.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Script {
     Acquire,
@@ -29,12 +30,12 @@ pub(crate) enum Script {
     ClaimExtend,
     ClaimRelease,
     ClaimInspect,
-    /// Refuses what is unfit.
-    Unfit,
-    /// Serves those of [`Script::MIXED`], as they come.
-    Mixed,
-    /// Serves those of [`Script::MIXED_CLAIMS`], as they come.
-    MixedClaims,
+    /// Refuses requests that do not apply to their resource.
+    Invalid,
+    /// Serves a mixture of the requests of [`Script::BATCHED`], in any order.
+    Batch,
+    /// Serves a mixture of the requests of [`Script::BATCHED_CLAIMS`], in any order.
+    BatchClaims,
 }
 
 macro_rules! source {
@@ -51,7 +52,7 @@ macro_rules! source {
 }
 
 impl Script {
-    /// All of them, in the order of their numbers.
+    /// All scripts, in the order of their numbers.
     pub(crate) const ALL: [Self; 29] = [
         Self::Acquire,
         Self::Raise,
@@ -79,17 +80,17 @@ impl Script {
         Self::ClaimExtend,
         Self::ClaimRelease,
         Self::ClaimInspect,
-        Self::Unfit,
-        Self::Mixed,
-        Self::MixedClaims,
+        Self::Invalid,
+        Self::Batch,
+        Self::BatchClaims,
     ];
 
-    /// What comes by turns: a run of these is one call, whatever their order. Otherwise locks that are acquired and
-    /// released all the time would be a call each.
-    pub(crate) const MIXED: [Self; 4] = [Self::Acquire, Self::Release, Self::Extend, Self::Raise];
+    /// The requests on locks that alternate in practice. A run of them is one call, whatever their order.
+    /// Otherwise locks that are acquired and released all the time would need a call each.
+    pub(crate) const BATCHED: [Self; 4] = [Self::Acquire, Self::Release, Self::Extend, Self::Raise];
 
-    /// The same of claims.
-    pub(crate) const MIXED_CLAIMS: [Self; 6] = [
+    /// The same for claims.
+    pub(crate) const BATCHED_CLAIMS: [Self; 6] = [
         Self::ClaimAcquire,
         Self::ClaimRelease,
         Self::ClaimExtend,
@@ -98,40 +99,43 @@ impl Script {
         Self::Complete,
     ];
 
-    /// The script that serves this one together with others, if one does, and what it calls the items of this one.
-    pub(crate) fn mix(self) -> Option<(Self, char)> {
-        let letter = |mix: &[Self]| {
-            mix.iter().zip('a'..).find(|(script, _)| **script == self).map(|(_, letter)| letter)
+    /// Returns the script that serves this script's requests together with others, if there is one, and the
+    /// letter that it uses for them.
+    pub(crate) fn batch(self) -> Option<(Self, char)> {
+        let letter = |scripts: &[Self]| {
+            scripts.iter().zip('a'..).find(|(script, _)| **script == self).map(|(_, letter)| letter)
         };
-        let locks = letter(&Self::MIXED).map(|letter| (Self::Mixed, letter));
-        locks.or_else(|| letter(&Self::MIXED_CLAIMS).map(|letter| (Self::MixedClaims, letter)))
+        let locks = letter(&Self::BATCHED).map(|letter| (Self::Batch, letter));
+        locks.or_else(|| letter(&Self::BATCHED_CLAIMS).map(|letter| (Self::BatchClaims, letter)))
     }
 
-    /// Whether it is told once what all items of a call have in common: the claims', which come by the thousand.
-    pub(crate) fn is_told_what_is_common(self) -> bool {
+    /// Returns whether the arguments that all items of a call have in common are sent once. This is so for
+    /// claims, which are sent by the thousand.
+    pub(crate) fn has_common_args(self) -> bool {
         matches!(self, Self::ClaimAcquire | Self::ClaimExtend | Self::Complete | Self::Count)
     }
 
-    /// The whole text that the server runs.
+    /// Returns the text that the server runs.
     pub(crate) fn source(self) -> &'static str {
         static SOURCES: OnceLock<Vec<String>> = OnceLock::new();
-        let sources = SOURCES.get_or_init(|| Self::ALL.iter().map(|script| lean(script.text())).collect());
+        let sources = SOURCES
+            .get_or_init(|| Self::ALL.iter().map(|script| without_unused_functions(script.text())).collect());
         &sources[self as usize]
     }
 
-    /// All that it may need, and itself.
+    /// Returns the script with everything that it may need.
     fn text(self) -> &'static str {
         match self {
-            Self::Acquire => source!("shared", "acquire"),
+            Self::Acquire => source!("readers_and_queue", "acquire"),
             Self::Raise => source!("raise"),
-            Self::Extend => source!("shared", "extend"),
+            Self::Extend => source!("readers_and_queue", "extend"),
             Self::Release => source!("release"),
-            Self::Share => source!("shared", "share"),
-            Self::ExtendShare => source!("shared", "extend_share"),
-            Self::ReleaseShare => source!("shared", "release_share"),
-            Self::Downgrade => source!("shared", "downgrade"),
-            Self::Queue => source!("shared", "queue"),
-            Self::LeaveQueue => source!("shared", "leave_queue"),
+            Self::Share => source!("readers_and_queue", "share"),
+            Self::ExtendShare => source!("readers_and_queue", "extend_share"),
+            Self::ReleaseShare => source!("readers_and_queue", "release_share"),
+            Self::Downgrade => source!("readers_and_queue", "downgrade"),
+            Self::Queue => source!("readers_and_queue", "queue"),
+            Self::LeaveQueue => source!("readers_and_queue", "leave_queue"),
             Self::Inspect => source!("inspect"),
             Self::Complete => source!("claims", "complete"),
             Self::Count => source!("claims", "count"),
@@ -148,13 +152,13 @@ impl Script {
             Self::ClaimExtend => source!("claims", "claim_extend"),
             Self::ClaimRelease => source!("claims", "claim_release"),
             Self::ClaimInspect => source!("claims", "claim_inspect"),
-            Self::Unfit => source!("unfit"),
-            Self::Mixed => mixed_locks(),
-            Self::MixedClaims => mixed_claims(),
+            Self::Invalid => source!("invalid"),
+            Self::Batch => lock_batch(),
+            Self::BatchClaims => claim_batch(),
         }
     }
 
-    /// How many keys an item has.
+    /// Returns the number of keys of an item.
     pub(crate) fn keys_per_item(self) -> usize {
         match self {
             Self::Acquire | Self::Extend | Self::Share | Self::ExtendShare | Self::Downgrade => 3,
@@ -164,9 +168,9 @@ impl Script {
     }
 }
 
-/// `text` without the functions that it does not use: a script makes all of its functions anew at every call. A paragraph
-/// that begins with `local function` at the left, but for its comment, is one.
-fn lean(text: &str) -> String {
+/// Removes the functions that a script does not use, because the server creates all functions of a script
+/// again at every call. A paragraph whose first line of code begins with `local function` is a function.
+fn without_unused_functions(text: &str) -> String {
     let mut kept: Vec<&str> = Vec::new();
     for paragraph in text.split("\n\n").collect::<Vec<_>>().into_iter().rev() {
         let code =
@@ -184,26 +188,27 @@ fn has_word(text: &str, word: &str) -> bool {
     text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_').any(|other| other == word)
 }
 
-fn mixed_locks() -> &'static str {
+fn lock_batch() -> &'static str {
     static SOURCE: OnceLock<String> = OnceLock::new();
-    SOURCE.get_or_init(|| mixed(include_str!("scripts/shared.lua"), &Script::MIXED))
+    SOURCE.get_or_init(|| batch(include_str!("scripts/readers_and_queue.lua"), &Script::BATCHED))
 }
 
-fn mixed_claims() -> &'static str {
+fn claim_batch() -> &'static str {
     static SOURCE: OnceLock<String> = OnceLock::new();
-    SOURCE.get_or_init(|| mixed(include_str!("scripts/claims.lua"), &Script::MIXED_CLAIMS))
+    SOURCE.get_or_init(|| batch(include_str!("scripts/claims.lua"), &Script::BATCHED_CLAIMS))
 }
 
-/// One script of several, which need `before`. Each gives its item to `kind` in place of `serve`.
-fn mixed(before: &str, scripts: &[Script]) -> String {
+/// Combines several scripts, which need `before`, into one. Each registers its function with `define` instead
+/// of calling `serve`.
+fn batch(before: &str, scripts: &[Script]) -> String {
     const PRELUDE: &str = include_str!("scripts/prelude.lua");
-    let mut source = [PRELUDE, before, include_str!("scripts/mixed.lua")].concat();
+    let mut source = [PRELUDE, before, include_str!("scripts/batch.lua")].concat();
     for script in scripts {
         let own = script.text().strip_prefix(PRELUDE).unwrap_or_default();
         let own = own.strip_prefix(before).unwrap_or(own);
-        source.push_str(&own.replace("return serve(", "kind("));
+        source.push_str(&own.replace("return serve(", "define("));
     }
-    source + "return mix()\n"
+    source + "return serve_batch()\n"
 }
 
 /// The names under which a server has loaded the scripts.
@@ -211,12 +216,12 @@ fn mixed(before: &str, scripts: &[Script]) -> String {
 pub(crate) struct Loaded([String; Script::ALL.len()]);
 
 impl Loaded {
-    /// From what `SCRIPT LOAD` said to each of [`Script::ALL`].
+    /// Takes the replies of `SCRIPT LOAD` to each of [`Script::ALL`].
     pub(crate) fn new(names: Vec<String>) -> Option<Self> {
         names.try_into().ok().map(Self)
     }
 
-    /// What EVALSHA calls it.
+    /// Returns the name of a script for EVALSHA.
     pub(crate) fn name(&self, script: Script) -> &str {
         &self.0[script as usize]
     }
@@ -227,19 +232,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_script_has_the_functions_that_it_uses_and_no_others() {
+    fn a_script_has_only_the_functions_that_it_uses() {
         let release = Script::Release.source();
         assert!(release.contains("local function call(") && release.contains("local function serve("));
-        for idle in ["sealed", "low_water", "counter"] {
-            assert!(!release.contains(idle), "{idle}");
+        for unused in ["check_term", "low_water", "counter"] {
+            assert!(!release.contains(unused), "{unused}");
         }
         let acquire = Script::Acquire.source();
-        for used in ["counter", "is_number", "less", "may_take", "held", "left_of", "gate"] {
+        for used in
+            ["counter", "is_number", "less", "may_take", "held", "left_of", "check_deadline_and_marker"]
+        {
             assert!(acquire.contains(&format!("local function {used}(")), "{used}");
         }
         assert!(Script::Seal.source().contains("local function low_water("));
         let text = "local a = 1\n\n-- One.\nlocal function one()\nend\n\nlocal function two()\n  one()\nend\n\nreturn a";
-        assert_eq!(lean(text), "local a = 1\n\nreturn a");
-        assert_eq!(lean(&text.replace("return a", "return two()")), text.replace("return a", "return two()"));
+        assert_eq!(without_unused_functions(text), "local a = 1\n\nreturn a");
+        assert_eq!(
+            without_unused_functions(&text.replace("return a", "return two()")),
+            text.replace("return a", "return two()")
+        );
     }
 }

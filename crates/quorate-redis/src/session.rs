@@ -17,28 +17,28 @@ use std::{fmt, future, io, sync::Arc, time::Duration};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// How long a dropped session goes on sending what it was given, to a server that has stopped reading. After
-/// this it is given up: leases then end at their time.
+/// The longest time for which a dropped session continues to send the requests that it was given, to a server
+/// that has stopped reading. After it they are discarded, and leases that they would have released expire.
 pub const LINGER: Duration = Duration::from_secs(1);
 
-/// How often a session with a server that reported itself durable checks that it still is.
+/// The interval at which a session with a durable server checks that the server is still durable.
 pub const DURABILITY_CHECK: Duration = Duration::from_secs(5);
 
-/// The most bytes that leave in one write, where more are waiting.
+/// The most bytes of one write when more are pending.
 const WRITE_MAX: usize = 64 * 1024;
 
 /// A session with one Redis server, over one connection, which is never reopened.
 ///
-/// One task owns the connection. It ends when the connection breaks, when the server is no longer as durable as it
-/// reported in the handshake, or when the session has been dropped and what it was given has left (at most [`LINGER`]
-/// later).
+/// One task owns the connection. It ends when the connection breaks, when the server is no longer as durable
+/// as it reported in the handshake, or when the session has been dropped and its requests have been sent (at
+/// most [`LINGER`] later).
 pub struct RedisSession {
     jobs: mpsc::UnboundedSender<Job>,
     keys: Keys,
     scripts: Loaded,
-    /// Nothing is listened for on a server that cannot push.
+    /// `None` on a server that cannot push.
     pubsub: Option<PubSub>,
-    /// What no error of the server's may repeat.
+    /// The password, which is removed from every error of the server.
     password: Option<Arc<Secret>>,
     _gone: DropGuard,
 }
@@ -49,35 +49,35 @@ impl RedisSession {
         env: &Env,
         (mut reader, writer): (Reader, Writer),
         keys: Keys,
-        shaken: Handshake,
+        handshake: Handshake,
         password: Option<Secret>,
         nudge: Nudge,
     ) -> Self {
-        reader.is_known();
+        reader.allow_long_replies();
         let (jobs, inbox) = mpsc::unbounded_channel();
         let gone = CancellationToken::new();
         let pubsub = PubSub::default();
-        let hearing = Hearing { pubsub: pubsub.clone(), nudge };
-        let checked = (shaken.hello.durable == Some(true)).then(|| jobs.downgrade());
-        env.spawn(serve(env.clone(), (reader, writer), inbox, gone.clone(), hearing, checked));
-        let pubsub = shaken.pushes.then_some(pubsub);
+        let pushes = PushHandler { pubsub: pubsub.clone(), nudge };
+        let checked = (handshake.hello.durable == Some(true)).then(|| jobs.downgrade());
+        env.spawn(serve(env.clone(), (reader, writer), inbox, gone.clone(), pushes, checked));
+        let pubsub = handshake.pushes.then_some(pubsub);
         let password = password.map(Arc::new);
-        Self { jobs, keys, scripts: shaken.scripts, pubsub, password, _gone: gone.drop_guard() }
+        Self { jobs, keys, scripts: handshake.scripts, pubsub, password, _gone: gone.drop_guard() }
     }
 }
 
 impl Session for RedisSession {
     fn send(&mut self, batch: Batch) -> impl Future<Output = Result<BatchReply, Cause>> + Send + 'static {
         let encoded = encode(&batch, &self.keys, &self.scripts);
-        let (reply, answer) = oneshot::channel();
-        // A task that has ended drops the job, and the reply with it.
-        let owed = PendingReply::Replies { count: encoded.runs.len(), reply };
-        let _ = self.jobs.send(Job { bytes: encoded.bytes, owed });
+        let (reply, reply_rx) = oneshot::channel();
+        // If the task has ended, the job is dropped together with its reply.
+        let pending = PendingReply::Replies { count: encoded.runs.len(), reply };
+        let _ = self.jobs.send(Job { bytes: encoded.bytes, pending });
         let password = self.password.clone();
         async move {
-            let values = answer.await.map_err(|_| Cause::Closed)?;
+            let values = reply_rx.await.map_err(|_| Cause::Closed)?;
             match password {
-                Some(password) => reply::read_without(values, &encoded.runs, password.reveal()),
+                Some(password) => reply::read_redacted(values, &encoded.runs, password.reveal()),
                 None => reply::read(values, &encoded.runs),
             }
         }
@@ -100,7 +100,7 @@ impl Session for RedisSession {
         if changed {
             let command = if begun { "SUBSCRIBE" } else { "UNSUBSCRIBE" };
             let bytes = redis::cmd(command).arg(&channel).get_packed_command();
-            let _ = self.jobs.send(Job { bytes, owed: PendingReply::Confirmation { begun, channel } });
+            let _ = self.jobs.send(Job { bytes, pending: PendingReply::Confirmation { begun, channel } });
         }
     }
 }
@@ -111,27 +111,27 @@ impl fmt::Debug for RedisSession {
     }
 }
 
-/// Commands to send, and who waits for what they say.
+/// Commands to send, and the receiver of their replies.
 struct Job {
     bytes: Vec<u8>,
-    owed: PendingReply,
+    pending: PendingReply,
 }
 
-/// What the server still has to say.
+/// A reply that the server has not sent yet.
 enum PendingReply {
     Replies {
         count: usize,
         reply: oneshot::Sender<Vec<Value>>,
     },
-    /// That a subscription has begun, or ended: a push, or an error in place of it.
+    /// The confirmation that a subscription has begun, or ended: a push, or an error in its place.
     Confirmation {
         begun: bool,
         channel: String,
     },
 }
 
-/// What is made of that which a server says unasked.
-struct Hearing {
+/// Handles the pushes of a server.
+struct PushHandler {
     pubsub: PubSub,
     nudge: Nudge,
 }
@@ -141,13 +141,13 @@ async fn serve(
     (reader, writer): (Reader, Writer),
     inbox: mpsc::UnboundedReceiver<Job>,
     gone: CancellationToken,
-    hearing: Hearing,
+    pushes: PushHandler,
     checked: Option<mpsc::WeakUnboundedSender<Job>>,
 ) {
-    let (owe, owed) = mpsc::unbounded_channel();
+    let (register, pending) = mpsc::unbounded_channel();
     let writing = async {
-        if write(writer, inbox, owe).await.is_ok() {
-            // All has left. What is still owed may arrive until the server closes too.
+        if write(writer, inbox, register).await.is_ok() {
+            // Everything has been sent. Pending replies may arrive until the server closes the connection.
             future::pending::<()>().await;
         }
     };
@@ -158,21 +158,21 @@ async fn serve(
         }
         env.sleep(LINGER).await;
     };
-    // Reading first: a reply that has arrived is given out even if the connection broke behind it.
+    // Reading has priority: a reply that has arrived is delivered even if the connection broke after it.
     tokio::select! { biased;
-        () = read(reader, owed, &hearing) => {}
+        () = read(reader, pending, &pushes) => {}
         () = writing => {}
-        () = stays_durable(&env, checked) => {}
+        () = watch_durability(&env, checked) => {}
         () = lingering => {}
     }
     if !gone.is_cancelled() {
-        hearing.nudge.push(Push::Closed);
+        pushes.nudge.push(Push::Closed);
     }
 }
 
-/// Returns once the server is no longer durable; never for one that was not. The jobs are those of its session, which
-/// may be dropped at any time.
-async fn stays_durable(env: &Env, jobs: Option<mpsc::WeakUnboundedSender<Job>>) {
+/// Returns once the server is no longer durable; never returns for a server that was not durable. `jobs` is
+/// the weak sender of the session, which may be dropped at any time.
+async fn watch_durability(env: &Env, jobs: Option<mpsc::WeakUnboundedSender<Job>>) {
     let Some(jobs) = jobs else { return future::pending().await };
     let mut bytes = redis::cmd("INFO").arg("persistence").get_packed_command();
     for name in durability::SETTINGS {
@@ -180,11 +180,12 @@ async fn stays_durable(env: &Env, jobs: Option<mpsc::WeakUnboundedSender<Job>>) 
     }
     loop {
         env.sleep(DURABILITY_CHECK).await;
-        let (reply, answer) = oneshot::channel();
-        let owed = PendingReply::Replies { count: 1 + durability::SETTINGS.len(), reply };
-        // A session that is dropped has its own end, and so has a broken connection.
-        let sent = jobs.upgrade().is_some_and(|jobs| jobs.send(Job { bytes: bytes.clone(), owed }).is_ok());
-        match answer.await {
+        let (reply, reply_rx) = oneshot::channel();
+        let pending = PendingReply::Replies { count: 1 + durability::SETTINGS.len(), reply };
+        // If the session was dropped or the connection broke, another branch ends the task.
+        let sent =
+            jobs.upgrade().is_some_and(|jobs| jobs.send(Job { bytes: bytes.clone(), pending }).is_ok());
+        match reply_rx.await {
             Ok(values) if sent && !is_durable(&values) => return,
             Ok(_) => {}
             Err(_) => return future::pending().await,
@@ -192,8 +193,8 @@ async fn stays_durable(env: &Env, jobs: Option<mpsc::WeakUnboundedSender<Job>>) 
     }
 }
 
-/// Reads the replies to INFO and to CONFIG GET of each of [`durability::SETTINGS`]. A server that refuses to answer, as
-/// it does while it is busy, is asked again later.
+/// Parses the replies to INFO and to CONFIG GET of each of [`durability::SETTINGS`]. A server that refuses to
+/// reply, as it does while it is busy, is queried again later.
 fn is_durable(values: &[Value]) -> bool {
     let [info, settings @ ..] = values else { return true };
     let info = match info {
@@ -203,56 +204,57 @@ fn is_durable(values: &[Value]) -> bool {
             Err(_) => return true,
         },
     };
-    let told = durability::SETTINGS.iter().zip(settings).filter_map(|(name, value)| {
+    let reported = durability::SETTINGS.iter().zip(settings).filter_map(|(name, value)| {
         let value = handshake::setting(value).ok()??;
         Some(((*name).to_owned(), value.to_string()))
     });
-    !matches!(durability(&handshake::facts(&info), &told.collect()), Durability::Volatile(_))
+    !matches!(durability(&handshake::facts(&info), &reported.collect()), Durability::Volatile(_))
 }
 
-/// Sends what comes in, in order, until the session has been dropped.
+/// Sends the jobs in order, until the session has been dropped.
 async fn write(
     mut writer: Writer,
     mut inbox: mpsc::UnboundedReceiver<Job>,
-    owe: mpsc::UnboundedSender<PendingReply>,
+    register: mpsc::UnboundedSender<PendingReply>,
 ) -> io::Result<()> {
-    while let Some(Job { mut bytes, owed }) = inbox.recv().await {
-        // Before the commands leave, or a reply could find nobody.
-        let _ = owe.send(owed);
+    while let Some(Job { mut bytes, pending }) = inbox.recv().await {
+        // Registered before the commands are sent, so that every reply finds its receiver.
+        let _ = register.send(pending);
         while bytes.len() < WRITE_MAX {
             let Ok(more) = inbox.try_recv() else { break };
             bytes.extend_from_slice(&more.bytes);
-            let _ = owe.send(more.owed);
+            let _ = register.send(more.pending);
         }
         writer.send(&bytes).await?;
     }
     writer.finish().await
 }
 
-/// Gives out the replies, in order, until the connection breaks or says what nobody asked.
-async fn read(mut reader: Reader, mut owed: mpsc::UnboundedReceiver<PendingReply>, hearing: &Hearing) {
+/// Delivers the replies in order, until the connection breaks or the server sends a reply without a request.
+async fn read(mut reader: Reader, mut pending: mpsc::UnboundedReceiver<PendingReply>, pushes: &PushHandler) {
     let mut first: Option<PendingReply> = None;
     let mut values = Vec::new();
     while let Ok(value) = reader.next().await {
-        // Commands are written only once they are owed for, so an answer to nothing is a broken server.
-        first = first.or_else(|| owed.try_recv().ok());
+        // Replies are registered before their commands are sent, so a reply without a registration means that
+        // the server is broken.
+        first = first.or_else(|| pending.try_recv().ok());
         match (value, first.take()) {
             (Value::Push { kind, data }, waiting) => {
                 let confirmed = matches!(&waiting, Some(PendingReply::Confirmation { begun, channel })
                     if confirms(&kind, &data, *begun, channel));
-                if let Some(released) = hearing.pubsub.released(&kind, &data) {
-                    hearing.nudge.push(released);
+                if let Some(released) = pushes.pubsub.parse_release(&kind, &data) {
+                    pushes.nudge.push(released);
                 }
                 first = waiting.filter(|_| !confirmed);
             }
-            // The user may not listen: its waiters look for themselves. `quorate doctor` tells.
+            // The user may not subscribe: its waiters poll instead. `quorate doctor` reports it.
             (Value::ServerError(_), Some(PendingReply::Confirmation { .. })) => {}
             (value, Some(PendingReply::Replies { count, reply })) => {
                 values.push(value);
                 if values.len() < count {
                     first = Some(PendingReply::Replies { count, reply });
                 } else {
-                    // Nobody may be waiting any more.
+                    // The caller may no longer wait.
                     let _ = reply.send(std::mem::take(&mut values));
                 }
             }

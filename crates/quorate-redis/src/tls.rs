@@ -1,4 +1,4 @@
-//! What `rediss://` needs besides the address: authorities to trust, and a certificate to show.
+//! The TLS configuration of a `rediss://` connection: trusted authorities and a client certificate.
 
 use crate::reply;
 use quorate::node::Cause;
@@ -25,15 +25,15 @@ use tokio_rustls::rustls::{
     },
 };
 
-/// The most bytes of a PEM file. The list of a whole system's authorities is a quarter of it.
+/// The most bytes of a PEM file. The list of all authorities of a system is a quarter of it.
 const FILE_MAX: u64 = 1 << 20;
 
 /// The PEM files of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TlsFiles {
-    /// The authorities to trust, instead of the machine's.
+    /// The trusted authorities, instead of the machine's.
     pub(crate) ca: Option<PathBuf>,
-    /// The certificate that is shown to the server, with its key.
+    /// The certificate that is presented to the server, with its key.
     pub(crate) client: Option<ClientFiles>,
 }
 
@@ -44,15 +44,15 @@ pub(crate) struct ClientFiles {
     pub(crate) key: PathBuf,
 }
 
-/// The configuration of TLS, made anew when a file's content has changed.
+/// The TLS configuration, built again when the content of a file has changed.
 #[derive(Clone, Default)]
 pub(crate) struct Tls {
-    made: Arc<Mutex<Option<Made>>>,
+    cached: Arc<Mutex<Option<CachedConfig>>>,
     native: Arc<OnceLock<Arc<RootCertStore>>>,
 }
 
-/// A configuration and what the files held of which it was made.
-struct Made {
+/// A configuration and the contents of the files from which it was built.
+struct CachedConfig {
     contents: Contents,
     config: Arc<ClientConfig>,
 }
@@ -71,7 +71,8 @@ impl fmt::Debug for Tls {
 }
 
 impl Tls {
-    /// The configuration by what `files` hold now. A certificate that was renewed counts from the next connection on.
+    /// Returns the configuration for the present contents of `files`. A renewed certificate is used from the
+    /// next connection on.
     pub(crate) fn config(&self, files: &TlsFiles) -> Result<Arc<ClientConfig>, Cause> {
         let client = files
             .client
@@ -81,17 +82,17 @@ impl Tls {
             ca: files.ca.as_deref().map(|file| read("ca_file", file)).transpose()?,
             client: client.transpose()?,
         };
-        // It guards one value, which is whole whatever panicked.
-        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(made) = made.as_ref().filter(|made| made.contents == contents) {
-            return Ok(Arc::clone(&made.config));
+        // It guards one value, which is complete after any panic.
+        let mut cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(cached) = cached.as_ref().filter(|cached| cached.contents == contents) {
+            return Ok(Arc::clone(&cached.config));
         }
-        let config = Arc::new(self.make(files, &contents)?);
-        *made = Some(Made { contents, config: Arc::clone(&config) });
+        let config = Arc::new(self.build(files, &contents)?);
+        *cached = Some(CachedConfig { contents, config: Arc::clone(&config) });
         Ok(config)
     }
 
-    fn make(&self, files: &TlsFiles, contents: &Contents) -> Result<ClientConfig, Cause> {
+    fn build(&self, files: &TlsFiles, contents: &Contents) -> Result<ClientConfig, Cause> {
         let roots = match (&files.ca, &contents.ca) {
             (Some(file), Some(pem)) => Arc::new(roots_of(file, pem)?),
             _ => self.native_roots()?,
@@ -111,7 +112,7 @@ impl Tls {
                     "holds no private key that can be read",
                     "give a PEM file with one that is not encrypted (`openssl pkey -in FILE -out NEW` decrypts one)",
                 ),
-                _ => ("is damaged", "write the PEM file anew"),
+                _ => ("is damaged", "write the PEM file again"),
             };
             bad("key_file", &names.key, why, fix)
         })?;
@@ -130,13 +131,13 @@ impl Tls {
         })
     }
 
-    /// The machine's authorities, which are read once: there are hundreds.
+    /// Returns the machine's authorities. They are read once, because there are hundreds.
     fn native_roots(&self) -> Result<Arc<RootCertStore>, Cause> {
         if let Some(roots) = self.native.get() {
             return Ok(Arc::clone(roots));
         }
         let mut roots = RootCertStore::empty();
-        // A machine's store often holds a certificate or two that no library takes.
+        // A machine's store often holds a few certificates that no library accepts.
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         if roots.is_empty() {
             let why =
@@ -147,46 +148,46 @@ impl Tls {
     }
 }
 
-/// A TLS connection whose errors say what the server has refused. A server that speaks TLS 1.3 looks at the client's
-/// certificate only after the client has taken the handshake for done, so the refusal comes as an error of reading.
-pub(crate) struct Secured(pub(crate) TlsStream<TcpStream>);
+/// A TLS connection whose errors explain a refusal by the server. With TLS 1.3 a server checks the client's
+/// certificate only after the client has completed the handshake, so the refusal arrives as a read error.
+pub(crate) struct TlsConnection(pub(crate) TlsStream<TcpStream>);
 
-impl AsyncRead for Secured {
+impl AsyncRead for TlsConnection {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_read(context, into).map_err(explained)
+        Pin::new(&mut self.0).poll_read(context, into).map_err(with_explanation)
     }
 }
 
-impl AsyncWrite for Secured {
+impl AsyncWrite for TlsConnection {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(context, bytes).map_err(explained)
+        Pin::new(&mut self.0).poll_write(context, bytes).map_err(with_explanation)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(context).map_err(explained)
+        Pin::new(&mut self.0).poll_flush(context).map_err(with_explanation)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(context).map_err(explained)
+        Pin::new(&mut self.0).poll_shutdown(context).map_err(with_explanation)
     }
 }
 
-fn explained(error: io::Error) -> io::Error {
+fn with_explanation(error: io::Error) -> io::Error {
     match explain(&error) {
         Some(why) => io::Error::new(io::ErrorKind::InvalidData, format!("TLS failed: {why}")),
         None => error,
     }
 }
 
-/// What a server's refusal of our side of TLS means, with the fix; `None` for any other error.
+/// Explains a server's refusal of the client's side of TLS, with the fix; returns `None` for any other error.
 pub(crate) fn explain(error: &io::Error) -> Option<&'static str> {
     let rustls::Error::AlertReceived(alert) = error.get_ref()?.downcast_ref::<rustls::Error>()? else {
         return None;
@@ -255,7 +256,7 @@ fn read(key: &str, file: &Path) -> Result<Vec<u8>, Cause> {
     }
 }
 
-/// The cause for a file that cannot be used: only an operator can change that.
+/// Returns the cause for a file that cannot be used, which only an operator can change.
 fn bad(key: &str, file: &Path, why: &str, fix: &str) -> Cause {
     Cause::Misconfigured(reply::shown(&format!("the {key} {} {why}; {fix}", shown(file))))
 }

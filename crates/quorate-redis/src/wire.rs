@@ -10,80 +10,84 @@ use std::{
 };
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf, ReadHalf, WriteHalf};
 
-/// The most bytes of one reply. A server that sends more has gone mad: a ledger is the longest that is read.
+/// The most bytes of one reply. The longest valid reply is a page of a ledger; a server that sends more is
+/// broken.
 const REPLY_MAX: usize = 64 << 20;
 
-/// The most bytes of one answer of a handshake.
+/// The most bytes of one reply during a handshake.
 const ANSWER_MAX: usize = 1 << 20;
 
-/// A connection, whatever carries it.
+/// A connection over any transport.
 pub(crate) trait Duplex: AsyncRead + AsyncWrite + Unpin + Send {}
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Duplex for S {}
 
-/// The two directions of a connection.
+/// Splits a connection into its two directions.
 pub(crate) fn split(stream: Box<dyn Duplex>) -> (Reader, Writer) {
     let (read, write) = tokio::io::split(stream);
-    (Reader { read: Measured { read, left: 0 }, decoder: Decoder::new(), most: ANSWER_MAX }, Writer { write })
+    (
+        Reader { read: LimitedReader { read, remaining: 0 }, decoder: Decoder::new(), most: ANSWER_MAX },
+        Writer { write },
+    )
 }
 
-/// Replies, one after the other.
+/// Reads replies, one after the other.
 pub(crate) struct Reader {
-    read: Measured,
+    read: LimitedReader,
     decoder: Decoder<AnySendSyncPartialState, PointerOffset<[u8]>>,
     most: usize,
 }
 
 impl Reader {
-    /// The handshake is done: from now on replies may be long.
-    pub(crate) fn is_known(&mut self) {
+    /// Raises the limit on the length of a reply. Called when the handshake is done.
+    pub(crate) fn allow_long_replies(&mut self) {
         self.most = REPLY_MAX;
     }
 
-    /// The next reply.
+    /// Returns the next reply.
     pub(crate) async fn next(&mut self) -> Result<Value, RedisError> {
-        self.read.left = self.most;
+        self.read.remaining = self.most;
         redis::parse_redis_value_async(&mut self.decoder, &mut self.read).await
     }
 }
 
-/// Commands, one after the other.
+/// Writes commands, one after the other.
 pub(crate) struct Writer {
     write: WriteHalf<Box<dyn Duplex>>,
 }
 
 impl Writer {
-    /// Hands all of `bytes` to the kernel.
+    /// Passes all of `bytes` to the kernel.
     pub(crate) async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.write.write_all(bytes).await?;
         self.write.flush().await
     }
 
-    /// Says that no command will follow; what has been sent still arrives.
+    /// Closes the sending direction. Bytes that were sent still arrive.
     pub(crate) async fn finish(&mut self) -> io::Result<()> {
         self.write.shutdown().await
     }
 }
 
-/// What is read, up to a bound.
-struct Measured {
+/// A reader with a limit.
+struct LimitedReader {
     read: ReadHalf<Box<dyn Duplex>>,
-    left: usize,
+    remaining: usize,
 }
 
-impl AsyncRead for Measured {
+impl AsyncRead for LimitedReader {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.left == 0 {
-            let why = "a reply is longer than any that was asked for";
+        if self.remaining == 0 {
+            let why = "a reply is longer than any valid one";
             return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, why)));
         }
         let before = into.filled().len();
         let polled = Pin::new(&mut self.read).poll_read(context, into);
-        self.left = self.left.saturating_sub(into.filled().len() - before);
+        self.remaining = self.remaining.saturating_sub(into.filled().len() - before);
         polled
     }
 }
@@ -92,22 +96,22 @@ impl AsyncRead for Measured {
 mod tests {
     use crate::probe;
 
-    /// At whichever byte a connection ends, and however the bytes came.
+    /// Holds for a connection that ends at any byte, and for pieces of any size.
     #[test]
-    fn a_reply_that_breaks_off_is_no_reply() {
-        for said in [
+    fn an_incomplete_reply_is_not_returned() {
+        for bytes in [
             "*2\r\n*0\r\n+OK\r\n",
             "*2\r\n$2\r\n17\r\n*2\r\n$7\r\ngranted\r\n$1\r\n5\r\n",
             "*4\r\n$8\r\nreleased\r\n*0\r\n*-1\r\n$1\r\n1\r\n+OK\r\n",
         ] {
-            let said = said.as_bytes();
-            let whole = probe::values(said, usize::MAX).0;
+            let bytes = bytes.as_bytes();
+            let whole = probe::values(bytes, usize::MAX).0;
             assert!(!whole.is_empty());
-            for end in 0..=said.len() {
+            for end in 0..=bytes.len() {
                 for piece in [1, 2, 3, 7, usize::MAX] {
-                    let values = probe::values(&said[..end], piece).0;
+                    let values = probe::values(&bytes[..end], piece).0;
                     assert!(whole.starts_with(&values), "{end} bytes in pieces of {piece}: {values:?}");
-                    assert_eq!(whole == values, end == said.len());
+                    assert_eq!(whole == values, end == bytes.len());
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! Claims on real servers, by real worker processes that are killed.
+//! Claims on real servers, made by worker processes that are killed.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -22,11 +22,11 @@ use std::{
     time::Duration,
 };
 
-/// Of all claims here, and the deployment's `max_ttl`.
+/// The TTL of all claims in this file, and the deployment's `max_ttl`.
 const TTL: Duration = Duration::from_secs(2);
-/// How long something that must come may take on a busy machine.
+/// A bound that a healthy run never reaches, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Where [`worker_process`] finds its servers, its name, and the message it is to claim.
+/// The variable that holds the name of a [`worker_process`], its message, and its servers.
 const ARGUMENTS: &str = "QUORATE_TEST_CLAIMS_WORKER";
 
 fn quorum(servers: &RedisCluster, name: &str) -> Quorum {
@@ -43,14 +43,14 @@ fn claims(quorum: &Quorum) -> Claims {
     Claims::new(quorum, "orders").ttl(TTL).max_attempts(3)
 }
 
-/// A worker process: claims a message, says so, and handles it until it is told on its standard input to abandon or to
-/// complete; then says what came of it.
+/// The body of a worker process. It claims a message, reports that, and waits for the order on its standard
+/// input to abandon or to complete the claim. Then it reports the result.
 #[test]
 #[ignore = "the other tests of this file run it"]
 fn worker_process() {
     let Ok(arguments) = std::env::var(ARGUMENTS) else { return };
-    let resp: Vec<String> = arguments.split(' ').map(str::to_owned).collect();
-    let [name, id, urls @ ..] = &resp[..] else { panic!("{arguments}") };
+    let parts: Vec<String> = arguments.split(' ').map(str::to_owned).collect();
+    let [name, id, urls @ ..] = &parts[..] else { panic!("{arguments}") };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let quorum = connect(urls, name);
@@ -59,7 +59,7 @@ fn worker_process() {
         std::io::stdout().flush().expect("a pipe");
         let mut order = String::new();
         std::io::stdin().read_line(&mut order).expect("a pipe");
-        let said = match order.trim() {
+        let result = match order.trim() {
             "abandon" => claim.abandon().await.map_err(|error| match error {
                 AbandonError::TakenOver { holder } => format!("taken over by {}", holder.worker()),
                 other => other.to_string(),
@@ -70,11 +70,11 @@ fn worker_process() {
             }),
             other => panic!("{other}"),
         };
-        println!("said {}", said.map_or_else(|error| error, |()| "well".to_owned()));
+        println!("result {}", result.map_or_else(|error| error, |()| "done".to_owned()));
     });
 }
 
-/// Claims what may yet be held by one that was killed.
+/// Claims a message that a killed worker may still hold.
 async fn eventually(quorum: &Quorum, id: &str) -> Claim {
     let give_up = quorum.env().now() + PATIENCE;
     loop {
@@ -84,7 +84,7 @@ async fn eventually(quorum: &Quorum, id: &str) -> Claim {
                 quorum.env().sleep(retry_after.unwrap_or_default().min(TTL / 10)).await;
             }
             Ok(other) => panic!("{other:?}"),
-            // Not every server has been met yet.
+            // Some servers may not be connected yet.
             Err(error) => assert!(!error.is_permanent(), "{error}"),
         }
         assert!(quorum.env().now() < give_up, "{id} is never free");
@@ -112,14 +112,14 @@ impl Worker {
         Self { child, orders, lines }
     }
 
-    /// What follows `word` on the next line that begins with it.
-    fn hears(&mut self, word: &str) -> String {
+    /// Returns the rest of the next line that begins with `prefix`.
+    fn line_after(&mut self, prefix: &str) -> String {
         let found = self
             .lines
             .by_ref()
             .map(|line| line.expect("text"))
-            .find_map(|line| line.strip_prefix(word).map(|rest| rest.trim().to_owned()));
-        found.unwrap_or_else(|| panic!("it ended and never said {word}"))
+            .find_map(|line| line.strip_prefix(prefix).map(|rest| rest.trim().to_owned()));
+        found.unwrap_or_else(|| panic!("it ended without {prefix}"))
     }
 
     fn signal(&self, name: &str) {
@@ -128,11 +128,11 @@ impl Worker {
     }
 
     fn kill(mut self) {
-        self.child.kill().expect("it lives");
-        self.child.wait().expect("it was ours");
+        self.child.kill().expect("it runs");
+        self.child.wait().expect("it is a child process");
     }
 
-    fn tell(&mut self, order: &str) {
+    fn send(&mut self, order: &str) {
         writeln!(self.orders, "{order}").expect("a pipe");
     }
 }
@@ -145,11 +145,11 @@ impl Drop for Worker {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn killed_workers_count_and_at_the_limit_one_of_two_hands_it_over() {
+async fn attempts_of_killed_workers_count_and_one_worker_dead_letters_the_message() {
     let servers = RedisCluster::start(5).unwrap();
     for attempt in ["1", "2", "3"] {
         let mut worker = Worker::start(&servers, "mortal", "m");
-        assert_eq!(worker.hears("claimed"), attempt);
+        assert_eq!(worker.line_after("claimed"), attempt);
         worker.kill();
     }
     let (a, b) = (quorum(&servers, "a"), quorum(&servers, "b"));
@@ -161,7 +161,7 @@ async fn killed_workers_count_and_at_the_limit_one_of_two_hands_it_over() {
             handed.fetch_add(1, Ordering::SeqCst);
             let env = env.clone();
             async move {
-                // Long enough for the other to come meanwhile.
+                // Long enough for the other consumer to arrive meanwhile.
                 env.sleep(TTL / 2).await;
                 letter.claim.fencing_token().map(|token| format!("row {token}"))
             }
@@ -169,30 +169,30 @@ async fn killed_workers_count_and_at_the_limit_one_of_two_hands_it_over() {
         let give_up = quorum.env().now() + PATIENCE;
         loop {
             match claims.claim("m").await {
-                Ok(ClaimOutcome::DeadLettered(poisoned)) => return poisoned,
+                Ok(ClaimOutcome::DeadLettered(letter)) => return letter,
                 Ok(ClaimOutcome::Claimed(claim)) => panic!("attempt {}", claim.attempt()),
-                _ => assert!(quorum.env().now() < give_up, "never given up"),
+                _ => assert!(quorum.env().now() < give_up, "never dead-lettered"),
             }
             quorum.env().sleep(Duration::from_millis(20)).await;
         }
     };
     let (one, two) = tokio::join!(consumer(&a), consumer(&b));
     assert_eq!(handed.load(Ordering::SeqCst), 1, "handed over once");
-    assert_eq!(one, two, "both are told the same");
+    assert_eq!(one, two, "both receive the same record");
     assert!(one.attempts == 3 && one.at.is_some() && one.note.starts_with("row "), "{one:?}");
 
-    claims(&a).reset("m").await.expect("every server is there");
+    claims(&a).reset("m").await.expect("every server is up");
     assert_eq!(eventually(&b, "m").await.attempt(), 1);
     a.close().await;
     b.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_worker_that_woke_late_changes_nothing_and_is_told_who_holds() {
+async fn a_late_worker_changes_nothing_and_learns_the_holder() {
     let servers = RedisCluster::start(5).unwrap();
     for order in ["abandon", "complete"] {
         let mut late = Worker::start(&servers, "late", order);
-        assert_eq!(late.hears("claimed"), "1");
+        assert_eq!(late.line_after("claimed"), "1");
         late.signal("-STOP");
         let a = quorum(&servers, "a");
         let claim = eventually(&a, order).await;
@@ -205,30 +205,30 @@ async fn a_worker_that_woke_late_changes_nothing_and_is_told_who_holds() {
             assert!(a.env().now() < give_up, "a server without the new claim");
             a.env().sleep(Duration::from_millis(5)).await;
         }
-        // On two servers nothing stands in the way of whoever comes late, as if the new claim had never arrived there.
+        // On two servers nothing excludes the late worker, as if the new claim had never arrived there.
         for server in servers.iter().take(2) {
             let key = format!("quorate:claim/orders/{order}");
-            let stands = server.command(&["GET", &key]);
-            // Neither the owner nor the counter; what was counted stays.
-            let parts: Vec<&str> = stands.splitn(8, ':').collect();
+            let stored = server.command(&["GET", &key]);
+            // Neither the owner nor the counter; the counted attempts remain.
+            let parts: Vec<&str> = stored.splitn(8, ':').collect();
             let counted = format!("c:0:0:0:{}:", parts[4..7].join(":"));
             server.command(&["SET", &key, &counted, "KEEPTTL"]);
         }
-        late.tell(order);
+        late.send(order);
         late.signal("-CONT");
-        assert_eq!(late.hears("said"), "taken over by a", "{order}");
+        assert_eq!(late.line_after("result"), "taken over by a", "{order}");
         claim.fencing_token().expect("still ours");
         let state = claims(&a).inspect(order).await.expect("a quorum");
         assert!(matches!(state, ClaimState::Claimed { attempts: 2, .. }), "{state:?}");
         claim.complete("ours").await.expect("a majority");
-        let told = claims(&a).claim(order).await.expect("a quorum");
-        assert!(matches!(&told, ClaimOutcome::Done(done) if &*done.result == "ours"), "{told:?}");
+        let done = claims(&a).claim(order).await.expect("a quorum");
+        assert!(matches!(&done, ClaimOutcome::Done(record) if &*record.result == "ours"), "{done:?}");
         a.close().await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_duplicate_gets_the_first_ones_result_and_another_payload_is_refused() {
+async fn a_duplicate_gets_the_first_result_and_another_payload_is_refused() {
     let servers = RedisCluster::start(5).unwrap();
     let (a, b) = (quorum(&servers, "a"), quorum(&servers, "b"));
     let _met = tokio::join!(a.ready(PATIENCE), b.ready(PATIENCE));
@@ -252,7 +252,7 @@ async fn a_duplicate_gets_the_first_ones_result_and_another_payload_is_refused()
         let other = claims(&b).claim(MessageId::new("key-1").payload(b"a million")).await;
         assert!(matches!(other, Err(ClaimError::OtherPayload { .. })), "while it is claimed: {other:?}");
         let handler = |_| async { Err::<(), _>("handled twice") };
-        claims(&b).once(payment.clone(), PATIENCE, handler).await.expect("told")
+        claims(&b).once(payment.clone(), PATIENCE, handler).await.expect("the stored result")
     };
     let (first, second) = tokio::join!(first, second);
     assert!(first.first && !second.first);
@@ -264,16 +264,16 @@ async fn a_duplicate_gets_the_first_ones_result_and_another_payload_is_refused()
     b.close().await;
 }
 
-/// How many script calls `server` has served.
+/// Returns the number of script calls that `server` has served.
 fn script_calls(servers: &RedisCluster) -> u64 {
     let stats = servers[0].command(&["INFO", "commandstats"]);
-    // A majority is ready: this one may have met nobody yet.
+    // A majority is ready, but this server may have no connection yet.
     let line = stats.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
     line.map_or(0, |line| line.split(',').next().expect("a number").parse().expect("a number"))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn thousands_of_claims_travel_and_are_extended_in_few_calls() {
+async fn thousands_of_claims_are_made_and_extended_in_few_calls() {
     const IDS: usize = 1_500;
     // Long enough for a build without optimization on a busy machine.
     const LONG_TTL: Duration = Duration::from_secs(9);
@@ -297,7 +297,7 @@ async fn thousands_of_claims_travel_and_are_extended_in_few_calls() {
     assert!(claimed - before < IDS as u64 / 10, "{} calls to claim {IDS}", claimed - before);
     a.env().sleep(LONG_TTL * 4 / 3).await;
     let extended = script_calls(&servers);
-    // Three rounds of extensions and the beginning of a fourth, on 128 moments each at most.
+    // Three rounds of extensions and the beginning of a fourth, at 128 moments each at most.
     let calls = extended - claimed;
     assert!(calls < 4 * IDS as u64 / 4, "{calls} calls to extend {IDS} four times");
     assert!(held.iter().all(|claim| claim.fencing_token().is_ok()), "all are held past their TTL");

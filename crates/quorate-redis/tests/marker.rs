@@ -1,4 +1,4 @@
-//! Markers on real servers: who writes the first one, and what they keep apart.
+//! Markers on real servers: which worker writes the first one, and which workers they exclude.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -11,7 +11,7 @@ use quorate_redis::Connect;
 use quorate_testkit::redis::RedisServer;
 use std::{sync::Arc, time::Duration};
 
-/// How long a condition that must come may take on a busy machine.
+/// A bound that a healthy run never reaches, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn servers(count: usize) -> Vec<RedisServer> {
@@ -27,7 +27,7 @@ fn trusting() -> QuorumConfig {
     QuorumConfig { trust_new_nodes: true, node_timeout: Duration::from_secs(1), ..QuorumConfig::default() }
 }
 
-/// How many nodes the marker of `server` names; `None` without a marker.
+/// Returns the number of nodes that the marker of `server` names; `None` without a marker.
 fn marked_for(server: &RedisServer) -> Option<usize> {
     let text = server.command(&["GET", "quorate:node"]);
     Marker::parse(&text).ok().map(|marker| marker.nodes.split(',').count())
@@ -41,7 +41,7 @@ async fn until(quorum: &Quorum, what: &str, done: impl Fn(&[NodeStatus]) -> bool
         if done(&nodes) {
             return nodes;
         }
-        assert!(env.now() < deadline, "{what} never came: {nodes:?}");
+        assert!(env.now() < deadline, "timed out waiting for {what}: {nodes:?}");
         env.sleep(Duration::from_millis(5)).await;
     }
 }
@@ -50,8 +50,8 @@ fn refused(nodes: &[NodeStatus]) -> usize {
     nodes.iter().filter(|node| matches!(&node.state, NodeState::Refused(_))).count()
 }
 
-/// A worker that names five nodes came to a deployment of three: at times it met the two new ones first, marked them, and
-/// left them useless to the right workers.
+/// A worker that names five nodes joins a deployment of three. It once met the two new nodes first, marked
+/// them, and made them useless for the correct workers.
 #[tokio::test]
 async fn a_worker_with_a_wrong_list_marks_no_new_node() {
     let servers = servers(5);
@@ -84,18 +84,16 @@ impl EachMarked for Vec<RedisServer> {
     }
 }
 
-/// The first marker on a node wins, whoever writes it. A worker that finds the other list on a node says so.
+/// The first marker on a node wins, whichever worker writes it. A worker that finds the other list on a node
+/// reports it.
 #[tokio::test]
-async fn of_two_lists_that_race_for_new_nodes_each_node_takes_one() {
+async fn of_two_lists_that_race_for_new_nodes_each_node_accepts_one() {
     for _ in 0..5 {
         let servers = servers(3);
         let (three, two) = (quorum(&servers, trusting()), quorum(&servers[1..], trusting()));
         let (three_nodes, two_nodes) = tokio::join!(three.ready(PATIENCE), two.ready(PATIENCE));
         until(&three, "an end", |nodes| nodes.iter().all(|node| node.state != NodeState::Connecting)).await;
-        assert!(
-            !(three_nodes.is_ok() && two_nodes.is_ok()),
-            "two of three and both of two have no majority apart"
-        );
+        assert!(!(three_nodes.is_ok() && two_nodes.is_ok()), "majorities of both lists share a node");
         for (quorum, size) in [(&three, 3), (&two, 2)] {
             for (node, server) in quorum.nodes().iter().zip(&servers[3 - size..]) {
                 let ours = marked_for(server) == Some(size);
@@ -108,7 +106,7 @@ async fn of_two_lists_that_race_for_new_nodes_each_node_takes_one() {
 }
 
 #[tokio::test]
-async fn a_new_cluster_starts_with_a_minority_of_its_nodes_away() {
+async fn a_new_cluster_starts_while_a_minority_of_its_nodes_is_down() {
     let mut servers = servers(3);
     servers[2].kill();
     let first = quorum(&servers, trusting());
@@ -118,7 +116,7 @@ async fn a_new_cluster_starts_with_a_minority_of_its_nodes_away() {
     servers[1].kill();
     first.close().await;
     servers[0].flushall();
-    // One of three is no majority: it is not marked until another is met.
+    // One of three is not a majority: it is not marked until another is connected.
     let next = quorum(&servers, trusting());
     let nodes = until(&next, "the wait", |nodes| refused(nodes) == 1).await;
     let alone = NodeState::Refused(VoteRejection::TooFewMet { met: 1, needed: 2 });
@@ -149,7 +147,7 @@ async fn a_worker_whose_shared_settings_differ_is_refused_with_both_values() {
         ("max_clock_offset", "1s", "3s", QuorumConfig { max_clock_offset: 3 * second, ..trusting() }),
         ("clock_step_allowance", "200ms", "1s", QuorumConfig { clock_step_allowance: second, ..trusting() }),
         ("drift_rate", "0.01", "0.05", QuorumConfig { drift_rate: 0.05, ..trusting() }),
-        // Not `durable`: of these servers a durable worker refuses the setting before it reads the marker.
+        // Not `durable`: on these servers a durable worker refuses the setting before it reads the marker.
         ("trust_new_nodes", "true", "false", QuorumConfig { trust_new_nodes: false, ..trusting() }),
     ] {
         let other = quorum(&servers, setup);
@@ -163,13 +161,14 @@ async fn a_worker_whose_shared_settings_differ_is_refused_with_both_values() {
         assert!(text.contains(&format!("give every worker the same {field}")), "{text}");
         other.close().await;
     }
-    right.lock("x").acquire().await.expect("the others go on").release().await.expect("released");
+    right.lock("x").acquire().await.expect("the other workers continue").release().await.expect("released");
     right.close().await;
 }
 
-/// Two workers of a version that wrote `max_ttl` alone, and of this one, cannot tell whether they agree.
+/// A worker of a version that wrote only `max_ttl` and a worker of this version cannot compare their
+/// settings.
 #[tokio::test]
-async fn a_marker_of_an_older_version_is_refused_with_what_to_do() {
+async fn a_marker_of_an_older_version_is_refused_with_the_fix() {
     let servers = servers(3);
     let old = "quorate-marker 1\nrun=abc\nnodes=a,b,c\nmax_ttl_ms=30000\nsince_us=1\nvotes_us=2";
     servers.iter().for_each(|server| drop(server.command(&["SET", "quorate:node", old])));

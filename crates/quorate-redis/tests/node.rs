@@ -1,4 +1,4 @@
-//! What `RedisNode` promises alone, on real servers.
+//! The guarantees of `RedisNode` by itself, on real servers.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panic, its helpers too")]
 
 mod support;
@@ -11,18 +11,18 @@ use quorate::{
 use quorate_redis::{LINGER, RedisNode};
 use quorate_testkit::redis::{RedisConfig, RedisServer};
 use std::{fs, time::Duration};
-use support::{Desk, LONG, acquire, lock, owner, soon};
+use support::{LONG, NodeClient, acquire, lock, owner, soon};
 
 const PASSWORD: &str = "pa/ss@wo:rd";
 const ESCAPED: &str = "pa%2Fss%40wo%3Ard";
 
 #[tokio::test]
-async fn a_wrong_password_is_denied_with_the_mend_and_never_shown() {
+async fn a_wrong_password_is_denied_with_the_fix_and_never_shown() {
     let server = RedisConfig::new().password("sesame").start().unwrap();
     let port = server.port();
     for url in [
         format!("redis://:{ESCAPED}@127.0.0.1:{port}"),
-        format!("redis://nobody:{ESCAPED}@127.0.0.1:{port}"),
+        format!("redis://unknown:{ESCAPED}@127.0.0.1:{port}"),
         format!("redis://127.0.0.1:{port}"),
     ] {
         let node = RedisNode::parse(&url).unwrap();
@@ -38,11 +38,11 @@ async fn a_wrong_password_is_denied_with_the_mend_and_never_shown() {
 }
 
 #[tokio::test]
-async fn a_password_that_nobody_asked_for_is_named_as_such() {
+async fn a_password_that_the_server_does_not_require_is_reported() {
     let server = RedisServer::start().unwrap();
     let url = format!("redis://:{ESCAPED}@127.0.0.1:{}", server.port());
     let cause = refused(&RedisNode::parse(&url).unwrap()).await;
-    assert!(cause.to_string().contains("asks nobody for a password"), "{cause}");
+    assert!(cause.to_string().contains("requires no password"), "{cause}");
 }
 
 #[tokio::test]
@@ -50,11 +50,11 @@ async fn user_password_and_database_are_used() {
     let rules = format!("on >{PASSWORD} ~q:* ~{{q:* &* +@all");
     let server = RedisConfig::new().user("app", &rules).start().unwrap();
     let url = format!("redis://app:{ESCAPED}@127.0.0.1:{}/7", server.port());
-    let mut desk = Desk::marked(RedisNode::parse(&url).unwrap().prefix("q:")).await;
-    desk.must_acquire("r", 1).await;
+    let mut client = NodeClient::marked(RedisNode::parse(&url).unwrap().prefix("q:")).await;
+    client.must_acquire("r", 1).await;
     assert!(server.command(&["INFO", "keyspace"]).contains("db7:keys=3"));
-    // Keys beyond the user's are denied, each for itself.
-    let mut elsewhere = Desk::bare(RedisNode::parse(&url).unwrap().prefix("q:")).await;
+    // Keys that the user may not access are denied one by one.
+    let mut elsewhere = NodeClient::bare(RedisNode::parse(&url).unwrap().prefix("q:")).await;
     let marker = server.command(&["ACL", "SETUSER", "app", "-set"]);
     assert_eq!(marker, "OK");
     elsewhere.stamp = support::STAMP.into();
@@ -62,11 +62,11 @@ async fn user_password_and_database_are_used() {
         Reply::Refused(Refusal::Failed(why)) => assert!(!why.contains(PASSWORD), "{why}"),
         other => panic!("{other:?}"),
     }
-    assert_eq!(desk.raw_get(&server, 7, "q:s"), "(nil)");
+    assert_eq!(client.raw_get(&server, 7, "q:s"), "(nil)");
 }
 
 #[tokio::test]
-async fn a_user_without_the_needed_rights_is_denied_with_the_mend() {
+async fn a_user_without_the_required_permissions_is_denied_with_the_fix() {
     let server = RedisConfig::new().user("app", "on >secret ~* +ping +get").start().unwrap();
     let url = format!("redis://app:secret@127.0.0.1:{}", server.port());
     let cause = refused(&RedisNode::parse(&url).unwrap()).await;
@@ -87,11 +87,11 @@ async fn a_password_file_is_read_at_every_connection() {
     fs::write(&file, "wrong one\n").unwrap();
     assert!(!refused(&node).await.to_string().contains("wrong one"));
     fs::write(&file, "sesame\n").unwrap();
-    Desk::marked(node).await.must_acquire("r", 1).await;
+    NodeClient::marked(node).await.must_acquire("r", 1).await;
 }
 
 #[tokio::test]
-async fn a_database_that_is_not_there_is_denied() {
+async fn a_missing_database_is_denied() {
     let server = RedisServer::start().unwrap();
     let node = RedisNode::parse(&format!("redis://127.0.0.1:{}/99", server.port())).unwrap();
     let cause = refused(&node).await;
@@ -113,16 +113,16 @@ async fn a_unix_socket_serves_and_a_missing_one_is_unreachable() {
 }
 
 #[tokio::test]
-async fn a_killed_server_is_unreachable_and_comes_back_under_another_run_id() {
+async fn a_killed_server_is_unreachable_and_returns_with_another_run_id() {
     let mut server = RedisServer::start().unwrap();
     let (nudge, mut pushes) = Nudge::channel();
     let node = RedisNode::parse(&server.url()).unwrap();
     let (session, first) = node.open(nudge).await.unwrap();
     server.kill();
-    // Although nothing was being asked.
+    // Although no request was in flight.
     assert_eq!(soon(pushes.recv()).await, Some(Push::Closed));
-    let mut desk = Desk::of(node.clone(), session, first.clone());
-    assert_eq!(desk.try_ask(vec![acquire("r", 1)]).await, Err(Cause::Closed));
+    let mut client = NodeClient::of(node.clone(), session, first.clone());
+    assert_eq!(client.try_ask(vec![acquire("r", 1)]).await, Err(Cause::Closed));
     let cause = refused(&node).await;
     let named = format!("redis://127.0.0.1:{}/0", server.port());
     assert!(matches!(&cause, Cause::Unreachable(text) if text.contains(&named)), "{cause}");
@@ -133,12 +133,12 @@ async fn a_killed_server_is_unreachable_and_comes_back_under_another_run_id() {
 }
 
 #[tokio::test]
-async fn a_request_under_way_when_the_server_dies_is_closed() {
+async fn a_request_in_flight_when_the_server_dies_is_closed() {
     let mut server = RedisServer::start().unwrap();
-    let mut desk = Desk::marked(RedisNode::parse(&server.url()).unwrap()).await;
+    let mut client = NodeClient::marked(RedisNode::parse(&server.url()).unwrap()).await;
     server.pause();
-    let batch = desk.batch(vec![acquire("r", 1)]);
-    let reply = quorate::node::Session::send(&mut desk.session, batch);
+    let batch = client.batch(vec![acquire("r", 1)]);
+    let reply = quorate::node::Session::send(&mut client.session, batch);
     server.kill();
     assert_eq!(soon(reply).await, Err(Cause::Closed));
 }
@@ -157,44 +157,44 @@ async fn opening_a_paused_server_waits_and_leaves_no_task_when_dropped() {
 }
 
 #[tokio::test]
-async fn a_session_dropped_over_a_paused_server_ends_within_the_linger() {
+async fn a_session_dropped_on_a_paused_server_ends_within_the_linger() {
     let server = RedisServer::start().unwrap();
     let env = Env::system();
     let node = RedisNode::parse(&server.url()).unwrap().with_env(env.clone());
-    let mut desk = Desk::marked(node.clone()).await;
+    let mut client = NodeClient::marked(node.clone()).await;
     assert_eq!(env.tasks_alive(), 1);
     server.pause();
-    // More than the kernel's buffers take: some of it can never leave.
+    // More than the kernel's buffers take: some of it can never be sent.
     for number in 0..40 {
         let requests =
             (0..2000).map(|item| acquire(&format!("{number}-{item}-{}", "x".repeat(200)), 1)).collect();
-        let batch = desk.batch(requests);
-        drop(quorate::node::Session::send(&mut desk.session, batch));
+        let batch = client.batch(requests);
+        drop(quorate::node::Session::send(&mut client.session, batch));
     }
-    // The kernel takes what it can: the task must not stand in the way of others meanwhile.
+    // The kernel takes what it can. The task must not block other tasks meanwhile.
     env.sleep(Duration::from_millis(20)).await;
     let dropped = env.now();
-    drop(desk);
+    drop(client);
     while env.tasks_alive() > 0 {
-        assert!(dropped.until(env.now()) < LINGER + Duration::from_secs(2), "the task goes on");
+        assert!(dropped.until(env.now()) < LINGER + Duration::from_secs(2), "the task still runs");
         env.sleep(Duration::from_millis(5)).await;
     }
-    assert!(dropped.until(env.now()) >= LINGER, "it gave up early");
+    assert!(dropped.until(env.now()) >= LINGER, "it ended early");
     server.resume();
     soon(node.open(Nudge::channel().0)).await.unwrap();
 }
 
 #[tokio::test]
-async fn a_dropped_session_ends_at_once_when_all_has_left() {
+async fn a_dropped_session_ends_at_once_when_everything_was_sent() {
     let server = RedisServer::start().unwrap();
     let env = Env::system();
     let node = RedisNode::parse(&server.url()).unwrap().with_env(env.clone());
-    let mut desk = Desk::marked(node).await;
-    desk.must_acquire("r", 1).await;
+    let mut client = NodeClient::marked(node).await;
+    client.must_acquire("r", 1).await;
     let dropped = env.now();
-    drop(desk);
+    drop(client);
     while env.tasks_alive() > 0 {
-        assert!(dropped.until(env.now()) < LINGER / 2, "the task goes on");
+        assert!(dropped.until(env.now()) < LINGER / 2, "the task still runs");
         env.sleep(Duration::from_millis(1)).await;
     }
     assert!(!server.command(&["CLIENT", "LIST"]).contains("name=quorate"), "the connection is gone");
@@ -211,55 +211,55 @@ async fn finishing_the_environment_ends_the_sessions() {
 }
 
 #[tokio::test]
-async fn a_flushed_server_refuses_votes_for_want_of_its_marker() {
+async fn a_flushed_server_refuses_votes_because_its_marker_is_missing() {
     let server = RedisServer::start().unwrap();
-    let mut desk = Desk::marked(RedisNode::parse(&server.url()).unwrap()).await;
-    desk.must_acquire("r", 1).await;
+    let mut client = NodeClient::marked(RedisNode::parse(&server.url()).unwrap()).await;
+    client.must_acquire("r", 1).await;
     server.flushall();
-    assert_eq!(desk.ask(acquire("r", 2)).await, Reply::Refused(Refusal::Marker(None)));
+    assert_eq!(client.ask(acquire("r", 2)).await, Reply::Refused(Refusal::Marker(None)));
 }
 
 #[tokio::test]
 async fn flushed_scripts_close_the_session_and_the_next_loads_them_again() {
     let server = RedisServer::start().unwrap();
     let node = RedisNode::parse(&server.url()).unwrap();
-    let mut desk = Desk::marked(node.clone()).await;
+    let mut client = NodeClient::marked(node.clone()).await;
     assert_eq!(server.command(&["SCRIPT", "FLUSH"]), "OK");
-    assert_eq!(desk.try_ask(vec![acquire("r", 1)]).await, Err(Cause::Closed));
-    let mut again = Desk::bare(node).await;
+    assert_eq!(client.try_ask(vec![acquire("r", 1)]).await, Err(Cause::Closed));
+    let mut again = NodeClient::bare(node).await;
     assert!(matches!(again.ask(acquire("r", 1)).await, Reply::Granted { .. }));
 }
 
 #[tokio::test]
 async fn a_plain_redlock_client_excludes_and_is_excluded() {
     let server = RedisServer::start().unwrap();
-    let mut desk = Desk::marked(RedisNode::parse(&server.url()).unwrap().prefix("")).await;
+    let mut client = NodeClient::marked(RedisNode::parse(&server.url()).unwrap().prefix("")).await;
     assert_eq!(server.command(&["SET", "theirs", "\u{fffd}token", "NX", "PX", "30000"]), "OK");
-    match desk.ask(acquire("theirs", 1)).await {
+    match client.ask(acquire("theirs", 1)).await {
         Reply::Held { owner, remaining: Some(left) } => {
             assert_eq!(owner.as_str(), "\u{fffd}token");
             assert!(left > Duration::from_secs(20) && left <= Duration::from_millis(30_001));
         }
         other => panic!("{other:?}"),
     }
-    desk.must_acquire("ours", 1).await;
+    client.must_acquire("ours", 1).await;
     assert_eq!(server.command(&["SET", "ours", "x", "NX", "PX", "30000"]), "(nil)");
     assert_eq!(server.command(&["TYPE", "ours"]), "string");
     assert_eq!(server.command(&["GET", "ours"]), owner(1).as_str());
     let ttl: i64 = server.command(&["PTTL", "ours"]).parse().unwrap();
     assert!(ttl > 0 && ttl <= i64::try_from(LONG.as_millis()).unwrap());
-    // A foreign lock without an end.
+    // Another client's lock that never expires.
     server.command(&["SET", "forever", "x"]);
-    assert!(matches!(desk.ask(acquire("forever", 1)).await, Reply::Held { remaining: None, .. }));
-    let looked = desk.ask(Request::Inspect { resource: lock("forever") }).await;
+    assert!(matches!(client.ask(acquire("forever", 1)).await, Reply::Held { remaining: None, .. }));
+    let looked = client.ask(Request::Inspect { resource: lock("forever") }).await;
     assert!(matches!(looked, Reply::State { holder: Some((_, None)), .. }), "{looked:?}");
 }
 
 #[tokio::test]
-async fn keys_stand_where_the_documentation_says() {
+async fn keys_are_those_of_the_documentation() {
     let server = RedisServer::start().unwrap();
-    let mut desk = Desk::marked(RedisNode::parse(&server.url()).unwrap()).await;
-    desk.must_acquire("r", 1).await;
+    let mut client = NodeClient::marked(RedisNode::parse(&server.url()).unwrap()).await;
+    client.must_acquire("r", 1).await;
     let claim = quorate::node::Resource::claim("orders", "7").unwrap();
     let done = Request::Complete {
         resource: claim,
@@ -271,8 +271,8 @@ async fn keys_stand_where_the_documentation_says() {
         },
         retention: LONG,
     };
-    assert_eq!(desk.ask(done).await, Reply::Completed);
-    let sealed = desk.ask(Request::Seal {
+    assert_eq!(client.ask(done).await, Reply::Completed);
+    let sealed = client.ask(Request::Seal {
         ledger: "billing".into(),
         term: quorate::node::FencingToken::new(3),
         after: None,
@@ -298,9 +298,9 @@ async fn keys_stand_where_the_documentation_says() {
 }
 
 #[tokio::test]
-async fn a_key_of_another_type_spoils_its_own_item_only() {
+async fn a_key_of_another_type_fails_only_its_own_request() {
     let server = RedisServer::start().unwrap();
-    let mut desk = Desk::marked(RedisNode::parse(&server.url()).unwrap().prefix("")).await;
+    let mut client = NodeClient::marked(RedisNode::parse(&server.url()).unwrap().prefix("")).await;
     server.command(&["RPUSH", "list", "x"]);
     server.command(&["SET", "{text}:fence", "12x"]);
     server.command(&["RPUSH", "{fence}:fence", "x"]);
@@ -313,7 +313,7 @@ async fn a_key_of_another_type_spoils_its_own_item_only() {
         term: quorate::node::FencingToken::new(1),
         after: None,
     };
-    let replies = desk
+    let replies = client
         .try_ask(vec![
             acquire("fine", 1),
             acquire("list", 1),
@@ -349,7 +349,7 @@ async fn a_key_of_another_type_spoils_its_own_item_only() {
     assert_eq!(server.command(&["TYPE", "list"]), "list");
 }
 
-/// What can be asked of a claim by one whom [`owner`] signs as `w`.
+/// Returns every request that the holder with the token `w` can make on a claim.
 fn every_request_of(resource: &quorate::node::Resource) -> Vec<Request> {
     let (resource, owner) = (|| resource.clone(), || quorate::node::Owner::from_node("w"));
     let token = quorate::node::FencingToken::new(1);
@@ -381,11 +381,11 @@ fn every_request_of(resource: &quorate::node::Resource) -> Vec<Request> {
     ]
 }
 
-/// Numbers that no script of ours wrote: each once spoiled the whole batch, and closed the session.
+/// Numbers that no script of Quorate writes. Each once failed the whole batch, and closed the session.
 #[tokio::test]
-async fn a_number_out_of_bounds_spoils_its_own_item_only() {
+async fn a_number_out_of_bounds_fails_only_its_own_request() {
     let server = RedisServer::start().unwrap();
-    let mut desk = Desk::marked(RedisNode::parse(&server.url()).unwrap().prefix("")).await;
+    let mut client = NodeClient::marked(RedisNode::parse(&server.url()).unwrap().prefix("")).await;
     let beyond = "99999999999999999999";
     server.command(&["SET", "{counter}:fence", beyond]);
     let far = "9".repeat(17);
@@ -409,7 +409,7 @@ async fn a_number_out_of_bounds_spoils_its_own_item_only() {
     let claims = (1..10).map(|id| quorate::node::Resource::claim("s", &id.to_string()).unwrap());
     let claims = claims.collect::<Vec<_>>();
     let read = |group: &str| Request::Read { ledger: group.into(), after: None };
-    let mut asked = vec![
+    let mut requests = vec![
         acquire("long", 1),
         Request::Inspect { resource: lock("long") },
         acquire("counter", 1),
@@ -419,9 +419,9 @@ async fn a_number_out_of_bounds_spoils_its_own_item_only() {
         read("mark"),
     ];
     for resource in claims {
-        asked.extend(every_request_of(&resource));
+        requests.extend(every_request_of(&resource));
     }
-    let replies = desk.try_ask(asked).await.unwrap();
+    let replies = client.try_ask(requests).await.unwrap();
     for (number, reply) in replies.iter().enumerate() {
         match reply {
             Reply::Held { remaining: Some(left), .. }
@@ -447,21 +447,21 @@ async fn a_marker_of_another_type_is_named_at_the_handshake() {
 }
 
 #[tokio::test]
-async fn a_server_out_of_memory_refuses_and_leaves_nothing_half_done() {
+async fn a_server_out_of_memory_refuses_without_partial_changes() {
     let server = RedisServer::start().unwrap();
-    let mut desk = Desk::marked(RedisNode::parse(&server.url()).unwrap().prefix("")).await;
-    desk.must_acquire("held", 1).await;
+    let mut client = NodeClient::marked(RedisNode::parse(&server.url()).unwrap().prefix("")).await;
+    client.must_acquire("held", 1).await;
     let claims = ["held", "kept", "done", "new"].map(|id| quorate::node::Resource::claim("s", id).unwrap());
     let [held, kept, done, new] = &claims;
     let begin = |claim: &quorate::node::Resource, attempt: u64| {
-        let mut asked = acquire("c", attempt);
-        if let Request::Acquire { resource, .. } = &mut asked {
+        let mut request = acquire("c", attempt);
+        if let Request::Acquire { resource, .. } = &mut request {
             *resource = claim.clone();
         }
-        asked
+        request
     };
     for claim in &claims[..3] {
-        assert!(matches!(desk.ask(begin(claim, 1)).await, Reply::Granted { .. }));
+        assert!(matches!(client.ask(begin(claim, 1)).await, Reply::Granted { .. }));
         let counted = Request::Count {
             resource: claim.clone(),
             owner: owner(1),
@@ -470,7 +470,7 @@ async fn a_server_out_of_memory_refuses_and_leaves_nothing_half_done() {
             back: false,
             keep: LONG,
         };
-        assert_eq!(desk.ask(counted).await, Reply::Counted);
+        assert_eq!(client.ask(counted).await, Reply::Counted);
     }
     let record = quorate::node::DoneRecord { result: "ok".into(), ..Default::default() };
     let completed = Request::Complete {
@@ -479,19 +479,19 @@ async fn a_server_out_of_memory_refuses_and_leaves_nothing_half_done() {
         record: record.clone(),
         retention: LONG,
     };
-    assert_eq!(desk.ask(completed).await, Reply::Completed);
+    assert_eq!(client.ask(completed).await, Reply::Completed);
     assert_eq!(server.command(&["CONFIG", "SET", "maxmemory", "1"]), "OK");
-    match desk.ask(acquire("r", 1)).await {
+    match client.ask(acquire("r", 1)).await {
         Reply::Refused(Refusal::Failed(why)) => assert!(why.contains("memory"), "{why}"),
         other => panic!("{other:?}"),
     }
-    // Who else asks is told what stands, and only what is free is refused.
-    assert_eq!(desk.ask(begin(done, 2)).await, Reply::Done(record));
-    let told = desk.ask(begin(held, 2)).await;
-    assert!(matches!(&told, Reply::Held { owner: holder, .. } if *holder == owner(1)), "{told:?}");
-    let refused = desk.ask(begin(new, 2)).await;
+    // Another worker receives the stored state, and only a free claim is refused.
+    assert_eq!(client.ask(begin(done, 2)).await, Reply::Done(record));
+    let reply = client.ask(begin(held, 2)).await;
+    assert!(matches!(&reply, Reply::Held { owner: holder, .. } if *holder == owner(1)), "{reply:?}");
+    let refused = client.ask(begin(new, 2)).await;
     assert!(matches!(refused, Reply::Refused(Refusal::Failed(_))), "{refused:?}");
-    // What is held can still be extended and freed.
+    // A lock or claim that is held can still be extended and freed.
     for resource in [lock("held"), held.clone(), kept.clone()] {
         let extended = Request::Extend {
             resource: resource.clone(),
@@ -500,19 +500,19 @@ async fn a_server_out_of_memory_refuses_and_leaves_nothing_half_done() {
             token: quorate::node::FencingToken::new(1),
             keep: LONG,
         };
-        assert_eq!(desk.ask(extended).await, Reply::Extended, "{resource}");
+        assert_eq!(client.ask(extended).await, Reply::Extended, "{resource}");
         if resource != *kept {
-            let released = desk.ask(Request::Release { resource, owner: owner(1) }).await;
+            let released = client.ask(Request::Release { resource, owner: owner(1) }).await;
             assert_eq!(released, Reply::Released(true));
         }
     }
-    assert_eq!(desk.ask(Request::Forgive { resource: held.clone(), keep: LONG }).await, Reply::Forgiven);
-    let looked = desk.ask(Request::Inspect { resource: kept.clone() }).await;
+    assert_eq!(client.ask(Request::Forgive { resource: held.clone(), keep: LONG }).await, Reply::Forgiven);
+    let looked = client.ask(Request::Inspect { resource: kept.clone() }).await;
     let Reply::State { holder: Some((_, Some(left))), .. } = looked else { panic!("{looked:?}") };
-    assert!(left > LONG, "it holds on: {left:?}");
+    assert!(left > LONG, "the lease was extended: {left:?}");
     server.command(&["CONFIG", "SET", "maxmemory", "0"]);
     assert_eq!(server.command(&["EXISTS", "r"]), "0", "an owner without a count");
-    desk.must_acquire("r", 2).await;
+    client.must_acquire("r", 2).await;
 }
 
 #[tokio::test]
@@ -526,7 +526,7 @@ async fn a_hello_reports_policy_durability_and_replicas() {
     assert_eq!(hello_of(&durable).await.durable, Some(true));
     let lazy = RedisConfig::new().append_only().line("appendfsync everysec").start().unwrap();
     assert_eq!(hello_of(&lazy).await.durable, Some(false));
-    // An fsync that is put off during a rewrite.
+    // An fsync that is delayed during a rewrite.
     let rewriting = RedisConfig::new().append_only().line("no-appendfsync-on-rewrite yes").start().unwrap();
     let hello = hello_of(&rewriting).await;
     assert_eq!(hello.durable, Some(false));
@@ -535,10 +535,10 @@ async fn a_hello_reports_policy_durability_and_replicas() {
     {
         assert!(why.contains(part), "{part}: {why}");
     }
-    // Told by nobody.
-    let secretive =
+    // The user may not read the settings.
+    let restricted =
         RedisConfig::new().append_only().user("app", "on >secret ~* &* +@all -config").start().unwrap();
-    let url = format!("redis://app:secret@127.0.0.1:{}", secretive.port());
+    let url = format!("redis://app:secret@127.0.0.1:{}", restricted.port());
     let (_, hello) = RedisNode::parse(&url).unwrap().open(Nudge::channel().0).await.unwrap();
     assert_eq!(hello.durable, None);
     let replica = RedisConfig::new().line(&format!("replicaof 127.0.0.1 {}", plain.port())).start().unwrap();
@@ -546,7 +546,7 @@ async fn a_hello_reports_policy_durability_and_replicas() {
 }
 
 #[tokio::test]
-async fn durable_workers_do_without_a_server_that_puts_syncs_off() {
+async fn durable_workers_exclude_a_server_that_delays_syncs() {
     let server = RedisConfig::new().append_only().line("no-appendfsync-on-rewrite yes").start().unwrap();
     let set =
         |setting: &str, value: &str| assert_eq!(server.command(&["CONFIG", "SET", setting, value]), "OK");
@@ -555,7 +555,7 @@ async fn durable_workers_do_without_a_server_that_puts_syncs_off() {
     until(&quorum, "no-appendfsync-on-rewrite is yes").await;
     set("no-appendfsync-on-rewrite", "no");
     until(&quorum, "Trusted").await;
-    // While sessions are open; each is back once the setting is.
+    // While sessions are open. Each session returns once the setting does.
     for (setting, wrong, right) in [
         ("appendfsync", "everysec", "always"),
         ("no-appendfsync-on-rewrite", "yes", "no"),
@@ -569,7 +569,7 @@ async fn durable_workers_do_without_a_server_that_puts_syncs_off() {
     quorum.close().await;
 }
 
-/// Waits until the state of the quorum's one node has `part` in it.
+/// Waits until the state of the quorum's one node contains `part`.
 async fn until(quorum: &Quorum, part: &str) {
     let env = Env::system();
     let late = env.now() + Duration::from_secs(60);
@@ -584,14 +584,14 @@ async fn until(quorum: &Quorum, part: &str) {
 }
 
 #[tokio::test]
-async fn what_is_durable_restarts_with_its_marker_and_leases() {
+async fn a_durable_server_restarts_with_its_marker_and_leases() {
     let mut server = RedisConfig::new().append_only().start().unwrap();
     let node = RedisNode::parse(&server.url()).unwrap();
-    let mut desk = Desk::marked(node.clone()).await;
-    desk.must_acquire("r", 1).await;
+    let mut client = NodeClient::marked(node.clone()).await;
+    client.must_acquire("r", 1).await;
     server.restart().unwrap();
-    let mut again = Desk::bare(node).await;
-    assert_ne!(again.hello.run_id, desk.hello.run_id);
+    let mut again = NodeClient::bare(node).await;
+    assert_ne!(again.hello.run_id, client.hello.run_id);
     assert_eq!(again.hello.marker.as_deref(), Some(support::STAMP));
     assert!(
         matches!(again.ask(acquire("r", 2)).await, Reply::Held { owner: holder, .. } if holder == owner(1))

@@ -1,4 +1,4 @@
-//! What only an operator can fix ends every waiting call at once, with the cause of each node.
+//! An error that only an operator can fix ends every waiting call at once, with the cause of each node.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -27,7 +27,7 @@ use std::{
     time::Duration,
 };
 
-/// How long a call that ends at once may take on a busy machine. None of the calls below has a wait that is shorter.
+/// A bound for a call that ends at once, on a busy machine. No call below waits for a shorter time.
 const SOON: Duration = Duration::from_secs(20);
 const LONG: Duration = Duration::from_secs(600);
 
@@ -47,7 +47,7 @@ fn quorum(urls: &[String]) -> Quorum {
 async fn soon<T>(what: &str, work: impl Future<Output = T>) -> T {
     let env = Env::system();
     let ended = env.before(env.now() + SOON, work).await;
-    ended.unwrap_or_else(|| panic!("{what} waits though only an operator can help"))
+    ended.unwrap_or_else(|| panic!("{what} waits although only an operator can fix the cause"))
 }
 
 fn text<T, E: Display>(result: Result<T, E>) -> String {
@@ -57,7 +57,7 @@ fn text<T, E: Display>(result: Result<T, E>) -> String {
     }
 }
 
-/// Every call that waits, as its name and the text of its error.
+/// Returns every call that waits, as its name and the text of its error.
 fn waiting_calls(quorum: &Quorum) -> Vec<(&'static str, LocalBoxFuture<'static, String>)> {
     let calls = [
         "ready",
@@ -102,18 +102,19 @@ async fn call(name: &'static str, quorum: Quorum) -> String {
     }
 }
 
-/// Each waiting call ends, and says of a majority of the servers that it `says` so. (A call ends as soon as a majority is
-/// known to refuse it, so a third server may not have answered.) Those in `spared` only read, and may.
+/// Checks that each waiting call ends with an error that contains `says` for a majority of the servers. (A
+/// call ends as soon as a majority is known to refuse it, so the third server may not have answered.) The
+/// calls in `spared` only read, and are excluded.
 async fn all_end(quorum: &Quorum, servers: &[RedisServer], says: &str, spared: &[&str]) {
     for (name, call) in waiting_calls(quorum).into_iter().filter(|(name, _)| !spared.contains(name)) {
         let text = soon(name, call).await;
-        let said = |server: &&RedisServer| {
+        let reports = |server: &&RedisServer| {
             let node = format!("127.0.0.1:{}", server.port());
             text.split("; redis://").any(|part| part.contains(&node) && part.contains(says))
         };
         assert!(
-            servers.iter().filter(said).count() >= 2,
-            "{name} does not say {says:?} of two servers: {text}"
+            servers.iter().filter(reports).count() >= 2,
+            "{name} does not report {says:?} for two servers: {text}"
         );
         assert!(!text.contains("sesame") && !text.contains("wrong-one"), "{name}: {text}");
     }
@@ -128,16 +129,16 @@ async fn a_wrong_password_ends_every_waiting_call_at_once() {
 }
 
 #[tokio::test]
-async fn too_few_rights_end_every_waiting_call_at_once() {
+async fn missing_permissions_end_every_waiting_call_at_once() {
     let servers = servers(&RedisConfig::new().user("app", "on >sesame ~* +ping +get"));
     all_end(&quorum(&urls(&servers, "app:sesame@")), &servers, "NOPERM", &[]).await;
 }
 
-/// What needs no vote is answered by nodes that have none.
+/// The calls that need no vote, which nodes without a vote can serve.
 const READS: [&str; 2] = ["observer", "jobs"];
 
 #[tokio::test]
-async fn replicas_and_servers_that_evict_end_every_waiting_call_at_once() {
+async fn replicas_and_evicting_servers_end_every_waiting_call_at_once() {
     let servers = servers(&RedisConfig::new());
     for server in &servers {
         server.command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
@@ -151,7 +152,7 @@ async fn replicas_and_servers_that_evict_end_every_waiting_call_at_once() {
 }
 
 #[tokio::test]
-async fn another_list_and_other_settings_end_every_waiting_call_at_once() {
+async fn a_different_node_list_and_different_settings_end_every_waiting_call_at_once() {
     let mut servers = servers(&RedisConfig::new());
     let right = quorum(&urls(&servers, ""));
     right.lock("x").acquire().await.expect("a lease").release().await.expect("released");
@@ -163,7 +164,7 @@ async fn another_list_and_other_settings_end_every_waiting_call_at_once() {
 }
 
 #[tokio::test]
-async fn a_majority_says_so_where_another_node_is_away() {
+async fn a_majority_ends_the_calls_while_another_node_is_down() {
     let config = RedisConfig::new().password("sesame");
     let servers = servers(&config);
     let mut urls = urls(&servers[1..], ":wrong-one@");
@@ -179,9 +180,10 @@ async fn a_majority_says_so_where_another_node_is_away() {
     quorum.close().await;
 }
 
-/// A worker that has had a quorum outlives a password that is rotated under it; its calls that wait do not.
+/// A worker that has had a quorum survives a password that is rotated while it runs; its waiting calls do
+/// not.
 #[tokio::test]
-async fn a_candidate_that_has_had_a_quorum_outlives_a_passing_wrong_password() {
+async fn a_candidate_that_has_had_a_quorum_survives_a_temporary_wrong_password() {
     let servers = servers(&RedisConfig::new().user("app", "on >sesame ~* &* +@all"));
     let quorum = quorum(&urls(&servers, "app:sesame@"));
     quorum.ready(SOON).await.expect("a majority votes");
@@ -199,15 +201,15 @@ async fn a_candidate_that_has_had_a_quorum_outlives_a_passing_wrong_password() {
     assert!(matches!(soon("once", once).await, Err(ProcessError::Claim(error)) if error.is_permanent()));
 
     let leads = Arc::new(AtomicBool::new(false));
-    let (told, election) = (Arc::clone(&leads), Election::new(&quorum, "g"));
+    let (led, election) = (Arc::clone(&leads), Election::new(&quorum, "g"));
     let campaign = election.run(move |_| {
-        told.store(true, Ordering::Relaxed);
+        led.store(true, Ordering::Relaxed);
         async { Ok::<_, Infallible>(()) }
     });
     let env = Env::system();
     let rotates_back = async {
         env.sleep(Duration::from_secs(2)).await;
-        assert!(!leads.load(Ordering::Relaxed), "nobody can lead yet");
+        assert!(!leads.load(Ordering::Relaxed), "no candidate can lead yet");
         set_password("sesame");
         while !leads.load(Ordering::Relaxed) {
             env.sleep(Duration::from_millis(20)).await;

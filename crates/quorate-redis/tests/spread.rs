@@ -1,4 +1,4 @@
-//! Jobs spread over workers, on real servers: whichever claims a tick first runs it.
+//! Jobs with any-worker placement, on real servers: the first worker to claim a tick runs it.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panic, its helpers too")]
 
 use quorate::{
@@ -22,19 +22,20 @@ use std::{
 use tokio::{runtime::Runtime, sync::mpsc};
 use tokio_util::sync::CancellationToken;
 
-/// How long anything may take that must come, on a slow machine.
+/// A bound that a healthy run never reaches, even on a slow machine.
 const BOUND: Duration = Duration::from_secs(60);
 const TTL: Duration = Duration::from_secs(2);
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Who started which tick, by its time in microseconds, and whether it was made up.
+/// The runs of each tick, by its time in microseconds: the worker, and whether the run was a catch-up run.
 type Starts = Arc<Mutex<BTreeMap<u64, Vec<(&'static str, bool)>>>>;
 
 fn servers() -> RedisCluster {
     RedisCluster::start(5).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// A worker as a process would be: shut down in the background it is gone without a word.
+/// A worker that behaves like a process of its own: shut down in the background, it disappears without a
+/// release.
 struct Worker {
     runtime: Runtime,
     scheduler: Scheduler,
@@ -43,12 +44,12 @@ struct Worker {
 }
 
 impl Worker {
-    /// Starts a worker that runs `job`, and never leads unless it is told that it may.
+    /// Starts a worker that runs `job`, and that becomes a candidate only if `may_lead`.
     fn start(name: &str, urls: &[String], may_lead: bool, job: Job) -> Self {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let stop = CancellationToken::new();
-        let (told, ended) = mpsc::unbounded_channel();
+        let (ended_tx, ended) = mpsc::unbounded_channel();
         let quorum = {
             let _inside = runtime.enter();
             Quorum::redis(urls).unwrap().trust_new_nodes(true).worker(name).build().unwrap()
@@ -59,19 +60,19 @@ impl Worker {
         let _running = runtime.spawn(async move {
             run.until(stopped.cancelled_owned()).await.unwrap();
             quorum.close().await;
-            let _ = told.send(());
+            let _ = ended_tx.send(());
         });
         Self { runtime, scheduler, stop, ended }
     }
 
-    /// Politely.
+    /// Stops the worker gracefully.
     async fn stop(mut self) {
         self.stop.cancel();
         soon("the end of a worker", self.ended.recv()).await;
         self.runtime.shutdown_background();
     }
 
-    /// As SIGKILL would: nothing is released.
+    /// Stops the worker as SIGKILL would: nothing is released.
     fn kill(self) {
         self.runtime.shutdown_background();
     }
@@ -86,13 +87,13 @@ fn job(delivery: Delivery, period: Duration, who: &'static str, starts: &Starts)
     rules(job, delivery)
 }
 
-/// A job whose runs never end, and what tells of the tick of each.
+/// Returns a job whose runs never end, and a channel that receives the tick of each run.
 fn hanging(who: &'static str, starts: &Starts) -> (Job, mpsc::UnboundedReceiver<u64>) {
-    let (told, hangs) = mpsc::unbounded_channel();
+    let (ticks, hangs) = mpsc::unbounded_channel();
     let noted = Arc::clone(starts);
     let job = Job::new("j", every(Duration::from_millis(100)).unwrap(), move |tick: Tick| {
         note(&noted, who, &tick);
-        let _ = told.send(tick.at().as_micros());
+        let _ = ticks.send(tick.at().as_micros());
         std::future::pending::<Result<(), String>>()
     });
     (job, hangs)
@@ -109,7 +110,9 @@ fn note(starts: &Starts, who: &'static str, tick: &Tick) {
 
 async fn soon<T>(what: &str, work: impl Future<Output = T>) -> T {
     let env = Env::system();
-    env.before(env.now() + BOUND, work).await.unwrap_or_else(|| panic!("no {what} in {BOUND:?}"))
+    env.before(env.now() + BOUND, work)
+        .await
+        .unwrap_or_else(|| panic!("timed out after {BOUND:?} waiting for {what}"))
 }
 
 async fn until(what: &str, mut holds: impl FnMut() -> bool) {
@@ -121,12 +124,12 @@ async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     .await;
 }
 
-/// The history of `j`, as the servers have it: by tick, how it ended.
+/// Returns the history of `j` from the servers: the outcomes by tick.
 fn history(cluster: &RedisCluster) -> BTreeMap<u64, Vec<TickHistory>> {
     let mut all: BTreeMap<String, TickHistory> = BTreeMap::new();
     for server in cluster.iter() {
-        let said = server.command(&["HGETALL", "quorate:ledger/g{history:j}"]);
-        let lines: Vec<&str> = said.lines().collect();
+        let fields = server.command(&["HGETALL", "quorate:ledger/g{history:j}"]);
+        let lines: Vec<&str> = fields.lines().collect();
         for pair in lines.chunks(2) {
             if let [field, value] = pair
                 && let Some(key) = field.strip_prefix("r:")
@@ -143,7 +146,7 @@ fn history(cluster: &RedisCluster) -> BTreeMap<u64, Vec<TickHistory>> {
     ticks
 }
 
-/// How a tick ended, and where, once its history says so.
+/// Returns the outcome and the worker of each run of a tick, once its history holds them.
 async fn ended(cluster: &RedisCluster, tick: u64) -> Vec<(TickEnd, String)> {
     until("its end", || history(cluster).contains_key(&tick)).await;
     let entries = history(cluster).remove(&tick).unwrap();
@@ -168,8 +171,8 @@ async fn every_tick_runs_once_on_one_of_three_workers() {
         assert!(twice.is_empty(), "{delivery}: {twice:?}");
         let (first, last) = (starts.keys().next().unwrap(), starts.keys().last().unwrap());
         let due = (last - first) / u64::try_from(PERIOD.as_micros()).unwrap() + 1;
-        assert_eq!(starts.len() as u64, due, "{delivery}: none is left out");
-        // Which of them is the quickest is the machine's affair; that one is not alone is not.
+        assert_eq!(starts.len() as u64, due, "{delivery}: no tick is missing");
+        // The fastest worker depends on the machine. But it must not be the only one that runs ticks.
         let count = |who| starts.values().flatten().filter(|(by, _)| *by == who).count();
         let counts = ["a", "b", "c"].map(count);
         assert!(counts.iter().filter(|count| **count >= 5).count() > 1, "{delivery}: {counts:?}");
@@ -181,9 +184,9 @@ async fn every_tick_runs_once_on_one_of_three_workers() {
     }
 }
 
-/// A worker is killed while it runs a tick; another is there all the while.
+/// A worker is killed while it runs a tick; another worker runs all the time.
 #[tokio::test]
-async fn a_killed_workers_tick_runs_again_or_is_entered_as_lost() {
+async fn a_killed_workers_tick_runs_again_or_is_recorded_as_lost() {
     for delivery in [Delivery::AtMostOnce, Delivery::AtLeastOnce] {
         let cluster = servers();
         let starts = Starts::default();
@@ -193,7 +196,7 @@ async fn a_killed_workers_tick_runs_again_or_is_entered_as_lost() {
             job(delivery, Duration::from_millis(100), "b", &starts).overlap(Overlap::Allow)
         });
         let tick = soon("a tick that hangs", hangs.recv()).await.unwrap();
-        // It is held for as long as its worker lives, longer than a claim lasts without being extended.
+        // The tick stays claimed as long as its worker lives, longer than a claim lasts without an extension.
         let more = starts.lock().unwrap().len() + 40;
         until("40 more ticks", || starts.lock().unwrap().len() >= more).await;
         assert_eq!(starts.lock().unwrap()[&tick], [("a", false)], "{delivery}");
@@ -216,9 +219,9 @@ async fn a_killed_workers_tick_runs_again_or_is_entered_as_lost() {
     }
 }
 
-/// All workers are gone while a tick stands as started; the next that comes brings it to an end.
+/// All workers have gone while a tick is recorded as started; the next worker that joins ends it.
 #[tokio::test]
-async fn what_nobody_is_left_to_end_is_ended_by_the_next_worker() {
+async fn a_tick_without_a_live_worker_is_ended_by_the_next_worker() {
     for delivery in [Delivery::AtMostOnce, Delivery::AtLeastOnce] {
         let cluster = servers();
         let starts = Starts::default();
@@ -243,26 +246,27 @@ async fn what_nobody_is_left_to_end_is_ended_by_the_next_worker() {
             }
             Delivery::AtMostOnce => assert_eq!((&*runs, &*end), (&[("a", false)][..], &[TickEnd::Lost][..])),
         }
-        // What nobody ran while nobody was there is made up: the rule is run-all.
+        // Ticks that were due while no worker ran have catch-up runs: the rule is run-all.
         let starts = starts.lock().unwrap();
         let (first, last) = (starts.keys().next().unwrap(), starts.keys().last().unwrap());
-        assert_eq!(starts.len() as u64, (last - first) / 100_000 + 1, "{delivery}: none is left out");
+        assert_eq!(starts.len() as u64, (last - first) / 100_000 + 1, "{delivery}: no tick is missing");
     }
 }
 
-/// Whoever is told to stop gives its tick back, and another has it at once, not when the claim would have ended.
+/// A worker that stops gives its tick back, and another worker runs it at once, not only when the claim would
+/// have expired.
 #[tokio::test]
-async fn a_worker_that_is_told_to_stop_gives_its_tick_back() {
+async fn a_stopping_worker_gives_its_tick_back() {
     let cluster = servers();
     let starts = Starts::default();
-    let (told, mut begun) = mpsc::unbounded_channel();
+    let (ticks, mut begun) = mpsc::unbounded_channel();
     let noted = Arc::clone(&starts);
     let patient = Job::new("j", every(Duration::from_millis(100)).unwrap(), move |tick: Tick| {
         note(&noted, "a", &tick);
-        let _ = told.send(tick.at().as_micros());
+        let _ = ticks.send(tick.at().as_micros());
         async move {
             tick.cancellation_token().cancelled().await;
-            Err("told to stop".to_owned())
+            Err("cancelled".to_owned())
         }
     });
     let a = Worker::start("a", &cluster.urls(), false, rules(patient, Delivery::AtLeastOnce));
@@ -275,12 +279,13 @@ async fn a_worker_that_is_told_to_stop_gives_its_tick_back() {
     b.stop().await;
     assert_eq!(starts.lock().unwrap()[&tick], [("a", false), ("b", true)]);
     let ends: Vec<_> = history(&cluster)[&tick].iter().map(|entry| entry.end).collect();
-    assert_eq!(ends, [TickEnd::Done], "the run that was interrupted is no end");
+    assert_eq!(ends, [TickEnd::Done], "the interrupted run is not an outcome");
 }
 
-/// Spread, then the leader's, then spread again: what was due under the leader is not run again by the workers.
+/// Any-worker placement, then the leader's, then any-worker again: ticks that were due under the leader are
+/// not run again by the workers.
 #[tokio::test]
-async fn while_the_leader_has_a_job_the_workers_let_it_be_and_begin_anew_afterwards() {
+async fn workers_leave_a_job_to_the_leader_and_continue_when_it_is_returned() {
     let cluster = servers();
     let starts = Starts::default();
     let period = Duration::from_millis(100);
@@ -289,7 +294,8 @@ async fn while_the_leader_has_a_job_the_workers_let_it_be_and_begin_anew_afterwa
     let quorum =
         Quorum::redis(cluster.urls()).unwrap().trust_new_nodes(true).worker("leader").build().unwrap();
     let ledger = Ledger::new(&quorum, "g").unwrap();
-    // As leaders would: first one that runs it itself, then one that leaves it to the workers.
+    // Written as leaders would: first by one that runs the job itself, then by one that leaves it to the
+    // workers.
     let row = |rev: u64, spread: bool| {
         let row = JobRow { rev, spread, since: quorum.env().wall(), ..JobRow::default() };
         let record = Record {
@@ -304,7 +310,7 @@ async fn while_the_leader_has_a_job_the_workers_let_it_be_and_begin_anew_afterwa
     ledger.write(&JobRow::key("j"), None, &leaders).await.unwrap();
     let env = Env::system();
     let count = || starts.lock().unwrap().len();
-    soon("an end of its ticks", async {
+    soon("the end of its ticks", async {
         let mut before = 0;
         while count() != before {
             before = count();
@@ -321,18 +327,18 @@ async fn while_the_leader_has_a_job_the_workers_let_it_be_and_begin_anew_afterwa
     quorum.close().await;
     let starts = starts.lock().unwrap();
     let late: Vec<_> = starts.keys().filter(|tick| **tick > last && **tick <= again).collect();
-    assert!(late.is_empty(), "they were the leader's: {late:?}");
+    assert!(late.is_empty(), "these ticks belong to the leader: {late:?}");
     assert!(starts.values().all(|by| by.len() == 1), "{starts:?}");
 }
 
 #[tokio::test]
-async fn a_job_that_is_paused_runs_nowhere_and_a_drained_worker_ends_when_its_runs_have() {
+async fn a_paused_job_runs_nowhere_and_a_drained_worker_ends_with_its_runs() {
     let cluster = servers();
     let starts = Starts::default();
     let period = Duration::from_millis(100);
     let worker = Worker::start("a", &cluster.urls(), false, job(Delivery::AtLeastOnce, period, "a", &starts));
     until("the first ticks", || starts.lock().unwrap().len() > 2).await;
-    // As a leader would.
+    // Written as a leader would.
     let quorum =
         Quorum::redis(cluster.urls()).unwrap().trust_new_nodes(true).worker("leader").build().unwrap();
     let ledger = Ledger::new(&quorum, "g").unwrap();
@@ -373,7 +379,7 @@ async fn a_job_that_is_paused_runs_nowhere_and_a_drained_worker_ends_when_its_ru
 }
 
 #[tokio::test]
-async fn what_runs_on_any_worker_is_cancelled_for_good_and_what_is_triggered_runs_once() {
+async fn cancelled_runs_are_not_repeated_and_a_triggered_run_runs_once() {
     let cluster = servers();
     let starts = Starts::default();
     let job = |who: &'static str| {
@@ -388,12 +394,12 @@ async fn what_runs_on_any_worker_is_cancelled_for_good_and_what_is_triggered_run
                     return Ok(());
                 }
                 tick.cancellation_token().cancelled().await;
-                // It may as well be a step-down, for all that it knows.
+                // The handler cannot distinguish this from a step-down.
                 tick.mark_interrupted();
-                Err("told to stop")
+                Err("cancelled")
             }
         });
-        // At least once: what is cancelled is not run again all the same.
+        // At-least-once delivery: a cancelled run is not repeated nevertheless.
         rules(job, Delivery::AtLeastOnce)
     };
     let workers = [("a", true), ("b", false)]
@@ -406,7 +412,7 @@ async fn what_runs_on_any_worker_is_cancelled_for_good_and_what_is_triggered_run
     let quorum = Quorum::redis(cluster.urls()).unwrap().trust_new_nodes(true).worker("ops").build().unwrap();
     let jobs = Jobs::new(&quorum, "g").unwrap().by("ops@here");
     let before: Vec<u64> = starts.lock().unwrap().keys().copied().collect();
-    // Nothing begins any more on the one that is drained, and it hears all the same.
+    // The drained worker starts no new run, and still receives the request.
     let drained = workers[1].scheduler.handle();
     let drained = soon("the end of what the drained one runs", drained.drain());
     let (answer, ()) = tokio::join!(soon("an answer", jobs.cancel("j", None)), drained);

@@ -1,4 +1,4 @@
-//! `rediss://` against a real server that speaks TLS, and against ports that do not.
+//! `rediss://` with a real server that uses TLS, and with ports that do not.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panic, its helpers too")]
 
 mod support;
@@ -15,18 +15,18 @@ use std::{
     net::TcpListener,
     path::{Path, PathBuf},
 };
-use support::{Desk, soon};
+use support::{NodeClient, soon};
 
 #[tokio::test]
-async fn a_server_that_speaks_tls_serves_and_its_certificate_is_checked() {
+async fn a_tls_server_works_and_its_certificate_is_checked() {
     let home = tempfile::tempdir().unwrap();
     let (server, port) = tls_server(home.path(), "localhost");
     let trusted = home.path().join("cert.pem");
     let node = RedisNode::parse(&format!("rediss://localhost:{port}/1")).unwrap();
     assert_eq!(node.name(), format!("rediss://localhost:{port}/1"));
-    Desk::marked(node.clone().ca_file(&trusted)).await.must_acquire("r", 1).await;
+    NodeClient::marked(node.clone().ca_file(&trusted)).await.must_acquire("r", 1).await;
     assert!(server.command(&["INFO", "keyspace"]).contains("db1:"));
-    // The machine does not know the authority. The advice names what exists.
+    // The machine does not know the authority. The advice names options that exist.
     let unknown = refused(&node).await;
     assert!(unknown.contains("TLS failed"), "{unknown}");
     for advised in ["rediss://HOST?ca_file=FILE", "RedisNode::ca_file", "--ca-file", "quorate.toml"] {
@@ -38,13 +38,13 @@ async fn a_server_that_speaks_tls_serves_and_its_certificate_is_checked() {
     let elsewhere = RedisNode::parse(&format!("rediss://127.0.0.1:{port}")).unwrap().ca_file(&trusted);
     let elsewhere = refused(&elsewhere).await;
     assert!(elsewhere.contains("TLS failed"), "{elsewhere}");
-    // Plain words to a port that expects TLS.
+    // A connection without TLS to a port that expects TLS.
     let plain = refused(&RedisNode::parse(&format!("redis://localhost:{port}")).unwrap()).await;
     assert!(plain.contains("write rediss://"), "{plain}");
 }
 
 #[tokio::test]
-async fn tls_to_a_plain_port_says_so() {
+async fn tls_to_a_plain_port_is_reported() {
     let server = RedisServer::start().unwrap();
     let node = RedisNode::parse(&format!("rediss://:secret@127.0.0.1:{}", server.port())).unwrap();
     let cause = refused(&node).await;
@@ -70,7 +70,8 @@ async fn a_bad_file_is_named_with_the_reason_and_the_fix() {
     let missing = home.path().join("missing.pem");
     let empty = write("empty.pem", "no certificate\n");
     let damaged = write("damaged.pem", &fs::read_to_string(&key).unwrap().replace("-----END", "SECRETLINE"));
-    let torn = write("torn.pem", "-----BEGIN CERTIFICATE-----\n!SECRETLINE!\n-----END CERTIFICATE-----\n");
+    let broken =
+        write("broken.pem", "-----BEGIN CERTIFICATE-----\n!SECRETLINE!\n-----END CERTIFICATE-----\n");
     let encrypted = write(
         "encrypted.pem",
         "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n",
@@ -82,7 +83,7 @@ async fn a_bad_file_is_named_with_the_reason_and_the_fix() {
     for (file, why) in [
         (&missing, "cannot be read: No such file"),
         (&empty, "holds no certificate"),
-        (&torn, "is damaged"),
+        (&broken, "is damaged"),
         (&long, "longer than 1 MiB"),
         (&home.path().to_owned(), "cannot be read"),
     ] {
@@ -90,10 +91,13 @@ async fn a_bad_file_is_named_with_the_reason_and_the_fix() {
             ("ca_file", node.clone().ca_file(file)),
             ("cert_file", node.clone().client_certificate(file, &key)),
         ] {
-            let said = denied(&node).await;
+            let message = denied(&node).await;
             let named = format!("the {key_name} {} ", file.display());
-            assert!(said.contains(&named) && said.contains(why) && said.contains("; give "), "{said}");
-            assert!(!said.contains("SECRETLINE"), "{said}");
+            assert!(
+                message.contains(&named) && message.contains(why) && message.contains("; give "),
+                "{message}"
+            );
+            assert!(!message.contains("SECRETLINE"), "{message}");
         }
     }
     for (file, why) in [
@@ -103,14 +107,17 @@ async fn a_bad_file_is_named_with_the_reason_and_the_fix() {
         (&damaged, "is damaged"),
         (&other_key, "does not belong to the certificate in cert_file"),
     ] {
-        let said = denied(&node.clone().client_certificate(&cert, file)).await;
-        assert!(said.contains(&format!("the key_file {} ", file.display())) && said.contains(why), "{said}");
-        assert!(!said.contains("SECRETLINE"), "{said}");
+        let message = denied(&node.clone().client_certificate(&cert, file)).await;
+        assert!(
+            message.contains(&format!("the key_file {} ", file.display())) && message.contains(why),
+            "{message}"
+        );
+        assert!(!message.contains("SECRETLINE"), "{message}");
     }
 }
 
 #[tokio::test]
-async fn a_server_that_demands_a_certificate_gets_one() {
+async fn a_server_that_requires_a_client_certificate_gets_one() {
     let home = tempfile::tempdir().unwrap();
     let (own, foreign) = (Authority::new("own"), Authority::new("foreign"));
     for protocols in ["TLSv1.3", "TLSv1.2"] {
@@ -130,7 +137,7 @@ async fn a_server_that_demands_a_certificate_gets_one() {
         assert!(expired.contains("has expired"), "{protocols}: {expired}");
 
         let node = node.client_certificate(&cert, &key);
-        Desk::marked(node.clone()).await.must_acquire("r", 1).await;
+        NodeClient::marked(node.clone()).await.must_acquire("r", 1).await;
         assert_eq!(server.command(&["EXISTS", "quorate:r"]), "1");
         // By the URL's options alone, and with both in one file.
         let both = home.path().join("both.pem");
@@ -144,7 +151,7 @@ async fn a_server_that_demands_a_certificate_gets_one() {
         assert_eq!(by_url.name(), format!("rediss://localhost:{port}/0"));
         soon(by_url.open(Nudge::channel().0)).await.unwrap();
 
-        // A certificate that is renewed on the disk counts from the next connection on.
+        // A certificate that is renewed on the disk is used from the next connection on.
         fs::copy(home.path().join("old.pem"), &cert).unwrap();
         fs::copy(home.path().join("old.key"), &key).unwrap();
         assert!(refused(&node).await.contains("has expired"));
@@ -168,7 +175,8 @@ impl Authority {
         Self(Issuer::new(params, key), pem)
     }
 
-    /// A certificate for `localhost` that ends with the year before `until`, as `NAME.pem`, and its key as `NAME.key`.
+    /// Creates a certificate for `localhost` that ends with the year before `until`, as `NAME.pem`, and its
+    /// key as `NAME.key`.
     fn sign(&self, home: &Path, name: &str, until: i32) -> (PathBuf, PathBuf) {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(["localhost".to_owned()]).unwrap();
@@ -184,7 +192,7 @@ impl Authority {
     }
 }
 
-/// A server that takes no client without a certificate of `authority`, which is in `ca.pem`.
+/// Starts a server that requires a client certificate of `authority`, which is in `ca.pem`.
 fn demanding_server(home: &Path, authority: &Authority, protocols: &str) -> (RedisServer, u16) {
     let ca = home.join("ca.pem");
     fs::write(&ca, &authority.1).unwrap();
@@ -200,7 +208,7 @@ fn demanding_server(home: &Path, authority: &Authority, protocols: &str) -> (Red
     )
 }
 
-/// A server with a TLS port beside its plain one, and a certificate for `name` in `cert.pem`.
+/// Starts a server with a TLS port beside its plain one, and a certificate for `name` in `cert.pem`.
 fn tls_server(home: &Path, name: &str) -> (RedisServer, u16) {
     let made = rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
     let (cert, key) = (home.join("cert.pem"), home.join("key.pem"));
@@ -227,7 +235,7 @@ async fn refused(node: &RedisNode) -> String {
     }
 }
 
-/// Refused for what only an operator can change.
+/// Returns the reason of a refusal that only an operator can fix.
 async fn denied(node: &RedisNode) -> String {
     match soon(node.open(Nudge::channel().0)).await {
         Err(Cause::Misconfigured(why)) => why.to_string(),

@@ -1,10 +1,11 @@
-//! URLs: two spellings of one address are one name, a bad one gets the mend, and no password is ever shown.
+//! URLs: two spellings of one address give the same name, an invalid one gets an error with the fix, and no
+//! password is ever shown.
 
 use quorate::node::Node;
 use quorate_redis::RedisNode;
 
 #[test]
-fn two_spellings_of_one_address_are_one_name() {
+fn two_spellings_of_one_address_have_the_same_name() {
     for (url, name) in [
         ("redis://cache", "redis://cache:6379/0"),
         ("redis://cache/", "redis://cache:6379/0"),
@@ -29,7 +30,7 @@ fn two_spellings_of_one_address_are_one_name() {
 }
 
 #[test]
-fn a_bad_url_names_value_and_mend() {
+fn an_invalid_url_is_reported_with_its_value_and_the_fix() {
     for (url, what, shown) in [
         ("", "write redis:// in front", ""),
         ("cache:6379", "write redis:// in front", "cache…"),
@@ -57,9 +58,9 @@ fn a_bad_url_names_value_and_mend() {
     }
 }
 
-/// Every way to get a URL with a password wrong that we could think of.
+/// Covers every way of writing a URL with a password incorrectly that is known to us.
 #[test]
-fn no_password_is_shown_even_where_the_url_cannot_be_read() {
+fn no_password_is_shown_even_if_the_url_is_unreadable() {
     let secrets = [
         "hunter2", "hunter2!", "hun/ter2", "hun#ter2", "hun?ter2", "hun@ter2", "hun%ter2", "hun ter2",
         "hun:ter2", "31337",
@@ -84,7 +85,8 @@ fn no_password_is_shown_even_where_the_url_cannot_be_read() {
             format!("unix:///run/redis.sock?password={secret}"),
             format!("unix://host/run/redis.sock?pass={secret}"),
         ] {
-            // Nobody can tell these from a password `hun` and a host `ter2…`, or a host and a port.
+            // These are indistinguishable from a password `hun` and a host `ter2…`, or from a host and a
+            // port.
             if url.starts_with("redis://user:hun@ter2") || url == "redis://user:31337" {
                 continue;
             }
@@ -92,7 +94,7 @@ fn no_password_is_shown_even_where_the_url_cannot_be_read() {
                 Ok(node) => format!("{node:?} {}", node.name()),
                 Err(error) => format!("{error} {error:?}"),
             };
-            // A part of four letters or more is as bad as the whole.
+            // A part of four letters or more counts as a leak, like the whole.
             for part in secret.split(|c: char| !c.is_ascii_alphanumeric()).chain([secret]) {
                 assert!(part.len() < 4 || !shown.contains(part), "{url}: {shown}");
             }

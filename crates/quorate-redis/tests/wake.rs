@@ -1,4 +1,4 @@
-//! Waiters on real servers: a release wakes them, and nothing depends on its being told.
+//! Waiters on real servers: a release wakes them, and they work without the notification too.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panic, its helpers too")]
 
 use quorate::quorum::Quorum;
@@ -7,10 +7,10 @@ use quorate_testkit::redis::{RedisCluster, RedisConfig, RedisServer};
 use std::time::Duration;
 
 const TTL: Duration = Duration::from_secs(10);
-/// How long anything may take that must come, on a slow machine.
+/// A bound that a healthy run never reaches, even on a slow machine.
 const BOUND: Duration = Duration::from_secs(20);
-/// A waiter that is told of nothing looks first between 80 and 100 ms after it began to wait.
-const FIRST_LOOK: Duration = Duration::from_millis(80);
+/// A waiter that receives no notification polls first between 80 and 100 ms after it began to wait.
+const FIRST_POLL: Duration = Duration::from_millis(80);
 
 fn servers() -> RedisCluster {
     RedisCluster::start(5).unwrap_or_else(|error| panic!("{error}"))
@@ -22,16 +22,16 @@ fn quorum(urls: &[String]) -> Quorum {
 
 async fn soon<T>(quorum: &Quorum, work: impl Future<Output = T>) -> T {
     let env = quorum.env();
-    env.before(env.now() + BOUND, work).await.unwrap_or_else(|| panic!("nothing came in {BOUND:?}"))
+    env.before(env.now() + BOUND, work).await.unwrap_or_else(|| panic!("timed out after {BOUND:?}"))
 }
 
-/// Waits until as many connections listen for `r` on every server.
-async fn listened_to(cluster: &RedisCluster, quorum: &Quorum, prefix: &str, by: usize) {
+/// Waits until `count` connections are subscribed to `r` on every server.
+async fn subscribed(cluster: &RedisCluster, quorum: &Quorum, prefix: &str, count: usize) {
     let channel = format!("{prefix}r:freed");
     let all = || {
         cluster.iter().all(|server| {
-            let said = server.command(&["PUBSUB", "NUMSUB", &channel]);
-            said.split_whitespace().last() == Some(&by.to_string())
+            let reply = server.command(&["PUBSUB", "NUMSUB", &channel]);
+            reply.split_whitespace().last() == Some(&count.to_string())
         })
     };
     soon(quorum, async {
@@ -42,7 +42,8 @@ async fn listened_to(cluster: &RedisCluster, quorum: &Quorum, prefix: &str, by: 
     .await;
 }
 
-/// `a` holds, `b` waits, `a` releases as soon as `b` listens: how long until `b` has it.
+/// `a` holds, `b` waits, and `a` releases as soon as `b` is subscribed. Returns the time until `b` holds the
+/// lock.
 async fn hand_over(cluster: &RedisCluster, a: &Quorum, b: &Quorum) -> Duration {
     let env = a.env().clone();
     let lease = soon(a, a.lock("r").ttl(TTL).acquire()).await.unwrap();
@@ -52,14 +53,14 @@ async fn hand_over(cluster: &RedisCluster, a: &Quorum, b: &Quorum) -> Duration {
         (env.now(), lease)
     };
     let releasing = async {
-        listened_to(cluster, a, "quorate:", 1).await;
+        subscribed(cluster, a, "quorate:", 1).await;
         let began = env.now();
         lease.release().await.unwrap();
         began
     };
-    let (began, (had, lease)) = soon(a, async { tokio::join!(releasing, acquiring) }).await;
+    let (began, (acquired, lease)) = soon(a, async { tokio::join!(releasing, acquiring) }).await;
     soon(b, lease.release()).await.unwrap();
-    began.until(had)
+    began.until(acquired)
 }
 
 fn median(mut times: Vec<Duration>) -> Duration {
@@ -68,23 +69,23 @@ fn median(mut times: Vec<Duration>) -> Duration {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_release_wakes_a_waiter_long_before_it_would_look() {
+async fn a_release_wakes_a_waiter_long_before_it_polls() {
     let cluster = servers();
     let (a, b) = (quorum(&cluster.urls()), quorum(&cluster.urls()));
     let mut times = Vec::new();
     for _ in 0..30 {
         times.push(hand_over(&cluster, &a, &b).await);
     }
-    // Without a wake each would take most of the time to the first look.
-    assert!(median(times.clone()) < FIRST_LOOK / 3, "{times:?}");
-    // Nobody waits: nobody is told.
-    listened_to(&cluster, &a, "quorate:", 0).await;
+    // Without a notification, each would take most of the time until the first poll.
+    assert!(median(times.clone()) < FIRST_POLL / 3, "{times:?}");
+    // Without a waiter there is no subscription.
+    subscribed(&cluster, &a, "quorate:", 0).await;
     a.close().await;
     b.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_waits_is_subscribed_again_after_its_connections_were_killed() {
+async fn a_waiter_subscribes_again_after_its_connections_were_killed() {
     let cluster = servers();
     let (a, b) = (quorum(&cluster.urls()), quorum(&cluster.urls()));
     let env = a.env().clone();
@@ -97,27 +98,27 @@ async fn who_waits_is_subscribed_again_after_its_connections_were_killed() {
             (env.now(), lease)
         };
         let releasing = async {
-            listened_to(&cluster, &a, "quorate:", 1).await;
+            subscribed(&cluster, &a, "quorate:", 1).await;
             for server in cluster.iter() {
                 let killed = server.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
                 assert_eq!(killed, "1", "the waiter's");
             }
-            listened_to(&cluster, &a, "quorate:", 1).await;
+            subscribed(&cluster, &a, "quorate:", 1).await;
             let began = env.now();
             lease.release().await.unwrap();
             began
         };
-        let (began, (had, lease)) = soon(&a, async { tokio::join!(releasing, acquiring) }).await;
-        times.push(began.until(had));
+        let (began, (acquired, lease)) = soon(&a, async { tokio::join!(releasing, acquiring) }).await;
+        times.push(began.until(acquired));
         soon(&b, lease.release()).await.unwrap();
     }
-    assert!(median(times.clone()) < FIRST_LOOK / 3, "{times:?}");
+    assert!(median(times.clone()) < FIRST_POLL / 3, "{times:?}");
     a.close().await;
     b.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_stops_waiting_is_no_longer_told() {
+async fn a_waiter_that_gives_up_is_unsubscribed() {
     let cluster = servers();
     let (a, b) = (quorum(&cluster.urls()), quorum(&cluster.urls()));
     let lease = soon(&a, a.lock("r").ttl(TTL).acquire()).await.unwrap();
@@ -127,9 +128,9 @@ async fn who_stops_waiting_is_no_longer_told() {
         let waiting = waiting.acquire();
         tokio::select! { biased;
             _ = waiting => panic!("two holders"),
-            () = listened_to(&cluster, &a, "quorate:", 1) => {}
+            () = subscribed(&cluster, &a, "quorate:", 1) => {}
         }
-        listened_to(&cluster, &a, "quorate:", 0).await;
+        subscribed(&cluster, &a, "quorate:", 0).await;
     }
     assert_eq!(b.env().tasks_alive(), tasks);
     assert!(lease.fencing_token().is_ok());
@@ -137,9 +138,9 @@ async fn who_stops_waiting_is_no_longer_told() {
     b.close().await;
 }
 
-/// One user each that may not do one of the things that waking needs: everything else goes on.
+/// Each of these users lacks one of the permissions that waking needs. Everything else must work.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn where_nothing_may_be_told_waiters_look_for_themselves() {
+async fn waiters_poll_if_notifications_are_not_permitted() {
     let least = RedisNode::least_acl("quorate:");
     let mut config = RedisConfig::new();
     let denied = ["-hello", "-subscribe", "-unsubscribe", "-publish", "resetchannels"];
@@ -165,17 +166,17 @@ async fn where_nothing_may_be_told_waiters_look_for_themselves() {
     }
 }
 
-/// An older worker, or another Redlock client, deletes the key and tells nobody.
+/// An older worker, or another Redlock client, deletes the key without a notification.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_another_client_frees_without_a_word_is_found() {
+async fn a_release_by_another_client_is_found_by_polling() {
     let cluster = servers();
     let waiter = quorum(&cluster.urls());
     for server in cluster.iter() {
-        assert_eq!(server.command(&["SET", "quorate:r", "somebody else's", "NX", "PX", "60000"]), "OK");
+        assert_eq!(server.command(&["SET", "quorate:r", "another client's", "NX", "PX", "60000"]), "OK");
     }
     let lock = waiter.lock("r").ttl(TTL);
     let freeing = async {
-        listened_to(&cluster, &waiter, "quorate:", 1).await;
+        subscribed(&cluster, &waiter, "quorate:", 1).await;
         for server in cluster.iter() {
             assert_eq!(server.command(&["DEL", "quorate:r"]), "1");
         }
@@ -184,7 +185,7 @@ async fn what_another_client_frees_without_a_word_is_found() {
     let (freed, lease) = soon(&waiter, async { tokio::join!(freeing, lock.acquire()) }).await;
     let lease = lease.unwrap();
     let took = freed.until(waiter.env().now());
-    assert!(took < Duration::from_secs(2), "{took:?}: only its end would have told");
+    assert!(took < Duration::from_secs(2), "{took:?}: the waiter did not poll");
     soon(&waiter, lease.release()).await.unwrap();
     waiter.close().await;
 }

@@ -1,5 +1,6 @@
-//! What the tests of Quorate stand on: real Redis servers, a faulty network before them, the suite that every
-//! kind of node passes, random histories that every kind must answer alike, and a seeded simulation.
+//! The tools of Quorate's tests: real Redis servers, a faulty network in front of them, the suite that
+//! every kind of node passes, random histories to which every kind must give the same answers, and a seeded
+//! simulation.
 //!
 //! # What is not guaranteed
 //!

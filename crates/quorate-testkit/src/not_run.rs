@@ -1,9 +1,9 @@
-//! Tests that cannot run on this machine: they say so by name, and fail where everything must run.
+//! Reports of tests that cannot run on this machine: each is named, and fails where everything must run.
 //!
 //! # What is not guaranteed
 //!
-//! A test that never calls [`cannot_run`] and returns early is not noticed here. `tests/not_run.rs` reads the sources
-//! for tests that are ignored or left out by the platform.
+//! This module does not notice a test that never calls [`cannot_run`] and returns early. `tests/not_run.rs`
+//! reads the sources for tests that are ignored or left out on a platform.
 
 use std::{
     env,
@@ -13,22 +13,23 @@ use std::{
     path::Path,
 };
 
-/// Names the file to which each test that could not run adds a line. `tests/run.sh` sets it and prints the file at its end.
+/// The variable with the name of the file to which each test that could not run adds a line. `tests/run.sh`
+/// sets it and prints the file at its end.
 pub const NOT_RUN_FILE: &str = "TESTS_NOT_RUN";
 
-/// Reports that the test `name` cannot run here, for `reason`, which says how that can be changed. The test returns
-/// afterwards.
+/// Reports that the test `name` cannot run here, for `reason`, which says how to change that. The test
+/// returns afterwards.
 ///
-/// The line goes to standard error, past the test harness, which shows nothing of a test that passes; and into the
-/// file that `TESTS_NOT_RUN` names.
+/// The line goes to standard error, past the test harness, which shows no output of a test that passes; and
+/// into the file that `TESTS_NOT_RUN` names.
 ///
 /// # Panics
-/// Under `CI=true`, where everything must run; and where the file cannot be written.
+/// Under `CI=true`, where everything must run; and if the file cannot be written.
 #[expect(clippy::panic, reason = "a test fails by panicking")]
 pub fn cannot_run(name: &str, reason: &str) {
     let file = env::var_os(NOT_RUN_FILE);
     match report(name, reason, env::var_os("CI").as_deref(), file.as_deref().map(Path::new)) {
-        // Nothing is lost with it: the file has the line as well.
+        // A failure loses nothing: the file has the line as well.
         Ok(line) => drop(writeln!(io::stderr(), "{line}")),
         Err(why) => panic!("{why}"),
     }

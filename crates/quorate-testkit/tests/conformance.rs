@@ -1,4 +1,4 @@
-//! Every kind of node keeps the same rules.
+//! Runs the conformance suite on every kind of node.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panic, its helpers too")]
 
 use quorate::node::{FileNode, MemoryNode};
@@ -39,7 +39,7 @@ async fn redis_node() {
     conformance::pushes("RedisNode", make).await;
 }
 
-/// The same with tasks on several threads, over a Unix socket, and with no prefix at all.
+/// The same suite with tasks on several threads, over a Unix socket, and with no prefix at all.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn redis_node_without_a_prefix() {
     let server = quorate_testkit::redis::RedisConfig::new().unix_socket().start().unwrap();
@@ -58,7 +58,7 @@ fn no_kind_of_node_is_left_out() {
     let mut found = BTreeSet::new();
     for entry in fs::read_dir(crates).unwrap() {
         let path = entry.unwrap().path();
-        // The test-kit's own nodes, and what tests make up, promise nothing to anybody.
+        // The test-kit's own nodes and the nodes of tests promise nothing to users.
         if !path.ends_with("quorate-testkit") {
             assert!(path.join("src").is_dir(), "{} has no sources", path.display());
             kinds_in(&path.join("src"), &mut found);
@@ -72,7 +72,7 @@ fn no_kind_of_node_is_left_out() {
     }
 }
 
-/// The types for which the sources in `dir` implement `Node`, but for those in modules of tests.
+/// Adds the types for which the sources in `dir` implement `Node`, except those in modules of tests.
 fn kinds_in(dir: &Path, found: &mut BTreeSet<String>) {
     for entry in fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();

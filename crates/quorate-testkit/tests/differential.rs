@@ -1,7 +1,7 @@
 //! Random histories get the same replies from every kind of node.
 //!
-//! `QUORATE_CASES=20000` runs more of them than CI does, and `QUORATE_SEED=7` others. A difference is shrunk and
-//! printed as the Rust of its steps: keep it as a test of its own.
+//! `QUORATE_CASES=20000` runs more of them than CI does, and `QUORATE_SEED=7` others. A difference is
+//! shrunk and printed as the Rust of its steps: keep it as a test of its own.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panic, its helpers too")]
 
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
@@ -12,8 +12,8 @@ use quorate::{
 use quorate_redis::RedisNode;
 use quorate_testkit::{
     differential::{
-        Ask, Count, Fault, FileKind, Kind, Late, Life, MemoryKind, Seat, ShiftedWorld, Sits, Stamp, Step,
-        WrongNode, asks_in, compare, history,
+        Ask, Count, DynTarget, Fault, FileKind, Kind, Late, Life, MemoryKind, ShiftedWorld, Stamp, Step,
+        Target, WrongNode, asks_in, compare, history,
     },
     redis::{RedisConfig, RedisServer},
 };
@@ -23,18 +23,18 @@ use std::{
     time::Duration,
 };
 
-/// The cases of every run.
+/// The number of histories in every run.
 const CASES: u32 = 250;
 
-/// The longest history.
+/// The length of the longest history.
 const STEPS: usize = 24;
 
 #[test]
 fn random_histories_get_the_same_replies() {
     let (cases, seed) = (from_env("QUORATE_CASES", CASES), from_env("QUORATE_SEED", 1));
-    let bench = Bench::new();
+    let nodes = Nodes::new();
     let found = runner(cases, seed).run(&history(STEPS), |steps| {
-        bench.differ(&steps).map_or(Ok(()), |difference| Err(TestCaseError::fail(difference)))
+        nodes.differ(&steps).map_or(Ok(()), |difference| Err(TestCaseError::fail(difference)))
     });
     if let Err(TestError::Fail(difference, steps)) = &found {
         panic!("{difference}\nafter these steps: {steps:?}");
@@ -42,10 +42,10 @@ fn random_histories_get_the_same_replies() {
     found.unwrap();
 }
 
-/// A server's script rounded what is left of a lease of thousands of years to `4.5035996273705e+15`, and one such key
-/// spoiled every batch that met it.
+/// A server's script once rounded the remaining time of a lease of thousands of years to
+/// `4.5035996273705e+15`, and one such key made every batch fail that met it.
 #[test]
-fn what_is_left_of_a_very_long_lease_is_a_number() {
+fn the_remaining_time_of_a_very_long_lease_is_an_integer() {
     let held = Ask::Extend {
         resource: 0,
         owner: 0,
@@ -54,19 +54,21 @@ fn what_is_left_of_a_very_long_lease_is_a_number() {
         keep: Life::Long,
     };
     let steps = [Step::Batch(vec![held, Ask::Inspect { resource: 0 }], Late::InTime, Stamp::Right)];
-    assert_eq!(Bench::new().differ(&steps), None);
+    assert_eq!(Nodes::new().differ(&steps), None);
 }
 
-/// Every fault of one kind of node is found, and shrinks to a history that shows it at a glance.
+/// Every fault of one kind of node is found, and shrinks to a short history.
 #[test]
-fn a_wrong_node_is_found_out_in_few_steps() {
-    // What each needs at least: a set-up, the wrong deed, and a look where the deed's own reply tells nothing.
+fn a_wrong_node_is_found_in_few_steps() {
+    // The fewest steps for each fault: a set-up, the wrong request, and a read if the reply to that
+    // request shows nothing.
     let shortest = |fault: Fault| match fault {
         Fault::CountsTwice | Fault::CountsNothing | Fault::IgnoresNotAfter => 1,
-        // One under a wrong stamp, or two of which the first changes the marker.
+        // One request under a wrong stamp, or two of which the first changes the marker.
         Fault::IgnoresTheMarker => 2,
         Fault::ReleasesForAnyone | Fault::RaisesForAnyone | Fault::CutsResults => 2,
-        // What is in the way of the shrinking stays: one fewer would do for these two, and two for the readers.
+        // Shrinking stops early here: one step fewer would do for these two, and two fewer for the
+        // readers.
         Fault::SharesBesideAWriter => 3,
         Fault::GrantsWhatIsReserved => 4,
         Fault::GoesPastTheQueue | Fault::QueuesByArrival => 5,
@@ -79,7 +81,8 @@ fn a_wrong_node_is_found_out_in_few_steps() {
     for fault in Fault::ALL {
         let runtime = runtime();
         let found = runner(4_000, 1).run(&history(STEPS), |steps| {
-            let (mut memory, mut wrong) = (Seat::new(MemoryKind::new()), Seat::new(WrongKind::new(fault)));
+            let (mut memory, mut wrong) =
+                (Target::new(MemoryKind::new()), Target::new(WrongKind::new(fault)));
             let compared = runtime.block_on(compare(&steps, &mut [&mut memory, &mut wrong]));
             compared.map_err(|difference| TestCaseError::fail(difference.to_string()))
         });
@@ -93,7 +96,7 @@ fn a_wrong_node_is_found_out_in_few_steps() {
     }
 }
 
-/// A runner of `cases` cases: one seed, one list of histories.
+/// Returns a runner of `cases` cases: equal seeds give equal histories.
 fn runner(cases: u32, seed: u64) -> TestRunner {
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
@@ -110,39 +113,41 @@ fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-/// What histories are asked of.
-struct Bench {
+/// The nodes that histories run on.
+struct Nodes {
     runtime: tokio::runtime::Runtime,
     server: Arc<Mutex<RedisServer>>,
 }
 
-impl Bench {
+impl Nodes {
     fn new() -> Self {
-        // What a killed process has written is the kernel's: no need to wait for the disk.
+        // The kernel keeps the writes of a killed process: no need to wait for the disk.
         let server = RedisConfig::new().append_only().line("appendfsync no").start().unwrap();
         Self { runtime: runtime(), server: Arc::new(Mutex::new(server)) }
     }
 
-    /// The first difference that `steps` make between the three kinds.
+    /// Returns the first difference that `steps` show between the three kinds.
     fn differ(&self, steps: &[Step]) -> Option<String> {
         let home = scratch();
         let mut redis = RedisKind(Arc::clone(&self.server));
         redis.flush();
-        let mut seats =
-            (Seat::new(MemoryKind::new()), Seat::new(FileKind::new(home.path())), Seat::new(redis));
-        let table: &mut [&mut dyn Sits] = &mut [&mut seats.0, &mut seats.1, &mut seats.2];
+        let mut targets =
+            (Target::new(MemoryKind::new()), Target::new(FileKind::new(home.path())), Target::new(redis));
+        let table: &mut [&mut dyn DynTarget] = &mut [&mut targets.0, &mut targets.1, &mut targets.2];
         self.runtime.block_on(compare(steps, table)).err().map(|difference| difference.to_string())
     }
 }
 
-/// A directory in memory where there is one: a file node syncs every write, and nothing here outlives a test.
+/// Returns a directory in memory if there is one: a file node syncs every write, and no data here outlives
+/// a test.
 fn scratch() -> tempfile::TempDir {
     let shm = Path::new("/dev/shm");
     let home = if shm.is_dir() { shm.to_owned() } else { std::env::temp_dir() };
     tempfile::Builder::new().prefix("quorate-alike-").tempdir_in(home).unwrap()
 }
 
-/// A server whose data outlives its process. For keys time passes by moving their ends; its clock stays.
+/// A server whose data outlives its process. Time passes by moving the ends of its keys; its clock does not
+/// change.
 struct RedisKind(Arc<Mutex<RedisServer>>);
 
 impl RedisKind {

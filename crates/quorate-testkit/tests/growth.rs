@@ -1,5 +1,6 @@
-//! Nothing grows for ever: short-lived locks, messages, groups and jobs by the thousand, on real servers. Afterwards the
-//! servers hold what they held before, and so does this process. A program of its own, since it counts its own bytes.
+//! Nothing grows without limit: short-lived locks, messages, groups and jobs by the thousand, on real
+//! servers. Afterwards the servers hold the same data as before, and so does this process. This test is a
+//! program of its own, because it counts its own bytes.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 #![cfg(target_os = "linux")]
@@ -31,22 +32,25 @@ use tokio_util::sync::CancellationToken;
 #[global_allocator]
 static ALLOCATOR: PeakAlloc = PeakAlloc;
 
-/// How many of each kind, after a first round of fewer, in which tables get their size.
+/// The number of each kind. A first round of fewer lets tables reach their size.
 const MANY: usize = 1_000;
 const FEW: usize = 400;
-/// How many of them at once, in both rounds.
+/// The number that run at once, in both rounds.
 const AT_ONCE: usize = 40;
 const JOBS_AT_ONCE: usize = 200;
-/// How long anything may take that must come, on a slow machine.
+/// The longest wait for anything that must happen, on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 const SECOND: Duration = Duration::from_secs(1);
 const DAY: Duration = Duration::from_secs(24 * 3600);
-/// The longest time that a key of these settings lives: a group's ledger, for twice as long as its records are of use.
+/// The longest life of a key with these settings: a group's ledger, which lives twice as long as its
+/// records are useful.
 const LIVES_MAX: Duration = Duration::from_secs(3 * 24 * 3600);
-/// How much more this process may hold after the second round than after the first: some 100 bytes for each of the 4,000
-/// things. Buffers that keep the size that they once needed come and go by up to 300 KiB, however many rounds there are.
+/// The most by which this process may grow from the first round to the second: some 100 bytes for each of
+/// the 4,000 things. Buffers that keep their largest size come and go by up to 300 KiB, however many rounds
+/// there are.
 const SLACK: usize = 400 << 10;
-/// How much more a server may hold after all than before: buffers of clients, and tables that shrink late.
+/// The most by which a server may grow over the whole test: buffers of clients, and tables that shrink
+/// late.
 const SERVER_SLACK: u64 = 1 << 20;
 
 fn setup() -> QuorumConfig {
@@ -66,7 +70,7 @@ async fn each<'a>(many: usize, work: impl Fn(usize) -> BoxFuture<'a, ()>) {
     stream::iter(0..many).for_each_concurrent(AT_ONCE, work).await;
 }
 
-/// Locks of each kind: alone, read and written, slots, several together, and waited for in turn.
+/// Runs locks of each kind: exclusive, read and written, slots, several together, and fair.
 async fn locks(quorum: &Quorum, many: usize, round: &str) {
     each(many, |number| {
         let name = format!("lock-{round}-{number}");
@@ -95,7 +99,7 @@ async fn locks(quorum: &Quorum, many: usize, round: &str) {
                     };
                     let (second, ()) = tokio::join!(fair.acquire(), async {
                         Env::system().sleep(Duration::from_millis(20)).await;
-                        // Dropped, as by a worker that does not wait.
+                        // Dropped without a release that the worker waits for.
                         drop(lease);
                     });
                     second.expect("it is free by now").release().await.expect("ours");
@@ -120,7 +124,8 @@ impl Message for Letter {
     }
 }
 
-/// Messages of each kind: handled, failed and counted, given up, completed together, and out of a stream.
+/// Runs messages of each kind: handled, failed and counted, dead-lettered, completed together, and from a
+/// stream.
 async fn messages(quorum: &Quorum, many: usize, round: &str) {
     let claims = Claims::new(quorum, "messages").ttl(3 * SECOND).retention(4 * SECOND);
     let counted = claims.clone().max_attempts(1).dead_letter_retention(4 * SECOND);
@@ -156,7 +161,7 @@ async fn messages(quorum: &Quorum, many: usize, round: &str) {
     claims.consume(stream::iter(letters), handler).until(pending::<()>()).await.expect("it ends");
 }
 
-/// Groups that elect a leader once; every twentieth runs a job as well.
+/// Runs groups that elect a leader once; every twentieth runs a job as well.
 async fn groups(quorum: &Quorum, many: usize, round: &str) {
     each(many, |number| {
         let election = Election::new(quorum, &format!("group-{round}-{number}")).ttl(3 * SECOND);
@@ -189,7 +194,7 @@ fn job(name: &str, placement: Placement) -> Job {
     Job::new(name, often, |_| async { Ok::<(), Infallible>(()) }).placement(placement)
 }
 
-/// The jobs that have not run yet.
+/// Returns the jobs that have not run yet.
 fn unrun(handle: &SchedulerHandle) -> Vec<String> {
     let counts = handle.counts();
     let ran = |job: &Job| {
@@ -198,7 +203,7 @@ fn unrun(handle: &SchedulerHandle) -> Vec<String> {
     handle.jobs().iter().filter(|job| !ran(job)).map(|job| job.name().to_string()).collect()
 }
 
-/// One group's jobs, which come, run, and are removed; every fifth is spread.
+/// Adds jobs to one group, runs them, and removes them; every fifth is spread.
 async fn jobs(quorum: &Quorum, many: usize, round: &str) {
     let scheduler = Scheduler::on(&Election::new(quorum, "jobs").ttl(4 * SECOND));
     let (handle, stop) = (scheduler.handle(), CancellationToken::new());
@@ -232,8 +237,8 @@ async fn until<F: Future<Output = Result<(), String>>>(what: &str, holds: impl F
     }
 }
 
-/// What each server holds beside its marker, with how long it lives yet in milliseconds: by what it is of, so that a
-/// thousand of a kind are one line.
+/// Returns the keys of each server except its marker, with their remaining time in milliseconds, grouped by
+/// kind: a thousand keys of a kind are one line.
 fn left_on(cluster: &RedisCluster, of_interest: impl Fn(&str, i64) -> bool) -> Vec<String> {
     let script = "local all = {} for _, key in ipairs(redis.call('KEYS', '*')) do \
                   all[#all + 1] = redis.call('PTTL', key) .. ' ' .. key end return all";
@@ -274,7 +279,8 @@ async fn round(quorum: &Quorum, many: usize, name: &str) {
     told("jobs");
 }
 
-/// What this process holds once it has come to rest: the least of several looks, when it is no more than `bound`.
+/// Returns the bytes that this process holds at rest: the least of several readings, once it is no more
+/// than `bound`.
 async fn at_rest(quorum: &Quorum, tasks: usize, bound: usize) -> Result<usize, String> {
     let mut least = usize::MAX;
     for _ in 0..10 {
@@ -305,14 +311,14 @@ async fn a_thousand_of_each_kind_leave_nothing_behind() {
     round(&quorum, MANY, "second").await;
     until("rest of this process", || async { at_rest(&quorum, tasks, before + SLACK).await.map(drop) }).await;
 
-    // All that was said of locks, messages, leaders and removed jobs ends by itself, in seconds by these settings.
-    // What is done of a spread tick has to be known for as long as a run of its job may take.
+    // All data of locks, messages, leaders and removed jobs expires by itself, with these settings in
+    // seconds. The done record of a spread tick must be kept for as long as a run of its job may take.
     let soon = |key: &str, _: i64| {
         let lasts = key.starts_with("quorate:ledger/") && !key.contains("{history:");
         !lasts && !key.starts_with("quorate:claim/spread:")
     };
     until("end of keys", || ready(nothing(&left_on(&cluster, soon)))).await;
-    // What is left besides is the ledgers of groups that have no worker any more. Each has its end.
+    // The rest is the ledgers of groups that have no worker any more. Each of them expires.
     let endless = |_: &str, ttl: i64| !(0..i64::try_from(LIVES_MAX.as_millis()).unwrap_or(0)).contains(&ttl);
     let endless = left_on(&cluster, endless);
     let mut text = String::new();
@@ -330,7 +336,7 @@ async fn a_thousand_of_each_kind_leave_nothing_behind() {
         }
     })
     .await;
-    // A key that has ended counts until the server's own sweep has met it.
+    // A key that has expired counts until the server's own sweep has removed it.
     until("the markers alone", || {
         let keys: Vec<String> = cluster.iter().map(|server| server.command(&["DBSIZE"])).collect();
         ready(if keys == ["1", "1", "1"] { Ok(()) } else { Err(format!("{keys:?} keys")) })

@@ -1,4 +1,5 @@
-//! Servers that speak wrongly on purpose have no vote, break nothing, and learn nobody to print their words.
+//! Servers that violate the protocol on purpose have no vote, break nothing, and none of their text is
+//! printed.
 //!
 //! `QUORATE_CASES=200` tries more seeds than CI does.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panic, its helpers too")]
@@ -23,10 +24,11 @@ use std::{
 const PASSWORD: &str = "hunter2-hunter2";
 const TTL: Duration = Duration::from_secs(5);
 
-/// How long anything may take that must come. It is for slow machines: a round is a tenth of a second.
+/// The longest wait for anything that must happen. It is for slow machines: a round takes a tenth of a
+/// second.
 const BOUND: Duration = Duration::from_secs(20);
 
-/// `honest` memory nodes, `hostile` servers, and a quorum of them all.
+/// A quorum of `honest` memory nodes and `hostile` servers.
 struct Cluster {
     servers: Vec<HostileServer>,
     quorum: Quorum,
@@ -38,12 +40,13 @@ impl Cluster {
         let nodes = (0..honest).map(|number| MemoryNode::new(&format!("memory{number}")));
         let redis = servers.iter().map(|server| RedisNode::parse(&server.url(PASSWORD)).unwrap());
         let quorum = Quorum::builder().nodes(nodes).nodes(redis).trust_new_nodes(true);
-        // A slow machine's honest nodes are to answer in time though others send it megabytes to read.
+        // On a slow machine the honest nodes must answer in time though the hostile ones send megabytes to
+        // read.
         let quorum = quorum.node_timeout(Duration::from_millis(400)).build().unwrap();
         Self { servers, quorum }
     }
 
-    /// What the quorum says of its nodes, which goes into logs.
+    /// Checks the quorum's descriptions of its nodes, which go into logs.
     fn check_words(&self) {
         for node in self.quorum.nodes() {
             fit_to_print(&format!("{node:?}"));
@@ -67,8 +70,8 @@ async fn acquire(quorum: &Quorum) -> Lease {
     soon(quorum.lock("r").ttl(TTL).acquire()).await.unwrap()
 }
 
-/// Three honest nodes of five are enough, whatever the others say.
-async fn a_minority_hinders_nobody(hostile: &[Hostility]) {
+/// Three honest nodes of five are enough, whatever the others answer.
+async fn a_hostile_minority_blocks_no_lock(hostile: &[Hostility]) {
     let cluster = Cluster::new(3, hostile);
     let mut last = None;
     for _ in 0..3 {
@@ -83,16 +86,16 @@ async fn a_minority_hinders_nobody(hostile: &[Hostility]) {
             fit_to_print(&error.to_string());
         }
         assert!(lease.fencing_token().is_ok());
-        // Confirmed by a majority, which is all of the honest.
+        // Confirmed by a majority: by all honest nodes.
         soon(lease.release()).await.unwrap();
         cluster.check_words();
     }
     soon(cluster.quorum.close()).await;
 }
 
-/// What a hostile node tells of a ledger, page by page without an end say, is no answer, and takes no long time.
+/// A ledger with pages without end, or other impossible pages, is no answer, and does not take long.
 #[tokio::test]
-async fn pages_that_no_ledger_has_are_no_answer() {
+async fn impossible_ledger_pages_are_no_answer() {
     for kind in Hostility::PAGERS {
         let cluster = Cluster::new(3, &[kind; 2]);
         soon(all_trusted(&cluster.quorum)).await;
@@ -109,7 +112,7 @@ async fn pages_that_no_ledger_has_are_no_answer() {
         let ledger = Ledger::new(&cluster.quorum, "g").unwrap();
         let error = soon(ledger.seal(term)).await.unwrap_err();
         assert!(matches!(error, LedgerError::NoMajority(_)), "{kind:?}: {error}");
-        // A page of megabytes may take a busy machine longer than a node has.
+        // On a busy machine a page of megabytes may take longer than the node timeout.
         let late = kind == Hostility::HugePage && error.to_string().contains("no reply in time");
         assert!(late || error.to_string().contains("unexpected reply"), "{kind:?}: {error}");
         fit_to_print(&error.to_string());
@@ -117,10 +120,10 @@ async fn pages_that_no_ledger_has_are_no_answer() {
     }
 }
 
-/// A server may tell a record twice: it is one record.
+/// A server may return a record twice: it is one record.
 #[tokio::test]
-async fn what_a_node_tells_twice_is_told_once() {
-    let cluster = Cluster::new(1, &[Hostility::TwiceTold; 2]);
+async fn a_record_returned_twice_is_read_once() {
+    let cluster = Cluster::new(1, &[Hostility::RepeatedRecords; 2]);
     soon(all_trusted(&cluster.quorum)).await;
     let answered = soon(Ledger::new(&cluster.quorum, "g").unwrap().seal(FencingToken::new(5))).await.unwrap();
     let counts: Vec<_> = answered.iter().map(|one| one.state.records.len()).collect();
@@ -141,7 +144,7 @@ async fn a_majority_is_never_believed(hostility: Hostility) {
     soon(cluster.quorum.close()).await;
 }
 
-/// Runs `work` for each of `kinds`, a few at a time: most of it is waiting.
+/// Runs `work` for each of `kinds`, a few at a time: most of the time is spent waiting.
 async fn for_each<F: Future<Output = ()>>(kinds: &[Hostility], work: impl Fn(Hostility) -> F) {
     for some in kinds.chunks(4) {
         futures_util::future::join_all(some.iter().map(|kind| work(*kind))).await;
@@ -149,8 +152,9 @@ async fn for_each<F: Future<Output = ()>>(kinds: &[Hostility], work: impl Fn(Hos
 }
 
 #[tokio::test]
-async fn two_hostile_nodes_of_five_hinder_nobody() {
-    for_each(&Hostility::BREAKERS, |kind| async move { a_minority_hinders_nobody(&[kind; 2]).await }).await;
+async fn two_hostile_nodes_of_five_block_no_lock() {
+    for_each(&Hostility::BREAKERS, |kind| async move { a_hostile_minority_blocks_no_lock(&[kind; 2]).await })
+        .await;
 }
 
 #[tokio::test]
@@ -158,8 +162,8 @@ async fn three_hostile_nodes_of_five_have_no_vote() {
     for_each(&Hostility::BREAKERS, a_majority_is_never_believed).await;
 }
 
-/// A server that comes back under another name each time is never remembered long enough to vote, unless new nodes
-/// are trusted.
+/// A server that comes back under another run id each time is never known long enough to vote, unless new
+/// nodes are trusted.
 #[tokio::test]
 async fn a_node_of_another_run_each_time_has_no_vote() {
     let servers: Vec<_> = (0..3).map(|_| HostileServer::start(Hostility::AnotherRun).unwrap()).collect();
@@ -170,7 +174,8 @@ async fn a_node_of_another_run_each_time_has_no_vote() {
     let tried =
         soon(quorum.lock("r").ttl(Duration::from_secs(1)).wait(Duration::from_secs(4)).acquire()).await;
     fit_to_print(&tried.err().unwrap().to_string());
-    // The honest ones serve their wait. It begins once every other node was met or found away.
+    // The honest nodes serve their quarantine. It begins once every other node has answered or is known to
+    // be away.
     let trusted = || quorum.nodes().iter().filter(|node| node.state == NodeState::Trusted).count();
     let env = Env::system();
     soon(async {
@@ -188,17 +193,18 @@ async fn a_node_of_another_run_each_time_has_no_vote() {
 }
 
 #[tokio::test]
-async fn any_mixture_of_hostility_hinders_nobody() {
+async fn any_mixture_of_hostility_blocks_no_lock() {
     let seeds = std::env::var("QUORATE_CASES").map_or(12, |text| text.parse().unwrap());
     for seed in 0..seeds {
         let one = Hostility::Mixed(seed);
         let two = Hostility::BREAKERS[usize::try_from(seed).unwrap() % Hostility::BREAKERS.len()];
         println!("seed {seed}");
-        a_minority_hinders_nobody(&[one, two]).await;
+        a_hostile_minority_blocks_no_lock(&[one, two]).await;
     }
 }
 
-/// A server that floods, and one whose answers are never whole, are given up before they fill the memory.
+/// A server that floods, and one whose answers are never complete, are given up before they fill the
+/// memory.
 #[tokio::test]
 async fn a_flood_is_bounded() {
     let before = memory();
@@ -216,17 +222,18 @@ async fn a_flood_is_bounded() {
     soon(cluster.quorum.close()).await;
 }
 
-/// The memory that this process has now, in bytes.
+/// Returns the memory that this process uses now, in bytes.
 fn memory() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
 }
 
-/// Nothing tells a node that grants everything to everyone from an honest one. With four honest nodes beside it
-/// exclusion stands as long as the holder has three of them: this is what a full round gives.
+/// No client can distinguish a node that grants everything to every client from an honest one. With four
+/// honest nodes beside it, exclusion holds as long as the holder has three of them, which a full round
+/// gives.
 #[tokio::test]
-async fn one_liar_of_five_does_not_make_a_second_holder_where_the_first_has_the_honest_ones() {
+async fn one_liar_of_five_makes_no_second_holder_beside_three_honest_nodes() {
     let server = HostileServer::start(Hostility::Liar).unwrap();
     let honest: Vec<_> = (0..4).map(|number| Switched::new(&format!("memory{number}"))).collect();
     let (a, b) = (worker(&honest, &server), worker(&honest, &server));
@@ -243,10 +250,10 @@ async fn one_liar_of_five_does_not_make_a_second_holder_where_the_first_has_the_
     soon(lease.release()).await.unwrap();
 }
 
-/// And this is what is *not* promised: a majority that rests on the liar is none. Two workers, each of which
-/// reaches another half of the honest nodes, and the liar, both hold. Redlock takes nodes at their word.
+/// The limit of the guarantee: a majority that includes the liar proves nothing. Two workers both hold the
+/// lock if each reaches the liar and another half of the honest nodes. Redlock trusts the answers of nodes.
 #[tokio::test]
-async fn one_liar_of_five_makes_two_holders_where_each_reaches_half_of_the_honest_ones() {
+async fn one_liar_of_five_makes_two_holders_if_each_reaches_half_of_the_honest_nodes() {
     let server = HostileServer::start(Hostility::Liar).unwrap();
     let honest: Vec<_> = (0..4).map(|number| Switched::new(&format!("memory{number}"))).collect();
     let (a, b) = (worker(&honest, &server), worker(&honest, &server));
@@ -258,15 +265,15 @@ async fn one_liar_of_five_makes_two_holders_where_each_reaches_half_of_the_hones
     let second = acquire(&b).await;
     assert!(
         first.fencing_token().is_ok() && second.fencing_token().is_ok(),
-        "the limit of the promise has moved: say so"
+        "the limit of the guarantee has changed: document it"
     );
 }
 
-/// A server that tells of releases that nobody made, hundreds before each answer, wakes nobody and fills nothing:
-/// a waiter looks as often as if it were silent, and is woken by the others.
+/// A server that reports false releases, hundreds before each answer, wakes no waiter and fills no memory:
+/// a waiter polls as often as if the server were silent, and is woken by the other servers.
 #[tokio::test]
-async fn what_a_node_babbles_wakes_nobody() {
-    let server = HostileServer::start(Hostility::Babbler).unwrap();
+async fn false_release_messages_wake_no_waiter() {
+    let server = HostileServer::start(Hostility::NoisyPushes).unwrap();
     let honest: Vec<_> = (0..4).map(|number| MemoryNode::new(&format!("memory{number}"))).collect();
     let [a, b] = [(); 2].map(|()| {
         let liar = RedisNode::parse(&server.url(PASSWORD)).unwrap();
@@ -304,7 +311,7 @@ fn worker(honest: &[Switched], liar: &HostileServer) -> Quorum {
     Quorum::builder().nodes(honest.iter().cloned()).node(liar).trust_new_nodes(true).build().unwrap()
 }
 
-/// A memory node behind a line that can be cut.
+/// A memory node behind a connection that can be cut.
 #[derive(Clone)]
 struct Switched {
     node: MemoryNode,

@@ -11,7 +11,8 @@ fn holds<M: Searchable>(name: &str, model: M) {
     assert!(found.holds() && found.complete, "{name}: {found}");
 }
 
-/// Fails if `model` breaks within so many states, which are too few for all that must happen somewhere.
+/// Fails if `model` breaks within the given number of states, which are too few for every `sometimes`
+/// property.
 fn holds_so_far<M: Searchable>(name: &str, model: M, states: usize) {
     let found = look(name, model, states);
     assert!(found.broken.is_empty(), "{name}: {found}");
@@ -31,7 +32,8 @@ fn breaks<M: Searchable>(name: &str, property: &'static str, model: M) {
     assert!(found.broken.contains(&property), "without {name} it still holds that {property}: {found}");
 }
 
-/// Fails if the model, with a rule left out, breaks this property within its bounds, whatever else it breaks.
+/// Fails if the model, with a rule left out, breaks this property within its bounds, whatever else it
+/// breaks.
 fn keeps<M: Searchable>(name: &str, property: &'static str, model: M) {
     let has = model.properties().iter().any(|any| any.name == property);
     let found = search_until(model, Limits { states: usize::MAX }, property);
@@ -101,11 +103,11 @@ mod tick {
     }
 
     #[test]
-    fn not_started_stands_by_the_seal_alone() {
+    fn not_started_stays_true_by_the_seal_alone() {
         breaks("Seal", FOUND, Ledger { without: &[Rule::Seal], ..Ledger::leaders() });
         let faultless = Ledger { without: &[Rule::Seal], forgets: 0, ..Ledger::leaders() };
         breaks("Seal (no faults)", FOUND, faultless);
-        // Nothing but the seal is behind it.
+        // Without compare-and-set only the seal is left.
         let wild = Ledger { without: &[Rule::CompareAndSet], returns: 1, ..Ledger::leaders() };
         holds("ledger without CompareAndSet", wild);
         holds(
@@ -114,8 +116,8 @@ mod tick {
         );
     }
 
-    /// Under at-most-once nobody writes over a record: then the seal and compare-and-set are each enough to keep
-    /// leaders from starting a tick twice, and one of them is needed.
+    /// Under at-most-once no leader overwrites a record. Then the seal and compare-and-set are each enough
+    /// to keep leaders from starting a tick twice, and one of them is needed.
     #[test]
     fn leaders_start_once_by_the_seal_or_compare_and_set() {
         let wild = Ledger { without: &[Rule::Seal], returns: 1, ..Ledger::leaders() };
@@ -194,7 +196,7 @@ mod reading {
         breaks("EndBeforeDowngrade", ALONE, first.without(Rule::EndBeforeDowngrade));
         let owner = ReadWrite::of(&[Downgrades, Writes]);
         breaks("DowngradeByOwner", BETWEEN, owner.without(Rule::DowngradeByOwner));
-        // An extension that comes late makes a forgotten owner one again.
+        // An extension that comes late makes a forgotten owner an owner again.
         let late = ReadWrite { extensions: 1, ..owner };
         breaks("DowngradeByToken", BETWEEN, late.without(Rule::DowngradeByToken));
     }

@@ -1,4 +1,4 @@
-//! The proxy makes the faults that it says it makes, and no others.
+//! The proxy causes the faults that it documents, and no others.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -15,7 +15,7 @@ use std::{
 };
 
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long nothing must come before nothing is taken to come.
+/// The silence after which a test assumes that nothing will come.
 const SILENCE: Duration = Duration::from_millis(150);
 
 struct Client(TcpStream);
@@ -31,7 +31,7 @@ impl Client {
         self.0.write_all(format!("{command}\r\n").as_bytes()).expect("a connection");
     }
 
-    /// What comes first, in at most as many bytes as `expected` has.
+    /// Returns the first bytes that come, `length` at the most.
     fn read(&mut self, length: usize) -> String {
         self.0.set_read_timeout(Some(PATIENCE)).expect("a socket");
         let mut bytes = vec![0; length];
@@ -52,7 +52,7 @@ impl Client {
         }
     }
 
-    /// All that comes until the connection ends, and whether it was broken rather than closed.
+    /// Returns all bytes until the connection ends, and `true` if it was broken and not closed.
     fn rest(&mut self) -> (String, bool) {
         self.0.set_read_timeout(Some(PATIENCE)).expect("a socket");
         let mut bytes = Vec::new();
@@ -81,7 +81,7 @@ fn until(what: &str, mut condition: impl FnMut() -> bool) {
 }
 
 #[test]
-fn without_a_fault_it_carries_everything_both_ways_and_the_end_too() {
+fn without_a_fault_all_bytes_and_the_end_pass_both_ways() {
     let (server, proxy) = pair();
     let mut client = Client::to(&proxy);
     client.ask("PING", "+PONG\r\n");
@@ -99,7 +99,7 @@ fn without_a_fault_it_carries_everything_both_ways_and_the_end_too() {
 }
 
 #[test]
-fn a_cut_on_the_way_there_keeps_requests_from_the_server_until_it_heals() {
+fn a_cut_of_requests_keeps_them_from_the_server_until_it_heals() {
     let (server, proxy) = pair();
     let mut client = Client::to(&proxy);
     client.ask("SET a 1", "+OK\r\n");
@@ -113,7 +113,7 @@ fn a_cut_on_the_way_there_keeps_requests_from_the_server_until_it_heals() {
 }
 
 #[test]
-fn a_cut_on_the_way_back_lets_requests_run_unheard() {
+fn a_cut_of_replies_lets_requests_run_unanswered() {
     let (server, proxy) = pair();
     let mut client = Client::to(&proxy);
     client.ask("SET a 1", "+OK\r\n");
@@ -121,7 +121,7 @@ fn a_cut_on_the_way_back_lets_requests_run_unheard() {
     client.send("SET a 2");
     until("write behind the cut", || server.command(&["GET", "a"]) == "2");
     client.hears_nothing();
-    // Connecting succeeds, and that is all.
+    // Connecting succeeds, and nothing more.
     let mut other = Client::to(&proxy);
     other.send("SET b 1");
     until("write of a newcomer", || server.command(&["GET", "b"]) == "1");
@@ -131,7 +131,7 @@ fn a_cut_on_the_way_back_lets_requests_run_unheard() {
 }
 
 #[test]
-fn a_broken_connection_loses_what_waited() {
+fn a_broken_connection_loses_waiting_bytes() {
     let (server, proxy) = pair();
     let mut client = Client::to(&proxy);
     client.ask("SET a 1", "+OK\r\n");
@@ -146,7 +146,7 @@ fn a_broken_connection_loses_what_waited() {
 }
 
 #[test]
-fn a_reply_is_cut_after_exactly_so_many_bytes_once() {
+fn a_reply_is_cut_once_after_the_exact_number_of_bytes() {
     let (_server, proxy) = pair();
     for bytes in [0, 1, 4, 7] {
         let mut client = Client::to(&proxy);
@@ -178,14 +178,14 @@ fn latency_is_at_least_what_was_asked_and_keeps_the_order() {
     assert_eq!(client.read(replies.len()), replies);
     let took = sent.until(SystemWorld.now());
     assert!(took >= Duration::from_millis(60 + 20), "{took:?}");
-    // Twenty in a row would be 1.2 s: they are under way together.
+    // Twenty in a row would take 1.2 s: they travel together.
     assert!(took < Duration::from_millis(1000), "{took:?}");
     proxy.heal();
     client.ask("PING", "+PONG\r\n");
 }
 
 #[test]
-fn whoever_is_refused_is_thrown_out_and_the_others_stay() {
+fn refusing_resets_new_clients_and_keeps_the_others() {
     let (_server, proxy) = pair();
     let mut client = Client::to(&proxy);
     client.ask("PING", "+PONG\r\n");
@@ -228,7 +228,7 @@ fn stopping_breaks_every_connection_and_frees_the_port_at_once() {
     proxy.stop();
     assert!(began.until(SystemWorld.now()) < Duration::from_secs(2));
     assert_eq!(client.rest(), (String::new(), true));
-    let error = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect_err("nobody listens");
+    let error = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect_err("no process listens");
     assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
 }
 

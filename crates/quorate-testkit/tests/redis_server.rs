@@ -1,10 +1,10 @@
-//! The servers that other tests stand on do what their names say.
+//! The servers that other tests use behave as their methods say.
 
 use quorate_testkit::redis::{RedisCluster, RedisConfig, RedisServer};
 use std::{io::Read, net::TcpStream, path::Path, time::Duration};
 
 #[test]
-fn a_restart_is_empty_on_the_same_port_under_another_run_id() {
+fn a_restarted_server_is_empty_with_the_same_port_and_another_run_id() {
     let mut server = RedisServer::start().unwrap();
     let (port, before) = (server.port(), run_id(&server));
     assert_eq!(server.command(&["SET", "k", "v"]), "OK");

@@ -1,5 +1,5 @@
-//! What the nodes hold of a job, and for how long after the job's last worker: leaders over memory nodes, on clocks that a
-//! test moves on.
+//! The records that nodes keep of a job, and the time for which they keep them after the job's last worker.
+//! Leaders run over memory nodes, on clocks that the test moves forward.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -17,14 +17,14 @@ use tokio_util::sync::CancellationToken;
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(24 * 3600);
-/// How long what is known of a job outlives it.
+/// The time for which the records of a job outlive it.
 const RETENTION: Duration = Duration::from_secs(8 * 3600);
-/// How long anything may take that must come, on a slow machine.
+/// The longest wait for anything that must happen, on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Much longer than a step of the clocks: a leader leads on while they are moved.
+/// Much longer than a step of the clocks: a leader stays leader while they move.
 const TTL: Duration = Duration::from_secs(20 * 3600);
 
-struct Stage {
+struct Cluster {
     world: Arc<ShiftedWorld>,
     nodes: Vec<MemoryNode>,
     looker: Quorum,
@@ -45,7 +45,7 @@ fn job(name: &str) -> Job {
     Job::new(name, often(), |_| async { Ok::<(), String>(()) })
 }
 
-impl Stage {
+impl Cluster {
     fn new() -> Self {
         let world = Arc::new(ShiftedWorld::default());
         let nodes: Vec<_> =
@@ -97,7 +97,7 @@ impl Stage {
         self.until(&format!("{job} has run"), async || self.has_history(job).await).await;
     }
 
-    /// Lets time pass, in steps in which everybody has a turn.
+    /// Lets time pass, in steps after each of which every task runs.
     async fn pass(&self, time: Duration) {
         let step = time / 16;
         for _ in 0..16 {
@@ -118,7 +118,7 @@ impl Worker {
 fn quorum(worker: &str, world: &Arc<ShiftedWorld>, nodes: &[MemoryNode]) -> Quorum {
     let setup = QuorumConfig {
         worker: worker.into(),
-        // A step of the clocks looks to a request under way like a slow node.
+        // A step of the clocks makes a node with a pending request look slow.
         node_timeout: Duration::from_secs(1),
         max_ttl: Duration::from_secs(24 * 3600),
         ledger_retention: RETENTION,
@@ -131,90 +131,90 @@ fn quorum(worker: &str, world: &Arc<ShiftedWorld>, nodes: &[MemoryNode]) -> Quor
 
 #[tokio::test]
 async fn the_history_of_a_removed_job_stays_for_the_retention_and_then_goes() {
-    let stage = Stage::new();
-    let worker = stage.worker("a", true, vec![job("stays"), job("goes")]);
-    stage.ran("goes").await;
+    let cluster = Cluster::new();
+    let worker = cluster.worker("a", true, vec![job("stays"), job("goes")]);
+    cluster.ran("goes").await;
     assert!(worker.handle.remove("goes"));
-    stage
+    cluster
         .until("its row goes", async || {
-            stage.world.pass(SECOND * 20);
-            !stage.is_known("goes").await
+            cluster.world.pass(SECOND * 20);
+            !cluster.is_known("goes").await
         })
         .await;
-    stage.pass(RETENTION / 2).await;
-    assert!(stage.has_history("goes").await, "one can still ask why its last runs ended");
-    stage.pass(RETENTION).await;
-    stage.until("its history goes", async || !stage.has_history("goes").await).await;
-    assert!(stage.has_history("stays").await && stage.is_known("stays").await);
+    cluster.pass(RETENTION / 2).await;
+    assert!(cluster.has_history("goes").await, "one can still ask why its last runs ended");
+    cluster.pass(RETENTION).await;
+    cluster.until("its history goes", async || !cluster.has_history("goes").await).await;
+    assert!(cluster.has_history("stays").await && cluster.is_known("stays").await);
     worker.stop().await;
 }
 
 #[tokio::test]
 async fn the_history_goes_though_the_leader_that_removed_the_job_is_gone() {
-    let stage = Stage::new();
+    let cluster = Cluster::new();
     let (first, second) = (
-        stage.worker("a", true, vec![job("j"), job("goes")]),
-        stage.worker("b", true, vec![job("j"), job("goes")]),
+        cluster.worker("a", true, vec![job("j"), job("goes")]),
+        cluster.worker("b", true, vec![job("j"), job("goes")]),
     );
-    stage.ran("goes").await;
+    cluster.ran("goes").await;
     for worker in [&first, &second] {
         assert!(worker.handle.remove("goes"));
     }
     first.stop().await;
-    stage.pass(RETENTION * 2).await;
-    stage.until("its history goes", async || !stage.has_history("goes").await).await;
-    assert!(stage.has_history("j").await);
+    cluster.pass(RETENTION * 2).await;
+    cluster.until("its history goes", async || !cluster.has_history("goes").await).await;
+    assert!(cluster.has_history("j").await);
     second.stop().await;
 }
 
 #[tokio::test]
-async fn what_was_removed_while_nobody_led_ends_as_well() {
-    let stage = Stage::new();
+async fn a_job_removed_without_a_leader_ends_as_well() {
+    let cluster = Cluster::new();
     let before =
-        stage.worker("a", true, vec![job("j"), job("goes"), job("spread").placement(Placement::Spread)]);
-    stage.ran("goes").await;
-    stage.ran("spread").await;
+        cluster.worker("a", true, vec![job("j"), job("goes"), job("spread").placement(Placement::Spread)]);
+    cluster.ran("goes").await;
+    cluster.ran("spread").await;
     before.stop().await;
     // Every worker comes back with another configuration.
-    let after = stage.worker("a", true, vec![job("j")]);
-    stage.pass(RETENTION / 2).await;
+    let after = cluster.worker("a", true, vec![job("j")]);
+    cluster.pass(RETENTION / 2).await;
     for job in ["goes", "spread"] {
         assert!(
-            stage.is_known(job).await && stage.has_history(job).await,
+            cluster.is_known(job).await && cluster.has_history(job).await,
             "{job}: it may be another version's"
         );
     }
     for job in ["goes", "spread"] {
-        stage
+        cluster
             .until("it ends", async || {
-                stage.world.pass(HOUR / 4);
-                !stage.is_known(job).await && !stage.has_history(job).await
+                cluster.world.pass(HOUR / 4);
+                !cluster.is_known(job).await && !cluster.has_history(job).await
             })
             .await;
     }
-    assert!(stage.is_known("j").await);
+    assert!(cluster.is_known("j").await);
     after.stop().await;
 }
 
 #[tokio::test]
-async fn what_only_another_worker_knows_ends_no_sooner_than_that_worker() {
-    let stage = Stage::new();
-    let old = stage.worker("old", true, vec![job("j"), job("old's")]);
-    stage.ran("old's").await;
-    stage.jobs().pause("old's").await.expect("a leader");
+async fn a_job_known_to_one_worker_ends_no_sooner_than_that_worker() {
+    let cluster = Cluster::new();
+    let old = cluster.worker("old", true, vec![job("j"), job("old's")]);
+    cluster.ran("old's").await;
+    cluster.jobs().pause("old's").await.expect("a leader");
     old.stop().await;
-    // Of the old version a worker is left, which does not lead.
-    let left = stage.worker("left", false, vec![job("j"), job("old's")]);
-    let new = stage.worker("new", true, vec![job("j")]);
-    stage.pass(RETENTION * 3).await;
-    assert!(stage.has_history("old's").await, "its history is kept");
-    let status = stage.jobs().show("old's").await.expect("it is known");
+    // A worker with the old version is left, which does not lead.
+    let left = cluster.worker("left", false, vec![job("j"), job("old's")]);
+    let new = cluster.worker("new", true, vec![job("j")]);
+    cluster.pass(RETENTION * 3).await;
+    assert!(cluster.has_history("old's").await, "its history is kept");
+    let status = cluster.jobs().show("old's").await.expect("it is known");
     assert!(status.row.paused.is_some(), "and that it is paused");
     left.stop().await;
-    stage
+    cluster
         .until("it ends", async || {
-            stage.world.pass(HOUR / 4);
-            !stage.is_known("old's").await && !stage.has_history("old's").await
+            cluster.world.pass(HOUR / 4);
+            !cluster.is_known("old's").await && !cluster.has_history("old's").await
         })
         .await;
     new.stop().await;
@@ -222,30 +222,32 @@ async fn what_only_another_worker_knows_ends_no_sooner_than_that_worker() {
 
 #[tokio::test]
 async fn a_job_that_comes_back_in_time_goes_on_with_its_history() {
-    let stage = Stage::new();
-    let worker = stage.worker("a", true, vec![job("j")]);
-    stage.ran("j").await;
-    let first = stage.jobs().history("j", 10_000).await.expect("a history").pop().expect("an entry");
+    let cluster = Cluster::new();
+    let worker = cluster.worker("a", true, vec![job("j")]);
+    cluster.ran("j").await;
+    let first = cluster.jobs().history("j", 10_000).await.expect("a history").pop().expect("an entry");
     assert!(worker.handle.remove("j"));
-    stage.pass(RETENTION / 2).await;
+    cluster.pass(RETENTION / 2).await;
     worker.handle.add(job("j")).expect("a sound job");
-    stage.pass(RETENTION * 2).await;
-    let history = stage.jobs().history("j", 10_000).await.expect("a history");
+    cluster.pass(RETENTION * 2).await;
+    let history = cluster.jobs().history("j", 10_000).await.expect("a history");
     assert!(history.len() > 1 && history.last() == Some(&first), "{first:?} of {}", history.len());
     worker.stop().await;
 }
 
 #[tokio::test]
-async fn a_group_without_workers_ends_by_the_nodes_clocks() {
-    let stage = Stage::new();
-    let worker = stage.worker("a", true, vec![job("j"), job("spread").placement(Placement::Spread)]);
-    stage.ran("j").await;
-    stage.ran("spread").await;
+async fn a_group_without_workers_expires_by_the_nodes_clocks() {
+    let cluster = Cluster::new();
+    let worker = cluster.worker("a", true, vec![job("j"), job("spread").placement(Placement::Spread)]);
+    cluster.ran("j").await;
+    cluster.ran("spread").await;
     worker.stop().await;
-    stage.world.pass(DAY);
-    assert!(stage.is_known("j").await, "an outage of a day loses nothing");
-    stage.world.pass(DAY * 2);
+    cluster.world.pass(DAY);
+    assert!(cluster.is_known("j").await, "an outage of a day loses nothing");
+    cluster.world.pass(DAY * 2);
     assert!(
-        !stage.is_known("j").await && !stage.has_history("j").await && !stage.has_history("spread").await
+        !cluster.is_known("j").await
+            && !cluster.has_history("j").await
+            && !cluster.has_history("spread").await
     );
 }

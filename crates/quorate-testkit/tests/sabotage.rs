@@ -1,38 +1,40 @@
-//! Every safety mechanism switched off, one at a time: the simulation must find a violation, of the invariant
-//! that the mechanism is for, within a stated number of seeds.
+//! Every safety mechanism switched off, one at a time. The simulation must find a violation of the
+//! invariant that the mechanism protects, within a stated number of seeds.
 //!
-//! The first seed that breaks the invariant is run again with the mechanism in its place, under the same plan: then
-//! every invariant must hold, or the row fails. A mechanism that another one covers as well is switched off together
-//! with that one.
+//! The first seed that breaks the invariant runs again with the mechanism in its place, under the same
+//! plan. Then every invariant must hold, or the case fails. A mechanism that another one covers as well is
+//! switched off together with that one.
 //!
-//! `QUORATE_SABOTAGE=100 cargo test --release -p quorate-testkit --all-features --test sabotage -- --nocapture
-//! every` counts, of so many seeds, those that find each out; `QUORATE_SABOTAGE_ONLY=raise` picks by name.
+//! `QUORATE_SABOTAGE=100 cargo test --release -p quorate-testkit --all-features --test sabotage --
+//! --nocapture every` counts, out of the given number of seeds, those that find each sabotage;
+//! `QUORATE_SABOTAGE_ONLY=raise` selects cases by name.
 
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
 
 use quorate::internals::Sabotage;
 use quorate_testkit::{
     cannot_run,
-    sim::{Contrast, Difference, NoDifference, NodeFault, PLANS, Plan, Sweep},
+    sim::{Difference, NoDifference, NodeFault, PLANS, Plan, SabotageCheck, Sweep},
 };
 use std::{
     collections::BTreeMap,
     sync::atomic::{AtomicUsize, Ordering},
 };
 
-/// A mechanism left out, and who notices.
+/// A case: a mechanism that is left out, and the invariant that notices.
 struct Case {
-    /// What is left out.
+    /// The mechanism that is left out.
     what: &'static str,
-    /// Which of the plans. Each holds, seed by seed, while nothing is left out.
+    /// The name of the plan. Each plan holds, seed by seed, while no mechanism is left out.
     plan: &'static str,
-    /// How the servers lie.
+    /// The fault of the servers.
     node_fault: Option<NodeFault>,
-    /// What the workers leave out.
+    /// The mechanisms that the workers leave out.
     sabotage: &'static [Sabotage],
-    /// The invariant that must be found broken, and how it puts it if it must be in that way.
+    /// The invariant that must break; after `: `, a part of its message, if only that message counts.
     breaks: &'static str,
-    /// Within how many seeds, from the first: at least three times what it takes.
+    /// The number of seeds, from the first, within which it must break: at least three times the number
+    /// that it takes.
     within: u64,
 }
 
@@ -58,7 +60,7 @@ impl Case {
         Self { node_fault: Some(node_fault), ..self }
     }
 
-    /// The plan with every mechanism in its place.
+    /// Returns the plan with every mechanism in its place.
     fn sound(&self) -> Plan {
         Plan::named(self.plan).expect("a plan that has this name")
     }
@@ -70,21 +72,21 @@ impl Case {
         plan
     }
 
-    /// Whether the invariant breaks in this seed without the mechanism.
+    /// Returns `true` if the invariant breaks in this seed without the mechanism.
     fn breaks_in(&self, seed: u64) -> bool {
         let (sound, sabotaged) = (self.sound(), self.sabotaged());
-        Contrast { sound: &sound, sabotaged: &sabotaged, breaks: self.breaks }.broken(seed).is_some()
+        SabotageCheck { sound: &sound, sabotaged: &sabotaged, breaks: self.breaks }.broken(seed).is_some()
     }
 
-    /// The first seed that breaks the invariant without the mechanism, and holds with it.
+    /// Returns the first seed that breaks the invariant without the mechanism, and holds with it.
     fn find(&self) -> Result<Difference, NoDifference> {
         let (sound, sabotaged) = (self.sound(), self.sabotaged());
-        Contrast { sound: &sound, sabotaged: &sabotaged, breaks: self.breaks }.find(1..self.within + 1)
+        SabotageCheck { sound: &sound, sabotaged: &sabotaged, breaks: self.breaks }.find(1..self.within + 1)
     }
 }
 
-/// A token came twice. Under clocks that step wildly the order of the tokens says nothing: a worker may hear of
-/// its grant when the next one has been heard of.
+/// A token was given twice. Under clocks that step wildly the order of the tokens shows nothing: a worker
+/// may learn of its grant after the next one is known.
 const TWICE: &str = "order: a second time";
 
 const CASES: &[Case] = &[
@@ -93,37 +95,44 @@ const CASES: &[Case] = &[
     Case::worker("no raise", &[Sabotage::NoRaise], "fencing", 20),
     Case::worker("low re-seed, old counters trusted", &[Sabotage::RelicsTrusted], "fencing", 30)
         .with(NodeFault::Restarting),
-    // --- who owns it ---
+    // --- ownership ---
     Case::worker("owner token reused", &[Sabotage::TokenReused], "backing", 20),
     Case::node("no owner check in release", NodeFault::Ruthless, "backing", 20),
     Case::node("no not_after, at the node", NodeFault::Timeless, "release", 20),
     Case::worker("no not_after, at the worker", &[Sabotage::NoNotAfter], "release", 20),
     Case::worker("no fence between connections", &[Sabotage::NoFence], "release", 50),
-    Case::worker("mailbox sorted", &[Sabotage::ReleasesFirst], "release", 20),
-    Case::worker("a dropped attempt posts nothing", &[Sabotage::DropsSilently], "liveness", 20),
-    Case::worker("split votes stand", &[Sabotage::SplitsStand], "liveness", 60),
-    // --- until when ---
+    Case::worker("releases sent before other requests", &[Sabotage::ReleasesFirst], "release", 20),
+    Case::worker("a dropped attempt sends no release", &[Sabotage::DropsSilently], "liveness", 20),
+    Case::worker("split votes are not repeated", &[Sabotage::SplitsStand], "liveness", 60),
+    // --- validity ---
     Case::worker("validity from receipt", &[Sabotage::ValidityFromReceipt], "backing", 90).on("no-slack"),
     Case::worker("no margin", &[Sabotage::NoMargin], "backing", 60).on("no-slack"),
     Case::worker("no margin, clocks that step", &[Sabotage::NoMargin], "backing", 60),
-    Case::worker("a look does not look at the clock", &[Sabotage::LooksWithoutClock], "exclusion", 20),
-    Case::worker("loss is noticed by no clock", &[Sabotage::LossFromVotesOnly], "step-down", 20),
+    Case::worker("a validity check without the clock", &[Sabotage::LooksWithoutClock], "exclusion", 20),
+    Case::worker("loss not noticed by the clock", &[Sabotage::LossFromVotesOnly], "step-down", 20),
     Case::worker("a lease outlives its release", &[Sabotage::LeaseOutlivesRelease], "exclusion", 20),
     Case::node("an extension does not lengthen", NodeFault::Shortening, "backing", 20),
-    // --- who may vote ---
+    // --- votes ---
     Case::node("a node that forgot keeps its vote", NodeFault::Forgetful, "exclusion", 60).on("crashes"),
     Case::worker("no quarantine", &[Sabotage::NoQuarantine], "exclusion", 60).on("crashes"),
     Case::worker("neither epochs nor quarantine", BOTH, "exclusion", 60).on("crashes"),
-    Case::worker("jumps of clocks unseen", &[Sabotage::JumpsUnseen], "exclusion", 60).on("far-steps"),
+    Case::worker("clock jumps not detected", &[Sabotage::JumpsUnseen], "exclusion", 60).on("far-steps"),
     // --- records ---
     Case::node("unseen overwrite", NodeFault::Overwriting, "ticks", 150).on("far-steps"),
     Case::worker("no memory rule", &[Sabotage::NoMemoryRule], "ticks", 100),
     Case::worker("ticks by the worker's own clock", &[Sabotage::OwnWallClock], "ticks: in truth", 60),
+    Case::node("unseen overwrite, any worker", NodeFault::Overwriting, "starts", 150),
+    Case::worker("any-worker ticks by its own clock", &[Sabotage::OwnWallClock], "runs", 60),
+    Case::node("a history pruned of everything", NodeFault::Shredding, "histories", 100),
 ];
 
-/// Mechanisms that the simulation does not miss, or too seldom: counted, not asserted. And why, with what would
-/// fail in its place.
+/// Mechanisms whose absence the simulation does not notice, or too seldom: they are counted, not asserted.
+/// Each has the reason, and the test that would fail in place of the simulation.
 const NOT_MISSED: &[(Case, &str)] = &[
+    (
+        Case::node("a pause left out of a job's row", NodeFault::Unpausing, "requests", 100),
+        "the leader that accepts a pause keeps it; only a later one reads the row, and few pauses last so long; the test-kit's own test of requests, a_paused_job_does_not_start",
+    ),
     (
         Case::worker("work outlives its term", &[Sabotage::WorkOutlivesTerm], "succession", 100),
         "the work that is dropped here ends in the same turn; quorate's own tests of schedules",
@@ -138,15 +147,15 @@ const NOT_MISSED: &[(Case, &str)] = &[
     ),
     (
         Case::node("a final record overwritten", NodeFault::Reopening, "ticks", 100),
-        "the seal tells every leader what is final; conformance, a_last_record_is_final",
+        "the seal shows every leader the final records; conformance, a_final_record_is_never_overwritten",
     ),
     (
-        Case::worker("no look between started and the work", &[Sabotage::NoLookBeforeWork], "ticks", 100),
+        Case::worker("no check between started and the work", &[Sabotage::NoLookBeforeWork], "ticks", 100),
         "a pause would have to fall between two polls of one task, and here none does; quorate's own test of schedules, a_pause_between_started_and_the_work",
     ),
     (
         Case::worker("a done overruled", &[Sabotage::DoneOverruled], "claims", 100),
-        "a done stands on a majority, which grants nothing: only a majority that forgot would; quorate's own test of claims, one_node_s_word",
+        "a done record is stored on a majority, which grants nothing: only a majority that forgot would; quorate's own test of claims, one_done_record_outweighs_every_grant",
     ),
     (
         Case::node("no owner check in raise", NodeFault::Obliging, TWICE, 100).on("wild-clocks"),
@@ -154,7 +163,7 @@ const NOT_MISSED: &[(Case, &str)] = &[
     ),
     (
         Case::node("an extension lowers the counter", NodeFault::Lowering, TWICE, 100).on("wild-clocks"),
-        "the model of tokens, RepairKeepsMore; conformance, extend_lengthens_and_lifts_the_counter",
+        "the model of tokens, RepairKeepsMore; conformance, extend_lengthens_and_raises_the_counter",
     ),
     (
         Case::node("low re-seed", NodeFault::Restarting, "fencing", 100),
@@ -170,7 +179,7 @@ const NOT_MISSED: &[(Case, &str)] = &[
     ),
 ];
 
-/// Neither do nodes that forgot wait, nor stops what they granted before to count.
+/// Nodes that forgot do not wait, and their earlier grants still count.
 const BOTH: &[Sabotage] = &[Sabotage::ForgettersCount, Sabotage::NoQuarantine];
 
 /// Runs `look` over `0..count` on as many threads as there are processors; the results are in order.
@@ -198,7 +207,7 @@ fn over<T: Send>(count: usize, look: impl Fn(usize) -> T + Sync) -> Vec<T> {
     all.into_iter().map(|(_, result)| result).collect()
 }
 
-/// The cases to look at: all, or those whose name holds `QUORATE_SABOTAGE_ONLY`.
+/// Returns the cases to check: all, or those whose name contains `QUORATE_SABOTAGE_ONLY`.
 fn cases() -> Vec<&'static Case> {
     let only = std::env::var("QUORATE_SABOTAGE_ONLY").unwrap_or_default();
     if !only.is_empty() {
@@ -209,7 +218,7 @@ fn cases() -> Vec<&'static Case> {
     cases
 }
 
-/// As [`cases`], with those that are only counted.
+/// Returns the same cases as [`cases`], with those that are only counted.
 fn counted() -> Vec<&'static Case> {
     let only = std::env::var("QUORATE_SABOTAGE_ONLY").unwrap_or_default();
     NOT_MISSED.iter().map(|(case, _)| case).filter(|case| case.what.contains(&only)).chain(cases()).collect()
@@ -236,7 +245,7 @@ fn every_mechanism_that_is_left_out_is_missed() {
     assert!(wrong.is_empty(), "not shown to matter:\n{wrong:#?}");
 }
 
-/// Prints, for each case, the first of so many seeds that finds it out, and how many do.
+/// Prints, for each case, the first of `seeds` seeds that finds it, and the number of seeds that do.
 fn count(seeds: u64) {
     println!("| left out | plan | broken | first seed | seeds of {seeds} |\n| --- | --- | --- | --- | --- |");
     for case in counted() {
@@ -248,8 +257,8 @@ fn count(seeds: u64) {
     }
 }
 
-/// How many seeds of each plan, from the first, must hold while nothing is left out. The simulation's own tests run
-/// more of each; these are run by a build that has the sabotage compiled in.
+/// The number of seeds of each plan, from the first, that must hold while no mechanism is left out. The
+/// simulation's own tests run more of each; these run in a build that has the sabotage compiled in.
 const HOLDS: [(&str, u64); 8] = [
     ("default", 10),
     ("old-counters", 6),
@@ -274,7 +283,7 @@ fn every_plan_holds_while_nothing_is_left_out() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// A plan of a row that is never run without the row's sabotage would let a row pass that finds the plan's own faults.
+/// A plan that never runs without a case's sabotage would let a case pass that finds the plan's own faults.
 #[test]
 fn no_plan_is_without_seeds_that_must_hold() {
     let holds = BTreeMap::from(HOLDS);

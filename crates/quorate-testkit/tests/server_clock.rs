@@ -1,4 +1,4 @@
-//! A server's own wall clock steps, and nothing else of it does.
+//! A server's own wall clock steps, and no other clock of it does.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 #![cfg(target_os = "linux")]
@@ -9,7 +9,7 @@ use std::{thread, time::Duration};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 const HOUR: Duration = Duration::from_secs(3600);
-/// Two clocks are read one after the other on a busy machine.
+/// The tolerance: two clocks are read one after the other on a busy machine.
 const SLACK: Duration = Duration::from_secs(20);
 
 fn server(config: RedisConfig) -> RedisServer {
@@ -64,7 +64,7 @@ fn time_steps_at_once_both_ways_and_again_and_outlives_a_restart() {
 }
 
 #[test]
-fn keys_end_by_the_stepped_clock() {
+fn keys_expire_by_the_stepped_clock() {
     let server = server(RedisConfig::new());
     server.command(&["SET", "early", "v", "PX", "600000"]);
     server.step_clock(HOUR, true);
@@ -75,7 +75,8 @@ fn keys_end_by_the_stepped_clock() {
     assert!(left > (HOUR - SLACK).as_millis(), "{left} ms");
 }
 
-/// Its timers run on the monotonic clock: set back by an hour, it would not sweep for an hour.
+/// The server's timers run on the monotonic clock: if they ran on the wall clock, a step back by an hour
+/// would stop the sweep for an hour.
 #[test]
 fn its_timers_go_on_whatever_the_wall_clock_does() {
     let server = server(RedisConfig::new());
@@ -83,7 +84,7 @@ fn its_timers_go_on_whatever_the_wall_clock_does() {
         server.step_clock(HOUR, forward);
         shows(&server, expected);
         server.command(&["SET", "k", "v", "PX", "20"]);
-        // Nobody touches the key: only the sweep removes it.
+        // No command touches the key: only the sweep removes it.
         until("sweep", || server.command(&["DBSIZE"]) == "0");
     }
 }

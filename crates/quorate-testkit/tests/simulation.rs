@@ -4,10 +4,10 @@
 
 #![expect(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
-use quorate_testkit::sim::{Contrast, NAP, NodeFault, PLANS, Plan, Summary, Sweep};
+use quorate_testkit::sim::{NAP, NodeFault, PLANS, Plan, SabotageCheck, Summary, Sweep};
 use std::{collections::BTreeMap, ops::Range, time::Duration};
 
-/// The seeds of a plan; `QUORATE_SEEDS=1..5001` tries others of every plan.
+/// Returns the seeds of a plan; `QUORATE_SEEDS=1..5001` selects others for every plan.
 fn seeds(plan: &str) -> Range<u64> {
     let Ok(text) = std::env::var("QUORATE_SEEDS") else {
         let (_, seeds) = SWEPT.iter().find(|(name, _)| *name == plan).expect("a plan of SWEPT");
@@ -19,7 +19,8 @@ fn seeds(plan: &str) -> Range<u64> {
     seeds
 }
 
-/// The plans that a test below sweeps, and how many seeds of each, from the first. [`hold`] looks its plan up here.
+/// The plans that the tests below sweep, and the number of seeds of each, from the first. [`hold`] looks
+/// its plan up here.
 const SWEPT: [(&str, u64); 8] = [
     ("default", 200),
     ("old-counters", 40),
@@ -31,7 +32,8 @@ const SWEPT: [(&str, u64); 8] = [
     ("far-steps", 40),
 ];
 
-/// The tests that sweep a plan, one a plan: generated, so that [`SWEPT`] cannot name a plan that no test sweeps.
+/// Generates the tests that sweep a plan, one for each, so that [`SWEPT`] cannot name a plan that no test
+/// sweeps.
 macro_rules! sweeps {
     ($($(#[$doc:meta])* $name:ident: $plan:literal, $check:expr;)*) => {
         $($(#[$doc])* #[test] fn $name() {
@@ -39,7 +41,7 @@ macro_rules! sweeps {
             check(&hold($plan));
         })*
 
-        /// The plans of the tests that this macro has made.
+        /// The plans of the tests that this macro has generated.
         const TESTED: &[&str] = &[$($plan),*];
     };
 }
@@ -56,8 +58,8 @@ fn every_plan_is_swept_by_a_test() {
     assert_eq!(swept, plans, "each plan has a number of seeds");
 }
 
-/// Runs the plan's seeds, the first quarter of them twice, and fails with every seed that broke an invariant or had
-/// two histories.
+/// Runs the plan's seeds, the first quarter of them twice, and fails with every seed that broke an
+/// invariant or had two histories.
 #[track_caller]
 fn hold(name: &str) -> Summary {
     let seeds = seeds(name);
@@ -79,7 +81,8 @@ fn sweep(name: &str, seeds: Range<u64>, twice: bool) -> Summary {
     })
 }
 
-/// A simulation that idles holds everything: each of these is reached at least so often in a hundred seeds.
+/// A simulation in which nothing happens breaks no invariant: so each of these must be reached at least the
+/// given number of times in a hundred seeds.
 #[track_caller]
 fn reached(total: &Summary, hundredths: &[(&str, u64)]) {
     let few = |&&(what, least): &&(&str, u64)| total.count(what) * 100 < least * total.seeds;
@@ -87,13 +90,13 @@ fn reached(total: &Summary, hundredths: &[(&str, u64)]) {
     assert!(few.is_empty(), "too seldom in {} seeds: {few:?}", total.seeds);
 }
 
-/// The default plan reaches each of these, with room to spare.
+/// The default plan reaches each of these, with a wide margin.
 fn all_is_reached(total: &Summary) {
     let hundredths = [
         ("lease granted", 2_000),
         ("lost", 40),
         ("stepped down", 100),
-        // Votes that were split are cast again, so what is contended is held by somebody.
+        // Workers repeat votes that were split, so a contended lock is acquired.
         ("attempt contended", 1_500),
         ("attempt dropped", 400),
         ("attempt unreachable", 1_000),
@@ -148,9 +151,9 @@ fn all_is_reached(total: &Summary) {
         ("campaign shut down", 100),
         ("registration not at once", 8),
         ("tick started at-least-once", 1_000),
-        ("tick started at-least-once made up", 500),
+        ("tick started at-least-once caught up", 500),
         ("tick started at-most-once", 1_000),
-        ("tick started at-most-once made up", 250),
+        ("tick started at-most-once caught up", 250),
         ("tick ended", 2_500),
         ("tick torn", 120),
         ("tick stopped", 20),
@@ -163,7 +166,7 @@ fn all_is_reached(total: &Summary) {
         // Every tick of a seed is accounted for, and most of them without an excuse.
         ("ticks reckoned", 20),
         ("at-most-once tick reckoned", 600),
-        // A leader whose clock stood still, and who was extended afterwards.
+        // A leader whose clock stood still, and which was extended afterwards.
         ("work judged again", 1),
         ("write standing", 50),
         ("claim granted", 1_200),
@@ -181,14 +184,38 @@ fn all_is_reached(total: &Summary) {
         ("complete: taken over", 1),
         ("complete: superseded", 1),
         ("complete refused superseded", 100),
-        // What the store that compares tokens refused, the other one lost.
+        // The store without tokens accepted and lost what the store that compares tokens refused.
         ("checked write refused", 12),
         ("unchecked write lost an update", 12),
+        // Three seeds of ten have the second group: jobs on any worker, an operator, histories that are read.
+        ("pool settled", 15),
+        ("pool run done", 800),
+        ("pool run failed", 8),
+        ("pool run interrupted", 3),
+        ("pool run stopped", 30),
+        ("pool run timed out", 8),
+        ("pool run started any-once", 150),
+        ("pool run started any-once caught up", 30),
+        ("pool run started any-each caught up", 60),
+        ("pool run started any-skip", 80),
+        ("pool run started any-allow", 100),
+        ("pool run started led-once", 80),
+        ("pool tick reckoned", 500),
+        ("pool runs side by side, permitted", 30),
+        ("at-most-once run judged", 400),
+        ("asked trigger: accepted", 15),
+        ("asked trigger: unknown", 30),
+        ("asked backfill: accepted", 1),
+        ("asked cancel: accepted", 1),
+        ("asked pause: accepted", 3),
+        ("request judged", 15),
+        ("pause judged", 3),
+        ("history entry judged", 800),
     ];
     reached(total, &hundredths);
 }
 
-/// Nothing beyond the invariants.
+/// Checks nothing beyond the invariants.
 fn holds_alone(_: &Summary) {}
 
 sweeps! {
@@ -205,12 +232,14 @@ sweeps! {
         reached(total, &[("server crashed", 800), ("server started empty", 500), ("lease granted", 1_000)]);
     };
 
-    /// A server that comes back with all it had, and says that it would, votes at once: nothing may have been lost.
+    /// A server that comes back with all its data, and announces that it keeps it, votes at once: it must
+    /// have lost nothing.
     servers_that_keep_everything_may_vote_at_once: "durable", |total| {
         reached(total, &[("server started with all it had", 100), ("server started empty", 20)]);
     };
 
-    /// Three of five nodes, or another `max_ttl`: such a worker is refused by name, and never leads beside others.
+    /// Three of five nodes, or another `max_ttl`: such a worker is refused with an error that names the
+    /// mistake, and never leads beside others.
     workers_with_another_list_are_refused: "mistaken", |total| {
         let mistakes = [
             ("worker started with fewer nodes", 100),
@@ -220,56 +249,58 @@ sweeps! {
         reached(total, &mistakes);
     };
 
-    /// Whatever clocks do: tokens are unique and grow, an ended lease stays ended, and work is asked to stop.
+    /// Whatever the clocks do: tokens are unique and grow, an ended lease stays ended, and work is asked to
+    /// stop.
     fencing_needs_no_clock: "wild-clocks", |total| {
         let counts =
             [("server clock stepped", 300), ("server clock stood still", 100), ("lease granted", 500)];
         reached(total, &counts);
     };
 
-    /// A clock that is set ahead ends leases early: a worker that has watched it does not count what it grants.
+    /// A clock that is set forward ends leases early: a worker that has observed the server does not count
+    /// its grants.
     clocks_that_are_set_far_ahead_give_no_lease_twice: "far-steps", |total| {
         reached(total, &[("server clock stepped", 400), ("lease granted", 2_000), ("lost", 40)]);
     };
 }
 
-/// Seeds that once broke an invariant, and what each found. A seed replays the history that its draws now make, and
-/// that shifts whenever the simulation draws otherwise: what is pinned here is the seed, not the bug. Where a unit
-/// test holds the bug itself it is named.
+/// Seeds that once broke an invariant, and the bug that each found. A seed replays the history that its
+/// draws now give, and that changes whenever the simulation draws differently: so this list pins the seed,
+/// not the bug. If a unit test covers the bug itself, its name is given.
 const FOUND: [(&str, u64, &str); 10] = [
     (
         "default",
         5_682,
-        "fencing: a token twice, seeded after relics on nodes that were admitted and so waited for nothing; \
-         round/tally.rs: a_counter_older_than_its_node_s_memory_counts_from_the_end_of_the_quarantine",
+        "fencing: a token twice, seeded beside old counters on nodes that were trusted without a quarantine; \
+         vote/tally.rs: a_counter_older_than_its_node_s_memory_counts_from_the_end_of_the_quarantine",
     ),
     (
         "default",
         1_782,
-        "release: lost on a half-open connection, on which nothing else followed; round/core_tests.rs: \
+        "release: lost on a half-open connection, on which no other request followed; driver/core_tests.rs: \
          a_node_that_stays_silent_is_given_up_and_its_releases_go_first_on_the_next_session_after_the_fence",
     ),
     (
         "default",
         1_220,
-        "claims: the invariant blamed a claim whose worker's clock stood still; sim/invariant/claims.rs: \
-         what_is_done_on_a_majority_is_given_to_nobody",
+        "claims: the invariant did not excuse a claim whose worker's clock stood still; sim/invariant/claims.rs: \
+         a_message_done_on_a_majority_is_granted_to_no_worker",
     ),
     (
         "old-counters",
         372,
-        "fencing: a majority of old counters gave a token a second time; round/tally.rs, as for 5682",
+        "fencing: a majority of old counters gave a token a second time; vote/tally.rs, as for 5682",
     ),
     (
         "mistaken",
         347,
-        "exclusion: a wrong list's worker marked nodes that forgot and led by them; round/standing.rs: \
+        "exclusion: a worker with a wrong list marked nodes that forgot and led by them; trust/node_trust.rs: \
          who_is_contradicted_marks_no_node_that_forgot",
     ),
     (
         "mistaken",
         410,
-        "a worker with another list or max_ttl beside the others; round/standing.rs, as for 347",
+        "a worker with another list or max_ttl beside the others; trust/node_trust.rs, as for 347",
     ),
     ("mistaken", 571, "the same"),
     ("mistaken", 822, "the same"),
@@ -277,13 +308,13 @@ const FOUND: [(&str, u64, &str); 10] = [
         "default",
         3_359,
         "ticks: a leader whose own wall clock was ahead started an at-most-once tick long before it was due, servers \
-         forgot it, and it started again; round/clock.rs: a_majority_of_the_true_clocks_has_reached_it",
+         forgot it, and it started again; trust/quorum_clock.rs: a_majority_of_the_true_clocks_has_reached_it",
     ),
     ("default", 6_315, "the same"),
 ];
 
 #[test]
-fn seeds_that_found_something_hold() {
+fn seeds_that_once_found_a_bug_hold() {
     let mut wrong = Vec::new();
     for (name, seed, found) in FOUND {
         let sweep = Sweep::over(name, seed..seed + 1).expect("a plan that has this name");
@@ -297,11 +328,11 @@ fn seeds_that_found_something_hold() {
     assert!(wrong.is_empty(), "wrong again: {wrong:?}");
 }
 
-/// One of `seeds` breaks the invariant called `name` under `plan`, and holds under the default plan.
+/// Fails unless one of `seeds` breaks the invariant `name` under `plan`, and holds under the default plan.
 #[track_caller]
 fn found_out(name: &str, plan: &Plan, seeds: Range<u64>) {
-    let contrast = Contrast { sound: &Plan::default(), sabotaged: plan, breaks: name };
-    match contrast.find(seeds) {
+    let sabotage_check = SabotageCheck { sound: &Plan::default(), sabotaged: plan, breaks: name };
+    match sabotage_check.find(seeds) {
         Ok(found) => println!("seed {}: {}", found.seed, found.violation),
         Err(why) => panic!("{plan:?}: {why}"),
     }
@@ -344,19 +375,20 @@ fn without_quarantine_two_hold() {
 }
 
 #[test]
-fn timers_that_ring_late_are_found_out() {
+fn late_timers_are_found_out() {
     let plan = Plan { oversleep: Duration::from_millis(700), ..Plan::default() };
     found_out("step-down", &plan, 1..41);
 }
 
-/// What is excused would be noticed, so it happens.
+/// The invariants would notice the excused case, so it does occur.
 #[test]
-fn a_clock_that_stands_still_is_found_out_where_it_is_not_excused() {
+fn a_stopped_clock_is_found_out_without_its_excuse() {
     let plan = Plan { excuse_no_clock: true, ..Plan::default() };
     found_out("backing", &plan, 1..41);
 }
 
-/// The shipped timers look at the boot clock after every nap: else they would sleep on after their machine woke.
+/// The shipped timers read the boot clock after every nap: otherwise they would sleep on after their
+/// machine woke.
 #[test]
 fn a_machine_that_sleeps_makes_timers_late_by_a_nap_and_no_more() {
     let plan = Plan { naps: NAP * 20, ..Plan::default() };

@@ -1,8 +1,8 @@
-//! Pauses after failures in a row: longer each time, with jitter. Pure.
+//! Pauses after consecutive failures: longer each time, with jitter. Pure.
 
 use std::time::Duration;
 
-/// A pause that doubles with each failure, up to the longest.
+/// A pause that doubles with each failure, up to a longest one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Backoff {
     pub(crate) first: Duration,
@@ -10,8 +10,8 @@ pub(crate) struct Backoff {
 }
 
 impl Backoff {
-    /// Returns the pause after `failed` failures in a row, by a number drawn at random: evenly from between half of the
-    /// whole pause and all of it, so that processes that failed together do not come back together.
+    /// Returns the pause after `failed` consecutive failures. `random` selects it evenly from between half of the whole pause
+    /// and all of it, so that processes that failed together do not retry together.
     pub(crate) fn pause(self, failed: u32, random: u64) -> Duration {
         let doubled = 1_u32.checked_shl(failed.saturating_sub(1)).unwrap_or(u32::MAX);
         let whole = self.first.saturating_mul(doubled).min(self.longest);

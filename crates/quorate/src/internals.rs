@@ -1,9 +1,10 @@
-//! What the test-kit and the node implementations need beside the public API. It may change in any version.
+//! Items for the test-kit and the node implementations. They may change in any version.
 
+#[cfg(feature = "claims")]
+pub use crate::claim::{ClaimTally, attempts};
 pub use crate::{
-    claim::attempts,
     config::majority,
     sabotage::Sabotage,
     trust::{Marker, MarkerError, NodeEpoch},
-    vote::{Answer, Grant, Tally, Verdict, Vote},
+    vote::{Answer, Grant, RoundData, Tally, Verdict, Vote},
 };

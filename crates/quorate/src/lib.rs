@@ -54,16 +54,22 @@
 //! * `config`, `trust`, `vote`, `driver`: the settings, which nodes may vote, tallies, one task for each node
 //! * [`lease`]: leases, the task that renews them, fencing
 //! * [`quorum`]: the [`Quorum`] and its status
-//! * [`admin`]: replacement of the node set, forced release
 //! * `ledger`: records on a majority, for the scheduler
 //! * [`election`]: campaigns, terms, observers
-//! * [`schedule`]: jobs, ticks, misfires, the scheduler
-//! * [`claim`]: claims of messages
+//! * [`claim`]: claims of messages (feature `claims`)
+//! * [`schedule`]: jobs, ticks, misfires, the scheduler (feature `scheduler`)
+//! * [`admin`]: replacement of the node set, forced release; it uses [`quorum`] and the modules above that
 //!
 //! The names that a first program needs are at the root.
 
+#![cfg_attr(
+    not(all(feature = "claims", feature = "scheduler", feature = "file-node")),
+    allow(dead_code, unused_imports, reason = "some items are used by the optional modules only")
+)]
+
 pub mod admin;
 mod backoff;
+#[cfg(feature = "claims")]
 pub mod claim;
 mod config;
 mod driver;
@@ -81,10 +87,12 @@ mod panic;
 pub mod plain;
 pub mod quorum;
 mod sabotage;
+#[cfg(feature = "scheduler")]
 pub mod schedule;
 mod trust;
 mod vote;
 
+#[cfg(feature = "claims")]
 pub use claim::{Claim, ClaimError, Claims, Processed};
 pub use election::{Election, ElectionError, Term};
 pub use lease::{AcquireError, Lease, LeaseLost, LeaseOptions, Lock, TryAcquire};
@@ -100,6 +108,7 @@ pub use quorum::{Quorum, QuorumBuilder, QuorumConfig, SettingError};
 /// # drop((nightly, every_ten_seconds));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[cfg(feature = "scheduler")]
 pub use schedule::Cron;
 /// A job runs at each tick of its schedule:
 ///
@@ -113,6 +122,7 @@ pub use schedule::Cron;
 /// });
 /// # drop(job);
 /// ```
+#[cfg(feature = "scheduler")]
 pub use schedule::Job;
 /// A scheduler runs the jobs of a group, each tick on one worker:
 ///
@@ -129,4 +139,5 @@ pub use schedule::Job;
 /// # Ok(())
 /// # }
 /// ```
+#[cfg(feature = "scheduler")]
 pub use schedule::Scheduler;

@@ -1,4 +1,4 @@
-//! The text of a panic that was caught.
+//! The text of a caught panic.
 
 use std::any::Any;
 

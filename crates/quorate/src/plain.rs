@@ -1,33 +1,39 @@
-//! Text from outside, made fit for an error, a log and a terminal. Shared by the project's crates; no part of the
-//! interface.
+//! Text from outside the process, made safe for errors, logs and terminals. Shared by the project's crates; not part of
+//! the public interface.
 
 use std::fmt::Write;
 
-/// The beginning of `text`, at most `most` bytes of it, ending between two characters, with a space for every
-/// character that [steers](steers) a terminal or ends a line.
-pub fn plain(text: &str, most: usize) -> String {
-    crate::node::engine::cut(text, most).chars().map(|c| if steers(c) { ' ' } else { c }).collect()
+/// Returns the beginning of `text`, at most `most` bytes of it, cut between two characters.
+pub(crate) fn cut(text: &str, most: usize) -> &str {
+    let end = (0..=most.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
+    &text[..end.unwrap_or(0)]
 }
 
-/// As [`plain`], with each such character escaped, and quotes and backslashes too: for `Debug`.
+/// Returns the beginning of `text`, at most `most` bytes of it. A space replaces each character that is not safe in a line:
+/// see [`steers`].
+pub fn plain(text: &str, most: usize) -> String {
+    cut(text, most).chars().map(|c| if steers(c) { ' ' } else { c }).collect()
+}
+
+/// Returns the same as [`plain`] for `Debug`: unsafe characters, quotes and backslashes are escaped.
 pub fn escaped(text: &str, most: usize) -> String {
-    let cut = crate::node::engine::cut(text, most);
-    let mut shown = String::with_capacity(cut.len());
-    for c in cut.chars() {
+    let beginning = cut(text, most);
+    let mut shown = String::with_capacity(beginning.len());
+    for c in beginning.chars() {
         // Writing to a string cannot fail.
         let _ = match c {
             c if steers(c) || matches!(c, '"' | '\\') => write!(shown, "{}", c.escape_default()),
             c => write!(shown, "{c}"),
         };
     }
-    if cut.len() < text.len() {
+    if beginning.len() < text.len() {
         shown.push('…');
     }
     shown
 }
 
-/// Whether `c` steers a terminal or hides in a line: control characters (C0, DEL and C1), ends of lines, what changes
-/// the direction of text, and what has no width.
+/// Returns whether `c` may control a terminal or hide text in a line: control characters (C0, DEL and C1), line ends,
+/// characters that change the direction of text, and characters without a width.
 pub fn steers(c: char) -> bool {
     c.is_control()
         || matches!(c,
@@ -47,19 +53,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_steers_becomes_a_space_and_what_is_long_is_cut() {
+    fn unsafe_characters_become_spaces_and_long_text_is_cut() {
         assert_eq!(plain("a\u{1b}[2J\r\nb\u{202e}c", 100), "a [2J  b c");
         assert_eq!(plain("üüü", 3), "ü");
     }
 
     #[test]
-    fn debug_shows_what_steers_and_that_text_was_cut() {
+    fn debug_text_shows_unsafe_characters_and_that_it_was_cut() {
         assert_eq!(escaped("a\u{1b}[2J\n\"ü\u{202e}", 100), "a\\u{1b}[2J\\n\\\"ü\\u{202e}");
         assert_eq!(escaped("abc", 2), "ab…");
     }
 
     #[test]
-    fn all_that_steers_is_known() {
+    fn all_kinds_of_unsafe_characters_are_recognised() {
         let steering = "\0\u{7}\u{8}\t\n\r\u{1b}\u{7f}\u{80}\u{85}\u{9b}\u{9f}\u{200b}\u{200d}\u{200e}\u{200f}\u{2028}\
                         \u{2029}\u{202a}\u{202e}\u{2066}\u{2069}\u{feff}\u{e0041}";
         assert!(steering.chars().all(steers));

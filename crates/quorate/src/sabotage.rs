@@ -1,60 +1,59 @@
-/// A safety mechanism that a worker leaves out. For tests of the tests only: each of these makes a quorum unsafe,
-/// and the simulation must find out.
+/// A safety mechanism that a worker leaves out. It exists to test the tests: each one makes a quorum unsafe, and the
+/// simulation must detect that.
 ///
-/// A user's program cannot name it: without the feature `sabotage`, which nothing but the test-kit turns on,
-/// `QuorumConfig::sabotaged` is a constant `false`.
+/// Only the test-kit enables the feature `sabotage`. Without it, `QuorumConfig::sabotaged` is a constant `false`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sabotage {
     // --- fencing ---
-    /// The largest counter among the grants is the token at once, though no majority has it.
+    /// The largest counter among the grants is the token at once, although no majority has it.
     NoRaise,
-    /// A counter that came back with an old snapshot is taken at its word.
+    /// A counter that came back with an old snapshot counts as it is.
     RelicsTrusted,
 
     // --- who owns it ---
-    /// All attempts of a worker are signed by one owner token.
+    /// All attempts of a worker use one owner token.
     TokenReused,
-    /// A dropped attempt posts no releases.
+    /// A dropped attempt sends no releases.
     DropsSilently,
-    /// Within a batch releases go first.
+    /// Releases are sent before the other requests of a batch.
     ReleasesFirst,
-    /// Requests may run at any later time.
+    /// Requests may be executed at any later time.
     NoNotAfter,
-    /// A new session does not wait for the old one's last request to be too late.
+    /// A new session does not wait until the old one's last request is refused as too late.
     NoFence,
-    /// An attempt that split the votes is not made again.
+    /// An attempt that lost by split votes is not repeated.
     SplitsStand,
 
     // --- until when ---
-    /// Nothing is taken off a TTL for what clocks may do.
+    /// Validity is not shortened for clock drift and steps.
     NoMargin,
-    /// Validity counts from the reply.
+    /// Validity counts from the reply, not from the request.
     ValidityFromReceipt,
-    /// A look at a lease does not look at the clock.
+    /// A check of a lease does not read the clock.
     LooksWithoutClock,
-    /// Loss and step-down are noticed when a call returns, and by no clock.
+    /// Loss and step-down are noticed by votes only, not by a clock.
     LossFromVotesOnly,
-    /// A lease stands for its holder though its release has left.
+    /// A lease stays valid for its holder although its release was sent.
     LeaseOutlivesRelease,
     /// A leader that resigns does not wait for its term's tasks.
     WorkOutlivesTerm,
 
     // --- who may vote ---
-    /// A node that forgot votes at once.
+    /// A node that lost its memory votes at once.
     NoQuarantine,
-    /// What a node granted before it forgot still counts.
+    /// Grants of a memory that was lost still count.
     ForgettersCount,
-    /// A node whose clock has jumped votes on.
+    /// A node whose clock stepped continues to vote.
     JumpsUnseen,
 
     // --- records ---
     /// A new leader reads the ledger and does not seal it.
     PlainRead,
-    /// A node answers for ticks that it has forgotten.
+    /// A node's answer counts for ticks that it cannot remember.
     NoMemoryRule,
     /// Ticks are due by the worker's own wall clock.
     OwnWallClock,
-    /// The lease is not looked at between *started* and the work.
+    /// The lease is not checked between *started* and the work.
     NoLookBeforeWork,
     /// A majority of grants overrules a *done* among the answers.
     DoneOverruled,

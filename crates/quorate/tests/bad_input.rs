@@ -1,4 +1,4 @@
-//! What cannot be used is refused before anything is asked, with the field, the value and the mend.
+//! Invalid input is refused before any request is sent, with the field, the value and the fix.
 
 mod common;
 
@@ -20,13 +20,14 @@ fn says(error: impl ToString, parts: &[&str]) {
 }
 
 #[tokio::test]
-async fn a_ttl_that_cannot_work_is_refused_wherever_one_is_given() {
+async fn an_impossible_ttl_is_refused_everywhere() {
     let nodes = nodes();
     let quorum = quorum("a", &nodes);
     let table = [
         (Duration::ZERO, ["ttl is 0ns", "lengthen ttl"]),
         (SECOND * 31, ["ttl is 31s, above max_ttl 30s", "shorten ttl"]),
-        // A tenth goes to steps, a hundredth to drift; an extension takes a third and a node timeout, the rest is grace.
+        // A tenth goes to steps, a hundredth to drift; an extension takes a third and a node timeout, the
+        // rest is grace.
         (SECOND / 5, ["ttl is 200ms, of which 176ms count as valid", "node_timeout 100ms"]),
         (Duration::from_millis(100), ["ttl is 100ms", "lengthen ttl"]),
     ];
@@ -46,7 +47,7 @@ async fn a_ttl_that_cannot_work_is_refused_wherever_one_is_given() {
 }
 
 #[tokio::test]
-async fn claims_that_cannot_work_are_refused_before_anything_is_asked() {
+async fn impossible_claims_are_refused_before_any_request() {
     let nodes = nodes();
     let quorum = quorum("a", &nodes);
     let claims = || Claims::new(&quorum, "s").ttl(2 * SECOND);
@@ -89,7 +90,7 @@ async fn claims_that_cannot_work_are_refused_before_anything_is_asked() {
 }
 
 #[tokio::test]
-async fn a_name_that_cannot_be_used_is_refused_wherever_one_is_given() {
+async fn an_invalid_name_is_refused_everywhere() {
     let nodes = nodes();
     let quorum = quorum("a", &nodes);
     let long = "n".repeat(513);
@@ -123,7 +124,7 @@ async fn a_name_that_cannot_be_used_is_refused_wherever_one_is_given() {
 }
 
 #[tokio::test]
-async fn of_nodes_there_is_one_at_least_and_none_twice_and_an_even_number_is_advised_against() {
+async fn a_node_list_has_at_least_one_node_and_no_duplicates() {
     let node = |name: &str| MemoryNode::new(name);
     let built = |names: &[&str]| Quorum::builder().nodes(names.iter().map(|name| node(name))).build();
     says(built(&[]).expect_err("no node"), &["nodes is empty", "name at least one"]);

@@ -1,4 +1,4 @@
-//! Claims over memory nodes on the real clock: what a user sees.
+//! Claims over memory nodes on the real clock, as a user sees them.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -36,7 +36,7 @@ fn claimed(outcome: ClaimOutcome) -> Claim {
 }
 
 #[tokio::test]
-async fn one_handles_the_others_are_told_and_done_is_kept_with_its_result() {
+async fn one_worker_handles_a_message_and_the_others_receive_its_result() {
     let nodes = nodes();
     let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
     let claim = claimed(claims(&a).claim("m-1").await.expect("a quorum"));
@@ -59,7 +59,7 @@ async fn one_handles_the_others_are_told_and_done_is_kept_with_its_result() {
 }
 
 #[tokio::test]
-async fn nobody_gets_in_between_the_work_and_its_done_record() {
+async fn no_worker_claims_between_the_work_and_its_done_record() {
     let nodes = nodes();
     let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
     for i in 0..100 {
@@ -82,7 +82,7 @@ async fn nobody_gets_in_between_the_work_and_its_done_record() {
 }
 
 #[tokio::test]
-async fn a_batch_has_a_verdict_an_id() {
+async fn a_batch_returns_one_outcome_for_each_id() {
     let nodes = nodes();
     let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
     let _one = claimed(claims(&a).claim("m-1").await.expect("a quorum"));
@@ -106,13 +106,13 @@ async fn a_batch_has_a_verdict_an_id() {
     b.close().await;
 }
 
-/// Several chunks of a batch are under way at once.
+/// Several chunks of a batch are pending at once.
 #[tokio::test]
-async fn a_long_batch_keeps_its_order_and_dropped_it_leaves_nothing() {
+async fn a_long_batch_keeps_its_order_and_leaves_nothing_when_dropped() {
     let nodes = nodes();
     let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
     let mut ids: Vec<String> = (0..500).map(|number| format!("m-{number}")).collect();
-    // Given twice, in chunks that are on their way together.
+    // The id occurs twice, in chunks that are pending together.
     ids.insert(200, "m-1".to_owned());
     for polls in 0..40 {
         let (own, list) = (claims(&a), ids.clone());
@@ -127,7 +127,7 @@ async fn a_long_batch_keeps_its_order_and_dropped_it_leaves_nothing() {
         }
         drop(batch);
     }
-    // What had been won by then is released a moment later.
+    // Claims that were won by then are released a moment later.
     let mut tries = 0;
     let held = loop {
         let verdicts = claims(&a).claim_many(&ids).await.expect("sound ids");
@@ -165,7 +165,7 @@ async fn a_long_batch_keeps_its_order_and_dropped_it_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn process_handles_once_extends_meanwhile_and_abandons_what_failed() {
+async fn process_handles_once_renews_meanwhile_and_abandons_on_failure() {
     let nodes = nodes();
     let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
     let failed = claims(&a).process("m", |_| async { Err::<(), _>("no") }).await;
@@ -190,7 +190,7 @@ async fn process_handles_once_extends_meanwhile_and_abandons_what_failed() {
 }
 
 #[tokio::test]
-async fn a_stale_claim_cannot_complete_what_another_holds_and_long_results_are_refused() {
+async fn a_stale_claim_cannot_complete_and_a_long_result_is_refused() {
     let nodes = nodes();
     let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
     let long = claimed(claims(&a).claim("long").await.expect("a quorum"));
@@ -212,7 +212,7 @@ async fn a_stale_claim_cannot_complete_what_another_holds_and_long_results_are_r
 }
 
 #[tokio::test]
-async fn of_many_that_claim_at_one_moment_one_has_it() {
+async fn one_of_many_simultaneous_claims_wins() {
     let nodes = nodes();
     let quorums: Vec<Quorum> = (0..4).map(|i| quorum(&format!("w{i}"), &nodes)).collect();
     for i in 0..50 {
@@ -234,7 +234,7 @@ async fn of_many_that_claim_at_one_moment_one_has_it() {
     }
 }
 
-/// What a node says to one request of a client that is not a worker, under the marker that stands there.
+/// Returns a node's reply to one request of a client that is not a worker, under the stored marker.
 async fn ask(node: &MemoryNode, request: impl FnOnce(&Arc<str>) -> Request) -> Reply {
     let (mut session, hello) = node.open(Nudge::channel().0).await.expect("memory opens");
     let stamp = hello.marker.expect("a worker has marked it");
@@ -243,9 +243,10 @@ async fn ask(node: &MemoryNode, request: impl FnOnce(&Arc<str>) -> Request) -> R
     reply.await.expect("memory answers").replies.remove(0)
 }
 
-/// Others may have forgotten it since: what is done is not handled again while one node knows.
+/// Other nodes may have forgotten since: a message that is done is not handled again while one node has the
+/// record.
 #[tokio::test]
-async fn one_node_s_word_that_it_is_done_outweighs_every_grant() {
+async fn one_done_record_outweighs_every_grant() {
     let nodes = nodes();
     let quorum = quorum("a", &nodes);
     drop(claimed(claims(&quorum).claim("m-0").await.expect("a quorum, which marks the nodes")));
@@ -263,10 +264,10 @@ async fn one_node_s_word_that_it_is_done_outweighs_every_grant() {
     quorum.close().await;
 }
 
-/// Seed 14444: a node was quarantined between the grant and the *complete*. It would not take the done record,
-/// and the claim's key stood there until its TTL ended.
+/// Seed 14444: a node was quarantined between the grant and the *complete*. It refused the done record, and
+/// the claim's key stayed stored until its TTL ended.
 #[tokio::test]
-async fn a_node_that_would_not_take_the_done_record_is_freed_all_the_same() {
+async fn a_node_that_refused_the_done_record_is_released() {
     let nodes = nodes();
     let quorum = quorum("a", &nodes);
     let claim = claimed(claims(&quorum).claim("m-1").await.expect("a quorum"));
@@ -286,9 +287,10 @@ async fn a_node_that_would_not_take_the_done_record_is_freed_all_the_same() {
     }
 }
 
-/// Those that it reaches have nothing of the message, and those that it does not may have it for somebody else.
+/// The nodes that the worker reaches have nothing of the message; the others may have it for another
+/// worker.
 #[tokio::test]
-async fn who_is_late_and_cannot_tell_whose_it_is_records_nothing_until_it_can() {
+async fn a_late_completion_records_nothing_until_the_owner_is_known() {
     let done_at = async |node: &MemoryNode, id: &str| {
         let resource = Resource::claim("orders", id).expect("a name");
         matches!(ask(node, |_| Request::Inspect { resource }).await, Reply::State { done: Some(_), .. })
@@ -312,9 +314,9 @@ async fn who_is_late_and_cannot_tell_whose_it_is_records_nothing_until_it_can() 
             early
         };
         let (completed, early) = tokio::join!(claim.complete("42"), back);
-        assert_eq!(early, [false; 2], "nothing is written while nobody can tell");
+        assert_eq!(early, [false; 2], "no node records a completion while the owner is unknown");
         if comes_back {
-            assert!(completed.expect("nobody else has it").nodes >= 3);
+            assert!(completed.expect("no other worker has it").nodes >= 3);
         } else {
             assert!(matches!(completed, Err(CompleteError::NoMajority(_))), "{completed:?}");
         }

@@ -1,4 +1,5 @@
-//! Attempts, payloads, and who is told what: claims over memory nodes on the real clock.
+//! Attempts, payloads, and the outcomes that each worker receives: claims over memory nodes on the real
+//! clock.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -44,7 +45,7 @@ async fn poisoned(claims: &Claims, id: &str) -> DeadLettered {
     }
 }
 
-/// What is refused after it was won is released by and by.
+/// Waits for the state: a claim that was won and then refused is released a little later.
 async fn until_it_is(claims: &Claims, id: &str, wanted: &ClaimState) {
     for _ in 0..10_000 {
         let state = claims.inspect(id).await.expect("a quorum");
@@ -58,7 +59,7 @@ async fn until_it_is(claims: &Claims, id: &str, wanted: &ClaimState) {
 }
 
 #[tokio::test]
-async fn attempts_are_counted_over_workers_that_crash_or_fail_and_at_the_limit_it_is_given_up() {
+async fn attempts_are_counted_over_failing_workers_up_to_the_limit() {
     let nodes = nodes();
     let a = quorum("a", &nodes);
     let failed = claims(&a).process("m", |claim| async move { Err::<(), _>(claim.attempt()) }).await;
@@ -66,7 +67,7 @@ async fn attempts_are_counted_over_workers_that_crash_or_fail_and_at_the_limit_i
     let second = claimed(&claims(&a), "m").await;
     assert_eq!(second.attempt(), 2);
     drop(second);
-    // Dropped, and freed by and by.
+    // Dropped, and released a little later.
     let third = loop {
         match claims(&a).claim("m").await.expect("a quorum") {
             ClaimOutcome::Claimed(claim) => break claim,
@@ -86,15 +87,15 @@ async fn attempts_are_counted_over_workers_that_crash_or_fail_and_at_the_limit_i
     assert_eq!((given_up.attempts, &*given_up.note), (3, ""));
     assert_eq!(given_up.at, None, "no hook has it");
     assert_eq!(poisoned(&claims(&a), "m").await, given_up, "and it stays given up");
-    let told = claims(&a).process("m", |_| async { Ok::<(), Infallible>(()) }).await.expect("a quorum");
-    assert_eq!(told, Processed::DeadLettered(given_up.clone()));
+    let completed = claims(&a).process("m", |_| async { Ok::<(), Infallible>(()) }).await.expect("a quorum");
+    assert_eq!(completed, Processed::DeadLettered(given_up.clone()));
     let state = claims(&a).inspect("m").await.expect("a quorum");
     assert_eq!(state, ClaimState::Free { attempts: 3, payload: None });
     a.close().await;
 }
 
 #[tokio::test]
-async fn what_was_given_up_without_a_hook_is_handed_over_once_there_is_one() {
+async fn a_dead_message_waits_for_the_first_worker_with_a_hook() {
     let nodes = nodes();
     let a = quorum("a", &nodes);
     for _ in 0..3 {
@@ -112,14 +113,14 @@ async fn what_was_given_up_without_a_hook_is_handed_over_once_there_is_one() {
     let handed = poisoned(&hooked, "m").await;
     assert!(handed.at.is_some() && &*handed.note == "a row", "{handed:?}");
     assert_eq!(taken.load(Ordering::SeqCst), 1);
-    // Whoever has no hook is told that one has it.
+    // A worker without a hook learns that another worker has the message.
     assert_eq!(poisoned(&claims(&a), "m").await, handed);
     assert_eq!(claims(&a).inspect("m").await.expect("a quorum"), ClaimState::DeadLettered(handed));
     a.close().await;
 }
 
 #[tokio::test]
-async fn the_dead_letter_hook_runs_under_a_claim_again_until_it_succeeds_and_then_no_more() {
+async fn the_dead_letter_hook_runs_under_a_claim_until_it_succeeds() {
     let nodes = nodes();
     let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
     for attempt in 1..=3 {
@@ -142,7 +143,8 @@ async fn the_dead_letter_hook_runs_under_a_claim_again_until_it_succeeds_and_the
     };
     let refused = poisoned(&hooked(&a), "m").await;
     assert_eq!((refused.attempts, refused.at), (3, None), "not taken yet");
-    // Two that race: one hands it over, the other is told that somebody has it, or that it is given up.
+    // Two workers race: one hands the message over; the other learns that another worker has it, or that
+    // it is dead-lettered.
     let (one, two) = (hooked(&a), hooked(&b));
     let mut handed = 0;
     while handed == 0 {
@@ -164,7 +166,7 @@ async fn the_dead_letter_hook_runs_under_a_claim_again_until_it_succeeds_and_the
 }
 
 #[tokio::test]
-async fn what_was_given_back_is_no_attempt_and_what_was_forgiven_begins_anew() {
+async fn a_claim_given_back_counts_no_attempt_and_a_reset_starts_at_zero() {
     let nodes = nodes();
     let a = quorum("a", &nodes);
     let claims = claims(&a);
@@ -189,7 +191,7 @@ async fn what_was_given_back_is_no_attempt_and_what_was_forgiven_begins_anew() {
 }
 
 #[tokio::test]
-async fn one_id_is_for_one_payload_while_it_is_claimed_when_it_is_free_and_when_it_is_done() {
+async fn an_id_keeps_one_payload_while_claimed_free_or_done() {
     let nodes = nodes();
     let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
     let (ours, theirs) = (Claims::new(&a, "orders").ttl(SECOND), Claims::new(&b, "orders").ttl(SECOND));
@@ -216,7 +218,7 @@ async fn one_id_is_for_one_payload_while_it_is_claimed_when_it_is_free_and_when_
     refused("abandoned").await;
     let free = ClaimState::Free { attempts: 1, payload: Some(Fingerprint::of(b"ten euros")) };
     until_it_is(&ours, "m", &free).await;
-    // Who gives none asks no question, and takes nothing away.
+    // A claim without a fingerprint compares none, and removes none.
     claimed(&theirs, "m").await.complete("paid").await.expect("a majority");
     refused("done").await;
     match theirs.claim(first).await.expect("the same payload") {
@@ -228,12 +230,12 @@ async fn one_id_is_for_one_payload_while_it_is_claimed_when_it_is_free_and_when_
 }
 
 #[tokio::test]
-async fn a_late_worker_is_told_who_holds_and_who_has_completed() {
+async fn a_late_worker_learns_the_holder_and_the_completer() {
     let nodes = nodes();
     let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
     let (late, also_late) = (claimed(&claims(&a), "m").await, claimed(&claims(&a), "n").await);
     for claim in [&late, &also_late] {
-        // As at the end of their time, for a worker that is stopped.
+        // As at the end of the claims' time, for a worker that is stopped.
         let resource = Resource::claim("orders", claim.id()).expect("a name");
         let owner = b.inspect(&resource).await.expect("a majority").holder.expect("a").owner;
         assert!(b.force_release(&resource, &owner).await.is_clear());
@@ -256,7 +258,7 @@ async fn a_late_worker_is_told_who_holds_and_who_has_completed() {
 }
 
 #[tokio::test]
-async fn whoever_asks_for_a_key_gets_what_the_first_ones_handler_said() {
+async fn every_caller_of_an_idempotent_key_gets_the_first_result() {
     let nodes = nodes();
     let quorums: Vec<Quorum> = (0..4).map(|i| quorum(&format!("w{i}"), &nodes)).collect();
     let runs = AtomicUsize::new(0);
@@ -266,19 +268,19 @@ async fn whoever_asks_for_a_key_gets_what_the_first_ones_handler_said() {
             let handler = |_| async move {
                 let run = runs.fetch_add(1, Ordering::SeqCst);
                 env.sleep(Duration::from_millis(300)).await;
-                // The first fails, so one of those who wait runs its own.
+                // The first run fails, so one of the waiters runs its own.
                 if run == 0 { Err("card declined") } else { Ok(format!("receipt {run}")) }
             };
             claims.once("key-1", 10 * SECOND, handler).await
         }
     });
     let answers = futures_util::future::join_all(asks).await;
-    let (told, failed): (Vec<_>, Vec<_>) = answers.into_iter().partition(Result::is_ok);
+    let (completed, failed): (Vec<_>, Vec<_>) = answers.into_iter().partition(Result::is_ok);
     assert!(matches!(&failed[..], [Err(ProcessError::Handler("card declined"))]), "{failed:?}");
-    let told: Vec<_> = told.into_iter().map(|once| once.expect("sorted out")).collect();
-    assert!(told.iter().all(|once| &*once.result == "receipt 1"), "{told:?}");
-    assert!(told.iter().all(|once| once.at == told[0].at), "one record: {told:?}");
-    assert_eq!(told.iter().filter(|once| once.first).count(), 1);
+    let completed: Vec<_> = completed.into_iter().map(|once| once.expect("sorted out")).collect();
+    assert!(completed.iter().all(|once| &*once.result == "receipt 1"), "{completed:?}");
+    assert!(completed.iter().all(|once| once.at == completed[0].at), "one record: {completed:?}");
+    assert_eq!(completed.iter().filter(|once| once.first).count(), 1);
     assert_eq!(runs.load(Ordering::SeqCst), 2);
     for quorum in quorums {
         quorum.close().await;
@@ -286,7 +288,7 @@ async fn whoever_asks_for_a_key_gets_what_the_first_ones_handler_said() {
 }
 
 #[tokio::test]
-async fn a_wait_for_another_ends_at_its_time_and_names_the_holder() {
+async fn a_wait_for_another_worker_times_out_and_names_the_holder() {
     let nodes = nodes();
     let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
     let _held = claimed(&claims(&a), "m").await;
@@ -307,8 +309,8 @@ async fn a_wait_for_another_ends_at_its_time_and_names_the_holder() {
 }
 
 #[tokio::test]
-async fn thousands_are_claimed_completed_and_abandoned_at_a_time_with_a_verdict_each() {
-    // Thousands of ids to five nodes in one process: a busy machine takes its time.
+async fn thousands_are_claimed_completed_and_abandoned_in_one_call() {
+    // Thousands of ids to five nodes in one process: a busy machine needs longer.
     let builder = Quorum::builder().worker("a").nodes(nodes()).node_timeout(Duration::from_secs(1));
     let a = builder.trust_new_nodes(true).build().expect("a sound setup");
     let claims = Claims::new(&a, "orders").max_attempts(3);
@@ -336,31 +338,31 @@ async fn thousands_are_claimed_completed_and_abandoned_at_a_time_with_a_verdict_
     a.close().await;
 }
 
-/// A node that counts no attempts while it is told not to.
+/// A node that counts no attempts while its flag is set.
 #[derive(Clone)]
-struct Deaf(MemoryNode, Arc<AtomicBool>);
+struct NotCounting(MemoryNode, Arc<AtomicBool>);
 
-struct DeafSession(MemorySession, Arc<AtomicBool>);
+struct NotCountingSession(MemorySession, Arc<AtomicBool>);
 
-impl Node for Deaf {
-    type Session = DeafSession;
+impl Node for NotCounting {
+    type Session = NotCountingSession;
 
     fn name(&self) -> &str {
         self.0.name()
     }
 
-    async fn open(&self, nudge: Nudge) -> Result<(DeafSession, Hello), Cause> {
+    async fn open(&self, nudge: Nudge) -> Result<(NotCountingSession, Hello), Cause> {
         let (session, hello) = self.0.open(nudge).await?;
-        Ok((DeafSession(session, Arc::clone(&self.1)), hello))
+        Ok((NotCountingSession(session, Arc::clone(&self.1)), hello))
     }
 }
 
-impl Session for DeafSession {
+impl Session for NotCountingSession {
     fn send(&mut self, mut batch: Batch) -> impl Future<Output = Result<BatchReply, Cause>> + Send + 'static {
         let deaf = self.1.load(Ordering::SeqCst);
         for request in batch.requests.iter_mut().filter(|_| deaf) {
             if let Request::Count { owner, back: false, .. } = request {
-                *owner = Owner::from_node("nobody:1");
+                *owner = Owner::from_node("stranger:1");
             }
         }
         self.0.send(batch)
@@ -368,12 +370,12 @@ impl Session for DeafSession {
 }
 
 #[tokio::test]
-async fn an_attempt_that_too_few_nodes_counted_is_taken_back_and_no_id_is_given_up_for_it() {
+async fn an_attempt_without_a_majority_of_counts_is_taken_back() {
     let nodes = nodes();
     let deaf = Arc::new(AtomicBool::new(true));
     let some = nodes.iter().enumerate().map(|(at, node)| {
         let deaf = if at < 3 { Arc::clone(&deaf) } else { Arc::default() };
-        Deaf(node.clone(), deaf)
+        NotCounting(node.clone(), deaf)
     });
     let builder = Quorum::builder().worker("a").nodes(some).trust_new_nodes(true);
     let a = builder.build().expect("a sound setup");
@@ -383,12 +385,12 @@ async fn an_attempt_that_too_few_nodes_counted_is_taken_back_and_no_id_is_given_
             ClaimOutcome::InProgress { .. } => tries += 1,
             other => panic!("two of five have counted it: {other:?}"),
         }
-        // Released by and by.
+        // Released a little later.
         let free = ClaimState::Free { attempts: 0, payload: None };
         until_it_is(&claims(&a), "m", &free).await;
     }
     deaf.store(false, Ordering::SeqCst);
-    // And what it came with keeps nobody away.
+    // And the refused payload keeps no worker away.
     let claim = claimed(&claims(&a), MessageId::new("m").payload(b"right")).await;
     assert_eq!(claim.attempt(), 1);
     claim.complete("ok").await.expect("a majority");
@@ -396,7 +398,7 @@ async fn an_attempt_that_too_few_nodes_counted_is_taken_back_and_no_id_is_given_
 }
 
 #[tokio::test]
-async fn a_payload_that_one_node_knows_of_an_attempt_that_never_began_keeps_nobody_away() {
+async fn a_payload_of_an_attempt_that_never_began_blocks_no_claim() {
     let nodes = nodes();
     let a = quorum("a", &nodes);
     drop(claimed(&claims(&a), "m-0").await);
@@ -431,7 +433,7 @@ async fn a_payload_that_one_node_knows_of_an_attempt_that_never_began_keeps_nobo
         let replies = sent.await.expect("memory answers").replies;
         assert_eq!(replies[1..], [Reply::Counted, Reply::Released(true)]);
         let claim = claimed(&claims(&a), MessageId::new(&*id).payload(b"right")).await;
-        // While it is claimed the other is the stranger.
+        // While the message is claimed, the other payload is the mismatch.
         let other = claims(&a).claim(MessageId::new(&*id).payload(b"wrong")).await;
         assert!(matches!(other, Err(ClaimError::OtherPayload { .. })), "{other:?}");
         claim.abandon().await.expect("a majority");

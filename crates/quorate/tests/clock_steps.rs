@@ -1,5 +1,5 @@
-//! A worker's wall clock that is set back or forward, while it leads and while it is about to: no tick twice, none
-//! lost, none too early. The nodes keep the right time; the workers' boot clocks run on.
+//! A worker's wall clock is set back or forward, while it leads and before it leads: no tick runs twice, is
+//! lost, or runs too early. The nodes keep the right time; the workers' boot clocks run on.
 
 #![allow(clippy::expect_used, reason = "a test fails by panicking")]
 
@@ -26,7 +26,7 @@ const SECOND: Duration = Duration::from_secs(1);
 const PERIOD: Duration = Duration::from_millis(100);
 const HOUR: i64 = 3600;
 
-/// The real world, but for a wall clock that can be set.
+/// The real environment with a wall clock that can be set.
 #[derive(Debug, Default)]
 struct Settable {
     micros: AtomicI64,
@@ -61,7 +61,7 @@ impl World for Settable {
     }
 }
 
-/// Who started which tick, by its time in microseconds, and when by the right clock.
+/// The starts of each tick, by its time in microseconds: the worker, and the time by the right clock.
 type Starts = Arc<Mutex<BTreeMap<u64, Vec<(&'static str, WallTime)>>>>;
 
 struct Worker {
@@ -95,7 +95,7 @@ impl Worker {
         starts.values().flatten().filter(|(by, _)| *by == self.name).count()
     }
 
-    /// Waits until this worker has started ten more.
+    /// Waits until this worker has started ten more ticks.
     async fn goes_on(&self, what: &str) {
         let (enough, deadline) = (self.started() + 10, self.quorum.env().now() + 10 * SECOND);
         while self.started() < enough {
@@ -107,7 +107,7 @@ impl Worker {
     }
 }
 
-/// A worker that leads, or waits to, until it is told to stop.
+/// A worker that leads, or waits to lead, until it is asked to stop.
 struct Running {
     worker: Worker,
     stop: CancellationToken,
@@ -138,7 +138,7 @@ async fn steps_lose_and_double_nothing(delivery: Delivery) {
         leads.worker.clock.set(wrong);
         leads.worker.goes_on(how).await;
     }
-    // The next one's clock is set while it waits, and again while it leads.
+    // The next worker's clock is set while it waits, and again while it leads.
     for (name, wrong) in [("second", HOUR), ("third", -HOUR)] {
         let next = Running::start(Worker::new(name, &nodes, &starts), delivery, Placement::Leader);
         next.worker.quorum.ready(5 * SECOND).await.expect("a majority votes");
@@ -153,9 +153,9 @@ async fn steps_lose_and_double_nothing(delivery: Delivery) {
     each_once_and_none_early(&starts);
 }
 
-/// Ticks that any worker may claim. One whose own clock is wrong by more than `max_clock_offset` is given no claim, and
-/// takes nothing from the other either.
-async fn steps_harm_no_tick_that_is_spread(delivery: Delivery) {
+/// Ticks that any worker may claim. A worker whose clock is wrong by more than `max_clock_offset` receives
+/// no claim, and takes none from the other worker.
+async fn clock_steps_harm_no_spread_tick(delivery: Delivery) {
     let nodes: Vec<_> = (0..5).map(|i| MemoryNode::new(&format!("memory-{i}"))).collect();
     let starts = Starts::default();
     let wrong = Running::start(Worker::new("wrong", &nodes, &starts), delivery, Placement::Spread);
@@ -197,10 +197,10 @@ async fn at_least_once() {
 
 #[tokio::test]
 async fn at_most_once_spread() {
-    steps_harm_no_tick_that_is_spread(Delivery::AtMostOnce).await;
+    clock_steps_harm_no_spread_tick(Delivery::AtMostOnce).await;
 }
 
 #[tokio::test]
 async fn at_least_once_spread() {
-    steps_harm_no_tick_that_is_spread(Delivery::AtLeastOnce).await;
+    clock_steps_harm_no_spread_tick(Delivery::AtLeastOnce).await;
 }

@@ -1,4 +1,4 @@
-//! A stream of messages over memory nodes on the real clock: what becomes of each.
+//! A stream of messages over memory nodes on the real clock: the outcome of each.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -30,13 +30,13 @@ use tokio::sync::Notify;
 
 /// A message whose acks are counted.
 #[derive(Debug)]
-struct Letter {
+struct TestMessage {
     id: Vec<u8>,
     acks: Arc<AtomicUsize>,
     left: Arc<AtomicUsize>,
 }
 
-impl Message for Letter {
+impl Message for TestMessage {
     type Error = &'static str;
 
     fn id(&self) -> Result<&str, BadId> {
@@ -60,24 +60,24 @@ impl Message for Letter {
     }
 }
 
-/// Where messages are sent from, and what came of them.
+/// The sender of messages, and the results that it received.
 #[derive(Clone, Default)]
-struct Post {
+struct Sender {
     acks: Arc<AtomicUsize>,
     left: Arc<AtomicUsize>,
     ended: Arc<Mutex<Vec<(String, String, Acked)>>>,
 }
 
-impl Post {
-    fn letter(&self, id: impl AsRef<[u8]>) -> Letter {
-        Letter { id: id.as_ref().to_owned(), acks: Arc::clone(&self.acks), left: Arc::clone(&self.left) }
+impl Sender {
+    fn message(&self, id: impl AsRef<[u8]>) -> TestMessage {
+        TestMessage { id: id.as_ref().to_owned(), acks: Arc::clone(&self.acks), left: Arc::clone(&self.left) }
     }
 
-    fn letters<'a>(&self, ids: impl IntoIterator<Item = &'a str>) -> Vec<Letter> {
-        ids.into_iter().map(|id| self.letter(id)).collect()
+    fn messages<'a>(&self, ids: impl IntoIterator<Item = &'a str>) -> Vec<TestMessage> {
+        ids.into_iter().map(|id| self.message(id)).collect()
     }
 
-    fn note(&self) -> impl Fn(&Ended<Letter>) + Send + Sync + 'static {
+    fn note(&self) -> impl Fn(&Ended<TestMessage>) + Send + Sync + 'static {
         let ended = Arc::clone(&self.ended);
         move |end| {
             let id = String::from_utf8_lossy(&end.message.id).into_owned();
@@ -107,35 +107,35 @@ fn claims(quorum: &Quorum) -> Claims {
     Claims::new(quorum, "orders").ttl(SECOND)
 }
 
-async fn handled(_: Delivery<Letter>) -> Result<(), String> {
+async fn handled(_: Delivery<TestMessage>) -> Result<(), String> {
     Ok(())
 }
 
 #[tokio::test]
-async fn each_is_handled_once_and_acked_only_when_a_majority_knows_it_done() {
-    let (nodes, post) = (nodes(), Post::default());
+async fn each_message_is_handled_once_and_acked_after_its_done_record() {
+    let (nodes, sender) = (nodes(), Sender::default());
     let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
     let ids: Vec<String> = (0..200).map(|i| format!("m-{i}")).collect();
     let times = Arc::new(AtomicUsize::new(0));
     let consumer = |quorum: &Quorum| {
         let times = Arc::clone(&times);
-        let handler = move |letter: Delivery<Letter>| {
+        let handler = move |delivery: Delivery<TestMessage>| {
             let times = Arc::clone(&times);
             async move {
-                letter.fencing_token().expect("ours");
+                delivery.fencing_token().expect("ours");
                 times.fetch_add(1, Ordering::Relaxed);
                 Ok::<_, String>("shipped")
             }
         };
-        let letters = post.letters(ids.iter().map(String::as_str));
-        claims(quorum).consume(stream::iter(letters), handler).concurrency(8).until(pending::<()>())
+        let messages = sender.messages(ids.iter().map(String::as_str));
+        claims(quorum).consume(stream::iter(messages), handler).concurrency(8).until(pending::<()>())
     };
     let (at_a, at_b) = tokio::join!(consumer(&a), consumer(&b));
     let (at_a, at_b) = (at_a.expect("sound timings"), at_b.expect("sound timings"));
     assert_eq!(times.load(Ordering::Relaxed), 200);
     assert_eq!(at_a.handled + at_b.handled, 200, "{at_a:?} {at_b:?}");
     assert_eq!(at_a.duplicates + at_b.duplicates, 200, "{at_a:?} {at_b:?}");
-    assert_eq!((at_a.acked, at_b.acked, post.acks()), (200, 200, 400));
+    assert_eq!((at_a.acked, at_b.acked, sender.acks()), (200, 200, 400));
     for id in &ids {
         let outcome = claims(&a).claim(id).await.expect("a quorum");
         assert!(matches!(&outcome, ClaimOutcome::Done(done) if &*done.result == "shipped"), "{outcome:?}");
@@ -145,40 +145,43 @@ async fn each_is_handled_once_and_acked_only_when_a_majority_knows_it_done() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_handled_is_said_and_blocks_nobody() {
-    let (nodes, post) = (nodes(), Post::default());
+async fn an_invalid_message_is_reported_and_blocks_no_other() {
+    let (nodes, sender) = (nodes(), Sender::default());
     let a = quorum("a", &nodes);
     let long = "x".repeat(600);
-    let mut letters = post.letters(["good", "", "bad{brace}", "fails", "panics", "deaf", &long]);
-    letters.push(post.letter(b"\xff\xfe"));
-    letters.extend(post.letters(["good too"]));
-    let handler = |letter: Delivery<Letter>| async move {
-        match &*letter.message().id {
+    let mut messages = sender.messages(["good", "", "bad{brace}", "fails", "panics", "deaf", &long]);
+    messages.push(sender.message(b"\xff\xfe"));
+    messages.extend(sender.messages(["good too"]));
+    let handler = |delivery: Delivery<TestMessage>| async move {
+        match &*delivery.message().id {
             b"fails" => Err("no stock".to_owned()),
             b"panics" => panic!("at the disco"),
             _ => Ok(()),
         }
     };
     let dead = Arc::new(Mutex::new(Vec::new()));
-    let graves = Arc::clone(&dead);
-    let consumer = claims(&a).consume(stream::iter(letters), handler).concurrency(2).on_end(post.note());
-    let consumer = consumer.on_dead(move |letter| {
-        let graves = Arc::clone(&graves);
+    let dead_messages = Arc::clone(&dead);
+    let consumer = claims(&a).consume(stream::iter(messages), handler).concurrency(2).on_end(sender.note());
+    let consumer = consumer.on_dead(move |dead| {
+        let dead_messages = Arc::clone(&dead_messages);
         async move {
-            graves.lock().expect("no panic").push(letter.why.to_string());
-            if letter.message.id.is_empty() { Err("the cemetery is full") } else { Ok(()) }
+            dead_messages.lock().expect("no panic").push(dead.why.to_string());
+            if dead.message.id.is_empty() { Err("the dead letter queue is full") } else { Ok(()) }
         }
     });
     let consumed = consumer.until(pending::<()>()).await.expect("sound timings");
     assert_eq!((consumed.handled, consumed.failed, consumed.unusable), (3, 2, 4), "{consumed:?}");
-    let ended = post.ended();
+    let ended = sender.ended();
     assert_eq!(ended["good"], ("handled".to_owned(), Acked::Yes));
     assert_eq!(ended["good too"], ("handled".to_owned(), Acked::Yes));
     assert_eq!(ended["fails"], ("the handler failed: no stock".to_owned(), Acked::No));
     assert_eq!(ended["panics"], ("the handler failed: it panicked: at the disco".to_owned(), Acked::No));
     assert_eq!(ended["deaf"].1, Acked::Failed("the source does not listen".into()));
     let (why, acked) = &ended[""];
-    assert!(why.contains("is empty") && *acked == Acked::Failed("dead letter: the cemetery is full".into()));
+    assert!(
+        why.contains("is empty")
+            && *acked == Acked::Failed("dead letter: the dead letter queue is full".into())
+    );
     for (id, says) in
         [("bad{brace}", "brace"), (&*long, "longer than 512 bytes"), ("\u{fffd}\u{fffd}", "UTF-8")]
     {
@@ -186,38 +189,38 @@ async fn what_cannot_be_handled_is_said_and_blocks_nobody() {
         assert!(why.contains(says) && *acked == Acked::Yes, "{id}: {why} {acked:?}");
     }
     assert_eq!(dead.lock().expect("no panic").len(), 4);
-    // What failed may be claimed again at once.
+    // A message that failed may be claimed again at once.
     assert!(matches!(claims(&a).claim("fails").await, Ok(ClaimOutcome::Claimed(_))));
-    assert_eq!(post.left.load(Ordering::Relaxed), 3, "fails, panics, and whom the hook did not take");
+    assert_eq!(sender.left.load(Ordering::Relaxed), 3, "fails, panics, and the one that the hook refused");
     a.close().await;
 }
 
 #[tokio::test]
-async fn without_a_hook_what_cannot_be_handled_is_left_to_the_source() {
-    let (nodes, post) = (nodes(), Post::default());
+async fn without_a_hook_an_invalid_message_is_left_to_the_source() {
+    let (nodes, sender) = (nodes(), Sender::default());
     let a = quorum("a", &nodes);
-    let consumer = claims(&a).consume(stream::iter(post.letters([""])), handled).on_end(post.note());
+    let consumer = claims(&a).consume(stream::iter(sender.messages([""])), handled).on_end(sender.note());
     let consumed = consumer.until(pending::<()>()).await.expect("sound timings");
-    assert_eq!((consumed.unusable, consumed.acked, post.acks()), (1, 0, 0));
-    assert!(matches!(&post.ended()[""].1, Acked::Failed(why) if why.contains("on_dead")));
+    assert_eq!((consumed.unusable, consumed.acked, sender.acks()), (1, 0, 0));
+    assert!(matches!(&sender.ended()[""].1, Acked::Failed(why) if why.contains("on_dead")));
     a.close().await;
 }
 
 #[tokio::test]
 async fn nothing_is_pulled_without_room() {
-    let (nodes, post) = (nodes(), Post::default());
+    let (nodes, sender) = (nodes(), Sender::default());
     let a = quorum("a", &nodes);
     let (pulled, at_work, most) =
         (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let gate = Arc::new(Notify::new());
     let ids: Vec<String> = (0..20).map(|i| format!("m-{i}")).collect();
-    let letters = post.letters(ids.iter().map(String::as_str));
-    let source = stream::iter(letters).inspect(|_| {
+    let messages = sender.messages(ids.iter().map(String::as_str));
+    let source = stream::iter(messages).inspect(|_| {
         pulled.fetch_add(1, Ordering::Relaxed);
     });
     let handler = {
         let (at_work, most, gate) = (Arc::clone(&at_work), Arc::clone(&most), Arc::clone(&gate));
-        move |_: Delivery<Letter>| {
+        move |_: Delivery<TestMessage>| {
             let (at_work, most, gate) = (Arc::clone(&at_work), Arc::clone(&most), Arc::clone(&gate));
             async move {
                 most.fetch_max(at_work.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
@@ -240,7 +243,7 @@ async fn nothing_is_pulled_without_room() {
                 pulled.load(Ordering::Relaxed)
             );
             gate.notify_one();
-            while post.acks() < done + 1 {
+            while sender.acks() < done + 1 {
                 a.env().sleep(Duration::from_millis(1)).await;
             }
         }
@@ -252,8 +255,8 @@ async fn nothing_is_pulled_without_room() {
 }
 
 #[tokio::test]
-async fn what_another_handles_is_looked_at_again_and_left_when_patience_is_over() {
-    let (nodes, post) = (nodes(), Post::default());
+async fn a_message_of_another_worker_is_retried_until_patience_ends() {
+    let (nodes, sender) = (nodes(), Sender::default());
     let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
     let mut theirs = Vec::new();
     for id in ["done soon", "freed soon", "never"] {
@@ -263,44 +266,44 @@ async fn what_another_handles_is_looked_at_again_and_left_when_patience_is_over(
         }
     }
     let (never, freed, done) = (theirs.pop(), theirs.pop().expect("one"), theirs.pop().expect("one"));
-    let source = stream::iter(post.letters(["done soon", "freed soon", "never", "ours"]));
+    let source = stream::iter(sender.messages(["done soon", "freed soon", "never", "ours"]));
     let consumer = claims(&a).consume(source, handled).concurrency(4).patience(SECOND * 2);
     let ends = async {
-        while !post.ended().contains_key("ours") {
+        while !sender.ended().contains_key("ours") {
             a.env().sleep(Duration::from_millis(1)).await;
         }
-        assert_eq!(post.ended().len(), 1, "nobody waits for those of others");
+        assert_eq!(sender.ended().len(), 1, "no consumer waits for the messages of others");
         done.complete("by b").await.expect("a majority");
         freed.abandon().await.expect("a majority");
     };
-    let (consumed, ()) = tokio::join!(consumer.on_end(post.note()).until(pending::<()>()), ends);
+    let (consumed, ()) = tokio::join!(consumer.on_end(sender.note()).until(pending::<()>()), ends);
     let consumed = consumed.expect("sound timings");
     assert_eq!((consumed.handled, consumed.duplicates, consumed.in_progress), (2, 1, 1), "{consumed:?}");
-    assert_eq!(post.ended()["never"], ("b handles it".to_owned(), Acked::No));
-    assert_eq!(post.acks(), 3);
+    assert_eq!(sender.ended()["never"], ("b handles it".to_owned(), Acked::No));
+    assert_eq!(sender.acks(), 3);
     drop(never);
     a.close().await;
     b.close().await;
 }
 
 #[tokio::test]
-async fn shut_down_lets_handlers_end_within_the_grace_and_abandons_the_rest() {
-    let (nodes, post) = (nodes(), Post::default());
+async fn shutdown_waits_for_handlers_within_the_grace_and_abandons_the_rest() {
+    let (nodes, sender) = (nodes(), Sender::default());
     let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
     let stop = Arc::new(Notify::new());
     let begun = Arc::new(AtomicUsize::new(0));
     let handler = {
         let begun = Arc::clone(&begun);
-        move |letter: Delivery<Letter>| {
+        move |delivery: Delivery<TestMessage>| {
             begun.fetch_add(1, Ordering::Relaxed);
             async move {
-                letter.cancellation_token().cancelled().await;
-                if letter.message().id == b"stubborn" { pending().await } else { Ok::<_, String>(()) }
+                delivery.cancellation_token().cancelled().await;
+                if delivery.message().id == b"stubborn" { pending().await } else { Ok::<_, String>(()) }
             }
         }
     };
-    let source = stream::iter(post.letters(["willing", "stubborn", "unseen"])).chain(stream::pending());
-    let consumer = claims(&a).consume(source, handler).concurrency(2).grace(SECOND / 2).on_end(post.note());
+    let source = stream::iter(sender.messages(["willing", "stubborn", "unseen"])).chain(stream::pending());
+    let consumer = claims(&a).consume(source, handler).concurrency(2).grace(SECOND / 2).on_end(sender.note());
     let ends = async {
         while begun.load(Ordering::Relaxed) < 2 {
             a.env().sleep(Duration::from_millis(1)).await;
@@ -313,8 +316,8 @@ async fn shut_down_lets_handlers_end_within_the_grace_and_abandons_the_rest() {
     let consumed = consumed.expect("sound timings");
     assert!((SECOND / 2..SECOND).contains(&took), "{took:?}");
     assert_eq!((consumed.handled, consumed.stopped, consumed.acked), (1, 1, 1), "{consumed:?}");
-    assert_eq!(post.ended()["willing"], ("handled".to_owned(), Acked::Yes));
-    assert_eq!(post.ended()["stubborn"].1, Acked::No);
+    assert_eq!(sender.ended()["willing"], ("handled".to_owned(), Acked::Yes));
+    assert_eq!(sender.ended()["stubborn"].1, Acked::No);
     assert!(matches!(claims(&b).claim("stubborn").await, Ok(ClaimOutcome::Claimed(_))), "abandoned");
     assert!(matches!(claims(&b).claim("unseen").await, Ok(ClaimOutcome::Claimed(_))), "never claimed");
     a.close().await;
@@ -322,13 +325,13 @@ async fn shut_down_lets_handlers_end_within_the_grace_and_abandons_the_rest() {
 }
 
 #[tokio::test]
-async fn without_a_quorum_messages_wait_and_the_source_is_not_read_empty() {
-    let (nodes, post) = (nodes(), Post::default());
+async fn without_a_quorum_messages_wait_and_the_source_is_not_drained() {
+    let (nodes, sender) = (nodes(), Sender::default());
     let (a, off) = with_switch(&nodes);
     let pulled = Arc::new(AtomicUsize::new(0));
     let ids: Vec<String> = (0..10).map(|i| format!("m-{i}")).collect();
-    let letters = post.letters(ids.iter().map(String::as_str));
-    let source = stream::iter(letters).inspect(|_| {
+    let messages = sender.messages(ids.iter().map(String::as_str));
+    let source = stream::iter(messages).inspect(|_| {
         pulled.fetch_add(1, Ordering::Relaxed);
     });
     off.store(true, Ordering::Relaxed);
@@ -345,7 +348,7 @@ async fn without_a_quorum_messages_wait_and_the_source_is_not_read_empty() {
 }
 
 #[tokio::test]
-async fn timings_that_cannot_work_are_told_before_anything_is_pulled() {
+async fn impossible_timings_are_refused_before_any_message_is_pulled() {
     let a = quorum("a", &nodes());
     let source = stream::poll_fn::<(String, ()), _>(|_| panic!("pulled"));
     let consumer = claims(&a).ttl(Duration::ZERO).consume(source, |_| ready(Ok::<_, String>(())));
@@ -354,7 +357,7 @@ async fn timings_that_cannot_work_are_told_before_anything_is_pulled() {
 }
 
 #[tokio::test]
-async fn errors_of_the_source_are_told_and_triples_are_acked() {
+async fn source_errors_are_reported_and_duplicates_are_acked() {
     let a = quorum("a", &nodes());
     let acks = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&acks);
@@ -363,32 +366,32 @@ async fn errors_of_the_source_are_told_and_triples_are_acked() {
         ready(Ok::<_, String>(()))
     };
     let items = vec![Ok(("m-1", "tea", ack.clone())), Err("a hiccup"), Ok(("m-2", "milk", ack))];
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let errors = Arc::clone(&told);
+    let reported = Arc::new(Mutex::new(Vec::new()));
+    let errors = Arc::clone(&reported);
     let consumer = claims(&a).consume(stream::iter(items), |_| ready(Ok::<_, String>(())));
     let consumer =
         consumer.on_source_error(move |error| errors.lock().expect("no panic").push(error.to_owned()));
     let consumed = consumer.until(pending::<()>()).await.expect("sound timings");
     assert_eq!((consumed.handled, consumed.source_errors), (2, 1));
     assert_eq!(
-        (acks.load(Ordering::Relaxed), told.lock().expect("no panic").join("")),
+        (acks.load(Ordering::Relaxed), reported.lock().expect("no panic").join("")),
         (2, "a hiccup".to_owned())
     );
     a.close().await;
 }
 
 #[tokio::test]
-async fn a_source_that_has_an_error_ready_always_is_left_alone_in_between() {
+async fn a_source_that_always_fails_is_polled_with_pauses() {
     let nodes = nodes();
     let a = quorum("a", &nodes);
     let (errors, third) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
-    let (told, reached) = (Arc::clone(&errors), Arc::clone(&third));
+    let (reported, reached) = (Arc::clone(&errors), Arc::clone(&third));
     let source = stream::repeat(Err::<(&str, &str), &str>("no such queue"));
     let began = a.env().now();
     let consumed = Claims::new(&a, "letters")
         .consume(source, |_| async { Ok::<_, String>(()) })
         .on_source_error(move |_| {
-            let so_far = told.fetch_add(1, Ordering::SeqCst) + 1;
+            let so_far = reported.fetch_add(1, Ordering::SeqCst) + 1;
             assert!(so_far < 100, "asked without a pause");
             if so_far == 3 {
                 reached.notify_one();
@@ -403,37 +406,41 @@ async fn a_source_that_has_an_error_ready_always_is_left_alone_in_between() {
 }
 
 #[tokio::test]
-async fn what_is_gone_is_acked_at_once_without_a_claim_or_a_hook() {
-    let (post, nodes) = (Post::default(), nodes());
+async fn an_expired_message_is_acked_at_once_without_a_claim_or_a_hook() {
+    let (sender, nodes) = (Sender::default(), nodes());
     let a = quorum("a", &nodes);
     let consumed = Claims::new(&a, "letters")
-        .consume(stream::iter(post.letters(["gone", "m-1"])), handled)
+        .consume(stream::iter(sender.messages(["gone", "m-1"])), handled)
         .until(pending::<()>())
         .await
         .expect("timings");
-    assert_eq!((consumed.gone, consumed.handled, consumed.acked, post.acks()), (1, 1, 2, 2), "{consumed:?}");
+    assert_eq!(
+        (consumed.gone, consumed.handled, consumed.acked, sender.acks()),
+        (1, 1, 2, 2),
+        "{consumed:?}"
+    );
     a.close().await;
 }
 
 #[tokio::test]
-async fn what_no_hook_took_is_not_acked_and_given_to_the_first_one_there_is() {
-    let (post, nodes) = (Post::default(), nodes());
+async fn a_dead_message_is_not_acked_before_a_hook_accepts_it() {
+    let (sender, nodes) = (Sender::default(), nodes());
     let a = quorum("a", &nodes);
     let claims = Claims::new(&a, "letters").max_attempts(1);
-    let fails = |_: Delivery<Letter>| async { Err::<(), _>("no stock") };
-    let failed = claims.consume(stream::iter(post.letters(["m-1"])), fails).until(pending::<()>()).await;
+    let fails = |_: Delivery<TestMessage>| async { Err::<(), _>("no stock") };
+    let failed = claims.consume(stream::iter(sender.messages(["m-1"])), fails).until(pending::<()>()).await;
     assert_eq!(failed.expect("timings").failed, 1);
     for _ in 0..2 {
-        let source = stream::iter(post.letters(["m-1"]));
+        let source = stream::iter(sender.messages(["m-1"]));
         let left = claims.consume(source, fails).until(pending::<()>()).await.expect("timings");
         assert_eq!((left.poisoned, left.acked), (1, 0), "there is no hook");
     }
     let buried = Arc::new(AtomicUsize::new(0));
     let grave = Arc::clone(&buried);
     let hooked = claims
-        .consume(stream::iter(post.letters(["m-1"])), fails)
-        .on_dead(move |letter| {
-            assert_eq!((&*letter.message.id, letter.attempts), (&b"m-1"[..], 1));
+        .consume(stream::iter(sender.messages(["m-1"])), fails)
+        .on_dead(move |dead| {
+            assert_eq!((&*dead.message.id, dead.attempts), (&b"m-1"[..], 1));
             grave.fetch_add(1, Ordering::SeqCst);
             ready(Ok::<_, String>(()))
         })
@@ -441,56 +448,56 @@ async fn what_no_hook_took_is_not_acked_and_given_to_the_first_one_there_is() {
         .await
         .expect("timings");
     assert_eq!((hooked.poisoned, hooked.acked, buried.load(Ordering::SeqCst)), (1, 1, 1));
-    // Somebody has it now, so that a worker without a hook may ack its copy.
-    let again = claims.consume(stream::iter(post.letters(["m-1"])), fails).until(pending::<()>()).await;
+    // Another worker has it now, so a worker without a hook may ack its copy.
+    let again = claims.consume(stream::iter(sender.messages(["m-1"])), fails).until(pending::<()>()).await;
     assert_eq!(again.expect("timings").acked, 1);
     a.close().await;
 }
 
 #[tokio::test]
 async fn a_lost_claim_drops_its_handler_and_is_not_acked() {
-    let (nodes, post) = (nodes(), Post::default());
+    let (nodes, sender) = (nodes(), Sender::default());
     let (a, off) = with_switch(&nodes);
     let begun = Arc::new(Notify::new());
-    let told = Arc::clone(&begun);
-    let handler = move |_: Delivery<Letter>| {
-        told.notify_one();
+    let reported = Arc::clone(&begun);
+    let handler = move |_: Delivery<TestMessage>| {
+        reported.notify_one();
         pending::<Result<(), String>>()
     };
-    let source = stream::iter(post.letters(["m-1"]));
-    let consumer = claims(&a).consume(source, handler).on_end(post.note()).until(pending::<()>());
+    let source = stream::iter(sender.messages(["m-1"]));
+    let consumer = claims(&a).consume(source, handler).on_end(sender.note()).until(pending::<()>());
     let cut = async {
         begun.notified().await;
         off.store(true, Ordering::Relaxed);
     };
     let (consumed, ()) = tokio::join!(consumer, cut);
     assert_eq!(consumed.expect("sound timings").lost, 1);
-    assert_eq!((post.acks(), &post.ended()["m-1"].1), (0, &Acked::No));
-    assert_eq!(Outcome::Lost.to_string(), post.ended()["m-1"].0);
+    assert_eq!((sender.acks(), &sender.ended()["m-1"].1), (0, &Acked::No));
+    assert_eq!(Outcome::Lost.to_string(), sender.ended()["m-1"].0);
     a.close().await;
 }
 
 #[tokio::test]
-async fn what_fails_too_often_is_handed_over_with_its_message_once_and_acked() {
-    let (nodes, post) = (nodes(), Post::default());
+async fn a_message_that_fails_too_often_is_dead_lettered_once_and_acked() {
+    let (nodes, sender) = (nodes(), Sender::default());
     let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
     let dead = Arc::new(Mutex::new(Vec::new()));
     let consumer = |quorum: &Quorum, ids: [&'static str; 2]| {
-        let graves = Arc::clone(&dead);
-        let handler = |letter: Delivery<Letter>| async move {
-            if letter.message().id == b"bad" {
-                Err(format!("attempt {}", letter.claim().attempt()))
+        let dead_messages = Arc::clone(&dead);
+        let handler = |delivery: Delivery<TestMessage>| async move {
+            if delivery.message().id == b"bad" {
+                Err(format!("attempt {}", delivery.claim().attempt()))
             } else {
                 Ok(())
             }
         };
-        let source = stream::iter(post.letters(ids));
-        let consumer = claims(quorum).max_attempts(2).consume(source, handler).on_end(post.note());
-        let consumer = consumer.on_dead(move |letter| {
-            let graves = Arc::clone(&graves);
+        let source = stream::iter(sender.messages(ids));
+        let consumer = claims(quorum).max_attempts(2).consume(source, handler).on_end(sender.note());
+        let consumer = consumer.on_dead(move |dead| {
+            let dead_messages = Arc::clone(&dead_messages);
             async move {
-                letter.claim.expect("handed over under a claim").fencing_token().expect("which is ours");
-                graves.lock().expect("no panic").push((letter.message.id.clone(), letter.attempts));
+                dead.claim.expect("handed over under a claim").fencing_token().expect("which is ours");
+                dead_messages.lock().expect("no panic").push((dead.message.id.clone(), dead.attempts));
                 Ok::<_, String>(())
             }
         });
@@ -502,8 +509,8 @@ async fn what_fails_too_often_is_handed_over_with_its_message_once_and_acked() {
     }
     let consumed = consumer(&a, ["bad", "three"]).await.expect("sound timings");
     assert_eq!((consumed.poisoned, consumed.handled, consumed.acked), (1, 1, 2), "{consumed:?}");
-    assert_eq!(post.ended()["bad"], ("given up after 2 attempts".to_owned(), Acked::Yes));
-    // Who is brought it again knows, and hands over nothing.
+    assert_eq!(sender.ended()["bad"], ("given up after 2 attempts".to_owned(), Acked::Yes));
+    // A worker that receives it again knows that, and hands over nothing.
     let consumed = consumer(&b, ["bad", "four"]).await.expect("sound timings");
     assert_eq!((consumed.poisoned, consumed.acked), (1, 2), "{consumed:?}");
     assert_eq!(*dead.lock().expect("no panic"), [(b"bad".to_vec(), 2)]);
@@ -512,17 +519,18 @@ async fn what_fails_too_often_is_handed_over_with_its_message_once_and_acked() {
 }
 
 #[tokio::test]
-async fn a_hook_that_fails_keeps_the_message_and_a_slow_one_keeps_nobody_waiting() {
-    let (nodes, post) = (nodes(), Post::default());
+async fn a_failing_hook_keeps_the_message_and_a_slow_hook_delays_no_other() {
+    let (nodes, sender) = (nodes(), Sender::default());
     let a = quorum("a", &nodes);
-    let fails = |_: Delivery<Letter>| ready(Err::<(), _>("no"));
-    let once = claims(&a).max_attempts(1).consume(stream::iter(post.letters(["bad"])), fails);
+    let fails = |_: Delivery<TestMessage>| ready(Err::<(), _>("no"));
+    let once = claims(&a).max_attempts(1).consume(stream::iter(sender.messages(["bad"])), fails);
     assert_eq!(once.until(pending::<()>()).await.expect("sound timings").failed, 1);
-    let (ended, left) = (Arc::clone(&post.ended), Arc::clone(&post.left));
+    let (ended, left) = (Arc::clone(&sender.ended), Arc::clone(&sender.left));
     let before = left.load(Ordering::Relaxed);
     let env = a.env().clone();
-    let consumer = claims(&a).max_attempts(1).consume(stream::iter(post.letters(["bad", "good"])), handled);
-    let consumer = consumer.on_end(post.note()).on_dead(move |_| {
+    let consumer =
+        claims(&a).max_attempts(1).consume(stream::iter(sender.messages(["bad", "good"])), handled);
+    let consumer = consumer.on_end(sender.note()).on_dead(move |_| {
         let (ended, env) = (Arc::clone(&ended), env.clone());
         async move {
             while ended.lock().expect("no panic").is_empty() {
@@ -533,12 +541,12 @@ async fn a_hook_that_fails_keeps_the_message_and_a_slow_one_keeps_nobody_waiting
     });
     let consumed = consumer.until(pending::<()>()).await.expect("sound timings");
     assert_eq!((consumed.poisoned, consumed.handled, consumed.acked), (1, 1, 1), "{consumed:?}");
-    assert!(matches!(&post.ended()["bad"].1, Acked::Failed(why) if why.contains("hook failed")));
+    assert!(matches!(&sender.ended()["bad"].1, Acked::Failed(why) if why.contains("hook failed")));
     assert_eq!(left.load(Ordering::Relaxed), before + 1);
     a.close().await;
 }
 
-/// An id and a payload, which are looked at together.
+/// An id and a payload, which are read together.
 struct Sealed(&'static str, &'static str);
 
 impl Message for Sealed {
@@ -562,10 +570,10 @@ async fn the_same_id_with_another_payload_is_a_dead_message() {
     let a = quorum("a", &nodes());
     let source = stream::iter([Sealed("m-1", "tea"), Sealed("m-1", "tea"), Sealed("m-1", "milk")]);
     let why = Arc::new(Mutex::new(String::new()));
-    let told = Arc::clone(&why);
+    let reported = Arc::clone(&why);
     let consumer = claims(&a).consume(source, |_| ready(Ok::<_, String>(()))).concurrency(1);
-    let consumer = consumer.on_dead(move |letter| {
-        *told.lock().expect("no panic") = format!("{}: {}", letter.message.1, letter.why);
+    let consumer = consumer.on_dead(move |dead| {
+        *reported.lock().expect("no panic") = format!("{}: {}", dead.message.1, dead.why);
         ready(Ok::<_, String>(()))
     });
     let consumed = consumer.until(pending::<()>()).await.expect("sound timings");

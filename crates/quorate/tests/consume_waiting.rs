@@ -1,4 +1,5 @@
-//! Consumers that see the same messages: a message waits for the worker that handles it, and none is lost.
+//! Consumers that receive the same messages: a message waits for the worker that handles it, and none is
+//! lost.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -55,7 +56,7 @@ async fn hold(claims: &Claims, ids: &[String]) -> Vec<Claim> {
 }
 
 #[tokio::test]
-async fn what_another_worker_holds_is_handled_once_it_is_free_however_much_it_is() {
+async fn messages_of_another_worker_are_handled_once_they_are_free() {
     let nodes = nodes();
     let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
     let all = ids(200);
@@ -80,7 +81,7 @@ async fn what_another_worker_holds_is_handled_once_it_is_free_however_much_it_is
 }
 
 #[tokio::test]
-async fn messages_wait_beside_those_that_are_handled_and_no_more_than_may() {
+async fn waiting_messages_do_not_block_others_and_are_limited() {
     let nodes = nodes();
     let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
     let all = ids(30);
@@ -119,14 +120,14 @@ async fn messages_wait_beside_those_that_are_handled_and_no_more_than_may() {
 }
 
 #[tokio::test]
-async fn patience_begins_when_another_worker_is_found_at_it_and_its_end_is_reported() {
+async fn patience_begins_with_the_first_conflict_and_its_end_is_reported() {
     let nodes = nodes();
     let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
     let (log, all) = (Log::default(), vec!["\u{202e}order-0".to_owned(), "order-1".to_owned()]);
     let _heard = log.warnings();
     let held = hold(&Claims::new(&b, "orders"), &all).await;
     let ended = Arc::new(Mutex::new(Vec::new()));
-    let told = Arc::clone(&ended);
+    let reported = Arc::clone(&ended);
     let began = a.env().now();
     let consumer = Claims::new(&a, "orders")
         .consume(stream::iter(orders(&all)), |_| ready(Ok::<_, String>(())))
@@ -134,7 +135,7 @@ async fn patience_begins_when_another_worker_is_found_at_it_and_its_end_is_repor
         .max_waiting(1)
         .patience(SECOND)
         .on_end(move |end: &Ended<Order>| {
-            told.lock().expect("no panic").push((end.message.0.clone(), end.outcome.clone(), end.took));
+            reported.lock().expect("no panic").push((end.message.0.clone(), end.outcome.clone(), end.took));
         });
     let consumed = consumer.until(pending::<()>()).await.expect("timings");
     assert!(began.until(a.env().now()) >= SECOND * 2, "the second had no room before the first had ended");
@@ -171,7 +172,7 @@ impl Worker {
         self.killed.notify_one();
     }
 
-    /// Consumes all messages, or some of them until it is killed.
+    /// Consumes all messages, or some of them until the worker is killed.
     async fn consume(
         &self,
         all: &[String],
@@ -199,7 +200,8 @@ impl Worker {
     }
 }
 
-/// Four workers are brought every message once; two of them are killed in mid-message. How many messages are not done.
+/// Delivers every message once to four workers, two of which are killed while they handle one. Returns the
+/// number of messages that are not done.
 async fn lost_in_a_run(run: usize) -> usize {
     const MESSAGES: usize = 400;
     let (nodes, all, begun) = (nodes(), ids(MESSAGES), Arc::new(AtomicUsize::new(0)));
@@ -228,7 +230,7 @@ async fn lost_in_a_run(run: usize) -> usize {
 }
 
 #[tokio::test]
-async fn with_a_source_that_does_not_redeliver_no_message_is_lost_by_killed_workers() {
+async fn no_message_is_lost_by_killed_workers_without_redelivery() {
     let runs = std::env::var("QUORATE_CONSUME_RUNS").ok();
     let runs = runs.map_or(2, |runs| runs.parse().expect("QUORATE_CONSUME_RUNS is a number of runs"));
     for run in 0..runs {

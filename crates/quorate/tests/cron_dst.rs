@@ -1,5 +1,5 @@
-//! The rules for skipped and repeated local times: a table of cases, and an independent, slow reference that
-//! looks at every second of real time and at what the clock on the wall shows then.
+//! The rules for skipped and repeated local times: a table of cases, and an independent, slow reference
+//! that checks every second of real time and the local time at that second.
 
 #![expect(clippy::unwrap_used, reason = "a test's helper may")]
 
@@ -49,12 +49,13 @@ const CHANGES: [Change; 15] = [
     TROLL,
 ];
 
-/// A line, and its ticks from an hour and a quarter before the change to two hours and a quarter after it, under
-/// vixie, skip, first and both: what the clock on the wall shows, and how far it is ahead. `=`: as under vixie.
+/// A line, and its ticks from an hour and a quarter before the change to two hours and a quarter after it,
+/// under vixie, skip, first and both: the local time and its offset. `=`: as under vixie.
 type Case = (Change, &'static str, [&'static str; 4]);
 
 const CASES: &[Case] = &[
-    // --- skipped, fixed-time: right after the gap, but under skip -------------------------------------------
+    // --- skipped, fixed-time: right after the gap, except under skip
+    // ----------------------------------------
     (NEW_YORK_SPRING, "30 2 * * *", ["03:00:00-04:00", "", "=", "="]),
     (NEW_YORK_SPRING, "0,30 2 * * *", ["03:00:00-04:00 03:00:01-04:00", "", "=", "="]),
     (NEW_YORK_SPRING, "30 2,3 * * *", ["03:00:00-04:00 03:30:00-04:00", "03:30:00-04:00", "=", "="]),
@@ -67,7 +68,8 @@ const CASES: &[Case] = &[
     (DUBLIN_SPRING, "0 1 * * *", ["02:00:00+01:00", "", "=", "="]),
     (TEHRAN_SPRING, "@daily", ["01:00:00+04:30", "", "=", "="]),
     (TROLL, "30 1,2 * * *", ["03:00:00+02:00 03:00:01+02:00", "", "=", "="]),
-    // --- skipped, interval: never ---------------------------------------------------------------------------
+    // --- skipped, interval: never
+    // ---------------------------------------------------------------------------
     (NEW_YORK_SPRING, "*/20 2 * * *", ["", "=", "=", "="]),
     (
         NEW_YORK_SPRING,
@@ -88,7 +90,8 @@ const CASES: &[Case] = &[
         ],
     ),
     (TEHRAN_SPRING, "*/30 0 * * *", ["", "=", "=", "="]),
-    // --- repeated, fixed-time: the first pass, but under both -------------------------------------------------
+    // --- repeated, fixed-time: the first pass, except under both
+    // ----------------------------------------------
     (NEW_YORK_AUTUMN, "30 1 * * *", ["01:30:00-04:00", "=", "=", "01:30:00-04:00 01:30:00-05:00"]),
     (NEW_YORK_AUTUMN, "0 30 1 * * *", ["01:30:00-04:00", "=", "=", "01:30:00-04:00 01:30:00-05:00"]),
     (
@@ -106,7 +109,8 @@ const CASES: &[Case] = &[
     (DUBLIN_AUTUMN, "30 1 * * *", ["01:30:00+01:00", "=", "=", "01:30:00+01:00 01:30:00+00:00"]),
     (TEHRAN_AUTUMN, "30 23 * * *", ["23:30:00+04:30", "=", "=", "23:30:00+04:30 23:30:00+03:30"]),
     (TEHRAN_AUTUMN, "@daily", ["00:00:00+03:30", "=", "=", "="]),
-    // --- repeated, interval: both passes, but under first -------------------------------------------------------
+    // --- repeated, interval: both passes, except under first
+    // ----------------------------------------------------
     (
         NEW_YORK_AUTUMN,
         "*/30 1 * * *",
@@ -162,7 +166,8 @@ const CASES: &[Case] = &[
             "=",
         ],
     ),
-    // --- a correction of the calendar: nothing is made up, nothing held back, under any rule ----------------------
+    // --- a correction of the calendar: no catch-up and no delay, under any rule
+    // ------------------------------------
     (APIA, "30 12 * * *", ["", "=", "=", "="]),
     (APIA, "30 0,23 * * *", ["23:30:00-10:00 00:30:00+14:00", "=", "=", "="]),
     (CASEY, "30 1 * * *", ["01:30:00+11:00", "=", "=", "="]),
@@ -180,9 +185,9 @@ fn the_table_holds_and_the_reference_agrees() {
             let cron = Cron::parse(line).unwrap().zone(change.0).unwrap().dst(rule);
             let found = walk(&cron, from, until);
             assert_eq!(seconds.show(&found), expect, "{cron} around {}", change.1);
-            let thrown = Line::read(line);
+            let line = Line::read(line);
             assert_eq!(
-                seconds.show(&thrown.reference(&seconds, rule, from, until)),
+                seconds.show(&line.reference(&seconds, rule, from, until)),
                 expect,
                 "the reference of {cron}"
             );
@@ -201,7 +206,7 @@ fn each_rule_has_cases_in_which_it_matters() {
 }
 
 #[test]
-fn a_line_that_is_due_at_every_second_is_made_up_at_none() {
+fn a_line_due_at_every_second_is_never_caught_up() {
     let cron = Cron::parse("0-59 0-59 0-23 * * *").unwrap().zone("America/New_York").unwrap();
     let gap = seconds_of(NEW_YORK_SPRING.1);
     for rule in Dst::ALL {
@@ -213,7 +218,7 @@ fn a_line_that_is_due_at_every_second_is_made_up_at_none() {
 }
 
 #[test]
-fn at_most_sixty_are_made_up_for_one_gap() {
+fn at_most_sixty_ticks_are_caught_up_for_one_gap() {
     let cron = Cron::parse("0,30 0-59 2 * * *").unwrap().zone("America/New_York").unwrap();
     let gap = seconds_of(NEW_YORK_SPRING.1);
     let ticks: Vec<i64> = walk(&cron, gap - 1, gap + HOUR).into_iter().collect();
@@ -221,19 +226,20 @@ fn at_most_sixty_are_made_up_for_one_gap() {
 }
 
 #[test]
-fn thrown_lines_agree_with_a_reference_that_looks_at_every_second() {
+fn random_lines_agree_with_a_second_by_second_reference() {
     let mut dice = Dice(5);
     let all: Vec<Seconds> = CHANGES.into_iter().map(Seconds::around).collect();
     let mut met = BTreeMap::new();
     for round in 0..400 {
-        let line = Line::thrown(&mut dice);
+        let line = Line::random(&mut dice);
         let Ok(cron) = Cron::parse(&line.text) else {
             continue; // 31 February; its error has a test of its own
         };
         let seconds = &all[dice.under(all.len())];
         let rule = Dst::ALL[dice.under(4)];
         let cron = cron.zone(seconds.zone).unwrap().dst(rule);
-        // From any moment: a leader that takes over in the middle sees what the one before it saw.
+        // From any moment: a leader that takes over in the middle computes the same ticks as the leader
+        // before it.
         let from = seconds.change - 2 * HOUR + i64::from(dice.below(4 * 3600));
         let until = seconds.change + 5 * HOUR;
         let expect = line.reference(seconds, rule, from, until);
@@ -248,7 +254,7 @@ fn thrown_lines_agree_with_a_reference_that_looks_at_every_second() {
         let same = line.reference(seconds, Dst::Vixie, from, until) == expect;
         *met.entry((rule.name(), line.fixed, same)).or_insert(0) += usize::from(!expect.is_empty());
     }
-    // Of fixed-time and interval jobs enough met ticks, and each rule made a difference to some.
+    // Enough ticks of fixed-time and interval jobs were compared, and each rule changed some of them.
     for (rule, fixed) in [("vixie", true), ("vixie", false), ("skip", true), ("first", false), ("both", true)]
     {
         assert!(met.get(&(rule, fixed, true)).is_some_and(|met| *met > 10), "{rule}, {fixed}: {met:?}");
@@ -266,7 +272,8 @@ fn next(cron: &Cron, after: i64) -> Option<i64> {
     i64::try_from(tick.as_micros() / 1_000_000).ok()
 }
 
-/// The ticks in `(from, until]`, in the order in which they are given: each later than the one before.
+/// Returns the ticks in `(from, until]` in the order in which `next` gives them: each later than the one
+/// before.
 fn walk(cron: &Cron, from: i64, until: i64) -> BTreeSet<i64> {
     let mut ticks = BTreeSet::new();
     let mut at = from;
@@ -289,7 +296,7 @@ fn seconds_of(utc: &str) -> i64 {
         .as_second()
 }
 
-/// What the clock of a zone shows at each second of the hours around a change.
+/// The local time of a zone at each second of the hours around a change.
 struct Seconds {
     zone: &'static str,
     at: &'static str,
@@ -329,7 +336,7 @@ struct Line {
     minute: BTreeSet<u32>,
     hour: BTreeSet<u32>,
     day: BTreeSet<u32>,
-    /// Sunday is 0.
+    /// The days of the week; Sunday is 0.
     weekday: BTreeSet<u32>,
     either: bool,
     fixed: bool,
@@ -345,14 +352,14 @@ impl Line {
             && if self.either { day || weekday } else { day && weekday }
     }
 
-    /// The ticks in `(from, until]` by the words of [`Dst`], second by second.
+    /// Returns the ticks in `(from, until]` by the definition of [`Dst`], second by second.
     fn reference(&self, seconds: &Seconds, rule: Dst, from: i64, until: i64) -> BTreeSet<i64> {
         let second = SignedDuration::from_secs(1);
         let correction = SignedDuration::from_hours(3);
         let mut ticks = BTreeSet::new();
         let mut skipped: Vec<DateTime> = Vec::new();
         let mut gap = None;
-        // Up to which local time the clock has shown all before it was set back.
+        // The local time up to which every time had been shown before the clock was set back.
         let mut shown_before: Option<DateTime> = None;
         let mut last = seconds.shows[0] - second;
         for (utc, now) in (seconds.begin..).zip(seconds.shows.iter().copied()) {
@@ -387,7 +394,7 @@ impl Line {
         ticks
     }
 
-    /// The lines of the table: numbers, `*`, lists, ranges and steps, and two words.
+    /// Parses the lines of the table: numbers, `*`, lists, ranges and steps, and two words.
     fn read(line: &str) -> Self {
         let plain = match line {
             "@daily" => "0 0 * * *",
@@ -423,7 +430,7 @@ impl Line {
         }
     }
 
-    fn thrown(dice: &mut Dice) -> Self {
+    fn random(dice: &mut Dice) -> Self {
         let with_seconds = dice.below(2) == 0;
         let (second_text, second) = match dice.below(4) {
             _ if !with_seconds => ("0".to_owned(), BTreeSet::from([0])),
@@ -436,12 +443,12 @@ impl Line {
         let (minute_text, minute) = dice.field_from(first, 0, 59, 59);
         // Hours near the changes, which are at night, or any.
         let (hour_text, hour) = dice.field_from(first, 0, 4, 23);
-        // Mostly any day, or few lines would meet the one of the change.
+        // Mostly any day, or few lines would meet the day of the change.
         let any = |least: u32, most: u32| ("*".to_owned(), (least..=most).collect());
         let (day_text, day) = if dice.below(4) > 0 { any(1, 31) } else { dice.field(1, 31, 31) };
         let (weekday_text, weekday) = if dice.below(4) > 0 { any(0, 6) } else { dice.field(0, 6, 6) };
         let days = if with_seconds {
-            // Sunday is 1: each number as a list.
+            // Sunday is 1 in this form: each number as a list.
             let numbers: Vec<String> = weekday.iter().map(|day| (day + 1).to_string()).collect();
             format!("{day_text} * {}", if weekday_text == "*" { "*".to_owned() } else { numbers.join(",") })
         } else {
@@ -482,8 +489,8 @@ impl Dice {
         usize::try_from(self.below(u32::try_from(bound).unwrap())).unwrap()
     }
 
-    /// The text of a field and, by another road than the parser's, its values: from `least` to `near`, or with
-    /// a star to `most`.
+    /// Returns the text of a field and its values, which are not found by the parser: from `least` to
+    /// `near`, or with a star to `most`.
     fn field(&mut self, least: u32, near: u32, most: u32) -> (String, BTreeSet<u32>) {
         self.field_from(0, least, near, most)
     }

@@ -1,6 +1,6 @@
-//! Skipped and repeated local times: tables after cronie's behaviour, and a brute-force model.
+//! Skipped and repeated local times: tables of cronie's behaviour, and a brute-force model.
 //!
-//! What cronie does was measured with cronie itself under a shifted clock; where it starts two runs of one
+//! The behaviour was measured with cronie itself under a shifted clock. Where cronie starts two runs of one
 //! job in one minute, ours are a second apart, so that each tick has an instant of its own.
 
 #![expect(clippy::unwrap_used, reason = "a test's helper may")]
@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp, civil::DateTime, tz::TimeZone};
 use quorate::{env::WallTime, schedule::Cron};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The ticks of `line` in the UTC span, as local times with their offsets.
+/// Returns the ticks of `line` in the UTC span, as local times with their offsets.
 fn ticks(line: &str, zone: &str, after: &str, until: &str) -> Vec<String> {
     let cron = Cron::parse(line).unwrap().zone(zone).unwrap();
     let (mut at, until) = (wall(after), wall(until));
@@ -155,7 +155,7 @@ fn sao_paulo_had_its_gap_at_midnight() {
 }
 
 #[test]
-fn apia_had_no_30_december_2011_and_nothing_is_made_up_for_it() {
+fn apia_had_no_30_december_2011_and_no_tick_is_caught_up() {
     let days = ("2011-12-29 12:00", "2012-01-01 00:00");
     check(
         "Pacific/Apia",
@@ -172,7 +172,7 @@ fn apia_had_no_30_december_2011_and_nothing_is_made_up_for_it() {
 }
 
 #[test]
-fn kolkata_knows_no_change() {
+fn kolkata_has_no_clock_change() {
     let day = ("2025-03-08 20:00", "2025-03-09 22:00");
     check("Asia/Kolkata", day, "30 2 * * *", &["2025-03-09 02:30:00 +05:30", "2025-03-10 02:30:00 +05:30"]);
 }
@@ -214,7 +214,7 @@ fn rare_lines_are_found_and_impossible_ones_refused() {
 }
 
 #[test]
-fn a_fraction_of_a_second_is_no_second_tick() {
+fn a_fraction_of_a_second_gives_no_extra_tick() {
     let cron = Cron::parse("* * * * * *").unwrap();
     let at = |micros| cron.next_after(WallTime::from_micros(micros)).map(WallTime::as_micros);
     assert_eq!(at(1_999_999), Some(2_000_000));
@@ -238,7 +238,7 @@ impl Dice {
         from[usize::try_from(self.below(from.len() as u64)).unwrap()]
     }
 
-    /// The text of a crontab field and, by another road than the parser's, its values.
+    /// Returns the text of a crontab field and its values, which are not found by the parser.
     fn field(&mut self, least: u32, most: u32) -> (String, BTreeSet<u32>) {
         let mut value = || least + u32::try_from(self.below(u64::from(most - least + 1))).unwrap();
         let (a, b) = (value(), value());
@@ -267,7 +267,7 @@ struct Line {
 }
 
 impl Line {
-    fn thrown(dice: &mut Dice) -> Self {
+    fn random(dice: &mut Dice) -> Self {
         // Hours near the changes, so that most lines meet one.
         let (minute_text, minute) = dice.field(0, 59);
         let (hour_text, hour) = dice.field(0, 4);
@@ -301,14 +301,14 @@ impl Line {
             && if self.either { day || weekday } else { day && weekday }
     }
 
-    /// The ticks in `(from, to]` by looking at every minute: what the clock on the wall shows, what it has
-    /// shown before, and what it never shows.
+    /// Returns the ticks in `(from, to]`, computed minute by minute: from the local time, the times that
+    /// were shown before, and the times that are never shown.
     fn model(&self, zone: &TimeZone, from: i64, to: i64) -> BTreeSet<i64> {
         let local = |utc: i64| zone.to_datetime(Timestamp::from_second(utc).unwrap());
         let mut first_shown: BTreeMap<DateTime, i64> = BTreeMap::new();
         let mut ticks = BTreeSet::new();
         let mut lost = Vec::new();
-        // A day ahead of the span, so that its first hours know what was shown before them.
+        // Starts a day before the span, so that its first hours know which times were shown before them.
         let mut last = local(from - 86_400 - 60);
         for utc in (from - 86_400..=to).step_by(60) {
             let now = local(utc);
@@ -336,7 +336,7 @@ impl Line {
 }
 
 #[test]
-fn thrown_lines_agree_with_a_model_that_looks_at_every_minute() {
+fn random_lines_agree_with_a_minute_by_minute_model() {
     const CHANGES: [(&str, &str); 10] = [
         ("America/New_York", "2025-03-09 07:00"),
         ("America/New_York", "2025-11-02 06:00"),
@@ -352,7 +352,7 @@ fn thrown_lines_agree_with_a_model_that_looks_at_every_minute() {
     let mut dice = Dice(2);
     let (mut met, mut fixed) = (0, 0);
     for round in 0..1000 {
-        let line = Line::thrown(&mut dice);
+        let line = Line::random(&mut dice);
         let Ok(cron) = Cron::parse(&line.text) else {
             continue; // 31 February; its error has a test of its own
         };
@@ -382,9 +382,9 @@ fn thrown_lines_agree_with_a_model_that_looks_at_every_minute() {
 }
 
 #[test]
-fn asking_from_any_moment_gives_the_same_ticks() {
-    // A leader that takes over in the middle of the made-up runs, or of the repeated hour, sees what the one
-    // before it saw.
+fn every_starting_moment_gives_the_same_ticks() {
+    // A leader that takes over in the middle of the catch-up runs, or of the repeated hour, computes the
+    // same ticks as the leader before it.
     for (line, after, until) in [
         ("0,15,30,45 2 * * *", "2025-03-09 06:59", "2025-03-09 07:01"),
         ("*/20 * * * *", "2025-11-02 04:50", "2025-11-02 07:10"),

@@ -1,4 +1,4 @@
-//! Elections over memory nodes on the real clock: what a user sees.
+//! Elections over memory nodes on the real clock, as a user sees them.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -27,12 +27,12 @@ fn candidate(quorum: &Quorum) -> Election {
     Election::new(quorum, "billing").ttl(SECOND)
 }
 
-/// Work that tells its term and runs until it is told to stop.
-fn telling(tell: mpsc::UnboundedSender<Term>) -> impl FnMut(Term) -> futures_like::Work {
+/// Returns work that reports its term and runs until it is asked to stop.
+fn reporting(report: mpsc::UnboundedSender<Term>) -> impl FnMut(Term) -> futures_like::Work {
     move |term| {
-        let tell = tell.clone();
+        let report = report.clone();
         Box::pin(async move {
-            tell.send(term.clone()).expect("the test listens");
+            report.send(term.clone()).expect("the test listens");
             term.step_down_token().cancelled().await;
             Ok(())
         })
@@ -47,7 +47,7 @@ mod futures_like {
 #[tokio::test]
 async fn one_leads_and_its_shutdown_hands_over_at_once_with_a_larger_term() {
     let nodes = nodes();
-    let (tell, mut terms) = mpsc::unbounded_channel();
+    let (report, mut terms) = mpsc::unbounded_channel();
     let quorums: Vec<Quorum> = ["a", "b", "c"].iter().map(|worker| quorum(worker, &nodes)).collect();
     let elections: Vec<Election> = quorums.iter().map(candidate).collect();
     let stops: Vec<CancellationToken> = quorums.iter().map(|_| CancellationToken::new()).collect();
@@ -56,7 +56,7 @@ async fn one_leads_and_its_shutdown_hands_over_at_once_with_a_larger_term() {
         .zip(&stops)
         .zip(&quorums)
         .map(|((election, stop), quorum)| {
-            let campaign = election.run(telling(tell.clone())).until(stop.clone().cancelled_owned());
+            let campaign = election.run(reporting(report.clone())).until(stop.clone().cancelled_owned());
             quorum.env().spawn_scoped(campaign)
         })
         .collect();
@@ -88,7 +88,7 @@ async fn one_leads_and_its_shutdown_hands_over_at_once_with_a_larger_term() {
 }
 
 #[tokio::test]
-async fn ok_resigns_and_campaigns_again_and_err_is_returned_where_the_election_ends_on_it() {
+async fn work_that_returns_ok_resigns_and_an_error_may_end_the_election() {
     let nodes = nodes();
     let quorum = quorum("a", &nodes);
     let election = candidate(&quorum).back_off(Duration::from_millis(10)).end_on_error();
@@ -119,7 +119,7 @@ async fn ok_resigns_and_campaigns_again_and_err_is_returned_where_the_election_e
 }
 
 #[tokio::test]
-async fn a_panic_goes_on_after_the_leader_has_resigned_where_the_election_ends_on_errors() {
+async fn a_panic_of_work_propagates_after_the_leader_has_resigned() {
     let nodes = nodes();
     let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
     let election = candidate(&a).end_on_error();
@@ -127,58 +127,61 @@ async fn a_panic_goes_on_after_the_leader_has_resigned_where_the_election_ends_o
     let campaign = a.env().spawn_scoped(campaign.until(std::future::pending::<()>()));
     let panic = campaign.await.expect_err("it panicked");
     assert_eq!(panic.downcast_ref::<&str>(), Some(&"oops"));
-    let (tell, mut terms) = mpsc::unbounded_channel();
+    let (report, mut terms) = mpsc::unbounded_channel();
     let other = candidate(&b);
-    let _campaign = b.env().spawn_scoped(other.run(telling(tell)).until(std::future::pending::<()>()));
+    let _campaign = b.env().spawn_scoped(other.run(reporting(report)).until(std::future::pending::<()>()));
     let _ = b.env().before(b.env().now() + SECOND / 2, terms.recv()).await.expect("free before its TTL ends");
 }
 
 #[tokio::test]
-async fn work_that_does_not_end_is_dropped_after_the_grace_and_a_dropped_campaign_releases() {
+async fn endless_work_is_dropped_after_the_grace_and_a_dropped_campaign_releases() {
     let nodes = nodes();
     let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
     let election = candidate(&a);
     let stop = CancellationToken::new();
-    let (tell, mut terms) = mpsc::unbounded_channel();
+    let (report, mut terms) = mpsc::unbounded_channel();
     let stubborn = election.run(move |term: Term| {
-        tell.send(term).expect("the test listens");
+        report.send(term).expect("the test listens");
         std::future::pending::<Result<(), Infallible>>()
     });
     let campaign = a.env().spawn_scoped(stubborn.until(stop.clone().cancelled_owned()));
     let term = terms.recv().await.expect("it leads");
-    let told = a.env().now();
+    let asked_at = a.env().now();
     stop.cancel();
     campaign.await.expect("no panic").expect("a shutdown is Ok");
-    let took = a.env().now().since(told);
+    let took = a.env().now().since(asked_at);
     assert!(took >= SECOND / 5 && took < SECOND / 2, "the grace is 200 ms, it took {took:?}");
     assert!(!term.is_valid());
 
-    let (tell, mut terms) = mpsc::unbounded_channel();
-    let dropped =
-        a.env().spawn_scoped(candidate(&a).run(telling(tell.clone())).until(std::future::pending::<()>()));
+    let (report, mut terms) = mpsc::unbounded_channel();
+    let dropped = a
+        .env()
+        .spawn_scoped(candidate(&a).run(reporting(report.clone())).until(std::future::pending::<()>()));
     let kept = terms.recv().await.expect("it leads");
     drop(dropped);
-    let _other = b.env().spawn_scoped(candidate(&b).run(telling(tell)).until(std::future::pending::<()>()));
+    let _other =
+        b.env().spawn_scoped(candidate(&b).run(reporting(report)).until(std::future::pending::<()>()));
     let next = b.env().before(b.env().now() + SECOND / 2, terms.recv()).await.flatten().expect("it leads");
     assert!(next.token() > kept.token() && !kept.is_valid(), "a clone keeps no term alive");
 }
 
 #[tokio::test]
-async fn an_election_runs_once_and_bad_names_are_told() {
+async fn an_election_runs_once_and_invalid_names_are_refused() {
     let nodes = nodes();
     let quorum = quorum("a", &nodes);
     let election = candidate(&quorum);
-    let (tell, mut terms) = mpsc::unbounded_channel();
-    let _first =
-        quorum.env().spawn_scoped(election.run(telling(tell.clone())).until(std::future::pending::<()>()));
+    let (report, mut terms) = mpsc::unbounded_channel();
+    let _first = quorum
+        .env()
+        .spawn_scoped(election.run(reporting(report.clone())).until(std::future::pending::<()>()));
     let _ = terms.recv().await.expect("it leads");
-    let again = election.run(telling(tell.clone())).until(std::future::pending::<()>()).await;
+    let again = election.run(reporting(report.clone())).until(std::future::pending::<()>()).await;
     assert!(matches!(again, Err(ElectionError::AlreadyRunning { .. })));
-    let bad = Election::new(&quorum, "{x}").run(telling(tell)).until(std::future::pending::<()>()).await;
+    let bad = Election::new(&quorum, "{x}").run(reporting(report)).until(std::future::pending::<()>()).await;
     assert!(bad.expect_err("a brace").to_string().contains("brace"));
 }
 
-/// How work ends that fails.
+/// The way in which work fails.
 #[derive(Clone, Copy, Debug)]
 enum Fails {
     ByError,
@@ -194,14 +197,14 @@ async fn work_that_fails_is_restarted_and_the_group_has_a_leader_again() {
         let pause = Duration::from_millis(20);
         let election = candidate(&quorum).restart_backoff(pause, 2 * pause);
         let mut events = election.events();
-        let (tell, mut terms) = mpsc::unbounded_channel();
+        let (report, mut terms) = mpsc::unbounded_channel();
         let stop = CancellationToken::new();
         let mut before = 0;
         let campaign = election.run(move |term: Term| {
             before += 1;
-            let (tell, cut) = (tell.clone(), before <= 3);
+            let (report, cut) = (report.clone(), before <= 3);
             async move {
-                let _ = tell.send(term.clone());
+                let _ = report.send(term.clone());
                 if cut {
                     match fails {
                         Fails::ByError => return Err("the connection was cut"),
@@ -242,22 +245,22 @@ async fn work_that_fails_is_restarted_and_the_group_has_a_leader_again() {
 }
 
 #[tokio::test]
-async fn another_candidate_leads_while_one_whose_work_failed_pauses() {
+async fn another_candidate_leads_while_a_failed_one_pauses() {
     let nodes = nodes();
     let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
     // The pause is longer than this test may take.
     let failing = candidate(&a).restart_backoff(SECOND * 600, SECOND * 600);
-    let (tell, mut failed) = mpsc::unbounded_channel();
+    let (report, mut failed) = mpsc::unbounded_channel();
     let stop = CancellationToken::new();
     let campaign = failing.run(move |term: Term| {
-        let _ = tell.send(term);
+        let _ = report.send(term);
         async { Err::<(), _>("this host has no route to the database") }
     });
     let campaign = a.env().spawn_scoped(campaign.until(stop.clone().cancelled_owned()));
     let first = failed.recv().await.expect("it leads");
-    let (tell, mut terms) = mpsc::unbounded_channel();
+    let (report, mut terms) = mpsc::unbounded_channel();
     let other = candidate(&b);
-    let _campaign = b.env().spawn_scoped(other.run(telling(tell)).until(std::future::pending::<()>()));
+    let _campaign = b.env().spawn_scoped(other.run(reporting(report)).until(std::future::pending::<()>()));
     let term = b.env().before(b.env().now() + SECOND * 30, terms.recv()).await.expect("in time");
     assert!(term.expect("a term").token() > first.token());
     assert!(other.is_leader() && !failing.is_leader());
@@ -269,18 +272,18 @@ async fn another_candidate_leads_while_one_whose_work_failed_pauses() {
 }
 
 #[tokio::test]
-async fn an_error_of_work_that_was_told_to_stop_does_not_delay_the_shutdown_nor_end_in_an_error() {
+async fn an_error_of_cancelled_work_neither_delays_nor_fails_the_shutdown() {
     let nodes = nodes();
     let quorum = quorum("a", &nodes);
     let election = candidate(&quorum).back_off(SECOND * 600).restart_backoff(SECOND * 600, SECOND * 600);
-    let (tell, mut terms) = mpsc::unbounded_channel();
+    let (report, mut terms) = mpsc::unbounded_channel();
     let stop = CancellationToken::new();
     let campaign = election.run(move |term: Term| {
-        let tell = tell.clone();
+        let report = report.clone();
         async move {
-            let _ = tell.send(());
+            let _ = report.send(());
             term.step_down_token().cancelled().await;
-            Err::<(), _>("told to stop")
+            Err::<(), _>("asked to stop")
         }
     });
     let campaign = quorum.env().spawn_scoped(campaign.until(stop.clone().cancelled_owned()));

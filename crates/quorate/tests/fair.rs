@@ -1,4 +1,4 @@
-//! Who waits fairly gets in turn: over memory nodes on the real clock.
+//! Fair waiters acquire in turn: over memory nodes on the real clock.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 #![allow(clippy::disallowed_methods, reason = "a test awaits or aborts its tasks")]
@@ -23,13 +23,14 @@ use tokio::task::JoinHandle;
 
 const MS: Duration = Duration::from_millis(1);
 
-/// Until when a place of a waiter that is gone stands, at the defaults: three times (100 ms and two node timeouts).
+/// The time for which the place of a dead waiter stays stored, with the defaults: three times (100 ms and
+/// two node timeouts).
 const PLACE: Duration = Duration::from_millis(900);
 
 /// A node that this worker does not reach.
-struct Away(String);
+struct Unreachable(String);
 
-impl Node for Away {
+impl Node for Unreachable {
     type Session = MemorySession;
 
     fn name(&self) -> &str {
@@ -47,13 +48,13 @@ fn reaching(worker: &str, nodes: &[MemoryNode], reached: &[usize]) -> Quorum {
     for (number, node) in nodes.iter().enumerate() {
         builder = match reached.contains(&number) {
             true => builder.node(node.clone()),
-            false => builder.node(Away(node.name().to_owned())),
+            false => builder.node(Unreachable(node.name().to_owned())),
         };
     }
     builder.build().expect("a sound setup")
 }
 
-/// Waits in turn for the lock and writes down who got it, and holds it for a moment.
+/// Waits fairly for the lock, records that it was acquired, and holds it for a moment.
 fn takes_its_turn(
     quorum: &Quorum,
     name: &'static str,
@@ -69,7 +70,8 @@ fn takes_its_turn(
     })
 }
 
-/// How many wait at each node, as it says to one more that goes at once; `None` while the queue is empty.
+/// Returns the number of waiters at each node, as it reports to one more that does not wait; `None` while
+/// the queue is empty.
 async fn waiting(nodes: &[MemoryNode]) -> Vec<u32> {
     let resource = Resource::lock("x").expect("a name");
     let env = Env::system();
@@ -102,7 +104,7 @@ async fn ask(node: &MemoryNode, requests: Vec<Request>) -> Vec<Reply> {
     session.send(batch).await.expect("a memory node").replies
 }
 
-/// Waits until so many wait at each of the nodes.
+/// Waits until the given number of waiters is queued at each of the nodes.
 async fn until_waiting(nodes: &[MemoryNode], many: u32) {
     let env = Env::system();
     let give_up = env.now() + 10 * SECOND;
@@ -124,7 +126,7 @@ async fn try_lock(quorum: &Quorum) -> Result<Lease, Option<Owner>> {
 }
 
 #[tokio::test]
-async fn they_get_it_in_the_order_in_which_they_began_to_wait_and_the_queue_drains() {
+async fn fair_waiters_acquire_in_the_order_of_their_waits_and_the_queue_drains() {
     let nodes = nodes();
     let names = ["a", "b", "c", "d"];
     let workers: Vec<Quorum> = names.iter().map(|name| quorum(name, &nodes)).collect();
@@ -136,10 +138,11 @@ async fn they_get_it_in_the_order_in_which_they_began_to_wait_and_the_queue_drai
         until_waiting(&nodes, number as u32 + 1).await;
     }
     held.release().await.expect("all nodes answer");
-    // Newcomers are told of the queue or its present holder, and get nothing before it is empty.
+    // Newcomers learn of the queue or of the present holder, and acquire nothing before the queue is
+    // empty.
     while tasks.iter().any(|task| !task.is_finished()) {
         if let Ok(lease) = try_lock(&workers[1]).await {
-            assert_eq!(order.lock().expect("no panic").len(), names.len(), "somebody still waited");
+            assert_eq!(order.lock().expect("no panic").len(), names.len(), "every waiter acquired");
             drop(lease);
         }
         workers[1].env().sleep(5 * MS).await;
@@ -164,7 +167,7 @@ async fn they_get_it_in_the_order_in_which_they_began_to_wait_and_the_queue_drai
 }
 
 #[tokio::test]
-async fn newcomers_are_told_that_others_wait() {
+async fn newcomers_learn_of_the_queue() {
     let nodes = nodes();
     let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
     let held = try_lock(&a).await.expect("free");
@@ -173,21 +176,22 @@ async fn newcomers_are_told_that_others_wait() {
         tokio::spawn(async move { b.lock("x").fair(Duration::ZERO).acquire().await.map(drop) })
     };
     until_waiting(&nodes, 1).await;
-    // Dead, and its place stands yet: nobody else is let in before it has ended.
+    // The waiter is dead and its place is still stored: no other waiter acquires before the place has
+    // expired.
     waiter.abort();
     let _ = waiter.await;
     until_waiting(&nodes, 0).await;
     put_place(&nodes, PLACE).await;
     held.release().await.expect("all nodes answer");
-    let told = try_lock(&a).await.expect_err("somebody comes first");
-    assert_eq!(told.expect("a majority says so").as_str(), Owner::QUEUE);
-    let late = a.lock("x").wait(50 * MS).acquire().await.expect_err("somebody comes first");
+    let holder = try_lock(&a).await.expect_err("another waiter comes first");
+    assert_eq!(holder.expect("a majority says so").as_str(), Owner::QUEUE);
+    let late = a.lock("x").wait(50 * MS).acquire().await.expect_err("another waiter comes first");
     assert!(late.is_contended() && late.to_string().contains("others come first"), "{late}");
     a.close().await;
     b.close().await;
 }
 
-/// The place of a waiter whose process is gone.
+/// Stores the place of a waiter whose process is gone.
 async fn put_place(nodes: &[MemoryNode], ttl: Duration) {
     let now = Env::system().wall().as_micros();
     for node in nodes {
@@ -205,7 +209,7 @@ async fn put_place(nodes: &[MemoryNode], ttl: Duration) {
 }
 
 #[tokio::test]
-async fn a_head_that_stops_asking_is_dropped_in_time() {
+async fn a_head_that_stops_polling_is_dropped_in_time() {
     let nodes = nodes();
     let a = quorum("a", &nodes);
     drop(try_lock(&a).await.expect("free"));
@@ -237,14 +241,14 @@ async fn a_dropped_waiter_leaves_the_queue_at_once() {
     }
     until_waiting(&nodes, 0).await;
     held.release().await.expect("all nodes answer");
-    drop(try_lock(&a).await.expect("nobody waits"));
+    drop(try_lock(&a).await.expect("the queue is empty"));
     a.close().await;
     b.close().await;
 }
 
-/// Five nodes, one of them down for everyone.
+/// Five nodes, one of which no worker reaches.
 #[tokio::test]
-async fn with_one_node_down_both_who_wait_get_it_in_turn() {
+async fn with_one_node_down_both_waiters_acquire_in_turn() {
     let nodes = nodes();
     let up = [0, 1, 2, 3];
     let workers: Vec<Quorum> = ["h", "a", "b"].iter().map(|name| reaching(name, &nodes, &up)).collect();
@@ -263,13 +267,14 @@ async fn with_one_node_down_both_who_wait_get_it_in_turn() {
     }
 }
 
-/// One who reaches two nodes only, and began first, stands at the head of these two: he must not stand there for ever,
-/// for the other then lacks a majority as well.
+/// A waiter that reaches only two nodes, and began first, is at the head of the queue on these two. It must
+/// not stay there without limit: the other waiter would lack a majority as well.
 #[tokio::test]
-async fn who_stands_at_the_head_of_a_minority_steps_aside() {
+async fn a_waiter_at_the_head_of_a_minority_steps_aside() {
     let nodes = nodes();
     let (cut_off, b) = (reaching("a", &nodes, &[0, 1]), reaching("b", &nodes, &[0, 1, 2, 3]));
-    // The markers first: who is cut off cannot mark alone what others vote on.
+    // The markers must exist first: a worker that is cut off cannot mark alone the nodes on which others
+    // vote.
     drop(try_lock(&b).await.expect("free"));
     let blocked = {
         let cut_off = cut_off.clone();
@@ -288,14 +293,15 @@ async fn who_stands_at_the_head_of_a_minority_steps_aside() {
 }
 
 #[tokio::test]
-async fn readers_who_come_all_the_time_do_not_starve_a_fair_writer() {
+async fn a_stream_of_readers_does_not_starve_a_fair_writer() {
     let nodes = nodes();
     let (reader, writer) = (quorum("r", &nodes), quorum("w", &nodes));
     let stop = tokio_util::sync::CancellationToken::new();
     let reading = {
         let (reader, stop) = (reader.clone(), stop.clone());
         tokio::spawn(async move {
-            // The next lease before the last one ends, so that the lock is never free while readers may come.
+            // Each lease begins before the last one ends, so that the lock is never free while readers may
+            // come.
             let (mut last, mut times): (Option<ReadLease>, u32) = (None, 0);
             while !stop.is_cancelled() {
                 match reader.rw_lock("x").read().try_acquire().await.expect("a quorum") {
@@ -309,9 +315,9 @@ async fn readers_who_come_all_the_time_do_not_starve_a_fair_writer() {
         })
     };
     let give_up = writer.env().now() + 10 * SECOND;
-    let read = |told: Option<Owner>| told.is_some_and(|by| by.as_str() == Owner::READERS);
+    let read = |holder: Option<Owner>| holder.is_some_and(|by| by.as_str() == Owner::READERS);
     while !try_lock(&writer).await.is_err_and(read) {
-        assert!(writer.env().now() < give_up, "nobody reads");
+        assert!(writer.env().now() < give_up, "no reader holds the lock");
     }
     let plain = writer.rw_lock("x").write().wait(500 * MS).acquire().await.expect_err("it is never free");
     assert!(plain.is_contended(), "{plain}");
@@ -326,7 +332,7 @@ async fn readers_who_come_all_the_time_do_not_starve_a_fair_writer() {
 }
 
 #[tokio::test]
-async fn readers_who_wait_go_in_together() {
+async fn waiting_readers_acquire_together() {
     let nodes = nodes();
     let (w, r, s) = (quorum("w", &nodes), quorum("r", &nodes), quorum("s", &nodes));
     let held = try_lock(&w).await.expect("free");

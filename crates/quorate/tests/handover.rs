@@ -1,4 +1,4 @@
-//! How a lease or a leadership goes to another before its time: over memory nodes, on the real clock.
+//! Transfer of a lease or of leadership before its time: over memory nodes, on the real clock.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -26,7 +26,7 @@ async fn contended(quorum: &Quorum, name: &str) -> bool {
 }
 
 #[tokio::test]
-async fn a_transferred_lease_goes_to_its_heir_though_others_wait_longer() {
+async fn a_transferred_lease_goes_to_its_successor_before_longer_waiters() {
     let nodes = nodes();
     let [a, b, c] = ["a", "b", "c"].map(|worker| quorum(worker, &nodes));
     let mut last = FencingToken::default();
@@ -58,16 +58,16 @@ async fn a_transferred_lease_goes_to_its_heir_though_others_wait_longer() {
 }
 
 #[tokio::test]
-async fn what_no_heir_comes_for_is_free_for_all_after_its_time() {
+async fn an_unused_reservation_expires_and_the_lock_is_free() {
     let nodes = nodes();
     let (a, c) = (quorum("a", &nodes), quorum("c", &nodes));
     let lease = a.lock("x").acquire().await.expect("free");
     let began = a.env().now();
-    lease.transfer_to("nobody").await.expect("a majority keeps it");
-    assert!(contended(&c, "x").await, "kept for the heir");
-    assert!(contended(&a, "x").await, "also from the one who gave it");
+    lease.transfer_to("absent").await.expect("a majority keeps it");
+    assert!(contended(&c, "x").await, "reserved for the successor");
+    assert!(contended(&a, "x").await, "also from the holder that transferred it");
     let seen = c.inspect(&Resource::lock("x").expect("a name")).await.expect("a majority");
-    assert_eq!(seen.holder.expect("kept").owner.reserved_for(), Some("nobody"));
+    assert_eq!(seen.holder.expect("kept").owner.reserved_for(), Some("absent"));
     let _late = c.lock("x").wait(10 * SECOND).acquire().await.expect("free after a second");
     assert!(began.until(c.env().now()) < 3 * SECOND, "the rest of 10 s is not waited for");
 
@@ -84,7 +84,7 @@ async fn what_no_heir_comes_for_is_free_for_all_after_its_time() {
     c.close().await;
 }
 
-/// A candidate that leads until it is told to stop, and what happens to it.
+/// A candidate that leads until it is asked to stop, and its events.
 struct Runs {
     election: Election,
     events: ElectionEvents,
@@ -105,7 +105,7 @@ fn run(election: Election) -> Runs {
 }
 
 impl Runs {
-    /// Waits for `wanted`, and gives what came before it.
+    /// Waits for `wanted`, and returns the events before it.
     async fn until(
         &mut self,
         wanted: impl Fn(&ElectionEvent) -> bool,
@@ -141,13 +141,13 @@ fn candidate(worker: &str, nodes: &[quorate::node::MemoryNode]) -> Election {
 }
 
 #[tokio::test]
-async fn a_leader_hands_over_to_the_candidate_that_it_names_once_its_work_has_ended() {
+async fn a_leader_transfers_to_the_named_candidate_after_its_work_has_ended() {
     let nodes = nodes();
     let mut a = run(candidate("a", &nodes));
     let first = a.elected().await;
     let (mut b, c) = (run(candidate("b", &nodes)), run(candidate("c", &nodes)));
     let term = a.election.term().expect("it leads");
-    assert!(term.transfer_to("").is_err() && term.is_valid(), "nobody is called so");
+    assert!(term.transfer_to("").is_err() && term.is_valid(), "no worker has an empty name");
     term.transfer_to("b").expect("it leads");
     let second = b.elected().await;
     assert!(second > first && !term.is_valid() && !c.election.is_leader());
@@ -160,7 +160,7 @@ async fn a_leader_hands_over_to_the_candidate_that_it_names_once_its_work_has_en
 }
 
 #[tokio::test]
-async fn a_leader_that_is_asked_from_outside_resigns_and_no_later_one_does() {
+async fn a_remote_resign_request_applies_to_the_current_leader_only() {
     let nodes = nodes();
     let mut a = run(candidate("a", &nodes));
     let first = a.elected().await;
@@ -174,23 +174,23 @@ async fn a_leader_that_is_asked_from_outside_resigns_and_no_later_one_does() {
     let second = b.elected().await;
     let (before, _) = a.until(|event| *event == ElectionEvent::Resigned(first)).await;
     assert_eq!(before, [ElectionEvent::AskedToResign(first), ElectionEvent::StepDown(first)]);
-    // The wish stands for another ten seconds, and is nothing to who leads now.
+    // The resign request is stored for another ten seconds, and does not apply to the new leader.
     outside.env().sleep(SECOND).await;
     assert!(b.election.term().is_some_and(|term| term.token() == second && term.is_valid()));
-    // And the next one to be asked is the one that leads: an old wish is not in its way.
+    // The next request goes to the present leader: an old request does not block it.
     let again = observer.ask_to_resign(None, 10 * SECOND).await.expect("it obeys");
     assert_eq!(&*again.who.worker, "b");
     a.elected().await;
     for one in [a, b] {
         one.end().await;
     }
-    let none = observer.ask_to_resign(None, SECOND).await.expect_err("nobody runs");
+    let none = observer.ask_to_resign(None, SECOND).await.expect_err("no candidate runs");
     assert!(matches!(none, ResignError::NobodyLeads { .. }), "{none}");
     outside.close().await;
 }
 
 #[tokio::test]
-async fn a_leader_that_obeys_nobody_leads_on() {
+async fn a_leader_that_allows_no_remote_resign_stays_leader() {
     let nodes = nodes();
     let mut a = run(candidate("a", &nodes).allow_remote_resign(false));
     let first = a.elected().await;
@@ -204,7 +204,7 @@ async fn a_leader_that_obeys_nobody_leads_on() {
 }
 
 #[tokio::test]
-async fn a_term_has_an_end_and_lets_others_go_first() {
+async fn a_term_with_a_maximum_length_ends_and_lets_others_go_first() {
     let nodes = nodes();
     let mut a = run(candidate("a", &nodes).max_hold(SECOND * 3 / 2));
     let first = a.elected().await;
@@ -221,7 +221,7 @@ async fn a_term_has_an_end_and_lets_others_go_first() {
 }
 
 #[tokio::test]
-async fn a_leader_without_a_sign_of_life_makes_room_and_who_is_not_eligible_does_not_campaign() {
+async fn a_leader_without_heartbeat_resigns_and_an_ineligible_candidate_does_not_campaign() {
     let nodes = nodes();
     let quorum = quorum("a", &nodes);
     let heart = Heartbeat::new(quorum.env(), SECOND / 4);
@@ -263,7 +263,7 @@ async fn of_two_candidates_the_one_without_a_delay_leads() {
 }
 
 #[tokio::test]
-async fn force_takes_it_from_the_holder_that_was_seen_and_from_no_other() {
+async fn a_forced_release_applies_to_the_observed_holder_only() {
     let nodes = nodes();
     let (a, outside) = (quorum("a", &nodes), quorum("operator", &nodes));
     let resource = Resource::lock("x").expect("a name");

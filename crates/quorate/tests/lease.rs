@@ -1,4 +1,4 @@
-//! Leases over memory nodes on the real clock: what a user sees.
+//! Leases over memory nodes on the real clock, as a user sees them.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -20,7 +20,7 @@ async fn acquired(quorum: &Quorum, name: &str, ttl: Duration) -> Lease {
 }
 
 #[tokio::test]
-async fn one_holds_the_other_is_told_who_and_a_release_hands_over_with_a_larger_token() {
+async fn the_loser_learns_the_holder_and_a_release_gives_it_a_larger_token() {
     let nodes = nodes();
     let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
     let first = acquired(&a, "x", 10 * SECOND).await;
@@ -45,7 +45,7 @@ async fn one_holds_the_other_is_told_who_and_a_release_hands_over_with_a_larger_
 }
 
 #[tokio::test]
-async fn a_lease_may_be_released_before_its_keeper_has_met_it() {
+async fn a_lease_may_be_released_before_its_renewer_has_started() {
     let nodes = nodes();
     let quorum = quorum("a", &nodes);
     for _ in 0..100 {
@@ -79,7 +79,7 @@ async fn a_dropped_lease_and_a_closed_quorum_leave_nothing_behind() {
 }
 
 #[tokio::test]
-async fn the_keeper_extends_past_the_ttl_and_the_events_are_told_in_order() {
+async fn the_renewer_extends_past_the_ttl_and_events_come_in_order() {
     let nodes = nodes();
     let quorum = quorum("a", &nodes);
     let lease = acquired(&quorum, "x", SECOND).await;
@@ -111,7 +111,7 @@ async fn without_extension_a_lease_ends_by_itself_and_stays_ended() {
 }
 
 #[tokio::test]
-async fn waiting_ends_with_contention_named_and_bad_input_with_the_mend() {
+async fn a_timed_out_wait_names_the_contention_and_bad_input_names_the_fix() {
     let nodes = nodes();
     let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
     let _held = acquired(&a, "x", 10 * SECOND).await;
@@ -175,7 +175,7 @@ async fn many_tasks_on_two_threads_exclude_each_other_and_all_get_their_turn() {
 }
 
 #[tokio::test]
-async fn whoever_waits_on_a_quorum_that_is_closed_hears_it() {
+async fn closing_the_quorum_ends_every_wait() {
     let nodes = nodes();
     let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
     let _held = acquired(&a, "x", 10 * SECOND).await;

@@ -1,5 +1,5 @@
-//! Many leases at once, numbered slots, and what bounds a lease besides its nodes: over memory nodes, on the real
-//! clock.
+//! Many leases at once, numbered slots, and limits of a lease besides its nodes: over memory nodes, on the
+//! real clock.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -26,7 +26,7 @@ async fn holder(quorum: &Quorum, name: &str) -> Option<String> {
     seen.holder.map(|holder| holder.owner.worker().to_owned())
 }
 
-/// Until nobody is seen on `name`, for five seconds at most.
+/// Waits until `name` has no holder, for five seconds at most.
 async fn must_be_free(quorum: &Quorum, name: &str) {
     let end = quorum.env().now() + 5 * SECOND;
     while let Some(who) = holder(quorum, name).await {
@@ -40,7 +40,7 @@ fn names(leases: &Leases) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn all_are_had_or_none_and_tokens_come_as_they_were_named() {
+async fn all_locks_are_acquired_or_none_and_tokens_keep_the_callers_order() {
     let nodes = nodes();
     let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
     let all = a.locks(["z", "a", "m", "a"]).acquire_all().await.expect("free");
@@ -86,7 +86,7 @@ async fn the_wait_for_all_ends_when_the_last_is_released_and_holds_nothing_above
     let all = waiting.await.expect("no panic").expect("free now");
     assert_eq!(names(&all), ["z", "m", "a"]);
 
-    // Dropped while it waits, it keeps nothing.
+    // An attempt that is dropped while it waits holds nothing.
     let c = quorum("c", &nodes);
     let dropped = c.env().before(c.env().now() + SECOND / 2, c.locks(["0", "a"]).acquire_all()).await;
     assert!(dropped.is_none(), "a is held");
@@ -96,7 +96,7 @@ async fn the_wait_for_all_ends_when_the_last_is_released_and_holds_nothing_above
     }
 }
 
-/// Everybody wants the same locks, each in an order of its own: who waits in a circle never ends.
+/// All workers want the same locks, each in an order of its own: a circle of waiters would never end.
 #[tokio::test]
 async fn workers_that_name_the_same_locks_in_any_order_do_not_wait_for_each_other_in_a_circle() {
     const TURNS: usize = 6;
@@ -124,16 +124,16 @@ async fn workers_that_name_the_same_locks_in_any_order_do_not_wait_for_each_othe
 }
 
 #[tokio::test]
-async fn each_by_itself_has_an_outcome_each() {
+async fn separate_acquisitions_have_one_outcome_each() {
     let nodes = nodes();
     let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
     let _held = a.lock("two").acquire().await.expect("free");
     let each = b.locks(["three", "two", "one"]).try_acquire_each().await.expect("a quorum");
-    let told: Vec<(&str, bool)> = each
+    let outcomes: Vec<(&str, bool)> = each
         .iter()
         .map(|(name, one)| (name.key(), matches!(one, Ok(TryAcquire::Acquired(lease)) if lease.is_valid())))
         .collect();
-    assert_eq!(told, [("three", true), ("two", false), ("one", true)]);
+    assert_eq!(outcomes, [("three", true), ("two", false), ("one", true)]);
     let bad = b.locks(["fine", "wi{ld"]).try_acquire_each().await.expect_err("a brace");
     assert!(bad.to_string().contains("brace"), "{bad}");
     let none = b.locks([""; 0]).acquire_all().await.expect_err("nothing to hold");
@@ -143,7 +143,7 @@ async fn each_by_itself_has_an_outcome_each() {
 }
 
 #[tokio::test]
-async fn of_all_the_first_that_ends_is_told() {
+async fn the_first_lease_of_a_group_to_end_is_reported() {
     let nodes = nodes();
     let quorum = quorum("a", &nodes);
     let all = quorum.locks(["a", "b"]).ttl(SECOND / 2).auto_extend(false).acquire_all().await.expect("free");
@@ -152,16 +152,16 @@ async fn of_all_the_first_that_ends_is_told() {
     all.any_lost().await;
     assert!(all.iter().any(|lease| lease.step_down_cause() == Some(StepDownCause::NotExtended)));
     let dropped = quorum.lock("c").acquire().await.expect("free");
-    let (told, mut events) = (dropped.step_down_token().clone(), dropped.events());
+    let (step_down, mut events) = (dropped.step_down_token().clone(), dropped.events());
     dropped.release().await.expect("all nodes answer");
     while events.next().await.is_some() {}
-    assert!(told.is_cancelled());
+    assert!(step_down.is_cancelled());
     assert!(all.fencing_tokens().is_err());
     quorum.close().await;
 }
 
 #[tokio::test]
-async fn k_slots_have_k_holders_with_a_number_and_a_counter_each() {
+async fn k_slots_have_k_holders_each_with_a_number_and_a_token() {
     let nodes = nodes();
     let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
     let mut held = Vec::new();
@@ -191,7 +191,7 @@ async fn k_slots_have_k_holders_with_a_number_and_a_counter_each() {
 }
 
 #[tokio::test]
-async fn a_lease_is_held_no_longer_than_was_said() {
+async fn a_lease_is_held_no_longer_than_its_maximum() {
     let nodes = nodes();
     let quorum = quorum("a", &nodes);
     let lock = quorum.lock("x").ttl(SECOND).step_down_grace(SECOND / 5).max_hold(SECOND * 9 / 5);
@@ -214,7 +214,7 @@ async fn a_lease_is_held_no_longer_than_was_said() {
 }
 
 #[tokio::test]
-async fn a_stuck_worker_stops_renewing_and_is_told() {
+async fn a_stuck_worker_stops_renewing_and_is_notified() {
     let nodes = nodes();
     let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
     let well = Arc::new(AtomicBool::new(true));
@@ -248,7 +248,7 @@ async fn a_stuck_worker_stops_renewing_and_is_told() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_held_so_is_refused_with_the_mend() {
+async fn impossible_holdings_are_refused_with_the_fix() {
     let nodes = nodes();
     let quorum = quorum("a", &nodes);
     let short = quorum.lock("x").max_hold(SECOND).acquire().await.expect_err("the grace is 2 s");

@@ -1,4 +1,4 @@
-//! Readers and writers over memory nodes on the real clock: what a user sees.
+//! Readers and writers over memory nodes on the real clock, as a user sees them.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 #![allow(clippy::disallowed_methods, reason = "a test awaits or aborts its tasks")]
@@ -29,7 +29,7 @@ async fn writes(quorum: &Quorum) -> Lease {
     }
 }
 
-/// Who keeps a writer away, by a majority's word.
+/// Returns the holder that keeps a writer away, as a majority reports it.
 async fn in_the_way_of_a_writer(quorum: &Quorum) -> String {
     match quorum.lock("x").try_acquire().await.expect("a quorum") {
         TryAcquire::Acquired(_) => panic!("a writer beside another holder"),
@@ -72,7 +72,7 @@ async fn many_read_or_one_writes() {
 }
 
 #[tokio::test]
-async fn readers_are_extended_until_they_are_released_and_end_by_themselves_where_nobody_does() {
+async fn readers_are_renewed_until_released_and_expire_without_renewal() {
     let nodes = nodes();
     let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
     let reader = reads(&a, SECOND).await;
@@ -81,13 +81,13 @@ async fn readers_are_extended_until_they_are_released_and_end_by_themselves_wher
     let until = reader.valid_until().expect("held");
     while a.env().now() < until + SECOND / 2 {
         a.env().sleep(50 * MS).await;
-        reader.ensure_held().expect("the keeper extends it");
+        reader.ensure_held().expect("the renewer extends it");
         assert_eq!(in_the_way_of_a_writer(&b).await, Owner::READERS);
     }
     reader.extend().await.expect("a majority extends");
     reader.release().await.expect("all nodes answer");
     assert_eq!(events.next().await, Some(LeaseEvent::StepDown));
-    // One that nobody extends.
+    // A lease that is not extended.
     let began = b.env().now();
     let mortal = a.rw_lock("x").read().ttl(SECOND).auto_extend(false).acquire().await.expect("free");
     let writer = b.rw_lock("x").write().wait(5 * SECOND).acquire().await.expect("its time is over");
@@ -100,7 +100,7 @@ async fn readers_are_extended_until_they_are_released_and_end_by_themselves_wher
 }
 
 #[tokio::test]
-async fn a_downgraded_writer_reads_on_and_nobody_writes_between() {
+async fn a_downgraded_writer_reads_on_with_no_writer_in_between() {
     let nodes = nodes();
     let (a, b, c) = (quorum("a", &nodes), quorum("b", &nodes), quorum("c", &nodes));
     let writer = writes(&a).await;
@@ -130,14 +130,14 @@ async fn a_downgraded_writer_reads_on_and_nobody_writes_between() {
 }
 
 #[tokio::test]
-async fn a_downgrade_that_cannot_be_leaves_nothing_behind() {
+async fn a_failed_downgrade_leaves_nothing_behind() {
     let nodes = nodes();
     let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
     let over = a.lock("x").ttl(SECOND).auto_extend(false).acquire().await.expect("free");
     over.lost_token().cancelled().await;
     let error = over.downgrade().await.expect_err("it has ended");
     assert!(matches!(error, DowngradeError::Lost(_)), "{error}");
-    // Dropped on the way: neither a writer nor a reader is left.
+    // The downgrade is dropped on the way: neither a writer nor a reader is left.
     for polls in 0..3 {
         let writer = b.lock("x").wait(3 * SECOND).acquire().await.expect("free");
         let mut going = Box::pin(writer.downgrade());
@@ -154,7 +154,7 @@ async fn a_downgrade_that_cannot_be_leaves_nothing_behind() {
 }
 
 #[tokio::test]
-async fn what_is_dropped_half_way_leaves_nothing_behind() {
+async fn an_acquisition_dropped_half_way_leaves_nothing_behind() {
     let nodes = nodes();
     let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
     a.met(5 * SECOND).await;

@@ -1,4 +1,4 @@
-//! Schedulers over memory nodes on the real clock: what a user sees.
+//! Schedulers over memory nodes on the real clock, as a user sees them.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 
 const PERIOD: Duration = Duration::from_millis(100);
 
-/// Who started which tick, by its time in microseconds.
+/// The workers that started each tick, by its time in microseconds.
 type Starts = Arc<Mutex<BTreeMap<u64, Vec<&'static str>>>>;
 
 fn counting(who: &'static str, starts: &Starts) -> impl Fn(Tick) -> futures::Work + Send + Sync + 'static {
@@ -42,7 +42,7 @@ mod futures {
     pub(crate) type Work = Pin<Box<dyn Future<Output = Result<(), Infallible>> + Send>>;
 }
 
-/// Only the thread of its loop: those that extend the lease go on.
+/// Only the thread of the scheduler's loop blocks: the tasks that extend the lease go on.
 #[tokio::test]
 async fn a_scheduler_whose_loop_blocks_its_thread_loses_the_term_to_another() {
     let nodes = nodes();
@@ -61,7 +61,7 @@ async fn a_scheduler_whose_loop_blocks_its_thread_loses_the_term_to_another() {
     };
     let (go_on, blocked) = std::sync::mpsc::channel::<()>();
     let (block, stop) = (CancellationToken::new(), CancellationToken::new());
-    // A runtime of its own: the other scheduler is another process.
+    // A runtime of its own: the other scheduler stands for another process.
     let leading = {
         let (nodes, starts, block, stop) = (nodes.clone(), Arc::clone(&starts), block.clone(), stop.clone());
         let work = async move {
@@ -73,7 +73,7 @@ async fn a_scheduler_whose_loop_blocks_its_thread_loses_the_term_to_another() {
             let ended = loop {
                 heart.beat();
                 if block.is_cancelled() {
-                    // An error once the test lets it go on.
+                    // The receive fails once the test ends the block.
                     let _ = blocked.recv();
                 }
                 tokio::select! { biased;
@@ -123,7 +123,7 @@ async fn every_tick_starts_once_over_crashes_and_resignations() {
             quorum.env().sleep(PERIOD).await;
         }
         if round == 0 {
-            // As good as a crash: the lease is released, but the hand-over takes a while.
+            // The drop acts like a crash: the lease is released, but the takeover takes a while.
             drop(run);
             quorum.env().sleep(SECOND / 2).await;
         } else {
@@ -144,7 +144,7 @@ async fn every_tick_starts_once_over_crashes_and_resignations() {
     assert_eq!(starts.len() as u64, due, "none is missed between the first and the last");
 }
 
-/// A node on which something happens while a leader's third *started* is being written.
+/// A node with an event that happens while a leader's third *started* is being written.
 #[derive(Clone, Debug)]
 struct Meddling {
     node: MemoryNode,
@@ -154,9 +154,9 @@ struct Meddling {
 
 #[derive(Clone, Debug)]
 enum Meddle {
-    /// The leader is told to resign.
+    /// The leader is asked to resign.
     Resign(CancellationToken),
-    /// The process stands still for so long before the third node's answer, which makes a majority.
+    /// The process stands still for this time before the third node's answer, which makes a majority.
     Pause(Duration, Arc<AtomicUsize>),
 }
 
@@ -172,10 +172,10 @@ impl Meddle {
         }
     }
 
-    /// How long each answer takes.
+    /// Returns the time that each answer takes.
     fn slowness(&self) -> Duration {
         match self {
-            // So that the campaign hears of the shutdown before the write has its majority.
+            // The campaign then learns of the shutdown before the write has its majority.
             Self::Resign(_) => PERIOD / 5,
             Self::Pause(..) => Duration::ZERO,
         }
@@ -258,7 +258,8 @@ async fn a_resignation_during_the_write_of_started_loses_no_tick() {
     }
 }
 
-/// A later leader may have made the tick up: a record that was written before a pause starts nothing after it.
+/// A later leader may have caught the tick up: a record that was written before a pause starts nothing
+/// after it.
 #[tokio::test]
 async fn a_pause_between_started_and_the_work_starts_nothing_after_the_term() {
     let (nodes, late, answers) = (nodes(), Arc::new(AtomicUsize::new(0)), Arc::<AtomicUsize>::default());
@@ -288,7 +289,7 @@ async fn a_pause_between_started_and_the_work_starts_nothing_after_the_term() {
 }
 
 #[tokio::test]
-async fn a_slow_job_delays_no_other_and_is_told_to_stop() {
+async fn a_slow_job_delays_no_other_and_is_asked_to_stop() {
     let nodes = nodes();
     let quorum = quorum("a", &nodes);
     let starts = Starts::default();
@@ -298,7 +299,7 @@ async fn a_slow_job_delays_no_other_and_is_told_to_stop() {
         let tell = tell.clone();
         async move {
             tick.cancellation_token().cancelled().await;
-            assert!(tick.fencing_token().is_ok(), "told before the term ends");
+            assert!(tick.fencing_token().is_ok(), "asked to stop before the term ends");
             tell.cancel();
             Ok::<(), Infallible>(())
         }
@@ -345,17 +346,17 @@ async fn more_ticks_than_a_ledger_can_carry_are_refused() {
     let job = Job::new("busy", every(PERIOD / 10).expect("a period"), |_| async { Ok::<(), Infallible>(()) });
     let job = job.misfire(RunAll::within(SECOND * 3600));
     let refused = Scheduler::new(&quorum, "g").job(job).run().until(std::future::pending::<()>()).await;
-    let told = refused.expect_err("360,000 ticks").to_string();
-    assert!(told.contains("busy") && told.contains("3600s") && told.contains("shorten"), "{told}");
+    let error = refused.expect_err("360,000 ticks").to_string();
+    assert!(error.contains("busy") && error.contains("3600s") && error.contains("shorten"), "{error}");
     quorum.close().await;
 }
 
 #[tokio::test]
-async fn what_a_resignation_drops_has_ended_before_the_lease() {
+async fn work_dropped_by_a_resignation_ends_before_the_lease() {
     let nodes = nodes();
     let quorum = quorum("a", &nodes);
     let (ended, seen) = (CancellationToken::new(), CancellationToken::new());
-    /// Tells when the work is dropped, and whether the term was still held then.
+    /// Reports that the work was dropped, and whether the term was still held then.
     struct Dropped(Tick, CancellationToken);
     impl Drop for Dropped {
         fn drop(&mut self) {

@@ -1,4 +1,4 @@
-//! Who is measured.
+//! The lock implementations that are measured.
 
 mod ours;
 mod raw;
@@ -16,7 +16,7 @@ use rslocks::Rslock;
 /// The TTL of every lock that is measured.
 pub(crate) const TTL: Duration = Duration::from_secs(10);
 
-/// What takes part, in the order of the table.
+/// All rivals, in the order of the table.
 pub(crate) const ALL: [Kind; 4] = [Kind::Quorate, Kind::Rslock, Kind::Limit, Kind::Bare];
 
 /// A kind of rival.
@@ -26,7 +26,7 @@ pub(crate) enum Kind {
     Quorate,
     /// The crate `rslock`.
     Rslock,
-    /// Our script calls on raw sockets, with no logic.
+    /// Quorate's script calls on raw sockets, without logic.
     Limit,
     /// `SET NX PX`, and a script that compares and deletes, on raw sockets.
     Bare,
@@ -53,7 +53,7 @@ impl Kind {
     }
 }
 
-/// Each rival's settings, for the report.
+/// Returns each rival's settings, for the report.
 pub(crate) fn settings() -> Vec<(&'static str, String)> {
     let ttl = format!("TTL {TTL:?}");
     vec![
@@ -67,60 +67,60 @@ pub(crate) fn settings() -> Vec<(&'static str, String)> {
         (
             "limit",
             format!(
-                "{ttl}; Quorate's own script calls on raw sockets, a task a node that batches, answer at quorum, no logic"
+                "{ttl}; Quorate's own script calls on raw sockets, one batching task for each node, reply at quorum, no logic"
             ),
         ),
         ("bare", format!("{ttl}; SET NX PX and a compare-and-delete script in the same way")),
     ]
 }
 
-/// One who can acquire and release.
+/// A rival that can acquire and release.
 pub(crate) enum Rival {
     Quorate(Ours),
     Rslock(Rslock),
     Raw(Raw),
 }
 
-/// What is held.
-pub(crate) enum Held {
+/// A lock that a rival holds.
+pub(crate) enum HeldLock {
     Quorate(Lease),
     Rslock(rslock::Lock),
     Raw(raw::Signed),
 }
 
 impl Rival {
-    /// One attempt.
-    pub(crate) async fn acquire(&self, resource: &str) -> Option<Held> {
+    /// Makes one attempt.
+    pub(crate) async fn acquire(&self, resource: &str) -> Option<HeldLock> {
         match self {
-            Self::Quorate(ours) => ours.acquire(resource).await.map(Held::Quorate),
-            Self::Rslock(rslock) => rslock.acquire(resource).await.map(Held::Rslock),
-            Self::Raw(raw) => raw.acquire(resource).await.map(Held::Raw),
+            Self::Quorate(ours) => ours.acquire(resource).await.map(HeldLock::Quorate),
+            Self::Rslock(rslock) => rslock.acquire(resource).await.map(HeldLock::Rslock),
+            Self::Raw(raw) => raw.acquire(resource).await.map(HeldLock::Raw),
         }
     }
 
-    pub(crate) async fn release(&self, held: Held) {
+    pub(crate) async fn release(&self, held: HeldLock) {
         match (self, held) {
-            (Self::Quorate(_), Held::Quorate(lease)) => {
-                // Too few confirmations in time: the lease is over all the same.
+            (Self::Quorate(_), HeldLock::Quorate(lease)) => {
+                // Too few nodes may confirm in time; the lease is over nevertheless.
                 let _ = lease.release().await;
             }
-            (Self::Rslock(rslock), Held::Rslock(lock)) => rslock.release(&lock).await,
-            (Self::Raw(raw), Held::Raw(signed)) => raw.release(signed).await,
+            (Self::Rslock(rslock), HeldLock::Rslock(lock)) => rslock.release(&lock).await,
+            (Self::Raw(raw), HeldLock::Raw(signed)) => raw.release(signed).await,
             _ => {}
         }
     }
 }
 
-/// What tasks did in one round.
+/// The result of all tasks in one round.
 #[derive(Debug, Default)]
 pub(crate) struct Cycles {
-    /// How long each acquire took.
+    /// The duration of each acquire.
     pub(crate) acquires: Samples,
-    /// Those that were not granted.
+    /// The number of attempts that were not granted.
     pub(crate) failed: u64,
 }
 
-/// `tasks` tasks acquire and release a resource each until `length` is over.
+/// Runs `tasks` tasks that acquire and release a resource each, until `length` has passed.
 pub(crate) async fn cycle(rival: &Arc<Rival>, tasks: usize, length: Duration) -> Cycles {
     let until = now() + length;
     let task = |number: usize| {
@@ -154,7 +154,7 @@ pub(crate) async fn cycle(rival: &Arc<Rival>, tasks: usize, length: Duration) ->
     all
 }
 
-/// A task of the benchmark's own.
+/// Starts a task of the benchmark itself.
 pub(crate) fn spawn<T: Send + 'static>(
     work: impl Future<Output = T> + Send + 'static,
 ) -> tokio::task::JoinHandle<T> {

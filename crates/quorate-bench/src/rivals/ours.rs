@@ -6,10 +6,10 @@ use quorate::{
 use quorate_redis::{Connect, RedisNode};
 use std::time::Duration;
 
-/// How long the first handshakes may take.
+/// The longest wait for the first handshakes.
 const FIRST: Duration = Duration::from_secs(5);
 
-/// Quorate at its defaults.
+/// Quorate with its default settings.
 pub(crate) struct Ours(Quorum);
 
 impl Ours {
@@ -25,12 +25,12 @@ impl Ours {
     }
 }
 
-/// A quorum at its defaults, but that new nodes are trusted.
+/// Returns a quorum with default settings, except that new nodes are trusted.
 pub(crate) async fn quorum(urls: &[String], worker: &str) -> Result<Quorum, String> {
     met(Quorum::redis(urls).map_err(|error| error.to_string())?.into(), worker).await
 }
 
-/// A quorum of one server, which may be one of others under other keys.
+/// Returns a quorum of one server. The server may also belong to a larger quorum, which uses other keys.
 pub(crate) async fn quorum_of_one(url: &str, worker: &str) -> Result<Quorum, String> {
     let node = RedisNode::parse(url).map_err(|error| error.to_string())?.prefix("bench-alone:");
     met(Quorum::builder().nodes([node]), worker).await

@@ -1,5 +1,6 @@
-//! A task a node on a raw socket: what has gathered leaves in one write, answered at quorum. No time-out, no trust, no
-//! reconnect, no keeper: what is left when all logic is taken away.
+//! A task for each node on a raw socket. Requests that have gathered are sent in one write, and a call
+//! returns at quorum. It has no timeouts, no trust, no reconnects and no renewal: it is the remaining cost
+//! when all logic is removed.
 
 mod wire;
 
@@ -15,9 +16,9 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 use tokio::sync::{mpsc, oneshot};
-use wire::Wire;
+use wire::RawConnection;
 
-/// What is said to the servers.
+/// The commands that are sent to the servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dialect {
     /// The script calls of Quorate's own encoder.
@@ -26,25 +27,25 @@ pub(crate) enum Dialect {
     Bare,
 }
 
-/// The drivers' mailboxes.
+/// The senders of the drivers' channels.
 pub(crate) struct Raw {
-    mail: Vec<mpsc::UnboundedSender<Job>>,
-    setup: QuorumConfig,
+    senders: Vec<mpsc::UnboundedSender<Job>>,
+    config: QuorumConfig,
 }
 
-/// What signs one lock.
+/// A lock that is held, with its owner token.
 pub(crate) struct Signed {
     resource: Resource,
     owner: Owner,
 }
 
-/// Something for one node to do.
+/// A request to one node.
 struct Job {
     request: Request,
     poll: Arc<Poll>,
 }
 
-/// The votes on one question.
+/// The votes on one request.
 struct Poll {
     nodes: usize,
     yes: AtomicUsize,
@@ -66,14 +67,15 @@ impl Poll {
 
 impl Raw {
     pub(crate) async fn start(urls: &[String], dialect: Dialect) -> Result<Self, String> {
-        let mut mail = Vec::new();
+        let mut senders = Vec::new();
         for url in urls {
-            let wire = Wire::open(url, dialect).await.map_err(|error| format!("{url}: {error}"))?;
-            let (mailbox, inbox) = mpsc::unbounded_channel();
-            mail.push(mailbox);
-            spawn(wire.drive(inbox));
+            let connection =
+                RawConnection::open(url, dialect).await.map_err(|error| format!("{url}: {error}"))?;
+            let (sender, inbox) = mpsc::unbounded_channel();
+            senders.push(sender);
+            spawn(connection.drive(inbox));
         }
-        Ok(Self { mail, setup: QuorumConfig::default() })
+        Ok(Self { senders, config: QuorumConfig::default() })
     }
 
     pub(crate) async fn acquire(&self, resource: &str) -> Option<Signed> {
@@ -85,12 +87,12 @@ impl Raw {
             owner: signed.owner.clone(),
             ttl: TTL,
             propose: FencingToken::new(world.wall().as_micros()),
-            tolerance: self.setup.max_clock_offset,
-            keep: self.setup.fence_retention,
+            tolerance: self.config.max_clock_offset,
+            keep: self.config.fence_retention,
             ticket: None,
         };
-        let won = self.ask(&request).await;
-        if !won {
+        let granted = self.ask(&request).await;
+        if !granted {
             self.release(signed).await;
             return None;
         }
@@ -102,16 +104,16 @@ impl Raw {
     }
 
     async fn ask(&self, request: &Request) -> bool {
-        let (done, answer) = oneshot::channel();
+        let (done, result) = oneshot::channel();
         let poll = Arc::new(Poll {
-            nodes: self.mail.len(),
+            nodes: self.senders.len(),
             yes: AtomicUsize::new(0),
             no: AtomicUsize::new(0),
             done: Mutex::new(Some(done)),
         });
-        for mailbox in &self.mail {
-            let _ = mailbox.send(Job { request: request.clone(), poll: Arc::clone(&poll) });
+        for sender in &self.senders {
+            let _ = sender.send(Job { request: request.clone(), poll: Arc::clone(&poll) });
         }
-        answer.await.unwrap_or(false)
+        result.await.unwrap_or(false)
     }
 }

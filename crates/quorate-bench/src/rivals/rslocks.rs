@@ -1,7 +1,7 @@
 use super::TTL;
 use rslock::{Lock, LockManager};
 
-/// The crate `rslock` at its defaults.
+/// The crate `rslock` with its default settings.
 pub(crate) struct Rslock(LockManager);
 
 impl Rslock {

@@ -1,4 +1,4 @@
-//! Many message ids: one by one, in batches, and the rivals' way.
+//! Many message ids: one by one, in batches, and with a rival.
 
 use super::cycles::runtime;
 use crate::{
@@ -11,21 +11,21 @@ use crate::{
 use quorate::claim::{Claim, ClaimOutcome, Claims, complete_many};
 use std::{sync::Arc, time::Duration};
 
-/// Ids that the rival has under way at one time: as many as [`Claims::claim_many`] sends together.
+/// The number of ids that the rival has in flight: as many as [`Claims::claim_many`] sends together.
 const PIPELINED: usize = 512;
-/// One by one takes too long for all of them.
+/// Only this fraction of the ids is claimed one by one, because all of them would take too long.
 const SINGLY_PART: usize = 10;
 
 pub(crate) fn run(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {
     runtime(1)?.block_on(measure(plan, servers))
 }
 
-/// Ids a second, a round each.
+/// Ids per second, one figure for each round.
 #[derive(Default)]
 struct Rates {
     singly: Vec<f64>,
     batches: Vec<f64>,
-    /// Processor that an id of them takes, in microseconds: of this process, and of the servers together.
+    /// The processor time for each id, in microseconds: of this process, and of the servers together.
     ours: Vec<f64>,
     theirs: Vec<f64>,
     counted: Vec<f64>,
@@ -57,7 +57,7 @@ async fn measure(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {
             bare_singly: vec![bare_singly(&bare, ids("bare-one", few)).await?],
             bare_pipelined: vec![bare_pipelined(&bare, ids("bare", plan.ids)).await?],
         };
-        // The first warms up.
+        // The first round is a warm-up.
         if round > 0 {
             rates.add(of_round);
         }
@@ -87,18 +87,19 @@ async fn measure(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {
     ])
 }
 
-/// Ids a second on one server, which has a core to itself on a machine of two; and the longest that it served nobody else.
-struct Alone {
+/// Ids per second on one server, which has a core to itself on a machine with two, and the longest time for
+/// which it served no other client.
+struct SingleServer {
     singly: Vec<f64>,
     batches: Vec<f64>,
     blocked: f64,
 }
 
-async fn alone(plan: &Plan, servers: &Servers) -> Result<Alone, String> {
+async fn alone(plan: &Plan, servers: &Servers) -> Result<SingleServer, String> {
     let quorum = quorum_of_one(&servers.urls()[0], "bench-claims").await?;
     let claims = Claims::new(&quorum, "bench");
-    let mut alone = Alone { singly: Vec::new(), batches: Vec::new(), blocked: 0.0 };
-    servers.forget_slow_calls()?;
+    let mut alone = SingleServer { singly: Vec::new(), batches: Vec::new(), blocked: 0.0 };
+    servers.clear_slow_calls()?;
     for round in 0..=plan.rounds {
         let ids = |what: &str, count: usize| -> Vec<String> {
             (0..count).map(|number| format!("{what}-{round}-{number}")).collect()
@@ -127,7 +128,7 @@ impl Rates {
     }
 }
 
-fn ours(outcome: ClaimOutcome) -> Result<Claim, String> {
+fn claimed(outcome: ClaimOutcome) -> Result<Claim, String> {
     match outcome {
         ClaimOutcome::Claimed(claim) => Ok(claim),
         other => Err(format!("{other:?}")),
@@ -138,12 +139,12 @@ async fn singly(claims: &Claims, ids: Vec<String>) -> Result<f64, String> {
     let began = now();
     for id in &ids {
         let outcome = claims.claim(id).await.map_err(|error| error.to_string())?;
-        ours(outcome)?.complete("ok").await.map_err(|error| error.to_string())?;
+        claimed(outcome)?.complete("ok").await.map_err(|error| error.to_string())?;
     }
     Ok(ids.len() as f64 / now().since(began).as_secs_f64())
 }
 
-/// What was not claimed in time on a busy machine is claimed again, as a consumer would.
+/// An id that was not claimed in time on a busy machine is claimed again, as a consumer would.
 async fn batches(claims: &Claims, ids: Vec<String>) -> Result<f64, String> {
     let (count, began) = (ids.len(), now());
     let mut open = ids;
@@ -156,7 +157,7 @@ async fn batches(claims: &Claims, ids: Vec<String>) -> Result<f64, String> {
         let (mut held, mut again) = (Vec::new(), Vec::new());
         for (id, outcome) in claims.claim_many(&open).await.map_err(|error| error.to_string())? {
             match outcome {
-                Ok(outcome) => match ours(outcome) {
+                Ok(outcome) => match claimed(outcome) {
                     Ok(claim) => held.push((claim, "ok")),
                     Err(_) => again.push(id.to_string()),
                 },
@@ -186,8 +187,8 @@ async fn bare_pipelined(bare: &Arc<Rival>, ids: Vec<String>) -> Result<f64, Stri
             let bare = Arc::clone(bare);
             spawn(async move { bare.acquire(&id).await.is_some() })
         };
-        let going: Vec<_> = chunk.iter().cloned().map(set).collect();
-        for one in going {
+        let sets: Vec<_> = chunk.iter().cloned().map(set).collect();
+        for one in sets {
             one.await.map_err(|error| error.to_string())?.then_some(()).ok_or("not set")?;
         }
     }

@@ -1,4 +1,4 @@
-//! Acquire and release, as fast as they go, nobody contending.
+//! Acquire and release as fast as possible, without contention.
 
 use crate::{
     measure::{Samples, Spread, cpu, ms, now},
@@ -10,10 +10,10 @@ use crate::{
 use std::{sync::Arc, time::Duration};
 use tokio::runtime::{Builder, Runtime};
 
-/// Before each round, so that nobody measures the waking of what has slept.
+/// Warm-up before each round, so that no round measures how idle tasks wake.
 pub(super) const WARM: Duration = Duration::from_millis(50);
 
-/// One rival on a runtime of its own, and what its rounds came to.
+/// One rival on a runtime of its own, and the results of its rounds.
 struct Lane {
     kind: Kind,
     rival: Arc<Rival>,
@@ -77,14 +77,14 @@ fn speed(lane: &Lane) -> Spread {
     Spread::of(lane.rounds.iter().map(|round| round.cycles_a_second))
 }
 
-/// Round by round: what the two had then, they had under the same load.
+/// Computed round by round: both rivals had the same load in a round.
 fn ratio(lanes: &[Lane], to: Kind, figure: impl Fn(&Round) -> f64) -> Spread {
     let rounds = |kind| lanes.iter().find(|lane| lane.kind == kind).map_or(&[][..], |lane| &lane.rounds);
     let pairs = rounds(Kind::Quorate).iter().zip(rounds(to));
     Spread::of(pairs.map(|(ours, theirs)| figure(ours) / figure(theirs)))
 }
 
-/// All rivals, in turn.
+/// Runs all rivals in turn.
 fn race(plan: &Plan, servers: &Servers, tasks: usize, threads: usize) -> Result<Vec<Lane>, String> {
     let mut lanes = Vec::new();
     for kind in ALL {
@@ -94,7 +94,7 @@ fn race(plan: &Plan, servers: &Servers, tasks: usize, threads: usize) -> Result<
     }
     for turn in 0..plan.rounds {
         for place in 0..lanes.len() {
-            // Nobody is always behind the same one.
+            // The order rotates, so that no rival always follows the same one.
             let count = lanes.len();
             let lane = &mut lanes[(place + turn) % count];
             let round = lane.runtime.block_on(async {

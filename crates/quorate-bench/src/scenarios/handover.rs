@@ -1,4 +1,4 @@
-//! From a holder's release to the next one's acquire, with others waiting.
+//! The time from a holder's release to the next acquire, while others wait.
 
 use super::cycles::runtime;
 use crate::{
@@ -14,10 +14,10 @@ use std::{
     time::Duration,
 };
 
-/// How long each holds: long enough for all others to be waiting.
+/// The time for which each contender holds: long enough for all others to be waiting.
 const HOLD: Duration = Duration::from_millis(10);
 
-/// The last release that was begun, and how long each next acquire took from there.
+/// The start of the last release, and the time from there to each next acquire.
 #[derive(Default)]
 struct Baton {
     released: Option<BootTime>,
@@ -45,7 +45,7 @@ async fn ours(plan: &Plan, servers: &Servers, contenders: usize) -> Result<Sampl
     let mut tasks = Vec::new();
     for number in 0..contenders {
         let quorum = quorum(servers.urls(), &format!("contender-{number}")).await?;
-        tasks.push(spawn(contend(quorum, resource.clone(), Arc::clone(&baton), plan.hand_overs)));
+        tasks.push(spawn(contend(quorum, resource.clone(), Arc::clone(&baton), plan.handovers)));
     }
     join(tasks).await?;
     let mut baton = baton.lock().unwrap_or_else(PoisonError::into_inner);
@@ -65,7 +65,7 @@ async fn contend(
         env.sleep(HOLD).await;
         given(&baton);
         lease.release().await.map_err(|error| error.to_string())?;
-        // Whoever waits goes first.
+        // A contender that is already waiting goes first.
         env.sleep(HOLD / 2).await;
     }
     quorum.close().await;
@@ -78,11 +78,11 @@ async fn rslocks(plan: &Plan, servers: &Servers, contenders: usize) -> Result<Sa
     let mut tasks = Vec::new();
     for _ in 0..contenders {
         let manager = rslock::LockManager::new(servers.urls().iter().map(String::as_str).collect());
-        let (resource, baton, enough) = (resource.clone(), Arc::clone(&baton), plan.hand_overs);
+        let (resource, baton, enough) = (resource.clone(), Arc::clone(&baton), plan.handovers);
         let env = quorate::env::Env::system();
         tasks.push(spawn(async move {
             while baton.lock().unwrap_or_else(PoisonError::into_inner).gaps.len() < enough {
-                // It waits by trying for ever.
+                // It waits by retrying without limit.
                 let Ok(guard) = manager.acquire(&*resource, TTL).await else { continue };
                 taken(&baton);
                 env.sleep(HOLD).await;

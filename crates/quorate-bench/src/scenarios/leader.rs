@@ -1,4 +1,4 @@
-//! From one leader to the next: by resignation, and by a crash.
+//! The time from one leader to the next: after a resignation, and after a crash.
 
 use super::{cycles::runtime, handover::join};
 use crate::{
@@ -13,10 +13,10 @@ use std::{sync::Arc, time::Duration};
 use tokio::{runtime::Runtime, sync::mpsc};
 use tokio_util::sync::CancellationToken;
 
-/// The TTL of a leader that crashes: what its successor waits for.
+/// The TTL of a leader that crashes, for which its successor waits.
 const CRASH_TTL: Duration = Duration::from_secs(2);
 
-/// That a candidate was elected, and how to make it resign.
+/// The time of an election, and the token that makes the leader resign.
 type Elected = (BootTime, CancellationToken);
 
 pub(crate) fn run(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {
@@ -31,7 +31,7 @@ pub(crate) fn run(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {
     ])
 }
 
-/// Two candidates take turns: the leader's campaign is told to shut down, and it campaigns anew.
+/// Two candidates alternate: the leader's campaign is shut down, and then it campaigns again.
 async fn graceful(plan: &Plan, servers: &Servers) -> Result<Samples, String> {
     let (elected, mut elections) = mpsc::unbounded_channel::<Elected>();
     let over = CancellationToken::new();
@@ -41,8 +41,8 @@ async fn graceful(plan: &Plan, servers: &Servers) -> Result<Samples, String> {
         let (elected, over) = (elected.clone(), over.clone());
         tasks.push(spawn(async move {
             while !over.is_cancelled() {
-                stand(&quorum, "succession", TTL, &elected, over.child_token()).await?;
-                // The other one first.
+                campaign_once(&quorum, "succession", TTL, &elected, over.child_token()).await?;
+                // Gives the other candidate time to win first.
                 quorum.env().sleep(Duration::from_millis(20)).await;
             }
             quorum.close().await;
@@ -52,11 +52,13 @@ async fn graceful(plan: &Plan, servers: &Servers) -> Result<Samples, String> {
     let mut gaps = Samples::default();
     let mut resigned: Option<BootTime> = None;
     while gaps.len() < plan.successions {
-        let Some((at, resign)) = elections.recv().await else { return Err("nobody campaigns".to_owned()) };
+        let Some((at, resign)) = elections.recv().await else {
+            return Err("no candidate was elected".to_owned());
+        };
         if let Some(resigned) = resigned {
             gaps.add(resigned.until(at));
         }
-        // Long enough for the other one to wait.
+        // Long enough for the other candidate to wait.
         quorate::env::Env::system().sleep(Duration::from_millis(50)).await;
         resigned = Some(now());
         resign.cancel();
@@ -66,8 +68,8 @@ async fn graceful(plan: &Plan, servers: &Servers) -> Result<Samples, String> {
     Ok(gaps)
 }
 
-/// A leader's whole runtime is dropped at once, its network first: nothing of it says a word more. Who waits for
-/// its key to end is elected how long after that?
+/// Drops the whole runtime of a leader at once, its network first, so that it sends nothing more. Measures
+/// how long after the expiry of its key the waiting candidate is elected.
 fn crashes(plan: &Plan, servers: &Servers) -> Result<Samples, String> {
     let mut beyond = Samples::default();
     let successor = runtime(2)?;
@@ -75,37 +77,44 @@ fn crashes(plan: &Plan, servers: &Servers) -> Result<Samples, String> {
         let group = format!("crash-{turn}");
         let leader: Runtime = runtime(1)?;
         let (elected, mut elections) = mpsc::unbounded_channel();
-        let first = leader.block_on(async {
-            let quorum = quorum(servers.urls(), "first").await?;
-            let campaign = {
-                let group = group.clone();
-                async move { stand(&quorum, &group, CRASH_TTL, &elected, CancellationToken::new()).await }
-            };
-            spawn(campaign);
-            elections.recv().await.ok_or_else(|| "nobody was elected".to_owned())
-        })?;
+        let first =
+            leader.block_on(async {
+                let quorum = quorum(servers.urls(), "first").await?;
+                let campaign = {
+                    let group = group.clone();
+                    async move {
+                        campaign_once(&quorum, &group, CRASH_TTL, &elected, CancellationToken::new()).await
+                    }
+                };
+                spawn(campaign);
+                elections.recv().await.ok_or_else(|| "no candidate was elected".to_owned())
+            })?;
         drop(first);
-        // This runtime is not polled any more: the process stands still, and its key ends.
+        // This runtime is not polled any more: the process is stopped, and its key expires.
         let (elected, mut elections) = mpsc::unbounded_channel();
-        let at = successor.block_on(async {
-            let quorum = quorum(servers.urls(), "second").await?;
-            let campaign = spawn({
-                let (quorum, group) = (quorum.clone(), group.clone());
-                async move { stand(&quorum, &group, CRASH_TTL, &elected, CancellationToken::new()).await }
-            });
-            let ends = expiry(servers, &group)?;
-            let at = elections.recv().await.ok_or_else(|| "nobody was elected".to_owned());
-            quorum.close().await;
-            campaign.abort();
-            at.map(|(at, _)| ends.until(at))
-        })?;
+        let at =
+            successor.block_on(async {
+                let quorum = quorum(servers.urls(), "second").await?;
+                let campaign = spawn({
+                    let (quorum, group) = (quorum.clone(), group.clone());
+                    async move {
+                        campaign_once(&quorum, &group, CRASH_TTL, &elected, CancellationToken::new()).await
+                    }
+                });
+                let ends = expiry(servers, &group)?;
+                let at = elections.recv().await.ok_or_else(|| "no candidate was elected".to_owned());
+                quorum.close().await;
+                campaign.abort();
+                at.map(|(at, _)| ends.until(at))
+            })?;
         beyond.add(at);
         leader.shutdown_background();
     }
     Ok(beyond)
 }
 
-/// When the key of the group's leader has ended on a majority, by what the servers say of it now.
+/// Returns the time at which the key of the group's leader expires on a majority, as the servers report it
+/// now.
 fn expiry(servers: &Servers, group: &str) -> Result<BootTime, String> {
     let mut ends = Vec::new();
     for url in servers.urls() {
@@ -120,8 +129,8 @@ fn expiry(servers: &Servers, group: &str) -> Result<BootTime, String> {
     Ok(ends[ends.len() / 2])
 }
 
-/// Campaigns for `group` until the token that is told with each election is cancelled.
-async fn stand(
+/// Campaigns for `group` until `resign` is cancelled. Each election is reported with that token.
+async fn campaign_once(
     quorum: &Quorum,
     group: &str,
     ttl: Duration,

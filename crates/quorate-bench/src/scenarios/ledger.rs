@@ -15,14 +15,14 @@ use quorate::{
 };
 use std::sync::Arc;
 
-/// Written at one time.
-const AT_ONCE: usize = 500;
+/// The number of concurrent writes.
+const CONCURRENT: usize = 500;
 const SECOND: u64 = 1_000_000;
-/// Between two ticks, in microseconds.
+/// The distance between two ticks, in microseconds.
 const APART: u64 = 100;
-/// What a job's row says, about.
+/// A typical row of a job.
 const ROW: &str = r#"{"since":1760000000000000,"rev":1,"schedule":"0 3 * * *","rules":"run once within 1h, skip overlaps, at least once","spread":false}"#;
-/// What a tick's record says, about.
+/// A typical record of a tick.
 const TICK: &str = r#"{"state":"done","worker":"bench-7f3a","started":1760000000000000}"#;
 
 pub(crate) fn run(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {
@@ -32,7 +32,7 @@ pub(crate) fn run(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {
 async fn seal_and_prune(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {
     let all = quorum(servers.urls(), "bench-ledger").await?;
     let mut rows = seal_and_prune_on(&all, plan, servers).await?;
-    // Where a server has a core to itself, on a machine of two.
+    // On a machine with two cores, one server has a core to itself.
     let one = quorum_of_one(&servers.urls()[0], "bench-ledger").await?;
     let alone = seal_and_prune_on(&one, plan, servers).await?;
     rows.extend(alone.into_iter().map(|row| row.named("one server alone: ")));
@@ -42,15 +42,17 @@ async fn seal_and_prune(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, Stri
 async fn seal_and_prune_on(quorum: &Quorum, plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {
     let ledger = Ledger::new(quorum, "bench").map_err(|error| error.to_string())?;
     let now_micros = quorum.env().wall().as_micros();
-    // A tick each, 100 µs apart. The servers remember nothing of before they were met, so that they are yet to come.
+    // The ticks are 100 µs apart. They are in the future, because the servers keep no records from before
+    // their first connection.
     let ticks = u64::try_from(plan.ledger_ticks).unwrap_or(u64::MAX);
     let begin = now_micros + 2 * SECOND;
     let rows = (0..plan.ledger_rows).map(|n| (format!("job/nightly-report-{n:05}"), u64::MAX >> 1, ROW));
     let ticks = (0..ticks)
         .map(|n| (format!("tick/nightly-report-00007/{:020}", begin + n * APART), begin + n * APART, TICK));
     fill(&ledger, rows.chain(ticks)).await?;
-    // What a majority has, the others have in a moment: all are asked for everything.
-    servers.forget_slow_calls()?;
+    // Records that a majority has reach the other servers shortly after: all servers are asked for
+    // everything.
+    servers.clear_slow_calls()?;
     let error = |error: quorate::ledger::LedgerError| error.to_string();
     let (mut seals, mut least) = (Samples::default(), usize::MAX);
     for round in 0..plan.rounds {
@@ -60,7 +62,7 @@ async fn seal_and_prune_on(quorum: &Quorum, plan: &Plan, servers: &Servers) -> R
         least = least.min(answered.iter().map(|one| one.state.records.len()).min().unwrap_or(0));
     }
     let slowest_seal = servers.slowest_call()?;
-    servers.forget_slow_calls()?;
+    servers.clear_slow_calls()?;
     let half = begin + plan.ledger_ticks as u64 * APART / 2;
     let pause = quorum.env().wall().until(quorate::env::WallTime::from_micros(half));
     quorum.env().sleep(pause).await;
@@ -81,7 +83,7 @@ async fn seal_and_prune_on(quorum: &Quorum, plan: &Plan, servers: &Servers) -> R
     let all = (plan.ledger_rows + plan.ledger_ticks) as f64;
     Ok(vec![
         row("records", "", all),
-        row("records that each node told", "", least as f64).at_least(all),
+        row("records that each node returned", "", least as f64).at_least(all),
         row("seal and read, median", "ms", ms(seals.quantile(0.5))),
         row("slowest script call of it", "ms", slowest_seal).at_most(5.0),
         row("prune of half the ticks", "ms", ms(pruned)),
@@ -94,14 +96,14 @@ async fn fill(
     ledger: &Ledger,
     records: impl Iterator<Item = (String, u64, &'static str)>,
 ) -> Result<(), String> {
-    let mut going = Vec::with_capacity(AT_ONCE);
+    let mut writes = Vec::with_capacity(CONCURRENT);
     let mut records = records.peekable();
     while let Some((key, at, value)) = records.next() {
         let (ledger, key) = (ledger.clone(), Arc::from(key));
         let record = Record { at, term: FencingToken::new(1), last: false, value: value.into() };
-        going.push(spawn(async move { ledger.write(&key, None, &record).await }));
-        if going.len() == AT_ONCE || records.peek().is_none() {
-            for one in going.drain(..) {
+        writes.push(spawn(async move { ledger.write(&key, None, &record).await }));
+        if writes.len() == CONCURRENT || records.peek().is_none() {
+            for one in writes.drain(..) {
                 one.await.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
             }
         }

@@ -11,9 +11,9 @@ use crate::{
 use quorate::{lease::Lease, quorum::Quorum};
 use std::time::Duration;
 
-/// Acquired at one time.
-const AT_ONCE: usize = 64;
-/// How long one may take: the machine may be busy with something else.
+/// The number of concurrent acquires.
+const CONCURRENT: usize = 64;
+/// The longest wait for one acquire: the machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 pub(crate) fn run(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {
@@ -22,17 +22,17 @@ pub(crate) fn run(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {
 
 async fn hold(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {
     let quorum = quorum(servers.urls(), "bench-many").await?;
-    // What connections and buffers take is there before the first is counted.
-    let warm = acquire(&quorum, plan, "warm", AT_ONCE * 4).await?;
+    // Connections and buffers are allocated before the first lease is counted.
+    let warm = acquire(&quorum, plan, "warm", CONCURRENT * 4).await?;
     for lease in warm {
         lease.release().await.map_err(|error| error.to_string())?;
     }
     let before = resident();
     let leases = acquire(&quorum, plan, "many", plan.leases).await?;
-    // The handles are the caller's, and part of a lease all the same.
+    // The handles belong to the caller, but count as part of a lease.
     let bytes = resident().saturating_sub(before) as f64 / leases.len() as f64;
     let env = quorum.env();
-    // A renewal of each has to come first: until then they are as they were acquired.
+    // Each lease has to be renewed once first: until then it is in the state after the acquire.
     env.sleep(plan.leases_ttl / 2).await;
     let (began, spent, theirs) = (now(), cpu(), servers.cpu()?);
     env.sleep(plan.held_for).await;
@@ -57,13 +57,13 @@ async fn hold(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {
 
 async fn acquire(quorum: &Quorum, plan: &Plan, name: &str, count: usize) -> Result<Vec<Lease>, String> {
     let mut leases = Vec::with_capacity(count);
-    for first in (0..count).step_by(AT_ONCE) {
-        let locks: Vec<_> = (first..count.min(first + AT_ONCE))
+    for first in (0..count).step_by(CONCURRENT) {
+        let locks: Vec<_> = (first..count.min(first + CONCURRENT))
             .map(|number| quorum.lock(&format!("{name}-{number}")).ttl(plan.leases_ttl))
             .collect();
-        let going: Vec<_> =
+        let acquires: Vec<_> =
             locks.into_iter().map(|lock| spawn(async move { lock.wait(PATIENCE).acquire().await })).collect();
-        for one in going {
+        for one in acquires {
             let lease = one.await.map_err(|error| error.to_string())?;
             leases.push(lease.map_err(|error| error.to_string())?);
         }

@@ -1,4 +1,4 @@
-//! What is measured, a file a scenario.
+//! The scenarios, each in a file of its own.
 
 mod claims;
 mod cycles;
@@ -15,12 +15,12 @@ use crate::{plan::Plan, report::Row, servers::Servers};
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
     pub(crate) what: &'static str,
-    /// Whether it sends SIGSTOP to servers.
+    /// Set if it sends SIGSTOP to servers.
     pub(crate) stops_servers: bool,
     pub(crate) run: fn(&Plan, &Servers) -> Result<Vec<Row>, String>,
 }
 
-/// All of them, in the order of the table.
+/// All scenarios, in the order of the table.
 pub(crate) const ALL: &[Scenario] = &[
     Scenario {
         name: "cycles-64",

@@ -1,4 +1,4 @@
-//! One server of five is stopped where it stands: what its silence costs whoever needs the other four.
+//! One server of five is stopped. Measures the cost for clients of the other four.
 
 use super::cycles::{self, runtime};
 use crate::{
@@ -40,7 +40,7 @@ pub(crate) fn run(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {
     Ok(rows)
 }
 
-/// Healthy and stopped in turn, so that what else the machine does befalls both.
+/// Alternates healthy and stopped rounds, so that other work on the machine affects both.
 fn measure(plan: &Plan, servers: &Servers, kind: Kind, tasks: usize) -> Result<Turns, String> {
     let runtime = runtime(1)?;
     let rival = Arc::new(runtime.block_on(kind.start(servers.urls()))?);
@@ -49,10 +49,10 @@ fn measure(plan: &Plan, servers: &Servers, kind: Kind, tasks: usize) -> Result<T
         runtime.block_on(cycle(&rival, tasks, cycles::WARM));
         turns.healthy.push(runtime.block_on(cycle(&rival, tasks, plan.round)).acquires);
         servers.stop(STOPPED);
-        // From the first moment on, when the silent server is not yet known to be so.
+        // From the first moment on, when the clients do not know yet that the server is silent.
         let stopped = runtime.block_on(cycle(&rival, tasks, plan.round)).acquires;
-        servers.go_on(STOPPED);
-        // It is met again, and what it was sent meanwhile has run, before the next healthy round.
+        servers.resume(STOPPED);
+        // Before the next healthy round the server is connected again, and the requests sent to it have run.
         runtime.block_on(cycle(&rival, tasks, plan.round / 2));
         if stopped.len() == 0 {
             return Err(format!("{}: nothing was acquired while one of five was stopped", kind.name()));

@@ -4,33 +4,34 @@ use clap::{Args, Subcommand};
 use quorate::env::WallTime;
 use std::time::Duration;
 
-/// What can be done about jobs.
+/// The commands on jobs.
 #[derive(Debug, Subcommand)]
 #[command(after_long_help = "\
-Looking needs no leader and writes nothing. What is asked of a job goes through
-the nodes to whoever leads the group, who answers within half a second.")]
+The commands that show jobs need no leader and write nothing. The commands that
+control a job send a request through the nodes to the leader of the group, which
+answers within half a second.")]
 pub(crate) enum JobsCommand {
-    /// Show the jobs of a group: what runs, what is next, how it went last
+    /// Show the jobs of a group: active runs, the next tick, the last outcome
     List(ListJobsArgs),
     /// Show when a job is next due
     Next(NextArgs),
     /// Show one job
     Show(ShowArgs),
-    /// Show how a job's runs ended
+    /// Show the outcomes of a job's runs
     History(HistoryArgs),
-    /// Run a job once now, beside its schedule
-    Trigger(AskArgs),
+    /// Run a job once now, in addition to its schedule
+    Trigger(RequestArgs),
     /// Skip a job's ticks until it is resumed
-    Pause(AskArgs),
+    Pause(RequestArgs),
     /// Run a job's ticks again from now on
-    Resume(AskArgs),
-    /// Run a job for each tick of a span, whether or not it has run then
+    Resume(RequestArgs),
+    /// Run a job for each tick of a time span, including ticks that have run
     Backfill(BackfillArgs),
-    /// Tell what runs of a job to stop
+    /// Cancel a job's active runs
     Cancel(CancelArgs),
 }
 
-/// Whose jobs, and how they are shown.
+/// The group of the jobs, and the format of the output.
 #[derive(Debug, Args, Clone)]
 pub(crate) struct GroupArgs {
     #[command(flatten)]
@@ -38,7 +39,7 @@ pub(crate) struct GroupArgs {
     /// The group [default: the file's]
     #[arg(long, value_name = "NAME")]
     pub(crate) group: Option<String>,
-    /// One JSON document
+    /// Print one JSON document
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -58,20 +59,20 @@ pub(crate) struct ListJobsArgs {
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
-  # a job of the file needs no node
+  # a job of the file: no node is needed
   quorate jobs next nightly-report --count 10
   quorate jobs next nightly-report --from 2026-10-24T00:00:00Z --json
 
-A job that is not in the file is looked up where its leader has registered it.
-Exit status: 0; 1 no such job, or its ticks cannot be told; 69 no quorum of
+A job that is not in the file is looked up in the ledger of its group. Exit
+status: 0; 1 no such job, or its ticks cannot be computed here; 69 no quorum of
 nodes; 78 configuration.")]
 pub(crate) struct NextArgs {
     #[command(flatten)]
     pub(crate) group: GroupArgs,
-    /// How many ticks
+    /// The number of ticks to show
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) count: u32,
-    /// Ticks later than this (RFC 3339) [default: now]
+    /// Show ticks later than this time (RFC 3339) [default: now]
     #[arg(long, value_name = "TIME", value_parser = time::parse)]
     pub(crate) from: Option<WallTime>,
     /// The job
@@ -99,12 +100,12 @@ Examples:
   quorate jobs history nightly-report --limit 5
   quorate jobs history nightly-report --json
 
-The newest come first. Exit status: 0; 1 no such job; 69 no quorum of nodes;
+The newest runs come first. Exit status: 0; 1 no such job; 69 no quorum of nodes;
 78 configuration.")]
 pub(crate) struct HistoryArgs {
     #[command(flatten)]
     pub(crate) group: GroupArgs,
-    /// How many entries
+    /// The number of entries to show
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) limit: u32,
     /// The job
@@ -112,12 +113,12 @@ pub(crate) struct HistoryArgs {
     pub(crate) job: String,
 }
 
-/// What all requests are told by.
+/// The arguments of every request to the leader.
 #[derive(Debug, Args, Clone)]
 pub(crate) struct WaitArgs {
     #[command(flatten)]
     pub(crate) group: GroupArgs,
-    /// How long to wait for the leader's answer
+    /// The longest wait for the leader's answer
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "10s")]
     pub(crate) wait: Duration,
 }
@@ -128,10 +129,10 @@ Examples:
   quorate jobs trigger nightly-report
   quorate jobs pause nightly-report --group billing --json
 
-Exit status: 0 if the leader has accepted; 1 no such job, or the leader
-refuses; 75 posted and not answered: a leader may take it up within a minute of
-the asking; 69 no quorum of nodes; 78 configuration.")]
-pub(crate) struct AskArgs {
+Exit status: 0 if the leader accepted the request; 1 no such job, or the leader
+refused; 75 timed out waiting for an answer: a leader may still handle the request
+within a minute of its posting; 69 no quorum of nodes; 78 configuration.")]
+pub(crate) struct RequestArgs {
     #[command(flatten)]
     pub(crate) wait: WaitArgs,
     /// The job
@@ -145,14 +146,14 @@ Examples:
   # the ticks of three days, oldest first
   quorate jobs backfill nightly-report --from 2026-11-18T00:00:00Z --until 2026-11-21T00:00:00Z
 
-Exit status: as for `quorate jobs trigger`.")]
+The runs start from the oldest tick on. Exit status: as for `quorate jobs trigger`.")]
 pub(crate) struct BackfillArgs {
     #[command(flatten)]
     pub(crate) wait: WaitArgs,
-    /// The beginning of the span, itself included (RFC 3339)
+    /// The start of the span, inclusive (RFC 3339)
     #[arg(long, value_name = "TIME", value_parser = time::parse)]
     pub(crate) from: WallTime,
-    /// The end of the span, itself excluded (RFC 3339)
+    /// The end of the span, exclusive (RFC 3339)
     #[arg(long, value_name = "TIME", value_parser = time::parse)]
     pub(crate) until: WallTime,
     /// The job
@@ -166,12 +167,12 @@ Examples:
   quorate jobs cancel nightly-report
   quorate jobs cancel nightly-report --tick 2026-11-21T03:00:00Z
 
-What runs is told to stop (SIGTERM), has the step-down grace, then is killed.
-Exit status: as for `quorate jobs trigger`.")]
+Each active run gets SIGTERM, and SIGKILL after the step-down grace. Exit status:
+as for `quorate jobs trigger`.")]
 pub(crate) struct CancelArgs {
     #[command(flatten)]
     pub(crate) wait: WaitArgs,
-    /// Only the run of this tick (RFC 3339)
+    /// Cancel only the run of this tick (RFC 3339)
     #[arg(long, value_name = "TIME", value_parser = time::parse)]
     pub(crate) tick: Option<WallTime>,
     /// The job
@@ -180,7 +181,7 @@ pub(crate) struct CancelArgs {
 }
 
 impl JobsCommand {
-    /// Whose jobs.
+    /// Returns the group of the jobs.
     pub(crate) fn group(&self) -> &GroupArgs {
         match self {
             Self::List(args) => &args.group,

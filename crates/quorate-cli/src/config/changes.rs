@@ -1,4 +1,4 @@
-//! What a configuration that was read anew changes in one that is in force.
+//! The differences between a configuration in use and one that was read again.
 
 use super::Config;
 use quorate::plain::plain;
@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 /// The longest name that is shown, in bytes.
 const NAME_MAX: usize = 128;
 
-/// Which jobs came, went, and are others than before, by name.
+/// The names of the jobs that were added, changed and removed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct JobChanges {
     pub(crate) added: Vec<Arc<str>>,
@@ -24,16 +24,16 @@ impl JobChanges {
 impl fmt::Display for JobChanges {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kinds = [("added", &self.added), ("changed", &self.changed), ("removed", &self.removed)];
-        let told = kinds.iter().filter(|(_, names)| !names.is_empty()).map(|(kind, names)| {
+        let written = kinds.iter().filter(|(_, names)| !names.is_empty()).map(|(kind, names)| {
             let names: Vec<_> = names.iter().map(|name| plain(name, NAME_MAX)).collect();
             format!("{kind} {}", names.join(", "))
         });
-        f.write_str(&told.collect::<Vec<_>>().join("; "))
+        f.write_str(&written.collect::<Vec<_>>().join("; "))
     }
 }
 
 impl Config {
-    /// What becomes of the jobs where `new` comes into force.
+    /// Returns the changes of the jobs from this configuration to `new`.
     pub(crate) fn job_changes(&self, new: &Self) -> JobChanges {
         let by_name = |config: &Self| -> BTreeMap<_, _> {
             config.jobs.iter().map(|job| (Arc::clone(&job.name), job.clone())).collect()
@@ -47,24 +47,24 @@ impl Config {
         changes
     }
 
-    /// The keys of `new` that cannot come into force while the program runs.
+    /// Returns the keys of `new` that differ and cannot be changed while the program runs.
     pub(crate) fn needs_restart(&self, new: &Self) -> Vec<&'static str> {
-        let (old_setup, setup) = (&self.setup, &new.setup);
+        let (old_settings, settings) = (&self.settings, &new.settings);
         let table = [
             ("nodes", self.nodes != new.nodes),
             ("tls", self.tls != new.tls),
             ("prefix", self.prefix != new.prefix),
             ("group", self.group != new.group),
-            ("worker", old_setup.worker != setup.worker),
-            ("node_timeout", old_setup.node_timeout != setup.node_timeout),
-            ("max_ttl", old_setup.max_ttl != setup.max_ttl),
-            ("drift_rate", old_setup.drift_rate.to_bits() != setup.drift_rate.to_bits()),
-            ("clock_step_allowance", old_setup.clock_step_allowance != setup.clock_step_allowance),
-            ("max_clock_offset", old_setup.max_clock_offset != setup.max_clock_offset),
-            ("fence_retention", old_setup.fence_retention != setup.fence_retention),
-            ("ledger_retention", old_setup.ledger_retention != setup.ledger_retention),
-            ("durable", old_setup.durable != setup.durable),
-            ("trust_new_nodes", old_setup.trust_new_nodes != setup.trust_new_nodes),
+            ("worker", old_settings.worker != settings.worker),
+            ("node_timeout", old_settings.node_timeout != settings.node_timeout),
+            ("max_ttl", old_settings.max_ttl != settings.max_ttl),
+            ("drift_rate", old_settings.drift_rate.to_bits() != settings.drift_rate.to_bits()),
+            ("clock_step_allowance", old_settings.clock_step_allowance != settings.clock_step_allowance),
+            ("max_clock_offset", old_settings.max_clock_offset != settings.max_clock_offset),
+            ("fence_retention", old_settings.fence_retention != settings.fence_retention),
+            ("ledger_retention", old_settings.ledger_retention != settings.ledger_retention),
+            ("durable", old_settings.durable != settings.durable),
+            ("trust_new_nodes", old_settings.trust_new_nodes != settings.trust_new_nodes),
             ("lease", self.lease != new.lease),
             ("max_running", self.max_running != new.max_running),
         ];

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The keys whose values can be of a wrong kind.
+/// The keys whose values can have the wrong type.
 const KEYS: [&str; 51] = [
     "at",
     "attempts",
@@ -61,11 +61,10 @@ const KEYS: [&str; 51] = [
     "zone",
 ];
 
-/// The longest line of an error, in bytes: what it repeats may be anything.
+/// The longest line of an error, in bytes: an error repeats values of any length.
 const LINE_MAX: usize = 1_000;
 
-/// Something in flags, environment or file that cannot be used: where it stands, what it says, and the mend.
-/// Shows no password.
+/// An error in flags, environment or file: its place, the value and the fix. Shows no password.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
     file: Option<PathBuf>,
@@ -74,7 +73,7 @@ pub struct ConfigError {
 }
 
 impl ConfigError {
-    /// What the program ends with: `EX_CONFIG` of `sysexits.h`.
+    /// The exit status for this error: `EX_CONFIG` of `sysexits.h`.
     pub const EXIT: u8 = 78;
 
     pub(super) fn new(file: Option<&Path>, line: Option<usize>, text: &str) -> Self {
@@ -82,7 +81,7 @@ impl ConfigError {
         Self { file: file.map(Path::to_owned), line, text: lines.join("\n") }
     }
 
-    /// An error that is in no file.
+    /// Returns an error that is not in a file.
     pub(crate) fn bare(text: &str) -> Self {
         Self::new(None, None, text)
     }
@@ -103,27 +102,27 @@ impl fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-/// A file's text and where it came from.
+/// The text of a file, and its path.
 #[derive(Clone, Copy)]
-pub(super) struct Page<'a> {
+pub(super) struct SourceText<'a> {
     pub(super) file: &'a Path,
     pub(super) text: &'a str,
 }
 
-impl Page<'_> {
-    /// The keys and values, as they stand.
+impl SourceText<'_> {
+    /// Returns the keys and values as they are written.
     pub(super) fn read(&self) -> Result<FileText, ConfigError> {
         toml::from_str(self.text).map_err(|error| self.unreadable(&error))
     }
 
-    /// An error about what stands at `span`.
+    /// Returns an error about the value at `span`.
     pub(super) fn error(&self, span: Option<Range<usize>>, text: &str) -> ConfigError {
         let before = |span: Range<usize>| self.text.get(..span.start.min(self.text.len()));
         let line = span.and_then(before).map(|before| before.matches('\n').count() + 1);
         ConfigError::new(Some(self.file), line, text)
     }
 
-    /// An error of the parser's, in our words. (Its own show the whole line, and with it a password.)
+    /// Returns an error of the parser in our words. (The parser's own text shows the whole line, and with it a password.)
     fn unreadable(&self, error: &toml::de::Error) -> ConfigError {
         let span = error.span();
         let key = span.as_ref().and_then(|span| key_at(self.text, span.start));
@@ -135,8 +134,8 @@ impl Page<'_> {
     }
 }
 
-/// The message without the value that it repeats, where that may be a node's URL: what follows it would hide
-/// from [`redact`] where the URL ends.
+/// Removes the value that the message repeats, if it may be the URL of a node: the text after the URL would hide its end
+/// from [`redact`].
 fn without_address(message: &str, key: Option<&str>) -> String {
     let quoted = message.split_once("string \"").and_then(|(before, rest)| {
         let (value, after) = rest.rsplit_once("\", expected")?;
@@ -152,14 +151,14 @@ fn without_address(message: &str, key: Option<&str>) -> String {
     }
 }
 
-/// The key to which the value that begins at `start` belongs, or the name of the table that does.
+/// Returns the key of the value that begins at `start`, or the name of the table that begins there.
 fn key_at(text: &str, start: usize) -> Option<&str> {
     let (before, after) = text.split_at_checked(start)?;
     if let Some(keys) = before.trim_end().strip_suffix('=') {
         let keys = keys.trim_end();
         let bare = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
         let (line, key) = keys.split_at(keys.trim_end_matches(bare).len());
-        // A `=` may be a password's, in a text that does not end where it should.
+        // A `=` may be part of a password, in a text that does not end where it should.
         let known =
             KEYS.contains(&key) || (!key.is_empty() && line.trim_end_matches([' ', '\t']).ends_with('\n'));
         return known.then_some(key);
@@ -168,7 +167,7 @@ fn key_at(text: &str, start: usize) -> Option<&str> {
     before.ends_with(['\n', ' ']).then(|| table.trim())
 }
 
-/// What serde and the parser say, with the key and the mend.
+/// Returns the message of serde and the parser with the key and the fix.
 fn explain(message: &str, key: Option<&str>) -> String {
     let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
     let (first, rest) = match quoted.split_first() {
@@ -187,8 +186,8 @@ fn explain(message: &str, key: Option<&str>) -> String {
     }
     let said = message.lines().collect::<Vec<_>>().join(", ");
     match key {
-        Some(key) => format!("{key}: {said}{}", mend(message, key)),
-        None => format!("{said}{}", mend(message, "")),
+        Some(key) => format!("{key}: {said}{}", fix(message, key)),
+        None => format!("{said}{}", fix(message, "")),
     }
 }
 
@@ -199,8 +198,8 @@ fn choice(word: &str, among: &[&str], all: &str) -> String {
     }
 }
 
-/// What to write, by what was expected.
-fn mend(message: &str, key: &str) -> &'static str {
+/// Returns the fix, by the expected type.
+fn fix(message: &str, key: &str) -> &'static str {
     if message.contains("expected a duration") {
         return "; write it like \"500ms\", \"10s\" or \"1h 30m\"";
     }
@@ -215,7 +214,7 @@ fn mend(message: &str, key: &str) -> &'static str {
         "job" => "; write each as a table under [[job]]",
         "at" => "; write a time in quotes, like \"2026-12-24T18:00:00Z\"",
         "shell" => "; write a line for the shell, like \"./report.sh | mail ops\"",
-        "ok_exit_codes" => "; write the exit codes that are no failure, like [0, 3]",
+        "ok_exit_codes" => "; write the exit codes of success, like [0, 3]",
         "retries" => "; write it like { attempts = 3, backoff = \"1s\", max_backoff = \"1m\" }",
         "keep_output" => "; write a number of bytes, like \"4KiB\"",
         "env" => "; write it like { NAME = \"value\" }",
@@ -226,16 +225,16 @@ fn mend(message: &str, key: &str) -> &'static str {
 fn example(key: &str) -> &'static str {
     match key {
         "name" => "; give the job a name, such as name = \"nightly-report\"",
-        "attempts" => "; say how often a run is tried in all, like attempts = 3",
-        "rule" => "; say rule = \"run-once\", \"run-all\" or \"skip\"",
+        "attempts" => "; give the number of attempts in all, like attempts = 3",
+        "rule" => "; write rule = \"run-once\", \"run-all\" or \"skip\"",
         "url" => "; give the node's address, like url = \"redis://10.0.0.1\"",
         _ => "",
     }
 }
 
-/// The word among `words` that was probably meant.
+/// Returns the word among `words` that was probably meant.
 pub(super) fn nearest<'a>(word: &str, words: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    // Distances take time and memory by the product of the lengths.
+    // Distances take time and memory in proportion to the product of the lengths.
     if word.len() > 64 {
         return None;
     }

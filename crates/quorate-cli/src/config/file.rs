@@ -1,4 +1,4 @@
-//! The file as it stands: keys, types and places. What the values mean is checked elsewhere.
+//! The file as it is written: keys, types and positions. The values are checked elsewhere.
 
 use super::{LeaseConfig, tls::TlsNames};
 use humantime_serde::Serde;
@@ -10,7 +10,7 @@ use serde::{
 use std::{collections::BTreeMap, fmt, ops::Range, path::PathBuf, time::Duration};
 use toml::Spanned;
 
-/// A duration and where it stands.
+/// A duration and its position in the file.
 pub(super) type Time = Spanned<Serde<Duration>>;
 
 #[derive(Debug, Default, Deserialize)]
@@ -93,7 +93,7 @@ pub(super) enum OverlapText {
 #[serde(rename_all = "kebab-case")]
 pub(super) enum PlacementText {
     Leader,
-    Spread,
+    AnyWorker,
 }
 
 #[derive(Debug, Deserialize)]
@@ -117,7 +117,7 @@ pub(super) enum DeliveryText {
     AtMostOnce,
     AtLeastOnce,
 }
-
+/// A node: its URL, or a table of its URL and its files. `Debug` shows no password of the URL.
 /// A node: its URL, or a table of it and the files that belong to it. `Debug` shows no password of the URL.
 pub(super) struct NodeText {
     pub(super) url: String,
@@ -168,7 +168,7 @@ impl<'de> Deserialize<'de> for NodeText {
 }
 
 impl FileText {
-    /// The setup as told, with the library's defaults.
+    /// Returns the settings of the file, with the library's defaults.
     pub(super) fn quorum_config(&self, worker: &str) -> QuorumConfig {
         let default = QuorumConfig::default();
         QuorumConfig {
@@ -186,16 +186,16 @@ impl FileText {
         }
     }
 
-    /// The lease's timings as told, with the library's defaults.
-    pub(super) fn lease(&self, setup: &QuorumConfig) -> LeaseConfig {
-        let ttl = time(self.lease.ttl.as_ref(), setup.default_ttl());
+    /// Returns the timing of the lease, with the library's defaults.
+    pub(super) fn lease(&self, settings: &QuorumConfig) -> LeaseConfig {
+        let ttl = time(self.lease.ttl.as_ref(), settings.default_ttl());
         LeaseConfig {
             ttl,
             step_down_grace: time(self.lease.step_down_grace.as_ref(), QuorumConfig::default_grace(ttl)),
         }
     }
 
-    /// Where a key stands, if it does.
+    /// Returns the position of a key; `None` if the file does not have it.
     pub(super) fn span_of(&self, key: &str) -> Option<Range<usize>> {
         let time = |time: &Option<Time>| time.as_ref().map(Spanned::span);
         match key {
@@ -215,6 +215,6 @@ impl FileText {
     }
 }
 
-fn time(told: Option<&Time>, default: Duration) -> Duration {
-    told.map_or(default, |time| **time.as_ref())
+fn time(written: Option<&Time>, default: Duration) -> Duration {
+    written.map_or(default, |time| **time.as_ref())
 }

@@ -1,24 +1,24 @@
-//! What the program is told: flags, environment and one file, read and checked before anything starts.
+//! The configuration: flags, environment and one file, read and checked before anything starts.
 //!
 //! # What is not guaranteed
 //!
-//! A configuration that passes is possible, not wise: whether the nodes answer, whether all workers have the
-//! same list, and whether a command can be started is found out later. Passwords in URLs are kept and handed
-//! on but shown by nothing here; a password *file* is not opened here.
+//! A configuration that passes the checks is valid, but may still be wrong: it is not checked whether the nodes answer,
+//! whether all workers have the same list, and whether a command can be started. Passwords in URLs are kept and passed
+//! on, but never shown; a password *file* is not opened here.
 //!
-//! # Where things come from
+//! # Sources
 //!
-//! | what | in this order |
+//! | setting | sources, the first that has it |
 //! | --- | --- |
 //! | the file | `--config`, `QUORATE_CONFIG`, `$XDG_CONFIG_HOME/quorate/quorate.toml` (else `~/.config/…`), `/etc/quorate/quorate.toml` |
-//! | the nodes | `--nodes` or `--local`, `QUORATE_NODES`, the file's `nodes` |
-//! | the files of TLS | the node's own (its URL's options or its table), `--ca-file`, `QUORATE_CA_FILE`, the file's `tls`; `--cert-file` and `--key-file` likewise |
-//! | the prefix | `--prefix`, the file's `prefix`, `quorate:` |
+//! | the nodes | `--nodes` or `--local`, `QUORATE_NODES`, `nodes` in the file |
+//! | the TLS files | the node's own (options of its URL, or its table), `--ca-file`, `QUORATE_CA_FILE`, `tls` in the file; `--cert-file` and `--key-file` likewise |
+//! | the prefix | `--prefix`, `prefix` in the file, `quorate:` |
 //!
-//! A relative path is meant from the directory of the file that it is in, else from the working directory.
+//! A relative path in a file is relative to the directory of that file, any other to the working directory.
 //!
-//! No default stands in for a list of nodes: a list misspelt on three machines must not make three leaders.
-//! For the same reason a `QUORATE_…` variable that nobody knows is an error.
+//! There is no default list of nodes: three machines with misspelt lists must not have three leaders. For the same reason
+//! an unknown `QUORATE_…` variable is an error.
 
 mod changes;
 mod error;
@@ -43,39 +43,39 @@ use std::{
     time::Duration,
 };
 
-/// What keys begin with unless told otherwise.
+/// The default prefix of keys.
 pub const PREFIX: &str = "quorate:";
 
-/// The shortest `ledger_retention`. Workers vouch for their jobs at least every two hours, and may differ in it during a
-/// rolling change.
+/// The shortest `ledger_retention`. Workers confirm at least every two hours that they have their jobs, and may have
+/// different values during a rolling change.
 const LEDGER_RETENTION_MIN: Duration = Duration::from_secs(24 * 3600);
 
-/// Everything the program was told, checked.
+/// The whole configuration, checked.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// The file that was read, where one was.
+    /// The path of the file, if one was read.
     pub file: Option<PathBuf>,
-    /// The nodes, at least one, no two with one name.
+    /// The nodes: at least one, no two with the same name.
     pub nodes: Vec<NodeSpec>,
-    /// Who named them.
+    /// The source of the list of nodes.
     pub nodes_from: NodesFrom,
-    /// The files of TLS for nodes that name none of their own.
+    /// The TLS files for nodes that name none of their own.
     pub tls: TlsFiles,
-    /// What all keys begin with.
+    /// The prefix of all keys.
     pub prefix: Arc<str>,
-    /// What a deployment agrees on, and this worker's name.
-    pub setup: QuorumConfig,
-    /// The leadership's lease.
+    /// The settings of the quorum, and the name of this worker.
+    pub settings: QuorumConfig,
+    /// The lease of the leader.
     pub lease: LeaseConfig,
-    /// Who competes with whom; needed by `run`.
+    /// The group in which this worker is a candidate; required by `run`.
     pub group: Option<Arc<str>>,
-    /// How many runs of all jobs there are at once, at most; no limit where `None`.
+    /// The largest number of concurrent runs of all jobs; no limit if `None`.
     pub max_running: Option<usize>,
     /// The jobs, in the order of the file.
     pub jobs: Vec<JobConfig>,
 }
 
-/// What a file says of jobs, without the nodes.
+/// The jobs of a file, without its nodes.
 #[derive(Debug)]
 pub(crate) struct JobsFile {
     pub(crate) path: PathBuf,
@@ -83,59 +83,61 @@ pub(crate) struct JobsFile {
     pub(crate) jobs: Vec<JobConfig>,
 }
 
-/// The timings of a lease.
+/// The timing of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseConfig {
-    /// For how long each extension holds, and so how long a crashed leader blocks the others.
+    /// The time for which each extension lasts, and so for which a crashed leader blocks the others.
     pub ttl: Duration,
-    /// How long before the end of validity the work is told to stop.
+    /// The time between step-down and the end of validity.
     pub step_down_grace: Duration,
 }
 
 impl Config {
-    /// Reads what flags, environment and file say.
+    /// Reads flags, environment and file.
     ///
     /// # Errors
-    /// [`ConfigError`], which names the file and the line where it can, the key, the value and the mend.
-    pub fn load(flags: &Flags, around: &Environment<'_>) -> Result<Self, ConfigError> {
-        source::check_variables(around)?;
-        let found = source::find_file(flags, around)?;
-        let page = found.as_ref().map(|(path, text)| error::Page { file: path, text });
-        let told = match &page {
-            Some(page) => page.read()?,
+    /// [`ConfigError`] names the key, the value and the fix, and the file and line where they are known.
+    pub fn load(flags: &Flags, environment: &Environment<'_>) -> Result<Self, ConfigError> {
+        source::check_variables(environment)?;
+        let found = source::find_file(flags, environment)?;
+        let source = found.as_ref().map(|(path, text)| error::SourceText { file: path, text });
+        let file_text = match &source {
+            Some(source) => source.read()?,
             None => file::FileText::default(),
         };
-        let (nodes, nodes_from) = source::find_nodes(flags, around, page.as_ref(), &told)?;
-        let tls = source::find_tls(flags, around, page.as_ref(), &told)?;
-        Reading { page, told: &told }.check(flags, around, (nodes, nodes_from), tls)
+        let (nodes, nodes_from) = source::find_nodes(flags, environment, source.as_ref(), &file_text)?;
+        let tls = source::find_tls(flags, environment, source.as_ref(), &file_text)?;
+        Validation { source, file_text: &file_text }.check(flags, environment, (nodes, nodes_from), tls)
     }
 
-    /// The jobs of the file alone, and where it is: for what needs no node. `None` where there is no file.
+    /// Returns the jobs of the file alone, for a command that needs no nodes. Returns `None` if there is no file.
     ///
     /// # Errors
-    /// As [`Config::load`], but for the nodes.
+    /// As [`Config::load`], except for errors in the nodes.
     pub(crate) fn jobs_of_file(
         flags: &Flags,
-        around: &Environment<'_>,
+        environment: &Environment<'_>,
     ) -> Result<Option<JobsFile>, ConfigError> {
-        source::check_variables(around)?;
-        let Some((path, text)) = source::find_file(flags, around)? else { return Ok(None) };
-        let page = error::Page { file: &path, text: &text };
-        let told = page.read()?;
-        let lease = told.lease(&told.quorum_config("anybody"));
-        let reading = Reading { page: Some(page), told: &told };
-        let (group, jobs) = (reading.group()?, reading.jobs(lease)?);
+        source::check_variables(environment)?;
+        let Some((path, text)) = source::find_file(flags, environment)? else { return Ok(None) };
+        let source = error::SourceText { file: &path, text: &text };
+        let file_text = source.read()?;
+        let lease = file_text.lease(&file_text.quorum_config("anybody"));
+        let validation = Validation { source: Some(source), file_text: &file_text };
+        let (group, jobs) = (validation.group()?, validation.jobs(lease)?);
         Ok(Some(JobsFile { path, group, jobs }))
     }
 
-    /// What `run` needs besides: a group and at least one job.
+    /// Returns the group and the jobs, both of which `run` requires.
     ///
     /// # Errors
-    /// [`ConfigError`] where one of them is missing.
+    /// [`ConfigError`] if one of them is missing.
     pub fn group_with_jobs(&self) -> Result<(&Arc<str>, &[JobConfig]), ConfigError> {
         let at = |text: &str| ConfigError::new(self.file.as_deref(), None, text);
         let Some(group) = &self.group else {
-            return Err(at("`group` is missing; name who competes with whom, such as group = \"billing\""));
+            return Err(at(
+                "`group` is missing; name the group of candidates of this worker, such as group = \"billing\"",
+            ));
         };
         if self.jobs.is_empty() {
             return Err(at("there is no job; add a [[job]] with name, schedule (or every) and command"));
@@ -145,39 +147,39 @@ impl Config {
 }
 
 /// The checks that need more than one key.
-struct Reading<'a> {
-    page: Option<error::Page<'a>>,
-    told: &'a file::FileText,
+struct Validation<'a> {
+    source: Option<error::SourceText<'a>>,
+    file_text: &'a file::FileText,
 }
 
-impl Reading<'_> {
+impl Validation<'_> {
     fn check(
         self,
         flags: &Flags,
-        around: &Environment<'_>,
+        environment: &Environment<'_>,
         (nodes, nodes_from): (Vec<NodeSpec>, NodesFrom),
         tls: TlsFiles,
     ) -> Result<Config, ConfigError> {
-        let mut setup = self.told.quorum_config(&format!("{}-{}", around.host, around.pid));
-        // One user's directory on one host: a newcomer's first lock need not wait for memories that another
-        // machine may have of it. (Do not delete the directory while something holds a lock in it.)
-        setup.trust_new_nodes |= nodes_from == NodesFrom::Local;
+        let mut settings = self.file_text.quorum_config(&format!("{}-{}", environment.host, environment.pid));
+        // The directory belongs to one user of one host: no other machine may have granted a lease on it, so that the first
+        // lock need not wait. (Do not delete the directory while a lock in it is held.)
+        settings.trust_new_nodes |= nodes_from == NodesFrom::Local;
         let names: Vec<Arc<str>> = nodes.iter().map(NodeSpec::name).collect();
-        setup.validate(&names).map_err(|error| self.setting(&error.to_string(), &nodes_from))?;
-        if setup.ledger_retention < LEDGER_RETENTION_MIN {
+        settings.validate(&names).map_err(|error| self.setting(&error.to_string(), &nodes_from))?;
+        if settings.ledger_retention < LEDGER_RETENTION_MIN {
             let text = format!(
-                "ledger_retention is {:?}; give it at least 1day: a worker with less would take the jobs of workers with \
-                 more for removed ones",
-                setup.ledger_retention
+                "ledger_retention is {:?}; give it at least 1day: a worker with less would treat the jobs of workers with \
+                 more as removed",
+                settings.ledger_retention
             );
             return Err(self.setting(&text, &nodes_from));
         }
-        let lease = self.told.lease(&setup);
-        setup
+        let lease = self.file_text.lease(&settings);
+        settings
             .validate_lease(lease.ttl, lease.step_down_grace, true)
             .map_err(|error| self.setting(&error.to_string(), &nodes_from))?;
         Ok(Config {
-            file: self.page.as_ref().map(|page| page.file.to_owned()),
+            file: self.source.as_ref().map(|source| source.file.to_owned()),
             prefix: self.prefix(flags)?,
             group: self.group()?,
             max_running: self.max_running()?,
@@ -185,19 +187,19 @@ impl Reading<'_> {
             nodes,
             nodes_from,
             tls,
-            setup,
+            settings,
             lease,
         })
     }
 
-    /// An error of the library's, which begins with the name of the setting: finds its line.
+    /// Returns an error of the library, which begins with the name of the setting, with the line of that setting.
     fn setting(&self, text: &str, nodes_from: &NodesFrom) -> ConfigError {
         let key = text.split_whitespace().next().unwrap_or_default();
         if key == "nodes" && !matches!(nodes_from, NodesFrom::File(_)) {
             return ConfigError::bare(&format!("{nodes_from}: {text}"));
         }
-        match &self.page {
-            Some(page) => page.error(self.told.span_of(key), text),
+        match &self.source {
+            Some(source) => source.error(self.file_text.span_of(key), text),
             None => ConfigError::bare(text),
         }
     }
@@ -211,9 +213,9 @@ impl Reading<'_> {
                 false => Ok(prefix.as_str().into()),
             };
         }
-        match (&self.told.prefix, &self.page) {
-            (Some(prefix), Some(page)) if wrong(prefix.as_ref()) => {
-                Err(page.error(Some(prefix.span()), &format!("prefix {:?} {WHY}", prefix.as_ref())))
+        match (&self.file_text.prefix, &self.source) {
+            (Some(prefix), Some(source)) if wrong(prefix.as_ref()) => {
+                Err(source.error(Some(prefix.span()), &format!("prefix {:?} {WHY}", prefix.as_ref())))
             }
             (Some(prefix), _) => Ok(prefix.as_ref().as_str().into()),
             (None, _) => Ok(PREFIX.into()),
@@ -221,35 +223,37 @@ impl Reading<'_> {
     }
 
     fn group(&self) -> Result<Option<Arc<str>>, ConfigError> {
-        let (Some(group), Some(page)) = (&self.told.group, &self.page) else { return Ok(None) };
+        let (Some(group), Some(source)) = (&self.file_text.group, &self.source) else { return Ok(None) };
         Resource::election(group.as_ref())
-            .map_err(|error| page.error(Some(group.span()), &error.to_string()))?;
+            .map_err(|error| source.error(Some(group.span()), &error.to_string()))?;
         Ok(Some(group.as_ref().as_str().into()))
     }
 
     fn max_running(&self) -> Result<Option<usize>, ConfigError> {
-        let (Some(told), Some(page)) = (&self.told.max_running, &self.page) else { return Ok(None) };
-        match usize::try_from(*told.as_ref()) {
+        let (Some(written), Some(source)) = (&self.file_text.max_running, &self.source) else {
+            return Ok(None);
+        };
+        match usize::try_from(*written.as_ref()) {
             Ok(most @ 1..) => Ok(Some(most)),
             _ => {
                 let text = format!(
-                    "max_running is {}; give it 1 or more, or take the key out for no limit",
-                    told.as_ref()
+                    "max_running is {}; give it 1 or more, or remove the key for no limit",
+                    written.as_ref()
                 );
-                Err(page.error(Some(told.span()), &text))
+                Err(source.error(Some(written.span()), &text))
             }
         }
     }
 
     fn jobs(&self, lease: LeaseConfig) -> Result<Vec<JobConfig>, ConfigError> {
-        match &self.page {
-            Some(page) => job::check(page, &self.told.job, lease),
+        match &self.source {
+            Some(source) => job::check(source, &self.file_text.job, lease),
             None => Ok(Vec::new()),
         }
     }
 }
 
-/// A path as written in a file is meant from the file's own directory.
+/// Returns a path that is written in a file, relative to the directory of that file.
 fn beside(file: &Path, path: &Path) -> PathBuf {
     file.parent().map_or_else(|| path.to_owned(), |directory| directory.join(path))
 }

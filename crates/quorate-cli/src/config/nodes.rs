@@ -7,22 +7,22 @@ use std::{
 };
 use url::Url;
 
-/// The most bytes of a node's text that an error repeats.
+/// The longest text of a node that an error repeats, in bytes.
 const SHOWN_MAX: usize = 300;
 
-/// Redis' port where a URL names none.
+/// The default port of Redis.
 const PORT: u16 = 6379;
 
-/// Where a node is, and how to get in. Neither `Debug` nor `Display` shows a password.
+/// The address and credentials of a node. Neither `Debug` nor `Display` shows a password.
 #[derive(Clone, PartialEq, Eq)]
 pub enum NodeSpec {
     /// A Redis server: `redis://`, `rediss://` (TLS) or `unix://`.
     Redis {
-        /// Its URL, which may hold a user and a password.
+        /// Its URL, which may contain a user and a password.
         url: SecretUrl,
-        /// The file that holds the password.
+        /// The file that contains the password.
         password_file: Option<PathBuf>,
-        /// The files of TLS that are this node's own.
+        /// The TLS files of this node alone.
         tls: TlsFiles,
     },
     /// A directory on this host that its processes share: `file:///dir`.
@@ -33,10 +33,10 @@ pub enum NodeSpec {
 }
 
 impl NodeSpec {
-    /// Reads a node's URL.
+    /// Parses the URL of a node.
     ///
     /// # Errors
-    /// [`NodeError`], which names what is wrong and the mend, and shows no password.
+    /// [`NodeError`] names the error and the fix, and shows no password.
     pub fn parse(text: &str, password_file: Option<PathBuf>) -> Result<Self, NodeError> {
         let fail = |why: &str| Err(NodeError { text: plain(&redact(text), SHOWN_MAX), why: why.to_owned() });
         let parsed = Url::parse(text);
@@ -55,7 +55,9 @@ impl NodeSpec {
                 }
                 let database = url.path().trim_start_matches('/');
                 if !database.is_empty() && database.parse::<u16>().is_err() {
-                    return fail("has a path that is no database number; write it like redis://10.0.0.1/0");
+                    return fail(
+                        "has a path that is not a database number; write it like redis://10.0.0.1/0",
+                    );
                 }
                 Self::redis(text, &url, password_file)
             }
@@ -68,10 +70,10 @@ impl NodeSpec {
                 Self::redis(text, &url, password_file)
             }
             ("redis" | "rediss" | "unix" | "file", Err(error)) => fail(&format!(
-                "is no URL: {error}; write it like redis://10.0.0.1:6379 (and %-escape special characters of a password)"
+                "is not a URL: {error}; write it like redis://10.0.0.1:6379 (and %-escape special characters of a password)"
             )),
             ("memory", _) => {
-                fail("lives in one process and is shared with nobody; use file:///dir on one host")
+                fail("exists in one process alone; use file:///dir for the processes of one host")
             }
             ("", _) => fail(
                 "has no scheme; write it like redis://10.0.0.1:6379, unix:///run/redis.sock or file:///dir",
@@ -83,7 +85,7 @@ impl NodeSpec {
     fn redis(text: &str, url: &Url, password_file: Option<PathBuf>) -> Result<Self, NodeError> {
         let in_query = url.query_pairs().any(|(key, _)| key == "pass");
         if password_file.is_some() && (url.password().is_some() || in_query) {
-            let why = "has a password, and a password_file besides; keep one of them".to_owned();
+            let why = "has a password, and also a password_file; keep one of them".to_owned();
             return Err(NodeError { text: plain(&redact(text), SHOWN_MAX), why });
         }
         let names = TlsNames {
@@ -98,8 +100,8 @@ impl NodeSpec {
         Ok(Self::Redis { url: SecretUrl(text.into()), password_file, tls })
     }
 
-    /// The same as named in `file`: with the files of TLS that stand beside the URL, and with relative paths from the
-    /// file's own directory.
+    /// Returns the node as named in `file`: with the TLS files that are listed next to its URL, and with relative paths
+    /// relative to the directory of the file.
     ///
     /// # Errors
     /// [`NodeError`] for a node without TLS, a file that is named twice, and a certificate without its key.
@@ -118,13 +120,13 @@ impl NodeSpec {
         if (names.ca_file.is_some() && own.ca_file.is_some())
             || (names.client.is_some() && own.client.is_some())
         {
-            return fail("has a ca_file or a cert_file in its URL, and one besides; keep one of them");
+            return fail("has a ca_file or a cert_file in its URL, and also one beside it; keep one of them");
         }
         Ok(Self::Redis { url, password_file, tls: names.or(&own).beside(file) })
     }
 
-    /// What the node is called in messages, and by which two entries are found to be one node: scheme, host,
-    /// port, and a database other than 0; no user, no password.
+    /// Returns the name of the node in messages: scheme, host, port, and a database other than 0, without user and password.
+    /// Two entries with one name are one node.
     pub fn name(&self) -> Arc<str> {
         match self {
             Self::File { dir } => format!("file://{}", dir.display()).into(),
@@ -150,20 +152,20 @@ impl fmt::Debug for NodeSpec {
     }
 }
 
-/// The reason to refuse a file of TLS.
+/// The reason to refuse a TLS file.
 const NO_TLS: &str = "is not TLS and takes no ca_file, cert_file or key_file; write rediss://";
 
-/// An option of a URL that names a file.
+/// Returns the value of a URL option that names a file.
 fn option(url: &Url, name: &str) -> Option<PathBuf> {
     url.query_pairs().find(|(option, _)| option == name).map(|(_, value)| value.into_owned().into())
 }
 
-/// A URL that may hold a password: shown without user and password, and whole only on request.
+/// A URL that may contain a password. It is shown without user and password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SecretUrl(Arc<str>);
 
 impl SecretUrl {
-    /// The whole URL, password included: for the one who connects.
+    /// Returns the whole URL, including the password, for connecting.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -197,7 +199,7 @@ impl fmt::Display for SecretUrl {
     }
 }
 
-/// A node that cannot be used, and why. Shows no password.
+/// An invalid node, with the reason. Shows no password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("node `{text}` {why}")]
 pub struct NodeError {
@@ -207,20 +209,20 @@ pub struct NodeError {
 
 impl NodeError {
     fn half(text: &str, (there, missing): (&str, &str)) -> Self {
-        let why = format!("has a {there} and no {missing}; give both, which may be one file");
+        let why = format!("has a {there} and no {missing}; give both, which may be the same file");
         Self { text: plain(&redact(text), SHOWN_MAX), why }
     }
 }
 
-/// `text` without what may be a password: all between `://` (or the beginning) and the last `@`, what stands
-/// in the place of a port and is none, and what follows `pass=`. Takes away too much rather than too little:
-/// the text may be anything.
+/// Removes everything from `text` that may be a password: all between `://` (or the beginning) and the last `@`, a port
+/// that is not a number, and the text after `pass=`. The text may be anything, so this removes too much rather than too
+/// little.
 pub(crate) fn redact(text: &str) -> String {
     let (scheme, rest) = match text.split_once("://") {
         Some((scheme, rest)) => (format!("{scheme}://"), rest),
         None => (String::new(), text),
     };
-    // First of all: such a password may hold an @ of its own.
+    // First of all: such a password may contain an @ itself.
     let pass = rest.find("pass").and_then(|at| Some(at + rest[at..].find('=')? + 1));
     let (rest, hidden) = pass.map_or((rest, ""), |at| (&rest[..at], "***"));
     let shown = match rest.rsplit_once('@') {
@@ -231,7 +233,8 @@ pub(crate) fn redact(text: &str) -> String {
     shown + hidden
 }
 
-/// Where `@host` was forgotten, or a password's comma parted a list, the password stands where a port does.
+/// Hides a port that is not a number: if `@host` is missing, or a comma in a password split the list, the password is
+/// at the place of the port.
 fn without_odd_port(rest: &str) -> String {
     let host_ends = match rest.find(']') {
         Some(end) if rest.starts_with('[') => end + 1,
@@ -244,7 +247,7 @@ fn without_odd_port(rest: &str) -> String {
     match host.is_empty() || !digits(port) {
         true => format!("{host}:***"),
         false if digits(database.trim_start_matches('/')) => rest.to_owned(),
-        // Of a password with a slash in it, perhaps.
+        // Possibly part of a password with a slash in it.
         false => format!("{host}:{port}/***"),
     }
 }
@@ -276,27 +279,27 @@ mod tests {
             assert!(!format!("{spec:?} {spec} {spec:#?}").contains("hush"), "{spec:?}");
         }
         let NodeSpec::Redis { url, .. } = parse("redis://:hush@a").unwrap() else { panic!("a Redis node") };
-        assert_eq!(url.expose(), "redis://:hush@a", "the one who connects gets it whole");
+        assert_eq!(url.expose(), "redis://:hush@a", "whole, for connecting");
         assert!(!format!("{url:?} {url}").contains("hush"));
     }
 
     #[test]
-    fn what_is_no_node_says_what_to_write() {
+    fn an_invalid_node_is_rejected_with_the_required_format() {
         let table = [
             ("10.0.0.1:6379", "has no scheme; write it like redis://"),
             ("localhost:6379", "has no scheme; write it like redis://"),
             ("", "has no scheme"),
             ("http://10.0.0.1", "unknown scheme; use redis://"),
-            ("memory://", "shared with nobody; use file:///dir"),
+            ("memory://", "in one process alone; use file:///dir"),
             ("redis://", "redis://10.0.0.1:6379"),
             ("redis://:hush@", "redis://10.0.0.1:6379"),
-            ("redis://a:70000", "is no URL: invalid port number"),
-            ("redis://a/jobs", "no database number"),
+            ("redis://a:70000", "is not a URL: invalid port number"),
+            ("redis://a/jobs", "not a database number"),
             ("unix://run/redis.sock", "unix:///run/redis.sock"),
             ("unix://", "names no socket"),
             ("file://relative/dir", "file:///var/lib/quorate/a"),
             ("file:///", "names no directory"),
-            ("redis://:hu#sh@a:b", "is no URL"),
+            ("redis://:hu#sh@a:b", "is not a URL"),
         ];
         for (text, part) in table {
             let error = parse(text).unwrap_err().to_string();
@@ -319,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn files_of_tls_come_from_the_url_or_from_beside_it() {
+    fn tls_files_come_from_the_url_or_from_the_table_of_the_node() {
         let names = |ca: Option<&str>, cert: Option<&str>, key: Option<&str>| TlsNames {
             ca_file: ca.map(PathBuf::from),
             cert_file: cert.map(PathBuf::from),
@@ -358,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn redaction_takes_too_much_rather_than_too_little() {
+    fn redaction_removes_too_much_rather_than_too_little() {
         assert_eq!(redact("redis://:a@b@host"), "redis://***@host");
         assert_eq!(redact("redis:/:a@host"), "***@host");
         assert_eq!(

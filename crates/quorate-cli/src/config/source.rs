@@ -1,6 +1,6 @@
 use super::{
     ConfigError, NodeSpec, beside,
-    error::{Page, nearest},
+    error::{SourceText, nearest},
     file::FileText,
     tls::{TlsFiles, TlsNames},
 };
@@ -14,11 +14,11 @@ use std::{
 /// The environment variables that are settings.
 const SETTINGS: [&str; 5] =
     [NODES_VARIABLE, "QUORATE_CONFIG", "QUORATE_CA_FILE", "QUORATE_CERT_FILE", "QUORATE_KEY_FILE"];
-/// The environment variable with the list of nodes, which may hold their passwords. It is not inherited by any process
-/// that this program starts to run a command.
+/// The environment variable with the list of nodes, which may contain their passwords. Processes that this program starts
+/// to run a command do not inherit it.
 pub(crate) const NODES_VARIABLE: &str = "QUORATE_NODES";
-/// The environment variables that `exec` and `run` give to commands, which may call `quorate` again.
-pub(super) const HANDED_DOWN: [&str; 7] = [
+/// The environment variables that `exec` and `run` set for commands, which may call `quorate` again.
+pub(super) const COMMAND_VARIABLES: [&str; 7] = [
     "QUORATE_RESOURCE",
     "QUORATE_FENCING_TOKEN",
     "QUORATE_JOB",
@@ -28,16 +28,15 @@ pub(super) const HANDED_DOWN: [&str; 7] = [
     "QUORATE_DEADLINE",
 ];
 
-/// The system's configuration.
+/// The system's configuration file.
 const SYSTEM: &str = "/etc/quorate/quorate.toml";
 
-/// What the command line says of the configuration.
+/// The flags that concern the configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Flags {
     /// `--config`.
     pub config: Option<PathBuf>,
-    /// `--nodes`, given once with commas or several times. May hold passwords; see [`Flags::nodes`] only to
-    /// hand it on.
+    /// `--nodes`, given once with commas or several times. May contain passwords.
     pub nodes: Secret<Vec<String>>,
     /// `--local`.
     pub local: bool,
@@ -47,7 +46,7 @@ pub struct Flags {
     pub tls: TlsNames,
 }
 
-/// What is not shown.
+/// A value that is not shown.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Secret<T>(pub T);
 
@@ -57,32 +56,32 @@ impl<T> fmt::Debug for Secret<T> {
     }
 }
 
-/// The process around the program, as far as the configuration looks at it. Tests make their own.
+/// The environment of the process, as far as the configuration depends on it. Tests create their own.
 pub struct Environment<'a> {
-    /// The environment. Variables that are no UTF-8 are left out.
+    /// The environment variables. Variables that are not UTF-8 are left out, except those whose names begin with `QUORATE_`.
     pub env: BTreeMap<String, String>,
     /// Reads a file to its end.
     pub read: &'a dyn Fn(&Path) -> io::Result<String>,
-    /// The host's name, for the worker's.
+    /// The name of the host, for the default name of the worker.
     pub host: String,
-    /// The process id, for the worker's name.
+    /// The process id, for the default name of the worker.
     pub pid: u32,
 }
 
 impl fmt::Debug for Environment<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Surroundings({} on {})", self.pid, self.host)
+        write!(f, "Environment({} on {})", self.pid, self.host)
     }
 }
 
 impl Environment<'static> {
-    /// This process'.
+    /// Returns the environment of this process.
     pub fn process() -> Self {
         let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
             let name = name.into_string().ok()?;
             match value.into_string() {
                 Ok(value) => Some((name, value)),
-                // A setting that is not UTF-8 must not be taken for one that is not there: it is found wrong where it is used.
+                // A setting that is not UTF-8 must not count as missing: its use reports the invalid value.
                 Err(value) if name.starts_with("QUORATE_") => {
                     Some((name, value.to_string_lossy().into_owned()))
                 }
@@ -98,7 +97,7 @@ impl Environment<'static> {
     }
 }
 
-/// Who named the nodes.
+/// The source of the list of nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NodesFrom {
     /// `--nodes`.
@@ -107,7 +106,7 @@ pub enum NodesFrom {
     Local,
     /// `QUORATE_NODES`.
     Variable,
-    /// A file.
+    /// The configuration file.
     File(PathBuf),
 }
 
@@ -122,24 +121,24 @@ impl fmt::Display for NodesFrom {
     }
 }
 
-/// Refuses a `QUORATE_…` variable that nobody knows.
-pub(super) fn check_variables(around: &Environment<'_>) -> Result<(), ConfigError> {
-    let known = |name: &str| SETTINGS.contains(&name) || HANDED_DOWN.contains(&name);
-    let strange = around.env.keys().find(|name| name.starts_with("QUORATE_") && !known(name));
+/// Refuses an unknown `QUORATE_…` variable.
+pub(super) fn check_variables(environment: &Environment<'_>) -> Result<(), ConfigError> {
+    let known = |name: &str| SETTINGS.contains(&name) || COMMAND_VARIABLES.contains(&name);
+    let strange = environment.env.keys().find(|name| name.starts_with("QUORATE_") && !known(name));
     let Some(name) = strange else { return Ok(()) };
-    let mend = match nearest(name, SETTINGS.into_iter()) {
+    let fix = match nearest(name, SETTINGS.into_iter()) {
         Some(near) => format!("did you mean {near}?"),
         None => format!("known are {}: unset it", SETTINGS.join(", ")),
     };
-    Err(ConfigError::bare(&format!("unknown environment variable {name}; {mend}")))
+    Err(ConfigError::bare(&format!("unknown environment variable {name}; {fix}")))
 }
 
-/// The file and its text. One that was named must be there; of the usual places, the first that has one.
+/// Returns the file and its text. A file that was named must exist; of the default paths, the first that exists is read.
 pub(super) fn find_file(
     flags: &Flags,
-    around: &Environment<'_>,
+    environment: &Environment<'_>,
 ) -> Result<Option<(PathBuf, String)>, ConfigError> {
-    let named = match (&flags.config, around.env.get("QUORATE_CONFIG")) {
+    let named = match (&flags.config, environment.env.get("QUORATE_CONFIG")) {
         (Some(path), _) => Some((path.clone(), "--config")),
         (None, Some(path)) if path.is_empty() => {
             return Err(ConfigError::bare("QUORATE_CONFIG is empty; unset it, or name a file"));
@@ -151,11 +150,11 @@ pub(super) fn find_file(
         let unread = |error: io::Error| {
             ConfigError::new(Some(&path), None, &format!("cannot be read (named by {by}): {error}"))
         };
-        let text = (around.read)(&path).map_err(unread)?;
+        let text = (environment.read)(&path).map_err(unread)?;
         return Ok(Some((path, text)));
     }
-    for path in usual_places(around) {
-        match (around.read)(&path) {
+    for path in default_paths(environment) {
+        match (environment.read)(&path) {
             Ok(text) => return Ok(Some((path, text))),
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {}
             Err(error) => {
@@ -168,59 +167,60 @@ pub(super) fn find_file(
     Ok(None)
 }
 
-fn usual_places(around: &Environment<'_>) -> Vec<PathBuf> {
-    let user = base(around, "XDG_CONFIG_HOME", ".config").map(|base| base.join("quorate/quorate.toml"));
+fn default_paths(environment: &Environment<'_>) -> Vec<PathBuf> {
+    let user = base(environment, "XDG_CONFIG_HOME", ".config").map(|base| base.join("quorate/quorate.toml"));
     user.into_iter().chain([PathBuf::from(SYSTEM)]).collect()
 }
 
-/// A base directory by the XDG rules: the variable where it is absolute, else below the home directory.
-fn base(around: &Environment<'_>, variable: &str, below_home: &str) -> Option<PathBuf> {
-    let absolute = |name: &str| around.env.get(name).map(PathBuf::from).filter(|path| path.is_absolute());
+/// Returns a base directory by the XDG rules: the variable if it is absolute, else a directory below the home directory.
+fn base(environment: &Environment<'_>, variable: &str, below_home: &str) -> Option<PathBuf> {
+    let absolute =
+        |name: &str| environment.env.get(name).map(PathBuf::from).filter(|path| path.is_absolute());
     absolute(variable).or_else(|| Some(absolute("HOME")?.join(below_home)))
 }
 
-/// The nodes: from the flag, the environment, the file; never from nowhere.
+/// Returns the nodes from the flags, else the environment, else the file. There is no default.
 pub(super) fn find_nodes(
     flags: &Flags,
-    around: &Environment<'_>,
-    page: Option<&Page<'_>>,
-    told: &FileText,
+    environment: &Environment<'_>,
+    source: Option<&SourceText<'_>>,
+    file_text: &FileText,
 ) -> Result<(Vec<NodeSpec>, NodesFrom), ConfigError> {
     if flags.local {
         if !flags.nodes.0.is_empty() {
             return Err(ConfigError::bare("--local and --nodes exclude each other; keep one of them"));
         }
-        return Ok((vec![local(around)?], NodesFrom::Local));
+        return Ok((vec![local(environment)?], NodesFrom::Local));
     }
     if !flags.nodes.0.is_empty() {
         return Ok((listed(&flags.nodes.0.join(","), &NodesFrom::Flag)?, NodesFrom::Flag));
     }
-    if let Some(list) = around.env.get(NODES_VARIABLE) {
+    if let Some(list) = environment.env.get(NODES_VARIABLE) {
         return Ok((listed(list, &NodesFrom::Variable)?, NodesFrom::Variable));
     }
-    match (page, &told.nodes) {
-        (Some(page), Some(nodes)) => {
+    match (source, &file_text.nodes) {
+        (Some(source), Some(nodes)) => {
             let mut specs = Vec::new();
             for node in nodes.as_ref() {
                 let text = node.as_ref();
-                let password_file = text.password_file.as_deref().map(|file| beside(page.file, file));
+                let password_file = text.password_file.as_deref().map(|file| beside(source.file, file));
                 let spec = NodeSpec::parse(&text.url, password_file)
-                    .and_then(|spec| spec.in_file(text.tls.clone(), page.file))
-                    .map_err(|error| page.error(Some(node.span()), &error.to_string()))?;
+                    .and_then(|spec| spec.in_file(text.tls.clone(), source.file))
+                    .map_err(|error| source.error(Some(node.span()), &error.to_string()))?;
                 specs.push(spec);
             }
-            Ok((specs, NodesFrom::File(page.file.to_owned())))
+            Ok((specs, NodesFrom::File(source.file.to_owned())))
         }
-        _ => Err(nowhere(around, page)),
+        _ => Err(no_nodes(environment, source)),
     }
 }
 
-/// The files of TLS for all nodes: from the flags, else the environment, else the file.
+/// Returns the TLS files for all nodes, from the flags, else the environment, else the file.
 pub(super) fn find_tls(
     flags: &Flags,
-    around: &Environment<'_>,
-    page: Option<&Page<'_>>,
-    told: &FileText,
+    environment: &Environment<'_>,
+    source: Option<&SourceText<'_>>,
+    file_text: &FileText,
 ) -> Result<TlsFiles, ConfigError> {
     let half = |there: &str, missing: &str| {
         format!("{there} is given without {missing}; give both, which may be one file")
@@ -230,7 +230,7 @@ pub(super) fn find_tls(
         ConfigError::bare(&half(&flag(there), &flag(missing)))
     })?;
     let variable = |key: &str| format!("QUORATE_{}", key.to_uppercase());
-    let file = |key: &str| match around.env.get(&variable(key)) {
+    let file = |key: &str| match environment.env.get(&variable(key)) {
         Some(path) if path.is_empty() => {
             Err(ConfigError::bare(&format!("{} is empty; unset it, or name a file", variable(key))))
         }
@@ -241,18 +241,19 @@ pub(super) fn find_tls(
     let set = names
         .check()
         .map_err(|(there, missing)| ConfigError::bare(&half(&variable(there), &variable(missing))))?;
-    let written = match (page, &told.tls) {
-        (Some(page), Some(names)) => {
-            let wrong =
-                |(there, missing)| page.error(Some(names.span()), &format!("tls: {}", half(there, missing)));
-            names.as_ref().clone().check().map_err(wrong)?.beside(page.file)
+    let written = match (source, &file_text.tls) {
+        (Some(source), Some(names)) => {
+            let wrong = |(there, missing)| {
+                source.error(Some(names.span()), &format!("tls: {}", half(there, missing)))
+            };
+            names.as_ref().clone().check().map_err(wrong)?.beside(source.file)
         }
         _ => TlsFiles::default(),
     };
     Ok(flagged.or(&set).or(&written))
 }
 
-/// A list in one text: parted by commas or white space.
+/// Parses a list that is separated by commas or white space.
 fn listed(list: &str, from: &NodesFrom) -> Result<Vec<NodeSpec>, ConfigError> {
     let texts = list.split([',', ' ', '\t', '\n']).filter(|text| !text.is_empty());
     let specs: Vec<_> = texts
@@ -261,36 +262,37 @@ fn listed(list: &str, from: &NodesFrom) -> Result<Vec<NodeSpec>, ConfigError> {
         .map_err(|error| ConfigError::bare(&format!("{from}: {error}")))?;
     if specs.is_empty() {
         let text = format!(
-            "{from} is empty; list the nodes, parted by commas: redis://10.0.0.1,redis://10.0.0.2,redis://10.0.0.3"
+            "{from} is empty; list the nodes, separated by commas: redis://10.0.0.1,redis://10.0.0.2,redis://10.0.0.3"
         );
         return Err(ConfigError::bare(&text));
     }
     Ok(specs)
 }
 
-fn local(around: &Environment<'_>) -> Result<NodeSpec, ConfigError> {
-    let state = base(around, "XDG_STATE_HOME", ".local/state").ok_or_else(|| {
-        ConfigError::bare("--local finds no state directory; set HOME or XDG_STATE_HOME to an absolute path, or use --nodes file:///dir")
+fn local(environment: &Environment<'_>) -> Result<NodeSpec, ConfigError> {
+    let state = base(environment, "XDG_STATE_HOME", ".local/state").ok_or_else(|| {
+        ConfigError::bare("--local needs a state directory; set HOME or XDG_STATE_HOME to an absolute path, or use --nodes file:///dir")
     })?;
     Ok(NodeSpec::File { dir: state.join("quorate/node") })
 }
 
-fn nowhere(around: &Environment<'_>, page: Option<&Page<'_>>) -> ConfigError {
-    let file = match page {
-        Some(page) => format!("nodes = [\"redis://…\", …] in {}", page.file.display()),
+fn no_nodes(environment: &Environment<'_>, source: Option<&SourceText<'_>>) -> ConfigError {
+    let file = match source {
+        Some(source) => format!("nodes = [\"redis://…\", …] in {}", source.file.display()),
         None => {
-            let places: Vec<_> = usual_places(around).iter().map(|path| path.display().to_string()).collect();
+            let places: Vec<_> =
+                default_paths(environment).iter().map(|path| path.display().to_string()).collect();
             format!(
-                "nodes = [\"redis://…\", …] in a file ({}, or the one --config or QUORATE_CONFIG names)",
+                "nodes = [\"redis://…\", …] in a file ({}, or the file of --config or QUORATE_CONFIG)",
                 places.join(", ")
             )
         }
     };
     ConfigError::bare(&format!(
-        "no nodes are named. Name them, the same on every machine, in one of these ways:\n  \
+        "no nodes are named. Name the same nodes on every machine, in one of these ways:\n  \
          --nodes redis://10.0.0.1,redis://10.0.0.2,redis://10.0.0.3\n  \
          QUORATE_NODES=redis://10.0.0.1,redis://10.0.0.2,redis://10.0.0.3\n  \
          {file}\n  \
-         --local, for one machine alone: a file node in the user's state directory"
+         --local, for one machine alone: one node in the user's state directory"
     ))
 }

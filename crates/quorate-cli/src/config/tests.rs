@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, io};
 
 const NODES: &str = "nodes = [\"redis://a\", \"redis://b\", \"redis://c\"]\n";
 
-/// Files by path, in place of a file system.
+/// Loads a configuration from `files`, by path, in place of a file system.
 fn load_with(flags: &Flags, env: &[(&str, &str)], files: &[(&str, &str)]) -> Result<Config, ConfigError> {
     let read = |path: &Path| {
         let found = files.iter().find(|(name, _)| Path::new(name) == path);
@@ -24,7 +24,7 @@ fn load(text: &str) -> Result<Config, ConfigError> {
 }
 
 #[track_caller]
-fn says(text: &str) -> String {
+fn error_of(text: &str) -> String {
     let error = match load(text) {
         Ok(config) => panic!("{text}\nwas read as {config:?}"),
         Err(error) => error.to_string(),
@@ -38,11 +38,11 @@ fn job(lines: &str) -> String {
 }
 
 #[test]
-fn nodes_alone_are_a_configuration_with_the_librarys_defaults() {
+fn nodes_alone_are_a_configuration_with_the_defaults_of_the_library() {
     let config = load(NODES).unwrap();
     let names: Vec<_> = config.nodes.iter().map(NodeSpec::name).collect();
     assert_eq!(names, ["redis://a:6379".into(), "redis://b:6379".into(), Arc::<str>::from("redis://c:6379")]);
-    assert_eq!(config.setup, QuorumConfig { worker: "oak-7".into(), ..QuorumConfig::default() });
+    assert_eq!(config.settings, QuorumConfig { worker: "oak-7".into(), ..QuorumConfig::default() });
     assert_eq!(config.lease.ttl, Duration::from_secs(10));
     assert_eq!(config.lease.step_down_grace, Duration::from_secs(2));
     assert_eq!(&*config.prefix, "quorate:");
@@ -51,7 +51,7 @@ fn nodes_alone_are_a_configuration_with_the_librarys_defaults() {
 }
 
 #[test]
-fn every_key_arrives() {
+fn every_key_is_read() {
     let text = r#"
         nodes = ["rediss://me:hush@a", { url = "redis://b/1", password_file = "secret" }, "file:///c"]
         group = "billing"
@@ -85,7 +85,7 @@ fn every_key_arrives() {
         jitter = "5m"
         overlap = "cancel-old"
         retries = { attempts = 4, backoff = "2s", max_backoff = "9s" }
-        placement = "spread"
+        placement = "any-worker"
         priority = -2
         history = 7
 
@@ -112,7 +112,7 @@ fn every_key_arrives() {
     assert_eq!(config.nodes[1], NodeSpec::parse("redis://b/1", password_file).unwrap());
     assert_eq!(config.nodes[2], NodeSpec::File { dir: "/c".into() });
     assert_eq!(&*config.prefix, "shop:");
-    let setup = QuorumConfig {
+    let settings = QuorumConfig {
         worker: "w1".into(),
         node_timeout: Duration::from_millis(50),
         max_ttl: Duration::from_secs(20),
@@ -125,7 +125,7 @@ fn every_key_arrives() {
         trust_new_nodes: true,
         ..QuorumConfig::default()
     };
-    assert_eq!(config.setup, setup);
+    assert_eq!(config.settings, settings);
     let lease = LeaseConfig { ttl: Duration::from_secs(5), step_down_grace: Duration::from_millis(500) };
     assert_eq!(config.lease, lease);
 
@@ -169,7 +169,7 @@ fn every_key_arrives() {
 }
 
 #[test]
-fn errors_name_line_key_value_and_mend() {
+fn errors_name_line_key_value_and_fix() {
     let table: [(String, &[&str]); 73] = [
         // Keys and types.
         ("nodez = []".into(), &["/q.toml:1: unknown key `nodez`; did you mean `nodes`?"]),
@@ -218,7 +218,7 @@ fn errors_name_line_key_value_and_mend() {
         ("nodes = \"redis://me:hush\"".into(), &[":1: nodes: ", "write a list"]),
         (
             "nodes = [\n\"redis://a\",\n\"redis://:hush@b:x\"]".into(),
-            &[":3: node `redis://***@b:x` is no URL"],
+            &[":3: node `redis://***@b:x` is not a URL"],
         ),
         ("nodes = [\"a:6379\"]".into(), &[":1: node `a:6379` has no scheme"]),
         (
@@ -250,7 +250,7 @@ fn errors_name_line_key_value_and_mend() {
         ),
         (job("every = \"0s\""), &[":5: job \"n\" has an `every` that cannot be used: the period 0ns"]),
         (job("every = \"1s\"\nschedule = \"@daily\""), &[":6: job \"n\" has a `schedule` and an `every`"]),
-        (job(""), &[":3: job \"n\" has no time to run at; add schedule"]),
+        (job(""), &[":3: job \"n\" has no schedule; add schedule"]),
         (
             job("every = \"1s\"\nmisfire = { rule = \"run-once\", within = \"5s\" }"),
             &[":6: job \"n\" has a misfire window (within) of 5s, shorter than the lease's ttl 10s"],
@@ -275,11 +275,11 @@ fn errors_name_line_key_value_and_mend() {
             job("every = \"1s\"\nkeep_output = \"1GiB\""),
             &[":6: job \"n\" has keep_output \"1GiB\"", "write it like \"2KiB\""],
         ),
-        (job("every = \"1s\"\nkeep_output = \"8KiB\""), &["too much", "at most \"4KiB\""]),
+        (job("every = \"1s\"\nkeep_output = \"8KiB\""), &["too large", "at most \"4KiB\""]),
         (job("every = \"1s\"\nkeep_output = \"0\""), &["keeps nothing"]),
         (
             job("every = \"1s\"\nenv = { QUORATE_TICK = \"x\" }"),
-            &[":3: job \"n\" has an `env` name QUORATE_TICK that each run is given"],
+            &[":3: job \"n\" has an `env` name QUORATE_TICK that quorate sets"],
         ),
         (job("every = \"1s\"\ndelay = \"1s\""), &[":5: job \"n\" has an `every` and a `delay`; keep one"]),
         (job("delay = \"1us\""), &[":5: job \"n\" has a `delay` that cannot be used: "]),
@@ -314,8 +314,8 @@ fn errors_name_line_key_value_and_mend() {
             &[":6: overlap `cancel` is unknown; use skip, queue, cancel-old, allow"],
         ),
         (
-            job("every = \"1s\"\nplacement = \"spred\""),
-            &[":6: placement `spred` is unknown; did you mean `spread`?"],
+            job("every = \"1s\"\nplacement = \"any-wroker\""),
+            &[":6: placement `any-wroker` is unknown; did you mean `any-worker`?"],
         ),
         (
             job("every = \"1s\"\nretries = { attempts = 0 }"),
@@ -324,7 +324,7 @@ fn errors_name_line_key_value_and_mend() {
         (job("every = \"1s\"\nretries = 3"), &[":6: retries: ", "write it like { attempts = 3"]),
         (
             job("every = \"1s\"\nretries = { backoff = \"1s\" }"),
-            &[":6: the key `attempts` is missing; say how"],
+            &[":6: the key `attempts` is missing; give the number"],
         ),
         (
             job("every = \"1s\"\nretries = { attempts = 3, backoff = \"2m\" }"),
@@ -335,11 +335,11 @@ fn errors_name_line_key_value_and_mend() {
         (job("every = \"1s\"\ntimeout = \"0s\""), &[":6: job \"n\" has a timeout of 0s"]),
         (
             job("every = \"1s\"\n[[job]]\nname = \"n\"\ncommand = [\"x\"]\nevery = \"1s\""),
-            &[":7: job \"n\" has the name of a job above"],
+            &[":7: job \"n\" has the same name as a job above"],
         ),
     ];
     for (text, parts) in table {
-        let error = says(&text);
+        let error = error_of(&text);
         for part in parts {
             assert!(error.contains(part), "{text}\ngave: {error}\nwithout: {part}");
         }
@@ -349,10 +349,10 @@ fn errors_name_line_key_value_and_mend() {
 #[test]
 fn an_empty_command_is_refused() {
     for command in ["[]", "[\"\"]", "[\" \", \"a\"]"] {
-        let error = says(&format!("{NODES}[[job]]\nname = \"n\"\nevery = \"1s\"\ncommand = {command}"));
+        let error = error_of(&format!("{NODES}[[job]]\nname = \"n\"\nevery = \"1s\"\ncommand = {command}"));
         assert!(error.contains(":5: job \"n\" has an empty command; give program"), "{error}");
     }
-    let error = says(&format!("{NODES}[[job]]\nname = \"n\"\nevery = \"1s\"\ncommand = \"./a --b\""));
+    let error = error_of(&format!("{NODES}[[job]]\nname = \"n\"\nevery = \"1s\"\ncommand = \"./a --b\""));
     assert!(error.contains(":5: command: ") && error.contains("[\"./report.sh\", \"--all\"]"), "{error}");
 }
 
@@ -365,7 +365,7 @@ fn nodes_come_from_flag_then_environment_then_file() {
 
     let config = load_with(&flags, &env, &files).unwrap();
     assert_eq!((&*first(&config), &config.nodes_from), ("redis://f1:6379", &NodesFrom::Flag));
-    assert_eq!(&*config.prefix, "p:", "the file's other keys count all the same");
+    assert_eq!(&*config.prefix, "p:", "the other keys of the file apply");
     let config = load_with(&Flags::default(), &env, &files).unwrap();
     assert_eq!((&*first(&config), &config.nodes_from), ("redis://e1:6379", &NodesFrom::Variable));
     let config = load_with(&Flags::default(), &env[1..], &files).unwrap();
@@ -407,7 +407,7 @@ fn without_nodes_all_ways_are_named() {
     ] {
         assert!(error.contains(way), "{way} is missing in: {error}");
     }
-    let error = says("group = \"a\"");
+    let error = error_of("group = \"a\"");
     assert!(error.contains("nodes = [\"redis://…\", …] in /q.toml"), "{error}");
     assert_eq!(ConfigError::EXIT, 78);
 }
@@ -415,13 +415,14 @@ fn without_nodes_all_ways_are_named() {
 #[test]
 fn an_unknown_variable_is_an_error() {
     let load = |name| load_with(&Flags::default(), &[("QUORATE_NODES", "redis://a"), (name, "x")], &[]);
-    let says = |name| load(name).unwrap_err().to_string();
+    let error_of = |name| load(name).unwrap_err().to_string();
     assert_eq!(
-        says("QUORATE_NODE"),
+        error_of("QUORATE_NODE"),
         "unknown environment variable QUORATE_NODE; did you mean QUORATE_NODES?"
     );
     assert!(
-        says("QUORATE_COLOUR_OF_LOGS").contains("known are QUORATE_NODES, QUORATE_CONFIG, QUORATE_CA_FILE")
+        error_of("QUORATE_COLOUR_OF_LOGS")
+            .contains("known are QUORATE_NODES, QUORATE_CONFIG, QUORATE_CA_FILE")
     );
     for inherited in ["QUORATE_RESOURCE", "QUORATE_FENCING_TOKEN", "QUORATEX", "OTHER"] {
         assert!(load(inherited).is_ok(), "{inherited}");
@@ -453,7 +454,7 @@ fn the_file_is_looked_for_in_order() {
     assert_eq!(found(&none, &[], &all).unwrap(), "redis://system:6379");
     assert_eq!(found(&none, &env[1..], &all[4..]).unwrap(), "redis://system:6379");
 
-    // A file that was named must be there; one that cannot be read is not passed over.
+    // A file that was named must exist; one that cannot be read is not skipped.
     assert!(
         found(&flag, &env, &all[1..]).unwrap_err().contains("/flag.toml: cannot be read (named by --config)")
     );
@@ -496,14 +497,14 @@ fn files_of_tls_come_from_the_node_the_flag_the_environment_and_the_file_in_this
     let none = Flags::default();
     let file = tls(&none, &[]).unwrap();
     assert_eq!(file, ("/etc/x/ca.pem".into(), client("/c.pem", "/etc/x/k")));
-    // Of another place, the certificate and its key together.
+    // The certificate and its key come from one source.
     let env = [("QUORATE_CERT_FILE", "e.pem"), ("QUORATE_KEY_FILE", "e.key")];
     assert_eq!(tls(&none, &env).unwrap(), ("/etc/x/ca.pem".into(), client("e.pem", "e.key")));
     let names = TlsNames { ca_file: Some("f.pem".into()), ..TlsNames::default() };
     let flags = Flags { tls: names, ..Flags::default() };
     let all = [("QUORATE_CA_FILE", "e-ca.pem"), env[0], env[1]];
     assert_eq!(tls(&flags, &all).unwrap(), ("f.pem".into(), client("e.pem", "e.key")));
-    // A node's own go before them all.
+    // A node's own files have priority over all others.
     let own = TlsFiles { ca_file: Some("own".into()), client: None };
     let merged = own.or(&TlsFiles { ca_file: Some("all".into()), client: client("c", "k") });
     assert_eq!(merged, TlsFiles { ca_file: Some("own".into()), client: client("c", "k") });
@@ -520,30 +521,30 @@ fn files_of_tls_come_from_the_node_the_flag_the_environment_and_the_file_in_this
         assert!(error.contains(part), "{error}");
     }
     assert!(
-        says(&format!("{NODES}tls = {{ key_file = \"k\" }}"))
+        error_of(&format!("{NODES}tls = {{ key_file = \"k\" }}"))
             .contains(":2: tls: key_file is given without cert_file")
     );
-    assert!(says(&format!("{NODES}tls = \"ca.pem\"")).contains("write it like { ca_file = "));
-    assert!(says("nodes = [{ url = \"redis://a\", ca_file = \"ca.pem\" }]").contains("write rediss://"));
+    assert!(error_of(&format!("{NODES}tls = \"ca.pem\"")).contains("write it like { ca_file = "));
+    assert!(error_of("nodes = [{ url = \"redis://a\", ca_file = \"ca.pem\" }]").contains("write rediss://"));
 }
 
-/// The annotated file, as it stands and with each commented default in force.
+/// Reads the annotated file unchanged, and with each commented default in force.
 #[test]
-fn the_annotated_file_tells_every_key_and_its_true_default() {
+fn the_annotated_file_documents_every_key_and_its_true_default() {
     let text = include_str!("../../../../config/quorate.toml");
     let plain = load(text).unwrap_or_else(|error| panic!("{error}"));
     let default_line = |line: &str| {
         let key = line.strip_prefix('#')?.split_once(" = ")?.0;
         key.bytes().all(|b| b.is_ascii_lowercase() || b == b'_').then_some(key.to_owned())
     };
-    let told: String = text
+    let uncommented: String = text
         .lines()
         .map(|line| if default_line(line).is_some() { &line[1..] } else { line })
-        .filter(|line| !line.starts_with("worker = ")) // host and process: no text can tell
+        .filter(|line| !line.starts_with("worker = ")) // its default depends on host and process
         .map(|line| format!("{line}\n"))
         .collect();
-    let told = load(&told).unwrap_or_else(|error| panic!("{error}"));
-    assert_eq!(told, plain, "a default in the annotated file is not the program's");
+    let uncommented = load(&uncommented).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(uncommented, plain, "a default in the annotated file is not the program's");
     assert!(plain.group_with_jobs().is_ok(), "it is a whole configuration");
 
     for table in [
@@ -554,8 +555,8 @@ fn the_annotated_file_tells_every_key_and_its_true_default() {
         "[[job]]\nmisfire = { x = 1 }",
         "[[job]]\nretries = { x = 1 }",
     ] {
-        let strange = if table.is_empty() { "x = 1" } else { table };
-        let error = says(strange);
+        let unknown = if table.is_empty() { "x = 1" } else { table };
+        let error = error_of(unknown);
         let keys = error.split_once("the keys here are ").map(|(_, keys)| keys.split(", "));
         for key in keys.unwrap_or_else(|| panic!("{error}")) {
             let shown = text.lines().any(|line| {
@@ -565,7 +566,7 @@ fn the_annotated_file_tells_every_key_and_its_true_default() {
                     || line.contains(&format!(", {key} = "))
                     || line == format!("[[{key}]]")
             });
-            assert!(shown, "config/quorate.toml does not tell of `{key}`");
+            assert!(shown, "config/quorate.toml does not document `{key}`");
         }
     }
 }

@@ -4,34 +4,34 @@ use super::beside;
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 
-/// Files as named by flags, by the environment, or in one place of the file.
+/// The TLS files as named by flags, by the environment, or at one place of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "a table")]
 pub struct TlsNames {
     /// The certificates of the authorities to trust instead of the machine's.
     pub ca_file: Option<PathBuf>,
-    /// The certificate to show to the servers.
+    /// The certificate to present to the servers.
     pub cert_file: Option<PathBuf>,
     /// Its key.
     pub key_file: Option<PathBuf>,
 }
 
-/// The same, checked: a certificate comes with its key.
+/// The TLS files, checked: a certificate has its key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsFiles {
     /// The certificates of the authorities to trust instead of the machine's.
     pub ca_file: Option<PathBuf>,
-    /// The certificate to show to the servers, and its key.
+    /// The certificate to present to the servers, and its key.
     pub client: Option<(PathBuf, PathBuf)>,
 }
 
 impl TlsNames {
-    /// Returns whether no file is named.
+    /// Returns `true` if no file is named.
     pub(super) fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Checks that a certificate comes with its key. On an error: what is there, and what is missing.
+    /// Checks that a certificate has its key. The error holds the key that is given and the key that is missing.
     pub(super) fn check(self) -> Result<TlsFiles, (&'static str, &'static str)> {
         let client = match (self.cert_file, self.key_file) {
             (Some(certificate), Some(key)) => Some((certificate, key)),
@@ -44,7 +44,7 @@ impl TlsNames {
 }
 
 impl TlsFiles {
-    /// The paths as meant in `file`.
+    /// Returns the paths relative to the directory of `file`.
     pub(super) fn beside(self, file: &Path) -> Self {
         let meant = |path: PathBuf| beside(file, &path);
         Self {
@@ -53,7 +53,7 @@ impl TlsFiles {
         }
     }
 
-    /// These, and where one is missing `other`'s. A certificate and its key come from one place.
+    /// Returns these files, and those of `other` for the ones that are missing. A certificate and its key come from one source.
     #[must_use]
     pub fn or(&self, other: &Self) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! From what the workers wrote down, and what stands on the nodes, to the summary. Pure.
+//! Computes the summary from the journals of the workers and the records on the nodes. Pure.
 
 use super::{
     TICK_EVERY,
@@ -12,31 +12,31 @@ use std::{
     sync::Arc,
 };
 
-/// What the figures are made of.
+/// The input of the figures.
 #[derive(Debug, Default)]
 pub(crate) struct Evidence {
     /// All journals.
     pub(crate) entries: Vec<Entry>,
     /// The signals that ended leaders.
-    pub(crate) signals: Vec<Sent>,
-    /// The last moment of which ticks are counted.
+    pub(crate) signals: Vec<SentSignal>,
+    /// The end of the time in which ticks are counted.
     pub(crate) until: WallTime,
-    /// For each tick of which any node has a record: the term that wrote it, and whether it is final.
+    /// For each tick of which a node has a record: the term that wrote it, and whether it is final.
     pub(crate) ledger: BTreeMap<WallTime, (u64, bool)>,
-    /// How many messages were sent, `m-1` and so on.
+    /// The number of messages that were sent; their ids are `m-1`, `m-2` and so on.
     pub(crate) sent: usize,
-    /// For each message that no worker wrote down as done: the token of the done record on the nodes.
+    /// For each message without a journal entry that it is done: the token of the done record on the nodes.
     pub(crate) done: BTreeMap<Arc<str>, u64>,
 }
 
 /// A signal that ended a leader.
 #[derive(Clone, Debug)]
-pub(crate) struct Sent {
-    /// `KILL` or `TERM`.
+pub(crate) struct SentSignal {
+    /// The name, `KILL` or `TERM`.
     pub(crate) signal: &'static str,
-    /// To whom.
+    /// The worker that got it.
     pub(crate) to: WorkerId,
-    /// When.
+    /// The time of the signal.
     pub(crate) at: BootTime,
 }
 
@@ -48,25 +48,25 @@ pub(crate) struct Figures {
     pub(crate) messages: Messages,
 }
 
-/// From a signal to the next leader.
+/// The time from a signal to the next leader.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Failover {
     pub(crate) signal: &'static str,
-    /// From the signal to the next worker's `elected`; `None` if there was none.
+    /// The time from the signal to the next worker's `elected`, in milliseconds; `None` if there was none.
     pub(crate) ms: Option<f64>,
 }
 
-/// The job's ticks, from the first that started to the last that was due before the end.
+/// The ticks of the job, from the first that started to the last that was due before the end.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Ticks {
     pub(crate) due: usize,
-    /// Of these, how many handlers began.
+    /// The number of due ticks whose handlers began.
     pub(crate) started: usize,
-    /// How many began more than once.
+    /// The number of ticks whose handlers began more than once.
     pub(crate) started_twice: usize,
-    /// How many the SIGKILL caught: recorded as started, or begun, and never done.
+    /// The number of ticks that the SIGKILL interrupted: recorded as started, or begun, and never done.
     pub(crate) interrupted: usize,
-    /// How many neither began nor were recorded as started by the worker that was killed.
+    /// The number of ticks that neither began nor were recorded as started by the worker that was killed.
     pub(crate) missed: usize,
 }
 
@@ -74,11 +74,11 @@ pub(crate) struct Ticks {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Messages {
     pub(crate) sent: usize,
-    /// How many are done.
+    /// The number of messages that are done.
     pub(crate) processed: usize,
-    /// How many were handled under two claims, but for those interrupted.
+    /// The number of messages that were handled under two claims, except those interrupted.
     pub(crate) processed_twice: usize,
-    /// How many the SIGKILL caught between their start and their done record; another worker's claim follows.
+    /// The number of messages that the SIGKILL interrupted between start and done record; another worker's claim follows.
     pub(crate) interrupted: usize,
 }
 
@@ -93,7 +93,7 @@ impl Figures {
         }
     }
 
-    /// Whether nothing was started twice, missed, processed twice or lost.
+    /// Returns `true` if nothing was started twice, missed, processed twice or lost.
     pub(crate) fn is_clean(&self) -> bool {
         let Ticks { due, started_twice, missed, .. } = self.ticks;
         let Messages { sent, processed, processed_twice, .. } = self.messages;
@@ -101,7 +101,7 @@ impl Figures {
         led && due > 0 && started_twice == 0 && missed == 0 && processed == sent && processed_twice == 0
     }
 
-    /// One JSON object.
+    /// Returns one JSON object.
     pub(crate) fn to_json(&self, nodes: &Nodes) -> serde_json::Result<String> {
         #[derive(Serialize)]
         struct Page<'a> {
@@ -113,7 +113,7 @@ impl Figures {
     }
 }
 
-fn failover(sent: &Sent, entries: &[Entry]) -> Failover {
+fn failover(sent: &SentSignal, entries: &[Entry]) -> Failover {
     let elected = |entry: &&Entry| {
         matches!(entry.event, Event::Elected { .. }) && entry.at() > sent.at && entry.who != sent.to
     };
@@ -142,7 +142,7 @@ fn ticks(evidence: &Evidence, killed: &BTreeSet<&WorkerId>) -> Ticks {
     while tick <= evidence.until {
         let starts = started.get(&tick).map_or(&[][..], Vec::as_slice);
         let recorded = evidence.ledger.get(&tick);
-        // A SIGKILL may also fall between the record and the journal's line, at both ends of a run.
+        // A SIGKILL may also happen between the record and the line in the journal, at both ends of a run.
         let finished = done.contains(&tick) || recorded.is_some_and(|(_, last)| *last);
         let by_killed = match starts {
             [] => recorded.is_some_and(|(term, _)| killed_terms.contains(term)),
@@ -193,13 +193,13 @@ mod tests {
         Entry { at: ms * 1_000_000, who: who(worker), event }
     }
 
-    /// The tick due at `n` periods.
+    /// Returns the tick that is due at `n` periods.
     fn tick(n: u64) -> u64 {
         n * TICK_EVERY.as_micros() as u64
     }
 
     fn start(worker: &str, n: u64) -> Entry {
-        entry(0, worker, Event::TickStart { tick: tick(n), term: 1, made_up: false })
+        entry(0, worker, Event::TickStart { tick: tick(n), term: 1, catch_up: false })
     }
 
     fn end(worker: &str, n: u64) -> Entry {
@@ -218,11 +218,11 @@ mod tests {
         entry(0, worker, Event::MessageDone { id: id.into(), token })
     }
 
-    fn killed(worker: &str, ms: u64) -> Sent {
-        Sent { signal: "KILL", to: who(worker), at: BootTime::from_nanos(ms * 1_000_000) }
+    fn killed(worker: &str, ms: u64) -> SentSignal {
+        SentSignal { signal: "KILL", to: who(worker), at: BootTime::from_nanos(ms * 1_000_000) }
     }
 
-    /// Ticks 4 to 9 are due, `a` leads for term 1 and is killed, `b` for term 2.
+    /// Returns journals in which ticks 4 to 9 are due, `a` leads for term 1 and is killed, and `b` leads for term 2.
     fn evidence(entries: Vec<Entry>) -> Evidence {
         let mut all =
             vec![entry(0, "a", Event::Elected { term: 1 }), entry(3100, "b", Event::Elected { term: 2 })];
@@ -238,8 +238,8 @@ mod tests {
         let mut alone = evidence(Vec::new());
         alone.entries.pop();
         alone.entries.push(entry(1500, "a", Event::Elected { term: 3 }));
-        assert_eq!(Figures::of(&alone).failovers[0].ms, None, "not by the one that was killed");
-        // The same name started again is another worker.
+        assert_eq!(Figures::of(&alone).failovers[0].ms, None, "the killed worker does not count");
+        // The same name, started again, is another worker.
         alone.entries.push(Entry { who: WorkerId { run: 2, ..who("a") }, ..alone.entries[1].clone() });
         assert_eq!(Figures::of(&alone).failovers[0].ms, Some(500.0));
         assert!(!Figures::of(&evidence(Vec::new())).is_clean(), "nothing ran");
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tick_that_started_twice_or_never_shows() {
+    fn a_tick_that_started_twice_or_never_is_counted() {
         let twice = Figures::of(&evidence([ran("a", 4..=7), ran("b", 7..=9)].concat()));
         assert_eq!(twice.ticks, Ticks { due: 6, started: 6, started_twice: 1, ..Ticks::default() });
         assert!(!twice.is_clean());
@@ -261,23 +261,23 @@ mod tests {
         assert_eq!(never.ticks, Ticks { due: 6, started: 5, missed: 1, ..Ticks::default() });
         assert!(!never.is_clean());
         let stopped = Figures::of(&evidence(ran("a", 4..=6)));
-        assert_eq!(stopped.ticks.missed, 3, "due, though nobody started any later one");
+        assert_eq!(stopped.ticks.missed, 3, "due, although no worker started a later one");
     }
 
     #[test]
-    fn what_the_kill_caught_is_interrupted_and_not_missed() {
+    fn a_tick_that_the_kill_interrupted_is_not_missed() {
         let mut entries = [ran("a", 4..=5), ran("b", 8..=9)].concat();
         entries.push(start("a", 6));
         let mut evidence = evidence(entries);
-        // Recorded, and killed before the handler's first line.
+        // Recorded, and killed before the first line of the handler.
         evidence.ledger.insert(WallTime::from_micros(tick(7)), (1, false));
         let figures = Figures::of(&evidence);
         assert_eq!(figures.ticks, Ticks { due: 6, started: 5, interrupted: 2, ..Ticks::default() });
         assert!(figures.is_clean());
-        // Done, and killed before the line that says so.
+        // Done, and killed before the line about it.
         evidence.ledger.insert(WallTime::from_micros(tick(6)), (1, true));
         assert_eq!(Figures::of(&evidence).ticks.interrupted, 1);
-        // The record of a worker that was not killed excuses nothing.
+        // The record of a worker that was not killed is no excuse.
         evidence.ledger.insert(WallTime::from_micros(tick(7)), (2, false));
         assert_eq!(Figures::of(&evidence).ticks.missed, 1);
         evidence.ledger.remove(&WallTime::from_micros(tick(7)));
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_is_processed_once_by_whoever_claims_it() {
+    fn a_message_is_processed_once_by_the_worker_that_claims_it() {
         let ran = ran("b", 4..=9);
         let once = [ran.clone(), vec![begin("a", "m-1", 1), finish("a", "m-1", 1)]].concat();
         let figures = |entries: Vec<Entry>, sent| Figures::of(&Evidence { sent, ..evidence(entries) });
@@ -303,16 +303,16 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_the_kill_caught_is_handled_again_and_only_that_one_may_be() {
+    fn only_a_message_that_the_kill_interrupted_may_be_handled_again() {
         let again = |first: &str| vec![begin(first, "m-1", 1), begin("b", "m-1", 2), finish("b", "m-1", 2)];
         let messages = |entries| Figures::of(&Evidence { sent: 1, ..evidence(entries) }).messages;
         let caught = Messages { sent: 1, processed: 1, processed_twice: 0, interrupted: 1 };
         assert_eq!(messages(again("a")), caught);
-        assert_eq!(messages(again("c")).processed_twice, 1, "nobody killed `c`");
+        assert_eq!(messages(again("c")).processed_twice, 1, "`c` was not killed");
     }
 
     #[test]
-    fn a_done_record_counts_where_the_kill_caught_the_line_that_tells_it() {
+    fn a_done_record_counts_if_the_kill_prevented_its_line_in_the_journal() {
         let mut evidence = Evidence { sent: 1, ..evidence(vec![begin("a", "m-1", 1)]) };
         assert_eq!(Figures::of(&evidence).messages.interrupted, 1);
         evidence.done.insert("m-1".into(), 1);
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn the_json_is_the_one_that_is_documented() {
+    fn the_json_is_as_documented() {
         let figures = Figures::of(&Evidence { sent: 1, ..evidence(ran("a", 4..=9)) });
         assert_eq!(
             figures.to_json(&Nodes::Files).unwrap(),

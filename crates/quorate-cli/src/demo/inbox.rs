@@ -1,4 +1,4 @@
-//! The messages: a file that the demo appends to and every worker reads.
+//! The messages: a file to which the demo appends and which every worker reads.
 
 use super::journal::Lines;
 use std::{
@@ -11,7 +11,7 @@ fn path(dir: &Path) -> PathBuf {
     dir.join("inbox")
 }
 
-/// The demo's side.
+/// The sending side.
 #[derive(Debug)]
 pub(crate) struct Outlet {
     file: File,
@@ -31,13 +31,13 @@ impl Outlet {
         Ok(())
     }
 
-    /// How many messages have been sent: `m-1` and so on.
+    /// Returns the number of messages that have been sent. Their ids are `m-1`, `m-2` and so on.
     pub(crate) fn sent(&self) -> usize {
         self.sent
     }
 }
 
-/// A worker's side: every message from the first.
+/// Returns the receiving side: every message from the first.
 pub(crate) fn inbox(dir: &Path) -> Lines {
     Lines::of(path(dir))
 }

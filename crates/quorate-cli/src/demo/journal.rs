@@ -1,4 +1,4 @@
-//! What a worker writes down: one JSON object a line, one `write` a line.
+//! The journals of the workers: one JSON object per line, one `write` per line.
 
 use quorate::env::{BootTime, Env};
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-/// A worker process: the same name starts again as another run.
+/// A run of a worker process. A worker that is started again keeps its name, and gets another run.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct WorkerId {
     pub(crate) worker: Arc<str>,
@@ -17,38 +17,38 @@ pub(crate) struct WorkerId {
 }
 
 impl WorkerId {
-    /// Where its journal is.
+    /// Returns the path of its journal.
     pub(crate) fn journal(&self, dir: &Path) -> PathBuf {
         dir.join(format!("{}.{}.jsonl", self.worker, self.run))
     }
 }
 
-/// What happened to a worker.
+/// An event of a worker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub(crate) enum Event {
-    /// It leads, for this term. Written before anything is done with it.
+    /// It leads, for this term. Written before any work is done under it.
     Elected { term: u64 },
-    /// A tick is about to run: the first thing that its handler does.
-    TickStart { tick: u64, term: u64, made_up: bool },
-    /// The handler has reached its end.
+    /// A tick is about to run: the first action of its handler.
+    TickStart { tick: u64, term: u64, catch_up: bool },
+    /// The handler has finished.
     TickDone { tick: u64, term: u64 },
     /// A message is about to be handled.
     MessageStart { id: Arc<str>, token: u64 },
-    /// Its done record stands on a majority of the nodes.
+    /// A majority of the nodes stores its done record.
     MessageDone { id: Arc<str>, token: u64 },
-    /// The work has been told to stop.
+    /// The work has been cancelled.
     StepDown { term: u64 },
-    /// The lease ran out.
+    /// The lease expired.
     Lost { term: u64 },
-    /// The lease was let go of.
+    /// The lease was released.
     Resigned { term: u64 },
 }
 
 /// A line of a journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Entry {
-    /// The host's boot clock, in nanoseconds, when the line was written.
+    /// The time at which the line was written, on the host's boot clock in nanoseconds.
     pub(crate) at: u64,
     #[serde(flatten)]
     pub(crate) who: WorkerId,
@@ -62,7 +62,7 @@ impl Entry {
     }
 }
 
-/// A worker's side of its journal. Clones write to the same file.
+/// The journal of a worker, for writing. Clones write to the same file.
 #[derive(Clone, Debug)]
 pub(crate) struct Journal {
     env: Env,
@@ -76,7 +76,7 @@ impl Journal {
         Ok(Self { env: env.clone(), who, file: Arc::new(Mutex::new(file)) })
     }
 
-    /// Writes a line. Once this returns, a SIGKILL cannot unwrite it: the kernel has it.
+    /// Writes a line. After it returns, a SIGKILL cannot undo the write: the kernel has the line.
     pub(crate) fn write(&self, event: Event) -> io::Result<()> {
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         let entry = Entry { at: self.env.now().as_nanos(), who: self.who.clone(), event };
@@ -84,12 +84,12 @@ impl Journal {
         line.push(b'\n');
         match file.write(&line)? {
             whole if whole == line.len() => Ok(()),
-            _ => Err(io::Error::other("the journal took half a line: is the disk full?")),
+            _ => Err(io::Error::other("only a part of the line was written; the disk may be full")),
         }
     }
 }
 
-/// The lines of a file that grows, as they come.
+/// The lines of a growing file.
 #[derive(Debug)]
 pub(crate) struct Lines {
     path: PathBuf,
@@ -98,12 +98,12 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    /// Of a file that need not be there yet.
+    /// Returns the lines of a file that may not exist yet.
     pub(crate) fn of(path: PathBuf) -> Self {
         Self { path, file: None, half: Vec::new() }
     }
 
-    /// The whole lines that have come since the last call.
+    /// Returns the complete lines since the last call.
     pub(crate) fn read(&mut self) -> io::Result<Vec<String>> {
         if self.file.is_none() {
             match File::open(&self.path) {
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_line_by_line() {
+    fn written_entries_are_read_line_by_line() {
         let dir = tempfile::tempdir().unwrap();
         let who = WorkerId { worker: "worker-1".into(), run: 2 };
         let mut lines = Lines::of(who.journal(dir.path()));
@@ -147,7 +147,7 @@ mod tests {
         let entries: Vec<Entry> = read.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert_eq!(entries.iter().map(|e| e.event.clone()).collect::<Vec<_>>(), events);
         assert!(entries.iter().all(|entry| entry.who == who && entry.at > 0));
-        assert!(lines.read().unwrap().is_empty(), "half a line is none");
+        assert!(lines.read().unwrap().is_empty(), "an incomplete line is not returned");
         raw.write_all(b"}\n").unwrap();
         assert_eq!(lines.read().unwrap(), ["{\"at\":1}"]);
     }

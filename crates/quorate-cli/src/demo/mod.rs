@@ -1,27 +1,26 @@
-//! `quorate demo`: real worker processes on five nodes, and a leader that dies twice.
+//! `quorate demo`: real worker processes on five nodes, and a leader that is ended twice.
 //!
 //! # What is not guaranteed
 //!
-//! * It is a demonstration on one host, not a benchmark: a machine that gives its processes no time shows
-//!   longer failovers, and may miss the bounds.
-//! * At most once means just that: a tick that the SIGKILL catches is not run again. It is told as
-//!   *interrupted*, also where it was recorded as started and the handler's first line never ran.
-//! * At least once means just that: a message that the SIGKILL catches while it is handled, before its done
-//!   record stands, is handled again. It is told as *interrupted* too, and it is the only kind of second
-//!   handling that does not count as processed twice.
-//! * Killed with SIGKILL itself, the demo leaves its directory behind (not its processes).
+//! * It is a demonstration on one host, not a benchmark: a machine that gives its processes no processor time shows
+//!   longer failovers, and may exceed the limits.
+//! * At most once means exactly that: a tick that the SIGKILL interrupts is not run again. The summary counts it as
+//!   *interrupted*, also if it was recorded as started and the first line of the handler never ran.
+//! * At least once means exactly that: a message that the SIGKILL interrupts before its done record is stored is handled
+//!   again. It is counted as *interrupted* too, and it is the only kind of second handling that does not count as
+//!   processed twice.
+//! * If the demo itself is killed with SIGKILL, its directory remains (its processes do not).
 //!
-//! # Where the figures come from
+//! # Source of the figures
 //!
-//! Each worker process writes what happens to it into a [journal] of its own, one `write` a line,
-//! the line that announces a start before the start. The [figures] are a pure function of these
-//! journals, of the signals sent, and, for what a SIGKILL kept a worker from writing down, of the records
-//! that stand on the nodes. What the [script] meant to happen is not asked.
+//! Each worker process writes its events into a [journal] of its own, one `write` per line, and announces a start before
+//! it starts. The [figures] are a pure function of these journals, of the signals that were sent, and of the records that
+//! the nodes store: a SIGKILL may keep a worker from writing an event. The intentions of the [script] are not used.
 //!
-//! # Who ends whom
+//! # End of the processes
 //!
-//! Workers end when the pipe that is their standard input is closed, so also with a demo that was killed.
-//! Redis servers run under a [warden](crate::warden) for the same reason.
+//! A worker ends when the pipe of its standard input is closed, and so also if the demo was killed. Redis servers run
+//! under a [supervisor](crate::supervisor) for the same reason.
 
 mod figures;
 mod inbox;
@@ -39,7 +38,7 @@ pub(crate) use worker::{ARGUMENT, main as worker_main};
 use crate::{
     args::DemoArgs,
     exit::{FAILURE, Failure},
-    supervisor::PassedOn,
+    supervisor::ForwardedSignals,
 };
 use nodes::Nodes;
 use output::Output;
@@ -49,50 +48,51 @@ use servers::Servers;
 use std::{path::Path, time::Duration};
 use tempfile::TempDir;
 
-/// For how long a crashed leader blocks the others, at most.
+/// The longest time for which a crashed leader blocks the others.
 pub(crate) const LEASE_TTL: Duration = Duration::from_secs(2);
-/// How long the work has to end once it is told to.
+/// The time that the work has to end after its cancellation.
 pub(crate) const STEP_DOWN_GRACE: Duration = Duration::from_millis(400);
-/// Between two ticks of the job.
+/// The time between two ticks of the job.
 pub(crate) const TICK_EVERY: Duration = Duration::from_millis(250);
-/// Who competes with whom.
+/// The name of the group.
 pub(crate) const GROUP: &str = "demo";
-/// The job.
+/// The name of the job.
 pub(crate) const JOB: &str = "heartbeat";
-/// The messages.
+/// The name of the set of messages.
 pub(crate) const MESSAGES: &str = "messages";
-/// How many nodes there are.
+/// The number of nodes.
 pub(crate) const NODES: usize = 5;
 
-/// Whatever happens, the demo ends after this.
+/// The longest time that the demo takes.
 const LONGEST: Duration = Duration::from_secs(28);
 
-/// Runs the demo and gives the exit status: 0 if nothing started twice and nothing was missed.
+/// Runs the demo and returns the exit status: 0 if nothing started twice and nothing was missed.
 pub(crate) async fn demo(args: &DemoArgs) -> Result<u8, Failure> {
-    let mut signals = PassedOn::catch().map_err(|error| Failure::new(FAILURE, error))?;
-    let dir = scratch().map_err(|error| Failure::new(FAILURE, format!("no temporary directory: {error}")))?;
+    let mut signals = ForwardedSignals::catch().map_err(|error| Failure::new(FAILURE, error))?;
+    let dir = scratch()
+        .map_err(|error| Failure::new(FAILURE, format!("cannot create a temporary directory: {error}")))?;
     let env = Env::system();
-    // In this order they are dropped should anything panic: workers, servers, directory.
-    let (mut servers, mut cast) = (Servers::new(&env), Processes::new(&env, dir.path()));
-    let play = play(args, &env, dir.path(), &mut servers, &mut cast);
+    // Dropped in this order if a task panics: workers, servers, directory.
+    let (mut servers, mut processes) = (Servers::new(&env), Processes::new(&env, dir.path()));
+    let scenario = scenario(args, &env, dir.path(), &mut servers, &mut processes);
     let ended = tokio::select! { biased;
         signal = signals.next() => {
             let code = u8::try_from(128 + signal).unwrap_or(FAILURE);
-            Err(Failure::new(code, "ended by a signal, with all that it had started"))
+            Err(Failure::new(code, "ended by a signal, with all processes that it had started"))
         }
-        ended = env.before(env.now() + LONGEST, play) => ended.unwrap_or_else(|| {
-            Err(Failure::new(FAILURE, format!("the demo did not end within {LONGEST:?}: is the machine very busy?")))
+        ended = env.before(env.now() + LONGEST, scenario) => ended.unwrap_or_else(|| {
+            Err(Failure::new(FAILURE, format!("the demo did not end within {LONGEST:?}: the machine may be overloaded")))
         }),
     };
-    cast.end().await;
+    processes.end().await;
     servers.end().await;
     dir.close()
-        .map_err(|error| Failure::new(FAILURE, format!("the temporary directory remains: {error}")))?;
+        .map_err(|error| Failure::new(FAILURE, format!("cannot remove the temporary directory: {error}")))?;
     ended
 }
 
-/// A directory for nodes, journals and messages: in memory where there is such a place, since a slow disk
-/// under file nodes, which sync what must outlast a power loss, is not what is shown here. TMPDIR overrides.
+/// Creates a directory for nodes, journals and messages: in memory if possible. File nodes sync their data so that it
+/// survives a power loss, and the demo does not show the speed of a slow disk. TMPDIR overrides the place.
 fn scratch() -> std::io::Result<TempDir> {
     let named = |place: &Path| tempfile::Builder::new().prefix("quorate-demo-").tempdir_in(place);
     let memory = Path::new("/dev/shm");
@@ -105,19 +105,19 @@ fn scratch() -> std::io::Result<TempDir> {
     named(&std::env::temp_dir())
 }
 
-async fn play(
+async fn scenario(
     args: &DemoArgs,
     env: &Env,
     dir: &Path,
     servers: &mut Servers,
-    cast: &mut Processes,
+    processes: &mut Processes,
 ) -> Result<u8, Failure> {
     let mut output = Output::new(env);
     output.title(args.redis);
     let nodes = if args.redis { Nodes::Redis(servers.start(dir).await?) } else { Nodes::Files };
     let quorum = nodes.admitted(dir).await?;
     output.nodes(&nodes, dir);
-    let figures = script::perform(env, &quorum, &nodes, cast, &mut output).await;
+    let figures = script::run(env, &quorum, &nodes, processes, &mut output).await;
     quorum.close().await;
     let figures = figures?;
     output.summary(&figures);
@@ -125,5 +125,6 @@ async fn play(
         let json = figures.to_json(&nodes).map_err(|error| Failure::new(FAILURE, error))?;
         output.line(&json);
     }
+    output.finish()?;
     Ok(u8::from(!figures.is_clean()))
 }

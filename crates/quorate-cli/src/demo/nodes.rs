@@ -10,23 +10,23 @@ use quorate::{
 use quorate_redis::RedisNode;
 use std::{ffi::OsString, path::Path, time::Duration};
 
-/// How long the nodes may take to be met.
+/// The longest wait for the handshakes with the nodes.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The demo's five nodes.
+/// The five nodes of the demo.
 #[derive(Clone, Debug)]
 pub(crate) enum Nodes {
-    /// Directories beside each other.
+    /// Directories next to each other.
     Files,
     /// Redis servers on these loopback ports.
     Redis(Vec<u16>),
 }
 
 impl Nodes {
-    /// A quorum on the nodes, for the worker of this name.
+    /// Returns a quorum on the nodes, for the worker with this name.
     pub(crate) fn quorum(&self, dir: &Path, worker: &str) -> Result<Quorum, Failure> {
-        let setup = QuorumConfig { worker: worker.into(), ..QuorumConfig::default() };
-        let builder = Quorum::builder().config(setup);
+        let settings = QuorumConfig { worker: worker.into(), ..QuorumConfig::default() };
+        let builder = Quorum::builder().config(settings);
         let builder = match self {
             Self::Files => builder.nodes((1..=NODES).map(|n| FileNode::new(dir.join(format!("node-{n}"))))),
             Self::Redis(ports) => {
@@ -38,8 +38,8 @@ impl Nodes {
         builder.build().map_err(|error| Failure::new(FAILURE, error))
     }
 
-    /// The demo's own quorum, once every node has been met. The nodes are new and nobody has used them, so
-    /// the wait for what they might have forgotten serves nothing: they are admitted.
+    /// Returns the demo's own quorum, after a handshake with every node. The nodes are new and no worker has used them, so
+    /// that a quarantine would serve no purpose: they are trusted at once.
     pub(crate) async fn admitted(&self, dir: &Path) -> Result<Quorum, Failure> {
         let quorum = self.quorum(dir, "demo")?;
         let met = quorum.met(PATIENCE).await;
@@ -50,10 +50,10 @@ impl Nodes {
         }
         quorum.close().await;
         let nodes = if admitted.is_ok() { nodes } else { met };
-        Err(Failure::new(NO_QUORUM, format!("the nodes cannot be used: {}", connect::explain(&nodes))))
+        Err(Failure::new(NO_QUORUM, format!("cannot use the nodes: {}", connect::explain(&nodes))))
     }
 
-    /// The ports, as a worker's last arguments; none for files.
+    /// Returns the ports as a worker's last arguments; none for directories.
     pub(crate) fn to_args(&self) -> Vec<OsString> {
         match self {
             Self::Files => Vec::new(),
@@ -61,14 +61,14 @@ impl Nodes {
         }
     }
 
-    /// What [`Nodes::to_args`] gave.
+    /// Parses the arguments from [`Nodes::to_args`].
     pub(crate) fn from_args(args: impl Iterator<Item = OsString>) -> Option<Self> {
         let ports: Option<Vec<u16>> = args.map(|port| port.to_str()?.parse().ok()).collect();
         let ports = ports?;
         Some(if ports.is_empty() { Self::Files } else { Self::Redis(ports) })
     }
 
-    /// As the summary has it.
+    /// Returns the kind of the nodes for the summary.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::Files => "file",

@@ -4,34 +4,40 @@ use super::{
     journal::{Entry, Event, WorkerId},
     nodes::Nodes,
 };
+use crate::{exit::Failure, show};
 use quorate::env::{BootTime, Env};
-use std::{
-    io::{Write, stdout},
-    path::Path,
-    time::Duration,
-};
+use std::{cell::RefCell, path::Path, time::Duration};
 
-/// Says on standard output what happens, for people who see it for the first time.
+/// Prints the events on standard output, for people who see the demo for the first time.
 #[derive(Debug)]
 pub(crate) struct Output {
     env: Env,
     began: BootTime,
     signal: Option<(&'static str, BootTime)>,
     ticked: bool,
+    /// The first failed write.
+    failed: RefCell<Option<Failure>>,
 }
 
 impl Output {
     pub(crate) fn new(env: &Env) -> Self {
-        Self { env: env.clone(), began: env.now(), signal: None, ticked: false }
+        Self { env: env.clone(), began: env.now(), signal: None, ticked: false, failed: RefCell::default() }
     }
 
-    /// A line as it is. A reader that has gone (`| head`) is no failure.
+    /// Prints a line, and remembers the first failed write.
     pub(crate) fn line(&self, text: &str) {
-        let mut out = stdout().lock();
-        let _ = writeln!(out, "{text}").and_then(|()| out.flush());
+        let mut failed = self.failed.borrow_mut();
+        if failed.is_none() {
+            *failed = show::print(&format!("{text}\n")).err();
+        }
     }
 
-    /// A line with the time.
+    /// Returns the first failed write.
+    pub(crate) fn finish(&self) -> Result<(), Failure> {
+        self.failed.take().map_or(Ok(()), Err)
+    }
+
+    /// Prints a line with the time.
     fn say(&self, text: &str) {
         self.at(self.env.now(), text);
     }
@@ -65,11 +71,11 @@ impl Output {
 
     pub(crate) fn messages(&self, many: usize, every: Duration) {
         self.say(&format!(
-            "messages  {many} go to every worker each {every:?}; whoever claims one handles it"
+            "messages  {many} are sent to every worker each {every:?}; the worker that claims one handles it"
         ));
     }
 
-    /// What a worker has just written down, where it matters to people.
+    /// Prints an entry of a worker's journal, if it matters to people.
     pub(crate) fn entry(&mut self, entry: &Entry) {
         let worker = &entry.who.worker;
         match entry.event {
@@ -88,7 +94,7 @@ impl Output {
                 );
             }
             Event::Lost { .. } => {
-                self.at(entry.at(), &format!("{worker}  lost its lease: too few nodes extended it in time"));
+                self.at(entry.at(), &format!("{worker}  lost its lease: it was not extended in time"));
             }
             _ => {}
         }
@@ -97,17 +103,17 @@ impl Output {
     pub(crate) fn signal(&mut self, signal: &'static str, to: &WorkerId, at: BootTime) {
         self.signal = Some((signal, at));
         let what = match signal {
-            "KILL" => format!("it cannot say goodbye, so its lease of {LEASE_TTL:?} has to run out"),
-            _ => "it ends what it is at, and resigns".to_owned(),
+            "KILL" => format!("it cannot release its lease, which expires after {LEASE_TTL:?}"),
+            _ => "it ends its work, and resigns".to_owned(),
         };
         self.at(at, &format!("{}  gets SIG{signal}: {what}", to.worker));
     }
 
-    pub(crate) fn made_up(&self, who: &WorkerId, ticks: usize) {
+    pub(crate) fn caught_up(&self, who: &WorkerId, ticks: usize) {
         let text = match ticks {
             0 => return,
-            1 => "makes up the tick that came due meanwhile".to_owned(),
-            many => format!("makes up the {many} ticks that came due meanwhile"),
+            1 => "runs the tick that was due meanwhile".to_owned(),
+            many => format!("runs the {many} ticks that were due meanwhile"),
         };
         self.say(&format!("{}  {text}", who.worker));
     }
@@ -117,11 +123,11 @@ impl Output {
     }
 
     pub(crate) fn end(&self) {
-        self.say("the end   all workers are told to stop");
+        self.say("the end   all workers get SIGTERM");
     }
 
     pub(crate) fn summary(&self, figures: &Figures) {
-        self.line("\nFrom what the workers wrote down:\n");
+        self.line("\nFrom the journals of the workers:\n");
         for (n, Failover { signal, ms }) in figures.failovers.iter().enumerate() {
             let name = if n == 0 { "failover" } else { "" };
             let ms = ms.map_or("never".to_owned(), |ms| format!("{ms:.0} ms"));
@@ -143,11 +149,11 @@ impl Output {
             "messages", messages.sent, messages.processed, messages.processed_twice, messages.interrupted
         ));
         self.line(match (figures.is_clean(), ticks.interrupted) {
-            (false, _) => "\nNOT as promised: something was done twice, or not at all.",
-            (true, 0) => "\nEverything was done, and nothing was done twice.",
+            (false, _) => "\nNOT as guaranteed: a tick or a message was handled twice, or not at all.",
+            (true, 0) => "\nEvery tick and message was handled, and none was handled twice.",
             (true, _) => {
-                "\nNothing was missed, and nothing was done twice: the job runs at most once, so what the SIGKILL \
-                 interrupted\nis not run again."
+                "\nNo tick or message was missed, and none was handled twice: the job runs at most once, so a run that the SIGKILL \
+                 interrupted\nis not repeated."
             }
         });
     }

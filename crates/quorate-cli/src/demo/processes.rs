@@ -14,9 +14,9 @@ use std::{
     time::Duration,
 };
 
-/// How long workers that were told to end may take.
+/// The longest time in which workers must end after SIGTERM.
 const TO_END: Duration = Duration::from_secs(4);
-/// Between two looks at a process that is ending.
+/// The time between two looks at a process that is ending.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// The worker processes. Dropping it kills those that still run.
@@ -25,29 +25,33 @@ pub(crate) struct Processes {
     env: Env,
     dir: PathBuf,
     runs: BTreeMap<Arc<str>, u32>,
-    on_stage: BTreeMap<WorkerId, Member>,
+    running: BTreeMap<WorkerId, Member>,
 }
 
 #[derive(Debug)]
 struct Member {
-    /// Its standard input is the pipe whose end tells it that we are gone.
+    /// The pipe of its standard input closes when this process ends, which ends the worker.
     child: Child,
-    /// Whether it has been sent a signal that ends it.
-    told: bool,
+    /// Set once it has been sent a signal that ends it.
+    ending: bool,
 }
 
 impl Processes {
     pub(crate) fn new(env: &Env, dir: &Path) -> Self {
-        Self { env: env.clone(), dir: dir.to_owned(), runs: BTreeMap::new(), on_stage: BTreeMap::new() }
+        Self { env: env.clone(), dir: dir.to_owned(), runs: BTreeMap::new(), running: BTreeMap::new() }
     }
 
-    /// Where the workers meet.
+    /// Returns the directory of the journals and messages.
     pub(crate) fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Starts the worker of this name, again if it has run before. Gives its process id too.
-    pub(crate) fn enter(&mut self, worker: &Arc<str>, nodes: &Nodes) -> Result<(WorkerId, u32), Failure> {
+    /// Starts the worker with this name, possibly again. Returns its process id, too.
+    pub(crate) fn start_worker(
+        &mut self,
+        worker: &Arc<str>,
+        nodes: &Nodes,
+    ) -> Result<(WorkerId, u32), Failure> {
         let run = self.runs.entry(Arc::clone(worker)).or_default();
         *run += 1;
         let who = WorkerId { worker: Arc::clone(worker), run: *run };
@@ -56,55 +60,55 @@ impl Processes {
         command
             .arg0("quorate")
             .args(worker::to_args(&who, &self.dir, nodes))
-            // The demo has nodes of its own, and no use for the user's passwords.
+            // The demo has its own nodes, and does not need the user's passwords.
             .env_remove(NODES_VARIABLE)
-            // A Ctrl-C is for us: we end them in our way.
+            // A Ctrl-C is for the demo, which ends the workers itself.
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::null());
         let child = command.spawn().map_err(fail)?;
         let pid = child.id();
-        self.on_stage.insert(who.clone(), Member { child, told: false });
+        self.running.insert(who.clone(), Member { child, ending: false });
         Ok((who, pid))
     }
 
-    /// Sends `signal`, which will end the worker. Gives the time just before.
+    /// Sends `signal`, which will end the worker. Returns the time just before.
     pub(crate) fn signal(&mut self, who: &WorkerId, signal: Signal) -> Result<BootTime, Failure> {
         let fail = |why: &str| Failure::new(FAILURE, format!("{} cannot be signalled: {why}", who.worker));
-        let member = self.on_stage.get_mut(who).ok_or_else(|| fail("it does not run"))?;
-        member.told = true;
+        let member = self.running.get_mut(who).ok_or_else(|| fail("it does not run"))?;
+        member.ending = true;
         let at = self.env.now();
         kill_process(Pid::from_child(&member.child), signal).map_err(|error| fail(&error.to_string()))?;
         Ok(at)
     }
 
-    /// Lets go of workers that have ended. One that nobody told to is a failure.
-    pub(crate) fn bury(&mut self) -> Result<(), Failure> {
-        let mut fallen = None;
-        self.on_stage.retain(|who, member| match member.child.try_wait() {
+    /// Removes workers that have ended. A worker that ended without a signal of the demo is a failure.
+    pub(crate) fn reap_ended(&mut self) -> Result<(), Failure> {
+        let mut failed = None;
+        self.running.retain(|who, member| match member.child.try_wait() {
             Ok(Some(status)) => {
-                if !member.told {
-                    fallen = Some(Failure::new(FAILURE, format!("{} ended by itself: {status}", who.worker)));
+                if !member.ending {
+                    failed = Some(Failure::new(FAILURE, format!("{} ended by itself: {status}", who.worker)));
                 }
                 false
             }
             _ => true,
         });
-        fallen.map_or(Ok(()), Err)
+        failed.map_or(Ok(()), Err)
     }
 
-    /// Tells all workers to end, and waits; those that do not are killed. Idempotent. Says whether all ended
-    /// when told to.
+    /// Sends SIGTERM to all workers, and waits; kills those that do not end. Returns whether all ended by themselves.
+    /// Idempotent.
     pub(crate) async fn end(&mut self) -> bool {
-        for member in self.on_stage.values_mut() {
-            member.told = true;
+        for member in self.running.values_mut() {
+            member.ending = true;
             // It has not been reaped, so the number is still its own.
             let _ = kill_process(Pid::from_child(&member.child), Signal::TERM);
         }
         let deadline = self.env.now() + TO_END;
         while self.env.now() < deadline {
-            let _ = self.bury();
-            if self.on_stage.is_empty() {
+            let _ = self.reap_ended();
+            if self.running.is_empty() {
                 return true;
             }
             self.env.sleep(LOOK_EVERY).await;
@@ -114,11 +118,11 @@ impl Processes {
     }
 
     fn kill(&mut self) {
-        for member in self.on_stage.values_mut() {
+        for member in self.running.values_mut() {
             let _ = member.child.kill();
             let _ = member.child.wait();
         }
-        self.on_stage.clear();
+        self.running.clear();
     }
 }
 

@@ -1,8 +1,8 @@
-//! What happens, and when. What came of it is for the [figures](super::figures) to say.
+//! The sequence of events. Their results are computed by the [figures](super::figures).
 
 use super::{
     GROUP, JOB, MESSAGES, TICK_EVERY,
-    figures::{Evidence, Figures, Sent},
+    figures::{Evidence, Figures, SentSignal},
     journal::{Entry, Event, WorkerId},
     nodes::Nodes,
     output::Output,
@@ -24,106 +24,104 @@ use std::{
     time::Duration,
 };
 
-/// How many workers compete.
+/// The number of workers.
 const WORKERS: usize = 3;
-/// How long the first leader may take, and any other thing that should happen at once.
+/// The longest wait for the first leader, and for other events that should happen at once.
 const SOON: Duration = Duration::from_secs(5);
-/// How long a next leader is waited for.
+/// The longest wait for the next leader.
 const TAKE_OVER: Duration = Duration::from_secs(6);
-/// How long a leader leads undisturbed, at least; a random part of two job periods comes on top.
+/// The shortest time for which a leader leads undisturbed. A random part of two job periods is added.
 const LEADS_FOR: Duration = Duration::from_millis(2500);
-/// How long after a failover the one that was killed starts again.
+/// The time between a failover and the restart of the worker that was ended.
 const START_AGAIN: Duration = Duration::from_millis(600);
-/// How long the last messages may take. A claim of a worker that was killed has to run out.
+/// The longest wait for the last messages. The claim of a worker that was killed has to expire.
 const SETTLE: Duration = Duration::from_secs(5);
-/// Between two questions to the nodes about what nobody wrote down.
+/// The time between two questions to the nodes about messages that are not in the journals.
 const ASK_EVERY: Duration = Duration::from_millis(500);
 
-/// Plays it all, and gives the figures.
-pub(crate) async fn perform(
+/// Runs all steps, and returns the figures.
+pub(crate) async fn run(
     env: &Env,
     quorum: &Quorum,
     nodes: &Nodes,
-    cast: &mut Processes,
+    processes: &mut Processes,
     output: &mut Output,
 ) -> Result<Figures, Failure> {
-    let watch = Watch::new(env, cast.dir())?;
-    let mut show = Show { env, quorum, nodes, cast, output, watch, signals: Vec::new() };
-    show.open().await?;
-    show.kill("KILL", Signal::KILL).await?;
-    show.kill("TERM", Signal::TERM).await?;
-    show.rest(LEADS_FOR).await?;
-    let evidence = show.close().await?;
+    let watch = Watch::new(env, processes.dir())?;
+    let mut scenario = Scenario { env, quorum, nodes, processes, output, watch, signals: Vec::new() };
+    scenario.open().await?;
+    scenario.kill("KILL", Signal::KILL).await?;
+    scenario.kill("TERM", Signal::TERM).await?;
+    scenario.rest(LEADS_FOR).await?;
+    let evidence = scenario.close().await?;
     Ok(Figures::of(&evidence))
 }
 
-struct Show<'a> {
+struct Scenario<'a> {
     env: &'a Env,
     quorum: &'a Quorum,
     nodes: &'a Nodes,
-    cast: &'a mut Processes,
+    processes: &'a mut Processes,
     output: &'a mut Output,
     watch: Watch,
-    signals: Vec<Sent>,
+    signals: Vec<SentSignal>,
 }
 
-impl Show<'_> {
-    /// Three workers, the first leader, the first tick.
+impl Scenario<'_> {
+    /// Waits for three workers, the first leader and the first tick.
     async fn open(&mut self) -> Result<(), Failure> {
         let mut pids = Vec::new();
         for number in 1..=WORKERS {
-            pids.push(self.enter(&format!("worker-{number}").into())?);
+            pids.push(self.start_worker(&format!("worker-{number}").into())?);
         }
         self.output.workers(&pids);
         self.watch.send(true);
         self.output.messages(BURST, BURST_EVERY);
         let ticked = self.until(SOON, |watch| watch.entries().iter().find_map(tick_start)).await?;
-        ticked
-            .map(drop)
-            .ok_or_else(|| Failure::new(FAILURE, "nobody ran a tick in time: is the machine very busy?"))
+        ticked.map(drop).ok_or_else(|| {
+            Failure::new(FAILURE, "no worker ran a tick in time; the machine may be overloaded")
+        })
     }
 
-    /// Lets the leader lead for a while, ends it, sees who is next, and starts the one that was ended again.
+    /// Lets the leader lead for a while, ends it, waits for the next leader, and restarts the worker that was ended.
     async fn kill(&mut self, name: &'static str, signal: Signal) -> Result<(), Failure> {
         self.rest(LEADS_FOR + self.env.random_below(TICK_EVERY * 2)).await?;
         let leader = self.until(TAKE_OVER, |watch| watch.leader().cloned()).await?;
         let leader =
-            leader.ok_or_else(|| Failure::new(FAILURE, "nobody leads: is the machine very busy?"))?;
-        let (from, at) = (self.env.wall(), self.cast.signal(&leader, signal)?);
-        self.signals.push(Sent { signal: name, to: leader.clone(), at });
+            leader.ok_or_else(|| Failure::new(FAILURE, "no worker leads; the machine may be overloaded"))?;
+        let (from, at) = (self.env.wall(), self.processes.signal(&leader, signal)?);
+        self.signals.push(SentSignal { signal: name, to: leader.clone(), at });
         self.output.signal(name, &leader, at);
         let next = |watch: &Watch| watch.leader().filter(|next| **next != leader).cloned();
         if let Some(next) = self.until(TAKE_OVER, next).await? {
-            self.tell_made_up(&next, from).await?;
+            self.report_catch_up(&next, from).await?;
         }
         self.rest(START_AGAIN).await?;
-        let pid = self.enter(&leader.worker)?;
+        let pid = self.start_worker(&leader.worker)?;
         self.output.again(&pid);
         Ok(())
     }
 
-    /// Tells how many of the ticks that came due since `from` the new leader made up.
-    async fn tell_made_up(&mut self, leader: &WorkerId, from: WallTime) -> Result<(), Failure> {
+    /// Reports how many of the ticks that were due since `from` the new leader has run.
+    async fn report_catch_up(&mut self, leader: &WorkerId, from: WallTime) -> Result<(), Failure> {
         let now = self.env.wall();
         let of = |entry: &Entry| tick_start(entry).filter(|_| entry.who == *leader);
         self.until(SOON, |watch| watch.entries().iter().filter_map(of).find(|tick| *tick > now)).await?;
-        let made_up = self.watch.entries().iter().filter_map(of).filter(|tick| from < *tick && *tick <= now);
-        self.output.made_up(leader, made_up.count());
+        let caught_up =
+            self.watch.entries().iter().filter_map(of).filter(|tick| from < *tick && *tick <= now);
+        self.output.caught_up(leader, caught_up.count());
         Ok(())
     }
 
-    /// The end: everything due is waited for, the workers are told to end, the evidence is gathered.
+    /// Waits for everything that is due, ends the workers, and collects the evidence.
     async fn close(&mut self) -> Result<Evidence, Failure> {
         self.watch.send(false);
         let until = self.env.wall();
         let sent = self.watch.sent();
         self.settle(last_due(until), sent).await?;
         self.output.end();
-        if !self.cast.end().await {
-            return Err(Failure::new(
-                FAILURE,
-                "a worker did not end when it was told to, and has been killed",
-            ));
+        if !self.processes.end().await {
+            return Err(Failure::new(FAILURE, "a worker did not end after SIGTERM, and was killed"));
         }
         self.watch.read()?;
         let done = self.unwritten(sent).await?;
@@ -131,7 +129,7 @@ impl Show<'_> {
         Ok(Evidence { entries, signals, until, ledger: self.ledger().await?, sent, done })
     }
 
-    /// Waits until the tick `last` has started and all messages are done, so far as that ever happens.
+    /// Waits until the tick `last` has started and all messages are done, as far as that is possible.
     async fn settle(&mut self, last: WallTime, sent: usize) -> Result<(), Failure> {
         let deadline = self.env.now() + SETTLE;
         let ticked = |watch: &Watch| watch.entries().iter().filter_map(tick_start).any(|tick| tick >= last);
@@ -140,7 +138,7 @@ impl Show<'_> {
             if self.until(ASK_EVERY, all).await?.is_some() {
                 break;
             }
-            // What a SIGKILL kept from being written will never be.
+            // An event that a SIGKILL kept a worker from writing will never be in the journals.
             let unwritten = self.unwritten(sent).await?.len();
             if ticked(&self.watch) && done(self.watch.entries()).len() + unwritten == sent {
                 break;
@@ -149,7 +147,7 @@ impl Show<'_> {
         Ok(())
     }
 
-    /// What the nodes know of the ticks.
+    /// Returns the nodes' records of the ticks.
     async fn ledger(&self) -> Result<BTreeMap<WallTime, (u64, bool)>, Failure> {
         let fail = |error: &dyn std::fmt::Display| Failure::new(FAILURE, error);
         let ledger = Ledger::new(self.quorum, GROUP).map_err(|error| fail(&error))?;
@@ -166,7 +164,7 @@ impl Show<'_> {
         Ok(ticks)
     }
 
-    /// The done records of messages that no worker wrote down as done: a SIGKILL may fall in between.
+    /// Returns the done records of messages that no journal shows as done: a SIGKILL may happen in between.
     async fn unwritten(&self, sent: usize) -> Result<BTreeMap<Arc<str>, u64>, Failure> {
         let fail = |error: &dyn std::fmt::Display| Failure::new(FAILURE, error);
         let written = done(self.watch.entries());
@@ -181,14 +179,14 @@ impl Show<'_> {
         Ok(records)
     }
 
-    fn enter(&mut self, worker: &Arc<str>) -> Result<(WorkerId, u32), Failure> {
-        let (who, pid) = self.cast.enter(worker, self.nodes)?;
-        self.watch.follow(&who, self.cast.dir());
+    fn start_worker(&mut self, worker: &Arc<str>) -> Result<(WorkerId, u32), Failure> {
+        let (who, pid) = self.processes.start_worker(worker, self.nodes)?;
+        self.watch.follow(&who, self.processes.dir());
         Ok((who, pid))
     }
 
     async fn rest(&mut self, time: Duration) -> Result<(), Failure> {
-        self.watch.rest(time, self.cast, self.output).await
+        self.watch.rest(time, self.processes, self.output).await
     }
 
     async fn until<T>(
@@ -196,7 +194,7 @@ impl Show<'_> {
         wait: Duration,
         found: impl Fn(&Watch) -> Option<T>,
     ) -> Result<Option<T>, Failure> {
-        self.watch.until(wait, self.cast, self.output, found).await
+        self.watch.until(wait, self.processes, self.output, found).await
     }
 }
 
@@ -207,7 +205,7 @@ fn tick_start(entry: &Entry) -> Option<WallTime> {
     }
 }
 
-/// The last tick due at `now`: ticks are multiples of their period.
+/// Returns the last tick that is due at `now`: ticks are multiples of their period.
 fn last_due(now: WallTime) -> WallTime {
     let period = u64::try_from(TICK_EVERY.as_micros()).unwrap_or(u64::MAX);
     WallTime::from_micros(now.as_micros() / period * period)

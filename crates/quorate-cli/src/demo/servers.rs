@@ -11,32 +11,32 @@ use std::{
     time::Duration,
 };
 
-/// What a server's log says once it listens.
+/// The line of a server's log after which it listens.
 const READY: &str = "Ready to accept connections";
-/// How long a server may take to say so.
+/// The longest wait for that line.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Between two looks at its log.
+/// The time between two looks at the log.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
-/// How often another port is tried, if somebody took the one that was free a moment ago.
+/// The number of attempts to find a free port: another process may take a port that has just been free.
 const TRIES: usize = 5;
-/// The wardens end the servers after this, whatever happens to us.
+/// The time after which the supervisors end the servers, whatever happens to this process.
 const LONGEST: Duration = Duration::from_secs(60);
-/// How long a server that is told to end may take.
+/// The time between SIGTERM and SIGKILL for a server.
 const TO_END: Duration = Duration::from_secs(2);
 
-/// The demo's Redis servers, each under a warden. Dropping it ends them.
+/// The Redis servers of the demo, each under a supervisor process. Dropping it ends them.
 #[derive(Debug)]
 pub(crate) struct Servers {
     env: Env,
-    wardens: Vec<Supervisor>,
+    supervisors: Vec<Supervisor>,
 }
 
 impl Servers {
     pub(crate) fn new(env: &Env) -> Self {
-        Self { env: env.clone(), wardens: Vec::new() }
+        Self { env: env.clone(), supervisors: Vec::new() }
     }
 
-    /// Starts the servers on free loopback ports, with nothing that outlives them. Gives their ports.
+    /// Starts the servers on free loopback ports, without persistence. Returns their ports.
     pub(crate) async fn start(&mut self, dir: &Path) -> Result<Vec<u16>, Failure> {
         let mut ports = Vec::new();
         for number in 1..=NODES {
@@ -56,26 +56,26 @@ impl Servers {
             let deadline = self.env.now() + PATIENCE;
             let mut ended = None;
             while ended.is_none() && self.env.now() < deadline {
-                // Its own log: whoever else has the port would answer too.
+                // The server's own log: another server on the same port would answer a connection, too.
                 log = fs::read_to_string(log_of(dir)).unwrap_or_default();
                 if log.contains(READY) {
-                    self.wardens.push(supervisor);
+                    self.supervisors.push(supervisor);
                     return Ok(port);
                 }
                 ended = self.env.before(self.env.now() + LOOK_EVERY, supervisor.wait()).await;
             }
-            self.wardens.extend(ended.is_none().then_some(supervisor));
+            self.supervisors.extend(ended.is_none().then_some(supervisor));
         }
         Err(Failure::new(NO_QUORUM, format!("redis-server does not start; its log says: {}", log.trim())))
     }
 
-    /// Tells all servers to end, and waits until they have. Idempotent.
+    /// Sends SIGTERM to all servers, and waits until they have ended. Idempotent.
     pub(crate) async fn end(&mut self) {
-        for supervisor in &mut self.wardens {
+        for supervisor in &mut self.supervisors {
             supervisor.extend(Deadline { kill: self.env.now() + TO_END, step_down: self.env.now() });
             supervisor.step_down();
         }
-        for mut supervisor in self.wardens.drain(..) {
+        for mut supervisor in self.supervisors.drain(..) {
             supervisor.wait().await;
         }
     }
@@ -105,9 +105,9 @@ fn refusal(error: &StartError) -> Failure {
     match error {
         StartError::NotFound { .. } => Failure::new(
             NO_QUORUM,
-            "--redis needs the program redis-server, and PATH has none; install it (apt-get install redis-server, \
-             dnf install redis, apk add redis, brew install redis), or try it without --redis: quorate demo needs \
-             nothing but itself",
+            "--redis requires the program redis-server, which is not in PATH; install it (apt-get install redis-server, \
+             dnf install redis, apk add redis, brew install redis), or run quorate demo without --redis: it then requires \
+             no other program",
         ),
         error => Failure::new(FAILURE, format!("redis-server: {error}")),
     }

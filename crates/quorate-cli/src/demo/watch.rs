@@ -8,11 +8,11 @@ use crate::exit::{FAILURE, Failure};
 use quorate::env::{BootTime, Env};
 use std::{path::Path, time::Duration};
 
-/// Between two looks at the journals.
+/// The time between two looks at the journals.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
-/// Messages come in bursts of so many,
+/// The number of messages in a burst.
 pub(crate) const BURST: usize = 4;
-/// so far apart.
+/// The time between two bursts.
 pub(crate) const BURST_EVERY: Duration = Duration::from_millis(250);
 
 /// Reads the journals while the workers write them, and meanwhile sends messages.
@@ -31,27 +31,27 @@ impl Watch {
         Ok(Self { env: env.clone(), readers: Vec::new(), entries: Vec::new(), outlet, send_at: None })
     }
 
-    /// Reads this worker's journal too from now on.
+    /// Starts to read the journal of this worker, too.
     pub(crate) fn follow(&mut self, who: &WorkerId, dir: &Path) {
         self.readers.push((who.clone(), Lines::of(who.journal(dir))));
     }
 
-    /// What has been read, a worker's own in order.
+    /// Returns the entries that have been read. Those of one worker are in order.
     pub(crate) fn entries(&self) -> &[Entry] {
         &self.entries
     }
 
-    /// Begins or ceases to send messages.
+    /// Starts or stops sending messages.
     pub(crate) fn send(&mut self, yes: bool) {
         self.send_at = yes.then(|| self.env.now());
     }
 
-    /// How many messages have been sent.
+    /// Returns the number of messages that have been sent.
     pub(crate) fn sent(&self) -> usize {
         self.outlet.sent()
     }
 
-    /// Who leads, by what the workers wrote, and since which line.
+    /// Returns the worker that leads, according to the journals.
     pub(crate) fn leader(&self) -> Option<&WorkerId> {
         let last = self
             .entries
@@ -68,7 +68,7 @@ impl Watch {
         (!over).then_some(&last.who)
     }
 
-    /// Reads what is new.
+    /// Reads new entries.
     pub(crate) fn read(&mut self) -> Result<&[Entry], Failure> {
         let before = self.entries.len();
         for (who, lines) in &mut self.readers {
@@ -82,33 +82,33 @@ impl Watch {
         Ok(&self.entries[before..])
     }
 
-    /// Watches until `at`.
+    /// Watches for `time`.
     pub(crate) async fn rest(
         &mut self,
         time: Duration,
-        cast: &mut Processes,
+        processes: &mut Processes,
         output: &mut Output,
     ) -> Result<(), Failure> {
         let at = self.env.now() + time;
         let env = self.env.clone();
         while env.now() < at {
-            self.step(cast, output)?;
+            self.step(processes, output)?;
             env.sleep_until(at.min(env.now() + LOOK_EVERY)).await;
         }
         Ok(())
     }
 
-    /// Watches until `found` finds something, for `wait` at most.
+    /// Watches until `found` returns a value, for at most `wait`.
     pub(crate) async fn until<T>(
         &mut self,
         wait: Duration,
-        cast: &mut Processes,
+        processes: &mut Processes,
         output: &mut Output,
         found: impl Fn(&Self) -> Option<T>,
     ) -> Result<Option<T>, Failure> {
         let deadline = self.env.now() + wait;
         loop {
-            self.step(cast, output)?;
+            self.step(processes, output)?;
             if let Some(found) = found(self) {
                 return Ok(Some(found));
             }
@@ -119,8 +119,8 @@ impl Watch {
         }
     }
 
-    fn step(&mut self, cast: &mut Processes, output: &mut Output) -> Result<(), Failure> {
-        cast.bury()?;
+    fn step(&mut self, processes: &mut Processes, output: &mut Output) -> Result<(), Failure> {
+        processes.reap_ended()?;
         while let Some(at) = self.send_at.filter(|at| *at <= self.env.now()) {
             self.outlet.send(BURST).map_err(|error| Failure::new(FAILURE, error))?;
             self.send_at = Some(at + BURST_EVERY);

@@ -1,4 +1,4 @@
-//! A worker process: what a service that uses Quorate looks like, plus a journal.
+//! A worker process: a service that uses Quorate, with a journal.
 
 use super::{
     GROUP, JOB, LEASE_TTL, MESSAGES, STEP_DOWN_GRACE, TICK_EVERY, inbox,
@@ -32,21 +32,21 @@ use tokio_util::sync::CancellationToken;
 /// The first argument with which this binary is a worker of the demo.
 pub(crate) const ARGUMENT: &str = "__demo-worker";
 
-/// How long a run of the job takes.
+/// The duration of a run of the job.
 const TICK_TAKES: Duration = Duration::from_millis(40);
-/// How far back ticks are made up.
-const MAKE_UP: Duration = Duration::from_secs(60);
-/// How many messages are claimed at once.
+/// The age up to which missed ticks are run.
+const CATCH_UP: Duration = Duration::from_secs(60);
+/// The number of messages that are claimed at once.
 const BATCH: usize = 10;
-/// How long it takes to handle a batch.
+/// The time that a batch takes.
 const BATCH_TAKES: Duration = Duration::from_millis(10);
-/// Between two looks at the inbox: not in step with the others.
+/// The time between two looks at the inbox, to which a random time is added: workers do not look in step.
 const LOOK_EVERY: Duration = Duration::from_millis(60);
-/// A message that someone else handles is looked at again after this at the latest.
+/// The longest time until another look at a message that another worker handles.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
-/// The worker, which the demo starts as `quorate __demo-worker …`: not for people. `args` are those after
-/// [`ARGUMENT`].
+/// The main function of a worker, which the demo starts as `quorate __demo-worker …`; not for people. `args` are the
+/// arguments after [`ARGUMENT`].
 pub(crate) fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let Some((who, dir, nodes)) = parse(args.into_iter()) else {
         eprintln!("quorate: {ARGUMENT} is for quorate's own use; see quorate demo --help");
@@ -63,7 +63,7 @@ pub(crate) fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// The arguments that [`parse`] reads.
+/// Returns the arguments that [`parse`] reads.
 pub(crate) fn to_args(who: &WorkerId, dir: &std::path::Path, nodes: &Nodes) -> Vec<OsString> {
     let head = [ARGUMENT.into(), OsString::from(&*who.worker), who.run.to_string().into(), dir.into()];
     head.into_iter().chain(nodes.to_args()).collect()
@@ -84,14 +84,14 @@ async fn work(who: WorkerId, dir: PathBuf, nodes: Nodes) -> Result<(), Failure> 
     let quorum = nodes.quorum(&dir, &who.worker)?;
     let journal = Journal::create(quorum.env(), who, &dir).map_err(fail)?;
     let stop = CancellationToken::new();
-    let told = told_to_stop(&mut terminate, &parent, &stop);
-    let ended = tokio::join!(lead(&quorum, &journal, &stop), handle(&quorum, &journal, &dir, &stop), told);
+    let stopped = wait_for_stop(&mut terminate, &parent, &stop);
+    let ended = tokio::join!(lead(&quorum, &journal, &stop), handle(&quorum, &journal, &dir, &stop), stopped);
     quorum.close().await;
     ended.0.and(ended.1)
 }
 
-/// Waits for SIGTERM or the end of the demo, however it ended.
-async fn told_to_stop(terminate: &mut Signal, parent: &pipe::Receiver, stop: &CancellationToken) {
+/// Waits for SIGTERM or the end of the demo, for any reason.
+async fn wait_for_stop(terminate: &mut Signal, parent: &pipe::Receiver, stop: &CancellationToken) {
     let gone = async {
         loop {
             match parent.readable().await.and_then(|()| parent.try_read(&mut [0; 16])) {
@@ -109,9 +109,9 @@ async fn told_to_stop(terminate: &mut Signal, parent: &pipe::Receiver, stop: &Ca
     stop.cancel();
 }
 
-/// Competes for the leadership, and runs the job while it leads.
+/// Campaigns, and runs the job while it leads.
 async fn lead(quorum: &Quorum, journal: &Journal, stop: &CancellationToken) -> Result<(), Failure> {
-    // Whatever ends this ends the other half too.
+    // The end of this half, for any reason, ends the other half too.
     let _stop = stop.clone().drop_guard();
     let election =
         Election::new(quorum, GROUP).ttl(LEASE_TTL).step_down_grace(STEP_DOWN_GRACE).end_on_error();
@@ -125,7 +125,7 @@ async fn lead(quorum: &Quorum, journal: &Journal, stop: &CancellationToken) -> R
         }
     });
     let ended = campaign.until(stop.cancelled()).await.map_err(|error| Failure::new(FAILURE, error));
-    // Every clone of the election is gone with these, and so the events end.
+    // These are the last clones of the election: without them the events end.
     drop((election, scheduler));
     let noted = events.await.unwrap_or(Ok(())).map_err(|error| Failure::new(FAILURE, error));
     ended.and(noted)
@@ -139,29 +139,29 @@ fn job(journal: &Journal) -> Result<Job, Failure> {
         async move {
             let Some(led) = tick.term() else { return Ok(()) };
             let (at, term) = (tick.at().as_micros(), led.token().get());
-            journal.write(Event::TickStart { tick: at, term, made_up: tick.is_made_up() })?;
+            journal.write(Event::TickStart { tick: at, term, catch_up: tick.is_made_up() })?;
             led.quorum().env().sleep(TICK_TAKES).await;
             journal.write(Event::TickDone { tick: at, term })
         }
     });
-    Ok(job.delivery(Delivery::AtMostOnce).misfire(RunAll::within(MAKE_UP)))
+    Ok(job.delivery(Delivery::AtMostOnce).misfire(RunAll::within(CATCH_UP)))
 }
 
-/// Writes down what becomes of the terms.
+/// Writes the events of the terms to the journal.
 async fn note(mut events: ElectionEvents, journal: Journal) -> io::Result<()> {
     while let Some(event) = events.next().await {
         match event {
             ElectionEvent::StepDown(term) => journal.write(Event::StepDown { term: term.get() })?,
             ElectionEvent::Resigned(term) => journal.write(Event::Resigned { term: term.get() })?,
             ElectionEvent::Lost(term) => journal.write(Event::Lost { term: term.get() })?,
-            // Written by the work itself, before anything else is.
+            // The work itself writes it, before anything else.
             _ => {}
         }
     }
     Ok(())
 }
 
-/// Sees every message, claims what nobody has, and handles that. Leading or not.
+/// Reads every message, claims those that no other worker has, and handles them, whether it leads or not.
 async fn handle(
     quorum: &Quorum,
     journal: &Journal,
@@ -185,7 +185,7 @@ async fn handle(
                     let wait = retry_after.unwrap_or_default().min(LOOK_AGAIN);
                     open.put_back(at, id, env.now() + wait);
                 }
-                // Too few nodes, or an outcome of a later version: someone, perhaps we, will try again.
+                // Too few nodes, or an outcome of a later version: this or another worker will try again.
                 Ok(_) | Err(_) => open.put_back(at, id, env.now() + LOOK_AGAIN),
             }
         }
@@ -198,7 +198,7 @@ async fn handle(
     Ok(())
 }
 
-/// Handles what has been claimed; gives back what could not be brought to its end.
+/// Handles the claimed messages. Returns those that could not be completed.
 async fn handle_batch(
     env: &Env,
     journal: &Journal,
@@ -229,23 +229,23 @@ async fn handle_batch(
     for (at, id, token, completing) in completing {
         match completing.await {
             Ok(Ok(_)) => journal.write(Event::MessageDone { id, token }).map_err(fail)?,
-            // Not recorded: whoever has it next will know more.
+            // Not recorded: the next claim shows whether it is done.
             _ => again.push((at, id)),
         }
     }
     Ok(again)
 }
 
-/// The messages that this worker does not know to be done.
+/// The messages that are not done, as far as this worker knows.
 struct Open {
     lines: Lines,
-    /// In the order of their arrival, with the time before which there is no use in looking.
+    /// In the order of their arrival, with the earliest time of the next attempt.
     ids: BTreeMap<usize, (Arc<str>, BootTime)>,
     seen: usize,
 }
 
 impl Open {
-    /// The next batch.
+    /// Returns the next batch.
     fn take(&mut self, now: BootTime) -> io::Result<Vec<(usize, Arc<str>)>> {
         for id in self.lines.read()? {
             self.seen += 1;
@@ -268,7 +268,7 @@ mod tests {
     use std::path::Path;
 
     #[test]
-    fn a_worker_gets_what_the_demo_told_it() {
+    fn a_worker_parses_the_arguments_of_the_demo() {
         let who = WorkerId { worker: "worker-3".into(), run: 2 };
         for nodes in [Nodes::Files, Nodes::Redis(vec![1, 2, 3, 4, 5])] {
             let mut args = to_args(&who, Path::new("/tmp/x y"), &nodes).into_iter();

@@ -1,11 +1,11 @@
-//! What an experienced operator would look at. Pure: judges what was found out, and asks nobody.
+//! The checks of an experienced operator. Pure functions of the facts that were collected; no node is asked here.
 
 use super::{
     finding::{
         Finding,
-        Weight::{self, Critical, Note, Warning},
+        Severity::{self, Critical, Note, Warning},
     },
-    node_report::{Body, Examined, NodeReport, Patient},
+    node_report::{Examined, ExaminedNode, NodeKind, NodeReport},
 };
 use quorate::plain::plain;
 use quorate::{
@@ -15,21 +15,21 @@ use quorate::{
 use quorate_redis::{COMMANDS, PUSHES, RedisNode};
 use std::{cmp::Reverse, collections::BTreeMap, time::Duration};
 
-/// The oldest Redis that the tests of Quorate run against.
+/// The oldest version of Redis that the tests of Quorate run against.
 const TRIED: (u64, u64) = (7, 0);
-/// The oldest that has what the scripts use.
+/// The oldest version that supports everything that the scripts use.
 const LEAST: (u64, u64) = (6, 2);
 
-/// Every finding, the gravest first.
+/// Returns every finding, the most severe first.
 pub(super) fn findings(node_report: &NodeReport) -> Vec<Finding> {
     let mut all = Vec::new();
-    of_the_set(node_report, &mut all);
-    for patient in &node_report.patients {
-        of_standing(patient, &mut all);
-        let Body::Redis(examined) = &patient.body else { continue };
+    check_set(node_report, &mut all);
+    for node in &node_report.nodes {
+        check_trust(node, &mut all);
+        let NodeKind::Redis(examined) = &node.kind else { continue };
         match examined {
             Ok(examined) => {
-                let mut node = Node { node_report, patient, examined, found: &mut all };
+                let mut node = Node { node_report, node, examined, found: &mut all };
                 node.role();
                 node.version();
                 node.memory();
@@ -40,70 +40,75 @@ pub(super) fn findings(node_report: &NodeReport) -> Vec<Finding> {
             }
             Err(cause) => all.push(Finding::new(
                 Critical,
-                Some(&patient.name),
+                Some(&node.name),
                 format!("cannot be asked: {cause}"),
-                "until it answers, a majority of the others must be there",
+                "fix the cause; until then, a majority of the other nodes must answer",
             )),
         }
     }
-    // A stable sort: what was found first stays first.
-    all.sort_by_key(|finding| Reverse(finding.weight));
+    // The sort is stable: findings of one severity stay in the order of the checks.
+    all.sort_by_key(|finding| Reverse(finding.severity));
     all
 }
 
-fn of_the_set(node_report: &NodeReport, found: &mut Vec<Finding>) {
-    let count = node_report.patients.len();
-    let mut say = |weight, what: String, mend: &str| found.push(Finding::new(weight, None, what, mend));
-    let votes = node_report.patients.iter().filter(|patient| patient.state == NodeState::Trusted).count();
-    let new = node_report.patients.iter().filter(|patient| is_new(patient)).count();
+fn check_set(node_report: &NodeReport, found: &mut Vec<Finding>) {
+    let count = node_report.nodes.len();
+    let mut say = |severity, what: String, fix: &str| found.push(Finding::new(severity, None, what, fix));
+    let votes = node_report.nodes.iter().filter(|node| node.state == NodeState::Trusted).count();
+    let new = node_report.nodes.iter().filter(|node| is_new(node)).count();
     if new >= majority(count) {
         let what = format!(
-            "{new} of {count} nodes are new: the first worker waits {:?} for them",
-            node_report.setup.max_ttl
+            "{new} of {count} nodes are new: the first worker waits {:?} until they vote",
+            node_report.settings.max_ttl
         );
-        say(Note, what, "`quorate nodes admit`, if no worker has used them before");
+        say(Note, what, "run `quorate nodes trust`, if no worker has used them before");
     } else if votes < majority(count) {
-        let what =
-            format!("{votes} of {count} nodes vote, {} are needed: nobody can take a lease", majority(count));
-        say(Critical, what, "mend the nodes below");
+        let what = format!(
+            "{votes} of {count} nodes vote, {} required: no worker can acquire a lease",
+            majority(count)
+        );
+        say(Critical, what, "fix the nodes below");
     } else if votes == majority(count) && count > 1 {
-        let what = format!("{votes} of {count} nodes vote, just a majority: one more fault stops everything");
-        say(Warning, what, "mend the nodes below");
+        let what = format!(
+            "{votes} of {count} nodes vote, which is just a majority: one more fault stops every worker"
+        );
+        say(Warning, what, "fix the nodes below");
     }
     match count {
         1 => say(
             Warning,
-            "one node: when it is away, nobody leads; when it forgets, everybody waits for it".to_owned(),
-            "name three or five independent servers",
+            "one node: while it is away, no worker leads; after it loses its data, every worker waits for it"
+                .to_owned(),
+            "use three or five independent servers",
         ),
         _ if count.is_multiple_of(2) => say(
             Note,
-            format!("{count} nodes bear no more faults than {}", count - 1),
-            "an odd number gives as much for less",
+            format!("{count} nodes tolerate no more faults than {}", count - 1),
+            "use an odd number of nodes: it tolerates as many faults with fewer servers",
         ),
         _ => {}
     }
     let directories =
-        node_report.patients.iter().filter(|patient| matches!(patient.body, Body::Directory)).count();
+        node_report.nodes.iter().filter(|node| matches!(node.kind, NodeKind::Directory)).count();
     if directories > 1 || (directories == 1 && count > 1) {
-        let what = format!("{directories} nodes are directories of this host: they fail with it, together");
+        let what = format!("{directories} nodes are directories of this host: they fail together with it");
         say(
             Warning,
             what,
-            "directories are for locks among the processes of one host; one is enough for that",
+            "use directories only for locks among the processes of one host; one directory is enough for that",
         );
     }
     let mut hosts: BTreeMap<&str, usize> = BTreeMap::new();
-    for patient in &node_report.patients {
-        if let Some(host) = host(&patient.name) {
+    for node in &node_report.nodes {
+        if let Some(host) = host(&node.name) {
             *hosts.entry(host).or_default() += 1;
         }
     }
     for (host, there) in hosts.iter().filter(|(_, there)| **there >= majority(count) && count > 1) {
         say(
             Warning,
-            format!("{there} of {count} nodes are on {host}: when that host fails, there is no majority"),
-            "a node a host, each with power and network of its own",
+            format!("{there} of {count} nodes are on {host}: if that host fails, there is no majority"),
+            "put each node on its own host, with its own power and network",
         );
     }
     for (path, secret) in node_report.secrets.iter().filter(|(_, secret)| secret.mode & 0o027 != 0) {
@@ -114,72 +119,89 @@ fn of_the_set(node_report: &NodeReport, found: &mut Vec<Finding>) {
         );
         found.push(Finding::new(Warning, None, what, format!("chmod g-w,o= {path}")));
     }
-    spread(node_report, found);
-    if let Err(error) =
-        node_report.setup.validate_lease(node_report.ttl, QuorumConfig::default_grace(node_report.ttl), true)
-    {
-        found.push(Finding::new(Critical, None, error.to_string(), "see above"));
+    check_clock_spread(node_report, found);
+    if let Err(error) = node_report.settings.validate_lease(
+        node_report.ttl,
+        QuorumConfig::default_grace(node_report.ttl),
+        true,
+    ) {
+        found.push(Finding::new(Critical, None, error.to_string(), "apply the fix that the message names"));
     }
 }
 
-/// How far the nodes' clocks are apart from each other.
-fn spread(node_report: &NodeReport, found: &mut Vec<Finding>) {
-    let offset = |patient: &Patient| match &patient.body {
-        Body::Redis(Ok(examined)) => examined.offset.map(|(offset, _)| (offset, patient.name.clone())),
+/// Checks the differences between the nodes' clocks.
+fn check_clock_spread(node_report: &NodeReport, found: &mut Vec<Finding>) {
+    let offset = |node: &ExaminedNode| match &node.kind {
+        NodeKind::Redis(Ok(examined)) => examined.offset.map(|(offset, _)| (offset, node.name.clone())),
         _ => None,
     };
-    let offsets: Vec<(i128, String)> = node_report.patients.iter().filter_map(offset).collect();
+    let offsets: Vec<(i128, String)> = node_report.nodes.iter().filter_map(offset).collect();
     let (Some(least), Some(most)) = (offsets.iter().min(), offsets.iter().max()) else { return };
     let apart = micros(most.0 - least.0);
-    if apart > node_report.setup.max_clock_offset {
+    if apart > node_report.settings.max_clock_offset {
         found.push(Finding::new(
             Warning,
             None,
             format!(
-                "the clocks of {} and {} are {} apart, more than max_clock_offset {:?}: where both forget a fencing \
-                 counter, a token could come twice",
+                "the clocks of {} and {} differ by {}, more than max_clock_offset {:?}: after both nodes lose a fencing \
+                 counter, a token could be issued twice",
                 least.1,
                 most.1,
                 round(apart),
-                node_report.setup.max_clock_offset
+                node_report.settings.max_clock_offset
             ),
-            "set the nodes' clocks by NTP",
+            "synchronise the nodes' clocks by NTP",
         ));
     }
 }
 
-/// Whether nobody has used it yet, or it was flushed.
-fn is_new(patient: &Patient) -> bool {
-    patient.state == NodeState::Refused(VoteRejection::Unmarked)
+/// Returns whether no worker has used the node, or it was flushed.
+fn is_new(node: &ExaminedNode) -> bool {
+    node.state == NodeState::Refused(VoteRejection::Unmarked)
 }
 
-/// What keeps the node from voting, by a worker's own judgement.
-fn of_standing(patient: &Patient, found: &mut Vec<Finding>) {
-    let name = Some(&*patient.name);
-    match &patient.state {
+/// Reports the reason for which a worker with this configuration would get no vote from the node.
+fn check_trust(node: &ExaminedNode, found: &mut Vec<Finding>) {
+    let name = Some(&*node.name);
+    match &node.state {
         NodeState::Trusted => {}
         NodeState::Quarantined { why, .. } => {
-            found.push(Finding::new(Warning, name, format!("does not vote yet: {why}"), "it will by itself"));
+            found.push(Finding::new(
+                Warning,
+                name,
+                format!("does not vote yet: {why}"),
+                "wait: it will vote by itself",
+            ));
         }
-        // The doctor's own looks at the server tell these, with more of what is to be done.
+        // The doctor's own questions to the server report these, with more detailed fixes.
         NodeState::Refused(
             VoteRejection::Replica | VoteRejection::Evicts(_) | VoteRejection::EvictionUnknown,
         ) => {}
         NodeState::Refused(why) if why.is_permanent() => {
-            found.push(Finding::new(Critical, name, format!("has no vote: {why}"), "see there"));
+            found.push(Finding::new(
+                Critical,
+                name,
+                format!("does not vote: {why}"),
+                "apply the fix that the message names",
+            ));
         }
         NodeState::Refused(why) => {
-            found.push(Finding::new(Warning, name, format!("has no vote: {why}"), "see there"));
+            found.push(Finding::new(
+                Warning,
+                name,
+                format!("does not vote: {why}"),
+                "apply the fix that the message names",
+            ));
         }
-        // Those that cannot be reached are told with the cause of the doctor's own question.
+        // For Redis servers, the doctor's own questions report the cause.
         NodeState::Unreachable(_) | NodeState::Connecting => {
-            if matches!(patient.body, Body::Directory) {
-                let NodeState::Unreachable(cause) = &patient.state else { return };
+            if matches!(node.kind, NodeKind::Directory) {
+                let NodeState::Unreachable(cause) = &node.state else { return };
                 found.push(Finding::new(
                     Critical,
                     name,
                     cause.to_string(),
-                    "do what it says; the directory belongs to one user of one machine",
+                    "apply the fix that the message names; the directory must belong to one user of one machine",
                 ));
             }
         }
@@ -189,31 +211,31 @@ fn of_standing(patient: &Patient, found: &mut Vec<Finding>) {
 /// The checks of one server.
 struct Node<'a> {
     node_report: &'a NodeReport,
-    patient: &'a Patient,
+    node: &'a ExaminedNode,
     examined: &'a Examined,
     found: &'a mut Vec<Finding>,
 }
 
 impl Node<'_> {
-    fn say(&mut self, weight: Weight, what: impl Into<String>, mend: impl Into<String>) {
-        self.found.push(Finding::new(weight, Some(&self.patient.name), what, mend));
+    fn say(&mut self, severity: Severity, what: impl Into<String>, fix: impl Into<String>) {
+        self.found.push(Finding::new(severity, Some(&self.node.name), what, fix));
     }
 
     fn role(&mut self) {
         if self.examined.info("role").is_some_and(|role| role != "master") {
             self.say(
                 Critical,
-                "it is a replica: its memory is another server's",
-                "REPLICAOF NO ONE, or name another",
+                "it is a replica: it may lack writes that its primary has acknowledged",
+                "run REPLICAOF NO ONE on it, or use another server",
             );
         }
         if let Some(replicas @ 1..) = self.examined.number("connected_slaves") {
             self.say(
                 Warning,
                 format!(
-                    "{replicas} replicas follow it: one that takes its place would have forgotten leases"
+                    "{replicas} replicas follow it: a replica that is promoted may lack leases that this server has granted"
                 ),
-                "let no failover put a replica in its place: a node that is down is what the majority is for",
+                "disable automatic failover: the majority of the nodes tolerates a node that is down",
             );
         }
         if self.examined.number("cluster_enabled") == Some(1) {
@@ -224,7 +246,7 @@ impl Node<'_> {
             );
         }
         if self.examined.number("loading") == Some(1) {
-            self.say(Warning, "it is loading its data", "wait");
+            self.say(Warning, "it is loading its data", "wait until it has loaded it");
         }
     }
 
@@ -236,12 +258,12 @@ impl Node<'_> {
         let mut parts = version.split('.').map(|part| part.parse().unwrap_or(0));
         let parsed = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
         if parsed < LEAST {
-            let mend = format!("Redis {}.{} or later", LEAST.0, LEAST.1);
-            self.say(Warning, format!("Redis {version} is older than anything this was written for"), mend);
+            let fix = format!("use Redis {}.{} or later", LEAST.0, LEAST.1);
+            self.say(Warning, format!("Redis {version} is older than the oldest supported version"), fix);
         } else if parsed < TRIED {
             let what =
                 format!("Redis {version} is older than {}.{}, which the tests run against", TRIED.0, TRIED.1);
-            self.say(Note, what, "a newer one, or tests of your own");
+            self.say(Note, what, "use a newer version, or run your own tests");
         }
     }
 
@@ -251,37 +273,37 @@ impl Node<'_> {
             Some(policy) => self.say(
                 Critical,
                 format!("maxmemory-policy is {policy}: it may evict a held lease"),
-                "CONFIG SET maxmemory-policy noeviction, and in redis.conf",
+                "run CONFIG SET maxmemory-policy noeviction, and set it in redis.conf",
             ),
-            None => self.say(Critical, "it does not tell its maxmemory-policy", "allow the user INFO"),
+            None => self.say(Critical, "it does not report its maxmemory-policy", "permit INFO for the user"),
         }
         let (used, most) = (self.examined.number("used_memory"), self.examined.number("maxmemory"));
         if let (Some(used), Some(most @ 1..)) = (used, most) {
             let percent = used.saturating_mul(100) / most;
-            let what = format!("it uses {percent} % of its maxmemory: at 100 it grants nothing new");
-            let mend = "raise maxmemory, or find out what else is kept there";
+            let what = format!("it uses {percent} % of its maxmemory: at 100 % it grants no new lease");
+            let fix = "raise maxmemory, or remove other data from the server";
             match percent {
-                90.. => self.say(Critical, what, mend),
-                70.. => self.say(Warning, what, mend),
+                90.. => self.say(Critical, what, fix),
+                70.. => self.say(Warning, what, fix),
                 _ => {}
             }
         }
     }
 
     fn persistence(&mut self) {
-        match (self.node_report.setup.durable, self.examined.told.check_durable()) {
+        match (self.node_report.settings.durable, self.examined.examination.check_durable()) {
             (true, Err(why)) => {
                 let (why, fix) = why.split_once("; ").unwrap_or((&why, "see config/redis.conf"));
                 self.say(
                     Critical,
                     format!("durable = true, but {why}: workers refuse it"),
-                    format!("{fix}; or durable = false on every worker"),
+                    format!("{fix}; or set durable = false on every worker"),
                 );
             }
             (false, Ok(())) => self.say(
                 Note,
-                "it writes every change to disk before it answers, and nothing is made of that",
-                "durable = true on every worker, where all nodes do: then a restart costs no wait",
+                "it writes every change to disk before it answers, but durable = false makes no use of that",
+                "set durable = true on every worker, if all nodes do this: a restart then causes no quarantine",
             ),
             (false, Err(_)) | (true, Ok(())) => {}
         }
@@ -290,92 +312,92 @@ impl Node<'_> {
         if failed("aof_last_write_status") {
             self.say(
                 Critical,
-                "its last write to the append-only file failed: it takes no writes",
-                "look at its disk",
+                "its last write to the append-only file failed: it accepts no writes",
+                "check its disk",
             );
         } else if failed("rdb_last_bgsave_status") && stops {
             self.say(
                 Critical,
-                "its last snapshot failed, so it takes no writes (MISCONF)",
-                "look at its disk",
+                "its last snapshot failed, so that it accepts no writes (MISCONF)",
+                "check its disk",
             );
         }
     }
 
     fn clock(&mut self) {
         let Some((offset, uncertain)) = self.examined.offset else { return };
-        let allowed = self.node_report.setup.max_clock_offset;
+        let allowed = self.node_report.settings.max_clock_offset;
         let certain = micros((offset.abs() - uncertain).max(0));
         let direction = if offset < 0 { "behind" } else { "ahead of" };
         let what = format!("its clock is {} {direction} this machine's", round(micros(offset.abs())));
-        let mend = "set both by NTP (chronyd, systemd-timesyncd)";
+        let fix = "synchronise both clocks by NTP (chronyd, systemd-timesyncd)";
         if certain > allowed {
             let what = format!(
-                "{what}, more than max_clock_offset {allowed:?}: it grants nothing that it never held"
+                "{what}, more than max_clock_offset {allowed:?}: it grants no lease on a resource without a fencing counter"
             );
-            self.say(Critical, what, mend);
+            self.say(Critical, what, fix);
         } else if certain > allowed / 2 {
-            self.say(Warning, format!("{what}, more than half of max_clock_offset {allowed:?}"), mend);
+            self.say(Warning, format!("{what}, more than half of max_clock_offset {allowed:?}"), fix);
         }
     }
 
     fn speed(&mut self) {
-        let (timeout, ttl) = (self.node_report.setup.node_timeout, self.node_report.ttl);
+        let (timeout, ttl) = (self.node_report.settings.node_timeout, self.node_report.ttl);
         let (Some(quickest), Some(slowest)) = (self.examined.round_trip(), self.examined.slowest()) else {
             return;
         };
         let what = |trip: Duration| format!("a round trip took {}, node_timeout is {timeout:?}", round(trip));
-        let mend = "a node nearer by, less load on it, or a longer node_timeout (and a longer ttl with it)";
+        let fix = "use a nearer node, reduce its load, or use a longer node_timeout (and a longer ttl)";
         if quickest >= timeout {
-            self.say(Critical, format!("{}: its vote never comes in time", what(quickest)), mend);
+            self.say(Critical, format!("{}: its vote never arrives in time", what(quickest)), fix);
         } else if slowest >= timeout / 2 {
-            self.say(Warning, what(slowest), mend);
+            self.say(Warning, what(slowest), fix);
         }
         if quickest * 20 > ttl {
-            let what = format!("a round trip of {} is much against a ttl of {ttl:?}", round(quickest));
-            self.say(Warning, what, "a longer ttl");
+            let what = format!("a round trip of {} is long for a ttl of {ttl:?}", round(quickest));
+            self.say(Warning, what, "use a longer ttl");
         }
     }
 
     fn rights(&mut self) {
-        let user = self.examined.told.user.clone().unwrap_or_else(|| "NAME".to_owned());
+        let user = self.examined.examination.user.clone().unwrap_or_else(|| "NAME".to_owned());
         let least = RedisNode::least_acl(&self.node_report.prefix);
-        // The handshake bears that these are denied.
+        // The handshake succeeds without these.
         let spared = |denied: &&String| denied.starts_with("config ") || denied.starts_with("client ");
         let (spared, needed): (Vec<&String>, Vec<&String>) =
-            self.examined.told.denied.iter().partition(spared);
+            self.examined.examination.denied.iter().partition(spared);
         let list =
             |denied: &[&String]| denied.iter().map(|text| text.as_str()).collect::<Vec<_>>().join(", ");
-        let pushes: Vec<&String> = self.examined.told.denied_pushes.iter().collect();
+        let pushes: Vec<&String> = self.examined.examination.denied_pushes.iter().collect();
         if !pushes.is_empty() {
             let what = format!(
-                "the user {user} may not do: {}; so a release wakes nobody who waits, and they look every 100 ms",
+                "the user {user} may not run: {}; so a release wakes no waiter, and waiters poll every 100 ms",
                 list(&pushes)
             );
-            // What is there already stays: the user may be somebody's else as well.
+            // The command keeps existing rights: another program may use the same user.
             let rights: Vec<String> =
                 COMMANDS[COMMANDS.len() - PUSHES..].iter().map(|command| format!("+{command}")).collect();
-            let mend = format!("ACL SETUSER {user} {} &{}*", rights.join(" "), self.node_report.prefix);
-            self.say(Warning, what, mend);
+            let fix = format!("run ACL SETUSER {user} {} &{}*", rights.join(" "), self.node_report.prefix);
+            self.say(Warning, what, fix);
         }
         if !needed.is_empty() {
-            let what = format!("the user {user} may not do: {}", list(&needed));
-            self.say(Critical, what, format!("ACL SETUSER {user} {least}"));
+            let what = format!("the user {user} may not run: {}", list(&needed));
+            self.say(Critical, what, format!("run ACL SETUSER {user} {least}"));
         } else if !spared.is_empty() {
             let what =
-                format!("the user {user} may not do: {}; so its settings are not known", list(&spared));
-            self.say(Note, what, format!("ACL SETUSER {user} +config|get +client|setname"));
+                format!("the user {user} may not run: {}; so its settings are not known", list(&spared));
+            self.say(Note, what, format!("run ACL SETUSER {user} +config|get +client|setname"));
         } else if user == "default" && pushes.is_empty() {
             self.say(
                 Note,
-                "we are the user `default`, who mostly may do everything",
-                format!("a user of our own: ACL SETUSER quorate on >PASSWORD {least}"),
+                "quorate connects as the user `default`, which usually has all rights",
+                format!("create a user for quorate: ACL SETUSER quorate on >PASSWORD {least}"),
             );
         }
     }
 }
 
-/// The host in a node's name.
+/// Returns the host in the name of a node.
 fn host(name: &str) -> Option<&str> {
     let (scheme, rest) = name.split_once("://")?;
     if !scheme.starts_with("redis") {
@@ -389,7 +411,7 @@ fn micros(micros: i128) -> Duration {
     Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX))
 }
 
-/// As people read it.
+/// Formats a time for people.
 fn round(time: Duration) -> String {
     if time >= Duration::from_secs(1) {
         format!("{time:.1?}")

@@ -1,47 +1,47 @@
 use serde::Serialize;
 use std::fmt;
 
-/// How much a finding matters.
+/// The importance of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Weight {
-    /// Good to know.
+pub(super) enum Severity {
+    /// Useful to know.
     Note,
-    /// It works now, and may not on a bad day.
+    /// It works now, and may fail when something else fails.
     Warning,
-    /// It does not work, or a promise does not hold.
+    /// It does not work, or a guarantee does not hold.
     Critical,
 }
 
-impl fmt::Display for Weight {
+impl fmt::Display for Severity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Note => "note",
             Self::Warning => "warning",
-            Self::Critical => "GRAVE",
+            Self::Critical => "CRITICAL",
         })
     }
 }
 
-/// Something that an operator should know, and what to do about it.
+/// A problem, or a fact that an operator should know, with its fix.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Finding {
-    pub(super) weight: Weight,
-    /// The node; none where it is the set's.
+    pub(super) severity: Severity,
+    /// The node; `None` for a finding about the set of nodes.
     pub(super) node: Option<String>,
-    /// What is so.
-    pub(super) what: String,
-    /// What to do.
-    pub(super) mend: String,
+    /// The problem, or the fact.
+    pub(super) problem: String,
+    /// The fix.
+    pub(super) fix: String,
 }
 
 impl Finding {
     pub(super) fn new(
-        weight: Weight,
+        severity: Severity,
         node: Option<&str>,
-        what: impl Into<String>,
-        mend: impl Into<String>,
+        problem: impl Into<String>,
+        fix: impl Into<String>,
     ) -> Self {
-        Self { weight, node: node.map(str::to_owned), what: what.into(), mend: mend.into() }
+        Self { severity, node: node.map(str::to_owned), problem: problem.into(), fix: fix.into() }
     }
 }

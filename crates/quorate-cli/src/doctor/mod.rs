@@ -1,10 +1,10 @@
-//! `quorate doctor`: looks at a set of nodes the way an experienced operator would.
+//! `quorate doctor`: examines a set of nodes as an experienced operator would.
 //!
 //! # What is not guaranteed
 //!
-//! It sees one moment, from one machine. It writes nothing to the nodes, so that it cannot tell what only a
-//! write would show (a full disk that no write has met yet). That servers have different run ids says that
-//! they are different processes, not that they have power, disks and networks of their own.
+//! It sees one moment, from one machine. It writes nothing to the nodes, so that it cannot find problems that only a
+//! write would show (a full disk to which nothing has been written yet). Different run ids show that servers are
+//! different processes, not that they have separate power, disks and networks.
 
 mod checks;
 mod finding;
@@ -19,49 +19,47 @@ use crate::{
     exit::Failure,
     show,
 };
-use finding::{Finding, Weight};
+use finding::{Finding, Severity};
 use futures_util::future::join_all;
-use node_report::{Body, Examined, NodeReport, Patient, SecretFile};
-use quorate::{
-    env::Env,
-    node::Cause,
-    quorum::{NodeStatus, QuorumConfig},
-};
+use node_report::{Examined, ExaminedNode, NodeKind, NodeReport, SecretFile};
+use quorate::{env::Env, node::Cause, quorum::NodeStatus, schedule::Zone};
 use serde::Serialize;
 use std::{collections::BTreeMap, os::unix::fs::MetadataExt, path::PathBuf, time::Duration};
 
-/// How long a node may take to answer all that it is asked.
+/// The longest time in which a node must answer all questions.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// The most bytes of a finding that are shown.
+/// The longest finding that is shown, in bytes.
 const LINE_MAX: usize = 8 * 1024;
 
 #[derive(Debug, Serialize)]
 struct Page<'a> {
+    version: &'static str,
+    time_zone_tables: &'static str,
     prefix: &'a str,
     nodes_from: String,
     nodes: Vec<&'a str>,
     findings: &'a [Finding],
 }
 
-/// Examines the nodes and tells what it finds; the exit status is the worst finding's.
+/// Examines the nodes and prints the findings. The exit status is that of the worst finding.
 pub(crate) async fn doctor(args: &DoctorArgs, config: &Config) -> Result<u8, Failure> {
-    let quorum = connect::quorum(config, QuorumConfig { only_looks: true, ..config.setup.clone() })?;
+    let quorum = connect::only_looking(config)?;
     let env = quorum.env().clone();
-    let (stands, bodies) = futures_util::join!(
+    let (statuses, kinds) = futures_util::join!(
         quorum.met(PATIENCE),
-        join_all(config.nodes.iter().map(|spec| body(&env, config, spec)))
+        join_all(config.nodes.iter().map(|spec| examine(&env, config, spec)))
     );
     quorum.close().await;
-    let patient = |(status, body): (NodeStatus, Result<Body, Failure>)| {
-        Ok(Patient { name: status.name.to_string(), state: status.state, body: body? })
+    let node = |(status, kind): (NodeStatus, Result<NodeKind, Failure>)| {
+        Ok(ExaminedNode { name: status.name.to_string(), state: status.state, kind: kind? })
     };
-    let patients: Result<Vec<Patient>, Failure> = stands.into_iter().zip(bodies).map(patient).collect();
+    let nodes: Result<Vec<ExaminedNode>, Failure> = statuses.into_iter().zip(kinds).map(node).collect();
     let node_report = NodeReport {
-        setup: config.setup.clone(),
+        settings: config.settings.clone(),
         ttl: config.lease.ttl,
         prefix: config.prefix.clone(),
-        patients: patients?,
+        nodes: nodes?,
         secrets: secrets(config),
     };
     let findings = checks::findings(&node_report);
@@ -70,22 +68,24 @@ pub(crate) async fn doctor(args: &DoctorArgs, config: &Config) -> Result<u8, Fai
     } else {
         for_people(config, &node_report, &findings)
     };
-    show::print(&text);
-    Ok(match findings.first().map(|finding| finding.weight) {
-        Some(Weight::Critical) => 2,
-        Some(Weight::Warning) => 1,
+    show::print(&text)?;
+    Ok(match findings.first().map(|finding| finding.severity) {
+        Some(Severity::Critical) => 2,
+        Some(Severity::Warning) => 1,
         _ => 0,
     })
 }
 
-async fn body(env: &Env, config: &Config, spec: &NodeSpec) -> Result<Body, Failure> {
-    let NodeSpec::Redis { url, password_file, tls } = spec else { return Ok(Body::Directory) };
+async fn examine(env: &Env, config: &Config, spec: &NodeSpec) -> Result<NodeKind, Failure> {
+    let NodeSpec::Redis { url, password_file, tls } = spec else { return Ok(NodeKind::Directory) };
     let redis = connect::redis(config, url, password_file.as_deref(), tls)?;
-    let told = env.before(env.now() + PATIENCE, redis.examine()).await.unwrap_or(Err(Cause::TimedOut));
-    Ok(Body::Redis(told.map(|told| Box::new(Examined::new(told, env.wall(), env.now().as_nanos())))))
+    let examination = env.before(env.now() + PATIENCE, redis.examine()).await.unwrap_or(Err(Cause::TimedOut));
+    Ok(NodeKind::Redis(
+        examination.map(|examination| Box::new(Examined::new(examination, env.wall(), env.now().as_nanos()))),
+    ))
 }
 
-/// The files with passwords and keys that the nodes need, as far as they exist.
+/// Returns the files with passwords and keys that the nodes need, as far as they exist.
 fn secrets(config: &Config) -> BTreeMap<PathBuf, SecretFile> {
     let mut files = BTreeMap::new();
     let mut add = |key: &'static str, path: PathBuf| {
@@ -107,9 +107,11 @@ fn secrets(config: &Config) -> BTreeMap<PathBuf, SecretFile> {
 
 fn json(config: &Config, node_report: &NodeReport, findings: &[Finding]) -> Result<String, Failure> {
     let page = Page {
+        version: env!("CARGO_PKG_VERSION"),
+        time_zone_tables: Zone::tables_version(),
         prefix: &node_report.prefix,
         nodes_from: config.nodes_from.to_string(),
-        nodes: node_report.patients.iter().map(|patient| &*patient.name).collect(),
+        nodes: node_report.nodes.iter().map(|node| &*node.name).collect(),
         findings,
     };
     show::json(&page)
@@ -117,19 +119,21 @@ fn json(config: &Config, node_report: &NodeReport, findings: &[Finding]) -> Resu
 
 fn for_people(config: &Config, node_report: &NodeReport, findings: &[Finding]) -> String {
     let mut text = format!(
-        "{} nodes from {}, prefix {:?}: {}\n",
-        node_report.patients.len(),
+        "quorate {}, time zone tables {}\n{} nodes from {}, prefix {:?}: {}\n",
+        env!("CARGO_PKG_VERSION"),
+        Zone::tables_version(),
+        node_report.nodes.len(),
         config.nodes_from,
         node_report.prefix,
         match findings.len() {
             0 => "nothing found".to_owned(),
-            count => format!("{count} findings, the gravest first"),
+            count => format!("{count} findings, the most severe first"),
         }
     );
-    for Finding { weight, node, what, mend } in findings {
+    for Finding { severity, node, problem, fix } in findings {
         let node = node.as_deref().map_or(String::new(), |node| format!("{node}: "));
-        let (what, mend) = (show::line(what, LINE_MAX), show::line(mend, LINE_MAX));
-        text += &format!("{weight:7}  {node}{what}\n         mend: {mend}\n");
+        let (problem, fix) = (show::line(problem, LINE_MAX), show::line(fix, LINE_MAX));
+        text += &format!("{severity:8}  {node}{problem}\n          fix: {fix}\n");
     }
     text
 }

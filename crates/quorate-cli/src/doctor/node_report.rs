@@ -6,22 +6,22 @@ use quorate::{
 use quorate_redis::{Examination, Look};
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
-/// Everything that was found out, for the checks to judge.
+/// The facts about all nodes, which the checks judge.
 #[derive(Debug)]
 pub(super) struct NodeReport {
-    pub(super) setup: QuorumConfig,
-    /// The TTL of the leadership's lease.
+    pub(super) settings: QuorumConfig,
+    /// The TTL of the leader's lease.
     pub(super) ttl: Duration,
     pub(super) prefix: Arc<str>,
-    pub(super) patients: Vec<Patient>,
-    /// The files with the nodes' passwords and keys.
+    pub(super) nodes: Vec<ExaminedNode>,
+    /// The files with passwords and keys of the nodes.
     pub(super) secrets: BTreeMap<PathBuf, SecretFile>,
 }
 
-/// A file that others should not read.
+/// A file that other users should not read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SecretFile {
-    /// The key of the configuration that names it.
+    /// The configuration key that names it.
     pub(super) key: &'static str,
     /// Its permissions.
     pub(super) mode: u32,
@@ -29,67 +29,67 @@ pub(super) struct SecretFile {
 
 /// One node.
 #[derive(Debug)]
-pub(super) struct Patient {
+pub(super) struct ExaminedNode {
     pub(super) name: String,
-    /// How it stands with a worker of this configuration.
+    /// Its state for a worker with this configuration.
     pub(super) state: NodeState,
-    pub(super) body: Body,
+    pub(super) kind: NodeKind,
 }
 
-/// What kind of node, and what it told.
+/// The kind of a node, and the facts about it.
 #[derive(Debug)]
-pub(super) enum Body {
-    /// A Redis server; our wall clock beside its own, where it answered.
+pub(super) enum NodeKind {
+    /// A Redis server: its answers, if it answered.
     Redis(Result<Box<Examined>, Cause>),
     /// A directory.
     Directory,
 }
 
-/// A server's answers.
+/// The answers of a server.
 #[derive(Debug)]
 pub(super) struct Examined {
-    pub(super) told: Examination,
-    /// (Node time − our wall clock), in microseconds, and by how much that may be wrong.
+    pub(super) examination: Examination,
+    /// The node's time minus our wall clock, in microseconds, and the possible error of that value.
     pub(super) offset: Option<(i128, i128)>,
 }
 
 impl Examined {
-    /// `wall` is what our wall clock showed when our boot clock showed the time of `boot_nanos`.
-    pub(super) fn new(told: Examination, wall: WallTime, boot_nanos: u64) -> Self {
+    /// `wall` is the time of our wall clock when our boot clock showed `boot_nanos`.
+    pub(super) fn new(examination: Examination, wall: WallTime, boot_nanos: u64) -> Self {
         let wall = i128::from(wall.as_micros());
         let micros = |nanos: u64| i128::from(nanos) / 1_000;
-        let offset = quickest(&told.looks).map(|look| {
+        let offset = quickest(&examination.looks).map(|look| {
             let half = micros(look.sent.until(look.received).as_nanos() as u64) / 2;
-            // Our wall clock in the middle of the question.
+            // Our wall clock in the middle of the round trip.
             let ours = wall + micros(look.sent.as_nanos()) + half - micros(boot_nanos);
             (i128::from(look.node_time.as_micros()) - ours, half)
         });
-        Self { told, offset }
+        Self { examination, offset }
     }
 
-    /// The quickest round trip.
+    /// Returns the shortest round trip.
     pub(super) fn round_trip(&self) -> Option<Duration> {
-        quickest(&self.told.looks).map(|look| look.sent.until(look.received))
+        quickest(&self.examination.looks).map(|look| look.sent.until(look.received))
     }
 
-    /// The slowest.
+    /// Returns the longest round trip.
     pub(super) fn slowest(&self) -> Option<Duration> {
-        self.told.looks.iter().map(|look| look.sent.until(look.received)).max()
+        self.examination.looks.iter().map(|look| look.sent.until(look.received)).max()
     }
 
-    /// A field of INFO.
+    /// Returns a field of INFO.
     pub(super) fn info(&self, name: &str) -> Option<&str> {
-        self.told.info.get(name).map(String::as_str).filter(|value| !value.is_empty())
+        self.examination.info.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
 
-    /// A field of INFO that is a number.
+    /// Returns a field of INFO that is a number.
     pub(super) fn number(&self, name: &str) -> Option<u64> {
         self.info(name)?.parse().ok()
     }
 
-    /// A setting, as CONFIG GET tells it.
+    /// Returns a setting, as reported by CONFIG GET.
     pub(super) fn setting(&self, name: &str) -> Option<&str> {
-        self.told.settings.get(name).map(String::as_str)
+        self.examination.settings.get(name).map(String::as_str)
     }
 }
 

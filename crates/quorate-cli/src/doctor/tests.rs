@@ -1,9 +1,9 @@
-//! The checks over nodes made by hand: each bad sign is found, with its weight, and a healthy set has none.
+//! Runs the checks on nodes with chosen facts: each problem is found, with its severity, and a healthy set has none.
 
 use super::{
     checks::findings,
-    finding::Weight::{self, Critical, Note, Warning},
-    node_report::{Body, Examined, NodeReport, Patient, SecretFile},
+    finding::Severity::{self, Critical, Note, Warning},
+    node_report::{Examined, ExaminedNode, NodeKind, NodeReport, SecretFile},
 };
 use quorate::{
     env::{BootTime, WallTime},
@@ -19,8 +19,8 @@ fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
     pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
 }
 
-/// A healthy server whose clock is `ahead_ms` ahead of ours and whose answers take `trip_ms`.
-fn told(ahead_ms: i64, trip_ms: u64) -> Examination {
+/// Returns the answers of a healthy server whose clock is `ahead_ms` ahead of ours and whose answers take `trip_ms`.
+fn examination(ahead_ms: i64, trip_ms: u64) -> Examination {
     let sent = BootTime::from_nanos(1_000_000_000);
     let received = sent + Duration::from_millis(trip_ms);
     let node_time = WallTime::from_micros((NOW + trip_ms * 500).saturating_add_signed(ahead_ms * 1_000));
@@ -49,39 +49,43 @@ fn told(ahead_ms: i64, trip_ms: u64) -> Examination {
     }
 }
 
-fn patient(name: &str, told: Examination) -> Patient {
-    let examined = Examined::new(told, WallTime::from_micros(NOW), 1_000_000_000);
-    Patient { name: name.to_owned(), state: NodeState::Trusted, body: Body::Redis(Ok(Box::new(examined))) }
+fn node(name: &str, examination: Examination) -> ExaminedNode {
+    let examined = Examined::new(examination, WallTime::from_micros(NOW), 1_000_000_000);
+    ExaminedNode {
+        name: name.to_owned(),
+        state: NodeState::Trusted,
+        kind: NodeKind::Redis(Ok(Box::new(examined))),
+    }
 }
 
-fn node_report(first: Patient) -> NodeReport {
-    let rest = ["redis://b:6379", "redis://c:6379"].map(|name| patient(name, told(0, 1)));
+fn node_report(first: ExaminedNode) -> NodeReport {
+    let rest = ["redis://b:6379", "redis://c:6379"].map(|name| node(name, examination(0, 1)));
     NodeReport {
-        setup: QuorumConfig::default(),
+        settings: QuorumConfig::default(),
         ttl: Duration::from_secs(10),
         prefix: "quorate:".into(),
-        patients: [first].into_iter().chain(rest).collect(),
+        nodes: [first].into_iter().chain(rest).collect(),
         secrets: BTreeMap::new(),
     }
 }
 
-/// The findings of three nodes of which the first is sick, as weight and text.
-fn of(first: Patient) -> Vec<(Weight, String)> {
+/// Returns the findings for three nodes, of which `first` has a problem, as severity and text.
+fn of(first: ExaminedNode) -> Vec<(Severity, String)> {
     let found = findings(&node_report(first));
-    assert!(found.is_sorted_by(|a, b| a.weight >= b.weight), "the gravest first");
-    found.into_iter().map(|finding| (finding.weight, finding.what)).collect()
+    assert!(found.is_sorted_by(|a, b| a.severity >= b.severity), "the most severe first");
+    found.into_iter().map(|finding| (finding.severity, finding.problem)).collect()
 }
 
 #[track_caller]
-fn finds(first: Patient, weight: Weight, text: &str) {
+fn finds(first: ExaminedNode, severity: Severity, text: &str) {
     let found = of(first);
-    assert!(found.iter().any(|(w, what)| *w == weight && what.contains(text)), "{text}: {found:?}");
+    assert!(found.iter().any(|(w, problem)| *w == severity && problem.contains(text)), "{text}: {found:?}");
 }
 
-fn with_info(pairs: &[(&str, &str)]) -> Patient {
-    let mut told = told(0, 1);
-    told.info.extend(map(pairs));
-    patient("redis://a:6379", told)
+fn with_info(pairs: &[(&str, &str)]) -> ExaminedNode {
+    let mut examination = examination(0, 1);
+    examination.info.extend(map(pairs));
+    node("redis://a:6379", examination)
 }
 
 #[test]
@@ -90,7 +94,7 @@ fn a_healthy_set_has_no_findings() {
 }
 
 #[test]
-fn what_the_server_tells_of_itself() {
+fn problems_that_the_server_reports_are_found() {
     finds(with_info(&[("role", "slave")]), Critical, "replica");
     finds(with_info(&[("connected_slaves", "2")]), Warning, "2 replicas");
     finds(with_info(&[("cluster_enabled", "1")]), Critical, "Redis Cluster");
@@ -105,37 +109,37 @@ fn what_the_server_tells_of_itself() {
 }
 
 #[test]
-fn persistence_is_held_against_what_is_claimed() {
+fn persistence_is_compared_with_the_durable_setting() {
     let durable = |pairs: &[(&str, &str)], fsync: Option<&str>| {
-        let mut told = told(0, 1);
-        told.info.extend(map(pairs));
+        let mut examination = examination(0, 1);
+        examination.info.extend(map(pairs));
         match fsync {
-            Some(fsync) => drop(told.settings.insert("appendfsync".to_owned(), fsync.to_owned())),
-            None => told.settings.clear(),
+            Some(fsync) => drop(examination.settings.insert("appendfsync".to_owned(), fsync.to_owned())),
+            None => examination.settings.clear(),
         }
-        let mut node_report = node_report(patient("redis://a:6379", told));
-        node_report.setup.durable = true;
+        let mut node_report = node_report(node("redis://a:6379", examination));
+        node_report.settings.durable = true;
         let found = findings(&node_report);
         found.into_iter().filter(|finding| finding.node.as_deref() == Some("redis://a:6379")).count()
     };
     assert_eq!(durable(&[("aof_enabled", "1")], Some("always")), 0);
     assert_eq!(durable(&[("aof_enabled", "1")], Some("everysec")), 1);
     assert_eq!(durable(&[("aof_enabled", "0")], Some("always")), 1);
-    assert_eq!(durable(&[("aof_enabled", "1")], None), 1, "not believed");
+    assert_eq!(durable(&[("aof_enabled", "1")], None), 1, "an unknown setting is not accepted");
     let always = |rewrite: &str| {
-        let mut told = told(0, 1);
-        told.info.insert("aof_enabled".to_owned(), "1".to_owned());
-        told.settings.insert("appendfsync".to_owned(), "always".to_owned());
-        told.settings.insert("no-appendfsync-on-rewrite".to_owned(), rewrite.to_owned());
-        patient("redis://a:6379", told)
+        let mut examination = examination(0, 1);
+        examination.info.insert("aof_enabled".to_owned(), "1".to_owned());
+        examination.settings.insert("appendfsync".to_owned(), "always".to_owned());
+        examination.settings.insert("no-appendfsync-on-rewrite".to_owned(), rewrite.to_owned());
+        node("redis://a:6379", examination)
     };
-    finds(always("no"), Note, "nothing is made of that");
+    finds(always("no"), Note, "makes no use of that");
     let mut node_report = node_report(always("yes"));
-    node_report.setup.durable = true;
+    node_report.settings.durable = true;
     let found = findings(&node_report).remove(0);
-    assert_eq!((found.weight, found.node.as_deref()), (Critical, Some("redis://a:6379")));
-    assert!(found.what.contains("no-appendfsync-on-rewrite is yes"), "{found:?}");
-    assert!(found.mend.contains("CONFIG SET no-appendfsync-on-rewrite no"), "{found:?}");
+    assert_eq!((found.severity, found.node.as_deref()), (Critical, Some("redis://a:6379")));
+    assert!(found.problem.contains("no-appendfsync-on-rewrite is yes"), "{found:?}");
+    assert!(found.fix.contains("CONFIG SET no-appendfsync-on-rewrite no"), "{found:?}");
 }
 
 #[test]
@@ -146,9 +150,9 @@ fn a_secret_that_others_can_read_or_write_is_found_once() {
         let found = findings(&node_report);
         assert_eq!(found.len(), usize::from(is_found), "{mode:o}: {found:?}");
         if let Some(found) = found.first() {
-            assert_eq!((found.weight, &*found.mend), (Warning, "chmod g-w,o= /etc/q/worker.key"));
+            assert_eq!((found.severity, &*found.fix), (Warning, "chmod g-w,o= /etc/q/worker.key"));
             assert!(
-                found.what.contains(&format!(
+                found.problem.contains(&format!(
                     "key_file /etc/q/worker.key can be read or written by other users (mode {mode:04o})"
                 )),
                 "{found:?}"
@@ -159,65 +163,65 @@ fn a_secret_that_others_can_read_or_write_is_found_once() {
 
 #[test]
 fn clocks_and_round_trips() {
-    let sick = |ahead, trip| patient("redis://a:6379", told(ahead, trip));
-    finds(sick(3_000, 1), Critical, "ahead of");
-    finds(sick(-3_000, 1), Critical, "behind");
-    finds(sick(700, 1), Warning, "more than half");
-    finds(sick(1_500, 1), Warning, "are 1.5s apart");
-    finds(sick(0, 60), Warning, "a round trip took 60.00 ms");
-    finds(sick(0, 120), Critical, "never comes in time");
-    assert_eq!(of(sick(300, 1)), []);
+    let server = |ahead, trip| node("redis://a:6379", examination(ahead, trip));
+    finds(server(3_000, 1), Critical, "ahead of");
+    finds(server(-3_000, 1), Critical, "behind");
+    finds(server(700, 1), Warning, "more than half");
+    finds(server(1_500, 1), Warning, "differ by 1.5s");
+    finds(server(0, 60), Warning, "a round trip took 60.00 ms");
+    finds(server(0, 120), Critical, "never arrives in time");
+    assert_eq!(of(server(300, 1)), []);
 }
 
 #[test]
-fn rights_and_the_least_that_would_do() {
-    let denied = Examination { denied: vec!["hset".to_owned()], ..told(0, 1) };
-    let found = findings(&node_report(patient("redis://a:6379", denied)));
-    assert_eq!(found[0].weight, Critical);
+fn missing_rights_are_found_with_the_smallest_sufficient_acl() {
+    let denied = Examination { denied: vec!["hset".to_owned()], ..examination(0, 1) };
+    let found = findings(&node_report(node("redis://a:6379", denied)));
+    assert_eq!(found[0].severity, Critical);
     assert!(
-        found[0].mend.starts_with(
-            "ACL SETUSER quorate resetkeys ~quorate:* ~{quorate:* resetchannels &quorate:* -@all "
+        found[0].fix.starts_with(
+            "run ACL SETUSER quorate resetkeys ~quorate:* ~{quorate:* resetchannels &quorate:* -@all "
         ),
         "{found:?}"
     );
     let denied = vec!["config get appendfsync".to_owned()];
-    let cautious = Examination { settings: BTreeMap::new(), denied, ..told(0, 1) };
-    finds(patient("redis://a:6379", cautious.clone()), Note, "config get");
-    assert!(of(patient("redis://a:6379", cautious)).iter().all(|(weight, _)| *weight == Note));
+    let cautious = Examination { settings: BTreeMap::new(), denied, ..examination(0, 1) };
+    finds(node("redis://a:6379", cautious.clone()), Note, "config get");
+    assert!(of(node("redis://a:6379", cautious)).iter().all(|(severity, _)| *severity == Note));
     let denied_pushes = vec!["publish quorate:{doctor}:freed".to_owned()];
-    let deaf = of(patient("redis://a:6379", Examination { denied_pushes, ..told(0, 1) }));
+    let deaf = of(node("redis://a:6379", Examination { denied_pushes, ..examination(0, 1) }));
     assert_eq!(deaf.len(), 1);
-    assert!(deaf[0].0 == Warning && deaf[0].1.contains("wakes nobody"), "{deaf:?}");
-    let root = Examination { user: Some("default".to_owned()), ..told(0, 1) };
-    finds(patient("redis://a:6379", root), Note, "`default`");
+    assert!(deaf[0].0 == Warning && deaf[0].1.contains("wakes no waiter"), "{deaf:?}");
+    let root = Examination { user: Some("default".to_owned()), ..examination(0, 1) };
+    finds(node("redis://a:6379", root), Note, "`default`");
 }
 
 #[test]
 fn the_set_as_a_whole() {
-    let away = |name: &str| Patient {
+    let away = |name: &str| ExaminedNode {
         name: name.to_owned(),
         state: NodeState::Unreachable(Cause::TimedOut),
-        body: Body::Redis(Err(Cause::TimedOut)),
+        kind: NodeKind::Redis(Err(Cause::TimedOut)),
     };
     finds(away("redis://a:6379"), Warning, "just a majority");
     finds(away("redis://a:6379"), Critical, "cannot be asked");
-    let mut sick = node_report(away("redis://a:6379"));
-    sick.patients[1] = away("redis://b:6379");
-    assert!(findings(&sick)[0].what.contains("nobody can take a lease"));
-    finds(patient("redis://b:6380", told(0, 1)), Warning, "2 of 3 nodes are on b");
+    let mut report = node_report(away("redis://a:6379"));
+    report.nodes[1] = away("redis://b:6379");
+    assert!(findings(&report)[0].problem.contains("no worker can acquire a lease"));
+    finds(node("redis://b:6380", examination(0, 1)), Warning, "2 of 3 nodes are on b");
     let mut even = node_report(with_info(&[]));
-    even.patients.push(patient("redis://d:6379", told(0, 1)));
-    assert!(findings(&even)[0].what.contains("no more faults than 3"));
+    even.nodes.push(node("redis://d:6379", examination(0, 1)));
+    assert!(findings(&even)[0].problem.contains("no more faults than 3"));
     let mut alone = node_report(with_info(&[]));
-    alone.patients.truncate(1);
-    assert!(findings(&alone)[0].what.contains("one node"));
+    alone.nodes.truncate(1);
+    assert!(findings(&alone)[0].problem.contains("one node"));
     let mut new = node_report(with_info(&[]));
-    new.patients.iter_mut().for_each(|patient| patient.state = NodeState::Refused(VoteRejection::Unmarked));
-    assert!(findings(&new).iter().any(|found| found.weight == Note && found.what.contains("are new")));
-    assert!(findings(&new).iter().all(|found| found.weight < Critical));
+    new.nodes.iter_mut().for_each(|node| node.state = NodeState::Refused(VoteRejection::Unmarked));
+    assert!(findings(&new).iter().any(|found| found.severity == Note && found.problem.contains("are new")));
+    assert!(findings(&new).iter().all(|found| found.severity < Critical));
     let twin = NodeState::Refused(VoteRejection::Twin("redis://b:6379".into()));
-    finds(Patient { state: twin, ..with_info(&[]) }, Critical, "one server");
+    finds(ExaminedNode { state: twin, ..with_info(&[]) }, Critical, "one server");
     let mut short = node_report(with_info(&[]));
     short.ttl = Duration::from_millis(200);
-    assert!(findings(&short)[0].what.contains("ttl is 200ms"));
+    assert!(findings(&short)[0].problem.contains("ttl is 200ms"));
 }

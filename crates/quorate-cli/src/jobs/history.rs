@@ -1,6 +1,6 @@
 //! `quorate jobs history`.
 
-use super::{failure, looking, page::EndPage, print, table::table};
+use super::{failure, look, page::RunEnd, print, table::table};
 use crate::{args::HistoryArgs, config::Config, exit::Failure};
 use quorate::plain::plain;
 use serde::Serialize;
@@ -10,17 +10,17 @@ use std::time::Duration;
 struct Page {
     group: String,
     job: String,
-    /// The newest first.
-    history: Vec<EndPage>,
+    /// The newest run first.
+    history: Vec<RunEnd>,
 }
 
-/// How the job's runs ended.
+/// Shows the outcomes of the job's runs.
 pub(super) async fn history(args: &HistoryArgs, config: &Config) -> Result<u8, Failure> {
-    let (quorum, jobs) = looking(&args.group, config).await?;
+    let (quorum, jobs) = look(&args.group, config).await?;
     let limit = usize::try_from(args.limit).unwrap_or(usize::MAX);
-    let found = jobs.history(&args.job, limit).await.map_err(|error| failure(&quorum, &error));
+    let found = jobs.history(&args.job, limit).await.map_err(|error| failure(&error));
     quorum.close().await;
-    let history = found?.iter().map(EndPage::new).collect();
+    let history = found?.iter().map(RunEnd::new).collect();
     let page = Page { group: plain(jobs.group(), 200), job: plain(&args.job, 200), history };
     print(args.group.json, &page, || page.for_people())?;
     Ok(0)
@@ -29,10 +29,10 @@ pub(super) async fn history(args: &HistoryArgs, config: &Config) -> Result<u8, F
 impl Page {
     fn for_people(&self) -> String {
         if self.history.is_empty() {
-            return format!("{}: nothing has ended yet\n", self.job);
+            return format!("{}: no run has ended yet\n", self.job);
         }
         let rows: Vec<[String; 7]> = self.history.iter().map(row).collect();
-        let mut text = table(["TICK", "CAUSE", "END", "TOOK", "TRIES", "WORKER", "REASON"], &rows);
+        let mut text = table(["TICK", "CAUSE", "OUTCOME", "TOOK", "ATTEMPTS", "WORKER", "REASON"], &rows);
         for end in self.history.iter().filter(|end| end.output.is_some()) {
             text += &format!("\noutput of {}:\n", end.tick);
             for line in end.output.as_deref().unwrap_or_default().lines() {
@@ -43,7 +43,7 @@ impl Page {
     }
 }
 
-fn row(end: &EndPage) -> [String; 7] {
+fn row(end: &RunEnd) -> [String; 7] {
     let tick = match &end.until {
         Some(until) => format!("{} to {until}", end.tick),
         None => end.tick.clone(),
@@ -51,7 +51,7 @@ fn row(end: &EndPage) -> [String; 7] {
     [
         tick,
         end.cause.clone(),
-        end.end.clone(),
+        end.outcome.clone(),
         end.took_ms.map_or("-".to_owned(), |ms| format!("{:.1?}", Duration::from_millis(ms))),
         end.attempts.to_string(),
         end.worker.clone(),

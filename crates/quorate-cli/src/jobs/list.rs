@@ -1,8 +1,8 @@
 //! `quorate jobs list` and `quorate jobs show`.
 
 use super::{
-    failure, looking,
-    page::{EndPage, JobPage, RunPage},
+    failure, look,
+    page::{ActiveRun, JobPage, RunEnd},
     print,
     table::table,
 };
@@ -20,10 +20,10 @@ struct Page {
     jobs: Vec<JobPage>,
 }
 
-/// All jobs of the group.
+/// Shows all jobs of the group.
 pub(super) async fn list(args: &ListJobsArgs, config: &Config) -> Result<u8, Failure> {
-    let (quorum, jobs) = looking(&args.group, config).await?;
-    let found = jobs.list().await.map_err(|error| failure(&quorum, &error));
+    let (quorum, jobs) = look(&args.group, config).await?;
+    let found = jobs.list().await.map_err(|error| failure(&error));
     let now = quorum.wall();
     quorum.close().await;
     let group = jobs.group().to_string();
@@ -33,10 +33,10 @@ pub(super) async fn list(args: &ListJobsArgs, config: &Config) -> Result<u8, Fai
     Ok(0)
 }
 
-/// One job.
+/// Shows one job.
 pub(super) async fn show(args: &ShowArgs, config: &Config) -> Result<u8, Failure> {
-    let (quorum, jobs) = looking(&args.group, config).await?;
-    let found = jobs.show(&args.job).await.map_err(|error| failure(&quorum, &error));
+    let (quorum, jobs) = look(&args.group, config).await?;
+    let found = jobs.show(&args.job).await.map_err(|error| failure(&error));
     let now = quorum.wall();
     quorum.close().await;
     let page = JobPage::new(jobs.group(), &found?, now);
@@ -47,14 +47,17 @@ pub(super) async fn show(args: &ShowArgs, config: &Config) -> Result<u8, Failure
 impl Page {
     fn for_people(&self) -> String {
         if self.jobs.is_empty() {
-            return format!("{}: no jobs; has a worker with jobs led this group?\n", self.group);
+            return format!(
+                "{}: no jobs; a job is registered when a worker that has it first leads the group\n",
+                self.group
+            );
         }
         let rows: Vec<[String; 5]> = self
             .jobs
             .iter()
             .map(|job| {
                 let next = if job.paused.is_some() { "-" } else { job.next.as_deref().unwrap_or("-") };
-                let last = job.last.first().map_or("-".to_owned(), EndPage::short);
+                let last = job.last.first().map_or("-".to_owned(), RunEnd::short);
                 [job.name.clone(), job.schedule.clone(), job.state(), next.to_owned(), last]
             })
             .collect();
@@ -76,7 +79,7 @@ impl JobPage {
 
     fn for_people(&self) -> String {
         let mut text = format!("{} of group {}\n", self.name, self.group);
-        let mut line = |what: &str, value: &str| text += &format!("  {what:10}  {value}\n");
+        let mut line = |name: &str, value: &str| text += &format!("  {name:10}  {value}\n");
         line("schedule", &self.schedule);
         line("rules", &self.rules);
         line("registered", &self.registered);
@@ -85,7 +88,7 @@ impl JobPage {
             None => line("next", self.next.as_deref().unwrap_or("-")),
         }
         for run in &self.running {
-            line(if run.orphaned { "cut off" } else { "running" }, &run.for_people());
+            line(if run.orphaned { "orphaned" } else { "running" }, &run.for_people());
         }
         for end in &self.last {
             line("ended", &end.short());
@@ -94,20 +97,20 @@ impl JobPage {
     }
 }
 
-impl RunPage {
+impl ActiveRun {
     fn for_people(&self) -> String {
         let since = self.since.as_ref().map_or_else(String::new, |since| format!(" since {since}"));
-        let asked = self.request.as_ref().map_or_else(String::new, |id| format!(", asked for by {id}"));
-        format!("{} on {} (term {}){since}{asked}", self.tick, self.worker, self.term)
+        let request = self.request.as_ref().map_or_else(String::new, |id| format!(", request {id}"));
+        format!("{} on {} (term {}){since}{request}", self.tick, self.worker, self.term)
     }
 }
 
-impl EndPage {
-    /// On one line.
+impl RunEnd {
+    /// Returns the outcome on one line.
     pub(super) fn short(&self) -> String {
         let took =
             self.took_ms.map_or_else(String::new, |ms| format!(" in {:.1?}", Duration::from_millis(ms)));
-        let why = if self.reason.is_empty() { String::new() } else { format!(": {}", self.reason) };
-        format!("{} {}{took}{why}", self.tick, self.end)
+        let reason = if self.reason.is_empty() { String::new() } else { format!(": {}", self.reason) };
+        format!("{} {}{took}{reason}", self.tick, self.outcome)
     }
 }

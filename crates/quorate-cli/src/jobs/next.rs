@@ -1,6 +1,6 @@
 //! `quorate jobs next`.
 
-use super::{failure, looking, print};
+use super::{failure, look, print};
 use crate::{
     args::NextArgs,
     config::{Config, Environment, Flags, JobConfig},
@@ -18,7 +18,7 @@ use serde::Serialize;
 struct Page {
     job: String,
     schedule: String,
-    /// Where the schedule comes from: the file's path, or the ledger of a group.
+    /// The source of the schedule: the path of the file, or the ledger of a group.
     source: String,
     from: String,
     next: Vec<TickPage>,
@@ -27,17 +27,17 @@ struct Page {
 #[derive(Debug, Serialize)]
 struct TickPage {
     tick: String,
-    /// In the zone of the schedule.
+    /// The tick in the zone of the schedule.
     local: String,
 }
 
-/// By the file, where the job is in it and no other group is meant.
+/// Shows the ticks by the schedule in the file. Returns `None` if the file does not have the job, or has another group.
 pub(super) fn from_file(
     args: &NextArgs,
     flags: &Flags,
-    around: &Environment<'_>,
+    environment: &Environment<'_>,
 ) -> Result<Option<u8>, Failure> {
-    let Some(file) = Config::jobs_of_file(flags, around)? else { return Ok(None) };
+    let Some(file) = Config::jobs_of_file(flags, environment)? else { return Ok(None) };
     if args.group.group.is_some() && args.group.group.as_deref() != file.group.as_deref() {
         return Ok(None);
     }
@@ -49,10 +49,10 @@ pub(super) fn from_file(
     Ok(Some(0))
 }
 
-/// By the row that a leader has written.
+/// Shows the ticks by the schedule that a leader has registered in the ledger.
 pub(super) async fn from_ledger(args: &NextArgs, config: &Config) -> Result<u8, Failure> {
-    let (quorum, jobs) = looking(&args.group, config).await?;
-    let found = jobs.schedule(&args.job).await.map_err(|error| failure(&quorum, &error));
+    let (quorum, jobs) = look(&args.group, config).await?;
+    let found = jobs.schedule(&args.job).await.map_err(|error| failure(&error));
     quorum.close().await;
     let schedule = found?;
     let page = Page::new(args, &schedule, format!("the ledger of group {}", jobs.group()));
@@ -65,7 +65,7 @@ impl Page {
         let from = args.from.unwrap_or_else(|| Env::system().wall());
         let count = usize::try_from(args.count).unwrap_or(usize::MAX);
         let show = |at: WallTime| TickPage { tick: rfc3339(at), local: schedule.show(at) };
-        // What hangs on the end of the run before it has no tick of its own.
+        // A schedule that counts from the end of the previous run has no ticks known in advance.
         let count = if schedule.is_after_end() { 0 } else { count };
         Self {
             job: plain(&args.job, 200),
@@ -82,7 +82,7 @@ impl Page {
             text += &format!("  {}  {}\n", tick.tick, tick.local);
         }
         if schedule.is_after_end() {
-            text += "  each hangs on the end of the run before it\n";
+            text += "  each tick depends on the end of the previous run\n";
         } else if self.next.is_empty() {
             text += &format!("  never after {}\n", self.from);
         }

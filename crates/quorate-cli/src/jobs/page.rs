@@ -1,4 +1,4 @@
-//! What is shown of jobs, as JSON has it. The names of the fields are kept.
+//! Jobs as the commands show them. The field names are the names in JSON: keep them.
 
 use crate::time::rfc3339;
 use quorate::{
@@ -8,9 +8,9 @@ use quorate::{
 };
 use serde::Serialize;
 
-/// The most bytes of a name that are shown.
+/// The longest name that is shown, in bytes.
 const NAME_MAX: usize = 200;
-/// And of a reason, a rule, a schedule.
+/// The longest reason, rule or schedule that is shown, in bytes.
 const TEXT_MAX: usize = 1_000;
 
 /// A job.
@@ -20,13 +20,14 @@ pub(super) struct JobPage {
     pub(super) name: String,
     pub(super) schedule: String,
     pub(super) rules: String,
-    pub(super) spread: bool,
+    /// `leader` or `any-worker`.
+    pub(super) placement: &'static str,
     pub(super) registered: String,
     pub(super) paused: Option<PausedPage>,
-    /// When it is next due; `null` where that cannot be told, or it is never due again.
+    /// The next tick; `null` if it is not known, or the job is never due again.
     pub(super) next: Option<String>,
-    pub(super) running: Vec<RunPage>,
-    pub(super) last: Vec<EndPage>,
+    pub(super) running: Vec<ActiveRun>,
+    pub(super) last: Vec<RunEnd>,
 }
 
 #[derive(Debug, Serialize)]
@@ -35,26 +36,26 @@ pub(super) struct PausedPage {
     pub(super) at: String,
 }
 
-/// What has been started and not ended.
+/// A run that has started and not ended.
 #[derive(Debug, Serialize)]
-pub(super) struct RunPage {
+pub(super) struct ActiveRun {
     pub(super) tick: String,
     pub(super) request: Option<String>,
     pub(super) worker: String,
     pub(super) term: u64,
     pub(super) since: Option<String>,
-    /// Its term is over: a next leader makes it up, or tells it lost.
+    /// True if the term of the run has ended. The next leader runs the tick again, or records it as lost.
     pub(super) orphaned: bool,
 }
 
-/// How a tick ended.
+/// The outcome of a tick.
 #[derive(Debug, Serialize)]
-pub(super) struct EndPage {
+pub(super) struct RunEnd {
     pub(super) tick: String,
     pub(super) until: Option<String>,
     pub(super) cause: String,
     pub(super) request: Option<String>,
-    pub(super) end: String,
+    pub(super) outcome: String,
     pub(super) reason: String,
     pub(super) worker: String,
     pub(super) term: u64,
@@ -77,20 +78,20 @@ impl JobPage {
             name: plain(&job.name, NAME_MAX),
             schedule: plain(&row.schedule, TEXT_MAX),
             rules: plain(&row.rules, TEXT_MAX),
-            spread: row.spread,
+            placement: if row.spread { "any-worker" } else { "leader" },
             registered: rfc3339(row.since),
             paused: row
                 .paused
                 .as_ref()
                 .map(|paused| PausedPage { by: plain(&paused.by, NAME_MAX), at: rfc3339(paused.at) }),
             next: next.map(rfc3339),
-            running: job.running.iter().map(RunPage::new).collect(),
-            last: job.last.iter().map(EndPage::new).collect(),
+            running: job.running.iter().map(ActiveRun::new).collect(),
+            last: job.last.iter().map(RunEnd::new).collect(),
         }
     }
 }
 
-impl RunPage {
+impl ActiveRun {
     fn new(run: &RunningTick) -> Self {
         Self {
             tick: rfc3339(run.tick),
@@ -103,14 +104,14 @@ impl RunPage {
     }
 }
 
-impl EndPage {
+impl RunEnd {
     pub(super) fn new(end: &TickHistory) -> Self {
         Self {
             tick: rfc3339(end.tick),
             until: end.until.map(rfc3339),
             cause: end.cause.to_string(),
             request: end.cause.request().map(|id| id.to_string()),
-            end: end.end.to_string(),
+            outcome: end.end.to_string(),
             reason: plain(&end.reason, TEXT_MAX),
             worker: plain(&end.worker, NAME_MAX),
             term: end.term.get(),
@@ -122,7 +123,7 @@ impl EndPage {
     }
 }
 
-/// A text of several lines, each without what could steer a terminal.
+/// Removes the characters that control a terminal from each line of `text`.
 fn lines(text: &str) -> String {
     let lines: Vec<String> = text.split('\n').map(|line| plain(line, usize::MAX)).collect();
     lines.join("\n")

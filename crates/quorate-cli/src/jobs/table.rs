@@ -1,4 +1,5 @@
-/// Columns as wide as their widest cell, two spaces between them; the last is as long as it likes.
+/// Formats a table. Each column is as wide as its widest cell, with two spaces between columns; lines are not padded at
+/// their end.
 pub(super) fn table<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> String {
     let width = |column: usize| {
         let cells = rows.iter().map(|row| row[column].chars().count());
@@ -23,7 +24,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_stand_beneath_each_other() {
+    fn columns_are_aligned() {
         let row = |a: &str, b: &str| [a.to_owned(), b.to_owned()];
         assert_eq!(
             table(["NAME", "B"], &[row("x", "1"), row("їжак-їжак", "2")]),

@@ -1,12 +1,12 @@
 //! Log lines, on standard error.
 //!
-//! No caller waits for the reader of standard error: a [queue](queue::Queue) takes each line, and a thread of its own
-//! writes it. A daemon that waited here would keep its leadership and do nothing with it.
+//! No caller waits for the reader of standard error: a [queue](queue::Queue) takes each line, and a separate thread
+//! writes it. A daemon that waited here would keep its leadership without doing any work.
 //!
 //! # What is not guaranteed
 //!
-//! That each line is written: those that find the queue full are dropped and counted, and [`finish`] waits for the
-//! reader for a second at most.
+//! Not every line is written: lines that find the queue full are dropped and counted, and [`finish`] waits for the
+//! reader for at most a second.
 
 mod queue;
 
@@ -30,9 +30,9 @@ use tracing_subscriber::{
     },
 };
 
-/// The most bytes of one field of a line.
+/// The longest field of a line, in bytes.
 const FIELD_MAX: usize = 16 * 1024;
-/// How long [`finish`] waits for the reader of standard error.
+/// The longest wait of [`finish`] for the reader of standard error.
 const FINISH_WITHIN: Duration = Duration::from_secs(1);
 
 /// The queue of this process, once [`start`] has been called.
@@ -57,7 +57,7 @@ pub(crate) fn start(format: LogFormat, level: LogLevel) {
         )
     }));
     let lines = tracing_subscriber::fmt().with_max_level(level).with_target(false);
-    // A second subscriber (a test's) is no reason to end.
+    // A subscriber may be installed already, by a test: this is no reason to end.
     let _ = match format {
         LogFormat::Json => {
             lines.json().flatten_event(true).with_writer(Arc::new(JsonLines(queue))).try_init()
@@ -68,11 +68,11 @@ pub(crate) fn start(format: LogFormat, level: LogLevel) {
             .with_writer(queue)
             .try_init(),
     };
-    panic::set_hook(Box::new(|told| {
+    panic::set_hook(Box::new(|panic_info| {
         let trace = Backtrace::capture();
         match trace.status() {
-            BacktraceStatus::Captured => tracing::error!("{told}\n{trace}"),
-            _ => tracing::error!("{told}"),
+            BacktraceStatus::Captured => tracing::error!("{panic_info}\n{trace}"),
+            _ => tracing::error!("{panic_info}"),
         }
     }));
 }
@@ -86,15 +86,22 @@ pub(crate) fn say(text: &str) {
     }
 }
 
-/// Waits until the lines are written, for a second at most.
+/// Waits until all lines are written, for at most a second.
 pub(crate) fn finish() {
     if let Some(queue) = QUEUE.get() {
         queue.flush(FINISH_WITHIN);
     }
 }
 
-/// One field of a line of text: whatever it holds, the line stays one line and steers no terminal.
+/// The prefixes of fields from which `tracing-opentelemetry` makes metrics. People do not need them.
+const METRIC_PREFIXES: [&str; 3] = ["monotonic_counter.", "counter.", "histogram."];
+
+/// Writes one field of a line of text. The line stays one line and contains no character that controls a terminal,
+/// whatever the value is. Metric fields are left out.
 fn field(to: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> fmt::Result {
+    if METRIC_PREFIXES.iter().any(|prefix| field.name().starts_with(prefix)) {
+        return Ok(());
+    }
     let text = show::line(&format!("{value:?}"), FIELD_MAX);
     match field.name() {
         "message" => to.write_str(&text),
@@ -102,7 +109,7 @@ fn field(to: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> fmt::Result {
     }
 }
 
-/// Lines of JSON, in which only what JSON itself escapes is escaped.
+/// A writer of JSON lines that also escapes the characters that control a terminal, which JSON does not require.
 struct JsonLines(Arc<Queue>);
 
 impl io::Write for &JsonLines {
@@ -156,9 +163,9 @@ mod tests {
         assert!(json["timestamp"].as_str().is_some_and(|at| text.starts_with(&at[..10])), "{text}");
     }
 
-    /// All that a line may hold, by any field, in both formats.
+    /// Puts a hostile text into the message and every kind of field, in both formats.
     #[test]
-    fn a_line_stays_one_line_and_steers_no_terminal() {
+    fn a_line_stays_one_line_without_control_characters() {
         let hostile = "a\u{1b}[2Jb\r\n2026-01-01T00:00:00Z  INFO forged\u{7}\u{9b}31m\u{202e}\u{7f}\u{200b}";
         let log = |lines: &dyn Fn(Arc<Queue>)| {
             let written = queue::Shared::default();
@@ -186,7 +193,7 @@ mod tests {
         assert_eq!(value["message"], hostile, "JSON loses nothing");
     }
 
-    /// Its `Debug` escapes nothing.
+    /// A value whose `Debug` escapes nothing.
     struct Raw(&'static str);
 
     impl Debug for Raw {
@@ -196,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_no_utf_8_is_written_all_the_same() {
+    fn a_line_that_is_not_utf_8_is_written_too() {
         let written = queue::Shared::default();
         let queue = Queue::start(written.clone(), dropped_as_text);
         (&JsonLines(Arc::clone(&queue))).write_all(b"a\xffb\n").unwrap();

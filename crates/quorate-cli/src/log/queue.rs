@@ -6,13 +6,13 @@ use std::{
     time::Duration,
 };
 
-/// The most bytes that wait to be written.
+/// The largest number of bytes that wait to be written.
 const BYTES_MAX: usize = 1 << 20;
 
-/// Lines that wait for one reader, and the thread that writes them. [`Queue::add`] never waits for the reader.
+/// Lines that wait to be written, and the thread that writes them. [`Queue::add`] never waits for the reader.
 ///
-/// `tracing-appender` has such a writer; it bounds the number of lines and not their bytes, reports what it dropped to
-/// nobody, and prints to standard output itself where it cannot end in time.
+/// The writer of `tracing-appender` does not fit: it bounds the number of lines and not their bytes, does not report
+/// what it dropped, and prints to standard output itself if it cannot end in time.
 pub(super) struct Queue {
     state: Mutex<State>,
     changed: Condvar,
@@ -22,21 +22,21 @@ pub(super) struct Queue {
 struct State {
     /// Whole lines.
     waiting: Vec<u8>,
-    /// How many lines found no room after those that wait.
+    /// The number of lines that found the queue full.
     dropped: u64,
-    /// Whether the thread has lines that are not written yet.
+    /// Set while the thread has lines that are not written yet.
     writing: bool,
 }
 
 impl Queue {
-    /// A queue and its thread, which ends with the process. `notice` words the count of dropped lines.
+    /// Starts a queue and its thread, which ends with the process. `notice` formats the number of dropped lines.
     pub(super) fn start(mut to: impl Write + Send + 'static, notice: fn(u64) -> String) -> Arc<Self> {
         let queue = Arc::new(Self { state: Mutex::default(), changed: Condvar::new() });
         let shared = Arc::clone(&queue);
         let write = move || {
             loop {
                 let (lines, dropped) = shared.take();
-                // A reader that has gone is no reason to end: another may come, where it is a terminal or a file.
+                // A closed output is no reason to end: a terminal or a file may become writable again.
                 let _ = to.write_all(&lines).and_then(|()| match dropped {
                     0 => to.flush(),
                     count => to.write_all(notice(count).as_bytes()).and_then(|()| to.flush()),
@@ -45,15 +45,15 @@ impl Queue {
                 shared.changed.notify_all();
             }
         };
-        // Without a thread the queue fills, and nothing else stops.
+        // Without a thread the queue fills up, and everything else continues.
         let _ = thread::Builder::new().name("quorate-log".to_owned()).spawn(write);
         queue
     }
 
-    /// Takes a line, or counts it as dropped.
+    /// Queues a line, or counts it as dropped.
     pub(super) fn add(&self, line: &[u8]) {
         let mut state = self.lock();
-        // Once one was dropped, all are until the thread comes: its notice is where the gap is.
+        // After a dropped line, all are dropped until the thread runs: its notice then is where the gap is.
         if state.dropped > 0 || state.waiting.len() + line.len() > BYTES_MAX {
             state.dropped = state.dropped.saturating_add(1);
         } else {
@@ -63,7 +63,7 @@ impl Queue {
         self.changed.notify_all();
     }
 
-    /// Waits until everything is written, for `within` at most; whether it is.
+    /// Waits at most `within` until everything is written. Returns whether it is.
     pub(super) fn flush(&self, within: Duration) -> bool {
         let is_busy = |state: &mut State| state.is_waiting() || state.writing;
         let waited = self.changed.wait_timeout_while(self.lock(), within, is_busy);
@@ -89,7 +89,7 @@ impl State {
     }
 }
 
-/// One write is one line.
+/// Each write is one line.
 impl Write for &Queue {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         self.add(line);
@@ -101,7 +101,7 @@ impl Write for &Queue {
     }
 }
 
-/// What a test's queue has written.
+/// The output of a queue in a test.
 #[cfg(test)]
 #[derive(Clone, Default)]
 pub(super) struct Shared(Arc<Mutex<Vec<u8>>>);
@@ -133,7 +133,7 @@ mod tests {
     const PATIENCE: Duration = Duration::from_secs(20);
 
     #[test]
-    fn a_reader_that_stops_delays_nobody_and_hears_what_it_missed_in_its_place() {
+    fn a_blocked_reader_delays_no_writer_and_gets_a_notice_of_each_gap() {
         let (mut reader, writer) = io::pipe().unwrap();
         let queue = Queue::start(writer, |count| format!("{count} dropped\n"));
         let line = |number: usize| format!("{number:099}\n").into_bytes();
@@ -142,7 +142,7 @@ mod tests {
         for number in 0..lines {
             queue.add(&line(number));
         }
-        assert!(!queue.flush(Duration::from_millis(10)), "nobody has read");
+        assert!(!queue.flush(Duration::from_millis(10)), "the reader has not read");
         let reading = thread::spawn(move || {
             let (mut text, mut bytes) = (String::new(), [0; 4096]);
             while !text.ends_with("the last\n") {
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_has_gone_ends_nothing() {
+    fn a_closed_reader_does_not_stop_the_queue() {
         let (reader, writer) = io::pipe().unwrap();
         drop(reader);
         let queue = Queue::start(writer, |_| String::new());

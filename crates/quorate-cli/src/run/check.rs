@@ -1,30 +1,31 @@
-//! `quorate run --check`: says what the file means.
+//! `quorate run --check`: prints the meaning of the file.
 
 use crate::{
     config::{Config, JobConfig},
+    exit::Failure,
     show,
 };
 use quorate::{env::Env, quorum::QuorumConfig};
 
-/// The most bytes of a line.
+/// The longest line, in bytes.
 const LINE_MAX: usize = 8 * 1024;
 
-/// Prints it; the exit status.
-pub(super) fn check(config: &Config, group: &str, jobs: &[JobConfig]) -> u8 {
+/// Prints the nodes and the jobs, and returns the exit status.
+pub(super) fn check(config: &Config, group: &str, jobs: &[JobConfig]) -> Result<u8, Failure> {
     let line = |text: &str| show::print(&(show::line(text, LINE_MAX) + "\n"));
     let (ttl, nodes, from) = (config.lease.ttl, config.nodes.len(), &config.nodes_from);
-    line(&format!("group {group}, lease of {ttl:?}, {nodes} nodes from {from}"));
+    line(&format!("group {group}, lease of {ttl:?}, {nodes} nodes from {from}"))?;
     for node in &config.nodes {
-        line(&format!("  {node}"));
+        line(&format!("  {node}"))?;
     }
     if let Some(advice) = QuorumConfig::advice(config.nodes.len()) {
-        line(&format!("  WARNING: {advice}"));
+        line(&format!("  WARNING: {advice}"))?;
     }
     let now = Env::system().wall();
     for job in jobs {
         let next = job.schedule.next_after(now).map_or("never".to_owned(), |at| job.schedule.show(at));
         let (schedule, command) = (&job.schedule, job.command.join(" "));
-        line(&format!("job {}: {schedule}, {}, next {next}: {command}", job.name, job.delivery));
+        line(&format!("job {}: {schedule}, {}, next {next}: {command}", job.name, job.delivery))?;
     }
-    0
+    Ok(0)
 }

@@ -1,4 +1,4 @@
-//! A job of the file: its command, run for one tick under a warden.
+//! A job of the file: its command, run for one tick under a supervisor process.
 
 use super::{notify, output::Output};
 use crate::{
@@ -13,7 +13,7 @@ use quorate::{
 };
 use std::sync::Arc;
 
-/// The job that runs the command of `config`.
+/// Returns the job that runs the command of `config`.
 pub(super) fn job(config: &JobConfig, env: &Env, guard: Guard) -> Job {
     let shared = Arc::new(config.clone());
     let env = env.clone();
@@ -21,11 +21,11 @@ pub(super) fn job(config: &JobConfig, env: &Env, guard: Guard) -> Job {
         let (job, env) = (Arc::clone(&shared), env.clone());
         async move { run(&job, &env, guard, &tick).await }
     });
-    config.rules_of(job)
+    config.with_rules(job)
 }
 
-/// One attempt. It is told to stop at a step-down, at its timeout and where it is cancelled; the command has the grace
-/// then, and why it was told is the scheduler's to say.
+/// Runs one attempt. At a step-down, at its timeout and when it is cancelled, the command gets SIGTERM and then has the
+/// grace to end. The scheduler reports the reason.
 async fn run(job: &JobConfig, env: &Env, guard: Guard, tick: &Tick) -> Result<(), String> {
     let mut spec = spec(job, env, tick)?;
     let mut output = None;
@@ -36,7 +36,7 @@ async fn run(job: &JobConfig, env: &Env, guard: Guard, tick: &Tick) -> Result<()
     }
     let look = || tick.held_until();
     let deadline = guard.deadline(look().unwrap_or_default());
-    // From here on the command may run, even where its start is dropped or gives no word in time.
+    // From here on the command may run, even if the start is dropped or does not answer in time.
     let unconfirmed = Unconfirmed(tick);
     let mut supervisor = match Supervisor::start(env, spec, deadline).await {
         Ok(supervisor) => supervisor,
@@ -47,23 +47,23 @@ async fn run(job: &JobConfig, env: &Env, guard: Guard, tick: &Tick) -> Result<()
             return Err(error.to_string());
         }
     };
-    let exit = guard.tend(env, &mut supervisor, look, tick.cancellation_token(), None).await;
+    let exit = guard.watch(env, &mut supervisor, look, tick.cancellation_token(), None).await;
     if exit.is_complete() {
         unconfirmed.confirm();
     }
     if let Some(output) = output {
         tick.set_output(&output.tail().await);
     }
-    let told = tick.cancellation_token().is_cancelled();
-    if exit.ended_by.is_some() && !told {
-        // Ended by its guard, and by nobody's wish: at least once, it runs again.
+    let cancelled = tick.cancellation_token().is_cancelled();
+    if exit.ended_by.is_some() && !cancelled {
+        // Ended by its guard, without a request to stop: with at-least-once delivery, it runs again.
         tick.mark_interrupted();
     }
-    outcome(&exit, told, &job.ok_exit_codes)
+    outcome(&exit, cancelled, &job.ok_exit_codes)
 }
 
-/// A command of which it is not known that everything it started has ended. Dropped, by a daemon that resigns say, it
-/// keeps the term's lease from being released early.
+/// A command for which it is not known that everything that it started has ended. Dropping it, as a daemon that resigns
+/// does, keeps the lease of the term from being released early.
 struct Unconfirmed<'a>(&'a Tick);
 
 impl Unconfirmed<'_> {
@@ -80,13 +80,13 @@ impl Drop for Unconfirmed<'_> {
     }
 }
 
-/// What is started: the command, what the file adds to its environment, and what it is to know of its tick.
+/// Returns the command, with the additional variables of the file and those that describe its tick.
 fn spec(job: &JobConfig, env: &Env, tick: &Tick) -> Result<CommandSpec, String> {
     let token = tick.fencing_token().map_err(|error| error.to_string())?;
     let (program, args) = job.command.split_first().ok_or("the command is empty")?;
     let mut spec = CommandSpec::new(program).args(args).stdin(Stream::Null);
     for name in notify::VARIABLES {
-        // What a command tells systemd is not for this process's unit.
+        // The messages to systemd are for the unit of this process, and not for its commands.
         spec = spec.env_remove(name);
     }
     for (name, value) in &job.env {
@@ -98,14 +98,14 @@ fn spec(job: &JobConfig, env: &Env, tick: &Tick) -> Result<CommandSpec, String> 
         .env("QUORATE_CAUSE", tick.cause().to_string())
         .env("QUORATE_ATTEMPT", tick.attempt().to_string())
         .env("QUORATE_FENCING_TOKEN", token.to_string());
-    // A tick that is spread over workers is held by a claim, and by no leadership.
+    // A tick that any worker may run is held by a claim, and not by a leadership.
     spec = match tick.term() {
         Some(term) => spec.env("QUORATE_RESOURCE", format!("election/{}", term.group())),
         None => spec.env_remove("QUORATE_RESOURCE"),
     };
     spec = match job.timeout {
         Some(timeout) => spec.env("QUORATE_DEADLINE", rfc3339(env.wall() + timeout)),
-        // Nor that of a run which we may be part of.
+        // Quorate may itself be part of a run: the deadline of that run is not inherited.
         None => spec.env_remove("QUORATE_DEADLINE"),
     };
     if let Some(dir) = &job.cwd {
@@ -114,24 +114,27 @@ fn spec(job: &JobConfig, env: &Env, tick: &Tick) -> Result<CommandSpec, String> 
     Ok(spec)
 }
 
-fn outcome(exit: &Exit, told: bool, ok: &[u8]) -> Result<(), String> {
+fn outcome(exit: &Exit, cancelled: bool, ok: &[u8]) -> Result<(), String> {
     if !exit.survivors.is_empty() {
         let survivors: Vec<String> = exit.survivors.iter().map(ToString::to_string).collect();
-        return Err(format!("what it started could not be ended, and runs on: {}", survivors.join("; ")));
+        return Err(format!(
+            "processes that it started could not be ended, and still run: {}",
+            survivors.join("; ")
+        ));
     }
     match (exit.ended_by, exit.status) {
         (None, Status::Code(code)) if ok.iter().any(|ok| i32::from(*ok) == code) => Ok(()),
         (None, Status::Code(code)) => Err(format!("exit status {code}")),
         (None, Status::Signal(number)) => Err(format!("ended by signal {number}")),
-        (None, Status::Unknown) => Err("its exit status is unknown: another process took it".to_owned()),
-        (Some(_), _) if told => Err("told to stop".to_owned()),
+        (None, Status::Unknown) => Err("its exit status is unknown: another process reaped it".to_owned()),
+        (Some(_), _) if cancelled => Err("cancelled".to_owned()),
         (Some(EndedBy::SupervisorGone), _) => {
-            Err("its supervisor was killed, and so it was ended".to_owned())
+            Err("it was ended because its supervisor was killed".to_owned())
         }
-        (Some(EndedBy::WardenSilent), _) => {
-            Err("its supervisor did not answer, and so both were ended".to_owned())
+        (Some(EndedBy::SupervisorSilent), _) => {
+            Err("it was ended because its supervisor did not answer".to_owned())
         }
-        (Some(_), _) => Err("ended because its lease ran out".to_owned()),
+        (Some(_), _) => Err("it was ended because its lease expired".to_owned()),
     }
 }
 
@@ -140,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn which_exit_codes_are_no_failures_is_the_file_s_to_say() {
+    fn the_file_decides_which_exit_codes_are_success() {
         let ended = |status, ok: &[u8]| {
             outcome(&Exit { status, ended_by: None, killed: false, survivors: Vec::new() }, false, ok)
         };
@@ -155,6 +158,9 @@ mod tests {
             killed: false,
             survivors: Vec::new(),
         };
-        assert!(outcome(&lost, true, &[0]).is_err(), "told to end, it may have left its work half done");
+        assert!(
+            outcome(&lost, true, &[0]).is_err(),
+            "a command that was ended may have left its work half done"
+        );
     }
 }

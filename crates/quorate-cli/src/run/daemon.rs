@@ -1,10 +1,10 @@
-//! The daemon's loop: the campaign, signals, the file, and what systemd is told. All in one task, so that systemd's
-//! watchdog and the lease's heartbeat stop when the campaign is not polled any more.
+//! The main loop of the daemon: the campaign, signals, the configuration file, and the messages to systemd. All run in one
+//! task, so that systemd's watchdog and the heartbeat of the lease stop when the campaign is no longer polled.
 
 use super::{
     command,
     notify::Notifier,
-    reader::{ConfigReader, News, Why},
+    reader::{ConfigReader, FileEvent, ReloadReason},
 };
 use crate::{
     config::{Config, Flags, JobConfig},
@@ -23,10 +23,10 @@ use std::{io, pin::pin, sync::Arc, time::Duration};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-/// How many times the loop beats within the longest silence of its heart.
+/// The number of beats of the loop within the longest silence that the heartbeat allows.
 const BEATS: u32 = 4;
 
-/// The signals that the daemon heeds.
+/// The signals that the daemon handles.
 #[derive(Debug)]
 pub(super) struct Signals {
     terminate: Signal,
@@ -35,7 +35,7 @@ pub(super) struct Signals {
 }
 
 impl Signals {
-    /// From now on none of them ends this process.
+    /// Installs the handlers: from now on, none of these signals ends this process.
     pub(super) fn catch() -> io::Result<Self> {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
@@ -44,29 +44,29 @@ impl Signals {
         })
     }
 
-    async fn next(&mut self) -> Heard {
+    async fn next(&mut self) -> SignalAction {
         tokio::select! { biased;
-            _ = self.terminate.recv() => Heard::Stop("SIGTERM"),
-            _ = self.interrupt.recv() => Heard::Stop("SIGINT"),
-            _ = self.hangup.recv() => Heard::Reload,
+            _ = self.terminate.recv() => SignalAction::Stop("SIGTERM"),
+            _ = self.interrupt.recv() => SignalAction::Stop("SIGINT"),
+            _ = self.hangup.recv() => SignalAction::Reload,
         }
     }
 }
 
-enum Heard {
+enum SignalAction {
     Stop(&'static str),
     Reload,
 }
 
-/// What runs until it is told to stop.
+/// The daemon, which runs until a signal stops it.
 pub(super) struct Daemon {
     env: Env,
     quorum: Quorum,
     election: Election,
-    /// The lease is extended while the loop gives a beat of this.
-    heart: Heartbeat,
+    /// The lease is extended while the loop beats.
+    heartbeat: Heartbeat,
     guard: Guard,
-    /// What the jobs are run by now: the file as it was last read without an error.
+    /// The configuration in use: the file as it was last read without an error.
     config: Config,
     reader: ConfigReader,
     notifier: Notifier,
@@ -81,13 +81,13 @@ impl Daemon {
         notifier: Notifier,
     ) -> io::Result<Self> {
         let (lease, env) = (config.lease, quorum.env());
-        let heart = Heartbeat::new(env, max_silence(lease.ttl));
+        let heartbeat = Heartbeat::new(env, max_silence(lease.ttl));
         let election = Election::new(quorum, group).ttl(lease.ttl).step_down_grace(lease.step_down_grace);
         Ok(Self {
             env: env.clone(),
             quorum: quorum.clone(),
-            election: election.renew_while_beating(&heart),
-            heart,
+            election: election.renew_while_beating(&heartbeat),
+            heartbeat,
             guard: Guard::new(lease.ttl, lease.step_down_grace),
             config: config.clone(),
             reader: ConfigReader::new(env, config.file.clone(), flags)?,
@@ -95,7 +95,7 @@ impl Daemon {
         })
     }
 
-    /// Campaigns, and runs the jobs while it leads, until a signal says to stop.
+    /// Campaigns, and runs the jobs while it leads, until a signal stops it.
     pub(super) async fn run(
         mut self,
         jobs: &[JobConfig],
@@ -113,12 +113,18 @@ impl Daemon {
         let mut campaign = pin!(scheduler.run().until(stop.clone().cancelled_owned()));
         let mut events = self.election.events();
         self.notifier.ready();
+        let mut last_beat = self.env.now();
         loop {
-            self.heart.beat();
+            let now = self.env.now();
+            if let Some(warning) = stalled(last_beat.until(now), self.heartbeat.max_silence()) {
+                tracing::warn!("{warning}");
+            }
+            last_beat = now;
+            self.heartbeat.beat();
             self.notifier.beat(&self.env);
             if !stop.is_cancelled() {
-                if let Some(news) = self.reader.turn() {
-                    self.hear(&handle, news);
+                if let Some(event) = self.reader.poll() {
+                    self.on_file_event(&handle, event);
                 }
                 let status = self.status();
                 self.notifier.status(&status);
@@ -126,68 +132,68 @@ impl Daemon {
             let wake = self.wake(stop.is_cancelled());
             tokio::select! { biased;
                 ended = &mut campaign => return ended,
-                heard = signals.next() => match heard {
-                    Heard::Stop(name) => {
+                action = signals.next() => match action {
+                    SignalAction::Stop(name) => {
                         if !stop.is_cancelled() {
                             tracing::info!("{name}: resigning");
                             self.notifier.stopping();
                         }
                         stop.cancel();
                     }
-                    Heard::Reload => self.reader.ask(),
+                    SignalAction::Reload => self.reader.request_reload(),
                 },
-                news = self.reader.news(), if !stop.is_cancelled() => self.hear(&handle, news),
+                event = self.reader.next(), if !stop.is_cancelled() => self.on_file_event(&handle, event),
                 Some(_) = events.next() => {}
                 () = self.env.sleep_until(wake) => {}
             }
         }
     }
 
-    /// When the loop turns at the latest.
+    /// Returns the time at which the loop must run again at the latest.
     fn wake(&self, stopping: bool) -> BootTime {
-        let beat_at = self.env.now() + self.heart.max_silence() / BEATS;
+        let beat_at = self.env.now() + self.heartbeat.max_silence() / BEATS;
         let reader = (!stopping).then(|| self.reader.wake());
         [self.notifier.beat_at(), reader].into_iter().flatten().fold(beat_at, BootTime::min)
     }
 
-    /// Takes up what the file says now. A leader goes on leading.
-    fn hear(&mut self, handle: &SchedulerHandle, news: News) {
-        let is_news = |config: &Config| {
+    /// Applies the new contents of the file. A leader stays leader.
+    fn on_file_event(&mut self, handle: &SchedulerHandle, event: FileEvent) {
+        let is_changed = |config: &Config| {
             !self.config.job_changes(config).is_empty() || !self.config.needs_restart(config).is_empty()
         };
         let late = || format!("no answer within {:?} from its file system", files::DEADLINE);
-        match news {
-            News::Read(Why::Changed, Ok(config)) if !is_news(&config) => return,
-            News::Late(None) => {
-                return tracing::warn!("the configuration file is not watched for now: {}", late());
+        match event {
+            FileEvent::Read(ReloadReason::Changed, Ok(config)) if !is_changed(&config) => return,
+            FileEvent::Late(None) => {
+                return tracing::warn!("cannot watch the configuration file: {}", late());
             }
             _ => {}
         }
         self.notifier.reloading();
-        let unusable = |why: Why, error: &str| {
-            tracing::error!("{why}, and it cannot be used; the jobs stay as they were: {error}");
+        let unusable = |why: ReloadReason, error: &str| {
+            tracing::error!("{why}, and it is not valid; the jobs stay as they were: {error}");
         };
-        match news {
-            News::Read(why, Ok(config)) => self.take_up(handle, *config, why),
-            News::Read(why, Err(error)) => unusable(why, &error.to_string()),
-            News::Late(Some(why)) => unusable(why, &late()),
-            News::Late(None) => {}
+        match event {
+            FileEvent::Read(why, Ok(config)) => self.apply(handle, *config, why),
+            FileEvent::Read(why, Err(error)) => unusable(why, &error.to_string()),
+            FileEvent::Late(Some(why)) => unusable(why, &late()),
+            FileEvent::Late(None) => {}
         }
         self.notifier.ready();
     }
 
-    fn take_up(&mut self, handle: &SchedulerHandle, config: Config, why: Why) {
+    fn apply(&mut self, handle: &SchedulerHandle, config: Config, why: ReloadReason) {
         for key in self.config.needs_restart(&config) {
-            tracing::warn!("{why}: the new `{key}` needs a restart, until then the old one holds");
+            tracing::warn!("{why}: the new value of `{key}` takes effect after a restart");
         }
-        let news = self.config.job_changes(&config);
-        if news.is_empty() {
+        let changes = self.config.job_changes(&config);
+        if changes.is_empty() {
             tracing::info!("{why}: the jobs are the same");
             return;
         }
         match handle.set_jobs(self.jobs(&config.jobs)) {
             Ok(()) => {
-                tracing::info!("{why}: {news}");
+                tracing::info!("{why}: {changes}");
                 self.config.jobs = config.jobs;
             }
             Err(error) => tracing::error!("{why}, and the jobs stay as they were: {error}"),
@@ -198,23 +204,51 @@ impl Daemon {
         jobs.iter().map(|job| command::job(job, &self.env, self.guard)).collect()
     }
 
-    /// For `systemctl status`.
+    /// Returns the status for `systemctl status`.
     fn status(&self) -> String {
         let leads = self.election.term().filter(quorate::election::Term::is_valid);
         if let Some(term) = leads {
             return format!("leading term {}, {} jobs", term.token().get(), self.config.jobs.len());
         }
         let nodes = self.quorum.nodes();
-        let (votes, needed) = (connect::votes(&nodes), majority(nodes.len()));
-        match votes >= needed {
+        match connect::is_quorum(&nodes) {
             true => "following".to_owned(),
-            false => format!("no quorum: {votes} of {} nodes vote, {needed} needed", nodes.len()),
+            false => format!(
+                "no quorum: {} of {} nodes vote, {} required",
+                connect::votes(&nodes),
+                nodes.len(),
+                majority(nodes.len())
+            ),
         }
     }
 }
 
-/// How long the loop may be silent before the lease is not extended any more: as long as between two extensions, so
-/// that a silence costs one of them. The lease ends by its TTL after the last.
+/// Returns the warning after the loop did not run for `silence`, if that is longer than `allowed`: the lease may be lost,
+/// and the nodes are not the cause.
+fn stalled(silence: Duration, allowed: Duration) -> Option<String> {
+    (silence > allowed).then(|| {
+        format!(
+            "the main loop did not run for {silence:.1?}, and the lease was not extended: the process was stopped, or the \
+             machine was suspended or overloaded"
+        )
+    })
+}
+
+/// Returns the longest time without a beat for which the lease is still extended: the time between two extensions, so that
+/// a longer silence prevents one of them. The lease then ends by its TTL after the last extension.
 fn max_silence(ttl: Duration) -> Duration {
     ttl / 3
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_loop_that_did_not_run_for_longer_than_allowed_is_reported() {
+        let allowed = max_silence(Duration::from_secs(3));
+        assert_eq!(stalled(allowed, allowed), None);
+        let warning = stalled(Duration::from_millis(1_500), allowed).unwrap();
+        assert!(warning.starts_with("the main loop did not run for 1.5s"), "{warning}");
+    }
 }

@@ -1,4 +1,4 @@
-//! `quorate run`: the daemon. The jobs of the file, on whichever machine leads.
+//! `quorate run`: the daemon, which runs the jobs of the file while its worker leads.
 
 mod check;
 mod command;
@@ -22,28 +22,28 @@ use quorate::election::ElectionError;
 use std::time::Duration;
 use stop::StopDeadline;
 
-/// How long the first handshakes may take before the daemon goes on without them.
+/// The longest wait for the first handshakes, before the daemon continues without them.
 const FIRST_LOOK: Duration = Duration::from_secs(2);
 
 /// Runs until SIGTERM or SIGINT.
 pub(crate) async fn run(args: &RunArgs, config: &Config) -> Result<u8, Failure> {
     let (group, jobs) = config.group_with_jobs()?;
     if args.check {
-        return Ok(check::check(config, group, jobs));
+        return check::check(config, group, jobs);
     }
     let signals = daemon::Signals::catch().map_err(|error| Failure::new(FAILURE, error))?;
     let _stop =
         StopDeadline::watch(config.lease.step_down_grace).map_err(|error| Failure::new(FAILURE, error))?;
-    let quorum = connect::quorum(config, config.setup.clone())?;
+    let quorum = connect::quorum(config, config.settings.clone())?;
     tracing::info!(
-        worker = &*config.setup.worker,
+        worker = &*config.settings.worker,
         group = &**group,
         jobs = jobs.len(),
         "{} nodes from {}",
         config.nodes.len(),
         config.nodes_from
     );
-    // What keeps a majority away for a while is waited for; what only an operator can fix ends the daemon.
+    // A majority that is away for a while is waited for. A refusal that only an operator can fix ends the daemon.
     if quorum.ready(FIRST_LOOK).await.is_err_and(|error| error.is_permanent()) {
         let nodes = quorum.nodes();
         quorum.close().await;

@@ -1,9 +1,9 @@
-//! What systemd is told: sd_notify(3), one datagram a message.
+//! Messages to systemd: sd_notify(3), one datagram per message.
 //!
 //! # What is not guaranteed
 //!
-//! Nothing waits for systemd: a message that it cannot take at once is lost. The next watchdog message comes
-//! half a watchdog later all the same.
+//! Nothing waits for systemd: a message that it cannot accept at once is lost. The next watchdog message follows half a
+//! watchdog period later.
 
 use quorate::env::{BootTime, Env};
 use std::{
@@ -19,21 +19,26 @@ use std::{
 /// The variables that are for this process and not for the commands that it runs.
 pub(super) const VARIABLES: [&str; 3] = ["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"];
 
-/// A way to tell the service manager, where there is one.
+/// The connection to the service manager, if there is one.
 #[derive(Debug, Default)]
 pub(super) struct Notifier {
     to: Option<(UnixDatagram, SocketAddr)>,
     watchdog: Option<Duration>,
-    /// When the watchdog is told next.
+    /// The time of the next watchdog message.
     beat_at: BootTime,
     status: String,
 }
 
 impl Notifier {
-    /// By this process's `NOTIFY_SOCKET` and `WATCHDOG_USEC`.
+    /// Connects by this process's `NOTIFY_SOCKET` and `WATCHDOG_USEC`.
     pub(super) fn from_env() -> Self {
-        let told = |name: &str| std::env::var_os(name);
-        Self::new(told("NOTIFY_SOCKET"), told("WATCHDOG_USEC"), told("WATCHDOG_PID"), std::process::id())
+        let variable = |name: &str| std::env::var_os(name);
+        Self::new(
+            variable("NOTIFY_SOCKET"),
+            variable("WATCHDOG_USEC"),
+            variable("WATCHDOG_PID"),
+            std::process::id(),
+        )
     }
 
     fn new(socket: Option<OsString>, usec: Option<OsString>, pid: Option<OsString>, ours: u32) -> Self {
@@ -46,7 +51,7 @@ impl Notifier {
             opened
                 .inspect_err(|error| {
                     tracing::warn!(
-                        "NOTIFY_SOCKET {socket:?} cannot be used, systemd is told nothing: {error}"
+                        "cannot use NOTIFY_SOCKET {socket:?}, so systemd gets no messages: {error}"
                     );
                 })
                 .ok()
@@ -58,62 +63,62 @@ impl Notifier {
         Self { to, watchdog, ..Self::default() }
     }
 
-    /// How often [`Notifier::beat`] wants to be called; `None` without a watchdog.
+    /// Returns the period in which [`Notifier::beat`] must be called; `None` without a watchdog.
     pub(super) fn beats_every(&self) -> Option<Duration> {
         self.watchdog.map(|limit| limit / 2)
     }
 
-    /// The start is over, or a reload is.
+    /// Reports that the start, or a reload, is complete.
     pub(super) fn ready(&self) {
-        self.say("READY=1");
+        self.send("READY=1");
     }
 
-    /// What goes on, for `systemctl status`; told only where it is news.
+    /// Reports the status for `systemctl status`, if it has changed.
     pub(super) fn status(&mut self, text: &str) {
         if self.status != text {
             text.clone_into(&mut self.status);
-            self.say(&format!("STATUS={text}"));
+            self.send(&format!("STATUS={text}"));
         }
     }
 
-    /// The file is being read anew. [`Notifier::ready`] ends it.
+    /// Reports that the file is read again. [`Notifier::ready`] ends the reload.
     pub(super) fn reloading(&self) {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
         let micros = now.tv_sec.saturating_mul(1_000_000).saturating_add(now.tv_nsec / 1_000);
-        self.say(&format!("RELOADING=1\nMONOTONIC_USEC={micros}"));
+        self.send(&format!("RELOADING=1\nMONOTONIC_USEC={micros}"));
     }
 
-    /// The end has begun.
+    /// Reports that the daemon is stopping.
     pub(super) fn stopping(&mut self) {
-        self.say("STOPPING=1");
+        self.send("STOPPING=1");
         self.status("resigning");
     }
 
-    /// Tells the watchdog that whoever calls this is alive, once half of its time is over. To be called from the loop that
-    /// is to be alive, and from nowhere else.
+    /// Sends a watchdog message, at most once per half of the watchdog's period. Call it from the loop that the watchdog
+    /// watches, and from nowhere else.
     pub(super) fn beat(&mut self, env: &Env) {
         let Some(every) = self.beats_every() else { return };
         let now = env.now();
         if now >= self.beat_at {
-            self.say("WATCHDOG=1");
+            self.send("WATCHDOG=1");
             self.beat_at = now + every;
         }
     }
 
-    /// When the watchdog is to be told next.
+    /// Returns the time of the next watchdog message.
     pub(super) fn beat_at(&self) -> Option<BootTime> {
         self.watchdog.map(|_| self.beat_at)
     }
 
-    fn say(&self, text: &str) {
+    fn send(&self, text: &str) {
         let Some((socket, to)) = &self.to else { return };
         if let Err(error) = socket.send_to_addr(text.as_bytes(), to) {
-            tracing::debug!("systemd was not told {text:?}: {error}");
+            tracing::debug!("cannot send {text:?} to systemd: {error}");
         }
     }
 }
 
-/// A path, or behind `@` a name in Linux' abstract space.
+/// Parses a path, or after `@` a name in the abstract namespace of Linux.
 fn address(socket: &OsString) -> io::Result<SocketAddr> {
     match socket.as_bytes() {
         [b'/', ..] => SocketAddr::from_pathname(socket),
@@ -133,7 +138,7 @@ fn abstract_address(_: &[u8]) -> io::Result<SocketAddr> {
     Err(io::Error::new(io::ErrorKind::Unsupported, "only Linux has abstract names"))
 }
 
-/// The watchdog's limit, where it is for this process: as sd_watchdog_enabled(3) has it.
+/// Returns the period of the watchdog if it is for this process, as sd_watchdog_enabled(3) does.
 fn watchdog(usec: Option<&str>, pid: Option<Option<&str>>, ours: u32) -> Option<Duration> {
     let usec: u64 = usec?.parse().ok()?;
     let for_us = pid.is_none_or(|pid| pid.and_then(|pid| pid.parse().ok()) == Some(ours));
@@ -145,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_watchdog_is_heeded_where_it_is_for_us() {
+    fn the_watchdog_is_used_if_it_is_for_this_process() {
         let limit = Some(Duration::from_secs(10));
         assert_eq!(watchdog(Some("10000000"), None, 7), limit);
         assert_eq!(watchdog(Some("10000000"), Some(Some("7")), 7), limit);
@@ -156,45 +161,47 @@ mod tests {
     }
 
     #[test]
-    fn without_a_manager_nothing_is_said_and_a_strange_socket_is_none() {
+    fn without_a_manager_or_with_an_unknown_socket_nothing_is_sent() {
         assert!(Notifier::new(None, Some("5".into()), None, 1).beats_every().is_none());
         assert!(Notifier::new(Some("vsock:2:1234".into()), None, None, 1).to.is_none());
         assert!(Notifier::new(Some("".into()), None, None, 1).to.is_none());
     }
 
     #[test]
-    fn what_is_told_arrives_over_a_path_and_over_an_abstract_name() {
+    fn messages_arrive_over_a_path_and_over_an_abstract_name() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("notify");
         let by_path = UnixDatagram::bind(&path).unwrap();
-        let hears = |socket: &UnixDatagram| {
+        let receive = |socket: &UnixDatagram| {
             let mut bytes = [0; 256];
             let n = socket.recv(&mut bytes).unwrap();
             String::from_utf8_lossy(&bytes[..n]).into_owned()
         };
         let mut notifier = Notifier::new(Some(path.into()), Some("1000000".into()), None, 1);
         notifier.ready();
-        assert_eq!(hears(&by_path), "READY=1");
+        assert_eq!(receive(&by_path), "READY=1");
         notifier.status("following");
         notifier.status("following");
         notifier.reloading();
-        assert_eq!(hears(&by_path), "STATUS=following");
-        let reloading = hears(&by_path);
-        let micros = reloading.strip_prefix("RELOADING=1\nMONOTONIC_USEC=").expect("news once only");
+        assert_eq!(receive(&by_path), "STATUS=following");
+        let reloading = receive(&by_path);
+        let micros = reloading
+            .strip_prefix("RELOADING=1\nMONOTONIC_USEC=")
+            .expect("a status is sent only when it changes");
         assert!(micros.parse::<u64>().is_ok_and(|micros| micros > 0), "{reloading}");
         let env = Env::system();
         notifier.beat(&env);
         notifier.beat(&env);
         notifier.stopping();
-        assert_eq!(hears(&by_path), "WATCHDOG=1", "twice in half a second is once too often");
-        assert_eq!(hears(&by_path), "STOPPING=1");
+        assert_eq!(receive(&by_path), "WATCHDOG=1", "twice in half a second is once too often");
+        assert_eq!(receive(&by_path), "STOPPING=1");
 
         #[cfg(target_os = "linux")]
         {
             let name = format!("quorate-test-{:x}", env.random());
             let by_name = UnixDatagram::bind_addr(&abstract_address(name.as_bytes()).unwrap()).unwrap();
             Notifier::new(Some(format!("@{name}").into()), None, None, 1).ready();
-            assert_eq!(hears(&by_name), "READY=1");
+            assert_eq!(receive(&by_name), "READY=1");
         }
     }
 }

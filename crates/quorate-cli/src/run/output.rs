@@ -1,4 +1,4 @@
-//! A command's output, passed on as it comes, and its tail kept.
+//! The output of a command: it is passed through, and its tail is kept.
 
 use super::sink::Sink;
 use quorate::env::{Env, ScopedTask};
@@ -13,11 +13,11 @@ use tokio::{
     net::unix::pipe::Receiver,
 };
 
-/// How long what the command has written is waited for, once it has ended: something that has left its group may hold the
-/// pipe connect, and our own output may be stuck.
+/// The longest wait for the output after the command has ended: a process that has left the group may keep the pipe open,
+/// and our own output may be blocked.
 const AFTER_ITS_END: Duration = Duration::from_secs(1);
 
-/// Passes the two outputs of a command on to ours. Dropping it stops that: a command that writes on is told so.
+/// Copies the two outputs of a command to ours. Dropping it stops that: a command that keeps writing gets an error.
 #[derive(Debug)]
 pub(super) struct Output {
     env: Env,
@@ -26,9 +26,9 @@ pub(super) struct Output {
 }
 
 impl Output {
-    /// Two pipes for standard output and standard error of a command, of which together the last `most` bytes are kept.
-    pub(super) fn piped(env: &Env, most: usize) -> io::Result<(Self, OwnedFd, OwnedFd)> {
-        let tail = Arc::new(Mutex::new(Tail::new(most)));
+    /// Creates two pipes for standard output and standard error of a command. Of both together the last `limit` bytes are kept.
+    pub(super) fn piped(env: &Env, limit: usize) -> io::Result<(Self, OwnedFd, OwnedFd)> {
+        let tail = Arc::new(Mutex::new(Tail::new(limit)));
         let (out, their_out) = pipe()?;
         let (err, their_err) = pipe()?;
         let pumps = [
@@ -38,7 +38,7 @@ impl Output {
         Ok((Self { env: env.clone(), tail, pumps }, their_out, their_err))
     }
 
-    /// What the tail is, once the command has ended.
+    /// Waits for the rest of the output, after the command has ended, and returns the tail.
     pub(super) async fn tail(self) -> String {
         let [out, err] = self.pumps;
         let both = async {
@@ -50,7 +50,7 @@ impl Output {
     }
 }
 
-/// A pipe: our end, and the command's.
+/// Creates a pipe, and returns our end and the command's.
 fn pipe() -> io::Result<(Receiver, OwnedFd)> {
     let (ours, theirs) = io::pipe()?;
     Ok((Receiver::from_owned_fd(ours.into())?, theirs.into()))
@@ -58,49 +58,49 @@ fn pipe() -> io::Result<(Receiver, OwnedFd)> {
 
 async fn pump(mut from: impl AsyncRead + Unpin, to: Sink, tail: Arc<Mutex<Tail>>) {
     let mut bytes = [0; 8192];
-    let mut deaf = false;
+    let mut closed = false;
     while let Ok(n @ 1..) = from.read(&mut bytes).await {
         tail.lock().unwrap_or_else(PoisonError::into_inner).add(&bytes[..n]);
-        // Where our own output is closed, the tail is kept all the same.
-        deaf = deaf || to.write(&bytes[..n]).await.is_err();
+        // If our own output is closed, the tail is still kept.
+        closed = closed || to.write(&bytes[..n]).await.is_err();
     }
 }
 
 /// The last bytes of a text.
 #[derive(Debug)]
 struct Tail {
-    most: usize,
+    limit: usize,
     bytes: Vec<u8>,
     cut: bool,
 }
 
 impl Tail {
-    fn new(most: usize) -> Self {
-        Self { most, bytes: Vec::new(), cut: false }
+    fn new(limit: usize) -> Self {
+        Self { limit, bytes: Vec::new(), cut: false }
     }
 
     fn add(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
-        // Moved seldom: once for as much as is kept.
-        if self.bytes.len() > self.most.saturating_mul(2) {
+        // Moved rarely: once for as many bytes as are kept.
+        if self.bytes.len() > self.limit.saturating_mul(2) {
             self.shorten();
         }
     }
 
     fn shorten(&mut self) {
-        let over = self.bytes.len().saturating_sub(self.most);
+        let over = self.bytes.len().saturating_sub(self.limit);
         self.cut |= over > 0;
         self.bytes.drain(..over);
     }
 
-    /// Whole letters only; what is none is shown as `\u{FFFD}`.
+    /// Returns the tail in whole characters. Invalid UTF-8 is shown as `\u{FFFD}`.
     fn text(&mut self) -> String {
         self.shorten();
         let begin =
             if self.cut { self.bytes.iter().take_while(|byte| **byte & 0xC0 == 0x80).count() } else { 0 };
         let mut text = String::from_utf8_lossy(&self.bytes[begin..]).into_owned();
-        // A byte that is no letter takes three.
-        while text.len() > self.most {
+        // An invalid byte becomes a character of three bytes.
+        while text.len() > self.limit {
             text.remove(0);
         }
         text
@@ -111,8 +111,8 @@ impl Tail {
 mod tests {
     use super::*;
 
-    fn tail(most: usize, parts: &[&[u8]]) -> String {
-        let mut tail = Tail::new(most);
+    fn tail(limit: usize, parts: &[&[u8]]) -> String {
+        let mut tail = Tail::new(limit);
         for part in parts {
             tail.add(part);
         }
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_bytes_are_kept_however_they_come() {
+    fn the_last_bytes_are_kept_however_they_arrive() {
         assert_eq!(tail(5, &[b"abc"]), "abc");
         assert_eq!(tail(5, &[b"abc", b"defgh"]), "defgh");
         let long: Vec<&[u8]> = std::iter::repeat_n(&b"0123456789"[..], 100).collect();
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn letters_are_kept_whole_and_the_limit_holds_for_what_is_none() {
+    fn characters_are_kept_whole_and_the_limit_holds_for_invalid_bytes() {
         assert_eq!(tail(5, &["їїї".as_bytes()]), "її");
         assert_eq!(tail(4, &["їїї".as_bytes()]), "її");
         let odd = tail(6, &[&[0xFF; 100]]);
@@ -137,11 +137,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_passed_on_is_what_was_written_and_the_tail_of_it_is_kept() {
+    async fn the_output_is_copied_unchanged_and_its_tail_is_kept() {
         let kept = Arc::new(Mutex::new(Tail::new(4)));
         let (mut passed, ours) = io::pipe().unwrap();
         pump(&b"one two"[..], Sink::new("test", ours), Arc::clone(&kept)).await;
-        // Its thread ends with the sink, and closes the pipe.
+        // The thread ends with the sink, and closes the pipe.
         assert_eq!(io::read_to_string(&mut passed).unwrap(), "one two");
         assert_eq!(kept.lock().unwrap().text(), " two");
     }

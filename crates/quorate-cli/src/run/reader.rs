@@ -1,4 +1,4 @@
-//! The daemon's reads of its configuration file. Its loop never waits for one.
+//! The reads of the daemon's configuration file. The loop of the daemon never waits for one.
 
 use super::watch::{LOOK_EVERY, Seen, Stamp};
 use crate::{
@@ -9,20 +9,20 @@ use quorate::env::{BootTime, Env};
 use std::{fmt, io, path::PathBuf, time::Duration};
 use tokio::sync::oneshot;
 
-/// After this time an access is reported as late. A pipe's own error comes before, and says more.
+/// The time after which an access is reported as late. The error of a pipe comes before, and says more.
 const LATE_AFTER: Duration = files::DEADLINE.saturating_add(Duration::from_secs(1));
 
-/// Why the file is read anew.
+/// The reason for which the file is read again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Why {
-    Asked,
+pub(super) enum ReloadReason {
+    Requested,
     Changed,
 }
 
-impl fmt::Display for Why {
+impl fmt::Display for ReloadReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Asked => "SIGHUP, the file is read anew",
+            Self::Requested => "SIGHUP, the file is read again",
             Self::Changed => "the file has changed",
         })
     }
@@ -30,15 +30,15 @@ impl fmt::Display for Why {
 
 /// The result of a read.
 #[derive(Debug)]
-pub(super) enum News {
-    /// The file was read, and can be used or not.
-    Read(Why, Result<Box<Config>, ConfigError>),
-    /// The file system has given no answer so far. `None` where the file was only looked at.
-    Late(Option<Why>),
+pub(super) enum FileEvent {
+    /// The file was read, and is valid or not.
+    Read(ReloadReason, Result<Box<Config>, ConfigError>),
+    /// The file system has not answered yet. `None` if only the state of the file was requested.
+    Late(Option<ReloadReason>),
 }
 
-/// Looks at the file each second, and reads it where it has changed or a reload is asked for: one access at a time, on
-/// a thread of its own.
+/// Checks the file each second, and reads it when it has changed or a reload is requested. One access runs at a time, on
+/// a separate thread.
 #[derive(Debug)]
 pub(super) struct ConfigReader {
     env: Env,
@@ -48,14 +48,14 @@ pub(super) struct ConfigReader {
     seen: Seen,
     look_at: BootTime,
     access: Option<Access>,
-    /// Whether a reload was asked for while an access had not ended.
-    asked: bool,
+    /// Set if a reload was requested while an access had not ended.
+    reload_requested: bool,
 }
 
 #[derive(Debug)]
 struct Access {
-    /// `None` for a look.
-    why: Option<Why>,
+    /// `None` if only the state of the file is requested.
+    why: Option<ReloadReason>,
     began: BootTime,
     late: bool,
     result: oneshot::Receiver<Found>,
@@ -68,28 +68,37 @@ enum Found {
 }
 
 impl ConfigReader {
-    /// A reader of the file at `path`, which the program has read by `flags`.
+    /// Returns a reader of the file at `path`, which the program has read by `flags`.
     pub(super) fn new(env: &Env, path: Option<PathBuf>, flags: Flags) -> io::Result<Self> {
         let (env, files) = (env.clone(), FileThread::start()?);
         let look_at = env.now();
-        Ok(Self { env, files, flags, path, seen: Seen::default(), look_at, access: None, asked: false })
+        Ok(Self {
+            env,
+            files,
+            flags,
+            path,
+            seen: Seen::default(),
+            look_at,
+            access: None,
+            reload_requested: false,
+        })
     }
 
-    /// Reads the file now, or as soon as the present access has ended.
-    pub(super) fn ask(&mut self) {
+    /// Reads the file now, or as soon as the current access has ended.
+    pub(super) fn request_reload(&mut self) {
         match self.access {
-            None => self.read(Why::Asked),
-            Some(_) => self.asked = true,
+            None => self.read(ReloadReason::Requested),
+            Some(_) => self.reload_requested = true,
         }
     }
 
-    /// Begins what is due, and reports once what is late.
-    pub(super) fn turn(&mut self) -> Option<News> {
+    /// Starts an access that is due, and reports once an access that is late.
+    pub(super) fn poll(&mut self) -> Option<FileEvent> {
         let now = self.env.now();
         match &mut self.access {
             Some(access) if !access.late && access.late_at() <= now => {
                 access.late = true;
-                return Some(News::Late(access.why));
+                return Some(FileEvent::Late(access.why));
             }
             None if now >= self.look_at => {
                 self.look_at = now + LOOK_EVERY;
@@ -102,7 +111,7 @@ impl ConfigReader {
         None
     }
 
-    /// When [`ConfigReader::turn`] has something to do.
+    /// Returns the time at which [`ConfigReader::poll`] must be called.
     pub(super) fn wake(&self) -> BootTime {
         match &self.access {
             Some(access) if access.late => BootTime::from_nanos(u64::MAX),
@@ -111,30 +120,30 @@ impl ConfigReader {
         }
     }
 
-    /// Waits for the present access, and gives what it has read.
+    /// Waits for the current access, and returns its result.
     ///
     /// # Cancel safety
-    /// Safe: the access goes on, and its result is kept for the next call.
-    pub(super) async fn news(&mut self) -> News {
+    /// Safe: the access continues, and its result is kept for the next call.
+    pub(super) async fn next(&mut self) -> FileEvent {
         loop {
             let Some(access) = &mut self.access else { return std::future::pending().await };
             let (found, why) = ((&mut access.result).await, access.why);
             self.access = None;
-            let asked = std::mem::take(&mut self.asked);
-            if asked {
-                self.read(Why::Asked);
+            let requested = std::mem::take(&mut self.reload_requested);
+            if requested {
+                self.read(ReloadReason::Requested);
             }
             match (found, why) {
                 (Ok(Found::Looked(stamp)), _) => {
-                    if self.seen.look(stamp) && !asked {
-                        self.read(Why::Changed);
+                    if self.seen.look(stamp) && !requested {
+                        self.read(ReloadReason::Changed);
                     }
                 }
-                (Ok(Found::Read(config)), Some(why)) => return News::Read(why, config),
+                (Ok(Found::Read(config)), Some(why)) => return FileEvent::Read(why, config),
                 (_, Some(why)) => {
-                    return News::Read(
+                    return FileEvent::Read(
                         why,
-                        Err(ConfigError::bare("its reader has ended; restart the daemon")),
+                        Err(ConfigError::bare("the thread that reads it has ended; restart the daemon")),
                     );
                 }
                 (_, None) => {}
@@ -142,18 +151,18 @@ impl ConfigReader {
         }
     }
 
-    fn read(&mut self, why: Why) {
+    fn read(&mut self, why: ReloadReason) {
         let flags = self.flags.clone();
         self.begin(Some(why), move || {
-            let around = Environment { read: &files::read, ..Environment::process() };
-            let read = Config::load(&flags, &around);
+            let environment = Environment { read: &files::read, ..Environment::process() };
+            let read = Config::load(&flags, &environment);
             Found::Read(
                 read.and_then(|config| config.group_with_jobs().map(|_| ()).map(|()| Box::new(config))),
             )
         });
     }
 
-    fn begin(&mut self, why: Option<Why>, access: impl FnOnce() -> Found + Send + 'static) {
+    fn begin(&mut self, why: Option<ReloadReason>, access: impl FnOnce() -> Found + Send + 'static) {
         let result = self.files.begin(access);
         self.access = Some(Access { why, began: self.env.now(), late: false, result });
     }

@@ -5,8 +5,8 @@ use std::{
 };
 use tokio::sync::{mpsc, oneshot};
 
-/// Where the outputs of commands go. One thread writes to it, however many wait for its reader: a blocked thread for
-/// each of them would leave none for anything else.
+/// An output of this process, to which the outputs of commands are written. One thread writes to it, however many
+/// commands wait for its reader: with a blocked thread for each of them, no thread would be left for other work.
 #[derive(Clone, Debug)]
 pub(super) struct Sink(mpsc::Sender<Chunk>);
 
@@ -17,29 +17,29 @@ struct Chunk {
 }
 
 impl Sink {
-    /// Standard output.
+    /// Returns the sink of standard output.
     pub(super) fn stdout() -> Self {
         static STDOUT: LazyLock<Sink> = LazyLock::new(|| Sink::new("quorate-stdout", io::stdout()));
         STDOUT.clone()
     }
 
-    /// Standard error.
+    /// Returns the sink of standard error.
     pub(super) fn stderr() -> Self {
         static STDERR: LazyLock<Sink> = LazyLock::new(|| Sink::new("quorate-stderr", io::stderr()));
         STDERR.clone()
     }
 
-    /// A sink and its thread, which ends with the last clone.
+    /// Starts a sink and its thread, which ends with the last clone.
     pub(super) fn new(name: &str, mut to: impl Write + Send + 'static) -> Self {
         let (sink, mut chunks) = mpsc::channel::<Chunk>(1);
         let write = move || {
             while let Some(Chunk { bytes, written }) = chunks.blocking_recv() {
                 let result = to.write_all(&bytes).and_then(|()| to.flush());
-                // A command's run may have ended.
+                // The run that waits for the result may have ended.
                 let _ = written.send(result);
             }
         };
-        // Without a thread the channel is closed: each write is an error.
+        // Without a thread the channel is closed, so that each write is an error.
         let _ = thread::Builder::new().name(name.to_owned()).spawn(write);
         Self(sink)
     }
@@ -47,10 +47,10 @@ impl Sink {
     /// Writes `bytes`, and waits for the reader.
     ///
     /// # Errors
-    /// Where the output is closed.
+    /// The error of the write, such as a closed output.
     ///
     /// # Cancel safety
-    /// `bytes` are written whole or not at all.
+    /// `bytes` are written completely or not at all.
     pub(super) async fn write(&self, bytes: &[u8]) -> io::Result<()> {
         let closed = || io::Error::from(io::ErrorKind::BrokenPipe);
         let (written, result) = oneshot::channel();

@@ -1,4 +1,4 @@
-//! The end of a daemon that does not end by itself.
+//! Ends a daemon that does not end by itself.
 
 use crate::{exit::FAILURE, log};
 use signal_hook::{
@@ -13,10 +13,10 @@ use std::{
     time::Duration,
 };
 
-/// How long after the step-down grace a daemon may take to end: its last records, its lease, its connections.
+/// The longest time after the step-down grace that a daemon has for its last records, its lease and its connections.
 const REST: Duration = Duration::from_secs(10);
 
-/// Ends the process some time after SIGTERM or SIGINT, whatever the rest of it does: from a thread of its own, which
+/// Ends the process some time after SIGTERM or SIGINT, even if the rest of it is blocked. It uses a separate thread that
 /// shares nothing with the daemon's loop. Dropping this ends the watch.
 #[derive(Debug)]
 pub(super) struct StopDeadline {
@@ -24,26 +24,26 @@ pub(super) struct StopDeadline {
 }
 
 impl StopDeadline {
-    /// Watches from now on. `grace` is how long the runs have to end.
+    /// Starts the watch. `grace` is the time that the runs have to end.
     pub(super) fn watch(grace: Duration) -> io::Result<Self> {
-        let (mut told, tell) = UnixStream::pair()?;
+        let (mut receiver, sender) = UnixStream::pair()?;
         let mut signals = Vec::new();
         for signal in [SIGTERM, SIGINT] {
-            signals.push(pipe::register(signal, tell.try_clone()?)?);
+            signals.push(pipe::register(signal, sender.try_clone()?)?);
         }
         let within = grace + REST;
         let watch = move || {
-            // The end of the stream is the end of the watch.
-            if !matches!(told.read(&mut [0]), Ok(1)) {
+            // The end of the stream ends the watch.
+            if !matches!(receiver.read(&mut [0]), Ok(1)) {
                 return;
             }
             thread::sleep(within);
             log::say(&format!(
-                "quorate: the daemon did not end within {within:?} of SIGTERM or SIGINT: its loop is blocked. It ends now, \
-                 and what it leads is free when the lease ends"
+                "quorate: the daemon did not end within {within:?} of SIGTERM or SIGINT: its loop is blocked. It is \
+                 ended now, and another worker leads when the lease has expired"
             ));
             log::finish();
-            // Without the handlers of `exit`, which may wait for the same thing as the loop.
+            // Without the handlers of `exit`, which may wait for the same resource as the loop.
             low_level::exit(i32::from(FAILURE));
         };
         thread::Builder::new().name("quorate-stop".to_owned()).spawn(watch)?;

@@ -1,22 +1,22 @@
-//! Whether the configuration file has changed: a pure function of what was seen of it.
+//! Detects changes of the configuration file: a pure function of the states that were seen.
 
 use std::{fs, io, os::unix::fs::MetadataExt, path::Path, time::Duration};
 
-/// Between two looks. A change is taken up once two looks in a row agree on it: an editor may be in the midst of it.
+/// The time between two looks. A change counts once two looks in a row agree on it: an editor may be writing the file.
 pub(super) const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// By what one state of a file is told from another.
+/// The properties that distinguish two states of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stamp {
     device: u64,
     inode: u64,
     length: u64,
-    /// Nanoseconds since the epoch.
+    /// In nanoseconds since the epoch.
     modified: i128,
 }
 
 impl Stamp {
-    /// Of the file behind `path`, through links: a directory that is swapped whole shows too.
+    /// Returns the stamp of the file at `path`. It follows links, so that a replaced directory is detected too.
     pub(super) fn of(path: &Path) -> io::Result<Self> {
         let file = fs::metadata(path)?;
         Ok(Self {
@@ -28,17 +28,17 @@ impl Stamp {
     }
 }
 
-/// What was seen of the file so far.
+/// The states of the file that were seen so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Seen {
     /// The state that was read; `None` before the first look: the file may have changed since the program read it.
     read: Option<Stamp>,
-    /// The last look, where there was a file.
+    /// The state at the last look; `None` if there was no file.
     last: Option<Stamp>,
 }
 
 impl Seen {
-    /// Takes in one look. Whether the file is to be read now.
+    /// Records one look. Returns whether the file must be read now.
     pub(super) fn look(&mut self, now: Option<Stamp>) -> bool {
         let settled = now.is_some() && now == self.last;
         self.last = now;
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_back_before_it_has_settled_is_no_change() {
+    fn a_change_that_is_reverted_before_it_settles_is_ignored() {
         let mut seen = Seen { read: stamp(1, 9, 5), last: stamp(1, 9, 5) };
         assert!(!seen.look(stamp(1, 9, 6)));
         assert!(!seen.look(stamp(1, 9, 5)));

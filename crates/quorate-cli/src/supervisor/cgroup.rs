@@ -1,9 +1,9 @@
-//! A cgroup of the command's own, where this process's cgroup is delegated to its user: what changed its user
-//! is then ended too, by `cgroup.kill`.
+//! A cgroup for the command alone, if this process's cgroup is delegated to its user. Processes that changed their user
+//! can then be ended too, by `cgroup.kill`.
 //!
-//! Used by an unprivileged supervisor only, in a cgroup of version 2 that belongs to its user and on a kernel
-//! with `cgroup.kill` (Linux 5.14). Root can signal every process without it, and its cgroup is the service
-//! manager's. The cgroup is always one below this process's own, which is never killed.
+//! Used by an unprivileged supervisor only, in a cgroup of version 2 that belongs to its user and on a kernel with
+//! `cgroup.kill` (Linux 5.14). Root can signal every process without it, and its cgroup is managed by the service
+//! manager. The cgroup is always directly below this process's own, which is never killed.
 
 use rustix::process::{Pid, geteuid};
 use std::{
@@ -15,14 +15,14 @@ use std::{
 /// The cgroup of one command.
 #[derive(Debug)]
 pub(super) struct Cgroup {
-    /// The supervisor's own.
+    /// The supervisor's own cgroup.
     own: PathBuf,
     dir: PathBuf,
 }
 
 impl Cgroup {
-    /// Makes the cgroup and moves this process into it, for the command to be started there. `None` where
-    /// nothing is delegated.
+    /// Creates the cgroup and moves this process into it, so that the command is started in it. Returns `None` if no cgroup
+    /// is delegated.
     pub(super) fn enter() -> Option<Self> {
         if geteuid().is_root() {
             return None;
@@ -40,19 +40,19 @@ impl Cgroup {
         Some(Self { own, dir })
     }
 
-    /// Moves this process back. `None` where that fails: then this process shares the command's cgroup, which
-    /// must not be killed.
+    /// Moves this process back. Returns `None` if that fails: this process then shares the command's cgroup, which must not
+    /// be killed.
     pub(super) fn leave(self) -> Option<Self> {
         fs::write(self.own.join("cgroup.procs"), "0").ok()?;
         (own()? == self.own).then_some(self)
     }
 
-    /// Kills everything in it, of whichever user.
+    /// Kills every process in it, of any user.
     pub(super) fn kill(&self) {
         kill(&self.dir);
     }
 
-    /// Removes it. What runs on in it, and may, moves to the supervisor's cgroup.
+    /// Removes it. Processes that still run in it are moved to the supervisor's cgroup, as far as that is permitted.
     pub(super) fn remove(&self) {
         for pid in fs::read_to_string(self.dir.join("cgroup.procs")).unwrap_or_default().lines() {
             let _ = fs::write(self.own.join("cgroup.procs"), pid);
@@ -61,14 +61,14 @@ impl Cgroup {
     }
 }
 
-/// Kills what is in the cgroup that `supervisor`, a child of this process, has made for its command.
+/// Kills the processes in the cgroup that `supervisor`, a child of this process, has created for its command.
 pub(super) fn kill_command_of(supervisor: Pid) {
     if let Some(own) = own() {
         kill(&dir_of(&own, supervisor));
     }
 }
 
-/// Removes the cgroup that `supervisor`, which has ended, has made for its command, if it is empty.
+/// Removes the cgroup that `supervisor`, which has ended, has created for its command, if the cgroup is empty.
 pub(super) fn remove_command_of(supervisor: Pid) {
     if let Some(own) = own() {
         let _ = fs::remove_dir(dir_of(&own, supervisor));
@@ -82,13 +82,13 @@ fn dir_of(own: &Path, supervisor: Pid) -> PathBuf {
 /// Kills a cgroup, unless this process is in it or below it.
 fn kill(dir: &Path) {
     if own().is_some_and(|own| !own.starts_with(dir)) {
-        // Opened, never created: where there is no such cgroup there is nothing to kill.
+        // Opened, never created: if the cgroup does not exist, there is nothing to kill.
         let file = fs::File::options().write(true).open(dir.join("cgroup.kill"));
         let _ = file.and_then(|mut file| io::Write::write_all(&mut file, b"1"));
     }
 }
 
-/// The directory of this process's cgroup of version 2.
+/// Returns the directory of this process's cgroup of version 2.
 fn own() -> Option<PathBuf> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_own_cgroup_is_found_where_it_is_mounted() {
+    fn the_own_cgroup_is_found_at_its_mount_point() {
         let mounts = "24 1 0:22 / /proc rw - proc proc rw\n41 31 0:38 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw\n";
         let found = locate("1:cpu:/x\n0::/user.slice/a\n", mounts);
         assert_eq!(found, Some(PathBuf::from("/sys/fs/cgroup/user.slice/a")));

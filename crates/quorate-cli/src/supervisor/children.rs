@@ -1,4 +1,4 @@
-//! The supervisor's children: the command, its process group, and what has left the group.
+//! The supervisor's children: the command, its process group, and processes that have left the group.
 
 use super::cgroup::Cgroup;
 use super::processes::{Process, children, descendants};
@@ -16,8 +16,8 @@ pub(super) enum Change {
     Exited(Status),
 }
 
-/// The next change of the command that has not been seen, if there is one. A command that has ended stays a zombie, so
-/// that its number, which is the group's too, cannot become another's.
+/// Returns the next change of the command that has not been seen. A command that has ended stays a zombie, so that its
+/// number, which is also the number of the group, is not reused.
 pub(super) fn change(command: Pid) -> Option<Change> {
     let stop = waitid(WaitId::Pid(command), WaitIdOptions::STOPPED | WaitIdOptions::NOHANG);
     if let Ok(Some(stop)) = stop
@@ -33,49 +33,49 @@ pub(super) fn change(command: Pid) -> Option<Change> {
             (None, Some(signal)) => Status::Signal(signal),
             (None, None) => Status::Unknown,
         })),
-        // The command is no child to wait for any more: another has reaped it.
+        // The command is no longer a child that can be waited for: another process has reaped it.
         Err(_) => Some(Change::Exited(Status::Unknown)),
     }
 }
 
-/// The command's process group, and what has left it.
+/// The command's process group, and the processes that have left it.
 #[derive(Debug)]
-pub(super) struct Family {
+pub(super) struct ProcessTree {
     command: Pid,
-    adopts: bool,
+    is_subreaper: bool,
     cgroup: Option<Cgroup>,
-    /// Orphans that have had SIGTERM.
-    told: BTreeSet<i32>,
+    /// The orphans that have been sent SIGTERM.
+    signalled: BTreeSet<i32>,
 }
 
-impl Family {
-    pub(super) fn of(command: Pid, adopts: bool, cgroup: Option<Cgroup>) -> Self {
-        Self { command, adopts, cgroup, told: BTreeSet::new() }
+impl ProcessTree {
+    pub(super) fn of(command: Pid, is_subreaper: bool, cgroup: Option<Cgroup>) -> Self {
+        Self { command, is_subreaper, cgroup, signalled: BTreeSet::new() }
     }
 
     /// Signals the group, whose leader has not been reaped.
     pub(super) fn signal(&self, signal: Signal) {
-        // Refusals are found by `Family::refusing`: the group's answer hides those of single members.
+        // Processes that refuse the signal are found by `ProcessTree::refusing`: the result for the group hides them.
         let _ = kill_process_group(self.command, signal);
     }
 
-    /// Sends SIGTERM to what has left the group and has lost its parent, once to each.
-    pub(super) fn end_strays(&mut self) {
-        for stray in self.orphans() {
-            if Process::read(stray).is_some_and(|stray| stray.runs() && !stray.is_in(self.command))
-                && self.told.insert(stray.as_raw_pid())
+    /// Sends SIGTERM, once to each, to the processes that have left the group and lost their parent.
+    pub(super) fn end_escaped(&mut self) {
+        for orphan in self.orphans() {
+            if Process::read(orphan).is_some_and(|orphan| orphan.runs() && !orphan.is_in(self.command))
+                && self.signalled.insert(orphan.as_raw_pid())
             {
-                // Nobody but us reaps it: its number is its own.
-                let _ = kill_process(stray, Signal::TERM);
-                let _ = kill_process(stray, Signal::CONT);
+                // Only this process reaps it, so its number is not reused.
+                let _ = kill_process(orphan, Signal::TERM);
+                let _ = kill_process(orphan, Signal::CONT);
             }
         }
     }
 
-    /// Kills the group and, if `strays_too`, everything that the command has started.
-    pub(super) fn kill(&self, strays_too: bool) {
+    /// Kills the group and, if `with_escaped`, everything that the command has started.
+    pub(super) fn kill(&self, with_escaped: bool) {
         self.signal(Signal::KILL);
-        if strays_too {
+        if with_escaped {
             for process in self.running(true) {
                 let _ = process.signal(Signal::KILL);
             }
@@ -85,39 +85,39 @@ impl Family {
         }
     }
 
-    /// Those that this user may not signal.
-    pub(super) fn refusing(&self, strays_too: bool) -> Vec<Survivor> {
-        self.survivors(strays_too).into_iter().filter(|one| !one.permitted).collect()
+    /// Returns the processes that this user may not signal.
+    pub(super) fn refusing(&self, with_escaped: bool) -> Vec<Survivor> {
+        self.survivors(with_escaped).into_iter().filter(|one| !one.permitted).collect()
     }
 
-    /// Those that run.
-    pub(super) fn survivors(&self, strays_too: bool) -> Vec<Survivor> {
-        self.running(strays_too).iter().map(Process::survivor).collect()
+    /// Returns the processes that run.
+    pub(super) fn survivors(&self, with_escaped: bool) -> Vec<Survivor> {
+        self.running(with_escaped).iter().map(Process::survivor).collect()
     }
 
-    /// Reaps those that have ended and were given to us.
-    pub(super) fn reap_strays(&self) {
-        for stray in self.orphans() {
-            let _ = waitid(WaitId::Pid(stray), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
+    /// Reaps the orphans that have ended.
+    pub(super) fn reap_orphans(&self) {
+        for orphan in self.orphans() {
+            let _ = waitid(WaitId::Pid(orphan), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
         }
     }
 
-    /// Whether nothing runs any more, after the command itself has ended. Where descendants can be listed the command
-    /// stays unreaped, and its group's number taken.
-    pub(super) fn is_gone(&self, strays_too: bool) -> bool {
-        if !self.adopts {
+    /// Returns whether no process runs any more, after the command itself has ended. If descendants can be listed, the
+    /// command stays unreaped, so that the number of its group is not reused.
+    pub(super) fn is_gone(&self, with_escaped: bool) -> bool {
+        if !self.is_subreaper {
             self.reap();
             return test_kill_process_group(self.command) == Err(rustix::io::Errno::SRCH);
         }
-        self.reap_strays();
-        // Twice: what was just changing its parent is missed by one of the two, at most.
-        self.running(strays_too).is_empty() && self.running(strays_too).is_empty()
+        self.reap_orphans();
+        // Twice: a process that is just changing its parent is missed by at most one of the two.
+        self.running(with_escaped).is_empty() && self.running(with_escaped).is_empty()
     }
 
-    /// Lets go of all of it: the group must not be signalled after this.
+    /// Reaps all processes: the group must not be signalled after this.
     pub(super) fn finish(self) {
         self.reap();
-        self.reap_strays();
+        self.reap_orphans();
         if let Some(cgroup) = &self.cgroup {
             cgroup.remove();
         }
@@ -127,33 +127,33 @@ impl Family {
         let _ = waitid(WaitId::Pid(self.command), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
     }
 
-    /// The command, its group and, if `strays_too`, what has left the group, as far as they run.
-    fn running(&self, strays_too: bool) -> Vec<Process> {
-        if !self.adopts {
+    /// Returns the running processes: the command, its group and, if `with_escaped`, the processes that have left the group.
+    fn running(&self, with_escaped: bool) -> Vec<Process> {
+        if !self.is_subreaper {
             return Process::read(self.command).into_iter().filter(Process::runs).collect();
         }
         let mut all = descendants(getpid());
-        all.retain(|process| process.runs() && (strays_too || process.is_in(self.command)));
+        all.retain(|process| process.runs() && (with_escaped || process.is_in(self.command)));
         all
     }
 
-    /// Our children but for the command: they were given to us when they lost their parents.
+    /// Returns our children except the command: they became ours when they lost their parents.
     fn orphans(&self) -> Vec<Pid> {
-        let mut orphans = if self.adopts { children(getpid()) } else { Vec::new() };
+        let mut orphans = if self.is_subreaper { children(getpid()) } else { Vec::new() };
         orphans.retain(|&pid| pid != self.command);
         orphans
     }
 }
 
-/// From now on, whoever below us loses its parent becomes our child. `false` where that cannot be, or our
-/// children cannot be listed.
+/// Makes this process the parent of every descendant that loses its own parent. Returns `false` if that is not possible,
+/// or if our children cannot be listed.
 #[cfg(target_os = "linux")]
-pub(super) fn adopt() -> bool {
+pub(super) fn become_subreaper() -> bool {
     let listed = std::fs::exists("/proc/thread-self/children").unwrap_or(false);
     listed && rustix::process::set_child_subreaper(Some(getpid())).is_ok()
 }
 
 #[cfg(not(target_os = "linux"))]
-pub(super) fn adopt() -> bool {
+pub(super) fn become_subreaper() -> bool {
     false
 }

@@ -7,7 +7,7 @@ use std::{
     path::PathBuf,
 };
 
-/// What to run under a [`Supervisor`](super::Warden), and with what.
+/// A command to run under a [`Supervisor`](super::Supervisor), with its environment and streams.
 pub struct CommandSpec {
     pub(super) program: OsString,
     pub(super) args: Vec<OsString>,
@@ -18,21 +18,21 @@ pub struct CommandSpec {
     pub(super) job_control: bool,
 }
 
-/// Where one of a command's three standard streams goes.
+/// The target of one of a command's three standard streams.
 #[derive(Debug, Default)]
 pub enum Stream {
-    /// The same as this process's.
+    /// The same stream as this process's.
     #[default]
     Inherit,
-    /// Nowhere.
+    /// `/dev/null`.
     Null,
     /// An open file, pipe or socket.
     Fd(OwnedFd),
 }
 
 impl CommandSpec {
-    /// `program`, looked up in `PATH` if it has no slash, with this process's streams, directory and
-    /// environment.
+    /// Returns a specification of `program`, which is looked up in `PATH` if it contains no slash. By default it has this
+    /// process's streams, directory and environment.
     pub fn new(program: impl Into<OsString>) -> Self {
         Self {
             program: program.into(),
@@ -59,49 +59,49 @@ impl CommandSpec {
         self
     }
 
-    /// Leaves a variable of this process's own out of the environment. One that is added as well is there.
+    /// Removes a variable that would be inherited from this process. A variable that is also added is kept.
     #[must_use]
     pub fn env_remove(mut self, name: impl Into<OsString>) -> Self {
         self.without.push(name.into());
         self
     }
 
-    /// Runs it in `dir`.
+    /// Sets the working directory.
     #[must_use]
     pub fn dir(mut self, dir: impl Into<PathBuf>) -> Self {
         self.dir = Some(dir.into());
         self
     }
 
-    /// Standard input.
+    /// Sets the standard input.
     #[must_use]
     pub fn stdin(mut self, stream: Stream) -> Self {
         self.streams[0] = stream;
         self
     }
 
-    /// Standard output.
+    /// Sets the standard output.
     #[must_use]
     pub fn stdout(mut self, stream: Stream) -> Self {
         self.streams[1] = stream;
         self
     }
 
-    /// Standard error.
+    /// Sets the standard error.
     #[must_use]
     pub fn stderr(mut self, stream: Stream) -> Self {
         self.streams[2] = stream;
         self
     }
 
-    /// Whether the command may have our terminal, and stops us when it is stopped.
+    /// Sets whether the command may use our terminal, and stops this process when it is stopped.
     #[must_use]
     pub fn job_control(mut self, yes: bool) -> Self {
         self.job_control = yes;
         self
     }
 
-    /// The three streams as open files.
+    /// Returns the three streams as open files.
     pub(super) fn open_streams(&self) -> io::Result<[OwnedFd; 3]> {
         let null = || File::options().read(true).write(true).open("/dev/null").map(OwnedFd::from);
         let open = |stream: &Stream, ours: io::Result<OwnedFd>| match stream {
@@ -118,7 +118,7 @@ impl CommandSpec {
 }
 
 impl fmt::Debug for CommandSpec {
-    /// Without arguments and variables: they may hold secrets.
+    /// Leaves out arguments and variables: they may contain secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CommandSpec").field("program", &self.program).finish_non_exhaustive()
     }

@@ -1,44 +1,44 @@
 use serde::{Deserialize, Serialize};
 use std::{ffi::OsString, fmt, io};
 
-/// How a command ended.
+/// The exit status of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Status {
-    /// With this exit code.
+    /// It ended with this exit code.
     Code(i32),
-    /// By this signal.
+    /// It was ended by this signal.
     Signal(i32),
-    /// Nobody could observe how: another process has reaped it, its supervisor was gone, or it still runs.
+    /// Not known: another process has reaped it, its supervisor was gone, or it still runs.
     Unknown,
 }
 
-/// Why the warden ended a command.
+/// The reason for which the supervisor ended a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum EndedBy {
-    /// It was told to, with [`Supervisor::step_down`](super::Supervisor::step_down).
+    /// [`Supervisor::step_down`](super::Supervisor::step_down) was called.
     StepDown,
-    /// No later deadline came before the last one passed, or the end of everything that the command had started was
+    /// No later deadline arrived before the last one passed, or the end of everything that the command had started was
     /// observed only after it.
     Deadline,
-    /// The warden's parent was gone.
+    /// The parent of the supervisor process was gone.
     ParentGone,
-    /// The warden itself was gone, and its parent killed the group. What had left the group may run.
+    /// The supervisor process was gone, and its parent killed the group. Processes that had left the group may run.
     SupervisorGone,
-    /// The warden did not answer, and its parent killed it and everything that the command had started.
-    WardenSilent,
+    /// The supervisor process did not answer, and its parent killed it and everything that the command had started.
+    SupervisorSilent,
 }
 
 /// A process of a command that could not be ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Survivor {
-    /// Its number.
+    /// The process id.
     pub pid: i32,
-    /// Its name, without control characters.
+    /// The name, without control characters.
     pub name: String,
-    /// The number of the user as whom it runs; `None` where the system hides it.
+    /// The user id; `None` if the system hides it.
     pub user: Option<u32>,
-    /// Whether this user may signal it. If so, it is inside a system call that cannot be interrupted.
+    /// True if this user may signal it. Then it is inside a system call that cannot be interrupted.
     pub permitted: bool,
 }
 
@@ -56,33 +56,33 @@ impl fmt::Display for Survivor {
             write!(f, " ({})", known.join(", "))?;
         }
         f.write_str(match self.permitted {
-            true => ", which has not obeyed SIGKILL: it is inside a system call",
+            true => ", which has not ended on SIGKILL: it is inside a system call",
             false => ", which this user is not permitted to signal",
         })
     }
 }
 
-/// How a command ended: nothing of its process group runs any more, but for [`Exit::survivors`].
+/// The end of a command. No process of its group runs any more, except [`Exit::survivors`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Exit {
-    /// How the command itself ended.
+    /// The exit status of the command itself.
     pub status: Status,
-    /// Why it was told to end; `None` if it ended by itself.
+    /// The reason for which it was ended; `None` if it ended by itself.
     pub ended_by: Option<EndedBy>,
-    /// Whether SIGKILL was needed, for it or for what it left behind.
+    /// True if SIGKILL was needed, for the command or for processes that it left behind.
     pub killed: bool,
-    /// What runs on, though it was to end: processes of other users, and processes inside a system call that cannot be
-    /// interrupted. The lease must not be released before it has run out.
+    /// The processes that still run although they had to end: processes of other users, and processes inside a system call
+    /// that cannot be interrupted. The lease must not be released before it has expired.
     pub survivors: Vec<Survivor>,
 }
 
 impl Exit {
-    /// Whether everything that had to end was observed to have ended, so that the lease may be released.
+    /// Returns whether the end of every process that had to end was observed, so that the lease may be released.
     pub fn is_complete(&self) -> bool {
         self.survivors.is_empty() && self.ended_by != Some(EndedBy::SupervisorGone)
     }
 
-    /// The exit code that a shell would give: the command's own, or 128 and the signal; 125 where it is unknown.
+    /// Returns the exit code that a shell would give: the command's own, or 128 plus the signal; 125 if it is unknown.
     pub fn code(&self) -> u8 {
         let code = match self.status {
             Status::Code(code) => code,
@@ -93,35 +93,35 @@ impl Exit {
     }
 }
 
-/// Why a command was not started.
+/// The reason for which a command was not started.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// There is no such program: exit code 127.
+    /// The program does not exist: exit code 127.
     #[error("{}: {why}", shown(.program))]
     NotFound {
-        /// What was asked for.
+        /// The program as it was given.
         program: OsString,
-        /// What the system said.
+        /// The error of the system.
         why: String,
     },
-    /// The program is there and cannot be run: exit code 126.
+    /// The program exists and cannot be executed: exit code 126.
     #[error("{}: {why}", shown(.program))]
     NotExecutable {
-        /// What was asked for.
+        /// The program as it was given.
         program: OsString,
-        /// What the system said.
+        /// The error of the system.
         why: String,
     },
-    /// The warden could not be started: exit code 125.
-    #[error("cannot start the warden that guards the command: {0}")]
+    /// The supervisor process could not be started: exit code 125.
+    #[error("cannot start the supervisor process that guards the command: {0}")]
     Io(#[from] io::Error),
-    /// The warden gave no word, or there was no time left: exit code 125.
+    /// The supervisor process did not answer, or there was no time left: exit code 125.
     #[error("the command was not started: {0}")]
     Supervisor(String),
 }
 
-/// The name of a program on one line, whatever it holds.
+/// Returns the name of a program on one line, without control characters.
 fn shown(program: &std::ffi::OsStr) -> String {
     match program.to_string_lossy() {
         name if name.is_empty() => "\"\"".to_owned(),
@@ -130,7 +130,7 @@ fn shown(program: &std::ffi::OsStr) -> String {
 }
 
 impl StartError {
-    /// The exit code by which a shell would tell of it.
+    /// Returns the exit code that a shell would use for this error.
     pub fn code(&self) -> u8 {
         match self {
             Self::NotFound { .. } => 127,
@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn exit_codes_are_a_shells() {
+    fn exit_codes_are_those_of_a_shell() {
         let exit = |status| Exit { status, ended_by: None, killed: false, survivors: Vec::new() };
         assert_eq!(exit(Status::Code(0)).code(), 0);
         assert_eq!(exit(Status::Code(255)).code(), 255);
@@ -159,7 +159,7 @@ mod tests {
         let mut one = Survivor { pid: 7, name: "sh".into(), user: Some(0), permitted: false };
         assert_eq!(one.to_string(), "process 7 (sh, user root), which this user is not permitted to signal");
         one = Survivor { user: Some(33), permitted: true, ..one };
-        assert!(one.to_string().starts_with("process 7 (sh, user id 33), which has not obeyed SIGKILL"));
+        assert!(one.to_string().starts_with("process 7 (sh, user id 33), which has not ended on SIGKILL"));
         one = Survivor { user: None, name: String::new(), ..one };
         assert!(one.to_string().starts_with("process 7, which"));
     }

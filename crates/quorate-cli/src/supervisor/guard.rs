@@ -1,26 +1,26 @@
-//! When a warden signals its command: a pure function of what it was told and the time.
+//! The decision when the supervisor process signals its command: a pure function of the orders and the time.
 
 use super::{Deadline, EndedBy, Exit, Status};
 use quorate::env::BootTime;
 use std::time::Duration;
 
-/// How long what a command left behind in its group has between SIGTERM and SIGKILL.
+/// The time between SIGTERM and SIGKILL for processes that a command leaves behind in its group.
 const AFTER_ITS_END: Duration = Duration::from_secs(2);
-/// How long a killed group is waited for.
+/// The longest wait for the end of a killed group.
 const AFTER_KILL: Duration = Duration::from_secs(5);
 
-/// What to do now.
+/// The next action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// Nothing before this time.
     Wait(BootTime),
-    /// Tell the group to end.
+    /// Send SIGTERM to the group.
     Term,
-    /// End the group, and look again.
+    /// Send SIGKILL to the group, and look again.
     Kill(BootTime),
-    /// It is over.
+    /// All processes have ended.
     Done(Exit),
-    /// Something survives SIGKILL: it is over but for the survivors, which the exit does not name yet.
+    /// A process survives SIGKILL: give up. The exit does not name the survivors yet.
     GiveUp(Exit),
 }
 
@@ -31,45 +31,45 @@ pub(super) const ASK_TO_END: [i32; 4] = [1, 2, 3, 15];
 #[derive(Debug)]
 pub(super) struct Guard {
     deadline: Deadline,
-    /// Why the command is to end; set once, while it runs.
+    /// The reason for which the command must end; set once, while it runs.
     ended_by: Option<EndedBy>,
-    /// Whether the group has been told to end.
-    told: bool,
-    /// Whether a signal asked the command to end, so that nothing that it has started is to outlive it.
-    asked: bool,
-    /// When it was first killed.
+    /// Set once the group has been sent SIGTERM or SIGKILL.
+    term_sent: bool,
+    /// Set once a signal asked the command to end, so that no process that it has started may outlive it.
+    end_requested: bool,
+    /// The time at which it was first killed.
     killed: Option<BootTime>,
     exited: Option<(Status, BootTime)>,
 }
 
 impl Guard {
     pub(super) fn new(deadline: Deadline) -> Self {
-        Self { deadline, ended_by: None, told: false, asked: false, killed: None, exited: None }
+        Self { deadline, ended_by: None, term_sent: false, end_requested: false, killed: None, exited: None }
     }
 
-    /// A new deadline. Once the command has been told to end, only the time of its death moves.
+    /// Sets a new deadline. After SIGTERM only the time of SIGKILL moves.
     pub(super) fn set_deadline(&mut self, deadline: Deadline) {
         self.deadline = deadline;
     }
 
-    /// The command is to end.
+    /// Requires the command to end.
     pub(super) fn end(&mut self, why: EndedBy) {
         if self.exited.is_none() {
             self.ended_by.get_or_insert(why);
         }
     }
 
-    /// A signal was passed on to the command.
-    pub(super) fn passed_on(&mut self, signal: i32) {
-        self.asked |= ASK_TO_END.contains(&signal);
+    /// Records a signal that was forwarded to the command.
+    pub(super) fn forwarded(&mut self, signal: i32) {
+        self.end_requested |= ASK_TO_END.contains(&signal);
     }
 
-    /// The command itself has ended; others of its group may run.
+    /// Records that the command itself has ended. Other processes of its group may run.
     pub(super) fn exited(&mut self, status: Status, now: BootTime) {
         self.exited.get_or_insert((status, now));
         if let Status::Signal(signal) = status {
-            // From the terminal or another process, which did not ask us.
-            self.passed_on(signal);
+            // Sent by the terminal or another process, and not through us.
+            self.forwarded(signal);
         }
     }
 
@@ -77,30 +77,30 @@ impl Guard {
         self.exited.is_some()
     }
 
-    /// Whether the lease, not the command, was the reason to end.
+    /// Returns whether the lease, and not the command, was the reason to end.
     pub(super) fn lost(&self) -> bool {
         self.ended_by.is_some()
     }
 
-    /// Whether what has left the command's group is to end as well.
-    pub(super) fn ends_strays(&self) -> bool {
-        self.lost() || (self.asked && self.has_exited())
+    /// Returns whether processes that have left the command's group must end as well.
+    pub(super) fn ends_escaped(&self) -> bool {
+        self.lost() || (self.end_requested && self.has_exited())
     }
 
-    /// Whether what is to end has been told so.
-    pub(super) fn told(&self) -> bool {
-        self.told
+    /// Returns whether the group has been sent SIGTERM or SIGKILL.
+    pub(super) fn term_sent(&self) -> bool {
+        self.term_sent
     }
 
-    /// The deadline to kill that holds now.
+    /// Returns the current deadline to kill.
     pub(super) fn kill_by(&self) -> BootTime {
         self.deadline.kill
     }
 
-    /// What to do at `now`, where `gone` says that nothing of the group runs. `gone` was observed before `now`.
+    /// Returns the action at `now`. `gone` says that no process of the group runs; it was observed before `now`.
     pub(super) fn step(&mut self, now: BootTime, gone: bool) -> Step {
         if now >= self.deadline.kill {
-            // Also where the command has ended by itself: nobody knows that it did so in time.
+            // Also if the command has ended by itself: it is not known that it ended in time.
             self.ended_by.get_or_insert(EndedBy::Deadline);
         }
         if let Some((status, _)) = self.exited
@@ -112,7 +112,7 @@ impl Guard {
             self.end(EndedBy::Deadline);
         }
         if now >= self.kill_at() {
-            self.told = true;
+            self.term_sent = true;
             let since = *self.killed.get_or_insert(now);
             if now >= since + AFTER_KILL {
                 let status = self.exited.map_or(Status::Unknown, |(status, _)| status);
@@ -120,16 +120,16 @@ impl Guard {
             }
             return Step::Kill(since + AFTER_KILL);
         }
-        if !self.told && (self.lost() || self.has_exited()) {
-            self.told = true;
+        if !self.term_sent && (self.lost() || self.has_exited()) {
+            self.term_sent = true;
             return Step::Term;
         }
-        Step::Wait(if self.told { self.kill_at() } else { self.deadline.step_down.min(self.kill_at()) })
+        Step::Wait(if self.term_sent { self.kill_at() } else { self.deadline.step_down.min(self.kill_at()) })
     }
 
     fn kill_at(&self) -> BootTime {
         match (self.killed, self.exited) {
-            // Once begun it is gone through with, whatever deadline comes.
+            // A kill that has begun is completed, whatever deadline arrives later.
             (Some(since), _) => since,
             (None, Some((_, at))) => self.deadline.kill.min(at + AFTER_ITS_END),
             (None, None) => self.deadline.kill,
@@ -159,11 +159,11 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_ends_by_itself_is_only_looked_after() {
+    fn a_command_that_ends_by_itself_is_not_ended_by_the_guard() {
         let mut guard = Guard::new(until(10, 20));
         assert_eq!(guard.step(at(0), false), Step::Wait(at(10)));
         guard.exited(Status::Code(3), at(5));
-        assert_eq!(guard.step(at(5), false), Step::Term, "what it left behind");
+        assert_eq!(guard.step(at(5), false), Step::Term, "for processes that it left behind");
         let exit = done(guard.step(at(5), true));
         assert_eq!(
             exit,
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_leaves_behind_dies_soon_and_never_after_the_deadline() {
+    fn processes_left_behind_are_killed_soon_and_never_after_the_deadline() {
         let mut guard = Guard::new(until(100, 200));
         guard.exited(Status::Code(0), at(5));
         assert_eq!(guard.step(at(5), false), Step::Term);
@@ -187,10 +187,10 @@ mod tests {
     }
 
     #[test]
-    fn a_deadline_that_nobody_moves_is_kept() {
+    fn a_deadline_that_is_not_moved_is_kept() {
         let mut guard = Guard::new(until(10, 20));
         assert_eq!(guard.step(at(10), false), Step::Term);
-        assert_eq!(guard.step(at(10), false), Step::Wait(at(20)), "told once");
+        assert_eq!(guard.step(at(10), false), Step::Wait(at(20)), "SIGTERM is sent once");
         assert_eq!(guard.step(at(20), false), Step::Kill(at(25)));
         assert_eq!(guard.step(at(21), false), Step::Kill(at(25)), "until it is gone");
         guard.exited(Status::Signal(9), at(21));
@@ -205,22 +205,22 @@ mod tests {
     }
 
     #[test]
-    fn deadlines_move_both_ways_until_the_command_is_told() {
+    fn deadlines_move_both_ways_until_sigterm() {
         let mut guard = Guard::new(until(10, 20));
         guard.set_deadline(until(30, 40));
         assert_eq!(guard.step(at(15), false), Step::Wait(at(30)));
         guard.set_deadline(until(16, 17));
         assert_eq!(guard.step(at(16), false), Step::Term);
-        // Resigning: the lease lives on while the work ends.
+        // A resignation: the lease is held while the work ends.
         guard.set_deadline(until(60, 70));
         assert_eq!(guard.step(at(17), false), Step::Wait(at(70)));
         assert!(matches!(guard.step(at(70), false), Step::Kill(_)));
         guard.set_deadline(until(600, 700));
-        assert!(matches!(guard.step(at(71), false), Step::Kill(_)), "what has begun is gone through with");
+        assert!(matches!(guard.step(at(71), false), Step::Kill(_)), "a kill that has begun is completed");
     }
 
     #[test]
-    fn told_to_step_down_it_has_until_the_deadline() {
+    fn after_a_step_down_the_command_has_until_the_deadline() {
         for why in [EndedBy::StepDown, EndedBy::ParentGone] {
             let mut guard = Guard::new(until(10, 20));
             guard.end(why);
@@ -234,14 +234,14 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_killed_is_not_waited_for_for_ever() {
+    fn the_wait_for_a_process_that_survives_sigkill_ends() {
         let mut guard = Guard::new(until(10, 20));
         assert!(matches!(guard.step(at(20), false), Step::Kill(_)));
         assert!(matches!(guard.step(at(25), false), Step::GiveUp(Exit { status: Status::Unknown, .. })));
     }
 
     #[test]
-    fn an_end_that_is_observed_after_the_deadline_was_not_in_time() {
+    fn an_end_observed_after_the_deadline_was_not_in_time() {
         let mut guard = Guard::new(until(10, 20));
         guard.exited(Status::Code(0), at(19));
         assert_eq!(done(guard.step(at(19), true)).ended_by, None);
@@ -251,13 +251,13 @@ mod tests {
         guard.exited(Status::Code(0), at(1000));
         assert_eq!(done(guard.step(at(1000), true)).ended_by, Some(EndedBy::Deadline));
 
-        // The command ended in time, and what it left behind was seen to have ended only later.
+        // The command ended in time, and the end of the processes that it left behind was observed only later.
         let mut guard = Guard::new(until(10, 20));
         guard.exited(Status::Code(0), at(9));
         assert_eq!(guard.step(at(9), false), Step::Term);
         assert_eq!(done(guard.step(at(1000), true)).ended_by, Some(EndedBy::Deadline));
 
-        // A later deadline, which had come before the look, holds.
+        // A later deadline, which had arrived before the look, applies.
         let mut guard = Guard::new(until(10, 20));
         guard.set_deadline(until(2000, 3000));
         guard.exited(Status::Code(0), at(1000));
@@ -265,13 +265,13 @@ mod tests {
     }
 
     #[test]
-    fn what_left_the_group_ends_with_a_lost_lease_or_a_command_that_was_asked_to_end() {
+    fn escaped_processes_end_with_a_lost_lease_or_a_command_that_was_asked_to_end() {
         let ended = |signal: Option<i32>, status| {
             let mut guard = Guard::new(until(10, 20));
-            signal.into_iter().for_each(|signal| guard.passed_on(signal));
-            assert!(!guard.ends_strays(), "the command has not obeyed yet");
+            signal.into_iter().for_each(|signal| guard.forwarded(signal));
+            assert!(!guard.ends_escaped(), "the command has not ended yet");
             guard.exited(status, at(1));
-            guard.ends_strays()
+            guard.ends_escaped()
         };
         assert!(!ended(None, Status::Code(0)));
         assert!(!ended(None, Status::Signal(9)), "it crashed");
@@ -282,11 +282,11 @@ mod tests {
         }
         let mut guard = Guard::new(until(10, 20));
         guard.end(EndedBy::StepDown);
-        assert!(guard.ends_strays());
+        assert!(guard.ends_escaped());
     }
 
     #[test]
-    fn the_end_of_a_command_that_has_ended_has_no_other_reason() {
+    fn a_command_that_has_ended_gets_no_later_reason() {
         let mut guard = Guard::new(until(10, 20));
         guard.exited(Status::Code(0), at(9));
         guard.end(EndedBy::StepDown);

@@ -1,5 +1,5 @@
-use super::launch::{NOW, Unborn, send_streams, spawn_warden};
-use super::parent::{Remote, kill_if_stopped};
+use super::launch::{NOW, Unstarted, send_streams, spawn_supervisor};
+use super::parent::{CommandView, kill_if_stopped};
 use super::wire::{self, Order, Report};
 use super::{CommandSpec, Deadline, EndedBy, Exit, StartError, Status, cgroup};
 use quorate::env::{BootTime, Env};
@@ -12,49 +12,49 @@ use tokio::{
     signal::unix::{Signal as Signals, SignalKind, signal},
 };
 
-/// How far past [`Deadline::kill`] the warden is trusted, at most, before we kill the group ourselves.
-const TRUSTED_FOR: Duration = Duration::from_millis(200);
-/// How long a warden may take to report the end after the command itself has ended: what the command leaves behind has
-/// two seconds until SIGKILL, and five after it.
+/// The longest time after [`Deadline::kill`] that the supervisor process has to act, before this process kills the group.
+const SUPERVISOR_SLACK: Duration = Duration::from_millis(200);
+/// The longest time after the end of the command in which the supervisor process must report it. Processes that the
+/// command leaves behind have two seconds until SIGKILL, and five after it.
 const REPORTED_WITHIN: Duration = Duration::from_secs(10);
-/// How long a warden that has nothing left to do is waited for.
-const LAST_WORDS: Duration = Duration::from_secs(6);
-/// How long a warden whose command we have killed is waited for, once nothing of that runs.
+/// The longest wait for the end of a supervisor process that has nothing left to do.
+const EXIT_WITHIN: Duration = Duration::from_secs(6);
+/// The longest wait for the report of a supervisor process whose command this process has killed.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(1);
-/// Between two looks at what we have killed.
+/// The time between two looks at killed processes.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// How long a group that we killed is waited for.
+/// The longest wait for the end of a group that this process killed.
 const SEEN_GONE_WITHIN: Duration = Duration::from_secs(1);
-/// After stopping with the command: running for so long without a SIGCONT means that nobody stopped us.
+/// After stopping with the command: running for this long without a SIGCONT means that this process was not stopped.
 const NOT_STOPPED: Duration = Duration::from_millis(100);
 
-/// A command that runs under a warden. See the [module](super) for what it does and does not do.
+/// A command that runs under a supervisor process. See the [module](super) for its guarantees and their limits.
 ///
 /// Dropping it kills the command and its group at once, with SIGKILL.
 #[derive(Debug)]
 pub struct Supervisor {
     env: Env,
     child: Child,
-    /// `None` once nothing more can be said.
+    /// `None` once no more messages can be exchanged.
     socket: Option<UnixStream>,
     inbox: Vec<u8>,
-    command: Remote,
+    command: CommandView,
     deadline: Deadline,
-    /// The deadline to kill that the warden has said it knows.
+    /// The deadline to kill that the supervisor process has acknowledged.
     accepted: BootTime,
-    /// When the deadline was last moved to an earlier time, which may be after it has passed.
-    told_at: BootTime,
-    /// When the command itself was seen to have ended.
+    /// The time at which the deadline was last moved to an earlier time, which may have passed already.
+    shortened_at: BootTime,
+    /// The time at which the end of the command itself was observed.
     ended_at: Option<BootTime>,
     continued: Option<Signals>,
-    /// When the command is continued unless we were stopped with it.
+    /// The time at which the command is continued, unless this process was stopped with it.
     resume_at: Option<BootTime>,
-    /// When and why we killed the group ourselves, and when we look next at what became of it.
+    /// Set once this process has killed the group itself.
     killed: Option<Killed>,
     exit: Option<Exit>,
-    /// Until when the warden's own end is waited for, and then that of its command. Kept here because
-    /// [`Supervisor::wait`] is dropped and called again all the time.
-    wind_up: Option<WindUp>,
+    /// The limits of the wait for the end of the supervisor process, and then of its command. Kept here because
+    /// [`Supervisor::wait`] may be dropped and called again at any time.
+    clean_up: Option<CleanUp>,
     reaped: bool,
 }
 
@@ -66,7 +66,7 @@ struct Killed {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct WindUp {
+struct CleanUp {
     supervisor: Option<Pid>,
     reap_by: BootTime,
     gone_by: Option<BootTime>,
@@ -80,93 +80,93 @@ enum Event {
 }
 
 impl Supervisor {
-    /// Starts `command`, to end at `deadline` unless a later one comes.
+    /// Starts `command`, to end at `deadline` unless a later deadline is set.
     ///
     /// Needs a tokio runtime with I/O and time.
     ///
     /// # Errors
-    /// [`StartError`], whose [`code`](StartError::code) is a shell's.
+    /// [`StartError`], whose [`code`](StartError::code) is the exit code of a shell.
     ///
     /// # Cancel safety
-    /// Dropping it ends the command, if it had been started.
+    /// Dropping the future ends the command, if it had been started.
     pub async fn start(env: &Env, command: CommandSpec, deadline: Deadline) -> Result<Self, StartError> {
         let streams = command.open_streams()?;
         let continued = command.job_control.then(|| signal(SignalKind::from_raw(Signal::CONT.as_raw())));
         let continued = continued.transpose()?;
         let (ours, theirs) = StdStream::pair()?;
-        let mut child = spawn_warden(&command, deadline, theirs)?;
+        let mut child = spawn_supervisor(&command, deadline, theirs)?;
         let group = Pid::from_raw(child.id().and_then(|id| i32::try_from(id).ok()).unwrap_or_default());
-        let supervisor = group.ok_or_else(|| StartError::Supervisor("the warden ended at once".into()))?;
+        let supervisor =
+            group.ok_or_else(|| StartError::Supervisor("the supervisor process ended at once".into()))?;
         send_streams(&ours, &streams)?;
         drop(streams);
         ours.set_nonblocking(true)?;
-        let mut unborn = Unborn(Some(UnixStream::from_std(ours)?));
+        let mut unstarted = Unstarted(Some(UnixStream::from_std(ours)?));
         let mut inbox = Vec::new();
-        let first = env.before(deadline.kill, next_report(unborn.0.as_ref(), &mut inbox)).await;
+        let first = env.before(deadline.kill, next_report(unstarted.0.as_ref(), &mut inbox)).await;
         let failed = match first.flatten() {
             Some(Report::Started { group }) => {
                 return Ok(Self {
                     env: env.clone(),
                     child,
-                    socket: unborn.0.take(),
+                    socket: unstarted.0.take(),
                     inbox,
-                    // A number below one is no process: then it is the warden that has to go.
-                    command: Remote::new(Pid::from_raw(group).unwrap_or(supervisor), supervisor),
+                    // A number below one is invalid: then the supervisor process is the one to end.
+                    command: CommandView::new(Pid::from_raw(group).unwrap_or(supervisor), supervisor),
                     deadline,
                     accepted: deadline.kill,
-                    told_at: env.now(),
+                    shortened_at: env.now(),
                     ended_at: None,
                     continued,
                     resume_at: None,
                     killed: None,
                     exit: None,
-                    wind_up: None,
+                    clean_up: None,
                     reaped: false,
                 });
             }
             Some(Report::NotFound(why)) => StartError::NotFound { program: command.program, why },
             Some(Report::NotExecutable(why)) => StartError::NotExecutable { program: command.program, why },
             Some(Report::Failed(why)) => StartError::Supervisor(why),
-            Some(other) => StartError::Supervisor(format!("the warden said {other:?}")),
-            None => StartError::Supervisor("the warden gave no word in time".into()),
+            Some(other) => StartError::Supervisor(format!("the supervisor process answered {other:?}")),
+            None => StartError::Supervisor("the supervisor process did not answer in time".into()),
         };
-        drop(unborn);
-        if env.before(env.now() + LAST_WORDS, child.wait()).await.is_none() {
-            // Stopped, maybe after the start of the command.
-            Remote::new(supervisor, supervisor).kill(Some(supervisor));
+        drop(unstarted);
+        if env.before(env.now() + EXIT_WITHIN, child.wait()).await.is_none() {
+            // It is stopped, possibly after it has started the command.
+            CommandView::new(supervisor, supervisor).kill(Some(supervisor));
             let _ = child.start_kill();
         }
         Err(failed)
     }
 
-    /// The process id of the command, which is its group's too.
+    /// Returns the process id of the command, which is also the id of its group.
     pub fn group(&self) -> i32 {
         self.command.group().as_raw_pid()
     }
 
-    /// The deadline from now on. Once the command has been told to end, only the time of its death moves.
-    /// Never blocks.
+    /// Sets a new deadline. After SIGTERM only the time of SIGKILL moves. Never blocks.
     pub fn extend(&mut self, deadline: Deadline) {
         if deadline.kill < self.deadline.kill {
-            self.told_at = self.env.now();
+            self.shortened_at = self.env.now();
         }
         self.deadline = deadline;
         self.post(deadline.into());
     }
 
-    /// Tells the command to end now (SIGTERM); what still runs at [`Deadline::kill`] is killed. Never blocks.
+    /// Sends SIGTERM to the command now. A process that still runs at [`Deadline::kill`] is killed. Never blocks.
     pub fn step_down(&mut self) {
         self.post(Order::StepDown);
     }
 
-    /// Passes a signal on to the command's group. Never blocks.
+    /// Forwards a signal to the command's group. Never blocks.
     pub fn signal(&mut self, number: i32) {
         self.post(Order::Signal(number));
     }
 
-    /// Waits for the end of the command and of its group, and meanwhile stops and continues with it. It ends
-    /// a few seconds after the deadline at the latest, and a few seconds after the last deadline that the warden has
-    /// answered: a warden that stays silent is killed, and so is what it guards.
+    /// Waits for the end of the command and of its group. Stops and continues this process with the command. Returns at the
+    /// latest a few seconds after the deadline, and a few seconds after the last deadline that the supervisor process has
+    /// acknowledged: a silent supervisor process is killed, and so is the command that it guards.
     ///
     /// # Cancel safety
     /// Safe: call it again.
@@ -181,55 +181,55 @@ impl Supervisor {
                 () = self.env.sleep_until(overdue) => Event::Overdue,
                 () = self.env.sleep_until(resume_at) => Event::Continued,
             };
-            self.hear(event);
+            self.on_event(event);
         }
         if !self.reaped {
-            self.wind_up().await;
+            self.clean_up().await;
             self.reaped = true;
         }
         // Never `None` here.
         self.exit.clone().unwrap_or_else(|| self.own_exit(EndedBy::SupervisorGone))
     }
 
-    /// When the warden is not waited for any longer.
+    /// Returns the time after which the supervisor process is not waited for any longer.
     fn overdue(&self) -> BootTime {
         if let Some(killed) = &self.killed {
             return killed.look_at;
         }
-        // What the warden has not answered it does not know: it will act by the deadline before.
+        // A deadline that it has not acknowledged is unknown to it: it will act by the one before.
         let kill = self.deadline.kill.min(self.accepted);
-        let overdue = kill.max(self.told_at) + self.trusted_for();
+        let overdue = kill.max(self.shortened_at) + self.slack();
         self.ended_at.map_or(overdue, |at| overdue.min(at + REPORTED_WITHIN))
     }
 
-    /// The warden's process, until it has been reaped.
+    /// Returns the supervisor process, until it has been reaped.
     fn supervisor(&self) -> Option<Pid> {
         self.child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?))
     }
 
-    /// Reaps the warden, and after a kill of ours waits for the end of what was killed. Each has its time in all, however
-    /// often this is dropped and called again.
-    async fn wind_up(&mut self) {
+    /// Reaps the supervisor process. After a kill by this process, also waits for the end of the killed processes. Each wait
+    /// has one limit in all, however often the future is dropped and created again.
+    async fn clean_up(&mut self) {
         let started =
-            WindUp { supervisor: self.supervisor(), reap_by: self.env.now() + LAST_WORDS, gone_by: None };
-        let wind_up = *self.wind_up.get_or_insert(started);
-        let _ = self.env.before(wind_up.reap_by, self.child.wait()).await;
+            CleanUp { supervisor: self.supervisor(), reap_by: self.env.now() + EXIT_WITHIN, gone_by: None };
+        let clean_up = *self.clean_up.get_or_insert(started);
+        let _ = self.env.before(clean_up.reap_by, self.child.wait()).await;
         if self.killed.is_some() {
-            let gone_by = wind_up.gone_by.unwrap_or(self.env.now() + SEEN_GONE_WITHIN);
-            self.wind_up = Some(WindUp { gone_by: Some(gone_by), ..wind_up });
-            self.see_it_gone(gone_by).await;
+            let gone_by = clean_up.gone_by.unwrap_or(self.env.now() + SEEN_GONE_WITHIN);
+            self.clean_up = Some(CleanUp { gone_by: Some(gone_by), ..clean_up });
+            self.wait_until_gone(gone_by).await;
         }
-        if let Some(supervisor) = wind_up.supervisor.filter(|_| self.supervisor().is_none()) {
+        if let Some(supervisor) = clean_up.supervisor.filter(|_| self.supervisor().is_none()) {
             cgroup::remove_command_of(supervisor);
         }
     }
 
-    /// Waits for the end of what was killed, and adds what is left at `late` to the exit.
-    async fn see_it_gone(&mut self, late: BootTime) {
+    /// Waits until the killed processes have ended. Adds those that still run at `late` to the exit.
+    async fn wait_until_gone(&mut self, late: BootTime) {
         loop {
             let survivors = self.command.survivors(self.supervisor());
             if survivors.is_empty() {
-                // The warden may have named others, which are not seen from here.
+                // The supervisor process may have named others, which are not visible from here.
                 return;
             }
             if self.env.now() >= late {
@@ -242,7 +242,7 @@ impl Supervisor {
         }
     }
 
-    fn hear(&mut self, event: Event) {
+    fn on_event(&mut self, event: Event) {
         match event {
             Event::Report(Some(report)) => self.take_report(report),
             Event::Continued => {
@@ -250,20 +250,20 @@ impl Supervisor {
                 self.post(Order::Continue);
             }
             Event::Ended => self.ended_at = Some(self.env.now()),
-            // The warden has died: the group has only us.
+            // The supervisor process has died: this process is the only guard of the group.
             Event::Report(None) => {
                 let exit = self.own_exit(EndedBy::SupervisorGone);
                 self.kill(EndedBy::SupervisorGone);
                 self.exit = Some(exit);
             }
             Event::Overdue => {
-                // This process may have been stopped. Nothing that had arrived by `now` is overlooked.
+                // This process may have been stopped. No report that had arrived by `now` is missed.
                 let now = self.env.now();
                 while let Some(report) = self.arrived() {
                     self.take_report(report);
                 }
                 if self.exit.is_none() && now >= self.overdue() {
-                    self.lose_patience(now);
+                    self.on_overdue(now);
                 }
             }
         }
@@ -273,7 +273,7 @@ impl Supervisor {
         match report {
             Report::Ended(exit) => {
                 self.exit = Some(match self.killed {
-                    // The warden may see the command dead before it reads what we told it: the reason is ours.
+                    // The supervisor process may observe the kill before it reads our order: the reason is ours.
                     Some(killed) if exit.status == Status::Signal(9) => {
                         Exit { ended_by: exit.ended_by.or(Some(killed.why)), killed: true, ..exit }
                     }
@@ -290,7 +290,7 @@ impl Supervisor {
             }
             Report::Stopped(number) => {
                 if let Some(signal) = Signal::from_named_raw(number) {
-                    // We go on here once continued, or at once if the system ignores it: an orphaned group.
+                    // We continue here after SIGCONT, or at once if the system ignores the stop signal: an orphaned group.
                     let _ = kill_current_process_group(signal);
                     self.resume_at = Some(self.env.now() + NOT_STOPPED);
                 }
@@ -299,19 +299,20 @@ impl Supervisor {
         }
     }
 
-    /// The warden has not acted in time. First its command is killed; then, where it does not report that, the warden.
-    fn lose_patience(&mut self, now: BootTime) {
+    /// Handles a supervisor process that has not acted in time. First kills its command; if that is not reported, ends the
+    /// wait and kills the supervisor process.
+    fn on_overdue(&mut self, now: BootTime) {
         let Some(killed) = self.killed else {
             let lost = now >= self.deadline.kill;
-            return self.kill(if lost { EndedBy::Deadline } else { EndedBy::WardenSilent });
+            return self.kill(if lost { EndedBy::Deadline } else { EndedBy::SupervisorSilent });
         };
         let waited = killed.at.until(now);
         let gone = waited >= ANSWERED_WITHIN && self.command.survivors(self.supervisor()).is_empty();
-        if gone || waited >= LAST_WORDS {
+        if gone || waited >= EXIT_WITHIN {
             self.exit = Some(self.own_exit(killed.why));
             let _ = self.child.start_kill();
         } else {
-            // What was just changing its parent was missed.
+            // A process that was just changing its parent was missed.
             self.kill(killed.why);
         }
     }
@@ -326,7 +327,7 @@ impl Supervisor {
         self.command.kill(self.supervisor());
     }
 
-    /// The exit where the warden reports none.
+    /// Returns the exit, for a supervisor process that reports none.
     fn own_exit(&self, why: EndedBy) -> Exit {
         let killed_at = self.killed.map_or_else(|| self.env.now(), |killed| killed.at);
         let by_itself = match self.ended_at {
@@ -337,7 +338,7 @@ impl Supervisor {
         Exit { status, ended_by: Some(why), killed: !by_itself, survivors: Vec::new() }
     }
 
-    /// The next report that has arrived, without waiting.
+    /// Returns the next report that has arrived, without waiting.
     fn arrived(&mut self) -> Option<Report> {
         if self.exit.is_some() {
             return None;
@@ -346,7 +347,7 @@ impl Supervisor {
             if let Some(report) = wire::take(&mut self.inbox) {
                 return report.ok();
             }
-            // Past the readiness that the runtime has seen, which may be older.
+            // Reads past the readiness that the runtime has recorded, which may be older.
             let mut bytes = [0; 4096];
             match rustix::net::recv(self.socket.as_ref()?, &mut bytes, RecvFlags::DONTWAIT) {
                 Ok((read @ 1.., _)) => self.inbox.extend_from_slice(&bytes[..read]),
@@ -358,8 +359,8 @@ impl Supervisor {
 
     fn post(&mut self, order: Order) {
         let line = wire::line(&order);
-        // A warden that reads nothing any more, or half a line, cannot be told: it ends the command at the
-        // deadline it knows, or at the end of the file.
+        // A supervisor process that no longer reads, or that would get half a line, cannot be sent orders: it ends the command
+        // at the deadline that it knows, or at the end of the stream.
         if self
             .socket
             .as_ref()
@@ -369,9 +370,10 @@ impl Supervisor {
         }
     }
 
-    /// The time to kill lies before a moment that matters: of what is left until then, half at most.
-    fn trusted_for(&self) -> Duration {
-        (self.deadline.step_down.until(self.deadline.kill) / 6).min(TRUSTED_FOR)
+    /// Returns the slack of the supervisor process. The lease ends after the time to kill: use at most half of the time
+    /// between the two.
+    fn slack(&self) -> Duration {
+        (self.deadline.step_down.until(self.deadline.kill) / 6).min(SUPERVISOR_SLACK)
     }
 
     fn shut(&mut self) {
@@ -384,7 +386,7 @@ impl Supervisor {
 impl Drop for Supervisor {
     fn drop(&mut self) {
         if self.exit.is_none() {
-            // Whoever lets go of it may release the lease at once: nothing of the group may run any more.
+            // After the drop the lease may be released at once: no process of the group may run any more.
             self.post(NOW);
             let supervisor = self.supervisor();
             self.command.kill(supervisor);
@@ -395,9 +397,9 @@ impl Drop for Supervisor {
     }
 }
 
-/// The warden's next report; `None` at the end of what it says.
+/// Waits for the next report of the supervisor process. Returns `None` at the end of the stream.
 ///
-/// Cancel safe: what was read is in `inbox`.
+/// Cancel safe: bytes that were read are in `inbox`.
 async fn next_report(socket: Option<&UnixStream>, inbox: &mut Vec<u8>) -> Option<Report> {
     loop {
         match wire::take(inbox) {

@@ -1,6 +1,6 @@
-//! The start of a supervisor.
+//! The start of the supervisor process.
 
-use super::process::{Call, Job};
+use super::process::{Invocation, JobControl};
 use super::wire::{self, Order};
 use super::{ARGUMENT, CommandSpec, Deadline, StartError};
 use crate::config;
@@ -21,35 +21,36 @@ use tokio::{
     process::{Child, Command},
 };
 
-/// A warden that has not yet said that the command runs. Dropped, it tells it that there is no time.
-pub(super) struct Unborn(pub(super) Option<UnixStream>);
+/// A supervisor process that has not yet reported that the command runs. Dropping it sends a deadline that has passed.
+pub(super) struct Unstarted(pub(super) Option<UnixStream>);
 
-impl Drop for Unborn {
+impl Drop for Unstarted {
     fn drop(&mut self) {
         if let Some(socket) = &self.0 {
-            // Where it cannot be told, the end of the file tells it, and the deadline that it knows.
+            // If the message cannot be sent, the supervisor sees the end of the stream, or its own deadline.
             let _ = socket.try_write(&wire::line(&NOW));
         }
     }
 }
 
-/// A deadline that is over.
+/// A deadline that has passed.
 pub(super) const NOW: Order = Order::Deadline { step_down: 0, kill: 0 };
 
-/// Runs this same binary as the warden, its standard input being the socket.
-pub(super) fn spawn_warden(
+/// Runs this same binary as the supervisor process, with the socket as its standard input.
+pub(super) fn spawn_supervisor(
     command: &CommandSpec,
     deadline: Deadline,
     socket: StdStream,
 ) -> Result<Child, StartError> {
-    let job = command.job_control.then(|| {
+    let job_control = command.job_control.then(|| {
         let group = getpgrp();
-        Job { group, leads: getpid() == group }
+        JobControl { group, leads: getpid() == group }
     });
-    let call = Call { deadline, job, program: command.program.clone(), args: command.args.clone() };
+    let invocation =
+        Invocation { deadline, job_control, program: command.program.clone(), args: command.args.clone() };
     let mut supervisor = std::process::Command::new(this_binary()?);
-    supervisor.arg0("quorate").arg(ARGUMENT).args(call.to_args());
-    // The list of nodes may hold their passwords. A command gets it only where its `env` says so.
+    supervisor.arg0("quorate").arg(ARGUMENT).args(invocation.to_args());
+    // The list of nodes may contain their passwords. A command gets it only if the job's `env` sets it.
     supervisor.env_remove(config::NODES_VARIABLE);
     for name in &command.without {
         supervisor.env_remove(name);
@@ -61,14 +62,17 @@ pub(super) fn spawn_warden(
         .process_group(0);
     if let Some(dir) = &command.dir {
         if !dir.is_dir() {
-            return Err(StartError::Supervisor(format!("{} is no directory to run it in", dir.display())));
+            return Err(StartError::Supervisor(format!(
+                "cannot run it in {}: it is not a directory",
+                dir.display()
+            )));
         }
         supervisor.current_dir(dir);
     }
     Ok(Command::from(supervisor).spawn()?)
 }
 
-/// On Linux this is the running binary even after an upgrade has replaced it on disk.
+/// Returns the path of this binary. On Linux this is the running binary even after an upgrade has replaced it on disk.
 fn this_binary() -> io::Result<OsString> {
     let running = Path::new("/proc/self/exe");
     if running.exists() { Ok(running.into()) } else { std::env::current_exe().map(OsString::from) }

@@ -12,7 +12,7 @@ use std::{
 pub(super) struct Orders {
     socket: OwnedFd,
     inbox: Vec<u8>,
-    /// Whether the parent is gone, or sends what is no order.
+    /// Set once the parent is gone, or has sent an invalid order.
     closed: bool,
 }
 
@@ -25,12 +25,12 @@ impl Orders {
         Self { socket, inbox: Vec::new(), closed: false }
     }
 
-    /// The socket, to wait for; `None` once nothing more can come.
+    /// Returns the socket to wait for; `None` once no more orders can arrive.
     pub(super) fn socket(&self) -> Option<BorrowedFd<'_>> {
         (!self.closed).then(|| self.socket.as_fd())
     }
 
-    /// Takes all orders that have arrived, without waiting. Says with `None`, once and as the last, that no more come.
+    /// Takes all orders that have arrived, without waiting. A final `None`, returned once, says that no more will arrive.
     pub(super) fn take(&mut self) -> Vec<Option<Order>> {
         let mut taken = Vec::new();
         if self.closed {
@@ -47,7 +47,7 @@ impl Orders {
             while let Some(order) = wire::take(&mut self.inbox) {
                 match order {
                     Ok(order) => taken.push(Some(order)),
-                    // Whatever it was to say, deadlines are as they were.
+                    // Whatever the order was meant to say, the deadlines remain as they were.
                     Err(_) => self.closed = true,
                 }
             }
@@ -65,7 +65,7 @@ mod tests {
     use std::{io::Write, os::unix::net::UnixStream};
 
     #[test]
-    fn all_that_has_arrived_is_taken_at_once_and_the_end_is_said_once() {
+    fn all_arrived_orders_are_taken_at_once_and_the_end_is_reported_once() {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         let mut orders = Orders::new(ours.into());
         assert!(orders.take().is_empty());
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_ends_what_can_be_ordered() {
+    fn an_invalid_order_ends_the_stream() {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         let mut orders = Orders::new(ours.into());
         theirs.write_all(b"nonsense\n").unwrap();

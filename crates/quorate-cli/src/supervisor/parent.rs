@@ -1,4 +1,4 @@
-//! The command as the supervisor's parent sees it, for the case that the supervisor fails.
+//! The command as the supervisor's parent sees it, for the case that the supervisor process fails.
 
 use super::processes::{Pinned, Process, descendants, members, pin};
 use super::{Survivor, cgroup, processes};
@@ -7,21 +7,21 @@ use std::io;
 #[cfg(target_os = "linux")]
 use tokio::io::{Interest, unix::AsyncFd};
 
-/// The command, whose parent is the supervisor.
+/// The command, whose parent is the supervisor process.
 #[derive(Debug)]
-pub(super) struct Remote {
+pub(super) struct CommandView {
     group: Pid,
-    /// `None` without `/proc`, or where the command had been reaped before we looked.
+    /// `None` without `/proc`, or if the command had been reaped before it was read.
     leader: Option<Process>,
     #[cfg(target_os = "linux")]
     end: Option<AsyncFd<std::os::fd::OwnedFd>>,
 }
 
-impl Remote {
-    /// The command that leads `group`, as a child of `supervisor`. Needs a tokio runtime with I/O.
+impl CommandView {
+    /// Returns the command that leads `group`, as a child of `supervisor`. Needs a tokio runtime with I/O.
     pub(super) fn new(group: Pid, supervisor: Pid) -> Self {
         let pinned = pin(group);
-        // After it was pinned: a child of the supervisor at this time is the command, and so is what was pinned.
+        // Read after it was pinned: a child of the supervisor at this time is the command, and so is the pinned process.
         let leader = Process::read(group).filter(|command| command.is_child_of(supervisor));
         if leader.is_some() && pinned.is_none() {
             tracing::warn!(
@@ -48,12 +48,12 @@ impl Remote {
         Self { group, leader }
     }
 
-    /// The process id of the command, which is its group's too.
+    /// Returns the process id of the command, which is also the id of its group.
     pub(super) fn group(&self) -> Pid {
         self.group
     }
 
-    /// Waits until the command itself has ended. Never returns where that cannot be seen.
+    /// Waits until the command itself has ended. Never returns if that cannot be observed.
     ///
     /// Cancel safe.
     #[cfg(target_os = "linux")]
@@ -64,21 +64,21 @@ impl Remote {
         }
     }
 
-    /// Waits for ever: the end cannot be seen.
+    /// Waits without end: the exit of the command cannot be observed.
     #[cfg(not(target_os = "linux"))]
     pub(super) async fn ended(&self) {
         std::future::pending().await
     }
 
-    /// Whether the command itself is seen to have ended, at this moment.
+    /// Returns whether the command itself has ended, at this moment.
     pub(super) fn has_ended(&self) -> bool {
         self.leader.as_ref().is_some_and(|leader| !(leader.is_unreaped() && leader.still_runs()))
     }
 
-    /// Kills the group and everything below `supervisor`, which has not been reaped.
+    /// Kills the group and all descendants of `supervisor`, which has not been reaped.
     pub(super) fn kill(&self, supervisor: Option<Pid>) {
         match &self.leader {
-            // Its number, and so the group's, is taken as long as it has not been reaped.
+            // Its number, and so the group's, is not reused while it has not been reaped.
             Some(leader) if leader.is_unreaped() => {
                 let _ = kill_process_group(self.group, Signal::KILL);
             }
@@ -87,7 +87,7 @@ impl Remote {
                     let _ = member.signal(Signal::KILL);
                 }
             }
-            // Reaped before we looked: its supervisor had seen the end of the group by then.
+            // Reaped before it was read: its supervisor had observed the end of the group by then.
             None if processes::are_shown() => {}
             None => {
                 let _ = kill_process_group(self.group, Signal::KILL);
@@ -101,7 +101,7 @@ impl Remote {
         }
     }
 
-    /// What runs of the group, and below `supervisor`, which has not been reaped.
+    /// Returns the running processes of the group, and the running descendants of `supervisor`, which has not been reaped.
     pub(super) fn survivors(&self, supervisor: Option<Pid>) -> Vec<Survivor> {
         let mut running: Vec<Process> = supervisor.map(descendants).unwrap_or_default();
         running.retain(Process::runs);
@@ -124,7 +124,7 @@ impl Remote {
     }
 }
 
-/// Kills a process that is stopped and would stay so, a child of ours that has not been reaped.
+/// Kills a child of this process that is stopped and has not been reaped: it could not end by itself.
 pub(super) fn kill_if_stopped(pid: Pid) -> io::Result<()> {
     let status = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_pid()))?;
     if status.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(['T', 't'])) {

@@ -1,8 +1,8 @@
-//! The warden's own process. Its standard input is the socket to its parent; the command's streams come
-//! over it, so that they reach the command untouched.
+//! The supervisor process. Its standard input is the socket to its parent. The command's streams arrive over that socket,
+//! so that they reach the command unchanged.
 
 use super::cgroup::Cgroup;
-use super::children::{Change, Family, adopt, change};
+use super::children::{Change, ProcessTree, become_subreaper, change};
 use super::guard::{ASK_TO_END, Guard, Step};
 use super::orders::Orders;
 use super::terminal::Terminal;
@@ -23,20 +23,20 @@ use std::{
     time::Duration,
 };
 
-/// The longest nap: timers stand still while the machine sleeps, deadlines do not.
+/// The longest sleep: timers stand still while the machine is suspended, deadlines do not.
 const LOOK_AT_LEAST_EVERY: Duration = Duration::from_millis(100);
-/// Naps while a group is ending.
+/// The sleep while a group is ending.
 const LOOK_WHILE_ENDING: Duration = Duration::from_millis(5);
 
-/// The warden, which `quorate` starts as `quorate __warden …`: not for people. `args` are those after
-/// [`ARGUMENT`](super::ARGUMENT).
+/// The main function of the supervisor process, which `quorate` starts as `quorate __supervisor …`; not for people.
+/// `args` are the arguments after [`ARGUMENT`](super::ARGUMENT).
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let Some(call) = Call::parse(args.into_iter()) else {
+    let Some(invocation) = Invocation::parse(args.into_iter()) else {
         eprintln!("quorate: {} is for quorate's own use; see quorate --help", super::ARGUMENT);
         return ExitCode::from(125);
     };
-    // Signals first: from here on nothing but SIGKILL and SIGSTOP can keep a command from its end.
-    match signals::reset().and_then(|()| signals::shield()).and_then(|()| watch(&call)) {
+    // Signals first: after this, only SIGKILL and SIGSTOP can prevent the command from being ended.
+    match signals::reset().and_then(|()| signals::install_handlers()).and_then(|()| watch(&invocation)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
             report(&Report::Failed(e.to_string()));
@@ -45,28 +45,28 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// How the parent calls its warden.
+/// The arguments with which the parent starts the supervisor process.
 #[derive(Debug)]
-pub(super) struct Call {
+pub(super) struct Invocation {
     pub(super) deadline: Deadline,
-    /// The parent's process group, where the command may have the terminal.
-    pub(super) job: Option<Job>,
+    /// The parent's process group, if the command may use the terminal.
+    pub(super) job_control: Option<JobControl>,
     pub(super) program: OsString,
     pub(super) args: Vec<OsString>,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Job {
+pub(super) struct JobControl {
     pub(super) group: Pid,
-    /// Whether the parent leads it, as what a shell starts from its prompt does.
+    /// Set if the parent leads the group, as a command that a shell starts from its prompt does.
     pub(super) leads: bool,
 }
 
-impl Call {
+impl Invocation {
     pub(super) fn to_args(&self) -> Vec<OsString> {
         let Deadline { step_down, kill } = self.deadline;
-        let group = self.job.map_or(0, |job| job.group.as_raw_pid());
-        let leads = self.job.is_some_and(|job| job.leads);
+        let group = self.job_control.map_or(0, |job_control| job_control.group.as_raw_pid());
+        let leads = self.job_control.is_some_and(|job_control| job_control.leads);
         let head = [step_down.as_nanos().to_string(), kill.as_nanos().to_string(), group.to_string()];
         let head = head.into_iter().chain([leads.to_string()]).map(OsString::from);
         let tail = std::iter::once(self.program.clone()).chain(self.args.iter().cloned());
@@ -79,21 +79,22 @@ impl Call {
         }
         let deadline = wire::deadline(next(&mut args)?, next(&mut args)?);
         let (group, leads) = (next(&mut args)?, next(&mut args)?);
-        let job = Pid::from_raw(group).map(|group| Job { group, leads });
-        Some(Self { deadline, job, program: args.next()?, args: args.collect() })
+        let job_control = Pid::from_raw(group).map(|group| JobControl { group, leads });
+        Some(Self { deadline, job_control, program: args.next()?, args: args.collect() })
     }
 }
 
-fn watch(call: &Call) -> io::Result<()> {
-    if SystemWorld.now() >= call.deadline.step_down {
+fn watch(invocation: &Invocation) -> io::Result<()> {
+    if SystemWorld.now() >= invocation.deadline.step_down {
         return Err(io::Error::other("its deadline had passed already"));
     }
-    let adopts = adopt();
+    let is_subreaper = become_subreaper();
     let Some(streams) = receive_streams()? else { return Ok(()) };
     let (orders, changes) = (Orders::from_stdin()?, signals::children()?);
-    let eager = call.job.is_some_and(|job| job.leads) && streams[..2].iter().all(rustix::termios::isatty);
+    let eager = invocation.job_control.is_some_and(|job_control| job_control.leads)
+        && streams[..2].iter().all(rustix::termios::isatty);
     let cgroup = Cgroup::enter();
-    let spawned = spawn(call, streams);
+    let spawned = spawn(invocation, streams);
     let cgroup = cgroup.and_then(Cgroup::leave);
     let Some(command) = spawned else {
         if let Some(cgroup) = cgroup {
@@ -103,30 +104,30 @@ fn watch(call: &Call) -> io::Result<()> {
     };
     report(&Report::Started { group: command.as_raw_pid() });
 
-    let terminal = call.job.and_then(|job| Terminal::open(job.group, command));
-    let family = Family::of(command, adopts, cgroup);
+    let terminal = invocation.job_control.and_then(|job_control| Terminal::open(job_control.group, command));
+    let tree = ProcessTree::of(command, is_subreaper, cgroup);
     if eager && terminal.as_ref().is_some_and(Terminal::lend) {
         // It may have been stopped for reading before it had the terminal.
-        family.signal(Signal::CONT);
+        tree.signal(Signal::CONT);
     }
-    let guard = Guard::new(call.deadline);
-    let mut watch = Watch { guard, command, family, terminal, had_terminal: eager, orders, changes };
+    let guard = Guard::new(invocation.deadline);
+    let mut watch = Watch { guard, command, tree, terminal, had_terminal: eager, orders, changes };
     let exit = watch.until_done();
     if let Some(terminal) = &watch.terminal {
         terminal.take_back();
     }
-    watch.family.finish();
+    watch.tree.finish();
     report(&Report::Ended(exit));
     Ok(())
 }
 
-/// Starts the command in a group of its own; where that fails, says why.
-fn spawn(call: &Call, streams: [OwnedFd; 3]) -> Option<Pid> {
+/// Starts the command in a group of its own. A failure is reported to the parent.
+fn spawn(invocation: &Invocation, streams: [OwnedFd; 3]) -> Option<Pid> {
     let [stdin, stdout, stderr] = streams;
-    // The command and with it our copies of its streams are gone at the end: whoever reads its output sees
-    // the end of it.
-    let spawned = Command::new(&call.program)
-        .args(&call.args)
+    // This process's copies of the streams are closed at the end of the function: a reader of the output then sees its end
+    // when the command ends.
+    let spawned = Command::new(&invocation.program)
+        .args(&invocation.args)
         .stdin(stdin)
         .stdout(stdout)
         .stderr(stderr)
@@ -143,7 +144,7 @@ fn spawn(call: &Call, streams: [OwnedFd; 3]) -> Option<Pid> {
 struct Watch {
     guard: Guard,
     command: Pid,
-    family: Family,
+    tree: ProcessTree,
     terminal: Option<Terminal>,
     had_terminal: bool,
     orders: Orders,
@@ -157,51 +158,51 @@ impl Watch {
         loop {
             let now = SystemWorld.now();
             if now >= reap_at {
-                self.family.reap_strays();
+                self.tree.reap_orphans();
                 reap_at = now + Duration::from_secs(1);
             }
             let Some((now, step)) = self.look() else { continue };
             let nap = match step {
                 Step::Done(exit) => return exit,
                 Step::GiveUp(exit) => {
-                    let survivors = self.family.survivors(self.guard.ends_strays());
+                    let survivors = self.tree.survivors(self.guard.ends_escaped());
                     return Exit { survivors, ..exit };
                 }
                 Step::Term => {
-                    self.family.signal(Signal::TERM);
-                    // One that is stopped could not end.
-                    self.family.signal(Signal::CONT);
-                    self.tell_refused(Signal::TERM);
+                    self.tree.signal(Signal::TERM);
+                    // A stopped process could not end.
+                    self.tree.signal(Signal::CONT);
+                    self.report_refused(Signal::TERM);
                     LOOK_WHILE_ENDING
                 }
                 Step::Kill(_) => {
-                    self.family.kill(self.guard.ends_strays());
+                    self.tree.kill(self.guard.ends_escaped());
                     LOOK_WHILE_ENDING
                 }
                 Step::Wait(_) if self.guard.lost() || self.guard.has_exited() => LOOK_WHILE_ENDING,
                 Step::Wait(until) => now.until(until).min(LOOK_AT_LEAST_EVERY),
             };
-            if self.guard.told() && self.guard.ends_strays() {
-                self.family.end_strays();
+            if self.guard.term_sent() && self.guard.ends_escaped() {
+                self.tree.end_escaped();
             }
             self.sleep(nap);
         }
     }
 
-    /// Takes in what has happened, and decides. `None` where orders came meanwhile: this process may have been stopped
-    /// at any point, and must not act on a deadline that has been moved.
+    /// Processes all events, and decides on the next step. Returns `None` if orders arrived meanwhile: this process may have
+    /// been stopped at any point, and must not act on a deadline that has been moved.
     fn look(&mut self) -> Option<(BootTime, Step)> {
         self.take_orders();
         while !self.guard.has_exited()
             && let Some(change) = change(self.command)
         {
             match change {
-                // The time is read after the change was seen, so that it is not too early.
+                // The time is read after the change was observed, so that it is not too early.
                 Change::Exited(status) => self.guard.exited(status, SystemWorld.now()),
                 Change::Stopped(signal) => self.stopped(signal),
             }
         }
-        let gone = self.guard.has_exited() && self.family.is_gone(self.guard.ends_strays());
+        let gone = self.guard.has_exited() && self.tree.is_gone(self.guard.ends_escaped());
         let now = SystemWorld.now();
         if self.take_orders() {
             return None;
@@ -209,12 +210,12 @@ impl Watch {
         Some((now, self.guard.step(now, gone)))
     }
 
-    /// Carries out all orders that have arrived. `false` where there was none.
+    /// Carries out all orders that have arrived. Returns whether there were any.
     fn take_orders(&mut self) -> bool {
         let orders = self.orders.take();
         for order in &orders {
             match order {
-                Some(order) => self.obey(*order),
+                Some(order) => self.handle(*order),
                 None => self.guard.end(EndedBy::ParentGone),
             }
         }
@@ -224,39 +225,39 @@ impl Watch {
         !orders.is_empty()
     }
 
-    fn obey(&mut self, order: Order) {
+    fn handle(&mut self, order: Order) {
         match order {
             Order::Deadline { step_down, kill } => self.guard.set_deadline(wire::deadline(step_down, kill)),
             Order::StepDown => self.guard.end(EndedBy::StepDown),
             Order::Signal(number) => {
                 if let Some(signal) = Signal::from_named_raw(number) {
-                    self.guard.passed_on(number);
-                    self.family.signal(signal);
+                    self.guard.forwarded(number);
+                    self.tree.signal(signal);
                     if ASK_TO_END.contains(&number) {
-                        // A process that is stopped could not end.
-                        self.family.signal(Signal::CONT);
+                        // A stopped process could not end.
+                        self.tree.signal(Signal::CONT);
                     }
-                    self.tell_refused(signal);
+                    self.report_refused(signal);
                 }
             }
             Order::Continue => {
                 if self.had_terminal {
                     self.lend();
                 }
-                self.family.signal(Signal::CONT);
+                self.tree.signal(Signal::CONT);
             }
         }
     }
 
     /// Reports the processes that a signal of ours cannot reach.
-    fn tell_refused(&self, signal: Signal) {
-        let processes = self.family.refusing(self.guard.ends_strays());
+    fn report_refused(&self, signal: Signal) {
+        let processes = self.tree.refusing(self.guard.ends_escaped());
         if !processes.is_empty() {
             report(&Report::NotPermitted { signal: signal.as_raw(), processes });
         }
     }
 
-    /// Waits until something may have happened, for `nap` at most.
+    /// Sleeps until an event may have happened, for at most `nap`.
     fn sleep(&self, nap: Duration) {
         let mut watched: Vec<PollFd<'_>> = Vec::with_capacity(2);
         watched.push(PollFd::new(&self.changes, PollFlags::IN));
@@ -272,9 +273,9 @@ impl Watch {
     fn stopped(&mut self, signal: i32) {
         let wanted_it = [Signal::TTIN.as_raw(), Signal::TTOU.as_raw()].contains(&signal);
         if wanted_it && self.lend() {
-            return self.family.signal(Signal::CONT);
+            return self.tree.signal(Signal::CONT);
         }
-        // A SIGSTOP is somebody's wish for the command alone.
+        // A SIGSTOP is meant for the command alone.
         if let Some(terminal) =
             self.terminal.as_ref().filter(|_| wanted_it || signal == Signal::TSTP.as_raw())
         {
@@ -290,7 +291,7 @@ impl Watch {
     }
 }
 
-/// The command's three streams. `None` where the parent is gone.
+/// Receives the command's three streams. Returns `None` if the parent is gone.
 fn receive_streams() -> io::Result<Option<[OwnedFd; 3]>> {
     use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
     let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
@@ -309,14 +310,14 @@ fn receive_streams() -> io::Result<Option<[OwnedFd; 3]>> {
         }
     }
     for stream in &streams {
-        // The command gets them as its own three, and no others.
+        // The command gets them as its standard streams, and no other copies.
         rustix::io::fcntl_setfd(stream, rustix::io::FdFlags::CLOEXEC)?;
     }
     let streams = streams.try_into();
     streams.map(Some).map_err(|_| io::Error::other("the command's streams did not arrive"))
 }
 
-/// Tells the parent. It may be gone, or stopped with a full socket: the guard goes on all the same.
+/// Sends a report to the parent. The parent may be gone, or stopped with a full socket: the guard continues anyway.
 fn report(report: &Report) {
     use rustix::net::{SendFlags, send};
     #[cfg(target_os = "linux")]

@@ -1,6 +1,6 @@
-//! Processes as `/proc` shows them, and signals that cannot reach another process of the same number.
+//! Processes as `/proc` shows them, and signals that cannot reach another process with the same number.
 //!
-//! Elsewhere than on Linux nothing is found, and nothing is signalled.
+//! On other systems than Linux no process is found, and none is signalled.
 
 use super::Survivor;
 use quorate::plain::plain;
@@ -8,28 +8,28 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, getpgid, test_kill_process};
 use std::{collections::BTreeMap, fs};
 
-/// The longest name of a process that is repeated, in bytes.
+/// The longest name of a process that is shown, in bytes.
 const NAME_MAX: usize = 64;
 
-/// A process. Its number and the time of its start are one process's only.
+/// A process. Its number together with its start time identifies it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Process {
     pub(super) pid: Pid,
     parent: i32,
     group: i32,
     session: i32,
-    /// In clock ticks since boot; `None` where `/proc` hides the process from this user.
+    /// In clock ticks since boot; `None` if `/proc` hides the process from this user.
     started: Option<u64>,
     ended: bool,
 }
 
 impl Process {
-    /// The process of this number; `None` where there is none, or `/proc` does not show it.
+    /// Reads the process with this number. Returns `None` if it does not exist, or `/proc` does not show it.
     pub(super) fn read(pid: Pid) -> Option<Self> {
         Self::parse(pid, &fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_pid())).ok()?)
     }
 
-    /// As [`Process::read`]; a process that `/proc` hides from this user is found too.
+    /// Finds the process as [`Process::read`] does, and also if `/proc` hides it from this user.
     fn find(pid: Pid) -> Option<Self> {
         Self::read(pid).or_else(|| {
             let hidden = test_kill_process(pid) == Err(Errno::PERM);
@@ -38,7 +38,7 @@ impl Process {
         })
     }
 
-    /// Reads `pid (name) state parent group session …`, where the name may hold anything.
+    /// Parses `pid (name) state parent group session …`. The name may contain any characters.
     fn parse(pid: Pid, stat: &str) -> Option<Self> {
         let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
         let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
@@ -54,12 +54,12 @@ impl Process {
         })
     }
 
-    /// Whether it has not ended. One that has ended and waits to be reaped has.
+    /// Returns whether it has not ended. A process that waits to be reaped has ended.
     pub(super) fn runs(&self) -> bool {
         !self.ended
     }
 
-    /// As [`Process::runs`], by another look. Ask [`Process::is_unreaped`] too.
+    /// Returns whether it has not ended, by reading its state again. Check [`Process::is_unreaped`] as well.
     pub(super) fn still_runs(&self) -> bool {
         Self::find(self.pid).is_some_and(|now| now.runs())
     }
@@ -72,7 +72,7 @@ impl Process {
         self.group == group.as_raw_pid()
     }
 
-    /// Whether the number is still this process's: it has not been reaped.
+    /// Returns whether the number still belongs to this process, because it has not been reaped.
     pub(super) fn is_unreaped(&self) -> bool {
         match self.started {
             Some(_) => Self::read(self.pid).is_some_and(|now| now.started == self.started),
@@ -80,7 +80,7 @@ impl Process {
         }
     }
 
-    /// Sends a signal to this process, and to no other that has its number by now.
+    /// Sends a signal to this process, and never to another one that has its number by now.
     pub(super) fn signal(&self, signal: Signal) -> rustix::io::Result<()> {
         let pinned = pin(self.pid);
         if !self.is_unreaped() {
@@ -88,12 +88,12 @@ impl Process {
         }
         match pinned {
             Some(pinned) => pinned.signal(signal),
-            // Linux before 5.3: a number that was free for a moment is not given out again so soon.
+            // Linux before 5.3: a number that has just become free is not reused so soon.
             None => rustix::process::kill_process(self.pid, signal),
         }
     }
 
-    /// What is reported of it where it could not be ended.
+    /// Returns the report on a process that could not be ended.
     pub(super) fn survivor(&self) -> Survivor {
         let dir = format!("/proc/{}", self.pid.as_raw_pid());
         let name = fs::read(format!("{dir}/comm")).unwrap_or_default();
@@ -110,12 +110,12 @@ impl Process {
     }
 }
 
-/// Whether processes can be found at all: `/proc` is there.
+/// Returns whether processes can be found at all, because `/proc` is mounted.
 pub(super) fn are_shown() -> bool {
     Process::read(rustix::process::getpid()).is_some()
 }
 
-/// A process that keeps its identity whatever becomes of its number.
+/// A handle that keeps referring to the same process after its number is reused.
 #[derive(Debug)]
 pub(super) struct Pinned(#[cfg(target_os = "linux")] pub(super) std::os::fd::OwnedFd);
 
@@ -133,7 +133,7 @@ impl Pinned {
     }
 }
 
-/// Opens a pidfd. `None` where the system has none, or there is no such process.
+/// Opens a pidfd. Returns `None` if the system has none, or the process does not exist.
 #[cfg(target_os = "linux")]
 pub(super) fn pin(pid: Pid) -> Option<Pinned> {
     rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).ok().map(Pinned)
@@ -144,7 +144,7 @@ pub(super) fn pin(_: Pid) -> Option<Pinned> {
     None
 }
 
-/// The children of a process, by all of its threads.
+/// Returns the children of a process, by all of its threads.
 pub(super) fn children(of: Pid) -> Vec<Pid> {
     let threads = fs::read_dir(format!("/proc/{}/task", of.as_raw_pid())).into_iter().flatten().flatten();
     let lists = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
@@ -152,7 +152,7 @@ pub(super) fn children(of: Pid) -> Vec<Pid> {
     all.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect()
 }
 
-/// All processes below `of` that have not been reaped. One that is just changing its parent may be missed.
+/// Returns all descendants of `of` that have not been reaped. One that is just changing its parent may be missed.
 pub(super) fn descendants(of: Pid) -> Vec<Process> {
     let mut found = BTreeMap::new();
     let mut parents = vec![of];
@@ -166,10 +166,10 @@ pub(super) fn descendants(of: Pid) -> Vec<Process> {
     found.into_values().collect()
 }
 
-/// The running processes of the group that `leader` led, which may have been reaped.
+/// Returns the running processes of the group that `leader` led. The leader may have been reaped.
 pub(super) fn members(leader: &Process) -> Vec<Process> {
     if Process::read(leader.pid).is_some_and(|now| now.started != leader.started) {
-        // The number was given out again, which it is not before the group is empty.
+        // The number was reused, which happens only after the group is empty.
         return Vec::new();
     }
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -185,7 +185,7 @@ mod tests {
     const STAT: &str = "7 (a) Z 9) S 3 5 4 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 4711 1 2 3\n";
 
     #[test]
-    fn a_name_cannot_pretend_to_be_the_fields_after_it() {
+    fn a_name_cannot_imitate_the_fields_after_it() {
         let pid = Pid::from_raw(7).unwrap();
         let process = Process::parse(pid, STAT).unwrap();
         assert_eq!((process.parent, process.group, process.session, process.started), (3, 5, 4, Some(4711)));

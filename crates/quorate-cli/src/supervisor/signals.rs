@@ -1,33 +1,34 @@
 use std::{io, task::Poll};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// What is passed on to a command, as timeout(1) does: HUP, INT, QUIT, USR1, USR2, TERM.
-const PASSED_ON: [i32; 6] = [1, 2, 3, USR1, USR2, 15];
+/// The signals that are forwarded to a command, as timeout(1) does: HUP, INT, QUIT, USR1, USR2, TERM.
+const FORWARDED: [i32; 6] = [1, 2, 3, USR1, USR2, 15];
 const CHLD: i32 = rustix::process::Signal::CHILD.as_raw();
 const USR1: i32 = rustix::process::Signal::USR1.as_raw();
 const USR2: i32 = rustix::process::Signal::USR2.as_raw();
 
-/// The signals that this process gets and a command that it runs should get too.
+/// The signals that this process receives and forwards to a command.
 ///
-/// From its making on, they no longer end this process. One that was ignored (under `nohup`, say) stays
+/// From its creation on, they no longer end this process. A signal that was ignored (under `nohup`, for example) stays
 /// ignored.
 #[derive(Debug)]
-pub struct PassedOn {
+pub struct ForwardedSignals {
     signals: Vec<(i32, Signal)>,
 }
 
-impl PassedOn {
-    /// Starts to catch them. Make it before the [`Supervisor`](super::Warden), lest one end us in between.
+impl ForwardedSignals {
+    /// Starts to catch the signals. Call it before [`Supervisor::start`](super::Supervisor::start): a signal in between
+    /// would end this process.
     ///
     /// # Errors
-    /// What the system says to a handler that cannot be set.
+    /// The error of the system for a handler that cannot be installed.
     pub fn catch() -> io::Result<Self> {
         let caught =
-            not_ignored(&PASSED_ON).map(|number| Ok((number, signal(SignalKind::from_raw(number))?)));
+            not_ignored(&FORWARDED).map(|number| Ok((number, signal(SignalKind::from_raw(number))?)));
         Ok(Self { signals: caught.collect::<io::Result<_>>()? })
     }
 
-    /// The next one, for [`Supervisor::signal`](super::Supervisor::signal).
+    /// Waits for the next signal, to pass to [`Supervisor::signal`](super::Supervisor::signal).
     ///
     /// # Cancel safety
     /// Safe: no signal is lost.
@@ -44,29 +45,29 @@ impl PassedOn {
     }
 }
 
-/// Takes back two things that a parent may have left in this process: SIGCHLD that is ignored, with which the system
-/// reaps children itself and nobody learns how they ended, and signals that are blocked, which nobody could end us by.
-/// Called once, before there is another thread.
+/// Resets two settings that a parent may have left in this process: an ignored SIGCHLD, with which the kernel reaps
+/// children itself and their exit status is lost, and blocked signals, by which this process could not be ended. Called
+/// once, before there is another thread.
 pub(crate) fn reset() -> io::Result<()> {
     nix::sys::signal::SigSet::empty().thread_set_mask()?;
-    // A handler, which does nothing: the commands that we start get the default.
+    // A handler that does nothing: commands that this process starts get the default action.
     signal_hook::flag::register(CHLD, std::sync::Arc::default())?;
     Ok(())
 }
 
-/// A socket that has something to read after each change of a child.
+/// Returns a socket that becomes readable after each change of a child.
 pub(super) fn children() -> io::Result<std::os::unix::net::UnixStream> {
-    let (bell, wakes) = std::os::unix::net::UnixStream::pair()?;
-    bell.set_nonblocking(true)?;
-    signal_hook::low_level::pipe::register(CHLD, wakes)?;
-    Ok(bell)
+    let (reader, writer) = std::os::unix::net::UnixStream::pair()?;
+    reader.set_nonblocking(true)?;
+    signal_hook::low_level::pipe::register(CHLD, writer)?;
+    Ok(reader)
 }
 
-/// Keeps what is meant for a command, or for a whole service, from ending the warden that guards it. (A
-/// handler, not a mask or "ignore": the command inherits those.)
-pub(super) fn shield() -> io::Result<()> {
+/// Keeps signals that are meant for a command, or for a whole service, from ending the supervisor process that guards
+/// the command. (It installs handlers. A mask or "ignore" would be inherited by the command.)
+pub(super) fn install_handlers() -> io::Result<()> {
     let stops = [rustix::process::Signal::TSTP.as_raw()];
-    for number in not_ignored(&PASSED_ON).chain(stops) {
+    for number in not_ignored(&FORWARDED).chain(stops) {
         signal_hook::flag::register(number, std::sync::Arc::default())?;
     }
     Ok(())
@@ -78,7 +79,7 @@ fn not_ignored(numbers: &[i32]) -> impl Iterator<Item = i32> {
     numbers.iter().copied().filter(move |number| ignored & (1 << (number - 1)) == 0)
 }
 
-/// The set of ignored signals that Linux tells of a process; elsewhere none are known.
+/// Returns the set of ignored signals from the text of `/proc/self/status`; empty on other systems than Linux.
 fn ignored(status: &str) -> u64 {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)

@@ -1,11 +1,11 @@
-//! Who has the terminal.
+//! The controlling terminal, and the process group that has it.
 
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use rustix::process::Pid;
 use rustix::termios::{tcgetpgrp, tcsetpgrp};
 use std::fs::File;
 
-/// The controlling terminal, as the warden, which belongs to none of the two groups, hands it between them.
+/// The controlling terminal. The supervisor process, which is in neither group, hands it from one group to the other.
 #[derive(Debug)]
 pub(super) struct Terminal {
     tty: File,
@@ -14,13 +14,13 @@ pub(super) struct Terminal {
 }
 
 impl Terminal {
-    /// `None` without a controlling terminal.
+    /// Returns `None` without a controlling terminal.
     pub(super) fn open(parent: Pid, command: Pid) -> Option<Self> {
         let tty = File::options().read(true).write(true).open("/dev/tty").ok()?;
         Some(Self { tty, parent, command })
     }
 
-    /// Gives the command the terminal if the parent has it. Whether the command has it now.
+    /// Gives the terminal to the command if the parent has it. Returns whether the command has it now.
     pub(super) fn lend(&self) -> bool {
         match tcgetpgrp(&self.tty) {
             Ok(group) if group == self.command => true,
@@ -29,8 +29,8 @@ impl Terminal {
         }
     }
 
-    /// Gives the parent the terminal if the command has it. Whoever else has it keeps it: a shell, say, that
-    /// has taken it because the parent was killed.
+    /// Gives the terminal to the parent if the command has it. Any other group keeps it: for example a shell that has taken
+    /// it because the parent was killed.
     pub(super) fn take_back(&self) {
         if tcgetpgrp(&self.tty).is_ok_and(|group| group == self.command) {
             self.give_to(self.parent);
@@ -38,7 +38,7 @@ impl Terminal {
     }
 
     fn give_to(&self, group: Pid) -> bool {
-        // From a background group this would stop us, but for the signal being blocked.
+        // From a background group this call would stop us, unless the signal is blocked.
         let mut stop = SigSet::empty();
         stop.add(Signal::SIGTTOU);
         let Ok(before) = stop.thread_swap_mask(SigmaskHow::SIG_BLOCK) else { return false };

@@ -1,41 +1,41 @@
-//! What a warden and its parent say to each other: one JSON object a line, over a socket.
+//! The messages between the supervisor process and its parent: one JSON object per line, over a socket.
 
 use super::{Deadline, Exit, Survivor};
 use quorate::env::BootTime;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-/// From the parent.
+/// A message from the parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Order {
-    /// The deadline from now on, in nanoseconds of the boot clock.
+    /// The new deadline, in nanoseconds of the boot clock.
     Deadline { step_down: u64, kill: u64 },
     /// SIGTERM now, SIGKILL at the deadline.
     StepDown,
-    /// Pass this signal to the command's group.
+    /// Forward this signal to the command's group.
     Signal(i32),
-    /// We were continued: so shall the command be.
+    /// The parent was continued: continue the command.
     Continue,
 }
 
-/// From the warden.
+/// A message from the supervisor process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Report {
     /// The command runs and leads this process group.
     Started { group: i32 },
-    /// The deadline to kill, in nanoseconds of the boot clock, that holds by the orders read so far. Answers each
-    /// [`Order::Deadline`], or several that came together.
+    /// The deadline to kill, in nanoseconds of the boot clock, after all orders read so far. Acknowledges each
+    /// [`Order::Deadline`], or several that arrived together.
     Accepted { kill: u64 },
-    /// This signal did not reach these processes.
+    /// The signal could not be delivered to these processes.
     NotPermitted { signal: i32, processes: Vec<Survivor> },
-    /// There is no such program.
+    /// The program does not exist.
     NotFound(String),
-    /// It is no program.
+    /// The program cannot be executed.
     NotExecutable(String),
-    /// Something else kept the command from being started.
+    /// The command was not started, for another reason.
     Failed(String),
     /// The command was stopped by this job-control signal.
     Stopped(i32),
-    /// It is over. Nothing comes after this.
+    /// The command has ended. This is the last message.
     Ended(Exit),
 }
 
@@ -49,15 +49,15 @@ pub(super) fn deadline(step_down: u64, kill: u64) -> Deadline {
     Deadline { step_down: BootTime::from_nanos(step_down), kill: BootTime::from_nanos(kill) }
 }
 
-/// `message` as a line.
+/// Returns `message` as a line.
 pub(super) fn line<T: Serialize>(message: &T) -> Vec<u8> {
-    // These types hold nothing that JSON cannot: a message that could not be made would be one not sent.
+    // JSON can represent every value of these types. A message that could not be serialized would not be sent.
     let mut line = serde_json::to_vec(message).unwrap_or_default();
     line.push(b'\n');
     line
 }
 
-/// Takes the first whole line out of `inbox`: a message, or an error for what is none.
+/// Removes the first complete line from `inbox`. Returns its message, or an error if it is not a valid message.
 pub(super) fn take<T: DeserializeOwned>(inbox: &mut Vec<u8>) -> Option<Result<T, serde_json::Error>> {
     let end = inbox.iter().position(|&byte| byte == b'\n')?;
     let message = serde_json::from_slice(&inbox[..end]);
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_come_whole_and_in_order_however_they_are_cut() {
+    fn messages_arrive_whole_and_in_order_however_they_are_split() {
         let orders = [
             Order::Deadline { step_down: u64::MAX, kill: 1 },
             Order::StepDown,

@@ -24,16 +24,16 @@ fn a_time_to_live_is_rounded_up_and_never_zero() {
 }
 
 #[test]
-fn like_requests_in_a_row_share_a_call_and_order_is_kept() {
+fn similar_requests_in_a_row_share_a_call_in_order() {
     let all = encoded(vec![release("a"), release("b"), inspect("a"), release("a")]);
     assert_eq!(all.runs, [2, 1, 1]);
     let text = String::from_utf8(all.bytes).unwrap();
-    let places: Vec<_> = ["Release", "p:b", "Inspect", "{p:a}:fence"].map(|word| text.find(word)).into();
-    assert!(places.is_sorted() && places[0].is_some(), "{text}");
+    let positions: Vec<_> = ["Release", "p:b", "Inspect", "{p:a}:fence"].map(|word| text.find(word)).into();
+    assert!(positions.is_sorted() && positions[0].is_some(), "{text}");
 }
 
 #[test]
-fn what_comes_by_turns_shares_a_call_and_each_item_is_called_by_its_letter() {
+fn alternating_requests_share_a_call_and_each_item_has_a_letter() {
     let raise = |resource: Resource| Request::Raise {
         resource,
         owner: Owner::sign("w", 1, 2),
@@ -51,21 +51,22 @@ fn what_comes_by_turns_shares_a_call_and_each_item_is_called_by_its_letter() {
         inspect("a"),
         raise(lock()),
     ]);
-    assert_eq!(all.runs, [3, 2, 1, 1], "claims stand elsewhere, and are served by others");
+    assert_eq!(all.runs, [3, 2, 1, 1], "claims have other keys and scripts");
     let text = String::from_utf8(all.bytes).unwrap();
-    assert!(text.contains("$5\r\nMixed\r\n$1\r\n5\r\n") && text.contains("stamp\r\n$3\r\nbdb\r\n"), "{text}");
-    assert!(text.contains("MixedClaims\r\n$1\r\n3\r\n") && text.contains("stamp\r\n$2\r\ndb\r\n"), "{text}");
-    for (mixed, of) in
-        [(Script::Mixed, Script::MIXED.as_slice()), (Script::MixedClaims, Script::MIXED_CLAIMS.as_slice())]
-    {
-        let source = mixed.source();
-        assert_eq!(source.matches("\nkind(").count(), of.len(), "each gave its item");
-        assert!(!source.contains("return serve("), "and none began to serve");
+    assert!(text.contains("$5\r\nBatch\r\n$1\r\n5\r\n") && text.contains("stamp\r\n$3\r\nbdb\r\n"), "{text}");
+    assert!(text.contains("BatchClaims\r\n$1\r\n3\r\n") && text.contains("stamp\r\n$2\r\ndb\r\n"), "{text}");
+    for (batch, scripts) in [
+        (Script::Batch, Script::BATCHED.as_slice()),
+        (Script::BatchClaims, Script::BATCHED_CLAIMS.as_slice()),
+    ] {
+        let source = batch.source();
+        assert_eq!(source.matches("\ndefine(").count(), scripts.len(), "each script is registered");
+        assert!(!source.contains("return serve("), "no script calls serve itself");
     }
 }
 
 #[test]
-fn a_long_run_is_cut_and_none_asks_for_the_time() {
+fn a_long_run_is_split_and_an_empty_batch_asks_for_the_time() {
     let long = (0..200).map(|number| release(&number.to_string())).collect();
     assert_eq!(encoded(long).runs, [ITEMS_A_CALL, ITEMS_A_CALL, ITEMS_A_CALL, 200 - 3 * ITEMS_A_CALL]);
     let none = encoded(vec![]);
@@ -73,7 +74,7 @@ fn a_long_run_is_cut_and_none_asks_for_the_time() {
     assert_eq!(none.bytes, b"*1\r\n$4\r\nTIME\r\n");
 }
 
-/// One of each kind, of locks and of claims.
+/// Returns one request of each kind, for locks and for claims.
 fn all_requests() -> Vec<Request> {
     let (ttl, token) = (Duration::from_secs(1), FencingToken::new(7));
     let owner = || Owner::sign("w", 1, 2);
@@ -138,9 +139,10 @@ fn all_requests() -> Vec<Request> {
     all
 }
 
-/// What each script says of its items is what is sent to it: `serve(sets, votes, KEYS, ARGS, …, COMMON)`.
+/// The parameters that each script declares are those that are sent to it: `serve(sets, votes, KEYS, ARGS, …,
+/// COMMON)`.
 #[test]
-fn every_script_takes_as_many_keys_and_arguments_as_it_is_given() {
+fn every_script_declares_the_keys_and_arguments_that_it_receives() {
     let mut seen = Vec::new();
     for request in all_requests() {
         let script = script_of(&request);
@@ -149,8 +151,8 @@ fn every_script_takes_as_many_keys_and_arguments_as_it_is_given() {
         let mut taken = call.split(", ").skip(2);
         let common = call.rsplit_once("end").unwrap().1.trim_start_matches(", ");
         let common: usize = common.trim_end().trim_end_matches(')').parse().unwrap_or_default();
-        let resp = |of: &dyn Fn(&mut Words)| {
-            let (mut resp, mut bytes) = (Words::with_capacity(64), Vec::new());
+        let resp = |of: &dyn Fn(&mut RespCommand)| {
+            let (mut resp, mut bytes) = (RespCommand::with_capacity(64), Vec::new());
             of(&mut resp);
             resp.finish(&mut bytes);
             let count: Vec<u8> = bytes[1..].iter().copied().take_while(u8::is_ascii_digit).collect();
@@ -161,7 +163,7 @@ fn every_script_takes_as_many_keys_and_arguments_as_it_is_given() {
         assert_eq!(taken.next().unwrap().parse(), Ok(resp(&|to| args_of(to, &request))), "{script:?}");
         assert_eq!(common, resp(&|to| common_of(to, &request)), "{script:?}");
     }
-    let served = |script: &Script| !matches!(script, Script::Mixed | Script::MixedClaims);
+    let served = |script: &Script| !matches!(script, Script::Batch | Script::BatchClaims);
     let missing = Script::ALL.into_iter().filter(served).find(|script| !seen.contains(script));
-    assert_eq!(missing, None, "a request for each");
+    assert_eq!(missing, None, "every script has a request");
 }

@@ -1,17 +1,17 @@
--- Sets the owner where the resource is free, or reserved for its worker, and nobody comes first, and counts one
--- more grant.
--- KEYS  lock, counter, the queue
--- ARGV  owner, ttl (ms), where a missing counter starts (µs), how far that may be from this clock (µs),
---       how long the counter lives (ms), = and a ticket or nothing
+-- Sets the owner if the resource is free, or reserved for the owner's worker, and no other waiter comes
+-- first. Increments the counter.
+-- KEYS  lock, counter, queue
+-- ARGV  owner, ttl (ms), initial value of a missing counter (µs), its largest distance from this clock (µs),
+--       retention of the counter (ms), = and a ticket or nothing
 return serve(true, true, 3, 6, function(k, a)
   local lock, fence = KEYS[k], KEYS[k + 1]
   local holder = call('GET', lock)
   if holder and not may_take(ARGV[a], holder) then
     return held(holder, lock)
   end
-  -- Whoever it is reserved for goes before those who wait in line.
+  -- The worker that the reservation names goes before the queue.
   if not holder then
-    local first = first_in_line(KEYS[k + 2], ARGV[a + 5])
+    local first = blocked_by_queue(KEYS[k + 2], ARGV[a + 5])
     if first then
       return first
     end
@@ -28,7 +28,8 @@ return serve(true, true, 3, 6, function(k, a)
     refuse('full')
   end
   local count = decimal(tonumber(last) + 1)
-  -- The counter first: a node that fails between the two has counted a grant that nobody got.
+  -- The counter is written first: a node that fails between the two writes has counted a grant that no worker
+  -- received.
   call('SET', fence, count, 'PX', ARGV[a + 4])
   call('SET', lock, ARGV[a], 'PX', ARGV[a + 1])
   return { 'granted', count }

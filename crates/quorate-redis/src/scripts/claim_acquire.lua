@@ -1,21 +1,23 @@
--- Sets the owner where the claim is free and not done, and counts one more grant.
+-- Sets the owner if the claim is free and not done. Increments the counter.
 -- KEYS  the claim
 -- ARGV  owner
--- COMMON  ttl (ms), where a missing counter starts (µs), how far that may be from this clock (µs), how long the counter
---         lives (ms)
+-- COMMON  ttl (ms), initial value of a missing counter (µs), its largest distance from this clock (µs), retention of the
+--         counter (ms)
 
--- How far the common start of a counter is from this clock, and its first count: false where it may not start there.
+-- Returns the distance of the common initial value from this clock, and the first count: false if a counter
+-- may not start there.
 local function first_of(s)
   local start = tonumber(ARGV[s + 1])
   local apart = math.abs(now - start)
   return apart, apart <= tonumber(ARGV[s + 2]) and start < 9007199254740991 and decimal(start + 1)
 end
 
--- What the items with their COMMON at `s` have: when the claim and its counter end, how far the counter's start is from
--- this clock, what is said of a new one, what then stands there before the owner, and how long.
+-- The values that all items with their COMMON at `s` share: the ends of the claim and of its counter, the
+-- distance of the initial value from this clock, the reply for a new claim, the beginning of a new claim's
+-- value up to the owner, and its time to live.
 local at, held, kept, apart, granted, head, left
 
-local function look_at(s)
+local function prepare_common(s)
   at, held, kept = s, now_ms + ARGV[s], now_ms + ARGV[s + 3]
   local first
   apart, first = first_of(s)
@@ -26,7 +28,7 @@ local function look_at(s)
   end
 end
 
--- The next count after `last`, which is not there on a new claim.
+-- Returns the count after `last`, which is nil on a new claim.
 local function next_count(last, s)
   if not last and apart > tonumber(ARGV[s + 2]) then
     refuse('clock', decimal(apart))
@@ -41,10 +43,10 @@ end
 return serve(true, true, 1, 1, function(k, a, s)
   local key = KEYS[k]
   if at ~= s then
-    look_at(s)
+    prepare_common(s)
   end
-  -- Most claims are new, which takes one command: nothing has changed where it is none. A server that takes no writes can
-  -- still say who has it, or that it is done.
+  -- Most claims are new, which takes one command. If the claim is not new, the command changes nothing. A
+  -- server that refuses writes can still report the holder, or that the claim is done.
   local set = granted and redis_pcall('SET', key, head .. ARGV[a], 'NX', 'PX', left)
   if set and not set.err then
     return granted
@@ -54,7 +56,7 @@ return serve(true, true, 1, 1, function(k, a, s)
     return { 'done', ends }
   end
   if owner then
-    return claimed(owner, ends)
+    return held_claim(owner, ends)
   end
   local count = next_count(last, s)
   put(key, ARGV[a], held, count, kept, attempts, counted, payload)

@@ -1,14 +1,14 @@
--- Holds on from now, never shortening; sets the owner again where the claim is free.
+-- Extends the claim from now, and never shortens it. Sets the owner again if the claim is free.
 -- KEYS  the claim
 -- ARGV  owner, token
--- COMMON  ttl (ms), how long the counter lives (ms)
+-- COMMON  ttl (ms), retention of the counter (ms)
 return serve(true, true, 1, 2, function(k, a, s)
   local kind, owner, held, count, _, attempts, counted, payload = claim_at(KEYS[k])
   if kind == 'd' then
     return { 'done', held }
   end
   if owner and owner ~= ARGV[a] then
-    return claimed(owner, held)
+    return held_claim(owner, held)
   end
   if not count or less(count, ARGV[a + 1]) then
     count = ARGV[a + 1]

@@ -1,9 +1,9 @@
--- Says what stands of the claim. Changes nothing.
+-- Returns the state of the claim. Changes nothing.
 -- KEYS  the claim
 -- ARGV  none
 return serve(false, false, 1, 0, function(k)
   local kind, owner, held, count, _, attempts, _, payload = claim_at(KEYS[k])
-  -- Empty where there is none: an array of Redis ends at its first nil.
+  -- Missing values are empty strings, because Redis ends an array at its first nil.
   if kind == 'd' then
     return { 'state', '-2', '', '', held }
   end

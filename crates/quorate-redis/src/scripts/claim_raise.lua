@@ -1,12 +1,12 @@
--- If the owner is still the same and the counter no larger, makes the counter what is asked.
+-- Sets the counter to the given count if the owner is the same and the counter is no larger.
 -- KEYS  the claim
--- ARGV  owner, the count, how long the counter lives (ms)
+-- ARGV  owner, the count, retention of the counter (ms)
 return serve(true, true, 1, 3, function(k, a)
   local kind, owner, held, count, _, attempts, counted, payload = claim_at(KEYS[k])
   if kind ~= 'c' or owner ~= ARGV[a] then
     refuse('notowner')
   end
-  -- A counter forgotten under a live claim: nobody can say what was counted here.
+  -- The counter was forgotten while the claim is live: its last value is unknown.
   if not count or less(ARGV[a + 1], count) then
     refuse('superseded')
   end

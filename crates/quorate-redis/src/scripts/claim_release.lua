@@ -1,4 +1,5 @@
--- Frees the claim if the owner is still the same, and tells its waiters. Never refused for its time or the marker.
+-- Frees the claim if the owner is the same, and notifies its waiters. Never refused because of its time or
+-- the marker.
 -- KEYS  the claim
 -- ARGV  owner
 return serve(false, false, 1, 1, function(k, a)
@@ -7,6 +8,6 @@ return serve(false, false, 1, 1, function(k, a)
     return { 'released', '0' }
   end
   put_over(KEYS[k], nil, nil, count, kept, attempts, counted, payload)
-  tell(KEYS[k], owner)
+  notify(KEYS[k], owner)
   return { 'released', '1' }
 end)

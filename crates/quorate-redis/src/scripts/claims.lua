@@ -1,15 +1,17 @@
--- Runs before the scripts that serve claims.
+-- Precedes the scripts that serve claims.
 --
--- All that a server knows of a claim stands under one key, to be looked up, written and timed at once. It is one of
+-- Everything that a server stores of a claim is under one key, so that one command reads it and one writes it
+-- with its end. The value has one of two forms:
 --   d:TOKEN:AT:PAYLOAD:ATTEMPTS:RESULT
---     It is done or, with ATTEMPTS, was given up. The token is in place of the counter.
+--     The claim is done or, with ATTEMPTS, dead-lettered. The token replaces the counter.
 --   c:UNTIL:COUNT:KEPT:ATTEMPTS:COUNTED:PAYLOAD:OWNER
---     OWNER has it until UNTIL; the fencing counter, until KEPT; the attempts that were counted and the payload's
---     fingerprint, until COUNTED. These are in milliseconds of this server; the key ends with the last of them.
+--     OWNER holds it until UNTIL. The fencing counter is kept until KEPT. The counted attempts and the payload's
+--     fingerprint are kept until COUNTED. These are in milliseconds of this server. The key expires with the last of
+--     them.
 
 local now_ms = math.floor(now / 1000)
 
--- decimal(number), which is the same for most items of a call.
+-- Caches decimal(number), which is the same for most items of a call.
 local texts = {}
 
 local function text_of(number)
@@ -21,14 +23,15 @@ local function text_of(number)
   return text
 end
 
-local function no_claim(key)
+local function refuse_value(key)
   refuse('wrongtype', 'the key ' .. key .. ' holds no record of a claim')
 end
 
--- What stood at the keys when one was looked at first, but for those that were written since.
+-- The values of the keys when the first of them was read, except for those that were written since.
 local seen
 
--- What stands at `key`, or nil. All are looked up at once: a command takes a server longer than the look.
+-- Returns the value at `key`, or nil. All keys are read together: a command costs a server more than a
+-- lookup.
 local function value_at(key)
   if not seen then
     seen = {}
@@ -39,11 +42,11 @@ local function value_at(key)
       end
     end
   end
-  -- MGET says nothing of a key of another type.
+  -- MGET returns nil for a key of another type; GET returns an error.
   return seen[key] or call('GET', key) or nil
 end
 
--- Has `value` stand at `key` for `ttl` milliseconds; without a value, nothing.
+-- Stores `value` at `key` for `ttl` milliseconds. Without a value, deletes the key.
 local function set(key, value, ttl)
   if seen then
     seen[key] = nil
@@ -55,9 +58,9 @@ local function set(key, value, ttl)
   end
 end
 
--- What `value`, which stands at `key`, says as of now. Of what is done: 'd', the token, and the whole. Of what is not:
--- 'c', the owner and until when; the count and until when; the attempts, until when, and the payload. Each nil where it
--- is not there, or is over. Nothing where nothing stands.
+-- Parses `value`, which is stored at `key`, as of now. A claim that is done gives 'd', the token, and the
+-- whole value. Any other claim gives 'c', the owner and its end, the count and its end, the attempts, their
+-- end, and the payload. Each is nil if it is missing or has expired. A missing value gives nil.
 local function read(key, value)
   if not value then
     return nil
@@ -67,12 +70,12 @@ local function read(key, value)
   if not held then
     local token = string.match(value, '^d:(%d+):%d+:%x*:%d*:')
     if not token or not is_number(token) then
-      no_claim(key)
+      refuse_value(key)
     end
     return 'd', token, value
   end
   if not is_number(count) or #held > 16 or #kept > 16 or #counted > 16 or #attempts > 10 or #payload > 64 then
-    no_claim(key)
+    refuse_value(key)
   end
   held, kept, counted = tonumber(held), tonumber(kept), tonumber(counted)
   if held < now_ms then
@@ -91,20 +94,20 @@ local function claim_at(key)
   return read(key, value_at(key))
 end
 
--- Whether `value` says that `owner` has it, for less than read takes.
+-- Returns whether `owner` holds the claim according to `value`. It is cheaper than read.
 local function is_held_by(value, owner)
   local held, at = string.match(value or '', '^c:(%d+):%d+:%d+:%d+:%d+:%x*:()')
   return held ~= nil and #held <= 16 and tonumber(held) >= now_ms and string.sub(value, at) == owner
 end
 
--- How many milliseconds the last of these ends has left; nothing where it is over.
+-- Returns the milliseconds until the last of these ends; nil if it has passed.
 local function left_of_last(held, kept, counted)
   local left = math.max(held or 0, kept or 0, counted or 0) - now_ms
   return left >= 0 and text_of(math.max(left, 1)) or nil
 end
 
--- Has this stand at `key`: see read. Ends are those of keys that are set now: what lives for `ttl` milliseconds ends
--- at now_ms + ttl.
+-- Stores these at `key`: see read. The ends are those of keys that are set now: a value that is to live for
+-- `ttl` milliseconds ends at now_ms + ttl.
 local function put(key, owner, held, count, kept, attempts, counted, payload)
   local left = left_of_last(held, kept, counted)
   if not left then
@@ -117,19 +120,20 @@ local function put(key, owner, held, count, kept, attempts, counted, payload)
   set(key, value, left)
 end
 
--- As put, over what stands, also on a server that is out of memory: it takes a SET of a script that has written before.
--- (Redis' manual, EVAL, "Running scripts under low memory conditions".) So can a claim be extended and freed there.
+-- Like put, over an existing value, also on a server that is out of memory: such a server accepts a SET from
+-- a script that has written before. (Redis manual, EVAL, "Running scripts under low memory conditions".) So a
+-- claim can be extended and freed there.
 local function put_over(key, owner, held, count, kept, attempts, counted, payload)
   call('PEXPIRE', key, left_of_last(held, kept, counted) or 1)
   put(key, owner, held, count, kept, attempts, counted, payload)
 end
 
--- What to say where `owner` has it.
-local function claimed(owner, held)
+-- Returns the reply for a claim that `owner` holds.
+local function held_claim(owner, held)
   return { 'held', owner, text_of(held - now_ms) }
 end
 
--- What was counted, for a reply.
+-- Returns the counted attempts in the form of a reply.
 local function begun_of(attempts, payload)
   return attempts and 'b:' .. attempts .. ':' .. payload
 end

@@ -1,17 +1,18 @@
--- Records that a claim is done, and frees it. Its counter ends: the record has the token.
+-- Stores the done record of a claim, and frees the claim. Its counter ends, because the record holds the
+-- token.
 -- KEYS  the claim
 -- ARGV  owner, the done record
--- COMMON  how long it lives (ms)
+-- COMMON  retention of the record (ms)
 
--- What to say to one who has not got it, but had it; nil where the record is to stand.
-local function no_longer(key, value, done)
+-- Returns the reply to an owner that no longer holds the claim; nil if its record is to be stored.
+local function former_holder_reply(key, value, done)
   local token = string.match(done, '^d:(%d+)')
   local kind, owner, held, count = read(key, value)
   if kind == 'd' then
-    local standing, record = owner, held
-    return less(token, standing) and { 'done', record } or nil
+    local stored, record = owner, held
+    return less(token, stored) and { 'done', record } or nil
   elseif owner then
-    return claimed(owner, held)
+    return held_claim(owner, held)
   elseif count and less(token, count) then
     refuse('superseded')
   end
@@ -21,13 +22,13 @@ return serve(true, true, 1, 2, function(k, a, s)
   local key, owner = KEYS[k], ARGV[a]
   local value = value_at(key)
   local holds = is_held_by(value, owner)
-  local no = not holds and no_longer(key, value, ARGV[a + 1])
+  local no = not holds and former_holder_reply(key, value, ARGV[a + 1])
   if no then
     return no
   end
   set(key, ARGV[a + 1], ARGV[s])
   if holds then
-    tell(key, owner)
+    notify(key, owner)
   end
   return 'completed'
 end, 1)

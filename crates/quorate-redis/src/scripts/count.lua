@@ -1,20 +1,20 @@
--- Counts an attempt on a claim if the owner is still the same and fewer have been counted; or takes it back, if exactly
--- as many have. Where none is counted any more the payload is forgotten as well.
+-- Counts an attempt on a claim if the owner is the same and fewer have been counted. Or reverses the count,
+-- if exactly this many have been counted. If no attempt remains, the payload is removed too.
 -- KEYS  the claim
--- ARGV  owner, attempts, the payload's fingerprint or nothing, + or - to take back
--- COMMON  how long the count lives (ms)
+-- ARGV  owner, attempts, the payload's fingerprint or nothing, + to count or - to reverse
+-- COMMON  retention of the count (ms)
 return serve(true, true, 1, 4, function(k, a, s)
-  local kind, owner, held, count, kept, standing, _, of = claim_at(KEYS[k])
+  local kind, owner, held, count, kept, stored, _, of = claim_at(KEYS[k])
   if kind ~= 'c' or owner ~= ARGV[a] then
     refuse('notowner')
   end
   local attempts, payload = ARGV[a + 1], ARGV[a + 2]
   if ARGV[a + 3] == '-' then
-    if standing ~= attempts then
+    if stored ~= attempts then
       refuse('superseded')
     end
     attempts = decimal(math.max(tonumber(attempts) - 1, 0))
-  elseif not less(standing or '0', attempts) then
+  elseif not less(stored or '0', attempts) then
     refuse('superseded')
   end
   if attempts == '0' then

@@ -1,4 +1,4 @@
--- Where the owner holds the resource alone, and nobody has been counted since, makes it the lease of one reader.
+-- Replaces the exclusive lease of the owner by the lease of one reader, if no later grant has been counted.
 -- KEYS  lock, readers, counter
 -- ARGV  owner, token, the reader, ttl (ms)
 return serve(true, true, 3, 4, function(k, a)
@@ -14,10 +14,10 @@ return serve(true, true, 3, 4, function(k, a)
     refuse('superseded')
   end
   call('DEL', readers)
-  -- The reader first: a server that is out of memory leaves the writer's lease as it was.
+  -- The reader is written first: a server that is out of memory then leaves the writer's lease unchanged.
   call('ZADD', readers, decimal(ms + tonumber(ARGV[a + 3])), ARGV[a + 2])
   call('SET', lock, READERS, 'PX', ARGV[a + 3])
-  live_with_last(lock, readers)
-  tell(lock, ARGV[a])
+  expire_with_last(lock, readers)
+  notify(lock, ARGV[a])
   return { 'shared' }
 end)

@@ -1,6 +1,7 @@
--- Holds on from now, never shortening; sets the owner again where the resource is free and nobody waits.
--- KEYS  lock, counter, the queue
--- ARGV  owner, ttl (ms), token, how long the counter lives (ms)
+-- Extends the lease from now, and never shortens it. Sets the owner again if the resource is free and its
+-- queue is empty.
+-- KEYS  lock, counter, queue
+-- ARGV  owner, ttl (ms), token, retention of the counter (ms)
 return serve(true, true, 3, 4, function(k, a)
   local lock, fence = KEYS[k], KEYS[k + 1]
   local owner, ttl = ARGV[a], ARGV[a + 1]
@@ -9,7 +10,7 @@ return serve(true, true, 3, 4, function(k, a)
     return held(holder, lock)
   end
   if not holder then
-    local first = first_in_line(KEYS[k + 2], '')
+    local first = blocked_by_queue(KEYS[k + 2], '')
     if first then
       return first
     end

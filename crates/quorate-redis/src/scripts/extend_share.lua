@@ -1,5 +1,5 @@
--- Has a reader hold on from now, never shortening; adds it again where nobody but readers holds the resource and no
--- writer waits.
+-- Extends the lease of a reader from now, and never shortens it. Adds the reader again if the resource is
+-- free or held by readers, and no waiter needs exclusive access.
 -- KEYS  lock, readers, queue
 -- ARGV  owner, ttl (ms)
 return serve(true, true, 3, 2, function(k, a)
@@ -8,12 +8,12 @@ return serve(true, true, 3, 2, function(k, a)
   if holder and holder ~= READERS then
     return held(holder, lock)
   end
-  if not holder or not reads(readers, ARGV[a]) then
-    local first = writer_ahead(KEYS[k + 2], '')
+  if not holder or not reader_end(readers, ARGV[a]) then
+    local first = blocked_by_writer(KEYS[k + 2], '')
     if first then
       return first
     end
   end
-  join(lock, readers, holder, ARGV[a], ARGV[a + 1])
+  add_reader(lock, readers, holder, ARGV[a], ARGV[a + 1])
   return { 'extended' }
 end)

@@ -1,7 +1,8 @@
--- Forgets what was counted on a claim, and that it was given up, where nobody holds it and it is not done. Of what was given
--- up the token goes on in the counter, so that the next one is larger.
+-- Removes the counted attempts and the dead-letter record of a claim that no worker holds and that is not
+-- completed. The counter continues from the token of the dead-letter record, so that the next token is
+-- larger.
 -- KEYS  the claim
--- ARGV  how long the counter lives (ms)
+-- ARGV  retention of the counter (ms)
 return serve(true, true, 1, 1, function(k, a)
   local kind, owner, held, count, kept = claim_at(KEYS[k])
   if kind == 'd' then
@@ -11,7 +12,7 @@ return serve(true, true, 1, 1, function(k, a)
     end
     count, kept = token, now_ms + ARGV[a]
   elseif owner then
-    return claimed(owner, held)
+    return held_claim(owner, held)
   end
   if kind then
     put_over(KEYS[k], nil, nil, count, kept)

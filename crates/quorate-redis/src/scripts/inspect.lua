@@ -1,4 +1,4 @@
--- Says who holds the resource. Changes nothing.
+-- Returns the holder of the resource. Changes nothing.
 -- KEYS  lock, counter
 -- ARGV  none
 return serve(false, false, 2, 0, function(k)
@@ -7,6 +7,6 @@ return serve(false, false, 2, 0, function(k)
     left = left_of(KEYS[k])
   end
   local count = counter(KEYS[k + 1])
-  -- Empty where there is none: an array of Redis ends at its first nil.
+  -- Missing values are empty strings, because Redis ends an array at its first nil.
   return { 'state', left, holder or '', count or '', '' }
 end)

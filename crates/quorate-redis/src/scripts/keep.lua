@@ -1,7 +1,7 @@
--- Sets how long the ledger outlives its last seal, write, prune or keep, and lets it live for as long from now. Creates
--- none.
--- KEYS  ledger: a hash of t (term), w (low-water mark), l (how long it lives, ms), r:KEY (record)
--- ARGV  how long (ms)
+-- Sets the retention of the ledger after its last seal, write, prune or keep, and restarts it now. Does not
+-- create a ledger.
+-- KEYS  ledger: a hash of t (term), w (low-water mark), l (retention, ms), r:KEY (record)
+-- ARGV  retention (ms)
 return serve(true, true, 1, 1, function(k, a)
   if call('HGET', KEYS[k], 't') then
     call('PEXPIRE', KEYS[k], ARGV[a])

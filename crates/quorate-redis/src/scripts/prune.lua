@@ -1,20 +1,20 @@
--- Raises the ledger's low-water mark and forgets the records before it, a page at a time.
--- KEYS  ledger: a hash of t (term), w (low-water mark), l (how long it lives, ms), r:KEY (record, as AT:TERM:LAST:VALUE)
--- ARGV  term, mark, where the last page ended or nothing
+-- Raises the ledger's low-water mark and removes the records before it, a page at a time.
+-- KEYS  ledger: a hash of t (term), w (low-water mark), l (retention, ms), r:KEY (record, as AT:TERM:LAST:VALUE)
+-- ARGV  term, mark, the end of the last page or nothing
 return serve(true, true, 1, 3, function(k, a)
   local ledger, mark = KEYS[k], ARGV[a + 1]
-  sealed(ledger, ARGV[a])
-  -- A leader whose clock is ahead must not have the ledger forget what is yet to come.
+  check_term(ledger, ARGV[a])
+  -- A leader whose clock is ahead must not make the ledger forget records that are yet to come.
   if less(decimal(now), mark) then
     mark = decimal(now)
   end
-  local standing = low_water(ledger)
-  if less(mark, standing) then
-    mark = standing
+  local stored = low_water(ledger)
+  if less(mark, stored) then
+    mark = stored
   end
-  -- The mark first: a record must not go before the ledger says that it forgets.
+  -- The mark is written first: no record may be removed before the ledger reports the mark.
   call('HSET', ledger, 't', ARGV[a], 'w', mark)
-  live_on(ledger)
+  extend_retention(ledger)
   local cursor, chunks = page(ledger, ARGV[a + 2], 250)
   for _, chunk in ipairs(chunks) do
     local old = {}

@@ -1,12 +1,12 @@
--- If the owner is still the same and the counter no larger, makes the counter what is asked.
+-- Sets the counter to the given count if the owner is the same and the counter is no larger.
 -- KEYS  lock, counter
--- ARGV  owner, the count, how long the counter lives (ms)
+-- ARGV  owner, the count, retention of the counter (ms)
 return serve(true, true, 2, 3, function(k, a)
   if call('GET', KEYS[k]) ~= ARGV[a] then
     refuse('notowner')
   end
   local last = counter(KEYS[k + 1])
-  -- A counter forgotten under a live lease: nobody can say what was counted here.
+  -- The counter was forgotten while the lease is live: its last value is unknown.
   if not last or less(ARGV[a + 1], last) then
     refuse('superseded')
   end

@@ -1,6 +1,6 @@
--- Says what stands in the ledger, a page at a time. Changes nothing.
--- KEYS  ledger: a hash of t (term), w (low-water mark), l (how long it lives, ms), r:KEY (record)
--- ARGV  where the last page ended or nothing
+-- Returns the content of the ledger, a page at a time. Changes nothing.
+-- KEYS  ledger: a hash of t (term), w (low-water mark), l (retention, ms), r:KEY (record)
+-- ARGV  the end of the last page or nothing
 return serve(false, false, 1, 1, function(k, a)
-  return told(KEYS[k], ARGV[a])
+  return page_reply(KEYS[k], ARGV[a])
 end)

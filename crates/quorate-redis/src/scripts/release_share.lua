@@ -1,4 +1,5 @@
--- Takes a reader away; the last one frees the resource. Never refused for its time or the marker.
+-- Removes a reader; removing the last one frees the resource. Never refused because of its time or the
+-- marker.
 -- KEYS  lock, readers
 -- ARGV  owner
 return serve(false, false, 2, 1, function(k, a)
@@ -7,11 +8,11 @@ return serve(false, false, 2, 1, function(k, a)
     return { 'released', '0' }
   end
   call('ZREMRANGEBYSCORE', readers, '-inf', decimal(ms))
-  local mine = call('ZREM', readers, ARGV[a])
-  if mine == 1 and call('ZCARD', readers) == 0 then
+  local removed = call('ZREM', readers, ARGV[a])
+  if removed == 1 and call('ZCARD', readers) == 0 then
     free(lock, READERS)
   else
-    live_with_last(lock, readers)
+    expire_with_last(lock, readers)
   end
-  return { 'released', decimal(mine) }
+  return { 'released', decimal(removed) }
 end)

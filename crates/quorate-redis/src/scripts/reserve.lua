@@ -1,11 +1,12 @@
--- If the owner is still the same, the resource is its heir's from now on, who may be waiting for it.
+-- Replaces the lease by a reservation if the owner is the same, and notifies the waiters, among them perhaps
+-- the worker that the reservation names.
 -- KEYS  lock
--- ARGV  owner, heir, how long the heir's reservation lives (ms)
+-- ARGV  owner, the reservation's token, its duration (ms)
 return serve(true, true, 1, 3, function(k, a)
   if call('GET', KEYS[k]) ~= ARGV[a] then
     refuse('notowner')
   end
   call('SET', KEYS[k], ARGV[a + 1], 'PX', ARGV[a + 2])
-  tell(KEYS[k], ARGV[a])
+  notify(KEYS[k], ARGV[a])
   return { 'reserved' }
 end)

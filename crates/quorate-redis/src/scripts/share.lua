@@ -1,4 +1,4 @@
--- Adds a reader where nobody but readers holds the resource, and no writer waits before it.
+-- Adds a reader if the resource is free or held by readers, and no waiter before it needs exclusive access.
 -- KEYS  lock, readers, queue
 -- ARGV  owner, ttl (ms), = and a ticket or nothing
 return serve(true, true, 3, 3, function(k, a)
@@ -7,10 +7,10 @@ return serve(true, true, 3, 3, function(k, a)
   if holder and holder ~= READERS then
     return held(holder, lock)
   end
-  local first = writer_ahead(KEYS[k + 2], ARGV[a + 2])
+  local first = blocked_by_writer(KEYS[k + 2], ARGV[a + 2])
   if first then
     return first
   end
-  join(lock, readers, holder, ARGV[a], ARGV[a + 1])
+  add_reader(lock, readers, holder, ARGV[a], ARGV[a + 1])
   return { 'shared' }
 end)

@@ -1,28 +1,28 @@
--- Writes a record where nothing stands but what the leader has seen, or the record itself.
--- KEYS  ledger: a hash of t (term), w (low-water mark), l (how long it lives, ms), r:KEY (record, as AT:TERM:LAST:VALUE)
--- ARGV  term, key, the record seen or nothing, the new record, its time
+-- Writes a record if the stored one is the record that the leader expects, or already the new record.
+-- KEYS  ledger: a hash of t (term), w (low-water mark), l (retention, ms), r:KEY (record, as AT:TERM:LAST:VALUE)
+-- ARGV  term, key, the expected record or nothing, the new record, its time
 return serve(true, true, 1, 5, function(k, a)
   local ledger, field = KEYS[k], 'r:' .. ARGV[a + 1]
   local seen, record = ARGV[a + 2], ARGV[a + 3]
-  sealed(ledger, ARGV[a])
+  check_term(ledger, ARGV[a])
   if less(ARGV[a + 4], low_water(ledger)) then
     refuse('pruned')
   end
-  local standing = call('HGET', ledger, field)
-  if standing == record then
-    live_on(ledger)
+  local stored = call('HGET', ledger, field)
+  if stored == record then
+    extend_retention(ledger)
     return { 'written' }
   end
-  if standing then
-    local last = string.match(standing, '^%d+:%d+:([01]):')
+  if stored then
+    local last = string.match(stored, '^%d+:%d+:([01]):')
     if not last then
       refuse('wrongtype', 'the key ' .. ledger .. ' holds no record at ' .. field)
     end
-    if last == '1' or standing ~= seen then
-      return { 'standing', standing }
+    if last == '1' or stored ~= seen then
+      return { 'stored', stored }
     end
   end
   call('HSET', ledger, 't', ARGV[a], field, record)
-  live_on(ledger)
+  extend_retention(ledger)
   return { 'written' }
 end)

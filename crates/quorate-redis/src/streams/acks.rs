@@ -1,8 +1,8 @@
-//! Acks travel together: whoever has the connection takes along what has gathered meanwhile.
+//! Acks are sent in batches: the task that holds the connection also sends all acks that are pending by then.
 
 use super::{
     StreamError, StreamSource,
-    link::{Link, unexpected},
+    link::{BrokerConnection, unexpected},
 };
 use quorate::node::Cause;
 use redis::Value;
@@ -12,34 +12,34 @@ use std::{
 };
 use tokio::sync::oneshot;
 
-/// Acks in one command, at most.
+/// The most acks in one command.
 const BATCH_MAX: usize = 1000;
-/// How often an ack is tried, and the pause before the second time; then longer each time.
+/// The number of tries of an ack, and the pause before the second one, which doubles each time.
 const TRIES: u32 = 5;
 const RETRY_AFTER: Duration = Duration::from_millis(50);
 
-/// Acks of one group, over a connection of their own.
+/// The acks of one group, over a connection of their own.
 pub(super) struct Acks {
     source: StreamSource,
-    waiting: Mutex<Vec<Waiting>>,
-    link: tokio::sync::Mutex<Option<Link>>,
+    pending: Mutex<Vec<PendingAck>>,
+    connection: tokio::sync::Mutex<Option<BrokerConnection>>,
 }
 
-struct Waiting {
+struct PendingAck {
     id: String,
-    answer: oneshot::Sender<Result<(), Cause>>,
+    result: oneshot::Sender<Result<(), Cause>>,
 }
 
 impl Acks {
     pub(super) fn new(source: StreamSource) -> Self {
-        Self { source, waiting: Mutex::default(), link: tokio::sync::Mutex::default() }
+        Self { source, pending: Mutex::default(), connection: tokio::sync::Mutex::default() }
     }
 
-    /// Tells the server that the entry is done. Dropping it may leave it acked or not.
+    /// Acknowledges the entry. If the future is dropped, the entry may be acknowledged or not.
     pub(super) async fn ack(&self, id: &str) -> Result<(), StreamError> {
         let mut tries = 0;
         loop {
-            let failed = match self.once(id).await {
+            let failed = match self.send_one(id).await {
                 Ok(()) => return Ok(()),
                 Err(cause) => cause,
             };
@@ -51,56 +51,60 @@ impl Acks {
         }
     }
 
-    async fn once(&self, id: &str) -> Result<(), Cause> {
-        let (tell, mut answer) = oneshot::channel();
-        self.waiting().push(Waiting { id: id.to_owned(), answer: tell });
-        let mut link = self.link.lock().await;
+    async fn send_one(&self, id: &str) -> Result<(), Cause> {
+        let (result_tx, mut result) = oneshot::channel();
+        self.pending().push(PendingAck { id: id.to_owned(), result: result_tx });
+        let mut connection = self.connection.lock().await;
         loop {
-            // Another may have taken ours along while we waited for the connection.
-            match answer.try_recv() {
-                Ok(answer) => return answer,
-                // Whoever took it along was dropped on the way.
+            // Another task may have sent this ack while this one waited for the connection.
+            match result.try_recv() {
+                Ok(result) => return result,
+                // The task that sent it was dropped before the reply arrived.
                 Err(oneshot::error::TryRecvError::Closed) => return Err(Cause::Closed),
-                Err(oneshot::error::TryRecvError::Empty) => self.flush(&mut link).await,
+                Err(oneshot::error::TryRecvError::Empty) => self.flush(&mut connection).await,
             }
         }
     }
 
-    /// Sends what waits, and tells each what came of it.
-    async fn flush(&self, link: &mut Option<Link>) {
-        let batch: Vec<Waiting> = {
-            let mut waiting = self.waiting();
-            let most = waiting.len().min(BATCH_MAX);
-            waiting.drain(..most).collect()
+    /// Sends the pending acks, and reports the result to each caller.
+    async fn flush(&self, connection: &mut Option<BrokerConnection>) {
+        let batch: Vec<PendingAck> = {
+            let mut pending = self.pending();
+            let most = pending.len().min(BATCH_MAX);
+            pending.drain(..most).collect()
         };
-        // Not put back before it has answered: a connection that is given up halfway is not used again.
-        let taken = link.take();
+        // The connection is put back only after the reply: one that was abandoned halfway is not used again.
+        let taken = connection.take();
         let sent = self.send(taken, &batch).await;
-        let answer = sent.map(|used| *link = Some(used));
-        for one in batch {
-            // Where nobody waits any more, it is acked all the same.
-            let _ = one.answer.send(answer.clone());
+        let result = sent.map(|used| *connection = Some(used));
+        for ack in batch {
+            // If the caller no longer waits, the entry is acknowledged all the same.
+            let _ = ack.result.send(result.clone());
         }
     }
 
-    async fn send(&self, link: Option<Link>, batch: &[Waiting]) -> Result<Link, Cause> {
-        let mut link = match link {
-            Some(link) => link,
-            None => Link::open(&self.source).await?,
+    async fn send(
+        &self,
+        connection: Option<BrokerConnection>,
+        batch: &[PendingAck],
+    ) -> Result<BrokerConnection, Cause> {
+        let mut connection = match connection {
+            Some(connection) => connection,
+            None => BrokerConnection::open(&self.source).await?,
         };
         let mut xack = redis::cmd("XACK");
         xack.arg(&*self.source.stream).arg(&*self.source.group);
-        for one in batch {
-            xack.arg(&one.id);
+        for ack in batch {
+            xack.arg(&ack.id);
         }
-        match link.ask(&xack).await? {
-            // Those that had been acked before do not count.
-            Value::Int(_) => Ok(link),
+        match connection.ask(&xack).await? {
+            // The number does not include entries that were acknowledged before.
+            Value::Int(_) => Ok(connection),
             other => Err(unexpected("XACK", &other)),
         }
     }
 
-    fn waiting(&self) -> std::sync::MutexGuard<'_, Vec<Waiting>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    fn pending(&self) -> std::sync::MutexGuard<'_, Vec<PendingAck>> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,32 +1,34 @@
-//! From what the server said to entries: pure, and strict. An entry that was deleted has no fields.
+//! Parses the server's replies into entries. The functions are pure and strict. A deleted entry has no
+//! fields.
 
 use super::link::unexpected;
 use quorate::node::Cause;
 use redis::Value;
 
-/// Names and values of an entry, in their order.
+/// The names and values of an entry, in order.
 pub(super) type Fields = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// An entry of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
-    /// `MILLISECONDS-NUMBER`.
+    /// The id, `MILLISECONDS-NUMBER`.
     pub(super) id: String,
-    /// Names and values in their order; `None` where the entry was deleted while it was pending.
+    /// The names and values in order; `None` if the entry was deleted while it was pending.
     pub(super) fields: Option<Fields>,
 }
 
-/// What XAUTOCLAIM said.
+/// The reply to XAUTOCLAIM.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct TakenOver {
-    /// Where to go on; `None` once all pending entries have been looked at.
+pub(super) struct Takeover {
+    /// The start of the next call; `None` once all pending entries have been checked.
     pub(super) next: Option<String>,
     pub(super) entries: Vec<Entry>,
-    /// Entries that were deleted from the stream while they were pending: the server has struck them off.
+    /// Entries that were deleted from the stream while they were pending: the server has removed them from
+    /// the pending list.
     pub(super) deleted: Vec<String>,
 }
 
-/// The answer to XREADGROUP of one stream.
+/// Parses the reply to XREADGROUP of one stream.
 pub(super) fn of_read(value: Value) -> Result<Vec<Entry>, Cause> {
     let streams = match value {
         Value::Nil => return Ok(Vec::new()),
@@ -42,8 +44,8 @@ pub(super) fn of_read(value: Value) -> Result<Vec<Entry>, Cause> {
     Ok(entries)
 }
 
-/// The answer to XAUTOCLAIM.
-pub(super) fn of_autoclaim(value: Value) -> Result<TakenOver, Cause> {
+/// Parses the reply to XAUTOCLAIM.
+pub(super) fn of_autoclaim(value: Value) -> Result<Takeover, Cause> {
     let Value::Array(parts) = value else { return Err(unexpected("XAUTOCLAIM", &value)) };
     let mut parts = parts.into_iter();
     let (Some(next), Some(entries)) = (parts.next(), parts.next()) else {
@@ -55,12 +57,12 @@ pub(super) fn of_autoclaim(value: Value) -> Result<TakenOver, Cause> {
         Some(Value::Array(ids)) => ids.into_iter().map(id).collect::<Result<_, _>>()?,
         _ => Vec::new(),
     };
-    Ok(TakenOver { next: (next != "0-0").then_some(next), entries: list(entries)?, deleted })
+    Ok(Takeover { next: (next != "0-0").then_some(next), entries: list(entries)?, deleted })
 }
 
 fn list(value: Value) -> Result<Vec<Entry>, Cause> {
     let Value::Array(entries) = value else { return Err(unexpected("entries", &value)) };
-    // Redis 6.2 says nothing in place of a deleted entry.
+    // Redis 6.2 returns nil in place of a deleted entry.
     entries.into_iter().filter(|entry| *entry != Value::Nil).map(entry).collect()
 }
 
@@ -93,16 +95,16 @@ fn bytes(value: Value) -> Result<Vec<u8>, Cause> {
     }
 }
 
-/// Two numbers and a dash, so that it may stand in a log and in a command.
+/// Parses an id: two numbers and a dash, so that it is safe in a log and in a command.
 fn id(value: Value) -> Result<String, Cause> {
-    let strange = unexpected("an entry's id", &value);
-    let text = String::from_utf8(bytes(value)?).map_err(|_| strange.clone())?;
+    let invalid = unexpected("an entry's id", &value);
+    let text = String::from_utf8(bytes(value)?).map_err(|_| invalid.clone())?;
     let numbers = text.split_once('-').is_some_and(|(ms, number)| {
         [ms, number]
             .iter()
             .all(|part| part.bytes().all(|b| b.is_ascii_digit()) && part.parse::<u64>().is_ok())
     });
-    if numbers { Ok(text) } else { Err(strange) }
+    if numbers { Ok(text) } else { Err(invalid) }
 }
 
 #[cfg(test)]
@@ -124,11 +126,11 @@ mod tests {
         let read = of_read(Value::Array(vec![Value::Array(vec![bulk("orders"), entries])])).unwrap();
         assert_eq!(read[0].fields.as_deref(), Some(&[(b"item".to_vec(), vec![0xff])][..]));
         assert_eq!(read[1], Entry { id: "5-2".to_owned(), fields: None });
-        assert_eq!(of_read(Value::Nil), Ok(Vec::new()), "nothing came in time");
+        assert_eq!(of_read(Value::Nil), Ok(Vec::new()), "the read timed out");
     }
 
     #[test]
-    fn a_take_over_says_where_to_go_on() {
+    fn a_takeover_returns_the_next_start() {
         let entries = || Value::Array(vec![Value::Nil, one("5-1", Value::Array(Vec::new()))]);
         let taken = of_autoclaim(Value::Array(vec![bulk("5-2"), entries()])).unwrap();
         assert_eq!((taken.next.as_deref(), taken.entries.len()), (Some("5-2"), 1));
@@ -138,8 +140,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_answer_is_refused() {
-        let strange = [
+    fn an_invalid_reply_is_refused() {
+        let invalid = [
             Value::Okay,
             Value::Array(vec![Value::Okay]),
             Value::Array(vec![Value::Array(vec![bulk("orders")])]),
@@ -152,7 +154,7 @@ mod tests {
                 Value::Array(vec![one("1-1", Value::Array(vec![bulk("odd")]))]),
             ])]),
         ];
-        for value in strange {
+        for value in invalid {
             assert!(matches!(of_read(value.clone()), Err(Cause::Protocol(_))), "{value:?}");
         }
         for value in

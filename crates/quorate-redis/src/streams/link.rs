@@ -1,4 +1,4 @@
-//! One connection to the broker: a command, its answer, within a time.
+//! One connection to the broker: sends a command, and waits for its reply within a deadline.
 
 use super::StreamSource;
 use crate::{
@@ -14,15 +14,15 @@ use quorate::{
 use redis::{Cmd, ServerError, Value};
 use std::time::Duration;
 
-/// How long a connection, or the answer to a command that does not wait, may take.
-const ANSWER: Duration = Duration::from_secs(5);
+/// The longest time for a connection, or for the reply to a command that does not block.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The mend for a user with too few rights.
+/// The fix for a user with too few permissions.
 const RIGHTS: &str = "let the broker's user do +xgroup|create +xreadgroup +xautoclaim +xack +select +client|setname, and give it \
                       the stream's key";
 
-/// An open connection. After an error it is not used again: an answer may still be under way.
-pub(super) struct Link {
+/// An open connection. After an error it is not used again: a reply may still be in flight.
+pub(super) struct BrokerConnection {
     env: Env,
     name: String,
     reader: Reader,
@@ -30,65 +30,66 @@ pub(super) struct Link {
     password: Option<Secret>,
 }
 
-impl Link {
-    /// Connects and says who we are.
+impl BrokerConnection {
+    /// Connects and authenticates.
     pub(super) async fn open(source: &StreamSource) -> Result<Self, Cause> {
         let env = source.env();
-        env.before(env.now() + ANSWER, Self::greet(source)).await.unwrap_or(Err(Cause::TimedOut))
+        env.before(env.now() + REPLY_TIMEOUT, Self::log_in(source)).await.unwrap_or(Err(Cause::TimedOut))
     }
 
-    async fn greet(source: &StreamSource) -> Result<Self, Cause> {
+    async fn log_in(source: &StreamSource) -> Result<Self, Cause> {
         let (reader, writer, login) = source.node.dial().await?;
         let auth = login.auth();
         let name = source.node.name().to_owned();
-        let mut link = Self { env: source.env().clone(), name, reader, writer, password: login.password };
+        let mut connection =
+            Self { env: source.env().clone(), name, reader, writer, password: login.password };
         if let Some(auth) = auth {
-            link.ask(&auth).await?;
+            connection.ask(&auth).await?;
         }
         if login.database != 0 {
-            link.ask(redis::cmd("SELECT").arg(login.database)).await?;
+            connection.ask(redis::cmd("SELECT").arg(login.database)).await?;
         }
-        // A user that may not name its connections reads streams as well.
-        match link.ask(redis::cmd("CLIENT").arg("SETNAME").arg("quorate-stream")).await {
+        // A user that may not name its connections can read streams too.
+        match connection.ask(redis::cmd("CLIENT").arg("SETNAME").arg("quorate-stream")).await {
             Ok(_) | Err(Cause::Denied(_)) => {}
             Err(cause) => return Err(cause),
         }
-        link.reader.is_known();
-        Ok(link)
+        connection.reader.allow_long_replies();
+        Ok(connection)
     }
 
-    /// The answer to a command that does not wait.
+    /// Returns the reply to a command that does not block.
     pub(super) async fn ask(&mut self, command: &Cmd) -> Result<Value, Cause> {
-        self.ask_within(command, ANSWER).await
+        self.ask_within(command, REPLY_TIMEOUT).await
     }
 
-    /// The answer to a command that waits on the server for `waits` at most.
-    pub(super) async fn wait(&mut self, command: &Cmd, waits: Duration) -> Result<Value, Cause> {
-        self.ask_within(command, waits + ANSWER).await
+    /// Returns the reply to a command that blocks on the server for at most `block`.
+    pub(super) async fn wait(&mut self, command: &Cmd, block: Duration) -> Result<Value, Cause> {
+        self.ask_within(command, block + REPLY_TIMEOUT).await
     }
 
     async fn ask_within(&mut self, command: &Cmd, within: Duration) -> Result<Value, Cause> {
         let deadline = self.env.now() + within;
-        let asked = async {
+        let request = async {
             let sent = self.writer.send(&command.get_packed_command()).await;
             sent.map_err(|error| fault::of_io(&self.name, &error))?;
             self.reader.next().await.map_err(|error| fault::of_broken(&self.name, &error))
         };
-        let answer = self.env.before(deadline, asked).await.unwrap_or(Err(Cause::TimedOut));
-        // A server that repeats what it was told would have its password in every log.
-        match (answer, &self.password) {
+        let reply = self.env.before(deadline, request).await.unwrap_or(Err(Cause::TimedOut));
+        // A server may repeat its input, and the password would then appear in logs.
+        match (reply, &self.password) {
             (Ok(Value::ServerError(error)), Some(password)) => {
-                fault::unless_it_repeats(&error, password.reveal())?;
+                fault::check_for_secret(&error, password.reveal())?;
                 Err(of_server(&error))
             }
             (Ok(Value::ServerError(error)), None) => Err(of_server(&error)),
-            (Err(cause), Some(password)) => Err(fault::without(cause, password.reveal())),
-            (answer, _) => answer,
+            (Err(cause), Some(password)) => Err(fault::redact(cause, password.reveal())),
+            (reply, _) => reply,
         }
     }
 }
 
-/// The cause behind an error of the broker's own. What its user needs is not what a node's does.
+/// Returns the cause for an error that the broker reported. Its user needs other permissions than a node's.
 fn of_server(error: &ServerError) -> Cause {
     match error.code() {
         "NOPERM" => {
@@ -98,7 +99,7 @@ fn of_server(error: &ServerError) -> Cause {
     }
 }
 
-/// What the server should not have said.
+/// Returns the cause for an unexpected value.
 pub(super) fn unexpected(what: &str, value: &Value) -> Cause {
     reply::unexpected(&format!("{} for {what}", reply::kind(value)))
 }

@@ -9,50 +9,53 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-/// The fields of an entry: names and values, in their order.
+/// The fields of an entry: names and values, in order.
 pub type Fields = [(Vec<u8>, Vec<u8>)];
 
-/// An entry of a stream that this consumer was given. As long as it lives no other of this process has it.
+/// An entry of a stream that was delivered to this consumer. While it lives, the same entry is not delivered
+/// again in this process.
 pub struct StreamMessage {
     entry: Entry,
     id: Result<String, BadId>,
     shared: Arc<Shared>,
 }
 
-/// What the messages of one source share.
+/// The state that the messages of one source share.
 pub(super) struct Shared {
     acks: Acks,
     stream: Arc<str>,
     id_field: Option<Arc<str>>,
     check_payload: bool,
-    /// Entries that have been given out here and live: a take-over of our own does not give them out twice.
-    out: Mutex<BTreeSet<String>>,
+    /// The ids of the messages that live. An entry that this source takes over from itself is not delivered
+    /// twice.
+    live: Mutex<BTreeSet<String>>,
 }
 
 impl StreamMessage {
-    /// The entry's id in its stream, `MILLISECONDS-NUMBER`.
+    /// Returns the entry's id in its stream, `MILLISECONDS-NUMBER`.
     pub fn entry_id(&self) -> &str {
         &self.entry.id
     }
 
-    /// Its fields; none where the entry was deleted, or the stream trimmed, while it was pending.
+    /// Returns the fields. There are none if the entry was deleted, or the stream trimmed, while it was
+    /// pending.
     pub fn fields(&self) -> &Fields {
         self.entry.fields.as_deref().unwrap_or_default()
     }
 
-    /// The value of the first field of that name.
+    /// Returns the value of the first field with this name.
     pub fn field(&self, name: &str) -> Option<&[u8]> {
         let of = |(field, _): &&(Vec<u8>, Vec<u8>)| field == name.as_bytes();
         self.fields().iter().find(of).map(|(_, value)| &**value)
     }
 
-    /// The same, where it is text.
+    /// Returns the value of the first field with this name, if it is text.
     pub fn text(&self, name: &str) -> Option<&str> {
         self.field(name).and_then(|value| str::from_utf8(value).ok())
     }
 
-    /// Whether the entry was deleted, or the stream trimmed, while it was pending: there is nothing left to handle, so a
-    /// consumer acks it at once.
+    /// Returns whether the entry was deleted, or the stream trimmed, while it was pending. Nothing is left to
+    /// handle, so a consumer acknowledges it at once.
     pub fn is_deleted(&self) -> bool {
         self.entry.fields.is_none()
     }
@@ -62,7 +65,7 @@ impl StreamMessage {
             return Err(BadId::new("the entry was deleted, or the stream trimmed, before it was handled"));
         };
         let Some(name) = &shared.id_field else {
-            return Ok(format!("{}:{}", plainly(&shared.stream), entry.id));
+            return Ok(format!("{}:{}", escape_id(&shared.stream), entry.id));
         };
         match fields.iter().find(|(field, _)| field == name.as_bytes()) {
             None => Err(BadId::new(&format!("the entry has no field {name:?}, which is to hold its id"))),
@@ -85,7 +88,7 @@ impl Message for StreamMessage {
         let fields = self.entry.fields.as_ref().filter(|_| self.shared.check_payload)?;
         let mut bytes = Vec::new();
         for part in fields.iter().flat_map(|(name, value)| [name, value]) {
-            // With its length, so that no two lists of fields give the same bytes.
+            // Each part is prefixed by its length, so that no two lists of fields give the same bytes.
             bytes.extend_from_slice(&(part.len() as u64).to_be_bytes());
             bytes.extend_from_slice(part);
         }
@@ -103,12 +106,12 @@ impl Message for StreamMessage {
 
 impl Drop for StreamMessage {
     fn drop(&mut self) {
-        self.shared.out.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.entry.id);
+        self.shared.live.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.entry.id);
     }
 }
 
 impl fmt::Debug for StreamMessage {
-    // What it says may be secret.
+    // The fields may be secret, and are not printed.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("StreamMessage")
             .field("stream", &self.shared.stream)
@@ -121,12 +124,12 @@ impl fmt::Debug for StreamMessage {
 impl Shared {
     pub(super) fn new(acks: Acks, source: &StreamSource) -> Self {
         let (stream, id_field) = (Arc::clone(&source.stream), source.id_field.clone());
-        Self { acks, stream, id_field, check_payload: source.check_payload, out: Mutex::default() }
+        Self { acks, stream, id_field, check_payload: source.check_payload, live: Mutex::default() }
     }
 
-    /// The entry as a message, unless it has been given out and still lives.
-    pub(super) fn give_out(self: &Arc<Self>, entry: Entry) -> Option<StreamMessage> {
-        let fresh = self.out.lock().unwrap_or_else(PoisonError::into_inner).insert(entry.id.clone());
+    /// Returns the entry as a message, unless a message of the same entry lives.
+    pub(super) fn deliver(self: &Arc<Self>, entry: Entry) -> Option<StreamMessage> {
+        let fresh = self.live.lock().unwrap_or_else(PoisonError::into_inner).insert(entry.id.clone());
         fresh.then(|| StreamMessage {
             id: StreamMessage::id_of(&entry, self),
             entry,
@@ -135,17 +138,18 @@ impl Shared {
     }
 }
 
-/// A stream's name as it may stand in an id, which has neither braces nor control characters. Two names stay two.
-fn plainly(name: &str) -> String {
-    let mut plainly = String::with_capacity(name.len());
+/// Escapes a stream's name for an id, which has neither braces nor control characters. Different names stay
+/// different.
+fn escape_id(name: &str) -> String {
+    let mut escaped = String::with_capacity(name.len());
     for c in name.chars() {
         if matches!(c, '{' | '}' | '%') || c.is_control() {
-            let _ = write!(plainly, "%{:02X}", u32::from(c));
+            let _ = write!(escaped, "%{:02X}", u32::from(c));
         } else {
-            plainly.push(c);
+            escaped.push(c);
         }
     }
-    plainly
+    escaped
 }
 
 #[cfg(test)]
@@ -153,8 +157,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn any_name_of_a_stream_may_stand_in_an_id() {
-        assert_eq!(plainly("orders:eu"), "orders:eu");
-        assert_eq!(plainly("{orders}\n100%"), "%7Borders%7D%0A100%25");
+    fn any_stream_name_can_be_part_of_an_id() {
+        assert_eq!(escape_id("orders:eu"), "orders:eu");
+        assert_eq!(escape_id("{orders}\n100%"), "%7Borders%7D%0A100%25");
     }
 }

@@ -1,14 +1,7 @@
-//! Redis Streams as a source of messages for [`quorate::claim`]: the entries that a consumer group gives to one
-//! consumer, with what dead consumers have left being claimed over.
+//! Redis Streams as a source of messages for [`quorate::claim`]: reads a consumer group as one consumer, and
+//! takes over the entries that dead consumers left pending.
 //!
-//! # What is not guaranteed
-//!
-//! The server of a stream is the user's broker, an ordinary Redis: what it forgets is lost, and it is no node of the
-//! quorum. A group brings an entry to several consumers where one is slow: that it is handled by one is what the claim
-//! is for. An entry whose ack did not arrive comes again, and is known to be done then. Entries come in the
-//! stream's order only while none comes again.
-//!
-//! # In short
+//! # Example
 //!
 //! ```no_run
 //! use quorate::{claim::{Claims, stream::Delivery}, quorum::Quorum};
@@ -27,13 +20,22 @@
 //! # }
 //! ```
 //!
-//! # What comes again, and when
+//! # Redelivery
 //!
-//! An entry that was given to a consumer and not acked is pending. A consumer that is started again under its name, or
-//! connects again, is given its own pending entries first. The pending entries of all consumers, its own as well, it
-//! takes over once nobody has touched them for [`StreamSource::min_idle`]: so a handler's failure is followed by another
-//! attempt. How often an entry was *delivered* says little about how often it was *tried*, so nothing here gives up on
-//! one: that is the claim's to count.
+//! An entry that was delivered to a consumer and not acknowledged is pending. A consumer that restarts under
+//! the same name, or reconnects, first receives its own pending entries. It also takes over the pending
+//! entries of all consumers, itself included, once they have been idle for [`StreamSource::min_idle`]. So a
+//! handler's failure is followed by another attempt. The number of *deliveries* of an entry says little about
+//! the number of *attempts* to handle it. This module therefore never gives up on an entry: the claim counts
+//! the attempts.
+//!
+//! # What is not guaranteed
+//!
+//! The server of a stream is the user's broker, an ordinary Redis server and not a node of the quorum:
+//! entries that it loses are lost. A group delivers an entry to several consumers if one is slow; the claim
+//! makes sure that one of them handles it. An entry whose ack did not arrive is delivered again, and the
+//! claim then reports that it is done. Entries arrive in the stream's order only as long as none is
+//! redelivered.
 
 mod acks;
 mod entry;

@@ -1,9 +1,9 @@
-//! The shell that reads: one connection, one question at a time, and only when it is asked for a message.
+//! Reads entries: over one connection, one command at a time, and only when a message is requested.
 
 use super::{
     Begin, StreamError, StreamMessage, StreamSource,
     entry::{self, Entry},
-    link::Link,
+    link::BrokerConnection,
     message::Shared,
     plan::{Plan, Step},
 };
@@ -11,89 +11,90 @@ use quorate::node::Cause;
 use redis::Cmd;
 use std::{collections::VecDeque, sync::Arc};
 
-/// A consumer at work.
-pub(super) struct Read {
+/// A running consumer.
+pub(super) struct StreamReader {
     source: StreamSource,
     shared: Arc<Shared>,
     plan: Plan,
-    link: Option<Link>,
-    /// What has been read and not been asked for.
+    connection: Option<BrokerConnection>,
+    /// Entries that were read and not requested yet.
     ready: VecDeque<Entry>,
-    /// The group has been there: where it is lost, so may entries be that it never gave out.
-    grouped: bool,
+    /// Set once the group exists. If the group is lost after that, entries that it never delivered may be
+    /// lost with it.
+    group_exists: bool,
 }
 
-impl Read {
+impl StreamReader {
     pub(super) fn new(source: StreamSource, shared: Arc<Shared>) -> Self {
         let plan = Plan::new(source.min_idle, source.env().now());
-        Self { source, shared, plan, link: None, ready: VecDeque::new(), grouped: false }
+        Self { source, shared, plan, connection: None, ready: VecDeque::new(), group_exists: false }
     }
 
-    /// The next entry, or what went wrong; then ask again.
+    /// Returns the next entry, or an error, after which it may be called again.
     pub(super) async fn next(&mut self) -> Result<StreamMessage, StreamError> {
         loop {
             while let Some(entry) = self.ready.pop_front() {
-                if let Some(message) = self.shared.give_out(entry) {
+                if let Some(message) = self.shared.deliver(entry) {
                     return Ok(message);
                 }
             }
             if let Err(cause) = self.fill().await {
-                self.link = None;
-                self.plan.failed();
+                self.connection = None;
+                self.plan.on_failure();
                 return Err(self.source.failed(cause));
             }
         }
     }
 
     async fn fill(&mut self) -> Result<(), Cause> {
-        // Not put back before it has answered: what is given up halfway is not used again.
-        let mut link = match self.link.take() {
-            Some(link) => link,
+        // The connection is put back only after the reply: one that was abandoned halfway is not used again.
+        let mut connection = match self.connection.take() {
+            Some(connection) => connection,
             None => self.connect().await?,
         };
         let env = self.source.env();
         match self.plan.next(self.source.block(), env.now()) {
             Step::Own(after) => {
-                let read = entry::of_read(link.ask(&self.read_group(&after, None)).await?)?;
-                self.plan.had_own(read.last().map(|last| last.id.clone()));
+                let read = entry::of_read(connection.ask(&self.read_group(&after, None)).await?)?;
+                self.plan.on_own(read.last().map(|last| last.id.clone()));
                 self.ready.extend(read);
             }
             Step::Takeover(from) => {
-                let taken = entry::of_autoclaim(link.ask(&self.autoclaim(&from)).await?)?;
+                let taken = entry::of_autoclaim(connection.ask(&self.autoclaim(&from)).await?)?;
                 if !taken.deleted.is_empty() {
                     let (stream, deleted) = (&*self.source.stream, taken.deleted.len());
                     tracing::warn!(stream, deleted, "entries were deleted while they were pending");
                 }
-                self.plan.took_over(taken.next, self.source.env().now());
+                self.plan.on_takeover(taken.next, self.source.env().now());
                 self.ready.extend(taken.entries);
             }
             Step::New(block) => {
-                let waited = link.wait(&self.read_group(">", Some(block)), block).await?;
+                let waited = connection.wait(&self.read_group(">", Some(block)), block).await?;
                 let read = entry::of_read(waited)?;
-                self.plan.had_new();
+                self.plan.on_new();
                 self.ready.extend(read);
             }
         }
-        self.link = Some(link);
+        self.connection = Some(connection);
         Ok(())
     }
 
-    async fn connect(&mut self) -> Result<Link, Cause> {
+    async fn connect(&mut self) -> Result<BrokerConnection, Cause> {
         let env = self.source.env();
         let pause = self.plan.pause();
-        // Workers that lost the server together do not come back together.
+        // Workers that lost the server at the same time reconnect at different times.
         env.sleep(pause - env.random_below(pause / 2)).await;
-        let mut link = Link::open(&self.source).await?;
-        let from = if self.source.begin == Begin::New && !self.grouped { "$" } else { "0" };
+        let mut connection = BrokerConnection::open(&self.source).await?;
+        let from = if self.source.begin == Begin::New && !self.group_exists { "$" } else { "0" };
         let mut create = redis::cmd("XGROUP");
         create.arg("CREATE").arg(&*self.source.stream).arg(&*self.source.group).arg(from).arg("MKSTREAM");
-        match link.ask(&create).await {
+        match connection.ask(&create).await {
             Ok(_) => {}
             Err(Cause::Denied(why)) if why.starts_with("BUSYGROUP") => {}
             Err(cause) => return Err(cause),
         }
-        self.grouped = true;
-        Ok(link)
+        self.group_exists = true;
+        Ok(connection)
     }
 
     fn read_group(&self, after: &str, block: Option<std::time::Duration>) -> Cmd {

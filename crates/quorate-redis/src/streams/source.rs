@@ -1,4 +1,4 @@
-use super::{acks::Acks, message::Shared, read::Read};
+use super::{acks::Acks, message::Shared, read::StreamReader};
 use crate::{RedisNode, UrlError};
 use futures_util::{Stream, StreamExt, stream};
 use quorate::{
@@ -10,8 +10,8 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use super::StreamMessage;
 
-/// The longest wait for new entries in one read: a connection that is broken and does not say so is found out
-/// a little later.
+/// The longest time for which one read blocks. It also limits how late a silently broken connection is
+/// noticed.
 const BLOCK_MAX: Duration = Duration::from_secs(5);
 
 /// A consumer of one group of one Redis stream.
@@ -28,17 +28,17 @@ pub struct StreamSource {
     pub(super) batch: usize,
 }
 
-/// Where a group that does not exist yet begins.
+/// The start position of a group that is created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Begin {
-    /// With the stream's first entry.
+    /// The stream's first entry.
     #[default]
     First,
-    /// With what is added from now on.
+    /// The first entry that is added after the group is created.
     New,
 }
 
-/// What keeps entries from coming. The stream goes on, and tries again.
+/// An error that prevents reading. The stream of messages continues with another try.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the stream {stream:?} at {server}: {cause}")]
 pub struct StreamError {
@@ -48,16 +48,17 @@ pub struct StreamError {
 }
 
 impl StreamSource {
-    /// Reads `stream` on the server at `url` (as for [`RedisNode::parse`]) as a consumer of `group`. Stream and
-    /// group are created where they do not exist.
+    /// Reads `stream` on the server at `url` (as for [`RedisNode::parse`]) as a consumer of `group`. The
+    /// stream and the group are created if they do not exist.
     ///
     /// # Errors
-    /// [`UrlError`], which names what is wrong and the mend, and no password.
+    /// [`UrlError`] with the reason and the fix. It holds no password.
     pub fn new(url: &str, stream: &str, group: &str) -> Result<Self, UrlError> {
         Ok(Self::on(RedisNode::parse(url)?, stream, group))
     }
 
-    /// The same, on a server with a password file or certificates of its own. The node's prefix has no meaning here.
+    /// Like [`new`](Self::new), for a server with a password file or certificates of its own. The node's
+    /// prefix has no meaning here.
     pub fn on(server: RedisNode, stream: &str, group: &str) -> Self {
         Self {
             consumer: format!("quorate-{:08x}", server.env().random() >> 32).into(),
@@ -72,59 +73,63 @@ impl StreamSource {
         }
     }
 
-    /// Who we are in the group: a name that outlives a restart, and that no other process has. The group remembers
-    /// every name for ever, so a name should not be new each time, as the default is.
+    /// Sets the consumer's name in the group. It should stay the same across restarts, and no other process
+    /// may use it. The group remembers every name forever, so a name should not be new each time, as the
+    /// default is.
     #[must_use]
     pub fn consumer(mut self, name: &str) -> Self {
         self.consumer = name.into();
         self
     }
 
-    /// Claims messages by the value of this field: where a producer may add one message twice. By default the id is
-    /// the stream's name and the entry's own id.
+    /// Claims messages by the value of this field, for producers that may add one message twice. By default
+    /// the id is the stream's name and the entry's own id.
     #[must_use]
     pub fn id_field(mut self, name: &str) -> Self {
         self.id_field = Some(name.into());
         self
     }
 
-    /// Keeps a fingerprint of all fields with the claim: another entry with the same id and other fields goes to the
-    /// dead-letter hook. For use with [`StreamSource::id_field`]; it costs a round trip more a claim.
+    /// Stores a fingerprint of all fields with the claim: another entry with the same id and other fields
+    /// goes to the dead-letter hook. For use with [`StreamSource::id_field`]; it costs one more round trip
+    /// for each claim.
     #[must_use]
     pub fn check_payload(mut self) -> Self {
         self.check_payload = true;
         self
     }
 
-    /// Where the group begins if it does not exist yet. One that was lost after that begins with the stream's first
-    /// entry.
+    /// Sets the start position of the group if it does not exist yet. A group that is lost after that starts
+    /// again at the stream's first entry.
     #[must_use]
     pub fn begin(mut self, begin: Begin) -> Self {
         self.begin = begin;
         self
     }
 
-    /// For how long nobody must have touched a pending entry before it is taken over: the claims' TTL at least, or
-    /// others look in vain at what a slow handler still has. Default 30 s, at least 10 ms.
+    /// Sets the idle time after which a pending entry is taken over. It should be at least the claims' TTL;
+    /// otherwise other consumers take over entries that a slow handler still holds, and find them claimed.
+    /// Default 30 s, at least 10 ms.
     #[must_use]
     pub fn min_idle(mut self, time: Duration) -> Self {
         self.min_idle = time.max(Duration::from_millis(10));
         self
     }
 
-    /// How many entries are read at once, at least one. What has been read and not been asked for is pending with us.
-    /// Default 32.
+    /// Sets the number of entries of one read, at least one. Entries that were read and not requested are
+    /// pending for this consumer. Default 32.
     #[must_use]
     pub fn batch(mut self, most: usize) -> Self {
         self.batch = most.max(1);
         self
     }
 
-    /// The entries, for ever, and what goes wrong in between. Nothing is read that is not asked for, and nothing before
-    /// the first is asked for; reading and acking have a connection each. No two of one consumer's name should run.
+    /// Returns the entries, without end, and the errors in between. Nothing is read before the first entry is
+    /// requested, and later reads happen only on request. Reading and acknowledging use a connection each.
+    /// Only one stream of messages should run for each consumer name.
     pub fn messages(&self) -> impl Stream<Item = Result<StreamMessage, StreamError>> + Send + use<> {
         let shared = Arc::new(Shared::new(Acks::new(self.clone()), self));
-        let read = Read::new(self.clone(), shared);
+        let read = StreamReader::new(self.clone(), shared);
         stream::unfold(read, |mut read| async move { Some((read.next().await, read)) }).boxed()
     }
 
@@ -132,7 +137,7 @@ impl StreamSource {
         self.node.env()
     }
 
-    /// How long one read waits for new entries.
+    /// Returns the time for which one read blocks.
     pub(super) fn block(&self) -> Duration {
         BLOCK_MAX
     }
@@ -144,7 +149,7 @@ impl StreamSource {
 }
 
 impl StreamError {
-    /// What went wrong.
+    /// Returns the cause of the error.
     pub fn cause(&self) -> &Cause {
         &self.cause
     }

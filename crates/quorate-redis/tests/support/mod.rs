@@ -1,4 +1,4 @@
-//! A session with a node, and short ways to ask.
+//! A session with a node, and short functions that send requests.
 #![allow(
     dead_code,
     clippy::unwrap_used,
@@ -19,24 +19,24 @@ use std::{sync::Arc, time::Duration};
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 pub(crate) const STAMP: &str = "the marker";
 
-pub(crate) struct Desk {
+pub(crate) struct NodeClient {
     pub(crate) node: RedisNode,
     pub(crate) session: RedisSession,
     pub(crate) hello: Hello,
     pub(crate) stamp: Arc<str>,
 }
 
-impl Desk {
+impl NodeClient {
     pub(crate) async fn bare(node: RedisNode) -> Self {
         let (session, hello) = soon(node.open(Nudge::channel().0)).await.unwrap();
         Self::of(node, session, hello)
     }
 
     pub(crate) async fn marked(node: RedisNode) -> Self {
-        let mut desk = Self::bare(node).await;
+        let mut client = Self::bare(node).await;
         let mark = Request::Mark { expect: None, marker: STAMP.into() };
-        assert_eq!(desk.ask(mark).await, Reply::Marked);
-        desk
+        assert_eq!(client.ask(mark).await, Reply::Marked);
+        client
     }
 
     pub(crate) fn of(node: RedisNode, session: RedisSession, hello: Hello) -> Self {
@@ -87,11 +87,11 @@ pub(crate) fn owner(number: u64) -> Owner {
     Owner::sign("worker", number, 7)
 }
 
-/// What `work` gives within ten seconds.
+/// Returns the result of `work`, which must end within ten seconds.
 pub(crate) async fn soon<T>(work: impl Future<Output = T>) -> T {
     let env = Env::system();
     match env.before(env.now() + Duration::from_secs(10), work).await {
         Some(done) => done,
-        None => panic!("nothing came in ten seconds"),
+        None => panic!("timed out after ten seconds"),
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! `cargo run --release -p quorate-testkit --bin model -- --states 20000000`
 //!
-//! `--only WORDS` searches those models alone whose name contains the words.
+//! `--only WORDS` searches only the models whose name contains the words.
 
 use quorate_testkit::model::{
     Limits, Searchable,
@@ -29,7 +29,7 @@ fn main() -> ExitCode {
     if all(&options) && opened_runs(&options) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// The command line.
+/// The command line options.
 struct Options {
     limits: Limits,
     only: String,
@@ -51,7 +51,7 @@ impl Options {
     }
 }
 
-/// Searches every model; whether none broke.
+/// Searches every model. Returns `true` if every model held.
 fn all(options: &Options) -> bool {
     let fencing = Fencing::plain();
     let three = Fencing { attempts: 3, doubles: 0, apart: Some(1), ..fencing };

@@ -1,6 +1,7 @@
-//! Runs the seeded simulation over as many seeds as one likes, on every processor, and sums up what came of it.
+//! Runs the seeded simulation over any number of seeds, on every processor, and prints a summary.
 //!
-//! Exit status: 0 where every seed held, 1 where one did not, 2 for arguments that cannot be used.
+//! Exit status: 0 if every invariant held under every seed, 1 if a seed failed, 2 for arguments that cannot
+//! be used.
 
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -12,35 +13,35 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How often a line is written where there is no terminal for a bar.
+/// The interval between two lines of progress if standard error is no terminal.
 const LINE_EVERY: Duration = Duration::from_secs(30);
 
-/// Runs the shipped code through seeded faults, and holds what it does against the invariants.
+/// Runs the shipped code through seeded faults, and checks its behaviour against the invariants.
 #[derive(Debug, Parser)]
 #[command(name = "simulate", version)]
 struct Args {
-    /// How many seeds of each plan, from --from on.
+    /// The number of seeds of each plan, from --from on.
     #[arg(long, default_value_t = 1_000, conflicts_with = "to")]
     seeds: u64,
     /// The first seed.
     #[arg(long, default_value_t = 1)]
     from: u64,
-    /// The seed to end before.
+    /// The seed to stop before.
     #[arg(long)]
     to: Option<u64>,
-    /// Which plan, or `all`, or `list` to see them.
+    /// The name of a plan, `all`, or `list` to print the plans.
     #[arg(long, default_value = "all")]
     plan: String,
     /// Run each seed twice and compare the traces.
     #[arg(long)]
     twice: bool,
-    /// How many threads; as many as processors if not given.
+    /// The number of threads; by default the number of processors.
     #[arg(long)]
     threads: Option<usize>,
     /// Print the summary as one JSON object.
     #[arg(long)]
     json: bool,
-    /// Begin no further seed after this many failures.
+    /// Start no further seed after this many failures.
     #[arg(long, default_value_t = 20)]
     stop_after_failures: u64,
     /// Run one seed of one plan and print its whole trace.
@@ -59,7 +60,7 @@ fn main() -> ExitCode {
         return replay(&args.plan, seed);
     }
     let Some(sweeps) = sweeps(&args) else {
-        eprintln!("simulate: there is no plan {:?}; --plan list names them", args.plan);
+        eprintln!("simulate: unknown plan {:?}; --plan list prints the plans", args.plan);
         return ExitCode::from(2);
     };
     let began = now();
@@ -103,7 +104,7 @@ fn sweeps(args: &Args) -> Option<Vec<Sweep>> {
 fn replay(name: &str, seed: u64) -> ExitCode {
     let name = if name == "all" { "default" } else { name };
     let Some(plan) = Plan::named(name) else {
-        eprintln!("simulate: there is no plan {name:?}; --plan list names them");
+        eprintln!("simulate: unknown plan {name:?}; --plan list prints the plans");
         return ExitCode::from(2);
     };
     let outcome = simulate(seed, &plan);
@@ -113,7 +114,7 @@ fn replay(name: &str, seed: u64) -> ExitCode {
     ExitCode::from(u8::from(outcome.violation.is_some()))
 }
 
-/// A bar at a terminal; elsewhere a line now and then. Failures are told at once.
+/// A progress bar on a terminal; otherwise a line at intervals. Failures are printed at once.
 struct Progress {
     bar: ProgressBar,
     began: Instant,
@@ -138,14 +139,14 @@ impl Progress {
 
     fn step(&self, failure: Option<&Failure>) {
         if let Some(failure) = failure {
-            let told = format!(
+            let report = format!(
                 "plan {} seed {}: {}\n  replay: {}",
                 failure.plan,
                 failure.seed,
                 failure.violation,
                 failure.replay()
             );
-            self.bar.suspend(|| eprintln!("{told}"));
+            self.bar.suspend(|| eprintln!("{report}"));
         }
         self.bar.inc(1);
         let due = self.began.elapsed().as_secs() / LINE_EVERY.as_secs();
@@ -156,7 +157,7 @@ impl Progress {
     }
 }
 
-/// What a reader wants to know first: each with the names under which it is counted.
+/// The headlines of the summary: each with the names under which it is counted.
 const HEADLINES: [(&str, &str); 4] = [
     ("leases granted", "lease granted"),
     ("leader changes", "leader changed"),
@@ -164,7 +165,7 @@ const HEADLINES: [(&str, &str); 4] = [
     ("claims", "claim"),
 ];
 
-/// How often anything was reached that is counted as `name`, or as `name` and something more.
+/// Returns the total of every count whose name is `name`, or begins with `name` and a space.
 fn counted(total: &Summary, name: &str) -> u64 {
     let is =
         |what: &str| what.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '));

@@ -1,183 +1,186 @@
-use super::{Desk, inbox::*};
+use super::{TestClient, client::*};
 use quorate::node::{DoneRecord, Node, Refusal, Reply, Request, UNFIT, engine::RESULT_MAX};
 use std::time::Duration;
 
-pub(super) async fn complete_frees_the_claim_and_answers_for_it<N: Node>(node: N) {
-    let mut desk = Desk::marked(node).await;
+pub(super) async fn complete_frees_the_claim_and_keeps_its_result<N: Node>(node: N) {
+    let mut client = TestClient::marked(node).await;
     let resource = claim("1");
-    let by = desk.must_acquire(&resource, &owner(1), LONG).await;
-    assert_eq!(desk.inspect(&resource).await.done, None);
-    assert_eq!(desk.ask(complete(&resource, &owner(1), by, "paid")).await, Reply::Completed);
-    let seen = desk.inspect(&resource).await;
-    assert_eq!(seen, Seen { holder: None, counter: None, done: Some(done(by, "paid")), begun: None });
-    let again = desk.ask(desk.acquire(&resource, &owner(2), LONG)).await;
+    let by = client.must_acquire(&resource, &owner(1), LONG).await;
+    assert_eq!(client.inspect(&resource).await.done, None);
+    assert_eq!(client.ask(complete(&resource, &owner(1), by, "paid")).await, Reply::Completed);
+    let seen = client.inspect(&resource).await;
+    assert_eq!(
+        seen,
+        ResourceState { holder: None, counter: None, done: Some(done(by, "paid")), begun: None }
+    );
+    let again = client.ask(client.acquire(&resource, &owner(2), LONG)).await;
     assert_eq!(again, Reply::Done(done(by, "paid")));
-    assert!(desk.inspect(&resource).await.is_free());
-    desk.must_acquire(&claim("2"), &owner(2), LONG).await;
+    assert!(client.inspect(&resource).await.is_free());
+    client.must_acquire(&claim("2"), &owner(2), LONG).await;
 }
 
 pub(super) async fn complete_is_refused_while_another_holds<N: Node>(node: N) {
-    let mut desk = Desk::marked(node).await;
+    let mut client = TestClient::marked(node).await;
     let resource = claim("1");
-    let by = desk.must_acquire(&resource, &owner(1), LONG).await;
-    let stranger = desk.ask(complete(&resource, &owner(2), by + 1, "mine")).await;
+    let by = client.must_acquire(&resource, &owner(1), LONG).await;
+    let stranger = client.ask(complete(&resource, &owner(2), by + 1, "mine")).await;
     assert!(matches!(stranger, Reply::Held { owner: holder, .. } if holder == owner(1)));
-    let seen = desk.inspect(&resource).await;
+    let seen = client.inspect(&resource).await;
     assert!(seen.held_by(&owner(1)) && seen.done.is_none(), "{seen:?}");
     assert_eq!(seen.counter, Some(by));
 }
 
 pub(super) async fn complete_after_the_end_needs_the_newest_count<N: Node>(node: N) {
-    let mut desk = Desk::marked(node).await;
+    let mut client = TestClient::marked(node).await;
     let (alone, passed) = (claim("alone"), claim("passed"));
-    let by = desk.must_acquire(&alone, &owner(1), Duration::from_millis(10)).await;
-    let old = desk.must_acquire(&passed, &owner(1), Duration::from_millis(10)).await;
-    desk.wait_until(&alone, Seen::is_free).await;
-    desk.wait_until(&passed, Seen::is_free).await;
-    assert_eq!(desk.ask(complete(&alone, &owner(1), by, "late")).await, Reply::Completed);
-    assert_eq!(desk.inspect(&alone).await.done, Some(done(by, "late")));
-    desk.must_acquire(&passed, &owner(2), LONG).await;
-    assert_eq!(desk.ask(release(&passed, &owner(2))).await, Reply::Released(true));
-    let superseded = desk.ask(complete(&passed, &owner(1), old, "late")).await;
+    let by = client.must_acquire(&alone, &owner(1), Duration::from_millis(10)).await;
+    let old = client.must_acquire(&passed, &owner(1), Duration::from_millis(10)).await;
+    client.wait_until(&alone, ResourceState::is_free).await;
+    client.wait_until(&passed, ResourceState::is_free).await;
+    assert_eq!(client.ask(complete(&alone, &owner(1), by, "late")).await, Reply::Completed);
+    assert_eq!(client.inspect(&alone).await.done, Some(done(by, "late")));
+    client.must_acquire(&passed, &owner(2), LONG).await;
+    assert_eq!(client.ask(release(&passed, &owner(2))).await, Reply::Released(true));
+    let superseded = client.ask(complete(&passed, &owner(1), old, "late")).await;
     assert_eq!(superseded, Reply::Refused(Refusal::Superseded));
-    assert_eq!(desk.inspect(&passed).await.done, None);
+    assert_eq!(client.inspect(&passed).await.done, None);
     // A node that missed the claim altogether.
     let unknown = claim("unknown");
-    assert_eq!(desk.ask(complete(&unknown, &owner(1), 12, "x")).await, Reply::Completed);
+    assert_eq!(client.ask(complete(&unknown, &owner(1), 12, "x")).await, Reply::Completed);
     assert_eq!(
-        desk.inspect(&unknown).await,
-        Seen { holder: None, counter: None, done: Some(done(12, "x")), begun: None }
+        client.inspect(&unknown).await,
+        ResourceState { holder: None, counter: None, done: Some(done(12, "x")), begun: None }
     );
 }
 
-pub(super) async fn of_two_done_records_the_higher_stands<N: Node>(node: N) {
-    let mut desk = Desk::marked(node).await;
+pub(super) async fn the_done_record_with_the_higher_token_is_kept<N: Node>(node: N) {
+    let mut client = TestClient::marked(node).await;
     let resource = claim("1");
-    assert_eq!(desk.ask(complete(&resource, &owner(1), 90, "ninety")).await, Reply::Completed);
+    assert_eq!(client.ask(complete(&resource, &owner(1), 90, "ninety")).await, Reply::Completed);
     // 9 is the greater text and the lesser number.
-    let lower = desk.ask(complete(&resource, &owner(2), 9, "nine")).await;
+    let lower = client.ask(complete(&resource, &owner(2), 9, "nine")).await;
     assert_eq!(lower, Reply::Done(done(90, "ninety")));
-    assert_eq!(desk.ask(complete(&resource, &owner(1), 90, "again")).await, Reply::Completed);
-    assert_eq!(desk.ask(complete(&resource, &owner(3), 100, "hundred")).await, Reply::Completed);
-    let seen = desk.inspect(&resource).await;
+    assert_eq!(client.ask(complete(&resource, &owner(1), 90, "again")).await, Reply::Completed);
+    assert_eq!(client.ask(complete(&resource, &owner(3), 100, "hundred")).await, Reply::Completed);
+    let seen = client.inspect(&resource).await;
     assert_eq!((seen.counter, seen.done), (None, Some(done(100, "hundred"))));
 }
 
 pub(super) async fn a_done_claim_is_not_extended<N: Node>(node: N) {
-    let mut desk = Desk::marked(node).await;
+    let mut client = TestClient::marked(node).await;
     let resource = claim("1");
-    let by = desk.must_acquire(&resource, &owner(1), LONG).await;
-    assert_eq!(desk.ask(complete(&resource, &owner(1), by, "")).await, Reply::Completed);
-    let extended = desk.ask(extend(&resource, &owner(1), LONG, by)).await;
+    let by = client.must_acquire(&resource, &owner(1), LONG).await;
+    assert_eq!(client.ask(complete(&resource, &owner(1), by, "")).await, Reply::Completed);
+    let extended = client.ask(extend(&resource, &owner(1), LONG, by)).await;
     assert_eq!(extended, Reply::Done(done(by, "")));
-    assert!(desk.inspect(&resource).await.is_free());
+    assert!(client.inspect(&resource).await.is_free());
 }
 
-pub(super) async fn done_is_forgotten_at_its_time_with_its_counter<N: Node>(node: N) {
-    let mut desk = Desk::marked(node).await;
+pub(super) async fn a_done_record_expires_with_its_counter<N: Node>(node: N) {
+    let mut client = TestClient::marked(node).await;
     let resource = claim("1");
-    let by = desk.must_acquire(&resource, &owner(1), LONG).await;
+    let by = client.must_acquire(&resource, &owner(1), LONG).await;
     let mut brief = complete(&resource, &owner(1), by, "brief");
     if let Request::Complete { retention, .. } = &mut brief {
         *retention = Duration::from_millis(80);
     }
-    let sent = desk.now();
-    assert_eq!(desk.ask(brief).await, Reply::Completed);
-    desk.wait_until(&resource, |seen| seen.done.is_none() && seen.counter.is_none()).await;
-    assert!(sent.until(desk.now()) >= Duration::from_millis(80));
-    desk.must_acquire(&resource, &owner(2), LONG).await;
+    let sent = client.now();
+    assert_eq!(client.ask(brief).await, Reply::Completed);
+    client.wait_until(&resource, |seen| seen.done.is_none() && seen.counter.is_none()).await;
+    assert!(sent.until(client.now()) >= Duration::from_millis(80));
+    client.must_acquire(&resource, &owner(2), LONG).await;
 }
 
 pub(super) async fn results_may_hold_anything<N: Node>(node: N) {
-    let mut desk = Desk::marked(node).await;
+    let mut client = TestClient::marked(node).await;
     let long = "r".repeat(RESULT_MAX);
     for result in ["", ":", "7:x", "a\nb\r\n", "{\"ü\": null}", "\0", &long] {
         let resource = claim(&format!("{}{}", result.len(), result.starts_with(':')));
-        assert_eq!(desk.ask(complete(&resource, &owner(1), 3, result)).await, Reply::Completed);
-        assert_eq!(desk.inspect(&resource).await.done, Some(done(3, result)), "{result:?}");
+        assert_eq!(client.ask(complete(&resource, &owner(1), 3, result)).await, Reply::Completed);
+        assert_eq!(client.inspect(&resource).await.done, Some(done(3, result)), "{result:?}");
     }
 }
 
-pub(super) async fn an_attempt_is_counted_by_the_holder_and_told_with_the_next_grant<N: Node>(node: N) {
-    let mut desk = Desk::marked(node).await;
+pub(super) async fn the_holder_counts_an_attempt_and_the_next_grant_reports_it<N: Node>(node: N) {
+    let mut client = TestClient::marked(node).await;
     let resource = claim("1");
-    let nobody = desk.ask(count(&resource, &owner(1), 1, None)).await;
+    let nobody = client.ask(count(&resource, &owner(1), 1, None)).await;
     assert_eq!(nobody, Reply::Refused(Refusal::NotOwner));
-    let first = desk.ask(desk.acquire(&resource, &owner(1), LONG)).await;
+    let first = client.ask(client.acquire(&resource, &owner(1), LONG)).await;
     assert!(matches!(first, Reply::Granted { begun: None, .. }), "{first:?}");
-    assert_eq!(desk.ask(count(&resource, &owner(1), 1, Some("0f"))).await, Reply::Counted);
-    let stranger = desk.ask(count(&resource, &owner(2), 9, None)).await;
+    assert_eq!(client.ask(count(&resource, &owner(1), 1, Some("0f"))).await, Reply::Counted);
+    let stranger = client.ask(count(&resource, &owner(2), 9, None)).await;
     assert_eq!(stranger, Reply::Refused(Refusal::NotOwner));
-    assert_eq!(desk.inspect(&resource).await.begun, Some(begun(1, Some("0f"))));
-    assert_eq!(desk.ask(release(&resource, &owner(1))).await, Reply::Released(true));
-    match desk.ask(desk.acquire(&resource, &owner(2), LONG)).await {
+    assert_eq!(client.inspect(&resource).await.begun, Some(begun(1, Some("0f"))));
+    assert_eq!(client.ask(release(&resource, &owner(1))).await, Reply::Released(true));
+    match client.ask(client.acquire(&resource, &owner(2), LONG)).await {
         Reply::Granted { begun: standing, .. } => assert_eq!(standing, Some(begun(1, Some("0f")))),
         other => unexpected(&other),
     }
-    // Who gives no fingerprint leaves the one that stands.
-    assert_eq!(desk.ask(count(&resource, &owner(2), 2, None)).await, Reply::Counted);
-    assert_eq!(desk.inspect(&resource).await.begun, Some(begun(2, Some("0f"))));
+    // A count without a fingerprint leaves the stored one.
+    assert_eq!(client.ask(count(&resource, &owner(2), 2, None)).await, Reply::Counted);
+    assert_eq!(client.inspect(&resource).await.begun, Some(begun(2, Some("0f"))));
 }
 
-pub(super) async fn no_count_goes_down_or_stands_for_two<N: Node>(node: N) {
-    let mut desk = Desk::marked(node).await;
+pub(super) async fn no_count_decreases_or_counts_two_attempts<N: Node>(node: N) {
+    let mut client = TestClient::marked(node).await;
     let resource = claim("1");
-    desk.must_acquire(&resource, &owner(1), LONG).await;
-    assert_eq!(desk.ask(count(&resource, &owner(1), 10, None)).await, Reply::Counted);
+    client.must_acquire(&resource, &owner(1), LONG).await;
+    assert_eq!(client.ask(count(&resource, &owner(1), 10, None)).await, Reply::Counted);
     // 9 is the greater text and the lesser number.
     for fewer in [0, 1, 9, 10] {
-        let refused = desk.ask(count(&resource, &owner(1), fewer, None)).await;
+        let refused = client.ask(count(&resource, &owner(1), fewer, None)).await;
         assert_eq!(refused, Reply::Refused(Refusal::Superseded), "{fewer}");
     }
-    assert_eq!(desk.inspect(&resource).await.begun, Some(begun(10, None)));
+    assert_eq!(client.inspect(&resource).await.begun, Some(begun(10, None)));
 }
 
 pub(super) async fn an_attempt_is_taken_back_where_it_was_counted<N: Node>(node: N) {
-    let mut desk = Desk::marked(node).await;
+    let mut client = TestClient::marked(node).await;
     let resource = claim("1");
-    desk.must_acquire(&resource, &owner(1), LONG).await;
-    let uncounted = desk.ask(count_back(&resource, &owner(1), 1)).await;
+    client.must_acquire(&resource, &owner(1), LONG).await;
+    let uncounted = client.ask(count_back(&resource, &owner(1), 1)).await;
     assert_eq!(uncounted, Reply::Refused(Refusal::Superseded));
-    assert_eq!(desk.ask(count(&resource, &owner(1), 3, Some("aa"))).await, Reply::Counted);
+    assert_eq!(client.ask(count(&resource, &owner(1), 3, Some("aa"))).await, Reply::Counted);
     for other in [2, 4] {
-        let refused = desk.ask(count_back(&resource, &owner(1), other)).await;
+        let refused = client.ask(count_back(&resource, &owner(1), other)).await;
         assert_eq!(refused, Reply::Refused(Refusal::Superseded), "{other}");
     }
-    let stranger = desk.ask(count_back(&resource, &owner(2), 3)).await;
+    let stranger = client.ask(count_back(&resource, &owner(2), 3)).await;
     assert_eq!(stranger, Reply::Refused(Refusal::NotOwner));
-    assert_eq!(desk.ask(count_back(&resource, &owner(1), 3)).await, Reply::Counted);
-    assert_eq!(desk.inspect(&resource).await.begun, Some(begun(2, Some("aa"))));
-    // Of none there is no payload.
+    assert_eq!(client.ask(count_back(&resource, &owner(1), 3)).await, Reply::Counted);
+    assert_eq!(client.inspect(&resource).await.begun, Some(begun(2, Some("aa"))));
+    // No payload is stored for an attempt count of zero.
     for more in [2, 1] {
-        assert_eq!(desk.ask(count_back(&resource, &owner(1), more)).await, Reply::Counted);
+        assert_eq!(client.ask(count_back(&resource, &owner(1), more)).await, Reply::Counted);
     }
-    assert_eq!(desk.inspect(&resource).await.begun, Some(begun(0, None)));
+    assert_eq!(client.inspect(&resource).await.begun, Some(begun(0, None)));
 }
 
-pub(super) async fn what_is_counted_ends_at_its_time_and_with_the_done_record<N: Node>(node: N) {
-    let mut desk = Desk::marked(node).await;
+pub(super) async fn a_count_expires_and_ends_with_the_done_record<N: Node>(node: N) {
+    let mut client = TestClient::marked(node).await;
     let (brief, finished) = (claim("brief"), claim("finished"));
-    desk.must_acquire(&brief, &owner(1), LONG).await;
+    client.must_acquire(&brief, &owner(1), LONG).await;
     let mut counted = count(&brief, &owner(1), 1, None);
     if let Request::Count { keep, .. } = &mut counted {
         *keep = Duration::from_millis(80);
     }
-    let sent = desk.now();
-    assert_eq!(desk.ask(counted).await, Reply::Counted);
-    let by = desk.must_acquire(&finished, &owner(1), LONG).await;
-    assert_eq!(desk.ask(count(&finished, &owner(1), 1, None)).await, Reply::Counted);
-    assert_eq!(desk.ask(complete(&finished, &owner(1), by, "ok")).await, Reply::Completed);
-    let seen = desk.inspect(&finished).await;
+    let sent = client.now();
+    assert_eq!(client.ask(counted).await, Reply::Counted);
+    let by = client.must_acquire(&finished, &owner(1), LONG).await;
+    assert_eq!(client.ask(count(&finished, &owner(1), 1, None)).await, Reply::Counted);
+    assert_eq!(client.ask(complete(&finished, &owner(1), by, "ok")).await, Reply::Completed);
+    let seen = client.inspect(&finished).await;
     assert_eq!((seen.begun, seen.done), (None, Some(done(by, "ok"))));
-    // Nothing is counted on what is done, though somebody set its owner again.
-    let late = desk.ask(count(&finished, &owner(1), 2, None)).await;
+    // Nothing is counted on a claim that is done, even if its owner was set again.
+    let late = client.ask(count(&finished, &owner(1), 2, None)).await;
     assert_eq!(late, Reply::Refused(Refusal::NotOwner));
-    desk.wait_until(&brief, |seen| seen.begun.is_none()).await;
-    assert!(sent.until(desk.now()) >= Duration::from_millis(80));
+    client.wait_until(&brief, |seen| seen.begun.is_none()).await;
+    assert!(sent.until(client.now()) >= Duration::from_millis(80));
 }
 
-pub(super) async fn a_record_keeps_all_that_it_was_told<N: Node>(node: N) {
-    let mut desk = Desk::marked(node).await;
+pub(super) async fn a_record_keeps_the_payload_and_the_count<N: Node>(node: N) {
+    let mut client = TestClient::marked(node).await;
     let resource = claim("1");
     for record in [
         DoneRecord { payload: Some("00ff".into()), ..done(3, "1:2:x") },
@@ -191,54 +194,55 @@ pub(super) async fn a_record_keeps_all_that_it_was_told<N: Node>(node: N) {
             record: record.clone(),
             retention: LONG,
         };
-        assert_eq!(desk.ask(request).await, Reply::Completed);
-        assert_eq!(desk.inspect(&resource).await.done, Some(record.clone()));
-        assert_eq!(desk.ask(desk.acquire(&resource, &owner(2), LONG)).await, Reply::Done(record));
+        assert_eq!(client.ask(request).await, Reply::Completed);
+        assert_eq!(client.inspect(&resource).await.done, Some(record.clone()));
+        assert_eq!(client.ask(client.acquire(&resource, &owner(2), LONG)).await, Reply::Done(record));
     }
 }
 
-pub(super) async fn only_what_is_given_up_or_counted_is_forgiven<N: Node>(node: N) {
-    let mut desk = Desk::marked(node).await;
+pub(super) async fn only_a_dead_or_counted_claim_is_reset<N: Node>(node: N) {
+    let mut client = TestClient::marked(node).await;
     let resource = claim("1");
-    assert_eq!(desk.ask(forgive(&resource)).await, Reply::Forgiven, "nothing stands there");
-    desk.must_acquire(&resource, &owner(1), LONG).await;
-    assert_eq!(desk.ask(count(&resource, &owner(1), 1, Some("aa"))).await, Reply::Counted);
-    let held = desk.ask(forgive(&resource)).await;
+    assert_eq!(client.ask(forgive(&resource)).await, Reply::Forgiven, "no claim is stored");
+    client.must_acquire(&resource, &owner(1), LONG).await;
+    assert_eq!(client.ask(count(&resource, &owner(1), 1, Some("aa"))).await, Reply::Counted);
+    let held = client.ask(forgive(&resource)).await;
     assert!(matches!(held, Reply::Held { owner: holder, .. } if holder == owner(1)));
-    assert_eq!(desk.ask(release(&resource, &owner(1))).await, Reply::Released(true));
-    assert_eq!(desk.ask(forgive(&resource)).await, Reply::Forgiven);
-    assert_eq!(desk.inspect(&resource).await.begun, None);
-    let by = desk.must_acquire(&resource, &owner(2), LONG).await;
+    assert_eq!(client.ask(release(&resource, &owner(1))).await, Reply::Released(true));
+    assert_eq!(client.ask(forgive(&resource)).await, Reply::Forgiven);
+    assert_eq!(client.inspect(&resource).await.begun, None);
+    let by = client.must_acquire(&resource, &owner(2), LONG).await;
     let given_up = DoneRecord { poisoned: Some(5), payload: Some("aa".into()), ..done(by, "note") };
     let request =
         Request::Complete { resource: resource.clone(), owner: owner(2), record: given_up, retention: LONG };
-    assert_eq!(desk.ask(request).await, Reply::Completed);
-    assert_eq!(desk.ask(forgive(&resource)).await, Reply::Forgiven);
-    let (before, by) = (by, desk.must_acquire(&resource, &owner(3), LONG).await);
+    assert_eq!(client.ask(request).await, Reply::Completed);
+    assert_eq!(client.ask(forgive(&resource)).await, Reply::Forgiven);
+    let (before, by) = (by, client.must_acquire(&resource, &owner(3), LONG).await);
     assert_eq!(by, before + 1, "the counter goes on");
-    assert_eq!(desk.ask(complete(&resource, &owner(3), by, "7")).await, Reply::Completed);
-    // A result that begins with a digit is no number of attempts.
-    assert_eq!(desk.ask(forgive(&resource)).await, Reply::Done(done(by, "7")));
-    assert_eq!(desk.inspect(&resource).await.done, Some(done(by, "7")));
+    assert_eq!(client.ask(complete(&resource, &owner(3), by, "7")).await, Reply::Completed);
+    // A result that begins with a digit is not mistaken for a number of attempts.
+    assert_eq!(client.ask(forgive(&resource)).await, Reply::Done(done(by, "7")));
+    assert_eq!(client.inspect(&resource).await.done, Some(done(by, "7")));
 }
 
 pub(super) async fn claims_that_travel_together_are_served_in_their_order<N: Node>(node: N) {
-    let mut desk = Desk::marked(node).await;
+    let mut client = TestClient::marked(node).await;
     let ids: Vec<_> = (0..200).map(|number| claim(&number.to_string())).collect();
-    let now = desk.wall().as_micros();
-    let all = |desk: &Desk<N>, number: u64| {
-        ids.iter().map(|id| desk.acquire_from(id, &owner(number), LONG, now)).collect::<Vec<_>>()
+    let now = client.wall().as_micros();
+    let all = |client: &TestClient<N>, number: u64| {
+        ids.iter().map(|id| client.acquire_from(id, &owner(number), LONG, now)).collect::<Vec<_>>()
     };
     let granted = |by| Reply::Granted { counter: token(by), begun: None };
-    let first = desk.ask_all(all(&desk, 1)).await.replies;
+    let first = client.ask_all(all(&client, 1)).await.replies;
     assert!(first.iter().all(|reply| *reply == granted(now + 1)), "{first:?}");
-    let held = desk.ask_all(all(&desk, 2)).await.replies;
+    let held = client.ask_all(all(&client, 2)).await.replies;
     let by_the_first =
         |reply: &Reply| matches!(reply, Reply::Held { owner: holder, .. } if *holder == owner(1));
     assert!(held.iter().all(by_the_first), "{held:?}");
-    // What an item does is what the next one finds, whatever stood there when they were sent.
+    // The effect of an item is visible to the next one in the batch, whatever was stored when they were
+    // sent.
     let (mine, theirs) = (owner(1), owner(2));
-    let acquire = |id| desk.acquire_from(id, &theirs, LONG, now);
+    let acquire = |id| client.acquire_from(id, &theirs, LONG, now);
     let turns = vec![
         (complete(&ids[0], &mine, now + 1, "ok"), Reply::Completed),
         (acquire(&ids[0]), Reply::Done(done(now + 1, "ok"))),
@@ -255,18 +259,18 @@ pub(super) async fn claims_that_travel_together_are_served_in_their_order<N: Nod
         (complete(&ids[2], &mine, now + 1, "3"), Reply::Completed),
     ];
     let (asked, wanted): (Vec<_>, Vec<_>) = turns.into_iter().unzip();
-    assert_eq!(desk.ask_all(asked).await.replies, wanted);
+    assert_eq!(client.ask_all(asked).await.replies, wanted);
     let rest = ids[3..].iter().map(|id| complete(id, &mine, now + 1, "ok")).collect();
-    let rest = desk.ask_all(rest).await.replies;
+    let rest = client.ask_all(rest).await.replies;
     assert!(rest.iter().all(|reply| *reply == Reply::Completed), "{rest:?}");
-    assert_eq!(desk.inspect(&ids[199]).await.done, Some(done(now + 1, "ok")));
+    assert_eq!(client.inspect(&ids[199]).await.done, Some(done(now + 1, "ok")));
 }
 
-pub(super) async fn what_another_kind_of_resource_has_is_refused<N: Node>(node: N) {
-    let mut desk = Desk::marked(node).await;
+pub(super) async fn requests_for_another_kind_of_resource_are_refused<N: Node>(node: N) {
+    let mut client = TestClient::marked(node).await;
     let (resource, plain) = (claim("1"), lock("l"));
-    let by = desk.must_acquire(&resource, &owner(1), LONG).await;
-    let theirs = desk.must_acquire(&plain, &owner(1), LONG).await;
+    let by = client.must_acquire(&resource, &owner(1), LONG).await;
+    let theirs = client.must_acquire(&plain, &owner(1), LONG).await;
     let asked = vec![
         complete(&plain, &owner(1), theirs, "ok"),
         count(&plain, &owner(1), 1, None),
@@ -274,14 +278,14 @@ pub(super) async fn what_another_kind_of_resource_has_is_refused<N: Node>(node: 
         share(&resource, &owner(2), LONG),
         extend_share(&resource, &owner(2), LONG),
         downgrade(&resource, &owner(1), by, &owner(2), LONG),
-        desk.queue(&resource, &owner(2), Duration::ZERO, LONG, true),
+        client.queue(&resource, &owner(2), Duration::ZERO, LONG, true),
         reserve(&resource, &owner(1), &owner(2), LONG),
     ];
-    for (request, reply) in asked.clone().into_iter().zip(desk.ask_all(asked).await.replies) {
+    for (request, reply) in asked.clone().into_iter().zip(client.ask_all(asked).await.replies) {
         assert!(request.is_unfit());
         assert_eq!(reply, Reply::Refused(Refusal::Failed(UNFIT.into())), "{request:?}");
     }
-    let (seen, other) = (desk.inspect(&resource).await, desk.inspect(&plain).await);
+    let (seen, other) = (client.inspect(&resource).await, client.inspect(&plain).await);
     assert!(seen.held_by(&owner(1)) && other.held_by(&owner(1)), "{seen:?}, {other:?}");
     assert_eq!((seen.counter, other.counter), (Some(by), Some(theirs)), "and nothing has changed");
 }

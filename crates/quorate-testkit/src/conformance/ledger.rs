@@ -1,79 +1,80 @@
-use super::{Desk, inbox::*};
+use super::{TestClient, client::*};
 use quorate::node::{Cursor, LedgerPage, LedgerState, Node, PAGE_RECORDS, Record, Refusal, Reply, Request};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 const PRUNED: Reply = Reply::Pruned { next: None };
 
 pub(super) async fn a_fresh_ledger_is_empty<N: Node>(node: N) {
-    let mut desk = Desk::marked(node).await;
-    assert_eq!(desk.read("g").await, LedgerState::default());
-    assert_eq!(desk.read("g").await, LedgerState::default(), "reading makes none");
+    let mut client = TestClient::marked(node).await;
+    assert_eq!(client.read("g").await, LedgerState::default());
+    assert_eq!(client.read("g").await, LedgerState::default(), "reading makes none");
 }
 
 pub(super) async fn a_seal_refuses_earlier_terms<N: Node>(node: N) {
-    let mut desk = Desk::marked(node).await;
+    let mut client = TestClient::marked(node).await;
     let one = record(5, 9, false, "v");
-    assert_eq!(desk.ask(write("g", 9, "k", None, &one)).await, Reply::Written);
+    assert_eq!(client.ask(write("g", 9, "k", None, &one)).await, Reply::Written);
     // 10 is the lesser text and the greater number.
     let sealed = LedgerState { term: token(10), low_water: 0, records: vec![("k".into(), one.clone())] };
     for _ in 0..2 {
-        assert_eq!(desk.ask(seal("g", 10)).await, Reply::Ledger(sealed.clone().into()));
+        assert_eq!(client.ask(seal("g", 10)).await, Reply::Ledger(sealed.clone().into()));
     }
     let refused = Reply::Refused(Refusal::Sealed { by: token(10) });
-    assert_eq!(desk.ask(seal("g", 9)).await, refused);
-    assert_eq!(desk.ask(write("g", 9, "l", None, &one)).await, refused);
-    // Even what stands already.
-    assert_eq!(desk.ask(write("g", 9, "k", None, &one)).await, refused);
-    assert_eq!(desk.ask(prune("g", 9, 100)).await, refused);
-    assert_eq!(desk.read("g").await, sealed);
+    assert_eq!(client.ask(seal("g", 9)).await, refused);
+    assert_eq!(client.ask(write("g", 9, "l", None, &one)).await, refused);
+    // Even a record that is stored already is refused.
+    assert_eq!(client.ask(write("g", 9, "k", None, &one)).await, refused);
+    assert_eq!(client.ask(prune("g", 9, 100)).await, refused);
+    assert_eq!(client.read("g").await, sealed);
 }
 
 pub(super) async fn a_write_needs_what_the_leader_saw<N: Node>(node: N) {
-    let mut desk = Desk::marked(node).await;
+    let mut client = TestClient::marked(node).await;
     let (first, second) = (record(5, 1, false, "first"), record(5, 2, false, "second"));
     let third = record(6, 2, false, "third");
-    assert_eq!(desk.ask(write("g", 2, "k", None, &first)).await, Reply::Written);
-    assert_eq!(desk.ask(write("g", 2, "k", None, &second)).await, Reply::Standing(first.clone()));
-    assert_eq!(desk.ask(write("g", 2, "k", Some(&third), &second)).await, Reply::Standing(first.clone()));
-    // A retry meets itself.
-    assert_eq!(desk.ask(write("g", 2, "k", None, &first)).await, Reply::Written);
-    assert_eq!(desk.ask(write("g", 2, "k", Some(&first), &second)).await, Reply::Written);
-    assert_eq!(desk.ask(write("g", 2, "k", Some(&first), &third)).await, Reply::Standing(second.clone()));
-    assert_eq!(desk.read("g").await.records, [("k".into(), second)]);
-    // What the leader saw elsewhere does not stand here: a node that missed it takes the next.
-    assert_eq!(desk.ask(write("g", 2, "l", Some(&first), &third)).await, Reply::Written);
+    assert_eq!(client.ask(write("g", 2, "k", None, &first)).await, Reply::Written);
+    assert_eq!(client.ask(write("g", 2, "k", None, &second)).await, Reply::Standing(first.clone()));
+    assert_eq!(client.ask(write("g", 2, "k", Some(&third), &second)).await, Reply::Standing(first.clone()));
+    // A retry finds its own record.
+    assert_eq!(client.ask(write("g", 2, "k", None, &first)).await, Reply::Written);
+    assert_eq!(client.ask(write("g", 2, "k", Some(&first), &second)).await, Reply::Written);
+    assert_eq!(client.ask(write("g", 2, "k", Some(&first), &third)).await, Reply::Standing(second.clone()));
+    assert_eq!(client.read("g").await.records, [("k".into(), second)]);
+    // The record that the leader saw on another node is not stored here: a node that missed it accepts the
+    // next.
+    assert_eq!(client.ask(write("g", 2, "l", Some(&first), &third)).await, Reply::Written);
 }
 
-pub(super) async fn a_last_record_is_final<N: Node>(node: N) {
-    let mut desk = Desk::marked(node).await;
+pub(super) async fn a_final_record_is_never_overwritten<N: Node>(node: N) {
+    let mut client = TestClient::marked(node).await;
     let (last, more) = (record(5, 1, true, "done"), record(5, 2, false, "more"));
-    assert_eq!(desk.ask(write("g", 1, "k", None, &last)).await, Reply::Written);
-    assert_eq!(desk.ask(write("g", 2, "k", Some(&last), &more)).await, Reply::Standing(last.clone()));
-    assert_eq!(desk.ask(write("g", 1, "k", None, &last)).await, Reply::Written);
-    // Alike but for the finality.
+    assert_eq!(client.ask(write("g", 1, "k", None, &last)).await, Reply::Written);
+    assert_eq!(client.ask(write("g", 2, "k", Some(&last), &more)).await, Reply::Standing(last.clone()));
+    assert_eq!(client.ask(write("g", 1, "k", None, &last)).await, Reply::Written);
+    // The records differ only in finality.
     let open = record(5, 1, false, "done");
-    assert_eq!(desk.ask(write("g", 1, "k", Some(&last), &open)).await, Reply::Standing(last));
+    assert_eq!(client.ask(write("g", 1, "k", Some(&last), &open)).await, Reply::Standing(last));
 }
 
 pub(super) async fn a_later_term_seals_as_it_writes<N: Node>(node: N) {
-    let mut desk = Desk::marked(node).await;
+    let mut client = TestClient::marked(node).await;
     let one = record(5, 3, false, "v");
-    assert_eq!(desk.ask(write("g", 3, "k", None, &one)).await, Reply::Written);
-    assert_eq!(desk.read("g").await.term, token(3));
+    assert_eq!(client.ask(write("g", 3, "k", None, &one)).await, Reply::Written);
+    assert_eq!(client.read("g").await.term, token(3));
     let refused = Reply::Refused(Refusal::Sealed { by: token(3) });
-    assert_eq!(desk.ask(write("g", 2, "l", None, &one)).await, refused);
-    assert_eq!(desk.ask(prune("g", 4, 1)).await, PRUNED);
-    assert_eq!(desk.read("g").await.term, token(4));
-    assert!(matches!(desk.ask(write("g", 3, "l", None, &one)).await, Reply::Refused(_)));
+    assert_eq!(client.ask(write("g", 2, "l", None, &one)).await, refused);
+    assert_eq!(client.ask(prune("g", 4, 1)).await, PRUNED);
+    assert_eq!(client.read("g").await.term, token(4));
+    assert!(matches!(client.ask(write("g", 3, "l", None, &one)).await, Reply::Refused(_)));
 }
 
 pub(super) async fn records_come_in_the_order_of_their_keys<N: Node>(node: N) {
-    let mut desk = Desk::marked(node).await;
+    let mut client = TestClient::marked(node).await;
     let mut keys = vec!["b", "a", "B", "é", "z", "a/2", "a/10", "~", "t", "w", "r:a", "with space", "\n"];
     let values = ["", ":", "1:2:1:x", "a\nb", "{\"ü\":1}"];
     for (number, key) in keys.iter().enumerate() {
         let one = record(number as u64, 1, false, values[number % values.len()]);
-        assert_eq!(desk.ask(write("g", 1, key, None, &one)).await, Reply::Written);
+        assert_eq!(client.ask(write("g", 1, key, None, &one)).await, Reply::Written);
     }
     let order = keys.clone();
     keys.sort_unstable();
@@ -84,82 +85,82 @@ pub(super) async fn records_come_in_the_order_of_their_keys<N: Node>(node: N) {
             (key.into(), record(number as u64, 1, false, values[number % values.len()]))
         })
         .collect();
-    assert_eq!(desk.read("g").await.records, expected);
+    assert_eq!(client.read("g").await.records, expected);
 }
 
-pub(super) async fn a_prune_forgets_and_refuses_what_is_before_it<N: Node>(node: N) {
-    let mut desk = Desk::marked(node).await;
+pub(super) async fn a_prune_deletes_and_refuses_earlier_records<N: Node>(node: N) {
+    let mut client = TestClient::marked(node).await;
     let far = u64::MAX - 1;
     for (key, at) in [("9", 9), ("10", 10), ("99", 99), ("far", far)] {
-        assert_eq!(desk.ask(write("g", 1, key, None, &record(at, 1, at == 9, "v"))).await, Reply::Written);
+        assert_eq!(client.ask(write("g", 1, key, None, &record(at, 1, at == 9, "v"))).await, Reply::Written);
     }
     for below in [10, 5] {
-        assert_eq!(desk.ask(prune("g", 1, below)).await, PRUNED);
-        let state = desk.read("g").await;
+        assert_eq!(client.ask(prune("g", 1, below)).await, PRUNED);
+        let state = client.read("g").await;
         assert_eq!(state.low_water, 10, "the mark never falls");
         let keys: Vec<_> = state.records.iter().map(|(key, _)| &**key).collect();
         assert_eq!(keys, ["10", "99", "far"]);
     }
     let pruned = Reply::Refused(Refusal::Pruned);
-    assert_eq!(desk.ask(write("g", 1, "9", None, &record(9, 1, true, "v"))).await, pruned);
-    assert_eq!(desk.ask(write("g", 1, "8", None, &record(8, 1, false, "v"))).await, pruned);
-    assert_eq!(desk.ask(write("g", 1, "x", None, &record(10, 1, false, "v"))).await, Reply::Written);
-    // A leader whose clock is ahead has nothing forgotten that is yet to come.
-    let pruned_at = desk.ask_all(vec![prune("g", 1, far)]).await;
+    assert_eq!(client.ask(write("g", 1, "9", None, &record(9, 1, true, "v"))).await, pruned);
+    assert_eq!(client.ask(write("g", 1, "8", None, &record(8, 1, false, "v"))).await, pruned);
+    assert_eq!(client.ask(write("g", 1, "x", None, &record(10, 1, false, "v"))).await, Reply::Written);
+    // A leader whose clock is ahead does not make the node forget ticks that are in the future.
+    let pruned_at = client.ask_all(vec![prune("g", 1, far)]).await;
     assert_eq!(pruned_at.replies, [PRUNED]);
-    let state = desk.read("g").await;
+    let state = client.read("g").await;
     assert!(state.low_water > 99 && state.low_water <= pruned_at.node_time.as_micros() + 1);
     let keys: Vec<_> = state.records.iter().map(|(key, _)| &**key).collect();
     assert_eq!(keys, ["far"]);
-    assert_eq!(desk.ask(write("g", 1, "y", None, &record(far - 1, 1, false, "v"))).await, Reply::Written);
+    assert_eq!(client.ask(write("g", 1, "y", None, &record(far - 1, 1, false, "v"))).await, Reply::Written);
 }
 
 pub(super) async fn a_ledger_ends_with_its_life_and_is_not_created_by_being_kept<N: Node>(node: N) {
-    let mut desk = Desk::marked(node).await;
+    let mut client = TestClient::marked(node).await;
     let life = Duration::from_millis(200);
     let keep = |ledger: &str, life| Request::Keep { ledger: ledger.into(), life };
-    assert_eq!(desk.ask(keep("g", life)).await, Reply::Kept, "there is none");
+    assert_eq!(client.ask(keep("g", life)).await, Reply::Kept, "there is none");
     let one = record(5, 9, false, "v");
     for group in ["g", "kept"] {
-        assert_eq!(desk.ask(write(group, 9, "k", None, &one)).await, Reply::Written);
-        assert_eq!(desk.ask(prune(group, 9, 3)).await, PRUNED);
+        assert_eq!(client.ask(write(group, 9, "k", None, &one)).await, Reply::Written);
+        assert_eq!(client.ask(prune(group, 9, 3)).await, PRUNED);
     }
-    assert_eq!(desk.ask(keep("kept", LONG)).await, Reply::Kept);
-    let before = desk.now();
-    assert_eq!(desk.ask(keep("g", life)).await, Reply::Kept, "shorter than it was");
-    // A change has it live on: by its own life, less a 64th.
-    assert_eq!(desk.ask(write("g", 9, "l", None, &one)).await, Reply::Written);
-    assert_eq!(desk.read("g").await.records.len(), 2);
-    while desk.read("g").await != LedgerState::default() {
-        assert!(before.until(desk.now()) < Duration::from_secs(10), "it does not end");
-        desk.pause().await;
+    assert_eq!(client.ask(keep("kept", LONG)).await, Reply::Kept);
+    let before = client.now();
+    assert_eq!(client.ask(keep("g", life)).await, Reply::Kept, "shorter than it was");
+    // A change extends the ledger's life: by its own lifetime, less a 64th.
+    assert_eq!(client.ask(write("g", 9, "l", None, &one)).await, Reply::Written);
+    assert_eq!(client.read("g").await.records.len(), 2);
+    while client.read("g").await != LedgerState::default() {
+        assert!(before.until(client.now()) < Duration::from_secs(10), "it does not end");
+        client.pause().await;
     }
-    assert!(before.until(desk.now()) >= life - life / 64);
-    // Nothing of it is left: neither its term nor its mark.
-    assert_eq!(desk.ask(write("g", 1, "k", None, &record(1, 1, false, "v"))).await, Reply::Written);
-    assert_eq!(desk.read("kept").await.records.len(), 1);
+    assert!(before.until(client.now()) >= life - life / 64);
+    // Nothing of the ledger is left: neither its term nor its low-water mark.
+    assert_eq!(client.ask(write("g", 1, "k", None, &record(1, 1, false, "v"))).await, Reply::Written);
+    assert_eq!(client.read("kept").await.records.len(), 1);
 }
 
-pub(super) async fn ledgers_of_two_groups_do_not_meet<N: Node>(node: N) {
-    let mut desk = Desk::marked(node).await;
+pub(super) async fn ledgers_of_two_groups_are_separate<N: Node>(node: N) {
+    let mut client = TestClient::marked(node).await;
     let one = record(5, 1, false, "v");
-    assert_eq!(desk.ask(write("g", 1, "k", None, &one)).await, Reply::Written);
-    assert!(matches!(desk.ask(seal("h", 7)).await, Reply::Ledger(page) if page.state.records.is_empty()));
-    assert_eq!(desk.read("g").await.term, token(1));
-    assert_eq!(desk.read("g/k").await, LedgerState::default());
+    assert_eq!(client.ask(write("g", 1, "k", None, &one)).await, Reply::Written);
+    assert!(matches!(client.ask(seal("h", 7)).await, Reply::Ledger(page) if page.state.records.is_empty()));
+    assert_eq!(client.read("g").await.term, token(1));
+    assert_eq!(client.read("g/k").await, LedgerState::default());
 }
 
-/// More than goes into any node's page.
+/// More records than fit into any node's page.
 const MANY: usize = 7_000;
 
-/// `MANY` records, the number of each being its time.
-async fn fill<N: Node>(desk: &mut Desk<N>) -> BTreeMap<Arc<str>, Record> {
+/// Stores `MANY` records; the time of each is its number.
+async fn fill<N: Node>(client: &mut TestClient<N>) -> BTreeMap<Arc<str>, Record> {
     let all: BTreeMap<Arc<str>, Record> = (0..MANY)
         .map(|n| (format!("tick/{n}").into(), record(n as u64, 1, false, "{\"worker\":\"w\"}")))
         .collect();
     for some in all.iter().collect::<Vec<_>>().chunks(200) {
         let writes = some.iter().map(|(key, record)| write("g", 1, key, None, record)).collect();
-        assert!(desk.ask_all(writes).await.replies.iter().all(|reply| *reply == Reply::Written));
+        assert!(client.ask_all(writes).await.replies.iter().all(|reply| *reply == Reply::Written));
     }
     all
 }
@@ -168,21 +169,22 @@ fn seal_after(term: u64, after: Option<Cursor>) -> Request {
     Request::Seal { ledger: "g".into(), term: token(term), after }
 }
 
-pub(super) async fn a_long_ledger_is_told_in_pages<N: Node>(node: N) {
-    let mut desk = Desk::marked(node).await;
-    let all = fill(&mut desk).await;
+pub(super) async fn a_long_ledger_is_read_in_pages<N: Node>(node: N) {
+    let mut client = TestClient::marked(node).await;
+    let all = fill(&mut client).await;
     let (mut found, mut pages, mut after) = (BTreeMap::new(), 0, None);
     loop {
-        let Reply::Ledger(page) = desk.ask(seal_after(2, after)).await else {
+        let Reply::Ledger(page) = client.ask(seal_after(2, after)).await else {
             unreachable!("a seal is granted")
         };
         let LedgerPage { state, next } = page;
-        assert_eq!(state.term, token(2), "every page tells the term");
+        assert_eq!(state.term, token(2), "every page has the term");
         assert!(state.records.len() <= 11 * PAGE_RECORDS, "a page of {}", state.records.len());
         pages += 1;
-        // A record that is not yet told, of a term that may: it may come or not, and hides nothing else.
+        // A record that no page has returned yet, of a term that may write: the pages may include it or
+        // not, and it must hide no other record.
         let more = record(0, 2, false, "more");
-        assert_eq!(desk.ask(write("g", 2, &format!("more/{pages}"), None, &more)).await, Reply::Written);
+        assert_eq!(client.ask(write("g", 2, &format!("more/{pages}"), None, &more)).await, Reply::Written);
         found.extend(state.records);
         after = next;
         if after.is_none() {
@@ -194,33 +196,33 @@ pub(super) async fn a_long_ledger_is_told_in_pages<N: Node>(node: N) {
     assert!(found == all, "{} of {MANY} in {pages} pages", found.len());
 }
 
-pub(super) async fn a_later_seal_ends_the_telling<N: Node>(node: N) {
-    let mut desk = Desk::marked(node).await;
-    fill(&mut desk).await;
-    let Reply::Ledger(LedgerPage { next: Some(next), .. }) = desk.ask(seal_after(2, None)).await else {
+pub(super) async fn a_later_seal_ends_an_earlier_read<N: Node>(node: N) {
+    let mut client = TestClient::marked(node).await;
+    fill(&mut client).await;
+    let Reply::Ledger(LedgerPage { next: Some(next), .. }) = client.ask(seal_after(2, None)).await else {
         unreachable!("there is more than a page")
     };
-    assert!(matches!(desk.ask(seal("g", 3)).await, Reply::Ledger(_)));
+    assert!(matches!(client.ask(seal("g", 3)).await, Reply::Ledger(_)));
     let refused = Reply::Refused(Refusal::Sealed { by: token(3) });
-    assert_eq!(desk.ask(seal_after(2, Some(next.clone()))).await, refused);
+    assert_eq!(client.ask(seal_after(2, Some(next.clone()))).await, refused);
     let prune = Request::Prune { ledger: "g".into(), term: token(2), below: 9, after: Some(next.clone()) };
-    assert_eq!(desk.ask(prune).await, refused);
-    // Whoever only reads goes on, and is told the later term.
-    assert_eq!(desk.page("g", Some(next)).await.state.term, token(3));
+    assert_eq!(client.ask(prune).await, refused);
+    // A reader goes on, and receives the later term.
+    assert_eq!(client.page("g", Some(next)).await.state.term, token(3));
 }
 
 pub(super) async fn a_long_ledger_is_pruned_in_steps<N: Node>(node: N) {
-    let mut desk = Desk::marked(node).await;
-    let mut all = fill(&mut desk).await;
+    let mut client = TestClient::marked(node).await;
+    let mut all = fill(&mut client).await;
     let below = MANY as u64 - 10;
     let (mut after, mut steps) = (None, 0);
     loop {
         let step = Request::Prune { ledger: "g".into(), term: token(1), below, after };
-        let Reply::Pruned { next } = desk.ask(step).await else { unreachable!("a prune is served") };
+        let Reply::Pruned { next } = client.ask(step).await else { unreachable!("a prune is served") };
         steps += 1;
-        // The mark stands from the first step on.
+        // The low-water mark is in effect from the first step on.
         let late = record(below - 1, 1, false, "late");
-        assert_eq!(desk.ask(write("g", 1, "late", None, &late)).await, Reply::Refused(Refusal::Pruned));
+        assert_eq!(client.ask(write("g", 1, "late", None, &late)).await, Reply::Refused(Refusal::Pruned));
         after = next;
         if after.is_none() {
             break;
@@ -228,7 +230,7 @@ pub(super) async fn a_long_ledger_is_pruned_in_steps<N: Node>(node: N) {
     }
     assert!(steps > 1, "all in one");
     all.retain(|_, record| record.at >= below);
-    let state = desk.read("g").await;
+    let state = client.read("g").await;
     assert_eq!(state.low_water, below);
     assert_eq!(state.records, all.into_iter().collect::<Vec<_>>());
 }

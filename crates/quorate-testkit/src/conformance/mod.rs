@@ -1,15 +1,15 @@
-//! The suite that every kind of node passes: one case for each rule of
-//! [`quorate::node::engine`], and for each promise of [`quorate::node::Session`].
+//! The suite that every kind of node passes: one case for each rule of [`quorate::node::engine`], and for
+//! each guarantee of [`quorate::node::Session`].
 //!
 //! # What is not guaranteed
 //!
-//! A node that passes keeps the rules that somebody wrote a case for. Faults of one kind of node alone (a
-//! wrong password, a full disk, a key of another type) are its own tests' business.
+//! A node that passes keeps the rules for which there is a case. Faults of one kind of node alone (a wrong
+//! password, a full disk, a key of another type) belong to that kind's own tests.
 
 mod acquire;
 mod claim;
+mod client;
 mod gate;
-mod inbox;
 mod lease;
 mod ledger;
 mod push;
@@ -18,12 +18,12 @@ mod readers;
 mod reserve;
 mod session;
 
+use client::TestClient;
 use futures_util::FutureExt;
-use inbox::Desk;
 use quorate::node::Node;
 use std::panic::AssertUnwindSafe;
 
-/// Runs the cases that are named, each on a fresh node from `$make`.
+/// Runs the named cases, each on a fresh node from `$make`.
 macro_rules! run {
     ($kind:ident, $make:ident, $($module:ident: $($case:ident)+;)+) => {
         let mut run = 0;
@@ -38,122 +38,123 @@ macro_rules! run {
     };
 }
 
-/// Runs every case, each on a fresh node from `make`: empty, without a marker, and forgotten by nobody while
-/// the case runs.
+/// Runs every case, each on a fresh node from `make`: empty, without a marker, and with data that nothing
+/// deletes while the case runs.
 ///
 /// # Panics
-/// If a case failed, after all have run; names them all. Each one's own message is above.
+/// If a case failed: after all cases have run, with the names of all that failed. The message of each is
+/// printed above.
 pub async fn suite<N: Node>(kind: &str, mut make: impl FnMut() -> N) {
     run! {
         kind, make,
         acquire:
             a_free_resource_is_granted_and_counted
-            a_held_resource_says_by_whom_and_for_how_long
+            a_held_resource_names_the_holder_and_the_remaining_time
             its_own_holder_does_not_acquire_again
             a_lease_ends_at_its_time_and_not_before
-            a_counter_goes_on_whatever_is_proposed
-            a_missing_counter_takes_no_far_proposal
+            an_existing_counter_ignores_the_proposal
+            a_missing_counter_refuses_a_far_proposal
             a_full_counter_grants_no_more
-            a_counter_is_forgotten_at_its_time
-            resources_of_different_kinds_do_not_meet
+            a_counter_expires_at_its_time
+            resources_of_different_kinds_are_separate
             names_and_owners_may_hold_odd_characters;
         lease:
-            raise_lifts_the_holders_counter
+            raise_increases_the_holders_counter
             raise_is_for_the_holder
             raise_never_lowers
             raise_refuses_a_forgotten_counter
-            extend_lengthens_and_lifts_the_counter
+            extend_lengthens_and_raises_the_counter
             extend_never_shortens
-            extend_sets_the_owner_again_where_free
+            extend_sets_the_owner_again_if_free
             extend_leaves_anothers_lease
             extend_keeps_the_counter_alive
             release_frees_its_own_and_keeps_the_counter
             release_leaves_anothers_lease
             inspect_changes_nothing;
         reserve:
-            a_reserved_resource_is_its_heirs_alone
-            an_heir_counts_one_more
+            a_reserved_resource_is_for_its_successor_alone
+            a_successor_counts_one_more
             reserve_is_for_the_holder
             a_reservation_ends_by_itself
-            who_transferred_neither_extends_nor_releases_any_more
-            what_only_looks_like_a_reservation_is_nobodys;
+            a_holder_that_transferred_neither_extends_nor_releases
+            a_false_reservation_reserves_for_no_worker;
         readers:
-            many_read_and_nobody_writes
-            a_writer_keeps_readers_away
-            a_plain_lock_and_a_writer_are_one
+            readers_share_and_exclude_writers
+            a_writer_excludes_readers
+            a_plain_lock_and_a_writer_are_the_same
             a_reader_ends_at_its_time_and_the_resource_with_the_last
             extend_share_lengthens_never_shortens
-            extend_share_adds_the_reader_again_where_free
+            extend_share_adds_the_reader_again_if_free
             extend_share_leaves_a_writers_lease
             release_share_frees_with_the_last_reader
-            a_released_reader_shortens_nobody_else
+            a_released_reader_shortens_no_other_reader
             downgrade_turns_a_writer_into_a_reader
             downgrade_is_for_the_holder
-            downgrade_is_refused_where_another_was_counted
+            downgrade_is_refused_after_another_grant
             readers_leave_the_counter_alone
-            a_node_keeps_so_many_readers;
+            a_node_limits_the_readers_of_a_lock;
         queue:
             places_are_ordered_by_ticket_and_not_by_arrival
-            while_a_queue_stands_its_head_is_granted_alone
+            while_a_queue_exists_only_its_head_is_granted
             readers_go_in_together_up_to_a_writer
             a_reader_does_not_pass_a_writer_who_waits
-            repair_goes_past_nobody_who_waits
-            a_place_ends_at_its_time_and_is_held_by_asking_again
-            a_place_is_given_up_by_its_ticket
-            a_wall_clock_that_is_off_gets_no_place
-            a_node_keeps_so_many_places
-            a_ticket_without_a_place_is_nobody;
+            a_repair_overtakes_no_waiter
+            a_place_expires_and_is_kept_by_polling
+            a_place_is_left_by_its_ticket
+            a_wrong_wall_clock_gets_no_place
+            a_node_limits_the_places_of_a_queue
+            a_ticket_without_a_place_has_no_right;
         gate:
-            what_comes_too_late_is_refused_and_changes_nothing
+            a_late_batch_is_refused_and_changes_nothing
             another_marker_is_refused_and_named
             a_missing_marker_is_refused
-            releases_and_looks_are_always_served
+            releases_and_inspections_are_always_served
             mark_compares_and_sets;
         claim:
-            complete_frees_the_claim_and_answers_for_it
+            complete_frees_the_claim_and_keeps_its_result
             complete_is_refused_while_another_holds
             complete_after_the_end_needs_the_newest_count
-            of_two_done_records_the_higher_stands
+            the_done_record_with_the_higher_token_is_kept
             a_done_claim_is_not_extended
-            done_is_forgotten_at_its_time_with_its_counter
+            a_done_record_expires_with_its_counter
             results_may_hold_anything
-            an_attempt_is_counted_by_the_holder_and_told_with_the_next_grant
-            no_count_goes_down_or_stands_for_two
+            the_holder_counts_an_attempt_and_the_next_grant_reports_it
+            no_count_decreases_or_counts_two_attempts
             an_attempt_is_taken_back_where_it_was_counted
-            what_is_counted_ends_at_its_time_and_with_the_done_record
-            a_record_keeps_all_that_it_was_told
-            only_what_is_given_up_or_counted_is_forgiven
+            a_count_expires_and_ends_with_the_done_record
+            a_record_keeps_the_payload_and_the_count
+            only_a_dead_or_counted_claim_is_reset
             claims_that_travel_together_are_served_in_their_order
-            what_another_kind_of_resource_has_is_refused;
+            requests_for_another_kind_of_resource_are_refused;
         ledger:
             a_fresh_ledger_is_empty
             a_seal_refuses_earlier_terms
             a_write_needs_what_the_leader_saw
-            a_last_record_is_final
+            a_final_record_is_never_overwritten
             a_later_term_seals_as_it_writes
             records_come_in_the_order_of_their_keys
-            a_prune_forgets_and_refuses_what_is_before_it
+            a_prune_deletes_and_refuses_earlier_records
             a_ledger_ends_with_its_life_and_is_not_created_by_being_kept
-            ledgers_of_two_groups_do_not_meet
-            a_long_ledger_is_told_in_pages
-            a_later_seal_ends_the_telling
+            ledgers_of_two_groups_are_separate
+            a_long_ledger_is_read_in_pages
+            a_later_seal_ends_an_earlier_read
             a_long_ledger_is_pruned_in_steps;
         session:
             replies_come_in_the_order_of_the_requests
             a_batch_may_be_empty_or_long
-            a_refused_item_spoils_no_other
-            batches_run_in_order_though_nobody_polls
-            a_batch_leaves_though_the_session_is_dropped
-            an_abandoned_batch_does_not_run_after_its_time
+            a_refused_item_affects_no_other
+            batches_run_in_order_without_polling
+            a_batch_is_sent_though_its_session_is_dropped
+            an_abandoned_batch_does_not_run_after_its_deadline
             sessions_of_one_node_see_one_store
             a_hello_states_facts
             node_time_is_the_wall_clocks_and_goes_on;
         push:
-            listening_in_any_order_spoils_no_batch;
+            subscriptions_in_any_order_break_no_batch;
     }
 }
 
-/// As [`suite`], the cases of nodes that tell of releases. Those that do not are polled.
+/// Runs the cases of nodes that push releases, like [`suite`]. Clients poll the other nodes.
 ///
 /// # Panics
 /// As [`suite`].
@@ -161,11 +162,11 @@ pub async fn pushes<N: Node>(kind: &str, mut make: impl FnMut() -> N) {
     run! {
         kind, make,
         push:
-            a_listener_hears_every_release_in_turn
-            a_listener_hears_its_own_release_and_others_hear_it_too
-            a_completed_claim_is_told
-            what_frees_nothing_is_not_told
-            nothing_is_told_after_the_end
-            a_session_that_is_gone_hears_nothing_and_hinders_nobody;
+            a_listener_receives_every_release_in_order
+            every_listener_receives_a_release_its_sender_too
+            a_completed_claim_is_reported
+            a_release_that_frees_nothing_is_not_reported
+            nothing_is_reported_after_the_subscription_ends
+            a_closed_session_receives_nothing_and_blocks_no_other;
     }
 }

@@ -1,18 +1,18 @@
-use super::{Desk, inbox::*};
+use super::{TestClient, client::*};
 use quorate::node::{Cause, Freed, Listen, Node, Nudge, Owner, Push, Reply, Request, Resource, Session};
 use std::time::Duration;
 use tokio::sync::mpsc;
 
-/// Another session with the desk's node, and what it is told.
+/// Another session with the same node, and the releases that it receives.
 struct Listener<S> {
     session: S,
     pushes: mpsc::Receiver<Push>,
 }
 
 impl<S: Session> Listener<S> {
-    async fn open<N: Node<Session = S>>(desk: &Desk<N>) -> Self {
+    async fn open<N: Node<Session = S>>(client: &TestClient<N>) -> Self {
         let (nudge, pushes) = Nudge::channel();
-        Self { session: expect(desk.node.open(nudge).await).0, pushes }
+        Self { session: expect(client.node.open(nudge).await).0, pushes }
     }
 
     fn begin(&mut self, resource: &Resource) {
@@ -23,137 +23,138 @@ impl<S: Session> Listener<S> {
         self.session.listen(Listen::End(resource.clone()));
     }
 
-    /// Comes back once the node has taken up what was said to it so far.
-    async fn settle<N: Node<Session = S>>(&mut self, desk: &Desk<N>) {
-        let reply = self.session.send(desk.batch(Vec::new()));
-        expect(desk.env.before(desk.now() + PATIENCE, reply).await.unwrap_or(Err(Cause::TimedOut)));
+    /// Returns once the node has processed every message that it received so far.
+    async fn settle<N: Node<Session = S>>(&mut self, client: &TestClient<N>) {
+        let reply = self.session.send(client.batch(Vec::new()));
+        expect(client.env.before(client.now() + PATIENCE, reply).await.unwrap_or(Err(Cause::TimedOut)));
     }
 
     async fn hears<N: Node<Session = S>>(
         &mut self,
-        desk: &Desk<N>,
+        client: &TestClient<N>,
         resource: &Resource,
         owner: &Owner,
         by: u32,
     ) {
-        let told = desk.env.before(desk.now() + PATIENCE, self.pushes.recv()).await;
+        let received = client.env.before(client.now() + PATIENCE, self.pushes.recv()).await;
         let freed = Freed { resource: resource.clone(), owner: owner.clone() };
-        assert_eq!(told, Some(Some(Push::Released { freed, told: by })), "it was not told");
+        assert_eq!(received, Some(Some(Push::Released { freed, told: by })), "the release was not reported");
     }
 }
 
-async fn grant_and_release<N: Node>(desk: &mut Desk<N>, resource: &Resource, by: u64) {
-    desk.must_acquire(resource, &owner(by), LONG).await;
-    assert_eq!(desk.ask(release(resource, &owner(by))).await, Reply::Released(true));
+async fn grant_and_release<N: Node>(client: &mut TestClient<N>, resource: &Resource, by: u64) {
+    client.must_acquire(resource, &owner(by), LONG).await;
+    assert_eq!(client.ask(release(resource, &owner(by))).await, Reply::Released(true));
 }
 
-pub(super) async fn a_listener_hears_every_release_in_turn<N: Node>(node: N) {
-    let mut desk = Desk::marked(node).await;
-    let mut listener = Listener::open(&desk).await;
+pub(super) async fn a_listener_receives_every_release_in_order<N: Node>(node: N) {
+    let mut client = TestClient::marked(node).await;
+    let mut listener = Listener::open(&client).await;
     let resource = lock("r");
     listener.begin(&resource);
     for number in 1..=50 {
-        desk.must_acquire(&resource, &owner(number), LONG).await;
-        // Whoever finds it held after it has begun to listen is told.
-        let seen = desk.batch(vec![Request::Inspect { resource: resource.clone() }]);
+        client.must_acquire(&resource, &owner(number), LONG).await;
+        // A client that finds the lock held after it began to listen will receive the release.
+        let seen = client.batch(vec![Request::Inspect { resource: resource.clone() }]);
         let seen = expect(listener.session.send(seen).await);
         assert!(matches!(&seen.replies[..], [Reply::State { holder: Some(_), .. }]), "{seen:?}");
-        assert_eq!(desk.ask(release(&resource, &owner(number))).await, Reply::Released(true));
-        listener.hears(&desk, &resource, &owner(number), 1).await;
+        assert_eq!(client.ask(release(&resource, &owner(number))).await, Reply::Released(true));
+        listener.hears(&client, &resource, &owner(number), 1).await;
     }
 }
 
-pub(super) async fn a_listener_hears_its_own_release_and_others_hear_it_too<N: Node>(node: N) {
-    let mut desk = Desk::marked(node).await;
-    let mut listeners = [Listener::open(&desk).await, Listener::open(&desk).await];
+pub(super) async fn every_listener_receives_a_release_its_sender_too<N: Node>(node: N) {
+    let mut client = TestClient::marked(node).await;
+    let mut listeners = [Listener::open(&client).await, Listener::open(&client).await];
     let resource = lock("odd \u{e9} \"name\"");
     for listener in &mut listeners {
         listener.begin(&resource);
-        listener.settle(&desk).await;
+        listener.settle(&client).await;
     }
-    desk.must_acquire(&resource, &owner(1), LONG).await;
-    let batch = desk.batch(vec![release(&resource, &owner(1))]);
+    client.must_acquire(&resource, &owner(1), LONG).await;
+    let batch = client.batch(vec![release(&resource, &owner(1))]);
     let replies = expect(listeners[0].session.send(batch).await).replies;
     assert_eq!(replies, [Reply::Released(true)], "a push is no reply");
     for listener in &mut listeners {
-        listener.hears(&desk, &resource, &owner(1), 2).await;
+        listener.hears(&client, &resource, &owner(1), 2).await;
     }
 }
 
-pub(super) async fn a_completed_claim_is_told<N: Node>(node: N) {
-    let mut desk = Desk::marked(node).await;
-    let mut listener = Listener::open(&desk).await;
+pub(super) async fn a_completed_claim_is_reported<N: Node>(node: N) {
+    let mut client = TestClient::marked(node).await;
+    let mut listener = Listener::open(&client).await;
     let (resource, expired) = (claim("message"), claim("expired"));
     listener.begin(&resource);
     listener.begin(&expired);
-    listener.settle(&desk).await;
-    let gone = desk.must_acquire(&expired, &owner(2), Duration::from_millis(5)).await;
-    desk.wait_until(&expired, Seen::is_free).await;
-    assert_eq!(desk.ask(complete(&expired, &owner(2), gone, "late")).await, Reply::Completed);
-    let counted = desk.must_acquire(&resource, &owner(1), LONG).await;
-    assert_eq!(desk.ask(complete(&resource, &owner(1), counted, "fine")).await, Reply::Completed);
-    // The first freed nothing: its lease had ended.
-    listener.hears(&desk, &resource, &owner(1), 1).await;
+    listener.settle(&client).await;
+    let gone = client.must_acquire(&expired, &owner(2), Duration::from_millis(5)).await;
+    client.wait_until(&expired, ResourceState::is_free).await;
+    assert_eq!(client.ask(complete(&expired, &owner(2), gone, "late")).await, Reply::Completed);
+    let counted = client.must_acquire(&resource, &owner(1), LONG).await;
+    assert_eq!(client.ask(complete(&resource, &owner(1), counted, "fine")).await, Reply::Completed);
+    // The first release freed nothing: its lease had ended.
+    listener.hears(&client, &resource, &owner(1), 1).await;
 }
 
-pub(super) async fn what_frees_nothing_is_not_told<N: Node>(node: N) {
-    let mut desk = Desk::marked(node).await;
-    let mut listener = Listener::open(&desk).await;
+pub(super) async fn a_release_that_frees_nothing_is_not_reported<N: Node>(node: N) {
+    let mut client = TestClient::marked(node).await;
+    let mut listener = Listener::open(&client).await;
     let resource = lock("r");
     listener.begin(&resource);
-    listener.settle(&desk).await;
-    assert_eq!(desk.ask(release(&resource, &owner(1))).await, Reply::Released(false));
-    let counted = desk.must_acquire(&resource, &owner(2), LONG).await;
-    assert_eq!(desk.ask(release(&resource, &owner(1))).await, Reply::Released(false));
-    assert_eq!(desk.ask(extend(&resource, &owner(2), LONG, counted)).await, Reply::Extended);
-    grant_and_release(&mut desk, &lock("another"), 4).await;
-    assert_eq!(desk.ask(release(&resource, &owner(2))).await, Reply::Released(true));
-    listener.hears(&desk, &resource, &owner(2), 1).await;
+    listener.settle(&client).await;
+    assert_eq!(client.ask(release(&resource, &owner(1))).await, Reply::Released(false));
+    let counted = client.must_acquire(&resource, &owner(2), LONG).await;
+    assert_eq!(client.ask(release(&resource, &owner(1))).await, Reply::Released(false));
+    assert_eq!(client.ask(extend(&resource, &owner(2), LONG, counted)).await, Reply::Extended);
+    grant_and_release(&mut client, &lock("another"), 4).await;
+    assert_eq!(client.ask(release(&resource, &owner(2))).await, Reply::Released(true));
+    listener.hears(&client, &resource, &owner(2), 1).await;
 }
 
-pub(super) async fn nothing_is_told_after_the_end<N: Node>(node: N) {
-    let mut desk = Desk::marked(node).await;
-    let mut listener = Listener::open(&desk).await;
+pub(super) async fn nothing_is_reported_after_the_subscription_ends<N: Node>(node: N) {
+    let mut client = TestClient::marked(node).await;
+    let mut listener = Listener::open(&client).await;
     let (resource, other) = (lock("r"), lock("other"));
     listener.begin(&resource);
     listener.begin(&other);
-    listener.settle(&desk).await;
+    listener.settle(&client).await;
     listener.end(&resource);
-    listener.settle(&desk).await;
-    grant_and_release(&mut desk, &resource, 1).await;
-    grant_and_release(&mut desk, &other, 2).await;
-    listener.hears(&desk, &other, &owner(2), 1).await;
+    listener.settle(&client).await;
+    grant_and_release(&mut client, &resource, 1).await;
+    grant_and_release(&mut client, &other, 2).await;
+    listener.hears(&client, &other, &owner(2), 1).await;
     listener.begin(&resource);
-    listener.settle(&desk).await;
-    grant_and_release(&mut desk, &resource, 3).await;
-    listener.hears(&desk, &resource, &owner(3), 1).await;
+    listener.settle(&client).await;
+    grant_and_release(&mut client, &resource, 3).await;
+    listener.hears(&client, &resource, &owner(3), 1).await;
 }
 
-pub(super) async fn a_session_that_is_gone_hears_nothing_and_hinders_nobody<N: Node>(node: N) {
-    let mut desk = Desk::marked(node).await;
+pub(super) async fn a_closed_session_receives_nothing_and_blocks_no_other<N: Node>(node: N) {
+    let mut client = TestClient::marked(node).await;
     let resource = lock("r");
-    let mut gone = Listener::open(&desk).await;
+    let mut gone = Listener::open(&client).await;
     gone.begin(&resource);
-    gone.settle(&desk).await;
+    gone.settle(&client).await;
     let Listener { session, mut pushes } = gone;
     drop(session);
-    let mut listener = Listener::open(&desk).await;
+    let mut listener = Listener::open(&client).await;
     listener.begin(&resource);
-    listener.settle(&desk).await;
-    grant_and_release(&mut desk, &resource, 1).await;
-    listener.hears(&desk, &resource, &owner(1), 1).await;
-    let told = desk.env.before(desk.now() + PATIENCE, pushes.recv()).await;
-    assert!(matches!(told, Some(None | Some(Push::Closed))), "{told:?}");
+    listener.settle(&client).await;
+    grant_and_release(&mut client, &resource, 1).await;
+    listener.hears(&client, &resource, &owner(1), 1).await;
+    let received = client.env.before(client.now() + PATIENCE, pushes.recv()).await;
+    assert!(matches!(received, Some(None | Some(Push::Closed))), "{received:?}");
 }
 
 /// For every kind of node, whether it pushes or not.
-pub(super) async fn listening_in_any_order_spoils_no_batch<N: Node>(node: N) {
-    let mut desk = Desk::marked(node).await;
-    let mut listener = Listener::open(&desk).await;
+pub(super) async fn subscriptions_in_any_order_break_no_batch<N: Node>(node: N) {
+    let mut client = TestClient::marked(node).await;
+    let mut listener = Listener::open(&client).await;
     let resources = ["a", "b", "c"].map(lock);
     for number in 0..200 {
         let resource = &resources[number % 3];
-        // Ends what never began, begins twice, and begins what has just ended, with batches in between.
+        // Ends subscriptions that never began, begins them twice, and begins those that have just ended,
+        // with batches in between.
         match number % 7 {
             0 | 3 => listener.end(resource),
             1 => {
@@ -167,10 +168,10 @@ pub(super) async fn listening_in_any_order_spoils_no_batch<N: Node>(node: N) {
             _ => listener.begin(resource),
         }
         let by = owner(number as u64);
-        let requests = vec![desk.acquire(resource, &by, LONG), release(resource, &by)];
-        let batch = desk.batch(requests);
+        let requests = vec![client.acquire(resource, &by, LONG), release(resource, &by)];
+        let batch = client.batch(requests);
         let replies = expect(listener.session.send(batch).await).replies;
         assert!(matches!(replies[..], [Reply::Granted { .. }, Reply::Released(true)]), "{replies:?}");
     }
-    assert!(desk.inspect(&resources[0]).await.is_free());
+    assert!(client.inspect(&resources[0]).await.is_free());
 }

@@ -1,4 +1,4 @@
-use super::{Desk, inbox::*};
+use super::{TestClient, client::*};
 use quorate::node::{Node, Owner, Refusal, Reply, Request, engine::READERS_MAX};
 use std::time::Duration;
 
@@ -14,204 +14,207 @@ fn held_by(reply: &Reply, by: &Owner) -> bool {
     matches!(reply, Reply::Held { owner, remaining: Some(_) } if owner == by)
 }
 
-pub(super) async fn many_read_and_nobody_writes<N: Node>(node: N) {
-    let mut desk = Desk::marked(node).await;
+pub(super) async fn readers_share_and_exclude_writers<N: Node>(node: N) {
+    let mut client = TestClient::marked(node).await;
     let resource = lock("r");
     for number in 1..=3 {
-        assert_eq!(desk.ask(share(&resource, &owner(number), LONG)).await, Reply::Shared);
+        assert_eq!(client.ask(share(&resource, &owner(number), LONG)).await, Reply::Shared);
     }
-    let seen = desk.inspect(&resource).await;
+    let seen = client.inspect(&resource).await;
     assert!(seen.held_by(&readers()) && seen.remaining() > Duration::from_secs(30), "{seen:?}");
-    let writer = desk.ask(desk.acquire(&resource, &owner(4), LONG)).await;
+    let writer = client.ask(client.acquire(&resource, &owner(4), LONG)).await;
     assert!(held_by_readers(&writer), "{writer:?}");
-    let extends = desk.ask(extend(&resource, &owner(4), LONG, 9)).await;
+    let extends = client.ask(extend(&resource, &owner(4), LONG, 9)).await;
     assert!(held_by_readers(&extends), "repair, too: {extends:?}");
-    // Another client of the same lock compares its own value: it frees nobody.
-    assert_eq!(desk.ask(release(&resource, &owner(1))).await, Reply::Released(false));
-    assert!(desk.inspect(&resource).await.held_by(&readers()));
+    // Another client of the same lock compares its own value, and frees no reader.
+    assert_eq!(client.ask(release(&resource, &owner(1))).await, Reply::Released(false));
+    assert!(client.inspect(&resource).await.held_by(&readers()));
 }
 
-pub(super) async fn a_writer_keeps_readers_away<N: Node>(node: N) {
-    let mut desk = Desk::marked(node).await;
+pub(super) async fn a_writer_excludes_readers<N: Node>(node: N) {
+    let mut client = TestClient::marked(node).await;
     let resource = lock("r");
-    desk.must_acquire(&resource, &owner(1), LONG).await;
+    client.must_acquire(&resource, &owner(1), LONG).await;
     for asked in [share(&resource, &owner(2), LONG), share(&resource, &owner(1), LONG)] {
-        let reply = desk.ask(asked).await;
+        let reply = client.ask(asked).await;
         assert!(held_by(&reply, &owner(1)), "{reply:?}");
     }
-    assert!(desk.inspect(&resource).await.held_by(&owner(1)));
-    desk.ask(release(&resource, &owner(1))).await;
-    assert_eq!(desk.ask(share(&resource, &owner(2), LONG)).await, Reply::Shared);
+    assert!(client.inspect(&resource).await.held_by(&owner(1)));
+    client.ask(release(&resource, &owner(1))).await;
+    assert_eq!(client.ask(share(&resource, &owner(2), LONG)).await, Reply::Shared);
 }
 
-/// A writer is a plain lock: there is nothing else to ask for.
-pub(super) async fn a_plain_lock_and_a_writer_are_one<N: Node>(node: N) {
-    let mut desk = Desk::marked(node).await;
+/// A writer is a plain lock, and is acquired by the same request.
+pub(super) async fn a_plain_lock_and_a_writer_are_the_same<N: Node>(node: N) {
+    let mut client = TestClient::marked(node).await;
     let resource = lock("r");
-    assert_eq!(desk.ask(share(&resource, &owner(1), LONG)).await, Reply::Shared);
-    desk.ask(release_share(&resource, &owner(1))).await;
-    let first = desk.must_acquire(&resource, &owner(2), LONG).await;
-    desk.ask(release(&resource, &owner(2))).await;
-    let second = desk.must_acquire(&resource, &owner(3), LONG).await;
+    assert_eq!(client.ask(share(&resource, &owner(1), LONG)).await, Reply::Shared);
+    client.ask(release_share(&resource, &owner(1))).await;
+    let first = client.must_acquire(&resource, &owner(2), LONG).await;
+    client.ask(release(&resource, &owner(2))).await;
+    let second = client.must_acquire(&resource, &owner(3), LONG).await;
     assert_eq!(second, first + 1);
 }
 
 pub(super) async fn a_reader_ends_at_its_time_and_the_resource_with_the_last<N: Node>(node: N) {
-    let mut desk = Desk::marked(node).await;
+    let mut client = TestClient::marked(node).await;
     let resource = lock("r");
-    let asked = desk.now();
-    assert_eq!(desk.ask(share(&resource, &owner(1), Duration::from_millis(400))).await, Reply::Shared);
-    assert_eq!(desk.ask(share(&resource, &owner(2), Duration::from_millis(30))).await, Reply::Shared);
-    desk.wait_until(&resource, Seen::is_free).await;
-    let lived = asked.until(desk.now());
+    let asked = client.now();
+    assert_eq!(client.ask(share(&resource, &owner(1), Duration::from_millis(400))).await, Reply::Shared);
+    assert_eq!(client.ask(share(&resource, &owner(2), Duration::from_millis(30))).await, Reply::Shared);
+    client.wait_until(&resource, ResourceState::is_free).await;
+    let lived = asked.until(client.now());
     assert!(lived >= Duration::from_millis(395), "it ended after {lived:?}");
-    desk.must_acquire(&resource, &owner(3), LONG).await;
-    assert_eq!(desk.ask(release_share(&resource, &owner(2))).await, Reply::Released(false), "long gone");
+    client.must_acquire(&resource, &owner(3), LONG).await;
+    assert_eq!(client.ask(release_share(&resource, &owner(2))).await, Reply::Released(false), "long gone");
 }
 
 pub(super) async fn extend_share_lengthens_never_shortens<N: Node>(node: N) {
-    let mut desk = Desk::marked(node).await;
+    let mut client = TestClient::marked(node).await;
     let resource = lock("r");
-    assert_eq!(desk.ask(share(&resource, &owner(1), Duration::from_secs(5))).await, Reply::Shared);
-    assert_eq!(desk.ask(extend_share(&resource, &owner(1), LONG)).await, Reply::Extended);
-    let seen = desk.inspect(&resource).await;
+    assert_eq!(client.ask(share(&resource, &owner(1), Duration::from_secs(5))).await, Reply::Shared);
+    assert_eq!(client.ask(extend_share(&resource, &owner(1), LONG)).await, Reply::Extended);
+    let seen = client.inspect(&resource).await;
     assert!(seen.remaining() > Duration::from_secs(30), "{seen:?}");
     let short = extend_share(&resource, &owner(1), Duration::from_millis(1));
-    assert_eq!(desk.ask(short).await, Reply::Extended);
-    let seen = desk.inspect(&resource).await;
+    assert_eq!(client.ask(short).await, Reply::Extended);
+    let seen = client.inspect(&resource).await;
     assert!(seen.held_by(&readers()) && seen.remaining() > Duration::from_secs(30), "{seen:?}");
 }
 
-pub(super) async fn extend_share_adds_the_reader_again_where_free<N: Node>(node: N) {
-    let mut desk = Desk::marked(node).await;
+pub(super) async fn extend_share_adds_the_reader_again_if_free<N: Node>(node: N) {
+    let mut client = TestClient::marked(node).await;
     let (never_held, shared) = (lock("never held"), lock("shared"));
-    assert_eq!(desk.ask(extend_share(&never_held, &owner(1), LONG)).await, Reply::Extended);
-    assert!(desk.inspect(&never_held).await.held_by(&readers()));
-    assert_eq!(desk.ask(share(&shared, &owner(1), Duration::from_secs(5))).await, Reply::Shared);
-    assert_eq!(desk.ask(extend_share(&shared, &owner(2), LONG)).await, Reply::Extended);
-    desk.ask(release_share(&shared, &owner(1))).await;
-    let seen = desk.inspect(&shared).await;
+    assert_eq!(client.ask(extend_share(&never_held, &owner(1), LONG)).await, Reply::Extended);
+    assert!(client.inspect(&never_held).await.held_by(&readers()));
+    assert_eq!(client.ask(share(&shared, &owner(1), Duration::from_secs(5))).await, Reply::Shared);
+    assert_eq!(client.ask(extend_share(&shared, &owner(2), LONG)).await, Reply::Extended);
+    client.ask(release_share(&shared, &owner(1))).await;
+    let seen = client.inspect(&shared).await;
     assert!(seen.held_by(&readers()) && seen.remaining() > Duration::from_secs(30), "{seen:?}");
 }
 
 pub(super) async fn extend_share_leaves_a_writers_lease<N: Node>(node: N) {
-    let mut desk = Desk::marked(node).await;
+    let mut client = TestClient::marked(node).await;
     let resource = lock("r");
-    desk.must_acquire(&resource, &owner(1), LONG).await;
-    let reply = desk.ask(extend_share(&resource, &owner(2), LONG)).await;
+    client.must_acquire(&resource, &owner(1), LONG).await;
+    let reply = client.ask(extend_share(&resource, &owner(2), LONG)).await;
     assert!(held_by(&reply, &owner(1)), "{reply:?}");
-    assert!(desk.inspect(&resource).await.held_by(&owner(1)));
+    assert!(client.inspect(&resource).await.held_by(&owner(1)));
 }
 
 pub(super) async fn release_share_frees_with_the_last_reader<N: Node>(node: N) {
-    let mut desk = Desk::marked(node).await;
+    let mut client = TestClient::marked(node).await;
     let resource = lock("r");
-    assert_eq!(desk.ask(release_share(&resource, &owner(1))).await, Reply::Released(false));
+    assert_eq!(client.ask(release_share(&resource, &owner(1))).await, Reply::Released(false));
     for number in [1, 2] {
-        assert_eq!(desk.ask(share(&resource, &owner(number), LONG)).await, Reply::Shared);
+        assert_eq!(client.ask(share(&resource, &owner(number), LONG)).await, Reply::Shared);
     }
-    assert_eq!(desk.ask(release_share(&resource, &owner(3))).await, Reply::Released(false));
-    assert_eq!(desk.ask(release_share(&resource, &owner(1))).await, Reply::Released(true));
-    assert!(desk.inspect(&resource).await.held_by(&readers()));
-    assert_eq!(desk.ask(release_share(&resource, &owner(1))).await, Reply::Released(false));
-    assert_eq!(desk.ask(release_share(&resource, &owner(2))).await, Reply::Released(true));
-    assert!(desk.inspect(&resource).await.is_free());
-    // A writer's lease is none of its business.
-    desk.must_acquire(&resource, &owner(1), LONG).await;
-    assert_eq!(desk.ask(release_share(&resource, &owner(1))).await, Reply::Released(false));
-    assert!(desk.inspect(&resource).await.held_by(&owner(1)));
+    assert_eq!(client.ask(release_share(&resource, &owner(3))).await, Reply::Released(false));
+    assert_eq!(client.ask(release_share(&resource, &owner(1))).await, Reply::Released(true));
+    assert!(client.inspect(&resource).await.held_by(&readers()));
+    assert_eq!(client.ask(release_share(&resource, &owner(1))).await, Reply::Released(false));
+    assert_eq!(client.ask(release_share(&resource, &owner(2))).await, Reply::Released(true));
+    assert!(client.inspect(&resource).await.is_free());
+    // A reader's release does not touch a writer's lease.
+    client.must_acquire(&resource, &owner(1), LONG).await;
+    assert_eq!(client.ask(release_share(&resource, &owner(1))).await, Reply::Released(false));
+    assert!(client.inspect(&resource).await.held_by(&owner(1)));
 }
 
-pub(super) async fn a_released_reader_shortens_nobody_else<N: Node>(node: N) {
-    let mut desk = Desk::marked(node).await;
+pub(super) async fn a_released_reader_shortens_no_other_reader<N: Node>(node: N) {
+    let mut client = TestClient::marked(node).await;
     let resource = lock("r");
-    assert_eq!(desk.ask(share(&resource, &owner(1), Duration::from_secs(20))).await, Reply::Shared);
-    assert_eq!(desk.ask(share(&resource, &owner(2), LONG)).await, Reply::Shared);
-    desk.ask(release_share(&resource, &owner(2))).await;
-    let left = desk.inspect(&resource).await.remaining();
+    assert_eq!(client.ask(share(&resource, &owner(1), Duration::from_secs(20))).await, Reply::Shared);
+    assert_eq!(client.ask(share(&resource, &owner(2), LONG)).await, Reply::Shared);
+    client.ask(release_share(&resource, &owner(2))).await;
+    let left = client.inspect(&resource).await.remaining();
     assert!(left > Duration::from_secs(12) && left <= Duration::from_millis(20_001), "{left:?}");
 }
 
 pub(super) async fn downgrade_turns_a_writer_into_a_reader<N: Node>(node: N) {
-    let mut desk = Desk::marked(node).await;
+    let mut client = TestClient::marked(node).await;
     let resource = lock("r");
-    let counted = desk.must_acquire(&resource, &owner(1), LONG).await;
+    let counted = client.must_acquire(&resource, &owner(1), LONG).await;
     let asked = downgrade(&resource, &owner(1), counted, &owner(2), Duration::from_secs(20));
-    assert_eq!(desk.ask(asked).await, Reply::Shared);
-    let seen = desk.inspect(&resource).await;
+    assert_eq!(client.ask(asked).await, Reply::Shared);
+    let seen = client.inspect(&resource).await;
     assert!(seen.held_by(&readers()) && seen.remaining() <= Duration::from_millis(20_001), "{seen:?}");
-    assert_eq!(desk.ask(share(&resource, &owner(3), LONG)).await, Reply::Shared, "others may read");
-    // The writer's own late messages are nobody's.
-    let late = desk.ask(extend(&resource, &owner(1), LONG, 1)).await;
+    assert_eq!(client.ask(share(&resource, &owner(3), LONG)).await, Reply::Shared, "others may read");
+    // The writer's own late messages match no owner.
+    let late = client.ask(extend(&resource, &owner(1), LONG, 1)).await;
     assert!(held_by_readers(&late), "{late:?}");
-    assert_eq!(desk.ask(release(&resource, &owner(1))).await, Reply::Released(false));
+    assert_eq!(client.ask(release(&resource, &owner(1))).await, Reply::Released(false));
     for number in [2, 3] {
-        assert_eq!(desk.ask(release_share(&resource, &owner(number))).await, Reply::Released(true));
+        assert_eq!(client.ask(release_share(&resource, &owner(number))).await, Reply::Released(true));
     }
-    assert!(desk.inspect(&resource).await.is_free());
+    assert!(client.inspect(&resource).await.is_free());
 }
 
 pub(super) async fn downgrade_is_for_the_holder<N: Node>(node: N) {
-    let mut desk = Desk::marked(node).await;
+    let mut client = TestClient::marked(node).await;
     let resource = lock("r");
     let asked = downgrade(&resource, &owner(1), u64::MAX >> 12, &owner(2), LONG);
-    assert_eq!(desk.ask(asked.clone()).await, Reply::Refused(Refusal::NotOwner));
-    assert!(desk.inspect(&resource).await.is_free(), "where it is free another may have been between");
-    desk.must_acquire(&resource, &owner(3), LONG).await;
-    let reply = desk.ask(asked.clone()).await;
+    assert_eq!(client.ask(asked.clone()).await, Reply::Refused(Refusal::NotOwner));
+    assert!(
+        client.inspect(&resource).await.is_free(),
+        "if it is free another owner may have held it between"
+    );
+    client.must_acquire(&resource, &owner(3), LONG).await;
+    let reply = client.ask(asked.clone()).await;
     assert!(held_by(&reply, &owner(3)), "{reply:?}");
-    desk.ask(release(&resource, &owner(3))).await;
-    desk.ask(share(&resource, &owner(1), LONG)).await;
-    let reply = desk.ask(asked).await;
+    client.ask(release(&resource, &owner(3))).await;
+    client.ask(share(&resource, &owner(1), LONG)).await;
+    let reply = client.ask(asked).await;
     assert!(held_by_readers(&reply), "{reply:?}");
 }
 
-/// Where somebody was granted meanwhile, an extension that came late has set the owner again.
-pub(super) async fn downgrade_is_refused_where_another_was_counted<N: Node>(node: N) {
-    let mut desk = Desk::marked(node).await;
+/// If another owner was granted meanwhile, an extension that came late has set the old owner again.
+pub(super) async fn downgrade_is_refused_after_another_grant<N: Node>(node: N) {
+    let mut client = TestClient::marked(node).await;
     let resource = lock("r");
-    let counted = desk.must_acquire(&resource, &owner(1), LONG).await;
-    desk.ask(release(&resource, &owner(1))).await;
-    desk.must_acquire(&resource, &owner(3), LONG).await;
-    desk.ask(release(&resource, &owner(3))).await;
-    assert_eq!(desk.ask(extend(&resource, &owner(1), LONG, counted)).await, Reply::Extended);
-    let late = desk.ask(downgrade(&resource, &owner(1), counted, &owner(2), LONG)).await;
+    let counted = client.must_acquire(&resource, &owner(1), LONG).await;
+    client.ask(release(&resource, &owner(1))).await;
+    client.must_acquire(&resource, &owner(3), LONG).await;
+    client.ask(release(&resource, &owner(3))).await;
+    assert_eq!(client.ask(extend(&resource, &owner(1), LONG, counted)).await, Reply::Extended);
+    let late = client.ask(downgrade(&resource, &owner(1), counted, &owner(2), LONG)).await;
     assert_eq!(late, Reply::Refused(Refusal::Superseded));
-    assert!(desk.inspect(&resource).await.held_by(&owner(1)));
-    // And where nobody can say.
+    assert!(client.inspect(&resource).await.held_by(&owner(1)));
+    // The downgrade is also refused if the node has forgotten the counter.
     let forgotten = lock("forgotten");
-    let mut forgetful = desk.acquire(&forgotten, &owner(1), LONG);
+    let mut forgetful = client.acquire(&forgotten, &owner(1), LONG);
     if let Request::Acquire { keep, .. } = &mut forgetful {
         *keep = Duration::from_millis(5);
     }
-    assert!(matches!(desk.ask(forgetful).await, Reply::Granted { .. }));
-    desk.wait_until(&forgotten, |seen| seen.counter.is_none()).await;
-    let late = desk.ask(downgrade(&forgotten, &owner(1), u64::MAX >> 12, &owner(2), LONG)).await;
+    assert!(matches!(client.ask(forgetful).await, Reply::Granted { .. }));
+    client.wait_until(&forgotten, |seen| seen.counter.is_none()).await;
+    let late = client.ask(downgrade(&forgotten, &owner(1), u64::MAX >> 12, &owner(2), LONG)).await;
     assert_eq!(late, Reply::Refused(Refusal::Superseded));
 }
 
 pub(super) async fn readers_leave_the_counter_alone<N: Node>(node: N) {
-    let mut desk = Desk::marked(node).await;
+    let mut client = TestClient::marked(node).await;
     let resource = lock("r");
-    desk.ask(share(&resource, &owner(1), LONG)).await;
-    desk.ask(extend_share(&resource, &owner(1), LONG)).await;
-    assert_eq!(desk.inspect(&resource).await.counter, None);
-    desk.ask(release_share(&resource, &owner(1))).await;
-    let counted = desk.must_acquire(&resource, &owner(2), LONG).await;
-    desk.ask(downgrade(&resource, &owner(2), counted, &owner(3), LONG)).await;
-    assert_eq!(desk.inspect(&resource).await.counter, Some(counted));
+    client.ask(share(&resource, &owner(1), LONG)).await;
+    client.ask(extend_share(&resource, &owner(1), LONG)).await;
+    assert_eq!(client.inspect(&resource).await.counter, None);
+    client.ask(release_share(&resource, &owner(1))).await;
+    let counted = client.must_acquire(&resource, &owner(2), LONG).await;
+    client.ask(downgrade(&resource, &owner(2), counted, &owner(3), LONG)).await;
+    assert_eq!(client.inspect(&resource).await.counter, Some(counted));
 }
 
-pub(super) async fn a_node_keeps_so_many_readers<N: Node>(node: N) {
-    let mut desk = Desk::marked(node).await;
+pub(super) async fn a_node_limits_the_readers_of_a_lock<N: Node>(node: N) {
+    let mut client = TestClient::marked(node).await;
     let resource = lock("r");
     let many = (0..READERS_MAX as u64).map(|number| share(&resource, &owner(number), LONG)).collect();
-    assert!(desk.ask_all(many).await.replies.iter().all(|reply| *reply == Reply::Shared));
+    assert!(client.ask_all(many).await.replies.iter().all(|reply| *reply == Reply::Shared));
     let crowded = Reply::Refused(Refusal::Crowded { most: READERS_MAX as u32 });
     let one_more = owner(READERS_MAX as u64);
-    assert_eq!(desk.ask(share(&resource, &one_more, LONG)).await, crowded);
-    assert_eq!(desk.ask(extend_share(&resource, &one_more, LONG)).await, crowded);
-    assert_eq!(desk.ask(extend_share(&resource, &owner(5), LONG)).await, Reply::Extended);
-    desk.ask(release_share(&resource, &owner(5))).await;
-    assert_eq!(desk.ask(share(&resource, &one_more, LONG)).await, Reply::Shared);
+    assert_eq!(client.ask(share(&resource, &one_more, LONG)).await, crowded);
+    assert_eq!(client.ask(extend_share(&resource, &one_more, LONG)).await, crowded);
+    assert_eq!(client.ask(extend_share(&resource, &owner(5), LONG)).await, Reply::Extended);
+    client.ask(release_share(&resource, &owner(5))).await;
+    assert_eq!(client.ask(share(&resource, &one_more, LONG)).await, Reply::Shared);
 }

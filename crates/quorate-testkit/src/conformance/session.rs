@@ -1,18 +1,18 @@
-use super::{Desk, inbox::*};
+use super::{TestClient, client::*};
 use quorate::node::{Node, NodeTime, Refusal, Reply, Request, Session};
 use std::time::Duration;
 
 pub(super) async fn replies_come_in_the_order_of_the_requests<N: Node>(node: N) {
-    let mut desk = Desk::marked(node).await;
+    let mut client = TestClient::marked(node).await;
     let (here, there) = (lock("here"), lock("there"));
     let one = record(5, 1, false, "v");
-    let propose = desk.wall().as_micros();
+    let propose = client.wall().as_micros();
     let requests = vec![
-        desk.acquire_from(&here, &owner(1), LONG, propose),
-        desk.acquire_from(&here, &owner(2), LONG, propose),
+        client.acquire_from(&here, &owner(1), LONG, propose),
+        client.acquire_from(&here, &owner(2), LONG, propose),
         release(&here, &owner(1)),
-        desk.acquire_from(&here, &owner(2), LONG, propose),
-        desk.acquire_from(&there, &owner(1), LONG, propose),
+        client.acquire_from(&here, &owner(2), LONG, propose),
+        client.acquire_from(&there, &owner(1), LONG, propose),
         raise(&here, &owner(2), propose + 7),
         seal("g", 1),
         write("g", 1, "k", None, &one),
@@ -21,7 +21,7 @@ pub(super) async fn replies_come_in_the_order_of_the_requests<N: Node>(node: N) 
         release(&there, &owner(1)),
         Request::Inspect { resource: there.clone() },
     ];
-    let replies = desk.ask_all(requests).await.replies;
+    let replies = client.ask_all(requests).await.replies;
     assert_eq!(replies[0], Reply::Granted { counter: token(propose + 1), begun: None });
     assert!(matches!(&replies[1], Reply::Held { owner: holder, .. } if *holder == owner(1)));
     assert_eq!(replies[2], Reply::Released(true));
@@ -36,140 +36,143 @@ pub(super) async fn replies_come_in_the_order_of_the_requests<N: Node>(node: N) 
 }
 
 pub(super) async fn a_batch_may_be_empty_or_long<N: Node>(node: N) {
-    let mut desk = Desk::marked(node).await;
-    let before = desk.wall();
-    let empty = desk.ask_all(Vec::new()).await;
+    let mut client = TestClient::marked(node).await;
+    let before = client.wall();
+    let empty = client.ask_all(Vec::new()).await;
     assert!(empty.node_time.distance(before) < Duration::from_secs(5), "{:?}", empty.node_time);
     let resources: Vec<_> = (0..600).map(|number| claim(&format!("message {number}"))).collect();
-    let propose = desk.wall().as_micros();
-    let requests = resources.iter().map(|r| desk.acquire_from(r, &owner(1), LONG, propose)).collect();
-    let replies = desk.ask_all(requests).await.replies;
+    let propose = client.wall().as_micros();
+    let requests = resources.iter().map(|r| client.acquire_from(r, &owner(1), LONG, propose)).collect();
+    let replies = client.ask_all(requests).await.replies;
     assert!(
         replies.iter().all(|reply| *reply == Reply::Granted { counter: token(propose + 1), begun: None })
     );
     let requests = resources.iter().rev().map(|r| release(r, &owner(1))).collect();
-    let replies = desk.ask_all(requests).await.replies;
+    let replies = client.ask_all(requests).await.replies;
     assert!(replies.iter().all(|reply| *reply == Reply::Released(true)));
 }
 
-pub(super) async fn a_refused_item_spoils_no_other<N: Node>(node: N) {
-    let mut desk = Desk::marked(node).await;
+pub(super) async fn a_refused_item_affects_no_other<N: Node>(node: N) {
+    let mut client = TestClient::marked(node).await;
     let requests = vec![
-        desk.acquire(&lock("a"), &owner(1), LONG),
-        desk.acquire_from(&lock("b"), &owner(1), LONG, 1),
-        desk.acquire(&lock("c"), &owner(1), LONG),
+        client.acquire(&lock("a"), &owner(1), LONG),
+        client.acquire_from(&lock("b"), &owner(1), LONG, 1),
+        client.acquire(&lock("c"), &owner(1), LONG),
     ];
-    let replies = desk.ask_all(requests).await.replies;
+    let replies = client.ask_all(requests).await.replies;
     assert!(matches!(replies[0], Reply::Granted { .. }));
     assert!(matches!(replies[1], Reply::Refused(Refusal::Clock { .. })));
     assert!(matches!(replies[2], Reply::Granted { .. }));
 }
 
-pub(super) async fn batches_run_in_order_though_nobody_polls<N: Node>(node: N) {
-    let mut desk = Desk::marked(node).await;
+pub(super) async fn batches_run_in_order_without_polling<N: Node>(node: N) {
+    let mut client = TestClient::marked(node).await;
     let resource = lock("r");
-    let propose = desk.wall().as_micros();
+    let propose = client.wall().as_micros();
     let rounds = 50;
     let mut kept = Vec::new();
     for number in 1..=rounds {
-        // Acquired by one, refused to the other, and released: only this order counts one grant a round.
+        // Acquired by one owner, refused to the other, and released: only this order counts one grant in
+        // each round.
         for request in [
-            desk.acquire_from(&resource, &owner(number), LONG, propose),
-            desk.acquire_from(&resource, &owner(1000), LONG, propose),
+            client.acquire_from(&resource, &owner(number), LONG, propose),
+            client.acquire_from(&resource, &owner(1000), LONG, propose),
             release(&resource, &owner(number)),
         ] {
-            let batch = desk.batch(vec![request]);
-            let reply = desk.session.send(batch);
-            // Some are dropped at once, some are never polled.
+            let batch = client.batch(vec![request]);
+            let reply = client.session.send(batch);
+            // Some batches are dropped at once, some are never polled.
             if number % 2 == 0 {
                 kept.push(reply);
             }
         }
     }
-    let last = desk.ask(desk.acquire_from(&resource, &owner(2000), LONG, propose)).await;
+    let last = client.ask(client.acquire_from(&resource, &owner(2000), LONG, propose)).await;
     assert_eq!(last, Reply::Granted { counter: token(propose + rounds + 1), begun: None });
     drop(kept);
 }
 
-pub(super) async fn a_batch_leaves_though_the_session_is_dropped<N: Node>(node: N) {
-    let mut desk = Desk::marked(node).await;
+pub(super) async fn a_batch_is_sent_though_its_session_is_dropped<N: Node>(node: N) {
+    let mut client = TestClient::marked(node).await;
     let resource = lock("r");
-    let batch = desk.batch(vec![desk.acquire(&resource, &owner(1), LONG)]);
-    let polled = desk.session.send(batch);
-    desk.reopen().await;
-    desk.wait_until(&resource, |seen| seen.held_by(&owner(1))).await;
+    let batch = client.batch(vec![client.acquire(&resource, &owner(1), LONG)]);
+    let polled = client.session.send(batch);
+    client.reopen().await;
+    client.wait_until(&resource, |seen| seen.held_by(&owner(1))).await;
     drop(polled);
-    drop(desk.session.send(desk.batch(vec![release(&resource, &owner(1))])));
-    desk.reopen().await;
-    desk.wait_until(&resource, Seen::is_free).await;
+    drop(client.session.send(client.batch(vec![release(&resource, &owner(1))])));
+    client.reopen().await;
+    client.wait_until(&resource, ResourceState::is_free).await;
 }
 
-pub(super) async fn an_abandoned_batch_does_not_run_after_its_time<N: Node>(node: N) {
-    let mut desk = Desk::marked(node).await;
+pub(super) async fn an_abandoned_batch_does_not_run_after_its_deadline<N: Node>(node: N) {
+    let mut client = TestClient::marked(node).await;
     let resources: Vec<_> = (0..20).map(|number| lock(&format!("r{number}"))).collect();
-    desk.not_after = desk.wall() + Duration::from_millis(30);
+    client.not_after = client.wall() + Duration::from_millis(30);
     for resource in &resources {
-        let batch = desk.batch(vec![desk.acquire(resource, &owner(1), LONG)]);
-        drop(desk.session.send(batch));
+        let batch = client.batch(vec![client.acquire(resource, &owner(1), LONG)]);
+        drop(client.session.send(batch));
     }
-    desk.reopen().await;
-    // The looks have time: a node that is busy with the rest may give up what comes too late.
-    let late = std::mem::replace(&mut desk.not_after, NodeTime::from_micros(u64::MAX));
-    // Once the node itself says that the time has passed, what stands is all that will ever stand.
+    client.reopen().await;
+    // The inspections have no deadline: a node that is busy with the other batches may refuse requests
+    // that are late.
+    let late = std::mem::replace(&mut client.not_after, NodeTime::from_micros(u64::MAX));
+    // Once the node itself says that the deadline has passed, its state does not change any more.
     let looks: Vec<_> = resources.iter().map(|r| Request::Inspect { resource: r.clone() }).collect();
     let stands = loop {
-        let reply = desk.ask_all(looks.clone()).await;
+        let reply = client.ask_all(looks.clone()).await;
         if reply.node_time > late {
             break reply.replies;
         }
     };
-    desk.env.sleep(Duration::from_millis(100)).await;
+    client.env.sleep(Duration::from_millis(100)).await;
     let holders = |replies: &[Reply]| -> Vec<bool> {
         replies.iter().map(|reply| matches!(reply, Reply::State { holder: Some(_), .. })).collect()
     };
-    let later = desk.ask_all(looks).await.replies;
+    let later = client.ask_all(looks).await.replies;
     assert_eq!(holders(&stands), holders(&later));
 }
 
 pub(super) async fn sessions_of_one_node_see_one_store<N: Node>(node: N) {
-    let mut desk = Desk::marked(node).await;
+    let mut client = TestClient::marked(node).await;
     let resource = lock("r");
-    desk.must_acquire(&resource, &owner(1), LONG).await;
+    client.must_acquire(&resource, &owner(1), LONG).await;
     let old = std::mem::replace(
-        &mut desk.session,
-        expect(desk.node.open(quorate::node::Nudge::channel().0).await).0,
+        &mut client.session,
+        expect(client.node.open(quorate::node::Nudge::channel().0).await).0,
     );
-    assert!(desk.inspect(&resource).await.held_by(&owner(1)));
-    assert_eq!(desk.ask(release(&resource, &owner(1))).await, Reply::Released(true));
-    desk.session = old;
-    assert!(desk.inspect(&resource).await.is_free());
+    assert!(client.inspect(&resource).await.held_by(&owner(1)));
+    assert_eq!(client.ask(release(&resource, &owner(1))).await, Reply::Released(true));
+    client.session = old;
+    assert!(client.inspect(&resource).await.is_free());
 }
 
 pub(super) async fn a_hello_states_facts<N: Node>(node: N) {
-    let mut desk = Desk::bare(node).await;
-    let first = desk.hello.clone();
-    assert!(!desk.node.name().is_empty() && !first.run_id.is_empty() && !first.version.is_empty());
+    let mut client = TestClient::bare(node).await;
+    let first = client.hello.clone();
+    assert!(!client.node.name().is_empty() && !first.run_id.is_empty() && !first.version.is_empty());
     assert!(!first.replica);
     assert_eq!(first.eviction.as_deref(), Some("noeviction"));
     assert_eq!(first.marker, None);
-    assert!(first.node_time.distance(desk.wall()) < Duration::from_secs(5));
-    assert_eq!(desk.ask(mark(None, "m")).await, Reply::Marked);
-    desk.reopen().await;
-    assert_eq!(desk.hello.run_id, first.run_id, "one run, one id");
-    assert_eq!(desk.hello.marker.as_deref(), Some("m"));
+    assert!(first.node_time.distance(client.wall()) < Duration::from_secs(5));
+    assert_eq!(client.ask(mark(None, "m")).await, Reply::Marked);
+    client.reopen().await;
+    assert_eq!(client.hello.run_id, first.run_id, "one run, one id");
+    assert_eq!(client.hello.marker.as_deref(), Some("m"));
 }
 
 pub(super) async fn node_time_is_the_wall_clocks_and_goes_on<N: Node>(node: N) {
-    let mut desk = Desk::marked(node).await;
-    let mut last = desk.hello.node_time;
+    let mut client = TestClient::marked(node).await;
+    let mut last = client.hello.node_time;
     for _ in 0..5 {
-        let before = desk.wall();
-        let at = desk.ask_all(vec![Request::Inspect { resource: lock("r") }]).await.node_time;
-        let after = desk.wall();
-        // One machine, one wall clock: the node read it between the two (some servers cache a millisecond).
+        let before = client.wall();
+        let at = client.ask_all(vec![Request::Inspect { resource: lock("r") }]).await.node_time;
+        let after = client.wall();
+        // One machine has one wall clock: the node read it between the two (some servers cache a
+        // millisecond).
         assert!(at + Duration::from_millis(5) >= before && at <= after, "{before:?} {at:?} {after:?}");
         assert!(at >= last);
         last = at;
-        desk.env.sleep(Duration::from_millis(2)).await;
+        client.env.sleep(Duration::from_millis(2)).await;
     }
 }

@@ -1,25 +1,25 @@
-use super::resolve::Ground;
-use super::{Ask, Late, Sits, Stamp, Step, replies_alike, words};
+use super::resolve::KnownState;
+use super::{Ask, DynTarget, Late, Stamp, Step, replies_alike, values};
 use quorate::{
     env::Env,
     node::{Batch, Hello, NodeTime, Reply, Request},
 };
 use std::{fmt, sync::Arc, time::Duration};
 
-/// Longer than the longest of the lives that are waited for in earnest, and its rounding.
+/// Longer than the longest of the lifetimes that really pass, with its rounding.
 const BRIEF: Duration = Duration::from_millis(8);
 
-/// How far a reply's time may be from the node's clock.
+/// The largest difference between a reply's time and the node's clock.
 const SLACK: Duration = Duration::from_secs(30);
 
-/// The first thing that a node said otherwise than the first node.
+/// The first difference between a node's reply and the first node's.
 #[derive(Debug)]
 pub struct Difference {
-    /// The step, from nought.
+    /// The number of the step, from zero.
     pub step: usize,
-    /// What was asked, where it was a request.
+    /// The request, if the step had one.
     pub asked: Option<Request>,
-    /// Who said what.
+    /// The two nodes, each with its reply.
     pub said: [(&'static str, String); 2],
 }
 
@@ -32,15 +32,16 @@ impl fmt::Display for Difference {
     }
 }
 
-/// Asks `steps` of every node, all of which are empty and without a session, and holds each against the
-/// first.
+/// Sends `steps` to every node, all of which are empty and without a session, and compares each reply with
+/// the first node's.
 ///
 /// # Errors
 /// The first [`Difference`].
-pub async fn compare(steps: &[Step], seats: &mut [&mut dyn Sits]) -> Result<(), Difference> {
-    let began = seats.iter().map(|seat| seat.wall()).min().unwrap_or_default() - Duration::from_secs(60);
-    let ground = Ground { began, marker: None, counters: Vec::new(), ledgers: Vec::new() };
-    let mut table = Table { seats, ground, step: 0 };
+pub async fn compare(steps: &[Step], targets: &mut [&mut dyn DynTarget]) -> Result<(), Difference> {
+    let began =
+        targets.iter().map(|target| target.wall()).min().unwrap_or_default() - Duration::from_secs(60);
+    let known = KnownState { began, marker: None, counters: Vec::new(), ledgers: Vec::new() };
+    let mut table = Table { targets, known, step: 0 };
     table.open().await?;
     table.mark().await?;
     for (number, step) in steps.iter().enumerate() {
@@ -52,8 +53,8 @@ pub async fn compare(steps: &[Step], seats: &mut [&mut dyn Sits]) -> Result<(), 
 }
 
 struct Table<'a, 'b> {
-    seats: &'a mut [&'b mut dyn Sits],
-    ground: Ground,
+    targets: &'a mut [&'b mut dyn DynTarget],
+    known: KnownState,
     step: usize,
 }
 
@@ -61,19 +62,20 @@ impl Table<'_, '_> {
     async fn take(&mut self, step: &Step) -> Result<(), Difference> {
         match step {
             Step::Batch(asks, late, stamp) => {
-                // What is set for a moment only ends a batch: how long the rest takes is no node's fault.
+                // A request with a brief lifetime is the last of its batch: the time that further requests
+                // take would differ by node.
                 for asks in asks.split_inclusive(Ask::is_brief) {
                     self.batch(asks, *late, *stamp).await?;
                 }
             }
-            Step::Pass(pass) => self.seats.iter_mut().for_each(|seat| seat.pass(pass.time())),
+            Step::Pass(pass) => self.targets.iter_mut().for_each(|target| target.pass(pass.time())),
             Step::Reopen => self.open().await?,
             Step::Restart => {
-                self.seats.iter_mut().for_each(|seat| seat.restart());
+                self.targets.iter_mut().for_each(|target| target.restart());
                 self.open().await?;
             }
             Step::Flush => {
-                self.seats.iter_mut().for_each(|seat| seat.flush());
+                self.targets.iter_mut().for_each(|target| target.flush());
                 self.open().await?;
                 self.mark().await?;
             }
@@ -83,12 +85,12 @@ impl Table<'_, '_> {
 
     async fn batch(&mut self, asks: &[Ask], late: Late, stamp: Stamp) -> Result<(), Difference> {
         self.look(asks).await?;
-        let requests: Vec<Request> = asks.iter().map(|ask| self.ground.request(ask)).collect();
-        let stamp = self.ground.stamp(stamp).unwrap_or_default();
+        let requests: Vec<Request> = asks.iter().map(|ask| self.known.request(ask)).collect();
+        let stamp = self.known.stamp(stamp).unwrap_or_default();
         let replies = self.ask(&requests, late, &stamp).await?;
         for (request, reply) in requests.iter().zip(&replies) {
             if let (Request::Mark { marker, .. }, Reply::Marked) = (request, reply) {
-                self.ground.marker = Some(Arc::clone(marker));
+                self.known.marker = Some(Arc::clone(marker));
             }
         }
         if asks.iter().any(Ask::is_brief) {
@@ -97,7 +99,7 @@ impl Table<'_, '_> {
         Ok(())
     }
 
-    /// What the first node says to `requests`, once all have said the same.
+    /// Returns the first node's reply to `requests`, once all nodes have given the same one.
     async fn ask(
         &mut self,
         requests: &[Request],
@@ -105,14 +107,14 @@ impl Table<'_, '_> {
         stamp: &Arc<str>,
     ) -> Result<Vec<Reply>, Difference> {
         let mut first: Option<(&'static str, Vec<Reply>)> = None;
-        for seat in self.seats.iter_mut() {
+        for target in self.targets.iter_mut() {
             let batch = Batch {
                 requests: requests.to_vec(),
-                not_after: late.time(seat.wall()),
+                not_after: late.time(target.wall()),
                 stamp: Arc::clone(stamp),
             };
-            let said = seat.ask(batch).await;
-            let who = seat.name();
+            let said = target.ask(batch).await;
+            let who = target.name();
             let differs = |asked: Option<&Request>, one: String, two: String| Difference {
                 step: self.step,
                 asked: asked.cloned(),
@@ -121,8 +123,8 @@ impl Table<'_, '_> {
             let said = said.map_err(|cause| {
                 differs(None, "must be answered".into(), format!("{cause:?} to {requests:?}"))
             })?;
-            if said.node_time.distance(seat.wall()) > SLACK {
-                let wall = format!("the node's clock shows {:?}", seat.wall());
+            if said.node_time.distance(target.wall()) > SLACK {
+                let wall = format!("the node's clock shows {:?}", target.wall());
                 return Err(differs(None, wall, format!("its time is {:?}", said.node_time)));
             }
             let Some((_, expected)) = &first else {
@@ -141,32 +143,32 @@ impl Table<'_, '_> {
         Ok(first.map(|(_, replies)| replies).unwrap_or_default())
     }
 
-    /// Asks the first node for what stands where `asks` are about.
+    /// Reads from the first node the state that `asks` refer to.
     async fn look(&mut self, asks: &[Ask]) -> Result<(), Difference> {
-        let (named, looks): (Vec<u8>, Vec<Request>) = Ground::looks(asks).into_iter().unzip();
-        self.ground.counters.clear();
-        self.ground.ledgers.clear();
-        let Some(seat) = self.seats.first_mut() else { return Ok(()) };
+        let (named, looks): (Vec<u8>, Vec<Request>) = KnownState::looks(asks).into_iter().unzip();
+        self.known.counters.clear();
+        self.known.ledgers.clear();
+        let Some(target) = self.targets.first_mut() else { return Ok(()) };
         let batch = Batch { requests: looks, not_after: NodeTime::default(), stamp: "".into() };
-        let said = seat.ask(batch).await.map_err(|cause| Difference {
+        let said = target.ask(batch).await.map_err(|cause| Difference {
             step: self.step,
             asked: None,
-            said: [("a look", "must be answered".into()), (seat.name(), format!("{cause:?}"))],
+            said: [("a look", "must be answered".into()), (target.name(), format!("{cause:?}"))],
         })?;
         for (number, reply) in named.into_iter().zip(said.replies) {
             match reply {
-                Reply::State { counter: Some(counter), .. } => self.ground.counters.push((number, counter)),
-                Reply::Ledger(page) => self.ground.ledgers.push((number, page.state)),
+                Reply::State { counter: Some(counter), .. } => self.known.counters.push((number, counter)),
+                Reply::Ledger(page) => self.known.ledgers.push((number, page.state)),
                 _ => {}
             }
         }
         Ok(())
     }
 
-    /// At the end everything is looked at, whatever was asked about.
+    /// Compares all state at the end, whether a request referred to it or not.
     async fn look_around(&mut self) -> Result<(), Difference> {
-        let resources = (0..words::RESOURCES).map(|n| Request::Inspect { resource: words::resource(n) });
-        let ledgers = (0..words::LEDGERS).map(|n| Request::Read { ledger: words::ledger(n), after: None });
+        let resources = (0..values::RESOURCES).map(|n| Request::Inspect { resource: values::resource(n) });
+        let ledgers = (0..values::LEDGERS).map(|n| Request::Read { ledger: values::ledger(n), after: None });
         let looks: Vec<Request> = resources.chain(ledgers).collect();
         self.ask(&looks, Late::Past, &"".into()).await?;
         self.open().await
@@ -174,9 +176,9 @@ impl Table<'_, '_> {
 
     async fn open(&mut self) -> Result<(), Difference> {
         let mut first: Option<(&'static str, Hello)> = None;
-        for seat in self.seats.iter_mut() {
-            let said = seat.open().await;
-            let who = seat.name();
+        for target in self.targets.iter_mut() {
+            let said = target.open().await;
+            let who = target.name();
             let differs = |one: String, two: String| Difference {
                 step: self.step,
                 asked: None,
@@ -196,10 +198,10 @@ impl Table<'_, '_> {
     }
 
     async fn mark(&mut self) -> Result<(), Difference> {
-        let marker = words::marker(0);
+        let marker = values::marker(0);
         let request = Request::Mark { expect: None, marker: Arc::clone(&marker) };
         self.ask(&[request], Late::Never, &marker).await?;
-        self.ground.marker = Some(marker);
+        self.known.marker = Some(marker);
         Ok(())
     }
 }

@@ -1,8 +1,8 @@
-use super::words;
+use super::values;
 use super::{Ask, Count, Late, Life, Pass, Seen, Stamp, Step, Tolerance, When};
 use proptest::{collection::vec, prelude::*};
 
-/// Histories of up to `longest` steps, few of whose names are different, so that requests meet.
+/// Histories of up to `longest` steps. Names are drawn from few, so that requests meet.
 pub fn history(longest: usize) -> impl Strategy<Value = Vec<Step>> {
     vec(step(), 1..=longest.max(1))
 }
@@ -12,7 +12,7 @@ fn step() -> impl Strategy<Value = Step> {
         300 => (vec(ask(), 1..6), late(), stamp()).prop_map(|(asks, late, stamp)| Step::Batch(asks, late, stamp)),
         60 => prop_oneof![4 => Just(Pass::Little), 4 => Just(Pass::More), 1 => Just(Pass::Much)].prop_map(Step::Pass),
         15 => Just(Step::Reopen),
-        // A server takes a while.
+        // Rare, because a server takes long to restart.
         1 => Just(Step::Restart),
         5 => Just(Step::Flush),
     ]
@@ -23,7 +23,7 @@ fn late() -> impl Strategy<Value = Late> {
 }
 
 fn stamp() -> impl Strategy<Value = Stamp> {
-    prop_oneof![20 => Just(Stamp::Right), 1 => (0..words::MARKERS).prop_map(Stamp::Other)]
+    prop_oneof![20 => Just(Stamp::Right), 1 => (0..values::MARKERS).prop_map(Stamp::Other)]
 }
 
 fn ask() -> impl Strategy<Value = Ask> {
@@ -52,16 +52,16 @@ fn ask() -> impl Strategy<Value = Ask> {
         5 => (r(), o(), life(), count(), life()).prop_map(
             |(resource, owner, ttl, token, keep)| Ask::Extend { resource, owner, ttl, token, keep }
         ),
-        4 => (r(), o(), heir(), life())
-            .prop_map(|(resource, owner, heir, ttl)| Ask::Reserve { resource, owner, heir, ttl }),
+        4 => (r(), o(), successor(), life())
+            .prop_map(|(resource, owner, successor, ttl)| Ask::Reserve { resource, owner, successor, ttl }),
         4 => (r(), o()).prop_map(|(resource, owner)| Ask::Release { resource, owner }),
         3 => r().prop_map(|resource| Ask::Inspect { resource }),
-        4 => (claim(), o(), count(), 0..words::RESULTS, payload(), prop::bool::weighted(0.3), life()).prop_map(
+        4 => (claim(), o(), count(), 0..values::RESULTS, payload(), prop::bool::weighted(0.3), life()).prop_map(
             |(resource, owner, token, result, payload, poisoned, retention)| Ask::Complete {
                 resource, owner, token, result, payload, poisoned, retention
             }
         ),
-        5 => (claim(), o(), 0..words::ATTEMPTS, payload(), prop::bool::weighted(0.3), life()).prop_map(
+        5 => (claim(), o(), 0..values::ATTEMPTS, payload(), prop::bool::weighted(0.3), life()).prop_map(
             |(resource, owner, attempts, payload, back, keep)| Ask::Count {
                 resource, owner, attempts, payload, back, keep
             }
@@ -71,7 +71,7 @@ fn ask() -> impl Strategy<Value = Ask> {
         6 => write(),
         2 => (ledger(), count(), when()).prop_map(|(ledger, term, below)| Ask::Prune { ledger, term, below }),
         2 => ledger().prop_map(|ledger| Ask::Read { ledger }),
-        1 => (prop::option::of(stamp()), 0..words::MARKERS)
+        1 => (prop::option::of(stamp()), 0..values::MARKERS)
             .prop_map(|(expect, marker)| Ask::Mark { expect, marker }),
     ]
 }
@@ -83,9 +83,9 @@ fn write() -> impl Strategy<Value = Ask> {
         1 => Just(Seen::OtherFinality),
         1 => Just(Seen::OtherValue),
     ];
-    let key = prop_oneof![3 => Just(0), 1 => 0..words::KEYS];
+    let key = prop_oneof![3 => Just(0), 1 => 0..values::KEYS];
     let last = prop::bool::weighted(0.2);
-    (ledger(), count(), key, seen, when(), count(), last, 0..words::VALUES).prop_map(
+    (ledger(), count(), key, seen, when(), count(), last, 0..values::VALUES).prop_map(
         |(ledger, term, key, seen, at, written_in, last, value)| Ask::Write {
             ledger,
             term,
@@ -100,25 +100,25 @@ fn write() -> impl Strategy<Value = Ask> {
 }
 
 fn resource() -> impl Strategy<Value = u8> {
-    prop_oneof![5 => Just(0), 5 => Just(1), 3 => 0..words::RESOURCES]
+    prop_oneof![5 => Just(0), 5 => Just(1), 3 => 0..values::RESOURCES]
 }
 
-/// Mostly a claim; *complete* is for these alone, and is refused for others.
+/// Mostly a claim; *complete* is for claims alone, and is refused for others.
 fn claim() -> impl Strategy<Value = u8> {
-    prop_oneof![6 => Just(1), 1 => 0..words::RESOURCES]
+    prop_oneof![6 => Just(1), 1 => 0..values::RESOURCES]
 }
 
 fn payload() -> impl Strategy<Value = u8> {
-    prop_oneof![2 => Just(0), 1 => 0..words::PAYLOADS]
+    prop_oneof![2 => Just(0), 1 => 0..values::PAYLOADS]
 }
 
 fn owner() -> impl Strategy<Value = u8> {
-    prop_oneof![6 => Just(0), 3 => Just(1), 1 => 0..words::OWNERS]
+    prop_oneof![6 => Just(0), 3 => Just(1), 1 => 0..values::OWNERS]
 }
 
-/// Mostly for the workers that sign most.
-fn heir() -> impl Strategy<Value = u8> {
-    prop_oneof![4 => Just(0), 2 => Just(1), 1 => 0..words::HEIRS]
+/// Mostly one of the workers that sign most requests.
+fn successor() -> impl Strategy<Value = u8> {
+    prop_oneof![4 => Just(0), 2 => Just(1), 1 => 0..values::SUCCESSORS]
 }
 
 fn ticket() -> impl Strategy<Value = Option<u8>> {
@@ -126,7 +126,7 @@ fn ticket() -> impl Strategy<Value = Option<u8>> {
 }
 
 fn ledger() -> impl Strategy<Value = u8> {
-    prop_oneof![6 => Just(0), 1 => 0..words::LEDGERS]
+    prop_oneof![6 => Just(0), 1 => 0..values::LEDGERS]
 }
 
 fn life() -> impl Strategy<Value = Life> {
@@ -134,7 +134,7 @@ fn life() -> impl Strategy<Value = Life> {
         15 => Just(Life::Long),
         15 => Just(Life::Middle),
         15 => Just(Life::Short),
-        // These are waited for.
+        // Rare, because these lifetimes really pass.
         1 => Just(Life::Tiny),
         1 => Just(Life::Half),
         1 => Just(Life::Zero),

@@ -13,32 +13,32 @@ use std::{
 };
 use tokio_util::task::TaskTracker;
 
-/// One kind of node, and what may happen to it.
+/// One kind of node, and the events that may happen to it.
 pub trait Kind {
     /// The node.
     type Node: Node;
-    /// What to call it.
+    /// Returns the name of the kind.
     fn name(&self) -> &'static str;
-    /// The node as it stands; every session is opened with a new one.
+    /// Returns the node in its present state; every session is opened with a new one.
     fn node(&self) -> Self::Node;
-    /// The node's wall clock.
+    /// Returns the node's wall clock.
     fn wall(&self) -> NodeTime;
-    /// Lets `time` pass on everything that ends.
+    /// Lets `time` pass for everything that expires.
     fn pass(&mut self, time: Duration);
-    /// Has it forget everything.
+    /// Makes the node forget everything.
     fn flush(&mut self);
-    /// Starts it again with its data; nothing to do for one that can't.
+    /// Restarts the node with its data; a kind that cannot restart does nothing.
     fn restart(&mut self);
 }
 
-/// The real world with clocks that are ahead.
+/// The real environment with clocks that are ahead.
 #[derive(Debug, Default)]
 pub struct ShiftedWorld {
     ahead_nanos: AtomicU64,
 }
 
 impl ShiftedWorld {
-    /// Moves both clocks on.
+    /// Moves both clocks forward.
     pub fn pass(&self, time: Duration) {
         let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         self.ahead_nanos.fetch_add(nanos, Ordering::Relaxed);
@@ -71,7 +71,7 @@ impl World for ShiftedWorld {
     }
 }
 
-/// [`MemoryNode`]. What its process forgets it cannot keep over a restart, so that a restart does nothing.
+/// [`MemoryNode`]. It cannot keep its data over a restart of its process, so a restart does nothing.
 #[derive(Debug)]
 pub struct MemoryKind {
     world: Arc<ShiftedWorld>,
@@ -118,7 +118,7 @@ impl Kind for MemoryKind {
     fn restart(&mut self) {}
 }
 
-/// [`FileNode`], in a new directory of a given one for each life.
+/// [`FileNode`]. Each life of the node is a new directory in the given one.
 #[derive(Debug)]
 pub struct FileKind {
     world: Arc<ShiftedWorld>,
@@ -156,6 +156,6 @@ impl Kind for FileKind {
         self.lives += 1;
     }
 
-    /// Nothing of the old process is left but the directory: [`Kind::node`] makes a new node anyway.
+    /// Nothing of the old process is left except the directory: [`Kind::node`] makes a new node anyway.
     fn restart(&mut self) {}
 }

@@ -1,16 +1,17 @@
 use quorate::node::{LedgerState, Owner, Refusal, Reply};
 use std::time::Duration;
 
-/// How much the time that a lease has left may differ: the nodes are asked one after the other.
+/// The largest difference of the remaining time of a lease: the nodes are asked one after the other.
 const SLACK: Duration = Duration::from_secs(2);
 
-/// What lasts longer than this is for ever: the nodes' clocks end at different times.
+/// A longer time than this counts as endless: the nodes' clocks end at different times.
 const FOR_EVER: Duration = Duration::from_secs(50 * 365 * 86_400);
 
-/// How much the clocks of nodes may differ: one kind's stand still while time passes for its keys.
+/// The largest difference between the clocks of nodes: one kind's clock stands still while time passes for
+/// its keys.
 const CLOCKS: Duration = Duration::from_secs(10 * 86_400);
 
-/// Whether two replies to one request say the same, in all that does not depend on the moment.
+/// Returns `true` if two replies to one request are equal in everything that does not depend on the moment.
 pub fn replies_alike(a: &Reply, b: &Reply) -> bool {
     match (a, b) {
         (Reply::Held { owner: one, remaining: left }, Reply::Held { owner: two, remaining: right }) => {
@@ -23,7 +24,7 @@ pub fn replies_alike(a: &Reply, b: &Reply) -> bool {
         (Reply::Refused(Refusal::Clock { apart: one }), Reply::Refused(Refusal::Clock { apart: two })) => {
             one.abs_diff(*two) <= CLOCKS
         }
-        // Where to go on is each node's own word; whether there is more is not.
+        // The position of the next page is each node's own choice; whether there is a next page is not.
         (Reply::Ledger(one), Reply::Ledger(two)) => {
             ledgers_alike(&one.state, &two.state) && one.next.is_some() == two.next.is_some()
         }
@@ -49,7 +50,8 @@ fn lasts_alike(one: Option<Duration>, two: Option<Duration>) -> bool {
 
 fn ledgers_alike(one: &LedgerState, two: &LedgerState) -> bool {
     let marks = Duration::from_micros(one.low_water.abs_diff(two.low_water));
-    // A mark of the epoch's first years was set by its number; a later one is the node's time.
+    // A low-water mark in the first years of the epoch was set by its number; a later one is the node's
+    // time.
     let by_number = one.low_water.min(two.low_water) < 1_000_000_000;
     one.term == two.term
         && one.records == two.records

@@ -1,4 +1,4 @@
-use super::words;
+use super::values;
 use super::{Ask, Count, Life, Pass, Seen, Stamp, Tolerance, When};
 use quorate::node::{DoneRecord, FencingToken, LedgerState, NodeTime, Record, Request};
 use std::{sync::Arc, time::Duration};
@@ -6,31 +6,31 @@ use std::{sync::Arc, time::Duration};
 /// A year, in microseconds.
 const YEAR: u64 = 365 * 86_400 * 1_000_000;
 
-/// What the requests of a batch are made concrete by: the first node's word on what stands before it.
+/// The state by which the requests of a batch are made concrete: the first node's, before the batch.
 #[derive(Debug)]
-pub(super) struct Ground {
+pub(super) struct KnownState {
     /// A moment shortly before the history began: proposals are numbers, and the same for every node.
     pub(super) began: NodeTime,
-    /// The marker that stands.
+    /// The stored marker.
     pub(super) marker: Option<Arc<str>>,
-    /// The counter of each resource that is asked about.
+    /// The counter of each resource that the batch names.
     pub(super) counters: Vec<(u8, FencingToken)>,
-    /// Each ledger that is asked about.
+    /// Each ledger that the batch names.
     pub(super) ledgers: Vec<(u8, LedgerState)>,
 }
 
-impl Ground {
-    /// The looks at what `asks` name.
+impl KnownState {
+    /// Returns the requests that read the state of everything that `asks` name.
     pub(super) fn looks(asks: &[Ask]) -> Vec<(u8, Request)> {
         let look = |ask: &Ask| match *ask {
             Ask::Raise { resource, .. }
             | Ask::Extend { resource, .. }
             | Ask::Downgrade { resource, .. }
             | Ask::Complete { resource, .. } => {
-                Some((resource, Request::Inspect { resource: words::resource(resource) }))
+                Some((resource, Request::Inspect { resource: values::resource(resource) }))
             }
             Ask::Seal { ledger, .. } | Ask::Write { ledger, .. } | Ask::Prune { ledger, .. } => {
-                Some((ledger, Request::Read { ledger: words::ledger(ledger), after: None }))
+                Some((ledger, Request::Read { ledger: values::ledger(ledger), after: None }))
             }
             _ => None,
         };
@@ -40,60 +40,60 @@ impl Ground {
     pub(super) fn request(&self, ask: &Ask) -> Request {
         match *ask {
             Ask::Acquire { resource, owner, ttl, propose, tolerance, keep, ticket } => Request::Acquire {
-                resource: words::resource(resource),
-                owner: words::owner(owner),
+                resource: values::resource(resource),
+                owner: values::owner(owner),
                 ttl: ttl.time(),
                 propose: FencingToken::new(self.micros(propose)),
                 tolerance: tolerance.time(),
                 keep: keep.time(),
-                ticket: ticket.map(words::owner),
+                ticket: ticket.map(values::owner),
             },
             Ask::Raise { resource, owner, to, keep } => Request::Raise {
-                resource: words::resource(resource),
-                owner: words::owner(owner),
+                resource: values::resource(resource),
+                owner: values::owner(owner),
                 to: to.above(self.counter(resource)),
                 keep: keep.time(),
             },
             Ask::Extend { resource, owner, ttl, token, keep } => Request::Extend {
-                resource: words::resource(resource),
-                owner: words::owner(owner),
+                resource: values::resource(resource),
+                owner: values::owner(owner),
                 ttl: ttl.time(),
                 token: token.above(self.counter(resource)),
                 keep: keep.time(),
             },
-            Ask::Reserve { resource, owner, heir, ttl } => Request::Reserve {
-                resource: words::resource(resource),
-                owner: words::owner(owner),
-                heir: words::heir(heir),
+            Ask::Reserve { resource, owner, successor, ttl } => Request::Reserve {
+                resource: values::resource(resource),
+                owner: values::owner(owner),
+                heir: values::successor(successor),
                 ttl: ttl.time(),
             },
             Ask::Release { resource, owner } => {
-                Request::Release { resource: words::resource(resource), owner: words::owner(owner) }
+                Request::Release { resource: values::resource(resource), owner: values::owner(owner) }
             }
             Ask::Share { resource, owner, ttl, ticket } => Request::Share {
-                resource: words::resource(resource),
-                owner: words::owner(owner),
+                resource: values::resource(resource),
+                owner: values::owner(owner),
                 ttl: ttl.time(),
-                ticket: ticket.map(words::owner),
+                ticket: ticket.map(values::owner),
             },
             Ask::ExtendShare { resource, owner, ttl } => Request::ExtendShare {
-                resource: words::resource(resource),
-                owner: words::owner(owner),
+                resource: values::resource(resource),
+                owner: values::owner(owner),
                 ttl: ttl.time(),
             },
             Ask::ReleaseShare { resource, owner } => {
-                Request::ReleaseShare { resource: words::resource(resource), owner: words::owner(owner) }
+                Request::ReleaseShare { resource: values::resource(resource), owner: values::owner(owner) }
             }
             Ask::Downgrade { resource, owner, token, reader, ttl } => Request::Downgrade {
-                resource: words::resource(resource),
-                owner: words::owner(owner),
+                resource: values::resource(resource),
+                owner: values::owner(owner),
                 token: token.above(self.counter(resource)),
-                reader: words::owner(reader),
+                reader: values::owner(reader),
                 ttl: ttl.time(),
             },
             Ask::Queue { resource, ticket, at, now, tolerance, ttl, alone } => Request::Queue {
-                resource: words::resource(resource),
-                ticket: words::owner(ticket),
+                resource: values::resource(resource),
+                ticket: values::owner(ticket),
                 at: self.micros(at),
                 now: self.micros(now),
                 tolerance: tolerance.time(),
@@ -101,61 +101,61 @@ impl Ground {
                 alone,
             },
             Ask::LeaveQueue { resource, ticket } => {
-                Request::LeaveQueue { resource: words::resource(resource), ticket: words::owner(ticket) }
+                Request::LeaveQueue { resource: values::resource(resource), ticket: values::owner(ticket) }
             }
-            Ask::Inspect { resource } => Request::Inspect { resource: words::resource(resource) },
+            Ask::Inspect { resource } => Request::Inspect { resource: values::resource(resource) },
             Ask::Complete { resource, owner, token, result, payload, poisoned, retention } => {
                 Request::Complete {
-                    resource: words::resource(resource),
-                    owner: words::owner(owner),
+                    resource: values::resource(resource),
+                    owner: values::owner(owner),
                     record: DoneRecord {
                         token: token.above(self.counter(resource)),
                         at: self.began.as_micros(),
-                        result: words::result(result),
-                        payload: words::payload(payload),
+                        result: values::result(result),
+                        payload: values::payload(payload),
                         poisoned: poisoned.then_some(u32::MAX),
                     },
                     retention: retention.time(),
                 }
             }
             Ask::Count { resource, owner, attempts, payload, back, keep } => Request::Count {
-                resource: words::resource(resource),
-                owner: words::owner(owner),
-                attempts: words::attempts(attempts),
-                payload: words::payload(payload),
+                resource: values::resource(resource),
+                owner: values::owner(owner),
+                attempts: values::attempts(attempts),
+                payload: values::payload(payload),
                 back,
                 keep: keep.time(),
             },
             Ask::Forgive { resource, keep } => {
-                Request::Forgive { resource: words::resource(resource), keep: keep.time() }
+                Request::Forgive { resource: values::resource(resource), keep: keep.time() }
             }
             Ask::Mark { expect, marker } => Request::Mark {
                 expect: expect.and_then(|stamp| self.stamp(stamp)),
-                marker: words::marker(marker),
+                marker: values::marker(marker),
             },
-            Ask::Read { ledger } => Request::Read { ledger: words::ledger(ledger), after: None },
+            Ask::Read { ledger } => Request::Read { ledger: values::ledger(ledger), after: None },
             Ask::Seal { ledger, term } => {
                 let term = term.above(self.term(ledger));
-                Request::Seal { ledger: words::ledger(ledger), term, after: None }
+                Request::Seal { ledger: values::ledger(ledger), term, after: None }
             }
             Ask::Prune { ledger, term, below } => Request::Prune {
-                ledger: words::ledger(ledger),
+                ledger: values::ledger(ledger),
                 term: term.above(self.term(ledger)),
                 below: self.micros(below),
                 after: None,
             },
             Ask::Write { ledger, term, key, seen, at, written_in, last, value } => {
-                let standing = self.standing(ledger, key);
+                let stored = self.stored(ledger, key);
                 Request::Write {
-                    ledger: words::ledger(ledger),
+                    ledger: values::ledger(ledger),
                     term: term.above(self.term(ledger)),
-                    key: words::key(key),
-                    seen: seen.of(standing),
+                    key: values::key(key),
+                    seen: seen.of(stored),
                     record: Record {
                         at: self.micros(at),
                         term: written_in.above(self.term(ledger)),
                         last,
-                        value: words::value(value),
+                        value: values::value(value),
                     },
                 }
             }
@@ -165,7 +165,7 @@ impl Ground {
     pub(super) fn stamp(&self, stamp: Stamp) -> Option<Arc<str>> {
         match stamp {
             Stamp::Right => self.marker.clone(),
-            Stamp::Other(number) => Some(words::marker(number)),
+            Stamp::Other(number) => Some(values::marker(number)),
         }
     }
 
@@ -182,8 +182,8 @@ impl Ground {
         self.ledger(ledger).map_or(FencingToken::new(0), |state| state.term)
     }
 
-    fn standing(&self, ledger: u8, key: u8) -> Option<&Record> {
-        let key = words::key(key);
+    fn stored(&self, ledger: u8, key: u8) -> Option<&Record> {
+        let key = values::key(key);
         self.ledger(ledger)?.records.iter().find(|(of, _)| *of == key).map(|(_, record)| record)
     }
 
@@ -201,20 +201,20 @@ impl Ground {
 }
 
 impl Seen {
-    fn of(self, standing: Option<&Record>) -> Option<Record> {
+    fn of(self, stored: Option<&Record>) -> Option<Record> {
         match self {
-            Self::Right => standing.cloned(),
+            Self::Right => stored.cloned(),
             Self::Nothing => None,
-            Self::OtherFinality => standing.map(|record| Record { last: !record.last, ..record.clone() }),
-            Self::OtherValue => standing.map(|record| Record { value: "other".into(), ..record.clone() }),
+            Self::OtherFinality => stored.map(|record| Record { last: !record.last, ..record.clone() }),
+            Self::OtherValue => stored.map(|record| Record { value: "other".into(), ..record.clone() }),
         }
     }
 }
 
 impl Count {
-    fn above(self, standing: FencingToken) -> FencingToken {
+    fn above(self, stored: FencingToken) -> FencingToken {
         FencingToken::new(match self {
-            Self::Standing(more) => standing.get().saturating_add_signed(more.into()),
+            Self::Standing(more) => stored.get().saturating_add_signed(more.into()),
             Self::Small(number) => number.into(),
             Self::Top(more) => FencingToken::MAX.get().saturating_add_signed(more.into()),
             Self::Huge => u64::MAX,

@@ -1,5 +1,5 @@
-/// One step of a history. Names, owners, keys and texts are numbers of the tables in `words.rs`, so that a
-/// printed history is short, and is Rust that a regression test can hold.
+/// One step of a history. Names, owners, keys and texts are numbers of the tables in `values.rs`, so that a
+/// printed history is short, and is Rust that a regression test can contain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// One batch on the open session.
@@ -8,17 +8,16 @@ pub enum Step {
     Pass(Pass),
     /// Another session.
     Reopen,
-    /// What the node's process or server does when it starts again with its data: the run id may change,
-    /// nothing else does.
+    /// The node's process or server starts again with its data: the run id may change, and nothing else.
     Restart,
-    /// The node forgets everything, its marker too; the marker is then set anew.
+    /// The node forgets everything, its marker too; the marker is then set again.
     Flush,
 }
 
-/// Whether a batch comes in time.
+/// The deadline of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Late {
-    /// `not_after` lies an hour ahead.
+    /// `not_after` is an hour ahead.
     InTime,
     /// `not_after` is the end of the clock.
     Never,
@@ -28,16 +27,16 @@ pub enum Late {
     Epoch,
 }
 
-/// Under which marker a batch votes.
+/// The marker under which a batch votes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stamp {
-    /// The one that stands.
+    /// The stored marker.
     Right,
-    /// The marker of this number, which may be right by chance.
+    /// The marker with this number, which may be right by chance.
     Other(u8),
 }
 
-/// How long time passes. No sum of these comes within a second of a [`Life`].
+/// The time that passes. No sum of these comes within a second of a [`Life`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pass {
     /// Six seconds.
@@ -48,7 +47,7 @@ pub enum Pass {
     Much,
 }
 
-/// How long something lives.
+/// The lifetime of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Life {
     /// Nothing at all.
@@ -63,35 +62,35 @@ pub enum Life {
     Middle,
     /// An hour, less a second.
     Long,
-    /// As long as can be said.
+    /// The longest time that can be expressed.
     Endless,
 }
 
 /// A token, count or term.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Count {
-    /// What stands where it is asked for, and this much more.
+    /// The stored value, plus this number.
     Standing(i8),
     /// A small number.
     Small(u8),
-    /// The largest token, and this much more.
+    /// The largest token, plus this number.
     Top(i8),
     /// The largest number of 64 bits.
     Huge,
 }
 
-/// How far a proposal may be off.
+/// The largest error of a proposal that a node accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tolerance {
-    /// Not at all.
+    /// None.
     None,
     /// Some days: more than all time that passes.
     Days,
-    /// As far as can be said.
+    /// The largest that can be expressed.
     Any,
 }
 
-/// Where a missing counter is to start, or what time a record is of.
+/// The value at which a missing counter starts, or the time of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
     /// Microseconds since the epoch.
@@ -102,26 +101,26 @@ pub enum When {
     Ahead,
     /// A year ago.
     Ago,
-    /// The largest token, and this much more.
+    /// The largest token, plus this number.
     Top(i8),
     /// The end of the clock.
     End,
 }
 
-/// What a leader claims to have seen.
+/// The record that a leader claims to have seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
-    /// What stands.
+    /// The stored record.
     Right,
     /// Nothing.
     Nothing,
-    /// What stands, but for its finality.
+    /// The stored record with the other finality.
     OtherFinality,
-    /// What stands, but for its value.
+    /// The stored record with another value.
     OtherValue,
 }
 
-/// A request, by the numbers of what it names.
+/// A request, by the numbers of the items that it names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the fields are those of `Request`, by number")]
 pub enum Ask {
@@ -150,7 +149,7 @@ pub enum Ask {
     Reserve {
         resource: u8,
         owner: u8,
-        heir: u8,
+        successor: u8,
         ttl: Life,
     },
     Release {
@@ -245,7 +244,7 @@ pub enum Ask {
 }
 
 impl Ask {
-    /// Whether something that this sets may end before the batch does.
+    /// Returns `true` if something that this sets may end before the batch does.
     pub(super) fn is_brief(&self) -> bool {
         match self {
             Self::Acquire { ttl, keep, .. } | Self::Extend { ttl, keep, .. } => {
@@ -271,7 +270,8 @@ impl Life {
     }
 }
 
-/// How much happens in `steps`: requests, and every other step. What a shrunk history is measured by.
+/// Returns the number of requests in `steps` plus the number of all other steps: the measure of a shrunk
+/// history.
 pub fn asks_in(steps: &[Step]) -> usize {
     let size = |step: &Step| match step {
         Step::Batch(asks, ..) => asks.len(),

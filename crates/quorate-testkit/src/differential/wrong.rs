@@ -11,51 +11,51 @@ use std::{
     time::Duration,
 };
 
-/// What a [`WrongNode`] does wrong.
+/// A defect of a [`WrongNode`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Frees the resource for whoever asks.
+    /// Frees the resource for any caller.
     ReleasesForAnyone,
     /// Counts every grant twice.
     CountsTwice,
     /// Counts no grant.
     CountsNothing,
-    /// Has an extension end the lease when it says, however long it had.
+    /// Lets an extension set the end of a lease, however long the lease already was.
     ShortensByExtending,
-    /// Serves what comes too late.
+    /// Serves requests that come too late.
     IgnoresNotAfter,
     /// Serves votes under any marker.
     IgnoresTheMarker,
-    /// Lets any leader write over a final record.
+    /// Lets any leader overwrite a final record.
     OverwritesWhatIsFinal,
     /// Lets leaders of earlier terms write.
     ForgetsTheSeal,
-    /// Takes a raise for anybody's.
+    /// Accepts a raise from any owner.
     RaisesForAnyone,
-    /// Keeps leases for ever.
+    /// Keeps expired leases without limit.
     KeepsWhatHasEnded,
     /// Grants a claim that is done.
     GrantsWhatIsDone,
-    /// Lets readers in beside a writer.
+    /// Admits readers beside a writer.
     SharesBesideAWriter,
-    /// Grants past those who wait.
+    /// Grants ahead of the waiters in the queue.
     GoesPastTheQueue,
-    /// Takes the last reader for the end of all.
+    /// Frees every reader when one reader releases.
     FreesAllReaders,
     /// Orders a queue by arrival.
     QueuesByArrival,
     /// Cuts a result to half of what a done record keeps.
     CutsResults,
-    /// Lets anybody take what is reserved for somebody.
+    /// Grants reserved resources to any owner.
     GrantsWhatIsReserved,
-    /// Counts an attempt where as many have been counted.
+    /// Counts an attempt although as many have been counted.
     CountsTheSameAgain,
-    /// Forgives what is done.
+    /// Resets a claim that is done.
     ForgivesWhatIsDone,
 }
 
 impl Fault {
-    /// All of them.
+    /// All faults.
     pub const ALL: [Self; 19] = [
         Self::ReleasesForAnyone,
         Self::CountsTwice,
@@ -79,7 +79,7 @@ impl Fault {
     ];
 }
 
-/// A memory node with one [`Fault`]: what proves that a comparison can fail.
+/// A memory node with one [`Fault`], which proves that a comparison can fail.
 #[derive(Clone, Debug)]
 pub struct WrongNode {
     fault: Fault,
@@ -144,7 +144,7 @@ impl Session for WrongNode {
     }
 }
 
-/// What the fault makes of the request, or of what stands.
+/// Applies the fault to the request, or to the stored state before it.
 fn before(
     fault: Fault,
     batch: &mut Batch,
@@ -231,7 +231,7 @@ fn before(
     Ok(())
 }
 
-/// What the fault makes of the reply, or of what stands after it.
+/// Applies the fault to the reply, or to the stored state after it.
 fn after(
     fault: Fault,
     request: &Request,

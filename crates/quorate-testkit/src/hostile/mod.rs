@@ -2,12 +2,13 @@
 //!
 //! # What is not guaranteed
 //!
-//! It knows what Quorate asks, and breaks its answers in the stated ways; it is no other server's model. A
-//! [`Hostility::Liar`] breaks nothing: it grants everything to everyone, well-formed, and nothing can tell.
+//! It knows Quorate's commands and breaks its answers in the stated ways; it models no other server. A
+//! [`Hostility::Liar`] breaks nothing: it grants everything to every client, well-formed, and no client can
+//! detect it.
 
-mod asked;
-mod says;
+mod answers;
+mod command;
 mod server;
 
-pub use says::Hostility;
+pub use answers::Hostility;
 pub use server::HostileServer;

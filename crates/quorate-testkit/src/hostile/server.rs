@@ -1,6 +1,7 @@
 use super::{
-    Hostility, asked,
-    says::{Deed, Speaker},
+    Hostility,
+    answers::{Conversation, ServerReply},
+    command,
 };
 use std::{
     io::{self, BufReader, Write},
@@ -13,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-/// How long a byte takes that drips.
+/// The time that each single byte takes.
 const DROP_EVERY: Duration = Duration::from_millis(10);
 
 /// A server of one [`Hostility`], on a free loopback port. Dropping it closes every connection and ends its
@@ -29,7 +30,7 @@ pub struct HostileServer {
 struct Shared {
     hostility: Hostility,
     port: u16,
-    /// Every connection that is open, and whether more are taken.
+    /// The open connections; `None` once no more are accepted.
     open: Mutex<Option<Vec<TcpStream>>>,
     marker: Mutex<Option<Vec<u8>>>,
     connections: AtomicU64,
@@ -37,10 +38,10 @@ struct Shared {
 }
 
 impl HostileServer {
-    /// Starts one.
+    /// Starts a server.
     ///
     /// # Errors
-    /// Where no port can be had.
+    /// If no port is free.
     pub fn start(hostility: Hostility) -> io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let port = listener.local_addr()?.port();
@@ -57,17 +58,17 @@ impl HostileServer {
         Ok(Self { port, shared, listening: Some(listening) })
     }
 
-    /// Its URL, with a password that everybody is asked for by being given one.
+    /// Returns its URL with `password`, which makes every client authenticate.
     pub fn url(&self, password: &str) -> String {
         format!("redis://:{password}@127.0.0.1:{}", self.port)
     }
 
-    /// How many connections were made.
+    /// Returns the number of connections that were made.
     pub fn connections(&self) -> u64 {
         self.shared.connections.load(Ordering::Relaxed)
     }
 
-    /// How many scripts were called.
+    /// Returns the number of scripts that were called.
     pub fn batches(&self) -> u64 {
         self.shared.batches.load(Ordering::Relaxed)
     }
@@ -79,7 +80,7 @@ impl Drop for HostileServer {
         for stream in open.into_iter().flatten() {
             let _ = stream.shutdown(Shutdown::Both);
         }
-        // Whoever listens is woken by one more.
+        // One more connection wakes the thread that accepts.
         let _ = TcpStream::connect(("127.0.0.1", self.port));
         if let Some(listening) = self.listening.take() {
             let _ = listening.join();
@@ -98,7 +99,7 @@ impl Shared {
             }
             let (me, connection) = (Arc::clone(self), self.connections.fetch_add(1, Ordering::Relaxed));
             talking.push(thread::spawn(move || {
-                // However the talk ends, the connection does.
+                // The connection ends with the conversation, whatever its result.
                 let _ = me.talk(&stream, connection);
                 let _ = stream.shutdown(Shutdown::Both);
             }));
@@ -111,32 +112,32 @@ impl Shared {
     fn talk(&self, stream: &TcpStream, connection: u64) -> io::Result<()> {
         stream.set_nodelay(true)?;
         let marker = self.marker.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let mut speaker = Speaker::new(self.hostility, self.port, connection, marker);
+        let mut conversation = Conversation::new(self.hostility, self.port, connection, marker);
         let mut from = BufReader::new(stream.try_clone()?);
         let mut to = stream;
-        while let Some(command) = asked::command(&mut from)? {
+        while let Some(command) = command::read(&mut from)? {
             if command.first().is_some_and(|word| word == b"EVALSHA") {
                 self.batches.fetch_add(1, Ordering::Relaxed);
             }
-            let deed = speaker.answer(&command);
-            *self.marker.lock().unwrap_or_else(PoisonError::into_inner) = speaker.marker();
+            let deed = conversation.answer(&command);
+            *self.marker.lock().unwrap_or_else(PoisonError::into_inner) = conversation.marker();
             match deed {
-                Deed::Say(bytes) => to.write_all(&bytes)?,
-                Deed::SayAndClose(bytes) => return to.write_all(&bytes),
-                Deed::Drip(bytes) => {
+                ServerReply::Say(bytes) => to.write_all(&bytes)?,
+                ServerReply::SayAndClose(bytes) => return to.write_all(&bytes),
+                ServerReply::Drip(bytes) => {
                     for byte in bytes {
                         to.write_all(&[byte])?;
                         thread::sleep(DROP_EVERY);
                     }
                 }
-                Deed::Flood(bytes) => {
+                ServerReply::Flood(bytes) => {
                     to.write_all(&bytes)?;
                     let more = [b'x'; 1 << 16];
                     loop {
                         to.write_all(&more)?;
                     }
                 }
-                Deed::Nothing => {}
+                ServerReply::Nothing => {}
             }
         }
         Ok(())

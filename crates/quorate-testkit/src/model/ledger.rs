@@ -1,44 +1,46 @@
-//! The ledger: no tick is started twice under `at_most_once`, and what a leader found not started no older
-//! leader starts.
+//! Model of the ledger: no tick is started twice under `at_most_once`, and no older leader starts a tick
+//! that a newer leader found not started.
 //!
-//! # What each rule is for
+//! # Purpose of each rule
 //!
-//! Compare-and-set alone keeps a leader's tick from being started twice: under `at_most_once` nobody writes over
-//! a record, so each node takes the first that reaches it, and two of them cannot both have a majority. The
-//! same follows from the seal alone: who found nothing at a sealed majority has left no older leader one to
-//! write to, and who found anything does not start. So for that promise one of the two is enough.
+//! Compare-and-set alone keeps leaders from starting a tick twice. Under `at_most_once` no leader
+//! overwrites a record, so each node keeps the first record that reaches it, and two records cannot both
+//! have a majority. The seal alone gives the same guarantee. A leader that finds no record at a sealed
+//! majority has left no older leader a majority to write to; a leader that finds a record does not start.
+//! So one of the two rules is enough for this property.
 //!
-//! The seal alone carries the other promise, which is what *not started* means: a leader may act on it before it
-//! has written anything of its own, or give the tick up as misfired and never write. After a plain read, an older
-//! leader's write that was on its way starts the tick all the same.
+//! Only the seal gives *not started* its meaning. A leader may act on that verdict before it has written
+//! anything of its own, or drop the tick as misfired and never write. After a plain read instead of a seal,
+//! a delayed write of an older leader could still start the tick.
 //!
-//! # What is not looked at
+//! # Not covered
 //!
-//! `at_least_once`, which may start a tick twice; retries within a term; who leads, and whether anyone still does:
-//! no leader here ever stops because its lease has ended.
+//! `at_least_once`, which may start a tick twice; retries within a term; leadership itself: no leader in
+//! this model stops because its lease has ended.
 //!
-//! # What is in it
+//! # Scope
 //!
 //! Three nodes, one tick, and leaders whose terms are unique and grow (which [`fencing`](super::fencing)
-//! shows). A leader may be paused at any point for as long as it likes: between its seal and its write, and
-//! between its write and its start. Requests run at any later moment, in any order, or never; writes as often
-//! as they like. A leader decides at any moment at which a majority has answered. A node may forget everything, or come
-//! back with what it knew earlier; its memory is then younger than the tick. (Had it forgotten before, it would
-//! have had nothing to forget.) It answers at once: quarantine is not needed here. A leader whose tick has ended may
-//! prune it.
+//! shows). A leader may be paused at any point for any time: between its seal and its write, and between
+//! its write and its start. Requests run at any later moment, in any order, or never; a write may run any
+//! number of times. A leader decides at any moment at which a majority has answered. A node may forget
+//! everything, or come back with an earlier state; its memory is then younger than the tick. (If it had
+//! forgotten before the tick, it would have had nothing to forget.) It answers at once: the model needs no
+//! quarantine. A leader may prune a tick that has ended.
 //!
-//! *Spread* ticks: workers write *started* where nothing stands, each a record of its own, all in one term. The claims
-//! that they make before, so that they seldom meet, are left out: any number of workers may believe to have the claim.
-//! Who finds another's record gives the tick up as lost, and writes that over it, at any moment and as often as it likes.
+//! *Spread* ticks: workers write *started* where no record is stored, each a record of its own, all in one
+//! term. The claims that workers make first, so that they seldom meet, are left out: any number of workers
+//! may believe that they hold the claim. A worker that finds the record of another worker gives the tick up
+//! as lost and overwrites the record with *lost*, at any moment and any number of times.
 //!
-//! # What stands in for the code
+//! # Parts that are the shipped code
 //!
-//! Seal, read, write and prune run on the shipped engine; answers are weighed by the shipped
-//! [`verdict`] and [`Delivery::decide`], those to a write by the shipped [`WriteTally`].
+//! Seal, read, write and prune run on the shipped engine. The shipped [`verdict`] and [`Delivery::decide`]
+//! evaluate the answers to a seal, and the shipped [`WriteTally`] those to a write.
 
 use super::{
     NODES, Name,
-    grants::{Book, NOW, TICK, ask, prune, read, record, seal, standing, write},
+    ledger_store::{LedgerStore, NOW, TICK, ask, prune, read, record, seal, stored_record, write},
 };
 use quorate::{
     env::WallTime,
@@ -50,50 +52,50 @@ use quorate::{
 use stateright::{Model, Property};
 use std::{fmt, time::Duration};
 
-/// Leaders, or workers, at most.
+/// The maximum number of leaders, or of workers.
 pub const WRITERS: usize = 4;
 
-/// Who stands for nobody: the tick is lost.
+/// The writer number of a *lost* record, which no writer has.
 const LOST: u8 = 7;
 
 /// The property: two writers never both start the tick.
 pub const ONCE: &str = "a tick starts once";
-/// The property of leaders: the verdict *not started* stands.
+/// The property of leaders: the verdict *not started* stays true.
 pub const FOUND: &str = "what a leader found not started, no older one starts";
 
-/// One model, within these bounds.
+/// The model, within these bounds.
 #[derive(Clone, Copy, Debug)]
 pub struct Ledger {
-    /// Leaders, each with a term of its own; or workers over which the tick is spread.
+    /// The number of leaders, each with a term of its own; or of workers over which the tick is spread.
     pub writers: usize,
-    /// Whether the tick is spread over workers.
+    /// Spreads the tick over workers.
     pub spread: bool,
-    /// How often a node forgets everything.
+    /// The number of times that a node forgets everything.
     pub forgets: u8,
-    /// How often a node comes back with an earlier memory.
+    /// The number of times that a node comes back with an earlier state.
     pub returns: u8,
-    /// Whether leaders prune.
+    /// Lets leaders prune.
     pub prunes: bool,
     /// The rules that are left out.
     pub without: &'static [Rule],
 }
 
-/// What keeps a tick from being started twice.
+/// A rule that keeps a tick from being started twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
     /// A leader seals the ledger before it writes; without that, it reads.
     Seal,
-    /// A write names what was seen, and is refused where something else stands.
+    /// A write names the record that its writer has seen; a node with another record refuses it.
     CompareAndSet,
     /// A node counts only if its memory is older than the tick.
     Memory,
     /// A spread tick's start is written to a majority before the work.
     Majority,
-    /// What each worker writes of a spread tick is its own, and nobody else's.
+    /// Each worker writes a record of a spread tick that is its own and no other worker's.
     OwnRecord,
 }
 
-/// Where nodes and writers stand.
+/// The state of nodes and writers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct State {
     sites: [Site; NODES],
@@ -102,13 +104,13 @@ pub struct State {
     returns: u8,
 }
 
-/// One node, and what is under way between it and each writer.
+/// One node, and the messages between it and each writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 struct Site {
-    book: Book,
-    /// Whether its memory is younger than the tick.
+    store: LedgerStore,
+    /// Set if the node's memory is younger than the tick.
     young: bool,
-    saved: Option<Book>,
+    saved: Option<LedgerStore>,
     lines: [Line; WRITERS],
     name: Name,
 }
@@ -117,17 +119,17 @@ struct Site {
 struct Line {
     /// The seal has run.
     asked: bool,
-    /// What it answered, on its way, and then arrived.
-    answer: Option<(Book, bool)>,
+    /// The answer to the seal: first on its way, later arrived.
+    answer: Option<(LedgerStore, bool)>,
     arrived: bool,
-    /// A write was done: its answer is on its way, and then counted.
+    /// The node accepted a write. Its reply is first on its way, later counted.
     written: bool,
     counted: bool,
-    /// Whether the memory it was written under was younger than the tick.
+    /// Set if the node's memory was younger than the tick when the write ran.
     young: bool,
 }
 
-/// What a leader, or a worker, is at.
+/// The phase of a leader or a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 enum Phase {
     /// Seals.
@@ -137,13 +139,13 @@ enum Phase {
     Writing,
     /// Has started the work.
     Started,
-    /// Found it started before.
+    /// Found that the tick was started before.
     Skipped,
-    /// Found that too few remember.
+    /// Found that too few nodes remember the tick.
     Unknown,
 }
 
-/// What may happen. Writers are numbered from one: a leader's number is its term.
+/// A step of the model. Writers are numbered from one: a leader's number is its term.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Action {
     /// A seal runs.
@@ -156,15 +158,16 @@ pub enum Action {
     Write(u8, Name),
     /// Its answer arrives.
     Written(u8, Name),
-    /// A worker that has found another's record gives the tick up, and writes *lost* over what stands.
+    /// A worker that has found the record of another worker gives the tick up, and overwrites the record
+    /// with *lost*.
     Lose(u8, Name),
     /// A node prunes the tick.
     Prune(u8, Name),
     /// A node forgets everything.
     Forget(Name),
-    /// A node saves what it knows.
+    /// A node saves its state.
     Save(Name),
-    /// A node comes back with what it saved.
+    /// A node comes back with the saved state.
     Return(Name),
 }
 
@@ -172,10 +175,10 @@ impl fmt::Debug for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::Ask(l, node) => write!(f, "{l} asks {node:?}"),
-            Self::Answer(l, node) => write!(f, "{l} hears {node:?}"),
+            Self::Answer(l, node) => write!(f, "{l} receives the answer of {node:?}"),
             Self::Decide(l) => write!(f, "{l} decides"),
             Self::Write(l, node) => write!(f, "{l} writes {node:?}"),
-            Self::Written(l, node) => write!(f, "{l} hears {node:?} written"),
+            Self::Written(l, node) => write!(f, "{l} receives the reply of {node:?} to its write"),
             Self::Lose(l, node) => write!(f, "{l} gives up over {node:?}"),
             Self::Prune(l, node) => write!(f, "{l} prunes {node:?}"),
             Self::Forget(node) => write!(f, "{node:?} forgets"),
@@ -204,20 +207,20 @@ impl Ledger {
         let line = usize::from(writer) - 1;
         site.lines[line].asked = true;
         let request = if self.leaves_out(Rule::Seal) { read() } else { seal(writer) };
-        if let Reply::Ledger(_) = ask(&mut site.book, request) {
-            site.lines[line].answer = Some((site.book, site.young));
+        if let Reply::Ledger(_) = ask(&mut site.store, request) {
+            site.lines[line].answer = Some((site.store, site.young));
         }
     }
 
-    /// Weighs what has arrived, as the shipped code does.
+    /// Evaluates the answers that have arrived, with the shipped code.
     fn decide(&self, state: &State, line: usize) -> Option<Phase> {
         let answers = state.sites.iter().filter(|site| site.lines[line].arrived);
-        let answers: Vec<(Book, bool)> = answers.filter_map(|site| site.lines[line].answer).collect();
-        let records: Vec<_> = answers.iter().map(|(book, _)| standing(book)).collect();
-        let views = answers.iter().zip(&records).map(|((book, young), record)| {
+        let answers: Vec<(LedgerStore, bool)> = answers.filter_map(|site| site.lines[line].answer).collect();
+        let records: Vec<_> = answers.iter().map(|(store, _)| stored_record(store)).collect();
+        let views = answers.iter().zip(&records).map(|((store, young), record)| {
             let young = *young && !self.leaves_out(Rule::Memory);
             let since = NodeTime::from_micros(if young { NOW } else { 0 });
-            NodeAnswer { since, low_water: book.low_water(), record: record.as_ref() }
+            NodeAnswer { since, low_water: store.low_water(), record: record.as_ref() }
         });
         let views: Vec<NodeAnswer<'_>> = views.collect();
         let tick = WallTime::from_micros(TICK);
@@ -231,17 +234,17 @@ impl Ledger {
     }
 
     fn write(&self, site: &mut Site, writer: u8) {
-        // What stands is named as seen: then nothing is compared.
-        let seen = if self.leaves_out(Rule::CompareAndSet) { standing(&site.book) } else { None };
+        // A write that names the stored record as seen passes the comparison always.
+        let seen = if self.leaves_out(Rule::CompareAndSet) { stored_record(&site.store) } else { None };
         let record = self.started(writer);
-        if ask(&mut site.book, write(if self.spread { 0 } else { writer }, seen, record)) == Reply::Written {
+        if ask(&mut site.store, write(if self.spread { 0 } else { writer }, seen, record)) == Reply::Written {
             let line = &mut site.lines[usize::from(writer) - 1];
             line.young = site.young && (line.young || !line.written);
             line.written = true;
         }
     }
 
-    /// The record by which `writer` starts.
+    /// Returns the record by which `writer` starts the tick.
     fn started(&self, writer: u8) -> Record {
         match self.spread {
             true => record(0, if self.leaves_out(Rule::OwnRecord) { 1 } else { writer }, false),
@@ -249,11 +252,11 @@ impl Ledger {
         }
     }
 
-    /// Another's record that stands is made *lost*.
+    /// Overwrites the stored record of another writer with *lost*.
     fn lose(&self, site: &mut Site, writer: u8) -> bool {
-        let seen = standing(&site.book).filter(|seen| !seen.last && *seen != self.started(writer));
+        let seen = stored_record(&site.store).filter(|seen| !seen.last && *seen != self.started(writer));
         seen.is_some_and(|seen| {
-            ask(&mut site.book, write(0, Some(seen), record(0, LOST, true))) == Reply::Written
+            ask(&mut site.store, write(0, Some(seen), record(0, LOST, true))) == Reply::Written
         })
     }
 
@@ -271,13 +274,13 @@ impl Ledger {
         }
     }
 
-    /// A new memory begins, younger than the tick; what was under way to the old one is gone.
-    fn lose_memory(site: &mut Site, book: Book) {
-        (site.book, site.young) = (book, true);
+    /// Starts a new memory, younger than the tick. Messages to the node's old run are lost.
+    fn lose_memory(site: &mut Site, store: LedgerStore) {
+        (site.store, site.young) = (store, true);
     }
 
-    /// Answers to who no longer listens are of no account.
-    fn tidy(state: &mut State) {
+    /// Drops the answers that no writer waits for any more, so that equal situations are equal states.
+    fn drop_stale_messages(state: &mut State) {
         for (line, phase) in state.phases.iter().enumerate() {
             if *phase == Phase::Asking {
                 continue;
@@ -321,9 +324,10 @@ impl Ledger {
     }
 }
 
-/// Whether a leader has started what a newer one had found not started: writing begins with that verdict.
-/// What an older leader had started before, the newer one would have found.
-fn belied(state: &State) -> bool {
+/// Returns `true` if a leader has started a tick that a newer leader had found not started (a leader writes
+/// only after that verdict). A start before the newer leader's seal does not count: the seal would have
+/// found it.
+fn verdict_contradicted(state: &State) -> bool {
     let found = |phase: &Phase| matches!(phase, Phase::Writing | Phase::Started);
     let older = state.phases.iter().position(|phase| *phase == Phase::Started);
     older.is_some_and(|older| state.phases[older + 1..].iter().any(found))
@@ -392,15 +396,15 @@ impl Model for Ledger {
             }
             Action::Prune(writer, node) => {
                 let term = if self.spread { 0 } else { writer };
-                ask(&mut state.sites[at(node)?].book, prune(term));
+                ask(&mut state.sites[at(node)?].store, prune(term));
             }
             Action::Forget(node) => {
                 state.forgets -= 1;
-                Self::lose_memory(&mut state.sites[at(node)?], Book::default());
+                Self::lose_memory(&mut state.sites[at(node)?], LedgerStore::default());
             }
             Action::Save(node) => {
                 let site = &mut state.sites[at(node)?];
-                site.saved = Some(site.book);
+                site.saved = Some(site.store);
             }
             Action::Return(node) => {
                 state.returns -= 1;
@@ -408,7 +412,7 @@ impl Model for Ledger {
                 Self::lose_memory(&mut state.sites[at(node)?], saved);
             }
         }
-        Self::tidy(&mut state);
+        Self::drop_stale_messages(&mut state);
         state.sites.sort();
         (state != *last).then_some(state)
     }
@@ -423,7 +427,7 @@ impl Model for Ledger {
                 state.phases.contains(&Phase::Skipped)
             }));
         } else {
-            properties.push(Property::always(FOUND, |_, state: &State| !belied(state)));
+            properties.push(Property::always(FOUND, |_, state: &State| !verdict_contradicted(state)));
             properties.push(Property::sometimes("a leader found it started", |_, state: &State| {
                 state.phases[1] == Phase::Skipped && state.phases[0] == Phase::Started
             }));

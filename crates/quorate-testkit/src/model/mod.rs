@@ -2,45 +2,47 @@
 //!
 //! # What is not guaranteed
 //!
-//! A model is searched within stated bounds: three nodes, a few attempts, a few faults, a short time. What
-//! needs more of any of them to go wrong is not found. A search that is cut off by its number of states has
-//! seen every history up to some length and no longer ones; [`Found::complete`] says which it was. And a model is not the
-//! code: drivers, batches, queues, sockets and timers are left out, and what stands in for them is said at
-//! the head of each model. The simulation runs the shipped code itself.
+//! A model is searched within stated bounds: three nodes, a few attempts, a few faults, a short time. The
+//! search does not find a fault that needs more of any of them. A search that is cut off by its number of
+//! states has explored every history up to some length and no longer ones; [`Found::complete`] says whether
+//! it was cut off. And a model is not the code: drivers, batches, queues, sockets and timers are left out.
+//! The head of each model says what replaces them. The simulation runs the shipped code itself.
 //!
 //! # The models
 //!
-//! | model | what is asked |
+//! | model | question |
 //! | --- | --- |
-//! | [`fencing`] | are fencing tokens unique, and growing in the order of the grants, whatever time does? |
+//! | [`fencing`] | are fencing tokens unique, and growing in the order of the grants, whatever the clocks do? |
 //! | [`exclusion`] | do two workers ever believe in one lease at the same true time? |
 //! | [`ledger`] | is a tick started twice, on the leader or spread over workers? by an older leader than one that found it not started? |
-//! | [`readwrite`] | does anyone ever believe in a lease beside a writer, or write between a writer and its downgrade? |
+//! | [`readwrite`] | does any agent ever believe in a lease beside a writer, or write between a writer and its downgrade? |
 //! | [`opened_runs`] | does a run that a leader opens start at most once in each generation, and never when its end says otherwise? |
-//! | [`poison`] | is an id given up after as many attempts as were to be, and not before, but for counts left behind? |
+//! | [`poison`] | is an id dead-lettered after the allowed number of attempts, and not before, except for counts left behind? |
 //!
-//! What a node does with a request is the shipped [`engine`](quorate::node::engine) over a small store
-//! ([`shelf`]); what votes mean is the shipped [`Tally`](quorate::internals::Tally); what a ledger's answers mean is the
-//! shipped [`verdict`](quorate::schedule::verdict). So the models do not drift from the code. Of spread ticks and
-//! poisoned counts who asks whom when is written out. [`opened_runs`] is the model of a scheduler that is still to be
-//! built: what the shipped code does not decide yet stands in its `proposed.rs`.
+//! The shipped [`engine`](quorate::node::engine) runs each request, over a small store ([`lease_store`]).
+//! The shipped [`Tally`](quorate::internals::Tally) counts votes, and the shipped
+//! [`verdict`](quorate::schedule::verdict) evaluates the answers of a ledger. So the models do not drift
+//! from the code. For spread ticks and dead-letter counts the models themselves write out which actor sends
+//! which request when. [`opened_runs`] is the model of a scheduler that is still to be built: its
+//! `proposed.rs` has the decisions that the shipped code does not make yet.
 //!
-//! Each model can be told to leave one rule out. A rule whose absence changes nothing would be a
-//! rule that the model does not look at: the tests ask for a counterexample to each.
+//! Each model can leave one rule out. If the absence of a rule changed nothing, the model would not test
+//! that rule: so the tests require a counterexample for each.
 
 pub mod exclusion;
 pub mod fencing;
-mod grants;
+pub mod lease_store;
 pub mod ledger;
+mod ledger_store;
 mod name;
 pub mod opened_runs;
 pub mod poison;
 pub mod readwrite;
 mod search;
-pub mod shelf;
+mod store;
 
 pub use name::Name;
 pub use search::{Found, Limits, Searchable, search, search_until};
 
-/// Nodes in every model.
+/// The number of nodes in every model.
 pub const NODES: usize = 3;

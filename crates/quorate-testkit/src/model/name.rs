@@ -4,8 +4,8 @@ use std::{
     hash::{Hash, Hasher},
 };
 
-/// What a node is called in a history that is printed. No part of the state: nodes are alike, so states
-/// that differ only in which node is which are one.
+/// A node's name in a printed history. It is no part of the state: nodes are interchangeable, so states
+/// that differ only in the order of the nodes are one state.
 #[derive(Clone, Copy, Default)]
 pub struct Name(pub u8);
 

@@ -1,21 +1,25 @@
-//! Poisoned claims: an id is given up after so many attempts, and only after as many real ones.
+//! Model of dead-lettered claims: an id is given up after the limit of attempts, and only after as many
+//! real attempts.
 //!
-//! # What is not looked at
+//! # Not covered
 //!
-//! *Done*, completion, and who hands a poisoned id to the dead-letter hook (which is itself a claim). An attempt that dies between
-//! its first count and its handler is not told from one that began: its count stands. Nor one that began and is given back.
+//! *Done*, completion, and the call of the dead-letter hook for a dead-lettered id (which is itself a
+//! claim). An attempt that dies between its first count and its handler counts like one that began: its
+//! count stays. Nor is an attempt covered that began and is given back.
 //!
-//! # What is in it
+//! # Scope
 //!
-//! Whose turn it is ([`turn`]), what a node counts ([`counts_more`]) and [`majority`] are the shipped code; who asks whom
-//! when is written out here, as `claim/begin.rs` does it. A grant tells how
-//! many attempts its node has counted. Who has a majority of grants takes the largest of these counts: at the
-//! limit the id is poisoned. Below it, one more is written wherever the claimer is still the owner and fewer
-//! have been counted; once a majority has it, the handler begins. One that will not begin takes its count back where it has
-//! heard that it is counted, is still the owner, and exactly that stands, behind its own count on each node. Requests run at any later moment, in any
-//! order, or never; a claim may end at any moment; replies arrive at any later moment, or never. A node may
-//! forget; then more attempts than the limit may begin, but the id is not poisoned for fewer than began, or left a count that
-//! they have not taken back.
+//! The turn of an attempt ([`turn`]), the counting rule of a node ([`counts_more`]) and [`majority`] are
+//! the shipped code. The order of requests is written out here, as `claim/begin.rs` has it. A grant reports
+//! the number of attempts that its node has counted. An attempt with a majority of grants takes the largest
+//! of these counts: at the limit the id is dead-lettered. Below the limit, the attempt writes one more
+//! wherever it is still the owner and fewer have been counted; once a majority has the count, the handler
+//! begins. An attempt that will not begin takes its count back. It does so only at a node that it knows to
+//! have counted it, where it is still the owner and the stored count is exactly its own; on each node the
+//! take-back runs after the count. Requests run at any later moment, in any order, or never. A claim may
+//! end at any moment. Replies arrive at any later moment, or never. A node may forget: then more attempts
+//! than the limit may begin. But the id is never dead-lettered with fewer attempts than the limit that
+//! began, or that left a count which they have not taken back.
 
 use super::{NODES, Name};
 use quorate::{
@@ -28,32 +32,32 @@ use quorate::{
 use stateright::{Model, Property};
 use std::fmt;
 
-/// Attempts at most.
+/// The maximum number of attempts.
 pub const ATTEMPTS: usize = 4;
 
-/// The property: what is counted was won.
+/// The property: no count is larger than the number of attempts that won a majority.
 pub const COUNTED: &str = "no count is above the attempts that were won";
-/// The property: an id is not given up too early.
+/// The property: an id is not dead-lettered too early.
 pub const EARNED: &str = "poisoned only after as many began, or left a count behind";
-/// The property, where no node forgets: nor too late.
+/// The property while no node forgets: an id is not dead-lettered too late.
 pub const FEW: &str = "no more begin than may";
 
-/// One model, within these bounds.
+/// The model, within these bounds.
 #[derive(Clone, Copy, Debug)]
 pub struct Poison {
-    /// Attempts that are made.
+    /// The number of attempts.
     pub attempts: usize,
-    /// As many attempts may begin.
+    /// The number of attempts that may begin.
     pub limit: u8,
-    /// How often a node forgets everything.
+    /// The number of times that a node forgets everything.
     pub forgets: u8,
-    /// How many attempts find out that they will not begin.
+    /// The number of attempts that find out that they will not begin.
     pub leaves: u8,
     /// The rule that is left out.
     pub without: Option<Rule>,
 }
 
-/// What keeps counts true.
+/// A rule that keeps counts true.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
     /// An attempt is counted only once a majority is won, not with each node's grant.
@@ -62,16 +66,16 @@ pub enum Rule {
     CountByOwner,
     /// The handler begins once a majority has counted.
     CountByMajority,
-    /// A count is refused where as many have been counted before. (The majority that counts need not be the one
-    /// that granted: a node of it may have counted another's attempt meanwhile.)
+    /// A node refuses a count where as many attempts have been counted before. (The majority that counts
+    /// need not be the one that granted: one of its nodes may have counted another attempt meanwhile.)
     CountIfMore,
     /// An attempt that will not begin takes its count back.
     TakeBack,
-    /// And only where it knows that the count is its own.
+    /// An attempt takes a count back only where it knows that the count is its own.
     TakeBackOwn,
 }
 
-/// Where nodes and attempts stand.
+/// The state of nodes and attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct State {
     sites: [Site; NODES],
@@ -82,9 +86,9 @@ pub struct State {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 struct Site {
-    /// Who has the claim; attempts are numbered from one.
+    /// The number of the attempt that has the claim. Attempts are numbered from one.
     owner: u8,
-    /// Attempts counted.
+    /// The number of attempts counted.
     count: u8,
     lines: [Line; ATTEMPTS],
     name: Name,
@@ -93,15 +97,15 @@ struct Site {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 struct Line {
     asked: bool,
-    /// What a grant said of the count: on its way, then arrived.
+    /// The count that a grant reported: first on its way, then arrived.
     granted: Option<u8>,
     arrived: bool,
-    /// A count was written: word of it on its way, then arrived.
+    /// A count was written. Its reply is first on its way, then arrived.
     written: bool,
     counted: bool,
-    /// Its count was written here, and has not been taken back.
-    stands: bool,
-    /// Its take-back ran here: nothing of its own comes behind that.
+    /// The attempt's count was written here, and has not been taken back.
+    stored: bool,
+    /// The attempt's take-back ran here: no later request of the attempt runs here.
     back: bool,
 }
 
@@ -109,19 +113,19 @@ struct Line {
 enum Phase {
     #[default]
     Asking,
-    /// Won a majority; writes this count.
+    /// Has won a majority, and writes this count.
     Counting(u8),
     /// Will not begin, and takes this count back.
     Left(u8),
     /// The handler runs, or ran.
     Begun,
-    /// Found the limit reached.
+    /// Found that the limit was reached.
     DeadLettered,
-    /// The same, where fewer had begun or left a count behind.
+    /// Found the limit reached though fewer attempts had begun or left a count behind.
     TooEarly,
 }
 
-/// What may happen.
+/// A step of the model.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Action {
     /// An acquire runs.
@@ -130,11 +134,11 @@ pub enum Action {
     Granted(u8, Name),
     /// A count is written.
     Count(u8, Name),
-    /// Word of it arrives.
+    /// The reply to a count arrives.
     Counted(u8, Name),
     /// An attempt finds out that it will not begin.
     Leave(u8),
-    /// Its take-back runs.
+    /// A take-back runs.
     Back(u8, Name),
     /// A node forgets everything.
     Forget(Name),
@@ -144,9 +148,9 @@ impl fmt::Debug for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::Acquire(a, node) => write!(f, "{a} acquires {node:?}"),
-            Self::Granted(a, node) => write!(f, "{a} hears {node:?}"),
+            Self::Granted(a, node) => write!(f, "{a} receives the grant of {node:?}"),
             Self::Count(a, node) => write!(f, "{a} counts at {node:?}"),
-            Self::Counted(a, node) => write!(f, "{a} hears {node:?} counted"),
+            Self::Counted(a, node) => write!(f, "{a} receives the reply of {node:?} to its count"),
             Self::Leave(a) => write!(f, "{a} will not begin"),
             Self::Back(a, node) => write!(f, "{a} takes back at {node:?}"),
             Self::Forget(node) => write!(f, "{node:?} forgets"),
@@ -166,13 +170,13 @@ impl Poison {
 
     fn acquire(&self, site: &mut Site, attempt: u8) {
         let line = &mut site.lines[usize::from(attempt) - 1];
-        // Whoever had it before has lost it just now.
+        // An attempt that held the claim before has just lost it.
         site.owner = attempt;
         (line.asked, line.granted) = (true, Some(site.count));
         site.count += u8::from(self.leaves_out(Rule::CountWhenWon));
     }
 
-    /// A grant arrives: with a majority of them the attempt is won.
+    /// Delivers a grant. With a majority of grants the attempt is won.
     fn granted(&self, state: &mut State, at: usize, attempt: usize) {
         state.sites[at].lines[attempt].arrived = true;
         let arrived = state.sites.iter().map(|site| site.lines[attempt]).filter(|line| line.arrived);
@@ -196,7 +200,7 @@ impl Poison {
         if owns && more {
             site.count = site.count.max(count);
             let line = &mut site.lines[usize::from(attempt) - 1];
-            (line.written, line.stands) = (true, true);
+            (line.written, line.stored) = (true, true);
         }
     }
 
@@ -229,16 +233,16 @@ fn number(state: &State, of: impl Fn(&Phase) -> bool) -> usize {
     state.phases.iter().filter(|phase| of(phase)).count()
 }
 
-/// How many attempts won a majority and were to be counted.
+/// Returns the number of attempts that won a majority and went on to count.
 fn won(state: &State) -> usize {
     number(state, |phase| matches!(phase, Phase::Counting(_) | Phase::Left(_) | Phase::Begun))
 }
 
-/// How many began, or may yet, or left a count behind.
+/// Returns the number of attempts that began, may yet begin, or left a count behind.
 fn earned(state: &State) -> usize {
     let earned = |(attempt, phase): (usize, &Phase)| match phase {
         Phase::Begun => true,
-        Phase::Counting(_) | Phase::Left(_) => state.sites.iter().any(|site| site.lines[attempt].stands),
+        Phase::Counting(_) | Phase::Left(_) => state.sites.iter().any(|site| site.lines[attempt].stored),
         _ => false,
     };
     state.phases.iter().enumerate().filter(|one| earned(*one)).count()
@@ -268,7 +272,7 @@ impl Model for Poison {
                             actions.push(Action::Counted(attempt, site.name));
                         }
                     }
-                    // What it has asked for may run yet.
+                    // A request that it has sent may still run.
                     Phase::Left(_) if !line.back => {
                         actions.push(Action::Count(attempt, site.name));
                         actions.push(Action::Back(attempt, site.name));

@@ -1,45 +1,49 @@
-//! Readers and writers: nobody believes in a writer's lease while anyone believes in another.
+//! Model of readers and writers: while an agent believes in a writer's lease, no other agent believes in a
+//! lease.
 //!
-//! # What is not looked at
+//! # Not covered
 //!
-//! The queue: who comes first is a matter of fairness, and no grant rests on it. Tokens, *raise*, doubled requests and
-//! late replies (a reply comes at once or never; [`exclusion`](super::exclusion) has both).
+//! The queue: the order of waiters is a matter of fairness, and no grant depends on it. Tokens, *raise*,
+//! doubled requests and late replies (a reply comes at once or never; [`exclusion`](super::exclusion) has
+//! both).
 //!
-//! # What is in it
+//! # Scope
 //!
-//! Three nodes and up to three agents, each of which reads, writes, or writes and then goes on as a reader. True time in
-//! steps, without an end, and clocks as bad as they may be, as in [`exclusion`](super::exclusion): each key ends a step early, each
-//! belief a step late, and the margin is just these two. Requests run at any later time, in any order, or never; nothing keeps a
-//! release behind its acquire. Holders extend, and so repair. A node may forget everything.
+//! Three nodes and up to three agents, each of which reads, writes, or writes and then goes on as a reader.
+//! True time is in steps, without an end. Clocks are as bad as the assumptions allow, as in
+//! [`exclusion`](super::exclusion): each key ends a step early, each belief ends a step late, and the
+//! margin is exactly these two steps. Requests run at any later time, in any order, or never; a release may
+//! run before its acquire. Holders extend, and an extension also repairs. A node may forget everything.
 //!
-//! # What stands in for the code
+//! # Parts that are the shipped code
 //!
-//! Requests run on the shipped engine; won or not, and since when, is the shipped tally's word.
+//! Requests run on the shipped engine. The shipped tally decides whether a round is won, and since when.
 
 mod node;
 
-use super::{NODES, Name, shelf::tally};
+use super::{NODES, Name, lease_store::tally};
 use node::{Key, REQUESTS, What};
 use quorate::internals::Verdict;
 use stateright::{Model, Property};
 use std::fmt;
 
-/// Agents at most.
+/// The maximum number of agents.
 pub const AGENTS: usize = 3;
 /// The TTL, in steps.
 const TTL: u8 = 4;
-/// By how much a key may end early, and by how much a worker may believe too long, within a TTL.
+/// The time by which a key may end early, and the time by which a worker may believe too long, within a
+/// TTL.
 const EARLY: u8 = 1;
 const SLOW: u8 = 1;
-/// For how long a lease is believed in, in true time from its send.
+/// The time for which an agent believes in a lease, in true time from its send.
 const BELIEVED: u8 = TTL - (EARLY + SLOW) + SLOW;
 
 /// The property: a writer is alone.
-pub const ALONE: &str = "nobody is believed to hold beside a writer";
-/// The property: nobody writes between a writer and the reader that it becomes.
-pub const BETWEEN: &str = "nobody writes between a writer and its downgrade";
+pub const ALONE: &str = "no other agent believes in a lease beside a writer";
+/// The property: no agent writes between a writer and the reader that it becomes.
+pub const BETWEEN: &str = "no agent writes between a writer and its downgrade";
 
-/// What an agent does.
+/// The kind of an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Reads.
@@ -50,60 +54,61 @@ pub enum Kind {
     Downgrades,
 }
 
-/// One model, within these bounds.
+/// The model, within these bounds.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadWrite {
-    /// Who is there.
+    /// The agents.
     pub agents: &'static [Kind],
-    /// Rounds of extensions in all.
+    /// The number of rounds of extensions in all.
     pub extensions: u8,
-    /// How often a node forgets everything.
+    /// The number of times that a node forgets everything.
     pub forgets: u8,
-    /// Whether all have asked when the history begins.
+    /// If set, all agents have sent their acquires when the history begins.
     pub eager: bool,
     /// The rule that is left out.
     pub without: Option<Rule>,
 }
 
-/// What keeps writers alone.
+/// A rule that keeps writers exclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// A node grants no writer where there is a reader.
+    /// A node with a reader grants no writer.
     WriterLooks,
-    /// A node adds no reader where there is a writer.
+    /// A node with a writer adds no reader.
     ReaderLooks,
-    /// A node adds no reader again where there is a writer meanwhile.
+    /// A node that got a writer meanwhile does not add a reader again.
     RepairLooks,
-    /// A reader's release takes no other reader away.
+    /// A reader's release removes no other reader.
     ReleasesItself,
     /// A writer's lease ends before the first message of its downgrade leaves.
     EndBeforeDowngrade,
-    /// A node makes a reader of the writer that it has, and of nobody else.
+    /// A node makes a reader only of the writer that it has stored, and of no other agent.
     DowngradeByOwner,
-    /// Nor where somebody has been counted since.
+    /// Nor of a writer after which the node has counted another grant.
     DowngradeByToken,
     /// A node that forgot votes again only after a quarantine.
     Quarantine,
 }
 
-/// Where nodes and agents stand.
+/// The state of nodes and agents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct State {
     sites: [Site; NODES],
     phases: [Phase; AGENTS],
     extensions: u8,
     forgets: u8,
-    /// Somebody wrote while another's downgrade was under way.
+    /// An agent wrote while the downgrade of another agent was under way.
     between: bool,
-    /// The token of the one that downgrades.
+    /// The token of the agent that downgrades.
     token: u8,
 }
 
-/// One node, what is under way to it, and what each agent has of it. Ages are in steps since the send.
+/// One node, the requests on their way to it, and each agent's view of it. Ages are in steps since the
+/// send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 struct Site {
     key: Key,
-    /// How many steps yet it does not vote.
+    /// The remaining steps for which the node does not vote.
     quarantine: u8,
     lines: [Line; AGENTS],
     name: Name,
@@ -111,7 +116,7 @@ struct Site {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 struct Line {
-    /// By the number of [`What`].
+    /// The requests on their way, by the number of [`What`].
     asked: [Option<u8>; REQUESTS],
     release: bool,
     /// The latest request that the node granted.
@@ -123,25 +128,26 @@ enum Phase {
     #[default]
     Idle,
     Asking,
-    /// Believed for so many steps yet.
+    /// Believes in its lease for the given number of further steps.
     Held(u8),
-    /// No writer any more, and no reader yet; with a rule left out a writer for so many steps yet.
+    /// No longer a writer, and not yet a reader. With a rule left out, still a writer for the given number
+    /// of steps.
     Turning(u8),
     /// A reader that was a writer.
     Reading(u8),
     Over,
 }
 
-/// What may happen.
+/// A step of the model.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Action {
-    /// An agent asks every node.
+    /// An agent sends its acquire to every node.
     Begin(u8),
-    /// Its extensions leave.
+    /// An agent sends its extensions.
     Extend(u8),
-    /// Its lease ends and its releases leave.
+    /// An agent's lease ends, and it sends its releases.
     Release(u8),
-    /// A writer's lease ends, and what makes it a reader's leaves.
+    /// A writer's lease ends, and it sends the requests that make it a reader.
     Downgrade(u8),
     /// A request runs; with `true` its reply arrives.
     Runs(u8, Name, What, bool),
@@ -161,9 +167,9 @@ impl fmt::Debug for Action {
             Self::Extend(a) => write!(f, "{} extends", who(a)),
             Self::Release(a) => write!(f, "{} releases", who(a)),
             Self::Downgrade(a) => write!(f, "{} downgrades", who(a)),
-            Self::Runs(a, node, what, heard) => {
-                let heard = if heard { "" } else { ", unheard" };
-                write!(f, "{node:?} runs {}'s {what:?}{heard}", who(a))
+            Self::Runs(a, node, what, answered) => {
+                let answered = if answered { "" } else { ", unanswered" };
+                write!(f, "{node:?} runs {}'s {what:?}{answered}", who(a))
             }
             Self::Releases(a, node) => write!(f, "{node:?} runs {}'s release", who(a)),
             Self::Forget(node) => write!(f, "{node:?} forgets"),
@@ -173,12 +179,12 @@ impl fmt::Debug for Action {
 }
 
 impl ReadWrite {
-    /// These, without faults.
+    /// Returns the model of these agents, without faults.
     pub fn of(agents: &'static [Kind]) -> Self {
         Self { agents, extensions: 0, forgets: 0, eager: false, without: None }
     }
 
-    /// The same with a rule left out.
+    /// Returns the same model with a rule left out.
     pub fn without(self, rule: Rule) -> Self {
         Self { without: Some(rule), ..self }
     }
@@ -187,7 +193,8 @@ impl ReadWrite {
         self.without == Some(rule)
     }
 
-    /// Whether the agent believes, and whether to write.
+    /// Returns `None` if the agent believes in no lease, `Some(true)` if it believes in a writer's lease,
+    /// and `Some(false)` if it believes in a reader's lease.
     fn believes(&self, state: &State, agent: usize) -> Option<bool> {
         match state.phases[agent] {
             Phase::Held(_) => Some(self.agents[agent] != Kind::Reads),
@@ -203,8 +210,8 @@ impl ReadWrite {
         believers.len() < 2 || !believers.contains(&true)
     }
 
-    /// A request runs, and perhaps its reply arrives.
-    fn runs(&self, state: &mut State, at: usize, agent: usize, what: What, heard: bool) -> Option<()> {
+    /// Runs a request; if `answered`, its reply arrives.
+    fn runs(&self, state: &mut State, at: usize, agent: usize, what: What, answered: bool) -> Option<()> {
         let age = state.sites[at].lines[agent].asked[what as usize].take()?;
         let reads = self.agents[agent] == Kind::Reads;
         let token = state.token;
@@ -215,7 +222,7 @@ impl ReadWrite {
             What::Downgrade => matches!(state.phases[agent], Phase::Turning(_)),
             What::ExtendTurned => matches!(state.phases[agent], Phase::Reading(_)),
         };
-        if granted && heard && listens {
+        if granted && answered && listens {
             let vote = &mut state.sites[at].lines[agent].vote;
             *vote = Some(vote.map_or(age, |vote| vote.min(age)));
             self.settle(state, agent);
@@ -246,7 +253,8 @@ impl ReadWrite {
         }
     }
 
-    /// A majority's counters come to stand at the token, at once: the model of fencing looks at how. Whether they do.
+    /// Raises a majority's counters to the token, at once (the model of fencing looks at the single steps).
+    /// Returns whether a majority has been raised.
     fn raise(&self, state: &mut State, agent: usize) -> bool {
         if self.agents[agent] != Kind::Downgrades {
             return true;
@@ -258,7 +266,7 @@ impl ReadWrite {
         granted.into_iter().filter(|&at| state.sites[at].key.raised(agent, token)).count() >= 2
     }
 
-    /// It is over, and its releases leave.
+    /// Ends an agent's work and sends its releases.
     fn end(state: &mut State, agent: usize) {
         state.phases[agent] = Phase::Over;
         for site in &mut state.sites {
@@ -270,13 +278,14 @@ impl ReadWrite {
         state.sites.iter_mut().for_each(|site| site.lines[agent].asked[what as usize] = Some(0));
     }
 
-    /// All ages grow, and what is left shrinks.
+    /// Adds a step to all ages, and takes one off all remaining times.
     fn step(&self, state: &mut State) {
         for site in &mut state.sites {
             site.quarantine = site.quarantine.saturating_sub(1);
             site.key.step();
             for line in &mut site.lines {
-                // What is too old to let anyone believe in anything is as good as lost.
+                // A request or a vote that is too old to make any agent believe in a lease is as good as
+                // lost.
                 let older = |age: u8| (age + 1 < BELIEVED).then_some(age + 1);
                 line.asked = line.asked.map(|asked| asked.and_then(older));
                 line.vote = line.vote.and_then(older);
@@ -343,7 +352,7 @@ impl Model for ReadWrite {
             for (agent, line) in (0..).zip(&site.lines) {
                 for what in What::ALL {
                     if line.asked[what as usize].is_some() && site.quarantine == 0 {
-                        let runs = |heard| Action::Runs(agent, site.name, what, heard);
+                        let runs = |answered| Action::Runs(agent, site.name, what, answered);
                         actions.extend([runs(true), runs(false)]);
                     }
                 }
@@ -380,7 +389,9 @@ impl Model for ReadWrite {
                 state.sites.iter_mut().for_each(|site| site.lines[agent].vote = None);
                 Self::ask(&mut state, agent, What::Downgrade);
             }
-            Action::Runs(a, node, what, heard) => self.runs(&mut state, at(node)?, a.into(), what, heard)?,
+            Action::Runs(a, node, what, answered) => {
+                self.runs(&mut state, at(node)?, a.into(), what, answered)?
+            }
             Action::Releases(a, node) => {
                 let site = &mut state.sites[at(node)?];
                 site.lines[usize::from(a)].release = false;
@@ -399,7 +410,8 @@ impl Model for ReadWrite {
         }
         for (agent, phase) in state.phases.iter().enumerate() {
             if *phase == Phase::Over {
-                // What nobody listens to could only keep others away: it might as well be lost.
+                // A reply that no agent waits for could only keep other agents away: it might as well be
+                // lost.
                 for site in &mut state.sites {
                     let line = &mut site.lines[agent];
                     *line = Line { release: line.release, ..Line::default() };

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A model that a search can go through and tell of.
+/// A model that a search can explore and report on.
 pub trait Searchable:
     Model<State: Hash + Debug + Send + Sync + Clone + PartialEq + 'static, Action: Clone + PartialEq + Debug>
     + Debug
@@ -27,25 +27,25 @@ impl<M> Searchable for M where
 {
 }
 
-/// How far a search goes.
+/// The limits of a search.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Stop after so many states, counted as often as they are met.
+    /// The number of states after which the search stops; a state counts each time that it is met.
     pub states: usize,
 }
 
-/// What a search found.
+/// The result of a search.
 #[derive(Debug)]
 pub struct Found {
-    /// Different states, those that differ only in the nodes' names counted once.
+    /// The number of different states. States that differ only in the names of nodes count once.
     pub unique: usize,
-    /// Steps of the longest history looked at.
+    /// The number of steps of the longest history that was explored.
     pub depth: usize,
-    /// Whether every state within the model's bounds was looked at.
+    /// Set if every state within the model's bounds was explored.
     pub complete: bool,
-    /// How long it took.
+    /// The duration of the search.
     pub took: Duration,
-    /// By property: the steps of the example, or of the counterexample.
+    /// The steps of the example or the counterexample, by property.
     pub histories: BTreeMap<&'static str, Vec<String>>,
     /// The `always` properties that were broken.
     pub broken: Vec<&'static str>,
@@ -54,7 +54,7 @@ pub struct Found {
 }
 
 impl Found {
-    /// Whether nothing was broken and everything that must happen somewhere did.
+    /// Returns `true` if no `always` property was broken and each `sometimes` property has an example.
     pub fn holds(&self) -> bool {
         self.broken.is_empty() && self.never.is_empty()
     }
@@ -84,7 +84,7 @@ pub fn search<M: Searchable>(model: M, limits: Limits) -> Found {
     run(model, limits, HasDiscoveries::All)
 }
 
-/// The same, until this property has its example or counterexample.
+/// Searches like [`search`], but stops when this property has its example or counterexample.
 pub fn search_until<M: Searchable>(model: M, limits: Limits, property: &'static str) -> Found {
     run(model, limits, HasDiscoveries::AllOf([property].into()))
 }
@@ -99,7 +99,7 @@ fn run<M: Searchable>(model: M, limits: Limits, finish: HasDiscoveries) -> Found
             _ => always.push(property.name),
         }
     }
-    // One thread: level by level, so that equal searches find equal things.
+    // With one thread the search goes level by level, so that equal searches have equal results.
     let checker = model.checker().threads(1).target_state_count(limits.states);
     let checker = checker.finish_when(finish).spawn_bfs().join();
     let steps = |path: stateright::Path<M::State, M::Action>| {

@@ -2,8 +2,8 @@
 //!
 //! # What is not guaranteed
 //!
-//! It does not sync to the disk: what it has committed does not survive the machine. It trusts whoever
-//! connects from loopback. A test process that is killed outright leaves it behind.
+//! It does not sync to the disk: committed data does not survive a failure of the machine. It trusts every
+//! client that connects from loopback. A test process that is killed outright leaves it behind.
 
 mod programs;
 mod server;

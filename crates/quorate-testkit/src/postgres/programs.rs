@@ -3,10 +3,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Where Debian puts a version's programs, in a folder each that is on nobody's path.
+/// The folder in which Debian puts the programs of each version, in a folder each that is not on the path.
 const VERSIONS: &str = "/usr/lib/postgresql";
 
-/// The folder with `initdb` and `postgres`: on the path, or the newest version that a package has installed.
+/// Returns the folder with `initdb` and `postgres`: the one on the path, or the newest version that a
+/// package has installed.
 pub(super) fn folder() -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let has_both = |folder: &PathBuf| folder.join("initdb").is_file() && folder.join("postgres").is_file();
@@ -25,8 +26,9 @@ fn versions_in(root: &Path) -> Vec<(u32, PathBuf)> {
         .collect()
 }
 
-/// A user without rights for the server to run as, where we are root: PostgreSQL will not run as that.
-pub(super) fn humble_user() -> Option<(u32, u32)> {
+/// Returns a user without rights, for the server to run as, if this process runs as root: PostgreSQL
+/// refuses to run as root.
+pub(super) fn unprivileged_user() -> Option<(u32, u32)> {
     if !rustix::process::getuid().is_root() {
         return None;
     }
@@ -36,5 +38,5 @@ pub(super) fn humble_user() -> Option<(u32, u32)> {
         let mut fields = line.split(':').skip(2);
         Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
     };
-    ids("postgres").or_else(|| ids("nobody"))
+    ids("postgres").or_else(|| ids("daemon"))
 }

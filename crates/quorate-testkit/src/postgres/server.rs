@@ -13,14 +13,14 @@ use std::{
 };
 use tempfile::TempDir;
 
-/// How long the server may take to take connections, and to end.
+/// The longest time until the server accepts connections, and until it ends.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long to wait between two looks at a condition.
+/// The interval between two checks of a condition.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// A `postgres` process of its own, with a directory of its own. Dropping it ends it.
+/// A `postgres` process with a directory of its own. Dropping it ends it.
 ///
-/// All of this blocks: call it from a plain test, or accept that it blocks the runtime for a second.
+/// All methods block: call them from a plain test, or accept that they block the runtime for a second.
 pub struct PostgresServer {
     dir: TempDir,
     port: u16,
@@ -28,17 +28,17 @@ pub struct PostgresServer {
 }
 
 impl PostgresServer {
-    /// Starts an empty server on a free loopback port, and waits until it takes connections.
+    /// Starts an empty server on a free loopback port, and waits until it accepts connections.
     ///
     /// # Errors
-    /// [`StartPostgresError`], which says how to install PostgreSQL where it is missing.
+    /// [`StartPostgresError`]; if PostgreSQL is missing, it says how to install it.
     pub fn start() -> Result<Self, StartPostgresError> {
         let folder = programs::folder().ok_or(StartPostgresError::Missing)?;
         let dir = tempfile::Builder::new().prefix("quorate-postgres-").tempdir()?;
-        if let Some((user, group)) = programs::humble_user() {
+        if let Some((user, group)) = programs::unprivileged_user() {
             chown(dir.path(), Some(user), Some(group))?;
         }
-        let mut initdb = humble(&folder.join("initdb"), dir.path());
+        let mut initdb = without_root(&folder.join("initdb"), dir.path());
         initdb.args(["--username=postgres", "--auth=trust", "--encoding=UTF8", "--no-locale", "--no-sync"]);
         let made = initdb.arg("--pgdata").arg(dir.path().join("data")).output()?;
         if !made.status.success() {
@@ -49,25 +49,26 @@ impl PostgresServer {
         Ok(server)
     }
 
-    /// How to connect, as a URL: there is one database, and no password.
+    /// Returns the URL to connect to: there is one database, and no password.
     pub fn url(&self) -> String {
         format!("postgresql://postgres@127.0.0.1:{}/postgres", self.port)
     }
 
-    /// What the server has logged.
+    /// Returns the server's log.
     pub fn log(&self) -> String {
         fs::read_to_string(self.dir.path().join("server.log")).unwrap_or_default()
     }
 
     fn spawn(&mut self, folder: &Path) -> Result<(), StartPostgresError> {
         let log = fs::File::create(self.dir.path().join("server.log"))?;
-        let mut command = humble(&folder.join("postgres"), self.dir.path());
+        let mut command = without_root(&folder.join("postgres"), self.dir.path());
         command.arg("-D").arg(self.dir.path().join("data")).args(["-p", &self.port.to_string()]);
         command.args(["-h", "127.0.0.1", "-F", "-c", "unix_socket_directories=", "-c", "max_connections=50"]);
         command.stdout(Stdio::null()).stderr(log);
         self.child = Some(command.spawn()?);
         let give_up = SystemWorld.now() + PATIENCE;
-        // It listens before it is ready, and says so; then it answers everybody with an error of its own.
+        // The server listens before it is ready, and then answers every client with an error. Its log says
+        // when it is ready.
         while !self.log().contains("ready to accept connections")
             || TcpStream::connect(("127.0.0.1", self.port)).is_err()
         {
@@ -84,7 +85,7 @@ impl PostgresServer {
 impl Drop for PostgresServer {
     fn drop(&mut self) {
         let Some(mut child) = self.child.take() else { return };
-        // SIGQUIT: "immediate shutdown", which ends its children too. Killed, it would leave them.
+        // SIGQUIT is the "immediate shutdown", which ends the children too. SIGKILL would leave them.
         if let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
             let _ = kill_process(pid, Signal::QUIT);
         }
@@ -103,36 +104,36 @@ impl fmt::Debug for PostgresServer {
     }
 }
 
-/// Why there is no PostgreSQL to test with.
+/// The reason for which there is no PostgreSQL to test with.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum StartPostgresError {
-    /// There are no such programs.
+    /// The programs are missing.
     #[error(
         "PostgreSQL is not installed, and these tests need it; install it with `bash tests/run.sh`, or \
          `apt-get install postgresql`, `dnf install postgresql-server`, `apk add postgresql`, `brew install postgresql`"
     )]
     Missing,
-    /// It ended at once, or took no connection.
+    /// The server ended at once, or accepted no connection.
     #[error("PostgreSQL did not start; it says: {0}")]
     Ended(String),
-    /// The directory, the port or the process could not be had.
+    /// The directory, the port or the process could not be created.
     #[error("PostgreSQL could not be started: {0}")]
     Io(#[from] io::Error),
 }
 
-// What `unwrap` shows: the sentence, not the structure.
+// `unwrap` prints this: the sentence is more useful than the structure.
 impl fmt::Debug for StartPostgresError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
 }
 
-/// A command that runs in `dir`, without the rights of root.
-fn humble(program: &Path, dir: &Path) -> Command {
+/// Returns a command that runs in `dir`, without the rights of root.
+fn without_root(program: &Path, dir: &Path) -> Command {
     let mut command = Command::new(program);
     command.current_dir(dir).stdin(Stdio::null()).env("LC_ALL", "C");
-    if let Some((user, group)) = programs::humble_user() {
+    if let Some((user, group)) = programs::unprivileged_user() {
         command.uid(user).gid(group);
     }
     command

@@ -2,10 +2,10 @@ use super::Proxy;
 use crate::redis::{RedisCluster, RedisConfig, StartError};
 use std::ops::{Deref, DerefMut};
 
-/// Several independent servers, each with a [`Proxy`] before it.
+/// Several independent servers, each with a [`Proxy`] in front of it.
 #[derive(Debug)]
 pub struct ProxiedCluster {
-    // First, so that it goes first: a proxy outlives no server that it carries to.
+    // The first field is dropped first: no proxy outlives the server that it forwards to.
     proxies: Vec<Proxy>,
     cluster: RedisCluster,
 }
@@ -14,31 +14,32 @@ impl ProxiedCluster {
     /// Starts `size` servers with no persistence, and their proxies.
     ///
     /// # Errors
-    /// [`StartError`], which says how to install `redis-server` where it is missing.
+    /// [`StartError`]; if `redis-server` is missing, it says how to install it.
     pub fn start(size: usize) -> Result<Self, StartError> {
         Self::start_with(size, &RedisConfig::new())
     }
 
-    /// Starts `size` servers that run as `config` says, and their proxies.
+    /// Starts `size` servers with `config`, and their proxies.
     ///
     /// # Errors
-    /// [`StartError`], which says how to install `redis-server` where it is missing.
+    /// [`StartError`]; if `redis-server` is missing, it says how to install it.
     pub fn start_with(size: usize, config: &RedisConfig) -> Result<Self, StartError> {
         let cluster = RedisCluster::start_with(size, config)?;
         Ok(Self { proxies: cluster.iter().map(Proxy::before).collect::<Result<_, _>>()?, cluster })
     }
 
-    /// The proxies' URLs, in the order of the servers. (The servers' own are `urls` of the cluster.)
+    /// Returns the proxies' URLs, in the order of the servers. (The cluster's `urls` returns those of the
+    /// servers.)
     pub fn proxied_urls(&self) -> Vec<String> {
         self.proxies.iter().map(Proxy::url).collect()
     }
 
-    /// The proxy before the server at `index`.
+    /// Returns the proxy in front of the server at `index`.
     pub fn proxy(&self, index: usize) -> &Proxy {
         &self.proxies[index]
     }
 
-    /// The proxies, in the order of the servers.
+    /// Returns the proxies, in the order of the servers.
     pub fn proxies(&self) -> impl Iterator<Item = &Proxy> {
         self.proxies.iter()
     }

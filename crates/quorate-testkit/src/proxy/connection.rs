@@ -19,12 +19,12 @@ use tokio::{
     sync::watch,
 };
 
-/// After an accept that failed (too many open files), before the next.
+/// The pause after an accept that failed (too many open files).
 const AFTER_ERROR: Duration = Duration::from_millis(10);
 
-/// What the proxy's tasks share.
+/// The state that the proxy's tasks share.
 #[derive(Clone)]
-pub(super) struct Office {
+pub(super) struct ProxyState {
     pub(super) env: Env,
     pub(super) upstream: SocketAddr,
     pub(super) rules: watch::Sender<Rules>,
@@ -32,21 +32,21 @@ pub(super) struct Office {
     pub(super) seed: u64,
 }
 
-/// Takes clients until the proxy is stopped.
-pub(super) async fn accept(office: &Office, listener: std::net::TcpListener) {
+/// Accepts clients until the proxy is stopped.
+pub(super) async fn accept(proxy_state: &ProxyState, listener: std::net::TcpListener) {
     let Ok(listener) = TcpListener::from_std(listener) else { return };
     loop {
         let accepted = tokio::select! { biased;
-            () = office.env.stopped().cancelled() => return,
+            () = proxy_state.env.stopped().cancelled() => return,
             accepted = listener.accept() => accepted,
         };
         let Ok((client, _)) = accepted else {
-            office.env.sleep(AFTER_ERROR).await;
+            proxy_state.env.sleep(AFTER_ERROR).await;
             continue;
         };
-        let number = office.accepted.fetch_add(1, Ordering::Relaxed);
-        // Subscribed before the look, so that a `sever` in between is seen.
-        let rules = office.rules.subscribe();
+        let number = proxy_state.accepted.fetch_add(1, Ordering::Relaxed);
+        // Subscribe before reading the rules, so that a `sever` in between is seen.
+        let rules = proxy_state.rules.subscribe();
         let (refused, severed) = {
             let rules = rules.borrow();
             (rules.refuses, rules.severed)
@@ -54,28 +54,28 @@ pub(super) async fn accept(office: &Office, listener: std::net::TcpListener) {
         if refused {
             reset(&client);
         } else {
-            office.env.spawn(carry(office.clone(), client, severed, number));
+            proxy_state.env.spawn(carry(proxy_state.clone(), client, severed, number));
         }
     }
 }
 
-/// Carries one connection to its end.
-async fn carry(office: Office, client: TcpStream, severed: u64, number: u64) {
-    let env = &office.env;
-    let mut rules = office.rules.subscribe();
+/// Forwards one connection until it ends.
+async fn carry(proxy_state: ProxyState, client: TcpStream, severed: u64, number: u64) {
+    let env = &proxy_state.env;
+    let mut rules = proxy_state.rules.subscribe();
     let broken = async move {
-        // The sender lives in the office.
+        // The sender is a field of `proxy_state`, so it outlives this wait.
         let _ = rules.wait_for(|rules| rules.severed != severed).await;
     };
     tokio::pin!(broken);
     let server = tokio::select! { biased;
         () = env.stopped().cancelled() => return reset(&client),
         () = &mut broken => return reset(&client),
-        server = connect(office.upstream) => server,
+        server = connect(proxy_state.upstream) => server,
     };
     let Ok(server) = server else {
-        // That nobody listens is news from over there.
-        let mut rules = office.rules.subscribe();
+        // The server's refusal to connect is passed to the client like any other message from the server.
+        let mut rules = proxy_state.rules.subscribe();
         tokio::select! { biased;
             () = env.stopped().cancelled() => {}
             () = &mut broken => {}
@@ -84,16 +84,16 @@ async fn carry(office: Office, client: TcpStream, severed: u64, number: u64) {
         return reset(&client);
     };
     let _ = client.set_nodelay(true);
-    let rng = |label| SeedRng::new(office.seed ^ number, label);
-    let mut there = Pump::new(env, &client, &server, Way::There, &office.rules, rng("there"));
-    let mut back = Pump::new(env, &server, &client, Way::Back, &office.rules, rng("back"));
+    let rng = |label| SeedRng::new(proxy_state.seed ^ number, label);
+    let mut there = Pump::new(env, &client, &server, Way::There, &proxy_state.rules, rng("there"));
+    let mut back = Pump::new(env, &server, &client, Way::Back, &proxy_state.rules, rng("back"));
     let end = tokio::select! { biased;
         () = env.stopped().cancelled() => PumpEnd::Broken,
         () = &mut broken => PumpEnd::Broken,
         end = both(&mut there, &mut back) => end,
     };
     match end {
-        // The client is to read what it was given, and then the end.
+        // The client must be able to read the bytes that it was given, and then the end.
         PumpEnd::ReplyCut => {
             let _ = shutdown(&client, Shutdown::Write);
             reset(&server);
@@ -112,7 +112,7 @@ async fn connect(upstream: SocketAddr) -> io::Result<TcpStream> {
     Ok(server)
 }
 
-/// Until both ways have ended, or one not as it should.
+/// Runs both directions until both have ended, or one of them has failed.
 async fn both(there: &mut Pump<'_>, back: &mut Pump<'_>) -> PumpEnd {
     let (there, back) = (there.run(), back.run());
     tokio::pin!(there, back);
@@ -126,7 +126,7 @@ async fn both(there: &mut Pump<'_>, back: &mut Pump<'_>) -> PumpEnd {
     }
 }
 
-/// The other end is to see a broken connection once this one is dropped.
+/// Makes the other end see a broken connection once this one is dropped.
 fn reset(stream: &TcpStream) {
     let _ = set_socket_linger(stream, Some(Duration::ZERO));
 }

@@ -15,10 +15,10 @@ use std::{
 };
 use tokio::{runtime, sync::watch};
 
-/// A TCP proxy on a free loopback port, before one server. Dropping it breaks its connections and ends its
-/// thread.
+/// A TCP proxy on a free loopback port, in front of one server. Dropping it breaks its connections and ends
+/// its thread.
 ///
-/// It runs on a thread of its own, whatever runtime the test has, and may be given orders from anywhere. The
+/// It runs on a thread of its own, whatever runtime the test has, and any thread may call its methods. The
 /// server may die and come back on its port meanwhile.
 pub struct Proxy {
     upstream: SocketAddr,
@@ -31,18 +31,18 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// A proxy before whatever listens at `upstream`, or will.
+    /// Starts a proxy in front of the server that listens at `upstream`, or will.
     ///
     /// # Errors
-    /// Where the system has no port or no thread left.
+    /// If the system has no port or no thread left.
     pub fn start(upstream: SocketAddr) -> io::Result<Self> {
         Self::start_seeded(upstream, 0)
     }
 
-    /// As [`Proxy::start`], with the seed of its jitter.
+    /// Starts a proxy like [`Proxy::start`], with the seed of its jitter.
     ///
     /// # Errors
-    /// Where the system has no port or no thread left.
+    /// If the system has no port or no thread left.
     pub fn start_seeded(upstream: SocketAddr, seed: u64) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         listener.set_nonblocking(true)?;
@@ -51,7 +51,7 @@ impl Proxy {
         let rules = watch::Sender::new(Rules::default());
         let accepted = Arc::new(AtomicU64::new(0));
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
-        let office = connection::Office {
+        let proxy_state = connection::ProxyState {
             env: env.clone(),
             upstream,
             rules: rules.clone(),
@@ -60,74 +60,76 @@ impl Proxy {
         };
         let thread = thread::Builder::new().name(format!("proxy-{port}")).spawn(move || {
             runtime.block_on(async {
-                connection::accept(&office, listener).await;
-                office.env.finish().await;
+                connection::accept(&proxy_state, listener).await;
+                proxy_state.env.finish().await;
             });
         })?;
         Ok(Self { upstream, url: None, port, rules, accepted, env, thread: Some(thread) })
     }
 
-    /// A proxy before a server that the test-kit started.
+    /// Starts a proxy in front of a server that the test-kit started.
     ///
     /// # Errors
-    /// Where the system has no port or no thread left.
+    /// If the system has no port or no thread left.
     pub fn before(server: &RedisServer) -> io::Result<Self> {
         let mut proxy = Self::start((Ipv4Addr::LOCALHOST, server.port()).into())?;
         proxy.url = Some(server.url_at(proxy.port));
         Ok(proxy)
     }
 
-    /// The loopback port on which clients are taken.
+    /// Returns the loopback port on which the proxy accepts clients.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// The server's URL with this proxy's port, and with the password where the server is ours and has one.
+    /// Returns the server's URL with this proxy's port, and with the password if the server is ours and has
+    /// one.
     pub fn url(&self) -> String {
         self.url.clone().unwrap_or_else(|| format!("redis://127.0.0.1:{}/0", self.port))
     }
 
-    /// From now on bytes are under way for as long as this. What is under way already keeps its time.
+    /// Sets the time for which bytes travel. Bytes that are on their way keep their time.
     pub fn set_latency(&self, latency: Latency) {
         self.rules.send_modify(|rules| rules.latency = latency);
     }
 
-    /// From now on not one byte passes this way: what comes waits. In place of an earlier cut. Connections
-    /// stay up, and the ends of them do not pass either.
+    /// Stops all bytes in these directions: they wait. Replaces an earlier cut. Connections stay up, and
+    /// their ends do not pass either.
     pub fn cut(&self, directions: Directions) {
         self.rules.send_modify(|rules| rules.cut = Some(directions));
     }
 
-    /// Back to normal: what waited arrives, in order; no latency, no refusal, nothing about to be cut.
+    /// Restores normal operation: the bytes that waited arrive, in order. Latency, refusal and a pending
+    /// cut of a reply are cancelled.
     pub fn heal(&self) {
         self.rules.send_modify(|rules| {
             *rules = Rules { severed: rules.severed, replies_cut: rules.replies_cut, ..Rules::default() };
         });
     }
 
-    /// Breaks every connection there is (RST, both ways); what waited or was under way is lost. New ones are
-    /// taken.
+    /// Breaks every open connection (RST, both ways). Bytes that waited or were on their way are lost. New
+    /// connections are accepted.
     pub fn sever(&self) {
         self.rules.send_modify(|rules| rules.severed += 1);
     }
 
     /// Closes the connection on which the server replies next, in the middle of that reply: after exactly
-    /// this many bytes of it. Once. [`Proxy::replies_cut`] tells when it has happened.
+    /// this many bytes of it. It happens once; [`Proxy::replies_cut`] counts it.
     pub fn cut_reply_after(&self, bytes: usize) {
         self.rules.send_modify(|rules| rules.cut_reply_after = Some(bytes));
     }
 
-    /// From now on whoever connects is thrown out at once (RST). Connections that there are stay.
+    /// Resets every new connection at once (RST) from now on. Open connections stay.
     pub fn refuse(&self) {
         self.rules.send_modify(|rules| rules.refuses = true);
     }
 
-    /// How many replies [`Proxy::cut_reply_after`] has cut so far.
+    /// Returns the number of replies that [`Proxy::cut_reply_after`] has cut so far.
     pub fn replies_cut(&self) -> u64 {
         self.rules.borrow().replies_cut
     }
 
-    /// How many clients have connected so far, those thrown out included.
+    /// Returns the number of clients that have connected so far, including those that were reset.
     pub fn accepted(&self) -> u64 {
         self.accepted.load(Ordering::Relaxed)
     }
@@ -142,7 +144,7 @@ impl Drop for Proxy {
     fn drop(&mut self) {
         self.env.stopped().cancel();
         if let Some(thread) = self.thread.take() {
-            // Every task of it waits for the stop as well as for whatever else: this is soon.
+            // Every task also waits for the stop, so this is soon.
             let _ = thread.join();
         }
     }

@@ -5,22 +5,22 @@ use rustix::net::{Shutdown, shutdown};
 use std::{collections::VecDeque, io, time::Duration};
 use tokio::{net::TcpStream, sync::watch};
 
-/// At most this many bytes wait in one direction; then the sender's own buffers fill, as they would over a
-/// network that carries nothing.
+/// The most bytes that wait in one direction. Beyond it the sender's own buffers fill, as they would over a
+/// network that delivers nothing.
 const HELD_MAX: usize = 1 << 20;
 
-/// How one direction of a connection ended.
+/// The end of one direction of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PumpEnd {
-    /// The sender closed it, and all of it has arrived.
+    /// The sender closed it, and all bytes have arrived.
     Finished,
     /// One of the ends broke.
     Broken,
-    /// A reply was to be cut, and is.
+    /// A reply was cut as requested.
     ReplyCut,
 }
 
-/// One direction of one connection: what came in waits until it is due and the way is free.
+/// One direction of one connection: bytes wait until they are due and the direction is open.
 pub(super) struct Pump<'a> {
     env: &'a Env,
     from: &'a TcpStream,
@@ -28,14 +28,14 @@ pub(super) struct Pump<'a> {
     way: Way,
     rules: &'a watch::Sender<Rules>,
     rng: SeedRng,
-    held: VecDeque<(BootTime, Piece)>,
+    held: VecDeque<(BootTime, SenderEvent)>,
     held_bytes: usize,
-    /// The sender has said its last.
+    /// Set once the sender has closed its side.
     read_all: bool,
 }
 
-/// What the sender did.
-enum Piece {
+/// An action of the sender.
+enum SenderEvent {
     Bytes(Vec<u8>),
     Closed,
     Broke,
@@ -53,7 +53,7 @@ impl<'a> Pump<'a> {
         Self { env, from, to, way, rules, rng, held: VecDeque::new(), held_bytes: 0, read_all: false }
     }
 
-    /// Carries everything there is, until an end of it has arrived.
+    /// Forwards all bytes until the direction has ended.
     pub(super) async fn run(&mut self) -> PumpEnd {
         let mut changes = self.rules.subscribe();
         loop {
@@ -75,20 +75,20 @@ impl<'a> Pump<'a> {
         }
     }
 
-    /// Takes what has come in.
+    /// Reads the bytes that have come in.
     fn take(&mut self) {
         let mut bytes = vec![0; 64 * 1024];
         let piece = match self.from.try_read(&mut bytes) {
-            Ok(0) => Piece::Closed,
+            Ok(0) => SenderEvent::Closed,
             Ok(count) => {
                 bytes.truncate(count);
                 self.held_bytes += count;
-                Piece::Bytes(bytes)
+                SenderEvent::Bytes(bytes)
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-            Err(_) => Piece::Broke,
+            Err(_) => SenderEvent::Broke,
         };
-        self.read_all = !matches!(piece, Piece::Bytes(_));
+        self.read_all = !matches!(piece, SenderEvent::Bytes(_));
         let latency = self.rules.borrow().latency;
         let jitter = u64::try_from(latency.jitter.as_micros()).unwrap_or(u64::MAX);
         let jitter = Duration::from_micros(self.rng.number(0..=jitter));
@@ -97,7 +97,8 @@ impl<'a> Pump<'a> {
         self.held.push_back((after, piece));
     }
 
-    /// Passes on what is due first, if the way is still free: the rules cannot change while it writes.
+    /// Forwards the first bytes that are due, if the direction is still open: the rules cannot change while
+    /// it writes.
     fn forward(&mut self) -> Option<PumpEnd> {
         let mut end = None;
         self.rules.send_if_modified(|rules| {
@@ -111,12 +112,12 @@ impl<'a> Pump<'a> {
 
     fn forward_under(&mut self, rules: &mut Rules) -> Option<PumpEnd> {
         let bytes = match &mut self.held.front_mut()?.1 {
-            Piece::Closed => {
+            SenderEvent::Closed => {
                 let _ = shutdown(self.to, Shutdown::Write);
                 return Some(PumpEnd::Finished);
             }
-            Piece::Broke => return Some(PumpEnd::Broken),
-            Piece::Bytes(bytes) => bytes,
+            SenderEvent::Broke => return Some(PumpEnd::Broken),
+            SenderEvent::Bytes(bytes) => bytes,
         };
         let allowed = rules.cut_reply_after.filter(|_| self.way == Way::Back);
         if allowed == Some(0) {
@@ -127,7 +128,7 @@ impl<'a> Pump<'a> {
         let written = match self.to.try_write(&bytes[..part]) {
             Ok(written) => written,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
-            // Nobody takes it any more, and the sender is not to learn that yet.
+            // The receiver is gone, and the sender must not learn that yet.
             Err(_) if rules.is_cut(self.way.other()) => bytes.len(),
             Err(_) => return Some(PumpEnd::Broken),
         };

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-/// Which way bytes go.
+/// The direction of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
     /// From the client to the server.
@@ -18,35 +18,35 @@ impl Way {
     }
 }
 
-/// Which ways are cut.
+/// The directions that are cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Directions {
     /// Requests do not arrive.
     There,
     /// Requests arrive and are served; replies do not come back.
     Back,
-    /// Neither.
+    /// Neither requests nor replies arrive.
     Both,
 }
 
-/// How long bytes are under way. By default no time.
+/// The time for which bytes travel. By default zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Latency {
     /// From the client to the server.
     pub there: Duration,
     /// From the server to the client.
     pub back: Duration,
-    /// At most this much more, each way, drawn for each piece that arrives. Order is kept.
+    /// The most that is added to each way, drawn for each piece that arrives. Order is kept.
     pub jitter: Duration,
 }
 
 impl Latency {
-    /// The same each way, without jitter.
+    /// The same time each way, without jitter.
     pub fn each_way(time: Duration) -> Self {
         Self { there: time, back: time, jitter: Duration::ZERO }
     }
 
-    /// With at most this much more.
+    /// Adds jitter of at most this much.
     #[must_use]
     pub fn jitter(mut self, jitter: Duration) -> Self {
         self.jitter = jitter;
@@ -61,17 +61,17 @@ impl Latency {
     }
 }
 
-/// What holds for every connection of one proxy.
+/// The rules for every connection of one proxy.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rules {
     pub(super) latency: Latency,
     pub(super) cut: Option<Directions>,
     pub(super) refuses: bool,
-    /// Connections that were accepted under an earlier number are to be broken.
+    /// Connections that were accepted under an earlier number must be broken.
     pub(super) severed: u64,
-    /// After how many more bytes from the server its connection is to be closed.
+    /// The number of further bytes from the server after which its connection is closed.
     pub(super) cut_reply_after: Option<usize>,
-    /// How many connections were closed so.
+    /// The number of connections that were closed so.
     pub(super) replies_cut: u64,
 }
 
@@ -85,7 +85,7 @@ impl Rules {
         }
     }
 
-    /// A reply has been cut, as was asked.
+    /// Records that a reply has been cut as requested.
     pub(super) fn cut_reply(&mut self) {
         self.cut_reply_after = None;
         self.replies_cut += 1;

@@ -9,13 +9,14 @@ use std::{
     time::Duration,
 };
 
-/// What is preloaded into the server.
+/// The source of the library that is preloaded into the server.
 const SOURCE: &str = include_str!("clock_shim.c");
 
 /// A wall clock of one server's own, which can be stepped while it runs. Linux only.
 ///
 /// It is a small library in C, preloaded into the server and compiled by `cc` when first needed. The step
-/// stands in a file that the server has mapped, so that it outlives a restart, as a machine's clock would.
+/// is stored in a file that the server has mapped, so that it outlives a restart, as a machine's clock
+/// would.
 #[derive(Debug)]
 pub(super) struct ServerClock {
     library: PathBuf,
@@ -31,30 +32,30 @@ impl ServerClock {
         Ok(Self { library, file })
     }
 
-    /// Puts the server that `command` starts under this clock.
+    /// Makes the server that `command` starts use this clock.
     pub(super) fn preload(&self, command: &mut Command) {
         command.env("LD_PRELOAD", &self.library).env("QUORATE_CLOCK_FILE", &self.file);
     }
 
-    /// Whether the process has the library: a program that was linked statically takes none.
+    /// Returns `true` if the process has loaded the library: a statically linked program loads none.
     pub(super) fn rules(&self, pid: u32) -> bool {
         let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
         maps.contains(&*self.library.to_string_lossy())
     }
 
-    /// Steps the clock, at once: forward, or back.
+    /// Steps the clock at once: forward, or back.
     pub(super) fn step(&self, by: Duration, forward: bool) -> io::Result<()> {
         let by = i64::try_from(by.as_micros()).map_err(io::Error::other)?;
         let mut step = [0; 8];
         let file = fs::File::options().read(true).write(true).open(&self.file)?;
         file.read_exact_at(&mut step, 0)?;
         let step = i64::from_ne_bytes(step) + if forward { by } else { -by };
-        // In place: the server has mapped this very file.
+        // Written in place: the server has mapped this very file.
         file.write_all_at(&step.to_ne_bytes(), 0)
     }
 }
 
-/// The compiled library, from an earlier run if there is one.
+/// Returns the compiled library, from an earlier run if there is one.
 fn library(dir: &Path) -> Result<PathBuf, StartError> {
     let mut hasher = DefaultHasher::new();
     (SOURCE, env::consts::ARCH).hash(&mut hasher);
@@ -63,7 +64,7 @@ fn library(dir: &Path) -> Result<PathBuf, StartError> {
     fs::create_dir_all(&place)?;
     let library = place.join(name);
     if !library.exists() {
-        // Several processes may be at it: each compiles for itself, and one rename is the last.
+        // Several processes may compile at once: each writes its own file, and the last rename wins.
         let made = compile(dir)?;
         let beside = tempfile::Builder::new().prefix("clock-").tempfile_in(&place)?;
         fs::copy(made, beside.path())?;
@@ -72,7 +73,7 @@ fn library(dir: &Path) -> Result<PathBuf, StartError> {
     Ok(library)
 }
 
-/// Beside what Cargo has built, if this program is run from there.
+/// Returns Cargo's build directory, if this program runs from there.
 fn build_dir() -> Option<PathBuf> {
     let program = env::current_exe().ok()?;
     let profile = program.ancestors().find(|dir| dir.join(".fingerprint").is_dir())?;

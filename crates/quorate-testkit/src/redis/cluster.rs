@@ -11,41 +11,41 @@ impl RedisCluster {
     /// Starts `size` servers with no persistence.
     ///
     /// # Errors
-    /// [`StartError`], which says how to install `redis-server` where it is missing.
+    /// [`StartError`]; if `redis-server` is missing, it says how to install it.
     pub fn start(size: usize) -> Result<Self, StartError> {
         Self::start_with(size, &RedisConfig::new())
     }
 
-    /// Starts `size` servers that run as `config` says.
+    /// Starts `size` servers with `config`.
     ///
     /// # Errors
-    /// [`StartError`], which says how to install `redis-server` where it is missing.
+    /// [`StartError`]; if `redis-server` is missing, it says how to install it.
     pub fn start_with(size: usize, config: &RedisConfig) -> Result<Self, StartError> {
         let servers = (0..size).map(|_| config.clone().start()).collect::<Result<_, _>>()?;
         Ok(Self { servers })
     }
 
-    /// The servers' URLs, in order.
+    /// Returns the servers' URLs, in order.
     pub fn urls(&self) -> Vec<String> {
         self.servers.iter().map(RedisServer::url).collect()
     }
 
-    /// How many servers there are, running or not.
+    /// Returns the number of servers, running or not.
     pub fn len(&self) -> usize {
         self.servers.len()
     }
 
-    /// Whether there are none.
+    /// Returns `true` if there are none.
     pub fn is_empty(&self) -> bool {
         self.servers.is_empty()
     }
 
-    /// The servers, in order.
+    /// Returns the servers, in order.
     pub fn iter(&self) -> impl Iterator<Item = &RedisServer> {
         self.servers.iter()
     }
 
-    /// The servers, in order, to kill and restart.
+    /// Returns the servers, in order, to kill and restart.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut RedisServer> {
         self.servers.iter_mut()
     }

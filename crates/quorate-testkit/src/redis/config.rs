@@ -1,7 +1,8 @@
 use super::{RedisServer, StartError};
 use std::{fmt::Write as _, path::Path};
 
-/// How a [`RedisServer`] is to run. By default: TCP on loopback, no password, no persistence, no eviction.
+/// The configuration of a [`RedisServer`]. By default: TCP on loopback, no password, no persistence, no
+/// eviction.
 #[derive(Clone, Debug, Default)]
 pub struct RedisConfig {
     append_only: bool,
@@ -13,12 +14,13 @@ pub struct RedisConfig {
 }
 
 impl RedisConfig {
-    /// The default: nothing outlives the process.
+    /// The default: no data outlives the process.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Keeps an append-only file, synced at every write: the server restarts with what it answered for.
+    /// Keeps an append-only file, synced at every write: the server restarts with everything that it
+    /// acknowledged.
     #[must_use]
     pub fn append_only(mut self) -> Self {
         self.append_only = true;
@@ -39,15 +41,15 @@ impl RedisConfig {
         self
     }
 
-    /// Puts the server in a process group of its own: a Ctrl-C on the terminal does not reach it, and whoever
-    /// asked for this ends it by dropping it.
+    /// Puts the server in a process group of its own: a Ctrl-C on the terminal does not reach it, and the
+    /// caller ends it by dropping it.
     #[must_use]
     pub fn own_process_group(mut self) -> Self {
         self.own_group = true;
         self
     }
 
-    /// Asks everybody for this password.
+    /// Requires this password of every client.
     #[must_use]
     pub fn password(mut self, password: &str) -> Self {
         self.password = Some(password.to_owned());
@@ -60,13 +62,13 @@ impl RedisConfig {
         self.line(&format!("user {name} {rules}"))
     }
 
-    /// Evicts by this policy once memory is short.
+    /// Evicts keys by this policy once memory is short.
     #[must_use]
     pub fn maxmemory_policy(self, policy: &str) -> Self {
         self.line(&format!("maxmemory-policy {policy}"))
     }
 
-    /// Adds a line to `redis.conf`. Of two lines that disagree the later wins.
+    /// Adds a line to `redis.conf`. If two lines disagree, the later wins.
     #[must_use]
     pub fn line(mut self, line: &str) -> Self {
         self.lines.push(line.to_owned());
@@ -76,32 +78,32 @@ impl RedisConfig {
     /// Starts a server.
     ///
     /// # Errors
-    /// [`StartError`], which says how to install `redis-server` where it is missing.
+    /// [`StartError`]; if `redis-server` is missing, it says how to install it.
     pub fn start(self) -> Result<RedisServer, StartError> {
         RedisServer::start_with(self)
     }
 
-    /// The password that everybody is asked for.
+    /// Returns the password that every client must give.
     pub(super) fn asks_for(&self) -> Option<&str> {
         self.password.as_deref()
     }
 
-    /// Whether there is to be a Unix socket.
+    /// Returns `true` if the server listens on a Unix socket.
     pub(super) fn has_socket(&self) -> bool {
         self.unix_socket
     }
 
-    /// Whether it is to have a process group of its own.
+    /// Returns `true` if the server gets a process group of its own.
     pub(super) fn has_own_group(&self) -> bool {
         self.own_group
     }
 
-    /// Whether its wall clock is to be its own.
+    /// Returns `true` if the server gets a wall clock of its own.
     pub(super) fn has_own_clock(&self) -> bool {
         self.own_clock
     }
 
-    /// The text of `redis.conf`.
+    /// Returns the text of `redis.conf`.
     pub(super) fn render(&self, port: u16, dir: &Path, socket: &Path) -> String {
         let mut text = format!(
             "port {port}\nbind 127.0.0.1\ndir {}\nsave \"\"\ndaemonize no\nlogfile server.log\n",

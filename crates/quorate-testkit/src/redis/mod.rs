@@ -2,11 +2,11 @@
 //!
 //! # What is not guaranteed
 //!
-//! Ports are found free and then taken: another process may be quicker, and then another port is tried. A
+//! A free port is found and then used: another process may take it first, and then another port is tried. A
 //! test process that is killed outright leaves its servers behind; one that panics does not.
 //!
-//! A server's clock can be stepped ([`RedisConfig::own_clock`]) on 64-bit Linux only, and not that of a worker: a
-//! process that asks the kernel itself takes no notice of a preloaded library.
+//! A server's clock can be stepped ([`RedisConfig::own_clock`]) on 64-bit Linux only. A worker's clock
+//! cannot: a process that asks the kernel itself ignores a preloaded library.
 
 mod clock;
 mod cluster;

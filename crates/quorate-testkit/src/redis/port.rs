@@ -1,4 +1,5 @@
-//! Ports for servers, none of which is given out twice while anybody of the same run may still mean the first.
+//! Ports for servers. No port is given out twice while any process of the same run may still use it for its
+//! first server.
 
 use std::{
     fs::{self, File, TryLockError},
@@ -7,22 +8,23 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-/// Below what systems give to those who do not ask for a port of their own.
+/// The first port of the range, which lies below the ports that systems assign by themselves.
 const FIRST: u32 = 10_000;
 const COUNT: u32 = 22_000;
-/// How many are looked at before there is none.
+/// The number of ports that are tried before the search fails.
 const TRIES: u32 = 500;
 
-/// The locks on this process's ports: held until it ends, so that a worker of one test which still looks for its
-/// killed server does not find another test's, and mark it.
+/// The locks on this process's ports, held until it ends. A worker of one test that still looks for its
+/// killed server then does not find the server of another test and mark it.
 static TAKEN: Mutex<Vec<File>> = Mutex::new(Vec::new());
 
-/// A port of loopback on which nobody listens, and that is this process's for as long as it runs.
+/// Reserves a port of loopback on which no process listens; it stays reserved for as long as this process
+/// runs.
 pub(crate) fn reserve() -> io::Result<u16> {
     let user = rustix::process::getuid().as_raw();
     let dir = std::env::temp_dir().join(format!("quorate-ports-{user}"));
     fs::create_dir_all(&dir)?;
-    // Whatever the system gives is as good as a random number to begin at.
+    // The port that the system assigns serves as a random number to begin at.
     let begin = u32::from(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port()) * 31;
     for again in 0..TRIES {
         let port = FIRST + (begin + again * 7_919) % COUNT;

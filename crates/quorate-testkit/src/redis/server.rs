@@ -12,15 +12,15 @@ use std::{
 };
 use tempfile::TempDir;
 
-/// How long a server may take to answer PING, or to obey a signal.
+/// The longest time that a server may take to answer PING, or to obey a signal.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long to wait between two looks at a condition.
+/// The interval between two checks of a condition.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// A `redis-server` process of its own, with a directory of its own. Dropping it kills and reaps it.
+/// A `redis-server` process with a directory of its own. Dropping it kills and reaps it.
 ///
-/// All of this blocks: call it from a plain test, or accept that it blocks the runtime for milliseconds.
+/// All methods block: call them from a plain test, or accept that they block the runtime for milliseconds.
 pub struct RedisServer {
     config: RedisConfig,
     dir: TempDir,
@@ -33,15 +33,15 @@ impl RedisServer {
     /// Starts a server with no persistence on a free loopback port, and waits until it answers.
     ///
     /// # Errors
-    /// [`StartError`], which says how to install `redis-server` where it is missing.
+    /// [`StartError`]; if `redis-server` is missing, it says how to install it.
     pub fn start() -> Result<Self, StartError> {
         Self::start_with(RedisConfig::new())
     }
 
-    /// Starts a server that runs as `config` says.
+    /// Starts a server with `config`.
     ///
     /// # Errors
-    /// [`StartError`], which says how to install `redis-server` where it is missing.
+    /// [`StartError`]; if `redis-server` is missing, it says how to install it.
     pub fn start_with(config: RedisConfig) -> Result<Self, StartError> {
         let dir = tempfile::Builder::new().prefix("quorate-redis-").tempdir()?;
         let clock = config.has_own_clock().then(|| ServerClock::new(dir.path())).transpose()?;
@@ -58,22 +58,22 @@ impl RedisServer {
         }
     }
 
-    /// The TCP port on loopback; the same after a restart.
+    /// Returns the TCP port on loopback, which stays the same after a restart.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// The process id, while it runs.
+    /// Returns the process id, while it runs.
     pub fn pid(&self) -> Option<u32> {
         self.child.as_ref().map(Child::id)
     }
 
-    /// The URL, with the password where there is one.
+    /// Returns the URL, with the password if there is one.
     pub fn url(&self) -> String {
         self.url_at(self.port)
     }
 
-    /// The URL of whatever stands before this server on another loopback port.
+    /// Returns the URL of a proxy in front of this server, on another loopback port.
     pub(crate) fn url_at(&self, port: u16) -> String {
         match self.config.asks_for() {
             Some(password) => format!("redis://:{password}@127.0.0.1:{port}/0"),
@@ -81,22 +81,23 @@ impl RedisServer {
         }
     }
 
-    /// The server's directory: its append-only file, its socket, its log.
+    /// Returns the server's directory: its append-only file, its socket, its log.
     pub fn dir(&self) -> &Path {
         self.dir.path()
     }
 
-    /// The Unix socket, if [`RedisConfig::unix_socket`] asked for one.
+    /// Returns the Unix socket, if [`RedisConfig::unix_socket`] asked for one.
     pub fn socket(&self) -> Option<PathBuf> {
         self.config.has_socket().then(|| self.dir.path().join("s"))
     }
 
-    /// What the server has logged.
+    /// Returns the server's log.
     pub fn log(&self) -> String {
         fs::read_to_string(self.dir.path().join("server.log")).unwrap_or_default()
     }
 
-    /// Kills the process at once (SIGKILL) and reaps it. What the configuration does not persist is lost.
+    /// Kills the process at once (SIGKILL) and reaps it. Data that the configuration does not persist is
+    /// lost.
     pub fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
             // A stopped process dies of SIGKILL too, but one that is being traced or frozen may not.
@@ -106,11 +107,11 @@ impl RedisServer {
         }
     }
 
-    /// Kills the process if it runs, and starts it again on the same port: empty, or with what the
+    /// Kills the process if it runs, and starts it again on the same port: empty, or with the data that the
     /// configuration persists.
     ///
     /// # Errors
-    /// [`StartError`] where it would not start.
+    /// [`StartError`] if it does not start.
     pub fn restart(&mut self) -> Result<(), StartError> {
         self.kill();
         let give_up = SystemWorld.now() + PATIENCE;
@@ -123,7 +124,7 @@ impl RedisServer {
         }
     }
 
-    /// Stops the process where it stands (SIGSTOP): its sockets stay open and nothing answers.
+    /// Stops the process (SIGSTOP): its sockets stay open and it answers nothing.
     pub fn pause(&self) {
         self.must_signal(Signal::STOP);
         if let Some(pid) = self.pid() {
@@ -136,11 +137,12 @@ impl RedisServer {
         self.must_signal(Signal::CONT);
     }
 
-    /// Steps the server's wall clock by so much, at once: `forward`, or back. Its monotonic clock goes on. The
+    /// Steps the server's wall clock by `by` at once: `forward`, or back. Its monotonic clock goes on. The
     /// step outlives a restart, as a machine's would.
     ///
     /// # Panics
-    /// Where [`RedisConfig::own_clock`] did not ask for a clock: a fault that was not made proves nothing.
+    /// If [`RedisConfig::own_clock`] did not ask for a clock: a fault that did not happen would prove
+    /// nothing.
     pub fn step_clock(&self, by: Duration, forward: bool) {
         let Some(clock) = &self.clock else {
             #[expect(clippy::panic, reason = "a test that steps a clock that is not there is wrong")]
@@ -161,11 +163,11 @@ impl RedisServer {
         self.command(&["FLUSHALL"]);
     }
 
-    /// Runs a command and gives its reply as text: strings as they are, nil as `(nil)`, arrays a line an
-    /// item, errors as `(error) …`.
+    /// Runs a command and returns its reply as text: strings as they are, nil as `(nil)`, arrays with one
+    /// line for each item, errors as `(error) …`.
     ///
     /// # Panics
-    /// Where the server does not answer: a test cannot go on.
+    /// If the server does not answer: a test cannot go on.
     pub fn command(&self, args: &[&str]) -> String {
         match self.try_command(args) {
             Ok(reply) => reply,
@@ -174,10 +176,10 @@ impl RedisServer {
         }
     }
 
-    /// As [`RedisServer::command`], for a server that may not answer.
+    /// Runs a command like [`RedisServer::command`], on a server that may not answer.
     ///
     /// # Errors
-    /// Where there is no connection, or no reply for ten seconds.
+    /// If there is no connection, or no reply for ten seconds.
     pub fn try_command(&self, args: &[&str]) -> Result<String, RedisError> {
         let info = self.url().into_connection_info()?;
         let client = redis::Client::open(info)?;
@@ -224,7 +226,8 @@ impl RedisServer {
     fn wait_until_it_answers(&mut self) -> Result<(), StartError> {
         let give_up = SystemWorld.now() + PATIENCE;
         loop {
-            // Our own child: another server may have had the port first, and would answer too.
+            // Checks that our own child runs: another server may have taken the port first, and would
+            // answer too.
             if self.child.as_mut().is_some_and(|child| !matches!(child.try_wait(), Ok(None))) {
                 self.child = None;
                 return Err(StartError::Ended(self.log()));
@@ -269,7 +272,7 @@ impl fmt::Debug for RedisServer {
     }
 }
 
-/// Why there is no server to test with.
+/// The reason for which there is no server to test with.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
@@ -291,15 +294,15 @@ pub enum StartError {
          `apt-get install gcc libc6-dev`, `dnf install gcc`, `apk add build-base`"
     )]
     NoCompiler,
-    /// It would have no clock of its own. Only 64-bit Linux can do that.
+    /// The server would have no clock of its own. Only 64-bit Linux supports one.
     #[error("redis-server has no clock of its own (64-bit Linux only): {0}")]
     NoClock(String),
-    /// The directory, the port or the process could not be had.
+    /// The directory, the port or the process could not be created.
     #[error("redis-server could not be started: {0}")]
     Io(#[from] io::Error),
 }
 
-// What `unwrap` shows: the sentence, not the structure.
+// `unwrap` prints this: the sentence is more useful than the structure.
 impl fmt::Debug for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
@@ -312,7 +315,7 @@ fn signal(child: &Child, sent: Signal) -> io::Result<()> {
     Ok(kill_process(pid, sent)?)
 }
 
-/// Whether the kernel says that the process is stopped; where it says nothing, it is taken to be.
+/// Returns `true` if the kernel says that the process is stopped, or says nothing.
 fn is_stopped(pid: u32) -> bool {
     let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return true };
     stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with('T'))

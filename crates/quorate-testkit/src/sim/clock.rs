@@ -1,7 +1,8 @@
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The time that nobody in the simulation can see: tokio's paused clock, in whole milliseconds.
+/// The true time, which no participant of the simulation can read: tokio's paused clock, in whole
+/// milliseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Truth {
     origin: Instant,
@@ -9,17 +10,17 @@ pub struct Truth {
 
 #[expect(clippy::disallowed_methods, reason = "the simulated world stands on tokio's paused clock")]
 impl Truth {
-    /// Time begins now. Inside the simulation's runtime only.
+    /// Returns a time that begins now. Call it only inside the simulation's runtime.
     pub fn begin() -> Self {
         Self { origin: Instant::now() }
     }
 
-    /// Time since the beginning.
+    /// Returns the time since the beginning.
     pub fn now(self) -> Duration {
         self.origin.elapsed()
     }
 
-    /// Waits until `at`, unseen by any worker's clock.
+    /// Waits until the true time `at`; no worker's clock is involved.
     pub async fn reach(self, at: Duration) {
         tokio::time::sleep_until(self.origin + at).await;
     }
@@ -30,23 +31,23 @@ impl Truth {
     }
 }
 
-/// A clock that starts anywhere and runs a little fast or slow, as a pure function of the true time.
+/// A clock that starts at any time and runs a little fast or slow, as a pure function of the true time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SimClock {
-    /// What it shows at the beginning, in nanoseconds.
+    /// The time that it shows at the beginning, in nanoseconds.
     pub start_nanos: u64,
-    /// By how many millionths it runs fast (or, below zero, slow).
+    /// The rate error in millionths: positive is fast, negative is slow.
     pub rate_ppm: i32,
 }
 
 impl SimClock {
-    /// What it shows at the true time `at`, in nanoseconds.
+    /// Returns the time that it shows at the true time `at`, in nanoseconds.
     pub fn shows(self, at: Duration) -> u64 {
         let passed = at.as_nanos() as i128 * self.millionths() / MILLION;
         self.start_nanos.saturating_add_signed(i64::try_from(passed).unwrap_or(i64::MAX))
     }
 
-    /// The first true time at which it shows `nanos` or more.
+    /// Returns the first true time at which it shows `nanos` or more.
     pub fn truth_of(self, nanos: u64) -> Duration {
         let local = i128::from(nanos.saturating_sub(self.start_nanos)) * MILLION;
         let millionths = self.millionths();
@@ -61,58 +62,58 @@ impl SimClock {
 
 const MILLION: i128 = 1_000_000;
 
-/// A [`SimClock`] that somebody may set, and that may stand still for a while and then go on from there.
-/// Still a pure function of the true time, as long as nobody touches it.
+/// A [`SimClock`] that can be set, and that can stop for a while and go on from there. Between two such
+/// changes it is a pure function of the true time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Dial {
+pub struct AdjustableClock {
     clock: SimClock,
     stepped_nanos: i64,
-    /// For how long it has stood still, all in all, until it last went on.
+    /// The total time for which it had stopped when it last went on.
     stood: Duration,
     stands_since: Option<Duration>,
 }
 
-impl Dial {
-    /// `clock`, untouched.
+impl AdjustableClock {
+    /// `clock`, unchanged.
     pub fn new(clock: SimClock) -> Self {
         Self { clock, ..Self::default() }
     }
 
-    /// What it shows at the true time `at`, in nanoseconds.
+    /// Returns the time that it shows at the true time `at`, in nanoseconds.
     pub fn shows(&self, at: Duration) -> u64 {
         self.clock.shows(at.saturating_sub(self.stood_by(at))).saturating_add_signed(self.stepped_nanos)
     }
 
-    /// The first true time from `at` on at which it shows `nanos` or more, if it runs from now on and
-    /// nobody touches it.
+    /// Returns the first true time from `at` on at which it shows `nanos` or more, if it runs from now on
+    /// without a further change.
     pub fn will_show(&self, at: Duration, nanos: u64) -> Duration {
         let untouched = nanos.saturating_add_signed(self.stepped_nanos.saturating_neg());
         (self.clock.truth_of(untouched) + self.stood_by(at)).max(at)
     }
 
-    /// Sets it ahead, or back.
+    /// Sets it forward, or back.
     pub fn step(&mut self, by_millis: i64) {
         self.stepped_nanos = self.stepped_nanos.saturating_add(by_millis.saturating_mul(1_000_000));
     }
 
-    /// Stands still from `at` on.
+    /// Stops it at `at`.
     pub fn stand(&mut self, at: Duration) {
         self.stands_since.get_or_insert(at);
     }
 
-    /// Goes on from where it stood.
+    /// Lets it go on from where it stopped.
     pub fn go_on(&mut self, at: Duration) {
         self.stood = self.stood_by(at);
         self.stands_since = None;
     }
 
-    /// Goes on, and is set to what it would show if nobody had touched it.
+    /// Lets it go on, and sets it to the time that it would show without any change.
     pub fn set_right(&mut self) {
         *self = Self::new(self.clock);
     }
 
-    /// Whether it stands still.
-    pub fn stands(&self) -> bool {
+    /// Returns `true` while it is stopped.
+    pub fn is_stopped(&self) -> bool {
         self.stands_since.is_some()
     }
 
@@ -148,49 +149,49 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_still_goes_on_from_there() {
-        let mut dial = Dial::new(SimClock { start_nanos: 1_000, rate_ppm: 0 });
-        dial.stand(secs(10));
-        dial.stand(secs(11));
-        assert_eq!(dial.shows(secs(13)), dial.shows(secs(10)), "it stands since it first stood");
-        assert!(dial.stands());
-        dial.go_on(secs(14));
-        assert_eq!(dial.shows(secs(15)), 11_000_001_000);
-        dial.stand(secs(20));
-        dial.go_on(secs(21));
-        assert_eq!(dial.shows(secs(30)), 25_000_001_000, "five seconds were lost");
-        dial.go_on(secs(40));
-        assert_eq!(dial.shows(secs(40)), 35_000_001_000, "what runs goes on running");
+    fn a_stopped_clock_goes_on_from_where_it_stopped() {
+        let mut clock = AdjustableClock::new(SimClock { start_nanos: 1_000, rate_ppm: 0 });
+        clock.stand(secs(10));
+        clock.stand(secs(11));
+        assert_eq!(clock.shows(secs(13)), clock.shows(secs(10)), "it stopped at the first call");
+        assert!(clock.is_stopped());
+        clock.go_on(secs(14));
+        assert_eq!(clock.shows(secs(15)), 11_000_001_000);
+        clock.stand(secs(20));
+        clock.go_on(secs(21));
+        assert_eq!(clock.shows(secs(30)), 25_000_001_000, "five seconds were lost");
+        clock.go_on(secs(40));
+        assert_eq!(clock.shows(secs(40)), 35_000_001_000, "what runs goes on running");
     }
 
     #[test]
     fn steps_add_up_and_can_be_undone() {
-        let mut dial = Dial::new(SimClock { start_nanos: 5_000_000_000, rate_ppm: 0 });
-        dial.step(2_000);
-        dial.step(-3_000);
-        assert_eq!(dial.shows(secs(10)), 14_000_000_000);
-        dial.step(-3_600_000);
-        assert_eq!(dial.shows(secs(10)), 0, "no clock shows less than nothing");
-        dial.stand(secs(11));
-        dial.set_right();
-        assert_eq!(dial.shows(secs(20)), 25_000_000_000);
+        let mut clock = AdjustableClock::new(SimClock { start_nanos: 5_000_000_000, rate_ppm: 0 });
+        clock.step(2_000);
+        clock.step(-3_000);
+        assert_eq!(clock.shows(secs(10)), 14_000_000_000);
+        clock.step(-3_600_000);
+        assert_eq!(clock.shows(secs(10)), 0, "no clock shows less than zero");
+        clock.stand(secs(11));
+        clock.set_right();
+        assert_eq!(clock.shows(secs(20)), 25_000_000_000);
     }
 
     #[test]
-    fn a_timer_is_set_for_when_the_dial_will_show_it() {
-        let mut dial = Dial::new(SimClock { start_nanos: 700, rate_ppm: 4_900 });
-        dial.step(-1);
-        dial.stand(secs(2));
+    fn a_timer_is_set_for_the_time_that_the_clock_will_show() {
+        let mut clock = AdjustableClock::new(SimClock { start_nanos: 700, rate_ppm: 4_900 });
+        clock.step(-1);
+        clock.stand(secs(2));
         for now in [secs(1), secs(3)] {
             for ahead in [1, 999_999, 1_000_000, 2_345_678_901] {
-                let due = dial.shows(now) + ahead;
-                let at = dial.will_show(now, due);
-                let mut later = dial;
+                let due = clock.shows(now) + ahead;
+                let at = clock.will_show(now, due);
+                let mut later = clock;
                 later.go_on(now.max(secs(2)));
                 assert!(later.shows(at) >= due, "{now:?} {ahead}");
                 assert!(later.shows(at - Duration::from_nanos(2)) < due, "{now:?} {ahead}");
             }
         }
-        assert_eq!(dial.will_show(secs(3), 0), secs(3), "what has been shown is due now");
+        assert_eq!(clock.will_show(secs(3), 0), secs(3), "what has been shown is due now");
     }
 }

@@ -24,31 +24,31 @@ pub(super) struct Connection {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The sender hears no more.
+    /// Set if the sender receives nothing more.
     deaf: bool,
-    /// The server reads no more.
+    /// Set if the server reads nothing more.
     reset: bool,
-    /// Requests that arrive after this one never do.
+    /// The number of the last request that arrives; requests with a higher number are lost.
     cut_behind: Option<u64>,
-    /// Who waits for a reply.
+    /// The senders that wait for a reply, by request.
     waiting: BTreeMap<u64, oneshot::Sender<BatchReply>>,
     last_reply: Duration,
-    /// What the server tells of on it.
+    /// The resources whose releases the server reports on this connection.
     listens: BTreeSet<Resource>,
 }
 
-/// What a parcel holds.
+/// The content of a message to the server.
 #[derive(Debug)]
-pub(super) enum Load {
+pub(super) enum Content {
     Batch(Batch),
     Listen(Listen),
 }
 
-/// Something on its way to the server.
+/// A message on its way to the server.
 #[derive(Debug)]
-pub(super) struct Parcel {
+pub(super) struct Message {
     pub(super) number: u64,
-    pub(super) load: Load,
+    pub(super) content: Content,
     pub(super) arrival: Duration,
     pub(super) fate: Fate,
 }
@@ -67,26 +67,26 @@ impl Connection {
         Arc::new(Self { label, truth, host, link, server, trace, nudge, state })
     }
 
-    /// Whether the sender can use it.
+    /// Returns `true` if the sender can no longer use the connection.
     pub(super) fn is_deaf(&self) -> bool {
         self.state().deaf
     }
 
-    /// Where the reply to request `number` will arrive.
+    /// Returns the channel on which the reply to request `number` will arrive.
     pub(super) fn expect(&self, number: u64) -> oneshot::Receiver<BatchReply> {
         let (tx, rx) = oneshot::channel();
         self.state().waiting.insert(number, tx);
         rx
     }
 
-    /// The sender's end is gone: what has left goes on.
+    /// Closes the sender's end: messages that have left go on.
     pub(super) fn hang_up(&self) {
         let mut state = self.state();
         state.deaf = true;
         state.waiting.clear();
     }
 
-    /// The server's end is gone. The sender hears so if the road back is open.
+    /// Closes the server's end. The sender sees the end if the link back is open.
     pub(super) fn reset_by_server(&self) {
         self.state().reset = true;
         if self.link.is_open_back() {
@@ -94,13 +94,13 @@ impl Connection {
         }
     }
 
-    /// Both ends see it break, whatever the road is like.
+    /// Breaks the connection at both ends, whatever the state of the link.
     pub(super) fn tear(&self) {
         self.state().reset = true;
         self.break_off(None);
     }
 
-    /// The sender sees its socket break. What has left still arrives, but for what is behind `cut_behind`.
+    /// Breaks the sender's socket. Messages that have left still arrive, except those behind `cut_behind`.
     pub(super) fn break_off(&self, cut_behind: Option<u64>) {
         let mut state = self.state();
         state.cut_behind = state.cut_behind.or(cut_behind);
@@ -114,13 +114,13 @@ impl Connection {
     }
 
     /// Carries requests to the server in their order, until the sender is gone and all have arrived.
-    pub(super) async fn carry(self: Arc<Self>, mut parcels: mpsc::UnboundedReceiver<Parcel>) {
+    pub(super) async fn carry(self: Arc<Self>, mut messages: mpsc::UnboundedReceiver<Message>) {
         let mut not_before = Duration::ZERO;
-        while let Some(parcel) = parcels.recv().await {
-            self.truth.reach(parcel.arrival.max(not_before)).await;
+        while let Some(message) = messages.recv().await {
+            self.truth.reach(message.arrival.max(not_before)).await;
             self.link.open_there().await;
-            if let Fate::BreaksOff { runs, later } = parcel.fate {
-                let cut_behind = if runs { None } else { Some(parcel.number.saturating_sub(1)) };
+            if let Fate::BreaksOff { runs, later } = message.fate {
+                let cut_behind = if runs { None } else { Some(message.number.saturating_sub(1)) };
                 self.trace.note(format_args!("{} breaks off, runs: {runs}", self.label));
                 self.break_off(cut_behind);
                 not_before = self.truth.now() + later;
@@ -130,51 +130,51 @@ impl Connection {
             if self.state().reset {
                 return;
             }
-            if parcel.fate == Fate::Lost {
-                // A stream has no gaps: what is behind a lost request is lost as well.
-                self.state().cut_behind.get_or_insert(parcel.number.saturating_sub(1));
+            if message.fate == Fate::Lost {
+                // A stream has no gaps: everything behind a lost request is lost as well.
+                self.state().cut_behind.get_or_insert(message.number.saturating_sub(1));
             }
-            if self.state().cut_behind.is_some_and(|last| parcel.number > last) {
-                self.trace.note(format_args!("{}.{} lost", self.label, parcel.number));
+            if self.state().cut_behind.is_some_and(|last| message.number > last) {
+                self.trace.note(format_args!("{}.{} lost", self.label, message.number));
                 continue;
             }
-            self.arrived(parcel);
+            self.arrived(message);
         }
     }
 
-    fn arrived(self: &Arc<Self>, parcel: Parcel) {
-        let batch = match parcel.load {
-            Load::Batch(batch) => batch,
-            Load::Listen(Listen::Begin(resource)) => {
+    fn arrived(self: &Arc<Self>, message: Message) {
+        let batch = match message.content {
+            Content::Batch(batch) => batch,
+            Content::Listen(Listen::Begin(resource)) => {
                 self.state().listens.insert(resource);
                 return;
             }
-            Load::Listen(Listen::End(resource)) => {
+            Content::Listen(Listen::End(resource)) => {
                 self.state().listens.remove(&resource);
                 return;
             }
         };
         if self.is_deaf() {
-            self.server.runs_for_the_gone();
+            self.server.count_request_of_closed_sender();
         }
         let reply = self.server.run(&batch);
-        self.note(parcel.number, &batch, &reply);
-        if parcel.fate != Fate::ReplyLost {
-            self.carry_back(parcel.number, reply);
+        self.note(message.number, &batch, &reply);
+        if message.fate != Fate::ReplyLost {
+            self.carry_back(message.number, reply);
         }
     }
 
-    /// Whether the server is to tell here of releases of `resource`.
+    /// Returns `true` if the server is to report releases of `resource` on this connection.
     pub(super) fn listens(&self, resource: &Resource) -> bool {
         self.state().listens.contains(resource)
     }
 
-    /// The server tells of a release. It may be lost on its way.
+    /// Reports a release to the client. The message may be lost on its way.
     #[expect(
         clippy::disallowed_methods,
         reason = "the network belongs to no worker: it outlives their crashes"
     )]
-    pub(super) fn tell(self: &Arc<Self>, freed: &Freed, told: u32) {
+    pub(super) fn report_release(self: &Arc<Self>, freed: &Freed, told: u32) {
         if self.link.loses_push() {
             return;
         }

@@ -1,49 +1,53 @@
+use super::{Asked, Promises, RunEnd, RunStart, Told};
 use quorate::{
     env::WallTime,
     node::{Owner, Reply, Request, Resource},
+    schedule::TickHistory,
 };
 use std::{sync::Arc, time::Duration};
 
-/// Something that an invariant may judge.
+/// An event that an invariant may judge.
 #[derive(Debug)]
 pub enum Event<'a> {
     /// A server ran a request.
     Ran {
-        /// Which server.
+        /// The server.
         node: &'a str,
-        /// What was asked.
+        /// The request.
         request: &'a Request,
-        /// What it said.
+        /// The reply.
         reply: &'a Reply,
     },
     /// A server lost its memory.
     Forgot {
-        /// Which server.
+        /// The server.
         node: &'a str,
     },
     /// A worker's code received a lease, a term or a claim.
     Granted(&'a Belief),
-    /// The same moment: what still works under earlier grants of the same resource.
+    /// The work that still runs under earlier grants of the same resource, at the moment of a new grant.
     Succeeded {
         /// The new grant.
         belief: &'a Belief,
         /// The work of the earlier ones.
         working: &'a [Working],
     },
-    /// What every worker would say of its leases, terms and claims at this moment, if it looked.
+    /// The beliefs that every worker would have of its leases, terms and claims at this moment, if it
+    /// looked.
     Looked(&'a [Belief]),
-    /// A leader has sealed the ledger, by its own log.
+    /// A leader has sealed the ledger, according to its log.
     Sealed {
         /// The term.
         term: u64,
-        /// The servers whose answers it goes by.
+        /// The servers whose answers the leader counted.
         nodes: &'a [&'a str],
     },
     /// A leader reports in its log that a tick will not be started.
     TickLost {
         /// The job's name.
         job: &'a str,
-        /// When the tick was due, as [`Schedule::show`](quorate::schedule::Schedule::show) writes it.
+        /// The time when the tick was due, as [`Schedule::show`](quorate::schedule::Schedule::show) writes
+        /// it.
         tick: &'a str,
         /// The term that the report names.
         term: u64,
@@ -52,161 +56,199 @@ pub enum Event<'a> {
     },
     /// The handler of a job's tick is called.
     TickStarted(&'a TickStart),
-    /// That run is over.
+    /// A run of a tick has ended.
     TickEnded {
-        /// Which run.
+        /// The run.
         run: u64,
-        /// How it ended.
+        /// Its end.
         end: TickEnd,
     },
-    /// A worker was told that its done record stands at a majority.
+    /// The handler of a job of the second group is called.
+    RunStarted(&'a RunStart),
+    /// A run of such a job has ended.
+    RunEnded {
+        /// The run.
+        run: u64,
+        /// Its end.
+        end: RunEnd,
+    },
+    /// The operator is about to send a request.
+    Asked(&'a Asked),
+    /// The operator received the answer to its request.
+    Answered {
+        /// The request, of all in this history.
+        number: u64,
+        /// The answer.
+        told: &'a Told,
+    },
+    /// After the workers have stopped, the operator has read the history of a job of the second group.
+    HistoryRead {
+        /// The job.
+        job: &'a str,
+        /// All entries.
+        entries: &'a [TickHistory],
+        /// The answer to a request for the first few.
+        page: &'a [TickHistory],
+    },
+    /// The histories have been read: the second group does nothing more.
+    Settled {
+        /// The true wall time since which its workers have run its jobs without a fault.
+        since: WallTime,
+        /// The true wall time at which the workers were stopped.
+        until: WallTime,
+    },
+    /// The guarantees that this plan verifies beyond those of today.
+    Promised(Promises),
+    /// A worker received the result that its done record is stored on a majority.
     Completed {
-        /// Which worker.
+        /// The worker.
         worker: &'a str,
         /// The claim.
         resource: &'a Resource,
         /// The token under which it was completed.
         token: u64,
     },
-    /// A worker that claimed was told that the message is done.
+    /// A worker that tried to claim received the result that the message is done.
     ToldDone {
-        /// Which worker.
+        /// The worker.
         worker: &'a str,
         /// The claim.
         resource: &'a Resource,
-        /// What is said to have come of it.
+        /// The recorded result that the worker received.
         result: &'a str,
     },
-    /// A write reached a store outside, which either compares fencing tokens or does not.
+    /// A write reached an external store, which either compares fencing tokens or does not.
     Wrote(&'a Write),
-    /// After the faults, with a leader that has had the time to make up for what was missed.
+    /// The state after the faults, when a leader has had the time to run every missed tick.
     Reckoned {
-        /// The true wall time from which on the leader has served without a break.
+        /// The true wall time since which the leader has led without a break.
         served_since: WallTime,
         /// The true wall time.
         now: WallTime,
     },
-    /// After the faults: what came of waiting for something, and how long it took.
+    /// The result of waiting for something after the faults, and the time that it took.
     Calm {
-        /// Who waited.
+        /// The worker that waited.
         worker: &'a str,
-        /// How long it took, in true time.
+        /// The time that the wait took, in true time.
         took: Duration,
-        /// How long it may take.
+        /// The longest time that it may take.
         bound: Duration,
-        /// The token, or why not.
+        /// The token, or the reason for which there is none.
         got: Result<u64, String>,
     },
-    /// After the faults: leases that stand on a server though nobody holds one any more.
-    Stands {
-        /// Which server.
+    /// Leases that are stored on a server after the faults, though no worker holds one any more.
+    LeftoverLeases {
+        /// The server.
         node: &'a str,
         /// The leases.
         leases: &'a [(Resource, String, Duration)],
     },
-    /// A worker's process has been told to end.
+    /// A worker's process has been asked to end.
     Ended {
-        /// Which worker.
+        /// The worker.
         worker: &'a str,
-        /// How many of its tasks have not ended.
+        /// The number of its tasks that have not ended.
         tasks: usize,
-        /// What its tasks panicked with.
+        /// The panic messages of its tasks.
         panics: &'a [String],
     },
 }
 
-/// What one worker believes of one lease, term or claim.
+/// One worker's belief about one lease, term or claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Belief {
-    /// The lease, of all in this run.
+    /// The number of the lease, unique in this run.
     pub lease: u64,
-    /// Whose it is.
+    /// The worker.
     pub worker: Arc<str>,
-    /// What is held.
+    /// The resource.
     pub resource: Resource,
     /// Its fencing token.
     pub token: u64,
-    /// Whether the worker takes it for valid.
+    /// Set if the worker takes it for valid.
     pub valid: bool,
-    /// Whether its validity ends within the step-down grace, or has ended, by the worker's clock.
+    /// Set if by the worker's clock its validity has ended, or ends within the step-down grace.
     pub ending: bool,
-    /// Whether its work has been told to stop.
-    pub told: bool,
-    /// How many servers hold it, or cannot vote for anyone else because they forgot.
+    /// Set if its work has been asked to stop.
+    pub asked_to_stop: bool,
+    /// The number of servers that hold it, or that cannot vote for another owner because they forgot.
     pub backed_by: usize,
-    /// Whether the worker's boot clock has stood still since the requests left on which the validity rests, so
-    /// that it may have ended without the worker's knowing. No longer once a majority has extended it at the
-    /// request of a clock that runs.
+    /// Set if the worker's boot clock has stood still since the requests were sent on which the validity
+    /// rests: it may then have ended without the worker's knowledge. Cleared once a majority has extended
+    /// it by a request that was sent while the clock ran.
     pub clock_stood: bool,
-    /// The token that signs it, where its holder tells.
+    /// The owner token, if the holder reveals it.
     pub owner: Option<Owner>,
-    /// For how long the worker's process has run without a pause; `None` while it is paused.
+    /// The time for which the worker's process has run without a pause; `None` while it is paused.
     pub awake_for: Option<Duration>,
 }
 
-/// Code that runs under a term or a claim and that the shipped code must end in time.
+/// Code that runs under a term or a claim, and that the shipped code must end in time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Working {
-    /// Whose it is.
+    /// The worker.
     pub worker: Arc<str>,
-    /// What it does.
+    /// The kind of work.
     pub what: Arc<str>,
     /// The fencing token under which it works.
     pub token: u64,
-    /// For how long the worker's process has run without a pause; `None` while it is paused or gone.
+    /// The time for which the worker's process has run without a pause; `None` while it is paused or gone.
     pub awake_for: Option<Duration>,
-    /// Whether the worker's boot clock has stood still since the work began, or before under the same grant, and
-    /// no majority has extended that grant since at the request of a clock that runs.
+    /// Set if the worker's boot clock has stood still since the work began, or earlier under the same
+    /// grant. Cleared once a majority has extended that grant by a request that was sent while the clock
+    /// ran.
     pub clock_stood: bool,
 }
 
 /// One start of one tick.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TickStart {
-    /// The run, of all in this history.
+    /// The number of the run, unique in this history.
     pub run: u64,
-    /// Which worker.
+    /// The worker.
     pub worker: Arc<str>,
     /// The job's name.
     pub job: Arc<str>,
-    /// When it was due.
+    /// The time when it was due.
     pub at: WallTime,
     /// The term.
     pub token: u64,
-    /// Whether the leader takes its term for valid.
+    /// Set if the leader takes its term for valid.
     pub valid: bool,
     /// The true wall time.
     pub true_wall: WallTime,
-    /// By how much the clocks of a majority of the servers were ahead of the truth within the last seconds: a tick is
-    /// due by them.
+    /// The amount by which the clocks of a majority of the servers were ahead of the true time within the
+    /// last seconds: their clocks decide when a tick is due.
     pub ahead: Duration,
-    /// Whether the worker's boot clock has stood still since the term was last extended: it cannot know whether
-    /// the term has ended.
+    /// Set if the worker's boot clock has stood still since the term was last extended: the worker then
+    /// cannot know whether the term has ended.
     pub clock_stood: bool,
 }
 
-/// How one run of a tick ended.
+/// The end of one run of a tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TickEnd {
-    /// Its handler returned, panicked, or ran into its timeout.
+    /// Its handler returned, panicked, or timed out.
     Itself,
-    /// It was dropped: its term, its worker or its leader's work ended, or it was told to stop and said so.
+    /// It was interrupted: its term, its worker or its leader's work ended, or it returned early because it
+    /// was asked to stop.
     Torn,
 }
 
-/// A write to a store outside: of a value that was made from what had been read before.
+/// A write to an external store, of a value that was made from what the writer had read before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Write {
-    /// Whether the store compares fencing tokens.
+    /// Set if the store compares fencing tokens.
     pub checked: bool,
-    /// What is written to.
+    /// The register that is written.
     pub register: Arc<str>,
     /// The writer's fencing token.
     pub token: u64,
     /// The version that the writer had read.
     pub base: u64,
-    /// The version that stood.
+    /// The version that is stored.
     pub stands: u64,
-    /// Whether the store took it.
+    /// Set if the store accepted the write.
     pub accepted: bool,
 }

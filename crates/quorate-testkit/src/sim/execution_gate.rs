@@ -1,8 +1,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::Notify;
 
-/// Something that is open or shut, and at which one can wait. Whoever came first goes first: tokio's `watch`
-/// wakes in an order drawn at random, and two runs of a seed would differ.
+/// A gate that is open or shut, and that tasks can wait for. Tasks pass in the order in which they came:
+/// tokio's `watch` wakes them in a random order, so two runs of a seed would differ.
 #[derive(Debug)]
 pub(super) struct ExecutionGate {
     shut: AtomicBool,

@@ -3,12 +3,12 @@ use super::{
     scenario::{NODES, WORKERS},
 };
 
-/// One thing that happens to the world.
+/// One fault, or the end of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The road between a worker and a server opens or closes.
+    /// The link between a worker and a server opens or closes.
     Road(usize, usize, Directions),
-    /// The network falls in halves, or is whole again.
+    /// The network splits into halves, or becomes whole again.
     Partition(Halves, Parted),
     /// Every connection to a server breaks at both ends.
     Tear(usize),
@@ -22,7 +22,7 @@ pub enum Fault {
     StartServer(usize, Memory),
     /// Another, new server takes a server's place, with this clock.
     ReplaceServer(usize, SimClock),
-    /// A server forgets everything and runs on.
+    /// A server forgets everything and goes on.
     FlushServer(usize),
     /// A server's clock steps by this many milliseconds.
     StepServer(usize, i64),
@@ -38,9 +38,9 @@ pub enum Fault {
     SleepWorker(usize),
     /// A worker's machine wakes.
     WakeWorker(usize),
-    /// A worker's machine stands still, clocks and all, as a paused virtual machine does.
+    /// A worker's machine stands still with all its clocks, as a paused virtual machine does.
     FreezeWorker(usize),
-    /// A worker's boot clock stands still, and nothing else.
+    /// A worker's boot clock stands still, and no other clock.
     StandWorker(usize),
     /// A worker's machine and its clocks go on.
     UnfreezeWorker(usize),
@@ -55,24 +55,24 @@ pub enum Fault {
 /// One half of the workers and of the servers; the others are the other half.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Halves {
-    /// Which workers.
+    /// The workers of this half.
     pub workers: [bool; WORKERS],
-    /// Which servers.
+    /// The servers of this half.
     pub nodes: [bool; NODES],
 }
 
-/// How a network falls in halves, or is whole again.
+/// The state of a network that is split, or whole again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parted {
-    /// What is sent from half to half waits.
+    /// Messages between the halves wait.
     Cut,
-    /// Connections from half to half break, at both ends.
+    /// Connections between the halves break, at both ends.
     Torn,
-    /// It is whole again.
+    /// The network is whole again.
     Mended,
 }
 
-/// What a process may be deployed with that it must not be.
+/// A wrong configuration of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mistake {
     /// Three of the five nodes, from this one on.
@@ -82,10 +82,10 @@ pub enum Mistake {
 }
 
 impl Fault {
-    /// What it is counted as.
+    /// Returns the name under which the fault is counted.
     pub fn kind(&self) -> &'static str {
         match self {
-            Self::Road(_, _, Directions { there: true, back: true }) => "road mended",
+            Self::Road(_, _, Directions { there: true, back: true }) => "road restored",
             Self::Road(_, _, Directions { there: false, back: false }) => "road cut",
             Self::Road(_, _, Directions { there: false, .. }) => "road there cut",
             Self::Road(..) => "road back cut",
@@ -119,8 +119,8 @@ impl Fault {
         }
     }
 
-    /// Whether it may keep a worker from hearing of one of these servers for long, or makes a worker forget what
-    /// it heard.
+    /// Returns `true` if the fault may keep a worker from receiving messages of one of these servers for
+    /// long, or makes a worker forget what it received.
     pub(super) fn parts_from(&self, nodes: &[usize]) -> bool {
         match self {
             Self::Road(_, node, _) | Self::StopServer(node) | Self::CrashServer(node) => nodes.contains(node),
@@ -129,7 +129,8 @@ impl Fault {
         }
     }
 
-    /// Whether a thing that was counted is a fault, rather than the end of one or something else.
+    /// Returns `true` if the counted name is that of a fault, and not of the end of one or of something
+    /// else.
     pub fn is_kind(counted: &str) -> bool {
         const FAULTS: [&str; 23] = [
             "road cut",

@@ -12,14 +12,14 @@ use std::{
     time::Duration,
 };
 
-/// What a worker's code has been given.
+/// A lease, a term or a claim that a worker's code has received.
 #[derive(Clone, Debug)]
 pub enum Holder {
-    /// A lease, which ends when the last of its clones goes.
+    /// A lease, which ends when the last of its clones is dropped.
     Lease(Arc<Lease>),
-    /// A look at a term.
+    /// A handle of a term.
     Term(Term),
-    /// A look at a claim.
+    /// A handle of a claim.
     Claim(ClaimHandle),
 }
 
@@ -40,7 +40,7 @@ impl Holder {
         }
     }
 
-    fn is_told(&self) -> bool {
+    fn is_asked_to_stop(&self) -> bool {
         match self {
             Self::Lease(lease) => lease.step_down_token().is_cancelled(),
             Self::Term(term) => term.step_down_token().is_cancelled(),
@@ -49,20 +49,20 @@ impl Holder {
     }
 }
 
-/// Something that the referee can look at while its holder works.
+/// A holder that the referee can inspect while its worker uses it.
 #[derive(Debug)]
 pub struct Held {
     pub(super) id: u64,
     pub(super) host: Arc<Host>,
     pub(super) resource: Resource,
     pub(super) token: u64,
-    /// How long before its end the holder is told.
+    /// The time before its end at which its worker is asked to step down.
     pub(super) grace: Duration,
-    pub(super) grip: Mutex<Option<Holder>>,
+    pub(super) holder: Mutex<Option<Holder>>,
 }
 
 impl Held {
-    /// The lease, to work with.
+    /// Returns the lease, to work with.
     pub fn lease(&self) -> Option<Arc<Lease>> {
         match &*self.slot() {
             Some(Holder::Lease(lease)) => Some(Arc::clone(lease)),
@@ -70,12 +70,12 @@ impl Held {
         }
     }
 
-    /// Its fencing token.
+    /// Returns its fencing token.
     pub fn token(&self) -> u64 {
         self.token
     }
 
-    /// Takes it out: from here on its holder believes nothing.
+    /// Takes the lease out: from now on its worker believes nothing.
     pub fn take(&self) -> Option<Arc<Lease>> {
         match self.slot().take() {
             Some(Holder::Lease(lease)) => Some(lease),
@@ -83,13 +83,13 @@ impl Held {
         }
     }
 
-    /// Whether there is anything left to look at. A lease is taken out by its holder; of a term or a claim
-    /// that has ended nothing more is to be seen.
+    /// Returns `true` if nothing is left to inspect. A worker takes a lease out itself. Of a term or a
+    /// claim that has ended, nothing more can be seen.
     pub(super) fn is_over(&self) -> bool {
         match &*self.slot() {
             None => true,
             Some(Holder::Lease(_)) => false,
-            Some(grip) => !grip.is_valid(),
+            Some(holder) => !holder.is_valid(),
         }
     }
 
@@ -99,12 +99,13 @@ impl Held {
         servers: &[Weak<Server>],
         setup: &QuorumConfig,
     ) -> Option<Belief> {
-        let grip = self.slot().clone()?;
-        // One look at the clock for both.
-        let remaining = grip.remaining();
+        let holder = self.slot().clone()?;
+        // One reading of the clock serves both.
+        let remaining = holder.remaining();
         let valid = !remaining.is_zero();
-        let backs =
-            |server: &Arc<Server>| valid && server.backs(&self.resource, |owner| self.is_ours(&grip, owner));
+        let backs = |server: &Arc<Server>| {
+            valid && server.backs(&self.resource, |owner| self.is_ours(&holder, owner))
+        };
         Some(Belief {
             lease: self.id,
             worker: Arc::clone(self.host.name()),
@@ -113,9 +114,9 @@ impl Held {
             valid,
             ending: remaining <= self.grace,
             backed_by: servers.iter().filter_map(Weak::upgrade).filter(backs).count(),
-            told: grip.is_told(),
-            clock_stood: self.clock_stood(&grip, setup),
-            owner: match &grip {
+            asked_to_stop: holder.is_asked_to_stop(),
+            clock_stood: self.clock_stood(&holder, setup),
+            owner: match &holder {
                 Holder::Lease(lease) => Some(lease.owner().clone()),
                 _ => None,
             },
@@ -123,24 +124,25 @@ impl Held {
         })
     }
 
-    /// Whether the boot clock has stood still since the requests left on which the validity rests.
-    fn clock_stood(&self, grip: &Holder, setup: &QuorumConfig) -> bool {
+    /// Returns `true` if the boot clock has stood still since the requests were sent on which the validity
+    /// rests.
+    fn clock_stood(&self, holder: &Holder, setup: &QuorumConfig) -> bool {
         let machine = self.host.machine();
-        let until = BootTime::from_nanos(machine.boot()) + grip.remaining();
+        let until = BootTime::from_nanos(machine.boot()) + holder.remaining();
         // The grace is the builder's default, which no worker changes: a fifth of the TTL.
         let sent = (until - setup.validity(self.grace * 5)).as_nanos();
         machine.stood_at().is_some_and(|stood| sent <= stood)
     }
 
-    /// Terms and claims do not tell their owner token, so that their worker's name must do.
-    fn is_ours(&self, grip: &Holder, owner: &str) -> bool {
-        match grip {
+    /// Terms and claims do not reveal their owner token, so the check compares the name of their worker.
+    fn is_ours(&self, holder: &Holder, owner: &str) -> bool {
+        match holder {
             Holder::Lease(lease) => owner == lease.owner().as_str(),
             _ => Owner::from_node(owner).worker() == &**self.host.name(),
         }
     }
 
     fn slot(&self) -> MutexGuard<'_, Option<Holder>> {
-        self.grip.lock().unwrap_or_else(PoisonError::into_inner)
+        self.holder.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

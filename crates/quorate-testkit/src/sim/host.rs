@@ -9,11 +9,11 @@ use std::{
     time::Duration,
 };
 
-/// How many polls of one host within one true millisecond mean that it spins.
+/// The number of polls of one host within one true millisecond above which it is taken to be spinning.
 const SPINNING: u64 = 200_000;
 
-/// The process that a worker runs in: it can be paused (SIGSTOP) and crashed (SIGKILL), whole. It stands still
-/// with its machine as well.
+/// The process of one worker. It can be paused (SIGSTOP) and crashed (SIGKILL) as a whole. It also stands
+/// still whenever its machine does.
 #[derive(Debug)]
 pub struct Host {
     name: Arc<str>,
@@ -69,17 +69,17 @@ impl Host {
         Arc::new(Self { name: name.into(), truth, machine, state: Mutex::new(state) })
     }
 
-    /// What the worker is called.
+    /// Returns the worker's name.
     pub fn name(&self) -> &Arc<str> {
         &self.name
     }
 
-    /// What it runs on.
+    /// Returns the machine that the process runs on.
     pub fn machine(&self) -> &Arc<Machine> {
         &self.machine
     }
 
-    /// Stops every task where it stands. Time goes on, and so do the messages on their way.
+    /// Stops every task at its current point. Time goes on, and messages that were sent still travel.
     pub fn pause(&self) {
         self.state().paused = true;
     }
@@ -92,12 +92,12 @@ impl Host {
         }
     }
 
-    /// Stands still with its machine, clocks and all.
+    /// Stands still together with its machine, whose clocks stop too.
     pub fn freeze(&self) {
         self.state().frozen = true;
     }
 
-    /// Goes on with its machine.
+    /// Goes on together with its machine.
     pub fn unfreeze(&self) {
         let mut state = self.state();
         if std::mem::take(&mut state.frozen) {
@@ -105,12 +105,12 @@ impl Host {
         }
     }
 
-    /// Stands still with its machine, which sleeps.
+    /// Stands still together with its machine, which sleeps.
     pub fn fall_asleep(&self) {
         self.state().asleep = true;
     }
 
-    /// Its machine wakes. Its timers may be late by as much as a nap.
+    /// Wakes the machine. Its timers may be late by up to one nap.
     pub fn wake(&self) {
         let mut state = self.state();
         if std::mem::take(&mut state.asleep) {
@@ -118,32 +118,32 @@ impl Host {
         }
     }
 
-    /// Ends the process. Nothing is sent from here on, so that what `Drop` would post goes nowhere; then
-    /// every task is dropped, unpolled.
+    /// Ends the process. From now on it sends nothing, so that a message posted by a `Drop` goes nowhere.
+    /// Then every task is dropped without another poll.
     pub fn crash(&self) {
         let mut state = self.state();
         state.crashed = true;
         Self::wake_all(state);
     }
 
-    /// Whether the process is gone. Its sockets are.
+    /// Returns `true` if the process is gone, and its sockets with it.
     pub fn is_crashed(&self) -> bool {
         self.state().crashed
     }
 
-    /// Since when the process has run without a pause and its timers ring in time, if it runs. After a sleep of
-    /// its machine that is yet to come, for as long as a nap.
+    /// Returns the time since which the process has run without a pause and with timers that are on time;
+    /// `None` if it does not run so. After a sleep of its machine that time is in the future, by one nap.
     pub fn awake_since(&self) -> Option<Duration> {
         let state = self.state();
         (state.mode() == Mode::Running).then_some(state.awake_since)
     }
 
-    /// How many tasks have neither ended nor been dropped.
+    /// Returns the number of tasks that have neither ended nor been dropped.
     pub fn tasks_alive(&self) -> usize {
         self.state().tasks.len()
     }
 
-    /// What tasks have panicked with. A worker's task must not.
+    /// Takes the panic messages of tasks. A worker's task must not panic.
     pub fn take_panics(&self) -> Vec<String> {
         std::mem::take(&mut self.state().panics)
     }
@@ -175,7 +175,7 @@ impl Host {
         wakers.iter().for_each(Waker::wake_by_ref);
     }
 
-    /// Leaves `waker` for the day of a pause or a crash, and says whether the task may run.
+    /// Stores `waker` to be woken after a pause or a crash, and returns whether the task may run.
     fn enter(&self, id: u64, waker: &Waker) -> Mode {
         let mut state = self.state();
         let now = self.truth.now();
@@ -227,7 +227,7 @@ impl Future for Gate {
 
 impl Drop for Gate {
     fn drop(&mut self) {
-        // The work first: until it is gone, the task counts.
+        // Drop the work first: the task counts as alive until its work is gone.
         self.work = None;
         self.host.state().tasks.remove(&self.id);
     }

@@ -5,44 +5,46 @@ use std::{
     time::Duration,
 };
 
-/// How messages fare on every link, in milliseconds and in chances of a thousand a message.
+/// The behaviour of messages on every link: times in milliseconds, and chances in a thousand for each
+/// message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NetworkConditions {
-    /// How long a message takes.
+    /// The time that a message takes.
     pub delay: RangeInclusive<u64>,
-    /// How often it takes longer.
+    /// The chance that it takes longer.
     pub stall: u64,
-    /// How long then.
+    /// The time that it then takes.
     pub stalled: RangeInclusive<u64>,
-    /// How often a request never arrives, nor anything behind it on its connection.
+    /// The chance that a request never arrives, nor any later one on its connection.
     pub lose_request: u64,
-    /// How often a reply never arrives.
+    /// The chance that a reply never arrives.
     pub lose_reply: u64,
-    /// How often the connection breaks at a request.
+    /// The chance that the connection breaks at a request.
     pub break_off: u64,
 }
 
 impl NetworkConditions {
-    /// Nothing is lost and nothing is late.
+    /// No message is lost or late.
     pub const CALM: Self =
         Self { delay: 0..=3, stall: 0, stalled: 0..=0, lose_request: 0, lose_reply: 0, break_off: 0 };
 }
 
-/// What becomes of one request.
+/// The fate of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     Arrives,
-    /// It runs, and nobody hears of it.
+    /// It runs, and its reply is lost.
     ReplyLost,
     Lost,
-    /// The sender's socket breaks. If it `runs`, that is later, and so do those that wait behind it.
+    /// The sender's socket breaks. If the request `runs`, it does so later, and so do the requests behind
+    /// it.
     BreaksOff {
         runs: bool,
         later: Duration,
     },
 }
 
-/// The road between one worker's machine and one server.
+/// The link between one worker's machine and one server.
 #[derive(Debug)]
 pub struct Link {
     truth: Truth,
@@ -51,7 +53,7 @@ pub struct Link {
     back: ExecutionGate,
 }
 
-/// Which directions are open.
+/// The directions that are open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Directions {
     /// From the worker to the server.
@@ -61,22 +63,22 @@ pub struct Directions {
 }
 
 impl Link {
-    /// An open road.
-    pub fn new(truth: Truth, rng: SeedRng, weather: NetworkConditions) -> Self {
-        let road = Mutex::new((rng, weather));
+    /// A link that is open.
+    pub fn new(truth: Truth, rng: SeedRng, conditions: NetworkConditions) -> Self {
+        let road = Mutex::new((rng, conditions));
         Self { truth, road, there: ExecutionGate::open(), back: ExecutionGate::open() }
     }
 
-    /// Opens and cuts. What is sent into a cut waits there until it is mended, unless its connection ends
-    /// before; requests of an ended connection still arrive.
+    /// Opens or cuts the directions. A message that meets a cut waits there until the cut ends, unless its
+    /// connection ends before. Requests of a connection that has ended still arrive.
     pub fn set_open(&self, open: Directions) {
         self.there.set_open(open.there);
         self.back.set_open(open.back);
     }
 
-    /// Other weather from now on.
-    pub fn set_weather(&self, weather: NetworkConditions) {
-        self.road.lock().unwrap_or_else(PoisonError::into_inner).1 = weather;
+    /// Sets the network conditions from now on.
+    pub fn set_conditions(&self, conditions: NetworkConditions) {
+        self.road.lock().unwrap_or_else(PoisonError::into_inner).1 = conditions;
     }
 
     pub(super) fn is_open_back(&self) -> bool {
@@ -91,29 +93,29 @@ impl Link {
         self.back.pass().await;
     }
 
-    /// When a message that leaves now arrives, in true time.
+    /// Returns the true time at which a message arrives that leaves now.
     pub(super) fn arrival(&self) -> Duration {
         let mut road = self.road.lock().unwrap_or_else(PoisonError::into_inner);
-        let (rng, weather) = &mut *road;
-        let range = if rng.chance(weather.stall) { &weather.stalled } else { &weather.delay };
+        let (rng, conditions) = &mut *road;
+        let range = if rng.chance(conditions.stall) { &conditions.stalled } else { &conditions.delay };
         self.truth.now() + rng.millis(range.clone())
     }
 
-    /// Whether what a server says unasked never arrives: as often as a reply does not.
+    /// Draws whether a push message of the server is lost, with the chance that a reply is.
     pub(super) fn loses_push(&self) -> bool {
         let mut road = self.road.lock().unwrap_or_else(PoisonError::into_inner);
-        let (rng, weather) = &mut *road;
-        rng.chance(weather.lose_reply)
+        let (rng, conditions) = &mut *road;
+        rng.chance(conditions.lose_reply)
     }
 
     pub(super) fn fate(&self) -> Fate {
         let mut road = self.road.lock().unwrap_or_else(PoisonError::into_inner);
-        let (rng, weather) = &mut *road;
-        if rng.chance(weather.lose_request) {
+        let (rng, conditions) = &mut *road;
+        if rng.chance(conditions.lose_request) {
             Fate::Lost
-        } else if rng.chance(weather.lose_reply) {
+        } else if rng.chance(conditions.lose_reply) {
             Fate::ReplyLost
-        } else if rng.chance(weather.break_off) {
+        } else if rng.chance(conditions.break_off) {
             Fate::BreaksOff { runs: rng.chance(600), later: rng.millis(0..=400) }
         } else {
             Fate::Arrives

@@ -1,14 +1,14 @@
-use super::{Dial, SimClock, Truth};
+use super::{AdjustableClock, SimClock, Truth};
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-/// The shipped world sleeps in naps of this length, so that a timer that stood still while the machine slept
-/// rings this much too late at most.
+/// The length of the naps in which the shipped environment sleeps. A timer that stood still while the
+/// machine slept fires at most this much late.
 pub const NAP: Duration = Duration::from_millis(100);
 
-/// What a worker's processes run on: its clocks, which outlive them, and its sleep.
+/// The machine of a worker's processes: its clocks, which outlive the processes, and its sleep.
 #[derive(Debug)]
 pub struct Machine {
     truth: Truth,
@@ -18,15 +18,15 @@ pub struct Machine {
 
 #[derive(Debug)]
 struct State {
-    boot: Dial,
-    wall: Dial,
-    /// What the boot clock showed when it last stood still.
+    boot: AdjustableClock,
+    wall: AdjustableClock,
+    /// The time that the boot clock showed when it last stood still.
     stood_at: Option<u64>,
     asleep_since: Option<Duration>,
     sleeps: Vec<Sleep>,
 }
 
-/// A time during which the machine slept: its timers stood still, and its clocks went on.
+/// A period in which the machine slept: its timers stood still, and its clocks went on.
 #[derive(Clone, Copy, Debug)]
 struct Sleep {
     from: Duration,
@@ -34,50 +34,51 @@ struct Sleep {
 }
 
 impl Machine {
-    /// A machine that is awake, whose processes sleep in naps of `nap`: [`NAP`], where they are as shipped.
+    /// A machine that is awake. Its processes sleep in naps of `nap`; the shipped length is [`NAP`].
     pub fn new(truth: Truth, boot: SimClock, wall: SimClock, nap: Duration) -> Arc<Self> {
-        let (boot, wall) = (Dial::new(boot), Dial::new(wall));
+        let (boot, wall) = (AdjustableClock::new(boot), AdjustableClock::new(wall));
         let state = State { boot, wall, stood_at: None, asleep_since: None, sleeps: Vec::new() };
         Arc::new(Self { truth, nap, state: Mutex::new(state) })
     }
 
-    /// What the boot clock shows, in nanoseconds.
+    /// Returns the time of the boot clock, in nanoseconds.
     pub fn boot(&self) -> u64 {
         self.state().boot.shows(self.truth.now())
     }
 
-    /// What the wall clock shows, in nanoseconds.
+    /// Returns the time of the wall clock, in nanoseconds.
     pub fn wall(&self) -> u64 {
         self.state().wall.shows(self.truth.now())
     }
 
-    /// What the boot clock showed when it last stood still, if it ever did. Whatever was sent when it showed
-    /// no more than this may have been sent earlier than it says.
+    /// Returns the time that the boot clock showed when it last stood still, if it ever did. A request that
+    /// was sent when the clock showed this time or less may have been sent earlier than it says.
     pub fn stood_at(&self) -> Option<u64> {
         self.state().stood_at
     }
 
-    /// Waits until a timer rings that is set now for when the boot clock shows `nanos`, or for `at_most`.
+    /// Waits for a timer that is set now for the time `nanos` of the boot clock; waits for `at_most` at the
+    /// longest.
     pub(super) async fn timer(self: Arc<Self>, nanos: u64, at_most: Duration, late: Duration) {
         let set = self.truth.now();
         let due = self.state().boot.will_show(set, nanos).min(set + at_most) + late;
         loop {
-            let rings = rings(set, due, self.nap, &self.state().sleeps);
-            if self.truth.now() >= rings {
+            let fires_at = fires_at(set, due, self.nap, &self.state().sleeps);
+            if self.truth.now() >= fires_at {
                 return;
             }
-            self.truth.reach(rings).await;
+            self.truth.reach(fires_at).await;
         }
     }
 
     // --- faults -----------------------------------------------------------------------------------------
 
-    /// Sets the wall clock ahead, or back.
+    /// Sets the wall clock forward, or back.
     pub fn step_wall(&self, by_millis: i64) {
         self.state().wall.step(by_millis);
     }
 
-    /// The boot clock stands still, alone: the timers and the wall clock go on.
+    /// Stops the boot clock alone: the timers and the wall clock go on.
     pub fn stand(&self) {
         let now = self.truth.now();
         let mut state = self.state();
@@ -85,14 +86,14 @@ impl Machine {
         state.stood_at = Some(state.boot.shows(now));
     }
 
-    /// Every clock stands still, as when a virtual machine is paused.
+    /// Stops every clock, as when a virtual machine is paused.
     pub fn freeze(&self) {
         self.stand();
         let now = self.truth.now();
         self.state().wall.stand(now);
     }
 
-    /// The clocks go on from where they stood: nothing tells the machine that time has passed.
+    /// Lets the clocks go on from where they stopped: the machine gets no notice that time has passed.
     pub fn go_on(&self) {
         let now = self.truth.now();
         let mut state = self.state();
@@ -100,18 +101,18 @@ impl Machine {
         state.wall.go_on(now);
     }
 
-    /// Somebody sets the wall clock right.
+    /// Sets the wall clock right, as an operator would.
     pub fn set_wall_right(&self) {
         self.state().wall.set_right();
     }
 
-    /// Sleeps: timers stand still, clocks do not.
+    /// Puts the machine to sleep: timers stop, clocks go on.
     pub fn fall_asleep(&self) {
         let now = self.truth.now();
         self.state().asleep_since.get_or_insert(now);
     }
 
-    /// Wakes. Timers go on from where they stood.
+    /// Wakes the machine. Timers go on from where they stopped.
     pub fn wake(&self) {
         let until = self.truth.now();
         let mut state = self.state();
@@ -125,16 +126,17 @@ impl Machine {
     }
 }
 
-/// When a timer rings that was set at `set` for `due`, on a machine that has slept meanwhile. It is a chain of
-/// naps, after each of which the clock is looked at; the nap that a sleep interrupts goes on afterwards.
-fn rings(set: Duration, due: Duration, nap: Duration, sleeps: &[Sleep]) -> Duration {
+/// Returns the time at which a timer fires that was set at `set` for `due`, on a machine that has slept
+/// meanwhile. The timer is a chain of naps; after each nap the process reads the clock. A nap that a sleep
+/// interrupts goes on afterwards.
+fn fires_at(set: Duration, due: Duration, nap: Duration, sleeps: &[Sleep]) -> Duration {
     let mut from = set;
     for sleep in sleeps.iter().filter(|sleep| sleep.from >= set) {
         if sleep.from >= from.max(due) {
             break; // It rang before.
         }
         let nap_left = if sleep.from < from {
-            // It fell asleep again in the nap that the last sleep interrupted.
+            // The machine fell asleep again in the nap that the last sleep had interrupted.
             from - sleep.from
         } else {
             let napped = (sleep.from - from).as_nanos() % nap.as_nanos();
@@ -155,26 +157,26 @@ mod tests {
     }
 
     #[test]
-    fn a_timer_that_slept_rings_at_the_end_of_its_nap() {
+    fn a_sleeping_timer_fires_at_the_end_of_its_nap() {
         let slept = |from, until| [Sleep { from: ms(from), until: ms(until) }];
-        assert_eq!(rings(ms(0), ms(1_000), NAP, &[]), ms(1_000));
-        assert_eq!(rings(ms(0), ms(1_000), NAP, &slept(1_000, 9_000)), ms(1_000), "it rang before");
+        assert_eq!(fires_at(ms(0), ms(1_000), NAP, &[]), ms(1_000));
+        assert_eq!(fires_at(ms(0), ms(1_000), NAP, &slept(1_000, 9_000)), ms(1_000), "it rang before");
         assert_eq!(
-            rings(ms(0), ms(1_000), NAP, &slept(230, 600)),
+            fires_at(ms(0), ms(1_000), NAP, &slept(230, 600)),
             ms(1_000),
             "it looked at 670 and slept on"
         );
-        assert_eq!(rings(ms(0), ms(1_000), NAP, &slept(230, 5_000)), ms(5_070), "30 of 100 ms had passed");
-        assert_eq!(rings(ms(0), ms(240), NAP, &slept(230, 5_000)), ms(5_010), "a shorter nap at the end");
-        assert_eq!(rings(ms(9_500), ms(9_700), NAP, &slept(230, 5_000)), ms(9_700), "set afterwards");
+        assert_eq!(fires_at(ms(0), ms(1_000), NAP, &slept(230, 5_000)), ms(5_070), "30 of 100 ms had passed");
+        assert_eq!(fires_at(ms(0), ms(240), NAP, &slept(230, 5_000)), ms(5_010), "a shorter nap at the end");
+        assert_eq!(fires_at(ms(9_500), ms(9_700), NAP, &slept(230, 5_000)), ms(9_700), "set afterwards");
         let twice = [Sleep { from: ms(230), until: ms(600) }, Sleep { from: ms(700), until: ms(2_000) }];
-        assert_eq!(rings(ms(0), ms(1_000), NAP, &twice), ms(2_070), "naps began anew at 670");
+        assert_eq!(fires_at(ms(0), ms(1_000), NAP, &twice), ms(2_070), "naps began again at 670");
         let dozed = [Sleep { from: ms(10), until: ms(500) }, Sleep { from: ms(520), until: ms(800) }];
-        assert_eq!(rings(ms(0), ms(400), NAP, &dozed), ms(870), "the nap of 90 had 70 left");
+        assert_eq!(fires_at(ms(0), ms(400), NAP, &dozed), ms(870), "the nap of 90 had 70 left");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_frozen_machine_knows_nothing_of_it_and_a_sleeping_one_does() {
+    async fn a_sleeping_machine_sees_time_pass_and_a_frozen_one_does_not() {
         let truth = Truth::begin();
         let clock = SimClock { start_nanos: 1_000_000_000, rate_ppm: 0 };
         let machine = Machine::new(truth, clock, clock, NAP);

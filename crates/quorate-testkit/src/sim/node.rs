@@ -1,6 +1,6 @@
 use super::{
     Host, Link, Server, Trace, Truth,
-    connection::{Connection, Load, Parcel},
+    connection::{Connection, Content, Message},
 };
 use quorate::node::{Batch, BatchReply, Cause, Hello, Listen, Node, Nudge, Session};
 use std::{
@@ -12,7 +12,7 @@ use std::{
 };
 use tokio::sync::mpsc;
 
-/// One server as one worker's process sees it, over a road with a fate of its own.
+/// One server as seen by one worker's process, over a link with faults of its own.
 #[derive(Debug)]
 pub struct SimNode {
     truth: Truth,
@@ -24,12 +24,12 @@ pub struct SimNode {
 }
 
 impl SimNode {
-    /// `server` as `host` sees it over `link`.
+    /// Returns `server` as `host` sees it over `link`.
     pub fn new(truth: Truth, host: Arc<Host>, link: Arc<Link>, server: Arc<Server>, trace: Trace) -> Self {
         Self { truth, host, link, server, trace, opened: AtomicU64::new(0) }
     }
 
-    /// One message to the server.
+    /// Waits while one message travels to the server.
     async fn there(&self) {
         self.truth.reach(self.link.arrival()).await;
         self.link.open_there().await;
@@ -80,9 +80,9 @@ impl Node for SimNode {
             hello.run_id,
             if hello.marker.is_some() { "marked" } else { "unmarked" }
         ));
-        let (parcels, queue) = mpsc::unbounded_channel();
+        let (messages, queue) = mpsc::unbounded_channel();
         tokio::spawn(Arc::clone(&connection).carry(queue));
-        Ok((SimSession { connection, parcels, sent: 0, last_arrival: Duration::ZERO }, hello))
+        Ok((SimSession { connection, messages, sent: 0, last_arrival: Duration::ZERO }, hello))
     }
 }
 
@@ -90,31 +90,31 @@ impl Node for SimNode {
 #[derive(Debug)]
 pub struct SimSession {
     connection: Arc<Connection>,
-    parcels: mpsc::UnboundedSender<Parcel>,
+    messages: mpsc::UnboundedSender<Message>,
     sent: u64,
     last_arrival: Duration,
 }
 
 impl SimSession {
-    /// Puts `load` on the road, where there is one; gives its number.
-    fn put(&mut self, load: Load) -> Option<u64> {
+    /// Sends `content` to the server, if the connection is up; returns its number.
+    fn put(&mut self, content: Content) -> Option<u64> {
         let connection = &self.connection;
-        // A crashed process has no network: what its destructors post goes nowhere.
+        // A crashed process has no network: messages from its destructors go nowhere.
         if connection.host.is_crashed() || connection.is_deaf() {
             return None;
         }
         self.sent += 1;
         self.last_arrival = connection.link.arrival().max(self.last_arrival);
         let fate = connection.link.fate();
-        // The road ends only with its connection.
-        let _ = self.parcels.send(Parcel { number: self.sent, load, arrival: self.last_arrival, fate });
+        // The receiving task ends only with its connection.
+        let _ = self.messages.send(Message { number: self.sent, content, arrival: self.last_arrival, fate });
         Some(self.sent)
     }
 }
 
 impl Session for SimSession {
     fn send(&mut self, batch: Batch) -> impl Future<Output = Result<BatchReply, Cause>> + Send + 'static {
-        let reply = self.put(Load::Batch(batch)).map(|number| self.connection.expect(number));
+        let reply = self.put(Content::Batch(batch)).map(|number| self.connection.expect(number));
         async move {
             match reply {
                 Some(reply) => reply.await.map_err(|_| Cause::Closed),
@@ -124,7 +124,7 @@ impl Session for SimSession {
     }
 
     fn listen(&mut self, listen: Listen) {
-        self.put(Load::Listen(listen));
+        self.put(Content::Listen(listen));
     }
 }
 

@@ -1,41 +1,48 @@
-use quorate::node::{
-    Batch, BatchReply, FencingToken, LedgerState, MemoryStore, Refusal, Reply, Request, Resource,
-    engine::{self, Clocks, CounterRow, Store},
+use quorate::{
+    node::{
+        Batch, BatchReply, FencingToken, LedgerState, MemoryStore, Refusal, Reply, Request, Resource,
+        engine::{self, Clocks, CounterRow, Store},
+    },
+    schedule::{JobRow, TickHistory},
 };
 use std::{sync::Arc, time::Duration};
 
-/// How a server may break the rules, to prove that the invariants notice.
+/// A way in which a server breaks the rules, to prove that the invariants notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeFault {
     /// When it loses its memory it keeps its run id and its marker, and so its vote.
     Forgetful,
     /// It runs requests that are past their `not_after`.
     Timeless,
-    /// It grants what another still holds.
+    /// It grants a lease that another owner still holds.
     Generous,
     /// It counts no grant: the fencing counter stands still.
     Uncounting,
-    /// It says that a lease is released, and keeps it.
+    /// It answers that a lease is released, and keeps it.
     Clinging,
-    /// It releases a lease for whoever asks.
+    /// It releases a lease for any caller.
     Ruthless,
-    /// It raises a counter for whoever asks.
+    /// It raises a counter for any caller.
     Obliging,
-    /// It begins a counter that it does not have at one, whatever the time.
+    /// It starts a missing counter at one, and not at the time.
     Restarting,
-    /// It lowers a counter to the token of whoever extends.
+    /// It lowers a counter to the token of the owner that extends.
     Lowering,
-    /// It says that a lease is extended, and never moves its deadline on.
+    /// It answers that a lease is extended, and never moves its deadline.
     Shortening,
     /// It writes a record over one that the writer has not seen.
     Overwriting,
-    /// It takes writes of terms before the one that sealed.
+    /// It accepts writes of terms older than the one that sealed.
     Unsealed,
-    /// It writes over a final record.
+    /// It overwrites a final record.
     Reopening,
+    /// It leaves the pause out of a job's row.
+    Unpausing,
+    /// It prunes a history of everything.
+    Shredding,
 }
 
-/// Runs a batch item by item, undoing around each what would have kept it honest.
+/// Runs a batch item by item, and disables around each item the rule that the fault breaks.
 pub(super) fn run(
     store: &mut MemoryStore,
     batch: &Batch,
@@ -82,6 +89,14 @@ impl Liar<'_> {
             ) => {
                 self.tamper(node_fault, ledger, key);
                 self.honestly(request)
+            }
+            (NodeFault::Unpausing, Request::Write { key, .. }) if key.starts_with(JobRow::PREFIX) => {
+                self.unpaused(request.clone())
+            }
+            (NodeFault::Shredding, Request::Prune { ledger, .. })
+                if ledger.contains(&*TickHistory::part("")) =>
+            {
+                self.shredded(request.clone())
             }
             _ => self.honestly(request),
         }
@@ -132,7 +147,7 @@ impl Liar<'_> {
         reply
     }
 
-    /// Takes from the ledger what would make it refuse the next write.
+    /// Removes from the ledger the state that would make it refuse the next write.
     fn tamper(&mut self, node_fault: NodeFault, ledger: &Arc<str>, key: &Arc<str>) {
         let Ok(mut state) = self.store.ledger(ledger);
         let LedgerState { term, records, .. } = &mut state;
@@ -142,6 +157,22 @@ impl Liar<'_> {
             _ => records.retain(|(name, record)| name != key || !record.last),
         }
         let Ok(()) = self.store.set_ledger(ledger, state);
+    }
+
+    fn unpaused(&mut self, mut request: Request) -> Reply {
+        if let Request::Write { record, .. } = &mut request
+            && let Ok(row) = JobRow::parse(&record.value)
+        {
+            record.value = JobRow { paused: None, ..row }.to_value();
+        }
+        self.honestly(&request)
+    }
+
+    fn shredded(&mut self, mut request: Request) -> Reply {
+        if let Request::Prune { below, .. } = &mut request {
+            *below = self.clocks.wall.as_micros();
+        }
+        self.honestly(&request)
     }
 
     fn set_count(&mut self, resource: &Resource, count: FencingToken) {

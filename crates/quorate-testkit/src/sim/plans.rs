@@ -1,4 +1,4 @@
-use super::Plan;
+use super::{Plan, Promises};
 use std::time::Duration;
 
 /// The plans under which every seed must hold, by name, so that a failure can be replayed; and what each is for.
@@ -17,10 +17,16 @@ pub const PLANS: [(&str, &str); 8] = [
 ];
 
 /// Plans under which Quorate promises less than is judged: for whoever wants to see what comes of it.
-pub const OPEN_PLANS: [(&str, &str); 1] = [(
-    "mistaken-and-forgotten",
-    "as mistaken, and any servers forget: a wrong list whose majority forgot may elect a leader of its own",
-)];
+pub const OPEN_PLANS: [(&str, &str); 2] = [
+    (
+        "mistaken-and-forgotten",
+        "as mistaken, and any servers forget: a wrong list whose majority forgot may elect a leader of its own",
+    ),
+    (
+        "any-worker-promises",
+        "as default, and any-worker jobs are held to all that is promised of leader-placed jobs",
+    ),
+];
 
 impl Plan {
     /// The plan of [`PLANS`] or [`OPEN_PLANS`] that is called `name`.
@@ -34,6 +40,7 @@ impl Plan {
             "durable" => (plan.setup.durable, plan.crashes) = (true, 200),
             "mistaken" => (plan.mistakes, plan.one_forgets) = (true, true),
             "mistaken-and-forgotten" => plan.mistakes = true,
+            "any-worker-promises" => plan.promises = Promises::ALL,
             "wild-clocks" => plan.wild_clocks = true,
             "far-steps" => (plan.far_steps, plan.length) = (true, Duration::from_secs(40)),
             _ => return None,

@@ -1,6 +1,7 @@
 use super::{
     Belief, Event, Held, Holder, Host, Server, TickEnd, TickStart, Trace, Truth, Working, Write,
     invariant::{Invariant, MAJORITY, all},
+    job_run::{self, AllGoing},
     scenario::true_wall,
 };
 use quorate::{
@@ -21,11 +22,11 @@ use std::{
     time::Duration,
 };
 
-/// A leader has heard from a majority within its TTL, of three seconds at most: older readings of the servers' clocks
-/// decide nothing.
+/// A leader has received answers from a majority within its TTL, of three seconds at most: older readings
+/// of the servers' clocks decide nothing.
 const RECENTLY: Duration = Duration::from_secs(5);
 
-/// Sees true time and everything that happens, and holds it against the invariants.
+/// The observer that sees the true time and every event, and checks them against the invariants.
 #[derive(Debug)]
 pub struct Referee {
     truth: Truth,
@@ -33,6 +34,7 @@ pub struct Referee {
     setup: QuorumConfig,
     excuses_none: AtomicBool,
     servers: Mutex<Vec<Weak<Server>>>,
+    going: Mutex<AllGoing>,
     state: Mutex<State>,
 }
 
@@ -48,29 +50,29 @@ struct State {
     coverage: BTreeMap<String, u64>,
 }
 
-/// What runs under a grant.
+/// Work under a grant.
 #[derive(Debug)]
 struct Job {
     host: Arc<Host>,
     resource: Resource,
     token: u64,
     what: Arc<str>,
-    /// The grant, of all in this run.
+    /// The number of the grant, unique in this run.
     held: u64,
-    /// What the worker's boot clock showed when it last stood still, before the grant was last known to be within
-    /// the promise; none where it never was since the work began.
+    /// The time that the worker's boot clock showed when it last stood still, before the grant was last
+    /// known to be within the guarantee; `None` if the grant has never been within it since the work began.
     stood_before: Option<Option<u64>>,
 }
 
 impl State {
-    /// A number that nothing else in this run has.
+    /// Returns a number that is unique in this run.
     fn next(&mut self) -> u64 {
         self.numbers += 1;
         self.numbers
     }
 }
 
-/// Code at work under a grant, until this is dropped.
+/// Code that works under a grant, until this guard is dropped.
 #[derive(Debug)]
 pub struct Work {
     referee: Arc<Referee>,
@@ -83,7 +85,7 @@ impl Drop for Work {
     }
 }
 
-/// One run of one tick, until this is dropped.
+/// One run of one tick, until this guard is dropped.
 #[derive(Debug)]
 pub struct TickRun {
     work: Work,
@@ -92,12 +94,12 @@ pub struct TickRun {
 }
 
 impl TickRun {
-    /// Which run this is, of all in this history.
+    /// Returns the number of the run, unique in this history.
     pub fn number(&self) -> u64 {
         self.work.id
     }
 
-    /// The handler is about to end by itself.
+    /// Records that the handler is about to end by itself.
     pub fn ends(mut self, end: TickEnd) {
         self.end = Some(end);
     }
@@ -105,7 +107,8 @@ impl TickRun {
 
 impl Drop for TickRun {
     fn drop(&mut self) {
-        // Dropped under a term that goes on: that was the timeout. (It is told to stop a grace before.)
+        // A run that is dropped under a term that goes on has timed out. (A term asks its runs to stop a
+        // grace before its end.)
         let goes_on = |term: &Term| term.is_valid() && !term.step_down_token().is_cancelled();
         let timed_out = self.tick.term().is_some_and(goes_on);
         let timed_out = timed_out.then_some(TickEnd::Itself);
@@ -121,7 +124,7 @@ impl Drop for TickRun {
 }
 
 impl Referee {
-    /// A referee over every invariant, for workers that agree on `setup`.
+    /// A referee with every invariant, for workers that agree on `setup`.
     pub fn new(truth: Truth, trace: Trace, setup: QuorumConfig) -> Arc<Self> {
         let state = State {
             invariants: all(),
@@ -139,33 +142,35 @@ impl Referee {
             setup,
             excuses_none: AtomicBool::new(false),
             servers: Mutex::default(),
+            going: Mutex::default(),
             state: Mutex::new(state),
         })
     }
 
-    /// From here on judges nothing that rests on an assumption about time.
+    /// From now on judges no invariant that rests on an assumption about time.
     pub fn judge_only_what_needs_no_time(&self) {
         self.state().invariants.retain(|invariant| invariant.is_timeless());
     }
 
-    /// From here on holds it against a worker that its clock stood still, to prove that it would be noticed.
+    /// From now on does not excuse a worker whose clock stood still, to prove that the invariants would
+    /// notice.
     pub fn excuse_no_clock(&self) {
         self.excuses_none.store(true, Ordering::Relaxed);
     }
 
-    /// The servers that leases stand on.
+    /// Sets the servers that leases are stored on.
     pub fn watch_servers(&self, servers: &[Arc<Server>]) {
         let servers = servers.iter().map(Arc::downgrade).collect();
         *self.servers.lock().unwrap_or_else(PoisonError::into_inner) = servers;
     }
 
-    /// Judges an event, and then what everybody believes at this moment.
+    /// Judges an event, and then all beliefs of this moment.
     pub fn tell(&self, event: &Event<'_>) {
         self.judge(event);
         self.look();
     }
 
-    /// A server ran a batch, all at one moment.
+    /// Records that a server ran a batch, all at one moment.
     pub fn ran(&self, node: &str, batch: &Batch, reply: &BatchReply) {
         for (request, reply) in batch.requests.iter().zip(&reply.replies) {
             self.judge(&Event::Ran { node, request, reply });
@@ -174,7 +179,7 @@ impl Referee {
         self.look();
     }
 
-    /// Judges what everybody believes at this moment.
+    /// Judges all beliefs of this moment.
     pub fn look(&self) {
         let now = self.truth.now();
         let held = self.state().held.clone();
@@ -184,7 +189,7 @@ impl Referee {
         self.judge(&Event::Looked(&beliefs));
     }
 
-    /// Work under a grant that a majority has extended since its worker's clock went on is within the promise again.
+    /// Ends the excuse of work under a grant that a majority has extended since its worker's clock went on.
     fn restore(&self, beliefs: &[Belief]) {
         let sound = |job: &Job| {
             let mut beliefs = beliefs.iter().filter(|belief| belief.lease == job.held);
@@ -198,7 +203,7 @@ impl Referee {
         (0..restored).for_each(|_| self.count("work judged again"));
     }
 
-    /// A worker's code has received `lease`.
+    /// Records that a worker's code has received `lease`.
     pub fn granted(&self, host: &Arc<Host>, lease: Lease) -> Arc<Held> {
         let (resource, token) = (lease.resource().clone(), lease.token().get());
         // The builder's default, which no worker changes.
@@ -206,25 +211,25 @@ impl Referee {
         self.holds(host, Holder::Lease(Arc::new(lease)), resource, token, grace)
     }
 
-    /// A worker's code has received what `grip` is a look at.
+    /// Records that a worker's code has received `holder`.
     pub fn holds(
         &self,
         host: &Arc<Host>,
-        grip: Holder,
+        holder: Holder,
         resource: Resource,
         token: u64,
         grace: Duration,
     ) -> Arc<Held> {
-        let kind = match grip {
+        let kind = match holder {
             Holder::Lease(_) => "lease",
             Holder::Term(_) => "term",
             Holder::Claim(_) => "claim",
         };
         let mut state = self.state();
         state.held.retain(|held| !held.is_over());
-        let grip = Mutex::new(Some(grip));
+        let holder = Mutex::new(Some(holder));
         let (id, host) = (state.next(), Arc::clone(host));
-        let held = Arc::new(Held { id, host, resource, token, grace, grip });
+        let held = Arc::new(Held { id, host, resource, token, grace, holder });
         state.held.push(Arc::clone(&held));
         drop(state);
         if let Some(belief) = self.belief(&held, self.truth.now(), &self.servers()) {
@@ -244,7 +249,7 @@ impl Referee {
         held
     }
 
-    /// Code begins to work under `held`; it is over when what is returned goes.
+    /// Records that code begins to work under `held`; the work is over when the returned guard is dropped.
     pub fn begin(self: &Arc<Self>, held: &Held, what: &str) -> Work {
         let belief = self.belief(held, self.truth.now(), &[]);
         let stale = belief.is_some_and(|belief| belief.clock_stood);
@@ -262,7 +267,7 @@ impl Referee {
         Work { referee: Arc::clone(self), id }
     }
 
-    /// What works under other grants of the same resource.
+    /// Returns the work under other grants of the same resource.
     fn working(&self, belief: &Belief) -> Vec<Working> {
         let now = self.truth.now();
         let state = self.state();
@@ -279,7 +284,7 @@ impl Referee {
         working.collect()
     }
 
-    /// The handler of `tick` begins to work under `held`.
+    /// Records that the handler of `tick` begins to work under `held`.
     pub fn tick_started(self: &Arc<Self>, held: &Held, tick: &Tick) -> TickRun {
         let work = self.begin(held, tick.job());
         let belief = self.belief(held, self.truth.now(), &[]);
@@ -302,20 +307,36 @@ impl Referee {
         TickRun { work, tick: tick.clone(), end: None }
     }
 
-    /// By how much the clocks of a majority of the servers were ahead of the truth, within [`RECENTLY`].
+    /// Returns the amount by which the clocks of a majority of the servers were ahead of the true time,
+    /// within [`RECENTLY`].
     fn most_were_ahead(&self) -> Duration {
-        let servers = self.servers().into_iter().filter_map(|server| server.upgrade());
-        let mut ahead: Vec<Duration> = servers.map(|server| server.was_ahead(RECENTLY)).collect();
+        let mut ahead = self.servers_ahead();
         ahead.sort_unstable_by(|one, other| other.cmp(one));
         ahead.get(MAJORITY - 1).copied().unwrap_or_default()
     }
 
-    /// What time it really is.
+    /// Returns by how much the clock of each server was ahead of the truth, within [`RECENTLY`].
+    pub(super) fn servers_ahead(&self) -> Vec<Duration> {
+        let servers = self.servers().into_iter().filter_map(|server| server.upgrade());
+        servers.map(|server| server.was_ahead(RECENTLY)).collect()
+    }
+
+    /// Returns the active runs of the second group.
+    pub(super) fn going(&self) -> MutexGuard<'_, AllGoing> {
+        job_run::lock(&self.going)
+    }
+
+    /// Writes a line into the trace.
+    pub(super) fn note(&self, line: fmt::Arguments<'_>) {
+        self.trace.note(line);
+    }
+
+    /// Returns the true wall time.
     pub fn true_wall(&self) -> WallTime {
         true_wall(self.truth.now())
     }
 
-    /// A write has reached a store outside.
+    /// Records that a write has reached an external store.
     pub fn wrote(&self, write: &Write) {
         let lost = write.accepted && write.base != write.stands;
         self.count(match (write.checked, write.accepted) {
@@ -327,27 +348,27 @@ impl Referee {
         self.judge(&Event::Wrote(write));
     }
 
-    /// The true time.
+    /// Returns the true time.
     pub fn truth(&self) -> Truth {
         self.truth
     }
 
-    /// A number that grows.
+    /// Returns a number that grows with each call.
     pub fn next_number(&self) -> u64 {
         self.state().next()
     }
 
-    /// The faults are over: from now on the workers work without mistakes.
-    pub fn calm_down(&self) {
+    /// Ends the faults: from now on the workers work without mistakes.
+    pub fn end_faults(&self) {
         self.state().calm = true;
     }
 
-    /// Whether the faults are over.
+    /// Returns `true` once the faults are over.
     pub fn is_calm(&self) -> bool {
         self.state().calm
     }
 
-    /// Who leads at this moment, by what its worker believes, and under which token.
+    /// Returns the token of the current leader, according to the belief of its worker.
     pub fn leader(&self, group: &Resource) -> Option<u64> {
         let now = self.truth.now();
         let held = self.state().held.clone();
@@ -358,8 +379,8 @@ impl Referee {
             .map(|belief| belief.token)
     }
 
-    /// The process `host` is gone: what it believed is gone with it.
-    pub fn bury(&self, host: &Arc<Host>) {
+    /// Records that the process `host` is gone, and its beliefs with it.
+    pub fn process_gone(&self, host: &Arc<Host>) {
         let held = self.state().held.clone();
         for held in held.iter().filter(|held| Arc::ptr_eq(&held.host, host)) {
             drop(held.take());
@@ -376,12 +397,12 @@ impl Referee {
         }
     }
 
-    /// Something went wrong that is no invariant's business.
+    /// Records a failure that belongs to no invariant.
     pub fn fail(&self, what: &str) {
         self.violate(what.to_owned());
     }
 
-    /// The first violation, and what was reached how often.
+    /// Returns the first violation, and the number of times that each counted thing was reached.
     pub fn verdict(&self) -> (Option<String>, BTreeMap<String, u64>) {
         let state = self.state();
         let mut coverage = state.coverage.clone();
@@ -424,7 +445,7 @@ impl Referee {
     }
 }
 
-/// What kind of request came to what.
+/// Returns the name of a request's kind and its result.
 fn outcome(request: &Request, reply: &Reply) -> String {
     let mut text = Name::of(request);
     text.push(' ');

@@ -1,25 +1,25 @@
 use std::{ops::RangeInclusive, time::Duration};
 
-/// Numbers that follow from a seed (splitmix64). Not from a crate: a seed that once failed must still fail
-/// after every dependency has moved on.
+/// Random numbers from a seed (splitmix64). The generator is our own and not a crate's: a seed that once
+/// failed must still fail after every update of dependencies.
 #[derive(Clone, Debug)]
 pub struct SeedRng(u64);
 
 impl SeedRng {
-    /// The stream called `label` of `seed`. Streams are independent, so that one more draw in one part of
-    /// the simulation leaves the others as they were.
+    /// Returns the stream named `label` of `seed`. Streams are independent: one more draw in one part of
+    /// the simulation leaves the other parts unchanged.
     pub fn new(seed: u64, label: &str) -> Self {
-        // FNV-1a over the label; the multiplication parts neighbouring seeds.
+        // FNV-1a over the label; the multiplication separates neighbouring seeds.
         let start = 0xcbf2_9ce4_8422_2325 ^ seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         Self(label.bytes().fold(start, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)))
     }
 
-    /// A stream of its own, which follows from this one.
+    /// Returns a new stream that is derived from this one.
     pub fn split(&mut self) -> Self {
         Self(self.bits())
     }
 
-    /// 64 bits.
+    /// Returns 64 random bits.
     pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -27,35 +27,35 @@ impl SeedRng {
         z ^ (z >> 31)
     }
 
-    /// A number from `range`, both ends included.
+    /// Returns a number from `range`, both ends included.
     pub fn number(&mut self, range: RangeInclusive<u64>) -> u64 {
         let width = range.end().saturating_sub(*range.start()).saturating_add(1);
         range.start() + self.bits() % width
     }
 
-    /// A number from `range`, both ends included.
+    /// Returns a number from `range`, both ends included.
     pub fn signed(&mut self, range: RangeInclusive<i64>) -> i64 {
         let width = range.end().abs_diff(*range.start());
         range.start().saturating_add_unsigned(self.number(0..=width))
     }
 
-    /// Whole milliseconds from `range`.
+    /// Returns whole milliseconds from `range`.
     pub fn millis(&mut self, range: RangeInclusive<u64>) -> Duration {
         Duration::from_millis(self.number(range))
     }
 
-    /// Whole milliseconds up to one of `tops`: short and long waits alike.
+    /// Returns whole milliseconds up to one of `tops`, so that short and long waits are both drawn.
     pub fn millis_up_to(&mut self, tops: &[u64]) -> Duration {
         let top = tops[self.index(tops.len())];
         self.millis(0..=top)
     }
 
-    /// True `per_mille` times in a thousand.
+    /// Returns `true` with a probability of `per_mille` in a thousand.
     pub fn chance(&mut self, per_mille: u64) -> bool {
         self.number(0..=999) < per_mille
     }
 
-    /// An index below `len`, which must not be zero.
+    /// Returns an index below `len`, which must not be zero.
     pub fn index(&mut self, len: usize) -> usize {
         (self.bits() % len as u64) as usize
     }

@@ -4,9 +4,9 @@ mod faults;
 use super::{
     Directions, Event, Fault, Host, Link, Machine, Memory, Mistake, NetworkConditions, Plan, Referee,
     Scenario, SeedRng, Server, SimNode, SimWorld, Trace, Truth,
-    hearing::hearing,
+    log_capture::capture_log,
     scenario::{NODES, WORKERS},
-    worker::{Duties, Inbox, Outside, RESOURCES, Sinks, Worker},
+    worker::{Duties, Inbox, Operator, Outside, RESOURCES, Sinks, Worker},
 };
 use futures_util::future::join_all;
 use quorate::{
@@ -17,46 +17,49 @@ use quorate::{
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-/// How long a worker may take to end its work, and how long a quorum may take to close.
+/// The time that a worker may take to end its work, and that a quorum may take to close.
 const WORK_ENDS_IN: Duration = Duration::from_secs(10);
 const RELEASED_IN: Duration = Duration::from_millis(1_700);
 const CLOSES_IN: Duration = Duration::from_millis(400);
-/// In calm weather: how long a worker's first acquire may take (it may yet have to learn that nodes forgot, and
-/// tries again after 100 ms), and each one after.
+/// The longest time of a worker's acquires without faults: of its first (it may have yet to learn that
+/// nodes forgot, and tries again after 100 ms), and of each later one.
 const FIRST_ACQUIRE: Duration = Duration::from_millis(350);
 const NEXT_ACQUIRE: Duration = Duration::from_millis(30);
-/// How many nodes a list has that lacks some.
+/// The index of the operator among the processes: after the workers.
+const OPERATOR: usize = WORKERS;
+/// The number of nodes in a list that lacks some.
 const FEWER_NODES: usize = 3;
-/// How long it may take until one of three that try at one moment has it, and the others know.
+/// The longest time until one of three workers that try at once has the lock, and the others know.
 const RUSH: Duration = Duration::from_millis(300);
 
-/// What came of one run.
+/// The result of one run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// The seed.
     pub seed: u64,
-    /// What happened, line by line.
+    /// The events, line by line.
     pub trace: Vec<String>,
-    /// How often what was reached.
+    /// The number of times that each counted thing was reached, by its name.
     pub coverage: BTreeMap<String, u64>,
-    /// The first thing that was wrong.
+    /// The first violation.
     pub violation: Option<String>,
-    /// How much true time went by.
+    /// The true time that passed.
     pub simulated: Duration,
 }
 
-/// Runs the shipped code through what `seed` makes of `plan`, in a runtime of its own on paused time.
+/// Runs the shipped code through the scenario that `seed` draws from `plan`, in a runtime of its own on
+/// paused time.
 ///
 /// # Panics
-/// Where there is no runtime to be had.
+/// If no runtime can be created.
 pub fn simulate(seed: u64, plan: &Plan) -> Outcome {
     run(seed, plan, Trace::new)
 }
 
-/// As [`simulate`], without a trace: faster, and for many seeds.
+/// Runs like [`simulate`], but without a trace: faster, and meant for many seeds.
 ///
 /// # Panics
-/// Where there is no runtime to be had.
+/// If no runtime can be created.
 pub fn simulate_untraced(seed: u64, plan: &Plan) -> Outcome {
     run(seed, plan, Trace::none)
 }
@@ -73,19 +76,21 @@ fn run(seed: u64, plan: &Plan, trace: impl FnOnce(Truth) -> Trace) -> Outcome {
         if plan.wild_clocks {
             referee.judge_only_what_needs_no_time();
         }
-        let _heard = hearing(&trace, &referee);
+        let _capture = capture_log(&trace, &referee);
+        referee.judge(&Event::Promised(plan.promises));
         if plan.excuse_no_clock {
             referee.excuse_no_clock();
         }
         let mut run = Run::new(scenario, plan.clone(), truth, trace.clone(), Arc::clone(&referee));
-        run.open_for_business().await;
-        run.suffer().await;
-        run.heal();
+        run.start_workers().await;
+        run.inject_faults().await;
+        run.end_faults();
         if plan.wild_clocks {
             run.stop_work().await;
         } else {
-            run.work_in_peace().await;
+            let settled = run.run_fault_free_phase().await;
             run.stop_work().await;
+            run.read_histories(settled).await;
             run.prove_liveness().await;
         }
         run.end().await;
@@ -118,6 +123,7 @@ struct Run {
     started: u64,
     duties: [Duties; WORKERS],
     outside: Arc<Outside>,
+    operator: Option<(Process, Operator)>,
 }
 
 impl Run {
@@ -132,9 +138,10 @@ impl Run {
             let rng = SeedRng::new(scenario.seed, &format!("road {worker} {node}"));
             Arc::new(Link::new(truth, rng, NetworkConditions::CALM))
         };
-        let links = (0..WORKERS).map(|worker| (0..NODES).map(|node| link(worker, node)).collect()).collect();
+        let links =
+            (0..=OPERATOR).map(|worker| (0..NODES).map(|node| link(worker, node)).collect()).collect();
         let machine = |&(boot, wall): &_| Machine::new(truth, boot, wall, plan.naps);
-        let machines = scenario.workers.iter().map(machine).collect();
+        let machines = scenario.workers.iter().chain([&scenario.operator]).map(machine).collect();
         let workers = (0..WORKERS).map(|_| None).collect();
         let outside = Outside { sinks: Arc::<Sinks>::default(), inbox: Inbox::new(truth, scenario.length) };
         Self {
@@ -152,67 +159,72 @@ impl Run {
             workers,
             crashed: vec![None; WORKERS],
             started: 0,
+            operator: None,
         }
     }
 
-    /// An operator admits the new servers, as `quorate nodes admit` does; then the workers start.
-    async fn open_for_business(&mut self) {
+    /// Trusts the new servers, as an operator does with `quorate nodes trust`; then starts the workers.
+    async fn start_workers(&mut self) {
         let operator = self.process(0, None);
         operator.quorum.met(Duration::from_secs(1)).await;
         if let Err(error) = operator.quorum.trust_nodes().await {
-            self.referee.fail(&format!("new servers could not be admitted: {error}"));
+            self.referee.fail(&format!("cannot trust the new servers: {error}"));
         }
         operator.quorum.close().await;
         for worker in 0..WORKERS {
             self.start_worker(worker, None);
         }
+        if self.duties.iter().any(|duties| duties.pool) {
+            self.start_operator();
+        }
     }
 
-    /// The faults, one after the other.
-    async fn suffer(&mut self) {
-        self.set_weather(&self.scenario.weather.clone());
+    /// Carries out the faults, one after the other.
+    async fn inject_faults(&mut self) {
+        self.set_conditions(&self.scenario.weather.clone());
         for (at, fault) in std::mem::take(&mut self.scenario.faults) {
             self.truth.reach(at).await;
-            self.happen(fault);
+            self.inject(fault);
         }
         self.truth.reach(self.scenario.length).await;
     }
 
-    /// Everything is mended.
-    fn heal(&mut self) {
+    /// Ends every fault.
+    fn end_faults(&mut self) {
         self.trace.note(format_args!("the faults end"));
-        self.set_weather(&NetworkConditions::CALM);
+        self.set_conditions(&NetworkConditions::CALM);
         for link in self.links.iter().flatten() {
             link.set_open(Directions { there: true, back: true });
         }
         for node in 0..NODES {
-            self.happen(Fault::ResumeServer(node));
+            self.inject(Fault::ResumeServer(node));
             let memory =
                 if self.plan.wild_clocks || self.plan.far_steps { Memory::Kept } else { Memory::Empty };
-            self.happen(Fault::StartServer(node, memory));
-            self.happen(Fault::UnstandServer(node));
+            self.inject(Fault::StartServer(node, memory));
+            self.inject(Fault::UnstandServer(node));
         }
         for worker in 0..WORKERS {
-            self.happen(Fault::UnfreezeWorker(worker));
-            self.happen(Fault::WakeWorker(worker));
+            self.inject(Fault::UnfreezeWorker(worker));
+            self.inject(Fault::WakeWorker(worker));
             self.machines[worker].set_wall_right();
-            self.happen(Fault::ResumeWorker(worker));
+            self.inject(Fault::ResumeWorker(worker));
             if self.workers[worker].as_ref().is_some_and(|process| process.mistake.is_some()) {
-                self.happen(Fault::CrashWorker(worker));
+                self.inject(Fault::CrashWorker(worker));
             }
-            self.happen(Fault::StartWorker(worker, None));
+            self.inject(Fault::StartWorker(worker, None));
         }
         self.delete_foreign_markers();
-        self.referee.calm_down();
+        self.referee.end_faults();
     }
 
-    /// The workers end their work.
+    /// Ends the workers' work.
     async fn stop_work(&mut self) {
         let limit = self.truth.now() + WORK_ENDS_IN;
-        for process in self.workers.iter().flatten() {
+        let operator = self.operator.as_ref().map(|(process, _)| process);
+        for process in self.workers.iter().flatten().chain(operator) {
             process.env.stopped().cancel();
         }
-        while self.workers.iter().flatten().any(|process| process.env.tasks_alive() > 0) {
+        while self.workers.iter().flatten().chain(operator).any(|process| process.env.tasks_alive() > 0) {
             if self.truth.now() > limit {
                 self.referee.fail("a worker's code hangs");
                 return;
@@ -221,22 +233,24 @@ impl Run {
         }
     }
 
-    /// Once the quarantines are served and the last TTL is over, every worker gets the lease in turn.
+    /// Waits until the quarantines are over and the last TTL has passed; then every worker acquires the
+    /// lease in turn.
     async fn prove_liveness(&mut self) {
-        // Releases were kept for servers that were away: a back-off and a handshake later they have gone out.
+        // Releases were kept for servers that were away: after a back-off and a handshake they have been
+        // sent.
         self.truth.pass(RELEASED_IN).await;
         let keys_end_in = keys_of_a_crashed_worker_end_in(&self.plan.setup);
         let long_ago = self.truth.now().saturating_sub(keys_end_in);
         let lives = |worker: usize| self.crashed[worker].is_none_or(|crashed| crashed < long_ago);
-        // A resign request is stored for its time, whether its worker lives or not.
-        self.look_for_keys(|resource, owner| {
+        // A resign request is stored for its time, even if its worker has died.
+        self.check_for_leftover_keys(|resource, owner| {
             let ours = (0..WORKERS).any(|worker| lives(worker) && owner == format!("w{worker}"));
             ours && resource.kind() != ResourceKind::Wish
         });
         let served = self.plan.setup.quarantine().mul_f64(1.0 + self.plan.setup.drift_rate);
-        // A driver that was backing off needs a second to see its server, and only then is the wait over.
+        // A driver that was backing off needs a second to see its server; the wait is over only then.
         self.truth.pass(served + Duration::from_millis(1_500)).await;
-        self.look_for_keys(|_, _| true);
+        self.check_for_leftover_keys(|_, _| true);
         for turn in 0..2 * WORKERS {
             let Some(process) = &self.workers[turn % WORKERS] else { continue };
             let bound = if turn < WORKERS { FIRST_ACQUIRE } else { NEXT_ACQUIRE };
@@ -257,14 +271,15 @@ impl Run {
             if let Some(lease) = held.take().and_then(Arc::into_inner)
                 && let Err(error) = lease.release().await
             {
-                self.referee.fail(&format!("a release in calm weather: {error}"));
+                self.referee.fail(&format!("a release in the fault-free phase: {error}"));
             }
         }
-        self.rush().await;
+        self.contend().await;
     }
 
-    /// All workers try at one moment: votes that are split are cast again, so one of them has it.
-    async fn rush(&self) {
+    /// Lets all workers try at one moment. They repeat votes that are split, so one of them acquires the
+    /// lock.
+    async fn contend(&self) {
         let began = self.truth.now();
         let attempts = self.workers.iter().flatten().map(|process| async move {
             let lock = process.quorum.lock(RESOURCES[1]).ttl(Duration::from_secs(2));
@@ -276,27 +291,29 @@ impl Run {
         let got: Vec<Lease> = join_all(attempts).await.into_iter().flatten().collect();
         let (took, bound) = (self.truth.now() - began, RUSH);
         let got = got.first().map(|lease| lease.token().get());
-        let got = got.ok_or_else(|| "all tried at once, and nobody has it".to_owned());
+        let got = got.ok_or_else(|| "all tried at once, and no worker acquired".to_owned());
         self.referee.tell(&Event::Calm { worker: "one of all", took, bound, got });
         self.truth.pass(Duration::from_millis(20)).await;
     }
 
-    /// Another worker drops an attempt at some moment of its round. What it set must be gone soon.
+    /// Lets another worker drop an attempt at some moment of its round. The keys that it set must soon be
+    /// gone.
     async fn give_up(&self, turn: usize) {
         let Some(process) = &self.workers[(turn + 1) % WORKERS] else { return };
         let lock = process.quorum.lock(RESOURCES[0]).ttl(Duration::from_secs(2));
         let moment = Duration::from_millis(turn as u64 % 5);
         tokio::select! { biased;
-            // Won before the moment came: dropped all the same.
+            // The attempt won before that moment: the result is dropped all the same.
             _ = lock.try_acquire() => {}
             () = self.truth.pass(moment) => {}
         }
         self.truth.pass(Duration::from_millis(20)).await;
     }
 
-    /// Everything is closed, and nothing is left.
+    /// Closes everything, and checks that nothing is left.
     async fn end(&mut self) {
-        for process in std::mem::take(&mut self.workers).into_iter().flatten() {
+        let operator = self.operator.take().map(|(process, _)| process);
+        for process in std::mem::take(&mut self.workers).into_iter().flatten().chain(operator) {
             let began = self.truth.now();
             process.quorum.close().await;
             let took = self.truth.now() - began;
@@ -307,7 +324,7 @@ impl Run {
             self.retire(&process);
         }
         if !self.plan.wild_clocks {
-            self.look_for_keys(|_, _| true);
+            self.check_for_leftover_keys(|_, _| true);
         }
     }
 
@@ -363,12 +380,26 @@ impl Run {
         self.workers[worker] = Some(process);
     }
 
+    fn start_operator(&mut self) {
+        let process = self.process(OPERATOR, None);
+        let operator = Operator {
+            env: process.env.clone(),
+            quorum: process.quorum.clone(),
+            referee: Arc::clone(&self.referee),
+            seed: self.scenario.seed,
+            resumed: Arc::default(),
+        };
+        process.env.spawn(operator.clone().work());
+        self.operator = Some((process, operator));
+    }
+
     fn crash_worker(&mut self, worker: usize) {
         let Some(process) = self.workers[worker].take() else { return };
         self.crashed[worker] = Some(self.truth.now());
         process.host.crash();
-        self.referee.bury(&process.host);
-        // Its tasks are dropped when the runtime next looks at them: looked for at the end.
+        self.referee.process_gone(&process.host);
+        // The runtime drops its tasks when it next polls them; the check at the end of the run looks for
+        // them.
         let (truth, referee) = (self.truth, Arc::clone(&self.referee));
         #[expect(
             clippy::disallowed_methods,
@@ -376,25 +407,25 @@ impl Run {
         )]
         tokio::spawn(async move {
             truth.pass(Duration::from_millis(1)).await;
-            bury(&referee, &process);
+            process_gone(&referee, &process);
         });
     }
 
     fn retire(&self, process: &Process) {
-        bury(&self.referee, process);
+        process_gone(&self.referee, process);
     }
 
-    /// No key of these workers stands anywhere.
-    fn look_for_keys(&self, of: impl Fn(&Resource, &str) -> bool) {
+    /// Checks that no key of these workers is stored on any server.
+    fn check_for_leftover_keys(&self, of: impl Fn(&Resource, &str) -> bool) {
         for server in &self.servers {
             let mut leases = server.live_leases();
             leases.retain(|(resource, owner, _)| of(resource, Owner::from_node(owner).worker()));
-            self.referee.tell(&Event::Stands { node: server.name(), leases: &leases });
+            self.referee.tell(&Event::LeftoverLeases { node: server.name(), leases: &leases });
         }
     }
 
-    fn set_weather(&self, weather: &NetworkConditions) {
-        self.links.iter().flatten().for_each(|link| link.set_weather(weather.clone()));
+    fn set_conditions(&self, conditions: &NetworkConditions) {
+        self.links.iter().flatten().for_each(|link| link.set_conditions(conditions.clone()));
     }
 
     fn with(&self, worker: usize, act: impl FnOnce(&Process)) {
@@ -404,14 +435,15 @@ impl Run {
     }
 }
 
-/// A request that a worker sent just before it crashed runs within the node timeout or not at all, by a server's clock
-/// that may drift, and step once; what it sets ends with the longest TTL.
+/// Returns the longest time for which a key may outlive a crashed worker. A request that the worker sent
+/// just before the crash runs within the node timeout or not at all, by a server's clock that may drift,
+/// and step once. The key that it sets ends with the longest TTL.
 fn keys_of_a_crashed_worker_end_in(setup: &QuorumConfig) -> Duration {
     (setup.node_timeout + setup.max_ttl).mul_f64(1.0 + setup.drift_rate) + setup.clock_step_allowance
 }
 
-fn bury(referee: &Referee, process: &Process) {
-    referee.bury(&process.host);
+fn process_gone(referee: &Referee, process: &Process) {
+    referee.process_gone(&process.host);
     let tasks = process.host.tasks_alive() + process.env.tasks_alive() + process.quorum.env().tasks_alive();
     let panics = process.host.take_panics();
     referee.tell(&Event::Ended { worker: process.host.name(), tasks, panics: &panics });
@@ -421,9 +453,9 @@ fn bury(referee: &Referee, process: &Process) {
 mod tests {
     use super::*;
 
-    /// What is left of a crashed worker longer than its last request can have set it is a leftover.
+    /// A key that outlives a crashed worker for longer than its last request can have set it is a leftover.
     #[test]
-    fn a_crashed_worker_excuses_no_key_for_longer_than_its_last_request_can_have_set_it() {
+    fn a_crash_excuses_a_key_only_as_long_as_the_last_request_can_have_set_it() {
         let setup = Plan::default().setup;
         let ends_in = keys_of_a_crashed_worker_end_in(&setup);
         assert!(ends_in > setup.max_ttl + setup.node_timeout, "{ends_in:?}");

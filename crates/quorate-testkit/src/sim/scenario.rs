@@ -1,5 +1,6 @@
 use super::{
-    Directions, Fault, Halves, Memory, Mistake, NAP, NetworkConditions, NodeFault, Parted, SeedRng, SimClock,
+    Directions, Fault, Halves, Memory, Mistake, NAP, NetworkConditions, NodeFault, Parted, Promises, SeedRng,
+    SimClock,
 };
 use quorate::{env::WallTime, quorum::QuorumConfig};
 use std::{ops::RangeInclusive, time::Duration};
@@ -63,6 +64,8 @@ pub struct Plan {
     pub crashes: u64,
     /// How often, of a thousand crashes, a server comes back with an old snapshot, and so with old counters.
     pub snapshots: u64,
+    /// What is held beyond what is promised today.
+    pub promises: Promises,
     /// How long workers' timers sleep before they look at the clock again.
     pub naps: Duration,
     /// By how much a worker's timers may be late though its process runs: the shipped code's never are.
@@ -91,6 +94,7 @@ impl Default for Plan {
             one_forgets: false,
             crashes: 0,
             snapshots: 300,
+            promises: Promises::default(),
             naps: NAP,
             oversleep: Duration::ZERO,
         }
@@ -104,6 +108,8 @@ pub struct Scenario {
     pub seed: u64,
     /// Each worker's machine: boot clock and wall clock.
     pub workers: Vec<(SimClock, SimClock)>,
+    /// The operator's machine.
+    pub operator: (SimClock, SimClock),
     /// Each server's wall clock.
     pub servers: Vec<SimClock>,
     /// How messages fare until the faults end.
@@ -138,7 +144,9 @@ impl Scenario {
         faults.retain(|(at, _)| *at < plan.length);
         // A stable sort: what was drawn first happens first.
         faults.sort_by_key(|(at, _)| *at);
-        Self { seed, workers, servers, weather, faults, length: plan.length }
+        // A stream of its own: the other clocks are what they would be without.
+        let operator = machine(&mut SeedRng::new(seed, "operator's machine"), edge);
+        Self { seed, workers, operator, servers, weather, faults, length: plan.length }
     }
 }
 
@@ -492,7 +500,7 @@ mod tests {
             }
         }
         let ends = [
-            "road mended",
+            "road restored",
             "network whole",
             "server resumed",
             "server clock went on",

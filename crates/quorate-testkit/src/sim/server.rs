@@ -1,6 +1,6 @@
 use super::{
-    Dial, Event, NodeFault, Referee, SimClock, Truth, connection::Connection, execution_gate::ExecutionGate,
-    scenario::true_wall,
+    AdjustableClock, Event, NodeFault, Referee, SimClock, Truth, connection::Connection,
+    execution_gate::ExecutionGate, scenario::true_wall,
 };
 use quorate::{
     env::WallTime,
@@ -14,24 +14,24 @@ use std::{
     time::Duration,
 };
 
-/// How often a server writes the snapshot that it may come back with.
+/// The interval between the snapshots that a server may come back with.
 const SNAPSHOT_EVERY: Duration = Duration::from_secs(8);
 
-/// A server that forgot has no vote for longer than any lease lives that it may have forgotten.
+/// The time for which a server that forgot must not vote: longer than any lease that it may have forgotten.
 const QUARANTINED: Duration = Duration::from_secs(3);
 
-/// A clock that is set by more than this at once is outside of what a plan's margins are for: the node must not count
-/// until every lease that it has ended early would have ended anyway.
+/// A step of a server's clock larger than this is outside of the plan's margins. The node must then not
+/// count until every lease that the step ended early would have ended anyway.
 const FAR: Duration = Duration::from_millis(100);
 
-/// What a server has left after a crash.
+/// The data that a server has left after a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Memory {
     /// Nothing.
     Empty,
-    /// What it wrote to disk some seconds before, its marker and its counters among it.
+    /// The snapshot that it wrote to disk some seconds before, with its marker and its counters.
     Snapshot,
-    /// Everything that it answered for: an append-only file that is written before each answer.
+    /// Everything that it has acknowledged: an append-only file that is written before each answer.
     Kept,
 }
 
@@ -49,10 +49,11 @@ pub struct Server {
 
 #[derive(Debug, Default)]
 struct State {
-    clock: Dial,
-    /// By how much the clock was ahead of the truth when it was touched, and until when.
+    clock: AdjustableClock,
+    /// The amounts by which the clock was ahead of the true time whenever it was changed, each with the end
+    /// of its period.
     ahead: Vec<(Duration, Duration)>,
-    /// When the clock was last set ahead by more than any plan's promises allow.
+    /// The time when the clock was last set forward by more than any plan's margins allow.
     astray: Option<Duration>,
     store: MemoryStore,
     snapshot: (Duration, MemoryStore),
@@ -68,7 +69,8 @@ impl State {
         true_wall(now).until(WallTime::from_micros(self.clock.shows(now) / 1_000))
     }
 
-    /// Between two touches a clock drifts one way and by little, so that its ends are the extremes.
+    /// Returns the most that the clock was ahead within `within` before `now`. Between two changes a clock
+    /// drifts one way and by little, so the ends of a period are its extremes.
     fn was_ahead(&self, now: Duration, within: Duration) -> Duration {
         let recent = self.ahead.iter().filter(|(until, _)| *until + within >= now);
         recent.map(|(_, ahead)| *ahead).fold(self.is_ahead(now), Duration::max)
@@ -76,7 +78,7 @@ impl State {
 }
 
 impl Server {
-    /// An empty server that runs. Its clock starts where `clock` does. It says that it is `durable`, or not.
+    /// Starts an empty server. Its clock starts at `clock`. It reports whether it is `durable`.
     pub fn start(
         name: &str,
         truth: Truth,
@@ -85,7 +87,7 @@ impl Server {
         durable: bool,
         referee: Arc<Referee>,
     ) -> Arc<Self> {
-        let state = State { up: true, clock: Dial::new(clock), ..State::default() };
+        let state = State { up: true, clock: AdjustableClock::new(clock), ..State::default() };
         Arc::new(Self {
             name: name.to_owned(),
             truth,
@@ -97,19 +99,20 @@ impl Server {
         })
     }
 
-    /// What it is called.
+    /// Returns the server's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
     // --- faults -----------------------------------------------------------------------------------------
 
-    /// Stops (SIGSTOP) or resumes it. What arrives meanwhile waits, and runs afterwards.
+    /// Stops (SIGSTOP) or resumes it. Messages that arrive meanwhile wait, and run afterwards.
     pub fn set_awake(&self, awake: bool) {
         self.awake.set_open(awake);
     }
 
-    /// Ends the process: every connection breaks, what waited in them is gone, and so is the memory.
+    /// Ends the process: every connection breaks, the requests that waited in them are lost, and so is the
+    /// memory.
     pub fn crash(&self) {
         let mut state = self.state();
         state.up = false;
@@ -118,7 +121,7 @@ impl Server {
         connections.iter().filter_map(Weak::upgrade).for_each(|connection| connection.reset_by_server());
     }
 
-    /// Starts it again after a crash.
+    /// Starts the process again after a crash.
     pub fn restart(&self, memory: Memory) {
         let mut state = self.state();
         state.up = true;
@@ -143,21 +146,22 @@ impl Server {
         self.referee.tell(&Event::Forgot { node: &self.name });
     }
 
-    /// Another, new server takes its name and its address, with a clock of its own.
+    /// Replaces it with a new server of the same name and address, with a clock of its own.
     pub fn replace(&self, clock: SimClock) {
         self.crash();
-        self.touch(|dial, _| *dial = Dial::new(clock));
+        self.touch(|current, _| *current = AdjustableClock::new(clock));
         self.restart(Memory::Empty);
     }
 
-    /// Every connection of the workers that `of` names breaks at both ends: what has not run is lost.
+    /// Breaks every connection of the workers that `of` accepts, at both ends: requests that have not run
+    /// are lost.
     pub fn tear(&self, of: impl Fn(&str) -> bool) {
         let mut connections: Vec<_> = self.state().connections.iter().filter_map(Weak::upgrade).collect();
         connections.retain(|connection| of(connection.host.name()));
         connections.iter().for_each(|connection| connection.tear());
     }
 
-    /// FLUSHALL: the memory is gone, the run goes on.
+    /// Deletes every key (FLUSHALL): the memory is gone, the process goes on.
     pub fn flush(&self) {
         let mut state = self.state();
         let before = std::mem::take(&mut state.store);
@@ -171,18 +175,18 @@ impl Server {
 
     /// Steps its wall clock.
     pub fn step(&self, by_millis: i64) {
-        self.touch(|dial, _| dial.step(by_millis));
+        self.touch(|clock, _| clock.step(by_millis));
         if Duration::from_millis(by_millis.unsigned_abs()) > FAR {
             self.state().astray = Some(self.truth.now());
         }
     }
 
-    /// Its clock stands still, or goes on from where it stood.
+    /// Stops its clock, or lets it go on from where it stopped.
     pub fn set_clock_running(&self, running: bool) {
-        self.touch(|dial, now| if running { dial.go_on(now) } else { dial.stand(now) });
+        self.touch(|clock, now| if running { clock.go_on(now) } else { clock.stand(now) });
     }
 
-    fn touch(&self, how: impl FnOnce(&mut Dial, Duration)) {
+    fn touch(&self, how: impl FnOnce(&mut AdjustableClock, Duration)) {
         let now = self.truth.now();
         let mut state = self.state();
         let before = state.is_ahead(now);
@@ -200,17 +204,17 @@ impl Server {
 
     // --- service ----------------------------------------------------------------------------------------
 
-    /// Waits until it is not stopped.
+    /// Waits while the process is stopped.
     pub(super) async fn awake(&self) {
         self.awake.pass().await;
     }
 
-    /// A request runs whose sender has hung up, or has seen its connection break.
-    pub(super) fn runs_for_the_gone(&self) {
+    /// Counts a request that runs though its sender has hung up, or has seen its connection break.
+    pub(super) fn count_request_of_closed_sender(&self) {
         self.referee.count("ran on a broken connection");
     }
 
-    /// Takes a connection and says who it is; `None` while it is down.
+    /// Accepts a connection and identifies the server; returns `None` while it is down.
     pub(super) fn accept(&self, connection: &Arc<Connection>) -> Option<Hello> {
         let mut state = self.state();
         if !state.up {
@@ -252,24 +256,25 @@ impl Server {
             }
             Some(node_fault) => super::node_fault::run(&mut state.store, batch, clocks, node_fault),
         };
-        let ears: Vec<_> = match freed.is_empty() {
+        let listeners: Vec<_> = match freed.is_empty() {
             true => Vec::new(),
             false => state.connections.iter().filter_map(Weak::upgrade).collect(),
         };
         drop(state);
         for freed in &freed {
-            let ears: Vec<_> = ears.iter().filter(|ear| ear.listens(&freed.resource)).collect();
-            let told = u32::try_from(ears.len()).unwrap_or(u32::MAX);
-            ears.iter().for_each(|connection| connection.tell(freed, told));
+            let listeners: Vec<_> = listeners.iter().filter(|ear| ear.listens(&freed.resource)).collect();
+            let receivers = u32::try_from(listeners.len()).unwrap_or(u32::MAX);
+            listeners.iter().for_each(|connection| connection.report_release(freed, receivers));
         }
         self.referee.ran(&self.name, batch, &reply);
         reply
     }
 
-    /// Whether no honest server in its place could now grant `resource` to anyone but an owner that `is_ours`:
-    /// it holds the lease, or is down, or forgot so short a while ago that it must be in quarantine, or its clock was
-    /// set so far ahead so short a while ago that no worker may count what it grants. Where it keeps
-    /// everything it may vote as soon as it is up, so that being down is no excuse for what it never had.
+    /// Returns `true` if no honest server in its place could now grant `resource` to any owner that is not
+    /// `is_ours`. There are four such cases. It holds the lease; or it is down; or it forgot so recently
+    /// that it must be in quarantine; or its clock was set so far forward so recently that no worker may
+    /// count its grants. A server that keeps everything may vote as soon as it is up, so for such a server
+    /// being down excuses no lease that it never held.
     pub fn backs(&self, resource: &Resource, is_ours: impl Fn(&str) -> bool) -> bool {
         let state = self.state();
         let Ok(row) = state.store.lease(resource);
@@ -279,18 +284,18 @@ impl Server {
         holds || (!state.up && !self.durable) || barred(state.forgot) || barred(state.astray)
     }
 
-    /// By how much its clock was ahead of the truth at most, within the time before now.
+    /// Returns the most by which its clock was ahead of the true time, within the given time before now.
     pub fn was_ahead(&self, within: Duration) -> Duration {
         self.state().was_ahead(self.truth.now(), within)
     }
 
-    /// The marker that stands on it.
+    /// Returns the marker that is stored on it.
     pub fn marker(&self) -> Option<Arc<str>> {
         let Ok(marker) = self.state().store.marker();
         marker
     }
 
-    /// The leases that live now, and for how long yet.
+    /// Returns the live leases, each with the time that remains.
     pub fn live_leases(&self) -> Vec<(Resource, String, Duration)> {
         let state = self.state();
         let clocks = self.clocks(&state);
@@ -301,7 +306,7 @@ impl Server {
         live.collect()
     }
 
-    /// As Redis does, it times leases by its wall clock.
+    /// Returns the clocks for the engine. As Redis does, the server times leases by its wall clock.
     fn clocks(&self, state: &State) -> Clocks {
         let micros = state.clock.shows(self.truth.now()) / 1_000;
         Clocks { wall: NodeTime::from_micros(micros), lease_nanos: micros * 1_000 }
@@ -317,7 +322,7 @@ mod tests {
     use super::*;
     use crate::sim::{Plan, Trace};
 
-    /// What keeps everything votes as soon as it is up again, for whoever asks.
+    /// A durable server votes for any worker as soon as it is up again.
     #[tokio::test(start_paused = true)]
     async fn a_durable_server_that_is_down_backs_what_it_holds_alone() {
         let truth = Truth::begin();
@@ -334,9 +339,10 @@ mod tests {
         }
     }
 
-    /// A clock that is set far ahead ends its leases early, and bars the server for as long as one can last.
+    /// A clock that is set far forward ends its leases early, and excludes the server for as long as a
+    /// lease can last.
     #[tokio::test(start_paused = true)]
-    async fn a_server_whose_clock_was_set_far_ahead_backs_until_no_lease_of_before_can_live() {
+    async fn a_server_whose_clock_was_set_far_ahead_backs_until_every_earlier_lease_is_over() {
         let truth = Truth::begin();
         let resource = Resource::lock("x").unwrap();
         let referee = Referee::new(truth, Trace::none(truth), Plan::default().setup);
@@ -349,9 +355,9 @@ mod tests {
         assert!(!server.backs(&resource, |_| true), "no longer than any lease of before");
     }
 
-    /// By how much a clock was ahead long ago excuses no early start.
+    /// A clock that was ahead long ago does not excuse an early start.
     #[tokio::test(start_paused = true)]
-    async fn how_far_a_clock_was_ahead_is_forgotten() {
+    async fn an_old_clock_error_is_no_excuse() {
         let truth = Truth::begin();
         let referee = Referee::new(truth, Trace::none(truth), Plan::default().setup);
         let right = SimClock { start_nanos: true_wall(Duration::ZERO).as_micros() * 1_000, rate_ppm: 0 };

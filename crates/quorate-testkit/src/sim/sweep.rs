@@ -10,34 +10,34 @@ use std::{
     time::Duration,
 };
 
-/// Many seeds of one plan, on several threads, each seed in a runtime of its own. Nothing of a seed is kept
-/// but what was wrong with it.
+/// A sweep over many seeds of one plan, on several threads, each seed in a runtime of its own. A sweep
+/// keeps only the failures and the counts of its seeds.
 #[derive(Clone, Debug)]
 pub struct Sweep {
-    /// What the plan is called, for whoever replays.
+    /// The plan's name, for a replay.
     pub name: String,
-    /// What is simulated.
+    /// The plan to simulate.
     pub plan: Plan,
-    /// Which seeds.
+    /// The range of seeds.
     pub seeds: Range<u64>,
-    /// Whether each is run twice, and the traces compared.
+    /// Runs each seed twice and compares the traces.
     pub twice: bool,
-    /// How many threads.
+    /// The number of threads.
     pub threads: usize,
-    /// After this many failures no further seed is begun.
+    /// The number of failures after which no further seed begins.
     pub stop_after: u64,
 }
 
-/// What came of many seeds.
+/// The result of many seeds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// How many seeds have been run.
+    /// The number of seeds that have run.
     pub seeds: u64,
-    /// How much true time has gone by in them, a seed counted once.
+    /// The true time that has passed in them; a seed that ran twice counts once.
     pub simulated: Duration,
-    /// How often what was reached.
+    /// The number of times that each counted thing was reached, by its name.
     pub coverage: BTreeMap<String, u64>,
-    /// What was wrong, by seed.
+    /// The failures, by seed.
     pub failures: Vec<Failure>,
 }
 
@@ -50,12 +50,12 @@ pub struct Failure {
     pub plan: String,
     /// The invariant's name, or `run`.
     pub invariant: String,
-    /// What was wrong, and when.
+    /// The violation and its time.
     pub violation: String,
 }
 
 impl Failure {
-    /// The command that shows it again, with the whole trace.
+    /// Returns the command that runs this seed again and prints the whole trace.
     pub fn replay(&self) -> String {
         let (plan, seed) = (&self.plan, self.seed);
         format!("cargo run --release -p quorate-testkit --bin simulate -- --plan {plan} --replay {seed}")
@@ -63,14 +63,16 @@ impl Failure {
 }
 
 impl Sweep {
-    /// Every seed of `seeds` under the plan of [`PLANS`](super::PLANS) called `name`, on every processor.
+    /// Returns a sweep over `seeds` under the plan of [`PLANS`](super::PLANS) named `name`, on every
+    /// processor.
     pub fn over(name: &str, seeds: Range<u64>) -> Option<Self> {
         let threads = std::thread::available_parallelism().map_or(2, usize::from);
         let plan = Plan::named(name)?;
         Some(Self { name: name.to_owned(), plan, seeds, twice: false, threads, stop_after: u64::MAX })
     }
 
-    /// Runs them. `after` hears of each seed as it ends, from whichever thread, with what was wrong with it.
+    /// Runs the sweep. Calls `after` once for each seed when it ends, on the thread that ran it, with the
+    /// failure if there is one.
     pub fn run(&self, after: impl Fn(u64, Option<&Failure>) + Sync) -> Summary {
         let (next, failed) = (AtomicU64::new(self.seeds.start), AtomicU64::new(0));
         let stopped = AtomicBool::new(false);
@@ -95,7 +97,7 @@ impl Sweep {
         total
     }
 
-    /// Runs a seed, and says what was wrong.
+    /// Runs a seed and returns its failure, if any.
     fn judge(&self, seed: u64) -> (Option<Outcome>, Option<Failure>) {
         let run = || {
             if !self.twice {
@@ -126,7 +128,7 @@ impl Sweep {
     }
 }
 
-/// Where two runs of one seed part, if they do.
+/// Returns the first difference between two runs of one seed, if there is one.
 fn parted(one: &Outcome, two: &Outcome) -> Option<String> {
     let line = one.trace.iter().zip(&two.trace).position(|(one, two)| one != two);
     let line = line.or((one != two).then_some(one.trace.len().min(two.trace.len())))?;
@@ -134,7 +136,7 @@ fn parted(one: &Outcome, two: &Outcome) -> Option<String> {
     Some(format!("two runs part at line {line} of the trace: {:?}, {:?}", says(one), says(two)))
 }
 
-/// The invariant that a violation names, after the time.
+/// Returns the name of the invariant in a violation, which follows the time.
 fn broken(violation: &str) -> &'static str {
     let name = violation.split(": ").nth(1).unwrap_or_default();
     let known = invariant::all().into_iter().map(|invariant| invariant.name());
@@ -142,7 +144,7 @@ fn broken(violation: &str) -> &'static str {
 }
 
 impl Summary {
-    /// Adds what came of others.
+    /// Adds the result of other seeds.
     pub fn merge(&mut self, other: Self) {
         self.seeds += other.seeds;
         self.simulated += other.simulated;
@@ -150,12 +152,12 @@ impl Summary {
         other.coverage.into_iter().for_each(|(what, count)| *self.coverage.entry(what).or_default() += count);
     }
 
-    /// How often something was reached.
+    /// Returns the number of times that `what` was reached.
     pub fn count(&self, what: &str) -> u64 {
         self.coverage.get(what).copied().unwrap_or_default()
     }
 
-    /// The faults that happened, by kind.
+    /// Returns the faults that happened, by kind.
     pub fn faults(&self) -> impl Iterator<Item = (&str, u64)> {
         let counts = self.coverage.iter().map(|(what, count)| (what.as_str(), *count));
         counts.filter(|(what, _)| Fault::is_kind(what))
@@ -195,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn two_histories_are_told() {
+    fn two_histories_of_one_seed_are_reported() {
         let one = simulate(1, &Plan { length: Duration::from_secs(1), ..Plan::default() });
         assert_eq!(parted(&one, &one), None);
         let mut two = one.clone();

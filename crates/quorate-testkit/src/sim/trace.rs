@@ -5,11 +5,11 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-/// What happened, line by line, in true time. Two runs of one seed must write the same lines.
+/// The events of a run, line by line, in true time. Two runs of one seed must write the same lines.
 #[derive(Clone, Debug)]
 pub struct Trace {
     truth: Truth,
-    /// `None` where nothing is written.
+    /// The lines; `None` if the trace is not recorded.
     lines: Option<Arc<Mutex<Vec<String>>>>,
 }
 
@@ -19,7 +19,7 @@ impl Trace {
         Self { truth, lines: Some(Arc::default()) }
     }
 
-    /// A trace that nobody will read.
+    /// A trace that records nothing.
     pub fn none(truth: Truth) -> Self {
         Self { truth, lines: None }
     }
@@ -31,19 +31,19 @@ impl Trace {
         lines.lock().unwrap_or_else(PoisonError::into_inner).push(line);
     }
 
-    /// Whether anything is written.
+    /// Returns `true` if the trace records lines.
     pub fn is_written(&self) -> bool {
         self.lines.is_some()
     }
 
-    /// The lines so far.
+    /// Takes the lines so far.
     pub fn take(&self) -> Vec<String> {
         let lines = self.lines.as_ref().map(|lines| lines.lock().unwrap_or_else(PoisonError::into_inner));
         lines.map(|mut lines| std::mem::take(&mut *lines)).unwrap_or_default()
     }
 }
 
-/// A request and its reply, short enough to read thousands of.
+/// Describes a request and its reply, in a form that is short enough to read thousands of.
 pub(super) fn exchange(request: &Request, reply: &Reply) -> String {
     let asked = match request {
         Request::Acquire { resource, owner, ttl, .. } => {
@@ -93,7 +93,7 @@ pub(super) fn exchange(request: &Request, reply: &Reply) -> String {
     format!("[{asked} = {said}]")
 }
 
-/// The worker and the first bits of an owner token.
+/// Returns the part of an owner token that names the worker, and the first bits of the rest.
 pub(super) fn short(owner: &Owner) -> &str {
     let text = owner.as_str();
     text.get(..owner.worker().len() + 7).unwrap_or(text)

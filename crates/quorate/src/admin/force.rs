@@ -1,4 +1,4 @@
-//! A lease that is taken from its holder.
+//! The forced release of a lock.
 
 use crate::{
     node::{Owner, Reply, Request, Resource},
@@ -6,43 +6,43 @@ use crate::{
     vote::{Answer, NodeOutcome, ReplyTo, Report, vote_channel},
 };
 
-/// What came of [`Quorum::force_release`].
+/// The result of [`Quorum::force_release`].
 #[derive(Clone, Debug)]
 pub struct ForcedRelease {
-    /// On how many nodes the owner stood, and does no more.
+    /// The number of nodes on which the owner held the resource and no longer does.
     pub freed: usize,
-    /// How many nodes have answered: on these the owner does not stand any more.
+    /// The number of nodes that answered: on these the owner no longer holds the resource.
     pub clear: usize,
-    /// What each node said; *agreed* where the owner does not stand any more.
+    /// The outcome of each node: *agreed* if the owner no longer holds the resource there.
     pub report: Report,
 }
 
 impl ForcedRelease {
-    /// Whether a majority is rid of the owner, so that another may acquire.
+    /// Returns whether a majority is free of the owner, so that another may acquire.
     pub fn is_clear(&self) -> bool {
         self.clear >= self.report.needed
     }
 }
 
 impl Quorum {
-    /// Takes `resource` from the holder that `owner` signs, on every node where it still stands, and from nobody
-    /// else: compare and delete, by the token that an [inspection](Quorum::inspect) named.
+    /// Force-releases `resource` on every node where `owner` holds it, without notifying the holder. It compares and deletes
+    /// by the owner token that an [inspection](Quorum::inspect) returned, so no other holder is affected.
     ///
-    /// **The holder does not know.** It believes in its lease until its next extension, a third of its TTL later at
-    /// most, and until then another may hold it too; where a majority is not free, or the holder extends in between,
-    /// it sets itself again. Only a sink that compares fencing tokens is safe from both. It is for a holder that is
-    /// known to be gone or stuck for good, and for keys without an end that other clients left. Where the holder can
-    /// hear, ask it: [`Observer::ask_to_resign`](crate::election::Observer::ask_to_resign).
+    /// **The holder is not notified.** It considers its lease valid until its next renewal, at most a third of its TTL later.
+    /// Until then another worker may hold the resource too. If no majority is free, or the holder renews in between, it
+    /// sets its keys again. Only a sink that compares fencing tokens is safe from both. Use it for a holder that is known
+    /// to be dead or stuck, and for keys without a TTL that other clients left. If the holder is running, send it a
+    /// request instead: [`Observer::ask_to_resign`](crate::election::Observer::ask_to_resign).
     ///
-    /// Readers stand under one name, [`Owner::READERS`]: to take the resource from that takes it from every reader, later
-    /// ones as well. It is asked of each node once, within the node timeout.
+    /// All readers share the name [`Owner::READERS`]: releasing it releases every reader, also later ones. Each node is asked
+    /// once, within the node timeout.
     ///
     /// # Cancel safety
-    /// Dropping it leaves each node freed or not.
+    /// Dropping it leaves the resource released on some nodes or on none.
     pub async fn force_release(&self, resource: &Resource, owner: &Owner) -> ForcedRelease {
         let pool = self.pool();
         let (sender, mut votes) = vote_channel();
-        // Once, and now: readers are all called the same, so that a late release would free later ones.
+        // Sent once and never later: all readers share a name, so a late release would free later readers.
         for node in 0..pool.len() {
             let request = Request::Release { resource: resource.clone(), owner: owner.clone() };
             pool.ask(node, request, ReplyTo { sender: sender.clone(), ticket: 0 });

@@ -17,7 +17,7 @@ pub(super) struct AcquiredMessage {
     pub(super) at: usize,
     pub(super) lease: Lease,
     /// The attempts and payloads that the granting nodes had counted before.
-    pub(super) counted_before: Vec<node::Begun>,
+    pub(super) counted_before: Vec<node::AttemptCount>,
     pub(super) payload: Option<Fingerprint>,
 }
 

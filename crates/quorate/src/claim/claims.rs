@@ -2,16 +2,17 @@ use super::{
     Claim, ClaimError, ClaimOutcome, DeadLettered, Done, Fingerprint, MessageId,
     begin::{AcquiredMessage, Beginning, begin, payloads},
     dead_letter::{DeadLetter, Hook},
+    votes::{ClaimData, ClaimTally},
 };
 use crate::{
     claim::attempts::Payload,
     config::SettingError,
     lease::{
-        AcquireError, AttemptResult, LeaseOptions, LeaseParams, attempt_each, is_contended, lease_options,
+        AcquireError, AttemptResult, LeaseOptions, LeaseParams, attempt_each_with, is_contended,
+        lease_options,
     },
     node::Resource,
     quorum::Quorum,
-    vote::Tally,
 };
 use futures_util::{StreamExt, stream};
 use std::{fmt, sync::Arc, time::Duration};
@@ -203,19 +204,16 @@ impl Claims {
 
     async fn claim_unsettled(&self, asked: &[Asked], params: LeaseParams) -> Vec<Verdict> {
         let resources: Vec<Resource> = asked.iter().map(|asked| asked.resource.clone()).collect();
-        let attempted = attempt_each(self.quorum.inner(), &resources, params).await;
+        let data = ClaimData::new(self.quorum.config());
+        let attempted = attempt_each_with(self.quorum.inner(), &resources, params, &data).await;
         let mut verdicts: Vec<Option<Verdict>> = Vec::with_capacity(asked.len());
         let (mut acquired, mut elsewhere) = (Vec::new(), Vec::new());
         for (at, (attempted, asked)) in attempted.into_iter().zip(asked).enumerate() {
             let verdict = match attempted {
-                AttemptResult::Held(lease, counted_before) => {
+                AttemptResult::Held(lease, tally) => {
                     self.options.bind(&lease, self.quorum.env().now());
-                    acquired.push(AcquiredMessage {
-                        at,
-                        lease,
-                        counted_before,
-                        payload: asked.payload.clone(),
-                    });
+                    let (counted_before, payload) = (tally.begun().cloned().collect(), asked.payload.clone());
+                    acquired.push(AcquiredMessage { at, lease, counted_before, payload });
                     None
                 }
                 AttemptResult::Closed => Some(Verdict::of(Err(AcquireError::Closed.into()))),
@@ -278,7 +276,7 @@ impl Claims {
         }
     }
 
-    fn lost(&self, tally: Tally, asked: &Asked) -> Verdict {
+    fn lost(&self, tally: ClaimTally, asked: &Asked) -> Verdict {
         let outcome = match tally.done() {
             Some(done) => match (asked.other(done.payload.as_ref()), DeadLettered::of(done)) {
                 (Some(other), _) => Err(asked.other_payload(other)),
@@ -301,7 +299,7 @@ impl Claims {
     /// Checks the settings, and returns the parameters of a claim's lease.
     pub(super) fn params(&self) -> Result<LeaseParams, ClaimError> {
         let refuse = |error: SettingError| Err(AcquireError::from(error).into());
-        let params = self.options.params(self.quorum.inner())?;
+        let params = self.options.params(self.quorum.config())?;
         if self.max_attempts == Some(0) {
             let reason = "with which no message could ever be handled";
             return refuse(SettingError::new("max_attempts", "0", reason, "give 1 or more, or leave it out"));
@@ -369,7 +367,7 @@ fn started(outcome: ClaimOutcome) -> ClaimOutcome {
 pub(super) struct Verdict {
     pub(super) outcome: Result<ClaimOutcome, ClaimError>,
     /// The tally of a lost attempt.
-    pub(super) tally: Option<Tally>,
+    pub(super) tally: Option<ClaimTally>,
 }
 
 impl Verdict {

@@ -81,6 +81,7 @@ mod outcome;
 mod process;
 mod state;
 pub mod stream;
+mod votes;
 
 pub use claims::Claims;
 pub use complete::Completed;
@@ -92,3 +93,6 @@ pub use many::{abandon_many, complete_many};
 pub use message::MessageId;
 pub use outcome::{ClaimOutcome, ClaimResult, DeadLettered, Done, IdempotentResult, Processed};
 pub use state::ClaimState;
+
+#[doc(hidden)]
+pub use votes::{ClaimData, ClaimTally};

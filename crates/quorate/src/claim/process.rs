@@ -1,6 +1,6 @@
 use super::{
     Claim, ClaimError, ClaimHandle, ClaimOutcome, ClaimResult, Claims, IdempotentResult, MessageId,
-    ProcessError, Processed,
+    ProcessError, Processed, votes::ClaimTally,
 };
 use crate::{
     env::WallTime,
@@ -9,7 +9,6 @@ use crate::{
         Resource,
         engine::{RESULT_MAX, cut},
     },
-    vote::Tally,
 };
 use std::{sync::Arc, time::Duration};
 
@@ -101,7 +100,7 @@ impl Claims {
             if over {
                 return Err(ProcessError::StillInProgress { id: message.id().into(), waited: wait, holder });
             }
-            let tally = verdict.tally.unwrap_or_else(|| Tally::new(self.quorum.pool().len()));
+            let tally = verdict.tally.unwrap_or_else(|| ClaimTally::of_claim(self.quorum.pool().len()));
             backoff.rest(&tally, began, Some(deadline)).await;
         }
     }

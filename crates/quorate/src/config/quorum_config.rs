@@ -1,7 +1,7 @@
 use crate::{config::SettingError, node::Owner, sabotage::Sabotage};
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-/// What never shrinks below this: reading a clock, and the rounding of TTLs to milliseconds.
+/// The constant part of the margin: reading a clock, and rounding TTLs to milliseconds.
 const ROUNDING: Duration = Duration::from_millis(2);
 /// The most bytes of a host's name in a worker's default name.
 const HOST_MAX: usize = 64;
@@ -27,36 +27,37 @@ pub struct QuorumConfig {
     /// The name of this worker in owner tokens, so that a token tells who leads. Default the host's name and the process id,
     /// `HOST-PID`.
     pub worker: Arc<str>,
-    /// How long a node may take to answer one request. Absolute, never a share of a TTL. Default 100 ms.
+    /// The longest time that a node may take to answer a request, independent of any TTL. Default 100 ms.
     pub node_timeout: Duration,
-    /// The longest TTL of any lease, and so how long a node that forgot must wait before it votes. Shared by all
-    /// workers. Default 30 s; nothing needs more, since leases extend themselves.
+    /// The longest TTL of any lease, and therefore the least wait of a node that lost its memory. Shared by all workers.
+    /// Default 30 s. Leases are renewed, so no use needs more.
     pub max_ttl: Duration,
-    /// By how much the rates of any two clocks may differ. Shared by all workers. Default 0.01.
+    /// The largest relative difference between the rates of two clocks. Shared by all workers. Default 0.01.
     pub drift_rate: f64,
-    /// By how much a node's clock may step. Shared by all workers. Default 200 ms, never more than a tenth of the TTL.
+    /// The largest step of a node's clock that leases tolerate, but at most a tenth of the TTL. Shared by all workers. Default
+    /// 200 ms.
     pub clock_step_allowance: Duration,
-    /// How far the wall clocks of nodes and workers may be apart where a fencing counter is seeded, and by
-    /// how much a node's memory must predate a tick. A node that forgot waits for four times this at least. Shared by
-    /// all workers. Default 1 s.
+    /// The largest difference between the wall clocks of nodes and workers. Fencing counters are started within it, and a
+    /// node's memory must be older than a tick by this. A node that lost its memory waits at least four times this.
+    /// Shared by all workers. Default 1 s.
     pub max_clock_offset: Duration,
-    /// How long a fencing counter outlives its last use. Default 7 days.
+    /// The lifetime of a fencing counter after its last use. Default 7 days.
     pub fence_retention: Duration,
-    /// How long the nodes remember a job, its history and its state after the last worker that has it, and a group's
-    /// ledger after its last worker. Default 30 days.
+    /// The time for which the nodes keep a job, its history and its state after the last worker that has the job has ended,
+    /// and a group's ledger after its last worker. Default 30 days.
     ///
-    /// Workers of one group may differ in it only where each has a day or more: they vouch for their jobs at least every two
-    /// hours, and a worker with a shorter time would take another's jobs for ended.
+    /// Workers of one group may use different values only if each is a day or more. Workers confirm their jobs at least
+    /// every two hours, and a worker with a shorter value would remove another worker's jobs.
     pub ledger_retention: Duration,
-    /// Nodes persist every write before they answer, so that a restart is no loss of memory. Verified at
-    /// each handshake. Shared by all workers. Default false.
+    /// Nodes persist every write before they answer, so that a restart loses no memory. Verified at each handshake. Shared
+    /// by all workers. Default false.
     pub durable: bool,
     /// Nodes without a marker vote at once: for development and tests only. Shared by all workers. Default false.
     pub trust_new_nodes: bool,
-    /// This worker only looks: it writes no marker, so nothing it was told wrongly stays behind. Default
+    /// The worker is read-only: it writes no marker, so that a wrong setting of this worker has no lasting effect. Default
     /// false.
     pub only_looks: bool,
-    /// The safety mechanisms that this worker leaves out: for tests of the tests. Default none.
+    /// The safety mechanisms that this worker leaves out, to test the tests. Default none.
     #[cfg(feature = "sabotage")]
     pub sabotage: Vec<Sabotage>,
 }
@@ -95,32 +96,31 @@ fn worker_of(host: &str, pid: u32) -> Arc<str> {
 }
 
 impl QuorumConfig {
-    /// The TTL of a lease that is not told another: 10 s, or `max_ttl` where that is shorter.
+    /// Returns the default TTL: 10 s, or `max_ttl` if that is shorter.
     pub fn default_ttl(&self) -> Duration {
         Duration::from_secs(10).min(self.max_ttl)
     }
 
-    /// How long before the end of validity the work is told to stop, where nothing else is said: a fifth of
-    /// the TTL.
+    /// Returns the default time between the step-down and the end of validity: a fifth of the TTL.
     pub fn default_grace(ttl: Duration) -> Duration {
         ttl / 5
     }
 
-    /// How long a node that forgot must not vote: `max_ttl × (1 + drift_rate)`, so that no lease that it
-    /// granted lives; and [`QuorumConfig::reseed_after`], so that no token that it counted is given again.
+    /// Returns how long a node that lost its memory must not vote: `max_ttl × (1 + drift_rate)`, so that every lease that it
+    /// granted has ended, and at least [`QuorumConfig::reseed_after`], so that no fencing token is repeated.
     pub fn quarantine(&self) -> Duration {
         (self.max_ttl + self.max_ttl.mul_f64(self.drift_rate)).max(self.reseed_after())
     }
 
-    /// How long a counter that is gone must not be seeded anew, by a clock that may be behind: four times
-    /// `max_clock_offset`. Its first seed may have been ahead of the node's clock by twice that, the next may be
-    /// behind it by once that, and with three times it the model finds a token given twice.
+    /// Returns how long a lost fencing counter must not be started again, by a clock that may be behind: four times
+    /// `max_clock_offset`. The first start may have been ahead of the node's clock by twice the offset, and the next may be
+    /// behind it by once the offset. With three times, the model finds a token that is given twice.
     pub fn reseed_after(&self) -> Duration {
         self.max_clock_offset * 4
     }
 
-    /// What is taken off a TTL to find how long a lease is valid from the moment its request was sent:
-    /// `ttl × drift_rate + clock_step_allowance + 2 ms`, the allowance being at most a tenth of the TTL.
+    /// Returns the part of a TTL that does not count as validity: `ttl × drift_rate + clock_step_allowance + 2 ms`, where the
+    /// allowance is at most a tenth of the TTL.
     pub fn margin(&self, ttl: Duration) -> Duration {
         if self.sabotaged(Sabotage::NoMargin) {
             return Duration::ZERO;
@@ -128,26 +128,26 @@ impl QuorumConfig {
         ttl.mul_f64(self.drift_rate) + self.clock_step_allowance.min(ttl / 10) + ROUNDING
     }
 
-    /// How long a lease is valid from the moment its request was sent.
+    /// Returns how long a lease is valid from the time at which its request was sent.
     pub fn validity(&self, ttl: Duration) -> Duration {
         ttl.saturating_sub(self.margin(ttl))
     }
 
-    /// Whether a test has this worker leave out a safety mechanism.
+    /// Returns whether a test has this worker leave out a safety mechanism.
     #[cfg(feature = "sabotage")]
     pub(crate) fn sabotaged(&self, mechanism: Sabotage) -> bool {
         self.sabotage.contains(&mechanism)
     }
 
-    /// Never: what no test asks for is not even compiled.
+    /// Returns false. Without the feature `sabotage` no mechanism can be left out.
     #[cfg(not(feature = "sabotage"))]
     pub(crate) const fn sabotaged(&self, _: Sabotage) -> bool {
         false
     }
 
-    /// How long a voting request may wait on an abandoned connection before the node certainly refuses it.
+    /// Returns the time after which a node certainly refuses a voting request that waited on an abandoned connection.
     pub(crate) fn fence(&self) -> Duration {
-        // The estimate of the node's clock is off by a round trip at most, and its clock may step back.
+        // The estimate of the node's clock is wrong by at most a round trip, and its clock may step back.
         self.node_timeout * 2 + self.clock_step_allowance
     }
 
@@ -241,17 +241,18 @@ impl QuorumConfig {
                 "fence_retention",
                 format!("{:?}", self.fence_retention),
                 format!("shorter than four times max_clock_offset {:?}", self.max_clock_offset),
-                "a counter that starts anew must not repeat its tokens: raise fence_retention",
+                "a counter that is started again must not repeat its tokens: raise fence_retention",
             ));
         }
         Ok(())
     }
 
-    /// What is allowed and buys nothing: an even number of nodes. Told in the log when a quorum is built.
+    /// Returns advice for a list that is allowed but has no benefit: an even number of nodes. It is logged when a quorum is
+    /// built.
     pub fn advice(nodes: usize) -> Option<String> {
         (nodes > 0 && nodes.is_multiple_of(2)).then(|| {
             format!(
-                "nodes names {nodes} servers; an even number bears no more faults than {}: leave one out, or add one",
+                "nodes names {nodes} servers; an even number tolerates no more faults than {}: leave one out, or add one",
                 nodes - 1
             )
         })
@@ -303,7 +304,7 @@ impl QuorumConfig {
         Ok(())
     }
 
-    /// Whether what stands under `holder` is kept for this worker.
+    /// Returns whether `holder` is a reservation for this worker.
     pub(crate) fn is_heir_of(&self, holder: &Owner) -> bool {
         holder.reserved_for().is_some_and(|heir| *heir == *self.worker)
     }
@@ -330,17 +331,21 @@ mod tests {
     }
 
     #[test]
-    fn the_margin_is_the_design_s() {
+    fn the_margin_and_the_quarantine_follow_the_formulas() {
         let config = QuorumConfig::default();
         assert_eq!(config.margin(Duration::from_secs(10)), Duration::from_millis(100 + 200 + 2));
         assert_eq!(config.margin(Duration::from_secs(1)), Duration::from_millis(10 + 100 + 2));
         assert_eq!(config.quarantine(), Duration::from_millis(30_300));
         let short = QuorumConfig { max_ttl: Duration::from_secs(2), ..QuorumConfig::default() };
-        assert_eq!(short.quarantine(), Duration::from_secs(4), "long enough for seeds, too");
+        assert_eq!(
+            short.quarantine(),
+            Duration::from_secs(4),
+            "long enough for a counter to be started again"
+        );
     }
 
     #[test]
-    fn impossible_timings_are_refused_by_name() {
+    fn impossible_timings_are_refused_with_the_name_of_the_field() {
         let config = QuorumConfig::default();
         assert!(config.validate(&names(&["a", "b", "c"])).is_ok());
         assert!(config.validate(&names(&["a", "b", "a"])).unwrap_err().to_string().contains("names a twice"));

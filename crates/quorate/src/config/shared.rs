@@ -36,7 +36,7 @@ pub struct SettingMismatch {
 }
 
 impl SharedSettings {
-    /// Those of `config`.
+    /// Returns the shared settings of `config`.
     pub fn of(config: &QuorumConfig) -> Self {
         let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         Self {
@@ -107,7 +107,7 @@ impl SharedSettings {
         ]
     }
 
-    /// The settings of these [`values`](SharedSettings::values); `None` where one is out of range.
+    /// Returns the settings with these [`values`](SharedSettings::values), or `None` if one is out of range.
     pub(crate) fn from_values(values: [u64; 6]) -> Option<Self> {
         let [max_ttl_us, max_clock_offset_us, clock_step_allowance_us, drift_ppb, durable, trusts] = values;
         let flag = |value: u64| match value {
@@ -150,7 +150,7 @@ impl fmt::Display for SharedSettings {
 mod tests {
     use super::*;
 
-    /// Each field of [`QuorumConfig`] is either shared or of no concern to others: a new one must be sorted here.
+    /// Each field of [`QuorumConfig`] is either shared or irrelevant to other workers: a new field must be listed here.
     #[test]
     fn every_setting_on_which_others_depend_is_shared() {
         let base = QuorumConfig::default();
@@ -198,7 +198,7 @@ mod tests {
         assert_eq!(SharedSettings::of(&own), ours);
     }
 
-    /// A `max_ttl` that is no whole number of milliseconds once differed from its own marker.
+    /// A `max_ttl` with a fraction of a millisecond once differed from its own marker.
     #[test]
     fn values_survive_the_marker_whatever_their_fraction() {
         let odd = QuorumConfig {

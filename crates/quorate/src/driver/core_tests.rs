@@ -1,10 +1,10 @@
-//! The driver's core without a runtime: every event by hand, every time by hand.
+//! Tests of the driver's core without a runtime: each test gives every event and every time.
 
 use crate::{
     config::{QuorumConfig, SharedSettings},
     driver::{
         core::{Command, Core},
-        message::{DriverMessage, Operation, PendingRequest},
+        message::{DriverMessage, PendingRequest},
     },
     env::BootTime,
     node::{
@@ -20,7 +20,7 @@ const fn at(ms: u64) -> BootTime {
     BootTime::from_nanos(ms * 1_000_000)
 }
 
-/// The node's clock is an hour ahead of ours.
+/// The node's clock is an hour ahead of the boot clock.
 fn node_time(ms: u64) -> NodeTime {
     NodeTime::from_micros((3_600_000 + ms) * 1_000)
 }
@@ -44,7 +44,7 @@ impl Harness {
         Self { core: Core::new(0, true, policy, Arc::clone(&registry)), registry, sender, votes }
     }
 
-    /// Connected to a node that has our marker and votes, at 10 ms.
+    /// Connected at 10 ms to a node that has this worker's marker and votes.
     fn trusted() -> Self {
         let mut harness = Self::new();
         assert!(matches!(harness.core.step(at(9))[..], [Command::Open]));
@@ -55,8 +55,8 @@ impl Harness {
 
     fn pending(&mut self, request: Request, deadline: u64, waits: bool) {
         let reply = waits.then(|| ReplyTo { sender: self.sender.clone(), ticket: 0 });
-        self.core.enqueue(DriverMessage::PendingRequest(PendingRequest {
-            operation: Operation::Ask(request),
+        self.core.enqueue(DriverMessage::Request(PendingRequest {
+            request: Some(request),
             deadline: at(deadline),
             reply,
         }));
@@ -133,7 +133,7 @@ fn under_durable_a_node_that_may_forget_is_refused_with_the_reason() {
     };
     let marked = || hello("run", Some("run"));
     for (durable, why) in
-        [(Some(false), "its appendfsync is everysec"), (None, "it does not tell its appendfsync")]
+        [(Some(false), "its appendfsync is everysec"), (None, "it does not report its appendfsync")]
     {
         let volatile = Hello { durable, volatile: Some(why.into()), ..marked() };
         assert!(opened(false, volatile.clone()).0);
@@ -141,7 +141,7 @@ fn under_durable_a_node_that_may_forget_is_refused_with_the_reason() {
         let NodeState::Unreachable(Cause::Denied(text)) = state else { panic!("{state:?}") };
         assert!(!is_up && text.starts_with("durable = true, but ") && text.contains(why), "{text}");
     }
-    // It passes: no error for those that wait.
+    // This cause is temporary: waiting callers get no error.
     let rewriting = Hello { durable: None, volatile: None, ..marked() };
     let (is_up, state) = opened(true, rewriting);
     let NodeState::Unreachable(cause @ Cause::Unreachable(_)) = state else { panic!("{state:?}") };
@@ -150,7 +150,7 @@ fn under_durable_a_node_that_may_forget_is_refused_with_the_reason() {
 }
 
 #[test]
-fn what_gathered_leaves_in_order_as_one_batch_with_a_not_after_on_the_node_s_clock() {
+fn queued_requests_are_sent_in_order_as_one_batch_with_a_not_after_on_the_node_s_clock() {
     let mut harness = Harness::trusted();
     harness.pending(acquire(), 111, true);
     harness.pending(release(), 99_999, false);
@@ -158,7 +158,7 @@ fn what_gathered_leaves_in_order_as_one_batch_with_a_not_after_on_the_node_s_clo
     assert_eq!(batches.len(), 1);
     let (in_flight, batch) = &batches[0];
     assert_eq!(batch.requests, [acquire(), release()]);
-    assert!(batch.not_after <= node_time(111), "the node refuses it once our waiter has given up");
+    assert!(batch.not_after <= node_time(111), "the node refuses it once the caller has timed out");
     assert!(batch.not_after >= node_time(105));
     let granted = Reply::Granted { counter: FencingToken::new(8), begun: None };
     harness.core.replied(at(12), *in_flight, reply(11, vec![granted, Reply::Released(true)]));
@@ -167,7 +167,7 @@ fn what_gathered_leaves_in_order_as_one_batch_with_a_not_after_on_the_node_s_clo
 }
 
 #[test]
-fn two_batches_fly_at_most_and_what_is_past_its_deadline_never_leaves() {
+fn at_most_two_batches_are_in_flight_and_a_request_past_its_deadline_is_not_sent() {
     let mut harness = Harness::trusted();
     for _ in 0..3 {
         harness.pending(acquire(), 111, true);
@@ -179,28 +179,28 @@ fn two_batches_fly_at_most_and_what_is_past_its_deadline_never_leaves() {
     let answers = harness.answers();
     assert_eq!(answers.len(), 3);
     assert!(answers.iter().all(|answer| matches!(answer, Answer::Failed(Cause::TimedOut))));
-    assert!(commands.is_empty(), "the third left the mailbox unsent: {commands:?}");
+    assert!(commands.is_empty(), "the third was not sent: {commands:?}");
 }
 
 #[test]
-fn a_node_that_stays_silent_is_given_up_and_its_releases_go_first_on_the_next_session_after_the_fence() {
+fn after_several_timeouts_a_new_session_opens_after_the_fence_and_sends_releases_first() {
     let mut harness = Harness::trusted();
     harness.pending(acquire(), 111, true);
     assert_eq!(sent(harness.core.step(at(11))).len(), 1);
     harness.pending(release(), 99_999, false);
     assert_eq!(sent(harness.core.step(at(12))).len(), 1);
-    // Two late flights are not yet a dead connection, and nobody but the release asks again.
+    // Two batches that timed out are not yet a dead connection, and only the release is sent again.
     let again = sent(harness.core.step(at(112)));
     assert_eq!(again[0].1.requests, [release()]);
     harness.pending(acquire(), 220, true);
     assert_eq!(sent(harness.core.step(at(120))).len(), 1);
     assert!(matches!(harness.core.step(at(220))[..], [Command::Close]));
-    // Whoever asks now hears at once.
+    // A request is now answered at once.
     harness.answers();
     harness.pending(acquire(), 330, true);
     assert!(harness.core.step(at(230)).is_empty());
     assert!(matches!(harness.answers()[..], [Answer::Failed(Cause::TimedOut)]));
-    // The last batch left at 120: until its not_after has certainly passed there is no new session.
+    // The last batch was sent at 120: no session is opened until its not_after has certainly passed.
     let fence = 120 + 2 * 100 + 200;
     assert!(harness.core.step(at(fence - 1)).is_empty());
     assert!(matches!(harness.core.step(at(fence))[..], [Command::Open]));
@@ -211,14 +211,14 @@ fn a_node_that_stays_silent_is_given_up_and_its_releases_go_first_on_the_next_se
 }
 
 #[test]
-fn a_flushed_node_stops_counting_at_once_and_waits_but_still_frees() {
+fn a_flushed_node_stops_counting_at_once_and_waits_but_still_gets_releases() {
     let mut harness = Harness::trusted();
     let before = harness.registry.epoch(0);
     harness.pending(acquire(), 111, true);
     let (in_flight, _) = sent(harness.core.step(at(11))).remove(0);
     harness.core.replied(at(12), in_flight, reply(12, vec![Reply::Refused(Refusal::Marker(None))]));
     assert!(harness.core.take_lost_memory() && harness.registry.epoch(0) > before);
-    assert!(!harness.core.take_lost_memory(), "told once");
+    assert!(!harness.core.take_lost_memory(), "reported once");
     harness.answers();
     let (in_flight, batch) = sent(harness.core.step(at(12))).remove(0);
     let Request::Mark { expect: None, marker } = &batch.requests[0] else { panic!("{batch:?}") };
@@ -240,15 +240,15 @@ fn a_flushed_node_stops_counting_at_once_and_waits_but_still_frees() {
 }
 
 #[test]
-fn admitting_ends_the_wait_in_the_marker() {
+fn a_trusted_node_s_marker_ends_the_quarantine() {
     let mut harness = Harness::new();
     harness.core.step(at(9));
     harness.core.opened(at(10), Ok(hello("run", None)));
     let (in_flight, _) = sent(harness.core.step(at(10))).remove(0);
     harness.core.replied(at(11), in_flight, reply(11, vec![Reply::Marked]));
     let reply_to = ReplyTo { sender: harness.sender.clone(), ticket: 0 };
-    harness.core.enqueue(DriverMessage::PendingRequest(PendingRequest {
-        operation: Operation::Admit,
+    harness.core.enqueue(DriverMessage::Request(PendingRequest {
+        request: None,
         deadline: at(200),
         reply: Some(reply_to),
     }));
@@ -263,7 +263,7 @@ fn admitting_ends_the_wait_in_the_marker() {
 }
 
 #[test]
-fn an_admission_by_another_worker_is_noticed_within_a_second() {
+fn the_end_of_a_quarantine_by_another_worker_is_noticed_within_a_second() {
     let mut harness = Harness::new();
     harness.core.step(at(9));
     harness.core.opened(at(10), Ok(hello("run", None)));
@@ -277,13 +277,13 @@ fn an_admission_by_another_worker_is_noticed_within_a_second() {
     let (in_flight, _) = sent(harness.core.step(at(1011))).remove(0);
     let other = Reply::Refused(Refusal::Marker(Some(admitted.to_text())));
     harness.core.replied(at(1012), in_flight, reply(1012, vec![other]));
-    assert!(!harness.core.take_lost_memory(), "its memory goes on");
+    assert!(!harness.core.take_lost_memory(), "its memory is the same");
     harness.pending(acquire(), 1112, true);
     assert_eq!(sent(harness.core.step(at(1012))).len(), 1, "it votes");
 }
 
 #[test]
-fn a_refused_node_is_met_anew_until_somebody_has_mended_it() {
+fn a_refused_node_gets_new_handshakes_until_it_is_fixed() {
     let mut harness = Harness::new();
     harness.core.step(at(9));
     let evicts = Hello { eviction: Some("allkeys-lru".into()), ..hello("run", Some("run")) };
@@ -297,7 +297,7 @@ fn a_refused_node_is_met_anew_until_somebody_has_mended_it() {
 }
 
 #[test]
-fn a_driver_that_ends_answers_everyone() {
+fn a_driver_that_ends_answers_every_caller() {
     let mut harness = Harness::trusted();
     harness.pending(acquire(), 111, true);
     assert_eq!(sent(harness.core.step(at(11))).len(), 1);
@@ -309,7 +309,7 @@ fn a_driver_that_ends_answers_everyone() {
 }
 
 #[test]
-fn a_marker_that_came_too_late_is_written_on_the_next_connection() {
+fn a_marker_that_arrived_too_late_is_written_on_the_next_connection() {
     let mut harness = Harness::new();
     let _ = harness.core.step(at(9));
     harness.core.opened(at(10), Ok(hello("run", None)));
@@ -325,7 +325,7 @@ fn a_marker_that_came_too_late_is_written_on_the_next_connection() {
     assert!(matches!(harness.registry.status()[0].state, NodeState::Quarantined { .. }));
 }
 
-/// The core of the first of three nodes, trusted at 10 ms. `steady` says what the other two's clocks did.
+/// The core of the first of three nodes, trusted at 10 ms. `steady`: the clocks of the other two kept step with the boot clock.
 fn one_of_three(steady: bool) -> Harness {
     let names: Vec<Arc<str>> = vec!["a".into(), "b".into(), "c".into()];
     let registry = Arc::new(NodeRegistry::new(&names));
@@ -342,7 +342,7 @@ fn one_of_three(steady: bool) -> Harness {
     harness
 }
 
-/// Acquires at 1000 ms; the reply shows a clock that has jumped a minute ahead.
+/// Acquires at 1000 ms; the reply shows a clock that has stepped a minute ahead.
 fn step(harness: &mut Harness) -> Vote {
     harness.pending(acquire(), 1_100, true);
     let (in_flight, _) = sent(harness.core.step(at(1_000))).remove(0);
@@ -352,14 +352,14 @@ fn step(harness: &mut Harness) -> Vote {
 }
 
 #[test]
-fn a_vote_that_shows_a_jump_counts_for_the_memory_before_it() {
+fn a_vote_whose_reply_shows_a_clock_step_counts_for_the_memory_before_it() {
     let mut harness = one_of_three(false);
     let before = harness.registry.epoch(0);
     let vote = step(&mut harness);
-    assert!(harness.core.take_lost_memory(), "leases stop counting on it");
+    assert!(harness.core.take_lost_memory(), "leases no longer count on it");
     assert_eq!(vote.memory.epoch, before);
-    assert!(harness.registry.epoch(0) > before, "so the vote is of no more use");
-    // The others may have jumped as well, which is to say that ours stood still: nothing goes into the marker.
+    assert!(harness.registry.epoch(0) > before, "so the vote is no longer used");
+    // The clocks of the others may have stepped too, which means that the boot clock stood still: no marker is written.
     assert!(harness.core.step(at(1_001)).is_empty());
     harness.pending(acquire(), 1_200, true);
     harness.pending(release(), 99_999, false);
@@ -373,10 +373,10 @@ fn a_vote_that_shows_a_jump_counts_for_the_memory_before_it() {
 }
 
 #[test]
-fn the_quarantine_after_a_jump_is_this_worker_s_own_and_ends() {
+fn the_quarantine_after_a_clock_step_is_this_worker_s_own_and_ends() {
     let mut harness = one_of_three(false);
     step(&mut harness);
-    // Across a reconnect as well.
+    // It outlives a connection.
     harness.core.closed(at(1_002), Cause::Closed);
     assert!(matches!(harness.core.step(at(1_500))[..], [Command::Open]));
     harness.core.opened(at(1_501), Ok(Hello { node_time: node_time(61_501), ..hello("run", Some("run")) }));
@@ -389,21 +389,21 @@ fn the_quarantine_after_a_jump_is_this_worker_s_own_and_ends() {
 }
 
 #[test]
-fn a_jump_of_one_clock_among_steady_ones_is_told_to_all_in_its_marker_once() {
+fn a_step_of_one_clock_among_steady_ones_is_written_to_its_marker_once() {
     let mut harness = one_of_three(true);
     step(&mut harness);
     let (in_flight, batch) = sent(harness.core.step(at(1_001))).remove(0);
     let Request::Mark { expect: Some(_), marker } = &batch.requests[0] else { panic!("{batch:?}") };
     let marker = Marker::parse(marker).unwrap();
-    assert_eq!(marker.since, node_time(0), "it forgot nothing");
+    assert_eq!(marker.since, node_time(0), "its memory is the same");
     assert_eq!(marker.votes_from, node_time(61_001) + QuorumConfig::default().quarantine());
     harness.core.replied(at(1_003), in_flight, reply(61_003, vec![Reply::Marked]));
-    assert!(harness.core.step(at(1_004)).is_empty(), "told once");
+    assert!(harness.core.step(at(1_004)).is_empty(), "reported once");
     assert!(matches!(harness.registry.status()[0].state, NodeState::Quarantined { .. }));
 }
 
 #[test]
-fn what_another_worker_told_of_the_same_jump_is_not_told_again() {
+fn a_clock_step_that_another_worker_wrote_to_the_marker_is_not_written_again() {
     let mut harness = one_of_three(true);
     step(&mut harness);
     let (in_flight, batch) = sent(harness.core.step(at(1_001))).remove(0);
@@ -417,13 +417,13 @@ fn what_another_worker_told_of_the_same_jump_is_not_told_again() {
 }
 
 #[test]
-fn an_operator_ends_the_quarantine_after_a_jump() {
+fn an_operator_ends_the_quarantine_after_a_clock_step() {
     let mut harness = one_of_three(false);
     step(&mut harness);
     harness.core.step(at(1_001));
     let reply_to = ReplyTo { sender: harness.sender.clone(), ticket: 0 };
-    harness.core.enqueue(DriverMessage::PendingRequest(PendingRequest {
-        operation: Operation::Admit,
+    harness.core.enqueue(DriverMessage::Request(PendingRequest {
+        request: None,
         deadline: at(2_000),
         reply: Some(reply_to),
     }));
@@ -433,7 +433,7 @@ fn an_operator_ends_the_quarantine_after_a_jump() {
 }
 
 #[test]
-fn a_node_that_nobody_asks_is_looked_at_so_that_a_jump_shows() {
+fn an_idle_node_is_probed_so_that_a_clock_step_is_noticed() {
     let mut harness = one_of_three(false);
     assert_eq!(harness.core.wake(), at(10_010));
     let probes = sent(harness.core.step(at(10_010)));
@@ -443,9 +443,9 @@ fn a_node_that_nobody_asks_is_looked_at_so_that_a_jump_shows() {
     assert_eq!(harness.core.wake(), at(20_011));
 }
 
-/// Each is no answer to *acquire*, and would be believed, or counted as one.
+/// None of these replies can be an answer to *acquire*; without the check each would be counted as one.
 #[test]
-fn an_answer_to_something_else_is_no_vote_and_ends_the_session() {
+fn a_reply_that_does_not_fit_its_request_is_no_vote_and_ends_the_session() {
     for wrong in [
         Reply::Raised,
         Reply::Extended,
@@ -459,8 +459,8 @@ fn an_answer_to_something_else_is_no_vote_and_ends_the_session() {
         let mut harness = Harness::trusted();
         harness.pending(acquire(), 100, true);
         harness.pending(release(), 100, false);
-        let flown = sent(harness.core.step(at(11)));
-        harness.core.replied(at(12), flown[0].0, reply(12, vec![wrong.clone(), Reply::Released(true)]));
+        let batches = sent(harness.core.step(at(11)));
+        harness.core.replied(at(12), batches[0].0, reply(12, vec![wrong.clone(), Reply::Released(true)]));
         let answers = harness.answers();
         assert!(matches!(&answers[..], [Answer::Failed(Cause::Protocol(_))]), "{wrong:?}: {answers:?}");
         assert!(matches!(harness.registry.status()[0].state, NodeState::Unreachable(Cause::Protocol(_))));
@@ -469,7 +469,7 @@ fn an_answer_to_something_else_is_no_vote_and_ends_the_session() {
 }
 
 #[test]
-fn a_first_round_waits_for_the_first_session_and_then_has_the_whole_node_timeout() {
+fn the_first_round_waits_for_the_first_session_and_then_has_the_whole_node_timeout() {
     let mut harness = Harness::new();
     assert!(matches!(harness.core.step(at(9))[..], [Command::Open]));
     harness.pending(acquire(), 110, true);
@@ -486,7 +486,7 @@ fn a_first_round_waits_for_the_first_session_and_then_has_the_whole_node_timeout
     let granted = Reply::Granted { counter: FencingToken::new(8), begun: None };
     harness.core.replied(at(809), in_flight, reply(809, vec![granted]));
     assert!(matches!(harness.answers()[..], [Answer::Reply(Reply::Granted { .. })]));
-    // Any later round has the node timeout, and no more.
+    // A later round has only the node timeout.
     harness.pending(acquire(), 910, true);
     assert_eq!(sent(harness.core.step(at(810))).len(), 1);
     harness.core.step(at(910));
@@ -494,7 +494,7 @@ fn a_first_round_waits_for_the_first_session_and_then_has_the_whole_node_timeout
 }
 
 #[test]
-fn a_first_round_hears_why_no_session_was_opened() {
+fn the_first_round_gets_the_reason_why_no_session_was_opened() {
     let mut harness = Harness::new();
     harness.core.step(at(9));
     harness.pending(acquire(), 110, true);
@@ -509,15 +509,15 @@ fn a_first_round_hears_why_no_session_was_opened() {
     assert!(matches!(harness.core.step(at(1_009))[..], [Command::Close]));
     let answers = harness.answers();
     assert!(matches!(&answers[..], [Answer::Failed(Cause::Unreachable(why))] if why.contains("handshake")));
-    // And nobody waits for a later one.
+    // Later requests do not wait.
     harness.pending(acquire(), 1_110, true);
     harness.core.step(at(1_030));
     assert_eq!(harness.answers().len(), 1);
 }
 
-/// The first of three nodes, which is new, as the others are.
+/// A new node, the first of three new nodes.
 #[test]
-fn a_first_round_waits_for_the_first_handshakes_with_other_nodes_where_a_new_node_does() {
+fn the_first_round_on_a_new_node_waits_for_the_first_handshakes_with_the_other_nodes() {
     let names: Vec<Arc<str>> = vec!["a".into(), "b".into(), "c".into()];
     let registry = Arc::new(NodeRegistry::new(&names));
     let config = QuorumConfig { trust_new_nodes: true, ..QuorumConfig::default() };
@@ -530,9 +530,9 @@ fn a_first_round_waits_for_the_first_handshakes_with_other_nodes_where_a_new_nod
     harness.core.opened(at(10), Ok(hello("run", None)));
     assert!(harness.core.step(at(10)).is_empty() && harness.core.awaits_others());
     assert!(harness.core.step(at(200)).is_empty() && harness.answers().is_empty());
-    harness.registry.met(1, &"another run".into(), &"7".into());
-    harness.registry.heard(1, Ok(false));
-    assert!(harness.core.step(at(201)).is_empty(), "c is still being met");
+    harness.registry.connected(1, &"another run".into(), &"7".into());
+    harness.registry.set_marker_state(1, Ok(false));
+    assert!(harness.core.step(at(201)).is_empty(), "the handshake with c is still under way");
     harness.registry.set_state(2, NodeState::Unreachable(Cause::TimedOut));
     let (in_flight, batch) = sent(harness.core.step(at(300))).remove(0);
     let Request::Mark { expect: None, marker } = &batch.requests[0] else { panic!("{batch:?}") };

@@ -1,44 +1,44 @@
 use crate::node::{Listen, Resource};
 use std::collections::{BTreeSet, VecDeque};
 
-/// Which releases one node is to tell of, and what of that its session has not been told yet.
+/// The resources for whose releases the callers of one node wait, and the changes that its session does not know yet.
 #[derive(Debug, Default)]
 pub(crate) struct ListenSet {
-    all: BTreeSet<Resource>,
-    /// In order. Empty while there is no session: a new one is told everything.
-    untold: VecDeque<Listen>,
+    resources: BTreeSet<Resource>,
+    /// Changes for the session, in order. Empty without a session: a new session gets all resources.
+    changes: VecDeque<Listen>,
 }
 
 impl ListenSet {
-    /// Takes up a wish; the session, where there is one, is to be told of it.
-    pub(crate) fn note(&mut self, listen: Listen, is_up: bool) {
+    /// Adds or removes a resource; an open session gets the change.
+    pub(crate) fn change(&mut self, listen: Listen, is_up: bool) {
         let changed = match &listen {
-            Listen::Begin(resource) => self.all.insert(resource.clone()),
-            Listen::End(resource) => self.all.remove(resource),
+            Listen::Begin(resource) => self.resources.insert(resource.clone()),
+            Listen::End(resource) => self.resources.remove(resource),
         };
         if changed && is_up {
-            self.untold.push_back(listen);
+            self.changes.push_back(listen);
         }
     }
 
-    /// A new session knows of nothing.
-    pub(crate) fn met(&mut self) {
-        self.untold = self.all.iter().cloned().map(Listen::Begin).collect();
+    /// Has a new session subscribe to every resource.
+    pub(crate) fn connected(&mut self) {
+        self.changes = self.resources.iter().cloned().map(Listen::Begin).collect();
     }
 
-    /// The session is over.
-    pub(crate) fn parted(&mut self) {
-        self.untold.clear();
+    /// Drops the changes for a session that has ended.
+    pub(crate) fn disconnected(&mut self) {
+        self.changes.clear();
     }
 
-    /// What the session is to be told next.
-    pub(crate) fn next_untold(&mut self) -> Option<Listen> {
-        self.untold.pop_front()
+    /// Returns the next change for the session.
+    pub(crate) fn next_change(&mut self) -> Option<Listen> {
+        self.changes.pop_front()
     }
 
-    /// Whether anybody here waits for `resource`: what else a node pushes is noise.
-    pub(crate) fn has(&self, resource: &Resource) -> bool {
-        self.all.contains(resource)
+    /// Returns whether a caller waits for `resource`. Reports of any other resource are ignored.
+    pub(crate) fn contains(&self, resource: &Resource) -> bool {
+        self.resources.contains(resource)
     }
 }
 
@@ -46,26 +46,26 @@ impl ListenSet {
 mod tests {
     use super::*;
 
-    fn told(listening: &mut ListenSet) -> Vec<Listen> {
-        std::iter::from_fn(|| listening.next_untold()).collect()
+    fn changes(listening: &mut ListenSet) -> Vec<Listen> {
+        std::iter::from_fn(|| listening.next_change()).collect()
     }
 
     #[test]
-    fn a_session_is_told_of_every_change_and_a_new_one_of_everything() {
+    fn a_session_gets_every_change_and_a_new_session_gets_every_resource() {
         let [a, b] = ["a", "b"].map(|name| Resource::lock(name).unwrap());
         let mut listening = ListenSet::default();
-        listening.note(Listen::Begin(b.clone()), false);
-        assert_eq!(told(&mut listening), [], "nobody to tell");
-        listening.met();
-        listening.note(Listen::Begin(a.clone()), true);
-        listening.note(Listen::Begin(a.clone()), true);
-        assert_eq!(told(&mut listening), [Listen::Begin(b.clone()), Listen::Begin(a.clone())]);
-        listening.note(Listen::End(b.clone()), true);
-        listening.note(Listen::End(b.clone()), true);
-        assert!(listening.has(&a) && !listening.has(&b));
-        listening.parted();
-        assert_eq!(told(&mut listening), [], "the session that was to be told is gone");
-        listening.met();
-        assert_eq!(told(&mut listening), [Listen::Begin(a)]);
+        listening.change(Listen::Begin(b.clone()), false);
+        assert_eq!(changes(&mut listening), [], "there is no session");
+        listening.connected();
+        listening.change(Listen::Begin(a.clone()), true);
+        listening.change(Listen::Begin(a.clone()), true);
+        assert_eq!(changes(&mut listening), [Listen::Begin(b.clone()), Listen::Begin(a.clone())]);
+        listening.change(Listen::End(b.clone()), true);
+        listening.change(Listen::End(b.clone()), true);
+        assert!(listening.contains(&a) && !listening.contains(&b));
+        listening.disconnected();
+        assert_eq!(changes(&mut listening), [], "the session has ended");
+        listening.connected();
+        assert_eq!(changes(&mut listening), [Listen::Begin(a)]);
     }
 }

@@ -5,86 +5,67 @@ use crate::{
     vote::ReplyTo,
 };
 
-/// What a driver finds in its mailbox.
+/// A message to a driver.
 #[derive(Debug)]
 pub(crate) enum DriverMessage {
-    /// Something for its node to do.
-    PendingRequest(PendingRequest),
-    /// What its node is to tell of, or no longer.
+    /// Send a request to the node.
+    Request(PendingRequest),
+    /// Subscribe to the releases of a resource, or end the subscription.
     Listen(Listen),
 }
 
-/// Something for a node to do.
+/// A request between its caller and the reply of one node.
 #[derive(Debug)]
 pub(crate) struct PendingRequest {
-    pub(crate) operation: Operation,
-    /// When the answer is of no more use; for a release, when its key has ended anyway.
+    /// The request to the node. `None` ends the node's quarantine: the driver then writes a marker of its own.
+    pub(crate) request: Option<Request>,
+    /// The caller gets *timed out* after this. A release is no longer needed after it: its key has expired.
     pub(crate) deadline: BootTime,
-    /// Who waits. A release goes on without its waiter.
+    /// The caller that waits for the vote. A release is sent even if no caller waits.
     pub(crate) reply: Option<ReplyTo>,
 }
 
 impl PendingRequest {
-    /// Whether it is a release that may go again, and late: it frees one attempt's lease and nobody's after it.
+    /// Returns whether this is a release that may be sent again, even late, because it frees the lease of one attempt
+    /// and no later one. A release of all readers is not: it would free later readers.
     pub(crate) fn is_release(&self) -> bool {
         let every_reader = |request: &Request| matches!(request, Request::Release { owner, .. } if owner.as_str() == Owner::READERS);
-        matches!(&self.operation, Operation::Ask(request) if request.is_release() && !every_reader(request))
+        self.request.as_ref().is_some_and(|request| request.is_release() && !every_reader(request))
     }
 }
 
-/// What a post asks for.
-#[derive(Debug)]
-pub(crate) enum Operation {
-    /// A request to the node.
-    Ask(Request),
-    /// End the node's quarantine in its marker.
-    Admit,
-}
-
-/// A batch under way.
+/// A batch that was sent and has not been answered.
 #[derive(Debug)]
 pub(crate) struct InFlightBatch {
     pub(crate) id: u64,
     pub(crate) sent: BootTime,
-    /// The memory of the node that was asked.
+    /// The memory of the node when the batch was sent.
     pub(crate) memory: NodeEpoch,
     pub(crate) deadline: BootTime,
-    /// As [`InFlightBatch::next_deadline`] said last: nothing of it is due before.
+    /// The result of the last call of [`InFlightBatch::next_deadline`].
     pub(crate) due: BootTime,
-    pub(crate) contents: BatchContents,
-}
-
-/// What a batch carries.
-#[derive(Debug)]
-pub(crate) enum BatchContents {
-    /// In the order of the batch; an entry that has been answered is `None`.
-    Requests(Vec<Option<PendingRequest>>),
-    /// A look whether our marker still stands.
-    Probe,
-    /// A marker on its way, and what holds once it stands.
-    Marker { marking: Marking, admits: Option<ReplyTo> },
+    /// The callers' requests, in the order of the batch; `None` where the caller has been answered. Empty where the
+    /// driver itself asks: it writes a marker, or probes whether its marker is still stored.
+    pub(crate) requests: Vec<Option<PendingRequest>>,
+    /// The marker that the batch writes.
+    pub(crate) marking: Option<Marking>,
+    /// The caller that waits for this marker, which ends the node's quarantine.
+    pub(crate) trust_reply: Option<ReplyTo>,
 }
 
 impl InFlightBatch {
-    /// Whether each reply can be one to what was asked. What has been answered for already is not looked at.
-    pub(crate) fn fits(&self, reply: &BatchReply) -> bool {
-        let BatchContents::Requests(requests) = &self.contents else { return true };
-        requests.iter().zip(&reply.replies).all(|(pending, reply)| {
-            match pending.as_ref().map(|pending| &pending.operation) {
-                Some(Operation::Ask(request)) => request.is_answered_by(reply),
-                _ => true,
-            }
+    /// Returns whether each reply can be an answer to its request. Requests whose callers have been answered are not
+    /// checked.
+    pub(crate) fn is_answered_by(&self, reply: &BatchReply) -> bool {
+        self.requests.iter().zip(&reply.replies).all(|(pending, reply)| {
+            let request = pending.as_ref().and_then(|pending| pending.request.as_ref());
+            request.is_none_or(|request| request.is_answered_by(reply))
         })
     }
 
-    /// When the first of its waiters, or the flight itself, is answered *timed out*.
+    /// Returns when the first of the callers, or the batch itself, times out.
     pub(crate) fn next_deadline(&self) -> BootTime {
-        match &self.contents {
-            BatchContents::Requests(requests) => {
-                let waiting = requests.iter().flatten().filter(|pending| pending.reply.is_some());
-                waiting.map(|pending| pending.deadline).min().unwrap_or(self.deadline).min(self.deadline)
-            }
-            BatchContents::Probe | BatchContents::Marker { .. } => self.deadline,
-        }
+        let waiting = self.requests.iter().flatten().filter(|pending| pending.reply.is_some());
+        waiting.map(|pending| pending.deadline).min().unwrap_or(self.deadline).min(self.deadline)
     }
 }

@@ -1,9 +1,13 @@
 //! One task for each node. It owns the node's session, sends requests in batches, and returns votes.
 //!
-//! [`core`] decides what to do next and reads no clock; [`task`] carries it out. [`NodePool`] holds the drivers of a
-//! quorum. While a caller waits for a release, the nodes report releases to its process: [`WakeQueue`](wake_queue)
-//! counts, for each owner that was released, the nodes that reported it, and wakes one waiter at a majority. Such
-//! reports may be lost, so only the delay until a waiter tries again depends on them.
+//! [`core`] makes the decisions and reads no clock; [`task`] carries them out. [`NodePool`] holds the drivers of a
+//! quorum. A request travels as a [`DriverMessage`](message::DriverMessage) to the driver, waits there as a
+//! [`PendingRequest`](message::PendingRequest), and is part of one [`InFlightBatch`](message::InFlightBatch) until the
+//! reply comes.
+//!
+//! While a caller waits for a release, the nodes report releases to its process. For each owner that was released,
+//! [`WakeQueue`](wake_queue) counts the nodes that reported it, and wakes one waiter at a majority. Such reports may be
+//! lost, so only the delay until a waiter tries again depends on them.
 
 mod core;
 #[cfg(test)]
@@ -13,6 +17,7 @@ mod message;
 mod pool;
 mod subscription;
 mod task;
+mod waiters;
 mod wake_queue;
 
 pub(crate) use pool::{NodeFactory, NodePool, PoolEvent};

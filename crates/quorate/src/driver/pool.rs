@@ -1,11 +1,10 @@
 use crate::{
     config::{QuorumConfig, SettingError, majority},
     driver::{
-        Subscription,
         core::Core,
-        message::{DriverMessage, Operation, PendingRequest},
-        subscription::WaiterRegistry,
+        message::{DriverMessage, PendingRequest},
         task::{DriverChannels, drive},
+        waiters::WaiterRegistry,
     },
     env::{Env, WallTime},
     node::{Cause, Listen, Node, Owner, Request, Resource},
@@ -17,52 +16,52 @@ use std::{fmt, sync::Arc};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-/// What a fleet tells its keeper.
+/// An event that a pool reports to the lease renewer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PoolEvent {
-    /// The node may have forgotten what it granted: look at the epochs.
+    /// A node may have lost its grants: leases must be compared with the memory epochs.
     LostMemory,
 }
 
-type Start = Box<dyn FnOnce(Env, Core, DriverChannels) + Send>;
+type StartDriver = Box<dyn FnOnce(Env, Core, DriverChannels) + Send>;
 
-/// A node that waits for its driver. Nodes of different kinds stand in one list: each is erased here.
+/// A node before its driver is started. It hides the node's type, so that one list holds nodes of several kinds.
 pub(crate) struct NodeFactory {
     name: Arc<str>,
-    watched: bool,
-    start: Start,
+    watch_clock: bool,
+    start: StartDriver,
 }
 
 impl NodeFactory {
     pub(crate) fn new<N: Node>(node: N) -> Self {
-        let (name, watched) = (node.name().into(), node.ends_leases_by_wall_clock());
-        let start: Start = Box::new(move |env: Env, core, channels| {
+        let (name, watch_clock) = (node.name().into(), node.ends_leases_by_wall_clock());
+        let start: StartDriver = Box::new(move |env: Env, core, channels| {
             let inner = env.clone();
             env.spawn(async move { drive(node, inner, core, channels).await });
         });
-        Self { name, watched, start }
+        Self { name, watch_clock, start }
     }
 }
 
 impl fmt::Debug for NodeFactory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Starter").field(&self.name).finish()
+        f.debug_tuple("NodeFactory").field(&self.name).finish()
     }
 }
 
-/// All the drivers of a quorum: posts requests, hands out votes.
+/// The drivers of a quorum: sends requests to them and returns channels of votes.
 #[derive(Debug)]
 pub(crate) struct NodePool {
     env: Env,
     config: QuorumConfig,
     registry: Arc<NodeRegistry>,
     mailboxes: Vec<mpsc::UnboundedSender<DriverMessage>>,
-    waits: Arc<WaiterRegistry>,
+    waiters: Arc<WaiterRegistry>,
     flush: CancellationToken,
 }
 
 impl NodePool {
-    /// Checks the setup and starts a driver a node.
+    /// Checks the settings and starts one driver for each node.
     pub(crate) fn start(
         env: Env,
         config: QuorumConfig,
@@ -74,27 +73,27 @@ impl NodePool {
         let registry = Arc::new(NodeRegistry::new(&names));
         let policy = Arc::new(TrustPolicy { nodes: Marker::node_set(&names), config: config.clone() });
         let flush = CancellationToken::new();
-        let waits = Arc::new(WaiterRegistry::new(majority(names.len())));
+        let waiters = Arc::new(WaiterRegistry::new(majority(names.len())));
         let mut mailboxes = Vec::new();
         for (me, node) in nodes.into_iter().enumerate() {
-            let (mailbox, mail) = mpsc::unbounded_channel();
+            let (mailbox, messages) = mpsc::unbounded_channel();
             mailboxes.push(mailbox);
-            let (events, waiters) = (events.clone(), Arc::clone(&waits));
+            let (events, node_waiters) = (events.clone(), Arc::clone(&waiters));
             let channels = DriverChannels {
-                mail,
+                messages,
                 on_lost_memory: Box::new(move || {
-                    // A keeper that has gone holds nothing.
+                    // A renewer that has ended holds no leases.
                     let _ = events.send(PoolEvent::LostMemory);
                 }),
-                on_freed: Box::new(move |freed, told| waiters.heard(me, freed, told)),
+                on_release: Box::new(move |freed, notified| node_waiters.on_release(me, freed, notified)),
                 changes: registry.wake(me),
                 flush: flush.clone(),
-                flush_for: config.node_timeout * 2,
+                flush_timeout: config.node_timeout * 2,
             };
-            let core = Core::new(me, node.watched, Arc::clone(&policy), Arc::clone(&registry));
+            let core = Core::new(me, node.watch_clock, Arc::clone(&policy), Arc::clone(&registry));
             (node.start)(env.clone(), core, channels);
         }
-        Ok(Self { env, config, registry, mailboxes, waits, flush })
+        Ok(Self { env, config, registry, mailboxes, waiters, flush })
     }
 
     pub(crate) fn env(&self) -> &Env {
@@ -125,12 +124,12 @@ impl NodePool {
         self.registry.status()
     }
 
-    /// The quorum's clock, or our own before a majority has been heard.
+    /// Returns the quorum's clock, or this worker's wall clock before a majority of the nodes has replied.
     pub(crate) fn wall(&self) -> WallTime {
         if self.config.sabotaged(Sabotage::OwnWallClock) {
             return self.env.wall();
         }
-        let reached = self.registry.most_have_reached(self.env.now(), self.config.drift_rate);
+        let reached = self.registry.majority_has_reached(self.env.now(), self.config.drift_rate);
         reached.unwrap_or_else(|| self.env.wall())
     }
 
@@ -138,7 +137,7 @@ impl NodePool {
         self.registry.changes()
     }
 
-    /// A fresh owner token: it signs one attempt.
+    /// Returns a new owner token, for one attempt.
     pub(crate) fn sign(&self) -> Owner {
         if self.config.sabotaged(Sabotage::TokenReused) {
             return Owner::sign(&self.config.worker, 0, 0);
@@ -146,21 +145,18 @@ impl NodePool {
         Owner::sign(&self.config.worker, self.env.random(), self.env.random())
     }
 
-    /// Asks one node; the vote comes within the node timeout.
+    /// Sends a request to one node. The vote comes within the node timeout.
     pub(crate) fn ask(&self, node: usize, request: Request, reply: ReplyTo) {
         let deadline = self.env.now() + self.config.node_timeout;
-        self.pending(
-            node,
-            PendingRequest { operation: Operation::Ask(request), deadline, reply: Some(reply) },
-        );
+        self.send(node, PendingRequest { request: Some(request), deadline, reply: Some(reply) });
     }
 
-    /// Asks every node at once and gives where the votes will arrive: one a node, within the node timeout.
+    /// Sends a request to every node, and returns the channel of their votes: one for each node, within the node timeout.
     pub(crate) fn ask_all(&self, request: impl Fn(usize) -> Request) -> VoteReceiver {
         self.ask_some(0..self.len(), request)
     }
 
-    /// As [`NodePool::ask_all`], for some nodes.
+    /// Does the same as [`NodePool::ask_all`] for some nodes.
     pub(crate) fn ask_some(
         &self,
         nodes: impl IntoIterator<Item = usize>,
@@ -173,68 +169,60 @@ impl NodePool {
         votes
     }
 
-    /// Frees `resource` wherever `may_stand` says that `owner` may stand. Synchronous, so that `Drop` may call
-    /// it; travels behind everything posted before, and is kept for a node that is away until the key has
-    /// ended by itself.
+    /// Releases `resource` on every node where `may_hold` returns true for `owner`. It is synchronous, so that `Drop` may
+    /// call it. The release is sent after all earlier requests, and kept for an unreachable node until the key has
+    /// expired.
     pub(crate) fn release(
         &self,
         resource: &Resource,
         owner: &Owner,
-        may_stand: impl Fn(usize) -> bool,
+        may_hold: impl Fn(usize) -> bool,
         reply: Option<&ReplyTo>,
     ) {
         let request = Request::Release { resource: resource.clone(), owner: owner.clone() };
-        self.free(&request, may_stand, reply);
+        self.free(&request, may_hold, reply);
     }
 
-    /// As [`NodePool::release`], for any request that only takes away.
-    pub(crate) fn free(&self, release: &Request, may_stand: impl Fn(usize) -> bool, reply: Option<&ReplyTo>) {
+    /// Does the same as [`NodePool::release`] for any request that only removes keys.
+    pub(crate) fn free(&self, release: &Request, may_hold: impl Fn(usize) -> bool, reply: Option<&ReplyTo>) {
         let deadline = self.env.now() + self.config.quarantine() + self.config.fence();
-        for node in (0..self.len()).filter(|&node| may_stand(node)) {
-            let request = release.clone();
-            self.pending(
-                node,
-                PendingRequest { operation: Operation::Ask(request), deadline, reply: reply.cloned() },
-            );
+        for node in (0..self.len()).filter(|&node| may_hold(node)) {
+            let request = Some(release.clone());
+            self.send(node, PendingRequest { request, deadline, reply: reply.cloned() });
         }
     }
 
-    /// Begins to wait for a release of `resource`: what is asked after this finds the nodes listening.
-    pub(crate) fn waiting(self: &Arc<Self>, resource: &Resource) -> Subscription {
-        Subscription::begin(self, resource)
-    }
-
     /// Ends the quarantine of every node that is in one.
-    pub(crate) fn admit_all(&self) -> VoteReceiver {
+    pub(crate) fn trust_all(&self) -> VoteReceiver {
         let (sender, votes) = vote_channel();
         let deadline = self.env.now() + self.config.node_timeout * 2;
         for node in 0..self.len() {
             let reply = Some(ReplyTo { sender: sender.clone(), ticket: 0 });
-            self.pending(node, PendingRequest { operation: Operation::Admit, deadline, reply });
+            self.send(node, PendingRequest { request: None, deadline, reply });
         }
         votes
     }
 
-    /// Asks every driver to send what it has and to end.
+    /// Has every driver send its pending requests and end.
     pub(crate) fn flush(&self) {
         self.flush.cancel();
     }
 
-    /// The outcome of each node, for an error. A round ends as soon as its verdict is settled, so some nodes may not
-    /// have answered by then: the report names what keeps such a node from voting, where that is known.
+    /// Returns the outcome of each node, for an error. A round ends with its verdict, so some nodes may not have answered
+    /// by then: for such a node the report names the reason why it cannot vote, where it is known.
     pub(crate) fn report(&self, outcomes: impl IntoIterator<Item = NodeOutcome>) -> Report {
         let status = self.status();
-        let known = |(status, outcome): (NodeStatus, NodeOutcome)| {
+        let named = |(status, outcome): (NodeStatus, NodeOutcome)| {
             let outcome = match outcome {
                 NodeOutcome::Pending => NodeOutcome::of_state(&status.state),
                 answered => answered,
             };
             (status.name, outcome)
         };
-        Report { needed: self.majority(), nodes: status.into_iter().zip(outcomes).map(known).collect() }
+        Report { needed: self.majority(), nodes: status.into_iter().zip(outcomes).map(named).collect() }
     }
 
-    /// The state of each node as a report: a node that votes has *agreed*.
+    /// Returns the state of each node as a report, in which a node that votes has *agreed*.
     pub(crate) fn report_of(&self, nodes: &[NodeStatus]) -> Report {
         let outcome = |node: &NodeStatus| match node.state {
             NodeState::Trusted => (Arc::clone(&node.name), NodeOutcome::Granted),
@@ -243,28 +231,29 @@ impl NodePool {
         Report { needed: self.majority(), nodes: nodes.iter().map(outcome).collect() }
     }
 
-    /// Whether a majority of the nodes has voted at one time since this worker started.
+    /// Returns whether a majority of the nodes could vote at one time since this worker started.
     pub(crate) fn has_had_quorum(&self) -> bool {
         self.registry.has_had_quorum()
     }
 
-    pub(crate) fn waits(&self) -> &WaiterRegistry {
-        &self.waits
+    pub(crate) fn waiters(&self) -> &WaiterRegistry {
+        &self.waiters
     }
 
-    /// Tells every driver what is waited for. One that has ended needs not know.
+    /// Sends a change of the subscriptions to every driver. A driver that has ended does not need it.
     pub(crate) fn listen(&self, listen: &Listen) {
         for mailbox in &self.mailboxes {
             let _ = mailbox.send(DriverMessage::Listen(listen.clone()));
         }
     }
 
-    fn pending(&self, node: usize, pending: PendingRequest) {
-        // A driver that has ended takes no mail.
-        if let Err(mpsc::error::SendError(DriverMessage::PendingRequest(PendingRequest {
+    fn send(&self, node: usize, pending: PendingRequest) {
+        // A driver that has ended takes no messages: the caller is answered here.
+        let sent = self.mailboxes[node].send(DriverMessage::Request(pending));
+        if let Err(mpsc::error::SendError(DriverMessage::Request(PendingRequest {
             reply: Some(reply),
             ..
-        }))) = self.mailboxes[node].send(DriverMessage::PendingRequest(pending))
+        }))) = sent
         {
             let answer = Answer::Failed(Cause::Stopped);
             let memory = self.registry.node_epoch(node);

@@ -15,14 +15,14 @@ use std::{pin::pin, sync::Arc, time::Duration};
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
-/// Requests taken from the mailbox at one go.
-const MAIL_MAX: usize = 1024;
+/// The most messages taken from the mailbox at a time.
+const MESSAGES_MAX: usize = 1024;
 
-type OnFreed = Box<dyn Fn(&Freed, u32) + Send + Sync>;
-type BatchEnd = BoxFuture<'static, (u64, Result<BatchReply, Cause>)>;
+type OnRelease = Box<dyn Fn(&Freed, u32) + Send + Sync>;
+type BatchReplyFuture = BoxFuture<'static, (u64, Result<BatchReply, Cause>)>;
 type SessionOpening<'a, S> = BoxFuture<'a, Result<(S, Hello), Cause>>;
 
-/// The shell around one node's [`Core`]: owns the session, carries out commands, reports events.
+/// The task of one node around its [`Core`]: owns the session, carries out commands, reports events.
 pub(crate) struct Driver<'a, N: Node> {
     node: &'a N,
     env: &'a Env,
@@ -30,25 +30,25 @@ pub(crate) struct Driver<'a, N: Node> {
     session: Option<N::Session>,
     opening: Option<SessionOpening<'a, N::Session>>,
     pushes: mpsc::Receiver<Push>,
-    flying: FuturesUnordered<BatchEnd>,
+    replies: FuturesUnordered<BatchReplyFuture>,
 }
 
-/// Where a driver's mail comes from, and when it ends.
+/// The channels between a driver and its pool.
 pub(crate) struct DriverChannels {
-    pub(crate) mail: mpsc::UnboundedReceiver<DriverMessage>,
-    /// Called when the node may have forgotten what it granted.
+    pub(crate) messages: mpsc::UnboundedReceiver<DriverMessage>,
+    /// Called when the node may have lost its grants.
     pub(crate) on_lost_memory: Box<dyn Fn() + Send + Sync>,
-    /// Called when the node has told of a release that somebody waits for.
-    pub(crate) on_freed: OnFreed,
-    /// Fires when another driver has written about its node.
+    /// Called when the node reports a release that a caller waits for.
+    pub(crate) on_release: OnRelease,
+    /// Notified when the registry's entry of another node has changed.
     pub(crate) changes: Arc<Notify>,
-    /// Asks the driver to flush and end.
+    /// Cancelled to have the driver send what it has, and end.
     pub(crate) flush: CancellationToken,
-    /// How long a flush may take.
-    pub(crate) flush_for: Duration,
+    /// The longest time that a flush may take.
+    pub(crate) flush_timeout: Duration,
 }
 
-/// Serves one node until nobody can ask any more, or until a flush is asked for and done.
+/// Serves one node until every sender of messages is gone, or until a flush is requested and done.
 pub(crate) async fn drive<N: Node>(node: N, env: Env, core: Core, mut channels: DriverChannels) {
     let (_, pushes) = Nudge::channel();
     let mut driver = Driver {
@@ -58,15 +58,15 @@ pub(crate) async fn drive<N: Node>(node: N, env: Env, core: Core, mut channels: 
         session: None,
         opening: None,
         pushes,
-        flying: FuturesUnordered::new(),
+        replies: FuturesUnordered::new(),
     };
     let mut ends: Option<BootTime> = None;
-    let mut alarm = Timer::new(&env);
+    let mut timer = Timer::new(&env);
     let mut flushed = pin!(channels.flush.clone().cancelled_owned());
-    let mut mail = Vec::new();
+    let mut messages = Vec::new();
     loop {
         let now = env.now();
-        driver.act(now);
+        driver.carry_out(now);
         if driver.core.take_lost_memory() {
             (channels.on_lost_memory)();
         }
@@ -75,33 +75,33 @@ pub(crate) async fn drive<N: Node>(node: N, env: Env, core: Core, mut channels: 
             return;
         }
         let wake = driver.core.wake();
-        alarm.set(ends.map_or(wake, |at| at.min(wake)));
+        timer.set(ends.map_or(wake, |at| at.min(wake)));
         tokio::select! { biased;
-            Some((in_flight, result)) = driver.flying.next() => driver.landed(in_flight, result),
+            Some((in_flight, result)) = driver.replies.next() => driver.replied(in_flight, result),
             Some(opened) = OptionFuture::from(driver.opening.as_mut()) => driver.opened(opened),
-            count = channels.mail.recv_many(&mut mail, MAIL_MAX), if ends.is_none() => {
-                mail.drain(..).for_each(|mail| driver.core.enqueue(mail));
+            count = channels.messages.recv_many(&mut messages, MESSAGES_MAX), if ends.is_none() => {
+                messages.drain(..).for_each(|message| driver.core.enqueue(message));
                 if count == 0 {
-                    ends = Some(env.now() + channels.flush_for);
+                    ends = Some(env.now() + channels.flush_timeout);
                 }
             }
             () = &mut flushed, if ends.is_none() => {
-                channels.mail.close();
-                while let Ok(mail) = channels.mail.try_recv() {
-                    driver.core.enqueue(mail);
+                channels.messages.close();
+                while let Ok(message) = channels.messages.try_recv() {
+                    driver.core.enqueue(message);
                 }
-                ends = Some(env.now() + channels.flush_for);
+                ends = Some(env.now() + channels.flush_timeout);
             }
-            // Behind whatever else can be ready: a node that floods keeps nobody waiting.
+            // Last but for the timer: a node that sends many pushes delays nothing else.
             Some(push) = driver.pushes.recv(), if driver.session.is_some() => driver.pushed(push, &channels),
             () = channels.changes.notified(), if driver.core.awaits_others() => {}
-            () = alarm.rings() => {}
+            () = timer.elapsed() => {}
         }
     }
 }
 
-/// A timer that is set again and again, nearly always to later than it is set already. Then it rings too early once,
-/// which harms nothing, and costs less than a new timer each time.
+/// A timer that is set very often, nearly always to a later time than before. It is then not changed and elapses once
+/// too early, which is harmless and costs less than a new timer each time.
 struct Timer<'a> {
     env: &'a Env,
     set: Option<(BootTime, BoxFuture<'a, ()>)>,
@@ -112,15 +112,15 @@ impl<'a> Timer<'a> {
         Self { env, set: None }
     }
 
-    /// To ring at `at` at the latest.
+    /// Has the timer elapse at `at` at the latest.
     fn set(&mut self, at: BootTime) {
         if self.set.as_ref().is_none_or(|(set, _)| at < *set) {
             self.set = Some((at, self.env.sleep_until(at).boxed()));
         }
     }
 
-    /// Waits for it.
-    async fn rings(&mut self) {
+    /// Waits until the timer elapses.
+    async fn elapsed(&mut self) {
         if let Some((_, timer)) = &mut self.set {
             timer.await;
         }
@@ -129,7 +129,7 @@ impl<'a> Timer<'a> {
 }
 
 impl<N: Node> Driver<'_, N> {
-    fn act(&mut self, now: BootTime) {
+    fn carry_out(&mut self, now: BootTime) {
         for command in self.core.step(now) {
             match command {
                 Command::Open => {
@@ -137,7 +137,7 @@ impl<N: Node> Driver<'_, N> {
                     self.pushes = pushes;
                     self.opening = Some(self.node.open(nudge).boxed());
                 }
-                Command::Close => self.hang_up(),
+                Command::Close => self.close(),
                 Command::Listen(listen) => {
                     if let Some(session) = &mut self.session {
                         session.listen(listen);
@@ -146,7 +146,7 @@ impl<N: Node> Driver<'_, N> {
                 Command::Send { in_flight, batch } => {
                     let Some(session) = &mut self.session else { continue };
                     let reply = session.send(batch);
-                    self.flying.push(async move { (in_flight, reply.await) }.boxed());
+                    self.replies.push(async move { (in_flight, reply.await) }.boxed());
                 }
             }
         }
@@ -159,37 +159,37 @@ impl<N: Node> Driver<'_, N> {
             hello
         });
         self.core.opened(self.env.now(), hello);
-        // The node may be one that is refused at its handshake.
+        // The core may have refused the node at its handshake.
         if !self.core.is_up() {
-            self.hang_up();
+            self.close();
         }
     }
 
-    fn landed(&mut self, in_flight: u64, result: Result<BatchReply, Cause>) {
+    fn replied(&mut self, in_flight: u64, result: Result<BatchReply, Cause>) {
         self.core.replied(self.env.now(), in_flight, result);
-        // The line broke, or what came over it was no answer.
+        // The connection broke, or the reply did not fit the request.
         if !self.core.is_up() {
-            self.hang_up();
+            self.close();
         }
     }
 
     fn pushed(&mut self, push: Push, channels: &DriverChannels) {
         match push {
-            Push::Released { freed, told } if self.core.wants(&freed.resource) => {
-                (channels.on_freed)(&freed, told);
+            Push::Released { freed, told: notified } if self.core.listens_for(&freed.resource) => {
+                (channels.on_release)(&freed, notified);
             }
             Push::Released { .. } => {}
             Push::Closed => {
-                self.hang_up();
+                self.close();
                 self.core.closed(self.env.now(), Cause::Closed);
             }
         }
     }
 
-    /// Late replies of the old session reach nobody: its flights have been answered for.
-    fn hang_up(&mut self) {
+    /// Drops the session. Its late replies are dropped too: the callers have been answered.
+    fn close(&mut self) {
         self.session = None;
         self.opening = None;
-        self.flying = FuturesUnordered::new();
+        self.replies = FuturesUnordered::new();
     }
 }

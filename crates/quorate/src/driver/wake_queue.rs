@@ -1,26 +1,26 @@
 use crate::node::{Freed, Owner, Resource};
 use std::collections::{BTreeMap, VecDeque};
 
-/// How many releases of one resource are counted at a time, the oldest given up first: more are under way
-/// only where nodes make them up.
+/// The most releases of one resource that are counted at a time. The oldest is dropped first. More are under way only if a
+/// node invents them.
 const RELEASES_MAX: usize = 16;
 
-/// Who of this process waits for what, and whom a release wakes. Pure; `W` rings a waiter.
+/// The waiters of this process for each resource, and the waiter that a release wakes. Pure; `W` notifies a waiter.
 ///
-/// A lease has been released once a majority of nodes have told so of *one* owner. Fewer prove nothing: attempts that
-/// lost free what they were granted, on a minority, and one node may say anything. Each release wakes one
-/// waiter, the longest there: of several that came at once none might win. Who is woken and then goes away
-/// hands on what it was woken for.
+/// A lease has been released once a majority of the nodes has reported a release of *one* owner. Fewer reports prove
+/// nothing: a lost attempt releases what it was granted on a minority, and a single node may report anything. Each
+/// release wakes one waiter, the one that has waited longest: of several that try at once none might win. A waiter that
+/// was woken and then leaves passes its wake on.
 #[derive(Debug)]
 pub(crate) struct WakeQueue<W> {
     majority: usize,
     next: u64,
-    places: BTreeMap<Resource, ResourceQueue<W>>,
+    queues: BTreeMap<Resource, ResourceQueue<W>>,
 }
 
 #[derive(Debug)]
 struct ResourceQueue<W> {
-    /// In the order in which they came.
+    /// In the order of arrival.
     waiters: VecDeque<Waiter<W>>,
     releases: VecDeque<Release>,
 }
@@ -29,107 +29,106 @@ struct ResourceQueue<W> {
 struct Waiter<W> {
     id: u64,
     notify: W,
-    woken: Option<Wake>,
+    wake: Option<Wake>,
 }
 
-/// What woke a waiter.
+/// The release that woke a waiter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Wake {
-    /// Who was freed.
+    /// The former owner.
     pub(crate) owner: Owner,
-    /// How many workers were told: the median of what the nodes say.
-    pub(crate) told: u32,
+    /// The number of sessions to which a node reported the release: the median over the nodes.
+    pub(crate) notified: u32,
 }
 
-/// Who was freed, and where.
+/// The reports of one owner's release.
 #[derive(Debug)]
 struct Release {
     owner: Owner,
-    /// The nodes, and how many workers each told.
+    /// The nodes, each with the number of sessions that it notified.
     nodes: Vec<(usize, u32)>,
 }
 
-/// What is to be done once a waiter has gone.
+/// The work that is left once a waiter has gone.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct LeaveResult<W> {
-    /// Ring it: it inherits a wake.
+    /// The waiter that gets the wake of the one that left, to be notified.
     pub(crate) wake: Option<W>,
-    /// Nobody waits for the resource any more.
+    /// It was the last waiter for the resource.
     pub(crate) last: bool,
 }
 
 impl<W: Clone> WakeQueue<W> {
     pub(crate) fn new(majority: usize) -> Self {
-        Self { majority, next: 0, places: BTreeMap::new() }
+        Self { majority, next: 0, queues: BTreeMap::new() }
     }
 
-    /// Somebody begins to wait. Gives its number, and whether it is the first to wait for that.
+    /// Adds a waiter. Returns its id, and whether it is the first for the resource.
     pub(crate) fn join(&mut self, resource: &Resource, notify: W) -> (u64, bool) {
         let id = self.next;
         self.next += 1;
-        let first = !self.places.contains_key(resource);
-        let place = self
-            .places
+        let first = !self.queues.contains_key(resource);
+        let queue = self
+            .queues
             .entry(resource.clone())
             .or_insert_with(|| ResourceQueue { waiters: VecDeque::new(), releases: VecDeque::new() });
-        place.waiters.push_back(Waiter { id, notify, woken: None });
+        queue.waiters.push_back(Waiter { id, notify, wake: None });
         (id, first)
     }
 
-    /// A node has told of a release. Gives who is to be rung.
-    pub(crate) fn heard(&mut self, node: usize, freed: &Freed, told: u32) -> Option<W> {
-        let place = self.places.get_mut(&freed.resource)?;
-        let nodes = place.nodes_that_freed(&freed.owner);
+    /// Counts a node's report of a release, which it sent to `notified` sessions. Returns the waiter to be notified.
+    pub(crate) fn on_release(&mut self, node: usize, freed: &Freed, notified: u32) -> Option<W> {
+        let queue = self.queues.get_mut(&freed.resource)?;
+        let nodes = queue.nodes_that_released(&freed.owner);
         if nodes.iter().any(|(other, _)| *other == node) {
-            // All readers are told as one owner: a node that tells again tells of later ones.
+            // All readers have one owner name: a node's second report is of later readers.
             if freed.owner.as_str() != Owner::READERS {
                 return None;
             }
             nodes.clear();
         }
-        nodes.push((node, told));
-        // Not again for those that tell later.
+        nodes.push((node, notified));
+        // Later reports of the same release wake no other waiter.
         if nodes.len() != self.majority {
             return None;
         }
-        let mut told: Vec<u32> = nodes.iter().map(|(_, told)| *told).collect();
-        told.sort_unstable();
-        let told = told[told.len() / 2];
-        place.wake_one(Wake { owner: freed.owner.clone(), told })
+        let mut counts: Vec<u32> = nodes.iter().map(|(_, notified)| *notified).collect();
+        counts.sort_unstable();
+        let notified = counts[counts.len() / 2];
+        queue.wake_one(Wake { owner: freed.owner.clone(), notified })
     }
 
-    /// What has woken `id` since it last asked, if anything has. Who attempts asks before, for the attempt finds
-    /// what it was woken for.
-    pub(crate) fn take_woken(&mut self, resource: &Resource, id: u64) -> Option<Wake> {
-        let place = self.places.get_mut(resource)?;
-        place.waiters.iter_mut().find(|waiter| waiter.id == id)?.woken.take()
+    /// Takes the wake of `id`, if it was woken. An attempt takes it when it begins, since it finds what the wake was for.
+    pub(crate) fn take_wake(&mut self, resource: &Resource, id: u64) -> Option<Wake> {
+        let queue = self.queues.get_mut(resource)?;
+        queue.waiters.iter_mut().find(|waiter| waiter.id == id)?.wake.take()
     }
 
-    /// `id` was let in beside others: gives the next that is to be rung.
-    pub(crate) fn hand_on(&mut self, resource: &Resource, id: u64) -> Option<W> {
-        let place = self.places.get_mut(resource)?;
-        let next = place.waiters.iter_mut().find(|waiter| waiter.id != id && waiter.woken.is_none())?;
-        next.woken = Some(Wake { owner: Owner::from_node(Owner::READERS), told: 1 });
+    /// Wakes the next waiter after `id`, which acquired a lease that others may share. Returns the waiter to be notified.
+    pub(crate) fn wake_next(&mut self, resource: &Resource, id: u64) -> Option<W> {
+        let queue = self.queues.get_mut(resource)?;
+        let next = queue.waiters.iter_mut().find(|waiter| waiter.id != id && waiter.wake.is_none())?;
+        next.wake = Some(Wake { owner: Owner::from_node(Owner::READERS), notified: 1 });
         Some(next.notify.clone())
     }
 
-    /// `id` waits no more.
+    /// Removes the waiter `id`.
     pub(crate) fn leave(&mut self, resource: &Resource, id: u64) -> LeaveResult<W> {
         let nothing = LeaveResult { wake: None, last: false };
-        let Some(place) = self.places.get_mut(resource) else { return nothing };
-        let Some(at) = place.waiters.iter().position(|waiter| waiter.id == id) else { return nothing };
-        let woken = place.waiters.remove(at).and_then(|waiter| waiter.woken);
-        let wake = woken.and_then(|wake| place.wake_one(wake));
-        let last = place.waiters.is_empty();
+        let Some(queue) = self.queues.get_mut(resource) else { return nothing };
+        let Some(at) = queue.waiters.iter().position(|waiter| waiter.id == id) else { return nothing };
+        let inherited = queue.waiters.remove(at).and_then(|waiter| waiter.wake);
+        let wake = inherited.and_then(|wake| queue.wake_one(wake));
+        let last = queue.waiters.is_empty();
         if last {
-            self.places.remove(resource);
+            self.queues.remove(resource);
         }
         LeaveResult { wake, last }
     }
 }
 
 impl<W: Clone> ResourceQueue<W> {
-    fn nodes_that_freed(&mut self, owner: &Owner) -> &mut Vec<(usize, u32)> {
+    fn nodes_that_released(&mut self, owner: &Owner) -> &mut Vec<(usize, u32)> {
         let at = self.releases.iter().position(|release| release.owner == *owner).unwrap_or_else(|| {
             if self.releases.len() == RELEASES_MAX {
                 self.releases.pop_front();
@@ -140,10 +139,10 @@ impl<W: Clone> ResourceQueue<W> {
         &mut self.releases[at].nodes
     }
 
-    /// Who was woken before and has not attempted yet may not be running: another one then.
+    /// Wakes the first waiter that has no wake. One that has a wake and has not begun its attempt may not be running.
     fn wake_one(&mut self, wake: Wake) -> Option<W> {
-        let waiter = self.waiters.iter_mut().find(|waiter| waiter.woken.is_none())?;
-        waiter.woken = Some(wake);
+        let waiter = self.waiters.iter_mut().find(|waiter| waiter.wake.is_none())?;
+        waiter.wake = Some(wake);
         Some(waiter.notify.clone())
     }
 }
@@ -161,98 +160,106 @@ mod tests {
     }
 
     fn wake(owner: u64) -> Wake {
-        Wake { owner: freed(owner).owner, told: 3 }
+        Wake { owner: freed(owner).owner, notified: 3 }
     }
 
-    /// A bench of five nodes with these waiting for `r`.
-    fn wake_queue(bells: &[char]) -> WakeQueue<char> {
+    /// A queue over five nodes, with these waiters for `r`.
+    fn wake_queue(waiters: &[char]) -> WakeQueue<char> {
         let mut wake_queue = WakeQueue::new(3);
-        for (at, notify) in bells.iter().enumerate() {
+        for (at, notify) in waiters.iter().enumerate() {
             assert_eq!(wake_queue.join(&resource("r"), *notify), (at as u64, at == 0));
         }
         wake_queue
     }
 
-    fn heard(wake_queue: &mut WakeQueue<char>, nodes: &[usize], owner: u64) -> Vec<char> {
-        nodes.iter().filter_map(|node| wake_queue.heard(*node, &freed(owner), 2 + *node as u32)).collect()
+    fn report(wake_queue: &mut WakeQueue<char>, nodes: &[usize], owner: u64) -> Vec<char> {
+        nodes
+            .iter()
+            .filter_map(|node| wake_queue.on_release(*node, &freed(owner), 2 + *node as u32))
+            .collect()
     }
 
     #[test]
-    fn readers_after_readers_are_told_as_one_owner_and_wake_each_time() {
+    fn later_readers_have_the_same_owner_and_each_release_wakes_a_waiter() {
         let mut wake_queue = wake_queue(&['a']);
         let readers = Freed { resource: resource("r"), owner: Owner::from_node(Owner::READERS) };
         for _ in 0..3 {
-            let rung: Vec<char> = (0..5).filter_map(|node| wake_queue.heard(node, &readers, 1)).collect();
-            assert_eq!(rung, ['a']);
-            assert!(wake_queue.take_woken(&resource("r"), 0).is_some());
+            let notified: Vec<char> =
+                (0..5).filter_map(|node| wake_queue.on_release(node, &readers, 1)).collect();
+            assert_eq!(notified, ['a']);
+            assert!(wake_queue.take_wake(&resource("r"), 0).is_some());
         }
     }
 
     #[test]
-    fn who_is_let_in_beside_others_hands_on() {
+    fn a_waiter_that_shares_the_lease_wakes_the_next() {
         let mut wake_queue = wake_queue(&['a', 'b', 'c']);
-        assert_eq!(wake_queue.hand_on(&resource("r"), 0), Some('b'));
-        assert_eq!(wake_queue.hand_on(&resource("r"), 1), Some('a'), "who has been rung is rung once");
-        assert_eq!(wake_queue.hand_on(&resource("r"), 1), Some('c'));
-        assert_eq!(wake_queue.hand_on(&resource("r"), 1), None);
+        assert_eq!(wake_queue.wake_next(&resource("r"), 0), Some('b'));
+        assert_eq!(wake_queue.wake_next(&resource("r"), 1), Some('a'), "each waiter is woken once");
+        assert_eq!(wake_queue.wake_next(&resource("r"), 1), Some('c'));
+        assert_eq!(wake_queue.wake_next(&resource("r"), 1), None);
     }
 
     #[test]
-    fn a_majority_that_freed_one_owner_wakes_one_waiter_once() {
+    fn a_majority_that_reports_one_owner_wakes_one_waiter_once() {
         let mut wake_queue = wake_queue(&['a', 'b']);
-        assert_eq!(heard(&mut wake_queue, &[0, 0, 1, 1, 0], 1), []);
-        assert_eq!(heard(&mut wake_queue, &[4], 1), ['a']);
-        assert_eq!(heard(&mut wake_queue, &[2, 3, 4], 1), [], "the rest tells nothing new");
-        assert_eq!(wake_queue.take_woken(&resource("r"), 0), Some(wake(1)), "the median of 2, 3 and 6");
-        assert_eq!(wake_queue.take_woken(&resource("r"), 0), None);
-        assert_eq!(heard(&mut wake_queue, &[0, 1, 2], 2), ['a'], "the longest there, if it still waits");
+        assert_eq!(report(&mut wake_queue, &[0, 0, 1, 1, 0], 1), []);
+        assert_eq!(report(&mut wake_queue, &[4], 1), ['a']);
+        assert_eq!(report(&mut wake_queue, &[2, 3, 4], 1), [], "the other reports add nothing");
+        assert_eq!(wake_queue.take_wake(&resource("r"), 0), Some(wake(1)), "the median of 2, 3 and 6");
+        assert_eq!(wake_queue.take_wake(&resource("r"), 0), None);
+        assert_eq!(report(&mut wake_queue, &[0, 1, 2], 2), ['a'], "the longest waiter, if it still waits");
     }
 
     #[test]
-    fn releases_of_attempts_that_lost_add_up_to_nothing() {
+    fn releases_of_several_lost_attempts_are_not_added_up() {
         let mut wake_queue = wake_queue(&['a']);
-        assert_eq!(heard(&mut wake_queue, &[0, 1], 1), []);
-        assert_eq!(heard(&mut wake_queue, &[2, 3], 2), []);
-        assert_eq!(heard(&mut wake_queue, &[4], 3), []);
+        assert_eq!(report(&mut wake_queue, &[0, 1], 1), []);
+        assert_eq!(report(&mut wake_queue, &[2, 3], 2), []);
+        assert_eq!(report(&mut wake_queue, &[4], 3), []);
     }
 
     #[test]
-    fn one_node_that_makes_releases_up_wakes_nobody_and_fills_no_memory() {
+    fn a_node_that_invents_releases_wakes_no_waiter_and_uses_little_memory() {
         let mut wake_queue = wake_queue(&['a']);
         for owner in 0..100_000 {
-            assert_eq!(wake_queue.heard(2, &freed(owner), u32::MAX), None);
+            assert_eq!(wake_queue.on_release(2, &freed(owner), u32::MAX), None);
         }
-        assert!(wake_queue.places[&resource("r")].releases.len() <= RELEASES_MAX);
-        assert_eq!(heard(&mut wake_queue, &[0, 1, 3], 7), ['a'], "what the others tell still counts");
+        assert!(wake_queue.queues[&resource("r")].releases.len() <= RELEASES_MAX);
+        assert_eq!(report(&mut wake_queue, &[0, 1, 3], 7), ['a'], "the reports of the others still count");
         let elsewhere = Freed { resource: resource("s"), owner: Owner::sign("w", 0, 0) };
-        assert_eq!((0..3).filter_map(|node| wake_queue.heard(node, &elsewhere, 1)).count(), 0);
-        assert!(!wake_queue.places.contains_key(&resource("s")), "nobody waits for that");
+        assert_eq!((0..3).filter_map(|node| wake_queue.on_release(node, &elsewhere, 1)).count(), 0);
+        assert!(!wake_queue.queues.contains_key(&resource("s")), "there is no waiter for it");
     }
 
     #[test]
-    fn who_is_woken_and_goes_hands_it_on_and_the_last_is_told() {
+    fn a_woken_waiter_that_leaves_passes_its_wake_on_and_the_last_is_reported() {
         let mut wake_queue = wake_queue(&['a', 'b', 'c']);
-        assert_eq!(heard(&mut wake_queue, &[0, 1, 2], 1), ['a']);
+        assert_eq!(report(&mut wake_queue, &[0, 1, 2], 1), ['a']);
         assert_eq!(wake_queue.leave(&resource("r"), 0), LeaveResult { wake: Some('b'), last: false });
-        assert!(wake_queue.take_woken(&resource("r"), 1).is_some());
+        assert!(wake_queue.take_wake(&resource("r"), 1).is_some());
         assert_eq!(
             wake_queue.leave(&resource("r"), 1),
             LeaveResult { wake: None, last: false },
-            "it attempted"
+            "its attempt took the wake"
         );
-        assert_eq!(wake_queue.leave(&resource("r"), 1), LeaveResult { wake: None, last: false }, "once");
-        assert_eq!(heard(&mut wake_queue, &[0, 1, 2], 2), ['c']);
+        assert_eq!(
+            wake_queue.leave(&resource("r"), 1),
+            LeaveResult { wake: None, last: false },
+            "it has left already"
+        );
+        assert_eq!(report(&mut wake_queue, &[0, 1, 2], 2), ['c']);
         assert_eq!(wake_queue.leave(&resource("r"), 2), LeaveResult { wake: None, last: true });
-        assert!(wake_queue.places.is_empty(), "nothing is kept");
+        assert!(wake_queue.queues.is_empty(), "nothing is kept");
         assert_eq!(wake_queue.join(&resource("r"), 'd'), (3, true));
-        assert_eq!(heard(&mut wake_queue, &[3], 2), [], "what was told before is forgotten");
+        assert_eq!(report(&mut wake_queue, &[3], 2), [], "earlier reports are forgotten");
     }
 
     #[test]
-    fn who_was_woken_and_does_not_run_is_passed_by_at_the_next_release() {
+    fn the_next_release_wakes_another_waiter_if_the_first_has_not_run() {
         let mut wake_queue = wake_queue(&['a', 'b']);
-        assert_eq!(heard(&mut wake_queue, &[0, 1, 2], 1), ['a']);
-        assert_eq!(heard(&mut wake_queue, &[0, 1, 2], 2), ['b']);
-        assert_eq!(heard(&mut wake_queue, &[0, 1, 2], 3), [], "both have been");
+        assert_eq!(report(&mut wake_queue, &[0, 1, 2], 1), ['a']);
+        assert_eq!(report(&mut wake_queue, &[0, 1, 2], 2), ['b']);
+        assert_eq!(report(&mut wake_queue, &[0, 1, 2], 3), [], "both have been woken");
     }
 }

@@ -4,29 +4,29 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-/// A point on a worker's own boot clock (`CLOCK_BOOTTIME` on Linux): time since boot, sleep included.
+/// A point on a worker's own boot clock (`CLOCK_BOOTTIME` on Linux): the time since boot, including sleep.
 ///
-/// Points of two machines have nothing to do with each other; only a duration may travel.
+/// Points of two machines cannot be compared. Only durations may be sent to another machine.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct BootTime(u64);
 
 impl BootTime {
-    /// The point `nanos` nanoseconds after boot.
+    /// Creates the point `nanos` nanoseconds after boot.
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
 
-    /// Nanoseconds since boot.
+    /// Returns the nanoseconds since boot.
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// How long from this point until `later`; zero if that has passed.
+    /// Returns the duration from this point until `later`, or zero if `later` is before it.
     pub const fn until(self, later: Self) -> Duration {
         Duration::from_nanos(later.0.saturating_sub(self.0))
     }
 
-    /// How long since `earlier`; zero if that is yet to come.
+    /// Returns the duration since `earlier`, or zero if `earlier` is after this point.
     pub const fn since(self, earlier: Self) -> Duration {
         earlier.until(self)
     }
@@ -63,22 +63,22 @@ impl fmt::Debug for BootTime {
 pub struct WallTime(u64);
 
 impl WallTime {
-    /// The point `micros` microseconds after the Unix epoch.
+    /// Creates the point `micros` microseconds after the Unix epoch.
     pub const fn from_micros(micros: u64) -> Self {
         Self(micros)
     }
 
-    /// Microseconds since the Unix epoch.
+    /// Returns the microseconds since the Unix epoch.
     pub const fn as_micros(self) -> u64 {
         self.0
     }
 
-    /// How long from this point until `later`; zero if that has passed.
+    /// Returns the duration from this point until `later`, or zero if `later` is before it.
     pub const fn until(self, later: Self) -> Duration {
         Duration::from_micros(later.0.saturating_sub(self.0))
     }
 
-    /// The distance between two points, whichever comes first.
+    /// Returns the distance between two points, in either order.
     pub const fn distance(self, other: Self) -> Duration {
         Duration::from_micros(self.0.abs_diff(other.0))
     }
@@ -101,13 +101,28 @@ impl Sub<Duration> for WallTime {
 /// In RFC 3339, in UTC: `2026-11-22T14:16:36.000001Z`.
 impl fmt::Display for WallTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let micros = i64::try_from(self.0).ok();
-        match micros.and_then(|micros| jiff::Timestamp::from_microsecond(micros).ok()) {
-            Some(at) => write!(f, "{at}"),
-            // Beyond the year 9999.
-            None => write!(f, "{self:?}"),
+        let (seconds, micros) = (self.0 / 1_000_000, self.0 % 1_000_000);
+        let (year, month, day) = date(seconds / 86_400);
+        let (hour, minute, second) = (seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60);
+        write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}")?;
+        if micros > 0 {
+            write!(f, ".{micros:06}")?;
         }
+        f.write_str("Z")
     }
+}
+
+/// Returns year, month and day of the day that is `days` after 1970-01-01, in the Gregorian calendar. The algorithm counts in eras
+/// of 400 years that begin on the first of March (`civil_from_days` by Howard Hinnant).
+fn date(days: u64) -> (u64, u64, u64) {
+    let days = days + 719_468;
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    (era * 400 + year_of_era + u64::from(month <= 2), month, day)
 }
 
 impl From<WallTime> for SystemTime {
@@ -155,7 +170,8 @@ mod tests {
         let at = WallTime::from_micros(1_795_443_396_000_001);
         assert_eq!(at.to_string(), "2026-11-23T14:16:36.000001Z");
         assert_eq!(WallTime::from_micros(0).to_string(), "1970-01-01T00:00:00Z");
-        assert_eq!(WallTime::from_micros(u64::MAX).to_string(), "18446744073709.551615");
+        assert_eq!(WallTime::from_micros(951_782_400_000_000).to_string(), "2000-02-29T00:00:00Z");
+        assert_eq!(WallTime::from_micros(4_107_542_399_000_000).to_string(), "2100-02-28T23:59:59Z");
         assert_eq!(WallTime::from(SystemTime::from(at)), at);
         assert_eq!(WallTime::from(SystemTime::UNIX_EPOCH - Duration::from_secs(1)), WallTime::default());
     }
@@ -165,6 +181,10 @@ mod tests {
     fn a_wall_time_is_a_timestamp_of_jiff_and_back() {
         let at = WallTime::from_micros(1_795_443_396_000_001);
         assert_eq!(WallTime::from(jiff::Timestamp::from(at)), at);
+        for day in 0..200_000 {
+            let noon = WallTime::from_micros((day * 86_400 + 43_200) * 1_000_000);
+            assert_eq!(noon.to_string(), jiff::Timestamp::from(noon).to_string());
+        }
         assert_eq!(jiff::Timestamp::from(WallTime::from_micros(u64::MAX)), jiff::Timestamp::MAX);
         assert_eq!(WallTime::from(jiff::Timestamp::MIN), WallTime::default());
     }

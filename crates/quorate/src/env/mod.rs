@@ -1,16 +1,15 @@
-//! Clocks, timers, tasks and randomness: the only door to the world.
+//! Clocks, timers, tasks and randomness: the only interface to the operating system's time and scheduling.
 //!
 //! # What is not guaranteed
 //!
-//! A sleep may end late (the process was paused, the machine slept), so whoever wakes looks at the clock
-//! again. [`BootTime`] counts while the machine sleeps, but a paused virtual machine may stop every clock it
-//! has: only a node's time can tell. [`WallTime`] may step either way at any moment.
+//! A sleep may end late, because the process was paused or the machine slept: read the clock again after it.
+//! [`BootTime`] counts while the machine sleeps, but every clock of a paused virtual machine may stop: only the time of a
+//! node shows that. [`WallTime`] may step in either direction at any time.
 //!
-//! # Why a door
+//! # Reasons for one interface
 //!
-//! The shipped code runs unmodified in a seeded simulation in which every worker has a clock of its own.
-//! That only works while nothing reads a clock, starts a task, sleeps or draws a random number except
-//! through [`Env`]; `clippy.toml` keeps it so.
+//! The simulation runs the shipped code with a fixed seed, and gives every worker a clock of its own. So the library reads
+//! clocks, starts tasks, sleeps and draws random numbers only through [`Env`]. `clippy.toml` forbids the other ways.
 
 mod clock;
 mod scoped;
@@ -25,25 +24,24 @@ use futures_util::future::BoxFuture;
 use std::{fmt::Debug, sync::Arc, time::Duration};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-/// What a worker takes from the world. Implemented by [`SystemWorld`] and by simulations.
+/// The clocks, timers, tasks and randomness that a worker uses. Implemented by [`SystemWorld`] and by simulations.
 pub trait World: Debug + Send + Sync + 'static {
-    /// The boot clock: monotonic, and counting while the machine sleeps.
+    /// Reads the boot clock. It is monotonic, and counts while the machine sleeps.
     fn now(&self) -> BootTime;
-    /// The wall clock, which may step.
+    /// Reads the wall clock, which may step.
     fn wall(&self) -> WallTime;
-    /// 64 bits nobody can guess.
+    /// Returns 64 unpredictable bits.
     fn random(&self) -> u64;
-    /// Sleeps until about `at`. May return early or late: [`Env::sleep_until`] looks again.
+    /// Sleeps until about `at`. It may return early or late: [`Env::sleep_until`] reads the clock again.
     ///
     /// # Cancel safety
     /// Safe: dropping it only stops waiting.
     fn sleep_until(&self, at: BootTime) -> BoxFuture<'static, ()>;
-    /// Runs `work` as a task counted by `tasks`. A simulation wraps the future, so that a worker can be
-    /// paused or cut off whole.
+    /// Runs `work` as a task counted by `tasks`. A simulation wraps the future, so that it can pause or stop a whole worker.
     fn spawn(&self, tasks: &TaskTracker, work: BoxFuture<'static, ()>);
 }
 
-/// A handle on the world and on the tasks that one owner has started in it.
+/// A handle to a [`World`] and to the tasks that one owner has started in it.
 #[derive(Clone, Debug)]
 pub struct Env {
     world: Arc<dyn World>,
@@ -52,48 +50,48 @@ pub struct Env {
 }
 
 impl Env {
-    /// An environment over `world`, with no task yet.
+    /// Creates an environment over `world`, without tasks.
     pub fn new(world: Arc<dyn World>) -> Self {
         Self { world, tasks: TaskTracker::new(), stop: CancellationToken::new() }
     }
 
-    /// The real world.
+    /// Creates an environment over the operating system.
     pub fn system() -> Self {
         Self::new(Arc::new(SystemWorld))
     }
 
-    /// The same world with a task list and a stop signal of its own.
+    /// Creates an environment over the same world, with a task list and a stop signal of its own.
     pub fn sibling(&self) -> Self {
         Self::new(Arc::clone(&self.world))
     }
 
-    /// The world behind this environment.
+    /// Returns the world of this environment.
     pub fn world(&self) -> &Arc<dyn World> {
         &self.world
     }
 
-    /// The boot clock now.
+    /// Reads the boot clock.
     pub fn now(&self) -> BootTime {
         self.world.now()
     }
 
-    /// The wall clock now.
+    /// Reads the wall clock.
     pub fn wall(&self) -> WallTime {
         self.world.wall()
     }
 
-    /// 64 random bits.
+    /// Returns 64 random bits.
     pub fn random(&self) -> u64 {
         self.world.random()
     }
 
-    /// A duration drawn evenly from `[0, below)`; zero if `below` is zero.
+    /// Returns a random duration, evenly distributed in `[0, below)`; zero if `below` is zero.
     pub fn random_below(&self, below: Duration) -> Duration {
         let nanos = u64::try_from(below.as_nanos()).unwrap_or(u64::MAX);
         Duration::from_nanos(self.random().checked_rem(nanos).unwrap_or(0))
     }
 
-    /// Sleeps until the boot clock shows `at`, however long the machine slept meanwhile.
+    /// Sleeps until the boot clock shows `at`, even if the machine sleeps meanwhile.
     ///
     /// # Cancel safety
     /// Safe: dropping it only stops waiting.
@@ -111,8 +109,8 @@ impl Env {
         self.sleep_until(self.now() + time).await;
     }
 
-    /// `work`'s output, or `None` if the boot clock shows `at` first. Where both are ready the output wins,
-    /// so whoever cares about the clock looks at it afterwards.
+    /// Returns the output of `work`, or `None` if the boot clock shows `at` first. If both are ready, it returns the output:
+    /// a caller that must not exceed `at` reads the clock afterwards.
     ///
     /// # Cancel safety
     /// As safe as `work`, which is dropped with it.
@@ -123,12 +121,12 @@ impl Env {
         }
     }
 
-    /// Starts a task that [`Env::stopped`] and [`Env::finish`] know of.
+    /// Starts a task. [`Env::stopped`] asks it to end, and [`Env::finish`] waits for it.
     pub fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         self.world.spawn(&self.tasks, Box::pin(work));
     }
 
-    /// Starts a task that ends when its handle is dropped, and that hands over its output or its panic.
+    /// Starts a task that ends when its handle is dropped. The handle returns the task's output or its panic.
     pub fn spawn_scoped<T: Send + 'static>(
         &self,
         work: impl Future<Output = T> + Send + 'static,
@@ -136,17 +134,17 @@ impl Env {
         ScopedTask::start(self, work)
     }
 
-    /// The signal that asks the tasks of this environment to end.
+    /// Returns the token that asks the tasks of this environment to end.
     pub fn stopped(&self) -> &CancellationToken {
         &self.stop
     }
 
-    /// How many tasks of this environment have not ended.
+    /// Returns the number of tasks of this environment that have not ended.
     pub fn tasks_alive(&self) -> usize {
         self.tasks.len()
     }
 
-    /// Asks every task to end and waits until all have. Idempotent.
+    /// Asks every task to end, and waits until all have ended. Idempotent.
     ///
     /// # Cancel safety
     /// Dropping it leaves the tasks asked to end; call it again to wait for them.

@@ -13,8 +13,8 @@ use tokio::sync::oneshot;
 
 /// A task that ends with its handle: dropping the handle aborts it at its next await point.
 ///
-/// Awaiting it gives the output, or the panic as an error. It is never detached, and ends at the latest when
-/// its environment is asked to.
+/// Awaiting the handle returns the output, or the panic as an error. The task ends at the latest when its environment is
+/// asked to end.
 #[derive(Debug)]
 pub struct ScopedTask<T> {
     abort: AbortHandle,
@@ -31,7 +31,7 @@ impl<T: Send + 'static> ScopedTask<T> {
             tokio::select! { biased;
                 () = stopped.cancelled() => {}
                 result = work => if let Ok(result) = result {
-                    // Where nobody waits any more, the output has no owner.
+                    // If the handle has been dropped, the output is dropped too.
                     let _ = done.send(result);
                 }
             }

@@ -3,16 +3,16 @@ use futures_util::future::BoxFuture;
 use std::time::Duration;
 use tokio_util::task::TaskTracker;
 
-/// The longest single timer: tokio's timers stand still while the machine sleeps, so a sleeper looks at the
-/// boot clock at least this often.
-const LOOK_AT_LEAST_EVERY: Duration = Duration::from_millis(100);
+/// The longest single timer. Tokio's timers stop while the machine sleeps, so a sleep reads the boot clock at least this
+/// often.
+const TIMER_MAX: Duration = Duration::from_millis(100);
 
 /// Returns the name of this host; empty where it has none, or none in UTF-8.
 pub(crate) fn host_name() -> String {
     rustix::system::uname().nodename().to_str().unwrap_or_default().to_owned()
 }
 
-/// The real world: the kernel's clocks and randomness, tokio's timers and tasks.
+/// The operating system: the kernel's clocks and randomness, tokio's timers and tasks.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct SystemWorld;
 
@@ -20,7 +20,7 @@ impl World for SystemWorld {
     fn now(&self) -> BootTime {
         #[cfg(any(target_os = "linux", target_os = "android"))]
         const CLOCK: rustix::time::ClockId = rustix::time::ClockId::Boottime;
-        // Darwin's monotonic clock counts sleep; elsewhere a suspended machine is outside the promise.
+        // Darwin's monotonic clock includes sleep. On other systems a suspended machine is not supported.
         #[cfg(not(any(target_os = "linux", target_os = "android")))]
         const CLOCK: rustix::time::ClockId = rustix::time::ClockId::Monotonic;
         let at = rustix::time::clock_gettime(CLOCK);
@@ -38,9 +38,9 @@ impl World for SystemWorld {
     }
 
     fn sleep_until(&self, at: BootTime) -> BoxFuture<'static, ()> {
-        let nap = self.now().until(at).min(LOOK_AT_LEAST_EVERY);
-        #[expect(clippy::disallowed_methods, reason = "this is the door")]
-        Box::pin(tokio::time::sleep(nap))
+        let time = self.now().until(at).min(TIMER_MAX);
+        #[expect(clippy::disallowed_methods, reason = "the only place that starts timers")]
+        Box::pin(tokio::time::sleep(time))
     }
 
     fn spawn(&self, tasks: &TaskTracker, work: BoxFuture<'static, ()>) {

@@ -2,48 +2,34 @@
 
 use crate::{
     lease::{
+        command::{Adoption, RenewerCommand},
         deadline::LeaseDeadline,
         handle::Lease,
         inner::QuorumInner,
         mode::Mode,
-        renewer::{Adoption, RenewerCommand},
+        params::LeaseParams,
     },
-    node::{Begun, Cause, FencingToken, Owner, Reply, Request, Resource},
+    node::{FencingToken, Owner, Reply, Request, Resource},
     sabotage::Sabotage,
-    vote::{Answer, NodeOutcome, ReplyTo, Tally, Verdict, Vote, VoteReceiver, VoteSender, vote_channel},
+    vote::{
+        Answer, NodeOutcome, ReplyTo, RoundData, Tally, Verdict, Vote, VoteReceiver, VoteSender, vote_channel,
+    },
 };
-use std::{borrow::Cow, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-/// How a lease is to be held.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct LeaseParams {
-    pub(crate) ttl: Duration,
-    /// How long before the end of validity the work is told to stop.
-    pub(crate) grace: Duration,
-    /// Less validity than this at the verdict is a loss.
-    pub(crate) min_validity: Duration,
-    /// How long the fencing counter lives after its last use.
-    pub(crate) keep: Duration,
-    /// Whether the keeper extends it.
-    pub(crate) extended: bool,
-    /// Who else may hold it.
-    pub(crate) mode: Mode,
-}
-
-/// What came of an attempt.
+/// The result of an attempt, with the votes of its round.
 #[derive(Debug)]
-pub(crate) enum AttemptResult {
-    /// With what the nodes had counted before, on a claim.
-    Held(Lease, Vec<Begun>),
-    Lost(Tally),
+pub(crate) enum AttemptResult<D = ()> {
+    Held(Lease, Tally<D>),
+    Lost(Tally<D>),
     /// The quorum has been closed.
     Closed,
 }
 
-impl AttemptResult {
-    /// Lost, and to nobody: the votes were split, or are still being released.
+impl<D: RoundData> AttemptResult<D> {
+    /// Returns whether the attempt was lost without another holder: the votes were split, or are still being released.
     fn is_split(&self) -> bool {
-        matches!(self, Self::Lost(tally) if tally.done().is_none() && is_contended(tally) && tally.holder().is_none())
+        matches!(self, Self::Lost(tally) if !tally.data().ends_round() && is_contended(tally) && tally.holder().is_none())
     }
 }
 
@@ -60,7 +46,7 @@ pub(crate) async fn attempt(
     ticket: Option<Owner>,
 ) -> AttemptResult {
     let opening = Opening::Acquire(ticket);
-    let mut all = Round::start(inner, std::slice::from_ref(resource), params, &opening).run().await;
+    let mut all = Round::start(inner, std::slice::from_ref(resource), params, &opening, &()).run().await;
     all.pop().unwrap_or(AttemptResult::Closed)
 }
 
@@ -68,7 +54,8 @@ pub(crate) async fn attempt(
 pub(crate) async fn downgrade(inner: &Arc<QuorumInner>, lease: &Lease) -> AttemptResult {
     let params = LeaseParams { mode: Mode::Shared, ..lease.params() };
     let opening = Opening::Downgrade(lease.owner().clone(), lease.token());
-    let mut all = Round::start(inner, std::slice::from_ref(lease.resource()), params, &opening).run().await;
+    let mut all =
+        Round::start(inner, std::slice::from_ref(lease.resource()), params, &opening, &()).run().await;
     all.pop().unwrap_or(AttemptResult::Closed)
 }
 
@@ -84,8 +71,21 @@ pub(crate) async fn attempt_each(
     resources: &[Resource],
     params: LeaseParams,
 ) -> Vec<AttemptResult> {
+    attempt_each_with(inner, resources, params, &()).await
+}
+
+/// Does the same as [`attempt_each`]; each round also collects `data`.
+///
+/// # Cancel safety
+/// Dropping it releases what was won and what may yet be granted.
+pub(crate) async fn attempt_each_with<D: RoundData>(
+    inner: &Arc<QuorumInner>,
+    resources: &[Resource],
+    params: LeaseParams,
+    data: &D,
+) -> Vec<AttemptResult<D>> {
     let anyone = Opening::Acquire(None);
-    let mut all = Round::start(inner, resources, params, &anyone).run().await;
+    let mut all = Round::start(inner, resources, params, &anyone, data).run().await;
     let casts = if inner.config().sabotaged(Sabotage::SplitsStand) { 0 } else { SPLITS_MAX };
     for times in 1..=casts {
         let split: Vec<usize> = (0..all.len()).filter(|&at| all[at].is_split()).collect();
@@ -94,7 +94,9 @@ pub(crate) async fn attempt_each(
         }
         inner.env().sleep(inner.env().random_below(SPLIT_PAUSE * times)).await;
         let again: Vec<Resource> = split.iter().map(|&at| resources[at].clone()).collect();
-        for (at, outcome) in split.into_iter().zip(Round::start(inner, &again, params, &anyone).run().await) {
+        for (at, outcome) in
+            split.into_iter().zip(Round::start(inner, &again, params, &anyone, data).run().await)
+        {
             all[at] = outcome;
         }
     }
@@ -110,10 +112,10 @@ enum Opening {
 }
 
 /// Attempts that travel together.
-struct Round<'a> {
+struct Round<'a, D: RoundData> {
     inner: &'a Arc<QuorumInner>,
     params: LeaseParams,
-    attempts: Vec<Attempt>,
+    attempts: Vec<Attempt<D>>,
     votes: VoteReceiver,
     raises: VoteSender,
     raised: VoteReceiver,
@@ -121,12 +123,12 @@ struct Round<'a> {
 }
 
 /// One resource's part. Dropped before the keeper has it, it posts the releases behind its own requests.
-struct Attempt {
+struct Attempt<D: RoundData> {
     inner: Arc<QuorumInner>,
     resource: Resource,
     owner: Owner,
     params: LeaseParams,
-    tally: Tally,
+    tally: Tally<D>,
     step: Step,
 }
 
@@ -143,7 +145,7 @@ enum Step {
     Adopted,
 }
 
-impl Drop for Attempt {
+impl<D: RoundData> Drop for Attempt<D> {
     fn drop(&mut self) {
         if !self.inner.config().sabotaged(Sabotage::DropsSilently) {
             self.release();
@@ -151,7 +153,7 @@ impl Drop for Attempt {
     }
 }
 
-impl Attempt {
+impl<D: RoundData> Attempt<D> {
     fn release(&mut self) {
         if !matches!(self.step, Step::Lost | Step::Adopted) {
             self.step = Step::Lost;
@@ -161,13 +163,14 @@ impl Attempt {
     }
 }
 
-impl<'a> Round<'a> {
+impl<'a, D: RoundData> Round<'a, D> {
     /// Posts every request before the first await point.
     fn start(
         inner: &'a Arc<QuorumInner>,
         resources: &[Resource],
         params: LeaseParams,
         opening: &Opening,
+        data: &D,
     ) -> Self {
         let pool = inner.pool();
         let (raises, raised) = vote_channel();
@@ -177,10 +180,10 @@ impl<'a> Round<'a> {
             resource: resource.clone(),
             owner: pool.sign(),
             params,
-            tally: Tally::new(pool.len()),
+            tally: Tally::with_data(pool.len(), data.clone()),
             step: Step::Acquiring,
         });
-        let attempts: Vec<Attempt> = attempts.collect();
+        let attempts: Vec<Attempt<D>> = attempts.collect();
         let propose = FencingToken::new(pool.env().wall().as_micros());
         for node in 0..pool.len() {
             for (ticket, attempt) in attempts.iter().enumerate() {
@@ -205,7 +208,7 @@ impl<'a> Round<'a> {
         Self { inner, params, attempts, votes, raises, raised, open }
     }
 
-    async fn run(mut self) -> Vec<AttemptResult> {
+    async fn run(mut self) -> Vec<AttemptResult<D>> {
         while self.open > 0 {
             tokio::select! { biased;
                 Some(vote) = self.raised.recv() => self.on_raised(&vote),
@@ -222,7 +225,7 @@ impl<'a> Round<'a> {
         if !matches!(attempt.step, Step::Acquiring) {
             return; // A late grant: the first extension finds it. Or a late loss, released behind its request.
         }
-        attempt.tally.count(&heard(self.inner, vote));
+        attempt.tally.count(vote);
         if attempt.tally.verdict() == Verdict::Won {
             // A node that forgot since its grant must not be part of the majority.
             attempt.tally.forget_unless(|node, epoch| pool.epoch(node) == epoch);
@@ -286,10 +289,10 @@ impl<'a> Round<'a> {
 
     /// Gives what was won to the keeper. No await point: a caller that goes away before has released, after
     /// owns a lease whose drop releases.
-    fn hand_over(self) -> Vec<AttemptResult> {
+    fn hand_over(self) -> Vec<AttemptResult<D>> {
         let (inner, params, only) = (self.inner, self.params, self.attempts.len() == 1);
         let mut late = only.then_some(self.votes);
-        let adopt = |mut attempt: Attempt| {
+        let adopt = |mut attempt: Attempt<D>| {
             let token = match attempt.step {
                 Step::Won(token) => token,
                 Step::Lost => return AttemptResult::Lost(attempt.tally.clone()),
@@ -322,34 +325,24 @@ impl<'a> Round<'a> {
             }
             attempt.step = Step::Adopted;
             let (resource, owner) = (attempt.resource.clone(), attempt.owner.clone());
-            let begun = attempt.tally.begun().cloned().collect();
             let lease = Lease::new(Arc::clone(inner), id, resource, owner, token, params, deadline);
-            AttemptResult::Held(lease, begun)
+            AttemptResult::Held(lease, attempt.tally.clone())
         };
         self.attempts.into_iter().map(adopt).collect()
     }
 }
 
 /// The candidate for the fencing token.
-fn candidate(inner: &QuorumInner, tally: &Tally) -> FencingToken {
+fn candidate<D: RoundData>(inner: &QuorumInner, tally: &Tally<D>) -> FencingToken {
     if inner.config().sabotaged(Sabotage::RelicsTrusted) {
         return tally.granted().map(|(_, grant)| grant.counter).max().unwrap_or_default();
     }
     tally.candidate(inner.config().quarantine())
 }
 
-/// A vote as it counts.
-fn heard<'a>(inner: &QuorumInner, vote: &'a Vote) -> Cow<'a, Vote> {
-    let done = matches!(vote.answer, Answer::Reply(Reply::Done(_)));
-    if done && inner.config().sabotaged(Sabotage::DoneOverruled) {
-        return Cow::Owned(Vote { answer: Answer::Failed(Cause::Closed), ..vote.clone() });
-    }
-    Cow::Borrowed(vote)
-}
-
 /// Whether an attempt was lost to a holder rather than to absent nodes: `Lost` after enough grants counts as
 /// contended too, since trying again is what helps.
-pub(crate) fn is_contended(tally: &Tally) -> bool {
+pub(crate) fn is_contended<D: RoundData>(tally: &Tally<D>) -> bool {
     tally.is_contended()
         || tally.outcomes().filter(|outcome| matches!(outcome, NodeOutcome::Granted)).count()
             >= tally.majority()

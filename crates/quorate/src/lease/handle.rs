@@ -2,12 +2,13 @@ use crate::{
     env::BootTime,
     lease::{
         StepDownCause,
-        acquire::LeaseParams,
+        command::RenewerCommand,
         deadline::LeaseDeadline,
         error::{ExtendError, LeaseLost, ReleaseError},
+        event::LeaseEvents,
         heartbeat::Health,
         inner::QuorumInner,
-        renewer::RenewerCommand,
+        params::LeaseParams,
     },
     node::{FencingToken, Owner, Resource},
     sabotage::Sabotage,
@@ -55,23 +56,6 @@ pub struct Lease {
     params: LeaseParams,
     deadline: Arc<LeaseDeadline>,
 }
-
-/// An event of a lease. The order is always: `Held` and `AtRisk` in turn, then `StepDown`, then `Lost`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum LeaseEvent {
-    /// The last round of extensions reached a majority.
-    Held,
-    /// The last round did not; it is retried until the deadline.
-    AtRisk,
-    /// Validity ends in `step_down_grace`, or the lease is being released: finish.
-    StepDown,
-    /// The lease has ended.
-    Lost,
-}
-
-/// The events of one lease, beginning with its state at the subscription. Ends after [`LeaseEvent::Lost`].
-#[derive(Debug)]
-pub struct LeaseEvents(mpsc::UnboundedReceiver<LeaseEvent>);
 
 impl Lease {
     pub(crate) fn new(
@@ -149,7 +133,7 @@ impl Lease {
     pub fn events(&self) -> LeaseEvents {
         let (events, stream) = mpsc::unbounded_channel();
         self.inner.command(RenewerCommand::Watch { id: self.id, events });
-        LeaseEvents(stream)
+        LeaseEvents::new(stream)
     }
 
     /// Extends the lease now, rather than at the next automatic extension.
@@ -266,15 +250,5 @@ impl fmt::Debug for Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         self.post_release(None);
-    }
-}
-
-impl LeaseEvents {
-    /// Returns the next event; `None` after the last.
-    ///
-    /// # Cancel safety
-    /// Safe: no event is lost.
-    pub async fn next(&mut self) -> Option<LeaseEvent> {
-        self.0.recv().await
     }
 }

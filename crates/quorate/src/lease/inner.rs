@@ -2,11 +2,7 @@ use crate::{
     config::{QuorumConfig, SettingError},
     driver::{NodeFactory, NodePool},
     env::Env,
-    lease::{
-        AcquireError,
-        majority_log::MajorityLog,
-        renewer::{LeaseRenewer, RenewerCommand},
-    },
+    lease::{AcquireError, command::RenewerCommand, majority_log::MajorityLog, renewer::LeaseRenewer},
 };
 use std::{
     fmt,

@@ -1,7 +1,7 @@
 use crate::{
     config::majority,
     lease::inner::QuorumInner,
-    node::{Begun, DoneRecord, FencingToken, Owner, Reply, Request, Resource},
+    node::{AttemptCount, DoneRecord, FencingToken, Owner, Reply, Request, Resource},
     vote::{Answer, NodeOutcome, ReplyTo, Report, vote_channel},
 };
 use std::time::Duration;
@@ -18,7 +18,7 @@ pub struct Inspection {
     /// For a claim, the done record with the highest token that any node named.
     pub done: Option<DoneRecord>,
     /// For a claim that is not done, the most attempts that any node has counted, and the fingerprint of their payload.
-    pub begun: Option<Begun>,
+    pub begun: Option<AttemptCount>,
     /// Every owner that any node names, and by how many it is named, the most first.
     pub named: Vec<(Owner, usize)>,
     /// How many nodes answered.
@@ -122,7 +122,7 @@ struct View {
     holder: Option<(Owner, Option<Duration>)>,
     counter: Option<FencingToken>,
     done: Option<DoneRecord>,
-    begun: Option<Begun>,
+    begun: Option<AttemptCount>,
 }
 
 fn merge(views: &[View], majority: usize) -> Inspection {
@@ -154,7 +154,7 @@ fn merge(views: &[View], majority: usize) -> Inspection {
         begun: views.iter().filter_map(|view| view.begun.clone()).reduce(|one, two| {
             // What fewer have counted may be of an attempt that never began.
             let (more, fewer) = if one.attempts < two.attempts { (two, one) } else { (one, two) };
-            Begun { attempts: more.attempts, payload: more.payload.or(fewer.payload) }
+            AttemptCount { attempts: more.attempts, payload: more.payload.or(fewer.payload) }
         }),
         answered: views.len(),
     }
@@ -172,11 +172,11 @@ mod tests {
     #[test]
     fn the_payload_is_that_of_the_most_attempts() {
         let counted = |attempts, payload: Option<&str>| {
-            let begun = Some(Begun { attempts, payload: payload.map(Into::into) });
+            let begun = Some(AttemptCount { attempts, payload: payload.map(Into::into) });
             View { holder: None, counter: None, done: None, begun }
         };
         let begun = merge(&[counted(1, Some("bb")), counted(2, Some("aa")), counted(2, None)], 2).begun;
-        assert_eq!(begun, Some(Begun { attempts: 2, payload: Some("aa".into()) }));
+        assert_eq!(begun, Some(AttemptCount { attempts: 2, payload: Some("aa".into()) }));
     }
 
     /// Three of five that answered first, one of them without the holder's lease, once were taken for nobody's word.

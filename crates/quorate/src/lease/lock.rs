@@ -2,10 +2,11 @@ use crate::{
     env::BootTime,
     lease::{
         AcquireError, Lease, LeaseOptions,
-        acquire::{AttemptResult, LeaseParams, attempt, attempt_each, is_contended},
+        acquire::{AttemptResult, attempt, attempt_each, is_contended},
         inner::QuorumInner,
         mode::Mode,
         options::lease_options,
+        params::LeaseParams,
         wait::{QueueTicket, RetryBackoff},
     },
     node::{NameError, Owner, Resource},
@@ -231,7 +232,7 @@ impl Lock {
 
     fn parsed(&self) -> Result<(Resource, LeaseParams), AcquireError> {
         let resource = self.resource.clone()?;
-        let params = self.options.params(&self.inner)?;
+        let params = self.options.params(self.inner.config())?;
         Ok((resource, LeaseParams { mode: self.mode, ..params }))
     }
 

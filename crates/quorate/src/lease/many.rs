@@ -5,10 +5,11 @@ use crate::{
     env::BootTime,
     lease::{
         AcquireError, Lease, LeaseLost, LeaseOptions, Lock, ReleaseError, TryAcquire,
-        acquire::{AttemptResult, LeaseParams, attempt_each},
+        acquire::{AttemptResult, attempt_each},
         inner::QuorumInner,
         lock::outcome,
         options::lease_options,
+        params::LeaseParams,
     },
     node::{FencingToken, NameError, Resource},
 };
@@ -163,7 +164,7 @@ impl Locks {
             let fix = format!("name 1 to {MANY_MAX} in one call");
             return Err(SettingError::new("resources", count, reason, fix).into());
         }
-        Ok((names, self.options.params(&self.inner)?))
+        Ok((names, self.options.params(self.inner.config())?))
     }
 }
 

@@ -54,8 +54,10 @@
 //! B, c = t), but B's grant there made c larger. A later attempt meets a node that had `t`, and adds one.
 
 mod acquire;
+mod command;
 mod deadline;
 mod error;
+mod event;
 mod handle;
 mod heartbeat;
 mod inner;
@@ -65,6 +67,7 @@ mod majority_log;
 mod many;
 mod mode;
 mod options;
+mod params;
 mod read_write;
 mod release_request;
 mod renewer;
@@ -76,7 +79,8 @@ mod wait;
 
 pub use deadline::StepDownCause;
 pub use error::{AcquireError, DowngradeError, ExtendError, LeaseLost, ReleaseError};
-pub use handle::{Lease, LeaseEvent, LeaseEvents};
+pub use event::{LeaseEvent, LeaseEvents};
+pub use handle::Lease;
 pub use heartbeat::Heartbeat;
 pub use inspect::{Holder, InspectError, Inspection};
 pub use lock::{Lock, TryAcquire};
@@ -86,11 +90,12 @@ pub use read_write::{ReadLease, ReadLock, RwLock};
 pub use slots::{Slot, Slots};
 pub use transfer::TransferError;
 
-pub(crate) use acquire::{AttemptResult, LeaseParams, attempt_each, is_contended};
+pub(crate) use acquire::{AttemptResult, attempt_each_with, is_contended};
 pub(crate) use heartbeat::Health;
 pub(crate) use inner::QuorumInner;
 pub(crate) use inspect::{InspectTarget, inspect};
 pub(crate) use mode::Mode;
 pub(crate) use options::lease_options;
+pub(crate) use params::LeaseParams;
 pub(crate) use release_request::{request_release, resign_requested};
 pub(crate) use wait::RetryBackoff;

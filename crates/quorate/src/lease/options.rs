@@ -1,10 +1,7 @@
 use crate::{
     config::{QuorumConfig, SettingError},
     env::BootTime,
-    lease::{
-        AcquireError, Heartbeat, Lease, acquire::LeaseParams, heartbeat::Health, inner::QuorumInner,
-        mode::Mode,
-    },
+    lease::{AcquireError, Heartbeat, Lease, heartbeat::Health, params::LeaseParams},
 };
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -127,12 +124,11 @@ impl LeaseOptions {
 
     /// Checks the options against the quorum's settings and against each other. The fencing counter is kept for
     /// `fence_retention`.
-    pub(crate) fn params(&self, inner: &QuorumInner) -> Result<LeaseParams, AcquireError> {
-        let config = inner.config();
-        let (ttl, grace) = (self.effective_ttl(config), self.effective_grace(config));
+    pub(crate) fn params(&self, config: &QuorumConfig) -> Result<LeaseParams, AcquireError> {
         let extended = self.auto_extend.unwrap_or(true);
-        config.validate_lease(ttl, grace, extended)?;
-        let min_validity = self.min_validity.unwrap_or(grace);
+        let ttl = self.effective_ttl(config);
+        let params = LeaseParams::checked(config, ttl, self.grace, self.min_validity, extended)?;
+        let LeaseParams { grace, min_validity, .. } = params;
         if let Some(most) = self.max_hold.filter(|most| *most <= grace.max(min_validity)) {
             let reason = format!("no longer than step_down_grace {grace:?} or min_validity {min_validity:?}");
             let fix =
@@ -142,22 +138,14 @@ impl LeaseOptions {
         match &self.health {
             Some(_) if !extended => {
                 let reason = "and auto_extend is false, so no extension could be held back";
-                return Err(SettingError::new("renew_while", "set", reason, "leave out one of them").into());
+                Err(SettingError::new("renew_while", "set", reason, "leave out one of them").into())
             }
             Some(Health::Beats(heart)) if heart.max_silence().is_zero() => {
                 let fix = "give the heartbeat the time that one piece of work may take";
-                return Err(SettingError::new("max_silence", "0ns", "shorter than any silence", fix).into());
+                Err(SettingError::new("max_silence", "0ns", "shorter than any silence", fix).into())
             }
-            _ => {}
+            _ => Ok(params),
         }
-        Ok(LeaseParams {
-            ttl,
-            grace,
-            min_validity,
-            keep: config.fence_retention,
-            extended,
-            mode: Mode::Alone,
-        })
     }
 
     /// Gives the renewer the limits of a lease that was just acquired.

@@ -3,16 +3,16 @@ use crate::{
     env::BootTime,
     lease::{
         StepDownCause,
-        acquire::LeaseParams,
+        command::{Adoption, RenewerCommand},
         deadline::LeaseDeadline,
         error::{ExtendError, LeaseLost},
-        handle::LeaseEvent,
+        event::LeaseEvent,
         heartbeat::Health,
         state::LeaseState,
     },
-    node::{FencingToken, Owner, Reply, Request, Resource},
+    node::{Owner, Reply, Request},
     sabotage::Sabotage,
-    vote::{Answer, Grant, ReplyTo, Vote, VoteReceiver, VoteSender, vote_channel},
+    vote::{Answer, ReplyTo, Vote, VoteReceiver, VoteSender, vote_channel},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,39 +23,6 @@ use tokio::sync::{mpsc, oneshot};
 
 /// Messages taken at one go.
 const MAIL_MAX: usize = 256;
-
-/// What handles ask of the keeper. Never refused while the keeper lives.
-#[derive(Debug)]
-pub(crate) enum RenewerCommand {
-    /// Keep this lease from now on.
-    Adopt(Box<Adoption>),
-    /// Let go of a lease, which its handle has ended, and release it everywhere.
-    Release { id: u64, reply: Option<ReplyTo> },
-    /// Let go of a lease, which its handle has ended, and have the nodes keep it for an heir.
-    Transfer { id: u64, heir: Owner, lasts: Duration, reply: ReplyTo },
-    /// Let go of a lease, which its handle has ended, and leave its keys to the handle.
-    Forget { id: u64 },
-    /// Let it end by `until`, and extend only while `heartbeat` says yes.
-    Limit { id: u64, until: Option<BootTime>, heartbeat: Option<Health> },
-    /// Extend now and say what came of it.
-    Extend { id: u64, done: oneshot::Sender<Result<(), ExtendError>> },
-    /// Tell the events of a lease from now on, the present state first.
-    Watch { id: u64, events: mpsc::UnboundedSender<LeaseEvent> },
-}
-
-/// A lease that was just won.
-#[derive(Debug)]
-pub(crate) struct Adoption {
-    pub(crate) id: u64,
-    pub(crate) resource: Resource,
-    pub(crate) owner: Owner,
-    pub(crate) token: FencingToken,
-    pub(crate) params: LeaseParams,
-    pub(crate) grants: Vec<(usize, Grant)>,
-    /// Where the votes arrive that came after the verdict.
-    pub(crate) late: Option<VoteReceiver>,
-    pub(crate) deadline: Arc<LeaseDeadline>,
-}
 
 /// Owns every held lease of a quorum: one task, one wheel of due times, one channel of votes.
 #[derive(Debug)]
@@ -129,7 +96,9 @@ impl LeaseRenewer {
         match command {
             RenewerCommand::Adopt(adoption) => self.adopt(now, *adoption),
             RenewerCommand::Release { id, reply } => self.let_go(id, reply.as_ref()),
-            RenewerCommand::Transfer { id, heir, lasts, reply } => self.transfer(id, &heir, lasts, &reply),
+            RenewerCommand::Transfer { id, successor, lasts, reply } => {
+                self.transfer(id, &successor, lasts, &reply);
+            }
             RenewerCommand::Forget { id } => drop(self.end(id)),
             RenewerCommand::Limit { id, until, heartbeat } => {
                 if let Some(kept) = self.kept.get_mut(&id) {

@@ -125,7 +125,7 @@ impl Slots {
             let reason = format!("not between 1 and {SLOTS_MAX}");
             return Err(SettingError::new("slots", count, reason, fix).into());
         }
-        let params = self.options.params(&self.inner)?;
+        let params = self.options.params(self.inner.config())?;
         let first = (self.inner.env().random() % slots.len() as u64) as usize;
         let mut next = Some(first);
         let mut untried: Option<Vec<usize>> = None;

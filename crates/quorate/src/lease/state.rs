@@ -3,7 +3,7 @@
 use crate::{
     config::{QuorumConfig, majority},
     env::BootTime,
-    lease::{StepDownCause, acquire::LeaseParams, handle::LeaseEvent},
+    lease::{StepDownCause, event::LeaseEvent, params::LeaseParams},
     node::{FencingToken, Owner, Reply, Resource},
     vote::{Answer, NodeOutcome, Vote, quorum_th},
 };

@@ -2,7 +2,7 @@
 
 use crate::{
     config::{QuorumConfig, SettingError},
-    lease::{Lease, LeaseLost, renewer::RenewerCommand},
+    lease::{Lease, LeaseLost, command::RenewerCommand},
     node::{Owner, Reply},
     vote::{Answer, NodeOutcome, ReplyTo, Report, vote_channel},
 };
@@ -58,7 +58,7 @@ impl Lease {
         let (sender, mut votes) = vote_channel();
         self.give_away(|id| RenewerCommand::Transfer {
             id,
-            heir,
+            successor: heir,
             lasts,
             reply: ReplyTo { sender, ticket: 0 },
         });

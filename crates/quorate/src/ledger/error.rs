@@ -3,24 +3,23 @@ use crate::{
     vote::Report,
 };
 
-/// Why a ledger could not be sealed, read or written.
+/// The reason why a ledger could not be sealed, read or written.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LedgerError {
-    /// A later term has sealed the ledger: this leader is a leader no more.
+    /// A later term has sealed the ledger: this leader is no longer the leader.
     #[error("the ledger is sealed by the later term {by}")]
     Superseded {
         /// The later term.
         by: FencingToken,
     },
-    /// Another record stands than the leader has seen.
+    /// Another record is stored than the leader has read.
     #[error("another record stands: {0:?}")]
     Standing(Record),
-    /// So many nodes have forgotten that time, on purpose or not, that no majority is left to write to. Time
-    /// does not cure it.
+    /// So many nodes have pruned or lost that time that no majority is left to write to. Waiting does not change it.
     #[error("too few nodes can remember a record of that time: {0}")]
     Forgotten(Report),
-    /// Too few nodes that can know answered.
+    /// Too few of the nodes that remember that time answered.
     #[error("too few nodes answered for the ledger: {0}")]
     NoMajority(Report),
 }

@@ -1,8 +1,8 @@
-//! The shell around [`Pages`]: asks all nodes at once, each for one page after the other.
+//! Reads [`Pages`] from all nodes at the same time, one page after the other from each.
 
 use super::{
     LedgerError,
-    pages::{Pages, Turn},
+    pages::{PageResult, Pages},
 };
 use crate::{
     driver::NodePool,
@@ -13,8 +13,9 @@ use crate::{
 
 /// Asks every node page by page, each page within the node timeout. Returns the nodes that answered every page, by their
 /// index in the node set, each with its answer.
-/// Waits for every node, since the more answer the fewer records are unknown; but once a majority has told all, the
-/// others have only as long again, and the node timeout.
+///
+/// It waits for every node, since more answers leave fewer records unknown. But once a majority has answered every page,
+/// the others have only the same time again, plus the node timeout.
 pub(super) async fn gather(
     pool: &NodePool,
     request: impl Fn(Option<Cursor>) -> Request,
@@ -25,12 +26,12 @@ pub(super) async fn gather(
     let mut reading = Reading::new(pool.len());
     (0..pool.len()).for_each(|node| ask(node, None));
     let (began, mut until) = (pool.env().now(), None);
-    while reading.under_way > 0 {
+    while reading.open > 0 {
         let Some(vote) = before(pool, until, &mut votes).await else { break };
         let (node, epoch) = (vote.node, pool.epoch(vote.node));
         if let Some(next) = reading.take(vote, epoch) {
             ask(node, Some(next));
-        } else if until.is_none() && reading.whole() >= pool.majority() {
+        } else if until.is_none() && reading.complete() >= pool.majority() {
             let now = pool.env().now();
             until = Some(now + began.until(now) + pool.config().node_timeout);
         }
@@ -45,37 +46,37 @@ async fn before(pool: &NodePool, until: Option<BootTime>, votes: &mut VoteReceiv
     }
 }
 
-/// How far each node is.
+/// The progress of each node.
 struct Reading {
-    told: Vec<Pages>,
+    pages: Vec<Pages>,
     outcomes: Vec<NodeOutcome>,
-    under_way: usize,
+    open: usize,
     superseded: Option<FencingToken>,
 }
 
 impl Reading {
     fn new(nodes: usize) -> Self {
-        let told = (0..nodes).map(|_| Pages::default()).collect();
-        Self { told, outcomes: vec![NodeOutcome::Pending; nodes], under_way: nodes, superseded: None }
+        let pages = (0..nodes).map(|_| Pages::default()).collect();
+        Self { pages, outcomes: vec![NodeOutcome::Pending; nodes], open: nodes, superseded: None }
     }
 
-    /// Takes a page in, from a node whose memory is the `epoch`-th. Gives where it goes on.
+    /// Takes a page of a node with the present memory `epoch`. Returns the cursor of its next page.
     fn take(&mut self, vote: Vote, epoch: u64) -> Option<Cursor> {
         let node = vote.node;
-        self.outcomes[node] = match self.told[node].take(vote.memory, epoch, vote.answer) {
-            Turn::Ask(next) => return Some(next),
-            Turn::Whole => NodeOutcome::Granted,
-            Turn::Superseded(by) => {
+        self.outcomes[node] = match self.pages[node].take(vote.memory, epoch, vote.answer) {
+            PageResult::More(next) => return Some(next),
+            PageResult::Complete => NodeOutcome::Granted,
+            PageResult::Superseded(by) => {
                 self.superseded = self.superseded.max(Some(by));
                 NodeOutcome::Refused(Refusal::Sealed { by })
             }
-            Turn::Failed(outcome) => outcome,
+            PageResult::Failed(outcome) => outcome,
         };
-        self.under_way -= 1;
+        self.open -= 1;
         None
     }
 
-    fn whole(&self) -> usize {
+    fn complete(&self) -> usize {
         self.outcomes.iter().filter(|outcome| matches!(outcome, NodeOutcome::Granted)).count()
     }
 
@@ -84,7 +85,7 @@ impl Reading {
             return Err(LedgerError::Superseded { by });
         }
         let mut answered = Vec::new();
-        for (node, pages) in self.told.into_iter().enumerate() {
+        for (node, pages) in self.pages.into_iter().enumerate() {
             let outcome = &mut self.outcomes[node];
             if !matches!(outcome, NodeOutcome::Granted) {
                 continue;
@@ -92,7 +93,7 @@ impl Reading {
             if pages.is_of(pool.epoch(node)) {
                 answered.push((node, pages));
             } else {
-                // It has forgotten since it told all.
+                // The node may have lost its memory since its last page.
                 *outcome = NodeOutcome::Unreachable(Cause::Closed);
             }
         }

@@ -1,17 +1,17 @@
 use crate::node::NodeTime;
 use std::time::Duration;
 
-/// From when on a node can answer for records.
+/// The memory of a node, as far as records are concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memory {
-    /// When the node's memory began, by its own clock.
+    /// The time on the node's clock at which its memory began.
     pub since: NodeTime,
-    /// How far wall clocks may be apart.
+    /// The largest difference between wall clocks.
     pub max_clock_offset: Duration,
 }
 
 impl Memory {
-    /// Whether the node would know of a record of this time, in microseconds since the epoch.
+    /// Returns whether the node would remember a record of this time, in microseconds since the epoch.
     pub fn covers(self, at_micros: u64) -> bool {
         (self.since + self.max_clock_offset).as_micros() <= at_micros
     }
@@ -22,7 +22,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_node_answers_for_what_came_clearly_after_its_memory_began() {
+    fn a_node_remembers_records_of_times_clearly_after_its_memory_began() {
         let since = NodeTime::from_micros(1_000_000_000);
         let memory = Memory { since, max_clock_offset: Duration::from_secs(1) };
         assert!(!memory.covers(1_000_000_000));

@@ -15,85 +15,83 @@ pub struct Ledger {
     group: Arc<str>,
 }
 
-/// What one node said of the ledger.
+/// The ledger of one node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answered {
-    /// From when on it can know.
+    /// The memory of the node.
     pub memory: Memory,
-    /// What stands there.
+    /// The records that the node stores.
     pub state: LedgerState,
 }
 
 impl Ledger {
-    /// The ledger of `group`.
+    /// Returns the ledger of `group`.
     ///
     /// # Errors
-    /// [`NameError`] where the name cannot be used.
+    /// [`NameError`] if the name cannot be used.
     pub fn new(quorum: &Quorum, group: &str) -> Result<Self, NameError> {
         crate::node::check_name("group", group)?;
         Ok(Self { quorum: quorum.clone(), group: group.into() })
     }
 
-    /// The quorum that keeps it.
+    /// Returns the quorum that stores it.
     pub(crate) fn quorum(&self) -> &Quorum {
         &self.quorum
     }
 
-    /// What time it is by the nodes that keep it.
+    /// Returns the quorum's clock.
     pub(crate) fn wall(&self) -> WallTime {
         self.quorum.wall()
     }
 
-    /// A ledger of its own beside this one, which is not sealed with it: what is called `name` of this group. (No
-    /// group's name holds a brace.)
+    /// Returns another ledger of the group, with the name `name`. It is not sealed together with this one. (The name of a
+    /// group cannot contain a brace.)
     pub(crate) fn part(&self, name: &str) -> Self {
         Self { quorum: self.quorum.clone(), group: format!("{}{{{name}}}", self.group).into() }
     }
 
-    /// Seals the ledger with `term`: from now on a majority refuses older terms. Gives what stood there,
-    /// from every node that answered.
+    /// Seals the ledger with `term`: from now on a majority refuses older terms. Returns the records of every node that
+    /// answered.
     ///
     /// # Errors
-    /// [`LedgerError::Superseded`] where a later term has sealed it; [`LedgerError::NoMajority`].
+    /// [`LedgerError::Superseded`] if a later term has sealed it; [`LedgerError::NoMajority`].
     ///
     /// # Cancel safety
-    /// Dropping it leaves some nodes sealed, which hurts no one but older terms.
+    /// Dropping it leaves some nodes sealed, which affects older terms only.
     pub async fn seal(&self, term: FencingToken) -> Result<Vec<Answered>, LedgerError> {
         if self.quorum.config().sabotaged(Sabotage::PlainRead) {
             return self.read().await;
         }
-        let told = self.pages(|ledger, after| Request::Seal { ledger, term, after }).await?;
+        let read = self.pages(|ledger, after| Request::Seal { ledger, term, after }).await?;
         let name = |(node, _): &(usize, Pages)| self.quorum.pool().name(*node);
         tracing::debug!(
             group = &*self.group,
             term = term.get(),
-            nodes = ?told.iter().map(name).collect::<Vec<_>>(),
+            nodes = ?read.iter().map(name).collect::<Vec<_>>(),
             "sealed the ledger"
         );
-        Ok(told.into_iter().map(|(_, pages)| self.answered(pages)).collect())
+        Ok(read.into_iter().map(|(_, pages)| self.answered(pages)).collect())
     }
 
-    /// What stands in the ledger, from every node that answered. Seals nothing: a leader may be writing, and a long
-    /// ledger is told in pages, so that what a node says may be of several moments. What stood all the while is there.
+    /// Reads the records of every node that answers, without a seal. A leader may be writing, and a long ledger is read in
+    /// pages, so the records of one node may be of different times. A record that exists the whole time is included.
     ///
     /// # Errors
     /// [`LedgerError::NoMajority`].
     ///
     /// # Cancel safety
-    /// Safe: it only looks.
+    /// Safe: it only reads.
     pub async fn read(&self) -> Result<Vec<Answered>, LedgerError> {
-        let told = self.pages(|ledger, after| Request::Read { ledger, after }).await?;
-        Ok(told.into_iter().map(|(_, pages)| self.answered(pages)).collect())
+        let read = self.pages(|ledger, after| Request::Read { ledger, after }).await?;
+        Ok(read.into_iter().map(|(_, pages)| self.answered(pages)).collect())
     }
 
-    /// Writes `record` under `key` where nothing but `seen` stands, at a majority of the nodes that can
-    /// remember it.
+    /// Writes `record` under `key` if `seen` is stored there, at a majority of the nodes that can remember it.
     ///
     /// # Errors
-    /// [`LedgerError::Superseded`] where a later term has sealed the ledger; [`LedgerError::Standing`] where
-    /// another record stands on so many nodes that no majority is left; [`LedgerError::Forgotten`] where so
-    /// many have forgotten that time; [`LedgerError::NoMajority`]. After
-    /// an error the record may stand on a minority.
+    /// [`LedgerError::Superseded`] if a later term has sealed the ledger; [`LedgerError::Standing`] if another record is
+    /// stored on so many nodes that no majority is left; [`LedgerError::Forgotten`] if so many have pruned or lost that
+    /// time; [`LedgerError::NoMajority`]. After an error a minority may store the record.
     ///
     /// # Cancel safety
     /// Dropping it leaves the record written on some nodes or on none.
@@ -114,14 +112,14 @@ impl Ledger {
         self.settle(votes, WriteTally::new(pool.len(), record.at)).await
     }
 
-    /// Forgets the records before `below`, at a majority and wherever else it can.
+    /// Removes the records before `below`, at a majority and on every other node that answers.
     ///
     /// # Errors
-    /// [`LedgerError::Superseded`] where a later term has sealed the ledger; [`LedgerError::NoMajority`]. After an error
-    /// some may be forgotten.
+    /// [`LedgerError::Superseded`] if a later term has sealed the ledger; [`LedgerError::NoMajority`]. After an error some
+    /// records may be removed.
     ///
     /// # Cancel safety
-    /// Dropping it leaves some nodes pruned, or half pruned, which is harmless.
+    /// Dropping it leaves some nodes pruned, or partly pruned, which is harmless.
     pub async fn prune(&self, term: FencingToken, below: u64) -> Result<(), LedgerError> {
         self.pages(|ledger, after| Request::Prune { ledger, term, below, after }).await.map(drop)
     }
@@ -134,18 +132,18 @@ impl Ledger {
     }
 
     fn answered(&self, pages: Pages) -> Answered {
-        let (memory, state) = pages.told();
+        let (memory, state) = pages.into_state();
         Answered { memory: self.memory(memory.since), state }
     }
 
-    /// Sets how long the ledger outlives its last seal, write, prune or keep, at a majority and wherever else it can; it
-    /// lives for as long from now. A ledger that was never told lives for 30 days. A node that has none creates none.
+    /// Sets how long the ledger outlives its last seal, write, prune or keep, beginning now, at a majority and on every other
+    /// node that answers. The default is 30 days. A node without the ledger does not create it.
     ///
     /// # Errors
     /// [`LedgerError::NoMajority`].
     ///
     /// # Cancel safety
-    /// Dropping it leaves the life set on some nodes or on none.
+    /// Dropping it leaves the lifetime set on some nodes or on none.
     pub async fn keep(&self, life: Duration) -> Result<(), LedgerError> {
         let pool = self.quorum.pool();
         let mut votes = pool.ask_all(|_| Request::Keep { ledger: Arc::clone(&self.group), life });
@@ -160,7 +158,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Waits until a majority has written, or can no longer.
+    /// Waits until a majority has stored the record, or can no longer store it.
     async fn settle(&self, mut votes: VoteReceiver, mut tally: WriteTally) -> Result<(), LedgerError> {
         let pool = self.quorum.pool();
         let mut outcomes = vec![NodeOutcome::Pending; pool.len()];
@@ -179,8 +177,8 @@ impl Ledger {
     }
 
     fn memory(&self, since: NodeTime) -> Memory {
-        let forgets_nothing = self.quorum.config().sabotaged(Sabotage::NoMemoryRule);
-        let since = if forgets_nothing { NodeTime::default() } else { since };
+        let ignores_memory = self.quorum.config().sabotaged(Sabotage::NoMemoryRule);
+        let since = if ignores_memory { NodeTime::default() } else { since };
         Memory { since, max_clock_offset: self.quorum.config().max_clock_offset }
     }
 }

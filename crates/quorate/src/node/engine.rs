@@ -1,7 +1,8 @@
-//! What a node does with a request, as a pure function of what it stores, the request, and its clocks.
+//! The effect of a request on a node, as a pure function of the stored rows, the request and the node's
+//! clocks.
 //!
-//! The memory node, the file node and the simulation's nodes run this code over stores of their own; the
-//! Lua scripts of `quorate-redis` say the same in Lua, and one conformance suite holds them together.
+//! The memory node, the file node and the simulation's nodes run this code over stores of their own. The Lua
+//! scripts of `quorate-redis` implement the same rules, and one conformance suite checks all of them.
 
 mod claim;
 mod ledger;
@@ -13,15 +14,15 @@ mod reserve;
 pub use claim::counts_more;
 
 use super::{
-    Batch, BatchReply, Begun, DoneRecord, FencingToken, Freed, LedgerState, NodeTime, Owner, PAGE_RECORDS,
-    Record, Refusal, Reply, Request, Resource, UNFIT,
+    AttemptCount, Batch, BatchReply, DoneRecord, FencingToken, Freed, LedgerState, NodeTime, Owner,
+    PAGE_RECORDS, Record, Refusal, Reply, Request, Resource, UNFIT,
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// The longest result that a done record keeps, in bytes.
 pub const RESULT_MAX: usize = 1024;
 
-/// How long a ledger that was never told otherwise outlives its last change.
+/// The default time for which a ledger is kept after its last change.
 pub const LEDGER_LIFE: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// The most readers of one resource on a node.
@@ -30,61 +31,57 @@ pub const READERS_MAX: usize = 1024;
 /// The most places in one resource's queue on a node.
 pub const QUEUE_MAX: usize = 128;
 
-/// The beginning of `text`, at most `most` bytes of it, ending between two characters.
-pub(crate) fn cut(text: &str, most: usize) -> &str {
-    let end = (0..=most.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
-    &text[..end.unwrap_or(0)]
-}
+pub(crate) use crate::plain::cut;
 
 /// A node's clocks at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Clocks {
-    /// The wall clock: stamps replies, ages counters and done records.
+    /// The wall clock. It stamps replies and limits the age of counters and done records.
     pub wall: NodeTime,
-    /// What times leases, in nanoseconds: the boot clock where there is one, else the wall clock.
+    /// The clock that times leases, in nanoseconds: the boot clock where there is one, else the wall clock.
     pub lease_nanos: u64,
 }
 
-/// Who holds a resource.
+/// The holder of a resource.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct LeaseRow {
-    /// The owner token; [`Owner::READERS`] where readers hold it.
+    /// The owner token, or [`Owner::READERS`] if readers hold the resource.
     pub owner: Arc<str>,
-    /// When it ends, on the clock of [`Clocks::lease_nanos`]: with its last reader.
+    /// The end of the lease, on the clock of [`Clocks::lease_nanos`]. For readers, the end of the last one.
     pub until_nanos: u64,
     /// The readers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub readers: Vec<ReaderRow>,
 }
 
-/// One who reads under a resource.
+/// One reader of a resource.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ReaderRow {
     /// The owner token.
     pub owner: Arc<str>,
-    /// When it ends, on the clock of [`Clocks::lease_nanos`].
+    /// The end of this reader's lease, on the clock of [`Clocks::lease_nanos`].
     pub until_nanos: u64,
 }
 
-/// Who waits for a resource.
+/// The queue of waiters for a resource.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct QueueRow {
-    /// When the last place ends, on the clock of [`Clocks::lease_nanos`].
+    /// The end of the last place, on the clock of [`Clocks::lease_nanos`].
     pub until_nanos: u64,
-    /// The places, in their order.
+    /// The places, in queue order.
     pub places: Vec<PlaceRow>,
 }
 
-/// One who waits for a resource.
+/// One waiter's place in a queue.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct PlaceRow {
     /// The waiter's wall clock when it began to wait, in microseconds.
     pub at: u64,
     /// The ticket.
     pub ticket: Arc<str>,
-    /// When the place ends, on the clock of [`Clocks::lease_nanos`].
+    /// The end of the place, on the clock of [`Clocks::lease_nanos`].
     pub until_nanos: u64,
-    /// Whether the waiter wants to hold the resource alone.
+    /// Set if the waiter needs exclusive access, cleared for a reader.
     pub alone: bool,
 }
 
@@ -93,64 +90,65 @@ pub struct PlaceRow {
 pub struct CounterRow {
     /// The last count.
     pub count: FencingToken,
-    /// When it may be forgotten, in microseconds of the node's wall clock.
+    /// The time from which it may be forgotten, in microseconds of the node's wall clock.
     pub until_micros: u64,
 }
 
-/// How long a ledger lives, and until when.
+/// The retention of a ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct LifeRow {
-    /// How long it outlives its last change, in milliseconds.
+    /// The time for which the ledger is kept after its last change, in milliseconds.
     pub millis: u64,
-    /// When it may be forgotten, in microseconds of the node's wall clock.
+    /// The time from which it may be forgotten, in microseconds of the node's wall clock.
     pub until_micros: u64,
 }
 
-/// What is recorded of a claim, beside who holds it, and its end.
+/// The record of a claim, apart from its lease, and the time until which it is kept.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ClaimRow {
-    /// What was recorded.
+    /// The record.
     pub record: ClaimRecord,
-    /// When it may be forgotten, in microseconds of the node's wall clock.
+    /// The time from which it may be forgotten, in microseconds of the node's wall clock.
     pub until_micros: u64,
 }
 
-/// What is recorded of a claim, beside who holds it.
+/// The record of a claim, apart from its lease.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ClaimRecord {
-    /// It is not done.
-    Begun(Begun),
-    /// It is.
+    /// The attempts that have been counted on a claim that is not done.
+    Begun(AttemptCount),
+    /// The result of a claim that is done.
     Done(DoneRecord),
 }
 
-/// What a node keeps. Rows whose time has passed may still be given: the engine looks at their time.
+/// The rows of a node. A store may return rows whose time has passed: the engine checks their times.
 pub trait Store {
-    /// Why the store could not be read or written.
+    /// The reason why the store could not be read or written.
     type Error;
-    /// Who holds `resource`.
+    /// Returns the lease on `resource`.
     fn lease(&self, resource: &Resource) -> Result<Option<LeaseRow>, Self::Error>;
-    /// Sets or, with `None`, removes who holds `resource`.
+    /// Sets the lease on `resource`, or removes it with `None`.
     fn set_lease(&mut self, resource: &Resource, row: Option<LeaseRow>) -> Result<(), Self::Error>;
-    /// Who waits for `resource`.
+    /// Returns the queue of `resource`.
     fn queue(&self, resource: &Resource) -> Result<Option<QueueRow>, Self::Error>;
-    /// Sets or, with `None`, removes who waits for `resource`.
+    /// Sets the queue of `resource`, or removes it with `None`.
     fn set_queue(&mut self, resource: &Resource, row: Option<QueueRow>) -> Result<(), Self::Error>;
-    /// The fencing counter of `resource`.
+    /// Returns the fencing counter of `resource`.
     fn counter(&self, resource: &Resource) -> Result<Option<CounterRow>, Self::Error>;
     /// Sets the fencing counter of `resource`.
     fn set_counter(&mut self, resource: &Resource, row: CounterRow) -> Result<(), Self::Error>;
-    /// What is recorded of the claim `resource`.
+    /// Returns the record of the claim `resource`.
     fn claim(&self, resource: &Resource) -> Result<Option<ClaimRow>, Self::Error>;
-    /// Sets or, with `None`, removes what is recorded of the claim `resource`.
+    /// Sets the record of the claim `resource`, or removes it with `None`.
     fn set_claim(&mut self, resource: &Resource, row: Option<ClaimRow>) -> Result<(), Self::Error>;
-    /// What stands in the ledger of a group.
+    /// Returns the whole ledger of a group.
     fn ledger(&self, group: &str) -> Result<LedgerState, Self::Error>;
-    /// Replaces what stands in the ledger of a group.
+    /// Replaces the whole ledger of a group.
     fn set_ledger(&mut self, group: &str, state: LedgerState) -> Result<(), Self::Error>;
-    /// Some of what stands in the ledger of a group, for a store that need not look at all of it: at most `most`
-    /// records, by key, that come after the key `after`. The head comes along whatever it is.
+    /// Returns a part of a group's ledger, so that the store need not read all of it: at most `most` records,
+    /// in the order of their keys, whose keys are greater than `after`. The result always includes the term
+    /// and the low-water mark.
     fn ledger_after(
         &self,
         group: &str,
@@ -163,13 +161,14 @@ pub trait Store {
         state.records.truncate(most);
         Ok(state)
     }
-    /// What stands under one key of it; the head comes along.
+    /// Returns the record under one key of a group's ledger, with the term and the low-water mark.
     fn ledger_at(&self, group: &str, key: &str) -> Result<LedgerState, Self::Error> {
         let mut state = self.ledger(group)?;
         state.records.retain(|(name, _)| **name == *key);
         Ok(state)
     }
-    /// Sets the head of it, and these records: with `None`, removes them.
+    /// Sets the term and the low-water mark of a group's ledger, and sets the given records, or removes them
+    /// with `None`.
     fn amend_ledger(
         &mut self,
         group: &str,
@@ -186,29 +185,30 @@ pub trait Store {
         }
         self.set_ledger(group, LedgerState { term, low_water, records: all.into_iter().collect() })
     }
-    /// How long the ledger of a group lives; `None` for one that does not exist, and from a store whose ledgers never end.
+    /// Returns the retention of a group's ledger: `None` for a ledger that does not exist, and from a store
+    /// that keeps its ledgers forever.
     fn ledger_life(&self, _group: &str) -> Result<Option<LifeRow>, Self::Error> {
         Ok(None)
     }
-    /// Sets how long the ledger of a group lives.
+    /// Sets the retention of a group's ledger.
     fn set_ledger_life(&mut self, _group: &str, _life: LifeRow) -> Result<(), Self::Error> {
         Ok(())
     }
-    /// Removes the ledger of a group as a whole. Called only where [`Store::ledger_life`] gave a row.
+    /// Removes a group's whole ledger. Called only if [`Store::ledger_life`] returned a row.
     fn remove_ledger(&mut self, group: &str) -> Result<(), Self::Error> {
         self.set_ledger(group, LedgerState::default())
     }
-    /// How many records [`Store::ledger_after`] is asked for at a time.
+    /// Returns the number of records to request from [`Store::ledger_after`] at a time.
     fn page_records(&self) -> usize {
         PAGE_RECORDS
     }
-    /// The node's marker.
+    /// Returns the node's marker.
     fn marker(&self) -> Result<Option<Arc<str>>, Self::Error>;
     /// Sets the node's marker.
     fn set_marker(&mut self, marker: Arc<str>) -> Result<(), Self::Error>;
 }
 
-/// Runs a batch. A request that the store fails at spoils only its own item.
+/// Runs a batch. If the store fails at one request, only that request is refused.
 pub fn run<S: Store>(store: &mut S, batch: &Batch, clocks: Clocks) -> BatchReply
 where
     S::Error: std::fmt::Display,
@@ -216,7 +216,8 @@ where
     run_telling(store, batch, clocks, &mut Vec::new())
 }
 
-/// As [`run`], and adds to `freed` what the requests freed: for a node that tells its listeners.
+/// Runs a batch like [`run`], and adds the leases that it released to `freed`, for a node that notifies its
+/// subscribers.
 pub fn run_telling<S: Store>(
     store: &mut S,
     batch: &Batch,
@@ -230,13 +231,14 @@ where
     let replies = batch
         .requests
         .iter()
-        .map(|request| gate(store, batch, request, clocks, freed).unwrap_or_else(failed))
+        .map(|request| check_and_serve(store, batch, request, clocks, freed).unwrap_or_else(failed))
         .collect();
     BatchReply { node_time: clocks.wall, replies }
 }
 
-/// Serves `request` unless it comes too late, under another marker, or is for another kind of resource.
-fn gate<S: Store>(
+/// Serves `request`, unless it is too late, its marker is not the node's, or it does not apply to this kind
+/// of resource.
+fn check_and_serve<S: Store>(
     store: &mut S,
     batch: &Batch,
     request: &Request,
@@ -255,22 +257,22 @@ fn gate<S: Store>(
     if request.is_unfit() {
         return Ok(Reply::Refused(Refusal::Failed(UNFIT.into())));
     }
-    Desk { store, clocks, freed }.serve(request)
+    RequestHandler { store, clocks, freed }.serve(request)
 }
 
-struct Desk<'a, S> {
+struct RequestHandler<'a, S> {
     store: &'a mut S,
     clocks: Clocks,
-    /// What was freed on request.
+    /// The leases released by requests of this batch.
     freed: &'a mut Vec<Freed>,
 }
 
-impl<S: Store> Desk<'_, S> {
+impl<S: Store> RequestHandler<'_, S> {
     fn serve(&mut self, request: &Request) -> Result<Reply, S::Error> {
         match request {
             Request::Acquire { resource, owner, ttl, propose, tolerance, keep, ticket } => {
-                if let Some(no) = self.not_free(resource, owner, ticket.as_ref())? {
-                    return Ok(no);
+                if let Some(reply) = self.not_free(resource, owner, ticket.as_ref())? {
+                    return Ok(reply);
                 }
                 self.acquire(resource, owner, *ttl, *propose, *tolerance, *keep)
             }
@@ -289,7 +291,7 @@ impl<S: Store> Desk<'_, S> {
                 self.downgrade(resource, owner, *token, reader, *ttl)
             }
             Request::Queue { resource, ticket, at, now, tolerance, ttl, alone } => {
-                let place = self.place(*at, ticket, *ttl, *alone);
+                let place = self.new_place(*at, ticket, *ttl, *alone);
                 self.queue(resource, place, NodeTime::from_micros(*now), *tolerance)
             }
             Request::LeaveQueue { resource, ticket } => self.leave_queue(resource, ticket),
@@ -298,15 +300,15 @@ impl<S: Store> Desk<'_, S> {
                 self.complete(resource, owner, record, *retention)
             }
             Request::Count { resource, owner, attempts, payload, back, keep } => {
-                let asked = Begun { attempts: *attempts, payload: payload.clone() };
-                self.count_attempt(resource, owner, asked, *back, *keep)
+                let requested = AttemptCount { attempts: *attempts, payload: payload.clone() };
+                self.count_attempt(resource, owner, requested, *back, *keep)
             }
             Request::Forgive { resource, keep } => self.forgive(resource, *keep),
             Request::Seal { ledger, .. }
             | Request::Write { ledger, .. }
             | Request::Prune { ledger, .. }
             | Request::Keep { ledger, .. }
-            | Request::Read { ledger, .. } => self.in_ledger(ledger, request),
+            | Request::Read { ledger, .. } => self.serve_ledger(ledger, request),
             Request::Mark { expect, marker } => self.mark(expect.as_ref(), marker),
         }
     }
@@ -320,30 +322,35 @@ impl<S: Store> Desk<'_, S> {
         Ok(row.filter(|row| row.until_micros > self.clocks.wall.as_micros()).map(|row| row.count))
     }
 
-    fn own(&mut self, resource: &Resource, owner: &Owner, ttl: Duration) -> Result<(), S::Error> {
+    fn set_owner(&mut self, resource: &Resource, owner: &Owner, ttl: Duration) -> Result<(), S::Error> {
         let row =
-            LeaseRow { owner: owner.as_str().into(), until_nanos: self.after(ttl), readers: Vec::new() };
+            LeaseRow { owner: owner.as_str().into(), until_nanos: self.expiry(ttl), readers: Vec::new() };
         self.store.set_lease(resource, Some(row))
     }
 
-    /// Frees what `owner` held, and tells.
+    /// Removes the lease of `owner`, and records its release.
     fn free(&mut self, resource: &Resource, owner: &Owner) -> Result<(), S::Error> {
         self.store.set_lease(resource, None)?;
-        self.tell(resource, owner);
+        self.record_release(resource, owner);
         Ok(())
     }
 
-    /// That `owner` has let go of it.
-    fn tell(&mut self, resource: &Resource, owner: &Owner) {
+    /// Records that `owner` released the resource.
+    fn record_release(&mut self, resource: &Resource, owner: &Owner) {
         self.freed.push(Freed { resource: resource.clone(), owner: owner.clone() });
     }
 
-    fn count(&mut self, resource: &Resource, count: FencingToken, keep: Duration) -> Result<(), S::Error> {
+    fn set_counter(
+        &mut self,
+        resource: &Resource,
+        count: FencingToken,
+        keep: Duration,
+    ) -> Result<(), S::Error> {
         let until_micros = (self.clocks.wall + keep).as_micros();
         self.store.set_counter(resource, CounterRow { count, until_micros })
     }
 
-    fn after(&self, ttl: Duration) -> u64 {
+    fn expiry(&self, ttl: Duration) -> u64 {
         self.clocks.lease_nanos.saturating_add(u64::try_from(ttl.as_nanos()).unwrap_or(u64::MAX))
     }
 

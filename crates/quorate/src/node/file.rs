@@ -1,44 +1,47 @@
 //! The file node: a directory on one host that several processes share.
 //!
+//! # Files in the directory
+//!
+//! | file | content | survives a power loss |
+//! | --- | --- | --- |
+//! | `lock` | empty; locked by each process that reads or writes, and never replaced | |
+//! | `identity.json` | the run id and the time at which it was created | yes |
+//! | `machine.json` | the machine and boot that used the directory last | yes |
+//! | `marker.json` | the node's marker | yes |
+//! | `counters/`, `claims/`, `lives/`, `ledgers/` | one small JSON file for each resource or group, with its full name | yes |
+//! | `leases/<boot id>/` | the same for leases and queues; those of other boots are void and removed | no |
+//!
+//! Every write creates a file with a random name and then renames it, so that after a crash a file has either
+//! the old content or the new. No symbolic link is followed. A file that cannot be read fails the requests
+//! that need it, with a message that names it; it is never treated as a free resource.
+//!
 //! # What is not guaranteed
 //!
-//! * **One machine only.** Leases are timed by the machine's boot clock and void after a reboot. File systems that
-//!   several machines can have mounted are refused where the kernel tells them: NFS, SMB, 9p, virtiofs, FUSE (but for
-//!   local disks), CephFS, AFS, GFS2, OCFS2, Lustre, GPFS, BeeGFS and more. For the others (a shared disk, a file
-//!   system below an overlay) the directory records the boot id and machine id of its machine: another machine is
-//!   refused, with a message that names both. Machines with one machine id (clones of an image), or without any, look
-//!   like one that has restarted: the second one takes the directory over and the first one is refused from its next
-//!   request on, but leases from before may overlap for up to their TTL. Containers with time namespaces of their
-//!   own would have two leaders.
-//! * **One user only.** Directories are made with mode 0700 and files with 0600, whatever the umask. A directory is
-//!   refused that belongs to another user, is open to others, or lies below one in which others could put another in
-//!   its place (as for OpenSSH's `StrictModes`; a sticky one such as `/tmp` is fine). Its mode is never changed: a
-//!   directory of an earlier version (0755) is refused with the command that closes it, `chmod -R go= DIR`, since
-//!   another user's process may hold its lock at this moment. Root can do everything.
-//! * **A worker stopped inside the critical section blocks the node** for every other worker until it goes on
-//!   or dies: `flock` ends with its process, not with time. The others time out, and go on with their other
-//!   nodes; a quorum of several file nodes only helps where the stop did not happen in all of them.
-//! * **Whoever edits the directory by hand edits the votes.** Deleting `lock` while a worker is inside lets a
-//!   second one in; deleting single files forgets what they held. To start afresh, move the whole directory
-//!   away and then delete it: sessions notice, and the new directory has a new run id.
-//! * Leases are not synced to the disk, since no holder survives a power loss. A disk that acknowledges a
-//!   sync it did not do can forget counters and ledgers.
-//!
-//! # What is in the directory
-//!
-//! | file | holds | survives a power loss |
-//! | --- | --- | --- |
-//! | `lock` | nothing; locked by whoever reads or writes, and never replaced | |
-//! | `identity.json` | the run id and when it was drawn | yes |
-//! | `machine.json` | the machine and boot that used it last | yes |
-//! | `marker.json` | the node's marker | yes |
-//! | `counters/`, `claims/`, `ledgers/` | one small JSON file a resource or group, with its full name | yes |
-//! | `leases/<boot id>/` | the same for leases; other boots' are void and swept | no |
-//!
-//! Every write goes to a new file of a random name that is then renamed, so a crash leaves the old content or the
-//! new. No symbolic link is followed. A file
-//! that cannot be read spoils the requests that need it, with a message that names it; it is never taken for
-//! "free".
+//! * **One machine only.** Leases are timed by the machine's boot clock, and are void after a reboot. File
+//!   systems that several machines can mount are refused if the kernel reports them: NFS, SMB, 9p, virtiofs,
+//!   FUSE (except for local disks), CephFS, AFS, GFS2, OCFS2, Lustre, GPFS, BeeGFS and more. Others are not
+//!   recognised (a shared disk, a file system below an overlay). For these the directory records the boot id
+//!   and machine id of its machine: another machine is refused, with a message that names both. Machines that
+//!   have the same machine id (clones of an image), or none, look like one machine that has restarted: the
+//!   second one takes the directory over and the first one is refused from its next request on, but leases
+//!   from before may overlap for up to their TTL. Containers that have time namespaces of their own could
+//!   have two leaders.
+//! * **One user only.** Directories are created with mode 0700 and files with 0600, whatever the umask. A
+//!   directory is refused if it belongs to another user, is open to others, or lies below a directory in
+//!   which others could replace it (as OpenSSH's `StrictModes` does; a sticky directory such as `/tmp` is
+//!   accepted). Its mode is never changed: a directory of an earlier version (0755) is refused with the
+//!   command that closes it, `chmod -R go= DIR`, because a process of another user may hold its lock at this
+//!   moment. Root can do everything.
+//! * **A worker that is stopped inside the critical section blocks the node** for all other workers until it
+//!   continues or dies: `flock` ends with its process, not with time. The other workers time out and continue
+//!   with their other nodes. A quorum of several file nodes helps only if the worker was not stopped inside
+//!   all of them.
+//! * **Editing the directory by hand changes the votes.** Deleting `lock` while a worker is inside lets a
+//!   second worker in; deleting single files loses their content. To start again with an empty node, move the
+//!   whole directory away and then delete it: open sessions notice that, and the new directory has a new run
+//!   id.
+//! * Leases are not synced to the disk, because no holder survives a power loss. A disk that acknowledges a
+//!   sync without performing it can lose counters and ledgers.
 
 mod access;
 #[cfg(test)]
@@ -64,14 +67,31 @@ use std::{
 };
 use tokio::sync::oneshot;
 
-/// How long what a dropped session had sent goes on trying for a lock that somebody holds. After this it is
-/// given up: leases then end at their time.
+/// The longest time for which the batches of a dropped session wait for the directory's lock. After it they
+/// are discarded, and leases that they would have released expire.
 pub const LINGER: Duration = Duration::from_secs(5);
 
-/// A node in a directory that processes of one host share. See the [module](self) for what it cannot do.
+/// A node in a directory that processes of one host share.
 ///
-/// Each session has one thread of its own, since locks and files block; it ends when the session has been
-/// dropped and what it had sent has run (at most [`LINGER`] later).
+/// ```
+/// use quorate::{node::FileNode, quorum::Quorum};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let dir = std::env::temp_dir().join(format!("quorate-doc-{}", std::process::id()));
+/// let node = FileNode::new(&dir); // such as /var/lib/quorate
+/// let quorum = Quorum::builder().nodes([node]).trust_new_nodes(true).build()?;
+/// let lease = quorum.lock("report").acquire().await?;
+/// lease.release().await?;
+/// quorum.close().await;
+/// # std::fs::remove_dir_all(&dir)?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// Each session has a thread of its own, because locks and files block. The thread ends when the session has
+/// been dropped and its batches have run, at most [`LINGER`] later. See the [module](self) for what is not
+/// guaranteed.
 #[derive(Clone, Debug)]
 pub struct FileNode {
     dir: PathBuf,
@@ -79,42 +99,51 @@ pub struct FileNode {
     given: PathBuf,
     name: Arc<str>,
     world: Arc<dyn World>,
-    /// A boot id, a machine id and a host name in place of this machine's, for tests.
+    /// A boot id, a machine id and a host name that replace those of this machine, for tests.
     boot: Option<Arc<str>>,
     machine: Option<(Arc<str>, Arc<str>)>,
+    /// Whether a directory that does not exist is an error rather than created.
+    must_exist: bool,
 }
 
 impl FileNode {
-    /// The node in `dir`, which is created when first used. It is called `file://` and its absolute path.
+    /// Returns the node in `dir`, which is created on first use. Its name is `file://` and the absolute path.
     pub fn new(dir: impl Into<PathBuf>) -> Self {
         Self::with_world(dir, Arc::new(SystemWorld))
     }
 
-    /// The same on the clocks of `world`. (Waiting for the lock takes real time.)
+    /// Like [`new`](Self::new), with the clocks of `world`. (Waiting for the lock takes real time.)
     pub fn with_world(dir: impl Into<PathBuf>, world: Arc<dyn World>) -> Self {
         let given = dir.into();
         let given = std::path::absolute(&given).unwrap_or(given);
         let dir = paths::canonical(&given);
         let name = format!("file://{}", dir.display()).into();
-        Self { dir, given, name, world, boot: None, machine: None }
+        Self { dir, given, name, world, boot: None, machine: None, must_exist: false }
     }
 
-    /// The same as if the host had been booted under `id`, for a test of what a reboot does.
+    /// Reports a directory that does not exist as unreachable, instead of creating it: for a program that only looks.
+    #[must_use]
+    pub fn must_exist(mut self) -> Self {
+        self.must_exist = true;
+        self
+    }
+
+    /// Replaces the boot id of the host, to test the effect of a reboot.
     #[must_use]
     pub fn with_boot_id(mut self, id: &str) -> Self {
         self.boot = Some(id.into());
         self
     }
 
-    /// The same as if it ran on the machine with this id (empty: none) and this host name, for a test of two machines
-    /// with one directory. Use [`with_boot_id`](Self::with_boot_id) as well: processes of one boot share a machine.
+    /// Replaces the machine id (empty: none) and the host name, to test two machines that share a directory.
+    /// Use [`with_boot_id`](Self::with_boot_id) as well: processes of the same boot are on the same machine.
     #[must_use]
     pub fn with_machine(mut self, id: &str, host: &str) -> Self {
         self.machine = Some((id.into(), host.into()));
         self
     }
 
-    /// The machine of this process, or the one that a test has set.
+    /// Returns the machine of this process, or the one that a test has set.
     fn machine(&self) -> std::io::Result<machine::Machine> {
         if let (Some(boot), Some((id, host))) = (&self.boot, &self.machine) {
             let (boot, host) = (Arc::clone(boot), Arc::clone(host));
@@ -130,7 +159,7 @@ impl FileNode {
         Ok(this)
     }
 
-    /// Where it is.
+    /// Returns the node's directory.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
@@ -143,7 +172,7 @@ impl Node for FileNode {
         &self.name
     }
 
-    // The boot clock does.
+    // They end by the boot clock.
     fn ends_leases_by_wall_clock(&self) -> bool {
         false
     }
@@ -170,7 +199,7 @@ pub struct FileSession {
 impl Session for FileSession {
     fn send(&mut self, batch: Batch) -> impl Future<Output = Result<BatchReply, Cause>> + Send + 'static {
         let (reply_tx, reply) = oneshot::channel();
-        // A thread that has ended drops the job, and the reply with it.
+        // If the thread has ended, the job is dropped together with its reply.
         let _ = self.jobs.send(worker::Job { batch, reply: reply_tx });
         async move { reply.await.unwrap_or(Err(Cause::Closed)) }
     }

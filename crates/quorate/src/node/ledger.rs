@@ -1,61 +1,64 @@
-//! What stands in a ledger, and the pages in which a node tells it.
+//! The content of a ledger, and the pages in which a node returns it.
 
 use super::FencingToken;
 use std::sync::Arc;
 
-/// How many records, about, a node looks at in one call: it serves nobody else meanwhile.
+/// The number of records, roughly, that a node reads in one call. It serves no other client meanwhile.
 pub const PAGE_RECORDS: usize = 500;
 
-/// How many bytes of records, about, a node tells in one call.
+/// The bytes of records, roughly, that a node returns in one call.
 pub const PAGE_BYTES: usize = 256 << 10;
 
-/// The most bytes of records in a page that is believed. A server whose operator has it keep long hashes packed tells
-/// them whole, so that this is far more than [`PAGE_BYTES`].
+/// The most bytes of records in a page that a client accepts. It is far more than [`PAGE_BYTES`], because a
+/// Redis server that is configured to store long hashes in the packed encoding returns such a hash as a
+/// whole.
 const BELIEVED_BYTES: usize = 16 << 20;
 
-/// The longest cursor that is believed, in bytes: a record's key, where a node goes by keys.
+/// The longest cursor that a client accepts, in bytes. On a node whose cursors are keys, this bounds the key
+/// of a record.
 const CURSOR_MAX: usize = 4096;
 
 /// A small value in a ledger.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Record {
-    /// The time that orders it for pruning: a tick's, in microseconds since the epoch.
+    /// The time that orders the record for pruning: that of a tick, in microseconds since the epoch.
     pub at: u64,
     /// The term that wrote it.
     pub term: FencingToken,
-    /// Whether it is the last word under its key.
+    /// Set if the record is final: no other may replace it.
     pub last: bool,
     /// The value.
     pub value: Arc<str>,
 }
 
-/// What stands in a ledger.
+/// The content of a ledger.
 #[derive(Clone, Debug, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 pub struct LedgerState {
-    /// The newest term that sealed it or wrote to it.
+    /// The newest term that sealed the ledger or wrote to it.
     pub term: FencingToken,
-    /// What is before this has been forgotten on purpose.
+    /// The low-water mark: records before it have been pruned.
     pub low_water: u64,
     /// The records by key, in the order of their keys.
     pub records: Vec<(Arc<str>, Record)>,
 }
 
-/// Some of what stands in a ledger: what one call tells.
+/// A part of a ledger, returned by one call.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct LedgerPage {
-    /// The term and the mark of the whole ledger, and some of its records.
+    /// The term and the low-water mark of the whole ledger, and some of its records.
     pub state: LedgerState,
-    /// Where to go on; `None` once all has been told. Pages may repeat a record, and one may be empty with more to come.
+    /// The cursor of the next page; `None` after the last one. Pages may repeat a record, and a page may be
+    /// empty although more follow.
     pub next: Option<Cursor>,
 }
 
 impl LedgerPage {
-    /// Whether it is no longer than a node tells in one call.
+    /// Returns whether the page is no longer than a node may return in one call.
     pub fn is_bounded(&self) -> bool {
         self.bytes() <= BELIEVED_BYTES && self.next.as_ref().is_none_or(Cursor::is_bounded)
     }
 
-    /// How long the records are, with what it takes to keep them.
+    /// Returns the size of the records, including the memory that it takes to keep them.
     pub(crate) fn bytes(&self) -> usize {
         let records = self.state.records.iter();
         records.map(|(key, record)| key.len() + record.value.len() + size_of::<Record>()).sum()
@@ -68,23 +71,23 @@ impl From<LedgerState> for LedgerPage {
     }
 }
 
-/// Where a node goes on in a ledger: its own word, which means nothing to another node, or to the same server after a
-/// restart.
+/// A node's position in a ledger. It is opaque, and valid neither for another node nor for the same server
+/// after a restart.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cursor(Arc<str>);
 
 impl Cursor {
-    /// From a node's own word.
+    /// Wraps the text that a node returned.
     pub fn new(word: impl Into<Arc<str>>) -> Self {
         Self(word.into())
     }
 
-    /// The word.
+    /// Returns the text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether it is as short as one that a node gives.
+    /// Returns whether the cursor is as short as a node's may be.
     pub(crate) fn is_bounded(&self) -> bool {
         self.0.len() <= CURSOR_MAX
     }

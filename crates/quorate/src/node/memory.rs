@@ -12,28 +12,43 @@ use std::{
     time::Duration,
 };
 
-/// A node in this process: for tests, examples and a service of one copy.
+/// A node in the memory of this process, for tests, examples and services that run as a single copy.
 ///
-/// Not shared with other processes and gone with this one. Clones are the same node.
+/// ```
+/// use quorate::{node::MemoryNode, quorum::Quorum};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let nodes = (0..3).map(|i| MemoryNode::new(&format!("memory-{i}")));
+/// let quorum = Quorum::builder().nodes(nodes).trust_new_nodes(true).build()?;
+/// let lease = quorum.lock("report").acquire().await?;
+/// lease.release().await?;
+/// quorum.close().await;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// The node is not shared with other processes, and its content is lost when the process ends. Clones are the
+/// same node.
 #[derive(Clone, Debug)]
 pub struct MemoryNode {
     name: Arc<str>,
     world: Arc<dyn World>,
     store: Arc<Mutex<MemoryStore>>,
     pubsub: Arc<Mutex<PubSub>>,
-    born: NodeTime,
+    created: NodeTime,
 }
 
 impl MemoryNode {
-    /// An empty node on the real clocks.
+    /// Returns an empty node that uses the system's clocks.
     pub fn new(name: &str) -> Self {
         Self::with_world(name, Arc::new(SystemWorld))
     }
 
-    /// An empty node on the clocks of `world`.
+    /// Returns an empty node that uses the clocks of `world`.
     pub fn with_world(name: &str, world: Arc<dyn World>) -> Self {
-        let born = world.wall();
-        Self { name: name.into(), world, store: Arc::default(), pubsub: Arc::default(), born }
+        let created = world.wall();
+        Self { name: name.into(), world, store: Arc::default(), pubsub: Arc::default(), created }
     }
 
     fn clocks(&self) -> Clocks {
@@ -45,7 +60,7 @@ impl MemoryNode {
     }
 
     fn with_store<T>(&self, look: impl FnOnce(&mut MemoryStore) -> T) -> T {
-        // A panic inside the engine would leave whole rows: the store stays usable.
+        // A panic in the engine leaves every row complete, so the store remains usable.
         look(&mut self.store.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -57,7 +72,7 @@ impl Node for MemoryNode {
         &self.name
     }
 
-    // The boot clock does.
+    // They end by the boot clock.
     fn ends_leases_by_wall_clock(&self) -> bool {
         false
     }
@@ -66,16 +81,16 @@ impl Node for MemoryNode {
         let wall = self.world.wall();
         let hello = Hello {
             node_time: wall,
-            run_id: format!("memory:{}:{:?}", self.name, self.born).into(),
+            run_id: format!("memory:{}:{:?}", self.name, self.created).into(),
             marker: self.with_store(|store| store.marker.clone()),
-            uptime: self.born.until(wall).min(Duration::from_secs(u32::MAX.into())),
+            uptime: self.created.until(wall).min(Duration::from_secs(u32::MAX.into())),
             version: "memory".into(),
             replica: false,
             eviction: Some("noeviction".into()),
             durable: Some(false),
             volatile: Some("it lives in the memory of one process; use another kind of node".into()),
         };
-        let number = self.pubsub().enter();
+        let number = self.pubsub().add_session();
         Ok((MemorySession { node: self.clone(), nudge, number }, hello))
     }
 }
@@ -97,7 +112,7 @@ impl Session for MemorySession {
             engine::run_telling(store, &batch, clocks, &mut freed)
         });
         if !freed.is_empty() {
-            self.node.pubsub().tell(&freed);
+            self.node.pubsub().publish(&freed);
         }
         std::future::ready(Ok(reply))
     }
@@ -109,11 +124,11 @@ impl Session for MemorySession {
 
 impl Drop for MemorySession {
     fn drop(&mut self) {
-        self.node.pubsub().leave(self.number);
+        self.node.pubsub().remove_session(self.number);
     }
 }
 
-/// Who listens for what: sessions by their number, so that they are told in one order.
+/// The subscriptions. Sessions are kept by number, so that they are notified in a fixed order.
 #[derive(Debug, Default)]
 struct PubSub {
     sessions: u64,
@@ -121,7 +136,7 @@ struct PubSub {
 }
 
 impl PubSub {
-    fn enter(&mut self) -> u64 {
+    fn add_session(&mut self) -> u64 {
         self.sessions += 1;
         self.sessions
     }
@@ -142,61 +157,61 @@ impl PubSub {
         }
     }
 
-    fn leave(&mut self, session: u64) {
+    fn remove_session(&mut self, session: u64) {
         self.by_resource.retain(|_, sessions| {
             sessions.remove(&session);
             !sessions.is_empty()
         });
     }
 
-    fn tell(&self, freed: &[Freed]) {
+    fn publish(&self, freed: &[Freed]) {
         for freed in freed {
             let Some(sessions) = self.by_resource.get(&freed.resource) else { continue };
-            let told = u32::try_from(sessions.len()).unwrap_or(u32::MAX);
+            let notified = u32::try_from(sessions.len()).unwrap_or(u32::MAX);
             for nudge in sessions.values() {
-                nudge.push(Push::Released { freed: freed.clone(), told });
+                nudge.push(Push::Released { freed: freed.clone(), told: notified });
             }
         }
     }
 }
 
-/// One group's ledger.
+/// The ledger of one group.
 #[derive(Clone, Debug, Default)]
-struct Book {
+struct GroupLedger {
     /// The term and the low-water mark.
     head: (FencingToken, u64),
     records: BTreeMap<Arc<str>, Record>,
     life: Option<LifeRow>,
 }
 
-impl Book {
-    fn tell<'a>(&self, records: impl Iterator<Item = (&'a Arc<str>, &'a Record)>) -> LedgerState {
+impl GroupLedger {
+    fn state_with<'a>(&self, records: impl Iterator<Item = (&'a Arc<str>, &'a Record)>) -> LedgerState {
         let (term, low_water) = self.head;
         let records = records.map(|(key, record)| (Arc::clone(key), record.clone())).collect();
         LedgerState { term, low_water, records }
     }
 }
 
-/// A node's rows in memory: what [`MemoryNode`] and a simulation's nodes keep.
+/// The rows of a node in memory, for [`MemoryNode`] and the nodes of a simulation.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryStore {
     leases: BTreeMap<Resource, LeaseRow>,
     queues: BTreeMap<Resource, QueueRow>,
     counters: BTreeMap<Resource, CounterRow>,
     claims: BTreeMap<Resource, ClaimRow>,
-    ledgers: BTreeMap<String, Book>,
+    ledgers: BTreeMap<String, GroupLedger>,
     marker: Option<Arc<str>>,
     writes_to_sweep: u32,
 }
 
 impl MemoryStore {
-    /// The leases that live at `clocks`, for a test that looks for what was left behind.
+    /// Returns the leases that are live at `clocks`, for tests that look for leases that were not released.
     pub fn live_leases(&self, clocks: Clocks) -> Vec<(Resource, LeaseRow)> {
         let live = self.leases.iter().filter(|(_, row)| row.until_nanos > clocks.lease_nanos);
         live.map(|(resource, row)| (resource.clone(), row.clone())).collect()
     }
 
-    /// Forgets what has ended, once in a thousand calls.
+    /// Removes expired rows, once in a thousand calls.
     pub fn sweep(&mut self, clocks: Clocks) {
         self.writes_to_sweep += 1;
         if self.writes_to_sweep < 1000 {
@@ -208,7 +223,7 @@ impl MemoryStore {
         self.queues.retain(|_, row| row.until_nanos > clocks.lease_nanos);
         self.counters.retain(|_, row| row.until_micros > wall);
         self.claims.retain(|_, row| row.until_micros > wall);
-        self.ledgers.retain(|_, book| book.life.is_none_or(|life| life.until_micros > wall));
+        self.ledgers.retain(|_, ledger| ledger.life.is_none_or(|life| life.until_micros > wall));
     }
 }
 
@@ -266,25 +281,26 @@ impl Store for MemoryStore {
 
     fn set_ledger(&mut self, group: &str, state: LedgerState) -> Result<(), Infallible> {
         let LedgerState { term, low_water, records } = state;
-        let life = self.ledgers.get(group).and_then(|book| book.life);
+        let life = self.ledgers.get(group).and_then(|ledger| ledger.life);
         self.ledgers.insert(
             group.to_owned(),
-            Book { head: (term, low_water), records: records.into_iter().collect(), life },
+            GroupLedger { head: (term, low_water), records: records.into_iter().collect(), life },
         );
         Ok(())
     }
 
     fn ledger_after(&self, group: &str, after: Option<&str>, most: usize) -> Result<LedgerState, Infallible> {
         let after = after.map_or(Bound::Unbounded, Bound::Excluded);
-        Ok(self.ledgers.get(group).map_or_else(LedgerState::default, |book| {
-            book.tell(book.records.range::<str, _>((after, Bound::Unbounded)).take(most))
+        Ok(self.ledgers.get(group).map_or_else(LedgerState::default, |ledger| {
+            ledger.state_with(ledger.records.range::<str, _>((after, Bound::Unbounded)).take(most))
         }))
     }
 
     fn ledger_at(&self, group: &str, key: &str) -> Result<LedgerState, Infallible> {
-        let book = self.ledgers.get(group);
-        Ok(book
-            .map_or_else(LedgerState::default, |book| book.tell(book.records.get_key_value(key).into_iter())))
+        let ledger = self.ledgers.get(group);
+        Ok(ledger.map_or_else(LedgerState::default, |ledger| {
+            ledger.state_with(ledger.records.get_key_value(key).into_iter())
+        }))
     }
 
     fn amend_ledger(
@@ -294,21 +310,21 @@ impl Store for MemoryStore {
         records: Vec<(Arc<str>, Option<Record>)>,
     ) -> Result<(), Infallible> {
         if !self.ledgers.contains_key(group) {
-            self.ledgers.insert(group.to_owned(), Book::default());
+            self.ledgers.insert(group.to_owned(), GroupLedger::default());
         }
-        let Some(book) = self.ledgers.get_mut(group) else { return Ok(()) };
-        book.head = head;
+        let Some(ledger) = self.ledgers.get_mut(group) else { return Ok(()) };
+        ledger.head = head;
         for (key, record) in records {
             match record {
-                Some(record) => book.records.insert(key, record),
-                None => book.records.remove(&key),
+                Some(record) => ledger.records.insert(key, record),
+                None => ledger.records.remove(&key),
             };
         }
         Ok(())
     }
 
     fn ledger_life(&self, group: &str) -> Result<Option<LifeRow>, Infallible> {
-        Ok(self.ledgers.get(group).and_then(|book| book.life))
+        Ok(self.ledgers.get(group).and_then(|ledger| ledger.life))
     }
 
     fn set_ledger_life(&mut self, group: &str, life: LifeRow) -> Result<(), Infallible> {

@@ -1,21 +1,29 @@
-//! The seam: below it one server, above it the quorum.
+//! Nodes: the interface to one independent server, and the in-process implementations of it.
+//!
+//! A quorum sends its requests to several nodes. [`Node`] opens a [`Session`], and a session carries
+//! [`Batch`]es of [`Request`]s to the server and returns a [`BatchReply`] for each. Everything that concerns
+//! a majority of servers is built on top of this module.
+//!
+//! # Implementations
+//!
+//! * [`MemoryNode`] lives in this process.
+//! * [`FileNode`] lives in a directory that processes of one host share.
+//! * `quorate_redis::RedisNode` connects to a Redis server.
+//!
+//! All three pass one conformance suite. The first two, and the nodes of the simulation, share one
+//! [`engine`].
 //!
 //! # What is not guaranteed
 //!
-//! A node decides nothing but its own vote. A request whose reply was lost may have run, or may run later:
-//! a session is only a road, and what has left on it cannot be called back. What keeps an abandoned request
-//! from doing harm is its [`Batch::not_after`], which the node itself enforces, and the rule that a new
-//! session sends nothing before the old one's last `not_after` has passed.
-//!
-//! # The kinds of node
-//!
-//! [`MemoryNode`] lives in this process, [`FileNode`] in a directory that processes of one host share, and
-//! `quorate_redis::RedisNode` on a Redis server. All three pass one conformance suite, and the first two
-//! (and the simulation's nodes) share one [`engine`].
+//! A node decides only its own vote. A request whose reply was lost may have run, or may still run later: a
+//! session cannot recall a request that it has sent. Two rules keep an abandoned request from doing harm. The
+//! node itself enforces [`Batch::not_after`], and a new session sends nothing before the last `not_after` of
+//! the old session has passed.
 
 #[doc(hidden)]
 pub mod engine;
 #[doc(hidden)]
+#[cfg(feature = "file-node")]
 pub mod file;
 mod ledger;
 mod memory;
@@ -24,6 +32,7 @@ mod push;
 mod reply;
 mod request;
 
+#[cfg(feature = "file-node")]
 pub use file::FileNode;
 #[doc(hidden)]
 pub use ledger::{Cursor, LedgerPage, LedgerState, PAGE_BYTES, PAGE_RECORDS, Record};
@@ -37,30 +46,30 @@ pub use names::{NodeTime, ResourceKind};
 #[doc(hidden)]
 pub use push::{Freed, Listen, Nudge, Push};
 #[doc(hidden)]
-pub use reply::{BatchReply, Begun, Hello, Reply};
+pub use reply::{AttemptCount, BatchReply, Hello, Reply};
 pub use reply::{Cause, DoneRecord, Refusal};
 #[doc(hidden)]
 pub use request::{Batch, Request, UNFIT};
 
-/// One server that can be asked for a session.
+/// One server that sessions can be opened to.
 pub trait Node: Send + Sync + 'static {
-    /// What [`Node::open`] gives.
+    /// The type of session that [`Node::open`] returns.
     type Session: Session;
 
-    /// What the node is called in logs, errors and the marker: its address, never a password. Two workers
-    /// that mean one node must call it by one name.
+    /// Returns the node's name in logs, errors and the marker: its address, without a password. All workers
+    /// must use the same name for the same node.
     fn name(&self) -> &str;
 
-    /// Whether its leases end by its wall clock, so that a step of it may end them early. Then its replies'
-    /// times are watched. Default true.
+    /// Returns whether the node's leases end by its wall clock, so that a step of that clock may end them
+    /// early. If it does, the quorum watches the times in the node's replies. The default is `true`.
     fn ends_leases_by_wall_clock(&self) -> bool {
         true
     }
 
-    /// One connection and its handshake. The caller sets the deadline.
+    /// Opens one connection and performs its handshake. The caller sets the deadline.
     ///
     /// # Errors
-    /// The [`Cause`] for which there is no session. Its text holds no password.
+    /// The [`Cause`] of the failure. Its text holds no password.
     ///
     /// # Cancel safety
     /// Dropping the future drops the connection.
@@ -69,22 +78,22 @@ pub trait Node: Send + Sync + 'static {
 
 /// A connection to one node.
 ///
-/// Contract: batches run on the server in the order of the `send` calls, and leave even if the reply future
-/// is never polled. A sent batch may still run after its reply future, or the whole session, was dropped;
-/// what would set a key is refused by the server once its own clock is past [`Batch::not_after`].
+/// The server runs batches in the order of the `send` calls. A batch is sent even if its reply future is
+/// never polled, and it may still run after the reply future, or the whole session, was dropped. The server
+/// refuses every request that would set a key once its own clock is past [`Batch::not_after`].
 #[doc(hidden)]
 pub trait Session: Send + 'static {
-    /// Sends `batch` at once, behind everything sent before. The caller sets the deadline.
+    /// Sends `batch` at once, after everything sent before. The caller sets the deadline.
     ///
     /// # Cancel safety
     /// Dropping the reply future loses the reply, not the batch.
     fn send(&mut self, batch: Batch) -> impl Future<Output = Result<BatchReply, Cause>> + Send + 'static;
 
-    /// Asks to be told of releases of one resource ([`Push::Released`]), or to be told no more. What is sent
-    /// after [`Listen::Begin`] finds the node listening: a key that was still held then is told of when it is
-    /// freed, unless the push is lost. Never blocks; to say either twice is to say it once.
+    /// Subscribes to releases of one resource ([`Push::Released`]), or ends the subscription.
     ///
-    /// A node that cannot push does nothing, which is the default.
+    /// Requests sent after [`Listen::Begin`] run when the subscription is active: if they find a key held,
+    /// its later release is pushed, unless the push is lost. The call never blocks, and repeating it has no
+    /// further effect. A node that cannot push does nothing, which is the default.
     fn listen(&mut self, listen: Listen) {
         let _ = listen;
     }

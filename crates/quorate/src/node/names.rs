@@ -6,40 +6,41 @@ use std::{fmt, sync::Arc};
 
 /// The longest name of a resource, group, set of claims or message id, in bytes.
 const NAME_MAX: usize = 512;
-/// The most bytes of an owner token or a resource's key that are shown.
+/// The most bytes of an owner token or a resource's key that are displayed.
 const SHOWN_MAX: usize = 1_200;
 
-/// How a reservation's token ends.
+/// The suffix of a reservation's token.
 const RESERVED_FOR: &str = ":reserved";
 
-/// Words that begin keys of Quorate's own; a plain lock may not begin with one and a slash.
+/// The first path components that are reserved for Quorate's own keys. The name of a plain lock may not begin
+/// with one of them and a slash.
 const RESERVED: [&str; 5] = ["election", "claim", "ledger", "node", "wish"];
 
-/// What a lease is held on: the name of a lock, an election or a claim, without the deployment's prefix.
+/// The name of a lock, an election or a claim, without the deployment's prefix.
 ///
-/// Locks, elections and claims never meet: each has key names of its own. With prefix `P` a lock `R` is the
-/// plain string key `PR`, so that any Redlock client that uses that name excludes and is excluded.
+/// The keys of locks, elections and claims never collide. With the prefix `P`, a lock `R` is the plain string
+/// key `PR`, so that Quorate and any Redlock client that uses this key exclude each other.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Resource {
     key: Arc<str>,
     kind: ResourceKind,
 }
 
-/// What a resource's lease is for.
+/// The kind of a [`Resource`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ResourceKind {
     /// A plain lock.
     Lock,
     /// A group's leadership.
     Election,
-    /// A message id, which may be done.
+    /// A message id, which may have a done record.
     Claim,
-    /// What others wish of the holder of another resource.
+    /// A resign request to the holder of another resource.
     Wish,
 }
 
 impl Resource {
-    /// The lock called `name`.
+    /// Returns the lock called `name`.
     ///
     /// # Errors
     /// [`NameError`] where `name` is empty, over 512 bytes, holds a brace or a control character, or begins
@@ -53,19 +54,19 @@ impl Resource {
         Ok(Self { key: name.into(), kind: ResourceKind::Lock })
     }
 
-    /// The leadership of `group`.
+    /// Returns the leadership of `group`.
     ///
     /// # Errors
-    /// [`NameError`], as for [`Resource::lock`], but for the reserved words.
+    /// [`NameError`], as for [`Resource::lock`], except for the reserved words.
     pub fn election(group: &str) -> Result<Self, NameError> {
         check("group", group)?;
         Ok(Self { key: format!("election/{group}").into(), kind: ResourceKind::Election })
     }
 
-    /// The message `id` in the set of claims called `set`.
+    /// Returns the message `id` in the set of claims called `set`.
     ///
     /// # Errors
-    /// [`NameError`], as for [`Resource::lock`], but for the reserved words; `set` may hold no slash.
+    /// [`NameError`], as for [`Resource::lock`], except for the reserved words; `set` may not hold a slash.
     pub fn claim(set: &str, id: &str) -> Result<Self, NameError> {
         check("claim set", set)?;
         check("message id", id)?;
@@ -73,29 +74,30 @@ impl Resource {
             return Err(NameError::new(
                 "claim set",
                 set,
-                "holds a slash, which parts it from the message id",
+                "holds a slash, which separates it from the message id",
             ));
         }
         Ok(Self { key: format!("claim/{set}/{id}").into(), kind: ResourceKind::Claim })
     }
 
-    /// What others wish of the holder of this resource: held in its stead by the very owner token that the wish
-    /// is for, so that it never concerns a later holder.
+    /// Returns the resource that stores a resign request to the holder of this one. It is held under the
+    /// owner token of the lease that the request addresses, so that the request never applies to a later
+    /// holder.
     pub fn wish(&self) -> Self {
         Self { key: format!("wish/{}", self.key).into(), kind: ResourceKind::Wish }
     }
 
-    /// The key below the prefix.
+    /// Returns the key without the prefix.
     pub fn key(&self) -> &str {
         &self.key
     }
 
-    /// What the resource is for.
+    /// Returns the kind of the resource.
     pub fn kind(&self) -> ResourceKind {
         self.kind
     }
 
-    /// Whether this is a claim, which a node asks for its done record before it grants.
+    /// Returns whether this is a claim. Before a node grants a claim, it looks for a done record.
     pub fn is_claim(&self) -> bool {
         self.kind == ResourceKind::Claim
     }
@@ -107,14 +109,14 @@ impl fmt::Debug for Resource {
     }
 }
 
-/// The key, fit for a terminal: [`Resource::key`] is the exact one.
+/// Formats the key for a terminal. [`Resource::key`] returns it unchanged.
 impl fmt::Display for Resource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&plain(&self.key, SHOWN_MAX))
     }
 }
 
-/// Checks the name of a group whose ledger is asked for.
+/// Checks the name of a resource or group. `what` names its kind in the error.
 pub(crate) fn check(what: &'static str, name: &str) -> Result<(), NameError> {
     if name.is_empty() {
         return Err(NameError::new(what, name, "is empty"));
@@ -131,7 +133,7 @@ pub(crate) fn check(what: &'static str, name: &str) -> Result<(), NameError> {
     Ok(())
 }
 
-/// A name that cannot be used, and why.
+/// A name that cannot be used, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the {what} {name:?} {why}; choose another name")]
 pub struct NameError {
@@ -145,78 +147,84 @@ impl NameError {
         Self { what, name: name.chars().take(80).collect(), why }
     }
 
-    /// Of bytes that are no text.
+    /// The error for bytes that are not UTF-8.
     pub(crate) fn not_utf8(what: &'static str, name: &[u8]) -> Self {
         let beginning = name.get(..320).unwrap_or(name);
         Self::new(what, &String::from_utf8_lossy(beginning), "is not UTF-8")
     }
 }
 
-/// An owner token: the worker's name and 128 random bits, fresh for each attempt and never used again, not
-/// even for a retry. (With reuse, an old release on another connection deletes the new attempt's key.)
+/// An owner token: the name of a worker and 128 random bits.
+///
+/// The bits are new for each attempt, also for a retry, and are never used again. (If they were, a delayed
+/// release on another connection would delete the key of the new attempt.)
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Owner(Arc<str>);
 
 impl Owner {
-    /// What a lock's key holds while readers do. To other Redlock clients it is one more holder, so that readers
-    /// exclude them as well.
+    /// The value of a lock's key while readers hold the lock. Other Redlock clients see one more holder, so
+    /// that readers exclude them too.
     pub const READERS: &'static str = "quorate:readers";
 
-    /// Who is said to hold a resource that is free, but for those who wait in its queue.
+    /// The holder that a node reports for a free resource that is kept for the waiters in its queue.
     pub const QUEUE: &'static str = "quorate:queue";
 
-    /// The token of one attempt by `worker`.
+    /// Returns the token of one attempt by `worker`.
     pub fn sign(worker: &str, high: u64, low: u64) -> Self {
         Self(format!("{worker}:{high:016x}{low:016x}").into())
     }
 
-    /// What stands in the place of a lease that was transferred to `worker`: it is nobody's lease, and only an
-    /// attempt of that worker takes it as free.
+    /// Returns the token of a reservation for `worker`, which replaces the token of a lease that was
+    /// transferred to that worker. A reservation is not a lease; only an acquire by that worker treats the
+    /// resource as free.
     pub fn reserve(worker: &str, high: u64, low: u64) -> Self {
         Self(format!("{worker}:{high:016x}{low:016x}{RESERVED_FOR}").into())
     }
 
-    /// The worker for whom this is a reservation; `None` where it signs a lease.
+    /// Returns the worker that this token reserves the resource for; `None` for the token of a lease.
     pub fn reserved_for(&self) -> Option<&str> {
-        // No token of a lease ends so: it ends with its random bits.
+        // The token of a lease never has this suffix: it ends with its random bits.
         signed(self.0.strip_suffix(RESERVED_FOR)?)
     }
 
-    /// Whether an attempt that this signs takes `standing` as free: it is a reservation for its worker.
-    pub fn may_take(&self, standing: &Self) -> bool {
-        standing.reserved_for().is_some_and(|worker| signed(&self.0) == Some(worker))
+    /// Returns whether an acquire signed with this token treats a resource held by `holder` as free:
+    /// `holder` is a reservation for the same worker.
+    pub fn may_take(&self, holder: &Self) -> bool {
+        holder.reserved_for().is_some_and(|worker| signed(&self.0) == Some(worker))
     }
 
-    /// A token as a node gave it; another Redlock client's may look like anything.
+    /// Wraps a token that a node returned. The token of another Redlock client may have any form.
     pub fn from_node(token: &str) -> Self {
         Self(token.into())
     }
 
-    /// The whole token, as it is. Another client may have written anything: to show it, use `Display`.
+    /// Returns the whole token, unchanged. Another client may have written anything: use `Display` to show
+    /// it.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The worker's name, where the token is one of ours; else the whole token. As it is, like [`Owner::as_str`].
+    /// Returns the name of the worker if Quorate wrote the token, else the whole token. Like
+    /// [`Owner::as_str`], it is unchanged.
     pub fn worker(&self) -> &str {
         signed(&self.0).unwrap_or(&self.0)
     }
 }
 
-/// The worker's name in a token of ours.
+/// Returns the name of the worker in a token that Quorate wrote.
 fn signed(token: &str) -> Option<&str> {
     let (worker, bits) = token.rsplit_once(':')?;
     (bits.len() == 32 && bits.bytes().all(|b| b.is_ascii_hexdigit())).then_some(worker)
 }
 
-/// Escaped, and cut: the bytes may be anybody's.
+/// Formats the token escaped and cut: another client may have written the bytes.
 impl fmt::Debug for Owner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&escaped(&self.0, SHOWN_MAX))
     }
 }
 
-/// The token, fit for a terminal and cut.
+/// Formats the token for a terminal, cut to a limit.
 impl fmt::Display for Owner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&plain(&self.0, SHOWN_MAX))
@@ -251,15 +259,15 @@ impl fmt::Display for Owner {
 pub struct FencingToken(u64);
 
 impl FencingToken {
-    /// The largest token: Lua's numbers are doubles, so a counter may not pass 2^53.
+    /// The largest token: numbers in Lua are doubles, so a counter may not pass 2^53.
     pub const MAX: Self = Self((1 << 53) - 1);
 
-    /// The token of this number.
+    /// Returns the token with this number.
     pub const fn new(number: u64) -> Self {
         Self(number)
     }
 
-    /// The number to compare.
+    /// Returns the number, to compare it.
     pub const fn get(self) -> u64 {
         self.0
     }
@@ -271,7 +279,7 @@ impl fmt::Display for FencingToken {
     }
 }
 
-/// A point on a *node's* wall clock. Never compared with a worker's clock but through an offset.
+/// A point on a *node's* wall clock. It is compared with a worker's clock only by way of an offset.
 pub type NodeTime = WallTime;
 
 #[cfg(test)]
@@ -279,16 +287,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reservation_is_for_one_worker_and_is_nobodys_lease() {
+    fn a_reservation_is_for_one_worker_and_is_not_a_lease() {
         let kept = Owner::reserve("a", 1, 2);
         assert_eq!(kept.reserved_for(), Some("a"));
         assert!(Owner::sign("a", 3, 4).may_take(&kept));
         for other in ["b", "aa", "", "a:reserved"] {
             assert!(!Owner::sign(other, 3, 4).may_take(&kept), "{other}");
         }
-        assert!(!Owner::from_node("a").may_take(&kept), "signed by nobody");
+        assert!(!Owner::from_node("a").may_take(&kept), "not signed by a worker");
         assert!(!kept.may_take(&kept));
-        // A worker may be called as it likes, and its lease is no reservation.
+        // A worker may have any name, and its lease is not a reservation.
         for worker in ["a:reserved", "a", ":reserved", &format!("a:{:032x}", 7)] {
             let lease = Owner::sign(worker, 1, 2);
             assert_eq!((lease.reserved_for(), lease.worker()), (None, worker));
@@ -297,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_of_foreign_bytes_is_shown_escaped_and_cut() {
+    fn an_owner_token_of_another_client_is_displayed_escaped_and_cut() {
         let foreign = format!("a\u{1b}[2J\r\n\u{202e}{}", "b".repeat(5_000));
         let owner = Owner::from_node(&foreign);
         for shown in
@@ -307,14 +315,14 @@ mod tests {
             assert!(shown.len() < 1_500 && !shown.contains("\nb"), "{shown:?}");
         }
         assert!(format!("{owner:?}").starts_with("a\\u{1b}[2J\\r\\n\\u{202e}bb"), "{owner:?}");
-        assert_eq!(owner.as_str(), foreign, "as it is, to compare");
+        assert_eq!(owner.as_str(), foreign, "unchanged, for comparison");
         let resource = Resource::lock("a\u{202e}b").unwrap();
         assert_eq!((resource.to_string(), format!("{resource:?}")), ("a b".into(), "a\\u{202e}b".into()));
         assert_eq!(resource.key(), "a\u{202e}b");
     }
 
     #[test]
-    fn a_wish_meets_no_other_name() {
+    fn a_resign_request_has_a_key_of_its_own() {
         let (group, lock) = (Resource::election("g").unwrap(), Resource::lock("g").unwrap());
         assert_eq!(group.wish().key(), "wish/election/g");
         assert_ne!(group.wish(), lock.wish());

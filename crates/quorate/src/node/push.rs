@@ -1,57 +1,58 @@
 use super::{Owner, Resource};
 use tokio::sync::mpsc;
 
-/// How many pushes wait for a driver at most; the last place is for [`Push::Closed`]. More are lost.
+/// The most pushes that wait for a driver; the last slot is kept for [`Push::Closed`]. Further pushes are
+/// lost.
 const PUSHES_MAX: usize = 1024;
 
-/// What a session tells unasked. May be lost, so nothing may depend on it alone.
+/// A message that a node sends without a request. It may be lost, so nothing may depend on it alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Push {
-    /// The connection is gone, although nothing was being asked.
+    /// The connection was lost while no request was in flight.
     Closed,
-    /// A resource that is listened for was freed on the node. Not told where a lease ended by its time, or
-    /// where another client than Quorate freed it.
+    /// A resource with a subscription was released on the node. Not sent if a lease expired, or if a client
+    /// other than Quorate released it.
     Released {
-        /// What, and whose.
+        /// The released lease.
         freed: Freed,
-        /// How many sessions the node told, of whatever worker: so many may want it now.
+        /// The number of sessions that the node notified, of all workers: as many may now try to acquire.
         told: u32,
     },
 }
 
-/// A lease that a node has freed, on request.
+/// A lease that a node removed on request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Freed {
-    /// What was held.
+    /// The resource that was held.
     pub resource: Resource,
-    /// Whose it was. An owner token signs one attempt, so that it names one lease on all nodes; readers alone go by
-    /// one name, [`Owner::READERS`].
+    /// The holder. An owner token signs one attempt, so it identifies one lease on all nodes. Readers are an
+    /// exception: they share the name [`Owner::READERS`].
     pub owner: Owner,
 }
 
-/// What [`Session::listen`](super::Session::listen) asks for.
+/// A change of a session's subscriptions, for [`Session::listen`](super::Session::listen).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Listen {
-    /// Tell when this is released.
+    /// Push the releases of this resource.
     Begin(Resource),
-    /// No longer.
+    /// Stop pushing them.
     End(Resource),
 }
 
-/// Where a session leaves its [`Push`]es. Never blocks.
+/// The sending half of the channel for a session's [`Push`]es. Sending never blocks.
 #[derive(Clone, Debug)]
 pub struct Nudge(mpsc::Sender<Push>);
 
 impl Nudge {
-    /// A nudge and the receiving end of it.
+    /// Returns a nudge and the receiving half of its channel.
     pub fn channel() -> (Self, mpsc::Receiver<Push>) {
         let (tx, rx) = mpsc::channel(PUSHES_MAX);
         (Self(tx), rx)
     }
 
-    /// Leaves `push`; lost without harm if the driver has gone on to another session, or where a node pushes
-    /// more than anybody can hear.
+    /// Sends `push`. It is lost without harm if the driver has opened another session, or if the node pushes
+    /// faster than the driver reads.
     pub fn push(&self, push: Push) {
         if push == Push::Closed || self.0.capacity() > 1 {
             let _ = self.0.try_send(push);
@@ -64,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_node_that_floods_fills_no_memory_and_its_end_is_still_told() {
+    fn a_flood_of_pushes_uses_bounded_memory_and_the_end_is_still_reported() {
         let (nudge, mut pushes) = Nudge::channel();
         let resource = Resource::lock("r").unwrap();
         for number in 0..10_000 {
@@ -72,7 +73,7 @@ mod tests {
             nudge.push(Push::Released { freed: Freed { resource: resource.clone(), owner }, told: 1 });
         }
         nudge.push(Push::Closed);
-        let told: Vec<Push> = std::iter::from_fn(|| pushes.try_recv().ok()).collect();
-        assert_eq!((told.len(), told.last()), (PUSHES_MAX, Some(&Push::Closed)));
+        let received: Vec<Push> = std::iter::from_fn(|| pushes.try_recv().ok()).collect();
+        assert_eq!((received.len(), received.last()), (PUSHES_MAX, Some(&Push::Closed)));
     }
 }

@@ -1,114 +1,116 @@
 use super::{Cursor, FencingToken, LedgerPage, NodeTime, Owner, Record};
 use std::{sync::Arc, time::Duration};
 
-/// The replies to a [`Batch`](super::Batch), in its order.
+/// The replies to a [`Batch`](super::Batch), in the order of its requests.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BatchReply {
     /// The node's wall clock when the batch ran.
     pub node_time: NodeTime,
-    /// One for each request.
+    /// One reply for each request.
     pub replies: Vec<Reply>,
 }
 
-/// A node's answer to one request.
+/// A node's reply to one request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reply {
-    /// *Acquire*: the resource was free and is now the owner's; the counter stands here.
+    /// *Acquire*: the resource was free, and the owner now holds it.
     Granted {
         /// The counter after this grant.
         counter: FencingToken,
-        /// What has been counted before on a claim.
-        begun: Option<Begun>,
+        /// The attempts counted so far, if the resource is a claim.
+        begun: Option<AttemptCount>,
     },
-    /// *Share, downgrade*: the reader stands.
+    /// *Share, downgrade*: the reader was added.
     Shared,
-    /// *Queue*: the place stands.
+    /// *Queue*: the place is in the queue.
     Queued {
-        /// How many stand before it that it has to wait for.
+        /// The number of places before it that it has to wait for.
         ahead: u32,
     },
-    /// *Acquire, extend, complete, share, downgrade*: someone else holds the resource, or comes first.
+    /// *Acquire, extend, complete, forgive, share, extend share*: another owner holds the resource, or a
+    /// waiter comes first.
     Held {
-        /// Who: [`Owner::READERS`] and [`Owner::QUEUE`] stand for many.
+        /// The holder; [`Owner::READERS`] and [`Owner::QUEUE`] represent a group of workers.
         owner: Owner,
-        /// For how long yet, by the node's clock; `None` where the key never expires (another client's).
+        /// The remaining time by the node's clock; `None` if the key never expires, which only another client
+        /// can have set.
         remaining: Option<Duration>,
     },
-    /// *Acquire, extend, complete, count, forgive* on a claim: done already, or given up.
+    /// *Acquire, extend, complete, count, forgive* on a claim: the claim is already done or dead-lettered.
     Done(DoneRecord),
-    /// *Raise*: the counter is what was asked for.
+    /// *Raise*: the counter has the requested value.
     Raised,
-    /// *Extend, extend share*: held for the whole time from now.
+    /// *Extend, extend share*: the lease lasts for the requested time from now.
     Extended,
-    /// *Reserve*: the heir's reservation stands.
+    /// *Reserve*: the reservation replaced the lease.
     Reserved,
-    /// *Release, release share, leave queue*: whether the owner was there to be freed.
+    /// *Release, release share, leave queue*: whether the owner was present and has been removed.
     Released(bool),
-    /// *Complete*: the done record stands.
+    /// *Complete*: the done record is stored.
     Completed,
-    /// *Count*: what was asked for is counted.
+    /// *Count*: the requested count is stored.
     Counted,
-    /// *Forgive*: nothing is counted any more.
+    /// *Forgive*: the counted attempts are removed.
     Forgiven,
-    /// *Inspect*.
+    /// *Inspect*: the state of the resource.
     State {
-        /// Who holds it and for how long yet.
+        /// The holder and its remaining time.
         holder: Option<(Owner, Option<Duration>)>,
-        /// The counter, where there is one.
+        /// The counter, if there is one.
         counter: Option<FencingToken>,
-        /// The done record, where the resource is a claim that is done.
+        /// The done record, if the resource is a claim that is done.
         done: Option<DoneRecord>,
-        /// What is counted, where it is a claim that is not.
-        begun: Option<Begun>,
+        /// The counted attempts, if it is a claim that is not done.
+        begun: Option<AttemptCount>,
     },
-    /// *Seal, read*: some of what stands in the ledger.
+    /// *Seal, read*: a page of the ledger.
     Ledger(LedgerPage),
-    /// *Write*: the record stands.
+    /// *Write*: the record is stored.
     Written,
-    /// *Prune*: the mark stands, and what has been looked at and was before it is forgotten.
+    /// *Prune*: the low-water mark is stored, and the records of this page that lie before it are removed.
     Pruned {
-        /// Where to go on; `None` once all has been looked at.
+        /// The cursor for the next step; `None` after the last record.
         next: Option<Cursor>,
     },
-    /// *Write*: another record than the leader has seen stands here.
+    /// *Write*: the node stores another record than the leader expected; this is it.
     Standing(Record),
-    /// *Mark*: the marker stands.
+    /// *Mark*: the marker is stored.
     Marked,
-    /// The ledger lives on, where there is one.
+    /// *Keep*: the retention is set, if the ledger exists.
     Kept,
-    /// The node would not.
+    /// The node refused the request.
     Refused(Refusal),
 }
 
-/// Why a node would not serve one request.
+/// The reason why a node refused one request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
     /// The node's clock was past the batch's `not_after`.
     #[error("the request reached the node too late")]
     Stale,
-    /// Another marker stands than the driver saw.
+    /// The node's marker, given here, is not the one that the driver saw.
     #[error("the node's marker changed")]
     Marker(Option<Arc<str>>),
-    /// The counter is missing and the proposal too far from the node's clock.
+    /// The counter is missing, and the proposed value is too far from the node's clock.
     #[error("the clocks are {apart:?} apart")]
     Clock {
-        /// How far.
+        /// The distance.
         apart: Duration,
     },
     /// The counter has reached 2^53 - 1.
     #[error("the fencing counter is full")]
     CounterFull,
-    /// The owner is not, or no longer, the one that asked.
+    /// The owner in the request does not hold the resource, or no longer does.
     #[error("the resource is no longer held by this attempt")]
     NotOwner,
-    /// The counter is beyond the token asked for: someone acquired later.
+    /// The counter is larger than the token in the request: another attempt has acquired since.
     #[error("a later attempt has been counted")]
     Superseded,
-    /// As many read under the resource, or wait for it, as a node keeps.
+    /// The resource has as many readers, or waiters, as a node keeps.
     #[error("the node keeps no more than {most} of these for one resource")]
     Crowded {
-        /// How many that is.
+        /// The limit.
         most: u32,
     },
     /// The ledger is sealed by a later term.
@@ -117,86 +119,88 @@ pub enum Refusal {
         /// The later term.
         by: FencingToken,
     },
-    /// The record's time lies below the ledger's low-water mark.
+    /// The record's time lies before the ledger's low-water mark.
     #[error("the record is older than the ledger remembers")]
     Pruned,
-    /// A key in our place holds another type or something unreadable.
+    /// A key that belongs to Quorate has another type or unreadable content.
     #[error("a key holds something else than expected: {0}")]
     WrongType(Arc<str>),
-    /// The node failed at this request alone (out of memory, say).
+    /// The node failed at this request alone, for instance because it is out of memory.
     #[error("the node failed: {0}")]
     Failed(Arc<str>),
 }
 
-/// That a claim is done, or given up.
+/// The record of a claim that is done or dead-lettered.
 #[derive(Clone, Debug, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 pub struct DoneRecord {
     /// The token under which it was completed.
     pub token: FencingToken,
-    /// When, in microseconds of the wall clock of the worker that completed it.
+    /// The time of completion, in microseconds of the wall clock of the worker that completed it.
     pub at: u64,
-    /// What came of it.
+    /// The result.
     pub result: Arc<str>,
-    /// The fingerprint of its payload, in hexadecimal digits, where it was given one.
+    /// The fingerprint of the payload, in hexadecimal digits, if there is one.
     pub payload: Option<Arc<str>>,
-    /// Where it was given up: after how many attempts.
+    /// The number of attempts after which the message was dead-lettered; `None` if it was completed.
     pub poisoned: Option<u32>,
 }
 
-/// What is counted on a claim that is not done.
+/// The attempts counted on a claim that is not done.
 #[derive(Clone, Debug, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
-pub struct Begun {
-    /// How many attempts.
+pub struct AttemptCount {
+    /// The number of attempts.
     pub attempts: u32,
-    /// The fingerprint of its payload, in hexadecimal digits, where it was given one.
+    /// The fingerprint of the payload, in hexadecimal digits, if there is one.
     pub payload: Option<Arc<str>>,
 }
 
-/// What a fresh session says of its server: facts, no verdict.
+/// The facts about the server that a new session reports. They contain no judgement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
     /// The node's wall clock at the handshake.
     pub node_time: NodeTime,
-    /// What changes whenever the server may have lost its memory.
+    /// An id that changes whenever the server may have lost its memory.
     pub run_id: Arc<str>,
-    /// The marker, where there is one.
+    /// The marker, if there is one.
     pub marker: Option<Arc<str>>,
-    /// How long the server says it has been up. Wall-clock time: it lies after a step.
+    /// The uptime that the server reports. It is measured with the wall clock, so it is wrong after a step of
+    /// that clock.
     pub uptime: Duration,
-    /// The server's version, for people.
+    /// The server's version, for display.
     pub version: Arc<str>,
-    /// Whether it copies another server.
+    /// Set if the server replicates another one.
     pub replica: bool,
-    /// The eviction policy, where the server told it.
+    /// The eviction policy, if the server reported it.
     pub eviction: Option<Arc<str>>,
-    /// Whether it survives a restart with all it answered for, as far as it says: `None` where it did not.
+    /// The durability that the server reports: true if everything that it acknowledged survives its restart, and
+    /// `None` if unknown.
     pub durable: Option<bool>,
-    /// Where it is not known to be durable: the setting and its value, the reason, and the fix. `None` beside an unknown
-    /// [`Hello::durable`] says that it will be known soon.
+    /// If the server is not known to be durable: the setting and its value, the reason, and the fix. If both
+    /// this and [`Hello::durable`] are `None`, the answer is expected soon.
     pub volatile: Option<Arc<str>>,
 }
 
-/// Why one node gave no answer.
+/// The reason why a node gave no reply.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Cause {
     /// There is no connection.
     #[error("unreachable: {0}")]
     Unreachable(Arc<str>),
-    /// The server refused us: a wrong password, a missing permission.
+    /// The server refused the connection: a wrong password, a missing permission.
     #[error("refused us: {0}")]
     Denied(Arc<str>),
-    /// The node cannot be used as it is configured here: a file that cannot be read, a certificate that is not
-    /// trusted, a key in the marker's place.
+    /// The node cannot be used as it is configured: for instance a file that cannot be read, a certificate
+    /// that is not trusted, or another key in place of the marker.
     #[error("cannot be used: {0}")]
     Misconfigured(Arc<str>),
-    /// No reply within the node timeout.
+    /// No reply arrived within the node timeout.
     #[error("no reply in time")]
     TimedOut,
-    /// The connection broke with the request under way.
+    /// The connection broke while the request was in flight.
     #[error("the connection closed")]
     Closed,
-    /// The server said something that cannot be a reply to what was asked.
+    /// The server sent something that is not a valid reply to the request.
     #[error("unexpected reply: {0}")]
     Protocol(Arc<str>),
     /// This quorum has been closed.
@@ -205,7 +209,7 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// Whether only an operator can fix it: trying again will not help.
+    /// Returns whether only an operator can fix it, so that a retry does not help.
     pub fn is_permanent(&self) -> bool {
         matches!(self, Self::Denied(_) | Self::Misconfigured(_))
     }

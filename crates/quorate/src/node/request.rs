@@ -1,259 +1,268 @@
 use super::{Cursor, DoneRecord, FencingToken, NodeTime, Owner, Record, Reply, Resource};
 use std::{sync::Arc, time::Duration};
 
-/// Requests that travel and run together, each atomic by itself.
+/// Requests that are sent and run together. Each is atomic by itself.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Batch {
-    /// In the order in which the node runs them.
+    /// The requests, in the order in which the node runs them.
     pub requests: Vec<Request>,
-    /// The node refuses every request that could set a key once its own clock is past this. Releases and
-    /// looks it always serves.
+    /// The deadline on the node's own clock: after it the node refuses every request that could set a key. It
+    /// always serves releases and reads.
     pub not_after: NodeTime,
-    /// The marker that the driver saw at the handshake. A node whose marker differs (after FLUSHALL: is
-    /// missing) refuses to vote and says what stands there.
+    /// The marker that the driver saw at the handshake. A node whose marker differs, or is missing (as after
+    /// FLUSHALL), refuses to vote and returns its own marker.
     pub stamp: Arc<str>,
 }
 
-/// One question to one node.
+/// One request to one node.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Request {
-    /// Sets the owner where the resource is free, or reserved for the worker that signed it, and counts one more
-    /// grant. On a claim that is done, says so instead.
+    /// Sets the owner if the resource is free, or reserved for the worker that signed the request, and
+    /// increments the counter. For a claim that is done, the reply is its done record.
     Acquire {
-        /// What to hold.
+        /// The resource to acquire.
         resource: Resource,
-        /// Signs the attempt.
+        /// The token of the attempt.
         owner: Owner,
-        /// For how long.
+        /// The duration of the lease.
         ttl: Duration,
-        /// Where a missing counter starts: the client's wall clock in microseconds.
+        /// The initial value of a missing counter: the client's wall clock in microseconds.
         propose: FencingToken,
-        /// How far `propose` may be from the node's wall clock where the counter is missing.
+        /// The largest accepted distance between `propose` and the node's wall clock if the counter is
+        /// missing.
         tolerance: Duration,
-        /// How long the counter lives after this.
+        /// The time for which the counter is kept after this.
         keep: Duration,
-        /// The place in the resource's queue that this attempt stands on. While a queue stands, only its head
-        /// is granted.
+        /// The ticket of the attempt's place in the resource's queue. While the queue holds a place, only the
+        /// first one is granted.
         ticket: Option<Owner>,
     },
-    /// If the owner is still `owner` and the counter no larger than `to`, makes the counter `to`.
+    /// Sets the counter to `to` if the holder is still `owner` and the counter is no larger than `to`.
     Raise {
-        /// What is held.
+        /// The resource that is held.
         resource: Resource,
-        /// Who must still hold it.
+        /// The expected holder.
         owner: Owner,
         /// The largest counter among the attempt's grants.
         to: FencingToken,
-        /// How long the counter lives after this.
+        /// The time for which the counter is kept after this.
         keep: Duration,
     },
-    /// Holds on for `ttl` from now, never shortening; sets the owner again where the resource is free and
-    /// nobody waits in its queue (repair). The counter becomes at least `token`.
+    /// Extends the lease to `ttl` from now, and never shortens it. If the resource is free and its queue is
+    /// empty, sets the owner again (repair). The counter becomes at least `token`.
     Extend {
-        /// What is held.
+        /// The resource that is held.
         resource: Resource,
-        /// Who holds it.
+        /// The holder.
         owner: Owner,
-        /// For how long from now.
+        /// The duration of the lease from now.
         ttl: Duration,
         /// The lease's fencing token.
         token: FencingToken,
-        /// How long the counter lives after this.
+        /// The time for which the counter is kept after this.
         keep: Duration,
     },
-    /// If the owner is still `owner`, the resource is `heir`'s from now on, for `ttl`: a reservation
-    /// ([`Owner::reserve`]), which only an acquire that is signed by the worker whom it names takes as free. The
-    /// counter stays: that acquire counts one more, as any does.
+    /// If the holder is still `owner`, replaces the lease by a reservation ([`Owner::reserve`]) for `ttl`.
+    /// Only an acquire signed by the worker that the reservation names treats the resource as free. The
+    /// counter does not change: that acquire increments it, as any does.
     Reserve {
-        /// What is held; no claim.
+        /// The resource that is held; not a claim.
         resource: Resource,
-        /// Who must still hold it.
+        /// The expected holder.
         owner: Owner,
-        /// What is to stand in its place.
+        /// The token of the reservation.
         heir: Owner,
-        /// For how long.
+        /// The duration of the reservation.
         ttl: Duration,
     },
-    /// Frees the resource if the owner is `owner`. Never refused for its time or the marker.
+    /// Frees the resource if `owner` holds it. Never refused because of its time or the marker.
     Release {
-        /// What is held.
+        /// The resource that is held.
         resource: Resource,
-        /// Who holds it.
+        /// The holder.
         owner: Owner,
     },
-    /// Adds a reader where nobody but readers holds the resource, and no writer waits before it in the queue.
+    /// Adds a reader if the resource is free or held by readers, and no waiter before it needs exclusive
+    /// access.
     Share {
-        /// What to read under; no claim.
+        /// The resource to read under; not a claim.
         resource: Resource,
-        /// Signs the attempt.
+        /// The token of the attempt.
         owner: Owner,
-        /// For how long.
+        /// The duration of the lease.
         ttl: Duration,
-        /// The place in the resource's queue that this attempt stands on.
+        /// The ticket of the attempt's place in the resource's queue.
         ticket: Option<Owner>,
     },
-    /// Has a reader hold on for `ttl` from now, never shortening; adds it again where nobody but readers holds
-    /// the resource and no writer waits (repair).
+    /// Extends the lease of a reader to `ttl` from now, and never shortens it. Adds the reader again if the
+    /// resource is free or held by readers, and no waiter needs exclusive access (repair).
     ExtendShare {
-        /// What is read under; no claim.
+        /// The resource that is read under; not a claim.
         resource: Resource,
         /// The reader.
         owner: Owner,
-        /// For how long from now.
+        /// The duration of the lease from now.
         ttl: Duration,
     },
-    /// Takes a reader away; the last one frees the resource. Never refused for its time or the marker.
+    /// Removes a reader; removing the last one frees the resource. Never refused because of its time or the
+    /// marker.
     ReleaseShare {
-        /// What is read under; no claim.
+        /// The resource that is read under; not a claim.
         resource: Resource,
         /// The reader.
         owner: Owner,
     },
-    /// Where `owner` holds the resource alone, and nobody has been counted since, makes it the lease of one reader.
-    /// (The owner alone does not tell that nobody wrote between: an extension that comes late sets it again.)
+    /// Replaces the exclusive lease of `owner` by the lease of one reader, if no later grant has been
+    /// counted. (The owner alone does not prove that no other holder wrote in between: a delayed extension
+    /// sets it again.)
     Downgrade {
-        /// What is held; no claim.
+        /// The resource that is held; not a claim.
         resource: Resource,
-        /// Who holds it.
+        /// The holder.
         owner: Owner,
         /// The lease's fencing token.
         token: FencingToken,
-        /// The reader to be.
+        /// The reader that replaces the holder.
         reader: Owner,
-        /// For how long the reader holds.
+        /// The duration of the reader's lease.
         ttl: Duration,
     },
-    /// Takes a place in the resource's queue, or holds on to it for `ttl` from now. Places are ordered by
-    /// `at`, then by ticket, whenever they came.
+    /// Adds a place to the resource's queue, or extends an existing place to `ttl` from now. Places are
+    /// ordered by `at`, then by ticket, whatever the order of their requests.
     Queue {
-        /// What is waited for; no claim.
+        /// The resource that the waiter needs; not a claim.
         resource: Resource,
-        /// Signs the place.
+        /// The token of the place.
         ticket: Owner,
         /// The waiter's wall clock when it began to wait, in microseconds.
         at: u64,
         /// The waiter's wall clock, in microseconds.
         now: u64,
-        /// How far `now` may be from the node's wall clock, and `at` ahead of it.
+        /// The largest accepted distance between `now` and the node's wall clock, and of `at` ahead of it.
         tolerance: Duration,
-        /// How long the place stands if it is not asked for again.
+        /// The time for which the place is kept unless it is requested again.
         ttl: Duration,
-        /// Whether the waiter wants to hold the resource alone.
+        /// Set if the waiter needs exclusive access, cleared for a reader.
         alone: bool,
     },
-    /// Gives a place in the queue up. Never refused for its time or the marker.
+    /// Removes a place from the queue. Never refused because of its time or the marker.
     LeaveQueue {
-        /// What was waited for; no claim.
+        /// The resource that the waiter needed; not a claim.
         resource: Resource,
-        /// Signs the place.
+        /// The token of the place.
         ticket: Owner,
     },
-    /// Says who holds the resource. Changes nothing.
+    /// Returns the state of the resource. Changes nothing.
     Inspect {
-        /// What to look at.
+        /// The resource.
         resource: Resource,
     },
-    /// Records that the claim is done, and frees it; its counter ends, for the record has the token. Allowed to the holder, and, where the claim has expired
-    /// and its counter is no larger than the record's token, to the one who held it.
+    /// Stores the done record of a claim and frees the claim. Its counter ends, because the record holds the
+    /// token. Allowed to the holder. If the claim has expired and its counter is no larger than the record's
+    /// token, it is also allowed to the former holder.
     Complete {
-        /// A claim.
+        /// The claim.
         resource: Resource,
-        /// Who held it.
+        /// The holder, or former holder.
         owner: Owner,
-        /// What is to stand: of two the higher token's does. The result has at most 1 KiB.
+        /// The done record. Of two records, the one with the larger token is kept. The result has at most 1
+        /// KiB.
         record: DoneRecord,
-        /// How long the done record lives.
+        /// The time for which the done record is kept.
         retention: Duration,
     },
-    /// If the owner is still `owner` and fewer attempts have been counted on the claim, makes them `attempts`, and
-    /// keeps the payload's fingerprint.
+    /// If the holder is still `owner` and fewer attempts have been counted on the claim, sets the count to
+    /// `attempts` and stores the payload's fingerprint.
     Count {
-        /// A claim.
+        /// The claim.
         resource: Resource,
-        /// Who must still hold it.
+        /// The expected holder.
         owner: Owner,
-        /// Which attempt this is.
+        /// The number of this attempt.
         attempts: u32,
-        /// The fingerprint of the payload, in hexadecimal digits. Without one, what stands there stays.
+        /// The fingerprint of the payload, in hexadecimal digits. Without one, the stored fingerprint is
+        /// kept.
         payload: Option<Arc<str>>,
-        /// Takes it back instead, where exactly `attempts` are counted: one fewer is, from now on.
+        /// Reverses the count instead: if exactly `attempts` are counted, sets the count to one less.
         back: bool,
-        /// How long the count lives after this.
+        /// The time for which the count is kept after this.
         keep: Duration,
     },
-    /// Where nobody holds the claim, and it is not done, forgets how many attempts were counted, the payload's
-    /// fingerprint, and that it was given up.
+    /// If no worker holds the claim and it is not completed, removes the counted attempts, the payload's
+    /// fingerprint and the dead-letter record.
     Forgive {
-        /// A claim.
+        /// The claim.
         resource: Resource,
-        /// How long the counter lives after this: it goes on from the token of what was given up.
+        /// The time for which the counter is kept after this. It continues from the token of the dead-letter
+        /// record.
         keep: Duration,
     },
-    /// From now on the ledger refuses writes of terms before `term`; says what stands there, a page at a time. What
-    /// comes after the first page is asked for by sealing again.
+    /// Makes the ledger refuse writes of terms before `term`, and returns its content, a page at a time. The
+    /// pages after the first are requested by sealing again.
     Seal {
         /// The group.
         ledger: Arc<str>,
         /// The sealing leader's term.
         term: FencingToken,
-        /// Where the last page ended; `None` for the first.
+        /// The end of the last page; `None` for the first page.
         after: Option<Cursor>,
     },
-    /// Writes a record where nothing stands but what the leader has seen (compare and set), or the record
-    /// itself. Refused for a term before the ledger's, below its low-water mark, and over a final record.
+    /// Writes a record if the stored one is the record that the leader expects, or already the new record
+    /// (compare and set). Refused for a term before the ledger's, for a record below the low-water mark, and
+    /// over a final record.
     Write {
         /// The group.
         ledger: Arc<str>,
-        /// The writing leader's term. A newer term than the ledger's seals it too.
+        /// The writing leader's term. A term newer than the ledger's also seals it.
         term: FencingToken,
-        /// The name of the record.
+        /// The key of the record.
         key: Arc<str>,
-        /// What the leader saw there.
+        /// The record that the leader expects under the key.
         seen: Option<Record>,
-        /// What is to stand there.
+        /// The record to store.
         record: Record,
     },
-    /// Raises the ledger's low-water mark to `below`, but never beyond the node's own time, and forgets the
+    /// Raises the ledger's low-water mark to `below`, but never beyond the node's own time, and removes the
     /// records before it, a page at a time. Refused for a term before the ledger's.
     Prune {
         /// The group.
         ledger: Arc<str>,
         /// The pruning leader's term.
         term: FencingToken,
-        /// Records whose [`Record::at`] is before this go.
+        /// The new low-water mark: records whose [`Record::at`] is smaller are removed.
         below: u64,
-        /// Where the last step ended; `None` for the first.
+        /// The end of the last step; `None` for the first step.
         after: Option<Cursor>,
     },
-    /// Sets how long a ledger outlives its last seal, write, prune or keep, and lets it live for as long from now. A ledger
-    /// that does not exist is not created.
+    /// Sets the time for which a ledger is kept after its last seal, write, prune or keep, and restarts that
+    /// time now. Does not create a missing ledger.
     Keep {
         /// The group.
         ledger: Arc<str>,
-        /// For how long.
+        /// The retention.
         life: Duration,
     },
-    /// Says what stands in the ledger, a page at a time. Changes nothing.
+    /// Returns the content of the ledger, a page at a time. Changes nothing.
     Read {
         /// The group.
         ledger: Arc<str>,
-        /// Where the last page ended; `None` for the first.
+        /// The end of the last page; `None` for the first page.
         after: Option<Cursor>,
     },
-    /// Sets the node's marker where `expect` stands now.
+    /// Sets the node's marker if the stored one is `expect`.
     Mark {
-        /// What the driver saw.
+        /// The marker that the driver saw.
         expect: Option<Arc<str>>,
-        /// What is to stand.
+        /// The marker to store.
         marker: Arc<str>,
     },
 }
 
-/// What a node says to a [`Request::is_unfit`].
-pub const UNFIT: &str = "a claim has no readers, no queue and no heir; and nothing but a claim is done";
+/// A node's error for a request for which [`Request::is_unfit`] returns true.
+pub const UNFIT: &str = "readers, queues and reservations do not apply to a claim; attempts and done records apply only to a claim";
 
 impl Request {
-    /// Carries the times on the client's wall clock on, where the request leaves this much later than it was made.
+    /// Adds the delay `by` between creation and sending to the times on the client's wall clock.
     pub(crate) fn sent_later(&mut self, by: Duration) {
         let micros = u64::try_from(by.as_micros()).unwrap_or(u64::MAX);
         match self {
@@ -265,8 +274,8 @@ impl Request {
         }
     }
 
-    /// Whether this asks of a claim what only locks have (readers, a queue, an heir), or of something else what only claims
-    /// have (a record). A node refuses it.
+    /// Returns whether the request does not apply to the kind of its resource: readers, a queue or a
+    /// reservation on a claim, or a record on anything but a claim. A node refuses it.
     pub fn is_unfit(&self) -> bool {
         match self {
             Self::Complete { resource, .. }
@@ -281,27 +290,28 @@ impl Request {
         }
     }
 
-    /// Whether the node must refuse this once its clock is past [`Batch::not_after`].
+    /// Returns whether the node must refuse the request once its clock is past [`Batch::not_after`].
     pub fn sets_a_key(&self) -> bool {
         !self.is_release() && !matches!(self, Self::Inspect { .. } | Self::Read { .. })
     }
 
-    /// Whether this only takes away what its sender set.
+    /// Returns whether the request only removes what its sender has set.
     pub fn is_release(&self) -> bool {
         matches!(self, Self::Release { .. } | Self::ReleaseShare { .. } | Self::LeaveQueue { .. })
     }
 
-    /// Whether the node must refuse this where its marker is not [`Batch::stamp`].
+    /// Returns whether the node must refuse the request if its marker is not [`Batch::stamp`].
     pub fn votes(&self) -> bool {
         self.sets_a_key() && !matches!(self, Self::Mark { .. })
     }
 
-    /// Whether a node that keeps to the protocol can say this to it. What it cannot say is no vote.
+    /// Returns whether a node that follows the protocol can give this reply to the request. Any other reply
+    /// is not counted as a vote.
     pub fn is_answered_by(&self, reply: &Reply) -> bool {
         let done = |resource: &Resource| matches!(reply, Reply::Done(_)) && resource.is_claim();
         match (self, reply) {
             (_, Reply::Refused(_)) => true,
-            // A count beyond what every node can count would poison the others with the next raise.
+            // A counter that the other nodes cannot store would be copied to them by the next raise.
             (Self::Acquire { resource, .. }, Reply::Granted { counter, begun }) => {
                 (FencingToken::new(1)..=FencingToken::MAX).contains(counter)
                     && (begun.is_none() || resource.is_claim())

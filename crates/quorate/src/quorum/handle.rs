@@ -145,7 +145,7 @@ impl Quorum {
     /// # Cancel safety
     /// Dropping it leaves each node trusted or not.
     pub async fn trust_nodes(&self) -> Result<(), TrustError> {
-        let mut votes = self.0.pool().admit_all();
+        let mut votes = self.0.pool().trust_all();
         let mut outcomes = vec![NodeOutcome::Pending; self.0.pool().len()];
         while let Some(vote) = votes.recv().await {
             outcomes[vote.node] = match &vote.answer {

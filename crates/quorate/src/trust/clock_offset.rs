@@ -1,10 +1,10 @@
 use crate::{env::BootTime, node::NodeTime};
 use std::time::Duration;
 
-/// How long the best sample is kept before a worse one may take its place.
+/// A better sample is kept for this long before a worse, newer one replaces it.
 const SAMPLE_AGE: Duration = Duration::from_secs(10);
 
-/// What one worker knows of one node's clock: bounds on (node time − own boot time), from one round trip.
+/// Bounds on (node time − boot time) of one node, as one round trip showed them to this worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ClockOffset {
     low_micros: i128,
@@ -13,15 +13,15 @@ pub(crate) struct ClockOffset {
 }
 
 impl ClockOffset {
-    /// The node read `node_time` between `sent` and `received`.
+    /// Takes a sample: the node read `node_time` between `sent` and `received`.
     pub(crate) fn sample(node_time: NodeTime, sent: BootTime, received: BootTime) -> Self {
         let node = i128::from(node_time.as_micros());
         let micros = |at: BootTime| i128::from(at.as_nanos() / 1_000);
         Self { low_micros: node - micros(received) - 1, high_micros: node - micros(sent), taken: received }
     }
 
-    /// The better of what is known and a new sample: the tighter one, unless it is old or they contradict
-    /// each other (the node's clock stepped).
+    /// Returns the better of two samples: the tighter one, or the new one if the known one is old or contradicts it (the
+    /// node's clock stepped).
     pub(crate) fn refine(self, new: Self) -> Self {
         let contradicts = new.low_micros > self.high_micros || new.high_micros < self.low_micros;
         let old = new.taken.since(self.taken) > SAMPLE_AGE;
@@ -29,14 +29,14 @@ impl ClockOffset {
         if contradicts || old || tighter { new } else { self }
     }
 
-    /// The earliest that the node's clock can show when ours shows `at`.
+    /// Returns the earliest time that the node's clock can show when the boot clock shows `at`.
     pub(crate) fn node_time_at_least(self, at: BootTime) -> NodeTime {
         let micros = i128::from(at.as_nanos() / 1_000) + self.low_micros;
         NodeTime::from_micros(u64::try_from(micros).unwrap_or(0))
     }
 
-    /// As [`ClockOffset::node_time_at_least`], less what the two clocks may have drifted apart since the sample has
-    /// grown old: a node that is away brings no newer one.
+    /// Returns the same as [`ClockOffset::node_time_at_least`], less the drift that is possible since the sample became
+    /// old: an unreachable node gives no newer one.
     pub(crate) fn carried_to(self, at: BootTime, drift_rate: f64) -> NodeTime {
         let drift = self.taken.until(at).saturating_sub(SAMPLE_AGE).mul_f64(drift_rate);
         let micros = u64::try_from(drift.as_micros()).unwrap_or(u64::MAX);
@@ -53,8 +53,8 @@ mod tests {
     }
 
     #[test]
-    fn the_estimate_never_runs_ahead_of_the_node() {
-        // The node's clock is 5,000 ms ahead; it read 5,110 when ours showed 110.
+    fn the_estimate_is_never_ahead_of_the_node() {
+        // The node's clock is 5,000 ms ahead: it showed 5,110 when the boot clock showed 110.
         let wide = ClockOffset::sample(NodeTime::from_micros(5_110_000), ms(100), ms(150));
         assert!(wide.node_time_at_least(ms(200)) <= NodeTime::from_micros(5_200_000));
         let tight = ClockOffset::sample(NodeTime::from_micros(5_301_000), ms(300), ms(302));
@@ -63,9 +63,9 @@ mod tests {
         assert_eq!(
             tight.refine(ClockOffset { taken: ms(20_000), ..wide }).taken,
             ms(20_000),
-            "old samples go"
+            "old samples are replaced"
         );
         let stepped = ClockOffset::sample(NodeTime::from_micros(9_500_000), ms(500), ms(590));
-        assert_eq!(tight.refine(stepped), stepped, "a step replaces what was known");
+        assert_eq!(tight.refine(stepped), stepped, "a step replaces the known sample");
     }
 }

@@ -1,54 +1,52 @@
 use crate::{env::BootTime, node::NodeTime};
 use std::{collections::VecDeque, time::Duration};
 
-/// Into how many parts the window is cut; of each the most telling reply is kept.
+/// The number of parts of the window. Of each part, the sample with the smallest offset is kept.
 const PARTS: u32 = 16;
 
-/// Watches one node's clock against our boot clock, over every reply of the last window and across
-/// connections.
+/// Detects steps of one node's clock against the boot clock, over all replies of the last window, across connections.
 ///
 /// # What is not guaranteed
 ///
-/// Only what the node's clock *gained* beyond drift and allowance is told, less the uncertainty of both round
-/// trips: a gain may be a step forward there or a stand-still here, and one clock cannot tell which. A clock
-/// that is set back makes leases last longer, which harms nobody. What happened before the first reply of the
-/// window is not known.
+/// Only a *gain* of the node's clock beyond drift and allowance is detected, less the uncertainty of both round trips. A
+/// gain is either a step forward of the node's clock or a pause of this worker's: two clocks alone cannot show which.
+/// A clock that is set back makes leases last longer, which is harmless. Steps before the first reply of the window are
+/// not detected.
 #[derive(Clone, Debug)]
 pub(crate) struct ClockStepDetector {
     window: Duration,
     drift_rate: f64,
     allowance: Duration,
-    /// Replies by age, the oldest first, one of each part of the window at most.
+    /// The samples, the oldest first, at most one of each part of the window.
     past: VecDeque<ClockSample>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct ClockSample {
     sent: BootTime,
-    /// The largest that (node time − boot time) can have been, in microseconds.
+    /// The upper bound of (node time − boot time), in microseconds.
     high: i128,
 }
 
-/// A reply in the light of those before it.
+/// The result of comparing a reply with those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClockObservation {
-    /// The node's clock has gained no more than it may since `from`, when the oldest reply that is remembered
-    /// was asked for.
+    /// The node's clock has gained no more than allowed since `from`, the send time of the oldest sample.
     Steady { from: BootTime },
-    /// It has jumped.
-    Jumped(ClockStep),
+    /// The node's clock has stepped against the boot clock.
+    Stepped(ClockStep),
 }
 
-/// A gain that nothing but a jump of one clock against the other explains.
+/// A step of a node's clock against the boot clock, beyond drift and allowance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ClockStep {
-    /// The last moment, by our clock, at which it had certainly not happened.
+    /// The last time on the boot clock at which the step had certainly not happened.
     pub(crate) after: BootTime,
-    /// When we heard of it.
-    pub(crate) heard: BootTime,
-    /// What the node's clock showed then.
+    /// The time on the boot clock at which it was noticed.
+    pub(crate) noticed: BootTime,
+    /// The node's clock at that time.
     pub(crate) node_time: NodeTime,
-    /// By how much at least.
+    /// The least gain that explains the reply.
     pub(crate) gained: Duration,
 }
 
@@ -57,9 +55,9 @@ impl ClockStepDetector {
         Self { window, drift_rate, allowance, past: VecDeque::new() }
     }
 
-    /// Looks at one reply: the node read `node_time` between `sent` and `received`. After a jump the watch
-    /// begins anew.
-    pub(crate) fn see(
+    /// Compares one reply with the window: the node read `node_time` between `sent` and `received`. After a step the window
+    /// begins again.
+    pub(crate) fn observe(
         &mut self,
         node_time: NodeTime,
         sent: BootTime,
@@ -69,12 +67,12 @@ impl ClockStepDetector {
             self.past.pop_front();
         }
         let node = i128::from(node_time.as_micros());
-        // Less one: our clock is cut to whole microseconds.
+        // Less one: the boot clock is rounded down to microseconds.
         let low = node - micros(received) - 1;
         let step = self.past.iter().rev().find(|past| low - past.high > self.allowed(past.sent, received));
         let step = step.map(|past| ClockStep {
             after: past.sent,
-            heard: received,
+            noticed: received,
             node_time,
             gained: Duration::from_micros(u64::try_from(low - past.high).unwrap_or(u64::MAX)),
         });
@@ -83,7 +81,7 @@ impl ClockStepDetector {
         }
         self.remember(ClockSample { sent, high: node - micros(sent) });
         let from = self.past.front().map_or(sent, |past| past.sent);
-        step.map_or(ClockObservation::Steady { from }, ClockObservation::Jumped)
+        step.map_or(ClockObservation::Steady { from }, ClockObservation::Stepped)
     }
 
     fn allowed(&self, from: BootTime, to: BootTime) -> i128 {
@@ -91,12 +89,11 @@ impl ClockStepDetector {
         i128::try_from(allowed.as_micros()).unwrap_or(i128::MAX) + 1
     }
 
-    /// Of the replies of one part of the window the one with the smallest offset tells most; it may be at
-    /// most a part older than the others.
+    /// Keeps the sample with the smallest offset of each part of the window: it bounds the offset best.
     fn remember(&mut self, new: ClockSample) {
-        let disconnect = self.window / PARTS;
+        let part = self.window / PARTS;
         match self.past.back_mut() {
-            Some(last) if last.sent.until(new.sent) < disconnect => {
+            Some(last) if last.sent.until(new.sent) < part => {
                 if new.high < last.high {
                     *last = new;
                 }
@@ -123,76 +120,99 @@ mod tests {
         NodeTime::from_micros((3_600_000 + ms) * 1_000)
     }
 
-    fn watch() -> ClockStepDetector {
+    fn detector() -> ClockStepDetector {
         ClockStepDetector::new(Duration::from_secs(30), 0.01, Duration::from_millis(200))
     }
 
     #[test]
-    fn a_jump_is_told_once_with_what_is_certain_of_it() {
-        let mut watch = watch();
-        assert_eq!(watch.see(node(10), ms(10), ms(10)), ClockObservation::Steady { from: ms(10) });
-        assert_eq!(watch.see(node(9_000), ms(9_000), ms(9_000)), ClockObservation::Steady { from: ms(10) });
-        let ClockObservation::Jumped(step) = watch.see(node(70_000), ms(9_990), ms(10_000)) else { panic!() };
-        assert_eq!((step.after, step.heard, step.node_time), (ms(9_000), ms(10_000), node(70_000)));
+    fn a_step_is_reported_once_with_its_bounds() {
+        let mut detector = detector();
+        assert_eq!(detector.observe(node(10), ms(10), ms(10)), ClockObservation::Steady { from: ms(10) });
+        assert_eq!(
+            detector.observe(node(9_000), ms(9_000), ms(9_000)),
+            ClockObservation::Steady { from: ms(10) }
+        );
+        let ClockObservation::Stepped(step) = detector.observe(node(70_000), ms(9_990), ms(10_000)) else {
+            panic!()
+        };
+        assert_eq!((step.after, step.noticed, step.node_time), (ms(9_000), ms(10_000), node(70_000)));
         assert!(step.gained <= Duration::from_secs(60) && step.gained > Duration::from_millis(59_900));
         assert_eq!(
-            watch.see(node(70_100), ms(10_100), ms(10_100)),
+            detector.observe(node(70_100), ms(10_100), ms(10_100)),
             ClockObservation::Steady { from: ms(10_100) },
-            "begun anew"
+            "the window begins again"
         );
     }
 
     #[test]
-    fn drift_and_small_steps_and_slow_replies_are_none() {
-        let mut watch = watch();
-        watch.see(node(0), ms(0), ms(0));
+    fn drift_small_steps_and_slow_replies_are_no_step() {
+        let mut detector = detector();
+        detector.observe(node(0), ms(0), ms(0));
         // 1 % fast and 199 ms ahead.
         assert!(matches!(
-            watch.see(node(10_100 + 199), ms(10_000), ms(10_000)),
+            detector.observe(node(10_100 + 199), ms(10_000), ms(10_000)),
             ClockObservation::Steady { .. }
         ));
-        assert!(matches!(watch.see(node(10_100 + 210), ms(10_001), ms(10_001)), ClockObservation::Jumped(_)));
-        // The reply took five seconds: the node may have read its clock at any moment of them.
-        let mut watch = super::tests::watch();
-        watch.see(node(0), ms(0), ms(0));
-        assert!(matches!(watch.see(node(5_900), ms(1_000), ms(6_000)), ClockObservation::Steady { .. }));
-        // The first reply was as slow: it bounds the offset from above by its sending.
-        let mut watch = super::tests::watch();
-        watch.see(node(5_000), ms(0), ms(5_000));
-        assert!(matches!(watch.see(node(8_000), ms(6_000), ms(6_000)), ClockObservation::Steady { .. }));
+        assert!(matches!(
+            detector.observe(node(10_100 + 210), ms(10_001), ms(10_001)),
+            ClockObservation::Stepped(_)
+        ));
+        // The reply took five seconds: the node may have read its clock at any time within them.
+        let mut detector = super::tests::detector();
+        detector.observe(node(0), ms(0), ms(0));
+        assert!(matches!(
+            detector.observe(node(5_900), ms(1_000), ms(6_000)),
+            ClockObservation::Steady { .. }
+        ));
+        // The first reply was as slow: its send time gives the upper bound of the offset.
+        let mut detector = super::tests::detector();
+        detector.observe(node(5_000), ms(0), ms(5_000));
+        assert!(matches!(
+            detector.observe(node(8_000), ms(6_000), ms(6_000)),
+            ClockObservation::Steady { .. }
+        ));
     }
 
     #[test]
-    fn several_small_steps_within_the_window_are_one_jump() {
-        let mut watch = watch();
+    fn several_small_steps_within_the_window_are_one_step() {
+        let mut detector = detector();
         for at in 0..3 {
             let stepped = node(at * 1_000 + at * 190);
-            let gait = watch.see(stepped, ms(at * 1_000), ms(at * 1_000));
-            assert_eq!(matches!(gait, ClockObservation::Jumped(_)), at == 2, "{at}: {gait:?}");
+            let observed = detector.observe(stepped, ms(at * 1_000), ms(at * 1_000));
+            assert_eq!(matches!(observed, ClockObservation::Stepped(_)), at == 2, "{at}: {observed:?}");
         }
     }
 
     #[test]
-    fn a_clock_that_is_set_back_is_none_and_what_is_old_is_forgotten() {
-        let mut watch = watch();
-        watch.see(node(100_000), ms(0), ms(0));
-        assert!(matches!(watch.see(node(1_000), ms(1_000), ms(1_000)), ClockObservation::Steady { .. }));
-        // Set right again within the window, it gained: whoever granted meanwhile ends early.
-        assert!(matches!(watch.see(node(102_000), ms(2_000), ms(2_000)), ClockObservation::Jumped(_)));
-        let gait = watch.see(node(500_000), ms(40_000), ms(40_000));
+    fn a_clock_that_is_set_back_is_no_step_and_old_samples_are_dropped() {
+        let mut detector = detector();
+        detector.observe(node(100_000), ms(0), ms(0));
+        assert!(matches!(
+            detector.observe(node(1_000), ms(1_000), ms(1_000)),
+            ClockObservation::Steady { .. }
+        ));
+        // Set right again within the window, it gained: leases granted meanwhile end early.
+        assert!(matches!(
+            detector.observe(node(102_000), ms(2_000), ms(2_000)),
+            ClockObservation::Stepped(_)
+        ));
+        let observed = detector.observe(node(500_000), ms(40_000), ms(40_000));
         assert_eq!(
-            gait,
+            observed,
             ClockObservation::Steady { from: ms(40_000) },
-            "nothing of the window is left to compare with"
+            "no sample of the window is left"
         );
     }
 
     #[test]
-    fn memory_is_bounded_whatever_the_load() {
-        let mut watch = watch();
+    fn the_number_of_samples_is_bounded() {
+        let mut detector = detector();
         for at in 0..100_000 {
-            assert!(matches!(watch.see(node(at), ms(at), ms(at + 1)), ClockObservation::Steady { .. }));
-            assert!(watch.past.len() <= PARTS as usize + 2);
+            assert!(matches!(
+                detector.observe(node(at), ms(at), ms(at + 1)),
+                ClockObservation::Steady { .. }
+            ));
+            assert!(detector.past.len() <= PARTS as usize + 2);
         }
     }
 }

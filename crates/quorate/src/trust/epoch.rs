@@ -1,15 +1,15 @@
 use crate::node::NodeTime;
 
-/// Which memory of a node a vote is given under.
+/// The memory of a node under which a vote is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct NodeEpoch {
-    /// Changes whenever the node may have forgotten what it granted.
+    /// Increases whenever the node may have lost its grants.
     pub epoch: u64,
-    /// Which session with the node it came on. What a node says of where to go on means nothing on another: the server
-    /// may have been restarted, though it remembers all.
+    /// The number of the session with the node. A node's page cursor is valid within one session only: the server may have
+    /// restarted in between, even if it remembers everything.
     pub session: u64,
-    /// When the memory began, by the node's clock.
+    /// The time on the node's clock at which the memory began.
     pub since: NodeTime,
-    /// From when it votes, by the node's clock.
+    /// The time on the node's clock from which its votes count.
     pub votes_from: NodeTime,
 }

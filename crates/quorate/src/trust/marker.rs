@@ -1,15 +1,16 @@
 use crate::{config::SharedSettings, node::NodeTime, plain::plain};
 use std::{fmt::Write, sync::Arc};
 
-/// The beginning of the first line of a marker; the version of its format follows.
+/// The start of a marker's first line; the version of its format follows.
 const HEAD: &str = "quorate-marker ";
-/// The version of the format that is written and read here. Version 1, of which no release was published, carried no
-/// setting but `max_ttl`: it is refused, so that no worker with other settings goes unnoticed.
+/// The version of the format. Version 1, of which no release was published, carried no setting but `max_ttl`. It is
+/// refused, so that a worker with other settings is noticed.
 const VERSION: &str = "2";
 
-/// What a node carries so that a loss of its memory shows.
+/// A record that each node stores, by which workers notice that the node has lost its memory, and that workers are set up
+/// differently.
 ///
-/// The text form is lines of `key=value`; nodes and scripts compare it whole.
+/// The text form is lines of `key=value`; nodes and scripts compare it as a whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Marker {
     /// The server's run id when the marker was written.
@@ -18,33 +19,33 @@ pub struct Marker {
     pub nodes: Arc<str>,
     /// The settings that all workers share.
     pub settings: SharedSettings,
-    /// When the node's memory began, by its own clock; after a restart, from which old counters may have come
-    /// back, a little later: after all that a clock that was ahead may have seeded.
+    /// The time on the node's clock at which its memory began. After a restart, which may bring old counters back, it is a
+    /// little later: after every counter that a clock ahead of time may have started.
     pub since: NodeTime,
-    /// From when its votes count, by its own clock.
+    /// The time on the node's clock from which its votes count.
     pub votes_from: NodeTime,
 }
 
 impl Marker {
-    /// The names of a node set as a marker holds them.
+    /// Returns the names of a node set in the form of a marker.
     pub fn node_set(names: &[Arc<str>]) -> Arc<str> {
         let mut names: Vec<&str> = names.iter().map(|name| &**name).collect();
         names.sort_unstable();
         names.join(",").into()
     }
 
-    /// What stands in the place of the node set while `from` is being replaced by `to`, and for good on nodes that
-    /// have left: no worker's list.
+    /// Returns the text in place of the node set while `from` is being replaced by `to`, and for good on nodes that have left.
+    /// It matches no worker's node list.
     pub(crate) fn closed_set(from: &str, to: &str) -> Arc<str> {
         format!("({from})->({to})").into()
     }
 
-    /// The old node set and the new one, where the marker closes the node.
+    /// Returns the old and the new node set if the marker closes the node.
     pub fn replacement(&self) -> Option<(&str, &str)> {
         self.nodes.strip_prefix('(')?.strip_suffix(')')?.split_once(")->(")
     }
 
-    /// The text that a node keeps.
+    /// Returns the text that a node stores.
     pub fn to_text(&self) -> Arc<str> {
         let mut text = format!("{HEAD}{VERSION}\nrun={}\nnodes={}", self.run_id, self.nodes);
         for (key, value) in SharedSettings::KEYS.into_iter().zip(self.settings.values()) {
@@ -56,10 +57,10 @@ impl Marker {
         text.into()
     }
 
-    /// Reads the text that a node keeps.
+    /// Reads the text that a node stores.
     ///
     /// # Errors
-    /// [`MarkerError`] where it is not a marker of this version.
+    /// [`MarkerError`] if it is not a marker of this version.
     pub fn parse(text: &str) -> Result<Self, MarkerError> {
         let mut lines = text.lines();
         match lines.next().and_then(|line| line.strip_prefix(HEAD)) {
@@ -110,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn text_and_back() {
+    fn the_text_form_keeps_every_field() {
         let marker = Marker {
             run_id: "abc".into(),
             nodes: Marker::node_set(&["b".into(), "a".into()]),
@@ -134,14 +135,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_marker_is_refused() {
+    fn other_text_is_refused() {
         for text in ["", "OK", "quorate-marker 2\nrun=a", "quorate-marker 2\nrun=a\nnodes=b\nmax_ttl_us=x"] {
             assert!(Marker::parse(text).is_err(), "{text:?}");
         }
     }
 
     #[test]
-    fn a_marker_of_another_version_says_which() {
+    fn a_marker_of_another_version_is_refused_with_the_version() {
         let one = "quorate-marker 1\nrun=abc\nnodes=a,b\nmax_ttl_ms=30000\nsince_us=1\nvotes_us=2";
         let text = Marker::parse(one).unwrap_err().to_string();
         assert_eq!(text, "has format version 1, and this worker reads 2");

@@ -1,64 +1,55 @@
-//! Rounds: one question to every node, and what the answers together mean.
+//! Trust: the decision which nodes may vote, and what their clocks show.
 //!
-//! # What is not guaranteed
-//!
-//! A round that is lost or dropped may still have set keys: its releases travel behind its own requests, and
-//! where they cannot (the connection broke), the keys live until their TTL ends. A node's word that someone
-//! else holds a lease is a vote; only a majority's is the truth.
+//! A node that lost its memory could grant a lock that another worker still holds. Each node therefore stores a *marker*
+//! ([`Marker`]): its run id, the node set, the [`SharedSettings`](crate::config::SharedSettings), the beginning of its
+//! memory, and the time from which its votes count. A worker compares the marker at each handshake ([`TrustPolicy`]),
+//! and each request carries the marker, so that a node whose marker has changed refuses it.
 //!
 //! # Which nodes may vote
 //!
-//! A node that has lost its memory may grant what another still holds. So each node carries a *marker*
-//! ([`Marker`]): its run id, the node set, the [`SharedSettings`], when its memory began and from when its votes count.
-//!
-//! | a node that … | may vote |
+//! | the node … | it may vote |
 //! | --- | --- |
-//! | shows our marker under its present run id | yes, from the marker's time on |
-//! | has no marker (new, or flushed) | once it is marked: after `max_ttl × (1 + drift_rate)`, and four times `max_clock_offset` at least, unless admitted |
-//! | shows a marker of another run (restarted) | the same, unless `durable` and verified so |
-//! | was closed by a change of the node set ([`Replacement`]) | no: its set has been, or is being, replaced |
-//! | shows another node set | no: two halves of a deployment would elect two leaders |
-//! | shows other [`SharedSettings`], or a marker of another version | no: the safety of each worker depends on those of all |
-//! | is a replica, or evicts keys | no |
-//! | has the run id of another node of the list | no, and neither has that one |
-//! | has a clock that jumped ahead of ours by more than `clock_step_allowance` | after as long again |
+//! | has this worker's marker, of its present run | yes, from the time in the marker |
+//! | has no marker: it is new, or was flushed | after a worker has written one and a quarantine has passed |
+//! | has the marker of another run: it restarted | the same, unless it is verified `durable` |
+//! | was closed by a replacement of the node set | no |
+//! | names another node set, other shared settings, or another marker version | no |
+//! | is a replica, or may evict keys | no |
+//! | has the run id of another node in the list | no, and neither may that node |
+//! | has a clock that stepped ahead by more than `clock_step_allowance` | after a quarantine |
 //!
-//! # Who marks a new node
+//! A quarantine lasts `max_ttl × (1 + drift_rate)`, and at least four times `max_clock_offset`. An operator may end it
+//! with [`Quorum::trust_nodes`](crate::quorum::Quorum::trust_nodes). A node's uptime never shortens it: uptime follows the wall clock,
+//! and is wrong after a step.
 //!
-//! A marker keeps workers with another list or other settings away, so a mistaken one would keep the right workers
-//! away. A worker therefore marks a node that has no marker only once each node of its list has been met or found away,
-//! a majority of them has been met, and no marker among them speaks against the worker (or a majority speaks for it).
-//! Until then the node has no vote: [`VoteRejection::TooFewMet`], [`VoteRejection::Contradicted`]. A node that restarted and shows
-//! a marker of this worker's list and settings is marked anew at once, for that changes neither.
+//! # The first marker of a node
 //!
-//! The first marker wins: a node takes one only in the place of the one that the worker saw, or of none. So where nodes
-//! are all new and workers with different lists start at once, each node is of one list, and the workers of the other
-//! list are refused there. No worker can know which list is the right one. Nor can the nodes keep both lists from a
-//! majority of their own, if they have so few nodes in common: workers that start later are refused, and say so.
+//! A worker with a wrong node list must not write its marker to new nodes, since that marker would keep correct workers out.
+//! It therefore writes a first marker only when all of these hold ([`FirstMark`](registry::FirstMark)):
 //!
-//! Uptime never shortens a quarantine: it is wall-clock time, and lies after a step.
+//! * for each node of its list a handshake has succeeded or failed;
+//! * handshakes with a majority have succeeded;
+//! * no marker that it found differs from its own list and settings, or a majority agrees with them.
 //!
-//! A clock that jumps ahead ends leases early, so a node that shows such a jump is not counted from that very
-//! reply on, not even for leases already held. Where the clocks of a majority of all nodes kept step with ours (so
-//! of three nodes both others), the node is quarantined in its marker, for all. Where they did not, ours may have stood still: then the
-//! quarantine is this worker's own, and no cluster is shut because one worker's clock failed. A worker knows
-//! of a jump only if it heard from the node before, within the last quarantine's length; a node that nobody
-//! asks anything is therefore looked at every third of `max_ttl`.
+//! A node stores a marker only in place of the one that the worker read. So of two workers that start at the same time
+//! with different lists, one is refused on each new node. Neither can know which list is right.
+//!
+//! A restarted node whose marker names this worker's list and settings gets a new marker at once: neither changes.
+//!
+//! # Steps of clocks
+//!
+//! [`ClockStepDetector`] compares the clock in each reply with the boot clock. A node whose clock gained too much stops
+//! counting with that reply, also for leases already held. If the clocks of a majority did not step, the node's own clock
+//! did, and the worker writes the quarantine into its marker for all workers. Otherwise this worker's clock may have
+//! stood still, and only this worker treats the node as quarantined. Idle nodes are probed three times in a `max_ttl`,
+//! so that a step is noticed.
 //!
 //! # The quorum's clock
 //!
-//! Every reply carries its node's wall time. What the clocks of a majority of all nodes have certainly reached,
-//! carried on by our boot clock, is the quorum's clock ([`Quorum::wall`](crate::quorum::Quorum::wall)): ticks are due by
-//! it, so that a worker whose own wall clock is wrong starts none too early or too late.
+//! Every reply carries the node's wall time. From these samples [`quorum_clock`] computes the time that a majority of the
+//! nodes has reached. The scheduler uses it, so that a worker with a wrong wall clock starts no run too early or too late.
 //!
-//! # The parts
-//!
-//! [`QuorumConfig`] is what all workers of a deployment must agree on, checked when it is built. One driver task a
-//! node ([`driver`](self)) owns the session and asks a pure core what to do next. [`Tally`] counts votes.
-//!
-//! Who waits for a release is told of it by the nodes, while it waits: a bench of waiters counts, for each
-//! owner that was freed, the nodes that told, and at a majority rings one waiter. Pushes may be lost, so
-//! nothing depends on them but how soon a waiter looks again.
+//! The reasons for these rules, with the counterexamples, are in `docs/design/lease-and-trust.md`.
 
 mod clock_offset;
 mod clock_steps;

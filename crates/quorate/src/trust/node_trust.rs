@@ -11,8 +11,7 @@ use crate::{
 };
 use std::sync::Arc;
 
-/// How one node stands with this worker: whether it may vote, and what of it is remembered. Pure but for the
-/// notes it leaves on the board.
+/// This worker's trust in one node: whether it may vote, and under which memory. Pure, but for its entries in the registry.
 #[derive(Debug)]
 pub(crate) struct NodeTrust {
     me: usize,
@@ -20,47 +19,47 @@ pub(crate) struct NodeTrust {
     registry: Arc<NodeRegistry>,
     trust: TrustState,
     hello: Option<Hello>,
-    /// When [`Hello::node_time`] was read, on our boot clock.
+    /// The time on the boot clock at which [`Hello::node_time`] was read.
     read_at: BootTime,
-    /// Whether it waits for other nodes to be met before it marks this one.
+    /// True while it waits for handshakes with other nodes before it writes a marker to this one.
     awaits_others: bool,
-    /// The memory whose votes are being counted. It outlives a connection.
+    /// The memory whose votes count. It outlives a connection.
     memory: Option<Marker>,
     lost_memory: bool,
-    /// The last jump of its clock against ours, while it keeps the node from voting.
+    /// The last step of the node's clock against the boot clock, while it keeps the node from voting.
     step: Option<ClockStep>,
 }
 
 #[derive(Debug)]
 enum TrustState {
-    /// Being found out, or waiting for the first handshakes of other nodes: voting requests wait.
+    /// Not decided yet, or waiting for the first handshakes with other nodes: voting requests wait.
     Unknown,
-    /// Not yet, or not at all.
+    /// The node may not vote, at least until `until`.
     Withheld { until: Option<BootTime>, why: VoteRejection },
-    /// Given.
-    Given,
+    /// The node may vote.
+    Granted,
 }
 
-/// A marker that is to stand, and what holds once it does.
+/// A marker to be written, and its effect once it is stored.
 #[derive(Clone, Debug)]
 pub(crate) struct Marking {
     pub(crate) marker: Marker,
     from: BootTime,
     reason: QuarantineReason,
-    /// It ends the quarantine, whatever it was for.
-    admits: bool,
+    /// The marker ends the quarantine, whatever the reason for it was.
+    ends_quarantine: bool,
 }
 
-/// What an admission comes to.
+/// The result of a request to end a node's quarantine.
 #[derive(Debug)]
 pub(crate) enum Admission {
-    /// It votes already.
+    /// The node votes already.
     Trusted,
-    /// This marker ends its quarantine.
+    /// This marker ends the quarantine.
     Write(Marking),
-    /// An operator must mend something first.
+    /// An operator must fix something first.
     Refused(VoteRejection),
-    /// Not known yet.
+    /// Not decided yet.
     Unknown,
 }
 
@@ -80,17 +79,17 @@ impl NodeTrust {
         }
     }
 
-    /// A new connection: all is to be judged anew.
-    pub(crate) fn met(&mut self, now: BootTime, hello: Hello) {
-        self.registry.met(self.me, &hello.run_id, &hello.version);
+    /// Takes the handshake of a new connection.
+    pub(crate) fn connected(&mut self, now: BootTime, hello: Hello) {
+        self.registry.connected(self.me, &hello.run_id, &hello.version);
         self.trust = TrustState::Unknown;
         self.hello = Some(hello);
         self.read_at = now;
     }
 
-    /// The connection is gone; what the node remembers is not.
-    pub(crate) fn parted(&mut self) {
-        self.registry.parted(self.me);
+    /// Takes the end of a connection. The node's memory outlives it.
+    pub(crate) fn disconnected(&mut self) {
+        self.registry.disconnected(self.me);
         self.trust = TrustState::Unknown;
         self.hello = None;
         self.awaits_others = false;
@@ -100,129 +99,136 @@ impl NodeTrust {
         matches!(self.trust, TrustState::Unknown)
     }
 
-    /// Whether the next judgement may be another one as soon as the board changes.
+    /// Returns whether the decision may be another as soon as the registry changes.
     pub(crate) fn awaits_others(&self) -> bool {
         self.awaits_others
     }
 
-    /// Judges, if that is to be done. Gives the marker to be written first, if one is.
-    pub(crate) fn policy(&mut self, now: BootTime) -> Option<Marking> {
+    /// Decides whether the node may vote, if that is not decided. Returns the marker that must be written first, if any.
+    pub(crate) fn evaluate(&mut self, now: BootTime) -> Option<Marking> {
         if !self.is_unknown() && !self.awaits_others {
-            return self.jump_to_be_told();
+            return self.clock_step_marking();
         }
         let hello = self.hello_at(now)?;
-        self.registry.heard(self.me, self.policy.marker(&hello).map(|marker| marker.is_some()));
-        let mut judgement = self.policy.policy(&hello, now);
+        self.registry.set_marker_state(self.me, self.policy.marker(&hello).map(|marker| marker.is_some()));
+        let mut decision = self.policy.decide(&hello, now);
         self.awaits_others = false;
-        if let TrustDecision::Write { reason: QuarantineReason::Unmarked, .. } = &judgement {
+        if let TrustDecision::Write { reason: QuarantineReason::Unmarked, .. } = &decision {
             match self.registry.first_mark() {
                 FirstMark::Allowed => {}
                 FirstMark::NotYet => {
                     self.awaits_others = true;
                     self.trust = TrustState::Unknown;
-                    self.lose_memory_unless(|_| false);
+                    self.end_memory_unless(|_| false);
                     return None;
                 }
                 FirstMark::Refused(why) => {
                     self.awaits_others = matches!(why, VoteRejection::TooFewMet { .. });
-                    judgement = TrustDecision::Refused(why);
+                    decision = TrustDecision::Refused(why);
                 }
             }
         }
-        match judgement {
+        match decision {
             TrustDecision::Votes { marker, from, reason } => {
-                self.settle(now, Marking { marker, from, reason, admits: false });
-                self.jump_to_be_told()
+                self.settle(now, Marking { marker, from, reason, ends_quarantine: false });
+                self.clock_step_marking()
             }
             TrustDecision::Write { marker, from, reason } => {
-                self.lose_memory_unless(|known| goes_on(known, &marker));
-                Some(Marking { marker, from, reason, admits: false })
+                self.end_memory_unless(|known| is_same_memory(known, &marker));
+                Some(Marking { marker, from, reason, ends_quarantine: false })
             }
             TrustDecision::Refused(why) => {
-                // Whatever it granted while it voted no longer counts.
-                self.lose_memory_unless(|_| false);
+                // Earlier grants of the node no longer count.
+                self.end_memory_unless(|_| false);
                 self.withhold(None, why);
                 None
             }
         }
     }
 
-    /// The marker stands on the node.
-    pub(crate) fn marked(&mut self, now: BootTime, marking: Marking) {
+    /// Takes the success of a marker's write.
+    pub(crate) fn marker_written(&mut self, now: BootTime, marking: Marking) {
         if let Some(hello) = &mut self.hello {
             hello.marker = Some(marking.marker.to_text());
         }
-        self.registry.heard(self.me, Ok(true));
+        self.registry.set_marker_state(self.me, Ok(true));
         self.settle(now, marking);
     }
 
-    /// Another marker stands than was believed: what stands is to be judged. The run is still the same, for
-    /// the connection is.
+    /// Takes a marker that differs from the known one. The server's run is the same, since the connection is.
     pub(crate) fn marker_changed(&mut self, now: BootTime, node_time: NodeTime, marker: Option<Arc<str>>) {
         let Some(hello) = self.hello.as_mut().filter(|hello| hello.marker != marker) else { return };
-        let node_trust = marker.as_deref().and_then(|text| Marker::parse(text).ok());
+        let stored = marker.as_deref().and_then(|text| Marker::parse(text).ok());
         hello.marker = marker;
         hello.node_time = node_time;
         self.read_at = now;
         self.trust = TrustState::Unknown;
-        if let (Some(known), Some(node_trust)) = (&self.memory, &node_trust)
-            && known.since == node_trust.since
-            && node_trust.votes_from < known.votes_from
+        if let (Some(known), Some(stored)) = (&self.memory, &stored)
+            && known.since == stored.since
+            && stored.votes_from < known.votes_from
         {
-            // Somebody has admitted the node, a jump of its clock notwithstanding.
+            // An operator has ended the node's quarantine, despite a step of its clock.
             self.step = None;
         }
-        self.lose_memory_unless(|known| node_trust.is_some_and(|marker| goes_on(known, &marker)));
+        self.end_memory_unless(|known| stored.is_some_and(|marker| is_same_memory(known, &marker)));
     }
 
-    /// The node's clock and ours have jumped against each other: leases on it may have ended early, so that it
-    /// may grant what is held. At once it stops counting, and votes no sooner than after a quarantine.
-    pub(crate) fn jumped(&mut self, step: ClockStep) {
-        self.lose_memory_unless(|_| false);
+    /// Takes a step of the node's clock against the boot clock. Leases on the node may have ended early, so it may grant a
+    /// lease that is still held. It stops counting at once, and may vote after a quarantine.
+    pub(crate) fn clock_stepped(&mut self, step: ClockStep) {
+        self.end_memory_unless(|_| false);
         self.step = Some(step);
         if let Some(hello) = &mut self.hello {
             hello.node_time = step.node_time;
-            self.read_at = step.heard;
+            self.read_at = step.noticed;
         }
         self.trust = TrustState::Unknown;
     }
 
-    /// A jump of this one node's clock is told to all others in its marker, once it is clear that it was the
-    /// node's: the others kept step with ours meanwhile. Until then it may have been ours.
-    fn jump_to_be_told(&self) -> Option<Marking> {
+    /// Returns a marker that reports a step of this node's clock to all workers. It is written once the clocks of the other
+    /// nodes show that this node's clock stepped: until then this worker's clock may have stood still.
+    fn clock_step_marking(&self) -> Option<Marking> {
         let (step, memory) = (self.step.as_ref()?, self.memory.as_ref()?);
         let TrustState::Withheld { until: Some(_), .. } = self.trust else { return None };
-        // Only a marker that was written by the clock as it is now, after the jump, waits for so long.
+        // Only a marker that was written after the step, by the clock as it is now, waits for so long.
         let quarantine = self.policy.config.quarantine();
-        let told = memory.votes_from > step.node_time - step.gained + quarantine;
-        if told || self.policy.config.only_looks || !self.registry.most_were_steady(step.after, step.heard) {
+        let written = memory.votes_from > step.node_time - step.gained + quarantine;
+        if written
+            || self.policy.config.only_looks
+            || !self.registry.majority_was_steady(step.after, step.noticed)
+        {
             return None;
         }
-        // Its records and counters are what they were: only its leases may have ended early.
+        // The node's records and counters are intact: only leases may have ended early.
         let marker = Marker { votes_from: step.node_time + quarantine, ..memory.clone() };
-        Some(Marking { marker, from: self.jump_over(step), reason: QuarantineReason::Jumped, admits: false })
+        Some(Marking {
+            marker,
+            from: self.step_quarantine_ends(step),
+            reason: QuarantineReason::Jumped,
+            ends_quarantine: false,
+        })
     }
 
-    fn jump_over(&self, step: &ClockStep) -> BootTime {
-        step.heard + self.policy.config.quarantine()
+    fn step_quarantine_ends(&self, step: &ClockStep) -> BootTime {
+        step.noticed + self.policy.config.quarantine()
     }
 
-    /// Ends the quarantine, if that is all that is against the node.
+    /// Decides on a request to end the quarantine: it succeeds if nothing else keeps the node from voting.
     pub(crate) fn admission(&self, now: BootTime) -> Admission {
         if let Some(twin) = self.registry.twin(self.me) {
             return Admission::Refused(VoteRejection::Twin(twin));
         }
         match (&self.trust, &self.memory) {
-            (TrustState::Given, _) => Admission::Trusted,
+            (TrustState::Granted, _) => Admission::Trusted,
             (TrustState::Withheld { until: Some(_), .. }, Some(memory)) => {
                 // A restarted node's memory begins a little later than now.
-                let met = self.hello.as_ref().map_or(memory.since, |hello| hello.node_time);
-                let marker = Marker { votes_from: memory.since.min(met), ..memory.clone() };
+                let read = self.hello.as_ref().map_or(memory.since, |hello| hello.node_time);
+                let marker = Marker { votes_from: memory.since.min(read), ..memory.clone() };
                 Admission::Write(Marking {
                     marker,
                     from: now,
                     reason: QuarantineReason::Marked,
-                    admits: true,
+                    ends_quarantine: true,
                 })
             }
             (TrustState::Withheld { why, .. }, _) => Admission::Refused(why.clone()),
@@ -230,22 +236,22 @@ impl NodeTrust {
         }
     }
 
-    /// A quarantine that is over is over.
-    pub(crate) fn tick(&mut self, now: BootTime) {
+    /// Lets the node vote once its quarantine is over.
+    pub(crate) fn end_quarantine(&mut self, now: BootTime) {
         if matches!(self.trust, TrustState::Withheld { until: Some(until), .. } if now >= until) {
             self.step = None;
-            self.give();
+            self.grant();
         }
     }
 
-    /// Whether the vote is withheld.
+    /// Returns whether the node may not vote.
     pub(crate) fn is_withheld(&self) -> bool {
         matches!(self.trust, TrustState::Withheld { .. })
     }
 
-    /// Whether the vote is withheld for what may be otherwise soon: what other nodes say, as soon as more are met; that
-    /// this worker has met too few of them, while another worker marks the node; the set that is being replaced by ours.
-    pub(crate) fn is_contradicted(&self) -> bool {
+    /// Returns whether the reason for a refusal may end soon: the markers of other nodes, as more nodes are reached; too few
+    /// nodes reached, while another worker may write the marker; or a node set that is being replaced by this worker's.
+    pub(crate) fn may_change_soon(&self) -> bool {
         match &self.trust {
             TrustState::Withheld {
                 why: VoteRejection::Contradicted { .. } | VoteRejection::TooFewMet { .. },
@@ -256,7 +262,7 @@ impl NodeTrust {
         }
     }
 
-    /// When [`NodeTrust::tick`] has something to do.
+    /// Returns when [`NodeTrust::end_quarantine`] has work.
     pub(crate) fn wake(&self) -> Option<BootTime> {
         match &self.trust {
             TrustState::Withheld { until, .. } => *until,
@@ -264,7 +270,7 @@ impl NodeTrust {
         }
     }
 
-    /// Why the node may not vote now, if so.
+    /// Returns why the node may not vote now, if so.
     pub(crate) fn objection(&self, now: BootTime) -> Option<VoteRejection> {
         if let Some(twin) = self.registry.twin(self.me) {
             return Some(VoteRejection::Twin(twin));
@@ -278,36 +284,36 @@ impl NodeTrust {
         }
     }
 
-    /// The marker that the node has, as far as we know.
-    pub(crate) fn standing_marker(&self) -> Option<Arc<str>> {
+    /// Returns the marker that the node stores, as far as this worker knows.
+    pub(crate) fn stored_marker(&self) -> Option<Arc<str>> {
         self.hello.as_ref().and_then(|hello| hello.marker.clone())
     }
 
-    /// Whether the node's memory was lost since the last call.
+    /// Returns whether the node's memory was lost since the last call.
     pub(crate) fn take_lost_memory(&mut self) -> bool {
         std::mem::take(&mut self.lost_memory)
     }
 
-    /// What the node said of itself, with its time carried on to `now`: the judgement may have had to wait.
+    /// Returns the handshake with its time carried on to `now`: the decision may have had to wait.
     fn hello_at(&self, now: BootTime) -> Option<Hello> {
         let hello = self.hello.clone()?;
-        let waited = self.read_at.until(now);
-        // A node's clock may be faster than ours: rather too late, for that only lengthens a quarantine.
-        let passed = waited + waited.mul_f64(self.policy.config.drift_rate);
+        let elapsed = self.read_at.until(now);
+        // The node's clock may be faster than the boot clock. A time that is too late only lengthens a quarantine.
+        let passed = elapsed + elapsed.mul_f64(self.policy.config.drift_rate);
         Some(Hello { node_time: hello.node_time + passed, ..hello })
     }
 
-    /// Votes count from the marking's time on.
+    /// Lets votes count from the marking's time on.
     fn settle(&mut self, now: BootTime, marking: Marking) {
-        let Marking { marker, mut from, mut reason, admits } = marking;
+        let Marking { marker, mut from, mut reason, ends_quarantine } = marking;
         match &self.step {
-            Some(_) if admits => self.step = None,
-            Some(step) if self.jump_over(step) > from => {
-                (from, reason) = (self.jump_over(step), QuarantineReason::Jumped);
+            Some(_) if ends_quarantine => self.step = None,
+            Some(step) if self.step_quarantine_ends(step) > from => {
+                (from, reason) = (self.step_quarantine_ends(step), QuarantineReason::Jumped);
             }
             _ => {}
         }
-        let remembers = self.memory.as_ref().is_some_and(|known| goes_on(known, &marker));
+        let remembers = self.memory.as_ref().is_some_and(|known| is_same_memory(known, &marker));
         if !remembers {
             self.lost_memory |= self.memory.is_some();
             self.registry.set_since(self.me, marker.since);
@@ -316,14 +322,14 @@ impl NodeTrust {
         self.registry.set_votes_from(self.me, marker.votes_from);
         self.memory = Some(marker);
         if from <= now {
-            self.give();
+            self.grant();
         } else {
             self.withhold(Some(from), VoteRejection::Quarantined { reason, remaining: now.until(from) });
         }
     }
 
-    /// Stops counting on what the node remembers, at once and for leases already held.
-    fn lose_memory_unless(&mut self, same: impl FnOnce(&Marker) -> bool) {
+    /// Ends the node's memory unless `same` returns true for it: its grants stop counting at once, also for leases held.
+    fn end_memory_unless(&mut self, same: impl FnOnce(&Marker) -> bool) {
         if self.memory.as_ref().is_some_and(|known| !same(known)) {
             self.memory = None;
             self.lost_memory = true;
@@ -337,8 +343,8 @@ impl NodeTrust {
         }
     }
 
-    fn give(&mut self) {
-        self.trust = TrustState::Given;
+    fn grant(&mut self) {
+        self.trust = TrustState::Granted;
         self.registry.set_state(self.me, NodeState::Trusted);
     }
 
@@ -352,9 +358,9 @@ impl NodeTrust {
     }
 }
 
-/// Whether the memory that `known` speaks of is still the one that counts: it began then, and nobody has put the
-/// node in quarantine since.
-fn goes_on(known: &Marker, now: &Marker) -> bool {
+/// Returns whether the two markers are of one memory whose grants count: it began at the same time, and no worker has put
+/// the node in quarantine since.
+fn is_same_memory(known: &Marker, now: &Marker) -> bool {
     known.since == now.since && now.votes_from <= known.votes_from
 }
 
@@ -405,109 +411,112 @@ mod tests {
             Self { registry: Arc::new(NodeRegistry::new(&names)), policy: Arc::new(policy) }
         }
 
-        /// The node says hello, with this node set in its marker, and is judged for the first time.
-        fn meets(&self, node: usize, nodes: Option<&str>) -> NodeTrust {
+        /// Takes a first handshake with the node, with this node set in its marker.
+        fn connects(&self, node: usize, nodes: Option<&str>) -> NodeTrust {
             let mut node_trust = NodeTrust::new(node, Arc::clone(&self.policy), Arc::clone(&self.registry));
-            node_trust.met(NOW, hello(node, nodes));
-            assert!(node_trust.policy(NOW).is_none() || nodes.is_none());
+            node_trust.connected(NOW, hello(node, nodes));
+            assert!(node_trust.evaluate(NOW).is_none() || nodes.is_none());
             node_trust
         }
 
-        fn is_away(&self, node: usize) {
+        fn cannot_reach(&self, node: usize) {
             self.registry.set_state(node, NodeState::Unreachable(Cause::TimedOut));
         }
     }
 
-    /// A worker with the list `a,b,c` meets them all, with these node sets in their markers; returns for each whether it
-    /// is marked, and the objection to the last.
-    fn meets(markers: [Option<&str>; 3]) -> ([bool; 3], Option<VoteRejection>) {
+    /// Has a worker with the list `a,b,c` connect to all of them, with these node sets in their markers. Returns for each
+    /// whether it gets a marker, and the objection to the last.
+    fn connect_all(markers: [Option<&str>; 3]) -> ([bool; 3], Option<VoteRejection>) {
         let worker = Worker::new();
-        let mut all = [0, 1, 2].map(|node| worker.meets(node, markers[node]));
-        let marks = [0, 1, 2].map(|node| all[node].policy(NOW).is_some());
+        let mut all = [0, 1, 2].map(|node| worker.connects(node, markers[node]));
+        let marks = [0, 1, 2].map(|node| all[node].evaluate(NOW).is_some());
         (marks, all[2].objection(NOW))
     }
 
-    /// A worker that came up with three of five nodes, two of which were flushed, marked the two and led by
-    /// them, while the others led by the rest of the five. Seed 347 of the simulation's plan `mistaken`.
+    /// Without the rule, a worker that was started with three of five nodes, two of which had been flushed, wrote markers to
+    /// the two and led by them, while the other workers led by the rest of the five. Seed 347 of the plan `mistaken`.
     #[test]
-    fn who_is_contradicted_marks_no_node_that_forgot() {
+    fn a_worker_that_a_marker_contradicts_writes_no_marker_to_a_flushed_node() {
         let five = Some("a,b,c,d,e");
-        let (marks, why) = meets([five, None, None]);
+        let (marks, why) = connect_all([five, None, None]);
         assert_eq!(marks, [false; 3]);
         let text = why.unwrap().to_string();
-        assert!(text.contains("while a speaks against it") && text.contains("[a,b,c,d,e]"), "{text}");
+        assert!(text.contains("while a contradicts it") && text.contains("[a,b,c,d,e]"), "{text}");
     }
 
     #[test]
-    fn a_new_node_is_marked_where_no_marker_speaks_against_the_worker_or_a_majority_for_it() {
+    fn a_new_node_gets_a_marker_if_no_marker_differs_or_a_majority_agrees() {
         let ours = Some("a,b,c");
-        assert_eq!(meets([None, None, None]).0, [true; 3], "a new cluster");
-        assert_eq!(meets([ours, ours, None]).0, [false, false, true]);
-        assert_eq!(meets([Some("a,b"), ours, None]).0, [false; 3], "one word against one");
-        assert_eq!(meets([Some("a,b"), None, ours]).0, [false; 3]);
-        // A leftover on one node keeps no majority from taking back another that was flushed.
+        assert_eq!(connect_all([None, None, None]).0, [true; 3], "a new cluster");
+        assert_eq!(connect_all([ours, ours, None]).0, [false, false, true]);
+        assert_eq!(connect_all([Some("a,b"), ours, None]).0, [false; 3], "one differs, one agrees");
+        assert_eq!(connect_all([Some("a,b"), None, ours]).0, [false; 3]);
+        // An old marker on one node does not keep a majority from marking another node that was flushed.
         let worker = Worker::new();
-        let (_a, _b) = (worker.meets(0, ours), worker.meets(1, ours));
-        let mut c = worker.meets(2, Some("a,b"));
-        assert!(c.policy(NOW).is_none() && c.objection(NOW).unwrap().is_permanent());
+        let (_a, _b) = (worker.connects(0, ours), worker.connects(1, ours));
+        let mut c = worker.connects(2, Some("a,b"));
+        assert!(c.evaluate(NOW).is_none() && c.objection(NOW).unwrap().is_permanent());
         c.marker_changed(NOW, NODE_NOW, None);
-        assert!(c.policy(NOW).is_some());
+        assert!(c.evaluate(NOW).is_some());
     }
 
-    /// The worker met the two new nodes before the one that refuses its list, and had marked them by then.
+    /// Without the rule, a worker reached two new nodes before the one whose marker differs, and had written to them by then.
     #[test]
-    fn no_new_node_is_marked_before_every_node_was_met_or_found_away() {
+    fn no_new_node_gets_a_marker_before_every_node_was_tried() {
         let worker = Worker::new();
-        let (mut b, mut c) = (worker.meets(1, None), worker.meets(2, None));
-        assert!(b.policy(NOW).is_none() && c.policy(NOW).is_none(), "a majority, but a is still being met");
+        let (mut b, mut c) = (worker.connects(1, None), worker.connects(2, None));
+        assert!(
+            b.evaluate(NOW).is_none() && c.evaluate(NOW).is_none(),
+            "a majority, but the handshake with a is under way"
+        );
         assert!(b.is_unknown() && b.awaits_others(), "voting requests wait");
-        let _a = worker.meets(0, Some("a,x,y"));
-        assert!(b.policy(NOW).is_none() && c.policy(NOW).is_none());
+        let _a = worker.connects(0, Some("a,x,y"));
+        assert!(b.evaluate(NOW).is_none() && c.evaluate(NOW).is_none());
         assert!(matches!(b.objection(NOW), Some(VoteRejection::Contradicted { .. })));
     }
 
     #[test]
-    fn a_majority_is_enough_where_the_others_are_away_and_less_is_not() {
+    fn a_reached_majority_is_enough_if_the_others_are_unreachable_and_less_is_not() {
         let worker = Worker::new();
-        worker.is_away(0);
-        let mut b = worker.meets(1, None);
-        assert!(b.policy(NOW).is_none() && b.is_unknown());
-        worker.is_away(2);
-        assert!(b.policy(NOW).is_none() && b.awaits_others());
+        worker.cannot_reach(0);
+        let mut b = worker.connects(1, None);
+        assert!(b.evaluate(NOW).is_none() && b.is_unknown());
+        worker.cannot_reach(2);
+        assert!(b.evaluate(NOW).is_none() && b.awaits_others());
         assert_eq!(b.objection(NOW), Some(VoteRejection::TooFewMet { met: 1, needed: 2 }));
         assert!(matches!(b.admission(NOW), Admission::Refused(VoteRejection::TooFewMet { .. })));
-        // The wait is on the node's clock, from when it is marked on.
-        let mut c = worker.meets(2, None);
+        // The wait counts on the node's clock, from when the marker is written.
+        let mut c = worker.connects(2, None);
         let later = NOW + Duration::from_secs(5);
-        let marking = b.policy(later).expect("a majority has been met");
+        let marking = b.evaluate(later).expect("a majority has been reached");
         let quarantine = QuorumConfig::default().quarantine();
         assert!(marking.marker.since >= NODE_NOW + Duration::from_secs(5));
         assert_eq!(marking.marker.votes_from, marking.marker.since + quarantine);
         assert_eq!(marking.from, later + quarantine);
-        assert!(c.policy(later).is_some());
-        // Who was met once counts: a connection that breaks stops nothing.
-        c.parted();
-        b.marked(later, marking);
+        assert!(c.evaluate(later).is_some());
+        // A node that was reached once counts, even after its connection broke.
+        c.disconnected();
+        b.marker_written(later, marking);
         b.marker_changed(later, NODE_NOW, None);
-        assert!(b.policy(later).is_some());
+        assert!(b.evaluate(later).is_some());
     }
 
     #[test]
-    fn a_restarted_node_is_marked_anew_at_once() {
+    fn a_restarted_node_gets_a_new_marker_at_once() {
         let worker = Worker::new();
         let mut a = NodeTrust::new(0, Arc::clone(&worker.policy), Arc::clone(&worker.registry));
-        a.met(NOW, Hello { run_id: "another run".into(), ..hello(0, Some("a,b,c")) });
-        assert!(a.policy(NOW).is_some(), "its marker names this worker's list");
+        a.connected(NOW, Hello { run_id: "another run".into(), ..hello(0, Some("a,b,c")) });
+        assert!(a.evaluate(NOW).is_some(), "its marker names this worker's list");
     }
 
     #[test]
-    fn two_names_of_one_server_are_one_node_that_was_met() {
+    fn two_names_of_one_server_count_as_one_reached_node() {
         let worker = Worker::new();
-        worker.is_away(2);
-        let mut a = worker.meets(0, None);
+        worker.cannot_reach(2);
+        let mut a = worker.connects(0, None);
         let mut twin = NodeTrust::new(1, Arc::clone(&worker.policy), Arc::clone(&worker.registry));
-        twin.met(NOW, hello(0, None));
-        assert!(twin.policy(NOW).is_none() && a.policy(NOW).is_none());
+        twin.connected(NOW, hello(0, None));
+        assert!(twin.evaluate(NOW).is_none() && a.evaluate(NOW).is_none());
         assert!(a.awaits_others());
     }
 }

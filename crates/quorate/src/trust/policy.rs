@@ -1,4 +1,4 @@
-//! The pure judgement: may this node vote?
+//! The pure decision whether a node may vote.
 
 use crate::{
     config::{QuorumConfig, SharedSettings},
@@ -10,21 +10,21 @@ use crate::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// The most bytes of what a node says that an error repeats.
+/// The most bytes of a node's text in an error.
 const SHOWN_MAX: usize = 2_048;
 
-/// What a handshake, or a marker that changed, means.
+/// The decision on a handshake, or on a marker that changed.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum TrustDecision {
-    /// Votes count once the boot clock shows `from`.
+    /// The node's votes count once the boot clock shows `from`.
     Votes { marker: Marker, from: BootTime, reason: QuarantineReason },
-    /// The marker must first be written anew, where what was seen still stands.
+    /// This marker must be written first, in place of the one that was read.
     Write { marker: Marker, from: BootTime, reason: QuarantineReason },
-    /// No vote.
+    /// The node may not vote.
     Refused(VoteRejection),
 }
 
-/// What all judgements of one worker rest on.
+/// The settings of one worker by which nodes are judged.
 #[derive(Clone, Debug)]
 pub(crate) struct TrustPolicy {
     pub(crate) nodes: Arc<str>,
@@ -32,8 +32,8 @@ pub(crate) struct TrustPolicy {
 }
 
 impl TrustPolicy {
-    /// Judges what a node says of itself, received when the boot clock showed `now`.
-    pub(crate) fn policy(&self, hello: &Hello, now: BootTime) -> TrustDecision {
+    /// Decides by a node's handshake, received when the boot clock showed `now`.
+    pub(crate) fn decide(&self, hello: &Hello, now: BootTime) -> TrustDecision {
         if hello.replica {
             return TrustDecision::Refused(VoteRejection::Replica);
         }
@@ -71,10 +71,10 @@ impl TrustPolicy {
         self.write(hello, now, self.quarantine(), QuarantineReason::Restarted)
     }
 
-    /// The node's marker, where it is one of this worker's node list and shared settings; `None` where it has none.
+    /// Returns the node's marker if it names this worker's node list and shared settings, or `None` if the node has none.
     ///
     /// # Errors
-    /// [`VoteRejection`] where the marker speaks against this worker, or cannot be read.
+    /// [`VoteRejection`] if the marker names others, or cannot be read.
     pub(crate) fn marker(&self, hello: &Hello) -> Result<Option<Marker>, VoteRejection> {
         let Some(text) = &hello.marker else { return Ok(None) };
         let marker = Marker::parse(text).map_err(VoteRejection::MarkerUnreadable)?;
@@ -92,7 +92,7 @@ impl TrustPolicy {
         }
     }
 
-    /// A marker whose memory begins now and whose votes count after `wait`, on the node's clock and on ours.
+    /// Returns the decision to write a marker whose memory begins now and whose votes count after `wait`.
     fn write(&self, hello: &Hello, now: BootTime, wait: Duration, reason: QuarantineReason) -> TrustDecision {
         if self.config.only_looks {
             return TrustDecision::Refused(match reason {
@@ -100,9 +100,9 @@ impl TrustPolicy {
                 _ => VoteRejection::Unmet,
             });
         }
-        // A node that was marked may come back with old counters, and clocks that were ahead may have seeded
-        // them: a worker's by `max_clock_offset` of another node's, and that one by as much of this one's. They
-        // are told from new ones by being older than the memory, so it begins after all of them.
+        // A node that had a marker may come back with old counters. They are recognised by being older than the memory,
+        // so the memory begins after all of them. A worker's clock that started such a counter may have been ahead of
+        // another node's by `max_clock_offset`, and that node's ahead of this one's by the same.
         let margin = match reason {
             QuarantineReason::Restarted => self.config.max_clock_offset * 2,
             _ => Duration::ZERO,
@@ -121,8 +121,8 @@ impl TrustPolicy {
         if self.config.sabotaged(Sabotage::NoQuarantine) { Duration::ZERO } else { self.config.quarantine() }
     }
 
-    /// Whether the marker's wait is longer than anybody writes: the node's clock was ahead then, and has been set
-    /// back. Left as it is, every new connection would wait again, for as long as the clock had been ahead.
+    /// Returns whether the marker's wait is longer than any worker writes: the node's clock was ahead then, and has been set
+    /// back. Without a new marker, every new connection would wait again, for as long as the clock had been ahead.
     fn is_from_the_future(&self, marker: &Marker, node_time: NodeTime) -> bool {
         let quarantine = self.config.quarantine();
         let drift = quarantine.mul_f64(self.config.drift_rate);
@@ -130,8 +130,8 @@ impl TrustPolicy {
             && node_time.until(marker.votes_from) > quarantine + drift + self.config.clock_step_allowance
     }
 
-    /// When the marker's wait is over on our own clock. It began in the past, so that a node whose clock was
-    /// set back meanwhile need not make anyone wait longer than a whole quarantine.
+    /// Returns when the marker's wait is over on the boot clock. The wait began in the past, so it is never longer than one
+    /// quarantine, even if the node's clock was set back meanwhile.
     fn from(&self, marker: &Marker, node_time: NodeTime, now: BootTime) -> BootTime {
         let wait = node_time.until(marker.votes_from);
         now + (wait + wait.mul_f64(self.config.drift_rate)).min(self.config.quarantine())
@@ -174,8 +174,8 @@ mod tests {
     }
 
     #[test]
-    fn our_marker_under_its_own_run_votes() {
-        let judged = policy().policy(&hello(Some(&marker())), NOW);
+    fn a_node_with_our_marker_of_its_present_run_votes() {
+        let judged = policy().decide(&hello(Some(&marker())), NOW);
         assert_eq!(
             judged,
             TrustDecision::Votes { marker: marker(), from: NOW, reason: QuarantineReason::Marked }
@@ -183,46 +183,46 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_in_the_marker_is_counted_on_our_clock_and_capped() {
+    fn the_wait_in_a_marker_counts_on_the_boot_clock_and_is_at_most_a_quarantine() {
         let waits = Marker { votes_from: NODE_NOW + Duration::from_secs(10), ..marker() };
-        let TrustDecision::Votes { from, .. } = policy().policy(&hello(Some(&waits)), NOW) else { panic!() };
+        let TrustDecision::Votes { from, .. } = policy().decide(&hello(Some(&waits)), NOW) else { panic!() };
         assert_eq!(NOW.until(from), Duration::from_millis(10_100));
         let far = Marker { votes_from: NODE_NOW + Duration::from_secs(10_000), ..marker() };
-        let mut probes = policy();
-        probes.config.only_looks = true;
-        let TrustDecision::Votes { from, .. } = probes.policy(&hello(Some(&far)), NOW) else { panic!() };
+        let mut observer = policy();
+        observer.config.only_looks = true;
+        let TrustDecision::Votes { from, .. } = observer.decide(&hello(Some(&far)), NOW) else { panic!() };
         assert_eq!(NOW.until(from), policy().config.quarantine());
     }
 
     #[test]
-    fn a_wait_that_a_clock_wrote_while_it_was_ahead_is_served_once() {
+    fn the_wait_that_a_clock_wrote_while_it_was_ahead_is_shortened_once() {
         let far = Marker { votes_from: NODE_NOW + Duration::from_secs(3600), ..marker() };
-        let TrustDecision::Write { marker, from, .. } = policy().policy(&hello(Some(&far)), NOW) else {
+        let TrustDecision::Write { marker, from, .. } = policy().decide(&hello(Some(&far)), NOW) else {
             panic!()
         };
         assert_eq!(NOW.until(from), policy().config.quarantine());
         assert_eq!((marker.since, marker.votes_from), (far.since, NODE_NOW + policy().config.quarantine()));
-        // Of another run it is a restart, whatever the clock showed: its memory is gone.
+        // A marker of another run is a restart, whatever the clock showed: the memory is lost.
         let other = Marker { run_id: "run-0".into(), ..far };
-        let TrustDecision::Write { marker, reason, .. } = policy().policy(&hello(Some(&other)), NOW) else {
+        let TrustDecision::Write { marker, reason, .. } = policy().decide(&hello(Some(&other)), NOW) else {
             panic!()
         };
         assert!(marker.since > NODE_NOW && reason == QuarantineReason::Restarted);
     }
 
     #[test]
-    fn who_only_looks_writes_nothing() {
+    fn a_read_only_worker_writes_no_marker() {
         let mut policy = policy();
         policy.config.only_looks = true;
-        assert_eq!(policy.policy(&hello(None), NOW), TrustDecision::Refused(VoteRejection::Unmarked));
+        assert_eq!(policy.decide(&hello(None), NOW), TrustDecision::Refused(VoteRejection::Unmarked));
         let old = Marker { run_id: "run-0".into(), ..marker() };
-        assert_eq!(policy.policy(&hello(Some(&old)), NOW), TrustDecision::Refused(VoteRejection::Unmet));
-        assert!(matches!(policy.policy(&hello(Some(&marker())), NOW), TrustDecision::Votes { .. }));
+        assert_eq!(policy.decide(&hello(Some(&old)), NOW), TrustDecision::Refused(VoteRejection::Unmet));
+        assert!(matches!(policy.decide(&hello(Some(&marker())), NOW), TrustDecision::Votes { .. }));
     }
 
     #[test]
-    fn a_missing_marker_is_a_full_quarantine_whatever_the_uptime() {
-        let TrustDecision::Write { marker, from, reason } = policy().policy(&hello(None), NOW) else {
+    fn a_node_without_a_marker_waits_a_whole_quarantine_whatever_its_uptime() {
+        let TrustDecision::Write { marker, from, reason } = policy().decide(&hello(None), NOW) else {
             panic!()
         };
         assert_eq!(NOW.until(from), policy().config.quarantine());
@@ -232,14 +232,14 @@ mod tests {
         let mut durable = policy();
         durable.config.durable = true;
         let hello = Hello { durable: Some(true), ..hello(None) };
-        let TrustDecision::Write { from, .. } = durable.policy(&hello, NOW) else { panic!() };
-        assert_eq!(NOW.until(from), durable.config.quarantine(), "durable never excuses a missing marker");
+        let TrustDecision::Write { from, .. } = durable.decide(&hello, NOW) else { panic!() };
+        assert_eq!(NOW.until(from), durable.config.quarantine(), "also under durable = true");
     }
 
     #[test]
-    fn another_run_is_quarantined_unless_verified_durable() {
+    fn another_run_is_quarantined_unless_it_is_verified_durable() {
         let old = Marker { run_id: "run-0".into(), ..marker() };
-        let TrustDecision::Write { marker: new, from, reason } = policy().policy(&hello(Some(&old)), NOW)
+        let TrustDecision::Write { marker: new, from, reason } = policy().decide(&hello(Some(&old)), NOW)
         else {
             panic!()
         };
@@ -247,22 +247,22 @@ mod tests {
         assert_eq!(&*new.run_id, "run-1");
         assert_eq!(new.votes_from, NODE_NOW + policy().config.quarantine());
         let ahead = policy().config.max_clock_offset * 2;
-        assert_eq!(new.since, NODE_NOW + ahead, "later than any seed that may have come back with it");
+        assert_eq!(new.since, NODE_NOW + ahead, "later than any counter that may have come back");
 
         let mut durable = policy();
         durable.config.durable = true;
         let old = Marker { settings: SharedSettings::of(&durable.config), ..old };
         let claims = Hello { durable: Some(true), ..hello(Some(&old)) };
-        let TrustDecision::Write { marker: kept, from, .. } = durable.policy(&claims, NOW) else { panic!() };
-        assert_eq!((kept.since, from), (old.since, NOW), "its memory goes on");
+        let TrustDecision::Write { marker: kept, from, .. } = durable.decide(&claims, NOW) else { panic!() };
+        assert_eq!((kept.since, from), (old.since, NOW), "its memory is the same");
         let unverified = Hello { durable: None, ..hello(Some(&old)) };
-        let TrustDecision::Write { from, .. } = durable.policy(&unverified, NOW) else { panic!() };
+        let TrustDecision::Write { from, .. } = durable.decide(&unverified, NOW) else { panic!() };
         assert_eq!(NOW.until(from), durable.config.quarantine());
     }
 
     #[test]
-    fn what_an_operator_must_mend_is_refused() {
-        let refused = |hello: &Hello| match policy().policy(hello, NOW) {
+    fn a_node_that_an_operator_must_fix_is_refused() {
+        let refused = |hello: &Hello| match policy().decide(hello, NOW) {
             TrustDecision::Refused(why) => why,
             other => panic!("{other:?}"),
         };
@@ -297,7 +297,7 @@ mod tests {
         let text = replaced.to_string();
         assert!(text.contains("[a,b,c]") && text.contains("[b,c,d]") && replaced.is_permanent(), "{text}");
         let ahead = TrustPolicy { nodes: "b,c,d".into(), ..policy() };
-        let TrustDecision::Refused(waits) = ahead.policy(&hello(Some(&closed)), NOW) else { panic!() };
+        let TrustDecision::Refused(waits) = ahead.decide(&hello(Some(&closed)), NOW) else { panic!() };
         assert!(!waits.is_permanent() && waits.to_string().contains("wait until that is done"));
         let odd = Hello { marker: Some("hello".into()), ..hello(None) };
         assert!(matches!(refused(&odd), VoteRejection::MarkerUnreadable(_)));

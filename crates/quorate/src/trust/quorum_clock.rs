@@ -1,11 +1,11 @@
-//! The quorum's clock: what the clocks of a majority of the nodes show, whatever our own wall clock says.
+//! The quorum's clock: the wall time that a majority of the nodes has reached, independent of this worker's wall clock.
 //!
 //! # What is not guaranteed
 //!
-//! It is as good as the clocks of a majority of the nodes, and somewhat behind them: by the way back of a reply. It may
-//! step back, when a reply tells less of a node's clock than the one before it did, or when a node's clock was set
-//! back: whoever must not go back keeps a mark of its own. Between replies our boot clock carries it; where that
-//! stood still (a virtual machine that was paused), it is behind until a majority has answered again.
+//! It is as accurate as the clocks of a majority of the nodes, and behind them by the return time of a reply. It may step
+//! back: when a reply gives a wider bound than the one before it, or when a node's clock was set back. A caller that
+//! must not go back remembers the last time that it used. Between replies the boot clock carries it on. If the boot clock
+//! stood still (a virtual machine was paused), the quorum's clock is behind until a majority has answered again.
 
 use crate::{
     config::majority,
@@ -13,19 +13,19 @@ use crate::{
     trust::clock_offset::ClockOffset,
 };
 
-/// The latest time that the clocks of a majority of the nodes have certainly reached when our boot clock shows
-/// `now`; `None` where fewer have been heard. Of three clocks that have all been heard it is the median.
+/// Returns the latest time that the clocks of a majority of the nodes have certainly reached when the boot clock shows
+/// `now`, or `None` if fewer nodes have replied. For three nodes that have all replied it is the median.
 ///
-/// `heard` has an entry a node. A node that has not been heard has reached nothing, so that a minority whose
-/// clocks are ahead never decides, nor one whose clocks are behind while all others are heard.
-pub(crate) fn most_have_reached(
+/// `samples` has one entry for each node. A node without a sample has reached nothing. So a minority whose clocks are
+/// ahead never decides, nor one whose clocks are behind while all other nodes have replied.
+pub(crate) fn majority_has_reached(
     now: BootTime,
     drift_rate: f64,
-    heard: impl IntoIterator<Item = Option<ClockOffset>>,
+    samples: impl IntoIterator<Item = Option<ClockOffset>>,
 ) -> Option<WallTime> {
     let shows = |offset: ClockOffset| offset.carried_to(now, drift_rate);
-    let mut shown: Vec<_> = heard.into_iter().map(|offset| offset.map(shows)).collect();
-    // The latest first; who was not heard last.
+    let mut shown: Vec<_> = samples.into_iter().map(|offset| offset.map(shows)).collect();
+    // The latest first; nodes without a sample last.
     shown.sort_unstable_by(|one, other| other.cmp(one));
     let time = shown.get(majority(shown.len()) - 1).copied().flatten()?;
     Some(WallTime::from_micros(time.as_micros()))
@@ -43,42 +43,43 @@ mod tests {
         BootTime::from_nanos(ms * 1_000_000)
     }
 
-    /// A node whose clock is `ahead` ms ahead of our boot clock, as a reply said that took 1 ms and came at `at`.
+    /// A node whose clock is `ahead` ms ahead of the boot clock, by a reply that took 1 ms and came at `at`.
     fn heard(ahead: u64, at: u64) -> Option<ClockOffset> {
         Some(ClockOffset::sample(NodeTime::from_micros((at + ahead) * 1_000), ms(at - 1), ms(at)))
     }
 
-    /// What the quorum's clock shows at 2 s, in ms after the hour.
+    /// The quorum's clock at 2 s, in ms after the hour.
     fn shows(nodes: &[Option<ClockOffset>]) -> Option<i64> {
-        let wall = most_have_reached(ms(2_000), RATE, nodes.iter().copied())?;
+        let wall = majority_has_reached(ms(2_000), RATE, nodes.iter().copied())?;
         Some((i64::try_from(wall.as_micros()).unwrap() + 1).div_euclid(1_000) - i64::try_from(HOUR).unwrap())
     }
 
     #[test]
-    fn it_is_the_median_of_those_that_were_heard_and_never_ahead_of_a_majority() {
+    fn the_clock_is_the_median_and_never_ahead_of_a_majority() {
         let node = |ahead: u64| heard(HOUR + ahead, 1_000);
         assert_eq!(shows(&[node(0), node(300), node(700)]), Some(2_300), "the median");
-        assert_eq!(shows(&[node(9 * HOUR), node(300), node(0)]), Some(2_300), "one that is far ahead");
-        assert_eq!(shows(&[heard(1, 1_000), node(300), node(400)]), Some(2_300), "one that is far behind");
-        assert_eq!(shows(&[node(700), None, node(300)]), Some(2_300), "of two the earlier");
+        assert_eq!(shows(&[node(9 * HOUR), node(300), node(0)]), Some(2_300), "one is far ahead");
+        assert_eq!(shows(&[heard(1, 1_000), node(300), node(400)]), Some(2_300), "one is far behind");
+        assert_eq!(shows(&[node(700), None, node(300)]), Some(2_300), "the earlier of two");
         assert_eq!(shows(&[node(700), None, None]), None, "one is no majority");
-        assert_eq!(shows(&[node(700)]), Some(2_700), "of one it is");
+        assert_eq!(shows(&[node(700)]), Some(2_700), "one is a majority of one");
         let five = [node(9 * HOUR), node(8 * HOUR), node(10), node(20), node(30)];
         assert_eq!(shows(&five), Some(2_030), "two of five are ahead");
         assert_eq!(shows(&[five[0], five[1], five[2], None, None]), Some(2_010));
-        assert_eq!(shows(&[node(1), node(2), node(3), node(4)]), Some(2_002), "of four the third latest");
+        assert_eq!(shows(&[node(1), node(2), node(3), node(4)]), Some(2_002), "the third latest of four");
         assert_eq!(shows(&[]), None);
     }
 
     #[test]
-    fn it_goes_on_with_the_boot_clock_and_what_is_old_counts_less() {
-        let at = |now: u64| most_have_reached(ms(now), RATE, [heard(HOUR, 1_000)]).unwrap().as_micros() + 1;
+    fn the_boot_clock_carries_it_on_and_old_samples_lose_the_drift() {
+        let at =
+            |now: u64| majority_has_reached(ms(now), RATE, [heard(HOUR, 1_000)]).unwrap().as_micros() + 1;
         assert_eq!(at(1_000), (HOUR + 1_000) * 1_000);
         assert_eq!(at(11_000), (HOUR + 11_000) * 1_000);
         assert_eq!(at(111_000), (HOUR + 111_000 - 1_000) * 1_000, "100 s too old, at 1 %");
     }
 
-    /// Whatever was heard when: a majority of the clocks shows no less, by what each of them truly shows.
+    /// For random samples: a majority of the true clocks shows no earlier time.
     #[test]
     fn a_majority_of_the_true_clocks_has_reached_it() {
         let mut dice = 7_u64;
@@ -100,7 +101,7 @@ mod tests {
                 heard.push(known.then(|| ClockOffset::sample(node_time, ms(sent), ms(sent + took))));
             }
             let known = heard.iter().flatten().count();
-            let wall = most_have_reached(ms(now), RATE, heard);
+            let wall = majority_has_reached(ms(now), RATE, heard);
             assert_eq!(wall.is_some(), known >= majority(nodes));
             let Some(wall) = wall else { continue };
             let reached = truth.iter().filter(|ahead| (now + *ahead) * 1_000 >= wall.as_micros());

@@ -22,41 +22,41 @@ const LOGGED_MAX: usize = 16;
 pub enum NodeState {
     /// The first handshake is under way.
     Connecting,
-    /// It votes.
+    /// The node votes.
     Trusted,
-    /// It is reachable and will vote once our boot clock shows `until`.
+    /// The node is reachable, and votes once this worker's boot clock shows `until`.
     Quarantined {
-        /// When.
+        /// The end of the quarantine.
         until: BootTime,
-        /// Why not now.
+        /// The reason for the quarantine.
         why: VoteRejection,
     },
-    /// It is reachable and has no vote.
+    /// The node is reachable and may not vote.
     Refused(VoteRejection),
-    /// There is no connection.
+    /// There is no connection to the node.
     Unreachable(Cause),
 }
 
-/// What this worker knows of one node.
+/// The status of one node, as this worker sees it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeStatus {
-    /// Its name: the address, without secrets.
+    /// The node's name: its address, without secrets.
     pub name: Arc<str>,
-    /// How it stands.
+    /// The node's state.
     pub state: NodeState,
-    /// The server's version, once a handshake has told.
+    /// The server's version, once a handshake has reported it.
     pub version: Option<Arc<str>>,
-    /// The last round trip.
+    /// The duration of the last round trip.
     pub round_trip: Option<Duration>,
 }
 
-/// What drivers write about their nodes and others read. No decision is taken here.
+/// The nodes of a quorum, as their drivers report them to each other and to callers.
 #[derive(Debug)]
 pub(crate) struct NodeRegistry {
     entries: Vec<NodeEntry>,
-    table: Mutex<RegistryState>,
+    state: Mutex<RegistryState>,
     changed: watch::Sender<()>,
-    /// Whether a majority has voted at one time.
+    /// True once a majority could vote at one time.
     had_quorum: AtomicBool,
 }
 
@@ -64,18 +64,18 @@ pub(crate) struct NodeRegistry {
 struct NodeEntry {
     name: Arc<str>,
     epoch: AtomicU64,
-    /// How many handshakes there were.
+    /// The number of handshakes.
     sessions: AtomicU64,
     since_micros: AtomicU64,
     votes_from_micros: AtomicU64,
     round_trip_nanos: AtomicU64,
     twin: AtomicBool,
-    /// Wakes the node's driver where the state of another node has changed. One for each driver, so that they wake in the
-    /// order of the nodes: one seed of the simulation is one history.
+    /// Wakes the node's driver when the state of another node has changed. Each driver has its own, so that they wake in the
+    /// order of the nodes and a simulation's seed gives one history.
     wake: Arc<Notify>,
-    /// From when to when, by our clock, its clock is known to have kept step with ours.
+    /// The interval on the boot clock in which the node's clock is known not to have stepped.
     steady: Mutex<(BootTime, BootTime)>,
-    /// What its replies have told of its clock. Outlives a connection.
+    /// The best sample of the node's clock. Outlives a connection.
     clock: Mutex<Option<ClockOffset>>,
 }
 
@@ -84,33 +84,33 @@ struct RegistryState {
     states: Vec<NodeState>,
     versions: Vec<Option<Arc<str>>>,
     run_ids: Vec<Option<Arc<str>>>,
-    /// What each node's marker said of this worker's node list and shared settings when it was last met.
-    words: Vec<MarkerState>,
+    /// The markers, as the last handshake found them.
+    markers: Vec<MarkerState>,
     /// The lines that were logged of each node since it last voted: each is logged once.
     logged: Vec<BTreeSet<String>>,
 }
 
-/// What one node's marker says of this worker's node list and shared settings.
+/// A node's marker, compared with this worker's node list and shared settings.
 #[derive(Clone, Debug, PartialEq)]
 enum MarkerState {
-    /// The node has not been met.
-    Unmet,
-    /// It was met, and says neither.
-    Met,
-    /// It has them.
+    /// There was no handshake with the node.
+    Unknown,
+    /// There was a handshake, and the node has no marker, or may have another one by now.
+    None,
+    /// The marker names the same.
     Agrees,
-    /// It has others.
-    Refuses(VoteRejection),
+    /// The marker names others.
+    Differs(VoteRejection),
 }
 
-/// Whether a worker may mark a node that has no marker.
+/// The decision whether a worker may write a marker to a node that has none.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum FirstMark {
-    /// It may.
+    /// The worker may write it.
     Allowed,
     /// The first handshake with another node is under way.
     NotYet,
-    /// It may not, as things are.
+    /// The worker may not write it now.
     Refused(VoteRejection),
 }
 
@@ -128,22 +128,22 @@ impl NodeRegistry {
             steady: Mutex::default(),
             clock: Mutex::default(),
         };
-        let table = RegistryState {
+        let state = RegistryState {
             states: vec![NodeState::Connecting; names.len()],
             versions: vec![None; names.len()],
             run_ids: vec![None; names.len()],
-            words: vec![MarkerState::Unmet; names.len()],
+            markers: vec![MarkerState::Unknown; names.len()],
             logged: vec![BTreeSet::new(); names.len()],
         };
         Self {
             entries: names.iter().map(entry).collect(),
-            table: Mutex::new(table),
+            state: Mutex::new(state),
             changed: watch::Sender::new(()),
             had_quorum: AtomicBool::new(false),
         }
     }
 
-    /// Whether a majority has voted at one time since this worker started.
+    /// Returns whether a majority could vote at one time since this worker started.
     pub(crate) fn has_had_quorum(&self) -> bool {
         self.had_quorum.load(Ordering::Acquire)
     }
@@ -153,12 +153,12 @@ impl NodeRegistry {
         Arc::clone(&self.entries[node].name)
     }
 
-    /// Which memory of the node is the present one.
+    /// Returns the number of the node's present memory.
     pub(crate) fn epoch(&self, node: usize) -> u64 {
         self.entries[node].epoch.load(Ordering::Acquire)
     }
 
-    /// From when the node's present memory votes, by its clock.
+    /// Returns the time on the node's clock from which its present memory votes.
     pub(crate) fn votes_from(&self, node: usize) -> NodeTime {
         NodeTime::from_micros(self.entries[node].votes_from_micros.load(Ordering::Acquire))
     }
@@ -167,19 +167,19 @@ impl NodeRegistry {
         self.entries[node].votes_from_micros.store(from.as_micros(), Ordering::Release);
     }
 
-    /// What is known of the node's present memory, for a vote that it gives.
+    /// Returns the node's present memory, for a vote.
     pub(crate) fn node_epoch(&self, node: usize) -> NodeEpoch {
         let session = self.entries[node].sessions.load(Ordering::Acquire);
         let (epoch, since, votes_from) = (self.epoch(node), self.since(node), self.votes_from(node));
         NodeEpoch { epoch, session, since, votes_from }
     }
 
-    /// When the node's present memory began, by its clock.
+    /// Returns the time on the node's clock at which its present memory began.
     pub(crate) fn since(&self, node: usize) -> NodeTime {
         NodeTime::from_micros(self.entries[node].since_micros.load(Ordering::Acquire))
     }
 
-    /// When the node's present memory began, by its clock. To be followed by [`NodeRegistry::begin_epoch`].
+    /// Sets the time on the node's clock at which its present memory began. [`NodeRegistry::begin_epoch`] must follow.
     pub(crate) fn set_since(&self, node: usize, since: NodeTime) {
         self.entries[node].since_micros.store(since.as_micros(), Ordering::Release);
     }
@@ -189,78 +189,77 @@ impl NodeRegistry {
         self.entries[node].epoch.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Whether another node of the list has the same run id, and which.
+    /// Returns the other node with the same run id, if there is one.
     pub(crate) fn twin(&self, node: usize) -> Option<Arc<str>> {
         if !self.entries[node].twin.load(Ordering::Acquire) {
             return None;
         }
-        let table = self.table();
-        let twin = twin_of(&table.run_ids, node)?;
+        let state = self.state();
+        let twin = twin_of(&state.run_ids, node)?;
         Some(Arc::clone(&self.entries[twin].name))
     }
 
-    /// Notes a node's run id and looks again who is whose twin.
-    pub(crate) fn met(&self, node: usize, run_id: &Arc<str>, version: &Arc<str>) {
+    /// Takes a handshake: stores the node's run id and version, and finds nodes that share a run id.
+    pub(crate) fn connected(&self, node: usize, run_id: &Arc<str>, version: &Arc<str>) {
         self.entries[node].sessions.fetch_add(1, Ordering::AcqRel);
-        let mut table = self.table();
-        table.run_ids[node] = Some(Arc::clone(run_id));
-        table.versions[node] = Some(Arc::clone(version));
+        let mut state = self.state();
+        state.run_ids[node] = Some(Arc::clone(run_id));
+        state.versions[node] = Some(Arc::clone(version));
         for (other, entry) in self.entries.iter().enumerate() {
-            entry.twin.store(twin_of(&table.run_ids, other).is_some(), Ordering::Release);
+            entry.twin.store(twin_of(&state.run_ids, other).is_some(), Ordering::Release);
         }
-        drop(table);
-        self.tell_all();
+        drop(state);
+        self.notify_all();
     }
 
-    /// Notes what a node's marker says of this worker's node list and shared settings: whether it has one that agrees,
-    /// or why it does not agree.
-    pub(crate) fn heard(&self, node: usize, marker: Result<bool, VoteRejection>) {
-        let word = match marker {
+    /// Takes the state of a node's marker: whether it has one that agrees with this worker, or why the marker differs.
+    pub(crate) fn set_marker_state(&self, node: usize, marker: Result<bool, VoteRejection>) {
+        let marker = match marker {
             Ok(true) => MarkerState::Agrees,
-            Ok(false) => MarkerState::Met,
-            Err(why) => MarkerState::Refuses(why),
+            Ok(false) => MarkerState::None,
+            Err(why) => MarkerState::Differs(why),
         };
-        let mut table = self.table();
-        if table.words[node] == word {
+        let mut state = self.state();
+        if state.markers[node] == marker {
             return;
         }
-        table.words[node] = word;
-        drop(table);
-        self.tell_all();
+        state.markers[node] = marker;
+        drop(state);
+        self.notify_all();
     }
 
-    /// The connection to a node is over. That it was met counts on, and that it refused this worker; that it agreed
-    /// does not: its marker may be another by now.
-    pub(crate) fn parted(&self, node: usize) {
-        let word = &mut self.table().words[node];
-        if *word == MarkerState::Agrees {
-            *word = MarkerState::Met;
+    /// Takes the end of a connection. A handshake, and a marker that differs, still count; a marker that agreed does not:
+    /// the node may have another one by now.
+    pub(crate) fn disconnected(&self, node: usize) {
+        let marker = &mut self.state().markers[node];
+        if *marker == MarkerState::Agrees {
+            *marker = MarkerState::None;
         }
     }
 
-    /// Whether this worker may mark a node that has no marker: see [`round`](super).
+    /// Decides whether this worker may write a marker to a node that has none: see [`trust`](super).
     pub(crate) fn first_mark(&self) -> FirstMark {
-        let table = self.table();
+        let state = self.state();
         let needed = majority(self.entries.len());
-        let agree = table.words.iter().filter(|word| **word == MarkerState::Agrees).count();
-        let refuses = table.words.iter().enumerate().find_map(|(node, word)| match word {
-            MarkerState::Refuses(why) => Some((node, why)),
+        let agree = state.markers.iter().filter(|marker| **marker == MarkerState::Agrees).count();
+        let differs = state.markers.iter().enumerate().find_map(|(node, marker)| match marker {
+            MarkerState::Differs(why) => Some((node, why)),
             _ => None,
         });
-        if let Some((node, why)) = refuses.filter(|_| agree < needed) {
+        if let Some((node, why)) = differs.filter(|_| agree < needed) {
             let (by, why) = (Arc::clone(&self.entries[node].name), Arc::new(why.clone()));
             return FirstMark::Refused(VoteRejection::Contradicted { by, why });
         }
-        let nodes = || table.words.iter().zip(&table.states);
-        if nodes().any(|(word, state)| *word == MarkerState::Unmet && *state == NodeState::Connecting) {
+        let mut nodes = state.markers.iter().zip(&state.states);
+        if nodes.any(|(marker, state)| *marker == MarkerState::Unknown && *state == NodeState::Connecting) {
             return FirstMark::NotYet;
         }
-        // Two names of one server are one node.
-        let met: BTreeSet<&Arc<str>> = table
-            .words
+        // Two names of one server count as one node.
+        let met: BTreeSet<&Arc<str>> = state
+            .markers
             .iter()
-            .zip(&table.run_ids)
-            .filter(|(word, _)| **word != MarkerState::Unmet)
+            .zip(&state.run_ids)
+            .filter(|(marker, _)| **marker != MarkerState::Unknown)
             .filter_map(|(_, run_id)| run_id.as_ref())
             .collect();
         match met.len() {
@@ -269,21 +268,21 @@ impl NodeRegistry {
         }
     }
 
-    pub(crate) fn set_state(&self, node: usize, state: NodeState) {
-        let mut table = self.table();
-        if table.states[node] == state {
+    pub(crate) fn set_state(&self, node: usize, new: NodeState) {
+        let mut state = self.state();
+        if state.states[node] == new {
             return;
         }
         let is_first_new =
-            is_new(&state) && !table.states.iter().any(|state| is_new(state) || *state == NodeState::Trusted);
-        log(&self.entries[node].name, &state, is_first_new, &mut table.logged[node]);
-        table.states[node] = state;
-        let votes = table.states.iter().filter(|state| **state == NodeState::Trusted).count();
+            is_new(&new) && !state.states.iter().any(|state| is_new(state) || *state == NodeState::Trusted);
+        log(&self.entries[node].name, &new, is_first_new, &mut state.logged[node]);
+        state.states[node] = new;
+        let votes = state.states.iter().filter(|state| **state == NodeState::Trusted).count();
         if votes >= majority(self.entries.len()) {
             self.had_quorum.store(true, Ordering::Release);
         }
-        drop(table);
-        self.tell_all();
+        drop(state);
+        self.notify_all();
     }
 
     pub(crate) fn set_round_trip(&self, node: usize, time: Duration) {
@@ -291,14 +290,14 @@ impl NodeRegistry {
         self.entries[node].round_trip_nanos.store(nanos, Ordering::Relaxed);
     }
 
-    /// The node's clock has kept step with ours from `from` to `to`.
+    /// Notes that the node's clock has not stepped between `from` and `to`.
     pub(crate) fn set_steady(&self, node: usize, from: BootTime, to: BootTime) {
         *self.entries[node].steady.lock().unwrap_or_else(PoisonError::into_inner) = (from, to);
     }
 
-    /// Whether a majority of the clocks have kept step with ours from `from` to `to`: then ours did not stand
-    /// still, and theirs did not jump together.
-    pub(crate) fn most_were_steady(&self, from: BootTime, to: BootTime) -> bool {
+    /// Returns whether the clocks of a majority of the nodes have not stepped between `from` and `to`. Then this worker's
+    /// clock did not stand still either.
+    pub(crate) fn majority_was_steady(&self, from: BootTime, to: BootTime) -> bool {
         let steady = |entry: &&NodeEntry| {
             let (since, until) = *entry.steady.lock().unwrap_or_else(PoisonError::into_inner);
             since <= from && to <= until
@@ -306,49 +305,49 @@ impl NodeRegistry {
         self.entries.iter().filter(steady).count() >= majority(self.entries.len())
     }
 
-    /// A reply has told of the node's clock.
-    pub(crate) fn note_clock(&self, node: usize, sample: ClockOffset) {
+    /// Takes a sample of the node's clock.
+    pub(crate) fn add_clock_sample(&self, node: usize, sample: ClockOffset) {
         let mut clock = self.entries[node].clock.lock().unwrap_or_else(PoisonError::into_inner);
         *clock = Some(clock.map_or(sample, |known| known.refine(sample)));
     }
 
-    /// What the clocks of a majority of the nodes have reached when ours shows `now`; `None` before a majority has
-    /// been heard. Two names of one server are no two clocks.
-    pub(crate) fn most_have_reached(&self, now: BootTime, drift_rate: f64) -> Option<WallTime> {
-        let heard = self.entries.iter().map(|entry| {
+    /// Returns the time that the clocks of a majority of the nodes have reached when the boot clock shows `now`; `None`
+    /// before a majority has replied. Two names of one server do not count.
+    pub(crate) fn majority_has_reached(&self, now: BootTime, drift_rate: f64) -> Option<WallTime> {
+        let samples = self.entries.iter().map(|entry| {
             let clock = *entry.clock.lock().unwrap_or_else(PoisonError::into_inner);
             clock.filter(|_| !entry.twin.load(Ordering::Acquire))
         });
-        quorum_clock::most_have_reached(now, drift_rate, heard)
+        quorum_clock::majority_has_reached(now, drift_rate, samples)
     }
 
-    /// Wakes the driver of `node` where the state of any node has changed.
+    /// Returns the signal that wakes the driver of `node` when the state of any node has changed.
     pub(crate) fn wake(&self, node: usize) -> Arc<Notify> {
         Arc::clone(&self.entries[node].wake)
     }
 
-    fn tell_all(&self) {
+    fn notify_all(&self) {
         self.changed.send_replace(());
         self.entries.iter().for_each(|entry| entry.wake.notify_one());
     }
 
-    /// A signal for every change of a state.
+    /// Returns a receiver that changes with the state of any node.
     pub(crate) fn changes(&self) -> watch::Receiver<()> {
         self.changed.subscribe()
     }
 
     pub(crate) fn status(&self) -> Vec<NodeStatus> {
-        let table = self.table();
+        let state = self.state();
         let entries = self.entries.iter().enumerate();
         let status = entries.map(|(node, entry)| NodeStatus {
             name: Arc::clone(&entry.name),
-            state: match twin_of(&table.run_ids, node) {
-                Some(twin) if !matches!(table.states[node], NodeState::Unreachable(_)) => {
+            state: match twin_of(&state.run_ids, node) {
+                Some(twin) if !matches!(state.states[node], NodeState::Unreachable(_)) => {
                     NodeState::Refused(VoteRejection::Twin(Arc::clone(&self.entries[twin].name)))
                 }
-                _ => table.states[node].clone(),
+                _ => state.states[node].clone(),
             },
-            version: table.versions[node].clone(),
+            version: state.versions[node].clone(),
             round_trip: match entry.round_trip_nanos.load(Ordering::Relaxed) {
                 0 => None,
                 nanos => Some(Duration::from_nanos(nanos)),
@@ -357,8 +356,8 @@ impl NodeRegistry {
         status.collect()
     }
 
-    fn table(&self) -> MutexGuard<'_, RegistryState> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, RegistryState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -3,65 +3,56 @@ use crate::{
     node::{Cause, Owner, Refusal, Reply},
     plain::plain,
     trust::{NodeEpoch, NodeState, VoteRejection},
-    vote::VoteSender,
 };
 use std::{fmt, sync::Arc, time::Duration};
 
-/// Where a driver sends the vote for one post.
-#[derive(Clone, Debug)]
-pub(crate) struct ReplyTo {
-    pub(crate) sender: VoteSender,
-    /// Given back with the vote, for a receiver of many rounds.
-    pub(crate) ticket: u64,
-}
-
-/// One node's part in a round.
+/// The vote of one node in a round.
 #[derive(Clone, Debug)]
 pub struct Vote {
-    /// The node's place in the list.
+    /// The node's index in the list.
     pub node: usize,
-    /// The round it belongs to, for a receiver of many rounds.
+    /// The round that it belongs to, for a receiver of several rounds.
     pub ticket: u64,
-    /// The boot clock just before the request left; `None` if it certainly never left.
+    /// The boot clock just before the request was sent; `None` if it certainly was not sent.
     pub sent: Option<BootTime>,
-    /// The memory of the node that was asked.
+    /// The memory of the node when it was asked.
     pub memory: NodeEpoch,
-    /// What came of it.
+    /// The node's answer.
     pub answer: Answer,
 }
 
-/// What came of one request to one node.
+/// The result of one request to one node.
 #[derive(Clone, Debug)]
 pub enum Answer {
     /// The node replied.
     Reply(Reply),
-    /// It did not.
+    /// The node did not reply.
     Failed(Cause),
-    /// It has no vote, so it was not asked.
+    /// The node may not vote, so it was not asked.
     Untrusted(VoteRejection),
 }
 
-/// What one node said in a round that came to nothing, for errors and logs.
+/// The outcome of one node in a round that failed, for errors and logs.
 #[derive(Clone, Debug)]
 pub enum NodeOutcome {
-    /// It agreed.
+    /// The node agreed.
     Granted,
-    /// What was asked for is done already.
+    /// The work behind the request is done already.
     Done,
-    /// It had not answered when the verdict was settled.
+    /// The node had not answered when the round ended.
     Pending,
-    /// Someone else holds the resource there.
+    /// Another owner holds the resource on the node.
     Contended {
-        /// Who, by this node's word.
+        /// The owner that the node named.
         holder: Owner,
-        /// For how long yet.
+        /// The rest of the holder's TTL, if it has one.
         remaining: Option<Duration>,
     },
-    /// No answer.
+    /// The node did not answer.
     Unreachable(Cause),
-    /// No vote.
+    /// The node may not vote.
     Untrusted(VoteRejection),
-    /// It would not.
+    /// The node refused the request.
     Refused(Refusal),
 }
 
@@ -91,7 +82,7 @@ impl fmt::Display for NodeOutcome {
 }
 
 impl NodeOutcome {
-    /// The outcome of a node that was not asked, or has not answered.
+    /// Returns the outcome of a node that was not asked, or has not answered.
     pub(crate) fn of_state(state: &NodeState) -> Self {
         match state {
             NodeState::Connecting | NodeState::Trusted => Self::Pending,
@@ -100,7 +91,7 @@ impl NodeOutcome {
         }
     }
 
-    /// Whether only an operator can fix what kept the node from agreeing.
+    /// Returns whether only an operator can fix what kept the node from agreeing.
     pub fn is_permanent(&self) -> bool {
         match self {
             Self::Untrusted(why) => why.is_permanent(),
@@ -109,7 +100,7 @@ impl NodeOutcome {
         }
     }
 
-    /// What an answer means where the grant would have been another reply.
+    /// Returns the outcome of an answer. Any reply that is not known to be a refusal counts as a grant.
     pub(crate) fn of(answer: &Answer) -> Self {
         match answer {
             Answer::Failed(cause) => Self::Unreachable(cause.clone()),
@@ -127,22 +118,22 @@ impl NodeOutcome {
     }
 }
 
-/// What every node said in a round that did not reach a majority.
+/// The outcome of every node in a round that did not reach a majority.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// How many nodes are a majority.
+    /// The size of a majority.
     pub needed: usize,
     /// The nodes by name, in the order of the list.
     pub nodes: Vec<(Arc<str>, NodeOutcome)>,
 }
 
 impl Report {
-    /// How many nodes had an outcome of this kind.
+    /// Returns the number of nodes whose outcome is of this kind.
     pub fn count(&self, kind: impl Fn(&NodeOutcome) -> bool) -> usize {
         self.nodes.iter().filter(|(_, outcome)| kind(outcome)).count()
     }
 
-    /// Who holds the resource, where a majority names the same one.
+    /// Returns the holder of the resource if a majority names the same one.
     pub fn holder(&self) -> Option<&Owner> {
         let named = || {
             self.nodes.iter().filter_map(|(_, outcome)| match outcome {
@@ -171,7 +162,7 @@ impl Report {
         remaining.get(needed - 1).copied()
     }
 
-    /// Whether only an operator can fix it: so many nodes refuse this worker for good that the others are no
+    /// Returns whether only an operator can fix it: so many nodes refuse this worker permanently that the others are not a
     /// majority.
     pub fn is_permanent(&self) -> bool {
         self.nodes.len() - self.count(NodeOutcome::is_permanent) < self.needed

@@ -6,45 +6,53 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-/// A box for votes, and where they are taken out. Every acquire has one, and every lease for a while: an `mpsc` channel
-/// would take room for 32 votes at once, which is kilobytes.
+/// Creates a channel of votes. Every acquire has one, and every lease for a while. An `mpsc` channel would allocate room
+/// for 32 votes at once, which is kilobytes.
 pub(crate) fn vote_channel() -> (VoteSender, VoteReceiver) {
-    let state = State { votes: VecDeque::new(), boxes: 1, taker: None, taken_away: false };
+    let state = State { votes: VecDeque::new(), senders: 1, receiver: None, closed: false };
     let shared = Arc::new(Mutex::new(state));
     (VoteSender(Arc::clone(&shared)), VoteReceiver(shared))
 }
 
-/// Where votes go in. Never blocks.
+/// The sending end of a channel of votes. It never blocks.
 #[derive(Debug)]
 pub(crate) struct VoteSender(Arc<Mutex<State>>);
 
-/// Where votes come out, in the order in which they went in.
+/// The receiving end of a channel of votes. Votes keep their order.
 #[derive(Debug)]
 pub(crate) struct VoteReceiver(Arc<Mutex<State>>);
+
+/// The destination of the vote on one request.
+#[derive(Clone, Debug)]
+pub(crate) struct ReplyTo {
+    pub(crate) sender: VoteSender,
+    /// Copied to the vote, for a receiver of several rounds.
+    pub(crate) ticket: u64,
+}
 
 #[derive(Debug)]
 struct State {
     votes: VecDeque<Vote>,
-    /// How many can still put one in.
-    boxes: usize,
-    /// Who waits for one.
-    taker: Option<Waker>,
-    /// Nobody takes them out any more.
-    taken_away: bool,
+    /// The number of senders.
+    senders: usize,
+    /// The task that waits for a vote.
+    receiver: Option<Waker>,
+    /// The receiver has been dropped.
+    closed: bool,
 }
 
 impl VoteSender {
-    /// Puts a vote in, or gives it back where nobody counts any more.
+    /// Sends a vote, or returns it if the receiver has been dropped.
     pub(crate) fn send(&self, vote: Vote) -> Result<(), Box<Vote>> {
         let mut state = lock(&self.0);
-        if state.taken_away {
+        if state.closed {
             return Err(Box::new(vote));
         }
         state.votes.push_back(vote);
-        let taker = state.taker.take();
+        let receiver = state.receiver.take();
         drop(state);
-        if let Some(taker) = taker {
-            taker.wake();
+        if let Some(receiver) = receiver {
+            receiver.wake();
         }
         Ok(())
     }
@@ -52,7 +60,7 @@ impl VoteSender {
 
 impl Clone for VoteSender {
     fn clone(&self) -> Self {
-        lock(&self.0).boxes += 1;
+        lock(&self.0).senders += 1;
         Self(Arc::clone(&self.0))
     }
 }
@@ -60,17 +68,17 @@ impl Clone for VoteSender {
 impl Drop for VoteSender {
     fn drop(&mut self) {
         let mut state = lock(&self.0);
-        state.boxes -= 1;
-        let taker = if state.boxes == 0 { state.taker.take() } else { None };
+        state.senders -= 1;
+        let receiver = if state.senders == 0 { state.receiver.take() } else { None };
         drop(state);
-        if let Some(taker) = taker {
-            taker.wake();
+        if let Some(receiver) = receiver {
+            receiver.wake();
         }
     }
 }
 
 impl VoteReceiver {
-    /// The next vote; `None` once none can come.
+    /// Returns the next vote, or `None` once every sender is gone.
     ///
     /// # Cancel safety
     /// Safe: no vote is lost.
@@ -78,7 +86,7 @@ impl VoteReceiver {
         poll_fn(|context| self.poll(context, VecDeque::pop_front)).await
     }
 
-    /// Takes `most` votes at most, once there is one, and says how many; none once none can come.
+    /// Waits for votes and takes at most `most` of them. Returns their number: 0 once every sender is gone.
     ///
     /// # Cancel safety
     /// Safe: no vote is lost.
@@ -92,7 +100,7 @@ impl VoteReceiver {
         poll_fn(|context| self.poll(context, &mut some)).await.unwrap_or(0)
     }
 
-    /// A vote that is there.
+    /// Returns a vote if one is there.
     pub(crate) fn try_recv(&mut self) -> Option<Vote> {
         lock(&self.0).votes.pop_front()
     }
@@ -106,11 +114,11 @@ impl VoteReceiver {
         if let Some(taken) = take(&mut state.votes) {
             return Poll::Ready(Some(taken));
         }
-        if state.boxes == 0 {
+        if state.senders == 0 {
             return Poll::Ready(None);
         }
-        if !state.taker.as_ref().is_some_and(|taker| taker.will_wake(context.waker())) {
-            state.taker = Some(context.waker().clone());
+        if !state.receiver.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
+            state.receiver = Some(context.waker().clone());
         }
         Poll::Pending
     }
@@ -119,7 +127,7 @@ impl VoteReceiver {
 impl Drop for VoteReceiver {
     fn drop(&mut self) {
         let mut state = lock(&self.0);
-        state.taken_away = true;
+        state.closed = true;
         let votes = std::mem::take(&mut state.votes);
         drop(state);
         drop(votes);
@@ -156,43 +164,43 @@ mod tests {
     }
 
     #[test]
-    fn votes_come_out_in_order_and_an_end_follows_the_last_box() {
-        let (box_a, mut votes) = vote_channel();
-        let box_b = box_a.clone();
+    fn votes_keep_their_order_and_the_end_follows_the_last_sender() {
+        let (sender_a, mut votes) = vote_channel();
+        let sender_b = sender_a.clone();
         assert!(votes.recv().now_or_never().is_none());
-        (0..3).for_each(|node| box_a.send(vote(node)).unwrap());
-        drop(box_a);
+        (0..3).for_each(|node| sender_a.send(vote(node)).unwrap());
+        drop(sender_a);
         assert_eq!(votes.recv().now_or_never().unwrap().unwrap().node, 0);
         let mut some = Vec::new();
         assert_eq!(votes.recv_many(&mut some, 1).now_or_never(), Some(1));
         assert_eq!(votes.try_recv().unwrap().node, 2);
-        assert!(votes.recv().now_or_never().is_none(), "one box is left");
-        drop(box_b);
+        assert!(votes.recv().now_or_never().is_none(), "one sender is left");
+        drop(sender_b);
         assert!(votes.recv().now_or_never().unwrap().is_none());
         assert_eq!(votes.recv_many(&mut some, 9).now_or_never(), Some(0));
     }
 
     #[test]
-    fn who_waits_is_woken_by_a_vote_and_by_the_end() {
-        let (ballot_box, mut votes) = vote_channel();
+    fn a_waiting_receiver_is_woken_by_a_vote_and_by_the_end() {
+        let (sender, mut votes) = vote_channel();
         let count = Arc::new(Count(AtomicUsize::new(0)));
         let waker = Waker::from(Arc::clone(&count));
         let mut context = Context::from_waker(&waker);
         let woken = || count.0.load(Ordering::Relaxed);
         assert!(votes.recv().poll_unpin_pending(&mut context));
-        ballot_box.send(vote(0)).unwrap();
+        sender.send(vote(0)).unwrap();
         assert_eq!(woken(), 1);
         assert!(votes.try_recv().is_some());
         assert!(votes.recv().poll_unpin_pending(&mut context));
-        drop(ballot_box);
+        drop(sender);
         assert_eq!(woken(), 2);
     }
 
     #[test]
-    fn a_vote_that_nobody_counts_is_given_back() {
-        let (ballot_box, votes) = vote_channel();
+    fn a_vote_without_a_receiver_is_returned() {
+        let (sender, votes) = vote_channel();
         drop(votes);
-        assert_eq!(ballot_box.send(vote(4)).unwrap_err().node, 4);
+        assert_eq!(sender.send(vote(4)).unwrap_err().node, 4);
     }
 
     trait PollPending: Future + Sized {

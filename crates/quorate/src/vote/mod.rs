@@ -1,12 +1,11 @@
-//! Votes: what a node answered to one request of a round, and what the answers of a round mean together.
+//! Votes: a node's answer to one request of a round, and the verdict of a round's votes.
 
 mod answer;
 mod channel;
 mod tally;
 
 pub use answer::{Answer, NodeOutcome, Report, Vote};
-pub use tally::{Grant, Tally, Verdict};
+pub use tally::{Grant, RoundData, Tally, Verdict};
 
-pub(crate) use answer::ReplyTo;
-pub(crate) use channel::{VoteReceiver, VoteSender, vote_channel};
+pub(crate) use channel::{ReplyTo, VoteReceiver, VoteSender, vote_channel};
 pub(crate) use tally::quorum_th;

@@ -1,16 +1,16 @@
 use crate::{
     config::majority,
     env::BootTime,
-    node::{Begun, DoneRecord, FencingToken, Owner, Reply},
+    node::{Cause, FencingToken, Owner, Reply},
     trust::NodeEpoch,
     vote::{Answer, NodeOutcome, Vote},
 };
-use std::time::Duration;
+use std::{fmt::Debug, time::Duration};
 
-/// What a round's votes mean so far.
+/// The meaning of a round's votes so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Either may still come.
+    /// The round may still be won or lost.
     Open,
     /// A majority has granted.
     Won,
@@ -18,31 +18,46 @@ pub enum Verdict {
     Lost,
 }
 
-/// One node's grant.
+/// The grant of one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
     /// The node's counter, as far as this round knows.
     pub counter: FencingToken,
-    /// The boot clock just before the request left.
+    /// The boot clock just before the request was sent.
     pub sent: BootTime,
     /// The memory of the node that granted.
     pub memory: NodeEpoch,
 }
 
+/// Data that a round collects from the replies beside the votes. A round that needs none uses `()`.
+pub trait RoundData: Clone + Debug {
+    /// Takes the reply of one node. A later reply of the node replaces an earlier one.
+    fn collect(&mut self, node: usize, reply: &Reply);
+
+    /// Returns whether a reply has ended the round: it is then lost, whatever the other nodes grant.
+    fn ends_round(&self) -> bool;
+}
+
+impl RoundData for () {
+    fn collect(&mut self, _: usize, _: &Reply) {}
+
+    fn ends_round(&self) -> bool {
+        false
+    }
+}
+
 /// Counts the votes of one acquire. Pure: it reads no clock.
 #[derive(Clone, Debug)]
-pub struct Tally {
+pub struct Tally<D = ()> {
     slots: Vec<Slot>,
-    done: Option<DoneRecord>,
-    /// What was counted before on a claim, by node.
-    begun: Vec<(usize, Begun)>,
+    data: D,
 }
 
 #[derive(Clone, Debug)]
 enum Slot {
     Pending,
     Granted(Grant),
-    /// Not granted; `sent` where the request may have left, and so may yet run.
+    /// Not granted. `may_hold` is true if the request was sent and may still be executed.
     Against {
         outcome: NodeOutcome,
         may_hold: bool,
@@ -50,33 +65,43 @@ enum Slot {
 }
 
 impl Tally {
-    /// A round over `nodes` nodes, with no vote yet.
+    /// Creates the tally of a round over `nodes` nodes, without a vote.
     pub fn new(nodes: usize) -> Self {
-        Self { slots: vec![Slot::Pending; nodes], done: None, begun: Vec::new() }
+        Self::with_data(nodes, ())
+    }
+}
+
+impl<D: RoundData> Tally<D> {
+    /// Creates the tally of a round over `nodes` nodes that also collects `data`.
+    pub fn with_data(nodes: usize, data: D) -> Self {
+        Self { slots: vec![Slot::Pending; nodes], data }
     }
 
-    /// ⌊N/2⌋ + 1.
+    /// Returns the data that the round has collected.
+    pub fn data(&self) -> &D {
+        &self.data
+    }
+
+    /// Returns the size of a majority: ⌊N/2⌋ + 1.
     pub fn majority(&self) -> usize {
         majority(self.slots.len())
     }
 
     /// Counts a vote. A node's second vote in a round replaces its first.
     pub fn count(&mut self, vote: &Vote) {
+        if let Answer::Reply(reply) = &vote.answer {
+            self.data.collect(vote.node, reply);
+        }
         let slot = match (&vote.answer, vote.sent) {
-            (Answer::Reply(Reply::Granted { counter, begun }), Some(sent)) => {
-                self.begun.retain(|(node, _)| *node != vote.node);
-                self.begun.extend(begun.clone().map(|begun| (vote.node, begun)));
+            (Answer::Reply(Reply::Granted { counter, .. }), Some(sent)) => {
                 Slot::Granted(Grant { counter: *counter, sent, memory: vote.memory })
             }
-            // Readers are not counted.
+            // Readers have no counter.
             (Answer::Reply(Reply::Shared), Some(sent)) => {
                 Slot::Granted(Grant { counter: FencingToken::default(), sent, memory: vote.memory })
             }
             (answer, sent) => {
-                if let Answer::Reply(Reply::Done(done)) = answer {
-                    self.saw_done(done);
-                }
-                // A node that replied has not set the key, and never will; one that did not may have.
+                // A node that replied has not set the key, and never will. One that did not reply may have.
                 let may_hold = sent.is_some() && matches!(answer, Answer::Failed(_));
                 Slot::Against { outcome: NodeOutcome::of(answer), may_hold }
             }
@@ -91,21 +116,21 @@ impl Tally {
         }
     }
 
-    /// Takes back the grant of a node that may have forgotten it since.
+    /// Removes the grants of nodes that may have lost them since.
     pub fn forget_unless(&mut self, remembers: impl Fn(usize, u64) -> bool) {
         for (node, slot) in self.slots.iter_mut().enumerate() {
             if let Slot::Granted(grant) = slot
                 && !remembers(node, grant.memory.epoch)
             {
-                let outcome = NodeOutcome::Unreachable(crate::node::Cause::Closed);
+                let outcome = NodeOutcome::Unreachable(Cause::Closed);
                 *slot = Slot::Against { outcome, may_hold: true };
             }
         }
     }
 
-    /// What the votes mean. One done record ends the round: it was completed.
+    /// Returns the meaning of the votes so far.
     pub fn verdict(&self) -> Verdict {
-        if self.done.is_some() {
+        if self.data.ends_round() {
             Verdict::Lost
         } else if self.granted().count() >= self.majority() {
             Verdict::Won
@@ -116,34 +141,33 @@ impl Tally {
         }
     }
 
-    /// The candidate for the fencing token: the largest counter among the grants.
+    /// Returns the candidate for the fencing token: the largest counter among the grants.
     ///
-    /// A counter that is older than its node's memory came back with a snapshot and lacks the grants since.
-    /// It counts like one that was forgotten and seeded anew: from the time, by the node's clock, at which
-    /// the node's quarantine was over. (Never from a later time, and so not from the end of one that was put on it
-    /// since: a token that is ahead of the clocks would be repeated by those that are seeded once the nodes have
-    /// forgotten it.)
+    /// A counter that is older than its node's memory came back with a snapshot and lacks the grants since. It counts like
+    /// a counter that was lost and started again: from the time, on the node's clock, at which the node's quarantine ended.
+    /// A later time, such as the end of a later quarantine, would be wrong: a token ahead of the clocks is repeated by
+    /// counters that are started after the nodes have lost it.
     pub fn candidate(&self, quarantine: Duration) -> FencingToken {
         let counts = |grant: Grant| {
-            let relic = grant.counter.get() < grant.memory.since.as_micros();
+            let restored = grant.counter.get() < grant.memory.since.as_micros();
             let from = grant.memory.votes_from.min(grant.memory.since + quarantine);
             let seed = FencingToken::new(from.as_micros()).min(FencingToken::MAX);
-            if relic { seed.max(grant.counter) } else { grant.counter }
+            if restored { seed.max(grant.counter) } else { grant.counter }
         };
         self.granted().map(|(_, grant)| counts(grant)).max().unwrap_or_default()
     }
 
-    /// Whether a majority's counters stand at `token`.
+    /// Returns whether the counters of a majority equal `token`.
     pub fn agrees_on(&self, token: FencingToken) -> bool {
         self.granted().filter(|(_, grant)| grant.counter == token).count() >= self.majority()
     }
 
-    /// The granting nodes whose counter is below `token`.
+    /// Returns the granting nodes whose counter is below `token`.
     pub fn below(&self, token: FencingToken) -> Vec<usize> {
         self.granted().filter(|(_, grant)| grant.counter < token).map(|(node, _)| node).collect()
     }
 
-    /// The grants, by node.
+    /// Iterates over the grants, in the order of the nodes.
     pub fn granted(&self) -> impl Iterator<Item = (usize, Grant)> + Clone {
         self.slots.iter().enumerate().filter_map(|(node, slot)| match slot {
             Slot::Granted(grant) => Some((node, *grant)),
@@ -151,12 +175,12 @@ impl Tally {
         })
     }
 
-    /// The quorum-th largest send time, from which the lease's validity counts.
+    /// Returns the quorum-th largest send time, from which the lease's validity counts.
     pub fn sent_by_quorum(&self) -> Option<BootTime> {
         quorum_th(self.granted().map(|(_, grant)| grant.sent), self.majority())
     }
 
-    /// Whether the attempt's key may stand on `node`, now or later.
+    /// Returns whether `node` may hold the attempt's key, now or later.
     pub fn may_hold(&self, node: usize) -> bool {
         match &self.slots[node] {
             Slot::Pending | Slot::Granted(_) => true,
@@ -164,25 +188,14 @@ impl Tally {
         }
     }
 
-    /// The done record that was seen; of several, the one with the highest token.
-    pub fn done(&self) -> Option<&DoneRecord> {
-        self.done.as_ref()
-    }
-
-    /// What the granting nodes have counted before on a claim: nothing where they have not.
-    pub fn begun(&self) -> impl Iterator<Item = &Begun> {
-        let granted = |node: usize| matches!(self.slots[node], Slot::Granted(_));
-        self.begun.iter().filter(move |(node, _)| granted(*node)).map(|(_, begun)| begun)
-    }
-
-    /// Whether the round could have been won if nobody held the resource.
+    /// Returns whether the round could have been won if there were no other holder.
     pub fn is_contended(&self) -> bool {
         let against = self.contended().count();
         against > 0 && against + self.granted().count() + self.pending() >= self.majority()
     }
 
-    /// When enough of those who hold against us will have expired for a majority, by the nodes' word;
-    /// `None` where that cannot be told.
+    /// Returns the time after which enough other holders will have expired for a majority, by the nodes' replies; `None` if
+    /// that is unknown.
     pub fn retry_after(&self) -> Option<Duration> {
         let free = self.granted().count() + self.pending();
         let needed = self.majority().saturating_sub(free).max(1);
@@ -191,13 +204,13 @@ impl Tally {
         remaining.get(needed - 1).copied()
     }
 
-    /// The holder, where a majority names the same one.
+    /// Returns the holder if a majority names the same one.
     pub fn holder(&self) -> Option<&Owner> {
         let named = |owner: &Owner| self.contended().filter(|(other, _)| *other == owner).count();
         self.contended().map(|(owner, _)| owner).find(|owner| named(owner) >= self.majority())
     }
 
-    /// What each node said, in the order of the list.
+    /// Iterates over the outcome of each node, in the order of the list.
     pub fn outcomes(&self) -> impl Iterator<Item = NodeOutcome> {
         self.slots.iter().map(|slot| match slot {
             Slot::Pending => NodeOutcome::Pending,
@@ -218,17 +231,11 @@ impl Tally {
             _ => None,
         })
     }
-
-    fn saw_done(&mut self, done: &DoneRecord) {
-        if self.done.as_ref().is_none_or(|seen| seen.token < done.token) {
-            self.done = Some(done.clone());
-        }
-    }
 }
 
-/// The `majority`-th largest of `times`: from then on fewer than a majority were sent.
+/// Returns the `majority`-th largest of `times`: fewer than a majority were sent after it.
 pub(crate) fn quorum_th(times: impl Iterator<Item = BootTime> + Clone, majority: usize) -> Option<BootTime> {
-    // Few, and looked at with every vote of every lease: no list is made of them.
+    // There are few, and this is called for every vote of every lease: no list is allocated.
     times.clone().filter(|&time| times.clone().filter(|&other| other >= time).count() >= majority).max()
 }
 
@@ -279,7 +286,7 @@ mod tests {
         let split = [grant(0, 1, 7), grant(1, 1, 7), held(2, "b", 5)];
         assert_eq!(tally(4, &split).verdict(), Verdict::Open);
         let even = [&split[..], &[held(3, "b", 5)]].concat();
-        assert_eq!(tally(4, &even).verdict(), Verdict::Lost, "even N settles too");
+        assert_eq!(tally(4, &even).verdict(), Verdict::Lost, "an even number of nodes ends as well");
     }
 
     #[test]
@@ -315,49 +322,37 @@ mod tests {
             Vote { memory, ..vote }
         };
         let since = |seconds: u64, vote: Vote| under(seconds, 8, vote);
-        // Node 0 came back at 5 s with a snapshot; the grants up to 9 happened on other nodes meanwhile.
+        // Node 0 came back at 5 s with a snapshot; other nodes granted up to 9 meanwhile.
         let won = tally(3, &[since(5, grant(0, 1, 7)), grant(1, 1, 8)]);
         assert_eq!(won.candidate(QUARANTINE).get(), 8_000_000);
         assert_eq!(won.below(won.candidate(QUARANTINE)), [0, 1]);
-        // Once raised, the counter is younger than the memory, and counts by itself.
+        // Once raised, the counter is younger than the memory, and counts as it is.
         let next = tally(3, &[since(5, grant(0, 1, 8_000_001)), grant(1, 1, 8_000_001)]);
         assert_eq!(next.candidate(QUARANTINE).get(), 8_000_001);
-        // A node that was admitted waited for nothing. A worker whose clock is behind has seeded there: the token is
-        // no later than the node's clock, or a seed after the next loss would repeat it (simulation, seed 5682).
-        let admitted = under(5, 5, grant(0, 1, 4_900_000));
-        let won = tally(3, &[admitted, grant(1, 1, 4_900_000)]);
+        // An operator ended the quarantine of this node, and a worker whose clock is behind started its counter. The token is
+        // no later than the node's clock, or a counter started after the next loss would repeat it (simulation, seed 5682).
+        let trusted = under(5, 5, grant(0, 1, 4_900_000));
+        let won = tally(3, &[trusted, grant(1, 1, 4_900_000)]);
         assert_eq!(won.candidate(QUARANTINE).get(), 5_000_000);
-        // Nor is a quarantine that was put on the node later, by a clock that was ahead, of any account.
-        let jumped = under(5, 3_600, grant(0, 1, 7));
-        assert_eq!(tally(3, &[jumped, grant(1, 1, 8)]).candidate(QUARANTINE).get(), 9_000_000);
+        // A later quarantine of the node, by a clock that was ahead, does not count either.
+        let stepped = under(5, 3_600, grant(0, 1, 7));
+        assert_eq!(tally(3, &[stepped, grant(1, 1, 8)]).candidate(QUARANTINE).get(), 9_000_000);
     }
 
     #[test]
-    fn a_grant_that_may_be_forgotten_no_longer_counts() {
+    fn a_grant_that_a_node_may_have_lost_no_longer_counts() {
         let mut won = tally(3, &[grant(0, 1, 7), grant(1, 1, 7)]);
         won.forget_unless(|node, _| node != 1);
         assert_eq!(won.verdict(), Verdict::Open);
     }
 
     #[test]
-    fn retry_when_enough_have_expired_and_the_holder_by_a_majority_s_word() {
+    fn the_retry_time_and_the_holder_follow_from_the_replies() {
         let lost = tally(5, &[held(0, "b", 50), held(1, "b", 70), held(2, "b", 60)]);
-        // Two may still grant: one more expiry is enough.
+        // Two nodes may still grant: one more expiry is enough.
         assert_eq!(lost.retry_after(), Some(Duration::from_millis(50)));
         assert_eq!(lost.holder().map(Owner::as_str), Some("b"));
         let split = tally(5, &[held(0, "b", 50), held(1, "c", 70), held(2, "b", 60)]);
         assert_eq!(split.holder(), None);
-    }
-
-    #[test]
-    fn one_done_record_ends_the_round_and_the_highest_token_s_stands() {
-        let done = |node, token| {
-            let record =
-                DoneRecord { token: FencingToken::new(token), result: "r".into(), ..DoneRecord::default() };
-            vote(node, 1, Answer::Reply(Reply::Done(record)))
-        };
-        let lost = tally(5, &[grant(0, 1, 7), done(1, 3), done(2, 5), grant(3, 1, 7), grant(4, 1, 7)]);
-        assert_eq!(lost.verdict(), Verdict::Lost);
-        assert_eq!(lost.done().map(|done| done.token.get()), Some(5));
     }
 }

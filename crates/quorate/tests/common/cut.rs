@@ -19,7 +19,7 @@ pub(crate) struct CutSession {
 }
 
 impl Cut {
-    /// Cut off while `off` is set.
+    /// Returns `node`, which is cut off while `off` is set.
     pub(crate) fn new(node: &MemoryNode, off: &Arc<AtomicBool>) -> Self {
         Self { node: node.clone(), off: Arc::clone(off) }
     }

@@ -1,4 +1,4 @@
-//! What the library logs on this thread, for a test to read.
+//! The log of the library on this thread, for a test to read.
 
 #![allow(clippy::expect_used, reason = "a test fails by panicking")]
 
@@ -13,14 +13,14 @@ use tracing_subscriber::{filter::LevelFilter, util::SubscriberInitExt};
 pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
 
 impl Log {
-    /// Takes down warnings and errors of this thread until the guard is dropped.
+    /// Records warnings and errors of this thread until the guard is dropped.
     pub(crate) fn warnings(&self) -> impl Sized + use<> {
         let log = self.clone();
         let subscriber = tracing_subscriber::fmt().with_ansi(false).with_max_level(LevelFilter::WARN);
         subscriber.with_writer(move || log.clone()).set_default()
     }
 
-    /// The lines that hold `text`.
+    /// Returns the lines that contain `text`.
     pub(crate) fn lines(&self, text: &str) -> Vec<String> {
         let log = self.0.lock().expect("no panic");
         let lines = str::from_utf8(&log).expect("text").lines();

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 
-/// Five nodes that workers may share.
+/// Returns five nodes that workers may share.
 pub(crate) fn nodes() -> Vec<MemoryNode> {
     (0..5).map(|i| MemoryNode::new(&format!("memory-{i}"))).collect()
 }
 
-/// One worker's quorum of them.
+/// Returns one worker's quorum of these nodes.
 pub(crate) fn quorum(worker: &str, nodes: &[MemoryNode]) -> Quorum {
     let builder = Quorum::builder().worker(worker).nodes(nodes.iter().cloned());
     builder.trust_new_nodes(true).build().expect("a sound setup")

@@ -1,18 +1,18 @@
-//! What a job runs, and what of it counts as a failure.
+//! The command of a job, and the exit codes of success.
 
-use super::Desk;
-use crate::config::{ConfigError, source::HANDED_DOWN};
+use super::JobCheck;
+use crate::config::{ConfigError, source::COMMAND_VARIABLES};
 use toml::Spanned;
 
 /// The shell that runs a `shell` line.
 const SHELL: &str = "/bin/sh";
-/// The most that may be kept of a run's output, in bytes.
+/// The largest number of bytes of a run's output that can be kept.
 const OUTPUT_MAX: usize = 4 << 10;
 
-impl Desk<'_> {
-    /// Program and arguments, of `command` or of `shell`.
+impl JobCheck<'_> {
+    /// Returns program and arguments, from `command` or from `shell`.
     pub(super) fn command(&self) -> Result<Vec<String>, ConfigError> {
-        match (&self.told.command, &self.told.shell) {
+        match (&self.written.command, &self.written.shell) {
             (Some(command), None) => self.argv(command),
             (None, Some(line)) => self.shell(line),
             (Some(_), Some(line)) => {
@@ -32,7 +32,7 @@ impl Desk<'_> {
             return Err(self.fail(command.span(), why));
         }
         if words.iter().any(|word| word.contains('\0')) {
-            return Err(self.fail(command.span(), "has a command with a NUL in it; take it out"));
+            return Err(self.fail(command.span(), "has a command with a NUL in it; remove it"));
         }
         Ok(words.clone())
     }
@@ -44,7 +44,7 @@ impl Desk<'_> {
                 .fail(line.span(), "has an empty `shell` line; write one, like \"./report.sh | mail ops\""));
         }
         if text.contains('\0') {
-            return Err(self.fail(line.span(), "has a `shell` line with a NUL in it; take it out"));
+            return Err(self.fail(line.span(), "has a `shell` line with a NUL in it; remove it"));
         }
         Ok([SHELL, "-c", text].map(str::to_owned).to_vec())
     }
@@ -52,27 +52,27 @@ impl Desk<'_> {
     pub(super) fn check_env(&self) -> Result<(), ConfigError> {
         let wrong =
             |name: &str, value: &str| name.is_empty() || name.contains(['=', '\0']) || value.contains('\0');
-        if let Some((name, _)) = self.told.env.iter().find(|(name, value)| wrong(name, value)) {
+        if let Some((name, _)) = self.written.env.iter().find(|(name, value)| wrong(name, value)) {
             let why = format!(
-                "has an `env` name {name:?} that no environment can hold; names are not empty and have no `=` and no NUL, values no NUL"
+                "has an invalid `env` name or value at {name:?}; give a name without `=` and NUL, and a value without NUL"
             );
             return Err(self.fail(self.at.clone(), &why));
         }
-        if let Some(name) = self.told.env.keys().find(|name| HANDED_DOWN.contains(&name.as_str())) {
-            let why = format!("has an `env` name {name} that each run is given by quorate; take it out");
+        if let Some(name) = self.written.env.keys().find(|name| COMMAND_VARIABLES.contains(&name.as_str())) {
+            let why = format!("has an `env` name {name} that quorate sets for each run; remove it");
             return Err(self.fail(self.at.clone(), &why));
         }
         Ok(())
     }
 
-    /// Which exit codes are no failure.
+    /// Returns the exit codes of success.
     pub(super) fn ok_exit_codes(&self) -> Result<Vec<u8>, ConfigError> {
-        let Some(told) = &self.told.ok_exit_codes else { return Ok(vec![0]) };
+        let Some(written) = &self.written.ok_exit_codes else { return Ok(vec![0]) };
         let mut codes = Vec::new();
-        for code in told.as_ref() {
+        for code in written.as_ref() {
             let Ok(sound) = u8::try_from(*code.as_ref()) else {
                 let why = format!(
-                    "has the exit code {} in ok_exit_codes, which no command can end with; give 0 to 255",
+                    "has the exit code {} in ok_exit_codes, which does not exist; give 0 to 255",
                     code.as_ref()
                 );
                 return Err(self.fail(code.span(), &why));
@@ -80,34 +80,34 @@ impl Desk<'_> {
             codes.push(sound);
         }
         if codes.is_empty() {
-            let why = "has empty ok_exit_codes, and so would always fail; write ok_exit_codes = [0], or take the key out";
-            return Err(self.fail(told.span(), why));
+            let why = "has empty ok_exit_codes, with which every run would fail; write ok_exit_codes = [0], or remove the key";
+            return Err(self.fail(written.span(), why));
         }
         codes.sort_unstable();
         codes.dedup();
         Ok(codes)
     }
 
-    /// How much of a run's output is kept in the history.
+    /// Returns the number of bytes of a run's output that the history keeps.
     pub(super) fn keep_output(&self) -> Result<Option<usize>, ConfigError> {
-        let Some(told) = &self.told.keep_output else { return Ok(None) };
+        let Some(written) = &self.written.keep_output else { return Ok(None) };
         let wrong = |why: &str| {
             let text = format!(
                 "has keep_output {:?}, {why}; write it like \"2KiB\", at most \"4KiB\"",
-                told.as_ref()
+                written.as_ref()
             );
-            self.fail(told.span(), &text)
+            self.fail(written.span(), &text)
         };
-        match bytes(told.as_ref()) {
-            None => Err(wrong("which is no number of bytes")),
-            Some(0) => Err(wrong("which keeps nothing: take the key out")),
-            Some(most) if most > OUTPUT_MAX => Err(wrong("which is too much for the nodes")),
+        match bytes(written.as_ref()) {
+            None => Err(wrong("which is not a number of bytes")),
+            Some(0) => Err(wrong("which keeps nothing: remove the key")),
+            Some(most) if most > OUTPUT_MAX => Err(wrong("which is too large for the nodes")),
             Some(most) => Ok(Some(most)),
         }
     }
 }
 
-/// A number of bytes: `512`, `512B`, `4kB`, `4KiB`.
+/// Parses a number of bytes: `512`, `512B`, `4kB`, `4KiB`.
 fn bytes(text: &str) -> Option<usize> {
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let (number, unit) = text.split_at(digits);

@@ -1,4 +1,4 @@
-//! The file's jobs, checked.
+//! The jobs of the file, checked.
 
 mod command;
 mod rules;
@@ -6,7 +6,7 @@ mod times;
 
 use super::{
     ConfigError, LeaseConfig, beside,
-    error::Page,
+    error::SourceText,
     file::{DeliveryText, JobText, MisfireText, RuleText, Time},
 };
 use quorate::schedule::{
@@ -28,37 +28,37 @@ const NAME_MAX: usize = 128;
 /// A job of the file, checked. `Debug` shows the names in `env`, not the values.
 #[derive(Clone, PartialEq, Eq)]
 pub struct JobConfig {
-    /// Its name, which no other job of the file has.
+    /// The name, unique in the file.
     pub name: Arc<str>,
-    /// When it is due.
+    /// The times at which it is due.
     pub schedule: Schedule,
-    /// Program and arguments; never empty. A `shell` line is an argument of the shell's.
+    /// Program and arguments; never empty. For a `shell` line, the program is the shell.
     pub command: Vec<String>,
-    /// The exit codes that are no failure; never empty.
+    /// The exit codes of success; never empty.
     pub ok_exit_codes: Vec<u8>,
-    /// How many bytes of the end of a run's output its history keeps; none where `None`.
+    /// The number of bytes at the end of a run's output that its history keeps; none if `None`.
     pub keep_output: Option<usize>,
-    /// The directory it runs in, from the file's own where relative; the program's where `None`.
+    /// The working directory, made absolute from the directory of the file; the program's own if `None`.
     pub cwd: Option<PathBuf>,
-    /// What its environment has besides the program's.
+    /// Additional variables of its environment.
     pub env: BTreeMap<String, String>,
-    /// What becomes of ticks that nobody looked at in time.
+    /// The rule for ticks that could not run in time.
     pub misfire: Misfire,
-    /// What becomes of ticks that may have run.
+    /// The rule for ticks that may have run.
     pub delivery: Delivery,
-    /// After which an attempt is ended.
+    /// The longest time of an attempt.
     pub timeout: Option<Duration>,
-    /// Over how much time after its tick a run may start.
+    /// The longest random delay between a tick and the start of its run.
     pub jitter: Duration,
-    /// What becomes of a tick that is due while an earlier one runs.
+    /// The rule for a tick that is due while an earlier run is active.
     pub overlap: Overlap,
-    /// How often a run is tried.
+    /// The number of attempts of a run, and the delays between them.
     pub retries: Retry,
-    /// Where it runs.
+    /// The worker on which it runs: the leader, or any.
     pub placement: Placement,
-    /// Which of the ticks that wait starts first.
+    /// The priority among runs that wait to start; the highest starts first.
     pub priority: i32,
-    /// How many entries of its history are kept.
+    /// The number of entries that its history keeps.
     pub history: usize,
 }
 
@@ -85,33 +85,37 @@ impl fmt::Debug for JobConfig {
     }
 }
 
-/// Checks the file's jobs, each by itself and against each other.
+/// Checks each job of the file by itself, and all of them together.
 pub(super) fn check(
-    page: &Page<'_>,
+    source: &SourceText<'_>,
     jobs: &[Spanned<JobText>],
     lease: LeaseConfig,
 ) -> Result<Vec<JobConfig>, ConfigError> {
     let mut names = BTreeSet::new();
     let mut checked = Vec::new();
     for job in jobs {
-        let told = job.as_ref();
-        let desk = Desk { page, name: told.name.as_ref(), at: told.name.span(), told };
-        checked.push(desk.check(lease)?);
-        if !names.insert(told.name.as_ref()) {
-            return Err(desk.fail(
-                desk.at.clone(),
-                "has the name of a job above; its ticks would be taken for the other's: rename one",
+        let written = job.as_ref();
+        let job_check = JobCheck { source, name: written.name.as_ref(), at: written.name.span(), written };
+        checked.push(job_check.check(lease)?);
+        if !names.insert(written.name.as_ref()) {
+            return Err(job_check.fail(
+                job_check.at.clone(),
+                "has the same name as a job above, so that their ticks could not be distinguished; rename one",
             ));
         }
     }
-    together(page, jobs, &checked)?;
+    check_with_scheduler(source, jobs, &checked)?;
     Ok(checked)
 }
 
-/// What only the scheduler knows to be wrong.
-fn together(page: &Page<'_>, told: &[Spanned<JobText>], jobs: &[JobConfig]) -> Result<(), ConfigError> {
+/// Reports the errors that only the scheduler can find.
+fn check_with_scheduler(
+    source: &SourceText<'_>,
+    written: &[Spanned<JobText>],
+    jobs: &[JobConfig],
+) -> Result<(), ConfigError> {
     let idle = |job: &JobConfig| {
-        job.rules_of(Job::new(&job.name, job.schedule.clone(), |_| async { Ok::<(), String>(()) }))
+        job.with_rules(Job::new(&job.name, job.schedule.clone(), |_| async { Ok::<(), String>(()) }))
     };
     let all: Vec<Job> = jobs.iter().map(idle).collect();
     Scheduler::check_jobs(&all).map_err(|error| {
@@ -119,15 +123,16 @@ fn together(page: &Page<'_>, told: &[Spanned<JobText>], jobs: &[JobConfig]) -> R
             ScheduleError::Rule { name, .. } | ScheduleError::TooManyTicks { name, .. } => Some(name),
             _ => None,
         };
-        let job =
-            told.iter().find(|job| named.is_some_and(|name| **name == *job.as_ref().name.as_ref().as_str()));
-        page.error(job.map(|job| job.as_ref().name.span()), &error.to_string())
+        let job = written
+            .iter()
+            .find(|job| named.is_some_and(|name| **name == *job.as_ref().name.as_ref().as_str()));
+        source.error(job.map(|job| job.as_ref().name.span()), &error.to_string())
     })
 }
 
 impl JobConfig {
-    /// `job` with the rules that the file tells.
-    pub(crate) fn rules_of(&self, job: Job) -> Job {
+    /// Returns `job` with the rules of the file.
+    pub(crate) fn with_rules(&self, job: Job) -> Job {
         let job = job
             .misfire(self.misfire)
             .delivery(self.delivery)
@@ -145,17 +150,17 @@ impl JobConfig {
     }
 }
 
-struct Desk<'a> {
-    page: &'a Page<'a>,
+struct JobCheck<'a> {
+    source: &'a SourceText<'a>,
     name: &'a str,
     at: Range<usize>,
-    told: &'a JobText,
+    written: &'a JobText,
 }
 
-impl Desk<'_> {
+impl JobCheck<'_> {
     fn fail(&self, at: Range<usize>, why: &str) -> ConfigError {
         let name: String = self.name.chars().take(80).collect();
-        self.page.error(Some(at), &format!("job {name:?} {why}"))
+        self.source.error(Some(at), &format!("job {name:?} {why}"))
     }
 
     fn check(&self, lease: LeaseConfig) -> Result<JobConfig, ConfigError> {
@@ -178,14 +183,14 @@ impl Desk<'_> {
             command: self.command()?,
             ok_exit_codes: self.ok_exit_codes()?,
             keep_output: self.keep_output()?,
-            cwd: self.told.cwd.as_deref().map(|cwd| beside(self.page.file, cwd)),
-            env: self.told.env.clone(),
-            delivery: match self.told.delivery {
+            cwd: self.written.cwd.as_deref().map(|cwd| beside(self.source.file, cwd)),
+            env: self.written.env.clone(),
+            delivery: match self.written.delivery {
                 Some(DeliveryText::AtMostOnce) => Delivery::AtMostOnce,
                 Some(DeliveryText::AtLeastOnce) => Delivery::AtLeastOnce,
                 None => Delivery::default(),
             },
-            timeout: self.told.timeout.as_ref().map(|timeout| self.timeout(timeout)).transpose()?,
+            timeout: self.written.timeout.as_ref().map(|timeout| self.timeout(timeout)).transpose()?,
             overlap: self.overlap(),
             retries: self.retries()?,
             placement: self.placement(),
@@ -195,9 +200,9 @@ impl Desk<'_> {
     }
 
     fn misfire(&self, schedule: &Schedule, lease: LeaseConfig) -> Result<Misfire, ConfigError> {
-        // What a crashed leader misses must fit into the window.
+        // The window must contain the ticks that are due while the lease of a crashed leader runs out.
         let usual = Misfire::default_for(schedule).within().max(lease.ttl * 2);
-        let Some(misfire) = &self.told.misfire else { return Ok(RunOnce::within(usual)) };
+        let Some(misfire) = &self.written.misfire else { return Ok(RunOnce::within(usual)) };
         let MisfireText { rule, within } = misfire.as_ref();
         let window = match within {
             Some(within) => **within.as_ref(),
@@ -207,13 +212,13 @@ impl Desk<'_> {
         match rule {
             RuleText::Skip if within.is_some() => Err(self.fail(
                 at,
-                "has the misfire rule `skip` and a window; take `within` out, or use run-once or run-all",
+                "has the misfire rule `skip` and a window; remove `within`, or use run-once or run-all",
             )),
             RuleText::Skip => Ok(Misfire::Skip),
             _ if window < lease.ttl => {
                 let why = format!(
-                    "has a misfire window (within) of {window:?}, shorter than the lease's ttl {:?}; ticks due while a crashed \
-                     leader's lease runs out would be lost: lengthen it, or use the rule `skip`",
+                    "has a misfire window (within) of {window:?}, shorter than the lease's ttl {:?}, so that ticks would be \
+                     lost while a crashed leader's lease runs out; lengthen it, or use the rule `skip`",
                     lease.ttl
                 );
                 Err(self.fail(at, &why))
@@ -227,7 +232,7 @@ impl Desk<'_> {
         match **timeout.as_ref() {
             Duration::ZERO => Err(self.fail(
                 timeout.span(),
-                "has a timeout of 0s; give it some time, or take the key out for no limit",
+                "has a timeout of 0s; give a longer time, or remove the key for no limit",
             )),
             some => Ok(some),
         }

@@ -1,6 +1,6 @@
-//! By what rules a job's ticks run.
+//! The rules of a job.
 
-use super::Desk;
+use super::JobCheck;
 use crate::config::{
     ConfigError,
     file::{OverlapText, PlacementText},
@@ -9,31 +9,31 @@ use quorate::schedule::{Overlap, Placement, Retry, Schedule};
 use std::time::Duration;
 use toml::Spanned;
 
-/// The most attempts that a run may have.
+/// The largest number of attempts of a run.
 const ATTEMPTS_MAX: i64 = 100;
-/// How many entries a job's history has unless it is told otherwise: as [`Job::history`](quorate::schedule::Job::history).
+/// The default number of entries of a job's history, as in [`Job::history`](quorate::schedule::Job::history).
 const HISTORY: usize = 100;
-/// The most entries that a job's history may have: it travels whole.
+/// The largest number of entries of a job's history, which is read as a whole.
 const HISTORY_MAX: i64 = 10_000;
 
-impl Desk<'_> {
+impl JobCheck<'_> {
     pub(super) fn jitter(&self, schedule: &Schedule) -> Result<Duration, ConfigError> {
-        let Some(told) = &self.told.jitter else { return Ok(Duration::ZERO) };
-        let jitter = **told.as_ref();
+        let Some(written) = &self.written.jitter else { return Ok(Duration::ZERO) };
+        let jitter = **written.as_ref();
         match schedule {
             Schedule::Every(every) if jitter > every.period() => {
                 let why = format!(
-                    "has a jitter of {jitter:?}, longer than its period {:?}; a tick must not be delayed past the next one: shorten it",
+                    "has a jitter of {jitter:?}, longer than its period {:?}, so that a tick could be delayed past the next one; shorten it",
                     every.period()
                 );
-                Err(self.fail(told.span(), &why))
+                Err(self.fail(written.span(), &why))
             }
             _ => Ok(jitter),
         }
     }
 
     pub(super) fn overlap(&self) -> Overlap {
-        match self.told.overlap {
+        match self.written.overlap {
             Some(OverlapText::Skip) => Overlap::Skip,
             Some(OverlapText::Queue) => Overlap::Queue,
             Some(OverlapText::CancelOld) => Overlap::CancelOld,
@@ -43,23 +43,23 @@ impl Desk<'_> {
     }
 
     pub(super) fn placement(&self) -> Placement {
-        match self.told.placement {
+        match self.written.placement {
             Some(PlacementText::Leader) => Placement::Leader,
-            Some(PlacementText::Spread) => Placement::Spread,
+            Some(PlacementText::AnyWorker) => Placement::Spread,
             None => Placement::default(),
         }
     }
 
     pub(super) fn retries(&self) -> Result<Retry, ConfigError> {
-        let Some(told) = &self.told.retries else { return Ok(Retry::NONE) };
-        let text = told.as_ref();
+        let Some(written) = &self.written.retries else { return Ok(Retry::NONE) };
+        let text = written.as_ref();
         let attempts = self.number("retries.attempts", &text.attempts, 1, ATTEMPTS_MAX)?;
         let retry = Retry::new(u32::try_from(attempts).unwrap_or(1));
         let usual = Retry::new(2);
         let max = text.max_backoff.as_ref().map_or(usual.max_backoff(), |time| **time.as_ref());
         let first = text.backoff.as_ref().map_or(Duration::from_secs(1).min(max), |time| **time.as_ref());
         if first > max {
-            let at = text.backoff.as_ref().map_or_else(|| told.span(), Spanned::span);
+            let at = text.backoff.as_ref().map_or_else(|| written.span(), Spanned::span);
             let why = format!(
                 "has a first wait (backoff) of {first:?}, longer than max_backoff {max:?}; shorten the one or lengthen the other"
             );
@@ -69,23 +69,23 @@ impl Desk<'_> {
     }
 
     pub(super) fn priority(&self) -> Result<i32, ConfigError> {
-        let Some(told) = &self.told.priority else { return Ok(0) };
-        let number = self.number("priority", told, i32::MIN.into(), i32::MAX.into())?;
+        let Some(written) = &self.written.priority else { return Ok(0) };
+        let number = self.number("priority", written, i32::MIN.into(), i32::MAX.into())?;
         Ok(i32::try_from(number).unwrap_or_default())
     }
 
     pub(super) fn history(&self) -> Result<usize, ConfigError> {
-        let Some(told) = &self.told.history else { return Ok(HISTORY) };
-        let number = self.number("history", told, 1, HISTORY_MAX)?;
+        let Some(written) = &self.written.history else { return Ok(HISTORY) };
+        let number = self.number("history", written, 1, HISTORY_MAX)?;
         Ok(usize::try_from(number).unwrap_or(HISTORY))
     }
 
-    fn number(&self, key: &str, told: &Spanned<i64>, least: i64, most: i64) -> Result<i64, ConfigError> {
-        let number = *told.as_ref();
+    fn number(&self, key: &str, written: &Spanned<i64>, least: i64, most: i64) -> Result<i64, ConfigError> {
+        let number = *written.as_ref();
         if (least..=most).contains(&number) {
             return Ok(number);
         }
         let why = format!("has {key} = {number}; give it {least} to {most}");
-        Err(self.fail(told.span(), &why))
+        Err(self.fail(written.span(), &why))
     }
 }

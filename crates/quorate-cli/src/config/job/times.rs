@@ -1,6 +1,6 @@
-//! When a job is due.
+//! The schedule of a job.
 
-use super::Desk;
+use super::JobCheck;
 use crate::{
     config::{ConfigError, error::nearest, file::Time},
     time,
@@ -9,37 +9,37 @@ use quorate::schedule::{Cron, Dst, Schedule, at, delay, every};
 use std::{fmt, ops::Range};
 use toml::Spanned;
 
-impl Desk<'_> {
-    /// The schedule, of the one key that tells it.
+impl JobCheck<'_> {
+    /// Returns the schedule, which exactly one key gives.
     pub(super) fn schedule(&self) -> Result<Schedule, ConfigError> {
-        let told = self.told;
+        let written = self.written;
         let keys: [(&str, Option<Range<usize>>); 4] = [
-            ("schedule", told.schedule.as_ref().map(Spanned::span)),
-            ("every", told.every.as_ref().map(Spanned::span)),
-            ("delay", told.delay.as_ref().map(Spanned::span)),
-            ("at", told.at.as_ref().map(Spanned::span)),
+            ("schedule", written.schedule.as_ref().map(Spanned::span)),
+            ("every", written.every.as_ref().map(Spanned::span)),
+            ("delay", written.delay.as_ref().map(Spanned::span)),
+            ("at", written.at.as_ref().map(Spanned::span)),
         ];
         let given: Vec<_> = keys.into_iter().filter_map(|(key, at)| Some((key, at?))).collect();
         if let [(one, at), (other, _), ..] = &given[..] {
             let (one, other) = (article(one), article(other));
             return Err(self.fail(at.clone(), &format!("has {one} and {other}; keep one of them")));
         }
-        if told.schedule.is_none() {
+        if written.schedule.is_none() {
             self.no_zone(given.first().map_or("nothing", |(key, _)| key))?;
         }
-        match (&told.schedule, &told.every, &told.delay, &told.at) {
+        match (&written.schedule, &written.every, &written.delay, &written.at) {
             (Some(line), ..) => self.cron(line),
             (_, Some(period), ..) => Ok(self.span(period, "every", every)?.into()),
             (_, _, Some(after), _) => Ok(self.span(after, "delay", delay)?.into()),
             (_, _, _, Some(moment)) => {
                 let moment_at = time::parse(moment.as_ref()).map_err(|error| {
-                    self.fail(moment.span(), &format!("has an `at` {:?} that is no time: {error}", moment.as_ref()))
+                    self.fail(moment.span(), &format!("has an `at` {:?} that is not a time: {error}", moment.as_ref()))
                 })?;
                 Ok(at(moment_at).into())
             }
             _ => Err(self.fail(
                 self.at.clone(),
-                "has no time to run at; add schedule = \"0 3 * * *\", every = \"10s\", delay = \"10s\" or at = \"2026-12-24T18:00:00Z\"",
+                "has no schedule; add schedule = \"0 3 * * *\", every = \"10s\", delay = \"10s\" or at = \"2026-12-24T18:00:00Z\"",
             )),
         }
     }
@@ -49,18 +49,18 @@ impl Desk<'_> {
             self.fail(at, &format!("has a {key} that cannot be used: {error}"))
         };
         let mut cron = Cron::parse(line.as_ref()).map_err(|error| wrong(line.span(), "schedule", &error))?;
-        if let Some(zone) = &self.told.zone {
+        if let Some(zone) = &self.written.zone {
             cron = cron.zone(zone.as_ref()).map_err(|error| wrong(zone.span(), "zone", &error))?;
         }
-        if let Some(rule) = &self.told.dst {
+        if let Some(rule) = &self.written.dst {
             let names = || Dst::ALL.into_iter().map(Dst::name);
             let Some(found) = Dst::ALL.into_iter().find(|dst| dst.name() == rule.as_ref()) else {
-                let mend = match nearest(rule.as_ref(), names()) {
+                let fix = match nearest(rule.as_ref(), names()) {
                     Some(near) => format!("did you mean `{near}`?"),
                     None => format!("use {}", names().collect::<Vec<_>>().join(", ")),
                 };
                 return Err(
-                    self.fail(rule.span(), &format!("has dst `{}`, which is unknown; {mend}", rule.as_ref()))
+                    self.fail(rule.span(), &format!("has dst `{}`, which is unknown; {fix}", rule.as_ref()))
                 );
             };
             cron = cron.dst(found);
@@ -79,15 +79,15 @@ impl Desk<'_> {
         })
     }
 
-    /// Only a cron line has a zone, and hours that a zone skips.
+    /// Refuses a zone or a DST rule without a cron line: only cron lines have local times.
     fn no_zone(&self, key: &str) -> Result<(), ConfigError> {
-        let (zone, dst) = (&self.told.zone, &self.told.dst);
+        let (zone, dst) = (&self.written.zone, &self.written.dst);
         let stray =
             [("zone", zone), ("dst", dst)].into_iter().find_map(|(name, text)| Some((name, text.as_ref()?)));
         match stray {
             Some((name, text)) if key != "nothing" => {
                 let why = format!(
-                    "has `{key}` and a `{name}`; `{key}` counts real time: take the {name} out, or write a cron line as `schedule`"
+                    "has `{key}` and a `{name}`; `{key}` counts real time: remove the {name}, or write a cron line as `schedule`"
                 );
                 Err(self.fail(text.span(), &why))
             }

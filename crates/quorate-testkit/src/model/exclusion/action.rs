@@ -1,27 +1,27 @@
 use crate::model::Name;
 use std::fmt;
 
-/// What may happen.
+/// A step of the model.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Action {
-    /// An attempt begins: its acquires leave.
+    /// An attempt begins and sends its acquires.
     Begin(u8),
-    /// It gives up: its releases leave.
+    /// An attempt gives up and sends its releases.
     GiveUp(u8),
-    /// Its extensions leave.
+    /// A holder sends its extensions.
     Extend(u8),
-    /// Its lease ends and its releases leave.
+    /// A lease ends and its holder sends its releases.
     Release(u8),
     /// An acquire runs; with `true` it may run again.
     Acquires(u8, Name, bool),
     /// An extension runs; with `true` it may run again.
     Extends(u8, Name, bool),
-    /// An acquire or an extension runs and is heard; with `true` it may run again.
+    /// An acquire or an extension runs and its reply arrives; with `true` it may run again.
     AtOnce(u8, Name, bool),
     /// A release runs.
     Releases(u8, Name),
-    /// A grant, or word of an extension, arrives.
-    Hears(u8, Name),
+    /// The reply to an acquire or an extension arrives.
+    Receives(u8, Name),
     /// A node forgets everything.
     Forget(Name),
     /// A step of time.
@@ -41,7 +41,7 @@ impl fmt::Debug for Action {
             Self::Extends(a, node, again) => write!(f, "{node:?} runs {}'s extension{}", who(a), kept(again)),
             Self::AtOnce(a, node, again) => write!(f, "{node:?} serves {}{}", who(a), kept(again)),
             Self::Releases(a, node) => write!(f, "{node:?} runs {}'s release", who(a)),
-            Self::Hears(a, node) => write!(f, "{} hears {node:?}", who(a)),
+            Self::Receives(a, node) => write!(f, "{} receives the reply of {node:?}", who(a)),
             Self::Forget(node) => write!(f, "{node:?} forgets"),
             Self::Step => write!(f, "step"),
         }

@@ -1,36 +1,37 @@
-/// Attempts at most.
+/// The maximum number of attempts.
 pub const ATTEMPTS: usize = 3;
 /// The TTL, in steps.
 pub(super) const TTL: u8 = 4;
-/// By how much a key may end early, and by how much a worker may believe too long, within a TTL.
+/// The time by which a key may end early, and the time by which a worker may believe too long, within a
+/// TTL.
 pub(super) const EARLY: u8 = 1;
 pub(super) const SLOW: u8 = 1;
-/// What is taken off a TTL.
+/// The margin that is subtracted from a TTL.
 pub(super) const MARGIN: u8 = EARLY + SLOW;
-/// The present, for the shipped code: times are kept relative to it.
+/// The present, for the shipped code: times are stored relative to it.
 pub(super) const NOW: u32 = 1000;
 
-/// The property: nobody believes in a lease while another does.
+/// The property: no two workers believe in a lease at once.
 pub const ALONE: &str = "one lease is believed in at a time";
 
-/// One model, within these bounds.
+/// The model, within these bounds.
 #[derive(Clone, Copy, Debug)]
 pub struct Exclusion {
-    /// Attempts that begin.
+    /// The number of attempts.
     pub attempts: usize,
-    /// Rounds of extensions in all.
+    /// The number of rounds of extensions in all.
     pub extensions: u8,
-    /// Acquires and extensions that run twice.
+    /// The number of acquires and extensions that run twice.
     pub doubles: u8,
-    /// How often a node forgets everything.
+    /// The number of times that a node forgets everything.
     pub forgets: u8,
-    /// Whether a reply comes at once or never; without that, at any later time or never.
+    /// If set, a reply comes at once or never; otherwise at any later time or never.
     pub prompt: bool,
     /// The rule that is left out.
     pub without: Option<Rule>,
 }
 
-/// What keeps believed intervals apart.
+/// A rule that keeps believed intervals apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
     /// A node that forgot votes again only after a quarantine.
@@ -41,16 +42,16 @@ pub enum Rule {
     Send,
     /// Validity counts from the quorum-th latest send, not from the latest.
     QuorumthSend,
-    /// The margin is taken off.
+    /// The margin is subtracted.
     Margin,
     /// A lease ends before the first message of its release leaves.
     EndBeforeRelease,
-    /// An owner token signs one attempt, not a retry too.
+    /// An owner token signs one attempt, and not also its retry.
     FreshOwner,
 }
 
 impl Exclusion {
-    /// Two attempts, and replies that come whenever they like.
+    /// Two attempts, and replies that arrive at any time.
     pub fn plain() -> Self {
         Self { attempts: 2, extensions: 0, doubles: 0, forgets: 0, prompt: false, without: None }
     }
@@ -70,7 +71,7 @@ impl Exclusion {
         Self { doubles: 1, ..Self::extending() }
     }
 
-    /// A worker that tries again, and another.
+    /// A worker that tries again, and another worker.
     pub fn retrying() -> Self {
         Self { attempts: 3, prompt: true, ..Self::plain() }
     }

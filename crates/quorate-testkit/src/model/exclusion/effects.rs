@@ -1,10 +1,10 @@
-//! What each action does.
+//! The effects of each action.
 
 use super::{
     bounds::{ATTEMPTS, EARLY, Exclusion, MARGIN, NOW, Rule, SLOW, TTL},
     state::{Line, Phase, Site, State},
 };
-use crate::model::shelf::{Shelf, owner, resource, tally};
+use crate::model::lease_store::{LeaseStore, owner, resource, tally};
 use quorate::{
     internals::{Tally, Verdict},
     node::{FencingToken, NodeTime, Reply, Request, engine::Clocks},
@@ -20,26 +20,26 @@ impl Exclusion {
         if self.leaves_out(Rule::FreshOwner) && attempt == 2 { 0 } else { attempt as u8 }
     }
 
-    /// For how long a lease is believed in, in true time from its send.
+    /// Returns the time for which a worker believes in a lease, in true time from its send.
     fn believed(&self) -> u8 {
         if self.leaves_out(Rule::Margin) { TTL + SLOW } else { TTL - MARGIN + SLOW }
     }
 
-    /// Whether the node serves this attempt's voting requests.
+    /// Returns `true` if the node serves this attempt's voting requests.
     pub(super) fn serves(&self, site: &Site, extends: bool) -> bool {
         site.quarantine == 0 || (extends && self.leaves_out(Rule::QuarantineOfHolders))
     }
 
-    /// Asks the shipped engine.
+    /// Runs `request` on the shipped engine.
     fn ask(site: &mut Site, request: Request) -> Reply {
         let now = u64::from(NOW);
-        let mut shelf = Shelf {
+        let mut store = LeaseStore {
             lease: site.key.map(|(owner, left)| (owner, NOW + u32::from(left))),
             counter: Some((1, u32::MAX)),
         };
         let clocks = Clocks { wall: NodeTime::from_micros(now), lease_nanos: now };
-        let reply = shelf.ask(request, clocks, NodeTime::from_micros(u64::MAX));
-        site.key = shelf.lease.map(|(owner, until)| (owner, (until - NOW) as u8));
+        let reply = store.ask(request, clocks, NodeTime::from_micros(u64::MAX));
+        site.key = store.lease.map(|(owner, until)| (owner, (until - NOW) as u8));
         reply
     }
 
@@ -95,12 +95,12 @@ impl Exclusion {
         Self::ask(site, Request::Release { resource: resource(), owner });
     }
 
-    /// A reply arrives, and what it means is decided at once.
-    pub(super) fn hears(&self, state: &mut State, at: usize, attempt: usize) -> Option<()> {
+    /// Delivers a reply; its meaning is decided at once.
+    pub(super) fn receives(&self, state: &mut State, at: usize, attempt: usize) -> Option<()> {
         let line = &mut state.sites[at].lines[attempt];
         let age = line.reply.take()?;
         let age = if self.leaves_out(Rule::Send) { 0 } else { age };
-        // Never lowers what stands.
+        // A later vote is never replaced by an earlier one.
         line.vote = Some(line.vote.map_or(age, |vote| vote.min(age)));
         let votes = Self::tally(state, attempt);
         if votes.verdict() == Verdict::Won {
@@ -117,7 +117,7 @@ impl Exclusion {
         tally(state.sites.map(|site| site.lines[attempt].vote.map(|age| (1, [0; 2], NOW - u32::from(age)))))
     }
 
-    /// For how long the votes let it be believed in.
+    /// Returns the time for which the votes allow the worker to believe in the lease.
     fn left(&self, votes: &Tally) -> u8 {
         let sent = match self.leaves_out(Rule::QuorumthSend) {
             false => votes.sent_by_quorum(),
@@ -127,7 +127,7 @@ impl Exclusion {
         u64::from(self.believed()).saturating_sub(age) as u8
     }
 
-    /// It is over, and its releases leave.
+    /// Ends an attempt and sends its releases.
     pub(super) fn end(state: &mut State, attempt: usize, phase: Phase) {
         state.phases[attempt] = phase;
         for site in &mut state.sites {
@@ -135,13 +135,14 @@ impl Exclusion {
         }
     }
 
-    /// All ages grow, and what is left shrinks.
+    /// Adds a step to all ages, and takes one off all remaining times.
     pub(super) fn step(&self, state: &mut State) {
         for site in &mut state.sites {
             site.quarantine = site.quarantine.saturating_sub(1);
             site.key = site.key.and_then(|(owner, left)| (left > 1).then_some((owner, left - 1)));
             for line in &mut site.lines {
-                // What is too old to let anyone believe in anything is as good as lost.
+                // A request or a vote that is too old to make any worker believe in a lease is as good as
+                // lost.
                 let older = |age: u8| (age + 1 < self.believed()).then_some(age + 1);
                 line.acquire = line.acquire.and_then(older);
                 line.extend = line.extend.and_then(older);
@@ -165,9 +166,9 @@ impl Exclusion {
         }
     }
 
-    /// What nobody listens to is of no account. A request of an attempt that is over could only keep others
-    /// away: it might as well be lost.
-    pub(super) fn tidy(state: &mut State) {
+    /// Drops the replies that no attempt waits for. A request of an attempt that is over could only keep
+    /// other attempts away: it might as well be lost.
+    pub(super) fn drop_stale_messages(state: &mut State) {
         for (attempt, phase) in state.phases.iter().enumerate() {
             if matches!(phase, Phase::Ended | Phase::Lost) {
                 for site in &mut state.sites {
@@ -179,7 +180,7 @@ impl Exclusion {
     }
 }
 
-/// Longer than anything takes.
+/// Longer than anything in the model takes.
 const FOR_EVER: Duration = Duration::from_secs(1 << 30);
 
 /// A step is a nanosecond of the clock that times leases.

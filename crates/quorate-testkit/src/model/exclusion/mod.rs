@@ -1,30 +1,32 @@
-//! Exclusion: no two workers believe in a lease on one resource at the same true time.
+//! Model of exclusion: no two workers believe in a lease on one resource at the same true time.
 //!
-//! # What is not looked at
+//! # Not covered
 //!
-//! What a worker does after it has looked: for a pause between look and use there is the fencing token. Tokens
-//! themselves, *raise*, and an attempt that is won but has too little validity left. A node that comes back with
-//! an earlier memory: it can only hold more keys than one that came back empty. Clocks beyond the assumptions.
+//! A worker's actions after it has checked its lease: the fencing token covers a pause between check and
+//! use. Tokens themselves, *raise*, and an attempt that is won but has too little validity left. A node
+//! that comes back with an earlier state: it can only hold more keys than one that came back empty. Clocks
+//! beyond the assumptions.
 //!
-//! # What is in it
+//! # Scope
 //!
-//! Three nodes, a few attempts, and true time in steps, without an end: all times are kept as how long ago, or how
-//! long yet, and what is too old to matter is forgotten. Requests run at any later time, in any order, or never; an acquire or an
-//! extension may run twice, with any time between, and be answered twice (a release that runs twice does what
-//! a late one does). Replies
-//! arrive at any later time, or never. Nothing keeps a release behind its acquire. A third attempt is the first
-//! worker's retry. A holder may be paused at any point: its belief ends by the clock alone.
+//! Three nodes, a few attempts, and true time in steps, without an end. All times are relative: the time
+//! since, or the time that remains. A time that is too old to matter is dropped. Requests run at any later
+//! time, in any order, or never. An acquire or an extension may run twice, with any time between, and be
+//! answered twice (a release that runs twice has the effect of a late one). Replies arrive at any later
+//! time, or never. A release may run before its acquire. A third attempt is the first worker's retry. A
+//! holder may be paused at any point: its belief ends by the clock alone.
 //!
-//! Clocks are as bad as they may be: each key ends a step early (its node's clock is fast, or has stepped), each worker believes
-//! for a step too long (its clock is slow), and the margin that is taken off the TTL is just these two steps.
-//! A node that forgot votes again after a TTL of true time, which the quarantine is at least by any clock allowed.
-//! What was under way to it is gone with its run. Whether a holder hears of it is left open: it may go on
-//! counting on what the node granted before.
+//! Clocks are as bad as the assumptions allow. Each key ends a step early (its node's clock is fast, or has
+//! stepped). Each worker believes for a step too long (its clock is slow). The margin that is subtracted
+//! from the TTL is exactly these two steps. A node that forgot votes again after a TTL of true time; by any
+//! allowed clock the quarantine is at least as long. Requests on their way to such a node are lost with its
+//! old run. The model leaves open whether a holder learns of the loss: it may go on counting what the node
+//! granted before.
 //!
-//! # What stands in for the code
+//! # Parts that are the shipped code
 //!
-//! Requests run on the shipped engine; won or not, and since when, is the shipped tally's word, for extensions
-//! too. `not_after` refuses nothing here: exclusion must not rest on it.
+//! Requests run on the shipped engine. The shipped tally decides whether a round is won, and since when,
+//! also for extensions. `not_after` refuses nothing here: exclusion must not depend on it.
 
 mod action;
 mod bounds;
@@ -54,7 +56,8 @@ impl Exclusion {
         let number = attempt as u8;
         match state.phases[attempt] {
             Phase::Idle if self.may_begin(state, attempt) => actions.push(Action::Begin(number)),
-            // Its releases matter to nobody but a retry: an attempt may as well never go on.
+            // The releases of an attempt matter only to its retry: otherwise an attempt may as well never
+            // go on.
             Phase::Acquiring if self.attempts > 2 => actions.push(Action::GiveUp(number)),
             Phase::Held(_) => {
                 actions.push(Action::Release(number));
@@ -112,7 +115,7 @@ impl Model for Exclusion {
                     actions.push(Action::Releases(attempt, site.name));
                 }
                 if line.reply.is_some() {
-                    actions.push(Action::Hears(attempt, site.name));
+                    actions.push(Action::Receives(attempt, site.name));
                 }
             }
             if state.forgets > 0 {
@@ -148,10 +151,10 @@ impl Model for Exclusion {
                     Phase::Acquiring => self.acquires(&mut state, at, attempt, again)?,
                     _ => self.extends(&mut state, at, attempt, again)?,
                 }
-                self.hears(&mut state, at, attempt)?;
+                self.receives(&mut state, at, attempt)?;
             }
             Action::Releases(a, node) => self.releases(&mut state.sites[at(node)?], a.into()),
-            Action::Hears(a, node) => self.hears(&mut state, at(node)?, a.into())?,
+            Action::Receives(a, node) => self.receives(&mut state, at(node)?, a.into())?,
             Action::Forget(node) => {
                 state.forgets -= 1;
                 let quarantine = if self.leaves_out(Rule::Quarantine) { 0 } else { TTL };
@@ -163,7 +166,7 @@ impl Model for Exclusion {
             }
             Action::Step => self.step(&mut state),
         }
-        Self::tidy(&mut state);
+        Self::drop_stale_messages(&mut state);
         if self.prompt {
             state.sites.iter_mut().flat_map(|site| &mut site.lines).for_each(|line| line.reply = None);
         }

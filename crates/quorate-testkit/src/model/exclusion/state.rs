@@ -1,7 +1,7 @@
 use super::bounds::ATTEMPTS;
 use crate::model::{NODES, Name};
 
-/// Where nodes and attempts stand.
+/// The state of nodes and attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct State {
     pub(super) sites: [Site; NODES],
@@ -11,13 +11,13 @@ pub struct State {
     pub(super) forgets: u8,
 }
 
-/// One node, what is under way to and from it, and what each attempt has of it. Ages are in steps since
-/// the request was sent.
+/// One node, the messages to and from it, and each attempt's votes from it. Ages are in steps since the
+/// request was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub(super) struct Site {
-    /// Who has the key, and for how many steps yet.
+    /// The number of the key's holder, and the remaining steps of its lease.
     pub(super) key: Option<(u8, u8)>,
-    /// How many steps yet it does not vote.
+    /// The remaining steps for which the node does not vote.
     pub(super) quarantine: u8,
     pub(super) forgot: bool,
     pub(super) lines: [Line; ATTEMPTS],
@@ -29,9 +29,9 @@ pub(super) struct Line {
     pub(super) acquire: Option<u8>,
     pub(super) extend: Option<u8>,
     pub(super) release: bool,
-    /// A grant, or an extension done, on its way.
+    /// The reply to an acquire or an extension, on its way.
     pub(super) reply: Option<u8>,
-    /// What has arrived: the latest request that the node granted.
+    /// The vote that has arrived: the latest request that the node granted.
     pub(super) vote: Option<u8>,
 }
 
@@ -40,7 +40,7 @@ pub(super) enum Phase {
     #[default]
     Idle,
     Acquiring,
-    /// Believed for so many steps yet.
+    /// Believes in its lease for the given number of further steps.
     Held(u8),
     /// Was held, and is over.
     Ended,

@@ -1,32 +1,32 @@
 use crate::model::Name;
 use std::fmt;
 
-/// What may happen.
+/// A step of the model.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Action {
-    /// The next attempt begins, on a clock that is off by so many steps.
+    /// The next attempt begins, on a clock that is off by the given number of steps.
     Begin(i8),
     /// An attempt's acquire runs on a node; with `true` it may run again.
     Acquire(u8, Name, bool),
-    /// It runs and its reply arrives.
+    /// An attempt's acquire runs and its reply arrives.
     AcquireAtOnce(u8, Name),
-    /// A grant arrives: the first or the second on its way.
+    /// A grant arrives: the first or the second of those on their way.
     Granted(u8, Name, u8),
     /// A raise runs.
     Raise(u8, Name),
-    /// It runs and its reply arrives.
+    /// A raise runs and its reply arrives.
     RaiseAtOnce(u8, Name),
     /// A raise's reply arrives.
     Raised(u8, Name),
     /// A repair runs.
     Repair(u8, Name),
-    /// Time goes on.
+    /// Time advances.
     Step,
     /// A node forgets everything.
     Forget(Name),
-    /// A node saves what it knows.
+    /// A node saves its state.
     Save(Name),
-    /// A node comes back with what it saved.
+    /// A node comes back with the saved state.
     Return(Name),
 }
 
@@ -39,11 +39,11 @@ impl fmt::Debug for Action {
             Self::Acquire(a, node, again) => {
                 write!(f, "{} acquires {node:?}{}", who(a), if again { " (kept)" } else { "" })
             }
-            Self::AcquireAtOnce(a, node) => write!(f, "{} acquires and hears {node:?}", who(a)),
-            Self::RaiseAtOnce(a, node) => write!(f, "{} raises and hears {node:?}", who(a)),
-            Self::Granted(a, node, _) => write!(f, "{} hears {node:?}", who(a)),
+            Self::AcquireAtOnce(a, node) => write!(f, "{} acquires at {node:?}, which answers", who(a)),
+            Self::RaiseAtOnce(a, node) => write!(f, "{} raises at {node:?}, which answers", who(a)),
+            Self::Granted(a, node, _) => write!(f, "{} receives the grant of {node:?}", who(a)),
             Self::Raise(a, node) => write!(f, "{} raises {node:?}", who(a)),
-            Self::Raised(a, node) => write!(f, "{} hears {node:?} raised", who(a)),
+            Self::Raised(a, node) => write!(f, "{} receives the reply of {node:?} to its raise", who(a)),
             Self::Repair(a, node) => write!(f, "{} repairs {node:?}", who(a)),
             Self::Step => write!(f, "step"),
             Self::Forget(node) => write!(f, "{node:?} forgets"),

@@ -1,79 +1,79 @@
-/// Attempts at most.
+/// The maximum number of attempts.
 pub const ATTEMPTS: usize = 3;
 /// The step of time, in microseconds.
 pub(super) const STEP: u32 = 1_000_000;
-/// `max_clock_offset`: clocks are off by whole steps, and what is left over is for counts, which take no time
-/// here, as they would.
+/// `max_clock_offset`. Clocks are off by whole steps. The rest leaves room for the counter's increments,
+/// which take no time in the model.
 pub(super) const OFFSET: u32 = STEP + 100;
 /// The true time when a history begins.
 pub(super) const BEGIN: u32 = 100 * STEP;
 
 /// The property: no token is given twice.
 pub const UNIQUE: &str = "tokens are unique";
-/// The property: who begins after a grant has the larger token.
+/// The property: an attempt that begins after a grant has the larger token.
 pub const GROWING: &str = "a later grant has the larger token";
 
-/// One model, within these bounds.
+/// The model, within these bounds.
 #[derive(Clone, Copy, Debug)]
 pub struct Fencing {
-    /// Attempts that begin.
+    /// The number of attempts.
     pub attempts: usize,
-    /// Acquires that run twice.
+    /// The number of acquires that run twice.
     pub doubles: u8,
-    /// Whether a reply comes at once or never; without that, at any later moment or never.
+    /// If set, a reply comes at once or never; otherwise at any later moment or never.
     pub prompt: bool,
-    /// By how many steps workers' clocks may be off; it matters only to missing counters.
+    /// The steps by which workers' clocks may be off; they matter only to missing counters.
     pub offs: &'static [i8],
-    /// Whether who has won repairs nodes.
+    /// Lets an attempt that has won repair nodes.
     pub repair: bool,
-    /// By how much counters may differ at first; without that, none has been seeded.
+    /// The difference that counters may have at first; `None` if no counter has been seeded.
     pub apart: Option<u8>,
-    /// Whether any counter may be missing at first as well.
+    /// Lets any counter be missing at first as well.
     pub missing: bool,
-    /// By how many steps the clock was ahead that seeded them.
+    /// The steps by which the clock that seeded the counters was ahead.
     pub seeded: u8,
-    /// By how many steps a node's clock may be ahead.
+    /// The steps by which a node's clock may be ahead.
     pub ahead: u8,
-    /// How often time goes on.
+    /// The number of times that time advances.
     pub steps: u8,
-    /// By how many steps at once.
+    /// The number of steps by which it advances each time.
     pub stride: u8,
-    /// How long a quarantine is, in steps: `max_ttl`.
+    /// The length of a quarantine, in steps: `max_ttl`.
     pub quarantine: u8,
-    /// How long a counter lives after its last use, in steps.
+    /// The lifetime of a counter after its last use, in steps.
     pub keep: u8,
-    /// How often a node forgets everything.
+    /// The number of times that a node forgets everything.
     pub forgets: u8,
-    /// How often a node comes back with an earlier memory.
+    /// The number of times that a node comes back with an earlier state.
     pub returns: u8,
     /// The rule that is left out.
     pub without: Option<Rule>,
 }
 
-/// What keeps tokens unique and growing.
+/// A rule that keeps tokens unique and growing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
     /// An acquire counts one more grant.
     Increment,
     /// A majority's counters are raised to the token.
     Raise,
-    /// Only the owner raises.
+    /// Only the owner raises a counter.
     RaiseByOwner,
     /// A repair never lowers a counter.
     RepairKeepsMore,
-    /// A forgotten counter starts at the time, by a clock within `max_clock_offset`.
+    /// A node that has no counter starts it at the time of a clock that is within `max_clock_offset`.
     Seed,
     /// A node that has forgotten votes again only after a quarantine.
     Quarantine,
-    /// A counter older than its node's memory counts like a forgotten one.
+    /// A counter that is older than its node's memory counts like a missing one.
     OldCounters,
-    /// The memory of a node that came back begins later than its clock says, by as much as a seed in what came
-    /// back may have been ahead of that clock.
+    /// The memory of a node that came back begins later than its clock says: later by as much as a seed in
+    /// the restored state may have been ahead of that clock.
     LateMemory,
 }
 
 impl Fencing {
-    /// Two attempts and no time: nothing is forgotten.
+    /// Two attempts, and time that does not advance: no node forgets anything.
     pub fn plain() -> Self {
         Self {
             attempts: 2,
@@ -95,7 +95,7 @@ impl Fencing {
         }
     }
 
-    /// A node forgets, clocks are off, and time goes on by a quarantine.
+    /// A node forgets, clocks are off, and time advances by a quarantine.
     pub fn forgetful() -> Self {
         Self { forgets: 1, repair: false, missing: true, apart: Some(0), ..Self::timed() }
     }
@@ -105,7 +105,7 @@ impl Fencing {
         Self { returns: 1, offs: &[0], apart: Some(0), seeded: 2, repair: false, ..Self::timed() }
     }
 
-    /// Counters end, which have not been used for a while.
+    /// Counters that have not been used for a while expire.
     pub fn retiring() -> Self {
         Self { keep: 4, apart: Some(0), missing: true, repair: false, ..Self::timed() }
     }

@@ -1,10 +1,10 @@
-//! What each action does.
+//! The effects of each action.
 
 use super::{
     bounds::{BEGIN, Fencing, OFFSET, Rule, STEP},
     state::{Attempt, Grant, Line, Phase, Site, State},
 };
-use crate::model::shelf::{Shelf, owner, pack, resource, tally};
+use crate::model::lease_store::{LeaseStore, owner, pack, resource, tally};
 use quorate::{
     internals::{Tally, Verdict},
     node::{FencingToken, NodeTime, Reply, Request, engine::Clocks},
@@ -30,10 +30,10 @@ impl Fencing {
 
     fn ask(&self, state: &State, site: &mut Site, request: Request) -> Reply {
         if !matches!(request, Request::Raise { .. }) {
-            site.shelf.lease = None; // It has just ended.
+            site.store.lease = None; // It has just ended.
         }
         let clocks = Clocks { wall: NodeTime::from_micros(Self::wall(state, site).into()), lease_nanos: 0 };
-        site.shelf.ask(request, clocks, NodeTime::from_micros(u64::MAX))
+        site.store.ask(request, clocks, NodeTime::from_micros(u64::MAX))
     }
 
     fn keep(&self) -> Duration {
@@ -56,7 +56,7 @@ impl Fencing {
 
     pub(super) fn acquire(&self, state: &mut State, at: usize, attempt: usize, again: bool) {
         let mut site = state.sites[at];
-        let before = site.shelf.counter;
+        let before = site.store.counter;
         let request = Request::Acquire {
             resource: resource(),
             owner: owner(attempt as u8),
@@ -73,11 +73,11 @@ impl Fencing {
             let mut counter = pack(counter.get());
             if let (true, Some((last, until))) = (self.leaves_out(Rule::Increment), before) {
                 counter = last;
-                site.shelf.counter = Some((last, until));
+                site.store.counter = Some((last, until));
             }
             if state.attempts[attempt].phase == Phase::Acquiring {
                 let line = &mut site.lines[attempt];
-                // The smaller, which is the empty one where there is one, makes room.
+                // The smaller grant makes room: an empty one is the smallest.
                 line.grants[0] = Grant { counter, since: site.since, votes_from: site.votes_from };
                 line.grants.sort_unstable();
             }
@@ -85,7 +85,8 @@ impl Fencing {
         state.sites[at] = site;
     }
 
-    /// A grant arrives, if there is one. Once a majority has granted, its largest counter is to be the token.
+    /// Delivers a grant, if there is one. Once a majority has granted, its largest counter becomes the
+    /// token.
     pub(super) fn granted(&self, state: &mut State, at: usize, attempt: usize, which: usize) {
         let line = &mut state.sites[at].lines[attempt];
         line.vote = std::mem::take(&mut line.grants[which]);
@@ -108,7 +109,8 @@ impl Fencing {
         for (node, site) in state.sites.iter_mut().enumerate() {
             let line = &mut site.lines[attempt];
             line.grants = Default::default();
-            // A raise is posted to the node that granted; had it forgotten since, the raise is refused.
+            // A raise is sent to a node that granted. If the node has forgotten since, it refuses the
+            // raise.
             line.raise = below.contains(&node) && line.vote.since == site.since;
         }
     }
@@ -121,7 +123,7 @@ impl Fencing {
         }))
     }
 
-    /// Nobody listens any more; what was asked may still run.
+    /// Ends the attempt's interest in replies. The requests that it has sent may still run.
     fn win(state: &mut State, attempt: usize) {
         state.attempts[attempt].phase = Phase::Won;
         for site in &mut state.sites {
@@ -133,8 +135,8 @@ impl Fencing {
     pub(super) fn raise(&self, state: &mut State, at: usize, attempt: usize) {
         let mut site = state.sites[at];
         let to = token_of(state.attempts[attempt].token);
-        let by = match (self.leaves_out(Rule::RaiseByOwner), site.shelf.lease) {
-            (true, Some((whoever, _))) => whoever,
+        let by = match (self.leaves_out(Rule::RaiseByOwner), site.store.lease) {
+            (true, Some((holder, _))) => holder,
             _ => attempt as u8,
         };
         let request = Request::Raise { resource: resource(), owner: owner(by), to, keep: self.keep() };
@@ -170,25 +172,26 @@ impl Fencing {
         };
         let reply = self.ask(state, &mut site, request);
         if let (true, Reply::Extended, Some(counter)) =
-            (self.leaves_out(Rule::RepairKeepsMore), reply, &mut site.shelf.counter)
+            (self.leaves_out(Rule::RepairKeepsMore), reply, &mut site.store.counter)
         {
             counter.0 = token;
         }
         state.sites[at] = site;
     }
 
-    /// A new memory begins with `shelf`. What was under way to the old run is gone; replies that left are not.
-    pub(super) fn lose_memory(&self, state: &mut State, at: usize, shelf: Shelf, margin: u32) {
+    /// Starts a new memory with the state of `store`. Requests on their way to the old run are lost;
+    /// replies that have left still arrive.
+    pub(super) fn lose_memory(&self, state: &mut State, at: usize, store: LeaseStore, margin: u32) {
         let now = Self::wall(state, &state.sites[at]);
         let site = &mut state.sites[at];
-        (site.shelf, site.since, site.votes_from) = (shelf, now + margin, now + self.quarantine());
+        (site.store, site.since, site.votes_from) = (store, now + margin, now + self.quarantine());
         for line in &mut site.lines {
             (line.acquire, line.raise) = (false, false);
         }
     }
 }
 
-/// Longer than anything takes, and short enough to be added to a time.
+/// Longer than anything in the model takes, and short enough to be added to a time.
 const FOR_EVER: Duration = Duration::from_secs(1 << 30);
 
 fn micros(micros: u32) -> Duration {

@@ -1,28 +1,29 @@
-//! Fencing tokens: unique, and growing in the order of the grants.
+//! Model of fencing tokens: they are unique, and grow in the order of the grants.
 //!
-//! # What is not looked at
+//! # Not covered
 //!
-//! Exclusion ([`exclusion`](super::exclusion)), who waits for whom, and liveness.
+//! Exclusion ([`exclusion`](super::exclusion)), the queue of waiters, and liveness.
 //!
-//! # What is in it
+//! # Scope
 //!
 //! Three nodes and a few attempts on one resource. A request may run at any later moment, in any order, or
-//! never; an acquire may run twice, a raise as often as it likes. A reply may come at any later moment, or
-//! never. A key may end at any moment; so a release has nothing to add, and neither has an attempt that gives up.
-//! (It is taken to end just before whatever needs it gone. A request that finds it standing is refused, and
-//! might as well be lost.) Whoever has won may repair any node at any later moment, as often as it likes, also
-//! long after its lease has ended. What the votes mean is decided as soon as a majority has granted.
+//! never; an acquire may run twice, a raise any number of times. A reply may arrive at any later moment, or
+//! never. A key may end at any moment; so a release adds nothing, and neither does an attempt that gives
+//! up. (The model ends a key just before a request needs it gone. A request that finds the key still there
+//! is refused, and might as well be lost.) An attempt that has won may repair any node at any later moment,
+//! any number of times, also long after its lease has ended. The votes are evaluated as soon as a majority
+//! has granted.
 //!
-//! Time matters only to seeds. It moves on in steps of `max_clock_offset`; each node's wall clock is right or
-//! ahead by one such step, each worker's is up to `behind` or `ahead` of it; a node refuses a proposal
-//! that is too far from its own time. A node may forget everything, or come back with what it knew at some
-//! earlier moment. It then votes again after its quarantine. What was under way to it is gone with its run (in the code: the
-//! connection broke, or its marker differs); replies that had left still arrive.
+//! Time matters only to seeds. It advances in steps of `max_clock_offset`. Each node's wall clock is right
+//! or ahead by one such step; each worker's clock is up to `behind` or `ahead` of it. A node refuses a
+//! proposal that is too far from its own time. A node may forget everything, or come back with an earlier
+//! state. It then votes again after its quarantine. Requests on their way to it are lost with its old run
+//! (in the code: the connection broke, or the marker differs); replies that had left still arrive.
 //!
-//! # What stands in for the code
+//! # Parts that are the shipped code
 //!
-//! Requests run on the shipped engine, votes are weighed by the shipped tally. `not_after` refuses nothing here:
-//! fencing must not rest on it.
+//! Requests run on the shipped engine, and the shipped tally counts votes. `not_after` refuses nothing
+//! here: fencing must not depend on it.
 
 mod action;
 mod bounds;
@@ -33,7 +34,7 @@ pub use action::Action;
 pub use bounds::{ATTEMPTS, Fencing, GROWING, Rule, UNIQUE};
 pub use state::State;
 
-use super::{NODES, Name, shelf::Shelf};
+use super::{NODES, Name, lease_store::LeaseStore};
 use bounds::{BEGIN, OFFSET, STEP};
 use state::{Attempt, Line, Phase, Site};
 use stateright::{Model, Property};
@@ -94,7 +95,7 @@ impl Model for Fencing {
                 let count = count.filter(|_| self.apart.is_some());
                 let count = count.map(|count| (BEGIN + u32::from(self.seeded) * STEP + count, u32::MAX));
                 Site {
-                    shelf: Shelf { lease: None, counter: count },
+                    store: LeaseStore { lease: None, counter: count },
                     ahead: (digit / counters) as u8,
                     since: BEGIN / 2,
                     votes_from: BEGIN / 2,
@@ -157,11 +158,11 @@ impl Model for Fencing {
             Action::Step => state.now += self.stride,
             Action::Forget(node) => {
                 state.forgets -= 1;
-                self.lose_memory(&mut state, at(node)?, Shelf::default(), 0);
+                self.lose_memory(&mut state, at(node)?, LeaseStore::default(), 0);
             }
             Action::Save(node) => {
                 let site = &mut state.sites[at(node)?];
-                site.saved = Some(Shelf { lease: None, ..site.shelf });
+                site.saved = Some(LeaseStore { lease: None, ..site.store });
             }
             Action::Return(node) => {
                 state.returns -= 1;
@@ -171,7 +172,7 @@ impl Model for Fencing {
             }
         }
         if self.prompt {
-            // What was not heard at once never is.
+            // With prompt replies, a reply that did not arrive at once never arrives.
             for line in state.sites.iter_mut().flat_map(|site| &mut site.lines) {
                 (line.grants, line.raised) = (Default::default(), false);
             }

@@ -1,7 +1,7 @@
 use super::bounds::ATTEMPTS;
-use crate::model::{NODES, Name, shelf::Shelf};
+use crate::model::{NODES, Name, lease_store::LeaseStore};
 
-/// Where the nodes and the attempts stand.
+/// The state of the nodes and the attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct State {
     pub(super) sites: [Site; NODES],
@@ -13,38 +13,39 @@ pub struct State {
     pub(super) returns: u8,
 }
 
-/// One node, what is under way to and from it, and what each attempt has heard of it. Kept together so that
-/// sorting the nodes makes one state of all that differ only in which node is which.
+/// One node, the messages to and from it, and the replies that each attempt has received from it. They are
+/// kept together: sorting the nodes then maps all states that differ only in the order of nodes to one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Site {
-    pub(super) shelf: Shelf,
-    /// By how many steps its wall clock is ahead.
+    pub(super) store: LeaseStore,
+    /// The steps by which the node's wall clock is ahead.
     pub(super) ahead: u8,
-    /// When its memory began, by its own clock in microseconds.
+    /// The time when the node's memory began, by its own clock in microseconds.
     pub(super) since: u32,
-    /// From when on it votes.
+    /// The time from which the node votes.
     pub(super) votes_from: u32,
-    pub(super) saved: Option<Shelf>,
+    pub(super) saved: Option<LeaseStore>,
     pub(super) lines: [Line; ATTEMPTS],
     pub(super) name: Name,
 }
 
-/// Between one attempt and one node.
+/// The messages between one attempt and one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub(super) struct Line {
     /// An acquire that may yet run.
     pub(super) acquire: bool,
-    /// A raise that may run, and run again.
+    /// A raise that may run, any number of times.
     pub(super) raise: bool,
     /// Grants on their way back; empty ones are zero.
     pub(super) grants: [Grant; 2],
-    /// A raise was done and its reply is on its way.
+    /// A raise has run, and its reply is on its way.
     pub(super) raised: bool,
-    /// What has arrived.
+    /// The grant that has arrived.
     pub(super) vote: Grant,
 }
 
-/// A counter, and since when the memory lasts that it came from, and votes. Zero is none.
+/// A counter, the time when the memory that it came from began, and the time from which that memory votes.
+/// Zero means none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub(super) struct Grant {
     pub(super) counter: u32,
@@ -55,11 +56,11 @@ pub(super) struct Grant {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub(super) struct Attempt {
     pub(super) phase: Phase,
-    /// What its worker's clock shows for a counter that is missing.
+    /// The time of the worker's clock, which it proposes for a missing counter.
     pub(super) propose: u32,
-    /// Its token, or what is to be.
+    /// The token, or the value that will become the token.
     pub(super) token: u32,
-    /// The largest token that had been given when it began.
+    /// The largest token that had been given when the attempt began.
     pub(super) floor: u32,
 }
 

@@ -69,7 +69,7 @@ pub enum Choice {
     Direct,
     /// To end it.
     Close(End),
-    /// That its handler has ended.
+    /// Ends the handler.
     End,
     /// To give it up.
     GiveUp,

@@ -3,7 +3,8 @@ use super::{
     state::{LEADERS, WORKERS},
 };
 
-/// The property: a generation is started at most once. At-least-once does not promise it where memory is lost.
+/// The property: a generation is started at most once. At-least-once does not guarantee it where memory is
+/// lost.
 pub const ONCE: &str = "a generation starts once";
 /// The property: no start before or after *skipped*.
 pub const SKIPPED: &str = "a skipped run never starts";
@@ -31,19 +32,19 @@ pub struct OpenedRuns {
     pub leaders: usize,
     /// Generations: two of a job that is at-least-once, one of a job that is at-most-once.
     pub generations: u8,
-    /// How often a node forgets everything.
+    /// The number of times that a node forgets everything.
     pub forgets: u8,
-    /// How often a node comes back with the record alone, as it is now, from before its seals and slots.
+    /// The number of times that a node comes back with the record alone, as it is now, without its seals and slots.
     pub returns: u8,
-    /// Whether leases exclude. Otherwise they expire at any moment, without notice.
+    /// If set, leases exclude each other. Otherwise they expire at any moment, without notice.
     pub timed: bool,
-    /// Whether horizons pass.
+    /// Lets horizons pass.
     pub horizon: bool,
-    /// Whether a leader may run it itself.
+    /// Lets a leader run it itself.
     pub direct: bool,
-    /// Whether leaders prune.
+    /// Lets leaders prune.
     pub prunes: bool,
-    /// Where it begins.
+    /// The history from which a search begins.
     pub from: From,
     /// The choices of each leader for a run of which it finds no record.
     pub plans: [Plan; LEADERS],
@@ -126,7 +127,8 @@ pub enum Rule {
 }
 
 impl OpenedRuns {
-    /// So many workers and leaders, leases that mean nothing, and no loss of memory.
+    /// Returns the model of these numbers of workers and leaders, with leases that do not exclude, and no
+    /// loss of memory.
     pub fn of(workers: usize, leaders: usize) -> Self {
         assert!(workers <= WORKERS && leaders <= LEADERS, "{workers} workers, {leaders} leaders");
         Self {
@@ -145,27 +147,27 @@ impl OpenedRuns {
         }
     }
 
-    /// The same, from a later beginning.
+    /// Returns the same model, with a search that begins at `from`.
     pub fn from(self, from: From) -> Self {
         Self { from, ..self }
     }
 
-    /// The same, where nodes forget so often.
+    /// Returns the same model, in which nodes forget the given number of times.
     pub fn forgetful(self, forgets: u8) -> Self {
         Self { forgets, ..self }
     }
 
-    /// The same, where leases exclude.
+    /// Returns the same model, in which leases exclude each other.
     pub fn timed(self) -> Self {
         Self { timed: true, ..self }
     }
 
-    /// The same, with a second generation.
+    /// Returns the same model with a second generation.
     pub fn twice(self) -> Self {
         Self { generations: 2, ..self }
     }
 
-    /// The same without this rule.
+    /// Returns the same model without this rule.
     pub fn without(self, rule: Rule) -> Self {
         Self { without: Some(rule), ..self }
     }
@@ -174,7 +176,7 @@ impl OpenedRuns {
         self.without == Some(rule)
     }
 
-    /// Whether a generation starts at most once.
+    /// Returns `true` if the model requires that a generation starts at most once.
     pub(super) fn counts_starts(&self) -> bool {
         self.generations == 1 || self.remembers()
     }

@@ -3,7 +3,7 @@
 use super::{
     action::{Action, Ask, Choice},
     bounds::{OpenedRuns, Plan, Rule},
-    node::{Question, Row, Said, ask},
+    node::{NodeReply, Question, Row, ask},
     proposed::{
         CloseTally, first_opened, goes_forward, inherited, latest, memory_needed, overwrites, voided,
     },
@@ -21,9 +21,9 @@ use quorate::{
 };
 use std::time::Duration;
 
-/// The state of the run by a seal.
+/// The state of the run as a seal shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Says {
+pub(super) enum SealedState {
     /// A majority remembers the tick and has no record.
     Absent,
     /// No majority remembers it, and none has a record.
@@ -35,9 +35,9 @@ pub(super) enum Says {
 }
 
 impl OpenedRuns {
-    /// Weighs the answers to a seal by the shipped verdict.
-    pub(super) fn says(&self, found: &[Found]) -> Option<Says> {
-        let finals = self.manner().finals;
+    /// Evaluates the answers to a seal with the shipped verdict.
+    pub(super) fn says(&self, found: &[Found]) -> Option<SealedState> {
+        let finals = self.options().finals;
         let all: Vec<Option<Record>> = found.iter().map(|one| one.mark.record(finals)).collect();
         let decides = latest(found.iter().map(|one| one.mark)).record(finals);
         let view = |(at, one): (usize, &Found)| NodeAnswer {
@@ -55,13 +55,13 @@ impl OpenedRuns {
             })
         });
         let remembering = found.iter().filter(|one| one.older).count() >= majority(NODES);
-        let weighed = |record: &Record| Some(Says::Record(Mark::of_record(record), remembering));
+        let weighed = |record: &Record| Some(SealedState::Record(Mark::of_record(record), remembering));
         let views = &views[..found.len()];
         match verdict(views, majority(NODES), WallTime::from_micros(TICK), Duration::from_micros(1)) {
-            TickVerdict::NotStarted => Some(Says::Absent),
+            TickVerdict::NotStarted => Some(SealedState::Absent),
             TickVerdict::Started { record, .. } | TickVerdict::Final { record } => weighed(&record),
-            TickVerdict::Unknown => Some(Says::Unknown),
-            TickVerdict::Pruned => Some(Says::Pruned),
+            TickVerdict::Unknown => Some(SealedState::Unknown),
+            TickVerdict::Pruned => Some(SealedState::Pruned),
             TickVerdict::NoQuorum => None,
         }
     }
@@ -120,23 +120,23 @@ impl OpenedRuns {
     }
 
     fn leader_requests(&self, it: &Leader, site: &Site, actor: usize, actions: &mut Vec<Action>) {
-        let (number, heard) = (actor as u8, site.lines[actor] != 0);
+        let (number, answered) = (actor as u8, site.lines[actor] != 0);
         let mut asks = |ask| actions.push(Action::Asks(number, ask, site.name));
         let slot = || *site.core.slot(it.generation());
         match it.phase {
-            LeaderPhase::Sealing if !heard => asks(Ask::Seal),
-            LeaderPhase::Writing if !heard => asks(Ask::Write),
+            LeaderPhase::Sealing if !answered => asks(Ask::Seal),
+            LeaderPhase::Writing if !answered => asks(Ask::Write),
             LeaderPhase::Watching => {
                 if matches!(slot().row, Row::Done | Row::Void) {
                     asks(Ask::Look);
                 }
-                if !heard && (self.horizon || self.leaves_out(Rule::VoidByClaim)) {
+                if !answered && (self.horizon || self.leaves_out(Rule::VoidByClaim)) {
                     asks(Ask::LookFree);
                 }
             }
-            LeaderPhase::Claiming if !heard => asks(Ask::Acquire),
+            LeaderPhase::Claiming if !answered => asks(Ask::Acquire),
             LeaderPhase::Voiding | LeaderPhase::Filling => {
-                if !heard {
+                if !answered {
                     asks(Ask::Count);
                 }
                 if slot().owner == 0 {
@@ -172,26 +172,26 @@ impl OpenedRuns {
         let live = self.is_live(state, actor);
         let site = &mut state.sites[at];
         let before = site.core;
-        let mut serve = |question| ask(&mut site.core, question, self.manner());
+        let mut serve = |question| ask(&mut site.core, question, self.options());
         match what {
             Ask::Seal => {
                 let sealed =
                     serve(if self.leaves_out(Rule::Seal) { Question::Read } else { Question::Seal(term) });
-                if sealed == Said::Refused {
+                if sealed == NodeReply::Refused {
                     return None;
                 }
                 let found = Found { mark: site.core.mark, older: site.since == 0, pruned: site.core.pruned };
                 site.lines[actor] = found.line();
             }
             Ask::Write => {
-                let mut said = serve(Question::Write { term, seen: it.seen, mark: it.target });
-                if let Said::Standing(met) = said
+                let mut node_reply = serve(Question::Write { term, seen: it.seen, mark: it.target });
+                if let NodeReply::Standing(met) = node_reply
                     && (overwrites(it.target, it.seen, met, it.remembering)
                         || self.leaves_out(Rule::MeetsLater))
                 {
-                    said = serve(Question::Write { term, seen: met, mark: it.target });
+                    node_reply = serve(Question::Write { term, seen: met, mark: it.target });
                 }
-                if said != Said::Written {
+                if node_reply != NodeReply::Written {
                     return None;
                 }
                 let needed = memory_needed(TICK, time_of(it.at));
@@ -203,21 +203,21 @@ impl OpenedRuns {
                 serve(Question::Write { term, seen, mark });
             }
             Ask::Acquire if live => match serve(Question::Acquire { generation, owner }) {
-                Said::Granted { counted } => site.lines[actor] = if counted { COUNTED } else { FREE },
-                Said::Done { void } => self.finds_end(state, leader, void),
+                NodeReply::Granted { counted } => site.lines[actor] = if counted { COUNTED } else { FREE },
+                NodeReply::Done { void } => self.finds_end(state, leader, void),
                 _ => return None,
             },
             Ask::Extend if live => {
                 serve(Question::Extend { generation, owner });
             }
             Ask::Count => match serve(Question::Count { generation, owner, back: false }) {
-                Said::Done { void } => self.finds_end(state, leader, void),
-                Said::Counted if it.phase == LeaderPhase::Voiding => {
+                NodeReply::Done { void } => self.finds_end(state, leader, void),
+                NodeReply::Counted if it.phase == LeaderPhase::Voiding => {
                     let Some(Stage::Open { at, .. }) = it.target.stage() else { return None };
                     let older = memory(site.since).covers(time_of(at)) || self.leaves_out(Rule::VoidMemory);
                     site.lines[actor] = if older { OLD } else { YOUNG };
                 }
-                Said::Counted | Said::Superseded if it.phase == LeaderPhase::Filling => {
+                NodeReply::Counted | NodeReply::Superseded if it.phase == LeaderPhase::Filling => {
                     site.lines[actor] = OLD;
                 }
                 _ => return None,
@@ -289,7 +289,7 @@ impl OpenedRuns {
         choice: Choice,
     ) -> Option<()> {
         let (actor, it) = (WORKERS + leader, state.leaders[leader]);
-        let heard = |line: fn(u8) -> bool| {
+        let answered = |line: fn(u8) -> bool| {
             let of = state.sites.iter().filter(|site| nodes >> site.name.0 & 1 == 1);
             of.filter(|site| line(site.lines[actor])).count()
         };
@@ -306,7 +306,7 @@ impl OpenedRuns {
                 }
                 self.has_written(state, leader)?;
             }
-            LeaderPhase::Watching if heard(|line| line == FREE) >= majority(NODES) => {
+            LeaderPhase::Watching if answered(|line| line == FREE) >= majority(NODES) => {
                 self.loses(state, leader, choice)?;
             }
             LeaderPhase::Claiming => match (turn_of(state, actor, nodes)?, choice) {
@@ -325,7 +325,7 @@ impl OpenedRuns {
             LeaderPhase::Voiding if owns(state, actor, nodes, false) => self.voids(state, leader),
             LeaderPhase::Filling => {
                 let mut tally = CloseTally::new(NODES);
-                (0..heard(|line| line == OLD)).for_each(|_| tally.count(&Answer::Reply(Reply::Counted)));
+                (0..answered(|line| line == OLD)).for_each(|_| tally.count(&Answer::Reply(Reply::Counted)));
                 if !tally.is_closed() {
                     return None;
                 }
@@ -342,29 +342,29 @@ impl OpenedRuns {
         let found: Vec<Found> = of.filter_map(|site| Found::of_line(site.lines[WORKERS + leader])).collect();
         let plan = self.plans[leader];
         match (self.says(&found)?, choice) {
-            (Says::Record(mark, remembering), Choice::Follow) => {
+            (SealedState::Record(mark, remembering), Choice::Follow) => {
                 state.leaders[leader].remembering = remembering;
                 self.takes(state, leader, mark, remembering);
             }
-            (Says::Absent, Choice::Open) if plan != Plan::Skips => {
+            (SealedState::Absent, Choice::Open) if plan != Plan::Skips => {
                 state.leaders[leader].remembering = true;
                 self.opens(state, leader, 1);
             }
-            (Says::Absent, Choice::Close(end)) if plan != Plan::Opens => {
+            (SealedState::Absent, Choice::Close(end)) if plan != Plan::Opens => {
                 state.leaders[leader].remembering = true;
                 self.closes(state, leader, end);
             }
-            (Says::Absent, Choice::Direct) if plan == Plan::Any => {
+            (SealedState::Absent, Choice::Direct) if plan == Plan::Any => {
                 let it = &mut state.leaders[leader];
                 (it.remembering, it.phase) = (true, LeaderPhase::Writing);
                 it.target = Mark::new(Self::term(leader), Stage::Started);
             }
-            (Says::Unknown, Choice::Follow) => self.closes(state, leader, End::Lost),
-            (Says::Unknown, Choice::Open) if self.generations > 1 => {
+            (SealedState::Unknown, Choice::Follow) => self.closes(state, leader, End::Lost),
+            (SealedState::Unknown, Choice::Open) if self.generations > 1 => {
                 let generation = first_opened(self.leaves_out(Rule::UnknownNext));
                 self.opens(state, leader, generation);
             }
-            (Says::Pruned, Choice::Follow) => {
+            (SealedState::Pruned, Choice::Follow) => {
                 state.leaders[leader].phase = LeaderPhase::Ended;
                 if state.history.is_none() {
                     state.breaks(Broken::Ended);

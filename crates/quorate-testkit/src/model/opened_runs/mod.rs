@@ -49,16 +49,16 @@ pub use script::From;
 pub use state::{LEADERS, State, WORKERS};
 
 use super::{NODES, Name};
-use leader::Says;
-use node::{Core, Manner, Row};
+use leader::SealedState;
+use node::{Core, RequestOptions, Row};
 use proposed::inherited;
 use record::{Mark, Stage};
 use state::{Broken, Found, Leader, LeaderPhase, Site, Worker, WorkerPhase};
 use stateright::{Model, Property};
 
 impl OpenedRuns {
-    fn manner(&self) -> Manner {
-        Manner { finals: self.leaves_out(Rule::Latest), horizon: !self.leaves_out(Rule::Horizon) }
+    fn options(&self) -> RequestOptions {
+        RequestOptions { finals: self.leaves_out(Rule::Latest), horizon: !self.leaves_out(Rule::Horizon) }
     }
 
     /// A handler begins, of a worker or of a leader.
@@ -106,8 +106,8 @@ impl OpenedRuns {
         }
     }
 
-    /// Whether a leader that seals any two nodes now finds something else than it may.
-    fn any_next(&self, state: &State, wrong: impl Fn(Says) -> bool) -> bool {
+    /// Returns `true` if a leader that seals any two nodes now may find a state that is `wrong`.
+    fn any_next(&self, state: &State, wrong: impl Fn(SealedState) -> bool) -> bool {
         let found = state.sites.map(|site| Found {
             mark: site.core.mark,
             older: site.since == 0,
@@ -122,7 +122,7 @@ impl OpenedRuns {
         state.started()
             && state.sites.iter().any(skipped)
             && self.any_next(state, |says| match says {
-                Says::Record(mark, remembering) => {
+                SealedState::Record(mark, remembering) => {
                     let remembering = remembering || self.leaves_out(Rule::SkipMemory);
                     mark.end().map(|end| inherited(end, remembering)) == Some(End::Skipped)
                 }
@@ -133,9 +133,9 @@ impl OpenedRuns {
     fn finds_other_end(&self, state: &State) -> bool {
         let Some(end) = state.history else { return false };
         self.any_next(state, |says| match says {
-            Says::Record(mark, _) => mark.end() != Some(end),
-            Says::Pruned => false,
-            Says::Absent | Says::Unknown => true,
+            SealedState::Record(mark, _) => mark.end() != Some(end),
+            SealedState::Pruned => false,
+            SealedState::Absent | SealedState::Unknown => true,
         })
     }
 }

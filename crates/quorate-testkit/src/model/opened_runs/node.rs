@@ -3,14 +3,16 @@
 //! The engine is a pure function, so its answers are cached by node state and request: a search asks the same ones over and over.
 
 use super::record::{GENERATIONS, Mark, TICK};
-use crate::model::shelf::owner;
+use crate::model::{
+    lease_store::owner,
+    store::{ModelStore, run},
+};
 use quorate::node::{
-    Batch, Begun, DoneRecord, FencingToken, LedgerState, NodeTime, Refusal, Reply, Request, Resource,
-    engine::{self, ClaimRecord, ClaimRow, Clocks, CounterRow, LeaseRow, QueueRow, Store},
+    AttemptCount, DoneRecord, FencingToken, LedgerState, NodeTime, Refusal, Reply, Request, Resource,
+    engine::{ClaimRecord, ClaimRow, Clocks, CounterRow, LeaseRow},
 };
 use std::{
     cell::RefCell,
-    convert::Infallible,
     sync::{Arc, LazyLock},
     time::Duration,
 };
@@ -22,7 +24,6 @@ const BETWEEN: u64 = 100;
 const TOKEN: FencingToken = FencingToken::new(7);
 const FOR_EVER: Duration = Duration::from_secs(1 << 30);
 
-static MARK: LazyLock<Arc<str>> = LazyLock::new(|| "marked".into());
 static GROUP: LazyLock<Arc<str>> = LazyLock::new(|| "g".into());
 static KEY: LazyLock<Arc<str>> = LazyLock::new(|| "tick".into());
 static RESULTS: LazyLock<[Arc<str>; 2]> = LazyLock::new(|| ["done".into(), "void".into()]);
@@ -47,7 +48,7 @@ pub(super) enum Row {
 /// The claim of one generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub(super) struct Slot {
-    /// The holder's number from one; 0 where the claim is free.
+    /// The holder's number from one; 0 if the claim is free.
     pub(super) owner: u8,
     pub(super) row: Row,
 }
@@ -58,9 +59,9 @@ pub(super) struct Core {
     /// The highest term that has sealed or written.
     pub(super) term: u8,
     pub(super) mark: Mark,
-    /// Whether the tick is below the low-water mark.
+    /// Set if the tick is below the low-water mark.
     pub(super) pruned: bool,
-    /// How many generations' horizons have passed by this node's clock.
+    /// The number of generations whose horizons have passed by this node's clock.
     pub(super) late: u8,
     pub(super) slots: [Slot; GENERATIONS],
 }
@@ -93,9 +94,9 @@ pub(super) enum Question {
     Inspect { generation: u8 },
 }
 
-/// How requests are made.
+/// The way in which requests are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Manner {
+pub(super) struct RequestOptions {
     /// A closed record is the last word: the engine does not overwrite it.
     pub(super) finals: bool,
     /// A slot's acquires and counts carry its horizon as the time after which the node refuses them.
@@ -104,7 +105,7 @@ pub(super) struct Manner {
 
 /// A reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Said {
+pub(super) enum NodeReply {
     Ledger,
     Written,
     Standing(Mark),
@@ -123,40 +124,38 @@ pub(super) enum Said {
     Refused,
 }
 
-/// Asks the shipped engine.
-pub(super) fn ask(core: &mut Core, question: Question, manner: Manner) -> Said {
+/// Runs `question` on the shipped engine.
+pub(super) fn ask(core: &mut Core, question: Question, options: RequestOptions) -> NodeReply {
     #[expect(clippy::disallowed_types, reason = "it is looked up, and never iterated")]
-    type Known = std::collections::HashMap<(Core, Question, Manner), (Core, Said)>;
+    type Known = std::collections::HashMap<(Core, Question, RequestOptions), (Core, NodeReply)>;
     thread_local! {
         static KNOWN: RefCell<Known> = RefCell::default();
     }
-    let key = (*core, question, manner);
+    let key = (*core, question, options);
     let known = KNOWN.with_borrow(|known| known.get(&key).copied());
-    let (after, said) = known.unwrap_or_else(|| {
-        let served = serve(*core, question, manner);
+    let (after, node_reply) = known.unwrap_or_else(|| {
+        let served = serve(*core, question, options);
         KNOWN.with_borrow_mut(|known| known.insert(key, served));
         served
     });
     *core = after;
-    said
+    node_reply
 }
 
-fn serve(core: Core, question: Question, manner: Manner) -> (Core, Said) {
+fn serve(core: Core, question: Question, options: RequestOptions) -> (Core, NodeReply) {
     let wall = NodeTime::from_micros(NOW + BETWEEN * u64::from(core.late));
     let not_after = match question {
-        Question::Acquire { generation, .. } | Question::Count { generation, .. } if manner.horizon => {
+        Question::Acquire { generation, .. } | Question::Count { generation, .. } if options.horizon => {
             NodeTime::from_micros(NOW + BETWEEN * u64::from(generation) - BETWEEN / 2)
         }
         _ => NodeTime::from_micros(u64::MAX),
     };
-    let batch = Batch { requests: vec![request(question, manner)], not_after, stamp: Arc::clone(&MARK) };
-    let mut disk = Disk { core, finals: manner.finals };
-    let reply = engine::run(&mut disk, &batch, Clocks { wall, lease_nanos: 0 });
-    let reply = reply.replies.into_iter().next().unwrap_or_else(|| unreachable!("one request has one reply"));
-    (disk.core, said(&reply))
+    let mut store = NodeStore { core, finals: options.finals };
+    let reply = run(&mut store, request(question, options), Clocks { wall, lease_nanos: 0 }, not_after);
+    (store.core, node_reply(&reply))
 }
 
-fn request(question: Question, manner: Manner) -> Request {
+fn request(question: Question, options: RequestOptions) -> Request {
     let ledger = || Arc::clone(&GROUP);
     let term = |term: u8| FencingToken::new(term.into());
     let slot = |generation: u8| SLOTS[usize::from(generation) - 1].clone();
@@ -167,8 +166,8 @@ fn request(question: Question, manner: Manner) -> Request {
             ledger: ledger(),
             term: term(by),
             key: Arc::clone(&KEY),
-            seen: seen.record(manner.finals),
-            record: mark.record(manner.finals).unwrap_or_else(|| unreachable!("a record is written")),
+            seen: seen.record(options.finals),
+            record: mark.record(options.finals).unwrap_or_else(|| unreachable!("a record is written")),
         },
         Question::Prune(by) => {
             Request::Prune { ledger: ledger(), term: term(by), below: TICK + 1, after: None }
@@ -206,30 +205,30 @@ fn request(question: Question, manner: Manner) -> Request {
     }
 }
 
-fn said(reply: &Reply) -> Said {
+fn node_reply(reply: &Reply) -> NodeReply {
     match reply {
-        Reply::Ledger(_) => Said::Ledger,
-        Reply::Written => Said::Written,
-        Reply::Standing(record) => Said::Standing(Mark::of_record(record)),
+        Reply::Ledger(_) => NodeReply::Ledger,
+        Reply::Written => NodeReply::Written,
+        Reply::Standing(record) => NodeReply::Standing(Mark::of_record(record)),
         Reply::Granted { begun, .. } => {
-            Said::Granted { counted: begun.as_ref().is_some_and(|begun| begun.attempts > 0) }
+            NodeReply::Granted { counted: begun.as_ref().is_some_and(|begun| begun.attempts > 0) }
         }
-        Reply::Counted => Said::Counted,
-        Reply::Refused(Refusal::Superseded) => Said::Superseded,
-        Reply::Done(done) => Said::Done { void: &*done.result == "void" },
-        Reply::State { .. } => Said::State,
-        Reply::Extended | Reply::Completed | Reply::Pruned { .. } => Said::Agreed,
-        _ => Said::Refused,
+        Reply::Counted => NodeReply::Counted,
+        Reply::Refused(Refusal::Superseded) => NodeReply::Superseded,
+        Reply::Done(done) => NodeReply::Done { void: &*done.result == "void" },
+        Reply::State { .. } => NodeReply::State,
+        Reply::Extended | Reply::Completed | Reply::Pruned { .. } => NodeReply::Agreed,
+        _ => NodeReply::Refused,
     }
 }
 
 /// A node's store.
-struct Disk {
+struct NodeStore {
     core: Core,
     finals: bool,
 }
 
-impl Disk {
+impl NodeStore {
     fn slot(&mut self, resource: &Resource) -> &mut Slot {
         let at = SLOTS.iter().position(|slot| slot == resource);
         &mut self.core.slots[at.unwrap_or_else(|| unreachable!("{resource} is no slot"))]
@@ -241,82 +240,57 @@ impl Disk {
     }
 }
 
-impl Store for Disk {
-    type Error = Infallible;
-
-    fn lease(&self, resource: &Resource) -> Result<Option<LeaseRow>, Infallible> {
+impl ModelStore for NodeStore {
+    fn lease(&self, resource: &Resource) -> Option<LeaseRow> {
         let by = self.slot_of(resource).owner;
         let row =
             || LeaseRow { owner: owner(by).as_str().into(), until_nanos: u64::MAX, readers: Vec::new() };
-        Ok((by > 0).then(row))
+        (by > 0).then(row)
     }
 
-    fn set_lease(&mut self, resource: &Resource, row: Option<LeaseRow>) -> Result<(), Infallible> {
+    fn set_lease(&mut self, resource: &Resource, row: Option<LeaseRow>) {
         self.slot(resource).owner = row.map_or(0, |row| row.owner.as_bytes()[0] - b'0');
-        Ok(())
     }
 
-    fn queue(&self, _: &Resource) -> Result<Option<QueueRow>, Infallible> {
-        Ok(None)
-    }
-
-    fn set_queue(&mut self, _: &Resource, _: Option<QueueRow>) -> Result<(), Infallible> {
-        Ok(())
-    }
-
-    fn counter(&self, _: &Resource) -> Result<Option<CounterRow>, Infallible> {
+    fn counter(&self, _: &Resource) -> Option<CounterRow> {
         // One below: each grant has the same token.
         let count = FencingToken::new(TOKEN.get() - 1);
-        Ok(Some(CounterRow { count, until_micros: u64::MAX }))
+        Some(CounterRow { count, until_micros: u64::MAX })
     }
 
-    fn set_counter(&mut self, _: &Resource, _: CounterRow) -> Result<(), Infallible> {
-        Ok(())
-    }
-
-    fn claim(&self, resource: &Resource) -> Result<Option<ClaimRow>, Infallible> {
+    fn claim(&self, resource: &Resource) -> Option<ClaimRow> {
         let done = |void: bool| {
             let result = Arc::clone(&RESULTS[usize::from(void)]);
             ClaimRecord::Done(DoneRecord { token: TOKEN, result, ..DoneRecord::default() })
         };
         let record = match self.slot_of(resource).row {
-            Row::None => return Ok(None),
-            Row::Counted => ClaimRecord::Begun(Begun { attempts: 1, payload: None }),
+            Row::None => return None,
+            Row::Counted => ClaimRecord::Begun(AttemptCount { attempts: 1, payload: None }),
             Row::Done => done(false),
             Row::Void => done(true),
         };
-        Ok(Some(ClaimRow { record, until_micros: u64::MAX }))
+        Some(ClaimRow { record, until_micros: u64::MAX })
     }
 
-    fn set_claim(&mut self, resource: &Resource, row: Option<ClaimRow>) -> Result<(), Infallible> {
+    fn set_claim(&mut self, resource: &Resource, row: Option<ClaimRow>) {
         self.slot(resource).row = match row.map(|row| row.record) {
             Some(ClaimRecord::Begun(begun)) if begun.attempts > 0 => Row::Counted,
             Some(ClaimRecord::Begun(_)) | None => Row::None,
             Some(ClaimRecord::Done(done)) if &*done.result == "void" => Row::Void,
             Some(ClaimRecord::Done(_)) => Row::Done,
         };
-        Ok(())
     }
 
-    fn ledger(&self, _: &str) -> Result<LedgerState, Infallible> {
+    fn ledger(&self) -> LedgerState {
         let record = self.core.mark.record(self.finals);
         let records = record.map(|record| (Arc::clone(&KEY), record)).into_iter().collect();
         let term = FencingToken::new(self.core.term.into());
-        Ok(LedgerState { term, low_water: self.core.low_water(), records })
+        LedgerState { term, low_water: self.core.low_water(), records }
     }
 
-    fn set_ledger(&mut self, _: &str, state: LedgerState) -> Result<(), Infallible> {
+    fn set_ledger(&mut self, state: LedgerState) {
         self.core.term = u8::try_from(state.term.get()).unwrap_or(u8::MAX);
         self.core.pruned = state.low_water > TICK;
         self.core.mark = state.records.first().map_or(Mark::NONE, |(_, record)| Mark::of_record(record));
-        Ok(())
-    }
-
-    fn marker(&self) -> Result<Option<Arc<str>>, Infallible> {
-        Ok(Some(Arc::clone(&MARK)))
-    }
-
-    fn set_marker(&mut self, _: Arc<str>) -> Result<(), Infallible> {
-        Ok(())
     }
 }

@@ -29,7 +29,7 @@ pub(super) struct SlotTally {
 }
 
 impl SlotTally {
-    /// Of a slot whose generation was opened with this `at`.
+    /// Returns the tally of a slot whose generation was opened with this `at`.
     pub(super) fn new(nodes: usize, at: u64) -> Self {
         Self { nodes, at, counted: 0 }
     }
@@ -41,7 +41,7 @@ impl SlotTally {
         }
     }
 
-    /// Whether the sender owns the slot from now on.
+    /// Returns `true` if the sender owns the slot from now on.
     pub(super) fn is_taken(self) -> bool {
         self.counted >= majority(self.nodes)
     }
@@ -66,26 +66,28 @@ impl CloseTally {
         self.counted += usize::from(there);
     }
 
-    /// Whether no worker can own the slot any more.
+    /// Returns `true` if no worker can own the slot any more.
     pub(super) fn is_closed(self) -> bool {
         self.counted >= majority(self.nodes)
     }
 }
 
-/// The record that decides, of those that a seal found: the highest term's, and of one term's the one that its leader
-/// wrote last.
+/// Returns the record that decides, of those that a seal found: the one of the highest term and, within one
+/// term, the one that its leader wrote last.
 pub(super) fn latest(found: impl IntoIterator<Item = Mark>) -> Mark {
     found.into_iter().max().unwrap_or(Mark::NONE)
 }
 
-/// Whether a leader may overwrite `met`, a record of an earlier term on a node, with `target`. A seal with a majority of
-/// nodes that are older than the tick has found every record that ever had one. After another seal, a later record than
-/// the `seen` one may have had a majority: it decides instead.
+/// Returns `true` if a leader may overwrite `met`, a record of an earlier term on a node, with `target`. A
+/// seal with a majority of nodes that are older than the tick has found every record that ever had a
+/// majority. After any other seal, a record later than the `seen` one may have had a majority: then it
+/// decides instead.
 pub(super) fn overwrites(target: Mark, seen: Mark, met: Mark, remembering: bool) -> bool {
     remembering || met <= seen || target.end().is_some()
 }
 
-/// Whether a leader that has written `before` may write `next`: within a term, its records only go forward.
+/// Returns `true` if a leader that has written `before` may write `next`: within a term, its records only
+/// go forward.
 pub(super) fn goes_forward(before: Mark, next: Mark) -> bool {
     next > before
 }

@@ -19,7 +19,7 @@ const EPOCHS: u8 = FAULTS + 1;
 const FIRST_CLOSED: u8 = 1 + GENERATIONS as u8 * EPOCHS;
 const STAGES: u8 = FIRST_CLOSED + 3;
 
-/// How a run ended, as the ledger and the history say it.
+/// The end of a run, as the ledger and the history have it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum End {
     /// A handler ran to its end.

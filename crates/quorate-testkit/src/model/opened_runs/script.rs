@@ -1,4 +1,5 @@
-//! Where searches begin: histories that lead to the interesting states, so that these need not be found each time.
+//! Beginnings of searches: histories that lead to the interesting states, so that a search need not find
+//! them each time.
 
 use super::{
     action::{Action, Ask, Choice},
@@ -21,10 +22,10 @@ const L3: u8 = L1 + 2;
 const W1: u8 = 0;
 const W2: u8 = 1;
 
-/// Where a search begins.
+/// The history from which a search begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum From {
-    /// Nothing has happened.
+    /// Nothing has happened yet.
     Nothing,
     /// The first leader has opened the run at two nodes.
     Opened,
@@ -77,6 +78,8 @@ impl From {
         let opens_at = |node| [vec![elected(L1)], seals(L1, X | Y, Choice::Open), writes(L1, node)].concat();
         let second_opens = || [vec![elected(L2)], seals(L2, X | Y, Choice::Open), writes(L2, X | Y)].concat();
         let second_skips = |of, at| [vec![elected(L2)], seals(L2, of, skip), writes(L2, at)].concat();
+        let second_adopts =
+            || [vec![elected(L2)], seals(L2, Y | Z, Choice::Follow), writes(L2, Y | Z)].concat();
         let more: Vec<Vec<Action>> = match self {
             Self::Nothing => vec![],
             Self::Opened => vec![opened],
@@ -150,17 +153,13 @@ impl From {
             Self::Claimed => vec![
                 opened,
                 read(X | Y).collect(),
-                vec![elected(L2)],
-                seals(L2, Y | Z, Choice::Follow),
-                writes(L2, Y | Z),
+                second_adopts(),
                 vec![Action::Goes(L1, Choice::Follow)],
                 claims(L1, Y | Z),
             ],
             Self::Voided => vec![
                 opened,
-                vec![elected(L2)],
-                seals(L2, Y | Z, Choice::Follow),
-                writes(L2, Y | Z),
+                second_adopts(),
                 vec![Action::Goes(L2, Choice::Follow)],
                 takes(L2, Y | Z),
                 writes(L2, Y | Z),
@@ -173,7 +172,7 @@ impl From {
         more.concat()
     }
 
-    /// The state to which it leads.
+    /// Returns the state to which the history leads.
     pub(super) fn state(self, model: &OpenedRuns, first: State) -> State {
         let script = self.script(model.workers as u8);
         let needed = script.iter().filter(|action| match action {

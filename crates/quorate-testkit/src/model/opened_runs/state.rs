@@ -17,15 +17,15 @@ pub struct State {
     pub(super) sites: [Site; NODES],
     pub(super) workers: [Worker; WORKERS],
     pub(super) leaders: [Leader; LEADERS],
-    /// How many memories have been lost. It serves as the clock of memories.
+    /// The number of memories that have been lost. It serves as the clock of memories.
     pub(super) epoch: u8,
-    /// How many of them came back with a record.
+    /// The number of them that came back with a record.
     pub(super) returned: u8,
-    /// Whose leases are over, by their own clocks: a bit each.
+    /// The actors whose leases are over by their own clocks, a bit each.
     pub(super) over: u8,
-    /// How often each generation was started.
+    /// The number of starts of each generation.
     pub(super) starts: [u8; GENERATIONS],
-    /// Whether a handler has ended.
+    /// Set if a handler has ended.
     pub(super) finished: bool,
     /// The end in the history.
     pub(super) history: Option<End>,
@@ -79,7 +79,7 @@ pub(super) enum WorkerPhase {
     Running,
     /// Records that it is done.
     Completing,
-    /// Has not got it.
+    /// Did not get the claim.
     Off,
 }
 
@@ -96,7 +96,7 @@ pub(super) struct Leader {
     pub(super) phase: LeaderPhase,
     /// The memory that its writes need: the beginning of its term.
     pub(super) at: u8,
-    /// Whether a majority of its seal was older than the tick.
+    /// Set if a majority of the nodes in its seal was older than the tick.
     pub(super) remembering: bool,
     /// The record that it writes or has written.
     pub(super) target: Mark,

@@ -3,7 +3,7 @@
 use super::{
     action::{Action, Ask, Choice},
     bounds::{OpenedRuns, Rule},
-    node::{Question, Row, Said, ask},
+    node::{NodeReply, Question, Row, ask},
     proposed::{SlotTally, is_open},
     record::{Mark, Stage, TICK},
     state::{COUNTED, FREE, Found, OLD, Site, State, WorkerPhase, YOUNG},
@@ -12,12 +12,12 @@ use crate::model::NODES;
 use quorate::{
     env::BootTime,
     internals::{
-        Answer, NodeEpoch, Tally, Verdict, Vote,
+        Answer, ClaimTally, NodeEpoch, Verdict, Vote,
         attempts::{Turn, turn},
         majority,
     },
     ledger::Memory,
-    node::{Begun, FencingToken, NodeTime, Reply},
+    node::{AttemptCount, FencingToken, NodeTime, Reply},
 };
 use std::time::Duration;
 
@@ -32,13 +32,14 @@ pub(super) fn memory(since: u8) -> Memory {
     Memory { since: NodeTime::from_micros(since), max_clock_offset: Duration::from_micros(1) }
 }
 
-/// Weighs the grants of a claim, of which one attempt may begin, by the shipped code; `None` without a majority.
+/// Evaluates the grants of a claim, of which one attempt may begin, with the shipped code; `None` without a
+/// majority.
 pub(super) fn turn_of(state: &State, actor: usize, nodes: u8) -> Option<Turn> {
-    let mut tally = Tally::new(NODES);
+    let mut tally = ClaimTally::of_claim(NODES);
     for site in state.sites.iter().filter(|site| nodes >> site.name.0 & 1 == 1) {
         let begun = match site.lines[actor] {
             FREE => None,
-            COUNTED => Some(Begun { attempts: 1, payload: None }),
+            COUNTED => Some(AttemptCount { attempts: 1, payload: None }),
             _ => continue,
         };
         tally.count(&Vote {
@@ -52,7 +53,8 @@ pub(super) fn turn_of(state: &State, actor: usize, nodes: u8) -> Option<Turn> {
     (tally.verdict() == Verdict::Won).then(|| turn(tally.begun().map(|begun| begun.attempts), Some(1)))
 }
 
-/// Whether the counts at these nodes make their sender the owner of a slot, of which lines say whether it counts there.
+/// Returns `true` if the counts at these nodes make their sender the owner of a slot. A line says whether
+/// its node counts.
 pub(super) fn owns(state: &State, actor: usize, nodes: u8, any: bool) -> bool {
     let mut tally = SlotTally::new(NODES, TICK);
     for site in state.sites.iter().filter(|site| nodes >> site.name.0 & 1 == 1) {
@@ -66,22 +68,22 @@ pub(super) fn owns(state: &State, actor: usize, nodes: u8, any: bool) -> bool {
 }
 
 impl OpenedRuns {
-    /// Whether the actor may still act on its claim, as far as it knows.
+    /// Returns `true` if the actor may still act on its claim, as far as it knows.
     pub(super) fn is_live(&self, state: &State, actor: usize) -> bool {
         !self.timed || !state.is_over(actor)
     }
 
     pub(super) fn worker_actions(&self, state: &State, worker: usize, actions: &mut Vec<Action>) {
         let (number, it) = (worker as u8, state.workers[worker]);
-        let heard = |site: &Site| site.lines[worker] != 0;
+        let answered = |site: &Site| site.lines[worker] != 0;
         for site in &state.sites {
             let slot = || *site.core.slot(it.generation);
             let mut asks = |ask| actions.push(Action::Asks(number, ask, site.name));
             match it.phase {
                 WorkerPhase::Reading => asks(Ask::Read),
-                WorkerPhase::Acquiring if !heard(site) => asks(Ask::Acquire),
+                WorkerPhase::Acquiring if !answered(site) => asks(Ask::Acquire),
                 WorkerPhase::Counting => {
-                    if !heard(site) {
+                    if !answered(site) {
                         asks(Ask::Count);
                     }
                     if slot().owner == 0 {
@@ -126,7 +128,7 @@ impl OpenedRuns {
         let (generation, owner) = (it.generation, worker as u8 + 1);
         let live = self.is_live(state, worker);
         let site = &mut state.sites[at];
-        let mut serve = |question| ask(&mut site.core, question, self.manner());
+        let mut serve = |question| ask(&mut site.core, question, self.options());
         match what {
             Ask::Read => {
                 serve(Question::Read);
@@ -137,20 +139,20 @@ impl OpenedRuns {
                 }
             }
             Ask::Acquire if live => match serve(Question::Acquire { generation, owner }) {
-                Said::Granted { counted } => site.lines[worker] = if counted { COUNTED } else { FREE },
-                Said::Done { .. } => self.worker_is_off(state, worker),
+                NodeReply::Granted { counted } => site.lines[worker] = if counted { COUNTED } else { FREE },
+                NodeReply::Done { .. } => self.worker_is_off(state, worker),
                 _ => return None,
             },
             Ask::Extend if live => {
                 serve(Question::Extend { generation, owner });
             }
             Ask::Count => match serve(Question::Count { generation, owner, back: false }) {
-                Said::Superseded if !self.leaves_out(Rule::CountOnce) => return None,
-                Said::Counted | Said::Superseded if it.phase == WorkerPhase::Counting => {
+                NodeReply::Superseded if !self.leaves_out(Rule::CountOnce) => return None,
+                NodeReply::Counted | NodeReply::Superseded if it.phase == WorkerPhase::Counting => {
                     let older = memory(site.since).covers(time_of(it.at));
                     site.lines[worker] = if older { OLD } else { YOUNG };
                 }
-                Said::Counted => {}
+                NodeReply::Counted => {}
                 _ => return None,
             },
             Ask::TakeBack => {
@@ -220,7 +222,7 @@ impl OpenedRuns {
         let found = of.filter_map(|site| Found::of_line(site.lines[worker]));
         let mut shown: Vec<(Mark, bool)> = found.map(|found| (found.mark, found.older)).collect();
         if self.leaves_out(Rule::OpenTerm) {
-            // Of another term it is taken for the same.
+            // A record of another term is treated as the same one.
             for (mark, _) in &mut shown {
                 *mark = mark.stage().map_or(*mark, |stage| Mark::new(1, stage));
             }

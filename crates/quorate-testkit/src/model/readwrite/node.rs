@@ -1,72 +1,73 @@
-//! One node's key, for the shipped engine to work on, and what a node that leaves out a rule does instead.
+//! One node's key, for the shipped engine to work on, and the behaviour of a node that leaves out a rule.
 
 use super::{AGENTS, Rule};
-use crate::model::shelf::{owner, resource};
+use crate::model::{
+    lease_store::{owner, resource},
+    store::{ModelStore, run},
+};
 use quorate::node::{
-    Batch, FencingToken, LedgerState, NodeTime, Owner, Reply, Request, Resource,
-    engine::{self, ClaimRow, Clocks, CounterRow, LeaseRow, QueueRow, ReaderRow, Store},
+    FencingToken, NodeTime, Owner, Reply, Request, Resource,
+    engine::{Clocks, CounterRow, LeaseRow, ReaderRow},
 };
 use std::{
-    convert::Infallible,
     sync::{Arc, LazyLock},
     time::Duration,
 };
 
-/// Tokens: each agent's, and that of the reader that it becomes.
+/// The number of owner tokens: each agent's own, and that of the reader that the agent becomes.
 const TOKENS: usize = AGENTS * 2;
-/// Requests that an agent may have under way to one node.
+/// The number of requests that an agent may have on their way to one node.
 pub(super) const REQUESTS: usize = What::ALL.len();
 
-static MARK: LazyLock<Arc<str>> = LazyLock::new(|| "marked".into());
 static NAMES: LazyLock<[Arc<str>; TOKENS]> =
     LazyLock::new(|| std::array::from_fn(|token| owner(token as u8).as_str().into()));
 
-/// The present of the node's clock: ends are kept relative to it.
+/// The present of the node's clock: ends are stored relative to it.
 const NOW: u64 = 1000;
 
-/// What an agent asks.
+/// A request of an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
-    /// To write or to read.
+    /// Asks to write or to read.
     Acquire,
-    /// To hold on.
+    /// Extends the lease.
     Extend,
-    /// To be a reader from now on.
+    /// Asks to be a reader from now on.
     Downgrade,
-    /// To hold on as the reader that it has become.
+    /// Extends the lease as the reader that the agent has become.
     ExtendTurned,
 }
 
 impl What {
-    /// All, in the order of their numbers.
+    /// All requests, in the order of their numbers.
     pub const ALL: [Self; 4] = [Self::Acquire, Self::Extend, Self::Downgrade, Self::ExtendTurned];
 }
 
-/// What a node keeps.
+/// The store of one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub(super) struct Key {
     holder: Holder,
-    /// The fencing counter; nought where no model asks for it.
+    /// The fencing counter; zero where the model does not need it.
     pub(super) count: u8,
 }
 
-/// Who has the key, and for how many steps yet.
+/// The holder of the key, and the remaining steps of its lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 enum Holder {
     #[default]
     Free,
     Alone(u8, u8),
-    /// By token: nought for none.
+    /// The remaining steps of each reader's lease, by token; zero for none.
     Read([u8; TOKENS]),
 }
 
 impl Key {
-    /// Nobody's.
+    /// A key without a holder.
     pub(super) fn counting(counts: bool) -> Self {
         Self { holder: Holder::Free, count: u8::from(counts) }
     }
 
-    /// Whether the node grants.
+    /// Runs an agent's request. Returns `true` if the node grants it.
     pub(super) fn asked(
         &mut self,
         agent: usize,
@@ -121,7 +122,7 @@ impl Key {
         matches!(self.ask(request), Reply::Granted { .. } | Reply::Shared | Reply::Extended)
     }
 
-    /// All that is the agent's goes, whether it reads, or wrote and perhaps became a reader.
+    /// Removes everything that the agent holds: as a reader, or as a writer that perhaps became a reader.
     pub(super) fn released(&mut self, agent: usize, reads: bool, without: Option<Rule>) {
         if without == Some(Rule::ReleasesItself) && reads && matches!(self.holder, Holder::Read(_)) {
             self.holder = Holder::Free;
@@ -142,7 +143,7 @@ impl Key {
         }
     }
 
-    /// What is left shrinks.
+    /// Takes a step off all remaining times.
     pub(super) fn step(&mut self) {
         self.holder = match self.holder {
             Holder::Alone(who, left) if left > 1 => Holder::Alone(who, left - 1),
@@ -153,7 +154,7 @@ impl Key {
         };
     }
 
-    /// *Raise*, where the agent is still the owner; whether it was.
+    /// Runs *raise*. Returns `true` if the agent is still the owner.
     pub(super) fn raised(&mut self, agent: usize, token: u8) -> bool {
         let mine = matches!(self.holder, Holder::Alone(who, _) if usize::from(who) == agent);
         if mine {
@@ -162,12 +163,11 @@ impl Key {
         mine
     }
 
-    /// Asks the shipped engine. The marker always stands: whether a node may vote is the model's to say.
+    /// Runs `request` on the shipped engine. The marker is always stored: the model decides whether a node
+    /// may vote.
     fn ask(&mut self, request: Request) -> Reply {
-        let not_after = NodeTime::from_micros(u64::MAX);
-        let batch = Batch { requests: vec![request], not_after, stamp: Arc::clone(&MARK) };
-        let reply = engine::run(self, &batch, Clocks { wall: NodeTime::from_micros(NOW), lease_nanos: NOW });
-        reply.replies.into_iter().next().unwrap_or_else(|| unreachable!("one request has one reply"))
+        let clocks = Clocks { wall: NodeTime::from_micros(NOW), lease_nanos: NOW };
+        run(self, request, clocks, NodeTime::from_micros(u64::MAX))
     }
 }
 
@@ -175,12 +175,10 @@ fn token_of(name: &str) -> usize {
     NAMES.iter().position(|token| **token == *name).unwrap_or_else(|| unreachable!("{name} is no token"))
 }
 
-impl Store for Key {
-    type Error = Infallible;
-
-    fn lease(&self, _: &Resource) -> Result<Option<LeaseRow>, Infallible> {
+impl ModelStore for Key {
+    fn lease(&self, _: &Resource) -> Option<LeaseRow> {
         let until = |left: u8| NOW + u64::from(left);
-        Ok(match &self.holder {
+        match &self.holder {
             Holder::Free => None,
             Holder::Alone(who, left) => Some(LeaseRow {
                 owner: Arc::clone(&NAMES[usize::from(*who)]),
@@ -200,10 +198,10 @@ impl Store for Key {
                     readers: live.map(row).collect(),
                 })
             }
-        })
+        }
     }
 
-    fn set_lease(&mut self, _: &Resource, row: Option<LeaseRow>) -> Result<(), Infallible> {
+    fn set_lease(&mut self, _: &Resource, row: Option<LeaseRow>) {
         let left = |until: u64| (until - NOW) as u8;
         self.holder = match row {
             None => Holder::Free,
@@ -214,50 +212,16 @@ impl Store for Key {
             }
             Some(row) => Holder::Alone(token_of(&row.owner) as u8, left(row.until_nanos)),
         };
-        Ok(())
     }
 
-    fn queue(&self, _: &Resource) -> Result<Option<QueueRow>, Infallible> {
-        Ok(None)
-    }
-
-    fn set_queue(&mut self, _: &Resource, _: Option<QueueRow>) -> Result<(), Infallible> {
-        Ok(())
-    }
-
-    fn counter(&self, _: &Resource) -> Result<Option<CounterRow>, Infallible> {
+    fn counter(&self, _: &Resource) -> Option<CounterRow> {
         let count = FencingToken::new(self.count.max(1).into());
-        Ok(Some(CounterRow { count, until_micros: u64::MAX }))
+        Some(CounterRow { count, until_micros: u64::MAX })
     }
 
-    fn set_counter(&mut self, _: &Resource, row: CounterRow) -> Result<(), Infallible> {
+    fn set_counter(&mut self, _: &Resource, row: CounterRow) {
         if self.count > 0 {
             self.count = row.count.get() as u8;
         }
-        Ok(())
-    }
-
-    fn claim(&self, _: &Resource) -> Result<Option<ClaimRow>, Infallible> {
-        Ok(None)
-    }
-
-    fn set_claim(&mut self, _: &Resource, _: Option<ClaimRow>) -> Result<(), Infallible> {
-        Ok(())
-    }
-
-    fn ledger(&self, _: &str) -> Result<LedgerState, Infallible> {
-        Ok(LedgerState::default())
-    }
-
-    fn set_ledger(&mut self, _: &str, _: LedgerState) -> Result<(), Infallible> {
-        Ok(())
-    }
-
-    fn marker(&self) -> Result<Option<Arc<str>>, Infallible> {
-        Ok(Some(Arc::clone(&MARK)))
-    }
-
-    fn set_marker(&mut self, _: Arc<str>) -> Result<(), Infallible> {
-        Ok(())
     }
 }

@@ -2,9 +2,10 @@ use super::{Event, Invariant, MAJORITY};
 use crate::sim::Belief;
 use std::time::Duration;
 
-/// A lease that is taken for valid stands on a majority of servers, or on servers that cannot vote because
-/// they forgot. Stronger than exclusion: it needs nobody to come and take what is not held. A lease whose
-/// worker's clock stood still is outside of the promise until it is extended by a clock that runs.
+/// Requires that a lease which is taken for valid is stored on a majority of servers, or on servers that
+/// cannot vote because they forgot. Stronger than exclusion: it notices a lease that is not stored even if
+/// no other worker acquires it. A lease whose worker's clock stood still is outside of the guarantee until
+/// a request sent by a running clock extends it.
 #[derive(Debug)]
 pub(super) struct Backing;
 

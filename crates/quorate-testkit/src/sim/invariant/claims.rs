@@ -6,14 +6,16 @@ use std::{
     time::Duration,
 };
 
-/// A message that is done stays done: while its done record stands on a majority nobody is given the message,
-/// no server that has the record grants it, and on a server a record of a lower token never replaces one of a
-/// higher. Who was told that it is completed was told so by a majority, and who is told that it is done hears a
-/// result that somebody had recorded. (That no message stays claimed is for `leftovers` and `liveness`.)
+/// Requires that a message which is done stays done. While its done record is stored on a majority, no
+/// worker receives the message, no server that has the record grants it, and on a server a record of a
+/// lower token never replaces one of a higher. A worker that learns that it completed the message has that
+/// from a majority. A worker that learns that the message is done receives a result that a worker had
+/// recorded. (The invariants `leftovers` and `liveness` check that no message stays claimed.)
 ///
-/// Promised within the retention, which no run outlasts; and "a *done* on a bare majority does not survive the
-/// loss of one of its nodes": a server that forgot counts no more, though it may come back with a snapshot that
-/// has the record. Nor is it known to a worker whose boot clock stood still that its grant is long over.
+/// The guarantee holds within the retention, which no run outlasts. The documented exception is: "a *done*
+/// on a bare majority does not survive the loss of one of its nodes". So a server that forgot counts no
+/// more, though it may come back with a snapshot that has the record. And a worker whose boot clock stood
+/// still cannot know that its grant is long over.
 #[derive(Debug, Default)]
 pub(super) struct Claims {
     /// The token under which a claim is done, by server.
@@ -65,7 +67,7 @@ impl Invariant for Claims {
             Event::ToldDone { worker, resource, result }
                 if !self.results.get(resource).is_some_and(|results| results.contains(*result)) =>
             {
-                return Err(format!("{worker} is told that {resource} came to {result:?}"));
+                return Err(format!("{worker} receives the result {result:?} of {resource}"));
             }
             _ => {}
         }
@@ -126,12 +128,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_done_on_a_majority_is_given_to_nobody() {
+    fn a_message_done_on_a_majority_is_granted_to_no_worker() {
         let mut claims = Claims::default();
         for node in ["n0", "n1"] {
             complete(&mut claims, node, 5, "x").unwrap();
         }
-        assert!(given(&mut claims, true).is_ok(), "a minority's word");
+        assert!(given(&mut claims, true).is_ok(), "a minority is not enough");
         complete(&mut claims, "n2", 5, "x").unwrap();
         assert!(given(&mut claims, false).is_ok(), "a grant that had ended before it was seen");
         let frozen = Belief { resource: resource(), clock_stood: true, ..belief(9, "b", 9, true) };
@@ -140,11 +142,14 @@ mod tests {
         claims.see(Duration::ZERO, &Event::Forgot { node: "n0" }).unwrap();
         assert!(given(&mut claims, true).is_ok(), "a bare majority lost one");
         let completed = Event::Completed { worker: "a", resource: &resource(), token: 5 };
-        assert!(claims.see(Duration::ZERO, &completed).is_ok(), "it had been recorded when it was told");
+        assert!(
+            claims.see(Duration::ZERO, &completed).is_ok(),
+            "it was recorded when the worker learnt of it"
+        );
     }
 
     #[test]
-    fn a_server_keeps_what_it_was_told() {
+    fn a_server_keeps_its_done_record() {
         let mut claims = Claims::default();
         complete(&mut claims, "n0", 5, "x").unwrap();
         complete(&mut claims, "n0", 7, "y").unwrap();
@@ -166,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_told_what_did_not_happen() {
+    fn no_worker_receives_a_false_result() {
         let mut claims = Claims::default();
         for node in ["n0", "n1"] {
             complete(&mut claims, node, 5, "x").unwrap();

@@ -2,8 +2,9 @@ use super::{Event, Invariant};
 use crate::sim::Belief;
 use std::time::Duration;
 
-/// No two leases on one resource are taken for valid at one true moment, each by its own worker's clock. A lease
-/// whose worker's clock stood still is outside of the promise until it is extended by a clock that runs.
+/// Requires that no two leases on one resource are taken for valid at one true moment, each by its own
+/// worker's clock. A lease whose worker's clock stood still is outside of the guarantee until a request
+/// sent by a running clock extends it.
 #[derive(Debug)]
 pub(super) struct Exclusion;
 
@@ -36,7 +37,7 @@ mod tests {
     use super::{super::belief, *};
 
     #[test]
-    fn two_valid_leases_are_one_too_many() {
+    fn two_valid_leases_break_exclusion() {
         let see = |beliefs: &[_]| Exclusion.see(Duration::ZERO, &Event::Looked(beliefs));
         assert!(see(&[belief(1, "a", 1, true), belief(2, "b", 2, false)]).is_ok());
         assert!(see(&[belief(1, "a", 1, true), belief(2, "b", 2, true)]).is_err());

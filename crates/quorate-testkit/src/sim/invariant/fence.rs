@@ -1,9 +1,10 @@
 use super::{Event, Invariant};
 use std::time::Duration;
 
-/// A store that compares fencing tokens, at reads as at writes, loses no update: what it takes was made from
-/// what stands. The store beside it that compares nothing does lose some, which is counted and no violation:
-/// a pause between a look and a write is outside of what a lease can promise.
+/// Requires that a store which compares fencing tokens, at reads as at writes, loses no update: each write
+/// that it accepts was made from the stored version. A second store, which compares nothing, does lose
+/// some. Those are counted and are no violation: a lease cannot protect against a pause between a check and
+/// a write.
 #[derive(Debug)]
 pub(super) struct Fence;
 
@@ -41,7 +42,7 @@ mod tests {
         };
         assert!(see(true, true, 3).is_ok());
         assert!(see(true, false, 2).is_ok(), "refused");
-        assert!(see(false, true, 2).is_ok(), "nobody promised anything");
+        assert!(see(false, true, 2).is_ok(), "the other store promises nothing");
         assert!(see(true, true, 2).is_err());
     }
 }

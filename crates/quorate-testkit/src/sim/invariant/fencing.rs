@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-/// The tokens of a resource are unique, and grow in the order of the grants.
+/// Requires that the tokens of a resource are unique, and grow in the order of the grants.
 #[derive(Debug, Default)]
 pub(super) struct Fencing {
     seen: BTreeSet<(Resource, u64)>,
@@ -23,8 +23,9 @@ impl Invariant for Fencing {
         if !self.seen.insert((resource.clone(), token)) {
             return Err(format!("{} got the token {token} of {resource} a second time", belief.worker));
         }
-        // A worker that was paused between the verdict and here holds nothing: others may have come since. Nor
-        // does one whose clock stood still meanwhile know better: see `Succession` for its order.
+        // A worker that was paused between the verdict and this point holds nothing: another worker may
+        // have acquired since. A worker whose clock stood still meanwhile cannot know: see `Succession`
+        // for its order.
         if !belief.valid || belief.clock_stood {
             return Ok(());
         }

@@ -1,7 +1,7 @@
 use super::{Event, Invariant};
 use std::{collections::BTreeSet, time::Duration};
 
-/// A lease that has been seen ended stays ended.
+/// Requires that a lease which a worker has seen ended stays ended.
 #[derive(Debug, Default)]
 pub(super) struct Finality {
     ended: BTreeSet<u64>,
@@ -34,7 +34,7 @@ mod tests {
     use super::{super::belief, *};
 
     #[test]
-    fn what_ended_may_not_come_back() {
+    fn an_ended_lease_stays_ended() {
         let mut finality = Finality::default();
         let mut see = |valid| finality.see(Duration::ZERO, &Event::Looked(&[belief(1, "a", 1, valid)]));
         assert!(see(true).is_ok() && see(false).is_ok() && see(false).is_ok());

@@ -1,7 +1,8 @@
 use super::{Event, Invariant};
 use std::time::Duration;
 
-/// At the end no key stands on any server, and no task of any worker runs or has panicked.
+/// Requires that at the end no key is stored on any server, and that no task of any worker runs or has
+/// panicked.
 #[derive(Debug)]
 pub(super) struct Leftovers;
 
@@ -16,7 +17,7 @@ impl Invariant for Leftovers {
 
     fn see(&mut self, _now: Duration, event: &Event<'_>) -> Result<(), String> {
         match event {
-            Event::Stands { node, leases } if !leases.is_empty() => {
+            Event::LeftoverLeases { node, leases } if !leases.is_empty() => {
                 Err(format!("{node} still has {leases:?}"))
             }
             Event::Ended { worker, panics, .. } if !panics.is_empty() => {
@@ -36,14 +37,14 @@ mod tests {
     use quorate::node::Resource;
 
     #[test]
-    fn keys_tasks_and_panics_are_left_overs() {
+    fn keys_tasks_and_panics_are_leftovers() {
         let see = |event: &Event<'_>| Leftovers.see(Duration::ZERO, event);
         let ended = |tasks, panics| see(&Event::Ended { worker: "a", tasks, panics });
         assert!(ended(0, &[]).is_ok());
         assert!(ended(1, &[]).is_err());
         assert!(ended(0, &["no".to_owned()]).is_err());
         let lease = (Resource::lock("x").unwrap(), "a".to_owned(), Duration::ZERO);
-        assert!(see(&Event::Stands { node: "n", leases: &[] }).is_ok());
-        assert!(see(&Event::Stands { node: "n", leases: &[lease] }).is_err());
+        assert!(see(&Event::LeftoverLeases { node: "n", leases: &[] }).is_ok());
+        assert!(see(&Event::LeftoverLeases { node: "n", leases: &[lease] }).is_err());
     }
 }

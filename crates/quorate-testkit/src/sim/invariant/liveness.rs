@@ -1,7 +1,7 @@
 use super::{Event, Invariant};
 use std::time::Duration;
 
-/// With the faults over and the quarantines served, whoever wants a free lease gets it, soon.
+/// Requires that a worker acquires a free lease soon, once the faults and the quarantines are over.
 #[derive(Debug)]
 pub(super) struct Liveness;
 
@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_and_late_are_both_wrong() {
+    fn no_lease_and_a_late_lease_both_break_liveness() {
         let see = |ms, got| {
             let (took, bound) = (Duration::from_millis(ms), Duration::from_millis(10));
             Liveness.see(Duration::ZERO, &Event::Calm { worker: "a", took, bound, got })

@@ -1,5 +1,5 @@
-//! What must hold in every run, one file each. An invariant sees true time and every event; it has no part
-//! in the run.
+//! The invariants, one file each: what must hold in every run. An invariant sees the true time and every
+//! event; it does not influence the run.
 
 mod backing;
 mod claims;
@@ -7,10 +7,15 @@ mod exclusion;
 mod fence;
 mod fencing;
 mod finality;
+mod histories;
 mod leftovers;
 mod liveness;
 mod order;
+mod pool_log;
 mod release;
+mod requests;
+mod runs;
+mod starts;
 mod step_down;
 mod succession;
 mod ticks;
@@ -18,20 +23,21 @@ mod ticks;
 use super::Event;
 use std::{fmt::Debug, time::Duration};
 
-/// How many servers are more than half.
+/// The number of servers that is a majority.
 pub(super) const MAJORITY: usize = super::NODES / 2 + 1;
 
-/// Something that must hold at every moment.
+/// A statement that must be true at every moment.
 pub trait Invariant: Debug + Send {
-    /// What it is called in a report.
+    /// Returns the invariant's name in a report.
     fn name(&self) -> &'static str;
 
-    /// Whether it holds whatever the clocks do, as long as no server forgets.
+    /// Returns `true` if the invariant holds whatever the clocks do, as long as no server forgets.
     fn is_timeless(&self) -> bool {
         false
     }
 
-    /// What it has judged that it might as well have excused, and how often: for the coverage.
+    /// Returns the cases that it has judged where it could have excused them, each with its count: for the
+    /// coverage.
     fn judged(&self) -> Vec<(&'static str, u64)> {
         Vec::new()
     }
@@ -39,7 +45,7 @@ pub trait Invariant: Debug + Send {
     /// Judges an event at the true time `now`.
     ///
     /// # Errors
-    /// What is wrong.
+    /// A description of the violation.
     fn see(&mut self, now: Duration, event: &Event<'_>) -> Result<(), String>;
 }
 
@@ -55,6 +61,10 @@ pub fn all() -> Vec<Box<dyn Invariant>> {
         Box::new(succession::Succession),
         Box::<ticks::Ticks>::default(),
         Box::<claims::Claims>::default(),
+        Box::<starts::Starts>::default(),
+        Box::<runs::Runs>::default(),
+        Box::<requests::Requests>::default(),
+        Box::<histories::Histories>::default(),
         Box::new(fence::Fence),
         Box::<release::Release>::default(),
         Box::new(liveness::Liveness),
@@ -71,7 +81,7 @@ pub(super) fn belief(lease: u64, worker: &str, token: u64, valid: bool) -> super
         token,
         valid,
         ending: !valid,
-        told: !valid,
+        asked_to_stop: !valid,
         backed_by: crate::sim::NODES,
         clock_stood: false,
         owner: Some(quorate::node::Owner::from_node(&format!("{worker}:{lease}"))),

@@ -6,18 +6,19 @@ use std::{
     time::Duration,
 };
 
-/// Whatever the clocks do, no token of a resource is given twice, and an attempt that reaches its first server
-/// after somebody was granted the resource gets a larger token than he. A term does not tell its owner: the token
-/// was given or raised on a server to some attempt of its worker, and the earliest of those is taken for the one.
+/// Requires, whatever the clocks do, that no token of a resource is given twice. An attempt that reaches
+/// its first server after a worker was granted the resource gets a larger token than that worker. A term
+/// does not reveal its owner: its token was given or raised on a server to some attempt of its worker, and
+/// the invariant takes the earliest of those.
 ///
-/// Claims are left to *fencing*: a claim's counter dies with its record, and begins anew from the clock.
+/// *Fencing* judges claims: a claim's counter dies with its record, and starts again from the clock.
 #[derive(Debug, Default)]
 pub(super) struct Order {
     seen: BTreeSet<(Resource, u64)>,
     newest: BTreeMap<Resource, u64>,
-    /// The newest token when an attempt reached its first server, while it may yet be granted.
+    /// The newest token when an attempt reached its first server, while the attempt may still be granted.
     begun_after: BTreeMap<Owner, u64>,
-    /// To whom servers gave or raised which token.
+    /// The owners to which servers gave or raised each token.
     given: BTreeMap<(Resource, u64), BTreeSet<Owner>>,
 }
 
@@ -78,7 +79,8 @@ impl Order {
         }
     }
 
-    /// The newest token when the attempt that led to this grant reached its first server.
+    /// Returns the newest token at the time when the attempt that led to this grant reached its first
+    /// server.
     fn begun_after(&mut self, belief: &Belief) -> Option<u64> {
         if let Some(owner) = &belief.owner {
             return self.begun_after.remove(owner);
@@ -95,7 +97,7 @@ mod tests {
     use quorate::node::FencingToken;
 
     #[test]
-    fn who_comes_after_a_grant_gets_more() {
+    fn a_later_attempt_gets_a_larger_token() {
         let mut order = Order::default();
         let begin = |invariant: &mut Order, owner: &Owner| {
             let request = Request::Acquire {
@@ -111,7 +113,8 @@ mod tests {
             let ran = Event::Ran { node: "n1", request: &request, reply: &reply };
             invariant.see(Duration::ZERO, &ran).unwrap();
         };
-        // The first lease begins before the second is granted, and is seen after it, ended: that is no wrong.
+        // The first lease begins before the second is granted, and is seen after it, ended: that is no
+        // violation.
         let [early, second, late] = [(1, 4), (2, 7), (3, 6)].map(|(id, token)| belief(id, "a", token, false));
         begin(&mut order, early.owner.as_ref().unwrap());
         begin(&mut order, second.owner.as_ref().unwrap());
@@ -123,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_term_is_ordered_by_the_attempt_that_it_was_given_to() {
+    fn a_term_is_ordered_by_its_earliest_attempt() {
         let mut order = Order::default();
         let group = Resource::election("g").unwrap();
         let given = |order: &mut Order, attempt: u64, token: u64| {
@@ -151,7 +154,7 @@ mod tests {
         assert!(see(&mut order, 5).is_ok(), "both had begun before either was granted");
         given(&mut order, 3, 6);
         assert!(see(&mut order, 6).is_err(), "it began after 7");
-        assert!(see(&mut order, 9).is_err(), "nobody gave it");
+        assert!(see(&mut order, 9).is_err(), "no server gave it");
         given(&mut order, 4, 8);
         let other = Belief { worker: "b".into(), ..term(8) };
         assert!(order.see(Duration::ZERO, &Event::Granted(&other)).is_err(), "it was given to another");

@@ -5,9 +5,9 @@ use std::{
     time::Duration,
 };
 
-/// Once a server has run the release of an attempt, no request of that attempt sets its key there again:
-/// nothing would ever free it before its TTL. (A wish is no attempt: it is for the holder that signs it, and may be
-/// wished again.)
+/// Requires that once a server has run the release of an attempt, no request of that attempt sets its key
+/// there again: nothing would free the key before its TTL. (A resign request is no attempt: it addresses
+/// the holder that its owner token names, and may be sent again.)
 #[derive(Debug, Default)]
 pub(super) struct Release {
     released: BTreeMap<String, BTreeSet<(Resource, Owner)>>,
@@ -69,6 +69,6 @@ mod tests {
         invariant.see(Duration::ZERO, &Event::Forgot { node: "n1" }).unwrap();
         let again = invariant
             .see(Duration::ZERO, &Event::Ran { node: "n1", request: &extend, reply: &Reply::Extended });
-        assert!(again.is_ok(), "who forgot the release forgot the attempt");
+        assert!(again.is_ok(), "a server that forgot the release forgot the attempt");
     }
 }

@@ -1,10 +1,11 @@
 use super::{Event, Invariant};
 use std::{collections::BTreeMap, time::Duration};
 
-/// How long a running worker may take to tell its work once the grace has begun.
+/// The longest time that a running worker may take to ask its work to stop once the grace has begun.
 pub(super) const SOON: Duration = Duration::from_millis(5);
 
-/// Work under a lease that ends within the grace has been told to stop, if its process runs at all.
+/// Requires that work under a lease that ends within the grace has been asked to stop, if its process runs
+/// at all.
 #[derive(Debug, Default)]
 pub(super) struct StepDown {
     ending_since: BTreeMap<u64, Duration>,
@@ -28,8 +29,11 @@ impl Invariant for StepDown {
             }
             let ending_for = now.saturating_sub(*self.ending_since.entry(belief.lease).or_insert(now));
             let awake = belief.awake_for.is_some_and(|awake| awake > SOON);
-            if awake && ending_for > SOON && !belief.told {
-                return Err(format!("{} works on under {}, untold", belief.worker, belief.token));
+            if awake && ending_for > SOON && !belief.asked_to_stop {
+                return Err(format!(
+                    "{} works on under {} and was not asked to stop",
+                    belief.worker, belief.token
+                ));
             }
         }
         Ok(())
@@ -42,16 +46,19 @@ mod tests {
     use crate::sim::Belief;
 
     #[test]
-    fn who_runs_is_told_before_the_end() {
+    fn running_work_is_asked_to_stop_before_the_end() {
         let mut step_down = StepDown::default();
         let mut see = |ms, belief| step_down.see(Duration::from_millis(ms), &Event::Looked(&[belief]));
-        let untold = Belief { told: false, ending: true, ..belief(1, "a", 1, true) };
+        let unasked = Belief { asked_to_stop: false, ending: true, ..belief(1, "a", 1, true) };
         assert!(see(0, belief(1, "a", 1, true)).is_ok());
-        assert!(see(1, untold.clone()).is_ok(), "at once is soon enough");
-        assert!(see(50, Belief { awake_for: None, ..untold.clone() }).is_ok(), "who is paused hears nothing");
-        assert!(see(50, Belief { told: true, ..untold.clone() }).is_ok());
-        assert!(see(50, untold.clone()).is_err());
+        assert!(see(1, unasked.clone()).is_ok(), "at once is soon enough");
+        assert!(
+            see(50, Belief { awake_for: None, ..unasked.clone() }).is_ok(),
+            "a paused worker receives nothing"
+        );
+        assert!(see(50, Belief { asked_to_stop: true, ..unasked.clone() }).is_ok());
+        assert!(see(50, unasked.clone()).is_err());
         assert!(see(60, belief(1, "a", 1, true)).is_ok(), "extended meanwhile");
-        assert!(see(61, untold).is_ok(), "the grace begins anew");
+        assert!(see(61, unasked).is_ok(), "the grace begins again");
     }
 }

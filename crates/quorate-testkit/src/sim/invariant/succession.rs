@@ -2,12 +2,13 @@ use super::{Event, Invariant, step_down::SOON};
 use crate::sim::Working;
 use std::time::Duration;
 
-/// When a term or a claim begins, the work under every earlier one of the same resource has ended: runs of
-/// jobs, the leader's own work, handlers of messages. The shipped code has dropped what did not stop.
+/// Requires that when a term or a claim begins, the work under every earlier one of the same resource has
+/// ended: runs of jobs, the leader's own work, handlers of messages. The shipped code has dropped work that
+/// did not stop.
 ///
-/// Promised (*stepping down*) where the process is scheduled: who is paused, or has only just gone on, has had
-/// no turn in which to end anything; and not where the worker's boot clock stood still, until a majority has extended
-/// its grant at the request of a clock that runs.
+/// The guarantee (*stepping down*) needs a process that is scheduled: a process that is paused, or has only
+/// just resumed, has had no chance to end anything. It also excludes a worker whose boot clock stood still,
+/// until a majority has extended its grant by a request that was sent while the clock ran.
 #[derive(Debug)]
 pub(super) struct Succession;
 
@@ -18,10 +19,12 @@ impl Invariant for Succession {
 
     fn see(&mut self, _now: Duration, event: &Event<'_>) -> Result<(), String> {
         let Event::Succeeded { belief, working } = event else { return Ok(()) };
-        // What had ended before it was seen is nobody's turn; and whose clock stood still does not know that it has.
+        // A grant that had ended before the worker saw it begins no term; a worker whose clock stood still
+        // cannot know that its grant has ended.
         let late = working.iter().filter(|_| belief.valid && !belief.clock_stood);
-        let told = |work: &&Working| work.awake_for.is_some_and(|awake| awake > SOON) && !work.clock_stood;
-        match late.into_iter().find(told) {
+        let asked_to_stop =
+            |work: &&Working| work.awake_for.is_some_and(|awake| awake > SOON) && !work.clock_stood;
+        match late.into_iter().find(asked_to_stop) {
             Some(work) => Err(format!(
                 "{} has {} under {}, and {} still does {} under {}",
                 belief.worker, belief.resource, belief.token, work.worker, work.what, work.token
@@ -44,9 +47,9 @@ mod tests {
             Succession.see(Duration::ZERO, &Event::Succeeded { belief: &belief, working: &[working] })
         };
         let see = |valid, awake_for| see_by(valid, awake_for, false);
-        assert!(see_by(true, Some(SOON * 2), true).is_ok(), "whose clock stood still does not know");
-        assert!(see(true, None).is_ok(), "who is paused ends nothing");
-        assert!(see(true, Some(SOON)).is_ok(), "who has just gone on has had no turn");
+        assert!(see_by(true, Some(SOON * 2), true).is_ok(), "a worker whose clock stood still does not know");
+        assert!(see(true, None).is_ok(), "a paused worker ends nothing");
+        assert!(see(true, Some(SOON)).is_ok(), "a worker that has just resumed has had no turn");
         assert!(see(false, Some(SOON * 2)).is_ok(), "a grant that had ended before it was seen");
         assert!(see(true, Some(SOON * 2)).is_err());
         let nothing = Event::Succeeded { belief: &belief(2, "b", 2, true), working: &[] };

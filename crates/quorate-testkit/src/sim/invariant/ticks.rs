@@ -17,97 +17,102 @@ use std::{
     time::Duration,
 };
 
-/// How far a wall clock may be from the truth: the `max_clock_offset` that everybody agrees on.
+/// The largest error of a wall clock: the `max_clock_offset` that all workers agree on.
 const OFFSET: Duration = Duration::from_secs(1);
-/// How far ahead of the servers' clocks a worker may take them to be that has not heard from them for ten seconds: it
-/// carries them on by its own boot clock.
+/// The most that a worker may take the servers' clocks to be ahead of their true time, after ten seconds
+/// without an answer from them: it extrapolates them by its own boot clock.
 const CARRIED: Duration = Duration::from_millis(100);
-/// Ticks younger than this may be yet to come, by the servers' clocks and for want of a turn.
+/// A tick younger than this may still be in the future by the servers' clocks, or still wait for its turn.
 const YOUNG: Duration = Duration::from_secs(1);
-/// A tick that was interrupted so often in one term is put off, each time for longer.
+/// The number of interruptions in one term after which a tick is put off, each time for longer.
 const INTERRUPTED: u32 = 4;
 
-/// Each tick starts at most once, or again until it is recorded done.
+/// Requires that each tick starts at most once, or again until it is recorded done.
 ///
-/// Whatever the rule, a run starts under a valid term, and before it is due in truth by no more than the clocks of a
-/// majority of the servers were ahead, whatever the worker's own wall clock shows. `at_most_once`: never twice, by any
-/// worker, and not before *started* is stored on a majority. `at_least_once`: not while *done* is stored on a majority
-/// (by a worker whose clock has not stood still since its term was last extended: another cannot know that it has
-/// ended). No tick starts under a term whose leader was told by any server, when it sealed the ledger, that it has
-/// ended. Once there has been a leader in peace for a while, every tick since the job's registration has been started
-/// and has come to an end of its own, where the misfire rule makes up all; a tick of an `at_most_once` job that makes
-/// up all has been started, or reported as lost. A job of any rule starts every tick in peace.
+/// Whatever the delivery rule, a run starts under a valid term. It may start before it is due in true time,
+/// but by no more than the clocks of a majority of the servers were ahead, whatever the worker's own wall
+/// clock shows. `at_most_once`: a tick never starts twice, on any worker, and not before *started* is
+/// stored on a majority. `at_least_once`: a tick does not start while *done* is stored on a majority. (That
+/// binds a worker whose clock has not stood still since its term was last extended: any other worker cannot
+/// know that the term has ended.) No tick starts under a term whose leader received from any server, when
+/// it sealed the ledger, that the tick has ended. Once there has been a leader in the fault-free phase for
+/// a while, every tick since the job's registration has been started and has ended by itself, if the
+/// misfire rule catches up all. Such a tick of an `at_most_once` job has been started, or reported as lost.
+/// In the fault-free phase a job of any rule starts every tick.
 ///
 /// A tick is reported as lost only under `at_most_once`, and only for a reason that is true:
 ///
-/// * *too few nodes remember*: of the servers that answered the reporting leader's seal, fewer than a majority of all
-///   servers remember that time. One server that forgot is no reason where a majority of the others answered.
+/// * *too few nodes remember*: of the servers that answered the reporting leader's seal, fewer than a
+///   majority of all servers remember that time. One server that forgot is no reason if a majority of the
+///   others answered.
 /// * *too few nodes can remember a record*: fewer than a majority of all servers remember that time.
-/// * *it was started by*: a server was written that the named term started it.
-/// * *another record stands*: a server was written by another term, or that it ended.
+/// * *it was started by*: a server received the record that the named term started it.
+/// * *another record stands*: a server received a record of another term, or the record that it ended.
 ///
-/// Excuses, from *tick once*: "ticks that nodes have forgotten count as unknown", so a server that forgot counts no
-/// more for what is stored; a registration begins anew only where no server that answered the leader's seal had it,
-/// and ticks before that have no owner. A tick that was interrupted four times in the newest term may be put off
-/// beyond the end. (A pause between the last look and the start is not excused: in this simulation there is none.)
+/// Excuses, from *tick once*: "ticks that nodes have forgotten count as unknown", so a server that forgot
+/// counts no more for stored records. A registration begins again only if no server that answered the
+/// leader's seal had it; no leader must account for ticks before that. A tick that was interrupted four
+/// times in the newest term may be put off beyond the end of the run. (A pause between the last check and
+/// the start is not excused: this simulation has none.)
 #[derive(Debug)]
 pub(super) struct Ticks {
     jobs: Vec<JobSpec>,
     ticks: BTreeMap<TickKey, Tick>,
     runs: BTreeMap<u64, (TickKey, u64)>,
     registrations: BTreeMap<Arc<str>, Registration>,
-    /// From when on each server says that it remembers: that is about when somebody marked it, which may be much
-    /// later than when it forgot.
+    /// The time since which each server says that it remembers. That is about the time when a worker marked
+    /// it, which may be much later than the time when it forgot.
     memories: BTreeMap<String, WallTime>,
-    /// What each server had when it took a term's seal.
-    taken: BTreeMap<u64, BTreeMap<String, Taken>>,
-    /// What the leader of a term goes by: the answers that it received.
-    sealed: BTreeMap<u64, Vec<Taken>>,
-    /// How many ticks of an `at_most_once` job had to be started, and how many were reported as lost.
+    /// The data of each server when it accepted a term's seal.
+    taken: BTreeMap<u64, BTreeMap<String, SealedData>>,
+    /// The answers that the leader of a term received and uses.
+    sealed: BTreeMap<u64, Vec<SealedData>>,
+    /// The number of ticks of an `at_most_once` job that had to be started, and of those that were reported
+    /// as lost.
     known: u64,
     lost: u64,
-    /// How often a tick was unknown to its leader though a majority of all servers remembered it: some of them did
-    /// not answer its seal.
+    /// The number of times that a tick was unknown to its leader though a majority of all servers
+    /// remembered it: some of them did not answer its seal.
     unanswered: u64,
 }
 
-/// What one server had when it took a seal.
+/// The data of one server when it accepted a seal.
 #[derive(Clone, Debug, Default)]
-struct Taken {
-    /// From when on it remembers.
+struct SealedData {
+    /// The time since which it remembers.
     memory: WallTime,
-    /// The registrations on it: the job, and from when on its ticks are due.
+    /// The registrations on it: each job, and the time from which its ticks are due.
     registered: BTreeMap<Arc<str>, WallTime>,
     /// The ticks whose end it has on record.
     ended: BTreeSet<TickKey>,
 }
 
-/// What is known of one tick.
+/// The known facts about one tick.
 #[derive(Debug, Default)]
 struct Tick {
     starts: u32,
-    /// A run ended by itself.
+    /// Set once a run ended by itself.
     ended: bool,
-    /// How often it was torn, by term.
-    torn: BTreeMap<u64, u32>,
-    /// Which servers have ever written that a term started it.
+    /// The number of interrupted runs, by term.
+    interrupted: BTreeMap<u64, u32>,
+    /// The servers that ever received the record that a term started it.
     started_on: BTreeMap<u64, BTreeSet<String>>,
-    /// Where a final record stands.
+    /// The servers that store a final record.
     done_on: BTreeSet<String>,
-    /// Some server was ever written a final record.
+    /// Set once any server received a final record.
     closed: bool,
-    /// A leader has reported, for a true reason, that it will not be started.
+    /// Set once a leader has reported, for a true reason, that it will not be started.
     lost: bool,
 }
 
-/// From when on a job's ticks are due, by what stands on the servers.
+/// The time from which a job's ticks are due, according to the records on the servers.
 #[derive(Debug, Default)]
 struct Registration {
     stands: BTreeMap<WallTime, BTreeSet<String>>,
     since: Option<WallTime>,
     /// The newest term that wrote it.
     term: u64,
-    /// Up to here ticks are nobody's: a majority lost the registration.
+    /// No leader must account for ticks before this time: a majority lost the registration.
     lost_until: WallTime,
 }
 
@@ -174,7 +179,7 @@ impl Invariant for Ticks {
                 self.ended(*run, *end);
                 Ok(())
             }
-            Event::Reckoned { served_since, now } => self.reckon(*served_since, *now),
+            Event::Reckoned { served_since, now } => self.check_due_ticks(*served_since, *now),
             _ => Ok(()),
         }
     }
@@ -197,21 +202,21 @@ impl Ticks {
         self.memories.insert(node.to_owned(), since);
     }
 
-    /// What a server has now.
-    fn taken(&self, node: &str) -> Taken {
+    /// Returns the present data of a server.
+    fn taken(&self, node: &str) -> SealedData {
         let registered = self.registrations.iter().filter_map(|(job, registration)| {
             let since = registration.stands.iter().find(|(_, on)| on.contains(node))?.0;
             Some((Arc::clone(job), *since))
         });
         let ended = self.ticks.iter().filter(|(_, tick)| tick.done_on.contains(node));
-        Taken {
+        SealedData {
             memory: self.memories.get(node).copied().unwrap_or_default(),
             registered: registered.collect(),
             ended: ended.map(|(key, _)| key.clone()).collect(),
         }
     }
 
-    /// A leader says by whose answers it goes: by those of a majority, each of which took its seal.
+    /// Checks the answers that a leader says it uses: those of a majority, each of which accepted its seal.
     fn sealed(&mut self, term: u64, nodes: &[&str]) -> Result<(), String> {
         let taken = self.taken.get(&term);
         let answer = |node: &&str| taken.and_then(|taken| taken.get(*node)).cloned();
@@ -234,7 +239,7 @@ impl Ticks {
                 answers.iter().filter_map(|answer| answer.registered.get(job).copied()).collect();
             if found.first().is_some_and(|first| *first < since) && !found.contains(&since) {
                 return Err(format!(
-                    "{job} is registered anew under {}, whose leader found its registration when it sealed",
+                    "{job} is registered again under {}, whose leader found its registration when it sealed",
                     record.term.get()
                 ));
             }
@@ -277,7 +282,7 @@ impl Ticks {
         } else if !start.clock_stood && tick.done_on.len() >= MAJORITY {
             format!("though it is done on {} servers", tick.done_on.len())
         } else if ended > 0 {
-            format!("though {ended} servers told its leader, when it sealed, that it has ended")
+            format!("though {ended} servers reported to its leader, when it sealed, that it has ended")
         } else {
             return Ok(());
         };
@@ -289,20 +294,20 @@ impl Ticks {
         let tick = self.ticks.entry(key).or_default();
         match end {
             TickEnd::Itself => tick.ended = true,
-            TickEnd::Torn => *tick.torn.entry(token).or_default() += 1,
+            TickEnd::Torn => *tick.interrupted.entry(token).or_default() += 1,
         }
     }
 
-    /// Accounts for every tick that is due.
-    fn reckon(&mut self, served_since: WallTime, now: WallTime) -> Result<(), String> {
+    /// Checks every tick that is due.
+    fn check_due_ticks(&mut self, served_since: WallTime, now: WallTime) -> Result<(), String> {
         let until = now - YOUNG;
         let (mut known, mut lost) = (0, 0);
         for spec in &self.jobs {
             let registration = self.registrations.get(spec.name);
             let since = registration.and_then(|known| known.since.map(|since| since.max(known.lost_until)));
             let since = since.ok_or_else(|| format!("{} was never registered", spec.name))?;
-            let peace = served_since.max(since);
-            let from = if spec.makes_up_all() { since } else { peace };
+            let fault_free = served_since.max(since);
+            let from = if spec.makes_up_all() { since } else { fault_free };
             let after = |at: &WallTime| spec.schedule.next_after(*at).filter(|at| *at <= until);
             for at in std::iter::successors(after(&from), after) {
                 let key = TickKey::new(spec.name, at);
@@ -310,7 +315,7 @@ impl Ticks {
                     let is_lost = self.ticks.get(&key).is_some_and(|tick| tick.lost);
                     *if is_lost { &mut lost } else { &mut known } += 1;
                 }
-                if let Some(why) = self.wants(spec, &key, at > peace) {
+                if let Some(why) = self.missing(spec, &key, at > fault_free) {
                     return Err(format!("{}, due at {at:?}, {why}", spec.name));
                 }
             }
@@ -319,19 +324,17 @@ impl Ticks {
         Ok(())
     }
 
-    /// What is missing from a tick that is due.
-    fn wants(&self, spec: &JobSpec, key: &TickKey, peace: bool) -> Option<&'static str> {
+    /// Returns what is missing from a tick that is due.
+    fn missing(&self, spec: &JobSpec, key: &TickKey, fault_free: bool) -> Option<&'static str> {
         let nothing = Tick::default();
         let tick = self.ticks.get(key).unwrap_or(&nothing);
-        // A later leader gives it another run.
-        let newest = self.sealed.last_key_value().and_then(|(term, _)| tick.torn.get(term));
+        // A later leader runs it again.
+        let newest = self.sealed.last_key_value().and_then(|(term, _)| tick.interrupted.get(term));
         let put_off = newest.is_some_and(|times| *times >= INTERRUPTED);
         match spec.delivery {
-            _ if peace => (tick.starts == 0).then_some("was not started, in peace"),
+            _ if fault_free => (tick.starts == 0).then_some("was not started in the fault-free phase"),
             Delivery::AtLeastOnce if tick.starts == 0 => Some("was never started"),
-            Delivery::AtLeastOnce => {
-                (!tick.ended && !put_off).then_some("was started and never came to an end")
-            }
+            Delivery::AtLeastOnce => (!tick.ended && !put_off).then_some("was started and never ended"),
             Delivery::AtMostOnce => {
                 (tick.starts == 0 && !tick.lost).then_some("was neither started nor reported as lost")
             }
@@ -339,7 +342,7 @@ impl Ticks {
     }
 }
 
-/// From when on a server remembers, by the marker that it was given.
+/// Returns the time since which a server remembers, from the marker that it was given.
 fn memory_since(marker: &str) -> Option<WallTime> {
     let since = marker.lines().find_map(|line| line.strip_prefix("since_us="))?;
     since.parse().ok().map(WallTime::from_micros)
@@ -347,7 +350,8 @@ fn memory_since(marker: &str) -> Option<WallTime> {
 
 impl Registration {
     fn written(&mut self, node: &str, term: u64, since: WallTime) -> Result<(), String> {
-        // A leader that learns of an earlier registration writes that, and its first attempt may arrive after.
+        // A leader that learns of an earlier registration writes that one; its own first attempt may
+        // arrive after.
         let later = term > self.term;
         if self.since == Some(since) {
             self.term = self.term.max(term);
@@ -356,14 +360,15 @@ impl Registration {
             self.since.filter(|stood| later && *stood < since).and_then(|stood| self.stands.get(&stood));
         if let Some(on) = stood.filter(|on| on.len() >= MAJORITY) {
             return Err(format!(
-                "is registered anew, though its registration stands on {} servers",
+                "is registered again, though its registration is stored on {} servers",
                 on.len()
             ));
         }
         for on in self.stands.values_mut() {
             on.remove(node);
         }
-        // Whoever registers a job later than it was must have found nothing: what lies between is nobody's.
+        // A leader that registers a job later than it was registered before must have found nothing: no
+        // leader must account for the ticks between.
         if later && self.since.is_some_and(|known| known < since) {
             self.lost_until = self.lost_until.max(since);
         }

@@ -1,28 +1,40 @@
-//! After the faults: work in peace, and what must come of it.
+//! The fault-free phase: the workers work on after the faults, and the invariants require progress.
 
 use super::Run;
-use crate::sim::{Event, worker::group};
-use futures_util::future::join;
+use crate::sim::{
+    Event,
+    worker::{Operator, group},
+};
+use futures_util::future::join3;
 use quorate::env::WallTime;
 use std::time::Duration;
 
-/// How long after the last quarantine and the last crashed holder's TTL a leader may take to be there.
+/// The longest time until there is a leader, counted from the end of the last quarantine and of the last
+/// crashed holder's TTL.
 const LEADS_IN: Duration = Duration::from_millis(600);
-/// How long a leader may take to make up for all that was missed.
+/// The longest time in which a leader catches up on all missed ticks.
 const MAKES_UP_IN: Duration = Duration::from_millis(1_500);
-/// How long it is watched afterwards.
+/// The time for which the leader is observed afterwards.
 const WATCHED_FOR: Duration = Duration::from_secs(3);
-/// How long the consumers may take to have every message done.
+/// The longest time after the last quarantine in which the operator lifts all pauses: an old request may still be
+/// valid, a leader must be elected, and three requests take their time.
+const RESUMED_IN: Duration = Duration::from_millis(3_500);
+/// The longest time in which workers catch up on all missed ticks of the second group.
+const CATCHES_UP_IN: Duration = Duration::from_millis(1_500);
+/// The time for which they are observed afterwards.
+const SETTLED_FOR: Duration = Duration::from_millis(2_500);
+/// The longest time in which the consumers complete every message.
 const DONE_IN: Duration = Duration::from_millis(4_500);
 
 impl Run {
-    /// The workers go on, without faults: a leader comes up, ticks are made up for, every message gets done.
-    pub(super) async fn work_in_peace(&mut self) {
-        if !self.duties.iter().any(|duties| duties.jobs || duties.claims) {
-            return;
+    /// Runs the workers without faults: a leader is elected, missed ticks are caught up, every message is
+    /// completed. Returns the true wall times between which the second group was without faults, if the run has one.
+    pub(super) async fn run_fault_free_phase(&mut self) -> Option<(WallTime, WallTime)> {
+        if !self.duties.iter().any(|duties| duties.jobs || duties.claims || duties.pool) {
+            return None;
         }
         self.trace.note(format_args!("the workers go on in peace"));
-        // Drivers back off for a second at most; the rest is the quarantine, which outlasts every lease.
+        // Drivers back off for a second at most. The rest is the quarantine, which outlasts every lease.
         let served = self.plan.setup.quarantine().mul_f64(1.0 + self.plan.setup.drift_rate);
         let began = self.truth.now();
         let usable = began + served + Duration::from_millis(1_100);
@@ -36,22 +48,51 @@ impl Run {
                 self.watch_messages(began, usable + DONE_IN).await;
             }
         };
-        join(jobs, messages).await;
+        let pool = async {
+            let (_, operator) = self.operator.as_ref()?;
+            Some(self.watch_pool(operator, began, usable + RESUMED_IN).await)
+        };
+        join3(jobs, messages, pool).await.2
+    }
+
+    /// Waits until the operator has lifted all pauses, and watches the second group from then on.
+    async fn watch_pool(
+        &self,
+        operator: &Operator,
+        began: Duration,
+        until: Duration,
+    ) -> (WallTime, WallTime) {
+        let resumed = || operator.has_resumed().then_some(0);
+        self.watch("the operator", began, until, resumed).await;
+        self.truth.pass(CATCHES_UP_IN).await;
+        let since = self.referee.true_wall();
+        self.truth.pass(SETTLED_FOR).await;
+        (since, self.referee.true_wall())
+    }
+
+    /// Has the operator read the histories, after the workers have stopped.
+    pub(super) async fn read_histories(&self, settled: Option<(WallTime, WallTime)>) {
+        let (Some((since, until)), Some((_, operator))) = (settled, &self.operator) else { return };
+        operator.read_histories().await;
+        self.referee.count("pool settled");
+        self.referee.judge(&Event::Settled { since, until });
     }
 
     async fn watch_jobs(&self, began: Duration, until: Duration) {
         let group = group();
         let leader = || self.referee.leader(&group);
         self.watch("the group", began, until, leader).await;
-        // A leader may yet be lost to what happened before; one of after the quarantine is not.
+        // A leader may still be lost to an earlier fault; one that was elected after the quarantine may
+        // not.
         self.truth.reach(until).await;
         let term = leader();
         let led_since = self.referee.true_wall();
         self.truth.pass(MAKES_UP_IN + WATCHED_FOR).await;
         if let Some(term) = term {
             let same = leader() == Some(term);
-            let got = if same { Ok(term) } else { Err(format!("the term {term} ended in calm weather")) };
-            self.tell_calm("the leader", Duration::ZERO, Duration::ZERO, got);
+            let got =
+                if same { Ok(term) } else { Err(format!("the term {term} ended in the fault-free phase")) };
+            self.report_calm("the leader", Duration::ZERO, Duration::ZERO, got);
         }
         let (served_since, now): (WallTime, _) = (led_since + MAKES_UP_IN, self.referee.true_wall());
         self.referee.count("ticks reckoned");
@@ -63,7 +104,7 @@ impl Run {
         self.watch("the messages", began, until, none_open).await;
     }
 
-    /// Waits for something until a point in time, and tells what came of it.
+    /// Waits until `there` returns a value, or until a point in time, and reports the result.
     async fn watch(&self, what: &str, began: Duration, until: Duration, there: impl Fn() -> Option<u64>) {
         let got = loop {
             match there() {
@@ -72,10 +113,10 @@ impl Run {
                 None => self.truth.pass(Duration::from_millis(10)).await,
             }
         };
-        self.tell_calm(what, self.truth.now() - began, until - began, got);
+        self.report_calm(what, self.truth.now() - began, until - began, got);
     }
 
-    fn tell_calm(&self, worker: &str, took: Duration, bound: Duration, got: Result<u64, String>) {
+    fn report_calm(&self, worker: &str, took: Duration, bound: Duration, got: Result<u64, String>) {
         self.trace.note(format_args!("{worker}: {got:?} after {took:?}"));
         self.referee.tell(&Event::Calm { worker, took, bound: bound + Duration::from_millis(20), got });
     }

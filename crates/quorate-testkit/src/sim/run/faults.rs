@@ -1,4 +1,4 @@
-//! What each fault does to the world.
+//! The effect of each fault on the simulated world.
 
 use super::{Process, Run};
 use crate::sim::{
@@ -13,9 +13,9 @@ use quorate::{
 use std::{sync::Arc, time::Duration};
 
 impl Run {
-    /// Lets `fault` happen, where it can.
-    pub(super) fn happen(&mut self, fault: Fault) {
-        if !self.strike(fault) {
+    /// Carries out `fault`, where it is possible.
+    pub(super) fn inject(&mut self, fault: Fault) {
+        if !self.apply(fault) {
             return;
         }
         self.trace.note(format_args!("FAULT {fault:?}"));
@@ -23,7 +23,7 @@ impl Run {
         self.referee.look();
     }
 
-    fn strike(&mut self, fault: Fault) -> bool {
+    fn apply(&mut self, fault: Fault) -> bool {
         match fault {
             Fault::Road(worker, node, open) => self.links[worker][node].set_open(open),
             Fault::Partition(halves, parted) => self.part(halves, parted),
@@ -43,12 +43,12 @@ impl Run {
             Fault::StepServer(node, by) => self.servers[node].step(by),
             Fault::StandServer(node) => self.servers[node].set_clock_running(false),
             Fault::UnstandServer(node) => self.servers[node].set_clock_running(true),
-            other => return self.strike_worker(other),
+            other => return self.apply_to_worker(other),
         }
         true
     }
 
-    fn strike_worker(&mut self, fault: Fault) -> bool {
+    fn apply_to_worker(&mut self, fault: Fault) -> bool {
         match fault {
             Fault::PauseWorker(worker) => self.with(worker, |process| process.host.pause()),
             Fault::ResumeWorker(worker) => self.with(worker, |process| process.host.resume()),
@@ -72,7 +72,7 @@ impl Run {
             }
             Fault::CrashWorker(worker) if self.workers[worker].is_some() => self.crash_worker(worker),
             Fault::StartWorker(worker, mistake) if self.workers[worker].is_none() => {
-                // Whoever starts a process has found its machine running.
+                // A process can only start on a machine that runs.
                 self.machines[worker].go_on();
                 self.machines[worker].wake();
                 self.start_worker(worker, mistake);
@@ -82,8 +82,8 @@ impl Run {
         true
     }
 
-    /// What an operator does about a marker that a mistaken worker left on a server that had forgotten its own:
-    /// no worker may, so the server is of no use to the others until somebody starts it anew.
+    /// Deletes the markers that a mistaken worker left on servers that had forgotten their own, as an
+    /// operator would. No worker may do so; without it, the server would be of no use to the others.
     pub(super) fn delete_foreign_markers(&mut self) {
         let names: Vec<Arc<str>> = self.servers.iter().map(|server| server.name().into()).collect();
         let (nodes, settings) = (Marker::node_set(&names), SharedSettings::of(&self.plan.setup));
@@ -91,13 +91,13 @@ impl Run {
             let marker = self.servers[node].marker().and_then(|text| Marker::parse(&text).ok());
             if marker.is_some_and(|marker| marker.nodes != nodes || marker.settings != settings) {
                 self.referee.count("foreign marker deleted");
-                self.happen(Fault::CrashServer(node));
-                self.happen(Fault::StartServer(node, Memory::Empty));
+                self.inject(Fault::CrashServer(node));
+                self.inject(Fault::StartServer(node, Memory::Empty));
             }
         }
     }
 
-    /// Every road from half to half.
+    /// Splits or joins every link between the halves.
     fn part(&self, halves: Halves, parted: Parted) {
         let open = parted == Parted::Mended;
         for node in 0..NODES {
@@ -116,14 +116,15 @@ impl Run {
     }
 }
 
-/// How often somebody looks whether a mistake has been refused.
+/// The interval at which the operator checks whether a mistake has been refused.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Counts a process whose mistake is found out, by an error that names what stands and what it brought.
+/// Counts a process whose mistake is found out, by an error that names the stored value and the one that it
+/// brought.
 pub(super) async fn watch_mistake(env: Env, quorum: Quorum, referee: Arc<Referee>) {
     while !env.stopped().is_cancelled() {
         let refused = quorum.nodes().into_iter().find_map(|node| match node.state {
-            // Another node than the one that says why.
+            // This node is not the one that gives the reason.
             NodeState::Refused(VoteRejection::Contradicted { .. } | VoteRejection::TooFewMet { .. }) => None,
             NodeState::Refused(why) => Some(why),
             _ => None,
@@ -134,7 +135,7 @@ pub(super) async fn watch_mistake(env: Env, quorum: Quorum, referee: Arc<Referee
                 VoteRejection::OtherSetting(SettingMismatch { theirs, ours, .. }) => {
                     (theirs.to_string(), ours.to_string())
                 }
-                other => return referee.fail(&format!("a mistaken worker is told: {other}")),
+                other => return referee.fail(&format!("a mistaken worker is refused with: {other}")),
             };
             let text = why.to_string();
             if theirs == ours || !text.contains(&theirs) || !text.contains(&ours) {

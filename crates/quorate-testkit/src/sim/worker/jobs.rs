@@ -121,7 +121,7 @@ impl Worker {
     /// The delivery rule of a tick's job, for counting.
     fn spec(&self, tick: &Tick) -> String {
         let spec = specs().into_iter().find(|spec| *spec.name == **tick.job());
-        let again = if tick.is_made_up() { " made up" } else { "" };
+        let again = if tick.is_made_up() { " caught up" } else { "" };
         spec.map_or_else(String::new, |spec| format!("{}{again}", spec.delivery))
     }
 }

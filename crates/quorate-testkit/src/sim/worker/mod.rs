@@ -6,12 +6,16 @@ mod inbox;
 mod jobs;
 mod leader;
 mod leases;
+mod operator;
+mod pool;
 mod sink;
 
 pub(super) use inbox::Inbox;
 pub(super) use jobs::{JobSpec, specs};
 pub(super) use leader::{GROUP, group};
 pub(super) use leases::RESOURCES;
+pub(super) use operator::{Operator, VALID_FOR};
+pub(super) use pool::{POOL, PoolSpec, pool_specs};
 pub(super) use sink::Sinks;
 
 use super::{Host, Referee, SeedRng, scenario::WORKERS};
@@ -25,6 +29,9 @@ pub(super) struct Outside {
     pub(super) inbox: Inbox,
 }
 
+/// Of so many seeds in a thousand the workers have the second group.
+const POOL_SEEDS: u64 = 300;
+
 /// What one worker is there for, beside its leases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(super) struct Duties {
@@ -32,6 +39,8 @@ pub(super) struct Duties {
     pub(super) jobs: bool,
     /// It handles messages.
     pub(super) claims: bool,
+    /// It runs jobs of the second group, to which an operator sends requests.
+    pub(super) pool: bool,
 }
 
 impl Duties {
@@ -43,8 +52,14 @@ impl Duties {
                 [rng.index(6)];
         let mut all = [Self::default(); WORKERS];
         for duties in &mut all {
-            *duties = Self { jobs: jobs && rng.chance(850), claims: claims && rng.chance(850) };
+            *duties =
+                Self { jobs: jobs && rng.chance(850), claims: claims && rng.chance(850), ..Self::default() };
         }
+        // A stream of its own: the other duties are what they would be without.
+        let mut rng = SeedRng::new(seed, "pool duties");
+        let pool = rng.chance(POOL_SEEDS);
+        all.iter_mut().for_each(|duties| duties.pool = pool && rng.chance(850));
+        all[1].pool |= pool;
         // Somebody has them.
         all[0].jobs |= jobs;
         all[WORKERS - 1].claims |= claims;
@@ -76,6 +91,9 @@ impl Worker {
         if duties.jobs {
             self.env.spawn(leader::work(self.fork("leader")));
             self.env.spawn(leader::unseat(self.fork("unseat")));
+        }
+        if duties.pool {
+            self.env.spawn(pool::work(self.fork("pool")));
         }
         if duties.claims {
             for consumer in ["consumer 1", "consumer 2"] {

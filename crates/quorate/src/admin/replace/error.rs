@@ -1,12 +1,12 @@
 use crate::{
-    admin::replace::{NodePart, Part},
+    admin::replace::part::{NodePart, Part},
     config::SettingError,
     node::Cause,
     trust::VoteRejection,
 };
 use std::{fmt::Write, sync::Arc};
 
-/// Why a node set was not replaced. What has been closed stays closed until the same is run again.
+/// The reason why a node set was not replaced. Nodes that were closed stay closed until the same replacement is run again.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReplaceError {
@@ -18,17 +18,17 @@ pub enum ReplaceError {
         "the new node {node} cannot be reached: {cause}; nothing has been opened: start it, or leave it out"
     )]
     NewNodeAway {
-        /// Which.
+        /// The node.
         node: Arc<str>,
-        /// Why.
+        /// The reason.
         cause: Cause,
     },
-    /// A node has no vote, or is not of the old set.
+    /// A node may not vote, or is not of the old set.
     #[error("{node}: {why}")]
     Unfit {
-        /// Which.
+        /// The node.
         node: Arc<str>,
-        /// Why.
+        /// The reason.
         why: VoteRejection,
     },
     /// Another change was begun on this node and is not finished.
@@ -37,7 +37,7 @@ pub enum ReplaceError {
          then this"
     )]
     Unfinished {
-        /// Which.
+        /// The node.
         node: Arc<str>,
         /// The other change's old set.
         from: Arc<str>,
@@ -47,34 +47,34 @@ pub enum ReplaceError {
     /// Two nodes of the lists are one server.
     #[error("{one} and {other} are one server (one run id); name each server once")]
     Twins {
-        /// The one.
+        /// The first node.
         one: Arc<str>,
-        /// The other.
+        /// The second node.
         other: Arc<str>,
     },
     /// Fewer than a majority of the old set can be closed.
     #[error(
         "{shut} of the old set's nodes can be closed, {needed} are needed: workers could still lead by the others. \
-         Bring them back, and run this again{}", away(.parts, true)
+         Bring them back, and run this again{}", unreachable(.parts, true)
     )]
     NotClosed {
-        /// How many can.
+        /// The number of nodes that can be closed.
         shut: usize,
-        /// How many must.
+        /// The number of nodes that must be closed.
         needed: usize,
-        /// How each stands.
+        /// The state of each node.
         parts: Vec<NodePart>,
     },
     /// Fewer than a majority of the new set were opened.
-    #[error("the old set is closed, but too few nodes of the new one could be opened; run this again{}", away(.parts, false))]
+    #[error("the old set is closed, but too few nodes of the new one could be opened; run this again{}", unreachable(.parts, false))]
     NotOpened {
-        /// How each stands.
+        /// The state of each node.
         parts: Vec<NodePart>,
     },
 }
 
-/// What keeps which nodes away, a line each.
-fn away(parts: &[NodePart], old: bool) -> String {
+/// Returns one line for each node that cannot be reached, with the cause.
+fn unreachable(parts: &[NodePart], old: bool) -> String {
     let mut text = String::new();
     let theirs = |part: Part| if old { part != Part::Joins } else { part != Part::Leaves };
     for NodePart { name, found, .. } in parts.iter().filter(|part| theirs(part.part)) {

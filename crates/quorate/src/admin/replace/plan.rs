@@ -1,76 +1,33 @@
-//! What is to be done with one node: pure.
+//! The decision on one node. Pure.
 
 use crate::{
-    admin::replace::{NodePart, ReplaceError, Sight, majority_of},
-    config::{QuorumConfig, SettingError, SharedSettings},
+    admin::replace::{
+        error::ReplaceError,
+        part::{Found, NodePart, Part},
+        reach::Sight,
+    },
+    config::{QuorumConfig, SettingError, SharedSettings, majority},
     node::Hello,
     plain::plain,
     trust::{Marker, VoteRejection},
 };
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-/// The most bytes of what a node says that an error repeats.
+/// The most bytes of a node's text in an error.
 const SHOWN_MAX: usize = 2_048;
 
-/// What a node is to a change of the set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
-    /// In both sets.
-    Stays,
-    /// In the new set only.
-    Joins,
-    /// In the old set only.
-    Leaves,
-}
-
-/// How a node was found.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub enum Found {
-    /// Workers with the old list may vote by it.
-    Old,
-    /// It has no marker.
-    Unmarked,
-    /// Closed: nobody votes by it. It may be opened after this time.
-    Closed(Duration),
-    /// Workers with the new list may vote by it.
-    New,
-}
-
-impl fmt::Display for Part {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Stays => "stays",
-            Self::Joins => "joins",
-            Self::Leaves => "leaves",
-        })
-    }
-}
-
-impl fmt::Display for Found {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Old => f.write_str("in the old set"),
-            Self::Unmarked => f.write_str("in no set"),
-            Self::Closed(left) if left.is_zero() => f.write_str("closed"),
-            Self::Closed(left) => write!(f, "closed, for {left:.1?} yet"),
-            Self::New => f.write_str("in the new set"),
-        }
-    }
-}
-
-/// What a node's marker says of the change.
+/// The state of a node's marker in the change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Move {
-    /// It votes for the old set, for none, or must be closed anew.
+    /// It is of the old set or missing, or must be closed again.
     Close,
-    /// It is closed.
+    /// The node is closed.
     Closed,
-    /// It votes for the new set.
+    /// It is of the new set.
     Opened,
 }
 
-/// Why nothing can be done with a node.
+/// The reason why a node cannot be used for the change.
 #[derive(Clone, Debug)]
 pub(super) enum Bar {
     Unfit(VoteRejection),
@@ -78,8 +35,8 @@ pub(super) enum Bar {
 }
 
 impl Bar {
-    /// Whether the node is unfit by itself, and not by what a marker says.
-    pub(super) fn is_the_node_s_own(&self) -> bool {
+    /// Returns whether the reason is the node itself, not another marker.
+    pub(super) fn is_of_the_node(&self) -> bool {
         matches!(self, Self::Unfit(VoteRejection::Replica | VoteRejection::MarkerUnreadable(_)))
     }
 
@@ -99,7 +56,7 @@ pub(super) struct Change {
     to: Arc<str>,
     closed: Arc<str>,
     majorities: (usize, usize),
-    /// Whether what staying nodes remember counts in the new set.
+    /// True if the memory of staying nodes counts in the new set.
     remembers: bool,
 }
 
@@ -118,10 +75,10 @@ impl Change {
                 "name the set that is to take its place",
             ));
         }
-        let majorities = (majority_of(old), majority_of(new));
+        let majorities = (majority(old.len()), majority(new.len()));
         let stay = new.iter().filter(|name| old.contains(name)).count();
-        // A majority of staying nodes alone must meet every majority of the old set; one with a new node in it
-        // counts from a clock that has passed all old tokens.
+        // A majority of staying nodes alone must overlap every majority of the old set. A majority with a new node counts
+        // from a clock that has passed all old tokens.
         let remembers = stay < majorities.1 || majorities.0 + majorities.1 > old.len();
         let closed = Marker::closed_set(&from, &to);
         Ok(Self { config, from, to, closed, majorities, remembers })
@@ -140,14 +97,14 @@ impl Change {
         if shut >= needed { Ok(()) } else { Err(ReplaceError::NotClosed { shut, needed, parts }) }
     }
 
-    /// What the node's marker says, or why it has no part in this.
+    /// Returns the state of the node's marker, or why the node cannot be used.
     pub(super) fn judge(&self, sight: &Sight, part: Part) -> Result<Move, Bar> {
         let hello = &sight.hello;
         if hello.replica {
             return Err(Bar::Unfit(VoteRejection::Replica));
         }
         if part != Part::Leaves {
-            // A node that leaves may be as unfit as it likes.
+            // A leaving node may evict keys.
             match hello.eviction.as_deref() {
                 Some("noeviction") => {}
                 Some(policy) => {
@@ -164,12 +121,14 @@ impl Change {
             nodes if *nodes == *self.to && part != Part::Leaves => Ok(Move::Opened),
             nodes if *nodes == *self.from && part != Part::Joins => Ok(Move::Close),
             nodes
-                if *nodes == *self.closed && self.goes_on(hello, &marker) && !self.is_far(hello, &marker) =>
+                if *nodes == *self.closed
+                    && self.is_same_memory(hello, &marker)
+                    && !self.is_far(hello, &marker) =>
             {
                 Ok(Move::Closed)
             }
             nodes if *nodes == *self.closed => Ok(Move::Close),
-            // It left a set for the one that is now the old one, and comes back. That change is over, or too few nodes
+            // The node left an earlier set for the present old set, and joins again. That change is over, or too few nodes
             // could be closed for this one.
             _ if part == Part::Joins && marker.replacement().is_some_and(|(_, to)| *to == *self.from) => {
                 Ok(Move::Close)
@@ -186,14 +145,14 @@ impl Change {
         }
     }
 
-    /// Whether no worker with the old list can vote by the node: its marker is another, or is none. (Where there is
-    /// none, the word of the closed ones keeps such a worker from writing its own.)
+    /// Returns whether a marker keeps every worker with the old list from using the node. (A node without a marker does not
+    /// count here; the closed nodes keep such a worker from writing a marker to it.)
     pub(super) fn is_shut(&self, sight: &Sight) -> bool {
         matches!(marker(&sight.hello), Ok(Some(marker)) if marker.nodes == self.closed || marker.nodes == self.to)
     }
 
-    /// The marker that closes the node, where it is not closed. `shut` says whether the old set was shut before: until
-    /// then a node that joins and is marked for the new set was so by a worker that came too early.
+    /// Returns the marker that closes the node, if it is not closed. `shut` is true if the old set was closed before: until
+    /// then, a joining node with the marker of the new set got it from a worker that was started too early.
     pub(super) fn closing(&self, sight: &Sight, part: Part, shut: bool) -> Option<Marker> {
         let hello = &sight.hello;
         match self.judge(sight, part) {
@@ -204,11 +163,11 @@ impl Change {
         let standing = marker(hello).ok().flatten();
         let since = match &standing {
             None => hello.node_time,
-            Some(marker) if part != Part::Joins && self.goes_on(hello, marker) && self.remembers => {
+            Some(marker) if part != Part::Joins && self.is_same_memory(hello, marker) && self.remembers => {
                 marker.since
             }
-            // As for a node that restarted: its memory begins after all that clocks ahead may have seeded. So does that
-            // of one which joins, whoever has marked it before: it has seen nothing that the old set did until now.
+            // As for a restarted node: the memory begins after every counter that a clock ahead of time may have started. The
+            // same holds for a joining node, even if it has a marker: it has seen nothing of the old set's grants.
             Some(_) => hello.node_time + self.config.max_clock_offset * 2,
         };
         Some(Marker {
@@ -220,22 +179,22 @@ impl Change {
         })
     }
 
-    /// The marker that opens the node, where it is closed and has waited.
+    /// Returns the marker that opens the node, if it is closed and its wait is over.
     pub(super) fn opening(&self, sight: &Sight, part: Part) -> Option<Marker> {
         let closed = matches!(self.judge(sight, part), Ok(Move::Closed)) && part != Part::Leaves;
         let marker = marker(&sight.hello).ok().flatten()?;
-        // Workers wait until then in any case; this only tells who waited from who has just been closed.
+        // Workers wait until then in any case. This only excludes nodes that have just been closed.
         let waited = sight.hello.node_time + self.slack() >= marker.votes_from;
         (closed && waited).then(|| Marker { nodes: Arc::clone(&self.to), ..marker })
     }
 
-    /// For how long yet a closed node must wait, by our own clock, from when it was seen. A clock that was set back
-    /// makes nobody wait longer than a whole quarantine.
+    /// Returns the rest of a closed node's wait on this worker's clock, beginning with the handshake. It is at most one
+    /// quarantine, even if the node's clock was set back.
     pub(super) fn remaining(&self, sight: &Sight) -> Duration {
         match marker(&sight.hello) {
             Ok(Some(marker)) if marker.nodes == self.closed => {
                 let left = sight.hello.node_time.until(marker.votes_from);
-                // Drift is in the quarantine, of which this is a part.
+                // The quarantine, of which this is a part, includes drift.
                 (left + left.mul_f64(self.config.drift_rate)).min(self.config.quarantine())
             }
             _ => Duration::ZERO,
@@ -251,7 +210,7 @@ impl Change {
         }
     }
 
-    /// Whether it would have to wait for longer than anybody closes it for: its clock was set back.
+    /// Returns whether the wait in the marker is longer than any that is written: the node's clock was set back.
     fn is_far(&self, hello: &Hello, marker: &Marker) -> bool {
         hello.node_time + self.config.quarantine() + self.slack() < marker.votes_from
     }
@@ -260,8 +219,8 @@ impl Change {
         self.config.clock_step_allowance + self.config.quarantine().mul_f64(self.config.drift_rate)
     }
 
-    /// Whether the node still remembers what it did when the marker was written.
-    fn goes_on(&self, hello: &Hello, marker: &Marker) -> bool {
+    /// Returns whether the node's memory is the one that it had when the marker was written.
+    fn is_same_memory(&self, hello: &Hello, marker: &Marker) -> bool {
         marker.run_id == hello.run_id || (self.config.durable && hello.durable == Some(true))
     }
 }

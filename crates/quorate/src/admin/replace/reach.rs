@@ -6,40 +6,40 @@ use crate::{
 use futures_util::future::{BoxFuture, join_all};
 use std::{fmt, sync::Arc, time::Duration};
 
-/// Nodes that are visited one connection at a time, without a quorum: for whoever looks after them.
+/// A list of nodes for administration, with one connection for each visit and without a quorum.
 #[derive(Clone, Default)]
 pub struct NodeSet(Vec<Arc<dyn Reach>>);
 
-/// What a node said of itself in a handshake.
+/// The result of a handshake with a node.
 #[derive(Clone, Debug)]
 pub struct Sight {
     /// The handshake.
     pub hello: Hello,
-    /// How long it took, connecting included.
+    /// The duration of the handshake, including the connection.
     pub took: Duration,
-    /// By how many microseconds the node's wall clock is ahead of ours, give or take [`Sight::took`].
+    /// The lead of the node's wall clock over this worker's in microseconds, with an error of up to [`Sight::took`].
     pub ahead_micros: i64,
-    /// When, on our boot clock.
+    /// The time of the handshake on the boot clock.
     pub(super) seen: BootTime,
 }
 
 impl NodeSet {
-    /// Adds a node. Nodes of different kinds may stand in one set.
+    /// Adds a node. One set may hold nodes of different kinds.
     #[must_use]
     pub fn node<N: Node>(mut self, node: N) -> Self {
         self.0.push(Arc::new(At { name: node.name().into(), node }));
         self
     }
 
-    /// The nodes' names, in their order.
+    /// Returns the names of the nodes, in their order.
     pub fn names(&self) -> Vec<Arc<str>> {
         self.0.iter().map(|node| Arc::clone(node.name())).collect()
     }
 
-    /// Meets every node, each for `patience` at most, and gives what they said in their order.
+    /// Connects to every node, each for at most `patience`, and returns the handshakes in the order of the nodes.
     ///
     /// # Cancel safety
-    /// Safe: it only looks.
+    /// Safe: it only reads.
     pub async fn look(&self, env: &Env, patience: Duration) -> Vec<Result<Sight, Cause>> {
         join_all((0..self.0.len()).map(|at| self.visit(at, env, patience, &|_| None))).await
     }
@@ -57,7 +57,7 @@ impl NodeSet {
         self
     }
 
-    /// Meets one node; where `decide` gives a marker, puts it in the place of the one that was seen.
+    /// Connects to one node. If `decide` returns a marker, writes it in place of the one in the handshake.
     pub(super) fn visit<'a>(
         &'a self,
         at: usize,
@@ -125,7 +125,7 @@ impl<N: Node> Reach for At<N> {
                 let sent = env.before(env.now() + patience, session.send(batch)).await;
                 written(sent.unwrap_or(Err(Cause::TimedOut))?.replies.pop())?;
                 sight.hello.marker = Some(marker);
-                // What was to end by the time of the closing ends later than this.
+                // Leases granted before the node was closed end by a wait that begins now at the earliest.
                 sight.seen = env.now();
             }
             Ok(sight)
@@ -133,17 +133,17 @@ impl<N: Node> Reach for At<N> {
     }
 }
 
-/// Whether the marker stands.
+/// Returns an error unless the marker was written.
 fn written(reply: Option<Reply>) -> Result<(), Cause> {
     match reply {
         Some(Reply::Marked) => Ok(()),
         Some(Reply::Refused(Refusal::Stale)) => Err(Cause::TimedOut),
         Some(Reply::Refused(Refusal::Marker(_))) => {
-            Err(Cause::Protocol("somebody else wrote its marker meanwhile".into()))
+            Err(Cause::Protocol("another worker wrote its marker meanwhile".into()))
         }
         Some(Reply::Refused(why)) => {
             Err(Cause::Protocol(format!("its marker could not be written: {why}").into()))
         }
-        _ => Err(Cause::Protocol("its marker was written, and answered by something else".into())),
+        _ => Err(Cause::Protocol("the reply to the write of its marker does not fit it".into())),
     }
 }

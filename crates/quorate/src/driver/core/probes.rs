@@ -1,7 +1,7 @@
-//! How a driver's core comes to trust its node, and looks again where it does not.
+//! The trust of a driver's core in its node: clock checks, markers, and probes of a node that is idle or not trusted.
 
 use crate::{
-    driver::core::{BatchContents, Command, Core, FLIGHTS_MAX, IDLE_PARTS, LOOK_EVERY, MEET_EVERY},
+    driver::core::{Command, Core, IDLE_PROBES, IN_FLIGHT_MAX, PROBE_EVERY, RECONNECT_EVERY},
     env::BootTime,
     node::{Cause, NodeTime, Reply, Request},
     sabotage::Sabotage,
@@ -11,45 +11,47 @@ use crate::{
 use std::sync::Arc;
 
 impl Core {
-    /// Looks whether the node's clock has kept step with ours.
-    pub(crate) fn watch(&mut self, node_time: NodeTime, sent: BootTime, now: BootTime) {
+    /// Compares the node's clock with the boot clock.
+    pub(crate) fn check_clock(&mut self, node_time: NodeTime, sent: BootTime, now: BootTime) {
         self.idle_since = now;
         let Some(steps) = &mut self.steps else { return };
-        match steps.see(node_time, sent, now) {
+        match steps.observe(node_time, sent, now) {
             ClockObservation::Steady { from } => self.registry.set_steady(self.me, from, sent),
-            ClockObservation::Jumped(_) if self.policy.config.sabotaged(Sabotage::JumpsUnseen) => {}
-            ClockObservation::Jumped(step) => self.node_trust.jumped(step),
+            ClockObservation::Stepped(_) if self.policy.config.sabotaged(Sabotage::JumpsUnseen) => {}
+            ClockObservation::Stepped(step) => self.node_trust.clock_stepped(step),
         }
     }
 
-    pub(crate) fn judge_standing(&mut self, now: BootTime, commands: &mut Vec<Command>) {
+    /// Decides whether the node may vote, and writes a marker where that needs one.
+    pub(crate) fn evaluate_trust(&mut self, now: BootTime, commands: &mut Vec<Command>) {
         if !self.marker_in_flight()
-            && let Some(marking) = self.node_trust.policy(now)
+            && let Some(marking) = self.node_trust.evaluate(now)
         {
-            self.send_marker(now, marking, None, commands);
+            self.write_marker(now, marking, None, commands);
         }
-        self.node_trust.tick(now);
+        self.node_trust.end_quarantine(now);
     }
 
-    /// What keeps a node from voting may be over without its saying so.
-    pub(crate) fn look_again(&mut self, now: BootTime, commands: &mut Vec<Command>) {
+    /// Probes a node that may not vote, since it does not report that the reason has gone; or a node that is idle.
+    pub(crate) fn probe(&mut self, now: BootTime, commands: &mut Vec<Command>) {
         let quarantined = self.node_trust.wake().is_some();
-        let soon = quarantined || self.node_trust.is_contradicted();
-        let every = if soon { LOOK_EVERY } else { MEET_EVERY };
-        match self.look_at {
+        let soon = quarantined || self.node_trust.may_change_soon();
+        let every = if soon { PROBE_EVERY } else { RECONNECT_EVERY };
+        match self.probe_at {
             _ if !self.node_trust.is_withheld() => {
-                self.look_at = None;
-                self.look_at_the_idle(now, commands);
+                self.probe_at = None;
+                self.probe_if_idle(now, commands);
             }
-            None => self.look_at = Some(now + every),
+            None => self.probe_at = Some(now + every),
             Some(at) if now < at => {}
-            Some(_) if self.in_flight.len() >= FLIGHTS_MAX => {
-                self.look_at = Some(now + self.policy.config.node_timeout);
+            Some(_) if self.in_flight.len() >= IN_FLIGHT_MAX => {
+                self.probe_at = Some(now + self.policy.config.node_timeout);
             }
             Some(_) if quarantined => {
-                self.look_at = Some(now + every);
-                self.send_look(now, commands);
+                self.probe_at = Some(now + every);
+                self.send_probe(now, commands);
             }
+            // Refused: only a new handshake shows whether that was fixed.
             Some(_) => {
                 commands.push(Command::Close);
                 self.disconnect(now, Cause::Closed);
@@ -57,51 +59,53 @@ impl Core {
         }
     }
 
-    /// Changes nothing, and says so where another marker stands.
-    pub(crate) fn send_look(&mut self, now: BootTime, commands: &mut Vec<Command>) {
-        if let Some(marker) = self.node_trust.standing_marker() {
+    /// Writes the stored marker again: that changes nothing, and is refused where another marker is stored.
+    fn send_probe(&mut self, now: BootTime, commands: &mut Vec<Command>) {
+        if let Some(marker) = self.node_trust.stored_marker() {
             let request = Request::Mark { expect: Some(Arc::clone(&marker)), marker };
-            self.send(now, vec![request], BatchContents::Probe, commands);
+            self.send(now, vec![request], commands);
         }
     }
 
-    /// When to look at a node that nobody asks anything: who has not heard from it for long cannot tell whether
-    /// its clock has jumped.
+    /// Returns when to probe a node that gets no requests: without a reply for a long time, a step of its clock would
+    /// go unnoticed.
     pub(crate) fn idle_until(&self) -> Option<BootTime> {
-        // While it waits for other nodes to be met, requests wait in its queue, and it is not idle.
-        let judged = !self.node_trust.is_withheld() && !self.node_trust.is_unknown();
-        let idles = self.steps.is_some() && self.in_flight.is_empty() && judged;
-        idles.then(|| self.idle_since + self.policy.config.max_ttl / IDLE_PARTS)
+        // While it waits for the handshakes of other nodes, requests wait in its queue, and it is not idle.
+        let evaluated = !self.node_trust.is_withheld() && !self.node_trust.is_unknown();
+        let idle = self.steps.is_some() && self.in_flight.is_empty() && evaluated;
+        idle.then(|| self.idle_since + self.policy.config.max_ttl / IDLE_PROBES)
     }
 
-    pub(crate) fn look_at_the_idle(&mut self, now: BootTime, commands: &mut Vec<Command>) {
+    fn probe_if_idle(&mut self, now: BootTime, commands: &mut Vec<Command>) {
         if self.queue.is_empty() && self.idle_until().is_some_and(|at| now >= at) {
             self.idle_since = now;
-            self.send_look(now, commands);
+            self.send_probe(now, commands);
         }
     }
 
-    pub(crate) fn send_marker(
+    fn write_marker(
         &mut self,
         now: BootTime,
         marking: Marking,
-        admits: Option<ReplyTo>,
+        trust_reply: Option<ReplyTo>,
         commands: &mut Vec<Command>,
     ) {
-        let expect = self.node_trust.standing_marker();
+        let expect = self.node_trust.stored_marker();
         let request = Request::Mark { expect, marker: marking.marker.to_text() };
-        self.send(now, vec![request], BatchContents::Marker { marking, admits }, commands);
+        if let Some(batch) = self.send(now, vec![request], commands) {
+            (batch.marking, batch.trust_reply) = (Some(marking), trust_reply);
+        }
     }
 
     pub(crate) fn marker_in_flight(&self) -> bool {
-        self.in_flight.iter().any(|in_flight| matches!(in_flight.contents, BatchContents::Marker { .. }))
+        self.in_flight.iter().any(|batch| batch.marking.is_some())
     }
 
-    /// Ends the quarantine in the marker, for all.
-    pub(crate) fn admit(&mut self, now: BootTime, reply: Option<ReplyTo>, commands: &mut Vec<Command>) {
+    /// Ends the quarantine in the marker, for every worker.
+    pub(crate) fn trust(&mut self, now: BootTime, reply: Option<ReplyTo>, commands: &mut Vec<Command>) {
         match self.node_trust.admission(now) {
             Admission::Trusted => self.answer(reply, Some(now), Answer::Reply(Reply::Marked)),
-            Admission::Write(marking) => self.send_marker(now, marking, reply, commands),
+            Admission::Write(marking) => self.write_marker(now, marking, reply, commands),
             Admission::Refused(why) => self.answer(reply, None, Answer::Untrusted(why)),
             Admission::Unknown => self.answer(reply, None, Answer::Failed(Cause::Closed)),
         }

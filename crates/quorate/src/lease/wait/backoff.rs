@@ -3,7 +3,7 @@ use crate::{
     env::BootTime,
     lease::{acquire::is_contended, inner::QuorumInner, mode::Mode},
     node::{Owner, Reply, Request, Resource},
-    vote::{Answer, Tally},
+    vote::{Answer, RoundData, Tally},
 };
 use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 
@@ -66,7 +66,12 @@ impl<'a> RetryBackoff<'a> {
     ///
     /// # Cancel safety
     /// Dropping it, or the whole, ends what was listened for.
-    pub(crate) async fn rest(&mut self, tally: &Tally, began: BootTime, deadline: Option<BootTime>) {
+    pub(crate) async fn rest<D: RoundData>(
+        &mut self,
+        tally: &Tally<D>,
+        began: BootTime,
+        deadline: Option<BootTime>,
+    ) {
         let env = self.inner.env();
         let took = began.until(env.now()).clamp(*ATTEMPT.start(), *ATTEMPT.end());
         self.attempt = self.attempt.min(took);
@@ -74,7 +79,7 @@ impl<'a> RetryBackoff<'a> {
         self.splits = if split { self.splits + 1 } else { 0 };
         let Some(waiting) = &self.waiting else {
             if is_contended(tally) {
-                self.waiting = Some(self.inner.pool().waiting(self.resource));
+                self.waiting = Some(Subscription::begin(self.inner.pool(), self.resource));
             }
             // What was released before we listened is told to nobody: look again at once.
             if !is_contended(tally) || split {
@@ -106,10 +111,10 @@ impl<'a> RetryBackoff<'a> {
     /// win, so each draws its moment; and who is not among the first asks one node whether somebody was.
     async fn is_worth_it(&self, wake: &Wake, until: BootTime) -> bool {
         let env = self.inner.env();
-        if wake.told <= 1 {
+        if wake.notified <= 1 {
             return true;
         }
-        let mine = env.random_below((self.attempt * wake.told.min(1 << 16)).min(SPREAD_MAX));
+        let mine = env.random_below((self.attempt * wake.notified.min(1 << 16)).min(SPREAD_MAX));
         env.sleep_until((env.now() + mine).min(until)).await;
         mine < self.attempt || env.now() >= until || !self.is_taken(&wake.owner).await
     }
@@ -133,11 +138,13 @@ impl<'a> RetryBackoff<'a> {
     }
 
     /// How long to wait for the next attempt where nobody tells of a release.
-    fn pause(&self, tally: &Tally) -> Duration {
+    fn pause<D: RoundData>(&self, tally: &Tally<D>) -> Duration {
         let env = self.inner.env();
         let jitter = env.random_below(JITTER);
         let look = match &self.waiting {
-            Some(waiting) if waiting.is_told() => LOOK_EVERY * (1 << self.looks.min(LOOKS_DOUBLED)),
+            Some(waiting) if waiting.releases_are_reported() => {
+                LOOK_EVERY * (1 << self.looks.min(LOOKS_DOUBLED))
+            }
             _ => LOOK_EVERY,
         };
         match tally.retry_after() {

@@ -1,40 +1,45 @@
-//! What is recorded of a claim: how often it was begun, that it is done, that it was given up.
+//! The record of a claim: the number of its attempts, its result, and whether it was dead-lettered.
 
-use super::{ClaimRecord, ClaimRow, Desk, Store};
-use crate::node::{Begun, DoneRecord, Owner, Refusal, Reply, Resource};
+use super::{ClaimRecord, ClaimRow, RequestHandler, Store};
+use crate::node::{AttemptCount, DoneRecord, Owner, Refusal, Reply, Resource};
 use std::time::Duration;
 
-/// What stands of a claim: one of the two, or neither.
+/// The live record of a claim: at most one of the two fields is set.
 #[derive(Default)]
-pub(super) struct Stands {
+pub(super) struct ClaimState {
     pub(super) done: Option<DoneRecord>,
-    pub(super) begun: Option<Begun>,
+    pub(super) begun: Option<AttemptCount>,
 }
 
-/// Whether a node where `standing` attempts are counted counts that there are `asked`: one count stands for one
-/// attempt. (The majority that counts need not be the one that granted: a node of it may have counted another's
-/// attempt meanwhile.)
-pub fn counts_more(standing: Option<u32>, asked: u32) -> bool {
-    standing.unwrap_or_default() < asked
+/// Decides whether a node at which `stored` attempts are counted accepts a count of `requested`: only if it
+/// is larger, so that each attempt is counted once. (The majority that counts need not be the majority that
+/// granted: one of its nodes may meanwhile have counted the attempt of another worker.)
+pub fn counts_more(stored: Option<u32>, requested: u32) -> bool {
+    stored.unwrap_or_default() < requested
 }
 
-impl<S: Store> Desk<'_, S> {
-    /// Nothing, of what is no claim.
-    pub(super) fn live_claim(&self, resource: &Resource) -> Result<Stands, S::Error> {
-        if resource.is_claim() { self.recorded(resource) } else { Ok(Stands::default()) }
+impl<S: Store> RequestHandler<'_, S> {
+    /// Returns the record of a claim, and an empty record for every other resource.
+    pub(super) fn live_claim(&self, resource: &Resource) -> Result<ClaimState, S::Error> {
+        if resource.is_claim() { self.claim_state(resource) } else { Ok(ClaimState::default()) }
     }
 
-    fn recorded(&self, resource: &Resource) -> Result<Stands, S::Error> {
+    fn claim_state(&self, resource: &Resource) -> Result<ClaimState, S::Error> {
         let row = self.store.claim(resource)?;
         let row = row.filter(|row| row.until_micros > self.clocks.wall.as_micros());
         Ok(match row.map(|row| row.record) {
-            Some(ClaimRecord::Done(done)) => Stands { done: Some(done), begun: None },
-            Some(ClaimRecord::Begun(begun)) => Stands { done: None, begun: Some(begun) },
-            None => Stands::default(),
+            Some(ClaimRecord::Done(done)) => ClaimState { done: Some(done), begun: None },
+            Some(ClaimRecord::Begun(begun)) => ClaimState { done: None, begun: Some(begun) },
+            None => ClaimState::default(),
         })
     }
 
-    fn keep(&mut self, resource: &Resource, record: ClaimRecord, keep: Duration) -> Result<(), S::Error> {
+    fn set_record(
+        &mut self,
+        resource: &Resource,
+        record: ClaimRecord,
+        keep: Duration,
+    ) -> Result<(), S::Error> {
         let until_micros = (self.clocks.wall + keep).as_micros();
         self.store.set_claim(resource, Some(ClaimRow { record, until_micros }))
     }
@@ -47,8 +52,8 @@ impl<S: Store> Desk<'_, S> {
         retention: Duration,
     ) -> Result<Reply, S::Error> {
         let token = record.token;
-        let standing = self.live_claim(resource)?.done;
-        if let Some(done) = standing.filter(|done| done.token > token) {
+        let stored = self.live_claim(resource)?.done;
+        if let Some(done) = stored.filter(|done| done.token > token) {
             return Ok(Reply::Done(done));
         }
         let holder = self.live_lease(resource)?;
@@ -60,23 +65,24 @@ impl<S: Store> Desk<'_, S> {
             }
             None => {}
         }
-        // The record has the token from now on.
+        // The done record holds the token from now on.
         if let Some(count) = self.live_counter(resource)? {
-            self.count(resource, count, Duration::ZERO)?;
+            self.set_counter(resource, count, Duration::ZERO)?;
         }
-        self.keep(resource, ClaimRecord::Done(record.clone()), retention)?;
+        self.set_record(resource, ClaimRecord::Done(record.clone()), retention)?;
         if holder.is_some() {
             self.free(resource, owner)?;
         }
         Ok(Reply::Completed)
     }
 
-    /// An attempt that is about to begin, or (`back`) that never began after all.
+    /// Counts an attempt that is about to begin, or with `back` removes the count of an attempt that never
+    /// began.
     pub(super) fn count_attempt(
         &mut self,
         resource: &Resource,
         owner: &Owner,
-        mut asked: Begun,
+        mut requested: AttemptCount,
         back: bool,
         keep: Duration,
     ) -> Result<Reply, S::Error> {
@@ -84,25 +90,26 @@ impl<S: Store> Desk<'_, S> {
             Some(row) if *row.owner == *owner.as_str() => {}
             _ => return Ok(Reply::Refused(Refusal::NotOwner)),
         }
-        let Stands { done, begun } = self.recorded(resource)?;
+        let ClaimState { done, begun } = self.claim_state(resource)?;
         if let Some(done) = done {
             return Ok(Reply::Done(done));
         }
-        let standing = begun.as_ref().map(|begun| begun.attempts);
-        let agrees =
-            if back { standing == Some(asked.attempts) } else { counts_more(standing, asked.attempts) };
-        if !agrees {
+        let stored = begun.as_ref().map(|begun| begun.attempts);
+        let is_accepted =
+            if back { stored == Some(requested.attempts) } else { counts_more(stored, requested.attempts) };
+        if !is_accepted {
             return Ok(Reply::Refused(Refusal::Superseded));
         }
         if back {
-            asked.attempts = asked.attempts.saturating_sub(1);
+            requested.attempts = requested.attempts.saturating_sub(1);
         }
-        // Where none is counted there is no payload either: the one that never began must not keep others away.
-        asked.payload = match asked.attempts {
+        // Without a counted attempt no payload is kept either: an attempt that never began must not exclude
+        // other payloads.
+        requested.payload = match requested.attempts {
             0 => None,
-            _ => asked.payload.or(begun.and_then(|begun| begun.payload)),
+            _ => requested.payload.or(begun.and_then(|begun| begun.payload)),
         };
-        self.keep(resource, ClaimRecord::Begun(asked), keep)?;
+        self.set_record(resource, ClaimRecord::Begun(requested), keep)?;
         Ok(Reply::Counted)
     }
 
@@ -110,16 +117,16 @@ impl<S: Store> Desk<'_, S> {
         if let Some(row) = self.live_lease(resource)? {
             return Ok(self.held(&row));
         }
-        match self.recorded(resource)? {
-            Stands { done: Some(done), .. } if done.poisoned.is_none() => return Ok(Reply::Done(done)),
-            Stands { done: Some(done), .. } => {
-                // The next token must be larger.
+        match self.claim_state(resource)? {
+            ClaimState { done: Some(done), .. } if done.poisoned.is_none() => return Ok(Reply::Done(done)),
+            ClaimState { done: Some(done), .. } => {
+                // The next token must be larger than the token of the done record.
                 let count = self.live_counter(resource)?.map_or(done.token, |count| count.max(done.token));
-                self.count(resource, count, keep)?;
+                self.set_counter(resource, count, keep)?;
                 self.store.set_claim(resource, None)?;
             }
-            Stands { done: None, begun: Some(_) } => self.store.set_claim(resource, None)?,
-            Stands { done: None, begun: None } => {}
+            ClaimState { done: None, begun: Some(_) } => self.store.set_claim(resource, None)?,
+            ClaimState { done: None, begun: None } => {}
         }
         Ok(Reply::Forgiven)
     }
@@ -130,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_count_stands_for_one_attempt() {
+    fn each_attempt_is_counted_once() {
         assert!(counts_more(None, 1) && counts_more(Some(1), 2));
         assert!(!counts_more(Some(1), 1) && !counts_more(Some(2), 1) && !counts_more(None, 0));
     }

@@ -1,14 +1,15 @@
-//! Records of a group, and the node's marker.
+//! Requests on the ledger of a group, and on the node's marker.
 
-use super::{Desk, LEDGER_LIFE, LifeRow, Store};
+use super::{LEDGER_LIFE, LifeRow, RequestHandler, Store};
 use crate::node::{
     Cursor, FencingToken, LedgerPage, PAGE_BYTES, PAGE_RECORDS, Record, Refusal, Reply, Request,
 };
 use std::{sync::Arc, time::Duration};
 
-impl<S: Store> Desk<'_, S> {
-    /// Serves a request on a ledger: one whose life has ended is gone, and one that is changed lives on.
-    pub(super) fn in_ledger(&mut self, ledger: &Arc<str>, request: &Request) -> Result<Reply, S::Error> {
+impl<S: Store> RequestHandler<'_, S> {
+    /// Serves a request on a ledger. A ledger whose retention has passed is removed first; a change extends
+    /// the retention.
+    pub(super) fn serve_ledger(&mut self, ledger: &Arc<str>, request: &Request) -> Result<Reply, S::Error> {
         let mut life = self.store.ledger_life(ledger)?;
         if life.is_some_and(|life| life.until_micros <= self.clocks.wall.as_micros()) {
             self.store.remove_ledger(ledger)?;
@@ -20,25 +21,26 @@ impl<S: Store> Desk<'_, S> {
                 self.write(ledger, *term, key, seen.as_ref(), record)?
             }
             Request::Prune { term, below, after, .. } => self.prune(ledger, *term, *below, after.as_ref())?,
-            Request::Keep { life: wanted, .. } => {
+            Request::Keep { life: requested, .. } => {
                 if life.is_some() {
-                    let millis = u64::try_from(wanted.as_millis()).unwrap_or(u64::MAX);
-                    self.live_on(ledger, Some(LifeRow { until_micros: 0, millis }))?;
+                    let millis = u64::try_from(requested.as_millis()).unwrap_or(u64::MAX);
+                    self.extend_retention(ledger, Some(LifeRow { until_micros: 0, millis }))?;
                 }
                 return Ok(Reply::Kept);
             }
             Request::Read { after, .. } => return Ok(Reply::Ledger(self.page(ledger, after.as_ref())?)),
-            // Nothing else is asked of a ledger.
+            // No other request reaches this function.
             _ => return Ok(Reply::Ledger(self.page(ledger, None)?)),
         };
         if matches!(reply, Reply::Ledger(_) | Reply::Written | Reply::Pruned { .. }) {
-            self.live_on(ledger, life)?;
+            self.extend_retention(ledger, life)?;
         }
         Ok(reply)
     }
 
-    /// Lets a ledger live for as long from now as it is to. To save writes, an end that is at most a 64th too early stays.
-    fn live_on(&mut self, ledger: &str, life: Option<LifeRow>) -> Result<(), S::Error> {
+    /// Extends the retention of a ledger, from now. To save writes, a stored end that is early by at most
+    /// 1/64 of the retention is left as it is.
+    fn extend_retention(&mut self, ledger: &str, life: Option<LifeRow>) -> Result<(), S::Error> {
         let millis =
             life.map_or(u64::try_from(LEDGER_LIFE.as_millis()).unwrap_or(u64::MAX), |life| life.millis);
         let until = (self.clocks.wall + Duration::from_millis(millis)).as_micros();
@@ -66,7 +68,8 @@ impl<S: Store> Desk<'_, S> {
         Ok(Reply::Ledger(page))
     }
 
-    /// What comes after `after`, by key: about [`PAGE_BYTES`] of it, one record at least.
+    /// Returns the records after `after`, in the order of their keys: about [`PAGE_BYTES`] of them, and at
+    /// least one.
     pub(super) fn page(&self, ledger: &str, after: Option<&Cursor>) -> Result<LedgerPage, S::Error> {
         let most = self.store.page_records();
         let mut state = self.store.ledger_after(ledger, after.map(Cursor::as_str), most)?;
@@ -98,12 +101,12 @@ impl<S: Store> Desk<'_, S> {
         if record.at < state.low_water {
             return Ok(Reply::Refused(Refusal::Pruned));
         }
-        if let Some((_, standing)) = state.records.first() {
-            if standing == record {
+        if let Some((_, stored)) = state.records.first() {
+            if stored == record {
                 return Ok(Reply::Written);
             }
-            if standing.last || Some(standing) != seen {
-                return Ok(Reply::Standing(standing.clone()));
+            if stored.last || Some(stored) != seen {
+                return Ok(Reply::Standing(stored.clone()));
             }
         }
         let records = vec![(Arc::clone(key), Some(record.clone()))];
@@ -122,7 +125,7 @@ impl<S: Store> Desk<'_, S> {
         if state.term > term {
             return Ok(Reply::Refused(Refusal::Sealed { by: state.term }));
         }
-        // A leader whose clock is ahead must not have the ledger forget what is yet to come.
+        // A leader whose clock is ahead must not make the ledger forget records that are yet to come.
         let below = below.min(self.clocks.wall.as_micros());
         let mark = state.low_water.max(below);
         let forgotten = state.records.into_iter().filter(|(_, record)| record.at < mark);
@@ -134,12 +137,12 @@ impl<S: Store> Desk<'_, S> {
     }
 
     pub(super) fn mark(&mut self, expect: Option<&Arc<str>>, marker: &Arc<str>) -> Result<Reply, S::Error> {
-        let standing = self.store.marker()?;
-        if standing.as_ref() != expect {
-            return Ok(Reply::Refused(Refusal::Marker(standing)));
+        let stored = self.store.marker()?;
+        if stored.as_ref() != expect {
+            return Ok(Reply::Refused(Refusal::Marker(stored)));
         }
-        // Whoever only looks says what stands: nothing is written.
-        if standing.as_ref() != Some(marker) {
+        // A worker may send the stored marker to confirm it: nothing is written then.
+        if stored.as_ref() != Some(marker) {
             self.store.set_marker(Arc::clone(marker))?;
         }
         Ok(Reply::Marked)

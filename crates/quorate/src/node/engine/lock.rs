@@ -1,11 +1,12 @@
 //! Acquire, raise, extend, release, inspect.
 
-use super::{Desk, Store, claim::Stands};
+use super::{RequestHandler, Store, claim::ClaimState};
 use crate::node::{FencingToken, NodeTime, Owner, Refusal, Reply, Resource};
 use std::time::Duration;
 
-impl<S: Store> Desk<'_, S> {
-    /// What to say to an acquire of what is done, held, or to be another's first.
+impl<S: Store> RequestHandler<'_, S> {
+    /// Returns the reply to an acquire that is not granted because the claim is done, the resource is held,
+    /// or another waiter is first in the queue.
     pub(super) fn not_free(
         &self,
         resource: &Resource,
@@ -16,14 +17,14 @@ impl<S: Store> Desk<'_, S> {
             return Ok(Some(Reply::Done(done)));
         }
         if let Some(row) = self.live_lease(resource)? {
-            // Whoever it is reserved for goes before those who wait in line.
-            let heir = owner.may_take(&Owner::from_node(&row.owner));
-            return Ok((!heir).then(|| self.held(&row)));
+            // The worker that the reservation names goes before the queue.
+            let is_reserved_for_owner = owner.may_take(&Owner::from_node(&row.owner));
+            return Ok((!is_reserved_for_owner).then(|| self.held(&row)));
         }
-        self.first_in_line(resource, ticket)
+        self.blocked_by_queue(resource, ticket)
     }
 
-    /// Of what is free for it: see [`Desk::not_free`].
+    /// Grants a resource that is free for `owner`. The caller checks that with [`RequestHandler::not_free`].
     pub(super) fn acquire(
         &mut self,
         resource: &Resource,
@@ -47,9 +48,10 @@ impl<S: Store> Desk<'_, S> {
             return Ok(Reply::Refused(Refusal::CounterFull));
         }
         let counter = FencingToken::new(last.get() + 1);
-        // The counter first: a node that fails between the two has counted a grant that nobody got.
-        self.count(resource, counter, keep)?;
-        self.own(resource, owner, ttl)?;
+        // The counter is written first: a node that fails between the two writes has counted a grant that no
+        // worker received.
+        self.set_counter(resource, counter, keep)?;
+        self.set_owner(resource, owner, ttl)?;
         Ok(Reply::Granted { counter, begun: self.live_claim(resource)?.begun })
     }
 
@@ -65,11 +67,11 @@ impl<S: Store> Desk<'_, S> {
             _ => return Ok(Reply::Refused(Refusal::NotOwner)),
         }
         match self.live_counter(resource)? {
-            // Forgotten under a live lease: nobody can say what was counted here.
+            // The counter was forgotten while the lease is live: its last value is unknown.
             None => Ok(Reply::Refused(Refusal::Superseded)),
             Some(count) if count > to => Ok(Reply::Refused(Refusal::Superseded)),
             Some(_) => {
-                self.count(resource, to, keep)?;
+                self.set_counter(resource, to, keep)?;
                 Ok(Reply::Raised)
             }
         }
@@ -83,7 +85,7 @@ impl<S: Store> Desk<'_, S> {
         token: FencingToken,
         keep: Duration,
     ) -> Result<Reply, S::Error> {
-        let mine = match self.live_lease(resource)? {
+        let current_end = match self.live_lease(resource)? {
             Some(row) if *row.owner != *owner.as_str() => return Ok(self.held(&row)),
             Some(row) => row.until_nanos,
             None => 0,
@@ -91,32 +93,32 @@ impl<S: Store> Desk<'_, S> {
         if let Some(done) = self.live_claim(resource)?.done {
             return Ok(Reply::Done(done));
         }
-        if mine == 0
-            && let Some(queued) = self.first_in_line(resource, None)?
+        if current_end == 0
+            && let Some(queued) = self.blocked_by_queue(resource, None)?
         {
-            return Ok(queued); // Repair goes past nobody who waits.
+            return Ok(queued); // A repair does not overtake a waiter.
         }
         let count = self.live_counter(resource)?.map_or(token, |count| count.max(token));
-        self.count(resource, count, keep)?;
-        if mine < self.after(ttl) {
-            self.own(resource, owner, ttl)?;
+        self.set_counter(resource, count, keep)?;
+        if current_end < self.expiry(ttl) {
+            self.set_owner(resource, owner, ttl)?;
         }
         Ok(Reply::Extended)
     }
 
     pub(super) fn release(&mut self, resource: &Resource, owner: &Owner) -> Result<Reply, S::Error> {
-        let mine = self.live_lease(resource)?.is_some_and(|row| *row.owner == *owner.as_str());
-        if mine {
+        let is_holder = self.live_lease(resource)?.is_some_and(|row| *row.owner == *owner.as_str());
+        if is_holder {
             self.free(resource, owner)?;
         }
-        Ok(Reply::Released(mine))
+        Ok(Reply::Released(is_holder))
     }
 
     pub(super) fn inspect(&mut self, resource: &Resource) -> Result<Reply, S::Error> {
         let holder = self.live_lease(resource)?;
         let holder = holder.map(|row| (Owner::from_node(&row.owner), Some(self.remaining(&row))));
         let counter = self.live_counter(resource)?;
-        let Stands { done, begun } = self.live_claim(resource)?;
+        let ClaimState { done, begun } = self.live_claim(resource)?;
         Ok(Reply::State { holder, counter, done, begun })
     }
 }

@@ -1,16 +1,18 @@
-//! The queue of a resource: places ordered by ticket, not by arrival, so that all nodes agree on the head.
+//! The queue of a resource. Places are ordered by ticket, not by arrival, so that all nodes agree on the
+//! first one.
 //!
-//! While a place stands, a free resource is granted to the head alone; readers may go in together, up to the first
-//! who wants to be alone. A place ends by itself, and the queue with its last place.
+//! While the queue holds a place, a free resource is granted only to its first place. Readers are granted
+//! together, up to the first place that needs exclusive access. A place expires by itself, and the queue with
+//! its last place.
 
-use super::{Desk, PlaceRow, QUEUE_MAX, QueueRow, Store};
+use super::{PlaceRow, QUEUE_MAX, QueueRow, RequestHandler, Store};
 use crate::node::{NodeTime, Owner, Refusal, Reply, Resource};
 use std::time::Duration;
 
-impl<S: Store> Desk<'_, S> {
-    /// What to say to an acquire under `ticket` where somebody comes first. Claims and what else is never
-    /// waited for in a queue has none.
-    pub(super) fn first_in_line(
+impl<S: Store> RequestHandler<'_, S> {
+    /// Returns the reply to an acquire under `ticket` if another place is first in the queue. Claims have no
+    /// queue.
+    pub(super) fn blocked_by_queue(
         &self,
         resource: &Resource,
         ticket: Option<&Owner>,
@@ -20,25 +22,25 @@ impl<S: Store> Desk<'_, S> {
         }
         let places = self.live_places(resource)?;
         let first = places.first().filter(|place| !place.is(ticket));
-        Ok(first.map(|_| self.queued(&places)))
+        Ok(first.map(|_| self.queue_reply(&places)))
     }
 
-    /// What to say to a reader under `ticket` where somebody who wants to be alone comes first.
-    pub(super) fn writer_ahead(
+    /// Returns the reply to a reader under `ticket` if a place that needs exclusive access is before it.
+    pub(super) fn blocked_by_writer(
         &self,
         resource: &Resource,
         ticket: Option<&Owner>,
     ) -> Result<Option<Reply>, S::Error> {
         let places = self.live_places(resource)?;
         let waits = places.iter().take_while(|place| !place.is(ticket)).any(|place| place.alone);
-        Ok(waits.then(|| self.queued(&places)))
+        Ok(waits.then(|| self.queue_reply(&places)))
     }
 
-    pub(super) fn place(&self, at: u64, ticket: &Owner, ttl: Duration, alone: bool) -> PlaceRow {
-        PlaceRow { at, ticket: ticket.as_str().into(), until_nanos: self.after(ttl), alone }
+    pub(super) fn new_place(&self, at: u64, ticket: &Owner, ttl: Duration, alone: bool) -> PlaceRow {
+        PlaceRow { at, ticket: ticket.as_str().into(), until_nanos: self.expiry(ttl), alone }
     }
 
-    /// Takes `place`, or holds on to the one that stands under its ticket.
+    /// Adds `place` to the queue, or extends the place that its ticket already has.
     pub(super) fn queue(
         &mut self,
         resource: &Resource,
@@ -53,15 +55,15 @@ impl<S: Store> Desk<'_, S> {
         }
         let mut places = self.live_places(resource)?;
         if let Some(at) = places.iter().position(|other| other.ticket == place.ticket) {
-            let standing = places.remove(at);
-            place = PlaceRow { until_nanos: place.until_nanos.max(standing.until_nanos), ..standing };
+            let stored = places.remove(at);
+            place = PlaceRow { until_nanos: place.until_nanos.max(stored.until_nanos), ..stored };
         } else if places.len() >= QUEUE_MAX {
             return Ok(Reply::Refused(Refusal::Crowded { most: QUEUE_MAX as u32 }));
         }
         let before = places.partition_point(|other| (other.at, &other.ticket) < (place.at, &place.ticket));
         let ahead = places[..before].iter().filter(|other| other.alone || place.alone).count();
         places.insert(before, place);
-        self.waits(resource, places)?;
+        self.set_places(resource, places)?;
         Ok(Reply::Queued { ahead: ahead as u32 })
     }
 
@@ -69,9 +71,9 @@ impl<S: Store> Desk<'_, S> {
         let mut places = self.live_places(resource)?;
         let before = places.len();
         places.retain(|place| !place.is(Some(ticket)));
-        let mine = places.len() < before;
-        self.waits(resource, places)?;
-        Ok(Reply::Released(mine))
+        let was_present = places.len() < before;
+        self.set_places(resource, places)?;
+        Ok(Reply::Released(was_present))
     }
 
     fn live_places(&self, resource: &Resource) -> Result<Vec<PlaceRow>, S::Error> {
@@ -80,12 +82,12 @@ impl<S: Store> Desk<'_, S> {
         Ok(places)
     }
 
-    fn waits(&mut self, resource: &Resource, places: Vec<PlaceRow>) -> Result<(), S::Error> {
+    fn set_places(&mut self, resource: &Resource, places: Vec<PlaceRow>) -> Result<(), S::Error> {
         let last = places.iter().map(|place| place.until_nanos).max();
         self.store.set_queue(resource, last.map(|until_nanos| QueueRow { until_nanos, places }))
     }
 
-    fn queued(&self, places: &[PlaceRow]) -> Reply {
+    fn queue_reply(&self, places: &[PlaceRow]) -> Reply {
         let last = places.iter().map(|place| place.until_nanos).max().unwrap_or_default();
         let remaining = Duration::from_nanos(last.saturating_sub(self.clocks.lease_nanos));
         Reply::Held { owner: Owner::from_node(Owner::QUEUE), remaining: Some(remaining) }

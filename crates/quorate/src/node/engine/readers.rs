@@ -1,10 +1,10 @@
-//! Readers: many at a time, and nobody else.
+//! Shared leases: many readers at a time, and no exclusive holder.
 
-use super::{Desk, LeaseRow, READERS_MAX, ReaderRow, Store};
+use super::{LeaseRow, READERS_MAX, ReaderRow, RequestHandler, Store};
 use crate::node::{FencingToken, Owner, Refusal, Reply, Resource};
 use std::time::Duration;
 
-impl<S: Store> Desk<'_, S> {
+impl<S: Store> RequestHandler<'_, S> {
     pub(super) fn share(
         &mut self,
         resource: &Resource,
@@ -12,14 +12,14 @@ impl<S: Store> Desk<'_, S> {
         ttl: Duration,
         ticket: Option<&Owner>,
     ) -> Result<Reply, S::Error> {
-        let standing = match self.live_lease(resource)? {
+        let stored = match self.live_lease(resource)? {
             Some(row) if !row.is_read() => return Ok(self.held(&row)),
             other => other,
         };
-        if let Some(queued) = self.writer_ahead(resource, ticket)? {
+        if let Some(queued) = self.blocked_by_writer(resource, ticket)? {
             return Ok(queued);
         }
-        self.join(resource, standing, owner, ttl, Reply::Shared)
+        self.add_reader(resource, stored, owner, ttl, Reply::Shared)
     }
 
     pub(super) fn extend_share(
@@ -28,17 +28,17 @@ impl<S: Store> Desk<'_, S> {
         owner: &Owner,
         ttl: Duration,
     ) -> Result<Reply, S::Error> {
-        let standing = match self.live_lease(resource)? {
+        let stored = match self.live_lease(resource)? {
             Some(row) if !row.is_read() => return Ok(self.held(&row)),
             other => other,
         };
         let reads = |row: &LeaseRow| self.live_readers(row).any(|reader| *reader.owner == *owner.as_str());
-        if !standing.as_ref().is_some_and(reads)
-            && let Some(queued) = self.writer_ahead(resource, None)?
+        if !stored.as_ref().is_some_and(reads)
+            && let Some(queued) = self.blocked_by_writer(resource, None)?
         {
-            return Ok(queued); // Repair goes past nobody who waits.
+            return Ok(queued); // A repair does not overtake a waiter.
         }
-        self.join(resource, standing, owner, ttl, Reply::Extended)
+        self.add_reader(resource, stored, owner, ttl, Reply::Extended)
     }
 
     pub(super) fn release_share(&mut self, resource: &Resource, owner: &Owner) -> Result<Reply, S::Error> {
@@ -48,13 +48,13 @@ impl<S: Store> Desk<'_, S> {
         let mut readers: Vec<ReaderRow> = self.live_readers(&row).cloned().collect();
         let before = readers.len();
         readers.retain(|reader| *reader.owner != *owner.as_str());
-        let mine = readers.len() < before;
-        if mine && readers.is_empty() {
+        let was_present = readers.len() < before;
+        if was_present && readers.is_empty() {
             self.free(resource, &Owner::from_node(Owner::READERS))?;
         } else {
-            self.read_by(resource, readers)?;
+            self.set_readers(resource, readers)?;
         }
-        Ok(Reply::Released(mine))
+        Ok(Reply::Released(was_present))
     }
 
     pub(super) fn downgrade(
@@ -67,13 +67,13 @@ impl<S: Store> Desk<'_, S> {
     ) -> Result<Reply, S::Error> {
         match self.live_lease(resource)? {
             Some(row) if *row.owner == *owner.as_str() => {
-                // A forgotten count cannot tell either.
+                // If the counter was forgotten, a later grant cannot be ruled out either.
                 if self.live_counter(resource)?.is_none_or(|count| count > token) {
                     return Ok(Reply::Refused(Refusal::Superseded));
                 }
-                let reader = ReaderRow { owner: reader.as_str().into(), until_nanos: self.after(ttl) };
-                self.read_by(resource, vec![reader])?;
-                self.tell(resource, owner);
+                let reader = ReaderRow { owner: reader.as_str().into(), until_nanos: self.expiry(ttl) };
+                self.set_readers(resource, vec![reader])?;
+                self.record_release(resource, owner);
                 Ok(Reply::Shared)
             }
             Some(row) => Ok(self.held(&row)),
@@ -81,29 +81,29 @@ impl<S: Store> Desk<'_, S> {
         }
     }
 
-    fn join(
+    fn add_reader(
         &mut self,
         resource: &Resource,
-        standing: Option<LeaseRow>,
+        stored: Option<LeaseRow>,
         owner: &Owner,
         ttl: Duration,
         joined: Reply,
     ) -> Result<Reply, S::Error> {
         let mut readers: Vec<ReaderRow> =
-            standing.iter().flat_map(|row| self.live_readers(row)).cloned().collect();
-        let until_nanos = self.after(ttl);
+            stored.iter().flat_map(|row| self.live_readers(row)).cloned().collect();
+        let until_nanos = self.expiry(ttl);
         let crowded = readers.len() >= READERS_MAX;
         match readers.iter_mut().find(|reader| *reader.owner == *owner.as_str()) {
-            Some(mine) => mine.until_nanos = mine.until_nanos.max(until_nanos),
+            Some(present) => present.until_nanos = present.until_nanos.max(until_nanos),
             None if crowded => return Ok(Reply::Refused(Refusal::Crowded { most: READERS_MAX as u32 })),
             None => readers.push(ReaderRow { owner: owner.as_str().into(), until_nanos }),
         }
-        self.read_by(resource, readers)?;
+        self.set_readers(resource, readers)?;
         Ok(joined)
     }
 
-    /// The resource is these readers' until the last of them ends.
-    fn read_by(&mut self, resource: &Resource, readers: Vec<ReaderRow>) -> Result<(), S::Error> {
+    /// Makes `readers` the holders of the resource until the last of them ends.
+    fn set_readers(&mut self, resource: &Resource, readers: Vec<ReaderRow>) -> Result<(), S::Error> {
         let last = readers.iter().map(|reader| reader.until_nanos).max();
         let row = last.map(|until_nanos| LeaseRow { owner: Owner::READERS.into(), until_nanos, readers });
         self.store.set_lease(resource, row)
@@ -116,7 +116,7 @@ impl<S: Store> Desk<'_, S> {
 }
 
 impl LeaseRow {
-    /// Whether readers hold it.
+    /// Returns whether readers hold the lease.
     pub fn is_read(&self) -> bool {
         &*self.owner == Owner::READERS
     }

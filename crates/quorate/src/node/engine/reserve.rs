@@ -1,21 +1,21 @@
-//! A lease in other hands.
+//! The transfer of a lease to a reservation for another worker.
 
-use super::{Desk, Store};
+use super::{RequestHandler, Store};
 use crate::node::{Owner, Refusal, Reply, Resource};
 use std::time::Duration;
 
-impl<S: Store> Desk<'_, S> {
+impl<S: Store> RequestHandler<'_, S> {
     pub(super) fn reserve(
         &mut self,
         resource: &Resource,
         owner: &Owner,
-        heir: &Owner,
+        reservation: &Owner,
         ttl: Duration,
     ) -> Result<Reply, S::Error> {
         match self.live_lease(resource)? {
             Some(row) if *row.owner == *owner.as_str() => {
-                self.own(resource, heir, ttl)?;
-                self.tell(resource, owner);
+                self.set_owner(resource, reservation, ttl)?;
+                self.record_release(resource, owner);
                 Ok(Reply::Reserved)
             }
             _ => Ok(Reply::Refused(Refusal::NotOwner)),

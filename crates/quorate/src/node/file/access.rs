@@ -1,10 +1,10 @@
 //! Checks that no other user of the host can reach a node's files.
 //!
-//! The rules are those of OpenSSH's `StrictModes`, and stricter for the node itself: its directories and files
-//! belong to the effective user and are closed to everybody else. Every directory above belongs to root or that
-//! user and is writable by nobody else, unless it is sticky (like `/tmp`), so that no other user can put another
-//! directory in the node's place. Root can always do so. Under these rules a path leads to the same file at the
-//! check and at the use.
+//! The rules are those of OpenSSH's `StrictModes`, and stricter for the node itself. Its directories and
+//! files must belong to the effective user and be closed to all others. Every directory above must belong to
+//! root or that user. No other user may be able to write to it, unless it is sticky (like `/tmp`), so that no
+//! other user can replace the node's directory. Root always can. Under these rules a path leads to the same
+//! file when it is checked and when it is used.
 
 use rustix::{fs::OFlags, io::Errno};
 use std::{
@@ -19,20 +19,20 @@ use std::{
 /// The most symbolic links in one path, as in the kernel.
 const LINKS_MAX: usize = 40;
 
-/// What a path is to a node.
+/// The role of a path for a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
-    /// A directory on the way to the node's.
+    /// A directory above the node's directory.
     Above,
-    /// A symbolic link on the way to the node's directory.
+    /// A symbolic link on the path to the node's directory.
     Link,
-    /// The node's directory, or one within it.
+    /// The node's directory, or one inside it.
     Directory,
     /// A file of the node.
     File,
 }
 
-/// The kind of a file that decides here.
+/// The kind of a file, as far as the checks distinguish it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Directory,
@@ -41,7 +41,7 @@ enum Kind {
     Other(&'static str),
 }
 
-/// The facts about a path on which the checks depend.
+/// The facts about a path that the checks use.
 #[derive(Clone, Copy, Debug)]
 struct Facts {
     kind: Kind,
@@ -63,28 +63,28 @@ impl Facts {
     }
 }
 
-/// A reason not to use a path, with the fix.
+/// The reason not to use a path, with the fix.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Fault(String);
+pub(super) struct AccessError(String);
 
-impl fmt::Display for Fault {
+impl fmt::Display for AccessError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for Fault {}
+impl std::error::Error for AccessError {}
 
-impl From<Fault> for io::Error {
-    fn from(fault: Fault) -> Self {
+impl From<AccessError> for io::Error {
+    fn from(fault: AccessError) -> Self {
         Self::new(io::ErrorKind::PermissionDenied, fault)
     }
 }
 
-/// Checks `path`, which is `part` of the node, for the effective user `me`.
-fn check(path: &Path, part: Part, Facts { kind, uid, mode }: Facts, me: u32) -> Result<(), Fault> {
-    let at = word(path);
-    let fault = |text: String| Err(Fault(format!("{at} {text}")));
+/// Checks `path`, which has the role `part` for the node, for the effective user `me`.
+fn check(path: &Path, part: Part, Facts { kind, uid, mode }: Facts, me: u32) -> Result<(), AccessError> {
+    let at = shell_word(path);
+    let fault = |text: String| Err(AccessError(format!("{at} {text}")));
     let is_trusted = uid == me || (uid == 0 && matches!(part, Part::Above | Part::Link));
     match (part, kind) {
         (Part::Above | Part::Directory, Kind::Directory)
@@ -134,8 +134,8 @@ fn check(path: &Path, part: Part, Facts { kind, uid, mode }: Facts, me: u32) -> 
     }
 }
 
-/// `path` as a word for a shell, without characters that could steer a terminal.
-fn word(path: &Path) -> String {
+/// Quotes `path` for a shell, without characters that could control a terminal.
+fn shell_word(path: &Path) -> String {
     let text = path.to_string_lossy();
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%".contains(c);
     if text.chars().all(is_plain) {
@@ -144,8 +144,8 @@ fn word(path: &Path) -> String {
     format!("'{}'", crate::plain::plain(&text, 4_096).replace('\'', "'\\''"))
 }
 
-/// Makes `dir`, which is absolute and without links, where it does not exist, and checks it and all above it.
-/// `given` is the path by which the user called it, perhaps through links.
+/// Creates `dir`, which is absolute and free of links, if it does not exist, and checks it and every
+/// directory above it. `given` is the path that the user named, perhaps through links.
 pub(super) fn secure_root(given: &Path, dir: &Path) -> io::Result<()> {
     let me = effective_user();
     for path in [given, dir] {
@@ -165,17 +165,17 @@ pub(super) fn secure_root(given: &Path, dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes `dir`, of which the parent is checked, where it does not exist, and checks it.
+/// Creates `dir`, whose parent is checked, if it does not exist, and checks it.
 pub(super) fn secure_dir(dir: &Path) -> io::Result<()> {
     make(dir)?;
     check(dir, Part::Directory, Facts::of(&dir.symlink_metadata()?), effective_user())?;
     Ok(())
 }
 
-/// Opens the file at `path` by `options`, unless it is a link, no regular file, or another user can reach it. A
-/// file that this call makes is open to this user alone.
+/// Opens the file at `path` with `options`. Fails if it is a link or not a regular file, or if another user
+/// can reach it. A file that this call creates is closed to other users.
 pub(super) fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
-    // A pipe would make the call wait for its other end.
+    // Without NONBLOCK, opening a pipe would wait for its other end.
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let file =
         options.mode(0o600).custom_flags(flags.bits().cast_signed()).open(path).map_err(
@@ -192,18 +192,18 @@ pub(super) fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     Ok(file)
 }
 
-/// Makes the file at `path`, where none may be, open to this user alone whatever the umask.
+/// Creates the file at `path`, which must not exist, closed to other users whatever the umask.
 pub(super) fn create_new(path: &Path) -> io::Result<File> {
     let flags = OFlags::NOFOLLOW.bits().cast_signed();
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).custom_flags(flags).open(path)?;
-    // A umask may take away what the owner needs.
+    // A umask may remove a permission that the owner needs.
     if file.metadata()?.mode() & 0o777 != 0o600 {
         file.set_permissions(Permissions::from_mode(0o600))?;
     }
     Ok(file)
 }
 
-/// Opens a checked directory, to sync it or to ask about its file system.
+/// Opens a checked directory, to sync it or to query its file system.
 pub(super) fn open_dir(dir: &Path) -> io::Result<File> {
     let flags = OFlags::NOFOLLOW | OFlags::DIRECTORY;
     OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(dir)
@@ -211,7 +211,8 @@ pub(super) fn open_dir(dir: &Path) -> io::Result<File> {
 
 fn make(dir: &Path) -> io::Result<()> {
     match DirBuilder::new().mode(0o700).create(dir) {
-        // A umask may take away what the owner needs, and a directory may hand down a set-group-id bit.
+        // A umask may remove a permission that the owner needs, and the parent may pass on its set-group-id
+        // bit.
         Ok(()) => std::fs::set_permissions(dir, Permissions::from_mode(0o700)),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         Err(error) => Err(error),
@@ -222,7 +223,7 @@ fn effective_user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// Every directory and symbolic link that `path` leads over, from the root on, as far as it exists.
+/// Returns every directory and symbolic link on `path`, from the root, as far as they exist.
 fn trail(path: &Path) -> io::Result<Vec<PathBuf>> {
     let mut todo: VecDeque<PathBuf> = steps(path);
     let (mut at, mut seen, mut links) = (PathBuf::from("/"), vec![PathBuf::from("/")], 0);
@@ -271,7 +272,7 @@ mod tests {
     const ME: u32 = 1000;
 
     #[test]
-    fn each_part_of_a_path_is_judged_by_kind_owner_and_mode() {
+    fn each_part_of_a_path_is_checked_by_kind_owner_and_mode() {
         use Kind::{Directory, Link, Other, Regular};
         let fine = "";
         let table = [
@@ -303,16 +304,16 @@ mod tests {
             (Part::File, Directory, ME, 0o700, "a directory, not a regular file"),
         ];
         for (part, kind, uid, mode, text) in table {
-            let said = check(Path::new("/a"), part, Facts { kind, uid, mode }, ME);
-            let said = said.err().map_or(String::new(), |fault| fault.to_string());
-            assert_eq!(said.is_empty(), text.is_empty(), "{part:?} {kind:?} {uid} {mode:o}: {said}");
-            assert!(said.contains(text), "{part:?} {kind:?} {uid} {mode:o}: {said}");
+            let message = check(Path::new("/a"), part, Facts { kind, uid, mode }, ME);
+            let message = message.err().map_or(String::new(), |fault| fault.to_string());
+            assert_eq!(message.is_empty(), text.is_empty(), "{part:?} {kind:?} {uid} {mode:o}: {message}");
+            assert!(message.contains(text), "{part:?} {kind:?} {uid} {mode:o}: {message}");
         }
     }
 
     #[test]
-    fn a_command_to_type_in_is_safe_to_type_in() {
-        assert_eq!(word(Path::new("/var/lib/quorate-1/a")), "/var/lib/quorate-1/a");
-        assert_eq!(word(Path::new("/a b/$(x)'\u{1b}")), "'/a b/$(x)'\\'' '");
+    fn a_quoted_path_is_safe_in_a_shell() {
+        assert_eq!(shell_word(Path::new("/var/lib/quorate-1/a")), "/var/lib/quorate-1/a");
+        assert_eq!(shell_word(Path::new("/a b/$(x)'\u{1b}")), "'/a b/$(x)'\\'' '");
     }
 }

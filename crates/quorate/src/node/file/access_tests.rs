@@ -1,4 +1,5 @@
-//! Who can reach a node's files: every test here plays another local user, or what one left behind.
+//! Tests of the access that other users have to a node's files. Each test acts as another local user, or uses
+//! what one left behind.
 
 use super::tests::{HELPER, Scratch, acquire, ask, granted, marked, release, scratch_node};
 use super::{FileNode, SystemWorld, World};
@@ -10,14 +11,14 @@ use std::{
     process::Command,
 };
 
-/// The user `nobody`, who owns no file here.
+/// The user id 65534, which owns no file here.
 const OTHER: u32 = 65_534;
 
 fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
 }
 
-/// Everything below `dir`, and `dir`, with its mode.
+/// Returns `dir` and everything below it: path, whether it is a directory, and mode.
 fn modes(dir: &Path) -> Vec<(PathBuf, bool, u32)> {
     let mut all = vec![(dir.to_owned(), true, fs::metadata(dir).unwrap().mode() & 0o7777)];
     for entry in fs::read_dir(dir).unwrap().flatten() {
@@ -36,8 +37,8 @@ async fn denied(node: &FileNode) -> String {
     }
 }
 
-/// Returns whether this process is root, which the test `name` needs to play another user. A test that did not
-/// run must not look like one that passed: it says so, and fails under CI=true.
+/// Returns whether this process is root, which the test `name` needs to act as another user. A test that did
+/// not run must not look like one that passed: it prints a message, and fails if CI=true.
 fn is_root(name: &str) -> bool {
     if rustix::process::geteuid().is_root() {
         return true;
@@ -48,7 +49,7 @@ fn is_root(name: &str) -> bool {
 }
 
 #[tokio::test]
-#[ignore = "run by what_a_node_makes_is_private_whatever_the_umask, in a process of its own"]
+#[ignore = "run by a_node_creates_private_files_whatever_the_umask, in a process of its own"]
 async fn umask_helper() {
     let Some(home) = std::env::var_os(HELPER).map(PathBuf::from) else { return };
     let (mut session, _) = marked(&FileNode::new(home.join("above/node"))).await;
@@ -56,7 +57,7 @@ async fn umask_helper() {
 }
 
 #[tokio::test]
-async fn what_a_node_makes_is_private_whatever_the_umask() {
+async fn a_node_creates_private_files_whatever_the_umask() {
     for umask in ["000", "022", "077", "0777"] {
         let scratch = Scratch::new();
         let helped = Command::new("sh")
@@ -76,8 +77,8 @@ async fn what_a_node_makes_is_private_whatever_the_umask() {
 }
 
 #[tokio::test]
-async fn another_user_can_neither_hold_the_lock_nor_read_nor_plant() {
-    if !is_root("another_user_can_neither_hold_the_lock_nor_read_nor_plant") {
+async fn another_user_can_neither_lock_nor_read_nor_create_files() {
+    if !is_root("another_user_can_neither_lock_nor_read_nor_create_files") {
         return;
     }
     let scratch = Scratch::new();
@@ -118,7 +119,7 @@ async fn a_directory_open_to_others_is_refused_until_it_is_closed_to_them() {
 }
 
 #[tokio::test]
-async fn a_directory_within_that_others_may_write_is_refused() {
+async fn a_subdirectory_that_others_may_write_to_is_refused() {
     let scratch = Scratch::new();
     drop(marked(&scratch_node(&scratch)).await);
     let counters = scratch.path().join("node/counters");
@@ -128,7 +129,7 @@ async fn a_directory_within_that_others_may_write_is_refused() {
 }
 
 #[tokio::test]
-async fn a_directory_above_that_others_may_write_is_refused_unless_it_is_sticky() {
+async fn a_parent_that_others_may_write_to_is_refused_unless_it_is_sticky() {
     let scratch = Scratch::new();
     let above = scratch.path().join("above");
     fs::create_dir(&above).unwrap();
@@ -147,8 +148,8 @@ async fn a_directory_above_that_others_may_write_is_refused_unless_it_is_sticky(
 }
 
 #[tokio::test]
-async fn what_belongs_to_another_user_is_refused() {
-    if !is_root("what_belongs_to_another_user_is_refused") {
+async fn files_of_another_user_are_refused() {
+    if !is_root("files_of_another_user_are_refused") {
         return;
     }
     let scratch = Scratch::new();
@@ -166,13 +167,13 @@ async fn what_belongs_to_another_user_is_refused() {
     assert!(why.contains(&owner) && why.contains("/lock"), "{why}");
     chown(dir.join("lock"), Some(0), None).unwrap();
 
-    // A directory above, whose owner could put another in its place.
+    // A directory above whose owner could replace the node's directory.
     chown(scratch.path(), Some(OTHER), None).unwrap();
     let why = denied(&scratch_node(&scratch)).await;
     assert!(why.contains(&owner) && why.contains(&*scratch.path().to_string_lossy()), "{why}");
     chown(scratch.path(), Some(0), None).unwrap();
 
-    // A link on the way, which its owner can turn elsewhere.
+    // A link on the path whose owner can change its target.
     let link = scratch.path().join("link");
     symlink(scratch.path(), &link).unwrap();
     let through = FileNode::new(link.join("node"));
@@ -211,7 +212,7 @@ async fn a_planted_link_is_neither_followed_nor_written_through() {
     assert!(why.contains("symbolic link") && why.contains(&*row.to_string_lossy()), "{why}");
     fs::remove_file(&row).unwrap();
 
-    // In place of another boot's leases, which are swept.
+    // In place of another boot's leases, which the sweep removes.
     let elsewhere = scratch.path().join("elsewhere");
     fs::create_dir(&elsewhere).unwrap();
     fs::write(elsewhere.join("kept"), "").unwrap();
@@ -244,7 +245,7 @@ async fn a_file_open_to_others_is_refused_until_it_is_closed_to_them() {
         };
         assert!(why.contains(&format!("mode {mode:04o}")) && why.contains("chmod go= "), "{why}");
     }
-    // A pipe would hang whoever opens it.
+    // Opening a pipe would block.
     fs::remove_file(&counters).unwrap();
     assert!(Command::new("mkfifo").args(["-m", "600"]).arg(&counters).status().unwrap().success());
     let Reply::Refused(Refusal::Failed(why)) = ask(&mut session, acquire("r", 1, wall)).await else {
@@ -254,7 +255,7 @@ async fn a_file_open_to_others_is_refused_until_it_is_closed_to_them() {
 }
 
 #[tokio::test]
-async fn what_a_crash_left_half_written_is_swept() {
+async fn incomplete_files_of_a_crash_are_removed() {
     let scratch = Scratch::new();
     let dir = scratch.path().join("node");
     let (mut session, _) = marked(&scratch_node(&scratch)).await;

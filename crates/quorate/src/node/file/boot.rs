@@ -1,14 +1,14 @@
 use std::{io, sync::Arc};
 
-/// Returns the id of this boot of the host: a lease counts only under the boot in which it was taken.
+/// Returns the id of this boot of the host. A lease is valid only in the boot in which it was taken.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(super) fn id() -> io::Result<Arc<str>> {
     let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
     clean(&id).ok_or_else(|| io::Error::other("/proc/sys/kernel/random/boot_id holds no id"))
 }
 
-/// Returns the id of this boot of the host. The boot *time* would not do: it moves when the clock is set, and
-/// a lease would look like another boot's.
+/// Returns the id of this boot of the host. The boot *time* is unsuitable: it moves when the clock is set,
+/// and then a lease would look like one of another boot.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 pub(super) fn id() -> io::Result<Arc<str>> {
     sysctl(&["kern.bootsessionuuid", "kern.boot_id"])?.ok_or_else(|| {
@@ -16,13 +16,13 @@ pub(super) fn id() -> io::Result<Arc<str>> {
     })
 }
 
-/// Returns a digest of the host's id, where the system keeps it in no file.
+/// Returns a digest of the host's id, on systems that do not store it in a file.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(super) fn machine_id() -> Option<Arc<str>> {
     None
 }
 
-/// Returns a digest of the host's id, where the system keeps it in no file.
+/// Returns a digest of the host's id, on systems that do not store it in a file.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 pub(super) fn machine_id() -> Option<Arc<str>> {
     super::machine::digest(&sysctl(&["kern.uuid", "kern.hostuuid"]).ok()??)
@@ -39,7 +39,7 @@ fn sysctl(names: &[&str]) -> io::Result<Option<Arc<str>>> {
     Ok(None)
 }
 
-/// The id as the name of a directory.
+/// Reduces an id to characters that are safe in the name of a directory.
 fn clean(id: &str) -> Option<Arc<str>> {
     let id: String = id.trim().chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').collect();
     (!id.is_empty()).then(|| id.into())

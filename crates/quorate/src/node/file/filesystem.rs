@@ -1,18 +1,18 @@
-//! Tells file systems that several machines can have mounted at once.
+//! Recognises file systems that several machines can mount at the same time.
 //!
-//! Two machines have two boot clocks, and `flock` may not reach from one to the other, so a node there would grant
-//! one lease twice. The kernel's magic number tells most of them; where it tells too little (FUSE carries both
-//! `sshfs` and a local disk) or nothing (a magic number that is not in the table) the name in
-//! `/proc/self/mountinfo` does. A file system below another one (overlayfs, ecryptfs) is not seen.
+//! Two machines have two boot clocks, and `flock` may not work between them, so a node on such a file system
+//! would grant one lease twice. The kernel's magic number identifies most of them. Some numbers are ambiguous
+//! (FUSE carries both `sshfs` and local disks) or not in the table. Then the name in `/proc/self/mountinfo`
+//! decides. A file system below another one (overlayfs, ecryptfs) is not seen.
 
 #![cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "other systems are not asked"))]
 
 use std::{io, path::Path};
 
-/// The magic number of FUSE, and of virtiofs, which is FUSE as well.
+/// The magic number of FUSE, and of virtiofs, which is based on FUSE.
 const FUSE: u64 = 0x6573_5546;
 
-/// The magic numbers of file systems that several machines can have mounted at once.
+/// The magic numbers of file systems that several machines can mount at the same time.
 const SHARED: [(u64, &str); 24] = [
     (0x6969, "NFS"),
     (0x517B, "SMB"),
@@ -40,7 +40,7 @@ const SHARED: [(u64, &str); 24] = [
     (FUSE, "FUSE"),
 ];
 
-/// The names, as in `/proc/self/mountinfo`, of file systems that several machines can have mounted at once.
+/// The names, as in `/proc/self/mountinfo`, of file systems that several machines can mount at the same time.
 const SHARED_NAMES: [&str; 31] = [
     "nfs",
     "nfs4",
@@ -75,11 +75,11 @@ const SHARED_NAMES: [&str; 31] = [
     "prl_fs",
 ];
 
-/// FUSE file systems on a disk of this machine, or of a container: others may have a network below.
+/// The FUSE file systems that use a disk of this machine, or of a container. All others may use a network.
 const LOCAL_FUSE: [&str; 2] = ["fuseblk", "fuse.fuse-overlayfs"];
 
-/// Returns the name of the file system where several machines can have it mounted at once. `name` is what
-/// `/proc/self/mountinfo` calls it, where that could be read.
+/// Returns the name of the file system if several machines can mount it at the same time. `name` is its name
+/// in `/proc/self/mountinfo`, if that could be read.
 fn shared(magic: u64, name: Option<&str>) -> Option<String> {
     let listed = SHARED.iter().find(|(of, _)| *of == magic).map(|(_, name)| *name);
     match (listed, name) {
@@ -94,32 +94,32 @@ fn shared(magic: u64, name: Option<&str>) -> Option<String> {
     }
 }
 
-/// The name of the file system of the mount `id`, in the text of `/proc/self/mountinfo`.
+/// Returns the name of the file system of the mount `id` from the text of `/proc/self/mountinfo`.
 fn name_of(mountinfo: &str, id: u64) -> Option<&str> {
     let id = id.to_string();
     let line = mountinfo.lines().find(|line| line.split(' ').next() == Some(&id))?;
     line.split_once(" - ")?.1.split(' ').next()
 }
 
-/// The number of the mount of an open file, in the text of its `/proc/self/fdinfo`.
+/// Returns the mount id of an open file from the text of its `/proc/self/fdinfo`.
 fn mount_of(fdinfo: &str) -> Option<u64> {
     fdinfo.lines().find_map(|line| line.strip_prefix("mnt_id:"))?.trim().parse().ok()
 }
 
-/// Returns the name of the file system of `dir` where other machines can have it mounted too.
+/// Returns the name of the file system of `dir` if other machines can mount it too.
 #[cfg(target_os = "linux")]
 pub(super) fn shared_below(dir: &Path) -> io::Result<Option<String>> {
     use std::os::fd::AsRawFd;
     let open = super::access::open_dir(dir)?;
     let magic = rustix::fs::fstatfs(&open)?.f_type as u64 & 0xFFFF_FFFF;
-    // A sandbox may have no /proc: then the number alone decides.
+    // A sandbox may have no /proc: then only the magic number decides.
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let mount = mount_of(&read(&format!("/proc/self/fdinfo/{}", open.as_raw_fd())));
     let mountinfo = read("/proc/self/mountinfo");
     Ok(shared(magic, mount.and_then(|id| name_of(&mountinfo, id))))
 }
 
-/// Returns `None`: other systems are not asked.
+/// Returns `None`: other systems are not queried.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn shared_below(_dir: &Path) -> io::Result<Option<String>> {
     Ok(None)
@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_other_machines_can_mount_is_told_by_number_or_by_name() {
+    fn shared_file_systems_are_recognised_by_number_or_by_name() {
         let table = [
             // Local ones: ext4, xfs, btrfs, tmpfs, zfs, f2fs, overlay.
             (0xEF53, Some("ext4"), None),
@@ -161,7 +161,7 @@ mod tests {
             (FUSE, None, Some("FUSE")),
             (FUSE, Some("fuseblk"), None),
             (FUSE, Some("fuse.fuse-overlayfs"), None),
-            // Where the number tells nothing.
+            // Unknown numbers.
             (0x1234_5678, Some("wekafs"), Some("wekafs")),
             (0x1234_5678, Some("gpfs"), Some("gpfs")),
             (0x1234_5678, Some("fuse.new"), Some("fuse.new")),

@@ -1,8 +1,8 @@
-//! Who may read and write the directory now.
+//! The lock on a node's directory: one session at a time reads and writes it.
 //!
-//! `flock` shuts out other processes. It also shuts out this process's other sessions, since each has opened
-//! the lock file by itself; but `flock` with a time limit can only be polled, so the threads of one process
-//! queue at a mutex first, which wakes the next one at once.
+//! `flock` excludes other processes. It also excludes this process's other sessions, because each has opened
+//! the lock file by itself. But `flock` with a time limit can only be polled. The threads of one process
+//! therefore queue at an in-process lock first, which wakes the next thread at once.
 
 use super::access;
 use rustix::fs::{FlockOperation, flock};
@@ -16,30 +16,30 @@ use std::{
     time::Duration,
 };
 
-/// The first and the longest wait between two looks at a lock that another process holds.
-const NAPS: (Duration, Duration) = (Duration::from_micros(100), Duration::from_millis(2));
+/// The first and the longest pause between two tries of a lock that another process holds.
+const PAUSES: (Duration, Duration) = (Duration::from_micros(100), Duration::from_millis(2));
 
-/// A directory's lock, opened by one session.
+/// A directory's lock file, opened by one session.
 #[derive(Debug)]
 pub(super) struct DirLock {
     file: File,
     inode: (u64, u64),
     path: PathBuf,
-    turn: Arc<Turn>,
+    thread_lock: Arc<ThreadLock>,
 }
 
-/// What came of a try.
-pub(super) enum Attempt<'a> {
-    /// The directory is ours until the guard goes.
-    Held(Held<'a>),
-    /// Somebody else has it.
+/// The result of a try to lock.
+pub(super) enum LockAttempt<'a> {
+    /// The directory is locked until the guard is dropped.
+    Locked(DirGuard<'a>),
+    /// Another session holds the lock.
     Busy,
-    /// The lock file is gone or another one: the directory was replaced under us.
+    /// The lock file is missing or another file: the directory was replaced while the session was open.
     Replaced,
 }
 
 impl DirLock {
-    /// Opens the lock file at `path`, and makes it where it does not exist.
+    /// Opens the lock file at `path`, and creates it if it does not exist.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         let existing = || access::open(path, File::options().read(true).write(true));
         let file = match existing() {
@@ -50,31 +50,31 @@ impl DirLock {
             opened => opened?,
         };
         let inode = identify(&file.metadata()?);
-        Ok(Self { file, inode, path: path.to_owned(), turn: Turn::of(inode) })
+        Ok(Self { file, inode, path: path.to_owned(), thread_lock: ThreadLock::of(inode) })
     }
 
-    /// Tries for about `patience`.
-    pub(super) fn attempt(&self, patience: Duration) -> io::Result<Attempt<'_>> {
-        let Some(turn) = self.turn.take(patience) else { return Ok(Attempt::Busy) };
-        let (mut nap, longest) = NAPS;
-        let mut left = patience;
+    /// Tries to lock the directory for about `patience`.
+    pub(super) fn attempt(&self, patience: Duration) -> io::Result<LockAttempt<'_>> {
+        let Some(thread_lock) = self.thread_lock.take(patience) else { return Ok(LockAttempt::Busy) };
+        let (mut pause, longest) = PAUSES;
+        let mut remaining = patience;
         loop {
             match flock(&self.file, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => break,
-                Err(rustix::io::Errno::WOULDBLOCK) if left.is_zero() => return Ok(Attempt::Busy),
+                Err(rustix::io::Errno::WOULDBLOCK) if remaining.is_zero() => return Ok(LockAttempt::Busy),
                 Err(rustix::io::Errno::WOULDBLOCK | rustix::io::Errno::INTR) => {}
                 Err(e) => return Err(e.into()),
             }
-            std::thread::sleep(nap.min(left));
-            left = left.saturating_sub(nap);
-            nap = (nap * 2).min(longest);
+            std::thread::sleep(pause.min(remaining));
+            remaining = remaining.saturating_sub(pause);
+            pause = (pause * 2).min(longest);
         }
-        let held = Held { file: &self.file, _turn: turn };
-        // Locked, but perhaps a file that no newcomer will ever lock.
+        let guard = DirGuard { file: &self.file, _thread: thread_lock };
+        // The lock is guard, but perhaps on a file that no new session will open.
         match std::fs::metadata(&self.path) {
-            Ok(there) if identify(&there) == self.inode => Ok(Attempt::Held(held)),
-            Ok(_) => Ok(Attempt::Replaced),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Attempt::Replaced),
+            Ok(there) if identify(&there) == self.inode => Ok(LockAttempt::Locked(guard)),
+            Ok(_) => Ok(LockAttempt::Replaced),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(LockAttempt::Replaced),
             Err(e) => Err(e),
         }
     }
@@ -84,61 +84,62 @@ fn identify(meta: &std::fs::Metadata) -> (u64, u64) {
     (meta.dev(), meta.ino())
 }
 
-/// The lock, until it is dropped.
+/// Holds the lock until it is dropped.
 #[derive(Debug)]
-pub(super) struct Held<'a> {
+pub(super) struct DirGuard<'a> {
     file: &'a File,
-    // After the unlocking below: the next thread finds the lock free.
-    _turn: TurnGuard<'a>,
+    // Fields are dropped after `drop` below has unlocked the file, so that the next thread finds the file
+    // unlocked.
+    _thread: ThreadGuard<'a>,
 }
 
-impl Drop for Held<'_> {
+impl Drop for DirGuard<'_> {
     fn drop(&mut self) {
-        // It cannot fail on an open file; if it did, closing the file would unlock it.
+        // This cannot fail on an open file. If it did, closing the file would unlock it.
         let _ = flock(self.file, FlockOperation::Unlock);
     }
 }
 
-/// The mutex beside the lock file, one for each in this process, with a time limit.
+/// The in-process lock for one lock file, with a time limit. All sessions of the process share it.
 #[derive(Debug, Default)]
-struct Turn {
+struct ThreadLock {
     taken: Mutex<bool>,
     free: Condvar,
 }
 
-impl Turn {
+impl ThreadLock {
     fn of(inode: (u64, u64)) -> Arc<Self> {
-        static TURNS: Mutex<BTreeMap<(u64, u64), Weak<Turn>>> = Mutex::new(BTreeMap::new());
-        let mut turns = TURNS.lock().unwrap_or_else(PoisonError::into_inner);
-        turns.retain(|_, turn| turn.strong_count() > 0);
-        if let Some(turn) = turns.get(&inode).and_then(Weak::upgrade) {
-            return turn;
+        static LOCKS: Mutex<BTreeMap<(u64, u64), Weak<ThreadLock>>> = Mutex::new(BTreeMap::new());
+        let mut locks = LOCKS.lock().unwrap_or_else(PoisonError::into_inner);
+        locks.retain(|_, thread_lock| thread_lock.strong_count() > 0);
+        if let Some(thread_lock) = locks.get(&inode).and_then(Weak::upgrade) {
+            return thread_lock;
         }
-        let turn = Arc::new(Self::default());
-        turns.insert(inode, Arc::downgrade(&turn));
-        turn
+        let thread_lock = Arc::new(Self::default());
+        locks.insert(inode, Arc::downgrade(&thread_lock));
+        thread_lock
     }
 
-    fn take(&self, patience: Duration) -> Option<TurnGuard<'_>> {
+    fn take(&self, patience: Duration) -> Option<ThreadGuard<'_>> {
         let waited = self.free.wait_timeout_while(self.state(), patience, |taken| *taken);
         let (mut taken, _) = waited.unwrap_or_else(PoisonError::into_inner);
         if *taken {
             return None;
         }
         *taken = true;
-        Some(TurnGuard(self))
+        Some(ThreadGuard(self))
     }
 
     fn state(&self) -> MutexGuard<'_, bool> {
-        // It guards one flag, which is whole whatever panicked.
+        // It guards a single flag, which is valid after any panic.
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[derive(Debug)]
-struct TurnGuard<'a>(&'a Turn);
+struct ThreadGuard<'a>(&'a ThreadLock);
 
-impl Drop for TurnGuard<'_> {
+impl Drop for ThreadGuard<'_> {
     fn drop(&mut self) {
         *self.0.state() = false;
         self.0.free.notify_one();

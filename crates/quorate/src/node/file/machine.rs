@@ -1,35 +1,35 @@
-//! The machine that a directory belongs to, so that two machines with one directory refuse each other.
+//! The machine that a directory belongs to, so that two machines that share a directory refuse each other.
 //!
-//! The rule: the boot in which the directory was used last is recorded, with the ids of the machines (a host, and
-//! containers on it) that used it in that boot. A process of the same boot shares the kernel and its clock, and is
-//! welcome. A process of another boot is the same machine after a restart where a machine id is among the recorded
-//! ones, or where one side has none; else it is refused. A boot that another one has replaced never comes back, so
-//! a machine that finds its boot replaced is refused as well, whatever the ids say.
+//! The directory records the boot in which it was used last, with the ids of the machines (a host, and
+//! containers on it) that used it in that boot. A process of the same boot shares the kernel and its clock,
+//! and is accepted. A process of another boot is on the same machine after a restart if its machine id is
+//! recorded, or if one side has none; otherwise it is refused. A boot that another one has replaced never
+//! returns. A machine that finds its own boot replaced is therefore refused too, whatever its id.
 
 use super::boot;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::{fmt, io, path::Path, sync::Arc};
 
-/// The most machine ids of one boot, and the most replaced boots, that are recorded: the latest.
+/// The most machine ids of one boot, and the most replaced boots, that are recorded. The oldest are dropped.
 const RECORDED_MAX: usize = 32;
 
-/// Where the machine id is read, the first that has one.
+/// The files that may hold the machine id, in the order in which they are read.
 const FILES: [&str; 2] = ["/etc/machine-id", "/var/lib/dbus/machine-id"];
 
-/// What tells a machine from others.
+/// The identity of a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Machine {
     /// The boot of its kernel.
     pub(super) boot: Arc<str>,
-    /// A digest of its id, where it has one. A container may have none.
+    /// A digest of its id, if it has one. A container may have none.
     pub(super) id: Option<Arc<str>>,
-    /// Its name, for messages.
+    /// Its host name, for messages.
     pub(super) host: Arc<str>,
 }
 
 impl Machine {
-    /// This machine.
+    /// Returns this machine.
     pub(super) fn this() -> io::Result<Self> {
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         Ok(Self { boot: boot::id()?, id: id(), host: crate::plain::plain(&host, 64).into() })
@@ -38,22 +38,22 @@ impl Machine {
 
 impl fmt::Display for Machine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        show(f, &self.host, self.id.as_deref(), &self.boot)
+        format_machine(f, &self.host, self.id.as_deref(), &self.boot)
     }
 }
 
-fn show(f: &mut fmt::Formatter<'_>, host: &str, id: Option<&str>, boot: &str) -> fmt::Result {
+fn format_machine(f: &mut fmt::Formatter<'_>, host: &str, id: Option<&str>, boot: &str) -> fmt::Result {
     let id = id.map_or("none", |id| id.get(..12).unwrap_or(id));
     let plain = |text| crate::plain::plain(text, 64);
     write!(f, "{} (machine {}, boot {})", plain(host), plain(id), plain(boot))
 }
 
-/// A digest of this machine's id: the id itself should not leave its file (machine-id(5)).
+/// Returns a digest of this machine's id: the id itself should not leave its file (machine-id(5)).
 fn id() -> Option<Arc<str>> {
     FILES.into_iter().find_map(|file| digest(&std::fs::read_to_string(file).ok()?)).or_else(boot::machine_id)
 }
 
-/// `None` for an image's file that is to be filled in at the first boot.
+/// Returns a digest of an id, and `None` for a file of an image that is to be filled in at the first boot.
 pub(super) fn digest(id: &str) -> Option<Arc<str>> {
     let id = id.trim();
     let is_id = id.len() >= 32 && id.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-');
@@ -61,7 +61,7 @@ pub(super) fn digest(id: &str) -> Option<Arc<str>> {
     is_id.then(|| digest().iter().take(16).map(|byte| format!("{byte:02x}")).collect::<String>().into())
 }
 
-/// The machine in a directory's `machine.json`.
+/// The content of a directory's `machine.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Record {
     boot: Arc<str>,
@@ -72,18 +72,18 @@ pub(super) struct Record {
 
 impl fmt::Display for Record {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        show(f, &self.host, self.machines.last().map(|id| &**id), &self.boot)
+        format_machine(f, &self.host, self.machines.last().map(|id| &**id), &self.boot)
     }
 }
 
-/// Whether a machine may use a directory.
+/// The decision whether a machine may use a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// The directory is this machine's.
+    /// The directory belongs to this machine.
     Ours,
-    /// It is, once this has been recorded.
+    /// The directory belongs to this machine once this record has been written.
     Write(Record),
-    /// The directory is another machine's, by this record.
+    /// The directory belongs to another machine, according to this record.
     Foreign(Record),
 }
 
@@ -114,12 +114,12 @@ pub(super) fn judge(record: Option<&Record>, machine: &Machine) -> Verdict {
     }
     let mut replaced = record.replaced.clone();
     push(&mut replaced, &record.boot);
-    // Kept where this process has no id, since a container beside it may have one.
+    // Kept if this process has no id, because a container beside it may have one.
     let machines = machine.id.as_ref().map_or(record.machines.clone(), |id| vec![Arc::clone(id)]);
     Verdict::Write(Record { boot, host, machines, replaced })
 }
 
-/// Decides whether a directory with `record`, which `machine` has opened, is still that machine's.
+/// Decides whether a directory with `record`, which `machine` has opened, still belongs to that machine.
 pub(super) fn is_still_ours(record: &Record, machine: &Machine) -> bool {
     record.boot == machine.boot
 }
@@ -130,7 +130,7 @@ fn push(all: &mut Vec<Arc<str>>, one: &Arc<str>) {
     all.drain(..extra);
 }
 
-/// The reason to refuse, with the fix. `file` is where the record is.
+/// Returns the reason to refuse a machine, with the fix. `file` is the path of the record.
 pub(super) fn refusal(root: &Path, file: &Path, record: &Record, machine: &Machine) -> String {
     let (root, file) = (root.display(), file.display());
     format!(
@@ -148,7 +148,7 @@ mod tests {
         Machine { boot: boot.into(), id, host: "host".into() }
     }
 
-    /// Opens one directory as one machine after the other: `true` for each that may.
+    /// Opens one directory as one machine after the other: `true` for each that is accepted.
     fn opened(machines: &[(&str, &str)]) -> Vec<bool> {
         let mut record: Option<Record> = None;
         let mut open = |(boot, id): &(&str, &str)| match judge(record.as_ref(), &machine(boot, id)) {
@@ -163,22 +163,23 @@ mod tests {
     }
 
     #[test]
-    fn one_machine_goes_on_after_a_restart_and_another_is_refused() {
+    fn the_same_machine_continues_after_a_restart_and_another_is_refused() {
         assert_eq!(opened(&[("b1", "A"), ("b1", "A"), ("b2", "A"), ("b3", "A")]), [true; 4]);
         assert_eq!(opened(&[("b1", "A"), ("b2", "B"), ("b1", "A")]), [true, false, true]);
     }
 
     #[test]
     fn containers_of_one_kernel_are_one_machine() {
-        // With ids of their own, with none, and after a restart in another order.
+        // With ids of their own, without ids, and after a restart in another order.
         assert_eq!(opened(&[("b1", "A"), ("b1", "C"), ("b1", ""), ("b2", "A"), ("b2", "C")]), [true; 5]);
         assert_eq!(opened(&[("b1", ""), ("b2", ""), ("b2", "A"), ("b3", "A"), ("b4", "")]), [true; 5]);
         assert_eq!(opened(&[("b1", "A"), ("b2", ""), ("b3", "B")]), [true, true, false]);
     }
 
     #[test]
-    fn a_boot_that_was_replaced_does_not_come_back() {
-        // Two machines with one id (clones of an image), or with none, look like restarts of one: once.
+    fn a_replaced_boot_is_refused() {
+        // Two machines with one id (clones of an image), or without ids, look like one machine that
+        // restarted, but only once.
         assert_eq!(opened(&[("b1", "A"), ("b2", "A"), ("b1", "A"), ("b2", "A")]), [true, true, false, true]);
         assert_eq!(opened(&[("b1", ""), ("b2", ""), ("b1", "")]), [true, true, false]);
     }

@@ -1,10 +1,11 @@
-/// The longest encoded name; with what is put around it it stays below the 255 bytes of most file systems.
+/// The longest encoded name. With the prefixes and suffixes added to it, it is shorter than the 255 bytes
+/// that most file systems allow.
 const ENCODED_MAX: usize = 200;
 
-/// The name of the file that holds `name`, whatever is in it: one name, one file.
+/// Returns the name of the file that holds `name`. Each name, whatever its characters, has a file of its own.
 ///
-/// Upper case is encoded as well, for file systems that do not tell it from lower case. A name that would be
-/// too long keeps its beginning and a hash; since hashes can collide, the file holds the full name.
+/// Upper case is encoded too, for file systems that ignore case. A name that would be too long is cut and
+/// given a hash. Because hashes can collide, the file holds the full name.
 pub(super) fn file_name(name: &str) -> String {
     let mut encoded = String::with_capacity(name.len() + 8);
     for byte in name.bytes() {
@@ -17,14 +18,14 @@ pub(super) fn file_name(name: &str) -> String {
         }
     }
     if encoded.len() > ENCODED_MAX {
-        // "%-" begins no encoded byte, so a hashed name is nobody's plain one.
+        // "%-" begins no encoded byte, so a name with a hash equals no other encoded name.
         encoded.truncate(ENCODED_MAX - 40);
         encoded = format!("{encoded}%-{:032x}", fnv1a(name.as_bytes()));
     }
     encoded + ".json"
 }
 
-/// FNV-1a of 128 bits: the standard library's hashes may change from one release to the next.
+/// Computes FNV-1a of 128 bits. The standard library's hashes may change from one release to the next.
 fn fnv1a(bytes: &[u8]) -> u128 {
     const OFFSET: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
     const PRIME: u128 = 0x0100_0000_0000_0000_0000_013b;
@@ -37,7 +38,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn every_name_has_a_file_of_its_own_that_any_file_system_takes() {
+    fn every_name_has_a_file_name_of_its_own_that_all_file_systems_accept() {
         let long = "x".repeat(512);
         let longer = format!("{long}y");
         let snow = "☃".repeat(170);
@@ -71,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hash_is_the_published_one() {
+    fn the_hash_matches_the_reference_vectors() {
         // From the FNV reference vectors.
         assert_eq!(fnv1a(b""), 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d);
         assert_eq!(fnv1a(b"a"), 0xd228_cb69_6f1a_8caf_7891_2b70_4e4a_8964);

@@ -1,7 +1,7 @@
 use std::path::{Path, PathBuf};
 
-/// `dir` as an absolute path without links, as far as it exists: two workers that mean one directory must
-/// call it by one name, before it is there and after.
+/// Returns `dir` as an absolute path without links, as far as it exists. Two workers that mean the same
+/// directory must use the same name for it, before and after it is created.
 pub(super) fn canonical(dir: &Path) -> PathBuf {
     let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
     for there in dir.ancestors() {
@@ -17,7 +17,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_has_one_name_before_and_after_it_is_made() {
+    fn a_directory_has_the_same_name_before_and_after_its_creation() {
         let home = super::super::tests::Scratch::new();
         let link = home.path().join("link");
         std::fs::create_dir(home.path().join("real")).unwrap();

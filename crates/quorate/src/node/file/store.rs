@@ -18,20 +18,23 @@ use std::{
     sync::Arc,
 };
 
-/// More new files than this in one batch are synced in one call for the whole file system.
+/// With more new files than this in one batch, one call syncs the whole file system.
 const SYNC_SINGLY_UP_TO: usize = 32;
 
-/// The longest file, in bytes: a ledger is the longest, and each write of a record writes it anew.
-const PAGE_MAX: u64 = 64 << 20;
+/// The longest file, in bytes. Ledgers are the longest files, and each write of a record rewrites the whole
+/// file.
+const FILE_MAX: u64 = 64 << 20;
 
-/// Which kind of row, in the order in which a batch is written: what is remembered comes before the lease
-/// that rests on it, so that a worker that dies between has counted a grant that nobody got.
+/// The kinds of rows, in the order in which a batch writes them. Counters, claims and ledgers are written
+/// before the leases that depend on them, so that a worker that dies in between has counted a grant that no
+/// worker received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Shelf {
+pub(super) enum Table {
     Root,
     Counters,
     Claims,
-    /// How long each ledger lives: before the ledger itself, so that none is ever without an end.
+    /// The retention of each ledger. It is written before the ledger, so that no ledger is ever without an
+    /// end.
     Lives,
     Ledgers,
     Leases,
@@ -46,28 +49,29 @@ pub(super) struct Directory {
 }
 
 impl Directory {
-    /// The directory at `root` in the boot `boot`. `world` gives the random names of temporary files.
+    /// Returns the directory at `root` in the boot `boot`. `world` supplies the random names of temporary
+    /// files.
     pub(super) fn new(root: &Path, boot: Arc<str>, world: Arc<dyn World>) -> Self {
         Self { root: root.to_owned(), boot, world }
     }
 
-    /// Makes what does not exist, and checks that nobody else can reach it. `given` is the path by which the user
-    /// called the directory.
+    /// Creates what does not exist, and checks that no other user can reach it. `given` is the path that the
+    /// user named.
     pub(super) fn create(&self, given: &Path) -> Result<(), FileError> {
         let failed = |dir: &Path, e| FileError::new(dir, "be used", &e);
         access::secure_root(given, &self.root).map_err(|e| failed(&self.root, e))?;
         let leases = self.root.join("leases");
-        let shelves =
-            [Shelf::Counters, Shelf::Claims, Shelf::Lives, Shelf::Ledgers].map(|shelf| self.shelf(shelf));
-        for dir in shelves.into_iter().chain([leases, self.shelf(Shelf::Leases)]) {
+        let tables =
+            [Table::Counters, Table::Claims, Table::Lives, Table::Ledgers].map(|table| self.table_dir(table));
+        for dir in tables.into_iter().chain([leases, self.table_dir(Table::Leases)]) {
             access::secure_dir(&dir).map_err(|e| failed(&dir, e))?;
         }
         Ok(())
     }
 
-    /// A new name for a file that is not complete. [`is_temporary`] knows it.
-    fn temporary(&self, shelf: Shelf) -> PathBuf {
-        self.shelf(shelf).join(format!(".{:016x}.tmp", self.world.random()))
+    /// Returns a new name for an incomplete file. [`is_temporary`] recognises it.
+    fn temporary(&self, table: Table) -> PathBuf {
+        self.table_dir(table).join(format!(".{:016x}.tmp", self.world.random()))
     }
 
     pub(super) fn root(&self) -> &Path {
@@ -78,46 +82,47 @@ impl Directory {
         &self.boot
     }
 
-    pub(super) fn shelf(&self, shelf: Shelf) -> PathBuf {
-        match shelf {
-            Shelf::Root => self.root.clone(),
-            Shelf::Counters => self.root.join("counters"),
-            Shelf::Claims => self.root.join("claims"),
-            Shelf::Lives => self.root.join("lives"),
-            Shelf::Ledgers => self.root.join("ledgers"),
-            Shelf::Leases => self.root.join("leases").join(&*self.boot),
+    pub(super) fn table_dir(&self, table: Table) -> PathBuf {
+        match table {
+            Table::Root => self.root.clone(),
+            Table::Counters => self.root.join("counters"),
+            Table::Claims => self.root.join("claims"),
+            Table::Lives => self.root.join("lives"),
+            Table::Ledgers => self.root.join("ledgers"),
+            Table::Leases => self.root.join("leases").join(&*self.boot),
         }
     }
 
-    pub(super) fn path(&self, shelf: Shelf, name: &str) -> PathBuf {
-        self.shelf(shelf).join(file_name(name))
+    pub(super) fn path(&self, table: Table, name: &str) -> PathBuf {
+        self.table_dir(table).join(file_name(name))
     }
 }
 
-/// Returns whether a file of this name was never completed. Under the directory's lock nobody is writing it.
+/// Returns whether a file of this name was never completed. While the directory's lock is held, no other
+/// worker is writing it.
 pub(super) fn is_temporary(name: &std::ffi::OsStr) -> bool {
     name.to_str().is_some_and(|name| name.starts_with('.') && name.ends_with(".tmp"))
 }
 
-/// A file's content: the row and whose it is.
+/// The content of a file: the row and the full name that it belongs to.
 #[derive(Serialize, Deserialize)]
-pub(super) struct Page<N, T> {
+pub(super) struct RowFile<N, T> {
     pub(super) name: N,
     pub(super) row: T,
 }
 
-/// A file of the directory that could not be used.
+/// The error for a file of the directory that could not be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
 pub(super) struct FileError {
     text: Arc<str>,
-    /// Another user can reach the file: it stays so until an operator changes it.
+    /// Set if another user can reach the file: only an operator can change that.
     is_unsafe: bool,
 }
 
 impl FileError {
     pub(super) fn new(path: &Path, verb: &str, why: &io::Error) -> Self {
-        if let Some(fault) = why.get_ref().and_then(|why| why.downcast_ref::<access::Fault>()) {
+        if let Some(fault) = why.get_ref().and_then(|why| why.downcast_ref::<access::AccessError>()) {
             return Self { text: fault.to_string().into(), is_unsafe: true };
         }
         let path = path.display();
@@ -125,7 +130,7 @@ impl FileError {
         Self { text: text.into(), is_unsafe: false }
     }
 
-    fn torn(path: &Path, why: &dyn std::fmt::Display) -> Self {
+    fn unreadable(path: &Path, why: &dyn std::fmt::Display) -> Self {
         let path = path.display();
         let text = format!(
             "{path} does not hold what it should: {why}; restore the file, or move the whole directory away to start \
@@ -134,75 +139,78 @@ impl FileError {
         Self { text: text.into(), is_unsafe: false }
     }
 
-    /// The cause for which there is no session: `other` of the text, but for what only an operator can change.
+    /// Returns the cause for which a session cannot be opened: `Denied` if an operator must act, else `other`
+    /// of the text.
     pub(super) fn cause(self, other: impl FnOnce(Arc<str>) -> Cause) -> Cause {
         if self.is_unsafe { Cause::Denied(self.text) } else { other(self.text) }
     }
 }
 
-/// What one batch reads and is about to write.
+/// The rows that one batch reads, and the changes that it is about to write.
 #[derive(Debug)]
 pub(super) struct Transaction<'a> {
     dir: &'a Directory,
-    /// Rows to be written, or with `None` removed, in the order of [`Shelf`].
-    changes: BTreeMap<(Shelf, String), Option<Vec<u8>>>,
-    /// Every request that votes asks for the marker.
+    /// The rows to write, or with `None` to remove, in the order of [`Table`].
+    changes: BTreeMap<(Table, String), Option<Vec<u8>>>,
+    /// The marker, cached because every request that votes needs it.
     marker: OnceCell<Option<Arc<str>>>,
-    /// The ledgers that were read, and whether they have changed: a long one is not taken apart for every record.
+    /// The ledgers that were read, and whether they have changed. They are cached so that a long ledger is
+    /// not parsed again for every record.
     ledgers: RefCell<BTreeMap<String, (LedgerState, bool)>>,
 }
 
 impl<'a> Transaction<'a> {
-    /// Only under the directory's lock.
+    /// Begins a transaction. Call it only while the directory's lock is held.
     pub(super) fn new(dir: &'a Directory) -> Self {
         Self { dir, changes: BTreeMap::new(), marker: OnceCell::new(), ledgers: RefCell::default() }
     }
 
-    pub(super) fn read<T: DeserializeOwned>(&self, shelf: Shelf, name: &str) -> Result<Option<T>, FileError> {
-        let path = self.dir.path(shelf, name);
-        let bytes = match self.changes.get(&(shelf, name.to_owned())) {
+    pub(super) fn read<T: DeserializeOwned>(&self, table: Table, name: &str) -> Result<Option<T>, FileError> {
+        let path = self.dir.path(table, name);
+        let bytes = match self.changes.get(&(table, name.to_owned())) {
             Some(Some(bytes)) => bytes.clone(),
             Some(None) => return Ok(None),
-            None => match read_page(&path) {
+            None => match read_row_file(&path) {
                 Ok(bytes) => bytes,
                 Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
                 Err(e) => return Err(FileError::new(&path, "be read", &e)),
             },
         };
-        let page: Page<String, T> = serde_json::from_slice(&bytes).map_err(|e| FileError::torn(&path, &e))?;
-        if page.name != name {
-            let why = format!("it belongs to {:?}, not to {name:?}", page.name);
-            return Err(FileError::torn(&path, &why));
+        let content: RowFile<String, T> =
+            serde_json::from_slice(&bytes).map_err(|e| FileError::unreadable(&path, &e))?;
+        if content.name != name {
+            let why = format!("it belongs to {:?}, not to {name:?}", content.name);
+            return Err(FileError::unreadable(&path, &why));
         }
-        Ok(Some(page.row))
+        Ok(Some(content.row))
     }
 
-    pub(super) fn write<T: Serialize>(&mut self, shelf: Shelf, name: &str, row: &T) -> Result<(), FileError> {
-        let page = serde_json::to_vec(&Page { name, row })
-            .map_err(|e| FileError::torn(&self.dir.path(shelf, name), &e))?;
-        if page.len() as u64 > PAGE_MAX {
-            return Err(FileError::new(&self.dir.path(shelf, name), "be written", &too_long()));
+    pub(super) fn write<T: Serialize>(&mut self, table: Table, name: &str, row: &T) -> Result<(), FileError> {
+        let content = serde_json::to_vec(&RowFile { name, row })
+            .map_err(|e| FileError::unreadable(&self.dir.path(table, name), &e))?;
+        if content.len() as u64 > FILE_MAX {
+            return Err(FileError::new(&self.dir.path(table, name), "be written", &too_long()));
         }
-        self.changes.insert((shelf, name.to_owned()), Some(page));
+        self.changes.insert((table, name.to_owned()), Some(content));
         Ok(())
     }
 
-    /// Makes the changes stand, and says how many there were. After an error some of them may stand.
+    /// Writes the changes, and returns their number. After an error some of them may have been written.
     pub(super) fn commit(mut self) -> Result<usize, FileError> {
         for (group, (state, changed)) in std::mem::take(self.ledgers.get_mut()) {
             if changed {
-                self.write(Shelf::Ledgers, &group, &state)?;
+                self.write(Table::Ledgers, &group, &state)?;
             }
         }
         let many = self.changes.len();
-        let leases = self.changes.split_off(&(Shelf::Leases, String::new()));
+        let leases = self.changes.split_off(&(Table::Leases, String::new()));
         self.write_durably()?;
-        for ((shelf, name), change) in &leases {
-            let path = self.dir.path(*shelf, name);
+        for ((table, name), change) in &leases {
+            let path = self.dir.path(*table, name);
             match change {
-                Some(page) => {
-                    let temp = self.dir.temporary(*shelf);
-                    fill(&temp, page, false)?;
+                Some(content) => {
+                    let temp = self.dir.temporary(*table);
+                    write_file(&temp, content, false)?;
                     rename(&temp, &path)?;
                 }
                 None => remove(&path)?,
@@ -211,15 +219,16 @@ impl<'a> Transaction<'a> {
         Ok(many)
     }
 
-    /// Writes all but leases: first whole new files, synced, then their names, then what goes, then the directories.
+    /// Writes everything except leases: complete new files, synced; then their final names; then removals;
+    /// then the directories are synced.
     fn write_durably(&self) -> Result<(), FileError> {
         let together = cfg!(target_os = "linux") && self.changes.len() > SYNC_SINGLY_UP_TO;
         let mut filled = Vec::new();
-        for ((shelf, name), page) in &self.changes {
-            let Some(page) = page else { continue };
-            let temp = self.dir.temporary(*shelf);
-            fill(&temp, page, !together)?;
-            filled.push((temp, self.dir.path(*shelf, name)));
+        for ((table, name), content) in &self.changes {
+            let Some(content) = content else { continue };
+            let temp = self.dir.temporary(*table);
+            write_file(&temp, content, !together)?;
+            filled.push((temp, self.dir.path(*table, name)));
         }
         if together {
             sync_file_system(self.dir.root())?;
@@ -227,12 +236,12 @@ impl<'a> Transaction<'a> {
         for (temp, path) in &filled {
             rename(temp, path)?;
         }
-        // A ledger goes before what says that it has an end.
-        for ((shelf, name), _) in self.changes.iter().rev().filter(|(_, page)| page.is_none()) {
-            remove(&self.dir.path(*shelf, name))?;
+        // A ledger is removed before the row that sets its end.
+        for ((table, name), _) in self.changes.iter().rev().filter(|(_, content)| content.is_none()) {
+            remove(&self.dir.path(*table, name))?;
         }
-        let shelves: BTreeSet<Shelf> = self.changes.keys().map(|(shelf, _)| *shelf).collect();
-        shelves.into_iter().try_for_each(|shelf| sync_dir(&self.dir.shelf(shelf)))
+        let tables: BTreeSet<Table> = self.changes.keys().map(|(table, _)| *table).collect();
+        tables.into_iter().try_for_each(|table| sync_dir(&self.dir.table_dir(table)))
     }
 }
 
@@ -247,48 +256,49 @@ impl Store for Transaction<'_> {
     type Error = FileError;
 
     fn lease(&self, resource: &Resource) -> Result<Option<LeaseRow>, FileError> {
-        self.read(Shelf::Leases, resource.key())
+        self.read(Table::Leases, resource.key())
     }
 
     fn set_lease(&mut self, resource: &Resource, row: Option<LeaseRow>) -> Result<(), FileError> {
         match row {
-            Some(row) => self.write(Shelf::Leases, resource.key(), &row)?,
-            None => drop(self.changes.insert((Shelf::Leases, resource.key().to_owned()), None)),
+            Some(row) => self.write(Table::Leases, resource.key(), &row)?,
+            None => drop(self.changes.insert((Table::Leases, resource.key().to_owned()), None)),
         }
         Ok(())
     }
 
     fn queue(&self, resource: &Resource) -> Result<Option<QueueRow>, FileError> {
-        self.read(Shelf::Leases, &queue_of(resource))
+        self.read(Table::Leases, &queue_name(resource))
     }
 
     fn set_queue(&mut self, resource: &Resource, row: Option<QueueRow>) -> Result<(), FileError> {
-        let name = queue_of(resource);
+        let name = queue_name(resource);
         match row {
-            Some(row) => self.write(Shelf::Leases, &name, &row)?,
-            // Nothing to remove where nothing stands: a lock without a queue is asked about all the time.
+            Some(row) => self.write(Table::Leases, &name, &row)?,
+            // Nothing is stored, so nothing is removed: most locks have no queue, and are asked for it at
+            // each request.
             None if self.queue(resource)?.is_none() => {}
-            None => drop(self.changes.insert((Shelf::Leases, name), None)),
+            None => drop(self.changes.insert((Table::Leases, name), None)),
         }
         Ok(())
     }
 
     fn counter(&self, resource: &Resource) -> Result<Option<CounterRow>, FileError> {
-        self.read(Shelf::Counters, resource.key())
+        self.read(Table::Counters, resource.key())
     }
 
     fn set_counter(&mut self, resource: &Resource, row: CounterRow) -> Result<(), FileError> {
-        self.write(Shelf::Counters, resource.key(), &row)
+        self.write(Table::Counters, resource.key(), &row)
     }
 
     fn claim(&self, resource: &Resource) -> Result<Option<ClaimRow>, FileError> {
-        self.read(Shelf::Claims, resource.key())
+        self.read(Table::Claims, resource.key())
     }
 
     fn set_claim(&mut self, resource: &Resource, row: Option<ClaimRow>) -> Result<(), FileError> {
         match row {
-            Some(row) => self.write(Shelf::Claims, resource.key(), &row)?,
-            None => drop(self.changes.insert((Shelf::Claims, resource.key().to_owned()), None)),
+            Some(row) => self.write(Table::Claims, resource.key(), &row)?,
+            None => drop(self.changes.insert((Table::Claims, resource.key().to_owned()), None)),
         }
         Ok(())
     }
@@ -297,7 +307,7 @@ impl Store for Transaction<'_> {
         if let Some((state, _)) = self.ledgers.borrow().get(group) {
             return Ok(state.clone());
         }
-        let state: LedgerState = self.read(Shelf::Ledgers, group)?.unwrap_or_default();
+        let state: LedgerState = self.read(Table::Ledgers, group)?.unwrap_or_default();
         self.ledgers.borrow_mut().insert(group.to_owned(), (state.clone(), false));
         Ok(state)
     }
@@ -308,22 +318,22 @@ impl Store for Transaction<'_> {
     }
 
     fn ledger_life(&self, group: &str) -> Result<Option<LifeRow>, FileError> {
-        self.read(Shelf::Lives, group)
+        self.read(Table::Lives, group)
     }
 
     fn set_ledger_life(&mut self, group: &str, life: LifeRow) -> Result<(), FileError> {
-        self.write(Shelf::Lives, group, &life)
+        self.write(Table::Lives, group, &life)
     }
 
     fn remove_ledger(&mut self, group: &str) -> Result<(), FileError> {
         self.ledgers.get_mut().insert(group.to_owned(), (LedgerState::default(), false));
-        for shelf in [Shelf::Lives, Shelf::Ledgers] {
-            self.changes.insert((shelf, group.to_owned()), None);
+        for table in [Table::Lives, Table::Ledgers] {
+            self.changes.insert((table, group.to_owned()), None);
         }
         Ok(())
     }
 
-    /// The file is read whole for each page.
+    /// Large, because each page reads the whole file.
     fn page_records(&self) -> usize {
         10 * PAGE_RECORDS
     }
@@ -332,45 +342,47 @@ impl Store for Transaction<'_> {
         if let Some(known) = self.marker.get() {
             return Ok(known.clone());
         }
-        let marker: Option<Arc<str>> = self.read(Shelf::Root, "marker")?;
+        let marker: Option<Arc<str>> = self.read(Table::Root, "marker")?;
         Ok(self.marker.get_or_init(|| marker).clone())
     }
 
     fn set_marker(&mut self, marker: Arc<str>) -> Result<(), FileError> {
-        self.write(Shelf::Root, "marker", &marker)?;
+        self.write(Table::Root, "marker", &marker)?;
         self.marker = OnceCell::from(Some(marker));
         Ok(())
     }
 }
 
-/// Under what name a resource's queue stands among the leases, where no name of a resource holds a brace.
-fn queue_of(resource: &Resource) -> String {
+/// Returns the name of a resource's queue among the leases. It cannot equal a resource's name, which holds no
+/// brace.
+fn queue_name(resource: &Resource) -> String {
     format!("{{{}}}:queue", resource.key())
 }
 
-/// The whole of a file, unless it is longer than any that is written here.
-pub(super) fn read_page(path: &Path) -> io::Result<Vec<u8>> {
+/// Reads a whole file, unless it is longer than any that a node writes.
+pub(super) fn read_row_file(path: &Path) -> io::Result<Vec<u8>> {
     let file = access::open(path, File::options().read(true))?;
-    if file.metadata()?.len() > PAGE_MAX {
+    if file.metadata()?.len() > FILE_MAX {
         return Err(too_long());
     }
-    let mut page = Vec::new();
-    file.take(PAGE_MAX).read_to_end(&mut page)?;
-    Ok(page)
+    let mut content = Vec::new();
+    file.take(FILE_MAX).read_to_end(&mut content)?;
+    Ok(content)
 }
 
 fn too_long() -> io::Error {
     io::Error::new(io::ErrorKind::FileTooLarge, "it is longer than 64 MiB")
 }
 
-fn fill(path: &Path, page: &[u8], sync: bool) -> Result<(), FileError> {
+fn write_file(path: &Path, content: &[u8], sync: bool) -> Result<(), FileError> {
     let write = || {
         let mut file = access::create_new(path)?;
-        file.write_all(page)?;
+        file.write_all(content)?;
         if sync { file.sync_data() } else { Ok(()) }
     };
     write().map_err(|e| {
-        // A full disk should not be filled further; where this fails too, the sweep removes it.
+        // Frees the space of the incomplete file, since the disk may be full. If this fails too, the sweep
+        // removes the file.
         let _ = std::fs::remove_file(path);
         FileError::new(path, "be written", &e)
     })

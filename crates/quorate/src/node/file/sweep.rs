@@ -1,5 +1,5 @@
 use super::names::file_name;
-use super::store::{Directory, Page, Shelf, is_temporary, read_page};
+use super::store::{Directory, RowFile, Table, is_temporary, read_row_file};
 use crate::node::engine::{ClaimRow, Clocks, CounterRow, LifeRow};
 use serde::de::DeserializeOwned;
 use std::{
@@ -8,62 +8,63 @@ use std::{
     path::Path,
 };
 
-/// Files looked at for each one written: more than one, so that the sweep keeps up.
-const LOOKS_A_WRITE: usize = 2;
-/// No sweep for fewer looks than this, and none goes on for more than [`MOST`].
-const LEAST: usize = 32;
-const MOST: usize = 256;
+/// The number of files checked for each one written. It is more than one, so that the sweep keeps up with the
+/// writes.
+const CHECKS_PER_WRITE: usize = 2;
+/// The fewest checks for which a sweep starts, and the most checks in one sweep.
+const MIN_CHECKS: usize = 32;
+const MAX_CHECKS: usize = 256;
 
-/// The directories of one round of the sweep.
-const ROUND: [Place; 7] = [
-    Place::Shelf(Shelf::Leases),
-    Place::OtherBoots,
-    Place::Shelf(Shelf::Counters),
-    Place::Shelf(Shelf::Claims),
-    Place::Shelf(Shelf::Lives),
-    Place::Shelf(Shelf::Ledgers),
-    Place::Shelf(Shelf::Root),
+/// The directories that the sweep visits in turn.
+const TARGETS: [SweepTarget; 7] = [
+    SweepTarget::Table(Table::Leases),
+    SweepTarget::OtherBoots,
+    SweepTarget::Table(Table::Counters),
+    SweepTarget::Table(Table::Claims),
+    SweepTarget::Table(Table::Lives),
+    SweepTarget::Table(Table::Ledgers),
+    SweepTarget::Table(Table::Root),
 ];
 
 #[derive(Clone, Copy, Debug)]
-enum Place {
-    Shelf(Shelf),
+enum SweepTarget {
+    Table(Table),
     OtherBoots,
 }
 
-/// Removes rows that have ended and files that a crash left incomplete, a few at a time, so that the directory does
-/// not grow for ever. Each sweep continues where the last one stopped.
+/// Removes expired rows and files that a crash left incomplete, a few at a time, so that the directory does
+/// not grow without limit. Each sweep continues where the last one stopped.
 #[derive(Debug, Default)]
 pub(super) struct Sweeper {
-    owed: usize,
-    round: usize,
+    pending_checks: usize,
+    next_target: usize,
     open: Option<ReadDir>,
 }
 
 impl Sweeper {
-    /// After `written` changes, under the directory's lock. What cannot be read or removed is left: whoever
-    /// needs it will say so.
+    /// Sweeps after `written` changes, while the directory's lock is held. Files that cannot be read or
+    /// removed are skipped: a request that needs one reports the error.
     pub(super) fn sweep(&mut self, dir: &Directory, clocks: Clocks, written: usize) {
-        self.owed += written * LOOKS_A_WRITE;
-        if self.owed < LEAST {
+        self.pending_checks += written * CHECKS_PER_WRITE;
+        if self.pending_checks < MIN_CHECKS {
             return;
         }
-        let mut looks = std::mem::take(&mut self.owed).min(MOST);
-        while looks > 0 {
-            looks -= 1;
-            let place = ROUND[self.round % ROUND.len()];
-            match self.next(dir, place) {
-                Some(entry) => remove_if_ended(&entry, place, dir, clocks),
-                None => self.round = (self.round + 1) % ROUND.len(),
+        let mut checks = std::mem::take(&mut self.pending_checks).min(MAX_CHECKS);
+        while checks > 0 {
+            checks -= 1;
+            let target = TARGETS[self.next_target % TARGETS.len()];
+            match self.next(dir, target) {
+                Some(entry) => remove_if_ended(&entry, target, dir, clocks),
+                None => self.next_target = (self.next_target + 1) % TARGETS.len(),
             }
         }
     }
 
-    fn next(&mut self, dir: &Directory, place: Place) -> Option<DirEntry> {
+    fn next(&mut self, dir: &Directory, target: SweepTarget) -> Option<DirEntry> {
         if self.open.is_none() {
-            let path = match place {
-                Place::Shelf(shelf) => dir.shelf(shelf),
-                Place::OtherBoots => dir.root().join("leases"),
+            let path = match target {
+                SweepTarget::Table(table) => dir.table_dir(table),
+                SweepTarget::OtherBoots => dir.root().join("leases"),
             };
             self.open = std::fs::read_dir(path).ok();
         }
@@ -75,23 +76,25 @@ impl Sweeper {
     }
 }
 
-fn remove_if_ended(entry: &DirEntry, place: Place, dir: &Directory, clocks: Clocks) {
+fn remove_if_ended(entry: &DirEntry, target: SweepTarget, dir: &Directory, clocks: Clocks) {
     let path = entry.path();
     let wall = clocks.wall.as_micros();
-    let ended = match place {
+    let ended = match target {
         _ if is_temporary(&entry.file_name()) => true,
-        Place::OtherBoots if entry.file_name() != OsStr::new(dir.boot()) => return remove_boot(entry),
-        Place::OtherBoots => false,
-        Place::Shelf(Shelf::Leases) => row(&path, |row: Ends| row.until_nanos <= clocks.lease_nanos),
-        Place::Shelf(Shelf::Counters) => row(&path, |row: CounterRow| row.until_micros <= wall),
-        Place::Shelf(Shelf::Claims) => row(&path, |row: ClaimRow| row.until_micros <= wall),
-        Place::Shelf(Shelf::Lives) => row(&path, |row: LifeRow| row.until_micros <= wall),
-        Place::Shelf(Shelf::Ledgers | Shelf::Root) => false,
+        SweepTarget::OtherBoots if entry.file_name() != OsStr::new(dir.boot()) => return remove_boot(entry),
+        SweepTarget::OtherBoots => false,
+        SweepTarget::Table(Table::Leases) => {
+            has_ended(&path, |row: Expiring| row.until_nanos <= clocks.lease_nanos)
+        }
+        SweepTarget::Table(Table::Counters) => has_ended(&path, |row: CounterRow| row.until_micros <= wall),
+        SweepTarget::Table(Table::Claims) => has_ended(&path, |row: ClaimRow| row.until_micros <= wall),
+        SweepTarget::Table(Table::Lives) => has_ended(&path, |row: LifeRow| row.until_micros <= wall),
+        SweepTarget::Table(Table::Ledgers | Table::Root) => false,
     };
     if ended {
-        if let (Place::Shelf(Shelf::Lives), Some(name)) = (place, path.file_name()) {
-            // First the ledger: what is left of it without its life would stay for ever.
-            match std::fs::remove_file(dir.shelf(Shelf::Ledgers).join(name)) {
+        if let (SweepTarget::Table(Table::Lives), Some(name)) = (target, path.file_name()) {
+            // The ledger is removed first: without its retention it would never be removed.
+            match std::fs::remove_file(dir.table_dir(Table::Ledgers).join(name)) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => return,
                 _ => {}
             }
@@ -100,27 +103,28 @@ fn remove_if_ended(entry: &DirEntry, place: Place, dir: &Directory, clocks: Cloc
     }
 }
 
-/// What a lease and a queue have in common.
+/// The common part of a lease and a queue.
 #[derive(serde::Deserialize)]
-struct Ends {
+struct Expiring {
     until_nanos: u64,
 }
 
-fn row<T: DeserializeOwned>(path: &Path, ended: impl Fn(T) -> bool) -> bool {
-    let page = read_page(path).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
-    // A file that is not its name's own is evidence, and must go on spoiling the requests that need it.
-    page.is_some_and(|page: Page<String, T>| path.ends_with(file_name(&page.name)) && ended(page.row))
+fn has_ended<T: DeserializeOwned>(path: &Path, ended: impl Fn(T) -> bool) -> bool {
+    let content = read_row_file(path).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
+    // A file whose name does not match its content is kept as evidence, and continues to fail the requests
+    // that need it.
+    content.is_some_and(|file: RowFile<String, T>| path.ends_with(file_name(&file.name)) && ended(file.row))
 }
 
-/// Removes another boot's leases, which are void. A large directory takes more than one visit.
+/// Removes another boot's leases, which are void. A large directory takes more than one call.
 fn remove_boot(entry: &DirEntry) {
-    // A link might lead out of the node's directory.
+    // A link might point outside the node's directory.
     if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
         return;
     }
     let path = entry.path();
     let leases = std::fs::read_dir(&path).into_iter().flatten().flatten();
-    for lease in leases.take(LEAST) {
+    for lease in leases.take(MIN_CHECKS) {
         let _ = std::fs::remove_file(lease.path());
     }
     let _ = std::fs::remove_dir(path);

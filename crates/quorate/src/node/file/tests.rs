@@ -19,7 +19,7 @@ const TTL: Duration = Duration::from_secs(10);
 const KEEP: Duration = Duration::from_secs(3600);
 pub(super) const HELPER: &str = "QUORATE_TEST_FILE_NODE";
 
-/// A directory of this test, gone with it.
+/// A directory for one test, removed with this value.
 pub(super) struct Scratch(PathBuf);
 
 impl Scratch {
@@ -37,7 +37,7 @@ impl Scratch {
         FileNode::new(self.0.join("node"))
     }
 
-    /// The one file that holds `resource` in one of the sub-directories.
+    /// Returns the file that holds `resource` in one of the sub-directories.
     fn file(&self, shelf: &str, resource: &str) -> PathBuf {
         let mut dir = self.0.join("node").join(shelf);
         if shelf == "leases" {
@@ -55,9 +55,9 @@ impl Drop for Scratch {
 
 /// Clocks that a test sets.
 #[derive(Debug, Default)]
-struct HandWorld(Mutex<(u64, u64)>);
+struct ManualWorld(Mutex<(u64, u64)>);
 
-impl HandWorld {
+impl ManualWorld {
     fn at(boot_secs: u64, wall_secs: u64) -> Arc<Self> {
         let world = Self::default();
         world.set(boot_secs, wall_secs);
@@ -69,7 +69,7 @@ impl HandWorld {
     }
 }
 
-impl World for HandWorld {
+impl World for ManualWorld {
     fn now(&self) -> BootTime {
         BootTime::from_nanos(self.0.lock().unwrap().0 * 1_000_000_000)
     }
@@ -87,7 +87,7 @@ impl World for HandWorld {
     }
 }
 
-/// A process that is stopped with the lock in its hands.
+/// A process that is stopped while it holds the lock.
 struct StoppedHolder(Child);
 
 impl StoppedHolder {
@@ -118,7 +118,7 @@ impl Drop for StoppedHolder {
     }
 }
 
-/// The node of `scratch`.
+/// Returns the node of `scratch`.
 pub(super) fn scratch_node(scratch: &Scratch) -> FileNode {
     scratch.node()
 }
@@ -157,7 +157,7 @@ fn never_late(request: Request) -> Batch {
     in_time(request, NodeTime::from_micros(u64::MAX))
 }
 
-/// Opens a session on a node that is marked, by us or before us.
+/// Opens a session on a node, and sets its marker unless it has one.
 pub(super) async fn marked(node: &FileNode) -> (FileSession, Hello) {
     let (mut session, hello) = node.open(Nudge::channel().0).await.unwrap();
     let _ = ask(&mut session, Request::Mark { expect: None, marker: "test".into() }).await;
@@ -178,7 +178,7 @@ pub(super) fn granted(reply: &Reply) -> u64 {
     counter.get()
 }
 
-/// Waits until `until` holds; fails after five seconds.
+/// Waits until `until` returns true; fails after five seconds.
 async fn soon(what: &str, until: impl Fn() -> bool) {
     let env = Env::system();
     let late = env.now() + Duration::from_secs(5);
@@ -188,7 +188,7 @@ async fn soon(what: &str, until: impl Fn() -> bool) {
     }
 }
 
-/// Threads of this process that serve a session over `dir`, known by the lock file that they hold open.
+/// Counts the threads of this process that serve a session over `dir`, by the lock files that they hold open.
 fn open_locks(dir: &Path) -> usize {
     let lock = dir.join("lock");
     let fds = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
@@ -222,8 +222,8 @@ async fn one_of_many_sessions_gets_the_lease_and_counters_grow() {
     }
 }
 
-/// The body of a helper process: takes and frees one lease again and again, and fails if it is ever inside
-/// together with another.
+/// The body of a helper process: acquires and releases one lease repeatedly, and fails if it ever holds it
+/// together with another process.
 #[tokio::test]
 #[ignore = "run by processes_exclude_each_other, in processes of its own"]
 async fn helper_process() {
@@ -235,8 +235,9 @@ async fn helper_process() {
         match ask(&mut session, acquire("shared", me, SystemWorld.wall())).await {
             Reply::Granted { counter, .. } => {
                 let inside = home.join("inside");
-                std::fs::File::create_new(&inside).expect("nobody else is inside");
-                std::fs::File::create_new(home.join(counter.to_string())).expect("a token is given once");
+                std::fs::File::create_new(&inside).expect("no other process is inside");
+                std::fs::File::create_new(home.join(counter.to_string()))
+                    .expect("each token is granted once");
                 std::fs::remove_file(&inside).unwrap();
                 assert_eq!(ask(&mut session, release("shared", me)).await, Reply::Released(true));
                 left -= 1;
@@ -268,7 +269,7 @@ async fn processes_exclude_each_other() {
 }
 
 #[tokio::test]
-async fn batches_run_in_order_and_leave_though_their_replies_are_dropped() {
+async fn batches_run_in_order_even_if_their_replies_are_dropped() {
     let scratch = Scratch::new();
     let (mut session, _) = marked(&scratch.node()).await;
     let wall = SystemWorld.wall();
@@ -277,7 +278,7 @@ async fn batches_run_in_order_and_leave_though_their_replies_are_dropped() {
     drop(session.send(never_late(acquire("r", 2, wall))));
     let held = ask(&mut session, acquire("r", 3, wall)).await;
     assert!(matches!(&held, Reply::Held { owner: by, .. } if *by == owner(2)), "{held:?}");
-    // Sent, then the whole session dropped: it still runs.
+    // The batch runs although the whole session is dropped after it was sent.
     drop(session.send(never_late(release("r", 2))));
     drop(session);
     let (mut other, _) = marked(&scratch.node()).await;
@@ -286,7 +287,7 @@ async fn batches_run_in_order_and_leave_though_their_replies_are_dropped() {
 }
 
 #[tokio::test]
-async fn a_request_that_comes_too_late_is_refused() {
+async fn a_request_past_its_deadline_is_refused() {
     let scratch = Scratch::new();
     let (mut session, _) = marked(&scratch.node()).await;
     let wall = SystemWorld.wall();
@@ -299,22 +300,22 @@ async fn a_request_that_comes_too_late_is_refused() {
 #[tokio::test]
 async fn a_reboot_voids_leases_and_keeps_counters_and_identity() {
     let scratch = Scratch::new();
-    let world = HandWorld::at(1000, 5_000);
+    let world = ManualWorld::at(1000, 5_000);
     let dir = scratch.path().join("node");
     let (mut before, hello) = marked(&FileNode::with_world(&dir, world.clone()).with_boot_id("one")).await;
     let first = granted(&ask(&mut before, acquire("r", 1, world.wall())).await);
     drop(before);
 
-    // After the boot the boot clock starts again, so that the old lease would seem to live for long.
+    // After the boot the boot clock starts again, so that the old lease would seem to live for a long time.
     world.set(3, 5_060);
     let (mut after, again) = marked(&FileNode::with_world(&dir, world.clone()).with_boot_id("two")).await;
     assert_eq!(again.run_id, hello.run_id);
     assert_eq!(again.marker.as_deref(), Some("test"));
     assert_eq!(granted(&ask(&mut after, acquire("r", 2, world.wall())).await), first + 1);
-    // A torn lease of another boot is as void as a whole one.
+    // An incomplete lease of another boot is as void as a complete one.
     std::fs::write(dir.join("leases/one").join(super::names::file_name("r")), "{").unwrap();
     assert_eq!(ask(&mut after, release("r", 2)).await, Reply::Released(true));
-    // Sweeping takes the other boot's directory away.
+    // The sweep removes the other boot's directory.
     for n in 0..200 {
         let _ = ask(&mut after, acquire(&format!("r{n}"), 3, world.wall())).await;
     }
@@ -324,18 +325,18 @@ async fn a_reboot_voids_leases_and_keeps_counters_and_identity() {
 #[tokio::test]
 async fn leases_are_timed_by_the_boot_clock_and_counters_by_the_wall_clock() {
     let scratch = Scratch::new();
-    let world = HandWorld::at(1000, 500_000);
+    let world = ManualWorld::at(1000, 500_000);
     let node = FileNode::with_world(scratch.path().join("node"), world.clone());
     let (mut session, _) = marked(&node).await;
     let first = granted(&ask(&mut session, acquire("r", 1, world.wall())).await);
 
-    // The wall clock steps by half an hour: the lease stands.
+    // The wall clock steps by half an hour: the lease remains.
     world.set(1005, 501_800);
     let held = ask(&mut session, acquire("r", 2, world.wall())).await;
     let remaining = Some(Duration::from_secs(5));
     assert_eq!(held, Reply::Held { owner: owner(1), remaining });
 
-    // Ten seconds after boot + 1000 it has ended; the counter is remembered for an hour of wall time.
+    // Ten seconds after boot + 1000 the lease has ended; the counter is kept for an hour of wall-clock time.
     world.set(1010, 501_800);
     assert_eq!(granted(&ask(&mut session, acquire("r", 2, world.wall())).await), first + 1);
     world.set(1030, 501_800 + 3_601);
@@ -344,18 +345,18 @@ async fn leases_are_timed_by_the_boot_clock_and_counters_by_the_wall_clock() {
 }
 
 #[tokio::test]
-async fn a_file_that_cannot_be_read_spoils_its_own_item_and_is_named() {
+async fn an_unreadable_file_fails_only_its_own_request_and_is_named() {
     let scratch = Scratch::new();
     let (mut session, _) = marked(&scratch.node()).await;
     let wall = SystemWorld.wall();
-    for (shelf, name) in [("leases", "torn-lease"), ("counters", "torn-counter")] {
+    for (shelf, name) in [("leases", "broken-lease"), ("counters", "broken-counter")] {
         granted(&ask(&mut session, acquire(name, 1, wall)).await);
         if shelf == "counters" {
             ask(&mut session, release(name, 1)).await;
         }
         let file = scratch.file(shelf, name);
         for content in
-            ["", "{\"name\":\"torn", "{\"name\":\"other\",\"row\":{\"count\":1,\"until_micros\":1}}"]
+            ["", "{\"name\":\"broken", "{\"name\":\"other\",\"row\":{\"count\":1,\"until_micros\":1}}"]
         {
             std::fs::write(&file, content).unwrap();
             let batch = Batch {
@@ -406,7 +407,7 @@ async fn a_directory_moved_away_is_another_node() {
 }
 
 #[tokio::test]
-async fn a_directory_that_cannot_be_made_is_named_with_the_mend() {
+async fn a_directory_that_cannot_be_created_is_named_with_the_fix() {
     let scratch = Scratch::new();
     std::fs::write(scratch.path().join("file"), "").unwrap();
     let node = FileNode::new(scratch.path().join("file/node"));
@@ -415,24 +416,28 @@ async fn a_directory_that_cannot_be_made_is_named_with_the_mend() {
 }
 
 #[tokio::test]
-async fn a_stopped_holder_of_the_lock_times_the_others_out() {
+async fn other_sessions_time_out_while_the_lock_holder_is_stopped() {
     let scratch = Scratch::new();
     let env = Env::system();
     let (mut session, _) = marked(&scratch.node()).await;
     granted(&ask(&mut session, acquire("r", 1, env.wall())).await);
     let holder = StoppedHolder::of(&scratch.path().join("node/lock"));
 
-    // Both answer in time; the release has not run yet, but stays.
+    // Both calls return in time; the release has not run yet, but stays pending.
     let began = env.now();
     let soon_late = env.wall() + Duration::from_millis(50);
     let freed = session.send(in_time(release("r", 1), soon_late));
     let asked = session.send(in_time(acquire("s", 1, env.wall()), soon_late));
     assert_eq!(asked.await, Err(Cause::TimedOut));
     assert_eq!(freed.await, Err(Cause::TimedOut));
-    assert!(env.now().since(began) < Duration::from_millis(500), "took {:?}", env.now().since(began));
+    assert!(
+        env.now().since(began) < Duration::from_millis(500),
+        "the calls took {:?}",
+        env.now().since(began)
+    );
     assert!(scratch.file("leases", "r").exists());
 
-    // One who asks with time left gets the lock as soon as its holder has died.
+    // A request with time left gets the lock as soon as its holder has died.
     let patient = session.send(never_late(acquire("r", 2, env.wall())));
     drop(holder);
     granted(&one(patient.await));
@@ -444,13 +449,13 @@ async fn a_stopped_holder_of_the_lock_times_the_others_out() {
 }
 
 #[tokio::test]
-async fn a_file_of_any_length_is_not_read_into_memory() {
+async fn a_huge_file_is_not_read_into_memory() {
     let scratch = Scratch::new();
     let (mut session, _) = marked(&scratch.node()).await;
     let wall = SystemWorld.wall();
     granted(&ask(&mut session, acquire("r", 1, wall)).await);
     let file = scratch.file("leases", "r");
-    // A hole, which takes no room on the disk.
+    // A sparse file, which takes no space on the disk.
     std::fs::File::create(&file).and_then(|file| file.set_len(1 << 40)).unwrap();
     let reply = ask(&mut session, acquire("r", 2, wall)).await;
     let Reply::Refused(Refusal::Failed(why)) = reply else { panic!("{reply:?}") };
@@ -477,7 +482,7 @@ async fn a_release_outlives_its_session_and_the_thread_ends() {
     soon("the release has run", || !scratch.file("leases", "r").exists()).await;
     soon("the dropped session's thread has ended", || open_locks(&dir) == 1).await;
 
-    // With a lock that never comes free, even a release is given up in the end.
+    // If the lock never becomes free, even a release is discarded in the end.
     let _holder = StoppedHolder::of(&dir.join("lock"));
     drop(lost.send(never_late(release("s", 1))));
     let began = env.now();
@@ -491,7 +496,7 @@ async fn a_release_outlives_its_session_and_the_thread_ends() {
 }
 
 #[tokio::test]
-async fn an_open_that_nobody_waits_for_ends() {
+async fn an_abandoned_open_ends() {
     let scratch = Scratch::new();
     let env = Env::system();
     let dir = scratch.path().join("node");
@@ -505,9 +510,9 @@ async fn an_open_that_nobody_waits_for_ends() {
 }
 
 #[tokio::test]
-async fn what_has_ended_is_swept_a_little_at_a_time() {
+async fn expired_rows_are_removed_in_small_steps() {
     let scratch = Scratch::new();
-    let world = HandWorld::at(1000, 500_000);
+    let world = ManualWorld::at(1000, 500_000);
     let node = FileNode::with_world(scratch.path().join("node"), world.clone());
     let (mut session, _) = marked(&node).await;
     let requests = (0..300).map(|n| acquire(&format!("old{n}"), 1, world.wall())).collect();
@@ -541,12 +546,12 @@ async fn two_machines_with_one_directory_refuse_each_other() {
         assert!(why.contains(part), "{part}: {why}");
     }
     assert!(!why.contains(ALPHA) && !why.contains(BETA), "the ids themselves are not shown: {why}");
-    // The first goes on, also after its restart.
+    // The first machine continues, also after its restart.
     granted(&ask(&mut first, acquire("s", 1, SystemWorld.wall())).await);
     let (_, again) = marked(&on(ALPHA, "alpha", "three")).await;
     assert_eq!(again.marker.as_deref(), Some("test"));
 
-    // What the message advises.
+    // The fix that the message names.
     std::fs::remove_file(scratch.path().join("node/machine.json")).unwrap();
     marked(&on(BETA, "beta", "two")).await;
     on(ALPHA, "alpha", "three")

@@ -1,8 +1,9 @@
-//! The thread of one session: it waits for the lock, runs what has gathered, and answers.
+//! The thread of one session. It waits for the directory's lock, runs the batches that have arrived, and
+//! replies.
 
-use super::lock::{Attempt, DirLock};
+use super::lock::{DirLock, LockAttempt};
 use super::machine::{Machine, Record, Verdict};
-use super::store::{Directory, FileError, Shelf, Transaction, sync_dir};
+use super::store::{Directory, FileError, Table, Transaction, sync_dir};
 use super::sweep::Sweeper;
 use super::{FileNode, LINGER, filesystem, machine};
 use crate::{
@@ -20,63 +21,64 @@ use std::{
 };
 use tokio::sync::oneshot;
 
-/// How long one try for the lock takes: what comes in, or passes its time, is looked at this often.
-const PATIENCE: Duration = Duration::from_millis(5);
+/// The duration of one try for the lock. New batches and passed deadlines are checked this often.
+const LOCK_TRY: Duration = Duration::from_millis(5);
 
-/// A batch and where its reply goes.
+/// A batch and the channel for its reply.
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) batch: Batch,
     pub(super) reply: oneshot::Sender<Result<BatchReply, Cause>>,
 }
 
-/// The whole life of the thread. It ends when `inbox` is closed and empty, or the directory was replaced.
+/// Runs the thread of a session. It ends when `inbox` is closed and empty, or when the directory was
+/// replaced.
 pub(super) fn run(
     node: &FileNode,
     nudge: &Nudge,
     hello: oneshot::Sender<Result<Hello, Cause>>,
     inbox: mpsc::Receiver<Job>,
 ) {
-    match Desk::open(node, || hello.is_closed()) {
-        Ok(Some((lock, desk, said))) => {
-            if hello.send(Ok(said)).is_ok() {
-                desk.serve(&lock, &inbox, nudge);
+    match SessionWorker::open(node, || hello.is_closed()) {
+        Ok(Some((lock, worker, facts))) => {
+            if hello.send(Ok(facts)).is_ok() {
+                worker.serve(&lock, &inbox, nudge);
             }
         }
-        // Nobody waits any more.
+        // The caller of `open` no longer waits.
         Ok(None) => {}
         Err(cause) => drop(hello.send(Err(cause))),
     }
 }
 
-/// Who this directory is, drawn when it is first used.
+/// The identity of a directory, created on its first use.
 #[derive(serde::Serialize, serde::Deserialize)]
 struct Identity {
     run_id: Arc<str>,
     since_micros: u64,
 }
 
-struct Desk {
+struct SessionWorker {
     world: Arc<dyn World>,
     machine: Machine,
     dir: Directory,
     sweeper: Sweeper,
-    queue: VecDeque<Waiting>,
-    /// When the session was found dropped.
+    pending: VecDeque<PendingBatch>,
+    /// The time at which the session was found dropped.
     dropped: Option<BootTime>,
 }
 
 /// A batch that has not run.
-struct Waiting {
+struct PendingBatch {
     batch: Batch,
-    /// `None` once it has been answered *timed out*; what is left are its releases.
+    /// `None` after it has been answered with *timed out*; only the batch's releases remain.
     reply: Option<oneshot::Sender<Result<BatchReply, Cause>>>,
     /// The batch's `not_after` on the boot clock.
     not_after: BootTime,
 }
 
-impl Desk {
-    /// `None` where `abandoned` came true before the lock was had.
+impl SessionWorker {
+    /// Opens the directory. Returns `None` if `abandoned` returned true before the lock was acquired.
     fn open(node: &FileNode, abandoned: impl Fn() -> bool) -> Result<Option<(DirLock, Self, Hello)>, Cause> {
         let root = node.dir();
         let failed = |e: FileError| e.cause(Cause::Unreachable);
@@ -84,24 +86,31 @@ impl Desk {
             node.machine().map_err(|e| failed(FileError::new(root, "be used without a boot id", &e)))?;
         let dir = Directory::new(root, Arc::clone(&machine.boot), Arc::clone(&node.world));
         loop {
+            if node.must_exist && !root.exists() {
+                let why = format!(
+                    "{} does not exist; the first worker that uses the node creates it",
+                    root.display()
+                );
+                return Err(Cause::Unreachable(why.into()));
+            }
             dir.create(&node.given).map_err(failed)?;
             refuse_shared(root)?;
             let path = root.join("lock");
             let unlockable = |e| failed(FileError::new(&path, "be locked", &e));
             let lock = DirLock::open(&path).map_err(unlockable)?;
             while !abandoned() {
-                let hello = match lock.attempt(PATIENCE).map_err(unlockable)? {
-                    Attempt::Held(_held) => {
-                        enter(&dir, &machine)?;
-                        hello(&dir, &*node.world)?
+                let hello = match lock.attempt(LOCK_TRY).map_err(unlockable)? {
+                    LockAttempt::Locked(_guard) => {
+                        claim_for(&dir, &machine)?;
+                        read_identity(&dir, &*node.world)?
                     }
-                    Attempt::Busy => continue,
-                    Attempt::Replaced => break,
+                    LockAttempt::Busy => continue,
+                    LockAttempt::Replaced => break,
                 };
                 let world = Arc::clone(&node.world);
                 let sweeper = Sweeper::default();
-                let desk = Self { world, machine, dir, sweeper, queue: VecDeque::new(), dropped: None };
-                return Ok(Some((lock, desk, hello)));
+                let worker = Self { world, machine, dir, sweeper, pending: VecDeque::new(), dropped: None };
+                return Ok(Some((lock, worker, hello)));
             }
             if abandoned() {
                 return Ok(None);
@@ -110,38 +119,38 @@ impl Desk {
     }
 
     fn serve(mut self, lock: &DirLock, inbox: &mpsc::Receiver<Job>, nudge: &Nudge) {
-        while self.gather(inbox) {
-            match lock.attempt(PATIENCE) {
-                Ok(Attempt::Held(_held)) => {
+        while self.receive(inbox) {
+            match lock.attempt(LOCK_TRY) {
+                Ok(LockAttempt::Locked(_guard)) => {
                     if let Err(cause) = still_ours(&self.dir, &self.machine) {
-                        self.queue.drain(..).for_each(|waiting| waiting.answer(Err(cause.clone())));
+                        self.pending.drain(..).for_each(|batch| batch.answer(Err(cause.clone())));
                         return nudge.push(Push::Closed);
                     }
                     let (world, dir, sweeper) = (&*self.world, &self.dir, &mut self.sweeper);
-                    self.queue.drain(..).for_each(|waiting| waiting.run(world, dir, sweeper));
+                    self.pending.drain(..).for_each(|batch| batch.run(world, dir, sweeper));
                 }
-                Ok(Attempt::Busy) => self.give_up(),
-                Ok(Attempt::Replaced) => return nudge.push(Push::Closed),
+                Ok(LockAttempt::Busy) => self.time_out(),
+                Ok(LockAttempt::Replaced) => return nudge.push(Push::Closed),
                 Err(e) => {
                     let cause = FileError::new(&self.dir.root().join("lock"), "be locked", &e).to_string();
                     let cause = Cause::Unreachable(cause.into());
-                    self.queue.drain(..).for_each(|waiting| waiting.answer(Err(cause.clone())));
+                    self.pending.drain(..).for_each(|batch| batch.answer(Err(cause.clone())));
                     return nudge.push(Push::Closed);
                 }
             }
         }
     }
 
-    /// Takes in what has come, waiting if there is nothing to do. `false` when nothing is left and nothing
-    /// can come.
-    fn gather(&mut self, inbox: &mpsc::Receiver<Job>) -> bool {
-        if self.queue.is_empty() {
+    /// Receives the batches that have arrived, and waits if none is pending. Returns `false` when none is
+    /// pending and none can arrive.
+    fn receive(&mut self, inbox: &mpsc::Receiver<Job>) -> bool {
+        if self.pending.is_empty() {
             let Ok(job) = inbox.recv() else { return false };
-            self.admit(job);
+            self.enqueue(job);
         }
         loop {
             match inbox.try_recv() {
-                Ok(job) => self.admit(job),
+                Ok(job) => self.enqueue(job),
                 Err(mpsc::TryRecvError::Empty) => return true,
                 Err(mpsc::TryRecvError::Disconnected) => {
                     self.dropped.get_or_insert(self.world.now());
@@ -151,42 +160,43 @@ impl Desk {
         }
     }
 
-    fn admit(&mut self, Job { batch, reply }: Job) {
+    fn enqueue(&mut self, Job { batch, reply }: Job) {
         let not_after = self.world.now() + self.world.wall().until(batch.not_after);
-        self.queue.push_back(Waiting { batch, reply: Some(reply), not_after });
+        self.pending.push_back(PendingBatch { batch, reply: Some(reply), not_after });
     }
 
-    /// Answers what has waited too long for the lock. Its releases stay while the session lives: they free
-    /// what an abandoned attempt may hold.
-    fn give_up(&mut self) {
+    /// Answers the batches that have waited too long for the lock. Their releases remain while the session
+    /// lives: they free leases that an abandoned attempt may hold.
+    fn time_out(&mut self) {
         let (now, wall) = (self.world.now(), self.world.wall());
-        self.queue.retain_mut(|waiting| waiting.is_worth_waiting(now, wall));
+        self.pending.retain_mut(|pending| pending.is_in_time(now, wall));
         if self.dropped.is_some_and(|at| at + LINGER <= now) {
-            self.queue.clear();
+            self.pending.clear();
         }
     }
 }
 
-impl Waiting {
-    fn is_worth_waiting(&mut self, now: BootTime, wall: WallTime) -> bool {
+impl PendingBatch {
+    fn is_in_time(&mut self, now: BootTime, wall: WallTime) -> bool {
         if now <= self.not_after && wall <= self.batch.not_after {
             return true;
         }
         if let Some(reply) = self.reply.take() {
             let _ = reply.send(Err(Cause::TimedOut));
         }
-        // The node would refuse the rest for its time, unless the wall clock stepped back meanwhile.
+        // The node would refuse the other requests because of their time, unless the wall clock stepped back
+        // meanwhile.
         self.batch.requests.retain(Request::is_release);
         !self.batch.requests.is_empty()
     }
 
-    /// Under the directory's lock.
+    /// Runs the batch. Call it only while the directory's lock is held.
     fn run(self, world: &dyn World, dir: &Directory, sweeper: &mut Sweeper) {
         let clocks = Clocks { wall: world.wall(), lease_nanos: world.now().as_nanos() };
         let mut store = Transaction::new(dir);
         let mut reply = engine::run(&mut store, &self.batch, clocks);
         let written = store.commit().unwrap_or_else(|e| {
-            // Nothing that the batch was to change is known to stand.
+            // It is not known which of the batch's changes are stored.
             let failed = Reply::Refused(Refusal::Failed(e.to_string().into()));
             for (request, reply) in self.batch.requests.iter().zip(&mut reply.replies) {
                 if request.sets_a_key() || request.is_release() {
@@ -199,32 +209,33 @@ impl Waiting {
         sweeper.sweep(dir, clocks, written);
     }
 
-    fn answer(self, answer: Result<BatchReply, Cause>) {
+    fn answer(self, result: Result<BatchReply, Cause>) {
         if let Some(reply) = self.reply {
-            // The asker may have gone; the batch has run all the same.
-            let _ = reply.send(answer);
+            // The caller may have gone. The batch has run nevertheless.
+            let _ = reply.send(result);
         }
     }
 }
 
-/// Reads, or on first use draws, the identity. Only under the directory's lock.
-fn hello(dir: &Directory, world: &dyn World) -> Result<Hello, Cause> {
-    let torn = |e: FileError| e.cause(Cause::Protocol);
+/// Reads the directory's identity, or creates it on first use. Call it only while the directory's lock is
+/// held.
+fn read_identity(dir: &Directory, world: &dyn World) -> Result<Hello, Cause> {
+    let unreadable = |e: FileError| e.cause(Cause::Protocol);
     let failed = |e: FileError| e.cause(Cause::Unreachable);
     let wall = world.wall();
     let mut store = Transaction::new(dir);
-    let identity = match store.read(Shelf::Root, "identity").map_err(torn)? {
+    let identity = match store.read(Table::Root, "identity").map_err(unreadable)? {
         Some(identity) => identity,
         None => {
             let run_id = format!("file:{:016x}{:016x}", world.random(), world.random()).into();
             let identity = Identity { run_id, since_micros: wall.as_micros() };
-            store.write(Shelf::Root, "identity", &identity).map_err(failed)?;
+            store.write(Table::Root, "identity", &identity).map_err(failed)?;
             identity
         }
     };
-    let marker = store.marker().map_err(torn)?;
+    let marker = store.marker().map_err(unreadable)?;
     if store.commit().map_err(failed)? > 0 {
-        // The directory itself is new as well.
+        // The directory itself is new too.
         dir.root().parent().map_or(Ok(()), sync_dir).map_err(failed)?;
     }
     let since = WallTime::from_micros(identity.since_micros);
@@ -244,24 +255,26 @@ fn hello(dir: &Directory, world: &dyn World) -> Result<Hello, Cause> {
 /// The name of the row that holds a [`Record`].
 const MACHINE: &str = "machine";
 
-/// Records that `machine` uses the directory, unless it is another machine's. Only under the directory's lock.
-fn enter(dir: &Directory, machine: &Machine) -> Result<(), Cause> {
-    let torn = |e: FileError| e.cause(Cause::Protocol);
+/// Records that `machine` uses the directory, unless it belongs to another machine. Call it only while the
+/// directory's lock is held.
+fn claim_for(dir: &Directory, machine: &Machine) -> Result<(), Cause> {
+    let unreadable = |e: FileError| e.cause(Cause::Protocol);
     let mut store = Transaction::new(dir);
-    let record: Option<Record> = store.read(Shelf::Root, MACHINE).map_err(torn)?;
+    let record: Option<Record> = store.read(Table::Root, MACHINE).map_err(unreadable)?;
     match machine::judge(record.as_ref(), machine) {
         Verdict::Ours => Ok(()),
         Verdict::Write(new) => {
-            let written = store.write(Shelf::Root, MACHINE, &new).and_then(|()| store.commit());
+            let written = store.write(Table::Root, MACHINE, &new).and_then(|()| store.commit());
             written.map(drop).map_err(|e| e.cause(Cause::Unreachable))
         }
         Verdict::Foreign(record) => Err(foreign(dir, &record, machine)),
     }
 }
 
-/// Checks that no other machine has taken the directory since [`enter`]. Only under the directory's lock.
+/// Checks that no other machine has taken the directory since [`claim_for`]. Call it only while the
+/// directory's lock is held.
 fn still_ours(dir: &Directory, machine: &Machine) -> Result<(), Cause> {
-    match Transaction::new(dir).read::<Record>(Shelf::Root, MACHINE) {
+    match Transaction::new(dir).read::<Record>(Table::Root, MACHINE) {
         Ok(Some(record)) if !machine::is_still_ours(&record, machine) => Err(foreign(dir, &record, machine)),
         Ok(_) => Ok(()),
         Err(e) => Err(e.cause(Cause::Protocol)),
@@ -269,7 +282,7 @@ fn still_ours(dir: &Directory, machine: &Machine) -> Result<(), Cause> {
 }
 
 fn foreign(dir: &Directory, record: &Record, machine: &Machine) -> Cause {
-    let file = dir.path(Shelf::Root, MACHINE);
+    let file = dir.path(Table::Root, MACHINE);
     Cause::Denied(machine::refusal(dir.root(), &file, record, machine).into())
 }
 

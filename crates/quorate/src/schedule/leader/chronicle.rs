@@ -30,6 +30,8 @@ const AT_ONCE: usize = 128;
 /// How often one is tried, and between what pauses.
 const TRIES: u32 = 5;
 const TRY_AGAIN: Duration = Duration::from_millis(100);
+/// The pause before a history that could not be read, or not be completed, is looked at again.
+const TIDY_AGAIN: Duration = Duration::from_millis(500);
 
 /// The way into the history.
 #[derive(Debug)]
@@ -214,8 +216,9 @@ struct Shelf {
 
 enum Finished {
     Written(Arc<str>, usize, Option<u64>),
-    /// What is there, or nothing new where it could not be read.
-    Tidied(Arc<str>, Vec<u64>),
+    /// The times of the entries that are there, none where they could not be read; and the ends that the history may
+    /// still lack.
+    Tidied(Arc<str>, Vec<u64>, Option<Ends>),
     Closed,
 }
 
@@ -242,9 +245,9 @@ impl Scribe {
                         busy.extend(self.clear(&job));
                     }
                     Finished::Closed => {}
-                    Finished::Tidied(job, there) => {
+                    Finished::Tidied(job, there, ends) => {
                         tidying = false;
-                        self.tidied(&job, there);
+                        self.tidied(&job, there, ends);
                     }
                 },
                 order = orders.recv(), if room => match order {
@@ -329,8 +332,12 @@ impl Scribe {
         let (ends, term, retention) = (shelf.ends.take(), self.term.clone(), self.retention.clone());
         Some(
             async move {
-                if !read {
-                    let Ok(answers) = part.read().await else { return Finished::Tidied(job, Vec::new()) };
+                let mut lacking = None;
+                if !read || ends.is_some() {
+                    let Ok(answers) = part.read().await else {
+                        term.env().sleep(TIDY_AGAIN).await;
+                        return Finished::Tidied(job, Vec::new(), ends);
+                    };
                     let all: BTreeMap<_, _> = answers
                         .iter()
                         .flat_map(|answer| &answer.state.records)
@@ -338,11 +345,18 @@ impl Scribe {
                         .collect();
                     there = all.values().copied().collect();
                     let keys = all.into_keys().collect();
-                    for lacking in ends.into_iter().flat_map(|ends| ends.lacking(&keys)) {
-                        let (key, record) = (lacking.key(), lacking.into_record(term.quorum().wall()));
-                        if insist(&term, || part.write(&key, None, &record)).await.is_ok() {
-                            there.push(record.at);
+                    let mut unwritten = Vec::new();
+                    for entry in ends.into_iter().flat_map(|ends| ends.lacking(&keys)) {
+                        let (key, record) = (entry.key(), entry.clone().into_record(term.quorum().wall()));
+                        match insist(&term, || part.write(&key, None, &record)).await {
+                            Ok(()) => there.push(record.at),
+                            Err(LedgerError::NoMajority(_)) => unwritten.push(entry),
+                            Err(_) => {}
                         }
+                    }
+                    if !unwritten.is_empty() {
+                        term.env().sleep(TIDY_AGAIN).await;
+                        lacking = Some(Ends { job: Arc::clone(&job), keep, entries: unwritten });
                     }
                     set_life(&retention, &job).await;
                 }
@@ -352,17 +366,22 @@ impl Scribe {
                     && let Err(error) = part.prune(FencingToken::default(), below).await
                 {
                     tracing::debug!(job = &*job, "its history is not pruned: {error}");
-                    return Finished::Tidied(job, Vec::new());
+                    return Finished::Tidied(job, Vec::new(), lacking);
                 }
                 there.drain(..excess);
-                Finished::Tidied(job, there)
+                Finished::Tidied(job, there, lacking)
             }
             .boxed(),
         )
     }
 
-    /// What was written while it was tidied is counted twice at worst, until the next time.
-    fn tidied(&mut self, job: &Arc<str>, there: Vec<u64>) {
+    /// Takes in what a look at a history has found. What was written while it was tidied is counted twice at worst, until
+    /// the next time. A history that still lacks ends is looked at again.
+    fn tidied(&mut self, job: &Arc<str>, there: Vec<u64>, ends: Option<Ends>) {
+        if let (Some(shelf), true) = (self.shelves.get_mut(job), ends.is_some()) {
+            shelf.ends = ends;
+            self.to_tidy.insert(Arc::clone(job));
+        }
         if let Some(shelf) = self.shelves.get_mut(job).filter(|_| !there.is_empty()) {
             let newest = there.last().copied().unwrap_or_default();
             let later = shelf.written.iter().copied().filter(|at| *at > newest);

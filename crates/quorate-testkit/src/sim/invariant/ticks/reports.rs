@@ -1,4 +1,4 @@
-//! Ticks that a leader reports as lost: the reason must be true.
+//! Checks of the ticks that a leader reports as lost: the reason must be true.
 
 use super::{MAJORITY, OFFSET, Ticks};
 use quorate::{
@@ -7,11 +7,11 @@ use quorate::{
 };
 use std::time::Duration;
 
-/// A leader reports a tick as lost within this of its time: longer than any run.
+/// The longest time after a tick in which a leader reports it as lost: longer than any run.
 const REPORTED_WITHIN: Duration = Duration::from_secs(120);
 
 impl Ticks {
-    /// A leader reports that a tick will not be started.
+    /// Checks a leader's report that a tick will not be started.
     pub(super) fn lost(
         &mut self,
         job: &str,
@@ -26,7 +26,7 @@ impl Ticks {
             return wrong("there is no such job");
         };
         if spec.delivery != Delivery::AtMostOnce {
-            return wrong("it is to be started again until it is done");
+            return wrong("a tick of this job starts again until it is done");
         }
         let next = |at: &WallTime| spec.schedule.next_after(*at).filter(|at| *at <= now + OFFSET);
         let mut due = std::iter::successors(next(&(now - REPORTED_WITHIN)), next);
@@ -37,7 +37,7 @@ impl Ticks {
         let remember = |memories: &mut dyn Iterator<Item = WallTime>| {
             memories.filter(|since| *since + OFFSET <= at).count()
         };
-        // A server that was never marked anew has forgotten nothing.
+        // A server that was never marked again has forgotten nothing.
         let marked = remember(&mut self.memories.values().copied());
         let of_all = crate::sim::NODES - self.memories.len() + marked;
         let wrong_because = if reason.starts_with("too few nodes remember") {
@@ -49,7 +49,8 @@ impl Ticks {
         } else if reason.starts_with("not started: too few nodes can remember") {
             (of_all >= MAJORITY).then(|| format!("{of_all} servers remember that time"))
         } else if reason.starts_with("it was started by") {
-            (!tick.started_on.contains_key(&term)).then(|| "no server was written that it started".to_owned())
+            (!tick.started_on.contains_key(&term))
+                .then(|| "no server received a record that it started".to_owned())
         } else if reason.starts_with("not started: another record stands") {
             let others = tick.closed || tick.started_on.keys().any(|other| *other != term);
             (!others).then(|| "no other term has written of it".to_owned())

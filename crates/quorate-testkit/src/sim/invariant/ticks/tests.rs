@@ -1,7 +1,7 @@
 use super::*;
 use quorate::node::{FencingToken, LedgerState};
 
-/// When every job is due at once, and what is the true time then.
+/// The time at which every job is due at once, and the true time then.
 const EPOCH: u64 = 1_700_001_072_000_000;
 const BEGAN: Duration = Duration::from_secs(1_072);
 const NODES: [&str; 5] = ["n0", "n1", "n2", "n3", "n4"];
@@ -10,7 +10,7 @@ fn at(ms: u64) -> WallTime {
     WallTime::from_micros(EPOCH + ms * 1_000)
 }
 
-/// A history in which `job` is registered from 0 on, which the tests make good or bad.
+/// A history in which `job` is registered from 0 on; each test adds correct or wrong events to it.
 struct History(Ticks, u64);
 
 impl History {
@@ -40,7 +40,7 @@ impl History {
         self.written(node, &format!("job/{job}"), &record)
     }
 
-    /// *Started*, or the last word, on so many servers.
+    /// Stores *started*, or a final record, on the given number of servers.
     fn stands(&mut self, job: &str, due: u64, term: u64, last: bool, servers: usize) {
         let record =
             Record { at: at(due).as_micros(), term: FencingToken::new(term), last, value: "".into() };
@@ -52,7 +52,7 @@ impl History {
         self.0.see(Duration::ZERO, &Event::TickStarted(start))
     }
 
-    /// A good run from its record to its end.
+    /// A correct run, from its record to its end.
     fn run(&mut self, job: &str, due: u64, term: u64) -> Result<(), String> {
         self.stands(job, due, term, false, 3);
         self.1 += 1;
@@ -64,12 +64,12 @@ impl History {
         self.0.see(Duration::ZERO, &Event::TickEnded { run, end })
     }
 
-    fn reckon(&mut self, served_since: u64, now: u64) -> Result<(), String> {
+    fn check_due_ticks(&mut self, served_since: u64, now: u64) -> Result<(), String> {
         let reckoned = Event::Reckoned { served_since: at(served_since), now: at(now) };
         self.0.see(Duration::ZERO, &reckoned)
     }
 
-    /// Every tick of every job runs, but for some.
+    /// Runs every tick of every job, except some.
     fn run_all_but(&mut self, until: u64, but: &[(&str, u64)]) {
         for job in specs() {
             let next = |tick: &WallTime| job.schedule.next_after(*tick).filter(|tick| *tick <= at(until));
@@ -90,7 +90,7 @@ impl History {
         self.0.see(Duration::ZERO, &ran).unwrap();
     }
 
-    /// All servers take the seal, and the leader goes by the answers of some.
+    /// All servers accept the seal, and the leader uses the answers of some.
     fn sealed(&mut self, term: u64, answered: &[usize]) -> Result<(), String> {
         (0..NODES.len()).for_each(|node| self.takes_seal(node, term));
         self.goes_by(term, answered)
@@ -153,7 +153,7 @@ fn at_least_once_is_over_when_it_is_done_on_a_majority() {
     history.stands("each", 700, 2, true, 3);
     assert!(history.run("each", 700, 3).is_err());
     let stood = TickStart { clock_stood: true, ..tick("each", 700, 1) };
-    assert!(history.start(&stood).is_ok(), "whose clock stood still does not know");
+    assert!(history.start(&stood).is_ok(), "a worker whose clock stood still does not know");
     history.forget(0, 800);
     assert!(history.run("each", 700, 4).is_ok(), "a majority can no longer know");
 }
@@ -173,41 +173,41 @@ fn nothing_starts_too_early_or_under_an_old_term() {
 }
 
 #[test]
-fn what_is_due_is_accounted_for() {
-    let reckon = |but: &[(&str, u64)], then: &dyn Fn(&mut History)| {
+fn every_due_tick_is_accounted_for() {
+    let check_due_ticks = |but: &[(&str, u64)], then: &dyn Fn(&mut History)| {
         let mut history = History::new();
         history.run_all_but(9_000, but);
         then(&mut history);
-        history.reckon(6_000, 9_000)
+        history.check_due_ticks(6_000, 9_000)
     };
     let nothing = |_: &mut History| {};
-    assert_eq!(reckon(&[], &nothing), Ok(()));
-    assert!(reckon(&[("each", 700)], &nothing).is_err(), "one that all are made up of");
-    assert!(reckon(&[("once", 500)], &nothing).is_err(), "neither started nor reported");
+    assert_eq!(check_due_ticks(&[], &nothing), Ok(()));
+    assert!(check_due_ticks(&[("each", 700)], &nothing).is_err(), "a tick of a job that catches up all");
+    assert!(check_due_ticks(&[("once", 500)], &nothing).is_err(), "neither started nor reported");
     let forgot = |history: &mut History| (0..5).for_each(|node| history.marked(node, 400));
-    assert!(reckon(&[("once", 500)], &forgot).is_err(), "unknown to all, and not reported");
+    assert!(check_due_ticks(&[("once", 500)], &forgot).is_err(), "unknown to all, and not reported");
     let written = |history: &mut History| history.stands("once", 500, 1, false, 1);
-    assert!(reckon(&[("once", 500)], &written).is_err(), "written, neither started nor reported");
+    assert!(check_due_ticks(&[("once", 500)], &written).is_err(), "written, neither started nor reported");
     let reported = |history: &mut History| {
         written(history);
         history.lost("once", 500, 1, STARTED).unwrap();
     };
-    assert!(reckon(&[("once", 500)], &reported).is_ok());
+    assert!(check_due_ticks(&[("once", 500)], &reported).is_ok());
     for missed in [("latest", 1_100), ("fresh", 900), ("cron", 2_000)] {
-        assert!(reckon(&[missed], &nothing).is_ok(), "{missed:?} was before the peace");
+        assert!(check_due_ticks(&[missed], &nothing).is_ok(), "{missed:?} was before the peace");
     }
     for missed in [("once", 6_500), ("latest", 6_600), ("fresh", 6_300), ("cron", 8_000)] {
-        assert!(reckon(&[missed], &nothing).is_err(), "{missed:?} in peace");
+        assert!(check_due_ticks(&[missed], &nothing).is_err(), "{missed:?} in peace");
         let (job, due) = missed;
-        let written = reckon(&[missed], &|history| history.stands(job, due, 1, false, 3));
+        let written = check_due_ticks(&[missed], &|history| history.stands(job, due, 1, false, 3));
         assert!(written.is_err(), "{missed:?} was written and not started");
     }
-    assert!(reckon(&[("each", 8_400)], &nothing).is_ok(), "that may be yet to come");
+    assert!(check_due_ticks(&[("each", 8_400)], &nothing).is_ok(), "that may be yet to come");
 }
 
 #[test]
-fn what_was_torn_runs_again_until_it_ends() {
-    let torn = |times: u64| {
+fn an_interrupted_tick_runs_again_until_it_ends() {
+    let interrupted = |times: u64| {
         let mut history = History::new();
         history.run_all_but(9_000, &[("each", 700)]);
         history.stands("each", 700, 1, false, 3);
@@ -217,16 +217,16 @@ fn what_was_torn_runs_again_until_it_ends() {
         }
         history
     };
-    assert!(torn(1).reckon(6_000, 9_000).is_err());
-    let mut put_off = torn(4);
-    assert!(put_off.reckon(6_000, 9_000).is_err(), "its leader never sealed the ledger");
+    assert!(interrupted(1).check_due_ticks(6_000, 9_000).is_err());
+    let mut put_off = interrupted(4);
+    assert!(put_off.check_due_ticks(6_000, 9_000).is_err(), "its leader never sealed the ledger");
     put_off.sealed(1, &[0, 1, 2]).unwrap();
-    assert!(put_off.reckon(6_000, 9_000).is_ok(), "put off by the leader that serves");
+    assert!(put_off.check_due_ticks(6_000, 9_000).is_ok(), "put off by the leader that serves");
     put_off.sealed(2, &[0, 1, 2]).unwrap();
-    assert!(put_off.reckon(6_000, 9_000).is_err(), "a later leader gives it another run");
-    let mut again = torn(1);
+    assert!(put_off.check_due_ticks(6_000, 9_000).is_err(), "a later leader gives it another run");
+    let mut again = interrupted(1);
     again.run("each", 700, 2).unwrap();
-    assert_eq!(again.reckon(6_000, 9_000), Ok(()));
+    assert_eq!(again.check_due_ticks(6_000, 9_000), Ok(()));
 }
 
 const UNKNOWN: &str = "too few nodes remember that time, and the job is at-most-once";
@@ -234,7 +234,7 @@ const FORGOTTEN: &str = "not started: too few nodes can remember a record of tha
 const STARTED: &str = "it was started by w0, who left no word of its end";
 const STANDING: &str = "not started: another record stands: …";
 
-/// One server that forgot is no reason where a majority of those that answered remember.
+/// One server that forgot is no reason if a majority of those that answered remember.
 #[test]
 fn a_tick_is_unknown_only_where_no_majority_of_the_answers_remembers_it() {
     let report = |forgot: &[usize], answered: &[usize], due| {
@@ -266,9 +266,9 @@ fn no_write_is_forgotten_while_a_majority_remembers() {
 }
 
 #[test]
-fn what_is_reported_as_lost_was_written_by_another() {
+fn a_tick_reported_as_lost_was_written_by_another_term() {
     let mut history = History::new();
-    assert!(history.lost("once", 500, 1, STARTED).is_err(), "nobody wrote that it started");
+    assert!(history.lost("once", 500, 1, STARTED).is_err(), "no term wrote that it started");
     assert!(history.lost("once", 500, 2, STANDING).is_err(), "nothing is stored");
     history.stands("once", 500, 1, false, 1);
     assert!(history.lost("once", 500, 1, STARTED).is_ok());
@@ -282,7 +282,7 @@ fn what_is_reported_as_lost_was_written_by_another() {
 }
 
 #[test]
-fn a_leader_goes_by_a_majority_that_took_its_seal() {
+fn a_leader_uses_a_majority_that_accepted_its_seal() {
     let mut history = History::new();
     (0..3).for_each(|node| history.takes_seal(node, 2));
     assert!(history.goes_by(2, &[0, 1, 2]).is_ok());
@@ -292,9 +292,9 @@ fn a_leader_goes_by_a_majority_that_took_its_seal() {
     assert!(history.goes_by(3, &[0, 1, 2]).is_err(), "another term");
 }
 
-/// Of what has ended one server's word is enough.
+/// One server's record is enough to show that a tick has ended.
 #[test]
-fn what_a_leader_was_told_has_ended_does_not_start() {
+fn a_tick_that_a_leader_knows_to_have_ended_does_not_start() {
     let start = |answered: &[usize]| {
         let mut history = History::new();
         history.stands("each", 700, 1, true, 1);
@@ -307,7 +307,7 @@ fn what_a_leader_was_told_has_ended_does_not_start() {
 }
 
 #[test]
-fn a_registration_that_a_leader_found_is_not_made_anew() {
+fn a_registration_that_a_leader_found_is_not_repeated() {
     let anew = |answered: &[usize]| {
         let mut history = History::new();
         history.forget(0, 800);
@@ -326,7 +326,7 @@ fn a_registration_may_be_lost_with_a_majority_only() {
     history.run_all_but(9_000, &[("each", 700)]);
     history.forget(0, 800);
     history.registered(0, "each", 5_000).unwrap();
-    assert_eq!(history.reckon(6_000, 9_000), Ok(()), "what was before is nobody's");
+    assert_eq!(history.check_due_ticks(6_000, 9_000), Ok(()), "no leader must account for earlier ticks");
     let mut never = History(Ticks::default(), 0);
-    assert!(never.reckon(0, 9_000).is_err(), "in peace a leader registers its jobs");
+    assert!(never.check_due_ticks(0, 9_000).is_err(), "in the fault-free phase a leader registers its jobs");
 }

@@ -1,0 +1,132 @@
+//! `quorate election resign`.
+
+use crate::{
+    args::ResignArgs,
+    config::Config,
+    connect::{self, PATIENCE},
+    exit::{CONFIG, CONFLICT, Failure, NO_QUORUM, NOT_FOUND},
+    show,
+};
+use quorate::{
+    election::{Election, Leader, ResignError, Resigned},
+    node::FencingToken,
+    plain::plain,
+    quorum::Quorum,
+};
+use serde::Serialize;
+
+/// The longest name of a worker that is shown, in bytes.
+const NAME_MAX: usize = 200;
+
+/// The output of `election resign`.
+#[derive(Debug, Serialize)]
+struct Page {
+    group: String,
+    resigned: bool,
+    /// The leader that the request was for.
+    leader: Option<String>,
+    term: Option<u64>,
+    /// The leader after the resignation.
+    successor: Option<String>,
+    successor_term: Option<u64>,
+    error: Option<String>,
+}
+
+/// Asks the leader to resign, and waits until it has resigned.
+pub(crate) async fn resign(args: &ResignArgs, config: &Config) -> Result<u8, Failure> {
+    let Some(group) = args.group.as_deref().or(config.group.as_deref()) else {
+        let text = "no group; name it with --group, or in the file as group = \"billing\"";
+        return Err(Failure::new(CONFIG, text));
+    };
+    // First only look: a mistyped list of nodes must not be marked as a cluster because it has no leader.
+    let looking = connect::only_looking(config)?;
+    let led = has_leader(&looking, group).await;
+    looking.close().await;
+    let result = match led? {
+        false => Err(ResignError::NobodyLeads { group: group.to_owned() }),
+        true => {
+            let quorum = connect::quorum(config, config.settings.clone())?;
+            // Without a quorum, the request reports the reason of each node.
+            let _ = quorum.ready(PATIENCE).await;
+            let mut observer = observer(&quorum, group)?;
+            let result = observer.ask_to_resign(args.term.map(FencingToken::new), args.wait).await;
+            quorum.close().await;
+            result
+        }
+    };
+    let page = Page::new(group, &result);
+    match &result {
+        Ok(_) if !args.json => show::print(&page.for_people())?,
+        Err(error) if !args.json => return Err(failure(error)),
+        _ => show::print(&show::json(&page)?)?,
+    }
+    Ok(result.as_ref().err().map_or(0, code))
+}
+
+fn failure(error: &ResignError) -> Failure {
+    match error {
+        ResignError::Inspect(error) => connect::no_quorum(
+            &format!("cannot read the leader from the nodes ({})", error.resource.key()),
+            &error.report,
+        ),
+        ResignError::NotTold { report } => {
+            connect::no_quorum("a majority of nodes did not accept the resign request", report)
+        }
+        _ => Failure::new(code(error), error),
+    }
+}
+
+fn code(error: &ResignError) -> u8 {
+    match error {
+        ResignError::NobodyLeads { .. } | ResignError::OtherTerm { .. } => NOT_FOUND,
+        ResignError::NotObeyed { .. } => CONFLICT,
+        _ => NO_QUORUM,
+    }
+}
+
+fn observer(quorum: &Quorum, group: &str) -> Result<quorate::election::Observer, Failure> {
+    Election::new(quorum, group).observe().map_err(|error| Failure::new(CONFIG, format!("--group: {error}")))
+}
+
+async fn has_leader(quorum: &Quorum, group: &str) -> Result<bool, Failure> {
+    let mut observer = observer(quorum, group)?;
+    quorum.met(PATIENCE).await;
+    let leader = observer.leader().await.map_err(|error| failure(&ResignError::Inspect(error)))?;
+    Ok(leader.is_some())
+}
+
+impl Page {
+    fn new(group: &str, result: &Result<Resigned, ResignError>) -> Self {
+        let (leader, successor) = match result {
+            Ok(Resigned { who, successor }) => (Some(who), successor.as_ref()),
+            Err(ResignError::OtherTerm { leader, .. } | ResignError::NotObeyed { leader, .. }) => {
+                (Some(leader), None)
+            }
+            Err(_) => (None, None),
+        };
+        let name = |leader: &Leader| plain(&leader.worker, NAME_MAX);
+        let term = |leader: &Leader| leader.term.map(FencingToken::get);
+        Self {
+            group: group.to_owned(),
+            resigned: result.is_ok(),
+            leader: leader.map(name),
+            term: leader.and_then(term),
+            successor: successor.map(name),
+            successor_term: successor.and_then(term),
+            error: result.as_ref().err().map(ToString::to_string),
+        }
+    }
+
+    fn for_people(&self) -> String {
+        let shown = |name: &str, term: Option<u64>| {
+            let term = term.map_or_else(String::new, |term| format!(" (term {term})"));
+            format!("{name}{term}")
+        };
+        let leader = shown(self.leader.as_deref().unwrap_or("the leader"), self.term);
+        let now = match &self.successor {
+            Some(successor) => format!("{} leads now", shown(successor, self.successor_term)),
+            None => "there is no new leader yet".to_owned(),
+        };
+        format!("{}: {leader} has resigned; {now}\n", show::line(&self.group, NAME_MAX))
+    }
+}

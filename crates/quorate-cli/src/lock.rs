@@ -1,0 +1,221 @@
+//! `quorate lock show` and `quorate lock release`.
+
+use crate::{
+    args::{LockReleaseArgs, LockShowArgs},
+    config::Config,
+    connect::{self, PATIENCE},
+    exit::{Failure, NO_QUORUM, NOT_FOUND},
+    log, show,
+    status::resource,
+};
+use quorate::{
+    admin::ForcedRelease,
+    lease::{InspectError, Inspection},
+    node::{FencingToken, Owner, Resource},
+    plain::plain,
+    quorum::{NodeOutcome, Quorum},
+};
+use serde::Serialize;
+
+/// The longest owner token that is shown, in bytes.
+const OWNER_MAX: usize = 200;
+
+const WARNING: &str = "\
+WARNING: the holder is not notified. It relies on its lease until its next extension, and until then two workers may
+act at once. Fencing tokens protect only targets that check them. Ask a live leader with: quorate election resign.";
+
+/// The output of `lock show`.
+#[derive(Debug, Serialize)]
+struct ShowPage {
+    resource: String,
+    /// Every owner that a node stores.
+    owners: Vec<StoredOwner>,
+    fencing_token: Option<u64>,
+}
+
+/// The output of `lock release`.
+#[derive(Debug, Serialize)]
+struct ReleasePage {
+    #[serde(flatten)]
+    lock: ShowPage,
+    forced: bool,
+    /// True if a majority of the nodes no longer stores any of the owners.
+    released: bool,
+    /// The results, one for each owner; empty without `--force`.
+    results: Vec<OwnerRelease>,
+}
+
+/// An owner token, and the nodes that store it.
+#[derive(Debug, Serialize)]
+struct StoredOwner {
+    holder: String,
+    owner: String,
+    /// The number of nodes that store it.
+    nodes: usize,
+    /// True if these nodes are a majority, so that the owner holds the lock.
+    majority: bool,
+    remaining_ms: Option<u64>,
+}
+
+/// The result of releasing one owner's lock.
+#[derive(Debug, Serialize)]
+struct OwnerRelease {
+    owner: String,
+    /// The number of nodes that no longer store it.
+    released_on: usize,
+    /// The other nodes, with their reasons.
+    not_released_on: Vec<String>,
+}
+
+/// Shows the owners that the nodes store.
+pub(crate) async fn show(args: &LockShowArgs, config: &Config) -> Result<u8, Failure> {
+    let resource = resource(&args.name)?;
+    let quorum = look(config).await?;
+    let seen = quorum.inspect(&resource).await;
+    quorum.close().await;
+    let page = ShowPage::new(&resource, &seen.map_err(|error| unseen(&error))?);
+    show::print(&if args.json { show::json(&page)? } else { page.for_people() })?;
+    Ok(if page.owners.is_empty() { NOT_FOUND } else { 0 })
+}
+
+/// Shows the owners that the nodes store, and with `--force` releases the lock of exactly these owners.
+pub(crate) async fn release(args: &LockReleaseArgs, config: &Config) -> Result<u8, Failure> {
+    let resource = resource(&args.lock.name)?;
+    // Reads and releases need no vote, so nothing is marked.
+    let quorum = look(config).await?;
+    let done = look_and_release(args.force, &quorum, &resource).await;
+    quorum.close().await;
+    let page = done.map_err(|error| unseen(&error))?;
+    let code = match (page.released, page.forced && !page.lock.owners.is_empty()) {
+        (true, _) => 0,
+        (false, true) => NO_QUORUM,
+        (false, false) => NOT_FOUND,
+    };
+    show::print(&if args.lock.json { show::json(&page)? } else { page.for_people() })?;
+    Ok(code)
+}
+
+async fn look(config: &Config) -> Result<Quorum, Failure> {
+    let quorum = connect::only_looking(config)?;
+    quorum.met(PATIENCE).await;
+    Ok(quorum)
+}
+
+fn unseen(error: &InspectError) -> Failure {
+    connect::no_quorum(&format!("cannot read the owner of {}", error.resource.key()), &error.report)
+}
+
+async fn look_and_release(
+    force: bool,
+    quorum: &Quorum,
+    resource: &Resource,
+) -> Result<ReleasePage, InspectError> {
+    let seen = quorum.inspect(resource).await?;
+    let force_now = force && !seen.named.is_empty();
+    let mut released = force_now;
+    let mut results = Vec::new();
+    if force_now {
+        log::say(&format!("quorate: {WARNING}"));
+        for (owner, _) in &seen.named {
+            let forced = quorum.force_release(resource, owner).await;
+            released &= forced.is_clear();
+            results.push(OwnerRelease {
+                owner: owner.as_str().to_owned(),
+                released_on: forced.freed,
+                not_released_on: not_released_on(&forced),
+            });
+        }
+    }
+    if released {
+        // An owner token that is not UTF-8 is compared as another text than the one that was shown, and so is not deleted.
+        // An owner that cannot be read now may still be stored.
+        released = quorum.inspect(resource).await.is_ok_and(|after| {
+            let is_stored = |(owner, _): &(Owner, usize)| after.named.iter().any(|(now, _)| now == owner);
+            !seen.named.iter().any(is_stored)
+        });
+    }
+    Ok(ReleasePage { lock: ShowPage::new(resource, &seen), forced: force, released, results })
+}
+
+fn not_released_on(forced: &ForcedRelease) -> Vec<String> {
+    let others = forced.report.nodes.iter().filter(|(_, outcome)| !matches!(outcome, NodeOutcome::Granted));
+    others.map(|(name, outcome)| format!("{name}: {outcome}")).collect()
+}
+
+fn name_of(owner: &Owner) -> String {
+    match owner.reserved_for() {
+        Some(successor) => format!("no worker, reserved for {}", plain(successor, OWNER_MAX)),
+        None => plain(owner.worker(), OWNER_MAX),
+    }
+}
+
+impl ShowPage {
+    fn new(resource: &Resource, seen: &Inspection) -> Self {
+        let holder = seen.holder.as_ref();
+        let owners = seen.named.iter().map(|(owner, nodes)| {
+            let holds = holder.filter(|holder| holder.owner == *owner);
+            StoredOwner {
+                holder: name_of(owner),
+                owner: owner.as_str().to_owned(),
+                nodes: *nodes,
+                majority: holds.is_some(),
+                remaining_ms: holds
+                    .and_then(|holder| holder.remaining)
+                    .map(|left| u64::try_from(left.as_millis()).unwrap_or(u64::MAX)),
+            }
+        });
+        Self {
+            resource: resource.key().to_owned(),
+            owners: owners.collect(),
+            fencing_token: seen.token.map(FencingToken::get),
+        }
+    }
+
+    fn for_people(&self) -> String {
+        if self.owners.is_empty() {
+            return format!("{}: no node stores a holder\n", show::line(&self.resource, OWNER_MAX * 5));
+        }
+        self.owners.iter().map(|owner| self.line(owner)).collect()
+    }
+
+    fn line(&self, owner: &StoredOwner) -> String {
+        let left = match (owner.majority, owner.remaining_ms) {
+            (true, Some(ms)) => format!(", for another {:.1} s", ms as f64 / 1e3),
+            (true, None) => ", without expiry (not by Quorate)".to_owned(),
+            (false, _) => ", which is no majority".to_owned(),
+        };
+        let (token, resource) =
+            (show::line(&owner.owner, OWNER_MAX), show::line(&self.resource, OWNER_MAX * 5));
+        format!("{resource}: held by {} ({token}) on {} nodes{left}\n", owner.holder, owner.nodes)
+    }
+}
+
+impl ReleasePage {
+    fn for_people(&self) -> String {
+        if self.lock.owners.is_empty() {
+            return self.lock.for_people();
+        }
+        if !self.forced {
+            let lock = self.lock.for_people();
+            return format!(
+                "{lock}{WARNING}\nNothing was changed: --force releases the lock of the holder above.\n"
+            );
+        }
+        let mut text = String::new();
+        for (owner, result) in self.lock.owners.iter().zip(&self.results) {
+            text += &self.lock.line(owner);
+            text += &format!("  released on {} nodes\n", result.released_on);
+            for node in &result.not_released_on {
+                text += &format!("  not released on {}\n", show::line(node, OWNER_MAX * 5));
+            }
+        }
+        text += match self.released {
+            true => "released: a majority of the nodes no longer stores the holder\n",
+            false => {
+                "NOT released: the holder is still stored, or too few nodes answered; run it again, or delete the key on \
+                 the nodes\n"
+            }
+        };
+        text
+    }
+}

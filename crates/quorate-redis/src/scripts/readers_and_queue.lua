@@ -1,0 +1,127 @@
+-- Precedes the scripts that use readers or queues.
+--
+-- While readers hold a lock, its key holds the value READERS, so that other clients of the same lock find it
+-- held. The key expires with the last reader. The readers are a sorted set, whose scores are their ends in
+-- milliseconds of this server.
+
+local READERS, READERS_MAX = 'quorate:readers', 1024
+local QUEUE, QUEUE_MAX = 'quorate:queue', 128
+local ms = math.floor(now / 1000)
+
+-- Returns whether the string a is before the string b, byte by byte: Lua's end_before order depends on the locale.
+local function bytes_less(a, b)
+  for i = 1, math.min(#a, #b) do
+    local x, y = string.byte(a, i), string.byte(b, i)
+    if x ~= y then
+      return x < y
+    end
+  end
+  return #a < #b
+end
+
+local function comes_first(a, b)
+  if a.at ~= b.at then
+    return less(a.at, b.at)
+  end
+  return bytes_less(a.ticket, b.ticket)
+end
+
+-- Returns the live places of the queue at `key`, in order, and removes the others. The queue is a hash of
+-- TICKET to AT:END:KIND, with the end in milliseconds and the kind w (exclusive access) or r (reader).
+local function live_places(key)
+  local fields, places = call('HGETALL', key), {}
+  for i = 1, #fields, 2 do
+    local at, ends, kind = string.match(fields[i + 1], '^(%d+):(%d+):([rw])$')
+    if not at then
+      refuse('wrongtype', 'the key ' .. key .. ' holds no queue')
+    end
+    if tonumber(ends) > ms then
+      places[#places + 1] = { ticket = fields[i], at = at, ends = ends, alone = kind == 'w' }
+    else
+      call('HDEL', key, fields[i])
+    end
+  end
+  if #places > 1 then
+    table.sort(places, comes_first)
+  end
+  return places
+end
+
+-- Returns the end of the last of `places`.
+local function last_end(places)
+  local last = 0
+  for _, place in ipairs(places) do
+    last = math.max(last, tonumber(place.ends))
+  end
+  return last
+end
+
+local function queue_reply(places)
+  return { 'held', QUEUE, decimal(last_end(places) - ms) }
+end
+
+-- Returns whether `given`, which is `=` and a ticket or nothing, is the ticket of this place.
+local function is_of(place, given)
+  return '=' .. place.ticket == given
+end
+
+-- Returns the reply under `ticket` if another place is first in the queue, or nil.
+local function blocked_by_queue(key, ticket)
+  local places = live_places(key)
+  if places[1] and not is_of(places[1], ticket) then
+    return queue_reply(places)
+  end
+end
+
+-- Returns the reply to a reader under `ticket` if a place that needs exclusive access is before it, or nil.
+local function blocked_by_writer(key, ticket)
+  local places = live_places(key)
+  for _, place in ipairs(places) do
+    if is_of(place, ticket) then
+      return nil
+    elseif place.alone then
+      return queue_reply(places)
+    end
+  end
+end
+
+-- Returns the end of the reader `owner`; nil or false if it is not a live reader.
+local function reader_end(readers, owner)
+  local ends = call('ZSCORE', readers, owner)
+  ends = ends and tonumber(ends)
+  return ends and ends > ms and ends
+end
+
+-- Sets the end of the lock and of its readers to the end of the last reader.
+local function expire_with_last(lock, readers)
+  local last = call('ZRANGE', readers, -1, -1, 'WITHSCORES')[2]
+  if not last then
+    call('DEL', lock)
+    return
+  end
+  last = decimal(tonumber(last))
+  call('PEXPIREAT', readers, last)
+  call('PEXPIREAT', lock, last)
+end
+
+-- Adds a reader to a lock that readers hold, or that is free.
+local function add_reader(lock, readers, holder, owner, ttl)
+  if holder then
+    call('ZREMRANGEBYSCORE', readers, '-inf', decimal(ms))
+  else
+    -- Readers of a free lock are stale: another client deleted its key.
+    call('DEL', readers)
+  end
+  local ends, end_before = ms + tonumber(ttl), reader_end(readers, owner)
+  if not end_before and call('ZCARD', readers) >= READERS_MAX then
+    refuse('crowded', decimal(READERS_MAX))
+  end
+  if not end_before or end_before < ends then
+    call('ZADD', readers, decimal(ends), owner)
+  end
+  if not holder then
+    call('SET', lock, READERS, 'NX', 'PX', ttl)
+  end
+  expire_with_last(lock, readers)
+end
+

@@ -1,0 +1,102 @@
+//! The values that the numbers of a history mean. Zero is the plainest value, because proptest shrinks
+//! towards it.
+
+use quorate::node::{Owner, Resource, engine::RESULT_MAX};
+use std::sync::Arc;
+
+pub(super) const RESOURCES: u8 = 10;
+pub(super) const OWNERS: u8 = 7;
+pub(super) const SUCCESSORS: u8 = 8;
+pub(super) const LEDGERS: u8 = 5;
+pub(super) const KEYS: u8 = 9;
+pub(super) const VALUES: u8 = 9;
+pub(super) const RESULTS: u8 = 8;
+pub(super) const PAYLOADS: u8 = 4;
+pub(super) const ATTEMPTS: u8 = 8;
+pub(super) const MARKERS: u8 = 5;
+
+/// Resources that differ in little, and whose keys might collide.
+pub(super) fn resource(number: u8) -> Resource {
+    let made = match number % RESOURCES {
+        0 => Resource::lock("r"),
+        1 => Resource::claim("s", "1"),
+        2 => Resource::lock("r:fence"),
+        3 => Resource::election("r"),
+        4 => Resource::claim("s", "1:claim"),
+        5 => Resource::claim("s", "a/../b *?[x]'\";\\%2F"),
+        6 => Resource::lock("R"),
+        7 => Resource::lock(&"ü".repeat(256)),
+        8 => Resource::claim("s", &"n".repeat(512)),
+        _ => Resource::lock(" ünïcödé\u{202e}\u{feff} "),
+    };
+    #[expect(clippy::expect_used, reason = "the table above is of names that may be used")]
+    made.expect("a name that may be used")
+}
+
+/// Owner tokens of ours, and other values that may be stored as an owner.
+pub(super) fn owner(number: u8) -> Owner {
+    match number % OWNERS {
+        0 => Owner::sign("a", 1, 1),
+        1 => Owner::sign("a", 1, 2),
+        2 => Owner::sign("b", 1, 1),
+        3 => Owner::from_node("a"),
+        4 => Owner::from_node(""),
+        5 => Owner::sign(" ü\0\r\n\t:\"{}\u{7f} ", 1, 1),
+        _ => Owner::sign(&"w".repeat(512), 1, 1),
+    }
+}
+
+/// Successors in reservations, and values that only look like one.
+pub(super) fn successor(number: u8) -> Owner {
+    match number % SUCCESSORS {
+        0 => Owner::reserve("a", 2, 1),
+        1 => Owner::reserve("b", 2, 1),
+        2 => Owner::sign("a", 2, 1),
+        3 => Owner::reserve("", 2, 1),
+        4 => Owner::from_node(":reserved"),
+        5 => Owner::from_node("a:0000000000000002000000000000000g:reserved"),
+        6 => Owner::from_node("a:000000000000002:reserved"),
+        _ => Owner::reserve(" ü\0\r\n\t:\"{}\u{7f} ", 2, 1),
+    }
+}
+
+/// Groups of ledgers.
+pub(super) fn ledger(number: u8) -> Arc<str> {
+    ["g", "h", "g/k", "*?[g]\\", "ü "][usize::from(number % LEDGERS)].into()
+}
+
+/// Keys of records: some are named as a server's own fields are.
+pub(super) fn key(number: u8) -> Arc<str> {
+    ["k", "l", "", "t", "w", "r:k", "K", "é\n\0", "~"][usize::from(number % KEYS)].into()
+}
+
+/// Values of records.
+pub(super) fn value(number: u8) -> Arc<str> {
+    let long = "v".repeat(20_000);
+    ["v", "", ":", "1:2:1:x", "a\r\nb\0", "{\"ü\":1}", "-1", "\u{fffd}\u{10ffff}", &long]
+        [usize::from(number % VALUES)]
+    .into()
+}
+
+/// Results of claims, up to the most that a done record keeps and beyond.
+pub(super) fn result(number: u8) -> Arc<str> {
+    let (most, beyond) = ("r".repeat(RESULT_MAX), "r".repeat(RESULT_MAX + 1));
+    let far = "ü".repeat(50_000);
+    ["ok", "", ":", "7:x", "a\r\nb\0\"", &most, &beyond, &far][usize::from(number % RESULTS)].into()
+}
+
+/// Fingerprints of payloads, up to the longest.
+pub(super) fn payload(number: u8) -> Option<Arc<str>> {
+    let long = "0f".repeat(32);
+    [None, Some("aa"), Some("00"), Some(&*long)][usize::from(number % PAYLOADS)].map(Into::into)
+}
+
+/// Numbers of counted attempts. 10 is the lesser text and the greater number.
+pub(super) fn attempts(number: u8) -> u32 {
+    [1, 2, 3, 0, 9, 10, u32::MAX - 1, u32::MAX][usize::from(number % ATTEMPTS)]
+}
+
+/// Markers. The first is stored when a history begins.
+pub(super) fn marker(number: u8) -> Arc<str> {
+    ["{\"run\":1}", "{\"run\":2}", "", " ü\r\n\0", "{\"run\":1} "][usize::from(number % MARKERS)].into()
+}

@@ -1,0 +1,390 @@
+use crate::sim::SeedRng;
+use quorate::env::{SystemWorld, World};
+
+/// The way in which a server is hostile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hostility {
+    /// It grants everything to every client, and is otherwise correct.
+    Liar,
+    /// Every answer is of another type than it should be.
+    WrongTypes,
+    /// A word of 2 MiB in place of a short one.
+    HugeString,
+    /// The length of an answer is 2^60.
+    HugeLength,
+    /// The server's time is negative.
+    NegativeTime,
+    /// The server's time is too large to be counted.
+    EndOfTime,
+    /// Grants with a counter beyond 2^53.
+    HugeCounter,
+    /// Grants with a counter that is no number.
+    NanCounter,
+    /// Grants with the counter -1.
+    NegativeCounter,
+    /// Arrays in arrays, ten thousand deep.
+    DeepNesting,
+    /// Always one answer too few.
+    TooFew,
+    /// One answer too many.
+    TooMany,
+    /// A string that never ends.
+    Endless,
+    /// A push message in place of each answer.
+    Push,
+    /// It grants everything to every client. Before each answer it sends push messages that no client
+    /// requested, among them false releases of every resource that a client listens for.
+    NoisyPushes,
+    /// Errors that repeat everything that they received, together with terminal control sequences.
+    Error,
+    /// The answer to INFO is noise.
+    InfoNoise,
+    /// A new run id on every connection, never a marker, and connections that close after one answer. A
+    /// node that really restarts all the time looks the same.
+    AnotherRun,
+    /// The connection closes in the middle of an answer.
+    Partial,
+    /// One byte every ten milliseconds.
+    Drip,
+    /// No answer at all.
+    Silence,
+    /// The answers of another request.
+    OtherAnswer,
+    /// It answers that a claim is done, whatever the claim.
+    Done,
+    /// Pages of a ledger without an end. It grants everything else, as the next three do.
+    EndlessPages,
+    /// A page of a ledger whose next page is itself.
+    SamePage,
+    /// A page of a ledger that is longer than any allowed one.
+    HugePage,
+    /// Every record of a ledger twice in a page, and again in the next.
+    RepeatedRecords,
+    /// One of the others for each second answer, chosen by the seed; the rest of the answers are right.
+    Mixed(u64),
+}
+
+impl Hostility {
+    /// The hostilities that break the protocol, or never answer correctly.
+    pub const BREAKERS: [Self; 20] = [
+        Self::WrongTypes,
+        Self::HugeString,
+        Self::HugeLength,
+        Self::NegativeTime,
+        Self::EndOfTime,
+        Self::HugeCounter,
+        Self::NanCounter,
+        Self::NegativeCounter,
+        Self::DeepNesting,
+        Self::TooFew,
+        Self::TooMany,
+        Self::Endless,
+        Self::Push,
+        Self::Error,
+        Self::InfoNoise,
+        Self::Partial,
+        Self::Drip,
+        Self::Silence,
+        Self::OtherAnswer,
+        Self::Done,
+    ];
+}
+
+impl Hostility {
+    /// The hostilities that break the protocol only where a ledger is read in pages.
+    pub const PAGERS: [Self; 3] = [Self::EndlessPages, Self::SamePage, Self::HugePage];
+}
+
+/// An answer to the client.
+pub(super) enum ServerReply {
+    Say(Vec<u8>),
+    /// Sends the bytes and then closes.
+    SayAndClose(Vec<u8>),
+    /// Sends the bytes one by one.
+    Drip(Vec<u8>),
+    /// Sends the bytes without end.
+    Flood(Vec<u8>),
+    Nothing,
+}
+
+/// The server's side of one connection.
+pub(super) struct Conversation {
+    hostility: Hostility,
+    rng: SeedRng,
+    run_id: String,
+    received: String,
+    scripts: usize,
+    marker: Option<Vec<u8>>,
+    /// The channels to which the client subscribed.
+    channels: Vec<String>,
+    false_releases: u64,
+}
+
+/// The number of false releases that a server with noisy pushes sends before each answer, for each channel.
+const FALSE_RELEASES: u64 = 200;
+
+/// The number of keys of an item of each script, in the order in which the scripts are loaded.
+const KEYS: [usize; 21] = [3, 2, 3, 1, 3, 3, 2, 3, 1, 1, 3, 3, 2, 3, 1, 1, 1, 1, 1, 1, 1];
+/// The scripts whose items the script that is loaded last serves, by their letters.
+const MIXED: [usize; 6] = [0, 3, 2, 1, 12, 11];
+/// The reply of each script to an item that succeeds.
+const WORDS: [&str; 21] = [
+    "granted",
+    "raised",
+    "extended",
+    "released",
+    "shared",
+    "extended",
+    "released",
+    "shared",
+    "queued",
+    "released",
+    "state",
+    "completed",
+    "counted",
+    "forgiven",
+    "ledger",
+    "written",
+    "pruned",
+    "ledger",
+    "kept",
+    "reserved",
+    "marked",
+];
+
+impl Conversation {
+    pub(super) fn new(hostility: Hostility, port: u16, connection: u64, marker: Option<Vec<u8>>) -> Self {
+        let seed = if let Hostility::Mixed(seed) = hostility { seed } else { 0 };
+        let run = if hostility == Hostility::AnotherRun { connection } else { 0 };
+        Self {
+            hostility,
+            rng: SeedRng::new(seed.wrapping_mul(1_000) + connection, "hostile"),
+            run_id: format!("{port:08x}{run:032x}"),
+            received: String::new(),
+            scripts: 0,
+            marker,
+            channels: Vec::new(),
+            false_releases: 0,
+        }
+    }
+
+    /// Returns the marker that was set last.
+    pub(super) fn marker(&self) -> Option<Vec<u8>> {
+        self.marker.clone()
+    }
+
+    pub(super) fn answer(&mut self, command: &[Vec<u8>]) -> ServerReply {
+        let word = |at: usize| command.get(at).map(|word| String::from_utf8_lossy(word)).unwrap_or_default();
+        self.received.push_str(&format!("{} ", word(1).chars().take(200).collect::<String>()));
+        let hostility = match self.hostility {
+            Hostility::Mixed(_) if self.rng.chance(500) => {
+                Hostility::BREAKERS[self.rng.index(Hostility::BREAKERS.len())]
+            }
+            Hostility::Mixed(_) => Hostility::Liar,
+            other => other,
+        };
+        match word(0).to_ascii_uppercase().as_str() {
+            "EVALSHA" => self.script(hostility, command),
+            "INFO" => self.info(hostility),
+            "SCRIPT" => {
+                self.scripts += 1;
+                ServerReply::Say(bulk(&(self.scripts - 1).to_string()))
+            }
+            "TIME" => ServerReply::Say(time(hostility)),
+            "GET" if hostility == Hostility::AnotherRun => ServerReply::Say(b"$-1\r\n".to_vec()),
+            "GET" => ServerReply::Say(match &self.marker {
+                Some(marker) => bulk(&String::from_utf8_lossy(marker)),
+                None => b"$-1\r\n".to_vec(),
+            }),
+            "HELLO" if hostility == Hostility::NoisyPushes => {
+                ServerReply::Say(b"%1\r\n$5\r\nproto\r\n:3\r\n".to_vec())
+            }
+            "SUBSCRIBE" if hostility == Hostility::NoisyPushes => {
+                self.channels.push(word(1).into_owned());
+                ServerReply::Say(
+                    [self.push_noise(), push(&[bulk("subscribe"), bulk(&word(1)), b":1\r\n".to_vec()])]
+                        .concat(),
+                )
+            }
+            "UNSUBSCRIBE" if hostility == Hostility::NoisyPushes => {
+                ServerReply::Say(push(&[bulk("unsubscribe"), bulk(&word(1)), b":0\r\n".to_vec()]))
+            }
+            "CONFIG" => ServerReply::Say(array(&[bulk("appendfsync"), bulk("always")])),
+            _ => ServerReply::Say(b"+OK\r\n".to_vec()),
+        }
+    }
+
+    /// Returns push messages of every shape that no client requested.
+    fn push_noise(&mut self) -> Vec<u8> {
+        let mut said = vec![
+            b">0\r\n".to_vec(),
+            push(&[bulk("message")]),
+            push(&[bulk("message"), bulk("elsewhere:freed"), bulk("stranger")]),
+            push(&[bulk("pmessage"), bulk("*"), bulk("elsewhere:freed"), bulk("stranger")]),
+            push(&[bulk("subscribe"), bulk("elsewhere:freed"), b":9\r\n".to_vec()]),
+            push(&[bulk("invalidate"), b"_\r\n".to_vec()]),
+            push(&[bulk("granted"), array(&[bulk("granted"), bulk("7")])]),
+        ];
+        for channel in &self.channels {
+            said.push(push(&[bulk("message"), bulk(channel)]));
+            said.push(push(&[bulk("message"), bulk(channel), b":7\r\n".to_vec()]));
+            said.push(push(&[bulk("message"), bulk(channel), bulk(&"x".repeat(1 << 16))]));
+            for number in 0..FALSE_RELEASES {
+                let owner = bulk(&format!("4294967295 stranger:{:032x}", self.false_releases + number));
+                said.push(push(&[bulk("message"), bulk(channel), owner]));
+            }
+        }
+        self.false_releases += FALSE_RELEASES;
+        said.concat()
+    }
+
+    fn info(&self, hostility: Hostility) -> ServerReply {
+        let honest = format!(
+            "redis_version:7.0.15\r\nrun_id:{}\r\nuptime_in_seconds:5\r\nrole:master\r\nmaxmemory_policy:noeviction\r\n\
+             aof_enabled:0\r\n",
+            self.run_id
+        );
+        match hostility {
+            Hostility::InfoNoise => {
+                ServerReply::Say(bulk("run_id\r\n::::\r\nuptime_in_seconds:\u{1b}[2J\r\nrole\0\r\n"))
+            }
+            Hostility::Error => {
+                ServerReply::Say(format!("-ERR\u{1b}[2J AUTH \u{7}{}\r\n", self.received).into_bytes())
+            }
+            Hostility::HugeLength => ServerReply::Say(b"$1152921504606846976\r\n".to_vec()),
+            Hostility::Endless => ServerReply::Flood(b"$1152921504606846976\r\n".to_vec()),
+            Hostility::DeepNesting => ServerReply::Say(b"*1\r\n".repeat(10_000)),
+            Hostility::Silence => ServerReply::Nothing,
+            _ => ServerReply::Say(bulk(&honest)),
+        }
+    }
+
+    fn script(&mut self, hostility: Hostility, command: &[Vec<u8>]) -> ServerReply {
+        let number = |at: usize| -> usize {
+            command.get(at).and_then(|word| std::str::from_utf8(word).ok()?.parse().ok()).unwrap_or_default()
+        };
+        let scripts = if number(1) < KEYS.len() {
+            vec![number(1); number(2).saturating_sub(1) / KEYS[number(1)]]
+        } else {
+            // After the keys, not_after and the stamp there is one letter for each item.
+            let letters = command.get(3 + number(2) + 2).map(Vec::as_slice).unwrap_or_default();
+            letters.iter().map(|letter| MIXED[usize::from(letter.wrapping_sub(b'a')) % MIXED.len()]).collect()
+        };
+        if number(1) == KEYS.len() - 1 {
+            self.marker = command.last().cloned();
+        }
+        let reply = reply(hostility, &scripts, command.last().is_some_and(Vec::is_empty));
+        match hostility {
+            Hostility::WrongTypes => {
+                ServerReply::Say([b":5\r\n", &b"#t\r\n"[..], b"_\r\n", b"%0\r\n"][self.rng.index(4)].to_vec())
+            }
+            Hostility::HugeLength => ServerReply::Say(b"*1152921504606846976\r\n".to_vec()),
+            Hostility::DeepNesting => ServerReply::Say(b"*1\r\n".repeat(10_000)),
+            Hostility::Endless => ServerReply::Flood(b"$1152921504606846976\r\n".to_vec()),
+            Hostility::Push => ServerReply::Say(b">2\r\n+message\r\n+x\r\n".to_vec()),
+            Hostility::NoisyPushes => ServerReply::Say([self.push_noise(), reply].concat()),
+            Hostility::Error => {
+                ServerReply::Say(format!("-ERR\u{1b}[2J \u{7}{}\r\n", self.received).into_bytes())
+            }
+            Hostility::Partial => {
+                let cut = self.rng.index(reply.len());
+                ServerReply::SayAndClose(reply[..cut].to_vec())
+            }
+            Hostility::AnotherRun => ServerReply::SayAndClose(reply),
+            Hostility::Drip => ServerReply::Drip(reply),
+            Hostility::Silence => ServerReply::Nothing,
+            _ => ServerReply::Say(reply),
+        }
+    }
+}
+
+/// Returns a page of a ledger: the `first`, or a later one.
+fn page(hostility: Hostility, first: bool) -> Vec<u8> {
+    let value = match hostility {
+        Hostility::HugePage => "x".repeat(17 << 20),
+        _ => "x".to_owned(),
+    };
+    let record = [bulk("r:tick"), bulk(&format!("5:1:0:{value}"))].concat();
+    let record = [b"*2\r\n".to_vec(), record].concat();
+    let pieces = match hostility {
+        Hostility::RepeatedRecords => array(&[record.clone(), record]),
+        _ => array(&[record]),
+    };
+    array(&[bulk("ledger"), next(hostility, first), bulk("0"), bulk("0"), pieces])
+}
+
+/// Returns the position at which the next page would begin.
+fn next(hostility: Hostility, first: bool) -> Vec<u8> {
+    match hostility {
+        Hostility::EndlessPages => bulk(&SystemWorld.wall().as_micros().to_string()),
+        Hostility::SamePage => bulk("7"),
+        Hostility::RepeatedRecords if first => bulk("7"),
+        _ => bulk(""),
+    }
+}
+
+/// Returns a script's reply with correct syntax and wrong content. `first`: in reply to the first page of a
+/// ledger.
+fn reply(hostility: Hostility, scripts: &[usize], first: bool) -> Vec<u8> {
+    let mut scripts = scripts.to_vec();
+    match hostility {
+        Hostility::TooFew => drop(scripts.pop()),
+        Hostility::TooMany => scripts.extend(scripts.last().copied()),
+        _ => {}
+    }
+    let now = SystemWorld.wall().as_micros();
+    let now = match hostility {
+        Hostility::NegativeTime => "-5".to_owned(),
+        Hostility::EndOfTime => "99999999999999999999".to_owned(),
+        Hostility::HugeString => "9".repeat(2 << 20),
+        _ => now.to_string(),
+    };
+    let counter = match hostility {
+        Hostility::HugeCounter => "9007199254740993".to_owned(),
+        Hostility::NanCounter => "nan".to_owned(),
+        Hostility::NegativeCounter => "-1".to_owned(),
+        _ => SystemWorld.wall().as_micros().to_string(),
+    };
+    let item = |script: usize| {
+        // The marker is set as the client asks: a client that never gets a marker would meet no other fault.
+        let said = match hostility {
+            Hostility::OtherAnswer if script < KEYS.len() - 1 => WORDS[(script + 1) % 4],
+            Hostility::Done if script < KEYS.len() - 1 => "done",
+            _ => WORDS[script],
+        };
+        match said {
+            "granted" => array(&[bulk("granted"), bulk(&counter)]),
+            "released" => array(&[bulk("released"), bulk("1")]),
+            "queued" => array(&[bulk("queued"), bulk("0")]),
+            "state" => array(&[bulk("state"), bulk("-2"), bulk(""), bulk(""), bulk("")]),
+            "done" => array(&[bulk("done"), bulk("d:7:1:::yours")]),
+            "ledger" => page(hostility, first),
+            "pruned" => array(&[bulk("pruned"), next(hostility, first)]),
+            word => array(&[bulk(word)]),
+        }
+    };
+    let mut parts = vec![bulk(&now)];
+    parts.extend(scripts.into_iter().map(item));
+    array(&parts)
+}
+
+fn time(hostility: Hostility) -> Vec<u8> {
+    let now = SystemWorld.wall().as_micros();
+    match hostility {
+        Hostility::NegativeTime => array(&[bulk("-5"), bulk("-5")]),
+        Hostility::EndOfTime => array(&[bulk("18446744073709551615"), bulk("999999")]),
+        _ => array(&[bulk(&(now / 1_000_000).to_string()), bulk(&(now % 1_000_000).to_string())]),
+    }
+}
+
+fn bulk(text: &str) -> Vec<u8> {
+    format!("${}\r\n{text}\r\n", text.len()).into_bytes()
+}
+
+fn push(parts: &[Vec<u8>]) -> Vec<u8> {
+    [format!(">{}\r\n", parts.len()).into_bytes(), parts.concat()].concat()
+}
+
+fn array(parts: &[Vec<u8>]) -> Vec<u8> {
+    [format!("*{}\r\n", parts.len()).into_bytes(), parts.concat()].concat()
+}

@@ -1,0 +1,113 @@
+//! The stores of the models' nodes, and the way in which the shipped engine runs on them.
+
+use quorate::node::{
+    Batch, LedgerState, NodeTime, Reply, Request, Resource,
+    engine::{self, ClaimRow, Clocks, CounterRow, LeaseRow, QueueRow, Store},
+};
+use std::{
+    convert::Infallible,
+    sync::{Arc, LazyLock},
+};
+
+static MARKER: LazyLock<Arc<str>> = LazyLock::new(|| "marked".into());
+
+/// The store of one node in a model, packed so that a search can keep many of them.
+///
+/// A model implements the rows that its requests use. By default a row is empty, and a write to it is lost.
+pub(super) trait ModelStore {
+    fn lease(&self, _: &Resource) -> Option<LeaseRow> {
+        None
+    }
+
+    fn set_lease(&mut self, _: &Resource, _: Option<LeaseRow>) {}
+
+    fn counter(&self, _: &Resource) -> Option<CounterRow> {
+        None
+    }
+
+    fn set_counter(&mut self, _: &Resource, _: CounterRow) {}
+
+    fn claim(&self, _: &Resource) -> Option<ClaimRow> {
+        None
+    }
+
+    fn set_claim(&mut self, _: &Resource, _: Option<ClaimRow>) {}
+
+    fn ledger(&self) -> LedgerState {
+        LedgerState::default()
+    }
+
+    fn set_ledger(&mut self, _: LedgerState) {}
+}
+
+/// Runs `request` alone on the shipped engine. The marker is always stored: the model decides whether a node
+/// may vote.
+pub(super) fn run(
+    store: &mut impl ModelStore,
+    request: Request,
+    clocks: Clocks,
+    not_after: NodeTime,
+) -> Reply {
+    let batch = Batch { requests: vec![request], not_after, stamp: Arc::clone(&MARKER) };
+    let reply = engine::run(&mut EngineStore(store), &batch, clocks);
+    reply.replies.into_iter().next().unwrap_or_else(|| unreachable!("one request has one reply"))
+}
+
+/// A [`ModelStore`] as the engine uses it. No model has a queue.
+struct EngineStore<'a, S>(&'a mut S);
+
+impl<S: ModelStore> Store for EngineStore<'_, S> {
+    type Error = Infallible;
+
+    fn lease(&self, resource: &Resource) -> Result<Option<LeaseRow>, Infallible> {
+        Ok(self.0.lease(resource))
+    }
+
+    fn set_lease(&mut self, resource: &Resource, row: Option<LeaseRow>) -> Result<(), Infallible> {
+        self.0.set_lease(resource, row);
+        Ok(())
+    }
+
+    fn queue(&self, _: &Resource) -> Result<Option<QueueRow>, Infallible> {
+        Ok(None)
+    }
+
+    fn set_queue(&mut self, _: &Resource, _: Option<QueueRow>) -> Result<(), Infallible> {
+        Ok(())
+    }
+
+    fn counter(&self, resource: &Resource) -> Result<Option<CounterRow>, Infallible> {
+        Ok(self.0.counter(resource))
+    }
+
+    fn set_counter(&mut self, resource: &Resource, row: CounterRow) -> Result<(), Infallible> {
+        self.0.set_counter(resource, row);
+        Ok(())
+    }
+
+    fn claim(&self, resource: &Resource) -> Result<Option<ClaimRow>, Infallible> {
+        Ok(self.0.claim(resource))
+    }
+
+    fn set_claim(&mut self, resource: &Resource, row: Option<ClaimRow>) -> Result<(), Infallible> {
+        self.0.set_claim(resource, row);
+        Ok(())
+    }
+
+    fn ledger(&self, _: &str) -> Result<LedgerState, Infallible> {
+        Ok(self.0.ledger())
+    }
+
+    fn set_ledger(&mut self, _: &str, state: LedgerState) -> Result<(), Infallible> {
+        self.0.set_ledger(state);
+        Ok(())
+    }
+
+    fn marker(&self) -> Result<Option<Arc<str>>, Infallible> {
+        Ok(Some(Arc::clone(&MARKER)))
+    }
+
+    fn set_marker(&mut self, _: Arc<str>) -> Result<(), Infallible> {
+        Ok(())
+    }
+}

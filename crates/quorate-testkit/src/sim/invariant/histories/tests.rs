@@ -1,0 +1,122 @@
+use super::{super::pool_log::made, *};
+use quorate::{node::FencingToken, schedule::TickCause};
+
+fn entry(job: &str, due: u64, run: u64, end: TickEnd) -> TickHistory {
+    TickHistory {
+        job: job.into(),
+        tick: made::at(due),
+        until: None,
+        cause: TickCause::Scheduled,
+        end,
+        reason: "".into(),
+        worker: "w0".into(),
+        term: FencingToken::new(run),
+        started: None,
+        took: None,
+        attempts: 0,
+        output: None,
+    }
+}
+
+fn read(histories: &mut Histories, entries: &[TickHistory]) -> Result<(), String> {
+    let (job, page) = (entries[0].job.clone(), &entries[..entries.len().min(3)]);
+    made::see(histories, 0, &Event::HistoryRead { job: &job, entries, page })
+}
+
+/// One run of `job`, due at 2 s, that ended so, and what is then read of it.
+fn reads(promises: Promises, job: &str, ended: Option<HandlerEnd>, end: TickEnd) -> Result<(), String> {
+    let mut histories = Histories { promises, ..Histories::default() };
+    if let Some(ended) = ended {
+        made::started(&mut histories, 2_000, &made::start(1, job, 2_000)).unwrap();
+        made::ended(&mut histories, 2_100, 1, ended).unwrap();
+    }
+    read(&mut histories, &[entry(job, 2_000, 1, end)])
+}
+
+#[test]
+fn ends_agree_with_what_the_handlers_did() {
+    use HandlerEnd::{Done, Failed, Stopped};
+    let today = Promises::default();
+    let says = |ended, end| reads(today, "any-each", ended, end);
+    assert_eq!(says(Some(Done), TickEnd::Done), Ok(()));
+    for ended in [None, Some(Failed), Some(Stopped)] {
+        assert!(says(ended, TickEnd::Done).unwrap_err().contains("no handler ended so"), "{ended:?}");
+    }
+    assert!(says(Some(Failed), TickEnd::Failed).is_ok() && says(Some(Done), TickEnd::Failed).is_err());
+    assert!(says(Some(Failed), TickEnd::TimedOut).is_err());
+    assert!(says(Some(Stopped), TickEnd::Cancelled).is_ok() && says(None, TickEnd::Cancelled).is_err());
+    let mut other = Histories::default();
+    made::ran(&mut other, &made::start(1, "any-each", 2_000)).unwrap();
+    let elsewhere = TickHistory { worker: "w1".into(), ..entry("any-each", 2_000, 1, TickEnd::Done) };
+    assert!(read(&mut other, &[elsewhere]).is_err(), "on another worker");
+    assert!(read(&mut other, &[entry("any-each", 2_000, 2, TickEnd::Done)]).is_err(), "under another token");
+    let hours = TickHistory { started: Some(made::at(9_000)), ..entry("any-each", 2_000, 1, TickEnd::Done) };
+    assert!(read(&mut other, &[hours]).is_err(), "at another time");
+}
+
+#[test]
+fn what_is_skipped_or_lost_is_so_for_a_reason() {
+    let today = Promises::default();
+    let says = |job, end| reads(today, job, None, end);
+    assert!(says("led", TickEnd::Lost).is_err() && says("led-once", TickEnd::Lost).is_ok());
+    assert!(says("any-each", TickEnd::Lost).is_ok());
+    assert!(reads(Promises::ALL, "any-each", None, TickEnd::Lost).is_err());
+    assert!(says("led", TickEnd::SkippedMisfire).unwrap_err().contains("do not permit"));
+    assert!(
+        says("led", TickEnd::SkippedOverlap).is_err() && says("led-once", TickEnd::SkippedOverlap).is_ok()
+    );
+    assert!(says("led", TickEnd::SkippedPaused).is_err());
+    assert!(reads(Promises::ALL, "any-skip", None, TickEnd::SkippedMisfire).is_ok());
+    let started = |promises| reads(promises, "led-once", Some(HandlerEnd::Done), TickEnd::SkippedOverlap);
+    assert!(started(today).is_ok());
+    assert!(started(Promises::ALL).unwrap_err().contains("has started"));
+}
+
+#[test]
+fn a_history_is_in_order_and_has_each_entry_once() {
+    let histories = |promises| {
+        let mut histories = Histories { promises, ..Histories::default() };
+        for (run, due) in [(1, 1_500), (2, 3_000), (3, 3_000), (4, 4_500)] {
+            made::ran(&mut histories, &made::start(run, "any-each", due)).unwrap();
+        }
+        histories
+    };
+    let done = |run, due| entry("any-each", due, run, TickEnd::Done);
+    let today = Promises::default();
+    let all = [done(4, 4_500), done(3, 3_000), done(2, 3_000), done(1, 1_500)];
+    assert_eq!(read(&mut histories(today), &all), Ok(()));
+    assert!(read(&mut histories(Promises::ALL), &all).unwrap_err().contains("two entries"));
+    assert!(read(&mut histories(today), &[done(1, 1_500), done(2, 3_000)]).unwrap_err().contains("order"));
+    assert!(
+        read(&mut histories(today), &[done(2, 3_000), done(2, 3_000)]).unwrap_err().contains("two entries")
+    );
+    let page = Event::HistoryRead { job: "any-each", entries: &all, page: &all[1..2] };
+    assert!(made::see(&mut histories(today), 0, &page).unwrap_err().contains("first page"));
+}
+
+#[test]
+fn no_entry_is_missing_that_is_to_be_kept() {
+    let stored = |servers, job: &str| {
+        let mut histories = Histories::default();
+        made::ran(&mut histories, &made::start(1, job, 2_000)).unwrap();
+        let missing = entry(job, 1_000, 9, TickEnd::Done).key();
+        let ledger = format!("{POOL}{{{}}}", TickHistory::part(job));
+        made::written(&mut histories, &ledger, &missing, "", servers).unwrap();
+        histories
+    };
+    let rest = |job| [entry(job, 2_000, 1, TickEnd::Done)];
+    assert!(read(&mut stored(3, "led"), &rest("led")).unwrap_err().contains("is missing"));
+    assert!(read(&mut stored(2, "led"), &rest("led")).is_ok(), "a minority's");
+    let mut forgot = stored(3, "led");
+    made::see(&mut forgot, 0, &Event::Forgot { node: "n0" }).unwrap();
+    assert!(read(&mut forgot, &rest("led")).is_ok());
+
+    let settle = |histories: &mut Histories, since| {
+        made::see(histories, 9_000, &Event::Settled { since: made::at(since), until: made::at(9_000) })
+    };
+    let mut histories = stored(0, "led-once");
+    made::ran(&mut histories, &made::start(2, "led-once", 6_300)).unwrap();
+    read(&mut histories, &rest("led-once")).unwrap();
+    assert!(settle(&mut histories, 5_000).unwrap_err().contains("lacks run 2"));
+    assert!(settle(&mut histories, 7_000).is_ok(), "before the faults were over");
+}

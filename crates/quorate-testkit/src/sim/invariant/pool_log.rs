@@ -1,0 +1,272 @@
+use super::Event;
+use crate::sim::{
+    Asked, RunEnd, RunStart, Told,
+    worker::{PoolSpec, VALID_FOR, pool_specs},
+};
+use quorate::{
+    env::WallTime,
+    schedule::{Ask, RequestId},
+};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+/// The wall clock of a majority of the servers is not further from the truth than this.
+pub(super) const OFFSET: Duration = Duration::from_secs(1);
+/// A worker notices a pause, or its end, within this time: it looks at the job about once a second, and what it had begun by
+/// then may still have to be written and claimed.
+pub(super) const NOTICED_IN: Duration = Duration::from_secs(4);
+
+/// The runs and the requests of the second group, as they happened.
+#[derive(Debug)]
+pub(super) struct PoolLog {
+    specs: BTreeMap<&'static str, PoolSpec>,
+    runs: BTreeMap<u64, Run>,
+    of: BTreeMap<RunOf, Vec<u64>>,
+    asks: BTreeMap<u64, Request>,
+}
+
+/// What a run is of: a tick of the job's schedule, or one run of a request.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct RunOf {
+    pub(super) job: Arc<str>,
+    pub(super) tick: WallTime,
+    pub(super) request: Option<RequestId>,
+}
+
+impl RunOf {
+    pub(super) fn tick(job: &str, tick: WallTime) -> Self {
+        Self { job: job.into(), tick, request: None }
+    }
+
+    pub(super) fn started(start: &RunStart) -> Self {
+        Self { job: Arc::clone(&start.job), tick: start.at, request: start.cause.request() }
+    }
+}
+
+/// One run of a handler.
+#[derive(Debug)]
+pub(super) struct Run {
+    pub(super) start: RunStart,
+    /// When it ended, in true time, and how.
+    pub(super) end: Option<(WallTime, RunEnd)>,
+}
+
+impl Run {
+    /// Whether its handler came to an end that is not to be repeated.
+    pub(super) fn ended_itself(&self) -> bool {
+        self.end.is_some_and(|(_, end)| end.is_own())
+    }
+}
+
+/// A request of the operator.
+#[derive(Debug)]
+pub(super) struct Request {
+    pub(super) asked: Asked,
+    /// When the operator heard of it, in true time, and what.
+    pub(super) told: Option<(WallTime, Told)>,
+}
+
+impl Request {
+    /// Whether it may have been carried out.
+    pub(super) fn is_possible(&self) -> bool {
+        !matches!(self.told, Some((_, Told::NotSent | Told::Refused { .. })))
+    }
+
+    pub(super) fn is_accepted(&self) -> bool {
+        matches!(self.told, Some((_, Told::Accepted { .. })))
+    }
+
+    /// The latest true time at which it takes effect.
+    pub(super) fn latest(&self) -> WallTime {
+        match self.told {
+            Some((at, Told::Accepted { .. })) => at,
+            _ => self.asked.at + VALID_FOR + OFFSET * 2,
+        }
+    }
+}
+
+impl Default for PoolLog {
+    fn default() -> Self {
+        let specs = pool_specs().into_iter().map(|spec| (spec.name, spec)).collect();
+        Self { specs, runs: BTreeMap::new(), of: BTreeMap::new(), asks: BTreeMap::new() }
+    }
+}
+
+impl PoolLog {
+    /// Takes in an event at the true wall time `now`.
+    pub(super) fn see(&mut self, now: WallTime, event: &Event<'_>) {
+        match event {
+            Event::RunStarted(start) => {
+                self.of.entry(RunOf::started(start)).or_default().push(start.run);
+                self.runs.insert(start.run, Run { start: (*start).clone(), end: None });
+            }
+            Event::RunEnded { run, end } => {
+                if let Some(run) = self.runs.get_mut(run) {
+                    run.end = Some((now, *end));
+                }
+            }
+            Event::Asked(asked) => {
+                self.asks.insert(asked.number, Request { asked: (*asked).clone(), told: None });
+            }
+            Event::Answered { number, told } => {
+                if let Some(request) = self.asks.get_mut(number) {
+                    request.told = Some((now, **told));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn spec(&self, job: &str) -> Option<&PoolSpec> {
+        self.specs.get(job)
+    }
+
+    pub(super) fn specs(&self) -> impl Iterator<Item = &PoolSpec> {
+        self.specs.values()
+    }
+
+    pub(super) fn run(&self, run: u64) -> Option<&Run> {
+        self.runs.get(&run)
+    }
+
+    pub(super) fn runs(&self) -> impl Iterator<Item = &Run> {
+        self.runs.values()
+    }
+
+    /// The runs of one tick, or of one run of a request, in the order of their starts.
+    pub(super) fn of(&self, what: &RunOf) -> impl Iterator<Item = &Run> {
+        self.of.get(what).into_iter().flatten().filter_map(|run| self.runs.get(run))
+    }
+
+    /// The runs of a request, in the order of their starts.
+    pub(super) fn of_request(&self, id: RequestId) -> impl Iterator<Item = &Run> {
+        self.runs.values().filter(move |run| run.start.cause.request() == Some(id))
+    }
+
+    /// The requests to a job.
+    pub(super) fn requests<'a>(&'a self, job: &'a str) -> impl Iterator<Item = &'a Request> {
+        self.asks.values().filter(move |request| **request.asked.ask.job() == *job)
+    }
+
+    /// Every request.
+    pub(super) fn all_requests(&self) -> impl Iterator<Item = &Request> {
+        self.asks.values()
+    }
+
+    /// Whether a tick may be skipped because its job was, or may have been, paused: also one that came due before the
+    /// pause and had not ended.
+    pub(super) fn may_be_paused(&self, job: &str, tick: WallTime) -> bool {
+        let pauses = || self.requests(job).filter(|request| matches!(request.asked.ask, Ask::Pause { .. }));
+        let resumes = |after: WallTime| {
+            let of_job = self.requests(job).filter(|request| matches!(request.asked.ask, Ask::Resume { .. }));
+            of_job.filter(move |request| request.is_accepted() && request.asked.at > after)
+        };
+        // Another worker than the leader notices a moment later.
+        let noticed =
+            if self.spec(job).is_some_and(PoolSpec::is_any_worker) { NOTICED_IN } else { Duration::ZERO };
+        pauses().filter(|pause| pause.is_possible()).any(|pause| {
+            // A later resume that was accepted ends it.
+            !resumes(pause.latest()).any(|resume| resume.latest() + OFFSET + noticed < tick)
+        })
+    }
+
+    /// Whether an operator may have cancelled what ran, or waited, of a job between these true times.
+    pub(super) fn may_be_cancelled(&self, job: &str, from: WallTime, until: WallTime) -> bool {
+        let cancels = self.requests(job).filter(|request| matches!(request.asked.ask, Ask::Cancel { .. }));
+        cancels
+            .filter(|cancel| cancel.is_possible())
+            .any(|cancel| cancel.asked.at <= until + OFFSET && from <= cancel.latest() + OFFSET * 2)
+    }
+}
+
+/// Events of histories that tests make by hand.
+#[cfg(test)]
+pub(super) mod made {
+    use crate::sim::{Asked, Event, HandlerEnd, RunEnd, RunStart, Told, invariant::Invariant};
+    use quorate::{
+        env::WallTime,
+        node::{FencingToken, Record, Reply, Request},
+        schedule::{Ask, JobRow, RequestId, TickCause},
+    };
+    use std::time::Duration;
+
+    /// The wall time of the simulation's millisecond `ms`.
+    pub(crate) fn at(ms: u64) -> WallTime {
+        WallTime::from_micros(1_700_000_000_000_000 + ms * 1_000)
+    }
+
+    pub(crate) fn id(number: u128) -> RequestId {
+        RequestId::from_u128(number)
+    }
+
+    pub(crate) fn see(invariant: &mut dyn Invariant, ms: u64, event: &Event<'_>) -> Result<(), String> {
+        invariant.see(Duration::from_millis(ms), event)
+    }
+
+    /// A start that nothing is wrong with, when the tick is due.
+    pub(crate) fn start(run: u64, job: &str, due: u64) -> RunStart {
+        RunStart {
+            run,
+            worker: "w0".into(),
+            job: job.into(),
+            at: at(due),
+            cause: TickCause::Scheduled,
+            token: run,
+            valid: true,
+            true_wall: at(due),
+            ahead: Duration::ZERO,
+            clock_stood: false,
+            awake_for: Duration::from_secs(99),
+            beside: Vec::new(),
+        }
+    }
+
+    pub(crate) fn started(invariant: &mut dyn Invariant, ms: u64, start: &RunStart) -> Result<(), String> {
+        see(invariant, ms, &Event::RunStarted(start))
+    }
+
+    pub(crate) fn ended(
+        invariant: &mut dyn Invariant,
+        ms: u64,
+        run: u64,
+        end: HandlerEnd,
+    ) -> Result<(), String> {
+        let end = RunEnd { end, took: Duration::ZERO, stopped: false, overdue: false };
+        see(invariant, ms, &Event::RunEnded { run, end })
+    }
+
+    /// A good run from its start to its end.
+    pub(crate) fn ran(invariant: &mut dyn Invariant, start: &RunStart) -> Result<(), String> {
+        let ms = (start.true_wall.as_micros() - at(0).as_micros()) / 1_000;
+        started(invariant, ms, start)?;
+        ended(invariant, ms, start.run, HandlerEnd::Done)
+    }
+
+    /// The operator sends a request and hears of it at once.
+    pub(crate) fn asks(invariant: &mut dyn Invariant, ms: u64, ask: Ask, told: Told) -> Result<(), String> {
+        see(invariant, ms, &Event::Asked(&Asked { number: ms, ask, at: at(ms) }))?;
+        see(invariant, ms, &Event::Answered { number: ms, told: &told })
+    }
+
+    /// Servers, so many of them, write a record.
+    pub(crate) fn written(
+        invariant: &mut dyn Invariant,
+        ledger: &str,
+        key: &str,
+        value: &str,
+        servers: usize,
+    ) -> Result<(), String> {
+        let term = FencingToken::new(1);
+        let record = Record { at: at(0).as_micros(), term, last: false, value: value.into() };
+        let (ledger, key) = (ledger.into(), key.into());
+        let request = Request::Write { ledger, term, key, seen: None, record };
+        ["n0", "n1", "n2", "n3", "n4"][..servers].iter().try_for_each(|node| {
+            see(invariant, 0, &Event::Ran { node, request: &request, reply: &Reply::Written })
+        })
+    }
+
+    pub(crate) fn row(since: u64, paused: bool) -> String {
+        let by = quorate::schedule::Paused { by: "me".into(), at: at(since) };
+        let row = JobRow { since: at(since), paused: paused.then_some(by), ..JobRow::default() };
+        row.to_value().to_string()
+    }
+}

@@ -1,0 +1,292 @@
+use super::{
+    Event, Invariant, MAJORITY,
+    pool_log::{NOTICED_IN, OFFSET, PoolLog, Request as Sent, RunOf},
+};
+use crate::sim::{
+    Promises, RunStart, Told,
+    scenario::true_wall,
+    worker::{POOL, PoolSpec},
+};
+use quorate::{
+    env::WallTime,
+    node::{Record, Reply, Request},
+    schedule::{Ask, Delivery, JobRow, RequestId, TickHistory},
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+/// A request from outside is carried out once, or answered as promised.
+///
+/// - A run on request is of a request that was sent and not refused. It runs the tick that was asked for: of a trigger
+///   the moment of the request, of a back-fill each tick of the span, oldest first.
+/// - A request that was accepted was stored on a majority. Each of its runs has started, or its history says what became
+///   of it.
+/// - Once a pause has been accepted, no later tick of the job's schedule starts, from [`NOTICED_IN`] on and until a
+///   request to resume it is sent. Nor does an earlier one, unless it had been started before and is at-least-once: that
+///   goes on, under the next leader too. (Of an any-worker job with [`Promises::any_worker_pauses`].)
+///
+/// Excuses: a request may be cancelled by a later one. It is given up where fewer than a majority of the servers remember
+/// it at some moment before it runs; so is a pause. A worker that was paused itself, or whose boot clock stood still, may
+/// notice a pause later. A request whose answer the operator did not hear may have been carried out or not.
+#[derive(Debug, Default)]
+pub(super) struct Requests {
+    log: PoolLog,
+    promises: Promises,
+    /// The servers on which a request's record is stored; and whether it was once stored on a majority, and since then on
+    /// fewer.
+    stored: BTreeMap<RequestId, Stored>,
+    /// The servers on which a job's row says that it is paused.
+    paused: BTreeMap<Arc<str>, BTreeSet<String>>,
+    /// The pauses that were accepted.
+    in_force: BTreeMap<Arc<str>, Pause>,
+    /// When a server last forgot.
+    forgot: Option<WallTime>,
+    histories: BTreeMap<Arc<str>, Vec<TickHistory>>,
+    judged: u64,
+    forgotten: u64,
+    pauses: u64,
+}
+
+/// A pause that was accepted.
+#[derive(Debug)]
+struct Pause {
+    /// When it must have been noticed, in true time.
+    noticed: Duration,
+    /// When it was accepted.
+    accepted: WallTime,
+}
+
+#[derive(Debug, Default)]
+struct Stored {
+    on: BTreeSet<String>,
+    ever: BTreeSet<String>,
+    had_majority: bool,
+    forgotten: bool,
+}
+
+impl Invariant for Requests {
+    fn name(&self) -> &'static str {
+        "requests"
+    }
+
+    fn judged(&self) -> Vec<(&'static str, u64)> {
+        vec![
+            ("request judged", self.judged),
+            ("request forgotten by servers", self.forgotten),
+            ("pause judged", self.pauses),
+        ]
+    }
+
+    fn see(&mut self, now: Duration, event: &Event<'_>) -> Result<(), String> {
+        self.log.see(true_wall(now), event);
+        match event {
+            Event::Promised(promises) => self.promises = *promises,
+            Event::Forgot { node } => {
+                self.forgot = Some(true_wall(now));
+                self.forget(node);
+            }
+            Event::Ran {
+                node,
+                request: Request::Write { ledger, key, record, .. },
+                reply: Reply::Written,
+            } if **ledger == *POOL => self.written(node, key, record),
+            // The memory of a server begins when it is marked, which may be long after it forgot.
+            Event::Ran { request: Request::Mark { .. }, reply: Reply::Marked, .. } => {
+                self.forgot = Some(true_wall(now));
+            }
+            Event::RunStarted(start) => return self.started(now, start),
+            Event::Asked(asked) => {
+                // From here on a tick may run again.
+                if let Ask::Resume { job } = &asked.ask {
+                    self.in_force.remove(job);
+                }
+            }
+            Event::Answered { number, told } => return self.answered(now, *number, told),
+            Event::HistoryRead { job, entries, .. } => {
+                self.histories.insert((*job).into(), entries.to_vec());
+            }
+            Event::Settled { .. } => return self.reckon(),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+impl Requests {
+    fn forget(&mut self, node: &str) {
+        for stored in self.stored.values_mut() {
+            stored.on.remove(node);
+            stored.forgotten |= stored.had_majority && stored.on.len() < MAJORITY;
+        }
+        for (job, on) in &mut self.paused {
+            on.remove(node);
+            if on.len() < MAJORITY {
+                self.in_force.remove(job);
+            }
+        }
+    }
+
+    fn written(&mut self, node: &str, key: &str, record: &Record) {
+        if let Some(job) = key.strip_prefix(JobRow::PREFIX) {
+            let Ok(row) = JobRow::parse(&record.value) else { return };
+            let on = self.paused.entry(job.into()).or_default();
+            match row.paused {
+                Some(_) => on.insert(node.to_owned()),
+                None => on.remove(node),
+            };
+            return;
+        }
+        // The record of a request has its id as a part of its key.
+        let id = key.split('/').find_map(|part| part.parse::<RequestId>().ok());
+        let Some(id) = id.filter(|_| !record.last) else { return };
+        let stored = self.stored.entry(id).or_default();
+        stored.on.insert(node.to_owned());
+        stored.ever.insert(node.to_owned());
+        stored.had_majority |= stored.on.len() >= MAJORITY;
+    }
+
+    fn answered(&mut self, now: Duration, number: u64, told: &Told) -> Result<(), String> {
+        let Some(sent) = self.log.all_requests().find(|sent| sent.asked.number == number) else {
+            return Ok(());
+        };
+        let Told::Accepted { id, count } = told else { return Ok(()) };
+        let (ask, job) = (&sent.asked.ask, sent.asked.ask.job());
+        match ask {
+            Ask::Trigger { .. } | Ask::Backfill { .. } => {
+                let on = self.stored.get(id).map_or(0, |stored| stored.ever.len());
+                if on < MAJORITY {
+                    return Err(format!("{id} ({ask:?}) was accepted, and stored on {on} servers"));
+                }
+                let makes = self.log.spec(job).map_or(0, |spec| ticks(spec, sent).len() as u64);
+                if *count != makes {
+                    return Err(format!(
+                        "{id} ({ask:?}) makes {count} runs, by its answer, and {makes} in truth"
+                    ));
+                }
+            }
+            Ask::Pause { .. } => {
+                // An earlier request to resume may yet be carried out.
+                let at = true_wall(now);
+                let resumes = |sent: &&Sent| matches!(sent.asked.ask, Ask::Resume { .. });
+                let mut open = self.log.requests(job).filter(resumes).filter(|sent| sent.is_possible());
+                let undone = open.any(|sent| !sent.is_accepted() && sent.latest() >= at - OFFSET);
+                let on = self.paused.get(job).map_or(0, BTreeSet::len);
+                if !undone && on >= MAJORITY {
+                    self.pauses += 1;
+                    let pause = Pause { noticed: now + NOTICED_IN, accepted: at };
+                    self.in_force.insert(Arc::clone(job), pause);
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn started(&self, now: Duration, start: &RunStart) -> Result<(), String> {
+        let RunStart { run, worker, job, at, cause, .. } = start;
+        let wrong =
+            |why: &str| Err(format!("{worker} starts run {run} of {job}, due at {at:?} ({cause}), {why}"));
+        let Some(id) = cause.request() else {
+            return if self.is_paused(now, start) { wrong("though it is paused") } else { Ok(()) };
+        };
+        let makes = |sent: &&Sent| matches!(sent.asked.ask, Ask::Trigger { .. } | Ask::Backfill { .. });
+        let mut possible = self.log.requests(job).filter(makes).filter(|sent| may_be(sent, id));
+        let spec = self.log.spec(job);
+        if !possible.any(|sent| spec.is_some_and(|spec| is_of(spec, sent, *at))) {
+            return wrong("of which there was no such request");
+        }
+        let later = self.log.of_request(id).find(|other| other.start.at > *at && other.start.job == *job);
+        let first = self.log.of(&RunOf::started(start)).count() == 1;
+        match later {
+            Some(later) if first => wrong(&format!("after run {} of a later tick", later.start.run)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether a tick must not start because its job is paused.
+    fn is_paused(&self, now: Duration, start: &RunStart) -> bool {
+        let Some(pause) = self.in_force.get(&start.job).filter(|pause| pause.noticed <= now) else {
+            return false;
+        };
+        let Some(spec) = self.log.spec(&start.job) else { return false };
+        let goes_on = spec.delivery == Delivery::AtLeastOnce && start.at < pause.accepted + OFFSET;
+        let excused = start.clock_stood || start.awake_for < NOTICED_IN;
+        let judged = !spec.is_any_worker() || self.promises.any_worker_pauses;
+        judged && !goes_on && !excused
+    }
+
+    /// Accounts for every request.
+    fn reckon(&mut self) -> Result<(), String> {
+        for sent in self.log.all_requests() {
+            let Some((_, Told::Accepted { id, .. })) = sent.told else { continue };
+            let (ask, job) = (&sent.asked.ask, sent.asked.ask.job());
+            let Some(spec) = self.log.spec(job).filter(|_| makes_runs(ask)) else { continue };
+            let cancelled = self.log.may_be_cancelled(job, sent.asked.at, WallTime::from_micros(u64::MAX));
+            let forgotten = self.stored.get(&id).is_none_or(|stored| stored.forgotten);
+            // Of an at-most-once run that too few servers can remember nothing may be entered.
+            let remembered = sent.latest() > self.forgot.unwrap_or(true_wall(Duration::ZERO)) + OFFSET * 2;
+            let entered = self.promises.every_end_is_entered || remembered;
+            let forgotten = forgotten || spec.delivery == Delivery::AtMostOnce && !entered;
+            (self.judged, self.forgotten) = (self.judged + 1, self.forgotten + u64::from(forgotten));
+            if cancelled || forgotten {
+                continue;
+            }
+            let entries = || self.histories.get(job).into_iter().flatten();
+            let due = match ask {
+                Ask::Trigger { .. } => None,
+                _ => Some(ticks(spec, sent)),
+            };
+            let told = |tick: Option<WallTime>| {
+                let is_of =
+                    |at: WallTime, until: WallTime| tick.is_none_or(|tick| at <= tick && tick <= until);
+                let ran = self.log.of_request(id).any(|run| is_of(run.start.at, run.start.at));
+                ran || entries().any(|entry| {
+                    entry.cause.request() == Some(id) && is_of(entry.tick, entry.until.unwrap_or(entry.tick))
+                })
+            };
+            let lacking = match due {
+                None => (!told(None)).then_some(sent.asked.at),
+                Some(ticks) => ticks.into_iter().find(|tick| !told(Some(*tick))),
+            };
+            if let Some(tick) = lacking {
+                return Err(format!("{id} ({ask:?}) was accepted, and nothing came of its run of {tick:?}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn makes_runs(ask: &Ask) -> bool {
+    matches!(ask, Ask::Trigger { .. } | Ask::Backfill { .. })
+}
+
+/// Whether a request may be the one of this id, by what the operator was told.
+fn may_be(sent: &Sent, id: RequestId) -> bool {
+    match &sent.told {
+        None | Some((_, Told::Unknown { id: None })) => true,
+        Some((_, Told::Accepted { id: known, .. } | Told::Unknown { id: Some(known) })) => *known == id,
+        Some((_, Told::Refused { .. } | Told::NotSent)) => false,
+    }
+}
+
+/// Whether a request makes a run of `tick`.
+fn is_of(spec: &PoolSpec, sent: &Sent, tick: WallTime) -> bool {
+    match sent.asked.ask {
+        Ask::Backfill { .. } => ticks(spec, sent).contains(&tick),
+        // A trigger runs under the time at which it was posted, by the servers' clocks.
+        _ => sent.asked.at <= tick + OFFSET && tick <= sent.latest() + OFFSET,
+    }
+}
+
+/// The ticks of which a request makes runs.
+fn ticks(spec: &PoolSpec, sent: &Sent) -> Vec<WallTime> {
+    let Ask::Backfill { from, until, .. } = sent.asked.ask else { return vec![sent.asked.at] };
+    let next = |at: &WallTime| spec.schedule.next_after(*at).filter(|tick| *tick < until);
+    std::iter::successors(next(&(from - Duration::from_micros(1))), next).collect()
+}
+
+#[cfg(test)]
+mod tests;

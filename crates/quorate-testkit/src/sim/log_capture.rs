@@ -1,0 +1,135 @@
+use super::{
+    Event as SimEvent, Referee, Trace,
+    worker::{GROUP, pool_specs},
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::{Debug, Write},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+use tracing::{
+    Event, Level, Metadata, Subscriber,
+    field::{Field, Visit},
+    level_filters::LevelFilter,
+    span::{Attributes, Id, Record},
+    subscriber::DefaultGuard,
+};
+
+/// Log messages of the library, each with the name under which it is counted: the log is the only place
+/// that reports these events.
+const COUNTED_MESSAGES: [(&str, &str); 9] = [
+    ("skipped-misfire: they were missed by more", "ticks missed: window"),
+    ("skipped-misfire: they were missed, and the misfire rule", "ticks missed: skip"),
+    ("skipped-misfire: they were missed, and the run of", "ticks missed: stood for"),
+    ("skipped-overlap: it came due while", "tick overtaken"),
+    ("lost: it was started by", "tick left: started before"),
+    ("lost: too few nodes remember", "tick left: unknown"),
+    ("interrupted, though the term goes on", "tick interrupted in its term"),
+    ("not registered", "registration not at once"),
+    ("the work failed; it has resigned", "work restarted"),
+];
+
+/// The log target under which a leader reports that it has sealed the ledger, and the target of every end
+/// of a tick.
+const SEALED: &str = "quorate::ledger::record";
+const TICK: &str = "quorate::schedule::tick";
+
+/// Copies the library's log messages on this thread into the trace, until the guard is dropped.
+pub(super) fn capture_log(trace: &Trace, referee: &Arc<Referee>) -> DefaultGuard {
+    let (trace, referee) = (trace.clone(), Arc::clone(referee));
+    let pool = pool_specs().into_iter().map(|spec| spec.name).collect();
+    tracing::subscriber::set_default(LogCapture { trace, referee, spans: AtomicU64::new(1), pool })
+}
+
+#[derive(Debug)]
+struct LogCapture {
+    trace: Trace,
+    referee: Arc<Referee>,
+    spans: AtomicU64,
+    pool: BTreeSet<&'static str>,
+}
+
+impl Subscriber for LogCapture {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        let most = if metadata.target() == SEALED { Level::DEBUG } else { Level::INFO };
+        metadata.target().starts_with("quorate") && *metadata.level() <= most
+    }
+
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        Some(LevelFilter::DEBUG)
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        let mut line = Line::default();
+        event.record(&mut line);
+        self.judge(event.metadata().target(), &line);
+        let Line { message, fields, .. } = line;
+        if let Some((_, what)) = COUNTED_MESSAGES.iter().find(|(begin, _)| message.starts_with(begin)) {
+            self.referee.count(what);
+        }
+        self.trace.note(format_args!("LOG {} {message}{fields}", event.metadata().level()));
+    }
+
+    // The library opens no spans; if it ever does, this subscriber ignores them.
+    fn new_span(&self, _span: &Attributes<'_>) -> Id {
+        Id::from_u64(self.spans.fetch_add(1, Ordering::Relaxed))
+    }
+
+    fn record(&self, _span: &Id, _values: &Record<'_>) {}
+
+    fn record_follows_from(&self, _span: &Id, _follows: &Id) {}
+
+    fn enter(&self, _span: &Id) {}
+
+    fn exit(&self, _span: &Id) {}
+}
+
+impl LogCapture {
+    /// Passes a leader's report of a seal, or of a tick that will not be started, to the invariants.
+    fn judge(&self, target: &str, line: &Line) {
+        let field = |name: &str| line.values.get(name).map(String::as_str).unwrap_or_default();
+        let term = field("term").parse().unwrap_or_default();
+        match target {
+            SEALED if line.message == "sealed the ledger" && field("group") == GROUP => {
+                let nodes: Vec<&str> = field("nodes").split('"').skip(1).step_by(2).collect();
+                self.referee.judge(&SimEvent::Sealed { term, nodes: &nodes });
+            }
+            // The jobs of the second group have invariants of their own.
+            TICK if field("end") == "lost" && !self.pool.contains(field("job")) => {
+                let reason = line.message.strip_prefix("lost: ").unwrap_or_default();
+                let (job, tick) = (field("job"), field("tick"));
+                self.referee.judge(&SimEvent::TickLost { job, tick, term, reason });
+            }
+            _ => {}
+        }
+    }
+}
+
+#[derive(Default)]
+struct Line {
+    message: String,
+    fields: String,
+    /// Each field except the message, without quotation marks.
+    values: BTreeMap<&'static str, String>,
+}
+
+impl Visit for Line {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        // Writing to a string cannot fail.
+        let _ = match field.name() {
+            "message" => write!(self.message, "{value:?}"),
+            name => {
+                self.values.entry(name).or_insert_with(|| format!("{value:?}"));
+                write!(self.fields, " {name}={value:?}")
+            }
+        };
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.values.insert(field.name(), value.to_owned());
+        self.record_debug(field, &value);
+    }
+}

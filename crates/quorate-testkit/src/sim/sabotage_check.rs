@@ -1,0 +1,104 @@
+use super::{Outcome, Plan, simulate, simulate_untraced};
+use std::ops::Range;
+
+/// A plan that must hold, and the same plan with one mechanism left out, which must break an invariant.
+///
+/// Both are run on the *same* seed: a violation proves something of the mechanism only if that very history holds
+/// with the mechanism in its place.
+#[derive(Clone, Debug)]
+pub struct SabotageCheck<'a> {
+    /// The plan with every mechanism in its place.
+    pub sound: &'a Plan,
+    /// The plan without the mechanism.
+    pub sabotaged: &'a Plan,
+    /// The name of the invariant that must break; after `: `, a part of its message, if only that message
+    /// counts.
+    pub breaks: &'a str,
+}
+
+/// The first seed that breaks the invariant without the mechanism, and holds with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// The seed.
+    pub seed: u64,
+    /// The line of the trace that reports the violation.
+    pub violation: String,
+}
+
+/// Why a mechanism has not been shown to matter.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoDifference {
+    /// The invariant never breaks.
+    #[error("{breaks} holds in all {seeds} seeds although the mechanism is left out")]
+    NeverBreaks {
+        /// The invariant.
+        breaks: String,
+        /// The number of seeds that were run.
+        seeds: u64,
+    },
+    /// The first seed that breaks it breaks an invariant with the mechanism in its place as well.
+    #[error(
+        "seed {seed} breaks {breaks} without the mechanism, but it does not hold with the mechanism either: {sound}"
+    )]
+    NotSound {
+        /// The seed.
+        seed: u64,
+        /// The invariant that breaks without the mechanism.
+        breaks: String,
+        /// The violation with the mechanism in its place.
+        sound: String,
+    },
+}
+
+impl SabotageCheck<'_> {
+    /// Runs the sabotaged plan until a seed breaks the invariant, then runs the sound plan on that one seed.
+    ///
+    /// # Errors
+    /// [`NoDifference`]: no seed breaks the invariant, or the first one that does is not sound without the sabotage.
+    pub fn find(&self, seeds: Range<u64>) -> Result<Difference, NoDifference> {
+        let count = seeds.end.saturating_sub(seeds.start);
+        let found = seeds.into_iter().find_map(|seed| Some((seed, self.broken(seed)?)));
+        let breaks = self.breaks.to_owned();
+        let Some((seed, violation)) = found else {
+            return Err(NoDifference::NeverBreaks { breaks, seeds: count });
+        };
+        match simulate_untraced(seed, self.sound).violation {
+            None => Ok(Difference { seed, violation }),
+            Some(sound) => Err(NoDifference::NotSound { seed, breaks, sound }),
+        }
+    }
+
+    /// The line of the trace that reports the violation, if the sabotaged plan has one under this seed.
+    pub fn broken(&self, seed: u64) -> Option<String> {
+        let Outcome { trace, .. } = simulate(seed, self.sabotaged);
+        let (invariant, how) = self.breaks.split_once(": ").unwrap_or((self.breaks, ""));
+        let broken = format!("VIOLATION {invariant}: ");
+        let line = trace.into_iter().find(|line| line.contains(&broken) && line.contains(how))?;
+        Some(line.trim().to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sim::NodeFault;
+    use std::time::Duration;
+
+    fn short(node_fault: Option<NodeFault>) -> Plan {
+        Plan { node_fault, length: Duration::from_secs(3), ..Plan::default() }
+    }
+
+    #[test]
+    fn a_seed_counts_only_if_it_holds_without_the_sabotage() {
+        let (sound, generous) = (short(None), short(Some(NodeFault::Generous)));
+        let sabotage_check = |sound, sabotaged| SabotageCheck { sound, sabotaged, breaks: "exclusion" };
+        let found = sabotage_check(&sound, &generous).find(1..40).unwrap();
+        assert!(found.violation.contains("VIOLATION exclusion: "), "{found:?}");
+        let unsound = sabotage_check(&generous, &generous).find(found.seed..40).unwrap_err();
+        let NoDifference::NotSound { seed, .. } = &unsound else { panic!("{unsound}") };
+        assert_eq!(*seed, found.seed);
+        assert!(unsound.to_string().contains("does not hold with the mechanism either: at "), "{unsound}");
+        let never = sabotage_check(&sound, &sound).find(1..3).unwrap_err();
+        assert_eq!(never.to_string(), "exclusion holds in all 2 seeds although the mechanism is left out");
+    }
+}

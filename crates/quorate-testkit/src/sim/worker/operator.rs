@@ -1,0 +1,182 @@
+//! An operator: a quorum client without jobs of its own, which sends requests to the group [`POOL`].
+
+use super::pool::{POOL, PoolSpec, pool_specs};
+use crate::sim::{Asked, Event, Referee, SeedRng, Told, scenario::true_wall};
+use quorate::{
+    env::{Env, WallTime},
+    quorum::Quorum,
+    schedule::{Accepted, Ask, Jobs, JobsError, TickHistory},
+};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+/// The longest time for which a leader may take up a request of the storm.
+pub(in super::super) const VALID_FOR: Duration = Duration::from_secs(3);
+/// The clocks of a majority of the servers are not further apart.
+const CLOCKS_APART: Duration = Duration::from_secs(1);
+/// The number of entries in a first page of a history.
+const PAGE: usize = 3;
+/// How long a request of the calm waits for its answer.
+const CALM_WAIT: Duration = Duration::from_secs(2);
+
+/// A client that operates the jobs of the group.
+#[derive(Clone, Debug)]
+pub(in super::super) struct Operator {
+    pub(in super::super) env: Env,
+    pub(in super::super) quorum: Quorum,
+    pub(in super::super) referee: Arc<Referee>,
+    pub(in super::super) seed: u64,
+    /// Set once every pause has been lifted after the faults.
+    pub(in super::super) resumed: Arc<Mutex<bool>>,
+}
+
+impl Operator {
+    /// Whether it has lifted every pause after the faults.
+    pub(in super::super) fn has_resumed(&self) -> bool {
+        *self.resumed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends requests until the faults end, then lifts all pauses.
+    pub(in super::super) async fn work(self) {
+        let mut rng = SeedRng::new(self.seed, "operator");
+        let Ok(jobs) = Jobs::new(&self.quorum, POOL) else { return };
+        let specs = pool_specs();
+        let mut paused: BTreeSet<&'static str> = BTreeSet::new();
+        while !self.referee.is_calm() {
+            let pause = rng.millis_up_to(&[300, 1_500, 4_000]);
+            self.env.sleep(pause).await;
+            if self.referee.is_calm() {
+                break;
+            }
+            let spec = &specs[rng.index(specs.len())];
+            let ask = draw(spec, &mut paused, &mut rng, self.quorum.wall());
+            let patience = rng.millis(500..=3_500);
+            let jobs = jobs.clone().wait(patience).valid_for(rng.millis(500..=VALID_FOR.as_millis() as u64));
+            let drops_after = rng.chance(120).then(|| rng.millis(0..=60));
+            self.ask(&jobs, ask, drops_after).await;
+        }
+        self.lift_pauses(&jobs, &specs).await;
+    }
+
+    /// Resumes every job that may be paused, once no earlier request can be taken up any more.
+    async fn lift_pauses(&self, jobs: &Jobs, specs: &[PoolSpec]) {
+        self.env.sleep(VALID_FOR + CLOCKS_APART).await;
+        let jobs = jobs.clone().wait(CALM_WAIT).valid_for(VALID_FOR);
+        for spec in specs.iter().filter(|spec| spec.pausable) {
+            while !self.env.stopped().is_cancelled() {
+                let told = self.ask(&jobs, Ask::Resume { job: spec.name.into() }, None).await;
+                if matches!(told, Told::Accepted { .. }) {
+                    break;
+                }
+                self.env.sleep(Duration::from_millis(50)).await;
+            }
+        }
+        *self.resumed.lock().unwrap_or_else(PoisonError::into_inner) = true;
+    }
+
+    /// Sends one request and reports it to the referee. Drops it after `drops_after`.
+    async fn ask(&self, jobs: &Jobs, ask: Ask, drops_after: Option<Duration>) -> Told {
+        let number = self.referee.next_number();
+        let now = true_wall(self.referee.truth().now());
+        self.referee.judge(&Event::Asked(&Asked { number, ask: ask.clone(), at: now }));
+        self.referee.note(format_args!("the operator sends {number}: {ask:?}"));
+        let sent = send(jobs, &ask);
+        let told = match drops_after {
+            None => told(sent.await),
+            Some(time) => tokio::select! { biased;
+                answer = sent => told(answer),
+                () = self.env.sleep(time) => Told::Unknown { id: None },
+            },
+        };
+        self.referee.note(format_args!("the operator hears of {number}: {told:?}"));
+        let kind = kind(&ask);
+        self.referee.count(&format!("asked {kind}: {}", told.as_str()));
+        self.referee.judge(&Event::Answered { number, told: &told });
+        told
+    }
+
+    /// Reads every history, and reports it to the referee.
+    pub(in super::super) async fn read_histories(&self) {
+        let Ok(jobs) = Jobs::new(&self.quorum, POOL) else { return };
+        for spec in pool_specs() {
+            let whole = jobs.history(spec.name, usize::MAX).await;
+            let page = jobs.history(spec.name, PAGE).await;
+            match (whole, page) {
+                (Ok(entries), Ok(page)) => {
+                    self.count(&entries);
+                    self.referee.judge(&Event::HistoryRead {
+                        job: spec.name,
+                        entries: &entries,
+                        page: &page,
+                    });
+                }
+                (Err(error), _) | (_, Err(error)) => {
+                    self.referee
+                        .fail(&format!("the history of {} cannot be read in the calm: {error}", spec.name));
+                }
+            }
+        }
+    }
+
+    fn count(&self, entries: &[TickHistory]) {
+        entries.iter().for_each(|entry| self.referee.count(&format!("history entry {}", entry.end)));
+    }
+}
+
+/// Draws a request for a job. A job that was paused is resumed by the next request that would pause it.
+fn draw(spec: &PoolSpec, paused: &mut BTreeSet<&'static str>, rng: &mut SeedRng, now: WallTime) -> Ask {
+    let job: Arc<str> = spec.name.into();
+    match rng.number(0..=9) {
+        0..=3 => Ask::Trigger { job },
+        4 => {
+            let from = now - rng.millis(1_000..=9_000);
+            Ask::Backfill { job, from, until: from + rng.millis(1..=4_000) }
+        }
+        5 => Ask::Cancel { job, tick: None },
+        _ if !spec.pausable => Ask::Trigger { job },
+        _ if paused.remove(spec.name) => Ask::Resume { job },
+        _ => {
+            paused.insert(spec.name);
+            Ask::Pause { job }
+        }
+    }
+}
+
+async fn send(jobs: &Jobs, ask: &Ask) -> Result<Accepted, JobsError> {
+    let name = ask.job();
+    match ask {
+        Ask::Pause { .. } => jobs.pause(name).await,
+        Ask::Resume { .. } => jobs.resume(name).await,
+        Ask::Backfill { from, until, .. } => jobs.backfill(name, *from, *until).await,
+        Ask::Cancel { tick, .. } => jobs.cancel(name, *tick).await,
+        // The enum may grow; nothing else is drawn.
+        _ => jobs.trigger(name).await,
+    }
+}
+
+fn told(answer: Result<Accepted, JobsError>) -> Told {
+    match answer {
+        Ok(Accepted { id, count, .. }) => Told::Accepted { id, count },
+        Err(JobsError::Refused { id, .. }) => Told::Refused { id },
+        Err(
+            JobsError::PerhapsPosted { id, .. }
+            | JobsError::Unanswered { id, .. }
+            | JobsError::AnswerUnread { id, .. },
+        ) => Told::Unknown { id: Some(id) },
+        // Nothing was posted.
+        Err(_) => Told::NotSent,
+    }
+}
+
+fn kind(ask: &Ask) -> &'static str {
+    match ask {
+        Ask::Pause { .. } => "pause",
+        Ask::Resume { .. } => "resume",
+        Ask::Backfill { .. } => "backfill",
+        Ask::Cancel { .. } => "cancel",
+        _ => "trigger",
+    }
+}

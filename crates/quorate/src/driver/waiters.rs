@@ -1,0 +1,37 @@
+use crate::{driver::wake_queue::WakeQueue, node::Freed};
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicBool, Ordering},
+};
+use tokio::sync::Notify;
+
+/// The callers of one quorum that wait for releases.
+#[derive(Debug)]
+pub(crate) struct WaiterRegistry {
+    wake_queue: Mutex<WakeQueue<Arc<Notify>>>,
+    /// True once a majority has reported a release: then the nodes push, and workers publish their releases.
+    reported: AtomicBool,
+}
+
+impl WaiterRegistry {
+    pub(crate) fn new(majority: usize) -> Self {
+        Self { wake_queue: Mutex::new(WakeQueue::new(majority)), reported: AtomicBool::new(false) }
+    }
+
+    /// Takes a node's report of a release, which it sent to `notified` sessions.
+    pub(crate) fn on_release(&self, node: usize, freed: &Freed, notified: u32) {
+        if let Some(notify) = self.wake_queue().on_release(node, freed, notified) {
+            self.reported.store(true, Ordering::Relaxed);
+            notify.notify_one();
+        }
+    }
+
+    /// Returns whether a majority has ever reported a release, of any resource.
+    pub(crate) fn releases_are_reported(&self) -> bool {
+        self.reported.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn wake_queue(&self) -> MutexGuard<'_, WakeQueue<Arc<Notify>>> {
+        self.wake_queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,75 @@
+//! The parameters of a lease, and the requests that they lead to.
+
+use crate::{
+    config::{QuorumConfig, SettingError},
+    lease::mode::Mode,
+    node::{FencingToken, Owner, Request, Resource},
+};
+use std::time::Duration;
+
+/// The parameters of one lease.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct LeaseParams {
+    pub(crate) ttl: Duration,
+    /// The step-down comes this long before the end of validity.
+    pub(crate) grace: Duration,
+    /// An attempt that leaves less validity than this is lost.
+    pub(crate) min_validity: Duration,
+    /// The lifetime of the fencing counter after its last use.
+    pub(crate) keep: Duration,
+    /// Extended by the renewer.
+    pub(crate) extended: bool,
+    pub(crate) mode: Mode,
+}
+
+impl LeaseParams {
+    /// The parameters of a lease whose counter lives for `fence_retention`, with defaults for what is `None`.
+    ///
+    /// # Errors
+    /// [`SettingError`] where the timings cannot work.
+    pub(crate) fn checked(
+        config: &QuorumConfig,
+        ttl: Duration,
+        grace: Option<Duration>,
+        min_validity: Option<Duration>,
+        extended: bool,
+    ) -> Result<Self, SettingError> {
+        let grace = grace.unwrap_or(QuorumConfig::default_grace(ttl));
+        config.validate_lease(ttl, grace, extended)?;
+        let (min_validity, keep) = (min_validity.unwrap_or(grace), config.fence_retention);
+        Ok(Self { ttl, grace, min_validity, keep, extended, mode: Mode::Alone })
+    }
+
+    /// The request for the lease. `propose` is the client's wall clock: a node without a counter starts it there.
+    pub(super) fn acquire(
+        &self,
+        resource: Resource,
+        owner: Owner,
+        propose: FencingToken,
+        tolerance: Duration,
+        ticket: Option<Owner>,
+    ) -> Request {
+        let Self { ttl, keep, .. } = *self;
+        match self.mode {
+            Mode::Alone => Request::Acquire { resource, owner, ttl, propose, tolerance, keep, ticket },
+            Mode::Shared => Request::Share { resource, owner, ttl, ticket },
+        }
+    }
+
+    /// The request that extends the lease.
+    pub(super) fn extend(&self, resource: Resource, owner: Owner, token: FencingToken) -> Request {
+        let Self { ttl, keep, .. } = *self;
+        match self.mode {
+            Mode::Alone => Request::Extend { resource, owner, ttl, token, keep },
+            Mode::Shared => Request::ExtendShare { resource, owner, ttl },
+        }
+    }
+
+    /// The request that releases the lease.
+    pub(super) fn release(&self, resource: Resource, owner: Owner) -> Request {
+        match self.mode {
+            Mode::Alone => Request::Release { resource, owner },
+            Mode::Shared => Request::ReleaseShare { resource, owner },
+        }
+    }
+}

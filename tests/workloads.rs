@@ -1,0 +1,97 @@
+//! Each plan of `workloads/main.rs`, for a short time. The program runs them for as long as one likes.
+
+#![allow(clippy::expect_used, reason = "a test fails by panicking")]
+
+use serde_json::Value;
+use std::{
+    process::Command,
+    sync::{Mutex, PoisonError},
+};
+
+/// The plans run one after the other: each of them measures, and is sensitive to a busy machine.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// Runs a plan, which must find no violation, and returns its report.
+#[track_caller]
+fn run(args: &[&str]) -> Value {
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_workload"));
+    let output = command.args(args).arg("--json").output().expect("it starts");
+    let (page, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{page}\n{errors}");
+    println!("{page}");
+    serde_json::from_str(&page).expect("one JSON object")
+}
+
+#[track_caller]
+fn number(value: &Value) -> u64 {
+    value.as_u64().expect("a number")
+}
+
+/// Under this seed holders are stopped while all servers lose their data, and the leader is killed in a run, within 8 s.
+#[test]
+fn everything_at_once_under_faults_breaks_no_guarantee() {
+    let page = run(&["soak", "--for", "20s", "--seed", "192"]);
+    assert!(number(&page["locks"]) >= 5 && number(&page["terms"]) >= 2, "{page}");
+    assert!(number(&page["messages_done"]) >= 30, "{page}");
+    for job in ["at-most-once", "at-least-once"] {
+        assert!(number(&page["ticks"][job]["done"]) >= 3, "{page}");
+    }
+    assert!(page["faults"].as_object().expect("faults by kind").len() >= 3, "{page}");
+}
+
+#[test]
+fn over_leader_changes_of_each_kind_every_tick_is_accounted_for() {
+    let page = run(&["guarantees", "--changes", "8", "--seed", "11"]);
+    for kind in ["SIGKILL", "SIGTERM", "SIGSTOP", "cut off"] {
+        assert_eq!(page["changes"][kind], 2, "{page}");
+    }
+    assert!(number(&page["terms"]) > 8, "{page}");
+    for job in ["most-quick", "most-long", "least-quick", "least-long"] {
+        let of = |what: &str| number(&page["jobs"][job][what]);
+        assert!(of("due") >= 8 && of("done") > 0, "{page}");
+        if job.starts_with("least") {
+            assert_eq!(of("done"), of("due"), "{page}");
+        }
+    }
+}
+
+/// The bound is for a build without optimization on a busy machine: measure with `cargo run --release`.
+#[test]
+fn hundreds_of_jobs_a_second_start_soon() {
+    let page = run(&["load", "--registered", "600", "--due", "100", "--for", "5s", "--bound", "500ms"]);
+    assert!(number(&page["ticks"]) >= 400, "{page}");
+}
+
+#[test]
+fn updates_are_lost_without_fencing_tokens_and_none_with_them() {
+    let page = run(&["lock", "--ttl", "1s", "--pause-every", "2s", "--for", "10s"]);
+    let of = |mode: &str| {
+        let runs = page["runs"].as_array().expect("runs");
+        runs.iter().find(|run| run["mode"] == mode).expect("a run of each mode").clone()
+    };
+    let (naive, check, fenced) = (of("naive"), of("check"), of("fenced"));
+    assert!(number(&naive["lost"]) > 0, "{naive}");
+    assert_eq!(number(&check["before_check"]["lost"]), 0, "{check}");
+    assert!(number(&check["after_check"]["lost"]) > 0, "a check cannot close the gap: {check}");
+    assert_eq!(number(&fenced["lost"]), 0, "{fenced}");
+    assert!(number(&fenced["refused"]) > 0, "{fenced}");
+}
+
+#[test]
+fn with_the_effects_table_each_message_has_one_effect_and_without_it_some_have_two() {
+    let page = run(&["effects", "--messages", "10000"]);
+    let runs = page["runs"].as_array().expect("runs");
+    assert_eq!((&runs[0]["mode"], &runs[0]["effects"]), (&"with".into(), &10_000.into()));
+    assert_eq!(runs[1]["mode"], "without");
+    assert!(number(&runs[1]["effects"]) > 10_000, "{page}");
+}
+
+#[test]
+fn a_lease_is_handed_from_contender_to_contender() {
+    for mode in ["tasks", "leaders"] {
+        let page = run(&["handover", "--mode", mode, "--contenders", "3", "--rounds", "10"]);
+        assert_eq!(number(&page["turns"]), 30, "{page}");
+        assert!(number(&page["handover_ms"]["times"]) > 0, "{page}");
+    }
+}

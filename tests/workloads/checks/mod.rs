@@ -1,0 +1,90 @@
+//! The invariants, one a file. Each reads every event of every journal as it arrives, and what the director knows; none
+//! depends on the order in which the events of different workers arrive.
+
+mod claims;
+mod exclusion;
+mod fencing;
+mod leftovers;
+mod liveness;
+mod step_down;
+mod ticks;
+
+pub(crate) use claims::Claims;
+pub(crate) use exclusion::Exclusion;
+pub(crate) use fencing::Fencing;
+pub(crate) use leftovers::leftover;
+pub(crate) use liveness::Liveness;
+pub(crate) use step_down::StepDown;
+pub(crate) use ticks::Ticks;
+
+use crate::harness::{Entry, Truth};
+use quorate::env::BootTime;
+use quorate_tests::support::Who;
+use std::time::Duration;
+
+/// The longest time that a line may be under way: longer than any process is stopped.
+pub(crate) const HORIZON: Duration = Duration::from_secs(15);
+/// A process that did not run until this long ago may be late.
+const JUST_PAUSED: Duration = Duration::from_millis(300);
+
+/// One invariant.
+pub(crate) trait Check {
+    /// Reads an event, and returns the violations that it shows.
+    fn on_event(&mut self, who: Who, entry: &Entry, truth: &Truth) -> Vec<String>;
+
+    /// Judges what no later event can change, and forgets it. Called now and then.
+    fn settle(&mut self, now: BootTime, truth: &Truth) -> Vec<String>;
+
+    /// The number of things that the check holds in memory, which must stay bounded.
+    fn held(&self) -> usize;
+}
+
+#[cfg(test)]
+pub(crate) mod testing {
+    //! Journals written by hand.
+
+    use super::*;
+    use crate::harness::Event;
+
+    pub(crate) fn at(ms: u64) -> BootTime {
+        BootTime::from_nanos(ms * 1_000_000)
+    }
+
+    pub(crate) fn who(member: usize) -> Who {
+        Who { member, run: 1 }
+    }
+
+    pub(crate) fn line(ms: u64, event: Event) -> Entry {
+        Entry { at: ms * 1_000_000, event }
+    }
+
+    /// Five nodes that could always vote.
+    pub(crate) fn truth() -> Truth {
+        Truth::new(5)
+    }
+
+    pub(crate) fn acquired(ms: u64, resource: &str, token: u64, until: u64) -> Entry {
+        let requested = ms.saturating_sub(1) * 1_000_000;
+        line(ms, Event::Acquired { resource: resource.into(), token, requested, until: until * 1_000_000 })
+    }
+
+    pub(crate) fn valid(ms: u64, resource: &str, token: u64, until: u64) -> Entry {
+        line(ms, Event::Valid { resource: resource.into(), token, until: until * 1_000_000 })
+    }
+
+    pub(crate) fn started(ms: u64, job: &str, tick: u64, term: u64) -> Entry {
+        line(ms, Event::RunStarted { job: job.into(), tick, term })
+    }
+
+    pub(crate) fn done(ms: u64, job: &str, tick: u64, term: u64) -> Entry {
+        line(ms, Event::RunDone { job: job.into(), tick, term })
+    }
+
+    /// The violations that a check finds in events of workers, and long after them.
+    pub(crate) fn judge(check: &mut dyn Check, truth: &Truth, lines: &[(usize, Entry)]) -> Vec<String> {
+        let events = lines.iter().flat_map(|(member, entry)| check.on_event(who(*member), entry, truth));
+        let mut found: Vec<String> = events.collect();
+        found.extend(check.settle(at(1_000_000), truth));
+        found
+    }
+}

@@ -1,0 +1,429 @@
+use super::{Check, HORIZON, JUST_PAUSED};
+use crate::{
+    harness::{Entry, Event, Truth},
+    work::lead::{AT_LEAST_ONCE, AT_MOST_ONCE, CATCH_UP, TERM, TICK_EVERY},
+};
+use quorate::env::{BootTime, WallTime};
+use quorate_tests::support::Who;
+use serde::Serialize;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+/// A tick that is older than its catch-up window by this does not start any more.
+const SETTLED: Duration = Duration::from_secs(30);
+/// A node that lost its data may not remember ticks of this long after the loss.
+const UNKNOWN: Duration = Duration::from_secs(5);
+/// The time from the moment at which a leader may start a tick until it has started it: catch-up runs before it, the seal,
+/// and the rest of the lease where the leader is cut off, on a busy machine.
+const TO_START: Duration = Duration::from_secs(5);
+/// The time from the beginning of a term until its leader has sealed the ledger, with the answers of all nodes.
+const TO_SEAL: Duration = Duration::from_secs(2);
+/// A leader leads a little longer than its last event says.
+const LAST_EVENT: Duration = Duration::from_millis(500);
+
+/// An at-most-once tick starts once or not at all, whatever happens. An at-least-once tick is done, and does not start
+/// again once a majority has recorded that.
+///
+/// Excuses, all of the rule that the leader decides by what the nodes remember that answer its seal:
+///
+/// * A tick may be *unknown* to a leader: when it had to start the tick, fewer than a majority of the nodes had kept their
+///   data since the tick, and since the end of the term before, and could answer. (With the data a job's registration is
+///   lost; ticks before the next one belong to no registration.) Then an at-most-once tick need not start, and an at-least-once tick need not be
+///   done. One node that lost its data is no excuse while a majority of the others answers; nor are several that lost it
+///   one after the other, with a leader in between that knew the tick.
+/// * An at-most-once tick need not start if its leader recorded the start and then fell, within [`TO_START`] of when it
+///   could start it.
+/// * An at-least-once tick may start again if fewer than a majority of the nodes could take the record of its end, kept
+///   their data since, and could answer the new leader; or if the process that starts it was paused before the record.
+#[derive(Debug)]
+pub(crate) struct Ticks {
+    /// The wall clock and the boot clock at one moment.
+    clocks: (WallTime, BootTime),
+    jobs: BTreeMap<Arc<str>, BTreeMap<u64, Tick>>,
+    /// The end of what was judged, by job.
+    judged: BTreeMap<Arc<str>, u64>,
+    counts: BTreeMap<Arc<str>, Counts>,
+    /// The first and the last event of each term.
+    terms: BTreeMap<u64, (BootTime, BootTime)>,
+    suspects: Vec<Suspect>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Tick {
+    starts: Vec<(u64, Who, BootTime)>,
+    done: Option<(u64, BootTime)>,
+    /// When its term started another tick: by then the end of this one was recorded.
+    recorded: Option<BootTime>,
+}
+
+/// A start after a recorded end. The process reports later that it was paused, which excuses it.
+#[derive(Debug)]
+struct Suspect {
+    who: Who,
+    recorded: BootTime,
+    at: BootTime,
+    violation: String,
+}
+
+/// The outcomes of the ticks of a job.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Counts {
+    /// Ticks that were due and have been judged.
+    pub(crate) due: usize,
+    /// Of these, started at least once.
+    pub(crate) started: usize,
+    /// Started more than once.
+    pub(crate) again: usize,
+    /// Completed at least once.
+    pub(crate) done: usize,
+    /// Not started, with an excuse.
+    pub(crate) excused: usize,
+}
+
+impl Ticks {
+    pub(crate) fn new(wall: WallTime, boot: BootTime) -> Self {
+        let (jobs, judged, counts) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Self { clocks: (wall, boot), jobs, judged, counts, terms: BTreeMap::new(), suspects: Vec::new() }
+    }
+
+    /// The outcomes of the ticks that have been judged.
+    pub(crate) fn counts(&self) -> &BTreeMap<Arc<str>, Counts> {
+        &self.counts
+    }
+
+    /// Returns whether all ticks due by `when` have been decided: ticks run in order, and a later one is done.
+    pub(crate) fn decided(&self, when: BootTime) -> bool {
+        let when = self.wall(when);
+        let done = |ticks: &BTreeMap<u64, Tick>| ticks.range(when..).any(|(_, tick)| tick.done.is_some());
+        [AT_MOST_ONCE, AT_LEAST_ONCE].iter().all(|job| self.jobs.get(*job).is_some_and(done))
+    }
+
+    /// At the end: judges all ticks that were due by `when`.
+    pub(crate) fn finish(&mut self, when: BootTime, truth: &Truth) -> Vec<String> {
+        let mut found = self.judge_suspects(BootTime::from_nanos(u64::MAX), truth);
+        found.extend(self.judge(self.wall(when), truth));
+        found
+    }
+
+    fn judge_suspects(&mut self, until: BootTime, truth: &Truth) -> Vec<String> {
+        let ripe = self.suspects.extract_if(.., |suspect| suspect.at < until);
+        let excused = |s: &Suspect| truth.delayed(s.who, s.recorded, s.at, JUST_PAUSED);
+        ripe.filter(|suspect| !excused(suspect)).map(|suspect| suspect.violation).collect()
+    }
+
+    fn wall(&self, at: BootTime) -> u64 {
+        (self.clocks.0 + self.clocks.1.until(at)).as_micros()
+    }
+
+    /// The time of a tick on the boot clock.
+    fn boot(&self, tick: u64) -> BootTime {
+        self.clocks.1 + self.clocks.0.until(WallTime::from_micros(tick))
+    }
+
+    /// Judges the ticks before `until`, each once.
+    fn judge(&mut self, until: u64, truth: &Truth) -> Vec<String> {
+        let (mut found, mut judged) = (Vec::new(), Vec::new());
+        for (job, ticks) in &self.jobs {
+            let Some((&first, _)) = ticks.first_key_value() else { continue };
+            let from = self.judged.get(job).copied().unwrap_or(first);
+            let mut counts = self.counts.get(job).copied().unwrap_or_default();
+            let mut next = from;
+            for at in (from..until).step_by(TICK_EVERY.as_micros() as usize) {
+                next = at + TICK_EVERY.as_micros() as u64;
+                let tick = ticks.get(&at).cloned().unwrap_or_default();
+                let terms: BTreeSet<u64> = tick.starts.iter().map(|(term, _, _)| *term).collect();
+                let at_most_once = &**job == AT_MOST_ONCE;
+                let missed = if at_most_once { terms.is_empty() } else { tick.done.is_none() };
+                let due = self.boot(at);
+                let excused = missed && (self.unknown(due, truth) || (at_most_once && self.leader_fell(due)));
+                counts.due += 1;
+                counts.started += usize::from(!terms.is_empty());
+                counts.again += usize::from(tick.starts.len() > 1);
+                counts.done += usize::from(tick.done.is_some());
+                counts.excused += usize::from(terms.is_empty() && excused);
+                if missed && !excused {
+                    found.push(format!(
+                        "ticks: {job}: the tick {at} was passed over; started under {terms:?}"
+                    ));
+                }
+            }
+            judged.push((Arc::clone(job), next, counts));
+        }
+        for (job, next, counts) in judged {
+            self.judged.insert(Arc::clone(&job), next);
+            self.counts.insert(job, counts);
+        }
+        found
+    }
+
+    /// Returns whether a leader that had to start the tick due at `due` may not have known of it.
+    fn unknown(&self, due: BootTime, truth: &Truth) -> bool {
+        let mut led_until = due;
+        self.terms.values().any(|(from, last)| {
+            let starts = due.max(*from);
+            let decides = *last + LAST_EVENT >= starts && starts <= due + CATCH_UP;
+            // If no worker led at that time, the leader before this one was the last to know of the job.
+            let kept_from = if *from > due { due.min(led_until) } else { due } - UNKNOWN;
+            led_until = *last;
+            let asked = [(*from, *from + TO_SEAL), (starts, starts + TO_START)];
+            decides && truth.remembering(kept_from, &asked) < truth.majority()
+        })
+    }
+
+    /// Returns whether a leader may have recorded that it starts the tick due at `due`, and fallen before it did.
+    fn leader_fell(&self, due: BootTime) -> bool {
+        self.terms.values().any(|(from, last)| {
+            let starts = due.max(*from);
+            *last <= due + CATCH_UP && starts <= *last + LAST_EVENT && *last <= starts + TO_START
+        })
+    }
+
+    fn led(&mut self, term: u64, at: BootTime) {
+        let (from, last) = self.terms.entry(term).or_insert((at, at));
+        (*from, *last) = (at.min(*from), at.max(*last));
+    }
+
+    fn start(&mut self, job: &Arc<str>, at: u64, start: (u64, Who, BootTime), truth: &Truth) -> Vec<String> {
+        let due = self.boot(at);
+        let (term, who, now) = start;
+        let elected = self.terms.get(&term).map_or(now, |(from, _)| *from);
+        let ticks = self.jobs.entry(Arc::clone(job)).or_default();
+        // One tick of a job runs at a time: the end of the one before, under this term, is recorded.
+        for tick in ticks.values_mut().filter(|tick| tick.recorded.is_none()) {
+            if tick.done.is_some_and(|(by, when)| by == term && when < now) {
+                tick.recorded = Some(now);
+            }
+        }
+        let tick = ticks.entry(at).or_default();
+        let mut found = Vec::new();
+        if &**job == AT_MOST_ONCE && !tick.starts.is_empty() {
+            let starts = &tick.starts;
+            found.push(format!("ticks: {job}: the tick {at} started twice: {starts:?} and {start:?}"));
+        }
+        if let (Some((by, done)), Some(recorded)) = (tick.done, tick.recorded)
+            && recorded < now
+        {
+            let asked = [(done, recorded), (elected, elected + TO_SEAL)];
+            if truth.remembering(due.min(done) - UNKNOWN, &asked) >= truth.majority() {
+                let violation = format!(
+                    "ticks: {job}: the tick {at} started at {now:?} under {term}, was done at {done:?} under {by}, and \
+                     that was recorded by {recorded:?}"
+                );
+                self.suspects.push(Suspect { who, recorded, at: now, violation });
+            }
+        }
+        tick.starts.push(start);
+        found
+    }
+}
+
+impl Check for Ticks {
+    fn on_event(&mut self, who: Who, entry: &Entry, truth: &Truth) -> Vec<String> {
+        let term = match &entry.event {
+            Event::Acquired { resource, token, .. }
+            | Event::Valid { resource, token, .. }
+            | Event::SteppedDown { resource, token }
+            | Event::Ended { resource, token }
+            | Event::Releasing { resource, token } => (&**resource == TERM).then_some(*token),
+            Event::RunStarted { term, .. } | Event::RunDone { term, .. } => Some(*term),
+            _ => None,
+        };
+        term.into_iter().for_each(|term| self.led(term, entry.at()));
+        match &entry.event {
+            Event::RunStarted { job, tick, term } => self.start(job, *tick, (*term, who, entry.at()), truth),
+            Event::RunDone { job, tick, term } => {
+                let ticks = self.jobs.entry(Arc::clone(job)).or_default();
+                ticks.entry(*tick).or_default().done.get_or_insert((*term, entry.at()));
+                Vec::new()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn settle(&mut self, now: BootTime, truth: &Truth) -> Vec<String> {
+        let mut found = self.judge_suspects(now - HORIZON, truth);
+        found.extend(self.judge(self.wall(now - CATCH_UP - SETTLED), truth));
+        self.terms.retain(|_, (_, last)| *last + CATCH_UP * 4 > now);
+        // An at-most-once tick that starts again much later must be found as well.
+        let old = self.wall(now - CATCH_UP * 4);
+        for ticks in self.jobs.values_mut() {
+            let last = ticks.last_key_value().map(|(at, _)| *at).unwrap_or_default();
+            ticks.retain(|at, _| *at >= old || *at == last);
+        }
+        found
+    }
+
+    fn held(&self) -> usize {
+        self.jobs.values().map(BTreeMap::len).sum::<usize>() + self.suspects.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::testing::{self, at, truth, valid, who},
+        *,
+    };
+
+    const SECOND: u64 = 1_000_000;
+
+    /// The wall clock is as the boot clock. The tick number `n` is due at `n` seconds.
+    fn ticks() -> Ticks {
+        Ticks::new(WallTime::from_micros(0), at(0))
+    }
+
+    fn start(ms: u64, job: &str, n: u64, term: u64) -> Entry {
+        testing::started(ms, job, n * SECOND, term)
+    }
+
+    fn done(ms: u64, job: &str, n: u64, term: u64) -> Entry {
+        testing::done(ms, job, n * SECOND, term)
+    }
+
+    fn read(check: &mut Ticks, truth: &Truth, lines: &[Entry]) -> usize {
+        lines.iter().map(|line| check.on_event(who(0), line, truth).len()).sum()
+    }
+
+    fn found(truth: &Truth, lines: &[Entry]) -> usize {
+        let mut check = ticks();
+        read(&mut check, truth, lines) + check.settle(at(15_001) + HORIZON, truth).len()
+    }
+
+    /// These nodes lose their data at this time.
+    fn lost(nodes: std::ops::Range<usize>, ms: u64) -> Truth {
+        let mut truth = truth();
+        nodes.for_each(|node| truth.lost_data(node, at(ms)));
+        truth
+    }
+
+    #[test]
+    fn a_second_start_is_found_in_an_at_most_once_job_alone() {
+        let twice = |job| [start(1000, job, 1, 7), start(5000, job, 1, 8)];
+        assert_eq!(found(&truth(), &twice(AT_MOST_ONCE)), 1);
+        assert_eq!(found(&truth(), &twice(AT_LEAST_ONCE)), 0);
+        assert_eq!(
+            found(&lost(0..5, 3000), &twice(AT_MOST_ONCE)),
+            1,
+            "not even if all nodes lost their data"
+        );
+    }
+
+    #[test]
+    fn a_start_after_a_recorded_end_is_found_unless_no_majority_has_the_record() {
+        let job = AT_LEAST_ONCE;
+        let lines =
+            [start(8000, job, 8, 7), done(8030, job, 8, 7), start(9000, job, 9, 7), start(15_000, job, 8, 8)];
+        assert_eq!(found(&truth(), &lines), 1);
+        let unrecorded = [lines[0].clone(), lines[1].clone(), lines[3].clone()];
+        assert_eq!(
+            found(&truth(), &unrecorded),
+            0,
+            "the leader may have been killed before it recorded the end"
+        );
+        assert_eq!(found(&lost(3..5, 12_000), &lines), 1, "three nodes have the record");
+        assert_eq!(found(&lost(2..5, 12_000), &lines), 0);
+        let mut two_away = lost(4..5, 12_000);
+        two_away.observe(at(14_000), &[true, true, false, false, true], 4);
+        assert_eq!(found(&two_away, &lines), 0, "two of the four others do not answer");
+        // The process reports its pause after the start that the pause excuses.
+        let (mut check, mut stalled) = (ticks(), truth());
+        assert_eq!(read(&mut check, &stalled, &lines), 0);
+        assert!(check.settle(at(15_000) + HORIZON, &stalled).is_empty(), "too early");
+        stalled.stalled(who(0), at(8500), at(15_200));
+        assert!(check.settle(at(15_001) + HORIZON, &stalled).is_empty());
+    }
+
+    #[test]
+    fn a_tick_that_is_passed_over_is_found_unless_its_leader_cannot_have_known_it() {
+        let judge = |job, truth: &Truth| {
+            let lines = [
+                start(1000, job, 1, 7),
+                done(1030, job, 1, 7),
+                start(3000, job, 3, 7),
+                done(3030, job, 3, 7),
+            ];
+            let mut check = ticks();
+            // The leader leads on.
+            check.led(7, at(60_000));
+            read(&mut check, truth, &lines);
+            (check.finish(at(3500), truth).len(), check.counts()[job])
+        };
+        let counts = Counts { due: 3, started: 2, again: 0, done: 2, excused: 0 };
+        let excused = (0, Counts { excused: 1, ..counts });
+        for job in [AT_MOST_ONCE, AT_LEAST_ONCE] {
+            assert_eq!(judge(job, &truth()), (1, counts));
+            let mut disturbed = truth();
+            disturbed.disturb(at(1500));
+            assert_eq!(judge(job, &disturbed), (1, counts), "another fault is no excuse");
+            assert_eq!(judge(job, &lost(0..1, 1500)), (1, counts), "four nodes remember");
+            assert_eq!(judge(job, &lost(0..3, 1500)), excused);
+            assert_eq!(judge(job, &lost(0..3, 30_000)), (1, counts), "the leader had long known it");
+            let mut away = lost(0..1, 1500);
+            away.observe(at(2000), &[true, true, true, false, false], 4);
+            assert_eq!(judge(job, &away), excused, "two of the four others do not answer");
+        }
+    }
+
+    #[test]
+    fn ticks_between_the_loss_of_a_registration_and_the_next_leader_are_excused() {
+        let judge = |truth: &Truth| {
+            let mut check = ticks();
+            let lines = [start(1000, AT_LEAST_ONCE, 1, 7), done(1030, AT_LEAST_ONCE, 1, 7)];
+            read(&mut check, truth, &lines);
+            // No worker leads from 1 s to 16 s. The next leader never starts the ticks of 2 to 15 s, nor those of 19 and 20.
+            for n in [16, 17, 18, 21] {
+                let lines = [start(n * 1000, AT_LEAST_ONCE, n, 8), done(n * 1000 + 30, AT_LEAST_ONCE, n, 8)];
+                read(&mut check, truth, &lines);
+            }
+            check.finish(at(22_000), truth).len()
+        };
+        assert_eq!(judge(&lost(0..3, 2000)), 2, "the next leader knew its own ticks");
+        assert_eq!(judge(&lost(0..2, 2000)), 16, "three nodes have the registration");
+    }
+
+    #[test]
+    fn an_at_most_once_tick_is_passed_over_only_where_its_leader_fell() {
+        let job = AT_MOST_ONCE;
+        let leads = |ms, token| valid(ms, TERM, token, 0);
+        // The tick of 20 s never starts. The first leader fell at `fell`, and the second one came 2 s later.
+        let judge = |fell: u64| {
+            let mut check = ticks();
+            let mut lines = vec![leads(500, 7), leads(fell, 7), leads(fell + 2000, 8), leads(60_000, 8)];
+            for n in (1..=40).filter(|n| *n != 20) {
+                let term = if n * 1000 <= fell { 7 } else { 8 };
+                let began = (n * 1000).max(if term == 8 { fell + 2000 } else { 0 });
+                lines.extend([start(began, job, n, term), done(began + 10, job, n, term)]);
+            }
+            read(&mut check, &truth(), &lines);
+            check.finish(at(40_500), &truth()).len()
+        };
+        assert_eq!(judge(20_100), 0, "recorded as started, and its leader fell");
+        assert_eq!(judge(19_900), 0, "its last event came just before");
+        assert_eq!(judge(19_000), 1, "the next leader had to run it");
+        assert_eq!(judge(27_000), 1, "the leader had seven seconds to start it");
+    }
+
+    #[test]
+    fn an_at_least_once_tick_that_starts_and_is_never_done_is_found() {
+        let mut check = ticks();
+        read(&mut check, &truth(), &[start(1000, AT_LEAST_ONCE, 1, 7), start(2000, AT_LEAST_ONCE, 2, 7)]);
+        assert!(!check.decided(at(2500)));
+        assert_eq!(check.finish(at(2500), &truth()).len(), 2);
+        assert!(check.finish(at(2500), &truth()).is_empty(), "once");
+    }
+
+    #[test]
+    fn old_ticks_are_judged_and_forgotten() {
+        let mut check = ticks();
+        for n in 1..2000 {
+            let lines = [start(n * 1000, AT_LEAST_ONCE, n, 7), done(n * 1000 + 30, AT_LEAST_ONCE, n, 7)];
+            assert_eq!(read(&mut check, &truth(), &lines), 0);
+            assert!(check.settle(at(n * 1000), &truth()).is_empty());
+        }
+        assert!(check.held() < 300, "{}", check.held());
+        assert!(check.counts()[AT_LEAST_ONCE].due > 1800);
+    }
+}

@@ -1,0 +1,33 @@
+use super::Mode;
+use quorate_postgres::{
+    Effects, Error,
+    tokio_postgres::{self, Client, NoTls},
+};
+
+/// Returns a client, whose connection ends with it.
+pub(super) async fn connect(url: &str) -> Result<Client, tokio_postgres::Error> {
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
+    #[expect(clippy::disallowed_methods, reason = "as the driver requires; it ends with its client")]
+    tokio::spawn(async { drop(connection.await) });
+    Ok(client)
+}
+
+/// The table of a mode's effects. None of its columns is unique: a second effect is a second row.
+pub(super) fn table(mode: Mode) -> String {
+    format!("effects_{mode}")
+}
+
+/// Creates the tables of a mode.
+pub(super) async fn prepare(url: &str, mode: Mode) -> Result<(), Error> {
+    let client = connect(url).await?;
+    Effects::new(&mode.to_string()).create(&client).await?;
+    Ok(client.batch_execute(&format!("CREATE TABLE {} (id text NOT NULL)", table(mode))).await?)
+}
+
+/// The number of effects, and of messages with an effect.
+pub(super) async fn count(url: &str, mode: Mode) -> Result<(u64, u64), Error> {
+    let query = format!("SELECT count(*), count(DISTINCT id) FROM {}", table(mode));
+    let row = connect(url).await?.query_one(&query, &[]).await?;
+    let number = |at: usize| u64::try_from(row.get::<_, i64>(at)).unwrap_or_default();
+    Ok((number(0), number(1)))
+}

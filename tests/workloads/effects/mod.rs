@@ -1,0 +1,213 @@
+//! Exactly-once effects: every worker sees every message, claims it, commits its effect to PostgreSQL, and completes the
+//! claim. The director kills workers between the effect and the completion, and stops them until their claims have expired,
+//! before the effect and after it. Two modes run one after the other: *with* the table of `quorate-postgres` in the effect's
+//! transaction, and *without* it. It fails where the mode with the table does not have exactly one effect for each message,
+//! and also where the mode without it does: then nothing was tested.
+//!
+//! # What is not guaranteed
+//!
+//! The database never fails here, and does not sync to its disk.
+
+mod database;
+pub(crate) mod worker;
+
+use crate::{
+    harness::{Assignment, Director, Event, Network, Options, Point, Report, Servers, block_on},
+    work::Work,
+};
+use quorate::env::{BootTime, SystemWorld, World};
+use quorate_testkit::postgres::PostgresServer;
+use quorate_tests::support::PATIENCE;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use std::{fmt, time::Duration};
+
+const WORKERS: usize = 3;
+/// The time from one fault to the next, at least.
+const PERIOD: Duration = Duration::from_millis(250);
+/// The number of faults of each kind, at least; with fewer there were too few messages.
+const EACH: u32 = 2;
+
+/// The guard of an effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Mode {
+    /// The claim, and the effect's transaction, which records the message.
+    With,
+    /// The claim alone.
+    Without,
+}
+
+/// The name of the mode in table names.
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if *self == Self::With { "with" } else { "without" })
+    }
+}
+
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Settings {
+    /// Number of messages
+    #[arg(long, default_value_t = 100_000)]
+    messages: usize,
+    /// TTL of the claims
+    #[arg(long, default_value = "1s", value_parser = humantime::parse_duration)]
+    ttl: Duration,
+}
+
+/// The number of faults of each kind.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+struct Faults {
+    /// Killed between the effect and the completion.
+    killed_after: u32,
+    /// Stopped between the claim and the effect, until the claim had expired.
+    stopped_before: u32,
+    /// Stopped between the effect and the completion, until the claim had expired.
+    stopped_after: u32,
+}
+
+/// The outcome of one mode.
+#[derive(Clone, Debug, Serialize)]
+struct Outcome {
+    mode: Mode,
+    messages: usize,
+    /// Rows that the effects have left.
+    effects: u64,
+    /// Messages with at least one effect.
+    distinct: u64,
+    faults: Faults,
+    seconds: f64,
+}
+
+impl Outcome {
+    /// The difference between the outcome and what it must be.
+    fn violation(&self) -> Option<String> {
+        let (messages, mode, faults) = (self.messages as u64, self.mode, &self.faults);
+        let fewest = faults.killed_after.min(faults.stopped_before).min(faults.stopped_after);
+        let why = match (mode, self.effects - self.distinct) {
+            _ if fewest < EACH => format!("too few faults: {faults:?}; more messages are required"),
+            _ if self.distinct != messages => format!("{} messages had no effect", messages - self.distinct),
+            (Mode::With, again) if again > 0 => format!("{again} effects too many"),
+            (Mode::Without, 0) => "no effect too many, so nothing was tested".to_owned(),
+            _ => return None,
+        };
+        Some(format!("effects: {mode} the table: {why}"))
+    }
+}
+
+/// Runs both modes.
+pub(crate) fn run(settings: &Settings, options: &Options) -> Report {
+    let servers = Servers::start(options.servers, false, Network::Direct);
+    let database = PostgresServer::start().unwrap_or_else(|error| panic!("{error}"));
+    let outcomes =
+        [Mode::With, Mode::Without].map(|mode| run_mode(mode, settings, options, &servers, &database));
+    let violations = outcomes.iter().filter_map(Outcome::violation).collect();
+    Report { figures: json!({ "runs": outcomes }), violations }
+}
+
+fn run_mode(
+    mode: Mode,
+    settings: &Settings,
+    options: &Options,
+    servers: &Servers,
+    database: &PostgresServer,
+) -> Outcome {
+    let (messages, ttl, url) = (settings.messages, settings.ttl, database.url());
+    block_on(database::prepare(&url, mode)).expect("tables");
+    let workers = options.workers.unwrap_or(WORKERS);
+    let task = worker::Task { mode, workers, messages, database: url.clone() };
+    let assignment = Assignment::new(servers.nodes(0), ttl, Work::Effects(task));
+    let director = Director::start(options, workers, "", move |_| assignment.clone());
+    let (faults, done) = (Faults::default(), vec![false; workers]);
+    let mut run = Run { director, ttl, faults, stopped: Vec::new(), done };
+    run.make_faults();
+    let seconds = run.director.elapsed().as_secs_f64();
+    run.director.end(PATIENCE, |_, _, _| {});
+    run.director.expect_all_alive();
+    let (effects, distinct) = block_on(database::count(&url, mode)).expect("two numbers");
+    Outcome { mode, messages, effects, distinct, faults: run.faults, seconds }
+}
+
+struct Run {
+    director: Director,
+    ttl: Duration,
+    faults: Faults,
+    /// The stopped workers, and since when.
+    stopped: Vec<(usize, BootTime)>,
+    /// The workers that have reported that nothing is left to do.
+    done: Vec<bool>,
+}
+
+impl Run {
+    /// Makes one fault after the other, until all workers have reported that all is done.
+    fn make_faults(&mut self) {
+        let (mut last_fault, mut last_event) = (SystemWorld.now(), SystemWorld.now());
+        while self.done.contains(&false) {
+            let now = SystemWorld.now();
+            assert!(now.since(last_event) < PATIENCE * 3, "no worker reports anything: {:?}", self.done);
+            self.resume_expired(now);
+            self.director.expect_all_alive();
+            let Some((who, entry)) = self.director.next(Duration::from_millis(20)) else { continue };
+            last_event = now;
+            let Event::Reached { point, .. } = entry.event else { continue };
+            let current = who == self.director.who(who.member) && self.director.is_active(who.member);
+            if point == Point::AllDone {
+                self.done[who.member] = true;
+            } else if now.since(last_fault) >= PERIOD && current && self.make_fault(who.member, point) {
+                last_fault = now;
+            }
+        }
+    }
+
+    /// Resumes workers that were stopped for longer than a claim lasts.
+    fn resume_expired(&mut self, now: BootTime) {
+        let long = self.ttl * 3 / 2;
+        for (member, _) in self.stopped.extract_if(.., |(_, since)| now.since(*since) > long) {
+            self.director.resume(member);
+        }
+    }
+
+    /// Makes the next fault in turn, if the worker is at its point.
+    fn make_fault(&mut self, member: usize, point: Point) -> bool {
+        let Faults { killed_after, stopped_before, stopped_after } = &mut self.faults;
+        match point {
+            Point::Committed if killed_after <= stopped_after => {
+                *killed_after += 1;
+                self.director.kill(member);
+                return self.director.start_worker(member);
+            }
+            Point::Committed => *stopped_after += 1,
+            Point::Claimed if *stopped_before <= *stopped_after => *stopped_before += 1,
+            _ => return false,
+        }
+        let stopped = self.director.stop(member);
+        self.stopped.extend(stopped.map(|since| (member, since)));
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_mode_must_have_as_many_effects_as_its_guard_allows() {
+        let faults = Faults { killed_after: 2, stopped_before: 2, stopped_after: 2 };
+        let outcome = |mode, effects, distinct| {
+            Outcome { mode, messages: 10, effects, distinct, faults, seconds: 1.0 }.violation()
+        };
+        assert_eq!((outcome(Mode::With, 10, 10), outcome(Mode::Without, 11, 10)), (None, None));
+        for bad in [outcome(Mode::With, 11, 10), outcome(Mode::With, 9, 9), outcome(Mode::Without, 10, 10)] {
+            assert!(bad.is_some());
+        }
+        let too_few = Outcome {
+            mode: Mode::With,
+            messages: 10,
+            effects: 10,
+            distinct: 10,
+            faults: Faults::default(),
+            seconds: 1.0,
+        };
+        assert!(too_few.violation().is_some());
+    }
+}

@@ -1,0 +1,124 @@
+use super::{Mode, database};
+use crate::{
+    harness::{Assignment, Event, Journal, Point},
+    work::Failure,
+};
+use futures_util::future::join_all;
+use quorate::{
+    claim::{Claim, ClaimOutcome, Claims},
+    quorum::Quorum,
+};
+use quorate_postgres::{Effects, Once, tokio_postgres::Client};
+use quorate_tests::support::told_to_end;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// Messages that are claimed in one request.
+const BATCH: usize = 50;
+/// The time that a worker thinks where it may be hit, in every so-manieth batch.
+const THINKS: Duration = Duration::from_millis(25);
+const THINKS_EACH: u64 = 8;
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Task {
+    pub(crate) mode: Mode,
+    pub(crate) workers: usize,
+    pub(crate) messages: usize,
+    /// The URL of the database.
+    pub(crate) database: String,
+}
+
+/// Claims messages in batches, commits their effects in one transaction, and completes them.
+pub(crate) async fn work(
+    Task { mode, workers, messages, database }: &Task,
+    assignment: &Assignment,
+    quorum: &Quorum,
+    journal: &Journal,
+) -> Result<(), Failure> {
+    // A worker that ended by itself could not be hit at its last event.
+    let told = told_to_end()?;
+    let mut worker = Worker {
+        mode: *mode,
+        journal,
+        claims: Claims::new(quorum, &mode.to_string()).ttl(assignment.ttl),
+        effects: Effects::new(&mode.to_string()),
+        client: database::connect(database).await?,
+        batches: 0,
+    };
+    let ids: Vec<String> = (0..*messages).map(|number| format!("m-{number}")).collect();
+    let batches: Vec<&[String]> = ids.chunks(BATCH).collect();
+    // Each worker begins with other batches, so that they rarely claim the same messages.
+    let first = assignment.member * batches.len() / workers;
+    let mut open: Vec<usize> = (0..batches.len()).map(|at| (at + first) % batches.len()).collect();
+    while !open.is_empty() {
+        let mut left = Vec::new();
+        for at in open {
+            if !worker.handle(batches[at]).await? {
+                left.push(at);
+            }
+        }
+        open = left;
+        journal.env().sleep(THINKS).await;
+    }
+    journal.write(Event::Reached { point: Point::AllDone, element: 0 });
+    told.await;
+    Ok(())
+}
+
+struct Worker<'a> {
+    mode: Mode,
+    journal: &'a Journal,
+    claims: Claims,
+    effects: Effects,
+    client: Client,
+    batches: u64,
+}
+
+impl Worker<'_> {
+    /// Handles the messages of a batch that can be claimed. Returns whether all messages of the batch are done.
+    async fn handle(&mut self, ids: &[String]) -> Result<bool, Failure> {
+        let (mut mine, mut done) = (Vec::new(), 0);
+        for (_, outcome) in self.claims.claim_many(ids.iter().map(String::as_str)).await? {
+            match outcome {
+                Ok(ClaimOutcome::Claimed(claim)) => mine.push(claim),
+                Ok(ClaimOutcome::Done { .. }) => done += 1,
+                // Another worker has it, or too few servers answered: it is claimed again in the next pass.
+                Ok(_) | Err(_) => {}
+            }
+        }
+        if mine.is_empty() {
+            return Ok(done == ids.len());
+        }
+        self.batches += 1;
+        self.reach(Point::Claimed).await;
+        self.commit_effects(&mine).await?;
+        self.reach(Point::Committed).await;
+        // A claim that was lost meanwhile is completed by another worker, which finds the effect committed.
+        let completing = mine.into_iter().map(|claim| async move { claim.complete("").await.is_ok() });
+        let completed = join_all(completing).await.into_iter().filter(|ok| *ok).count();
+        Ok(done + completed == ids.len())
+    }
+
+    /// Commits one transaction. The claims are not checked: a pause may follow any check.
+    async fn commit_effects(&mut self, mine: &[Claim]) -> Result<(), Failure> {
+        let transaction = self.client.transaction().await?;
+        let messages: Vec<_> = mine.iter().map(|claim| (&**claim.id(), claim.token())).collect();
+        let verdicts = match self.mode {
+            Mode::With => self.effects.once_each(&transaction, &messages).await?,
+            Mode::Without => vec![Once::First; messages.len()],
+        };
+        let first = messages.iter().zip(verdicts).filter(|(_, verdict)| *verdict == Once::First);
+        let first: Vec<&str> = first.map(|((id, _), _)| *id).collect();
+        let effect = format!("INSERT INTO {} SELECT unnest($1::text[])", database::table(self.mode));
+        transaction.execute(&effect, &[&first]).await?;
+        Ok(transaction.commit().await?)
+    }
+
+    /// Writes that the worker is at this point and thinks there, in some of the batches.
+    async fn reach(&self, point: Point) {
+        if self.batches.is_multiple_of(THINKS_EACH) {
+            self.journal.write(Event::Reached { point, element: self.batches });
+            self.journal.env().sleep(THINKS).await;
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! Compares the histories of the jobs with the journals.
+
+use super::account::Story;
+use crate::{
+    harness::{Assignment, Event, block_on},
+    work::lead::{GROUP, GUARANTEES, HISTORY, TICK_EVERY},
+};
+use quorate::schedule::{Delivery, Jobs, TickEnd, TickHistory};
+use quorate_tests::support::PATIENCE;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    error::Error,
+};
+
+/// The histories of all jobs, as any worker can read them.
+///
+/// # Errors
+/// Where too few servers answer.
+pub(super) fn read(reader: &Assignment) -> Result<BTreeMap<String, Vec<TickHistory>>, Box<dyn Error>> {
+    block_on(async {
+        let quorum = reader.quorum()?;
+        quorum.met(PATIENCE).await;
+        let jobs = Jobs::new(&quorum, GROUP)?;
+        let mut histories = BTreeMap::new();
+        for kind in GUARANTEES {
+            let entries = jobs.history(kind.name, HISTORY * 2).await?;
+            histories.insert(kind.name.to_owned(), entries);
+        }
+        quorum.close().await;
+        Ok(histories)
+    })
+}
+
+/// Returns a violation for each of the newest ticks of a job whose history differs from the journals or lacks the tick: an
+/// entry that a fault kept one leader from writing is written by the next one.
+pub(super) fn differences(story: &Story, histories: &BTreeMap<String, Vec<TickHistory>>) -> Vec<String> {
+    let period = TICK_EVERY.as_micros() as u64;
+    let newest = story.until.as_micros() / period * period;
+    let mut found = Vec::new();
+    for kind in GUARANTEES {
+        let entries = histories.get(kind.name).map(Vec::as_slice).unwrap_or_default();
+        let journal = JobJournal::of(story, kind.name);
+        let first = journal.first.unwrap_or(newest);
+        for tick in (0..HISTORY as u64).map(|back| newest - back * period).take_while(|tick| *tick >= first) {
+            let of = |entry: &&TickHistory| {
+                let until = entry.until.unwrap_or(entry.tick).as_micros();
+                (entry.tick.as_micros()..=until).contains(&tick)
+            };
+            let ends: Vec<&TickHistory> = entries.iter().filter(of).collect();
+            if let Some(why) = journal.difference(kind.delivery, tick, &ends) {
+                let entry =
+                    |entry: &&TickHistory| format!("{} under {} ({})", entry.end, entry.term, entry.reason);
+                let entries: Vec<String> = ends.iter().map(entry).collect();
+                found.push(format!("history: {}: {tick}: {why}: it has {entries:?}", kind.name));
+            }
+        }
+    }
+    found
+}
+
+/// The events of one job in all journals.
+#[derive(Default)]
+struct JobJournal {
+    first: Option<u64>,
+    /// The terms under which each tick was started, and under which a run of it was done.
+    started: BTreeMap<u64, BTreeSet<u64>>,
+    done: BTreeMap<u64, BTreeSet<u64>>,
+    /// The terms that a change of the leader ended.
+    ended: BTreeSet<u64>,
+}
+
+impl JobJournal {
+    fn of(story: &Story, name: &str) -> Self {
+        let ended = story.changes.iter().map(|change| change.term).collect();
+        let mut journal = Self { ended, ..Self::default() };
+        for (_, entry) in &story.lines {
+            match &entry.event {
+                Event::RunStarted { job, tick, term } if &**job == name => {
+                    journal.first = Some(journal.first.map_or(*tick, |first| first.min(*tick)));
+                    journal.started.entry(*tick).or_default().insert(*term);
+                }
+                Event::RunDone { job, tick, term } if &**job == name => {
+                    journal.done.entry(*tick).or_default().insert(*term);
+                }
+                _ => {}
+            }
+        }
+        journal
+    }
+
+    fn difference(&self, delivery: Delivery, tick: u64, ends: &[&TickHistory]) -> Option<String> {
+        let none = BTreeSet::new();
+        let (started, done) =
+            (self.started.get(&tick).unwrap_or(&none), self.done.get(&tick).unwrap_or(&none));
+        if ends.is_empty() {
+            return Some("no entry".to_owned());
+        }
+        for entry in ends {
+            let term = entry.term.get();
+            match entry.end {
+                TickEnd::Done if !done.contains(&term) => {
+                    return Some(format!("no run was done under {term}"));
+                }
+                TickEnd::Done if !started.contains(&term) => {
+                    return Some(format!("nothing started under {term}"));
+                }
+                TickEnd::Failed | TickEnd::TimedOut | TickEnd::SkippedPaused | TickEnd::SkippedOverlap => {
+                    return Some(format!("there is no such end here: {}", entry.end));
+                }
+                TickEnd::SkippedMisfire => return Some("no tick is misfired within the window".to_owned()),
+                _ => {}
+            }
+        }
+        if ends.iter().any(|entry| entry.end == TickEnd::Done) {
+            return None;
+        }
+        if delivery == Delivery::AtLeastOnce {
+            return Some("it must run until it is done, and is not".to_owned());
+        }
+        // An end just before a fault is not recorded: the run is then lost, with the term under which it began.
+        let is_lost = |entry: &&&TickHistory| matches!(entry.end, TickEnd::Lost | TickEnd::Cancelled);
+        match ends.iter().find(is_lost) {
+            None => Some("neither done nor lost".to_owned()),
+            Some(lost) if !self.ended.contains(&lost.term.get()) => {
+                Some(format!("no change of the leader ended the term {}", lost.term))
+            }
+            Some(_) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        checks::testing::{at, done, started, who},
+        guarantees::account::{Change, Kind},
+    };
+    use quorate::{env::WallTime, node::FencingToken, schedule::TickCause};
+
+    const TICK: u64 = 7_000_000;
+
+    /// Each job's tick was started and done under term 4.
+    fn story() -> Story {
+        let mut story = Story { until: WallTime::from_micros(TICK), ..Story::default() };
+        for kind in GUARANTEES {
+            story.lines.push((who(0), started(1, kind.name, TICK, 4)));
+            story.lines.push((who(0), done(2, kind.name, TICK, 4)));
+        }
+        story
+    }
+
+    fn entry(name: &str, end: TickEnd, term: u64) -> TickHistory {
+        TickHistory {
+            job: name.into(),
+            tick: WallTime::from_micros(TICK),
+            until: None,
+            cause: TickCause::Scheduled,
+            end,
+            reason: "".into(),
+            worker: "w".into(),
+            term: FencingToken::new(term),
+            started: None,
+            took: None,
+            attempts: 1,
+            output: None,
+        }
+    }
+
+    fn found_of(story: &Story, name: &str, entries: &[TickHistory]) -> Vec<String> {
+        let all =
+            GUARANTEES.iter().map(|kind| (kind.name.to_owned(), vec![entry(kind.name, TickEnd::Done, 4)]));
+        let mut histories: BTreeMap<_, _> = all.collect();
+        histories.insert(name.to_owned(), entries.to_vec());
+        differences(story, &histories)
+    }
+
+    fn first_of(delivery: Delivery) -> &'static str {
+        GUARANTEES.iter().find(|kind| kind.delivery == delivery).unwrap().name
+    }
+
+    #[test]
+    fn a_history_that_differs_from_the_journals_is_found() {
+        let name = GUARANTEES[0].name;
+        let found = |entries: &[TickHistory]| found_of(&story(), name, entries);
+        assert_eq!(found(&[entry(name, TickEnd::Done, 4)]), Vec::<String>::new());
+        for (entries, says) in [
+            (vec![], "no entry"),
+            (vec![entry(name, TickEnd::Done, 5)], "under 5"),
+            (vec![entry(name, TickEnd::Failed, 4)], "no such end"),
+            (vec![entry(name, TickEnd::SkippedMisfire, 4)], "misfired"),
+        ] {
+            let found = found(&entries);
+            assert!(found.len() == 1 && found[0].contains(says), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn only_an_at_most_once_tick_is_lost_and_only_with_its_term() {
+        let ended = |term| {
+            let change = Change { kind: Kind::Killed, who: who(0), term, at: at(3) };
+            Story { changes: vec![change], ..story() }
+        };
+        let (most, least) = (first_of(Delivery::AtMostOnce), first_of(Delivery::AtLeastOnce));
+        for end in [TickEnd::Lost, TickEnd::Cancelled] {
+            let found = |story: &Story, name: &str| found_of(story, name, &[entry(name, end, 4)]);
+            assert_eq!(found(&ended(4), most), Vec::<String>::new(), "the end was not recorded");
+            for (story, name, says) in [
+                (story(), most, "no change of the leader ended the term 4"),
+                (ended(5), most, "no change of the leader ended the term 4"),
+                (ended(4), least, "until it is done"),
+            ] {
+                let found = found(&story, name);
+                assert!(found.len() == 1 && found[0].contains(says), "{found:?}");
+            }
+        }
+    }
+}

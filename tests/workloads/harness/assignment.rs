@@ -1,0 +1,125 @@
+use crate::work::Work;
+use quorate::{
+    node::{Cause, Hello, Nudge},
+    quorum::Quorum,
+};
+use quorate_redis::{RedisNode, RedisSession};
+use serde::{Deserialize, Serialize};
+use std::{error::Error, process::Command, time::Duration};
+
+/// The first argument with which this program is a worker.
+const ARGUMENT: &str = "__worker";
+
+/// The address of a server: the name by which all workers know it, and the URL over which this worker reaches it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Node {
+    pub(crate) name: String,
+    pub(crate) url: String,
+}
+
+/// All that a worker process is started with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Assignment {
+    /// The worker's number, and how often it has been started.
+    pub(crate) member: usize,
+    pub(crate) run: u32,
+    /// Decides the worker's random choices.
+    pub(crate) seed: u64,
+    pub(crate) nodes: Vec<Node>,
+    /// The TTL of every lease, term and claim.
+    pub(crate) ttl: Duration,
+    /// The longest TTL of the deployment.
+    pub(crate) max_ttl: Duration,
+    /// The servers keep their data over a restart.
+    pub(crate) durable: bool,
+    /// New nodes vote at once. Sound only where no node ever loses its data.
+    pub(crate) trust_new_nodes: bool,
+    pub(crate) work: Work,
+}
+
+impl Assignment {
+    /// Returns the assignment of worker 0, whose nodes never lose their data.
+    pub(crate) fn new(nodes: Vec<Node>, ttl: Duration, work: Work) -> Self {
+        let (max_ttl, durable, trust_new_nodes) = (ttl, false, true);
+        Self { member: 0, run: 0, seed: 0, nodes, ttl, max_ttl, durable, trust_new_nodes, work }
+    }
+
+    /// The command that starts the worker.
+    pub(crate) fn command(&self) -> Command {
+        let mut command = Command::new(std::env::current_exe().expect("the path of this program"));
+        command.arg(ARGUMENT).arg(serde_json::to_string(self).expect("plain fields"));
+        command
+    }
+
+    /// The assignment of this process; `None` where it is no worker.
+    ///
+    /// # Panics
+    /// Where the argument cannot be parsed.
+    pub(crate) fn from_arguments() -> Option<Self> {
+        let mut arguments = std::env::args().skip(1);
+        (arguments.next()? == ARGUMENT).then(|| {
+            let text = arguments.next().unwrap_or_default();
+            serde_json::from_str(&text).unwrap_or_else(|error| panic!("{ARGUMENT} {text:?}: {error}"))
+        })
+    }
+
+    /// The name of this run of the worker.
+    pub(crate) fn name(&self) -> String {
+        format!("worker-{}.{}", self.member, self.run)
+    }
+
+    /// The quorum of these nodes. Requires a runtime.
+    ///
+    /// # Errors
+    /// Where a URL or a duration is invalid.
+    pub(crate) fn quorum(&self) -> Result<Quorum, Box<dyn Error>> {
+        let nodes: Result<Vec<_>, _> = self.nodes.iter().map(RoutedNode::new).collect();
+        let builder = Quorum::builder().nodes(nodes?).worker(&self.name()).max_ttl(self.max_ttl);
+        Ok(builder.durable(self.durable).trust_new_nodes(self.trust_new_nodes).build()?)
+    }
+}
+
+/// A node with the name that all workers use, reached over a proxy that may belong to one worker alone.
+struct RoutedNode {
+    name: String,
+    node: RedisNode,
+}
+
+impl RoutedNode {
+    fn new(Node { name, url }: &Node) -> Result<Self, Box<dyn Error>> {
+        Ok(Self {
+            name: quorate::node::Node::name(&RedisNode::parse(name)?).to_owned(),
+            node: RedisNode::parse(url)?,
+        })
+    }
+}
+
+impl quorate::node::Node for RoutedNode {
+    type Session = RedisSession;
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    async fn open(&self, nudge: Nudge) -> Result<(RedisSession, Hello), Cause> {
+        self.node.open(nudge).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_worker_parses_what_the_director_passes() {
+        let node = |n: u16| Node {
+            name: format!("redis://127.0.0.1:{n}"),
+            url: format!("redis://127.0.0.1:{}", n + 1),
+        };
+        let assignment =
+            Assignment::new(vec![node(1), node(7)], Duration::from_millis(1500), Work::Soak { epoch: 5 });
+        let command = assignment.command();
+        let text = command.get_args().nth(1).and_then(|text| text.to_str()).unwrap();
+        assert_eq!(serde_json::from_str::<Assignment>(text).unwrap(), assignment);
+    }
+}

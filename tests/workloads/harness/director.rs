@@ -1,0 +1,262 @@
+use super::{Assignment, Entry, Event, Options, Truth};
+use quorate::env::{BootTime, SystemWorld, World};
+use quorate_tests::support::{Crew, PATIENCE, Told, Who};
+use std::{
+    collections::BTreeSet, fs::File, io::Write, os::unix::process::CommandExt, path::PathBuf, time::Duration,
+};
+
+/// The most violations that are reported.
+const REPORTED: usize = 40;
+
+/// Starts the worker processes of a plan, makes their faults, reads their journals, and gathers violations.
+#[derive(Debug)]
+pub(crate) struct Director {
+    crew: Crew,
+    truth: Truth,
+    /// The name of the resource whose holder is the leader.
+    election: &'static str,
+    leader: Option<(Who, u64)>,
+    /// The processes whose output has not ended.
+    open: BTreeSet<Who>,
+    began: BootTime,
+    lines: usize,
+    journal: Option<File>,
+    violations: Vec<String>,
+    violation_count: usize,
+}
+
+impl Director {
+    /// Starts `workers` processes, each with the assignment that `assign` returns. The name of the election is empty in a
+    /// plan without leaders.
+    pub(crate) fn start(
+        options: &Options,
+        workers: usize,
+        election: &'static str,
+        assign: impl Fn(usize) -> Assignment + Send + 'static,
+    ) -> Self {
+        let crew = Crew::new(workers, move |Who { member, run }| {
+            let mut command = Assignment { member, run, ..assign(member) }.command();
+            // A Ctrl-C on the terminal must reach the director alone, which then ends the workers.
+            command.process_group(0);
+            command
+        });
+        let create =
+            |path: &PathBuf| File::create(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let mut director = Self {
+            crew,
+            truth: Truth::new(options.servers),
+            election,
+            leader: None,
+            open: BTreeSet::new(),
+            began: SystemWorld.now(),
+            lines: 0,
+            journal: options.journal.as_ref().map(create),
+            violations: Vec::new(),
+            violation_count: 0,
+        };
+        director.start_all();
+        director
+    }
+
+    /// The time since the start.
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.began.until(SystemWorld.now())
+    }
+
+    pub(crate) fn workers(&self) -> usize {
+        self.crew.size()
+    }
+
+    /// The present run of a worker, or its last one.
+    pub(crate) fn who(&self, member: usize) -> Who {
+        self.crew.who(member)
+    }
+
+    pub(crate) fn pids(&self) -> Vec<u32> {
+        self.crew.pids()
+    }
+
+    /// Returns whether the output of some process has not ended.
+    pub(crate) fn has_output(&self) -> bool {
+        !self.open.is_empty()
+    }
+
+    /// The number of lines that have been read.
+    pub(crate) fn lines(&self) -> usize {
+        self.lines
+    }
+
+    /// The leader and its term, as far as the journals say.
+    pub(crate) fn leader(&self) -> Option<(Who, u64)> {
+        self.leader
+    }
+
+    pub(crate) fn truth(&self) -> &Truth {
+        &self.truth
+    }
+
+    pub(crate) fn truth_mut(&mut self) -> &mut Truth {
+        &mut self.truth
+    }
+
+    /// Returns whether a worker runs and was neither stopped nor sent SIGTERM.
+    pub(crate) fn is_active(&self, member: usize) -> bool {
+        self.crew.is_going(member)
+    }
+
+    pub(crate) fn active(&self) -> usize {
+        (0..self.workers()).filter(|member| self.is_active(*member)).count()
+    }
+
+    /// Starts a worker that does not run.
+    pub(crate) fn start_worker(&mut self, member: usize) -> bool {
+        let starts = self.crew.pid(member).is_none();
+        if starts {
+            let who = self.crew.start(member);
+            self.open.insert(who);
+        }
+        starts
+    }
+
+    /// Starts all workers that do not run. Returns whether there were any.
+    pub(crate) fn start_all(&mut self) -> bool {
+        (0..self.workers()).map(|member| self.start_worker(member)).fold(false, |a, b| a | b)
+    }
+
+    /// Kills an active worker (SIGKILL). Returns the time before that.
+    pub(crate) fn kill(&mut self, member: usize) -> Option<BootTime> {
+        let at = self.is_active(member).then(|| self.crew.kill(member))?;
+        self.truth.resumed(self.who(member), at);
+        Some(at)
+    }
+
+    /// Sends SIGTERM to an active worker. Returns the time before that.
+    pub(crate) fn terminate(&mut self, member: usize) -> Option<BootTime> {
+        self.is_active(member).then(|| self.crew.tell_to_end(member))
+    }
+
+    /// Stops an active worker (SIGSTOP). Returns the time after that.
+    pub(crate) fn stop(&mut self, member: usize) -> Option<BootTime> {
+        let at = self.is_active(member).then(|| self.crew.stop(member))?;
+        self.truth.stopped(self.who(member), at);
+        Some(at)
+    }
+
+    /// Resumes a stopped worker (SIGCONT).
+    pub(crate) fn resume(&mut self, member: usize) -> bool {
+        let who = self.who(member);
+        let stopped = self.truth.is_stopped(who);
+        if stopped {
+            let at = self.crew.go_on(member);
+            self.truth.resumed(who, at);
+        }
+        stopped
+    }
+
+    /// Resumes all stopped workers. Returns whether there were any.
+    pub(crate) fn resume_all(&mut self) -> bool {
+        (0..self.workers()).map(|member| self.resume(member)).fold(false, |a, b| a | b)
+    }
+
+    /// Reads the next event, if one arrives within `wait`.
+    pub(crate) fn next(&mut self, mut wait: Duration) -> Option<(Who, Entry)> {
+        loop {
+            let Told { who, line } = self.crew.next(wait)?;
+            let Some(line) = line else {
+                self.open.remove(&who);
+                wait = Duration::ZERO;
+                continue;
+            };
+            if let Some(journal) = &mut self.journal {
+                writeln!(journal, "{}.{} {line}", who.member, who.run).expect("the journal can be written");
+            }
+            self.lines += 1;
+            match serde_json::from_str::<Entry>(&line) {
+                Ok(entry) => {
+                    self.observe(who, &entry);
+                    return Some((who, entry));
+                }
+                Err(error) => self.violate([format!("journal: {who:?} wrote {line:?}: {error}")]),
+            }
+        }
+    }
+
+    fn observe(&mut self, who: Who, entry: &Entry) {
+        match &entry.event {
+            Event::Stalled { from } => self.truth.stalled(who, BootTime::from_nanos(*from), entry.at()),
+            // The lines of one process arrive in order, those of two need not.
+            Event::Acquired { resource, token, .. }
+                if &**resource == self.election && self.leader.is_none_or(|(_, term)| term < *token) =>
+            {
+                self.leader = Some((who, *token));
+            }
+            Event::Releasing { resource, token } | Event::Ended { resource, token }
+                if &**resource == self.election && self.leader == Some((who, *token)) =>
+            {
+                self.leader = None;
+            }
+            _ => {}
+        }
+    }
+
+    /// The workers that have ended, with the time since SIGTERM. A worker that ends without SIGTERM, with a failure, or not
+    /// `within` this time is a violation.
+    pub(crate) fn ended(&mut self, within: Duration) -> Vec<(usize, Duration)> {
+        let mut in_order = Vec::new();
+        for (member, how) in self.crew.ended(within) {
+            let who = self.who(member);
+            self.truth.resumed(who, SystemWorld.now());
+            match how {
+                Ok(took) => in_order.push((member, took)),
+                Err(why) => self.violate([format!("processes: {who:?} {why}")]),
+            }
+        }
+        in_order
+    }
+
+    /// Panics where a worker has ended, in a plan in which none may.
+    pub(crate) fn expect_all_alive(&mut self) {
+        self.ended(PATIENCE);
+        assert!(self.violations.is_empty(), "{:?}", self.violations);
+    }
+
+    /// Sends SIGTERM to all workers, and reads until every output has ended. A process that remains is a violation.
+    pub(crate) fn end(&mut self, within: Duration, mut on_event: impl FnMut(&mut Self, Who, &Entry)) {
+        self.resume_all();
+        for member in 0..self.workers() {
+            self.terminate(member);
+        }
+        let give_up = SystemWorld.now() + within * 2;
+        while !(self.open.is_empty() && self.pids().is_empty()) && SystemWorld.now() < give_up {
+            self.ended(within);
+            if let Some((who, entry)) = self.next(Duration::from_millis(10)) {
+                on_event(self, who, &entry);
+            }
+        }
+        let pids = self.pids().into_iter().map(|pid| format!("leftovers: the process {pid}"));
+        let open = self.open.iter().map(|who| format!("leftovers: the journal of {who:?} is open"));
+        let left: Vec<String> = pids.chain(open).collect();
+        self.violate(left);
+    }
+
+    /// Adds violations, and reports the first ones at once.
+    pub(crate) fn violate(&mut self, found: impl IntoIterator<Item = String>) {
+        for violation in found {
+            self.violation_count += 1;
+            if self.violations.len() < REPORTED {
+                eprintln!("workload: VIOLATION after {:.1?}: {violation}", self.elapsed());
+                self.violations.push(violation);
+            }
+        }
+    }
+
+    /// The number of violations, also of those that were not reported.
+    pub(crate) fn violation_count(&self) -> usize {
+        self.violation_count
+    }
+
+    /// The violations that were reported. There are some if there are any.
+    pub(crate) fn into_violations(self) -> Vec<String> {
+        self.violations
+    }
+}

@@ -1,0 +1,227 @@
+//! The director's own record of its faults: the processes that it stopped, and the servers that lost their data or could
+//! not answer.
+
+use quorate::{env::BootTime, quorum::QuorumConfig};
+use quorate_tests::support::Who;
+use std::{collections::BTreeSet, time::Duration};
+
+/// The longest TTL of the deployments whose servers lose their data.
+pub(crate) const MAX_TTL: Duration = Duration::from_secs(3);
+
+/// The time for which events are kept: longer than any check looks back.
+const KEPT: Duration = Duration::from_secs(300);
+/// The quarantine of a node that lost its data begins when a worker connects to it: within this time.
+const CONNECTED: Duration = Duration::from_millis(600);
+/// The accuracy of the times of what was done to a server.
+const ACCURACY: Duration = Duration::from_secs(1);
+
+/// A time in which a process did not run; `None` as the end means that it does not run yet.
+#[derive(Clone, Copy, Debug)]
+struct Pause {
+    who: Who,
+    from: BootTime,
+    until: Option<BootTime>,
+    /// The director stopped the process. Otherwise the system did not schedule it, by the process's own journal.
+    ordered: bool,
+}
+
+impl Pause {
+    fn touches(&self, from: BootTime, until: BootTime) -> bool {
+        self.from <= until && self.until.is_none_or(|end| end >= from)
+    }
+}
+
+/// The pauses, losses and outages, by the machine's boot clock.
+#[derive(Clone, Debug)]
+pub(crate) struct Truth {
+    pauses: Vec<Pause>,
+    /// When which node lost its data.
+    losses: Vec<(BootTime, usize)>,
+    /// For each node, since when it has been able or unable to vote.
+    votes: Vec<Vec<(BootTime, bool)>>,
+    /// When the director last disturbed anything.
+    disturbed: BootTime,
+    /// Since when a majority of the nodes could vote without a break.
+    quorate: Option<BootTime>,
+    /// Since when at least one worker has run.
+    staffed: Option<BootTime>,
+}
+
+impl Truth {
+    pub(crate) fn new(nodes: usize) -> Self {
+        let votes = vec![Vec::new(); nodes];
+        let (pauses, losses, disturbed) = (Vec::new(), Vec::new(), BootTime::default());
+        Self { pauses, losses, votes, disturbed, quorate: None, staffed: None }
+    }
+
+    /// The number of nodes that is a majority.
+    pub(crate) fn majority(&self) -> usize {
+        self.votes.len() / 2 + 1
+    }
+
+    pub(crate) fn stopped(&mut self, who: Who, at: BootTime) {
+        self.pauses.push(Pause { who, from: at, until: None, ordered: true });
+    }
+
+    /// A process was resumed, or has ended.
+    pub(crate) fn resumed(&mut self, who: Who, at: BootTime) {
+        for pause in self.pauses.iter_mut().filter(|pause| pause.who == who && pause.until.is_none()) {
+            pause.until = Some(at);
+        }
+    }
+
+    /// A process reports that it was not scheduled.
+    pub(crate) fn stalled(&mut self, who: Who, from: BootTime, until: BootTime) {
+        self.pauses.push(Pause { who, from, until: Some(until), ordered: false });
+    }
+
+    pub(crate) fn lost_data(&mut self, node: usize, at: BootTime) {
+        self.losses.push((at, node));
+    }
+
+    pub(crate) fn disturb(&mut self, at: BootTime) {
+        self.disturbed = self.disturbed.max(at);
+    }
+
+    /// Notes which nodes can vote, and how many workers run.
+    pub(crate) fn observe(&mut self, now: BootTime, voting: &[bool], workers: usize) {
+        for (log, votes) in self.votes.iter_mut().zip(voting) {
+            if log.last().is_none_or(|(_, before)| before != votes) {
+                log.push((now, *votes));
+            }
+        }
+        let quorate = voting.iter().filter(|votes| **votes).count() >= self.majority();
+        self.quorate = if quorate { self.quorate.or(Some(now)) } else { None };
+        self.staffed = if workers > 0 { self.staffed.or(Some(now)) } else { None };
+    }
+
+    /// Since when a majority of nodes could vote without a break; `None` where it cannot.
+    pub(crate) fn quorate_since(&self) -> Option<BootTime> {
+        self.quorate
+    }
+
+    /// Since when nothing has prevented progress; `None` where something does.
+    pub(crate) fn calm_since(&self) -> Option<BootTime> {
+        Some(self.quorate?.max(self.staffed?).max(self.disturbed))
+    }
+
+    /// The end of the stop of `who` that began within `after` of `at`; now, where it has not ended.
+    pub(crate) fn stop_after(
+        &self,
+        who: Who,
+        at: BootTime,
+        after: Duration,
+        now: BootTime,
+    ) -> Option<BootTime> {
+        let near = |pause: &&Pause| {
+            pause.ordered && pause.who == who && pause.from >= at && at.until(pause.from) <= after
+        };
+        self.pauses.iter().find(near).map(|pause| pause.until.unwrap_or(now))
+    }
+
+    pub(crate) fn is_stopped(&self, who: Who) -> bool {
+        self.pauses.iter().any(|pause| pause.who == who && pause.until.is_none())
+    }
+
+    /// Returns whether `who` did not run at some moment of this time.
+    pub(crate) fn was_paused(&self, who: Who, from: BootTime, until: BootTime) -> bool {
+        self.pauses.iter().any(|pause| pause.who == who && pause.touches(from, until))
+    }
+
+    /// Returns whether pauses of `who` explain that it did at `at` what it had to do by `due`: it did not run for longer
+    /// than `grace` at a time from `due`, or `grace` after that, until `at`.
+    pub(crate) fn delayed(&self, who: Who, due: BootTime, at: BootTime, grace: Duration) -> bool {
+        let mut since = at;
+        let before = |since: BootTime| {
+            let pauses =
+                self.pauses.iter().filter(|pause| pause.who == who && pause.touches(since - grace, since));
+            pauses.map(|pause| pause.from).filter(|from| *from < since).min()
+        };
+        while let Some(from) = before(since) {
+            since = from;
+        }
+        since < at && since <= due + grace
+    }
+
+    /// The number of different nodes that lost their data in this time.
+    pub(crate) fn losses(&self, from: BootTime, until: BootTime) -> usize {
+        self.losers(from, until).len()
+    }
+
+    /// The number of nodes that have kept their data since `kept_from`, and could answer throughout the times
+    /// `answered`.
+    pub(crate) fn remembering(&self, kept_from: BootTime, answered: &[(BootTime, BootTime)]) -> usize {
+        let last = answered.iter().map(|(_, until)| *until).max().unwrap_or(kept_from);
+        let lost = self.losers(kept_from, last);
+        let answers = |node: usize| answered.iter().all(|(from, until)| self.voted(node, *from, *until));
+        (0..self.votes.len()).filter(|node| !lost.contains(node) && answers(*node)).count()
+    }
+
+    fn losers(&self, from: BootTime, until: BootTime) -> BTreeSet<usize> {
+        let within = |at: BootTime| at + ACCURACY >= from && at <= until + ACCURACY;
+        self.losses.iter().filter(|(at, _)| within(*at)).map(|(_, node)| *node).collect()
+    }
+
+    /// Returns whether a node could vote in all of this time. Before the first observation it could.
+    fn voted(&self, node: usize, from: BootTime, until: BootTime) -> bool {
+        let log = &self.votes[node];
+        let ends = log.iter().skip(1).map(|(at, _)| Some(*at)).chain([None]);
+        !log.iter().zip(ends).any(|((began, votes), ended)| {
+            !votes && *began <= until + ACCURACY && ended.is_none_or(|ended| ended + ACCURACY >= from)
+        })
+    }
+
+    /// Forgets what no check needs any more.
+    pub(crate) fn prune(&mut self, now: BootTime) {
+        let old = now - KEPT;
+        self.pauses.retain(|pause| pause.until.is_none_or(|until| until >= old));
+        self.losses.retain(|(at, _)| *at >= old);
+        for log in &mut self.votes {
+            // The state at `old` stays.
+            let stale = log.iter().filter(|(at, _)| *at < old).count().saturating_sub(1);
+            log.drain(..stale);
+        }
+    }
+}
+
+/// The time after which a node that lost its data may vote again.
+pub(crate) fn vote_again_after() -> Duration {
+    QuorumConfig { max_ttl: MAX_TTL, ..QuorumConfig::default() }.quarantine() + CONNECTED
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> BootTime {
+        BootTime::from_nanos(ms * 1_000_000)
+    }
+
+    #[test]
+    fn a_node_remembers_that_kept_its_data_and_could_answer() {
+        let mut truth = Truth::new(5);
+        truth.observe(at(0), &[true; 5], 1);
+        truth.observe(at(10_000), &[true, true, true, true, false], 1);
+        truth.observe(at(20_000), &[true; 5], 1);
+        truth.lost_data(0, at(40_000));
+        let remembering = |kept, from, until| truth.remembering(at(kept), &[(at(from), at(until))]);
+        assert_eq!(remembering(5000, 6000, 7000), 5);
+        assert_eq!(remembering(5000, 12_000, 15_000), 4, "node 4 was away");
+        assert_eq!(remembering(5000, 30_000, 45_000), 4, "node 0 has lost its data");
+        assert_eq!(remembering(45_000, 45_000, 50_000), 5, "before that time");
+        assert_eq!(truth.remembering(at(5000), &[(at(15_000), at(16_000)), (at(41_000), at(42_000))]), 3);
+    }
+
+    #[test]
+    fn only_a_pause_that_began_in_time_explains_a_delay() {
+        let who = Who { member: 0, run: 1 };
+        let mut truth = Truth::new(5);
+        truth.stalled(who, at(1000), at(3000));
+        let grace = Duration::from_millis(300);
+        assert!(truth.delayed(who, at(2000), at(3100), grace));
+        assert!(!truth.delayed(who, at(2000), at(3400), grace), "it ran for 400 ms before");
+        assert!(!truth.delayed(who, at(600), at(3100), grace), "it was late before it was paused");
+        truth.stalled(who, at(3200), at(3350));
+        assert!(truth.delayed(who, at(2000), at(3400), grace), "paused again after 200 ms");
+    }
+}

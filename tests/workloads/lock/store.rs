@@ -1,0 +1,196 @@
+//! The store that the lock guards: a set that is read and written whole, over TCP, one line a request.
+//!
+//! The reply to `read TOKEN` is `set E,E,…` or `refused`; the reply to `write TOKEN ELEMENT E,E,…` is `ok` or `refused`.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io::{self, BufRead, BufReader, Write},
+    net::{TcpListener, TcpStream},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    thread,
+};
+
+/// A set, with the elements that were lost from it.
+#[derive(Debug, Default)]
+pub(super) struct Set {
+    fences: bool,
+    largest: u64,
+    elements: BTreeSet<u64>,
+    /// Lost elements, by the element whose write left them out.
+    lost: BTreeMap<u64, Vec<u64>>,
+    /// The elements of refused writes.
+    refused: BTreeSet<u64>,
+}
+
+impl Set {
+    /// Returns an empty set. With `fences`, its store compares tokens.
+    pub(super) fn new(fences: bool) -> Self {
+        Self { fences, ..Self::default() }
+    }
+
+    /// The elements, unless a later holder has read or written them.
+    pub(super) fn read(&mut self, token: u64) -> Option<&BTreeSet<u64>> {
+        self.admits(token).then_some(&self.elements)
+    }
+
+    /// Replaces the elements, unless a later holder has read or written them. The token is compared and the set written
+    /// under one lock.
+    pub(super) fn write(&mut self, token: u64, added: u64, elements: BTreeSet<u64>) -> bool {
+        if !self.admits(token) {
+            self.refused.insert(added);
+            return false;
+        }
+        let lost: Vec<u64> = self.elements.difference(&elements).copied().collect();
+        if !lost.is_empty() {
+            self.lost.insert(added, lost);
+        }
+        self.elements = elements;
+        true
+    }
+
+    /// Returns whether the write of this element has arrived, accepted or not.
+    pub(super) fn has_seen(&self, added: u64) -> bool {
+        self.elements.contains(&added)
+            || self.refused.contains(&added)
+            || self.lost.contains_key(&added)
+            || self.lost.values().any(|lost| lost.contains(&added))
+    }
+
+    /// The elements.
+    pub(super) fn elements(&self) -> &BTreeSet<u64> {
+        &self.elements
+    }
+
+    /// The number of elements that the write of `added` left out.
+    pub(super) fn lost_by(&self, added: u64) -> usize {
+        self.lost.get(&added).map_or(0, Vec::len)
+    }
+
+    /// The number of refused writes.
+    pub(super) fn refused(&self) -> usize {
+        self.refused.len()
+    }
+
+    fn admits(&mut self, token: u64) -> bool {
+        let late = self.fences && token < self.largest;
+        self.largest = self.largest.max(token);
+        !late
+    }
+}
+
+/// A [`Set`] that is served on a port of the loopback interface.
+#[derive(Clone, Debug)]
+pub(super) struct Store {
+    set: Arc<Mutex<Set>>,
+    port: u16,
+}
+
+impl Store {
+    /// Serves a set until the process ends.
+    pub(super) fn serve(set: Set) -> io::Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let store = Self { set: Arc::new(Mutex::new(set)), port: listener.local_addr()?.port() };
+        let set = Arc::clone(&store.set);
+        thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                let set = Arc::clone(&set);
+                thread::spawn(move || drop(serve_connection(&stream, &set)));
+            }
+        });
+        Ok(store)
+    }
+
+    pub(super) fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub(super) fn set(&self) -> MutexGuard<'_, Set> {
+        self.set.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn serve_connection(mut stream: &TcpStream, set: &Mutex<Set>) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    for line in BufReader::new(stream).lines() {
+        let reply = reply(&line?, &mut set.lock().unwrap_or_else(PoisonError::into_inner));
+        let reply = reply.ok_or_else(|| io::Error::other("no such request"))?;
+        stream.write_all(reply.as_bytes())?;
+    }
+    Ok(())
+}
+
+fn reply(line: &str, set: &mut Set) -> Option<String> {
+    let mut words = line.split(' ');
+    match words.next()? {
+        "read" => match set.read(words.next()?.parse().ok()?) {
+            Some(elements) => Some(format!("set {}\n", join(elements))),
+            None => Some("refused\n".to_owned()),
+        },
+        "write" => {
+            let (token, added) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+            let written = set.write(token, added, split(words.next()?)?);
+            Some(if written { "ok\n" } else { "refused\n" }.to_owned())
+        }
+        _ => None,
+    }
+}
+
+/// The elements as text.
+pub(super) fn join(elements: &BTreeSet<u64>) -> String {
+    elements.iter().map(u64::to_string).collect::<Vec<_>>().join(",")
+}
+
+/// The reverse of [`join`].
+pub(super) fn split(text: &str) -> Option<BTreeSet<u64>> {
+    text.split(',').filter(|part| !part.is_empty()).map(|part| part.parse().ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The holder of token 1 reads and is paused; the holder of token 2 reads and adds 20; the first one resumes.
+    fn overtaken(fences: bool) -> Set {
+        let mut set = Set::new(fences);
+        let mut first = set.read(1).expect("the first").clone();
+        let mut second = set.read(2).expect("the second").clone();
+        second.insert(20);
+        assert!(set.write(2, 20, second));
+        first.insert(10);
+        assert_eq!(set.write(1, 10, first), !fences);
+        set
+    }
+
+    #[test]
+    fn without_a_fence_the_resumed_holder_overwrites_the_later_addition() {
+        let set = overtaken(false);
+        assert_eq!((set.elements().len(), set.lost_by(10)), (1, 1));
+        assert!(set.has_seen(20) && set.has_seen(10) && !set.has_seen(30));
+    }
+
+    #[test]
+    fn with_a_fence_the_resumed_holder_is_refused() {
+        let set = overtaken(true);
+        assert_eq!((set.elements(), set.lost_by(10), set.refused()), (&BTreeSet::from([20]), 0, 1));
+    }
+
+    #[test]
+    fn the_token_of_a_read_is_compared_too() {
+        let mut set = Set::new(true);
+        let first = set.read(1).expect("the first").clone();
+        set.read(2).expect("the second");
+        assert!(!set.write(1, 10, first), "the second would overwrite it with the set that it has read");
+        assert!(set.read(1).is_none());
+    }
+
+    #[test]
+    fn requests_are_lines() {
+        let mut set = Set::new(true);
+        assert_eq!(reply("read 5", &mut set).as_deref(), Some("set \n"));
+        assert_eq!(reply("write 5 7 7", &mut set).as_deref(), Some("ok\n"));
+        assert_eq!(reply("write 4 8 7,8", &mut set).as_deref(), Some("refused\n"));
+        assert_eq!(reply("read 6", &mut set).as_deref(), Some("set 7\n"));
+        assert_eq!(reply("write 4", &mut set), None);
+        assert_eq!(reply("delete", &mut set), None);
+    }
+}

@@ -1,0 +1,76 @@
+//! The workloads: real Redis servers, worker processes that use Quorate, faults, and checks of what the workers did.
+//!
+//! `cargo run --release -p quorate-tests --bin workload -- PLAN [OPTIONS]`. A plan says which servers and workers there
+//! are, what the workers do, which faults occur, and what is checked. It ends with a report, also after Ctrl-C, and with
+//! status 1 if a check failed.
+//!
+//! | plan | work | faults | checks |
+//! | --- | --- | --- | --- |
+//! | `soak` | locks, jobs, messages | random, of 23 kinds | every invariant |
+//! | `guarantees` | four jobs | the leader killed, terminated, stopped, cut off | every tick and history |
+//! | `load` | thousands of jobs | none | lateness |
+//! | `lock` | read, add, write back | workers stopped inside the critical section | lost updates |
+//! | `effects` | messages with an effect in PostgreSQL | workers killed and stopped around the effect | one effect each |
+//! | `handover` | one lease, taken in turn | none | exclusion |
+//!
+//! # What is not guaranteed
+//!
+//! A seed fixes which faults occur and when, not how the system schedules processes: a run with the same seed is
+//! another run. All processes share one machine, and so one clock.
+
+#![expect(clippy::expect_used, clippy::panic, reason = "a program for tests")]
+
+mod checks;
+mod effects;
+mod guarantees;
+mod handover;
+mod harness;
+mod lock;
+mod soak;
+mod work;
+
+use clap::{Parser, Subcommand};
+use harness::Options;
+use std::process::ExitCode;
+
+#[derive(Debug, Parser)]
+#[command(name = "workload", about = "Runs a plan of servers, workers, faults and checks")]
+struct Args {
+    #[command(subcommand)]
+    plan: Plan,
+    #[command(flatten)]
+    options: Options,
+}
+
+#[derive(Debug, Subcommand)]
+enum Plan {
+    /// Leases, jobs and messages under random faults
+    Soak,
+    /// One leader after the other brought down, and every tick accounted for
+    Guarantees(guarantees::Settings),
+    /// Many jobs on one worker: lateness of their runs, and cost of a tick
+    Load(guarantees::load::Settings),
+    /// Jepsen's lock workload: lost updates without fencing tokens, with a check, and with tokens
+    Lock(lock::Settings),
+    /// Exactly-once effects in PostgreSQL, with and without the effects table
+    Effects(effects::Settings),
+    /// One lease handed from contender to contender: duration of each handover
+    Handover(handover::Settings),
+}
+
+fn main() -> ExitCode {
+    if let Some(assignment) = harness::Assignment::from_arguments() {
+        return work::main(&assignment);
+    }
+    let Args { plan, options } = Args::parse();
+    let stop = harness::stop_flag();
+    let report = match &plan {
+        Plan::Soak => soak::run(&options, &stop),
+        Plan::Guarantees(settings) => guarantees::run(settings, &options, &stop),
+        Plan::Load(settings) => guarantees::load::run(settings, &options),
+        Plan::Lock(settings) => lock::run(settings, &options),
+        Plan::Effects(settings) => effects::run(settings, &options),
+        Plan::Handover(settings) => handover::run(settings, &options),
+    };
+    report.print(options.json)
+}

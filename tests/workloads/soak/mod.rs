@@ -1,0 +1,346 @@
+//! Everything at once on real servers: worker processes with locks, an election with two scheduled jobs, and claims on a
+//! stream of messages; five Redis servers behind proxies; random faults, which a seed fixes. Every invariant is checked
+//! while it runs.
+//!
+//! # What is not guaranteed
+//!
+//! What a process believes is known from its checks, every 50 ms and around each action: two beliefs that overlap for less
+//! may escape.
+
+mod faults;
+mod figures;
+
+use crate::{
+    checks::{Check, Claims, Exclusion, Fencing, HORIZON, Liveness, StepDown, Ticks, leftover},
+    harness::{Assignment, Director, Entry, Event, Network, Options, Report, Servers, resident_kib},
+    work::Work,
+};
+use faults::{Action, Deck, Episode, Fault, Target};
+use figures::Figures;
+use quorate::env::{BootTime, SystemWorld, World};
+use quorate_tests::support::{Who, keys};
+use serde_json::json;
+use std::{
+    collections::BTreeMap,
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
+
+const WORKERS: usize = 4;
+/// The TTL of every lease, term and claim.
+const TTL: Duration = Duration::from_secs(2);
+/// The time between two rounds of the director, without events.
+const STEP: Duration = Duration::from_millis(10);
+/// The most events that are read before the agenda is checked again.
+const EVENTS: usize = 500;
+/// The time between two judgements.
+const SETTLE_EVERY: Duration = Duration::from_millis(500);
+/// The time that a worker may take to end: its grace period, a completion that is retried for a TTL, and a busy machine.
+const TO_END: Duration = Duration::from_secs(6);
+/// The time until everything is done once all faults have ended.
+const TO_DRAIN: Duration = Duration::from_secs(45);
+/// The time between two reports of progress.
+const PROGRESS_EVERY: Duration = Duration::from_secs(30);
+
+/// Makes faults for the duration of the options or until `stop`, then ends them and waits until everything is done.
+pub(crate) fn run(options: &Options, stop: &AtomicBool) -> Report {
+    let mut soak = Soak::start(options);
+    let until = SystemWorld.now() + options.duration.unwrap_or(Duration::from_secs(20 * 60));
+    while SystemWorld.now() < until && !stop.load(Ordering::Relaxed) {
+        soak.make_due_faults();
+        soak.step();
+    }
+    let took = soak.director.elapsed();
+    soak.finish();
+    soak.report(took)
+}
+
+struct Soak {
+    // First, so that workers are dropped before their servers.
+    director: Director,
+    servers: Servers,
+    seed: u64,
+    verbose: bool,
+    deck: Deck,
+    /// The actions to come, in order, each with the kind of fault that begins with it.
+    agenda: BTreeMap<(BootTime, u64), (Option<&'static str>, Action)>,
+    planned: u64,
+    /// The action on the leader once it begins to run a job.
+    ambush: Option<Action>,
+    next_episode: BootTime,
+    figures: Figures,
+    checks: Checks,
+    settle_at: BootTime,
+    progress_at: BootTime,
+}
+
+/// The invariants.
+struct Checks {
+    exclusion: Exclusion,
+    fencing: Fencing,
+    step_down: StepDown,
+    ticks: Ticks,
+    claims: Claims,
+    liveness: Liveness,
+}
+
+impl Checks {
+    fn each(&mut self) -> [&mut dyn Check; 6] {
+        let Self { exclusion, fencing, step_down, ticks, claims, liveness } = self;
+        [exclusion, fencing, step_down, ticks, claims, liveness]
+    }
+}
+
+impl Soak {
+    fn start(options: &Options) -> Self {
+        let (seed, workers) = (options.seed(), options.workers.unwrap_or(WORKERS));
+        // The servers of every other seed keep an append-only file, so that a restart is no loss of data.
+        let durable = !seed.is_multiple_of(2);
+        let servers = Servers::start(options.servers, durable, Network::Shared);
+        let (wall, now) = (SystemWorld.wall(), SystemWorld.now());
+        let assignment = Assignment {
+            seed,
+            durable,
+            trust_new_nodes: false,
+            max_ttl: crate::harness::MAX_TTL,
+            ..Assignment::new(servers.nodes(0), TTL, Work::Soak { epoch: now.as_nanos() })
+        };
+        Servers::trust_all(&assignment);
+        eprintln!("workload: soak: seed {seed}");
+        let mut director = Director::start(options, workers, crate::work::TERM, move |_| assignment.clone());
+        director.truth_mut().disturb(SystemWorld.now());
+        Self {
+            director,
+            servers,
+            seed,
+            verbose: options.verbose,
+            deck: Deck::new(seed, workers, options.servers),
+            agenda: BTreeMap::new(),
+            planned: 0,
+            ambush: None,
+            next_episode: now + Duration::from_secs(3),
+            figures: Figures::default(),
+            checks: Checks {
+                exclusion: Exclusion::default(),
+                fencing: Fencing::default(),
+                step_down: StepDown::default(),
+                ticks: Ticks::new(wall, now),
+                claims: Claims::new(now),
+                liveness: Liveness::default(),
+            },
+            settle_at: now,
+            progress_at: now + PROGRESS_EVERY,
+        }
+    }
+
+    fn make_due_faults(&mut self) {
+        let now = SystemWorld.now();
+        if self.agenda.is_empty() && now >= self.next_episode {
+            self.plan_episode(now);
+        }
+        while let Some(entry) = self.agenda.first_entry().filter(|entry| entry.key().0 <= now) {
+            let (kind, action) = entry.remove();
+            self.act(kind, action);
+        }
+    }
+
+    fn plan_episode(&mut self, now: BootTime) {
+        // A worker may have ended late in the episode before.
+        self.act(None, Action::StartWorkers);
+        let Episode { faults, calm } = self.deck.episode();
+        let mut last = now;
+        for Fault { kind, actions } in faults {
+            let mut kind = Some(kind);
+            for (after, action) in actions {
+                // The first action of a fault counts it.
+                self.plan(now + after, kind.take(), action);
+                last = last.max(now + after);
+            }
+        }
+        self.next_episode = last + calm;
+    }
+
+    fn plan(&mut self, at: BootTime, kind: Option<&'static str>, action: Action) {
+        self.planned += 1;
+        self.agenda.insert((at, self.planned), (kind, action));
+    }
+
+    /// Ends all faults, waits until all is done, ends the workers, and checks what remains.
+    fn finish(&mut self) {
+        self.agenda.clear();
+        self.ambush = None;
+        self.servers.heal_all(self.director.truth_mut());
+        self.act(None, Action::ResumeWorkers);
+        self.act(None, Action::StartWorkers);
+        self.director.truth_mut().disturb(SystemWorld.now());
+        let due = SystemWorld.now();
+        // What is due now may start a little later, and the lease of a crashed holder ends by itself.
+        let (least, most) = (due + TTL * 2, due + TO_DRAIN);
+        let done = |checks: &mut Checks| checks.claims.all_done(due) && checks.ticks.decided(due);
+        while SystemWorld.now() < least || (SystemWorld.now() < most && !done(&mut self.checks)) {
+            self.step();
+        }
+        let Self { director, figures, checks, .. } = self;
+        director.end(TO_END, |director, who, entry| take(director, figures, checks, who, entry));
+        let mut found = checks.claims.finish(due);
+        found.extend(checks.ticks.finish(due, director.truth()));
+        // No event can arrive any more.
+        let end = SystemWorld.now() + HORIZON * 2;
+        found.extend(checks.exclusion.settle(end, director.truth()));
+        found.extend(checks.step_down.settle(end, director.truth()));
+        found.extend(self.leftovers());
+        self.director.violate(found);
+    }
+
+    fn report(self, took: Duration) -> Report {
+        let (mut figures, checks) = (self.figures.json(), &self.checks);
+        figures["seed"] = json!(self.seed);
+        figures["seconds"] = json!(took.as_secs_f64());
+        figures["ticks"] = json!(checks.ticks.counts());
+        figures["messages_done"] = json!(checks.claims.done());
+        figures["messages_done_again"] = json!(checks.claims.again());
+        figures["fault_free_phases_judged"] = json!(checks.liveness.phases());
+        figures["journal_lines"] = json!(self.director.lines());
+        figures["violation_count"] = json!(self.director.violation_count());
+        Report { figures, violations: self.director.into_violations() }
+    }
+
+    /// Reads events, and judges now and then.
+    fn step(&mut self) {
+        for (_, took) in self.director.ended(TO_END) {
+            self.figures.to_end.add(took);
+        }
+        let mut wait = STEP;
+        for _ in 0..EVENTS {
+            let Some((who, entry)) = self.director.next(wait) else { break };
+            wait = Duration::ZERO;
+            take(&mut self.director, &mut self.figures, &mut self.checks, who, &entry);
+            let leads = self.director.leader().is_some_and(|(leader, _)| leader == who);
+            if leads && matches!(entry.event, Event::RunStarted { .. }) {
+                self.spring_ambush(who);
+            }
+        }
+        let now = self.observe();
+        if now >= self.settle_at {
+            self.settle_at = now + SETTLE_EVERY;
+            self.settle(now);
+        }
+        if now >= self.progress_at {
+            self.progress_at = now + PROGRESS_EVERY;
+            let (elapsed, done) = (self.director.elapsed(), self.checks.claims.done());
+            let (Figures { locks, terms, .. }, violations) = (&self.figures, self.director.violation_count());
+            eprintln!(
+                "workload: {elapsed:.0?}: {locks} locks, {terms} terms, {done} messages, {violations} violations"
+            );
+        }
+    }
+
+    /// Notes which nodes can vote, and how many workers run.
+    fn observe(&mut self) -> BootTime {
+        let now = SystemWorld.now();
+        let (voting, active) = (self.servers.voting(now), self.director.active());
+        self.director.truth_mut().observe(now, &voting, active);
+        now
+    }
+
+    fn settle(&mut self, now: BootTime) {
+        let (mut found, mut held) = (Vec::new(), 0);
+        for check in self.checks.each() {
+            found.extend(check.settle(now, self.director.truth()));
+            held += check.held();
+        }
+        self.figures.held = self.figures.held.max(held);
+        self.figures.prune(now);
+        self.director.truth_mut().prune(now);
+        let memory = self.director.pids().into_iter().filter_map(resident_kib).max().unwrap_or_default();
+        self.figures.memory = self.figures.memory.max(memory);
+        self.director.violate(found);
+    }
+
+    fn act(&mut self, kind: Option<&'static str>, action: Action) {
+        let done = match action {
+            Action::Node(node, fault) => self.servers.make(node, fault, self.director.truth_mut()),
+            Action::KillLeaderInRun | Action::StopLeaderInRun(_) => {
+                self.ambush = Some(action);
+                true
+            }
+            Action::Kill(target) => self.member(target).is_some_and(|member| self.end_worker(member, true)),
+            Action::Terminate(target) => {
+                self.member(target).is_some_and(|member| self.end_worker(member, false))
+            }
+            Action::Stop(target) => {
+                self.member(target).is_some_and(|member| self.director.stop(member).is_some())
+            }
+            Action::ResumeWorkers => self.director.resume_all(),
+            Action::StartWorkers => self.director.start_all(),
+        };
+        let now = self.observe();
+        if done {
+            self.director.truth_mut().disturb(now);
+            if let Some(kind) = kind {
+                *self.figures.faults.entry(kind).or_default() += 1;
+            }
+            if self.verbose {
+                eprintln!("workload: {:.3?}: {action:?}", self.director.elapsed());
+            }
+        }
+    }
+
+    fn member(&self, target: Target) -> Option<usize> {
+        match target {
+            Target::Leader => self.director.leader().map(|(who, _)| who.member),
+            Target::Member(member) => Some(member),
+        }
+    }
+
+    /// Kills a worker, or sends it SIGTERM.
+    fn end_worker(&mut self, member: usize, kill: bool) -> bool {
+        let who = self.director.who(member);
+        let at = if kill { self.director.kill(member) } else { self.director.terminate(member) };
+        if let Some(at) = at
+            && self.director.leader().is_some_and(|(leader, _)| leader == who)
+        {
+            self.figures.leader_ends(at, kill);
+        }
+        at.is_some()
+    }
+
+    /// Hits the leader, which has just begun to run a job, if that was planned.
+    fn spring_ambush(&mut self, who: Who) {
+        let (end, after) = match self.ambush.take() {
+            Some(Action::StopLeaderInRun(time)) if self.director.stop(who.member).is_some() => {
+                (Action::ResumeWorkers, time)
+            }
+            Some(Action::KillLeaderInRun) if self.end_worker(who.member, true) => {
+                (Action::StartWorkers, Duration::from_secs(1))
+            }
+            _ => return,
+        };
+        let now = self.observe();
+        self.director.truth_mut().disturb(now);
+        self.plan(now + after, None, end);
+    }
+
+    /// The keys that no worker holds any more, once the last lease must have ended.
+    fn leftovers(&self) -> Vec<String> {
+        let give_up = SystemWorld.now() + TTL + Duration::from_secs(1);
+        loop {
+            let keys = self.servers.processes().flat_map(keys);
+            let found: Vec<String> =
+                keys.filter_map(|key| leftover(&key.name, key.left, key.claimed.is_some())).collect();
+            if found.is_empty() || SystemWorld.now() > give_up {
+                return found;
+            }
+            std::thread::sleep(STEP);
+        }
+    }
+}
+
+/// Counts an event and checks it.
+fn take(director: &mut Director, figures: &mut Figures, checks: &mut Checks, who: Who, entry: &Entry) {
+    let truth = director.truth();
+    figures.on_event(entry, truth);
+    let found: Vec<String> =
+        checks.each().into_iter().flat_map(|check| check.on_event(who, entry, truth)).collect();
+    director.violate(found);
+}

@@ -1,0 +1,163 @@
+//! Campaigns for the leadership, and runs jobs while it leads.
+
+use super::{CHECK_EVERY, Failure, GRACE, await_step_down};
+use crate::harness::{Event, Journal, LeaseLog};
+use quorate::{
+    election::{Election, Term},
+    env::BootTime,
+    quorum::Quorum,
+    schedule::{Delivery, Job, RunAll, Scheduler, Tick, every},
+};
+use std::{convert::Infallible, sync::Arc, time::Duration};
+use tokio_util::sync::CancellationToken;
+
+/// The group whose leader runs the jobs.
+pub(crate) const GROUP: &str = "workload";
+/// The name of the election in journals.
+pub(crate) const TERM: &str = "election/workload";
+/// The job of the soak of which each tick starts at most once.
+pub(crate) const AT_MOST_ONCE: &str = "at-most-once";
+/// The job of the soak of which each tick starts until it is done.
+pub(crate) const AT_LEAST_ONCE: &str = "at-least-once";
+/// The time between two ticks of a job.
+pub(crate) const TICK_EVERY: Duration = Duration::from_secs(1);
+/// The age of the oldest tick that a catch-up run is for.
+pub(crate) const CATCH_UP: Duration = Duration::from_secs(60);
+/// The newest entries of a job's history that are checked.
+pub(crate) const HISTORY: usize = 100;
+
+/// A job of every worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct JobKind {
+    pub(crate) name: &'static str,
+    pub(crate) delivery: Delivery,
+    /// The duration of a run, and of every eighth run.
+    pub(crate) takes: [Duration; 2],
+}
+
+/// The jobs of the soak: some runs are active when a fault occurs.
+pub(crate) const SOAK: &[JobKind] = &[
+    job(AT_MOST_ONCE, Delivery::AtMostOnce, [30, 700]),
+    job(AT_LEAST_ONCE, Delivery::AtLeastOnce, [30, 700]),
+];
+
+/// Two jobs of each delivery rule: one whose runs end at once, and one whose runs are often active when a fault occurs.
+pub(crate) const GUARANTEES: &[JobKind] = &[
+    job("most-quick", Delivery::AtMostOnce, [5, 5]),
+    job("most-long", Delivery::AtMostOnce, [450, 450]),
+    job("least-quick", Delivery::AtLeastOnce, [5, 5]),
+    job("least-long", Delivery::AtLeastOnce, [450, 450]),
+];
+
+const fn job(name: &'static str, delivery: Delivery, [takes, eighth]: [u64; 2]) -> JobKind {
+    JobKind { name, delivery, takes: [Duration::from_millis(takes), Duration::from_millis(eighth)] }
+}
+
+pub(super) async fn lead(
+    quorum: &Quorum,
+    journal: &Journal,
+    jobs: &[JobKind],
+    ttl: Duration,
+    stop: &CancellationToken,
+) -> Result<(), Failure> {
+    let _stop = stop.clone().drop_guard();
+    let election = Election::new(quorum, GROUP).ttl(ttl).step_down_grace(GRACE.min(ttl / 5)).end_on_error();
+    let mut scheduler = Scheduler::on(&election);
+    for kind in jobs {
+        scheduler = scheduler.job(start_job(*kind, journal)?);
+    }
+    let campaign = election.run(|term: Term| {
+        let (journal, scheduler) = (journal.clone(), scheduler.clone());
+        async move {
+            let (number, unknown) = (term.token().get(), BootTime::default());
+            // A term that has ended already began nothing; the campaign goes on.
+            let log = LeaseLog::begin(&journal, TERM, number, unknown, || term.remaining());
+            let Some(log) = log else { return Ok(()) };
+            let leadership = Leadership { term, log };
+            let led = tokio::select! { biased;
+                led = scheduler.lead(leadership.term.clone()) => led,
+                () = leadership.watch() => return Ok(()),
+            };
+            if !leadership.term.is_valid() {
+                leadership.await_step_down().await;
+            }
+            led.map_err(|error| error.to_string())
+        }
+    });
+    Ok(campaign.until(stop.cancelled()).await?)
+}
+
+/// A term and its log. The campaign drops it when the lease is lost, and before it releases it.
+struct Leadership {
+    term: Term,
+    log: LeaseLog,
+}
+
+impl Leadership {
+    /// Checks the term until it has ended.
+    async fn watch(&self) {
+        let Self { term, log } = self;
+        while log.check(|| term.remaining()) {
+            tokio::select! { biased;
+                () = term.step_down_token().cancelled(), if !log.has_stepped_down() => log.step_down(),
+                () = term.quorum().env().sleep(CHECK_EVERY) => {}
+            }
+        }
+        self.await_step_down().await;
+    }
+
+    async fn await_step_down(&self) {
+        await_step_down(self.term.quorum().env(), &self.log, self.term.step_down_token()).await;
+    }
+}
+
+impl Drop for Leadership {
+    fn drop(&mut self) {
+        if self.term.step_down_token().is_cancelled() {
+            self.log.step_down();
+        }
+        self.log.end(|| self.term.remaining());
+    }
+}
+
+/// A run, which writes that it was interrupted if it is dropped before it is done.
+struct Run {
+    journal: Journal,
+    job: Arc<str>,
+    tick: u64,
+    term: u64,
+    done: bool,
+}
+
+impl Run {
+    fn begin(journal: &Journal, tick: &Tick) -> Self {
+        let (job, at, term) = (Arc::clone(tick.job()), tick.at().as_micros(), tick.token().get());
+        journal.write(Event::RunStarted { job: Arc::clone(&job), tick: at, term });
+        Self { journal: journal.clone(), job, tick: at, term, done: false }
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        let (job, tick, term) = (Arc::clone(&self.job), self.tick, self.term);
+        let interrupted = Event::RunInterrupted { job: Arc::clone(&job), tick, term };
+        self.journal.write(if self.done { Event::RunDone { job, tick, term } } else { interrupted });
+    }
+}
+
+fn start_job(kind: JobKind, journal: &Journal) -> Result<Job, Failure> {
+    let journal = journal.clone();
+    let handler = move |tick: Tick| {
+        let journal = journal.clone();
+        async move {
+            let mut run = Run::begin(&journal, &tick);
+            let eighth = (run.tick / TICK_EVERY.as_micros() as u64).is_multiple_of(8);
+            journal.env().sleep(kind.takes[usize::from(eighth)]).await;
+            run.done = true;
+            Ok::<(), Infallible>(())
+        }
+    };
+    let job = Job::new(kind.name, every(TICK_EVERY)?, handler).delivery(kind.delivery);
+    // More entries are kept than are checked, since the history is pruned only now and then.
+    Ok(job.misfire(RunAll::within(CATCH_UP)).history(HISTORY * 2))
+}

@@ -1,0 +1,91 @@
+//! Competes for locks: holds most of them for a short time, and some so long that they need extensions.
+
+use super::{CHECK_EVERY, Failure, GRACE, await_step_down};
+use crate::harness::{Journal, LeaseLog};
+use quorate::{
+    env::BootTime,
+    lease::{Lease, TryAcquire},
+    quorum::Quorum,
+};
+use quorate_testkit::sim::SeedRng;
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+/// The locks that the workers compete for.
+const LOCKS: [&str; 2] = ["lock-0", "lock-1"];
+/// The longest time that a waiting call waits.
+const WAIT: Duration = Duration::from_secs(1);
+
+pub(super) async fn compete(
+    quorum: &Quorum,
+    journal: &Journal,
+    mut rng: SeedRng,
+    ttl: Duration,
+    stop: &CancellationToken,
+) -> Result<(), Failure> {
+    let _stop = stop.clone().drop_guard();
+    let env = quorum.env();
+    while !stop.is_cancelled() {
+        let name = LOCKS[rng.index(LOCKS.len())];
+        let lock = quorum.lock(name).ttl(ttl).step_down_grace(GRACE).wait(WAIT);
+        let requested = journal.now();
+        let lease = if rng.chance(500) {
+            match lock.try_acquire().await {
+                Ok(TryAcquire::Acquired(lease)) => Ok(Some(lease)),
+                Ok(TryAcquire::Contended { .. }) => Ok(None),
+                Err(error) => Err(error),
+            }
+        } else {
+            let acquired = tokio::select! { biased; () = stop.cancelled() => break, a = lock.acquire() => a };
+            acquired.map(Some)
+        };
+        match lease {
+            Ok(Some(lease)) => hold(quorum, journal, &mut rng, name, requested, lease, stop).await,
+            Ok(None) => {}
+            Err(error) if error.is_permanent() => return Err(error.into()),
+            Err(_) => {}
+        }
+        let pause = rng.millis(10..=120);
+        let _ = env.before(env.now() + pause, stop.cancelled()).await;
+    }
+    Ok(())
+}
+
+async fn hold(
+    quorum: &Quorum,
+    journal: &Journal,
+    rng: &mut SeedRng,
+    name: &str,
+    requested: BootTime,
+    lease: Lease,
+    stop: &CancellationToken,
+) {
+    let env = quorum.env();
+    let token = lease.token().get();
+    let Some(log) = LeaseLog::begin(journal, name, token, requested, || lease.remaining()) else {
+        return;
+    };
+    let over = env.now() + if rng.chance(100) { rng.millis(1000..=5000) } else { rng.millis(5..=200) };
+    while env.now() < over && !stop.is_cancelled() {
+        tokio::select! { biased;
+            () = lease.step_down_token().cancelled(), if !log.has_stepped_down() => log.step_down(),
+            () = lease.lost_token().cancelled() => {}
+            () = stop.cancelled() => break,
+            () = env.sleep_until(over.min(env.now() + CHECK_EVERY)) => {}
+        }
+        if !log.check(|| lease.remaining()) {
+            return await_step_down(env, &log, lease.step_down_token()).await;
+        }
+        if rng.chance(30) {
+            // The next check shows the result.
+            let _ = lease.extend().await;
+        }
+    }
+    if !log.end(|| lease.remaining()) {
+        return await_step_down(env, &log, lease.step_down_token()).await;
+    }
+    if rng.chance(800) {
+        // A release that reached no majority has ended the lease here, too.
+        let _ = lease.release().await;
+    }
+}

@@ -1,0 +1,141 @@
+//! The worker processes: the work of each plan, with a journal.
+
+pub(crate) mod lead;
+mod locks;
+pub(crate) mod messages;
+
+pub(crate) use lead::TERM;
+
+use crate::{
+    effects, guarantees, handover,
+    harness::{Assignment, Event, Journal, LeaseLog},
+    lock,
+};
+use quorate::{
+    env::{BootTime, Env},
+    quorum::Quorum,
+};
+use quorate_testkit::sim::SeedRng;
+use quorate_tests::support::told_to_end;
+use serde::{Deserialize, Serialize};
+use std::{error::Error, process::ExitCode, time::Duration};
+use tokio::runtime::Builder;
+use tokio_util::sync::CancellationToken;
+
+/// The work under a lease that is lost at once receives the notice to step down within this time of its end.
+pub(crate) const NOTIFIED: Duration = Duration::from_secs(1);
+/// The grace period of work after the notice to step down.
+const GRACE: Duration = Duration::from_millis(400);
+/// The time between two checks of a lease by its holder.
+const CHECK_EVERY: Duration = Duration::from_millis(50);
+/// The period of the pulse, and the delay of a beat that means that the process was not scheduled.
+const BEAT: Duration = Duration::from_millis(20);
+const STALLED: Duration = Duration::from_millis(100);
+
+pub(crate) type Failure = Box<dyn Error>;
+
+/// The work of a plan, with its settings.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Work {
+    /// Competes for locks, runs jobs while it leads, handles messages, of which the first was sent at `epoch`.
+    Soak { epoch: u64 },
+    /// Runs jobs while it leads.
+    Jobs,
+    /// Runs many jobs that do nothing.
+    Load(guarantees::load::Settings),
+    /// Reads a set, adds an element, writes the set back, under a lock.
+    Lock(lock::worker::Task),
+    /// Claims messages and commits their effects.
+    Effects(effects::worker::Task),
+    /// Acquires and releases one lease again and again.
+    Handover(handover::contender::Task),
+}
+
+/// Runs a worker process.
+pub(crate) fn main(assignment: &Assignment) -> ExitCode {
+    // A worker that is paused must be paused as a whole: one thread. Where time is measured: threads as in a service.
+    let measured = matches!(assignment.work, Work::Load(_) | Work::Handover(_));
+    let mut builder = if measured { Builder::new_multi_thread() } else { Builder::new_current_thread() };
+    let runtime = builder.enable_all().build().expect("a runtime");
+    match runtime.block_on(work(assignment)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("workload: {}: {error}", assignment.name());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn work(assignment: &Assignment) -> Result<(), Failure> {
+    let quorum = assignment.quorum()?;
+    let journal = Journal::new(quorum.env());
+    journal.write(Event::Ready);
+    match &assignment.work {
+        Work::Soak { epoch } => soak(assignment, BootTime::from_nanos(*epoch), &quorum, &journal).await?,
+        Work::Jobs => jobs(assignment, &quorum, &journal).await?,
+        Work::Load(settings) => guarantees::load::work(settings, &quorum, &journal).await?,
+        Work::Lock(task) => lock::worker::work(task, assignment, &quorum, &journal).await?,
+        Work::Effects(task) => effects::worker::work(task, assignment, &quorum, &journal).await?,
+        Work::Handover(task) => handover::contender::work(task, assignment, &quorum, &journal).await?,
+    }
+    quorum.close().await;
+    Ok(())
+}
+
+async fn soak(
+    assignment: &Assignment,
+    epoch: BootTime,
+    quorum: &Quorum,
+    journal: &Journal,
+) -> Result<(), Failure> {
+    let Assignment { seed, ttl, .. } = *assignment;
+    let stop = CancellationToken::new();
+    let rng = |label: &str| SeedRng::new(seed, &format!("{label}-{}", assignment.name()));
+    let (led, locked, handled, ended, ()) = tokio::join!(
+        lead::lead(quorum, journal, lead::SOAK, ttl, &stop),
+        locks::compete(quorum, journal, rng("locks"), ttl, &stop),
+        messages::handle(quorum, journal, rng("messages"), ttl, epoch, &stop),
+        until_told_to_end(&stop),
+        pulse(journal, &stop),
+    );
+    led.and(locked).and(handled).and(ended)
+}
+
+async fn jobs(assignment: &Assignment, quorum: &Quorum, journal: &Journal) -> Result<(), Failure> {
+    let stop = CancellationToken::new();
+    let lead = lead::lead(quorum, journal, lead::GUARANTEES, assignment.ttl, &stop);
+    let (led, ended, ()) = tokio::join!(lead, until_told_to_end(&stop), pulse(journal, &stop));
+    led.and(ended)
+}
+
+/// Writes, after the end of a lease, that its work received the notice to step down. Writes nothing if the notice does not
+/// come in time.
+async fn await_step_down(env: &Env, log: &LeaseLog, step_down: &CancellationToken) {
+    if env.before(env.now() + NOTIFIED, step_down.cancelled()).await.is_some() {
+        log.step_down();
+    }
+}
+
+/// Cancels `stop` at SIGTERM or at the end of the director.
+async fn until_told_to_end(stop: &CancellationToken) -> Result<(), Failure> {
+    let _stop = stop.clone().drop_guard();
+    let told = told_to_end()?;
+    tokio::select! { biased;
+        () = stop.cancelled() => {}
+        () = told => {}
+    }
+    Ok(())
+}
+
+/// Writes when this process was not scheduled.
+async fn pulse(journal: &Journal, stop: &CancellationToken) {
+    let mut last = journal.now();
+    while !stop.is_cancelled() {
+        journal.env().sleep(BEAT).await;
+        let now = journal.now();
+        if last.until(now) > BEAT + STALLED {
+            journal.write_at(now, Event::Stalled { from: last.as_nanos() });
+        }
+        last = now;
+    }
+}
