@@ -21,7 +21,7 @@ pub type Failure = Box<dyn Error + Send + Sync>;
 /// Where the arguments are no Redis URLs.
 pub fn quorum(worker: &str) -> Result<Quorum, Failure> {
     let urls: Vec<String> = std::env::args().skip(1).collect();
-    let builder = if urls.is_empty() { in_memory() } else { Quorum::redis(urls)? };
+    let builder = if urls.is_empty() { in_memory() } else { Quorum::redis(urls)?.into() };
     // New nodes wait before they vote, since they may have forgotten. An example has nothing to forget.
     Ok(builder.worker(worker).max_ttl(Duration::from_secs(10)).trust_new_nodes(true).build()?)
 }

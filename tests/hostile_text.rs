@@ -214,7 +214,7 @@ fn servers_that_say_what_they_like() {
     let nodes = Nodes::admitted(2, &program, &["--prefix", "p:"]);
     let urls = [nodes.urls(), vec![server.url("hush")]].concat();
     let jobs = "[[job]]\nname = \"a\"\nevery = \"1h\"\ncommand = [\"true\"]\n";
-    daemons(&program, &config(&program, &urls, jobs), "node is gone");
+    daemons(&program, &config(&program, &urls, jobs), "node is unreachable");
 }
 
 #[test]

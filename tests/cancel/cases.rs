@@ -186,7 +186,7 @@ pub(crate) async fn campaign(stage: &Stage) -> bool {
         ended.as_ref().expect("shut down");
     }
     // The same election may be run again.
-    let again = election.run(|_| async { Err(ENOUGH) }).until(std::future::pending());
+    let again = election.run(|_| async { Err(ENOUGH) }).until(std::future::pending::<()>());
     let again = stage.soon("another term of the same election", SOON, again).await;
     assert!(matches!(again, Err(ElectionError::Work(ENOUGH))), "{again:?}");
     ended.is_some()
@@ -195,7 +195,7 @@ pub(crate) async fn campaign(stage: &Stage) -> bool {
 pub(crate) async fn election_events_next(stage: &Stage) -> bool {
     let election = Election::new(&stage.me, NAME).ttl(TTL).end_on_error();
     let mut events = election.events();
-    let led = election.run(|_| async { Err(ENOUGH) }).until(std::future::pending());
+    let led = election.run(|_| async { Err(ENOUGH) }).until(std::future::pending::<()>());
     let (first, led) = join(stage.cut(events.next()), led).await;
     assert!(matches!(led, Err(ElectionError::Work(ENOUGH))), "{led:?}");
     let mut reported: Vec<String> = first.flatten().iter().map(|event| format!("{event:?}")).collect();
@@ -237,7 +237,7 @@ pub(crate) async fn observer_change(stage: &Stage) -> bool {
         assert!(leader.is_some() || stage.conditions == NetworkConditions::Rival, "a change is lost");
         finished
     };
-    let (finished, led) = join(looks, led.until(std::future::pending())).await;
+    let (finished, led) = join(looks, led.until(std::future::pending::<()>())).await;
     assert!(matches!(led, Err(ElectionError::Work(ENOUGH))), "{led:?}");
     finished
 }
@@ -358,7 +358,7 @@ pub(crate) async fn scheduler_lead(stage: &Stage) -> bool {
             Err::<(), _>(ENOUGH)
         }
     });
-    let led = led.until(std::future::pending()).await;
+    let led = led.until(std::future::pending::<()>()).await;
     stage.note_cut();
     assert!(matches!(led, Err(ElectionError::Work(ENOUGH))), "{led:?}");
     stage.until("end of the jobs", SOON, || !works.load(Ordering::Relaxed)).await;
@@ -379,7 +379,7 @@ pub(crate) async fn drain(stage: &Stage) -> bool {
     let election = Election::new(&stage.me, NAME).ttl(TTL);
     let (scheduler, works) = scheduler(stage, &election);
     let handle = scheduler.handle();
-    let run = stage.env.spawn_scoped(scheduler.run().until(std::future::pending()));
+    let run = stage.env.spawn_scoped(scheduler.run().until(std::future::pending::<()>()));
     stage.env.sleep(700 * MS).await;
     let finished = stage.cut(handle.drain()).await.is_some();
     // Cut short or not: it goes on, and may be waited for again.
@@ -468,10 +468,10 @@ pub(crate) async fn abandon_many(stage: &Stage) -> bool {
     finished
 }
 
-pub(crate) async fn give_back(stage: &Stage) -> bool {
+pub(crate) async fn cancel_before_start(stage: &Stage) -> bool {
     let claim = claimed(stage).await;
     let lost = claim.handle().lost_token().clone();
-    let finished = stage.cut(claim.give_back()).await.is_some();
+    let finished = stage.cut(claim.cancel_before_start()).await.is_some();
     stage.soon("end of the claim", MS, lost.cancelled()).await;
     finished
 }

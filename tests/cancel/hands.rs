@@ -200,7 +200,7 @@ async fn ask_to_resign(stage: &Stage) -> bool {
         stage.env.sleep(100 * MS).await;
         stage.cut(observer.ask_to_resign(None, wait)).await.is_some()
     };
-    let (finished, led) = join(asks, led.until(std::future::pending())).await;
+    let (finished, led) = join(asks, led.until(std::future::pending::<()>())).await;
     assert!(matches!(led, Err(ElectionError::Work(ENOUGH))), "{led:?}");
     // A resign request expires, a second after the end of the wait.
     stage.env.sleep(wait + Duration::from_secs(1) + SOON).await;

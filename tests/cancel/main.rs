@@ -98,7 +98,7 @@ cases! {
     extend: "Lease::extend", Lock;
     finish: "Env::finish", Lock;
     forgive: "Claims::reset", Claim;
-    give_back: "Claim::give_back", Claim;
+    cancel_before_start: "Claim::cancel_before_start", Claim;
     inspect: "Quorum::inspect", Lock;
     lease_events_next: "LeaseEvents::next", Lock;
     met: "Quorum::met", Lock;

@@ -267,7 +267,7 @@ fn take(quorum: &Quorum, matter: Matter) -> BoxFuture<'static, ()> {
                 let election = Election::new(&quorum, NAME).ttl(TTL).end_on_error();
                 let led =
                     election.run(|term: Term| async move { Err::<(), _>(term.fencing_token().is_ok()) });
-                let ended = led.until(std::future::pending()).await;
+                let ended = led.until(std::future::pending::<()>()).await;
                 assert!(ended.is_err_and(|error| error.to_string().contains("true")), "a valid term");
             }
         }

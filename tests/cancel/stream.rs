@@ -84,7 +84,7 @@ async fn consume(stage: &Stage, succeeds: bool, takes: Duration) -> bool {
     };
     let consumer = stage.claims().consume(stream::once(async { message }).boxed(), handler);
     // Where a rival has it, or too few nodes answer, it is looked at for as long as that may last.
-    let consumer = consumer.patience(Duration::from_secs(60)).until(std::future::pending());
+    let consumer = consumer.patience(Duration::from_secs(60)).until(std::future::pending::<()>());
     let ended = stage.cut(consumer).await;
     let idle = async {
         while works.load(Ordering::Relaxed) {

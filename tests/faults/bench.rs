@@ -216,7 +216,7 @@ impl Worker {
     /// Waits until the node at `index` stands so.
     pub(crate) async fn sees(&self, index: usize, what: &str, so: impl Fn(&NodeState) -> bool) -> NodeStatus {
         eventually(&format!("{what} node {index}"), || {
-            let node = self.quorum.nodes().swap_remove(index);
+            let node = self.quorum.nodes()[index].clone();
             so(&node.state).then_some(node)
         })
         .await

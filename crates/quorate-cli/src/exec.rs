@@ -143,7 +143,7 @@ fn is_away(nodes: &[NodeStatus]) -> bool {
 
 fn refusal(error: &AcquireError, args: &ExecArgs, quorum: &Quorum) -> Failure {
     match error {
-        AcquireError::Name(_) | AcquireError::QuorumConfig(_) => {
+        AcquireError::Name(_) | AcquireError::Setting(_) => {
             Failure::new(CONFIG, format!("--lock or --ttl: {error}"))
         }
         AcquireError::Contended { .. } => Failure::new(args.conflict_exit_code, error),

@@ -1,16 +1,130 @@
 use crate::{RedisNode, UrlError};
-use quorate::quorum::{Quorum, QuorumBuilder, SettingError};
+use quorate::{
+    env::Env,
+    node::Node,
+    quorum::{Quorum, QuorumBuilder, QuorumConfig, SettingError},
+};
 use std::time::Duration;
 
-/// The longest wait for the first handshakes.
+/// The time for which the first handshakes are awaited.
 const FIRST_HANDSHAKE: Duration = Duration::from_secs(1);
 
-/// Creates a [`Quorum`] of Redis servers from their URLs. Bring it into scope, and call
+/// Returns a builder of a quorum of the Redis servers at `urls`, with every setting of [`QuorumBuilder`] and the prefix of the
+/// keys.
+///
+/// ```no_run
+/// # async fn connect() -> Result<(), Box<dyn std::error::Error>> {
+/// let servers = ["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"];
+/// // An empty prefix: this quorum and other Redlock clients exclude each other on one name.
+/// let quorum = quorate_redis::builder(servers)?.prefix("").worker("billing-1").connect().await?;
+/// quorum.close().await;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// [`UrlError`] for a URL that cannot be used. It holds no password.
+pub fn builder<I>(urls: I) -> Result<RedisQuorumBuilder, UrlError>
+where
+    I: IntoIterator,
+    I::Item: AsRef<str>,
+{
+    let servers: Result<Vec<_>, _> = urls.into_iter().map(|url| RedisNode::parse(url.as_ref())).collect();
+    Ok(RedisQuorumBuilder { servers: servers?, quorum: Quorum::builder() })
+}
+
+/// Builds a quorum of Redis servers, made by [`builder`].
+#[derive(Debug)]
+#[must_use = "a builder does nothing until it is built"]
+pub struct RedisQuorumBuilder {
+    servers: Vec<RedisNode>,
+    quorum: QuorumBuilder,
+}
+
+/// Setters that are those of [`QuorumBuilder`].
+macro_rules! settings {
+    ($($setter:ident($value:ty);)*) => {
+        $(
+            #[doc = concat!("As [`QuorumBuilder::", stringify!($setter), "`].")]
+            pub fn $setter(mut self, value: $value) -> Self {
+                self.quorum = self.quorum.$setter(value);
+                self
+            }
+        )*
+    };
+}
+
+impl RedisQuorumBuilder {
+    /// Sets the prefix of every key on these servers, as [`RedisNode::prefix`]. Default `quorate:`. With an empty prefix a lock's
+    /// key is its name, so that other Redlock clients exclude this quorum and are excluded.
+    pub fn prefix(self, prefix: &str) -> Self {
+        self.servers(|server| server.prefix(prefix))
+    }
+
+    /// Changes each server: for a password file, or the files of TLS.
+    pub fn servers(mut self, change: impl FnMut(RedisNode) -> RedisNode) -> Self {
+        self.servers = self.servers.into_iter().map(change).collect();
+        self
+    }
+
+    /// Adds a node of another kind, behind the servers.
+    pub fn node<N: Node>(mut self, node: N) -> Self {
+        self.quorum = self.quorum.node(node);
+        self
+    }
+
+    settings! {
+        env(Env);
+        config(QuorumConfig);
+        worker(impl AsRef<str>);
+        node_timeout(Duration);
+        max_ttl(Duration);
+        drift_rate(f64);
+        clock_step_allowance(Duration);
+        max_clock_offset(Duration);
+        fence_retention(Duration);
+        ledger_retention(Duration);
+        durable(bool);
+        trust_new_nodes(bool);
+        only_looks(bool);
+    }
+
+    /// Checks the settings and starts the quorum, as [`QuorumBuilder::build`]. It connects in the background.
+    ///
+    /// # Errors
+    /// [`SettingError`], which names the field, its value, the reason and the fix.
+    pub fn build(self) -> Result<Quorum, SettingError> {
+        QuorumBuilder::from(self).build()
+    }
+
+    /// Builds the quorum, and waits until each server has been reached or found unreachable, for a second at most. An
+    /// unreachable server is not an error: it may come back.
+    ///
+    /// # Errors
+    /// As [`RedisQuorumBuilder::build`].
+    ///
+    /// # Cancel safety
+    /// Dropping it drops the quorum.
+    pub async fn connect(self) -> Result<Quorum, SettingError> {
+        let quorum = self.build()?;
+        quorum.met(FIRST_HANDSHAKE).await;
+        Ok(quorum)
+    }
+}
+
+/// For code that takes a builder of any quorum.
+impl From<RedisQuorumBuilder> for QuorumBuilder {
+    fn from(builder: RedisQuorumBuilder) -> Self {
+        builder.quorum.nodes(builder.servers)
+    }
+}
+
+/// Makes a [`Quorum`] of Redis servers by their URLs. Bring it into scope, and call
 /// `Quorum::connect(["redis://a", "redis://b", "redis://c"])`.
 pub trait Connect: Sized {
-    /// Returns a quorum with default settings, once each server has been connected or found unreachable. An
-    /// unreachable server is not an error: it may return. The nodes of a new cluster do not vote before
-    /// `max_ttl` (30 s) has passed, or until `quorate nodes trust`.
+    /// Returns a quorum with every setting at its default, once each server has been reached or found unreachable. An
+    /// unreachable server is not an error: it may come back. New servers do not vote before `max_ttl` (30 s) has passed, or
+    /// until [`Quorum::trust_nodes`] or `quorate nodes trust`.
     ///
     /// # Errors
     /// [`ConnectError`] for URLs that cannot be used. It holds no password.
@@ -22,11 +136,11 @@ pub trait Connect: Sized {
         I: IntoIterator + Send,
         I::Item: AsRef<str>;
 
-    /// Returns the builder of such a quorum, to set a worker's name, timings, or a mixture of nodes.
+    /// As [`builder`]: for a worker's name, timings, a prefix.
     ///
     /// # Errors
     /// [`UrlError`] for a URL that cannot be used. It holds no password.
-    fn redis<I>(urls: I) -> Result<QuorumBuilder, UrlError>
+    fn redis<I>(urls: I) -> Result<RedisQuorumBuilder, UrlError>
     where
         I: IntoIterator,
         I::Item: AsRef<str>;
@@ -38,32 +152,45 @@ impl Connect for Quorum {
         I: IntoIterator + Send,
         I::Item: AsRef<str>,
     {
-        let builder = Self::redis(urls);
-        async move {
-            let quorum = builder?.build()?;
-            quorum.met(FIRST_HANDSHAKE).await;
-            Ok(quorum)
-        }
+        let builder = builder(urls);
+        async move { Ok(builder?.connect().await?) }
     }
 
-    fn redis<I>(urls: I) -> Result<QuorumBuilder, UrlError>
+    fn redis<I>(urls: I) -> Result<RedisQuorumBuilder, UrlError>
     where
         I: IntoIterator,
         I::Item: AsRef<str>,
     {
-        let nodes: Result<Vec<_>, _> = urls.into_iter().map(|url| RedisNode::parse(url.as_ref())).collect();
-        Ok(Self::builder().nodes(nodes?))
+        builder(urls)
     }
 }
 
-/// The reason why a list of URLs does not form a quorum.
+/// The reason why a list of URLs makes no quorum.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
     /// One URL cannot be used.
     #[error(transparent)]
     Url(#[from] UrlError),
-    /// The URLs cannot be used together.
+    /// The URLs together, or a setting, cannot be used.
     #[error(transparent)]
-    QuorumConfig(#[from] SettingError),
+    Setting(#[from] SettingError),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn prefix_and_settings_are_reachable_from_the_urls() {
+        let servers = ["redis://127.0.0.1:1", "redis://127.0.0.1:2"];
+        let built = Quorum::redis(servers).expect("URLs").prefix("").worker("w").trust_new_nodes(true);
+        assert!(built.servers.iter().all(|server| server.keys().prefix().is_empty()));
+        let quorum = built.build().expect("settings");
+        assert_eq!((&*quorum.config().worker, quorum.config().trust_new_nodes), ("w", true));
+        assert_eq!(quorum.nodes().len(), 2);
+        quorum.close().await;
+        let error = builder(["redis://a", "redis://a"]).expect("URLs").build().unwrap_err();
+        assert_eq!(error.field(), "nodes");
+    }
 }

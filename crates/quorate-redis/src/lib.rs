@@ -74,7 +74,7 @@ mod tls;
 mod wire;
 
 pub use address::UrlError;
-pub use connect_quorum::{Connect, ConnectError};
+pub use connect_quorum::{Connect, ConnectError, RedisQuorumBuilder, builder};
 pub use examine::{COMMANDS, Examination, Look, PUSHES};
 pub use node::RedisNode;
 pub use session::{DURABILITY_CHECK, LINGER, RedisSession};

@@ -5,7 +5,7 @@
 use quorate::{
     env::Env,
     internals::Marker,
-    quorum::{NodeState, NodeStatus, Quorum, QuorumConfig, VoteRejection},
+    quorum::{NodeState, NodeStatus, Quorum, QuorumConfig, QuorumStatus, VoteRejection},
 };
 use quorate_redis::Connect;
 use quorate_testkit::redis::RedisServer;
@@ -33,7 +33,7 @@ fn marked_for(server: &RedisServer) -> Option<usize> {
     Marker::parse(&text).ok().map(|marker| marker.nodes.split(',').count())
 }
 
-async fn until(quorum: &Quorum, what: &str, done: impl Fn(&[NodeStatus]) -> bool) -> Vec<NodeStatus> {
+async fn until(quorum: &Quorum, what: &str, done: impl Fn(&[NodeStatus]) -> bool) -> QuorumStatus {
     let env = Env::system();
     let deadline = env.now() + PATIENCE;
     loop {

@@ -128,7 +128,7 @@ impl Message for Letter {
 /// stream.
 async fn messages(quorum: &Quorum, many: usize, round: &str) {
     let claims = Claims::new(quorum, "messages").ttl(3 * SECOND).retention(4 * SECOND);
-    let counted = claims.clone().max_attempts(1).poisoned_for(4 * SECOND);
+    let counted = claims.clone().max_attempts(1).dead_letter_retention(4 * SECOND);
     each(many / 5 * 3, |number| {
         let (id, claims, counted) = (format!("{round}-{number}"), &claims, &counted);
         Box::pin(async move {

@@ -1,18 +1,8 @@
-//! Several copies of a service agree, through N independent nodes, on which copy leads, which copy runs a
-//! job, and which copy handles a message.
-//!
-//! # What is not guaranteed
-//!
-//! A lock cannot give exactly-once effects alone. Between the moment in which a worker looks at its lease
-//! and the moment in which its write lands, the worker may be paused for longer than the lease lives. For
-//! that there is the fencing token ([`lease::Lease::fencing_token`]), which the sink must compare in its own
-//! transaction. Exclusion rests on clock *rates* and on nodes that remember; see [`lease`] for the exact
-//! conditions and `docs/design/lease-and-trust.md` for which nodes may vote.
-//!
-//! # In short
+//! Copies of a service agree, through N independent nodes, on which copy leads, which copy runs a job, and which copy handles a
+//! message.
 //!
 //! ```
-//! use quorate::{claim::{Claims, Processed}, election::Election, node::MemoryNode, quorum::Quorum, schedule::{Cron, Job, RunOnce, Scheduler}};
+//! use quorate::{Claims, Cron, Election, Job, Quorum, Scheduler, node::MemoryNode};
 //! use std::{convert::Infallible, time::Duration};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
@@ -21,50 +11,56 @@
 //! let nodes = (0..5).map(|i| MemoryNode::new(&format!("memory-{i}")));
 //! let quorum = Quorum::builder().nodes(nodes).trust_new_nodes(true).build()?;
 //!
-//! // One lock, signed, fenced, extended until it is released.
+//! // A lock with a fencing token, extended until it is released.
 //! let lease = quorum.lock("invoice-42").ttl(Duration::from_secs(10)).acquire().await?;
 //! let token = lease.fencing_token()?; // pass it to the write
 //! lease.release().await?;
 //!
-//! // One copy at a time, until the shutdown. Work that fails is restarted; here its error ends the campaign.
+//! // One copy leads at a time. Work that fails is restarted; here its error ends the campaign.
 //! let billing = Election::new(&quorum, "billing").end_on_error();
-//! let led = billing.run(|term| async move { Err::<(), _>(term.token()) });
-//! assert!(led.until(std::future::pending()).await.is_err());
+//! let led = billing.run(|term| async move { Err::<(), _>(term.token()) }).await;
+//! assert!(led.is_err());
 //!
-//! // Singleton cron.
+//! // One copy runs each tick of a job.
 //! let nightly = Cron::parse("0 3 * * *")?.zone("Europe/Kyiv")?;
 //! let nightly = Job::new("nightly", nightly, |tick| async move {
-//!     println!("due at {:?}, under token {:?}", tick.at(), tick.fencing_token());
+//!     println!("due at {}, under token {:?}", tick.at(), tick.fencing_token());
 //!     Ok::<(), Infallible>(())
 //! });
-//! let nightly = nightly.misfire(RunOnce::within(Duration::from_secs(3600)));
 //! let scheduler = Scheduler::new(&quorum, "billing").job(nightly);
-//! scheduler.run().until(std::future::ready(())).await?;
+//! scheduler.run().until(std::future::ready(())).await?; // a service: until its shutdown
 //!
-//! // Every copy sees every message; one handles it.
+//! // Every copy receives every message; one handles it.
 //! let claims = Claims::new(&quorum, "orders");
-//! let handle = |_claim| async { Ok::<_, Infallible>("shipped") };
-//! assert_eq!(claims.process("order-1", handle).await?, Processed::Handled);
-//! let again = claims.process("order-1", handle).await?;
-//! assert!(matches!(again, Processed::AlreadyDone(done) if &*done.result == "shipped"));
+//! let processed = claims.process("order-1", |_claim| async { Ok::<_, Infallible>("shipped") }).await?;
+//! assert!(processed.may_ack());
 //!
 //! quorum.close().await;
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! # Modules, each of which uses only those above it
+//! # What is not guaranteed
 //!
-//! * [`mod@env`]: clocks, timers, tasks, randomness
-//! * [`node`]: one server: requests, replies, the memory node and the file node
-//! * `config`, `trust`, `vote`, `driver`: the settings, which nodes may vote, what votes mean, one task for each node
+//! A lock cannot give exactly-once effects alone. Between a worker's check of its lease and the moment in which its write
+//! arrives, the worker may be paused for longer than the lease is valid. For that there is the fencing token
+//! ([`Lease::fencing_token`]), which the sink must compare in its own transaction. Exclusion rests on clock *rates* and on nodes
+//! that remember; see [`lease`] for the exact conditions and `docs/design/lease-and-trust.md` for which nodes may vote.
+//!
+//! # Modules, each using only those above it
+//!
+//! * [`mod@env`]: clocks, timers, tasks and randomness
+//! * [`node`]: one server: the memory node and the file node; `quorate-redis` has Redis servers
+//! * `config`, `trust`, `vote`, `driver`: the settings, which nodes may vote, tallies, one task for each node
 //! * [`lease`]: leases, the task that renews them, fencing
-//! * [`quorum`]: the [`Quorum`](quorum::Quorum) and its status
-//! * [`ledger`]: records on a majority
+//! * [`quorum`]: the [`Quorum`] and its status
+//! * `ledger`: records on a majority, for the scheduler
 //! * [`election`]: campaigns, terms, observers
-//! * [`claim`]: message and batch claims (feature `claims`)
-//! * [`schedule`]: jobs, ticks, misfires, the runner (feature `scheduler`)
-//! * [`admin`]: replacing the node set, releasing a lock by force; it uses [`quorum`] and the modules above that
+//! * [`claim`]: claims of messages (feature `claims`)
+//! * [`schedule`]: jobs, ticks, misfires, the scheduler (feature `scheduler`)
+//! * [`admin`]: replacement of the node set, forced release; it uses [`quorum`] and the modules above that
+//!
+//! The names that a first program needs are at the root.
 
 #![cfg_attr(
     not(all(feature = "claims", feature = "scheduler", feature = "file-node")),
@@ -82,7 +78,9 @@ pub mod env;
 #[doc(hidden)]
 pub mod internals;
 pub mod lease;
+#[doc(hidden)]
 pub mod ledger;
+mod log_limit;
 pub mod node;
 mod panic;
 #[doc(hidden)]
@@ -93,3 +91,53 @@ mod sabotage;
 pub mod schedule;
 mod trust;
 mod vote;
+
+#[cfg(feature = "claims")]
+pub use claim::{Claim, ClaimError, Claims, Processed};
+pub use election::{Election, ElectionError, Term};
+pub use lease::{AcquireError, Lease, LeaseLost, LeaseOptions, Lock, TryAcquire};
+pub use node::FencingToken;
+pub use quorum::{Quorum, QuorumBuilder, QuorumConfig, SettingError};
+/// A schedule by a line of cron, in a time zone:
+///
+/// ```
+/// use quorate::Cron;
+///
+/// let nightly = Cron::parse("0 3 * * *")?.zone("Europe/Kyiv")?;
+/// let every_ten_seconds = Cron::parse("*/10 * * * * *")?; // six fields: seconds first
+/// # drop((nightly, every_ten_seconds));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[cfg(feature = "scheduler")]
+pub use schedule::Cron;
+/// A job runs at each tick of its schedule:
+///
+/// ```
+/// use quorate::Job;
+/// use std::{convert::Infallible, time::Duration};
+///
+/// let job = Job::new("heartbeat", quorate::schedule::every(Duration::from_secs(5)), |tick| async move {
+///     println!("due at {}", tick.at());
+///     Ok::<(), Infallible>(())
+/// });
+/// # drop(job);
+/// ```
+#[cfg(feature = "scheduler")]
+pub use schedule::Job;
+/// A scheduler runs the jobs of a group, each tick on one worker:
+///
+/// ```
+/// use quorate::{Cron, Job, Quorum, Scheduler, node::MemoryNode};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let quorum = Quorum::builder().node(MemoryNode::new("a")).trust_new_nodes(true).build()?;
+/// let report = Job::new("report", Cron::parse("0 3 * * *")?, |_tick| async { Ok::<(), String>(()) });
+/// let scheduler = Scheduler::new(&quorum, "billing").job(report);
+/// scheduler.run().until(std::future::ready(())).await?; // a service: until its shutdown
+/// quorum.close().await;
+/// # Ok(())
+/// # }
+/// ```
+#[cfg(feature = "scheduler")]
+pub use schedule::Scheduler;

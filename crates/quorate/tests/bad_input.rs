@@ -39,7 +39,7 @@ async fn an_impossible_ttl_is_refused_everywhere() {
         says(quorum.slots("x", 2).ttl(ttl).acquire().await.expect_err("no such lease"), &parts);
         says(Claims::new(&quorum, "s").ttl(ttl).claim("1").await.expect_err("no such claim"), &parts);
         let led = Election::new(&quorum, "g").ttl(ttl).run(|_| async { Ok::<(), NameError>(()) });
-        says(led.until(std::future::pending()).await.expect_err("no such term"), &parts);
+        says(led.until(std::future::pending::<()>()).await.expect_err("no such term"), &parts);
     }
     let grace = quorum.lock("x").step_down_grace(9 * SECOND).acquire().await.expect_err("no time to extend");
     says(grace, &["ttl is 10s", "step_down_grace 9s", "shorten step_down_grace"]);
@@ -57,7 +57,10 @@ async fn impossible_claims_are_refused_before_any_request() {
             claims().retention(SECOND),
             ["retention is 1s, shorter than the claims' ttl 2s", "lengthen retention"],
         ),
-        (claims().poisoned_for(SECOND), ["poisoned_for is 1s, shorter than", "lengthen poisoned_for"]),
+        (
+            claims().dead_letter_retention(SECOND),
+            ["dead_letter_retention is 1s, shorter than", "lengthen dead_letter_retention"],
+        ),
     ];
     for (claims, parts) in table {
         says(claims.validate().expect_err("no such claims"), &parts);
@@ -108,7 +111,7 @@ async fn an_invalid_name_is_refused_everywhere() {
         says(Claims::new(&quorum, name).claim("1").await.expect_err("no such name"), &parts);
         says(Election::new(&quorum, name).observe().expect_err("no such name"), &parts);
         let led = Election::new(&quorum, name).run(|_| async { Ok::<(), NameError>(()) });
-        says(led.until(std::future::pending()).await.expect_err("no such name"), &parts);
+        says(led.until(std::future::pending::<()>()).await.expect_err("no such name"), &parts);
         assert!(Resource::lock(name).is_err() && Resource::election(name).is_err());
     }
     for word in ["election", "claim/s/1", "ledger/g", "node", "wish/x"] {
@@ -125,7 +128,10 @@ async fn a_node_list_has_at_least_one_node_and_no_duplicates() {
     let node = |name: &str| MemoryNode::new(name);
     let built = |names: &[&str]| Quorum::builder().nodes(names.iter().map(|name| node(name))).build();
     says(built(&[]).expect_err("no node"), &["nodes is empty", "name at least one"]);
-    says(built(&["a", "b", "a"]).expect_err("twice"), &["nodes names a twice", "name it once"]);
+    says(
+        built(&["a", "b", "a"]).expect_err("twice"),
+        &["nodes is [a, b, a], which names a twice", "name it once"],
+    );
     let even = built(&["a", "b"]).expect("allowed");
     says(
         QuorumConfig::advice(even.nodes().len()).expect("it buys nothing"),

@@ -86,7 +86,8 @@ async fn a_batch_returns_one_outcome_for_each_id() {
     let nodes = nodes();
     let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
     let _one = claimed(claims(&a).claim("m-1").await.expect("a quorum"));
-    claims(&a).process("m-2", |_| async { Ok::<_, Infallible>("two") }).await.expect("handled");
+    let handled = claims(&a).process("m-2", |_| async { Ok::<_, Infallible>("two") }).await.expect("handled");
+    assert!(handled.may_ack());
     let ids: Vec<String> = (1..=400).map(|i| format!("m-{i}")).collect();
     let outcomes = claims(&b).claim_many(ids.iter().map(String::as_str)).await.expect("names are sound");
     assert_eq!(outcomes.len(), 400);

@@ -173,7 +173,7 @@ async fn a_claim_given_back_counts_no_attempt_and_a_reset_starts_at_zero() {
     for _ in 0..5 {
         let claim = claimed(&claims, "m").await;
         assert_eq!(claim.attempt(), 1);
-        claim.give_back().await.expect("a majority");
+        claim.cancel_before_start().await.expect("a majority");
     }
     for _ in 0..3 {
         claimed(&claims, "m").await.abandon().await.expect("a majority");
@@ -199,15 +199,15 @@ async fn an_id_keeps_one_payload_while_claimed_free_or_done() {
         (MessageId::new("m").payload(b"ten euros"), MessageId::new("m").payload(b"a million"));
     let refused = async |when: &str| {
         let error = theirs.claim(other.clone()).await.expect_err(when);
-        let ClaimError::OtherPayload { id, given, standing } = &error else { panic!("{when}: {error}") };
+        let ClaimError::OtherPayload { id, given, stored } = &error else { panic!("{when}: {error}") };
         assert_eq!(&**id, "m");
         assert_eq!(
-            (given, standing),
+            (given, stored),
             (&Fingerprint::of(b"a million"), &Fingerprint::of(b"ten euros")),
             "{when}"
         );
         let text = error.to_string();
-        assert!(text.contains(given.as_str()) && text.contains(standing.as_str()), "{text}");
+        assert!(text.contains(given.as_str()) && text.contains(stored.as_str()), "{text}");
         assert!(error.is_permanent());
     };
     let claim = claimed(&ours, first.clone()).await;

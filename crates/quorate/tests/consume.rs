@@ -128,7 +128,7 @@ async fn each_message_is_handled_once_and_acked_after_its_done_record() {
             }
         };
         let messages = sender.messages(ids.iter().map(String::as_str));
-        claims(quorum).consume(stream::iter(messages), handler).concurrency(8).until(pending())
+        claims(quorum).consume(stream::iter(messages), handler).concurrency(8).until(pending::<()>())
     };
     let (at_a, at_b) = tokio::join!(consumer(&a), consumer(&b));
     let (at_a, at_b) = (at_a.expect("sound timings"), at_b.expect("sound timings"));
@@ -169,7 +169,7 @@ async fn an_invalid_message_is_reported_and_blocks_no_other() {
             if dead.message.id.is_empty() { Err("the dead letter queue is full") } else { Ok(()) }
         }
     });
-    let consumed = consumer.until(pending()).await.expect("sound timings");
+    let consumed = consumer.until(pending::<()>()).await.expect("sound timings");
     assert_eq!((consumed.handled, consumed.failed, consumed.unusable), (3, 2, 4), "{consumed:?}");
     let ended = sender.ended();
     assert_eq!(ended["good"], ("handled".to_owned(), Acked::Yes));
@@ -200,7 +200,7 @@ async fn without_a_hook_an_invalid_message_is_left_to_the_source() {
     let (nodes, sender) = (nodes(), Sender::default());
     let a = quorum("a", &nodes);
     let consumer = claims(&a).consume(stream::iter(sender.messages([""])), handled).on_end(sender.note());
-    let consumed = consumer.until(pending()).await.expect("sound timings");
+    let consumed = consumer.until(pending::<()>()).await.expect("sound timings");
     assert_eq!((consumed.unusable, consumed.acked, sender.acks()), (1, 0, 0));
     assert!(matches!(&sender.ended()[""].1, Acked::Failed(why) if why.contains("on_dead")));
     a.close().await;
@@ -230,7 +230,7 @@ async fn nothing_is_pulled_without_room() {
             }
         }
     };
-    let consumer = claims(&a).consume(source, handler).concurrency(3).until(pending());
+    let consumer = claims(&a).consume(source, handler).concurrency(3).until(pending::<()>());
     let watch = async {
         for done in 0..20 {
             let now = (done + 3).min(20);
@@ -276,7 +276,7 @@ async fn a_message_of_another_worker_is_retried_until_patience_ends() {
         done.complete("by b").await.expect("a majority");
         freed.abandon().await.expect("a majority");
     };
-    let (consumed, ()) = tokio::join!(consumer.on_end(sender.note()).until(pending()), ends);
+    let (consumed, ()) = tokio::join!(consumer.on_end(sender.note()).until(pending::<()>()), ends);
     let consumed = consumed.expect("sound timings");
     assert_eq!((consumed.handled, consumed.duplicates, consumed.in_progress), (2, 1, 1), "{consumed:?}");
     assert_eq!(sender.ended()["never"], ("b handles it".to_owned(), Acked::No));
@@ -335,7 +335,7 @@ async fn without_a_quorum_messages_wait_and_the_source_is_not_drained() {
         pulled.fetch_add(1, Ordering::Relaxed);
     });
     off.store(true, Ordering::Relaxed);
-    let consumer = claims(&a).consume(source, handled).concurrency(3).until(pending());
+    let consumer = claims(&a).consume(source, handled).concurrency(3).until(pending::<()>());
     let mends = async {
         a.env().sleep(Duration::from_millis(500)).await;
         assert_eq!(pulled.load(Ordering::Relaxed), 3);
@@ -352,7 +352,7 @@ async fn impossible_timings_are_refused_before_any_message_is_pulled() {
     let a = quorum("a", &nodes());
     let source = stream::poll_fn::<(String, ()), _>(|_| panic!("pulled"));
     let consumer = claims(&a).ttl(Duration::ZERO).consume(source, |_| ready(Ok::<_, String>(())));
-    assert!(consumer.until(pending()).await.is_err());
+    assert!(consumer.until(pending::<()>()).await.is_err());
     a.close().await;
 }
 
@@ -371,7 +371,7 @@ async fn source_errors_are_reported_and_duplicates_are_acked() {
     let consumer = claims(&a).consume(stream::iter(items), |_| ready(Ok::<_, String>(())));
     let consumer =
         consumer.on_source_error(move |error| errors.lock().expect("no panic").push(error.to_owned()));
-    let consumed = consumer.until(pending()).await.expect("sound timings");
+    let consumed = consumer.until(pending::<()>()).await.expect("sound timings");
     assert_eq!((consumed.handled, consumed.source_errors), (2, 1));
     assert_eq!(
         (acks.load(Ordering::Relaxed), reported.lock().expect("no panic").join("")),
@@ -411,7 +411,7 @@ async fn an_expired_message_is_acked_at_once_without_a_claim_or_a_hook() {
     let a = quorum("a", &nodes);
     let consumed = Claims::new(&a, "letters")
         .consume(stream::iter(sender.messages(["gone", "m-1"])), handled)
-        .until(pending())
+        .until(pending::<()>())
         .await
         .expect("timings");
     assert_eq!(
@@ -428,11 +428,11 @@ async fn a_dead_message_is_not_acked_before_a_hook_accepts_it() {
     let a = quorum("a", &nodes);
     let claims = Claims::new(&a, "letters").max_attempts(1);
     let fails = |_: Delivery<TestMessage>| async { Err::<(), _>("no stock") };
-    let failed = claims.consume(stream::iter(sender.messages(["m-1"])), fails).until(pending()).await;
+    let failed = claims.consume(stream::iter(sender.messages(["m-1"])), fails).until(pending::<()>()).await;
     assert_eq!(failed.expect("timings").failed, 1);
     for _ in 0..2 {
         let source = stream::iter(sender.messages(["m-1"]));
-        let left = claims.consume(source, fails).until(pending()).await.expect("timings");
+        let left = claims.consume(source, fails).until(pending::<()>()).await.expect("timings");
         assert_eq!((left.poisoned, left.acked), (1, 0), "there is no hook");
     }
     let buried = Arc::new(AtomicUsize::new(0));
@@ -444,12 +444,12 @@ async fn a_dead_message_is_not_acked_before_a_hook_accepts_it() {
             grave.fetch_add(1, Ordering::SeqCst);
             ready(Ok::<_, String>(()))
         })
-        .until(pending())
+        .until(pending::<()>())
         .await
         .expect("timings");
     assert_eq!((hooked.poisoned, hooked.acked, buried.load(Ordering::SeqCst)), (1, 1, 1));
     // Another worker has it now, so a worker without a hook may ack its copy.
-    let again = claims.consume(stream::iter(sender.messages(["m-1"])), fails).until(pending()).await;
+    let again = claims.consume(stream::iter(sender.messages(["m-1"])), fails).until(pending::<()>()).await;
     assert_eq!(again.expect("timings").acked, 1);
     a.close().await;
 }
@@ -465,7 +465,7 @@ async fn a_lost_claim_drops_its_handler_and_is_not_acked() {
         pending::<Result<(), String>>()
     };
     let source = stream::iter(sender.messages(["m-1"]));
-    let consumer = claims(&a).consume(source, handler).on_end(sender.note()).until(pending());
+    let consumer = claims(&a).consume(source, handler).on_end(sender.note()).until(pending::<()>());
     let cut = async {
         begun.notified().await;
         off.store(true, Ordering::Relaxed);
@@ -501,7 +501,7 @@ async fn a_message_that_fails_too_often_is_dead_lettered_once_and_acked() {
                 Ok::<_, String>(())
             }
         });
-        consumer.until(pending())
+        consumer.until(pending::<()>())
     };
     for (quorum, id) in [(&a, "one"), (&b, "two")] {
         let consumed = consumer(quorum, ["bad", id]).await.expect("sound timings");
@@ -524,7 +524,7 @@ async fn a_failing_hook_keeps_the_message_and_a_slow_hook_delays_no_other() {
     let a = quorum("a", &nodes);
     let fails = |_: Delivery<TestMessage>| ready(Err::<(), _>("no"));
     let once = claims(&a).max_attempts(1).consume(stream::iter(sender.messages(["bad"])), fails);
-    assert_eq!(once.until(pending()).await.expect("sound timings").failed, 1);
+    assert_eq!(once.until(pending::<()>()).await.expect("sound timings").failed, 1);
     let (ended, left) = (Arc::clone(&sender.ended), Arc::clone(&sender.left));
     let before = left.load(Ordering::Relaxed);
     let env = a.env().clone();
@@ -539,7 +539,7 @@ async fn a_failing_hook_keeps_the_message_and_a_slow_hook_delays_no_other() {
             Err("no room")
         }
     });
-    let consumed = consumer.until(pending()).await.expect("sound timings");
+    let consumed = consumer.until(pending::<()>()).await.expect("sound timings");
     assert_eq!((consumed.poisoned, consumed.handled, consumed.acked), (1, 1, 1), "{consumed:?}");
     assert!(matches!(&sender.ended()["bad"].1, Acked::Failed(why) if why.contains("hook failed")));
     assert_eq!(left.load(Ordering::Relaxed), before + 1);
@@ -576,7 +576,7 @@ async fn the_same_id_with_another_payload_is_a_dead_message() {
         *reported.lock().expect("no panic") = format!("{}: {}", dead.message.1, dead.why);
         ready(Ok::<_, String>(()))
     });
-    let consumed = consumer.until(pending()).await.expect("sound timings");
+    let consumed = consumer.until(pending::<()>()).await.expect("sound timings");
     assert_eq!((consumed.handled, consumed.duplicates, consumed.unusable), (1, 1, 1), "{consumed:?}");
     let why = why.lock().expect("no panic").clone();
     assert!(why.starts_with("milk: ") && why.contains("one id is for one payload"), "{why}");

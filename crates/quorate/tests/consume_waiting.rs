@@ -67,7 +67,7 @@ async fn messages_of_another_worker_are_handled_once_they_are_free() {
         count.fetch_add(1, Ordering::SeqCst);
     });
     let consumer = Claims::new(&a, "orders").consume(source, |_| ready(Ok::<_, String>(())));
-    let mut consumer = Box::pin(consumer.until(pending()));
+    let mut consumer = Box::pin(consumer.until(pending::<()>()));
     let env = a.env();
     let early = env.before(env.now() + SECOND, &mut consumer).await;
     assert!(early.is_none(), "messages ended while another worker handled them: {early:?}");
@@ -97,7 +97,7 @@ async fn waiting_messages_do_not_block_others_and_are_limited() {
         counted.fetch_add(1, Ordering::SeqCst);
         ready(Ok::<_, String>(()))
     });
-    let mut consumer = Box::pin(consumer.concurrency(2).max_waiting(5).until(pending()));
+    let mut consumer = Box::pin(consumer.concurrency(2).max_waiting(5).until(pending::<()>()));
     let env = a.env();
     let in_hand = || pulled.load(Ordering::SeqCst) - handled.load(Ordering::SeqCst);
     let settled = async {
@@ -137,7 +137,7 @@ async fn patience_begins_with_the_first_conflict_and_its_end_is_reported() {
         .on_end(move |end: &Ended<Order>| {
             reported.lock().expect("no panic").push((end.message.0.clone(), end.outcome.clone(), end.took));
         });
-    let consumed = consumer.until(pending()).await.expect("timings");
+    let consumed = consumer.until(pending::<()>()).await.expect("timings");
     assert!(began.until(a.env().now()) >= SECOND * 2, "the second had no room before the first had ended");
     assert_eq!((consumed.in_progress, consumed.acked), (2, 0), "{consumed:?}");
     for (id, outcome, took) in &*ended.lock().expect("no panic") {
@@ -189,7 +189,8 @@ impl Worker {
             }
         };
         let claims = Claims::new(&self.quorum, "orders").ttl(SECOND * 2);
-        let consumer = claims.consume(stream::iter(orders(all)), handler).concurrency(8).until(pending());
+        let consumer =
+            claims.consume(stream::iter(orders(all)), handler).concurrency(8).until(pending::<()>());
         let consumed = tokio::select! { biased;
             () = self.killed.notified() => None,
             consumed = consumer => Some(consumed.expect("timings")),

@@ -100,7 +100,7 @@ async fn work_that_returns_ok_resigns_and_an_error_may_end_the_election() {
             let run = counted.fetch_add(1, Ordering::SeqCst);
             async move { if run < 2 { Ok(()) } else { Err("enough") } }
         })
-        .until(std::future::pending())
+        .until(std::future::pending::<()>())
         .await;
     assert!(matches!(ended, Err(ElectionError::Work("enough"))));
     assert_eq!(runs.load(Ordering::SeqCst), 3);
@@ -124,12 +124,12 @@ async fn a_panic_of_work_propagates_after_the_leader_has_resigned() {
     let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
     let election = candidate(&a).end_on_error();
     let campaign = election.run(|_| async { if true { panic!("oops") } else { Ok::<(), Infallible>(()) } });
-    let campaign = a.env().spawn_scoped(campaign.until(std::future::pending()));
+    let campaign = a.env().spawn_scoped(campaign.until(std::future::pending::<()>()));
     let panic = campaign.await.expect_err("it panicked");
     assert_eq!(panic.downcast_ref::<&str>(), Some(&"oops"));
     let (report, mut terms) = mpsc::unbounded_channel();
     let other = candidate(&b);
-    let _campaign = b.env().spawn_scoped(other.run(reporting(report)).until(std::future::pending()));
+    let _campaign = b.env().spawn_scoped(other.run(reporting(report)).until(std::future::pending::<()>()));
     let _ = b.env().before(b.env().now() + SECOND / 2, terms.recv()).await.expect("free before its TTL ends");
 }
 
@@ -154,11 +154,13 @@ async fn endless_work_is_dropped_after_the_grace_and_a_dropped_campaign_releases
     assert!(!term.is_valid());
 
     let (report, mut terms) = mpsc::unbounded_channel();
-    let dropped =
-        a.env().spawn_scoped(candidate(&a).run(reporting(report.clone())).until(std::future::pending()));
+    let dropped = a
+        .env()
+        .spawn_scoped(candidate(&a).run(reporting(report.clone())).until(std::future::pending::<()>()));
     let kept = terms.recv().await.expect("it leads");
     drop(dropped);
-    let _other = b.env().spawn_scoped(candidate(&b).run(reporting(report)).until(std::future::pending()));
+    let _other =
+        b.env().spawn_scoped(candidate(&b).run(reporting(report)).until(std::future::pending::<()>()));
     let next = b.env().before(b.env().now() + SECOND / 2, terms.recv()).await.flatten().expect("it leads");
     assert!(next.token() > kept.token() && !kept.is_valid(), "a clone keeps no term alive");
 }
@@ -169,12 +171,13 @@ async fn an_election_runs_once_and_invalid_names_are_refused() {
     let quorum = quorum("a", &nodes);
     let election = candidate(&quorum);
     let (report, mut terms) = mpsc::unbounded_channel();
-    let _first =
-        quorum.env().spawn_scoped(election.run(reporting(report.clone())).until(std::future::pending()));
+    let _first = quorum
+        .env()
+        .spawn_scoped(election.run(reporting(report.clone())).until(std::future::pending::<()>()));
     let _ = terms.recv().await.expect("it leads");
-    let again = election.run(reporting(report.clone())).until(std::future::pending()).await;
+    let again = election.run(reporting(report.clone())).until(std::future::pending::<()>()).await;
     assert!(matches!(again, Err(ElectionError::AlreadyRunning { .. })));
-    let bad = Election::new(&quorum, "{x}").run(reporting(report)).until(std::future::pending()).await;
+    let bad = Election::new(&quorum, "{x}").run(reporting(report)).until(std::future::pending::<()>()).await;
     assert!(bad.expect_err("a brace").to_string().contains("brace"));
 }
 
@@ -257,7 +260,7 @@ async fn another_candidate_leads_while_a_failed_one_pauses() {
     let first = failed.recv().await.expect("it leads");
     let (report, mut terms) = mpsc::unbounded_channel();
     let other = candidate(&b);
-    let _campaign = b.env().spawn_scoped(other.run(reporting(report)).until(std::future::pending()));
+    let _campaign = b.env().spawn_scoped(other.run(reporting(report)).until(std::future::pending::<()>()));
     let term = b.env().before(b.env().now() + SECOND * 30, terms.recv()).await.expect("in time");
     assert!(term.expect("a term").token() > first.token());
     assert!(other.is_leader() && !failing.is_leader());

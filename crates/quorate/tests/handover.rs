@@ -206,10 +206,10 @@ async fn a_leader_that_allows_no_remote_resign_stays_leader() {
 #[tokio::test]
 async fn a_term_with_a_maximum_length_ends_and_lets_others_go_first() {
     let nodes = nodes();
-    let mut a = run(candidate("a", &nodes).max_term(SECOND * 3 / 2));
+    let mut a = run(candidate("a", &nodes).max_hold(SECOND * 3 / 2));
     let first = a.elected().await;
     let term = a.election.term().expect("it leads");
-    let mut b = run(candidate("b", &nodes).max_term(SECOND * 3 / 2));
+    let mut b = run(candidate("b", &nodes).max_hold(SECOND * 3 / 2));
     let second = b.elected().await;
     assert!(second > first);
     assert_eq!(term.step_down_cause(), Some(StepDownCause::MaxHold));

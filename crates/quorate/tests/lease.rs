@@ -26,7 +26,7 @@ async fn the_loser_learns_the_holder_and_a_release_gives_it_a_larger_token() {
     let first = acquired(&a, "x", 10 * SECOND).await;
     match b.lock("x").try_acquire().await.expect("a quorum") {
         TryAcquire::Acquired(_) => panic!("two holders"),
-        TryAcquire::Contended { retry_after, holder } => {
+        TryAcquire::Contended { retry_after, holder, .. } => {
             assert_eq!(holder.expect("a majority names it").worker(), "a");
             assert!(retry_after.expect("memory nodes tell") <= 10 * SECOND);
         }

@@ -7,7 +7,7 @@ mod common;
 
 use common::{SECOND, nodes, quorum};
 use quorate::{
-    lease::{Heartbeat, Lease, LeaseEvent, Leases, StepDownCause, TryAcquire, TryAcquireAll},
+    lease::{Heartbeat, Lease, LeaseEvent, Leases, StepDownCause, TryAcquire},
     node::Resource,
     quorum::Quorum,
 };
@@ -51,8 +51,8 @@ async fn all_locks_are_acquired_or_none_and_tokens_keep_the_callers_order() {
     assert!(all.remaining() > 5 * SECOND);
 
     match b.locks(["b", "m", "n"]).try_acquire_all().await.expect("a quorum") {
-        TryAcquireAll::Acquired(_) => panic!("m is held"),
-        TryAcquireAll::Contended { resource, holder } => {
+        TryAcquire::Acquired(_) => panic!("m is held"),
+        TryAcquire::Contended { resource, holder, .. } => {
             assert_eq!(resource.key(), "m");
             assert_eq!(holder.expect("a majority names it").worker(), "a");
         }
@@ -136,8 +136,8 @@ async fn separate_acquisitions_have_one_outcome_each() {
     assert_eq!(outcomes, [("three", true), ("two", false), ("one", true)]);
     let bad = b.locks(["fine", "wi{ld"]).try_acquire_each().await.expect_err("a brace");
     assert!(bad.to_string().contains("brace"), "{bad}");
-    let none = b.locks([]).acquire_all().await.expect_err("nothing to hold");
-    assert!(none.to_string().contains("resources names 0 locks"), "{none}");
+    let none = b.locks([""; 0]).acquire_all().await.expect_err("nothing to hold");
+    assert!(none.to_string().contains("resources is a list of 0 locks"), "{none}");
     a.close().await;
     b.close().await;
 }
@@ -173,7 +173,7 @@ async fn k_slots_have_k_holders_each_with_a_number_and_a_token() {
     for slot in &held {
         assert_eq!(slot.lease().resource().key(), format!("pool/slot-{}", slot.number()));
     }
-    assert!(b.slots("pool", 3).try_acquire().await.expect("a quorum").is_none(), "full");
+    assert!(b.slots("pool", 3).try_acquire().await.expect("a quorum").is_contended(), "full");
     let late = b.slots("pool", 3).wait(SECOND / 5).acquire().await.expect_err("full");
     assert!(late.is_contended() && late.to_string().contains("pool/slot-"), "{late}");
     let freed = held.remove(1);

@@ -33,7 +33,7 @@ async fn writes(quorum: &Quorum) -> Lease {
 async fn in_the_way_of_a_writer(quorum: &Quorum) -> String {
     match quorum.lock("x").try_acquire().await.expect("a quorum") {
         TryAcquire::Acquired(_) => panic!("a writer beside another holder"),
-        TryAcquire::Contended { holder, retry_after } => {
+        TryAcquire::Contended { holder, retry_after, .. } => {
             assert!(retry_after.is_some(), "memory nodes tell");
             holder.expect("a majority names it").worker().to_owned()
         }

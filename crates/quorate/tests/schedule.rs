@@ -345,7 +345,7 @@ async fn more_ticks_than_a_ledger_can_carry_are_refused() {
     let quorum = quorum("a", &nodes());
     let job = Job::new("busy", every(PERIOD / 10).expect("a period"), |_| async { Ok::<(), Infallible>(()) });
     let job = job.misfire(RunAll::within(SECOND * 3600));
-    let refused = Scheduler::new(&quorum, "g").job(job).run().until(std::future::pending()).await;
+    let refused = Scheduler::new(&quorum, "g").job(job).run().until(std::future::pending::<()>()).await;
     let error = refused.expect_err("360,000 ticks").to_string();
     assert!(error.contains("busy") && error.contains("3600s") && error.contains("shorten"), "{error}");
     quorum.close().await;

@@ -27,7 +27,7 @@ impl Ours {
 
 /// Returns a quorum with default settings, except that new nodes are trusted.
 pub(crate) async fn quorum(urls: &[String], worker: &str) -> Result<Quorum, String> {
-    met(Quorum::redis(urls).map_err(|error| error.to_string())?, worker).await
+    met(Quorum::redis(urls).map_err(|error| error.to_string())?.into(), worker).await
 }
 
 /// Returns a quorum of one server. The server may also belong to a larger quorum, which uses other keys.

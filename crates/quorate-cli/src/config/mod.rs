@@ -176,7 +176,7 @@ impl Validation<'_> {
         }
         let lease = self.file_text.lease(&settings);
         settings
-            .check_lease(lease.ttl, lease.step_down_grace, true)
+            .validate_lease(lease.ttl, lease.step_down_grace, true)
             .map_err(|error| self.setting(&error.to_string(), &nodes_from))?;
         Ok(Config {
             file: self.source.as_ref().map(|source| source.file.to_owned()),

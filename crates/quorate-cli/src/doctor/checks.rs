@@ -120,9 +120,11 @@ fn check_set(node_report: &NodeReport, found: &mut Vec<Finding>) {
         found.push(Finding::new(Warning, None, what, format!("chmod g-w,o= {path}")));
     }
     check_clock_spread(node_report, found);
-    if let Err(error) =
-        node_report.settings.check_lease(node_report.ttl, QuorumConfig::default_grace(node_report.ttl), true)
-    {
+    if let Err(error) = node_report.settings.validate_lease(
+        node_report.ttl,
+        QuorumConfig::default_grace(node_report.ttl),
+        true,
+    ) {
         found.push(Finding::new(Critical, None, error.to_string(), "apply the fix that the message names"));
     }
 }

@@ -58,7 +58,7 @@ pub(crate) async fn run(args: &RunArgs, config: &Config) -> Result<u8, Failure> 
             tracing::info!("ended");
             Ok(0)
         }
-        Err(ElectionError::QuorumConfig(error)) => Err(Failure::new(CONFIG, error)),
+        Err(ElectionError::Acquire(error)) => Err(Failure::new(CONFIG, error)),
         Err(ElectionError::Work(error)) => Err(Failure::new(CONFIG, error)),
         Err(error) => Err(Failure::new(FAILURE, error)),
     }

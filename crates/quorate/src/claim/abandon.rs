@@ -17,7 +17,7 @@ pub(super) async fn abandon(lease: &Lease) -> Result<(), AbandonError> {
     let (sender, mut votes) = vote_channel();
     let deadline = pool.env().now() + pool.config().node_timeout;
     // Of a lease that the keeper has ended by itself there is nothing to send: the channel ends at once.
-    lease.let_go(Some(ReplyTo { sender, ticket: 0 }));
+    lease.post_release(Some(ReplyTo { sender, ticket: 0 }));
     let mut outcomes = vec![NodeOutcome::Pending; pool.len()];
     let mut freed = 0;
     // One timer for all of them.

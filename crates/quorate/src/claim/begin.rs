@@ -1,5 +1,5 @@
-//! Between a claim that was won and its handler: whether it may begin, and that it is counted; and that it is counted no
-//! more where its handler never began after all.
+//! The step between a claim that was acquired and its handler: whether the attempt may begin, its count on a majority, and the
+//! withdrawal of that count where the handler never started.
 
 use super::Fingerprint;
 use crate::{
@@ -11,44 +11,44 @@ use crate::{
 };
 use std::{mem, sync::Arc, time::Duration};
 
-/// A message that was won.
+/// A message that was acquired.
 pub(super) struct AcquiredMessage {
     /// Its place in the batch.
     pub(super) at: usize,
     pub(super) lease: Lease,
-    /// What the granting nodes had counted before.
-    pub(super) standing: Vec<node::AttemptCount>,
+    /// The attempts and payloads that the granting nodes had counted before.
+    pub(super) counted_before: Vec<node::AttemptCount>,
     pub(super) payload: Option<Fingerprint>,
 }
 
-/// What may become of it.
-pub(super) enum Begun {
-    /// Its handler may begin.
+/// The decision on an acquired message.
+pub(super) enum Beginning {
+    /// Its handler may start.
     Attempt(Start),
-    /// As many as may begin have begun. It is held, to be handed over.
+    /// The limit of attempts is reached. The claim is held, so that the message can be handed over.
     GivenUp(Start),
-    /// It was begun with another payload, and has been released.
+    /// An attempt with another payload began before; the claim has been released.
     OtherPayload(Arc<str>),
-    /// Somebody else holds it by now.
+    /// Another worker holds it by now.
     Overtaken,
-    /// Too few nodes counted it, or told what payload they know, and it has been released.
+    /// Too few nodes counted the attempt, or reported a payload; the claim has been released.
     Uncounted(Report),
 }
 
-/// What begins, or never will.
+/// An attempt, started or given up.
 pub(super) struct Start {
     pub(super) lease: Lease,
-    /// Which attempt this is, or how many there were.
+    /// The number of this attempt; of a message that is given up, the number of attempts.
     pub(super) attempt: u32,
-    /// The fingerprint that was given, or stands from before.
+    /// The fingerprint that was given, or is stored.
     pub(super) payload: Option<Arc<str>>,
-    /// A majority counts it: to be taken back where the handler never begins.
+    /// Whether a majority has counted it, so that the count is withdrawn if the handler never starts.
     pub(super) counted: bool,
 }
 
-/// Has the nodes count an attempt no more whose handler never began. Goes ahead of the claim's release, and nobody waits:
-/// where it is missed, or the claim is lost before, one attempt more is counted.
-pub(super) fn take_back(lease: &Lease, attempt: u32, keep: Duration, at: impl Fn(usize) -> bool) {
+/// Withdraws the count of an attempt whose handler never started. It is sent ahead of the claim's release, without waiting.
+/// Where a node misses it, or the claim is lost before, the attempt stays counted.
+pub(super) fn withdraw_count(lease: &Lease, attempt: u32, keep: Duration, at: impl Fn(usize) -> bool) {
     let pool = lease.inner().pool();
     let nodes = (0..pool.len()).filter(|node| at(*node));
     drop(pool.ask_some(nodes, |_| Request::Count {
@@ -61,46 +61,46 @@ pub(super) fn take_back(lease: &Lease, attempt: u32, keep: Duration, at: impl Fn
     }));
 }
 
-/// Counts each attempt that may begin on a majority, where there is a limit or a payload to be kept.
+/// Decides on each acquired message, and counts each attempt that may begin on a majority, where there is a limit or a payload.
 ///
 /// # Cancel safety
-/// Dropping it releases all of them; what it has heard to be counted is taken back, and the rest counts.
+/// Dropping it releases all of them. A count that a node has confirmed is withdrawn; the others stay.
 pub(super) async fn begin(
     inner: &Arc<QuorumInner>,
-    won: Vec<AcquiredMessage>,
+    acquired: Vec<AcquiredMessage>,
     limit: Option<u32>,
     keep: Duration,
-) -> Vec<(usize, Begun)> {
-    let mut settled = Vec::with_capacity(won.len());
+) -> Vec<(usize, Beginning)> {
+    let mut settled = Vec::with_capacity(acquired.len());
     let mut counting = Vec::new();
-    let doubtful = won.iter().filter(|won| won.is_doubtful());
-    let looks: Vec<_> =
-        doubtful.filter_map(|won| Some((won.lease.resource().clone(), won.given()?))).collect();
-    let mut looks = payloads(inner.pool(), &looks).await.into_iter();
-    for won in won {
-        let look = if won.is_doubtful() { looks.next() } else { None };
-        let (given, AcquiredMessage { at, lease, standing, .. }) = (won.given(), won);
+    let doubtful = acquired.iter().filter(|message| message.is_doubtful());
+    let asked: Vec<_> =
+        doubtful.filter_map(|message| Some((message.lease.resource().clone(), message.given()?))).collect();
+    let mut looks = payloads(inner.pool(), &asked).await.into_iter();
+    for message in acquired {
+        let look = if message.is_doubtful() { looks.next() } else { None };
+        let (given, AcquiredMessage { at, lease, counted_before, .. }) = (message.given(), message);
         match look {
             Some((Payload::Other(other), _)) => {
-                settled.push((at, Begun::OtherPayload(other)));
+                settled.push((at, Beginning::OtherPayload(other)));
                 continue;
             }
             Some((Payload::Unknown, outcomes)) => {
-                settled.push((at, Begun::Uncounted(inner.pool().report(outcomes))));
+                settled.push((at, Beginning::Uncounted(inner.pool().report(outcomes))));
                 continue;
             }
             Some((Payload::Free, _)) | None => {}
         }
-        let uncounted = limit.is_none() && given.is_none();
-        let payload = given.or_else(|| standing.iter().find_map(|begun| begun.payload.clone()));
-        match turn(standing.iter().map(|begun| begun.attempts), limit) {
+        let needs_no_count = limit.is_none() && given.is_none();
+        let payload = given.or_else(|| counted_before.iter().find_map(|begun| begun.payload.clone()));
+        match turn(counted_before.iter().map(|begun| begun.attempts), limit) {
             Turn::GivenUp(attempt) => {
-                settled.push((at, Begun::GivenUp(Start { lease, attempt, payload, counted: false })));
+                settled.push((at, Beginning::GivenUp(Start { lease, attempt, payload, counted: false })));
             }
             Turn::Begins(attempt) => {
-                let start = Start { lease, attempt, payload, counted: !uncounted };
-                if uncounted {
-                    settled.push((at, Begun::Attempt(start)));
+                let start = Start { lease, attempt, payload, counted: !needs_no_count };
+                if needs_no_count {
+                    settled.push((at, Beginning::Attempt(start)));
                 } else {
                     counting.push(Counting::new(at, start, keep, inner.pool().len()));
                 }
@@ -116,14 +116,15 @@ impl AcquiredMessage {
         self.payload.as_ref().map(Fingerprint::text)
     }
 
-    /// Whether a granting node knows another payload: perhaps of an attempt that never began.
+    /// Returns whether a granting node knows another payload. It may be that of an attempt that never began.
     fn is_doubtful(&self) -> bool {
         let given = self.given();
-        given.is_some() && self.standing.iter().any(|begun| begun.payload.is_some() && begun.payload != given)
+        given.is_some()
+            && self.counted_before.iter().any(|begun| begun.payload.is_some() && begun.payload != given)
     }
 }
 
-/// Whether another payload than the one that is given stands, of each: what all nodes know, as far as it takes.
+/// Asks all nodes, for each message, whether an attempt with another payload began. Ends as soon as the answers decide.
 pub(super) async fn payloads(
     pool: &NodePool,
     asked: &[(Resource, Arc<str>)],
@@ -136,8 +137,8 @@ pub(super) async fn payloads(
         }
     }
     drop(sender);
-    let unheard = || (Vec::new(), Payload::Unknown, vec![NodeOutcome::Pending; pool.len()]);
-    let mut looks: Vec<_> = asked.iter().map(|_| unheard()).collect();
+    let unanswered = || (Vec::new(), Payload::Unknown, vec![NodeOutcome::Pending; pool.len()]);
+    let mut looks: Vec<_> = asked.iter().map(|_| unanswered()).collect();
     let mut open = asked.len();
     while open > 0
         && let Some(vote) = votes.recv().await
@@ -159,16 +160,16 @@ pub(super) async fn payloads(
     looks.into_iter().map(|(_, verdict, outcomes)| (verdict, outcomes)).collect()
 }
 
-/// One attempt whose count is on its way. Dropped, it is taken back, unless it has begun.
+/// One attempt that is being counted. Dropping it withdraws the count, unless the attempt has begun.
 struct Counting {
     at: usize,
     /// None once it has begun.
     start: Option<Start>,
     keep: Duration,
     outcomes: Vec<NodeOutcome>,
-    /// Nodes that have said so.
+    /// The nodes that have counted it.
     counted: Vec<usize>,
-    /// Nodes where it is no longer ours, or where somebody counted as many.
+    /// The number of nodes where the claim is another worker's by now, or where another attempt counted as many.
     overtaken: usize,
     pending: usize,
 }
@@ -176,8 +177,8 @@ struct Counting {
 impl Drop for Counting {
     fn drop(&mut self) {
         if let Some(Start { lease, attempt, .. }) = &self.start {
-            // As many may stand elsewhere, and be another's.
-            take_back(lease, *attempt, self.keep, |node| self.counted.contains(&node));
+            // On another node the same count may be that of another worker.
+            withdraw_count(lease, *attempt, self.keep, |node| self.counted.contains(&node));
         }
     }
 }
@@ -212,23 +213,24 @@ impl Counting {
         }
     }
 
-    /// Every node is heard where it does not begin: what is not known to be counted is not taken back.
+    /// Returns whether to wait for more answers. An attempt that does not begin waits for all of them, since only a count that is
+    /// known is withdrawn.
     fn is_open(&self, majority: usize) -> bool {
         self.counted.len() < majority && self.pending > 0
     }
 
-    fn settled(mut self, pool: &NodePool) -> (usize, Begun) {
+    fn settled(mut self, pool: &NodePool) -> (usize, Beginning) {
         let begins = self.counted.len() >= pool.majority();
-        let begun = match self.start.take_if(|_| begins) {
-            Some(start) => Begun::Attempt(start),
-            None if self.overtaken > 0 => Begun::Overtaken,
-            None => Begun::Uncounted(pool.report(mem::take(&mut self.outcomes))),
+        let beginning = match self.start.take_if(|_| begins) {
+            Some(start) => Beginning::Attempt(start),
+            None if self.overtaken > 0 => Beginning::Overtaken,
+            None => Beginning::Uncounted(pool.report(mem::take(&mut self.outcomes))),
         };
-        (self.at, begun)
+        (self.at, beginning)
     }
 }
 
-async fn count(pool: &NodePool, mut counting: Vec<Counting>) -> Vec<(usize, Begun)> {
+async fn count(pool: &NodePool, mut counting: Vec<Counting>) -> Vec<(usize, Beginning)> {
     let (sender, mut votes) = vote_channel();
     for node in 0..pool.len() {
         for (ticket, attempt) in (0..).zip(&counting) {
@@ -240,7 +242,7 @@ async fn count(pool: &NodePool, mut counting: Vec<Counting>) -> Vec<(usize, Begu
     while open > 0
         && let Some(vote) = votes.recv().await
     {
-        // Every post is answered, so every attempt is settled before this channel runs dry.
+        // Every request is answered, so every attempt is settled before this channel is empty.
         let Some(attempt) = counting.get_mut(vote.ticket as usize) else { continue };
         if attempt.is_open(pool.majority()) {
             attempt.count(vote.node, &vote.answer);

@@ -1,96 +1,109 @@
 use super::{
     Claim, ClaimError, ClaimOutcome, DeadLettered, Done, Fingerprint, MessageId,
-    begin::{AcquiredMessage, Begun, begin, payloads},
+    begin::{AcquiredMessage, Beginning, begin, payloads},
     dead_letter::{DeadLetter, Hook},
     votes::{ClaimData, ClaimTally},
 };
 use crate::{
     claim::attempts::Payload,
     config::SettingError,
-    lease::{AcquireError, AttemptResult, LeaseParams, attempt_each_with, is_contended},
+    lease::{
+        AcquireError, AttemptResult, LeaseOptions, LeaseParams, attempt_each_with, is_contended,
+        lease_options,
+    },
     node::Resource,
     quorum::Quorum,
 };
 use futures_util::{StreamExt, stream};
 use std::{fmt, sync::Arc, time::Duration};
 
-/// Ids that travel together.
+/// The number of ids that travel in one chunk of a batch.
 pub(super) const CHUNK: usize = 256;
-/// How many chunks of a batch are under way at once: the nodes work on one while another is read or written here. With more
-/// there would be more in the nodes' queues than they serve within a node timeout.
+/// The number of chunks of a batch that are in flight at once: the nodes work on one while another is read or written here. More
+/// would queue more at the nodes than they serve within a node timeout.
 pub(super) const CHUNKS_AT_ONCE: usize = 2;
-/// Poisoned ids of one batch that are handed over at a time.
+/// The number of dead letters of one batch that are handed over at a time.
 const HOOKS_MAX: usize = 16;
 
-/// Claims on the messages of one set (a queue, a topic).
-#[derive(Clone, Debug)]
+/// Claims on the messages of one set (a queue, a topic): of several copies that receive a message, one handles it.
+///
+/// ```
+/// use quorate::{Claims, Quorum, node::MemoryNode};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let nodes = (0..3).map(|i| MemoryNode::new(&format!("memory-{i}")));
+/// # let quorum = Quorum::builder().nodes(nodes).trust_new_nodes(true).build()?;
+/// let claims = Claims::new(&quorum, "orders");
+/// let processed = claims
+///     .process(42, |claim| async move {
+///         let token = claim.fencing_token()?; // pass it to the write
+///         Ok::<_, quorate::LeaseLost>(format!("shipped under {token}"))
+///     })
+///     .await?;
+/// if processed.may_ack() {
+///     // Tell the source that the message is done. Otherwise leave it: it has to be delivered again.
+/// }
+/// quorum.close().await;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
 pub struct Claims {
     pub(super) quorum: Quorum,
     pub(super) set: Arc<str>,
-    ttl: Duration,
-    grace: Option<Duration>,
+    options: LeaseOptions,
     pub(super) retention: Duration,
     max_attempts: Option<u32>,
-    poisoned_for: Option<Duration>,
+    dead_letter_retention: Option<Duration>,
     pub(super) dead_letter: Option<Hook>,
 }
 
 impl Claims {
-    /// Claims on the messages of `set`.
-    pub fn new(quorum: &Quorum, set: &str) -> Self {
+    /// Returns claims on the messages of `set`.
+    pub fn new(quorum: &Quorum, set: impl AsRef<str>) -> Self {
         Self {
             quorum: quorum.clone(),
-            set: set.into(),
-            ttl: quorum.config().default_ttl(),
-            grace: None,
+            set: set.as_ref().into(),
+            options: LeaseOptions::new(),
             retention: Duration::from_secs(24 * 3600),
             max_attempts: None,
-            poisoned_for: None,
+            dead_letter_retention: None,
             dead_letter: None,
         }
     }
 
-    /// How long a crashed handler blocks a message, at most. Default 10 s, at most `max_ttl`.
-    pub fn ttl(mut self, ttl: Duration) -> Self {
-        self.ttl = ttl;
-        self
-    }
+    lease_options!();
 
-    /// How long before the loss of a claim its handler is told. Default a fifth of the TTL.
-    pub fn step_down_grace(mut self, grace: Duration) -> Self {
-        self.grace = Some(grace);
-        self
-    }
-
-    /// How long a message is known to be done, and how often it was attempted after the last attempt began. Default
-    /// 24 hours; longer than any redelivery, and at least the TTL.
+    /// Sets how long a message is known to be done, and how long its attempts are counted after the last one began. Default
+    /// 24 hours. It must be longer than any redelivery, and at least the TTL.
     pub fn retention(mut self, retention: Duration) -> Self {
         self.retention = retention;
         self
     }
 
-    /// After how many attempts that nobody completed a message is given up, crashes among them: it is handed to the
-    /// dead-letter hook, and whoever claims it is told [`ClaimOutcome::DeadLettered`]. An attempt begins when its claim is given;
-    /// a claim that is abandoned or lost counts, one that is [given back](Claim::give_back) does not.
+    /// Sets after how many attempts that did not complete, crashes among them, a message is given up: it is handed to the
+    /// dead-letter hook, and each later claim is [`ClaimOutcome::DeadLettered`]. An attempt begins when its claim is returned. A
+    /// claim that is abandoned or lost counts; one that is [cancelled before its start](Claim::cancel_before_start) does not.
     ///
-    /// Default without, since a sink that is away for a minute would have whole queues given up. With it every claim takes one
-    /// round trip more: an attempt begins only once a majority has counted it, or a crash would not be counted.
+    /// Default without a limit, since a sink that is away for a minute would have whole queues given up. With a limit every
+    /// claim takes one round trip more: an attempt begins only once a majority has counted it, or a crash would not count.
     pub fn max_attempts(mut self, attempts: u32) -> Self {
         self.max_attempts = Some(attempts);
         self
     }
 
-    /// How long a message stays given up once a hook has it. Default as [`Claims::retention`]; [`Claims::reset`] ends it
-    /// before. What no hook has stays given up for as long as its attempts are known.
-    pub fn poisoned_for(mut self, time: Duration) -> Self {
-        self.poisoned_for = Some(time);
+    /// Sets how long a message stays given up once a hook has taken it. Default as [`Claims::retention`]; [`Claims::reset`] ends
+    /// it before. A message that no hook has taken stays given up for as long as its attempts are known.
+    pub fn dead_letter_retention(mut self, time: Duration) -> Self {
+        self.dead_letter_retention = Some(time);
         self
     }
 
-    /// What is to become of a message that is given up: a row in a table, a message in another queue. It runs inside
-    /// the claim that found the limit reached, which is extended meanwhile, so one worker runs it; where that worker dies, or
-    /// it fails, the next claim runs it again: it is to bear being repeated. What it returns is kept as the note. Where there
-    /// is no hook the message waits for one: each claim on it says that it is given up, and records nothing.
+    /// Sets the hook for messages that are given up, which may write a row to a table or a message to another queue. It runs
+    /// under the claim that found the limit reached, which is extended meanwhile, so one worker runs it. If that worker crashes
+    /// or the hook fails, the next claim runs it again: it must tolerate that. Its result is kept as the note. Without a hook
+    /// the message waits for one: each claim on it reports that it is given up, and records nothing.
     pub fn dead_letter<H, F, T, E>(mut self, hook: H) -> Self
     where
         H: Fn(DeadLetter) -> F + Send + Sync + 'static,
@@ -102,25 +115,25 @@ impl Claims {
         self
     }
 
-    /// The name of the set.
+    /// Returns the name of the set.
     pub fn set(&self) -> &Arc<str> {
         &self.set
     }
 
-    /// Whether these settings can be used at all: what every claim checks first.
+    /// Checks the settings, as every claim does first.
     ///
     /// # Errors
-    /// [`ClaimError::Acquire`], which names the setting, its value, and the mend.
+    /// [`ClaimError::Acquire`], which names the setting, its value, the reason and the fix.
     pub fn validate(&self) -> Result<(), ClaimError> {
         Resource::claim(&self.set, "x").map_err(AcquireError::from)?;
-        self.terms().map(drop)
+        self.params().map(drop)
     }
 
     /// Claims one message.
     ///
     /// # Errors
-    /// [`ClaimError`] for an id or settings that cannot be used, where too few nodes answered or may vote, and where
-    /// the id was used with another payload. That someone else has it, or had it, is no error.
+    /// [`ClaimError`] for an id or settings that cannot be used, where too few nodes answered or may vote, and where the id was
+    /// used with another payload. A message that another worker holds, or has handled, is not an error.
     ///
     /// # Cancel safety
     /// Safe: a dropped attempt posts its releases behind its own requests.
@@ -128,15 +141,15 @@ impl Claims {
         self.claim_one(message.into()).await?.outcome
     }
 
-    /// Claims many messages, thousands if need be: a verdict for each id, in their order. They travel in batches of
-    /// 256, two at a time, each a few script calls a node.
+    /// Claims many messages, thousands if need be, and returns an outcome for each id, in their order. They travel in batches
+    /// of 256, two at a time, each a few script calls for each node.
     ///
     /// An id that is given twice is in progress the second time.
     ///
     /// # Errors
-    /// [`ClaimError`] for an id or settings that cannot be used: nothing has been claimed then, so one bad id refuses them
-    /// all (look at ids of strangers with [`Resource::claim`] first). What concerns an id alone (too few nodes answered for it,
-    /// another payload) is its own verdict.
+    /// [`ClaimError`] for an id or settings that cannot be used: nothing has been claimed then, so one bad id refuses them all
+    /// (check ids that you do not trust with [`Resource::claim`] first). An error of one id (too few nodes answered for it,
+    /// another payload) is the outcome of that id alone.
     ///
     /// # Cancel safety
     /// Safe: dropped attempts post their releases behind their own requests, and what was claimed is abandoned.
@@ -145,20 +158,20 @@ impl Claims {
         messages: impl IntoIterator<Item = M>,
     ) -> Result<Vec<(Arc<str>, Result<ClaimOutcome, ClaimError>)>, ClaimError> {
         let asked = self.asked(messages.into_iter().map(Into::into))?;
-        let terms = self.terms()?;
-        let chunks: Vec<_> = asked.chunks(CHUNK).map(|chunk| self.claim_chunk(chunk, terms)).collect();
+        let params = self.params()?;
+        let chunks: Vec<_> = asked.chunks(CHUNK).map(|chunk| self.claim_chunk(chunk, params)).collect();
         let verdicts = stream::iter(chunks).buffered(CHUNKS_AT_ONCE).collect::<Vec<_>>().await;
         let ids = asked.iter().map(|asked| Arc::clone(&asked.id));
-        let outcomes = verdicts.into_iter().flatten().map(|verdict| verdict.outcome.map(given));
+        let outcomes = verdicts.into_iter().flatten().map(|verdict| verdict.outcome.map(started));
         Ok(ids.zip(outcomes).collect())
     }
 
-    /// As [`Claims::claim`], with what the nodes said where it was not won.
+    /// As [`Claims::claim`], with the tally of a lost attempt.
     pub(super) async fn claim_one(&self, message: MessageId<'_>) -> Result<Verdict, ClaimError> {
         let asked = self.asked([message])?;
-        let verdict = self.claim_chunk(&asked, self.terms()?).await.pop();
+        let verdict = self.claim_chunk(&asked, self.params()?).await.pop();
         let Verdict { outcome, tally } = verdict.ok_or(AcquireError::Closed)?;
-        Ok(Verdict { outcome: outcome.map(given), tally })
+        Ok(Verdict { outcome: outcome.map(started), tally })
     }
 
     fn asked<'a>(&self, messages: impl IntoIterator<Item = MessageId<'a>>) -> Result<Vec<Asked>, ClaimError> {
@@ -170,36 +183,37 @@ impl Claims {
         asked.collect()
     }
 
-    /// As [`Claims::claim_many`], but that what is given up is still to be [handed over](Claims::hand_over).
+    /// As [`Claims::claim_many`], without the [hand-over](Claims::hand_over) of messages that are given up: the caller does that.
     pub(super) async fn claim_many_unsettled(
         &self,
         messages: impl IntoIterator<Item = MessageId<'_>>,
     ) -> Result<Vec<Result<ClaimOutcome, ClaimError>>, ClaimError> {
         let asked = self.asked(messages)?;
-        let terms = self.terms()?;
-        let chunks: Vec<_> = asked.chunks(CHUNK).map(|chunk| self.claim_unsettled(chunk, terms)).collect();
+        let params = self.params()?;
+        let chunks: Vec<_> = asked.chunks(CHUNK).map(|chunk| self.claim_unsettled(chunk, params)).collect();
         let verdicts = stream::iter(chunks).buffered(CHUNKS_AT_ONCE).collect::<Vec<_>>().await;
         Ok(verdicts.into_iter().flatten().map(|verdict| verdict.outcome).collect())
     }
 
-    async fn claim_chunk(&self, asked: &[Asked], terms: LeaseParams) -> Vec<Verdict> {
-        let verdicts = self.claim_unsettled(asked, terms).await;
-        // Those that are given up are handed over, a few at a time; the order is kept.
+    async fn claim_chunk(&self, asked: &[Asked], params: LeaseParams) -> Vec<Verdict> {
+        let verdicts = self.claim_unsettled(asked, params).await;
+        // A few hooks run at a time; the order of the outcomes is kept.
         let settled = verdicts.into_iter().map(|verdict| self.settled(verdict));
         stream::iter(settled).buffered(HOOKS_MAX).collect().await
     }
 
-    async fn claim_unsettled(&self, asked: &[Asked], terms: LeaseParams) -> Vec<Verdict> {
+    async fn claim_unsettled(&self, asked: &[Asked], params: LeaseParams) -> Vec<Verdict> {
         let resources: Vec<Resource> = asked.iter().map(|asked| asked.resource.clone()).collect();
         let data = ClaimData::new(self.quorum.config());
-        let attempted = attempt_each_with(self.quorum.inner(), &resources, terms, &data).await;
+        let attempted = attempt_each_with(self.quorum.inner(), &resources, params, &data).await;
         let mut verdicts: Vec<Option<Verdict>> = Vec::with_capacity(asked.len());
-        let (mut won, mut elsewhere) = (Vec::new(), Vec::new());
+        let (mut acquired, mut elsewhere) = (Vec::new(), Vec::new());
         for (at, (attempted, asked)) in attempted.into_iter().zip(asked).enumerate() {
             let verdict = match attempted {
                 AttemptResult::Held(lease, tally) => {
-                    let standing = tally.begun().cloned().collect();
-                    won.push(AcquiredMessage { at, lease, standing, payload: asked.payload.clone() });
+                    self.options.bind(&lease, self.quorum.env().now());
+                    let (counted_before, payload) = (tally.begun().cloned().collect(), asked.payload.clone());
+                    acquired.push(AcquiredMessage { at, lease, counted_before, payload });
                     None
                 }
                 AttemptResult::Closed => Some(Verdict::of(Err(AcquireError::Closed.into()))),
@@ -209,27 +223,27 @@ impl Claims {
             elsewhere.extend((in_progress && asked.payload.is_some()).then_some(at));
             verdicts.push(verdict);
         }
-        for (at, begun) in begin(self.quorum.inner(), won, self.max_attempts, terms.keep).await {
-            verdicts[at] = Some(Verdict::of(self.begun(&asked[at], begun)));
+        for (at, beginning) in begin(self.quorum.inner(), acquired, self.max_attempts, params.keep).await {
+            verdicts[at] = Some(Verdict::of(self.outcome(&asked[at], beginning)));
         }
-        self.look_elsewhere(asked, &elsewhere, &mut verdicts).await;
+        self.compare_payloads(asked, &elsewhere, &mut verdicts).await;
         let closed = || Verdict::of(Err(AcquireError::Closed.into()));
         verdicts.into_iter().map(|verdict| verdict.unwrap_or_else(closed)).collect()
     }
 
-    /// What a message that was won is to whoever asked for it.
-    fn begun(&self, asked: &Asked, begun: Begun) -> Result<ClaimOutcome, ClaimError> {
-        match begun {
-            Begun::Attempt(start) => {
+    /// Returns the outcome of a message that was acquired.
+    fn outcome(&self, asked: &Asked, beginning: Beginning) -> Result<ClaimOutcome, ClaimError> {
+        match beginning {
+            Beginning::Attempt(start) => {
                 Ok(ClaimOutcome::Claimed(Claim::new(Arc::clone(&asked.id), start, self.retention)))
             }
-            Begun::GivenUp(start) => {
-                let retention = self.poisoned_for.unwrap_or(self.retention);
+            Beginning::GivenUp(start) => {
+                let retention = self.dead_letter_retention.unwrap_or(self.retention);
                 Ok(ClaimOutcome::Claimed(Claim::new(Arc::clone(&asked.id), start, retention).given_up()))
             }
-            Begun::OtherPayload(standing) => Err(asked.other_payload(Fingerprint::from_node(&standing))),
-            Begun::Overtaken => Ok(ClaimOutcome::InProgress { retry_after: None, holder: None }),
-            Begun::Uncounted(report) => Err(ClaimError::Uncounted { id: Arc::clone(&asked.id), report }),
+            Beginning::OtherPayload(stored) => Err(asked.other_payload(Fingerprint::from_node(&stored))),
+            Beginning::Overtaken => Ok(ClaimOutcome::InProgress { retry_after: None, holder: None }),
+            Beginning::Uncounted(report) => Err(ClaimError::Uncounted { id: Arc::clone(&asked.id), report }),
         }
     }
 
@@ -242,8 +256,8 @@ impl Claims {
         }
     }
 
-    /// Somebody holds these: whether with the payload that was asked for.
-    async fn look_elsewhere(&self, asked: &[Asked], places: &[usize], verdicts: &mut [Option<Verdict>]) {
+    /// Checks the messages that other workers hold: a message with another payload is an error.
+    async fn compare_payloads(&self, asked: &[Asked], places: &[usize], verdicts: &mut [Option<Verdict>]) {
         if places.is_empty() {
             return;
         }
@@ -254,7 +268,7 @@ impl Claims {
         let (places, given): (Vec<_>, Vec<_>) = places.iter().filter_map(given).unzip();
         let looks = payloads(self.quorum.pool(), &given).await;
         for (at, (payload, _)) in places.into_iter().zip(looks) {
-            // What is not known for certain is in progress, and looked at again.
+            // Where the payload is not known for certain the message is in progress: the caller will try again.
             if let Payload::Other(other) = payload {
                 let error = asked[at].other_payload(Fingerprint::from_node(&other));
                 verdicts[at] = Some(Verdict::of(Err(error)));
@@ -266,7 +280,7 @@ impl Claims {
         let outcome = match tally.done() {
             Some(done) => match (asked.other(done.payload.as_ref()), DeadLettered::of(done)) {
                 (Some(other), _) => Err(asked.other_payload(other)),
-                (None, Some(poisoned)) => Ok(ClaimOutcome::DeadLettered(poisoned)),
+                (None, Some(dead)) => Ok(ClaimOutcome::DeadLettered(dead)),
                 (None, None) => Ok(ClaimOutcome::Done(Done::of(done))),
             },
             None if self.quorum.env().stopped().is_cancelled() => Err(AcquireError::Closed.into()),
@@ -282,33 +296,46 @@ impl Claims {
         Verdict { outcome, tally: Some(tally) }
     }
 
-    pub(super) fn terms(&self) -> Result<LeaseParams, ClaimError> {
-        let refuse = |text: String| Err(AcquireError::from(SettingError(text)).into());
+    /// Checks the settings, and returns the parameters of a claim's lease.
+    pub(super) fn params(&self) -> Result<LeaseParams, ClaimError> {
+        let refuse = |error: SettingError| Err(AcquireError::from(error).into());
+        let params = self.options.params(self.quorum.config())?;
         if self.max_attempts == Some(0) {
-            return refuse(
-                "max_attempts is 0: no message could ever be handled; give 1 or more, or leave it out"
-                    .to_owned(),
-            );
+            let reason = "with which no message could ever be handled";
+            return refuse(SettingError::new("max_attempts", "0", reason, "give 1 or more, or leave it out"));
         }
-        let lasting = [("retention", Some(self.retention)), ("poisoned_for", self.poisoned_for)];
-        for (name, time) in lasting {
-            if let Some(time) = time.filter(|time| *time < self.ttl) {
-                return refuse(format!(
-                    "{name} is {time:?}, shorter than the claims' ttl {:?}: a message would be as new while its claim \
-                     may still stand; lengthen {name}, or shorten ttl",
-                    self.ttl
+        let retentions =
+            [("retention", Some(self.retention)), ("dead_letter_retention", self.dead_letter_retention)];
+        for (field, time) in retentions {
+            if let Some(time) = time.filter(|time| *time < params.ttl) {
+                return refuse(SettingError::new(
+                    field,
+                    format!("{time:?}"),
+                    format!("shorter than the claims' ttl {:?}", params.ttl),
+                    format!(
+                        "a message would be forgotten while its claim may still be held: lengthen {field}, or shorten ttl"
+                    ),
                 ));
             }
         }
-        // A claim's counter dies with its record, but not before it can be seeded anew.
-        let keep = self.retention.max(self.ttl * 2).max(self.quorum.config().reseed_after());
-        let params = LeaseParams::checked(self.quorum.config(), self.ttl, self.grace, None, true)
-            .map_err(AcquireError::from)?;
+        // The counter of a claim ends with its record, but not before it can be seeded anew.
+        let keep = self.retention.max(params.ttl * 2).max(self.quorum.config().reseed_after());
         Ok(LeaseParams { keep, ..params })
     }
 }
 
-/// One message that is asked for.
+impl fmt::Debug for Claims {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Claims")
+            .field("set", &self.set)
+            .field("options", &self.options)
+            .field("retention", &self.retention)
+            .field("max_attempts", &self.max_attempts)
+            .finish_non_exhaustive()
+    }
+}
+
+/// One message of a call.
 pub(super) struct Asked {
     id: Arc<str>,
     resource: Resource,
@@ -316,30 +343,30 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    /// What stands there, if it is the fingerprint of another payload.
-    fn other(&self, standing: Option<&Arc<str>>) -> Option<Fingerprint> {
-        let standing = Fingerprint::from_node(standing?);
-        self.payload.as_ref().filter(|given| **given != standing).map(|_| standing)
+    /// Returns the stored fingerprint, if it is that of another payload.
+    fn other(&self, stored: Option<&Arc<str>>) -> Option<Fingerprint> {
+        let stored = Fingerprint::from_node(stored?);
+        self.payload.as_ref().filter(|given| **given != stored).map(|_| stored)
     }
 
-    fn other_payload(&self, standing: Fingerprint) -> ClaimError {
-        let given = self.payload.clone().unwrap_or_else(|| standing.clone());
-        ClaimError::OtherPayload { id: Arc::clone(&self.id), given, standing }
+    fn other_payload(&self, stored: Fingerprint) -> ClaimError {
+        let given = self.payload.clone().unwrap_or_else(|| stored.clone());
+        ClaimError::OtherPayload { id: Arc::clone(&self.id), given, stored }
     }
 }
 
-/// The same, for whoever asked: a claim is theirs to begin from now on.
-fn given(outcome: ClaimOutcome) -> ClaimOutcome {
+/// Returns the outcome as the caller gets it: an attempt on a claimed message starts now.
+fn started(outcome: ClaimOutcome) -> ClaimOutcome {
     match outcome {
-        ClaimOutcome::Claimed(claim) => ClaimOutcome::Claimed(claim.begins()),
+        ClaimOutcome::Claimed(claim) => ClaimOutcome::Claimed(claim.started()),
         other => other,
     }
 }
 
-/// What came of one of them.
+/// The outcome of one message.
 pub(super) struct Verdict {
     pub(super) outcome: Result<ClaimOutcome, ClaimError>,
-    /// What the nodes said, where it was lost.
+    /// The tally of a lost attempt.
     pub(super) tally: Option<ClaimTally>,
 }
 

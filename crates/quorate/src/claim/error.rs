@@ -6,7 +6,23 @@ use crate::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// Why a message was not claimed. That someone else has it, or had it, is no error.
+/// The reason why a message was not claimed. A message that another worker holds, or has handled, is not an error.
+///
+/// ```
+/// use quorate::{ClaimError, Claims, Quorum, claim::MessageId, node::MemoryNode};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let nodes = (0..3).map(|i| MemoryNode::new(&format!("memory-{i}")));
+/// # let quorum = Quorum::builder().nodes(nodes).trust_new_nodes(true).build()?;
+/// let claims = Claims::new(&quorum, "orders");
+/// let _claim = claims.claim(MessageId::new("order-1").payload(b"tea")).await?;
+/// let other = claims.claim(MessageId::new("order-1").payload(b"milk")).await;
+/// assert!(matches!(other, Err(ClaimError::OtherPayload { .. })));
+/// quorum.close().await;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClaimError {
@@ -15,7 +31,7 @@ pub enum ClaimError {
     Acquire(#[from] AcquireError),
     /// The id was used with another payload before: two messages share an id, or one was changed on its way.
     #[error(
-        "the message id {id:?} was claimed with the payload {standing} before, and is now given with {given}: one id is \
+        "the message id {id:?} was claimed with the payload {stored} before, and is now given with {given}: one id is \
          for one payload. Give the other message an id of its own, or, if the first was a mistake, forgive this one"
     )]
     OtherPayload {
@@ -24,21 +40,21 @@ pub enum ClaimError {
         /// The fingerprint that was given now.
         given: Fingerprint,
         /// The fingerprint that is kept.
-        standing: Fingerprint,
+        stored: Fingerprint,
     },
-    /// It was ours, but the attempt was not counted on a majority, or too few nodes told whether it was begun with another
-    /// payload; so it did not begin. It has been released.
+    /// The message was claimed, but the attempt was not counted on a majority, or too few nodes reported its payload; so the
+    /// attempt did not begin. The claim has been released.
     #[error("the attempt on {id:?} was not counted on a majority of nodes, and did not begin: {report}")]
     Uncounted {
         /// The message's id.
         id: Arc<str>,
-        /// What each node said.
+        /// The outcome of each node.
         report: Report,
     },
 }
 
 impl ClaimError {
-    /// Whether only an operator, or other code, can fix it: trying again will not help.
+    /// Returns whether only an operator, or other code, can fix it: trying again will not help.
     pub fn is_permanent(&self) -> bool {
         match self {
             Self::Acquire(error) => error.is_permanent(),
@@ -47,12 +63,12 @@ impl ClaimError {
         }
     }
 
-    /// Too few of the nodes that answered may vote.
+    /// Returns whether too few of the nodes that answered may vote.
     pub fn is_untrusted(&self) -> bool {
         matches!(self, Self::Acquire(error) if error.is_untrusted())
     }
 
-    /// What each node said, where a round was run.
+    /// Returns the outcome of each node, where a round was run.
     pub fn report(&self) -> Option<&Report> {
         match self {
             Self::Acquire(error) => error.report(),
@@ -68,20 +84,20 @@ impl From<NameError> for ClaimError {
     }
 }
 
-/// Why a claim could not be abandoned: nothing of whoever has it now was changed.
+/// The reason why a claim could not be abandoned. The claim of another worker was not changed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AbandonError {
-    /// Someone else holds the message by now: the claim was lost before it was abandoned.
+    /// Another worker holds the message by now: the claim was lost before it was abandoned.
     #[error("the message is now held by {}", named(.holder))]
     TakenOver {
-        /// Who.
+        /// The other worker.
         holder: Owner,
     },
     /// A later claim has completed it.
     #[error("a later claim, token {}, has completed the message", .0.token)]
     AlreadyDone(DoneRecord),
-    /// Too few nodes answered. It is let go of all the same, and free once the claim's TTL has ended.
+    /// Too few nodes answered. The claim has ended all the same, and the message is free once the TTL is over.
     #[error("too few nodes confirmed that the message is free: {0}")]
     NoMajority(Report),
 }
@@ -93,10 +109,10 @@ pub enum ResetError {
     /// The id or the settings cannot be used.
     #[error(transparent)]
     Claim(#[from] ClaimError),
-    /// Someone holds it: try again once that has ended.
+    /// A worker holds it: try again once that claim has ended.
     #[error("the message is held by {}; try again once that has ended", named(.holder))]
     InProgress {
-        /// Who.
+        /// The other worker.
         holder: Owner,
     },
     /// It is done, and was not given up.
@@ -109,12 +125,12 @@ pub enum ResetError {
     Partly {
         /// How many have forgotten.
         forgiven: usize,
-        /// What each node said.
+        /// The outcome of each node.
         report: Report,
     },
 }
 
-/// Why a claim could not be completed.
+/// The reason why a claim could not be completed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CompleteError {
@@ -126,10 +142,10 @@ pub enum CompleteError {
         /// How long it may be.
         most: usize,
     },
-    /// Someone else holds the message by now: the claim was lost before it was completed.
+    /// Another worker holds the message by now: the claim was lost before it was completed.
     #[error("the message is now held by {}", named(.holder))]
     TakenOver {
-        /// Who.
+        /// The other worker.
         holder: Owner,
     },
     /// A later claim was made, and has ended: abandoned or expired.

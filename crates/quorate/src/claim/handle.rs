@@ -1,32 +1,49 @@
 use super::{
     AbandonError, CompleteError, Completed,
     abandon::abandon,
-    begin::{Start, take_back},
+    begin::{Start, withdraw_count},
     complete::{Ending, complete},
 };
 use crate::{
     lease::{Lease, LeaseLost},
     node::{DoneRecord, FencingToken},
 };
-use std::{sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
 
-/// A message that is ours to handle. Extended until it is completed or abandoned; dropping it abandons it.
-#[derive(Debug)]
+/// A message that this worker may handle. The claim is extended until it is completed or abandoned; dropping it abandons it.
+///
+/// ```
+/// use quorate::{Claims, Quorum, claim::ClaimOutcome, node::MemoryNode};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let nodes = (0..3).map(|i| MemoryNode::new(&format!("memory-{i}")));
+/// # let quorum = Quorum::builder().nodes(nodes).trust_new_nodes(true).build()?;
+/// let claims = Claims::new(&quorum, "orders");
+/// if let ClaimOutcome::Claimed(claim) = claims.claim("order-1").await? {
+///     let token = claim.fencing_token()?; // pass it to the write
+///     claim.complete(&format!("shipped under {token}")).await?;
+/// }
+/// assert!(matches!(claims.claim("order-1").await?, ClaimOutcome::Done(_)));
+/// quorum.close().await;
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "dropping a claim abandons it"]
 pub struct Claim {
     handle: ClaimHandle,
     id: Arc<str>,
     retention: Duration,
     payload: Option<Arc<str>>,
-    /// Whether it is held only to be handed over.
+    /// Whether it is held only to hand the message over.
     given_up: bool,
-    /// It is counted, and nobody has been given it yet: dropped now, it is taken back.
-    unbegun: bool,
+    /// Whether it is counted and has not been given to a handler: if it is dropped now, the count is withdrawn.
+    not_started: bool,
 }
 
-/// A look at a claim, for the code that handles the message. Clones keep nothing alive.
-#[derive(Clone, Debug)]
+/// A view of a claim, for the code that handles the message. Clones keep nothing alive.
+#[derive(Clone)]
 pub struct ClaimHandle {
     lease: Arc<Lease>,
     attempt: u32,
@@ -36,16 +53,16 @@ impl Claim {
     pub(super) fn new(id: Arc<str>, start: Start, retention: Duration) -> Self {
         let Start { lease, attempt, payload, counted } = start;
         let handle = ClaimHandle { lease: Arc::new(lease), attempt };
-        Self { handle, id, retention, payload, given_up: false, unbegun: counted }
+        Self { handle, id, retention, payload, given_up: false, not_started: counted }
     }
 
-    /// The same, for whoever is to handle it from now on.
-    pub(super) fn begins(mut self) -> Self {
-        self.unbegun = false;
+    /// Returns the same claim, on which a handler starts now.
+    pub(super) fn started(mut self) -> Self {
+        self.not_started = false;
         self
     }
 
-    /// The same, which is only to be handed over.
+    /// Returns the same claim, held only to hand the message over.
     pub(super) fn given_up(mut self) -> Self {
         self.given_up = true;
         self
@@ -59,28 +76,29 @@ impl Claim {
         self.given_up
     }
 
-    /// The message's id.
+    /// Returns the message's id.
     pub fn id(&self) -> &Arc<str> {
         &self.id
     }
 
-    /// Which attempt on the message this is, from one, as far as attempts are counted: always one where neither
-    /// [`max_attempts`](super::Claims::max_attempts) nor a payload was given. After nodes forgot it may begin anew.
+    /// Returns the number of this attempt on the message, from one. It is always one where neither
+    /// [`max_attempts`](super::Claims::max_attempts) nor a payload was given, since attempts are not counted then. It may begin
+    /// anew after nodes lost their memory.
     pub fn attempt(&self) -> u32 {
         self.handle.attempt()
     }
 
-    /// A look at this claim.
+    /// Returns a view of this claim.
     pub fn handle(&self) -> ClaimHandle {
         self.handle.clone()
     }
 
-    /// The fencing token, whether or not the claim is still ours.
+    /// Returns the fencing token, whether or not the claim is still ours.
     pub fn token(&self) -> FencingToken {
         self.handle.token()
     }
 
-    /// The fencing token, if the claim is ours at this moment.
+    /// Returns the fencing token, if the claim is ours at this moment.
     ///
     /// # Errors
     /// [`LeaseLost`] once it is not.
@@ -88,9 +106,9 @@ impl Claim {
         self.handle.fencing_token()
     }
 
-    /// Records that the message is done, with a small result, on every node, and lets go of it. Retried until
-    /// a majority has it, for the claim's TTL at most. Where the claim has run out it looks first, and writes nothing if the
-    /// message is somebody else's by then.
+    /// Records on every node that the message is done, with a small result, and ends the claim. It is retried until a majority
+    /// has the record, for the claim's TTL at most. Completing an expired claim first checks the current owner, and writes
+    /// nothing if another worker holds the message by then.
     ///
     /// # Errors
     /// [`CompleteError`]. Short of a majority the message may be handled again.
@@ -111,11 +129,11 @@ impl Claim {
         Ending { lease: &self.handle.lease, record, retention: self.retention }
     }
 
-    /// Lets go of the message, so that another may claim it at once. The attempt stays counted.
+    /// Frees the message, so that another worker may claim it at once. The attempt stays counted.
     ///
     /// # Errors
-    /// [`AbandonError`] where someone else holds it by now, or has completed it, which this has not changed; and where
-    /// too few nodes answered: it is let go of all the same, and free once its TTL has ended.
+    /// [`AbandonError`] where another worker holds it by now, or has completed it, which this call does not change; and where
+    /// too few nodes answered: the claim has ended all the same, and the message is free once the TTL is over.
     ///
     /// # Cancel safety
     /// The claim ends at the first poll, or at the drop of the future.
@@ -123,45 +141,57 @@ impl Claim {
         abandon(&self.handle.lease).await
     }
 
-    /// As [`Claim::abandon`], of a message whose handler never began (the worker is being shut down, say): the attempt
-    /// counts no more. A node that is away may still count it.
+    /// As [`Claim::abandon`], for a message whose handler never started, as at a shutdown: the attempt does not count. A node
+    /// that is away may still count it.
     ///
     /// # Errors
     /// As of [`Claim::abandon`].
     ///
     /// # Cancel safety
     /// As of [`Claim::abandon`].
-    pub async fn give_back(self) -> Result<(), AbandonError> {
+    pub async fn cancel_before_start(self) -> Result<(), AbandonError> {
         let lease = &self.handle.lease;
         if lease.is_valid() {
-            take_back(lease, self.handle.attempt, self.retention, |_| true);
+            withdraw_count(lease, self.handle.attempt, self.retention, |_| true);
         }
         self.abandon().await
     }
 }
 
+impl fmt::Debug for Claim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Claim").field("id", &self.id).field("handle", &self.handle).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for ClaimHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClaimHandle").field("lease", &self.lease).field("attempt", &self.attempt).finish()
+    }
+}
+
 impl Drop for Claim {
     fn drop(&mut self) {
-        if self.unbegun {
-            take_back(&self.handle.lease, self.handle.attempt, self.retention, |_| true);
+        if self.not_started {
+            withdraw_count(&self.handle.lease, self.handle.attempt, self.retention, |_| true);
         }
-        // After a completion or an abandonment the keeper knows it no more, and this is nothing.
-        self.handle.lease.let_go(None);
+        // After a completion or an abandonment the renewer does not know the lease any more, and this has no effect.
+        self.handle.lease.post_release(None);
     }
 }
 
 impl ClaimHandle {
-    /// Which attempt on the message this is: see [`Claim::attempt`].
+    /// Returns the number of this attempt on the message: see [`Claim::attempt`].
     pub fn attempt(&self) -> u32 {
         self.attempt
     }
 
-    /// The fencing token, whether or not the claim is still ours.
+    /// Returns the fencing token, whether or not the claim is still ours.
     pub fn token(&self) -> FencingToken {
         self.lease.token()
     }
 
-    /// The fencing token, if the claim is ours at this moment: pass it to the write that follows.
+    /// Returns the fencing token, if the claim is ours at this moment: pass it to the write that follows.
     ///
     /// # Errors
     /// [`LeaseLost`] once it is not.
@@ -169,17 +199,17 @@ impl ClaimHandle {
         self.lease.fencing_token()
     }
 
-    /// How long the claim is ours from now on if no extension succeeds.
+    /// Returns how long the claim is ours from now on if no extension succeeds.
     pub fn remaining(&self) -> Duration {
         self.lease.remaining()
     }
 
-    /// Fires when the handler should finish: extensions have failed.
+    /// Returns the token that is cancelled when the handler should finish: extensions have failed.
     pub fn step_down_token(&self) -> &CancellationToken {
         self.lease.step_down_token()
     }
 
-    /// Fires when the claim is lost, completed or abandoned.
+    /// Returns the token that is cancelled when the claim is lost, completed or abandoned.
     pub fn lost_token(&self) -> &CancellationToken {
         self.lease.lost_token()
     }

@@ -72,3 +72,26 @@ impl<'a> From<&'a Arc<str>> for MessageId<'a> {
         Self::new(&**id)
     }
 }
+
+/// Integer ids, written in decimal.
+macro_rules! from_integer {
+    ($($integer:ty),*) => {
+        $(impl From<$integer> for MessageId<'_> {
+            fn from(id: $integer) -> Self {
+                Self::new(id.to_string())
+            }
+        })*
+    };
+}
+from_integer!(u32, u64, u128, usize, i32, i64, i128);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_integer_is_an_id_in_decimal() {
+        assert_eq!(MessageId::from(42_u64).id(), "42");
+        assert_eq!(MessageId::from(-7).id(), "-7");
+    }
+}

@@ -91,7 +91,7 @@ pub use fingerprint::{Fingerprint, FingerprintError};
 pub use handle::{Claim, ClaimHandle};
 pub use many::{abandon_many, complete_many};
 pub use message::MessageId;
-pub use outcome::{ClaimOutcome, ClaimResult, DeadLettered, Done, Once, Processed};
+pub use outcome::{ClaimOutcome, ClaimResult, DeadLettered, Done, IdempotentResult, Processed};
 pub use state::ClaimState;
 
 #[doc(hidden)]

@@ -5,72 +5,106 @@ use crate::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// What came of a claim.
+/// The outcome of a claim.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ClaimOutcome {
-    /// The message is ours to handle.
+    /// This worker may handle the message.
     Claimed(Claim),
-    /// Someone else is handling it.
+    /// Another worker is handling it.
     InProgress {
-        /// When it may be free, by the nodes' word.
+        /// The time after which it may be free, as the nodes report it.
         retry_after: Option<Duration>,
-        /// Who, where a majority names the same one.
+        /// The other worker, where a majority names the same one.
         holder: Option<Owner>,
     },
     /// It has been handled.
     Done(Done),
-    /// As many attempts as may have begun, and none has completed it: it is given up.
+    /// As many attempts as are allowed have begun, and none has completed it: it is given up.
     DeadLettered(DeadLettered),
 }
 
-/// That a message has been handled.
+/// The record of a message that has been handled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Done {
-    /// What came of it.
+    /// The handler's result.
     pub result: Arc<str>,
-    /// When, by the clock of the worker that completed it.
+    /// The time of its completion, by the clock of the worker that completed it.
     pub at: WallTime,
     /// The token of the claim that completed it.
     pub token: FencingToken,
 }
 
-/// That a message has been given up.
+/// The record of a message that has been given up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeadLettered {
-    /// How many attempts had begun.
+    /// The number of attempts that had begun.
     pub attempts: u32,
-    /// When it was handed to the dead-letter hook, which took it. `None` while none has: it will be handed over again.
+    /// The time at which the dead-letter hook took it. `None` until then: it will be handed over again.
     pub at: Option<WallTime>,
-    /// What the hook left with it.
+    /// The hook's result.
     pub note: Arc<str>,
 }
 
-/// What came of [`Claims::process`](super::Claims::process).
+/// The outcome of [`Claims::process`](super::Claims::process). Only some outcomes allow the message to be acknowledged to its
+/// source: see [`Processed::may_ack`].
+///
+/// ```
+/// # use quorate::{Claims, Quorum, claim::Processed, node::MemoryNode};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let quorum = Quorum::builder().node(MemoryNode::new("a")).trust_new_nodes(true).build()?;
+/// # let claims = Claims::new(&quorum, "orders");
+/// let handle = |_claim| async { Ok::<_, std::convert::Infallible>("shipped") };
+/// match claims.process("order-1", handle).await? {
+///     Processed::Handled => {}                  // ack
+///     Processed::AlreadyDone(_done) => {}       // ack: a redelivery
+///     Processed::DeadLettered(dead) => assert!(dead.at.is_some()), // ack once the hook has taken it
+///     Processed::InProgress { .. } => {}        // do not ack: the worker that has it may crash
+///     other => assert!(!other.may_ack()),
+/// }
+/// # quorum.close().await;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use = "a message that is in progress must not be acknowledged to its source: check `may_ack`"]
 #[non_exhaustive]
 pub enum Processed {
-    /// Handled here, and recorded.
+    /// Handled here, and recorded as done.
     Handled,
-    /// Someone else is handling it.
+    /// Another worker is handling it.
     InProgress {
-        /// When it may be free, by the nodes' word.
+        /// The time after which it may be free, as the nodes report it.
         retry_after: Option<Duration>,
     },
-    /// It had been handled.
+    /// It had been handled before.
     AlreadyDone(Done),
     /// It has been given up.
     DeadLettered(DeadLettered),
 }
 
-/// What came of [`Claims::once`](super::Claims::once): the same for whoever asked.
+impl Processed {
+    /// Returns whether the message may be acknowledged to its source: it has been handled, here or before, or the dead-letter
+    /// hook has taken it. A message that is in progress may not: if the worker that has it crashes, only the source brings it
+    /// again.
+    pub fn may_ack(&self) -> bool {
+        match self {
+            Self::Handled | Self::AlreadyDone(_) => true,
+            Self::DeadLettered(dead) => dead.at.is_some(),
+            Self::InProgress { .. } => false,
+        }
+    }
+}
+
+/// The outcome of [`Claims::once`](super::Claims::once): the same for every caller with the same idempotency key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Once {
-    /// What the handler said, wherever it ran.
+pub struct IdempotentResult {
+    /// The handler's result, wherever it ran.
     pub result: Arc<str>,
-    /// When it was recorded.
+    /// The time at which it was recorded.
     pub at: WallTime,
-    /// Whether it ran here, for this call.
+    /// Whether the handler ran here, for this call.
     pub first: bool,
 }
 
@@ -82,16 +116,16 @@ impl Done {
 }
 
 impl DeadLettered {
-    /// Of a record that says so.
+    /// Returns the record as that of a dead letter, if it is one.
     pub(super) fn of(record: &DoneRecord) -> Option<Self> {
         let at = Some(WallTime::from_micros(record.at));
         Some(Self { attempts: record.poisoned?, at, note: Arc::clone(&record.result) })
     }
 }
 
-/// What a handler may return: nothing, or a small text to be kept with the done record.
+/// A result of a handler: nothing, or a short text that is kept with the done record.
 pub trait ClaimResult {
-    /// The text.
+    /// Returns the text.
     fn text(&self) -> &str;
 }
 
@@ -116,5 +150,20 @@ impl ClaimResult for &str {
 impl ClaimResult for Arc<str> {
     fn text(&self) -> &str {
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_may_be_acked_only_once_it_is_done_or_taken_by_the_hook() {
+        let dead = |at| Processed::DeadLettered(DeadLettered { attempts: 3, at, note: "".into() });
+        let done = Done { result: "".into(), at: WallTime::default(), token: FencingToken::new(1) };
+        assert!(Processed::Handled.may_ack() && Processed::AlreadyDone(done).may_ack());
+        assert!(dead(Some(WallTime::default())).may_ack());
+        assert!(!dead(None).may_ack(), "no hook has taken it");
+        assert!(!Processed::InProgress { retry_after: None }.may_ack());
     }
 }

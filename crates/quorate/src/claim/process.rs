@@ -1,8 +1,6 @@
-//! A message from its claim to its done record.
-
 use super::{
-    Claim, ClaimError, ClaimHandle, ClaimOutcome, ClaimResult, Claims, MessageId, Once, ProcessError,
-    Processed, votes::ClaimTally,
+    Claim, ClaimError, ClaimHandle, ClaimOutcome, ClaimResult, Claims, IdempotentResult, MessageId,
+    ProcessError, Processed, votes::ClaimTally,
 };
 use crate::{
     env::WallTime,
@@ -15,12 +13,14 @@ use crate::{
 use std::{sync::Arc, time::Duration};
 
 impl Claims {
-    /// Claims a message, handles it, and records that it is done. The claim is extended while the handler runs;
-    /// if it is lost, the handler is dropped. If the handler fails, the message is abandoned, so that it may
-    /// be claimed again. Of a result over 1 KiB only the beginning is kept.
+    /// Claims a message, handles it, and records that it is done. The claim is extended while the handler runs; if it is lost,
+    /// the handler is dropped. If the handler fails, the message is abandoned, so that it may be claimed again. Of a result
+    /// over 1 KiB only the beginning is kept.
+    ///
+    /// Acknowledge the message to its source only where [`Processed::may_ack`] is true.
     ///
     /// # Errors
-    /// [`ProcessError`]. That someone else has it, or had it, is no error.
+    /// [`ProcessError`]. A message that another worker holds, or has handled, is not an error.
     ///
     /// # Cancel safety
     /// Dropping it drops the handler and abandons the message.
@@ -41,15 +41,15 @@ impl Claims {
             }
             ClaimOutcome::InProgress { retry_after, .. } => Ok(Processed::InProgress { retry_after }),
             ClaimOutcome::Done(done) => Ok(Processed::AlreadyDone(done)),
-            ClaimOutcome::DeadLettered(poisoned) => Ok(Processed::DeadLettered(poisoned)),
+            ClaimOutcome::DeadLettered(dead) => Ok(Processed::DeadLettered(dead)),
         }
     }
 
-    /// As [`Claims::process`], for an idempotency key: whoever asks gets what the first one's handler said. Who comes while
-    /// it runs waits for it, until the nodes tell that it has ended, for `wait` at most; where it failed, the next of those
-    /// who wait runs a handler of its own. The handler's own time is not limited by `wait`.
+    /// As [`Claims::process`], for an idempotency key: every caller gets the result of the first caller's handler. A caller that
+    /// comes while it runs waits for its end, for `wait` at most; if it fails, the next waiting caller runs its own handler. The
+    /// handler's own time is not limited by `wait`.
     ///
-    /// Of a result over 1 KiB only the beginning is kept, and given to everyone, the first one included.
+    /// Of a result over 1 KiB only the beginning is kept, and returned to every caller, the first one included.
     ///
     /// # Errors
     /// [`ProcessError`]; [`ProcessError::StillInProgress`] where the wait is over, and [`ProcessError::DeadLettered`] where the
@@ -62,7 +62,7 @@ impl Claims {
         message: impl Into<MessageId<'a>>,
         wait: Duration,
         handler: H,
-    ) -> Result<Once, ProcessError<E>>
+    ) -> Result<IdempotentResult, ProcessError<E>>
     where
         H: FnOnce(ClaimHandle) -> F,
         F: Future<Output = Result<T, E>>,
@@ -72,25 +72,25 @@ impl Claims {
         let resource = Resource::claim(&self.set, message.id()).map_err(|e| ClaimError::Acquire(e.into()))?;
         let env = self.quorum.env();
         let deadline = env.now() + wait;
-        let mut patience = RetryBackoff::new(self.quorum.inner(), &resource, Mode::Alone);
+        let mut backoff = RetryBackoff::new(self.quorum.inner(), &resource, Mode::Alone);
         loop {
-            patience.attempts();
+            backoff.attempts();
             let began = env.now();
             let verdict = self.claim_one(message.clone()).await?;
             let over = env.now() >= deadline;
             let holder = match verdict.outcome {
                 Ok(ClaimOutcome::Claimed(claim)) => {
-                    patience.won();
+                    backoff.won();
                     let (result, at) = self.handle(claim, handler).await?;
-                    return Ok(Once { result, at, first: true });
+                    return Ok(IdempotentResult { result, at, first: true });
                 }
                 Ok(ClaimOutcome::Done(done)) => {
-                    return Ok(Once { result: done.result, at: done.at, first: false });
+                    return Ok(IdempotentResult { result: done.result, at: done.at, first: false });
                 }
-                Ok(ClaimOutcome::DeadLettered(poisoned)) => {
+                Ok(ClaimOutcome::DeadLettered(dead)) => {
                     return Err(ProcessError::DeadLettered {
                         id: message.id().into(),
-                        attempts: poisoned.attempts,
+                        attempts: dead.attempts,
                     });
                 }
                 Ok(ClaimOutcome::InProgress { holder, .. }) => holder,
@@ -101,7 +101,7 @@ impl Claims {
                 return Err(ProcessError::StillInProgress { id: message.id().into(), waited: wait, holder });
             }
             let tally = verdict.tally.unwrap_or_else(|| ClaimTally::of_claim(self.quorum.pool().len()));
-            patience.rest(&tally, began, Some(deadline)).await;
+            backoff.rest(&tally, began, Some(deadline)).await;
         }
     }
 
@@ -122,7 +122,7 @@ impl Claims {
         };
         match handled {
             Ok(result) => {
-                // Handled is handled: a result too long to keep is cut, rather than the work done again.
+                // A result that is too long is cut: an error here would have the work done again.
                 let result = cut(result.text(), RESULT_MAX);
                 let completed = claim.complete(result).await?;
                 Ok((result.into(), completed.at))
@@ -130,7 +130,11 @@ impl Claims {
             Err(error) => {
                 let id = Arc::clone(claim.id());
                 if let Err(late) = claim.abandon().await {
-                    tracing::warn!(set = &*self.set, id = &*id, "abandoned: {late}");
+                    tracing::warn!(
+                        set = &*self.set,
+                        id = &*id,
+                        "the handler failed, and the message was not abandoned: {late}"
+                    );
                 }
                 Err(ProcessError::Handler(error))
             }

@@ -73,7 +73,7 @@ impl Claims {
     /// Dropping it leaves it forgiven on some nodes, all, or none; repeating it goes on from there.
     pub async fn reset(&self, id: &str) -> Result<(), ResetError> {
         let resource = Resource::claim(&self.set, id).map_err(ClaimError::from)?;
-        let keep = self.terms()?.keep;
+        let keep = self.params()?.keep;
         let pool = self.quorum.pool();
         let mut votes = pool.ask_all(|_| Request::Forgive { resource: resource.clone(), keep });
         let mut outcomes = vec![NodeOutcome::Pending; pool.len()];

@@ -1,14 +1,31 @@
-use crate::{node::Owner, sabotage::Sabotage};
+use crate::{config::SettingError, node::Owner, sabotage::Sabotage};
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 /// The constant part of the margin: reading a clock, and rounding TTLs to milliseconds.
 const ROUNDING: Duration = Duration::from_millis(2);
+/// The most bytes of a host's name in a worker's default name.
+const HOST_MAX: usize = 64;
 
-/// The settings of a worker. They are checked when a quorum is built. The settings that all workers of a deployment must
-/// share ([`SharedSettings`](super::SharedSettings)) are in each node's marker, and a worker that differs is refused.
+/// The settings of a worker. Those that all workers of a deployment must share ([`SharedSettings`](super::SharedSettings)) are
+/// stored in each node's marker; a worker whose own differ has no vote. They are checked when a quorum is built.
+///
+/// ```
+/// use quorate::{Quorum, QuorumConfig, node::MemoryNode};
+/// use std::time::Duration;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let config = QuorumConfig { max_ttl: Duration::from_secs(15), durable: false, ..QuorumConfig::default() };
+/// let quorum = Quorum::builder().config(config).node(MemoryNode::new("a")).trust_new_nodes(true).build()?;
+/// assert_eq!(quorum.config().max_ttl, Duration::from_secs(15));
+/// quorum.close().await;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct QuorumConfig {
-    /// The worker's name in owner tokens, by which a leader or holder can be identified.
+    /// The name of this worker in owner tokens, so that a token tells who leads. Default the host's name and the process id,
+    /// `HOST-PID`.
     pub worker: Arc<str>,
     /// The longest time that a node may take to answer a request, independent of any TTL. Default 100 ms.
     pub node_timeout: Duration,
@@ -48,7 +65,7 @@ pub struct QuorumConfig {
 impl Default for QuorumConfig {
     fn default() -> Self {
         Self {
-            worker: format!("pid-{}", std::process::id()).into(),
+            worker: default_worker(),
             node_timeout: Duration::from_millis(100),
             max_ttl: Duration::from_secs(30),
             drift_rate: 0.01,
@@ -62,6 +79,19 @@ impl Default for QuorumConfig {
             #[cfg(feature = "sabotage")]
             sabotage: Vec::new(),
         }
+    }
+}
+
+/// Returns the host's name and the process id. Containers have distinct host names, but often the same process id.
+fn default_worker() -> Arc<str> {
+    worker_of(&crate::env::host_name(), std::process::id())
+}
+
+fn worker_of(host: &str, pid: u32) -> Arc<str> {
+    let host: String = host.chars().filter(|c| !crate::plain::steers(*c)).collect();
+    match crate::plain::plain(&host, HOST_MAX).trim() {
+        "" => format!("pid-{pid}").into(),
+        host => format!("{host}-{pid}").into(),
     }
 }
 
@@ -121,64 +151,97 @@ impl QuorumConfig {
         self.node_timeout * 2 + self.clock_step_allowance
     }
 
-    /// Checks the timings against each other and the node names against each other.
+    /// Checks the settings against each other, and the names of the nodes against each other.
     ///
     /// # Errors
-    /// [`SettingError`], which names the field, its value and the fix.
+    /// [`SettingError`], which names the field, its value, the reason and the fix.
     pub fn validate(&self, names: &[Arc<str>]) -> Result<(), SettingError> {
-        let fail = |text: String| Err(SettingError(text));
         if names.is_empty() {
-            return fail("nodes is empty; name at least one node, better three or five".to_owned());
+            let reason = "so no node votes";
+            return Err(SettingError::new(
+                "nodes",
+                "empty",
+                reason,
+                "name at least one node, better three or five",
+            ));
         }
         let mut seen = BTreeSet::new();
         if let Some(twice) = names.iter().find(|name| !seen.insert(Arc::clone(name))) {
-            return fail(format!(
-                "nodes names {twice} twice; one server has one vote, so name it once (a list of {} nodes is left)",
-                names.len() - 1
+            return Err(SettingError::new(
+                "nodes",
+                format!("[{}]", names.join(", ")),
+                format!("which names {twice} twice"),
+                format!("one server has one vote, so name it once ({} nodes are left)", names.len() - 1),
             ));
         }
         Self::validate_worker("worker", &self.worker)?;
-        let (minute, day) = (Duration::from_secs(60), Duration::from_secs(24 * 3600));
-        for (name, value, most) in [
-            ("node_timeout", self.node_timeout, minute),
-            ("max_ttl", self.max_ttl, day),
-            ("clock_step_allowance", self.clock_step_allowance, day),
-            ("max_clock_offset", self.max_clock_offset, day),
-            ("fence_retention", self.fence_retention, day * 3660),
-            ("ledger_retention", self.ledger_retention, day * 3660),
+        self.check_ranges()?;
+        self.check_relations()
+    }
+
+    /// Checks each setting by itself.
+    fn check_ranges(&self) -> Result<(), SettingError> {
+        let (milli, second) = (Duration::from_millis(1), Duration::from_secs(1));
+        let (minute, day) = (60 * second, 24 * 3600 * second);
+        for (field, value, least, most) in [
+            ("node_timeout", self.node_timeout, milli, minute),
+            ("max_ttl", self.max_ttl, Duration::ZERO, day),
+            ("clock_step_allowance", self.clock_step_allowance, Duration::ZERO, day),
+            ("max_clock_offset", self.max_clock_offset, Duration::ZERO, day),
+            ("fence_retention", self.fence_retention, Duration::ZERO, day * 3660),
+            ("ledger_retention", self.ledger_retention, second, day * 3660),
         ] {
-            if value > most {
-                return fail(format!("{name} is {value:?}; give it at most {most:?}"));
+            let (value_text, over) = (format!("{value:?}"), value > most);
+            if over {
+                let fix = format!("give it at most {most:?}");
+                return Err(SettingError::new(field, value_text, format!("above {most:?}"), fix));
+            }
+            if value < least {
+                let why = if field == "ledger_retention" {
+                    ": a job whose workers all restart would lose its history"
+                } else {
+                    ""
+                };
+                let fix = format!("give it at least {least:?}{why}");
+                return Err(SettingError::new(field, value_text, format!("below {least:?}"), fix));
             }
         }
-        if self.node_timeout < Duration::from_millis(1) {
-            return fail(format!("node_timeout is {:?}; give it at least 1ms", self.node_timeout));
-        }
         if !(0.0..=0.5).contains(&self.drift_rate) {
-            return fail(format!("drift_rate is {}; give it 0 to 0.5 (default 0.01)", self.drift_rate));
+            let fix = "give it 0 to 0.5 (default 0.01)";
+            return Err(SettingError::new(
+                "drift_rate",
+                self.drift_rate.to_string(),
+                "not between 0 and 0.5",
+                fix,
+            ));
         }
+        Ok(())
+    }
+
+    /// Checks each setting against those on which it depends.
+    fn check_relations(&self) -> Result<(), SettingError> {
         if self.max_ttl < self.node_timeout * 3 {
-            return fail(format!(
-                "max_ttl is {:?} with node_timeout {:?}; a lease must outlive three node timeouts: raise max_ttl",
-                self.max_ttl, self.node_timeout
+            return Err(SettingError::new(
+                "max_ttl",
+                format!("{:?}", self.max_ttl),
+                format!("shorter than three times node_timeout {:?}", self.node_timeout),
+                "a lease must outlive three node timeouts: raise max_ttl",
             ));
         }
         if self.fence_retention < self.max_ttl {
-            return fail(format!(
-                "fence_retention is {:?}, shorter than max_ttl {:?}; a counter must outlive the leases it counts",
-                self.fence_retention, self.max_ttl
-            ));
-        }
-        if self.ledger_retention < Duration::from_secs(1) {
-            return fail(format!(
-                "ledger_retention is {:?}; give it at least 1s: a job whose workers all restart would lose its history",
-                self.ledger_retention
+            return Err(SettingError::new(
+                "fence_retention",
+                format!("{:?}", self.fence_retention),
+                format!("shorter than max_ttl {:?}", self.max_ttl),
+                "a counter must outlive the leases that it counts: raise fence_retention",
             ));
         }
         if self.fence_retention < self.reseed_after() {
-            return fail(format!(
-                "fence_retention is {:?}, shorter than four times max_clock_offset {:?}; a counter that is started again must not repeat its tokens",
-                self.fence_retention, self.max_clock_offset
+            return Err(SettingError::new(
+                "fence_retention",
+                format!("{:?}", self.fence_retention),
+                format!("shorter than four times max_clock_offset {:?}", self.max_clock_offset),
+                "a counter that is started again must not repeat its tokens: raise fence_retention",
             ));
         }
         Ok(())
@@ -195,13 +258,16 @@ impl QuorumConfig {
         })
     }
 
-    /// Checks a worker's name; `what` is the name of the field.
-    pub(crate) fn validate_worker(what: &str, name: &str) -> Result<(), SettingError> {
+    /// Checks the name of a worker; `field` is the setting that gives it.
+    pub(crate) fn validate_worker(field: &'static str, name: &str) -> Result<(), SettingError> {
         if name.is_empty() || name.len() > 128 || name.contains(crate::plain::steers) {
             let shown: String = name.chars().take(130).collect();
-            return Err(SettingError(format!(
-                "{what} is {shown:?}; give it 1 to 128 bytes without control characters and invisible ones"
-            )));
+            return Err(SettingError::new(
+                field,
+                format!("{shown:?}"),
+                "which is no worker's name",
+                "give it 1 to 128 bytes without control characters and invisible ones",
+            ));
         }
         Ok(())
     }
@@ -209,24 +275,31 @@ impl QuorumConfig {
     /// Checks the timings of one kind of lease.
     ///
     /// # Errors
-    /// [`SettingError`], which names the field, its value and the fix.
-    pub fn check_lease(&self, ttl: Duration, grace: Duration, extended: bool) -> Result<(), SettingError> {
+    /// [`SettingError`], which names the field, its value, the reason and the fix.
+    pub fn validate_lease(&self, ttl: Duration, grace: Duration, extended: bool) -> Result<(), SettingError> {
         if ttl > self.max_ttl {
-            return Err(SettingError(format!(
-                "ttl is {ttl:?}, above max_ttl {:?}; shorten ttl (leases extend themselves) or raise max_ttl on every worker",
-                self.max_ttl
-            )));
+            return Err(SettingError::new(
+                "ttl",
+                format!("{ttl:?}"),
+                format!("above max_ttl {:?}", self.max_ttl),
+                "shorten ttl (leases extend themselves) or raise max_ttl on every worker",
+            ));
         }
         let valid = self.validity(ttl);
         let busy = if extended { ttl / 3 + self.node_timeout } else { self.node_timeout };
         if valid < busy + grace {
-            let why = if extended { "one extension, every third of it," } else { "one round" };
-            return Err(SettingError(format!(
-                "ttl is {ttl:?}, of which {valid:?} count as valid; {why} with node_timeout {:?} and step_down_grace \
-                 {grace:?} need {:?}: lengthen ttl, or shorten step_down_grace or node_timeout",
-                self.node_timeout,
-                busy + grace
-            )));
+            let rounds = if extended { "one extension, every third of it," } else { "one round" };
+            return Err(SettingError::new(
+                "ttl",
+                format!("{ttl:?}"),
+                format!("of which {valid:?} count as valid"),
+                format!(
+                    "{rounds} with node_timeout {:?} and step_down_grace {grace:?} need {:?}: lengthen ttl, or shorten \
+                     step_down_grace or node_timeout",
+                    self.node_timeout,
+                    busy + grace
+                ),
+            ));
         }
         Ok(())
     }
@@ -237,17 +310,24 @@ impl QuorumConfig {
     }
 }
 
-/// A setting that cannot be used: the text names it, its value and the fix.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct SettingError(pub(crate) String);
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn names(names: &[&str]) -> Vec<Arc<str>> {
         names.iter().map(|&name| name.into()).collect()
+    }
+
+    #[test]
+    fn the_default_worker_is_named_by_host_and_process_and_is_a_valid_name() {
+        assert_eq!(&*worker_of("web-1.example", 7), "web-1.example-7");
+        assert_eq!(&*worker_of("", 7), "pid-7");
+        assert_eq!(&*worker_of("a\n\u{1b}b", 7), "ab-7");
+        let long = worker_of(&"ü".repeat(200), u32::MAX);
+        assert!(QuorumConfig::validate_worker("worker", &long).is_ok(), "{long}");
+        let default = QuorumConfig::default().worker;
+        assert!(default.ends_with(&format!("-{}", std::process::id())), "{default}");
+        assert!(QuorumConfig::validate_worker("worker", &default).is_ok(), "{default}");
     }
 
     #[test]
@@ -282,12 +362,12 @@ mod tests {
         let slow = QuorumConfig { node_timeout: Duration::from_secs(20), ..QuorumConfig::default() };
         assert!(slow.validate(&names(&["a"])).unwrap_err().to_string().contains("max_ttl is 30s"));
 
-        assert!(config.check_lease(2 * second, second * 2 / 5, true).is_ok());
-        let long = config.check_lease(40 * second, second, true).unwrap_err().to_string();
+        assert!(config.validate_lease(2 * second, second * 2 / 5, true).is_ok());
+        let long = config.validate_lease(40 * second, second, true).unwrap_err().to_string();
         assert!(long.contains("ttl is 40s") && long.contains("max_ttl 30s"), "{long}");
-        let short = config.check_lease(second / 5, second / 25, true).unwrap_err().to_string();
+        let short = config.validate_lease(second / 5, second / 25, true).unwrap_err().to_string();
         assert!(short.contains("ttl is 200ms") && short.contains("node_timeout 100ms"), "{short}");
-        let proud = config.check_lease(10 * second, 9 * second, true).unwrap_err().to_string();
+        let proud = config.validate_lease(10 * second, 9 * second, true).unwrap_err().to_string();
         assert!(proud.contains("step_down_grace 9s"), "{proud}");
     }
 }

@@ -1,5 +1,3 @@
-//! How a term ended, and how its work did.
-
 use crate::plain::plain;
 use std::{
     any::Any,
@@ -7,20 +5,24 @@ use std::{
     time::Duration,
 };
 
-/// How much of an error of the work is logged, in bytes.
+/// The number of bytes of a work's error that are logged.
 const ERROR_MAX: usize = 1024;
 
-/// What ended a term.
+/// The end of a term.
 pub(super) enum End<E> {
-    Lost,
+    /// The lease was lost. Without notice, it was lost less than half the grace after the work was asked to stop.
+    Lost {
+        without_notice: bool,
+    },
+    /// The work returned `Ok`.
     Done,
-    /// It was to resign before its work was done.
-    Left,
+    /// The leader was asked to resign.
+    Resigned,
     Failed(Failure<E>),
     ShutDown,
 }
 
-/// How the work failed.
+/// The failure of the work.
 pub(super) enum Failure<E> {
     Error(E),
     Panic(Box<dyn Any + Send>),
@@ -28,7 +30,7 @@ pub(super) enum Failure<E> {
 
 impl<E: Display> Display for Failure<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The alternate form of some errors tells their causes as well.
+        // The alternate form of some errors includes their causes.
         match self {
             Self::Error(error) => write!(f, "{}", plain(&format!("{error:#}"), ERROR_MAX)),
             Self::Panic(panic) => {
@@ -39,14 +41,15 @@ impl<E: Display> Display for Failure<E> {
 }
 
 /// A term that is over.
-pub(super) struct Led<E> {
+pub(super) struct LedTerm<E> {
     pub(super) end: End<E>,
-    /// The worker itself caused the end, though the lease was lost.
-    pub(super) rests: bool,
-    /// The work had been told to stop when it ended.
-    pub(super) told_to_stop: bool,
-    /// How long the work ran.
+    /// The worker itself caused the end, even if the lease was lost.
+    pub(super) by_choice: bool,
+    /// The work had been asked to stop when it ended.
+    pub(super) asked_to_stop: bool,
+    /// The time for which the work ran.
     pub(super) ran: Duration,
 }
 
-pub(super) type Outcome<E> = Result<Result<(), E>, Box<dyn Any + Send>>;
+/// The output of the work: its result, or its panic.
+pub(super) type WorkResult<E> = Result<Result<(), E>, Box<dyn Any + Send>>;

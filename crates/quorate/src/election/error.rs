@@ -1,17 +1,37 @@
 use crate::lease::AcquireError;
 
-/// Why a campaign ended.
+/// The reason why a campaign ended.
+///
+/// ```
+/// use quorate::{Election, ElectionError, Quorum, node::MemoryNode};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let nodes = (0..3).map(|i| MemoryNode::new(&format!("memory-{i}")));
+/// # let quorum = Quorum::builder().nodes(nodes).trust_new_nodes(true).build()?;
+/// let election = Election::new(&quorum, "billing").end_on_error();
+/// match election.run(|_term| async { Err("no such table") }).await {
+///     Err(ElectionError::Work(error)) => assert_eq!(error, "no such table"),
+///     Err(error) => panic!("{error}"), // the settings, the access to the nodes, or a closed quorum
+///     Ok(()) => {}
+/// }
+/// quorum.close().await;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ElectionError<E> {
-    /// The group's name or the timings cannot be used, the quorum has been closed, or a majority of nodes has refused
+    /// The group's name or the settings cannot be used, the quorum has been closed, or a majority of nodes has refused
     /// this worker since it was started, for a reason that only an operator can fix.
     #[error(transparent)]
-    QuorumConfig(AcquireError),
-    /// This election is already being run; run its clones' work in one campaign.
-    #[error("the election of {group} is already being run in this process; join the work in one `run`")]
+    Acquire(AcquireError),
+    /// This candidate is already running. Clones are the same candidate.
+    #[error(
+        "the election of {group} is already running in this process; run all work of the group in one `run`"
+    )]
     AlreadyRunning {
-        /// Which.
+        /// The group.
         group: String,
     },
     /// The work failed, and the election [ends on an error](super::Election::end_on_error). The leader has resigned.

@@ -2,7 +2,7 @@ use crate::node::FencingToken;
 use std::sync::{Mutex, PoisonError};
 use tokio::sync::mpsc;
 
-/// What happens to a candidate, in the order in which it happens.
+/// An event of a candidate. Events are delivered in the order in which they happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ElectionEvent {
@@ -12,22 +12,22 @@ pub enum ElectionEvent {
     AtRisk(FencingToken),
     /// An extension reached a majority again.
     Recovered(FencingToken),
-    /// The work of this term has been told to stop.
+    /// The work of this term has been asked to stop.
     StepDown(FencingToken),
-    /// Somebody outside has asked the leader to resign, and it does.
+    /// An observer has asked the leader to resign, and it does.
     AskedToResign(FencingToken),
-    /// The lease of this term was handed to the worker that was named. `Resigned` follows.
+    /// The lease of this term was handed over to the named worker. `Resigned` follows.
     HandedOver {
-        /// Which.
+        /// The term that ends.
         term: FencingToken,
-        /// Whether a majority of nodes keeps it for the heir; if not, whoever comes first leads.
+        /// Whether a majority of nodes reserves the lease for the successor; if not, any candidate may lead next.
         reserved: bool,
     },
     /// The work of this term returned an error or panicked. `Resigned` follows.
     WorkFailed(FencingToken),
     /// The term ended by resignation: its work had ended before.
     Resigned(FencingToken),
-    /// The term ended because validity did; what still ran has been dropped.
+    /// The term ended because validity did; work that still ran has been dropped.
     Lost(FencingToken),
 }
 
@@ -36,7 +36,7 @@ pub enum ElectionEvent {
 pub struct ElectionEvents(mpsc::UnboundedReceiver<ElectionEvent>);
 
 impl ElectionEvents {
-    /// The next event; `None` once the election has gone.
+    /// Returns the next event; `None` once the election is gone.
     ///
     /// # Cancel safety
     /// Safe: no event is lost.
@@ -45,22 +45,22 @@ impl ElectionEvents {
     }
 }
 
-/// Who hears of events.
+/// Sends each event to every subscriber.
 #[derive(Debug, Default)]
 pub(super) struct EventBroadcast(Mutex<Vec<mpsc::UnboundedSender<ElectionEvent>>>);
 
 impl EventBroadcast {
     pub(super) fn join(&self) -> ElectionEvents {
-        let (tell, events) = mpsc::unbounded_channel();
-        let mut listeners = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // An election may be watched often, and tell nothing for long.
-        listeners.retain(|one| !one.is_closed());
-        listeners.push(tell);
-        drop(listeners);
+        let (sender, events) = mpsc::unbounded_channel();
+        let mut subscribers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // Without this, subscribers that have gone would pile up while there is no event.
+        subscribers.retain(|one| !one.is_closed());
+        subscribers.push(sender);
+        drop(subscribers);
         ElectionEvents(events)
     }
 
-    pub(super) fn tell(&self, event: ElectionEvent) {
+    pub(super) fn emit(&self, event: ElectionEvent) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|one| one.send(event).is_ok());
     }
 }

@@ -6,37 +6,37 @@ use crate::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// How often an observer looks.
+/// The time between two looks of an observer.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
-/// Watches who leads, without competing. What it says was true a moment ago.
+/// Watches the leadership of a group, without campaigning. What it reports was true a moment ago.
 #[derive(Debug)]
 pub struct Observer {
     pub(super) quorum: Quorum,
     pub(super) resource: Resource,
     last: Option<Leader>,
-    looked: bool,
+    has_looked: bool,
 }
 
-/// Who leads.
+/// The leader of a group.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Leader {
     /// The worker's name, from its owner token.
     pub worker: Arc<str>,
-    /// The term, once a majority has counted it.
+    /// The term, where it is known.
     pub term: Option<FencingToken>,
-    /// When this observer first saw it lead, by its own wall clock.
+    /// The time at which it was first seen to lead, by this worker's wall clock.
     pub seen_since: WallTime,
-    /// How long it leads yet, if it extends no more.
+    /// The time for which it leads if it extends its lease no more.
     pub remaining: Option<Duration>,
 }
 
 impl Observer {
     pub(super) fn new(quorum: Quorum, resource: Resource) -> Self {
-        Self { quorum, resource, last: None, looked: false }
+        Self { quorum, resource, last: None, has_looked: false }
     }
 
-    /// Who leads now.
+    /// Asks the nodes who leads.
     ///
     /// # Errors
     /// [`InspectError`] where fewer than a majority answered.
@@ -45,7 +45,7 @@ impl Observer {
     /// Safe: it only looks.
     pub async fn leader(&mut self) -> Result<Option<Leader>, InspectError> {
         let seen = self.quorum.inspect(&self.resource).await?;
-        // What is kept for an heir nobody leads yet.
+        // Nobody leads yet under a lease that is reserved for a successor.
         let holder = seen.holder.filter(|holder| holder.owner.reserved_for().is_none());
         let leader = holder.map(|holder| {
             let worker: Arc<str> = holder.owner.worker().into();
@@ -57,8 +57,8 @@ impl Observer {
         Ok(leader)
     }
 
-    /// Waits until another leader or term is seen than the last one told, or none any more. The first call
-    /// gives what is seen first.
+    /// Waits until the leader or the term differs from the last one returned, or there is none any more. The first call
+    /// returns at once.
     ///
     /// # Errors
     /// [`InspectError`] where fewer than a majority answered; call it again to go on.
@@ -70,7 +70,7 @@ impl Observer {
         loop {
             let before = key(&self.last);
             let now = self.leader().await?;
-            if !std::mem::replace(&mut self.looked, true) || key(&now) != before {
+            if !std::mem::replace(&mut self.has_looked, true) || key(&now) != before {
                 return Ok(now);
             }
             let env = self.quorum.env();

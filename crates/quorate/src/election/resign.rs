@@ -1,8 +1,6 @@
-//! A leader that is asked to resign.
-
 use super::{Leader, Observer};
 use crate::{
-    lease::{InspectError, ask_to_let_go},
+    lease::{InspectError, request_release},
     node::{FencingToken, Owner},
     plain::plain,
     vote::Report,
@@ -12,55 +10,55 @@ use std::time::Duration;
 /// The most bytes of a worker's name that an error shows.
 const NAME_MAX: usize = 200;
 
-/// How often it is looked whether the leader has gone.
+/// The time between two looks whether the leader has resigned.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// How long a successor is waited for once it has.
+/// The time for which a successor is awaited after that.
 const SUCCESSOR: Duration = Duration::from_secs(1);
-/// A wish lasts longer than it is waited for by this.
-const WISH_LASTS: Duration = Duration::from_secs(1);
+/// The time by which a resign request outlives the wait for it.
+const REQUEST_OUTLIVES_WAIT: Duration = Duration::from_secs(1);
 
-/// What came of [`Observer::ask_to_resign`].
+/// The result of [`Observer::ask_to_resign`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Resigned {
-    /// Who led, and does no more.
+    /// The leader that resigned.
     pub who: Leader,
-    /// Who leads now, if anybody did within a second after.
+    /// The leader now, if one was elected within a second.
     pub successor: Option<Leader>,
 }
 
-/// Why nobody resigned.
+/// The reason why no leader resigned.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ResignError {
     /// There is no leader.
-    #[error("nobody leads {group}")]
+    #[error("the group {group} has no leader")]
     NobodyLeads {
-        /// Which group.
+        /// The group.
         group: String,
     },
-    /// Another term has begun than the one that was named.
+    /// Another term has begun since the one that was named.
     #[error("the term {asked} is over: {} leads{}", plain(&leader.worker, NAME_MAX), term_of(leader))]
     OtherTerm {
         /// The term that was named.
         asked: FencingToken,
-        /// Who leads now.
+        /// The leader now.
         leader: Leader,
     },
     /// Too few nodes answered.
     #[error(transparent)]
     Inspect(#[from] InspectError),
-    /// Too few nodes took the wish.
-    #[error("too few nodes took the wish: {report}")]
+    /// Too few nodes accepted the resign request.
+    #[error("a majority of nodes did not accept the resign request: {report}")]
     NotTold {
-        /// What each node said.
+        /// The outcome of each node.
         report: Report,
     },
-    /// It leads on: it may be cut off from the nodes, or not obey.
-    #[error("{}{} leads on after {waited:.1?}; it may be cut off, stuck, or told not to obey", plain(&leader.worker, NAME_MAX), term_of(leader))]
+    /// The leader goes on: it may be cut off from the nodes, be stuck, or not allow remote resignation.
+    #[error("{}{} leads on after {waited:.1?}; it may be cut off, stuck, or not allow remote resignation", plain(&leader.worker, NAME_MAX), term_of(leader))]
     NotObeyed {
-        /// Who.
+        /// The leader.
         leader: Leader,
-        /// For how long it was waited for.
+        /// The time that was waited.
         waited: Duration,
     },
 }
@@ -69,30 +67,29 @@ fn term_of(leader: &Leader) -> String {
     leader.term.map_or_else(String::new, |term| format!(", term {term}"))
 }
 
-/// What a majority says of the leadership.
+/// The leadership as a majority reports it.
 enum Seen {
-    /// Who leads, and what signs its lease.
+    /// The leader, and the owner token of its lease.
     Leads(Owner, Leader),
     Nobody,
-    /// A minority names somebody: one who is being elected, or one of whom too few nodes could tell.
+    /// Only a minority names a holder: one that is being elected, or one of which too few nodes know.
     Unclear,
 }
 
 impl Observer {
-    /// Asks the leader to resign, and waits up to `wait` for it to go: its work is told to stop, has its grace to
-    /// end, and then the lease is released. With `term`, only if that is its term. The leader hears within half a
+    /// Asks the leader to resign, and waits up to `wait` for it to do so: its work is asked to stop, has its grace to end, and
+    /// then the lease is released. With `term`, it asks only if that is the leader's term. The leader notices within half a
     /// second, or a tenth of its TTL where that is less.
     ///
-    /// The wish is written on the nodes, bound to this one tenure: it never concerns a later leader, and ends by
-    /// itself a second after the wait. A leader that is cut off, stuck, or told not to obey
-    /// ([`Election::allow_remote_resign`](super::Election::obeys_resign)) leads on. The group may elect the same worker
-    /// again after its back-off, if no other campaigns.
+    /// The request is stored on the nodes and applies to the current term only. It ends by itself a second after the wait. A
+    /// leader that is cut off, is stuck, or does not allow it ([`Election::allow_remote_resign`](super::Election::allow_remote_resign))
+    /// leads on. The group may elect the same worker again after its back-off, if no other candidate campaigns.
     ///
     /// # Errors
     /// [`ResignError`].
     ///
     /// # Cancel safety
-    /// Dropping it leaves the wish standing, until it ends by itself.
+    /// Dropping it leaves the request on the nodes, until it ends by itself.
     pub async fn ask_to_resign(
         &mut self,
         term: Option<FencingToken>,
@@ -112,8 +109,9 @@ impl Observer {
         if let Some(asked) = term.filter(|asked| who.term != Some(*asked)) {
             return Err(ResignError::OtherTerm { asked, leader: who });
         }
-        let told = ask_to_let_go(self.quorum.inner(), &self.resource, &owner, wait + WISH_LASTS).await;
-        told.map_err(|report| ResignError::NotTold { report })?;
+        let lasts = wait + REQUEST_OUTLIVES_WAIT;
+        let accepted = request_release(self.quorum.inner(), &self.resource, &owner, lasts).await;
+        accepted.map_err(|report| ResignError::NotTold { report })?;
         let mut gone_at = None;
         loop {
             match self.holder().await {
@@ -122,7 +120,7 @@ impl Observer {
                 Ok(Seen::Nobody) => gone_at = gone_at.or(Some(env.now())),
                 Ok(Seen::Unclear) => {}
                 Err(error) if error.is_permanent() => return Err(error.into()),
-                // A look that fails otherwise is no answer: the next may be one.
+                // The next look may succeed.
                 Err(_) => {}
             }
             match gone_at {

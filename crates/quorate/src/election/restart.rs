@@ -1,12 +1,10 @@
-//! When a candidate whose work failed campaigns again. Pure.
-
 use crate::backoff::Backoff;
 use std::time::Duration;
 
 /// The shortest pause: work that fails at once must not keep the nodes busy with elections.
 const SHORTEST: Duration = Duration::from_millis(10);
 
-/// The rule by which the work is restarted after a failure.
+/// The rule by which the work is restarted after a failure. Pure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OnError {
     /// It runs again in a later term, after a pause.
@@ -33,16 +31,16 @@ pub(super) struct Failures {
 }
 
 impl Failures {
-    /// The work ended without an error, after it ran for `ran`.
+    /// Notes that the work ended without an error, after it ran for `ran`.
     pub(super) fn ended(&mut self, backoff: Backoff, ran: Duration) {
         if ran >= backoff.longest {
             self.in_a_row = 0;
         }
     }
 
-    /// The work failed after it ran for `ran`. Returns the pause before the next campaign.
+    /// Notes that the work failed after it ran for `ran`, and returns the pause before the next campaign.
     ///
-    /// Work that ran for as long as the longest pause ran well: the pauses begin anew.
+    /// Work that ran for at least the longest pause counts as healthy: the pauses begin anew.
     pub(super) fn failed(&mut self, backoff: Backoff, ran: Duration, random: u64) -> Duration {
         self.ended(backoff, ran);
         self.in_a_row = self.in_a_row.saturating_add(1);

@@ -6,6 +6,7 @@ use crate::{
     quorum::Quorum,
 };
 use std::{
+    fmt,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -14,24 +15,44 @@ use std::{
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-/// One tenure of a leader. Clones are the same term; none of them keeps it alive.
-#[derive(Clone, Debug)]
+/// One term of a leader, the argument of its work. Clones are the same term; none of them keeps it alive.
+///
+/// ```
+/// use quorate::{Election, Quorum, node::MemoryNode};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let nodes = (0..3).map(|i| MemoryNode::new(&format!("memory-{i}")));
+/// # let quorum = Quorum::builder().nodes(nodes).trust_new_nodes(true).build()?;
+/// let election = Election::new(&quorum, "billing").end_on_error();
+/// let led = election.run(|term| async move {
+///     term.spawn(async { /* a helper that ends with the term */ });
+///     let token = term.fencing_token().map_err(|error| error.to_string())?; // pass it to the write
+///     Err::<(), String>(format!("wrote under {token}"))
+/// });
+/// assert!(led.await.unwrap_err().to_string().contains("wrote under"));
+/// quorum.close().await;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
 pub struct Term(Arc<Inner>);
 
-#[derive(Debug)]
 struct Inner {
     quorum: Quorum,
     lease: Lease,
     step_down: CancellationToken,
     group: Arc<str>,
     tasks: TaskTracker,
-    /// Fires when the leader is to resign in good order.
-    leaving: CancellationToken,
-    /// To whom it then hands over.
-    heir: Mutex<Option<Arc<str>>>,
+    /// Fires when the work has ended: the tasks of [`Term::spawn`] end then.
+    tasks_end: CancellationToken,
+    /// Fires when the leader is to resign.
+    resigning: CancellationToken,
+    /// The worker to which the leader then hands over.
+    successor: Mutex<Option<Arc<str>>>,
     /// Whether the lease is left to run out when the term ends.
     unreleased: AtomicBool,
-    /// Until when the work has time once it is told to resign; nanoseconds of the boot clock.
+    /// The end of the time that the work has once it is asked to resign; nanoseconds of the boot clock.
     stop_by: AtomicU64,
 }
 
@@ -44,14 +65,15 @@ impl Term {
             step_down,
             group,
             tasks: TaskTracker::new(),
-            leaving: CancellationToken::new(),
-            heir: Mutex::new(None),
+            tasks_end: CancellationToken::new(),
+            resigning: CancellationToken::new(),
+            successor: Mutex::new(None),
             unreleased: AtomicBool::new(false),
             stop_by: AtomicU64::new(u64::MAX),
         }))
     }
 
-    /// The fencing token, if the term is still ours at this moment: pass it to the write that follows.
+    /// Returns the fencing token, if the term is valid at this moment: pass it to the write that follows.
     ///
     /// # Errors
     /// [`LeaseLost`] once the term has ended.
@@ -59,117 +81,138 @@ impl Term {
         self.0.lease.fencing_token()
     }
 
-    /// The term's number, whether or not it still runs: its fencing token.
+    /// Returns the fencing token, which is also the number of the term, whether or not the term is still valid.
     pub fn token(&self) -> FencingToken {
         self.0.lease.token()
     }
 
-    /// The group that is led.
+    /// Returns the group that is led.
     pub fn group(&self) -> &Arc<str> {
         &self.0.group
     }
 
-    /// Whether the term is ours at this moment.
+    /// Returns whether the term is valid at this moment.
     pub fn is_valid(&self) -> bool {
         self.0.lease.is_valid()
     }
 
-    /// How long the term is ours from now on if no extension succeeds.
+    /// Returns how long the term is valid from now on if no extension succeeds.
     pub fn remaining(&self) -> Duration {
         self.0.lease.remaining()
     }
 
-    /// When the term ends on this worker's boot clock if no extension succeeds; `None` once it has.
+    /// Returns the time at which the term ends on this worker's boot clock if no extension succeeds; `None` once it has.
     pub fn valid_until(&self) -> Option<BootTime> {
         self.0.lease.valid_until()
     }
 
-    /// Until when the work may run: the end of the term, or of the grace once the leader is told to resign;
-    /// `None` once the term has ended. What runs longer is dropped, and what other processes do for it must
-    /// have ended by then.
+    /// Returns the time until which the work may run: the end of the term, or of the grace once the leader is asked to resign;
+    /// `None` once the term has ended. Work that runs longer is dropped, and whatever other processes do for it must have ended
+    /// by then.
     pub fn work_until(&self) -> Option<BootTime> {
         let stop_by = BootTime::from_nanos(self.0.stop_by.load(Ordering::Acquire));
         self.valid_until().map(|until| until.min(stop_by))
     }
 
-    /// Fires when the work should finish: at a shutdown, or some time before validity ends.
+    /// Returns the token that is cancelled when the work should finish: at a shutdown, or some time before validity ends.
     pub fn step_down_token(&self) -> &CancellationToken {
         &self.0.step_down
     }
 
-    /// Fires when validity ends.
+    /// Returns the token that is cancelled when validity ends.
     pub fn lost_token(&self) -> &CancellationToken {
         self.0.lease.lost_token()
     }
 
-    /// Has the leader resign in good order: the work is told to stop and has the grace to end, then the lease is
-    /// released. The candidate campaigns again after its back-off. Does not wait.
+    /// Resigns: the work is asked to stop and has the grace to end, then the lease is released. The candidate campaigns again
+    /// after its back-off. Does not wait.
     pub fn resign(&self) {
-        self.0.leaving.cancel();
+        self.0.resigning.cancel();
     }
 
-    /// As [`Term::resign`], and then hands over to the candidate of the worker called `worker`, as
-    /// [`Lease::transfer_to`] does. Does not wait: what came of it is
-    /// [`ElectionEvent::HandedOver`](super::ElectionEvent::HandedOver).
+    /// As [`Term::resign`], and then hands over to the candidate of the worker called `worker`, as [`Lease::transfer_to`] does.
+    /// Does not wait: the result is reported as [`ElectionEvent::HandedOver`](super::ElectionEvent::HandedOver).
     ///
     /// # Errors
-    /// [`TransferError`] where no worker can be called so, or the term has ended: then nothing happens.
+    /// [`TransferError`] where no worker can have that name, or the term has ended: then nothing happens.
     pub fn transfer_to(&self, worker: &str) -> Result<(), TransferError> {
-        QuorumConfig::validate_worker("the heir", worker)?;
+        QuorumConfig::validate_worker("the successor", worker)?;
         self.fencing_token()?;
-        *self.0.heir.lock().unwrap_or_else(PoisonError::into_inner) = Some(worker.into());
+        *self.0.successor.lock().unwrap_or_else(PoisonError::into_inner) = Some(worker.into());
         self.resign();
         Ok(())
     }
 
-    /// Has the lease run out when this term ends, instead of being released or handed over: no other leader is elected
-    /// before its TTL is over. For work that may still run then and cannot be ended, such as a process of another user.
-    /// Cannot be taken back.
+    /// Starts a task that ends with the term: when the work has ended, or the term is lost, the task is dropped at its next
+    /// await point. The lease is released after that. A task of `tokio::spawn` would outlive the term.
+    ///
+    /// To finish in good order, watch [`Term::step_down_token`] in the task, and let the work wait for it. A panic ends the
+    /// task alone.
+    pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let (lost, end) = (self.lost_token().clone(), self.0.tasks_end.clone());
+        let bounded = async move {
+            tokio::select! { biased;
+                () = lost.cancelled() => {}
+                () = end.cancelled() => {}
+                () = task => {}
+            }
+        };
+        self.env().spawn(self.0.tasks.track_future(bounded));
+    }
+
+    /// Leaves the lease to run out when this term ends, instead of releasing it or handing it over: no other leader is elected
+    /// before its TTL is over. For work that may still run then and cannot be ended, such as a process of another user. It
+    /// cannot be undone.
     pub fn end_without_release(&self) {
         self.0.unreleased.store(true, Ordering::Release);
     }
 
-    /// Why the work was told to stop, where the lease was what ended; `None` while it goes on.
+    /// Returns why the work was asked to stop, where the lease was the reason; `None` while it goes on.
     pub fn step_down_cause(&self) -> Option<StepDownCause> {
         self.0.lease.step_down_cause()
     }
 
-    /// The quorum by which the term is held.
+    /// Returns the quorum by which the term is held.
     pub fn quorum(&self) -> &Quorum {
         &self.0.quorum
     }
 
-    /// Fires when the leader is to resign.
-    pub(super) fn leaving(&self) -> &CancellationToken {
-        &self.0.leaving
+    /// Returns the token that is cancelled when the leader is to resign.
+    pub(super) fn resigning(&self) -> &CancellationToken {
+        &self.0.resigning
     }
 
-    /// Whether [`Term::end_without_release`] was called.
+    /// Returns whether [`Term::end_without_release`] was called.
     pub(super) fn is_unreleased(&self) -> bool {
         self.0.unreleased.load(Ordering::Acquire)
     }
 
-    /// To whom the lease goes when the term ends.
-    pub(super) fn heir(&self) -> Option<Arc<str>> {
-        self.0.heir.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// Returns the worker to which the lease goes when the term ends.
+    pub(super) fn successor(&self) -> Option<Arc<str>> {
+        self.0.successor.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Starts a task that ends when its handle is dropped, and for whose end the resignation waits.
-    pub(crate) fn spawn<T: Send + 'static>(
+    /// Starts a task that ends when its handle is dropped. The release of the lease waits for its end.
+    pub(crate) fn spawn_scoped<T: Send + 'static>(
         &self,
         work: impl Future<Output = T> + Send + 'static,
     ) -> ScopedTask<T> {
         self.env().spawn_scoped(self.0.tasks.track_future(work))
     }
 
-    /// Tells the work to end, and until when it has time.
+    /// Asks the work to end by `by`.
     pub(super) fn stop(&self, by: BootTime) {
         self.0.stop_by.fetch_min(by.as_nanos(), Ordering::AcqRel);
         self.0.step_down.cancel();
     }
 
+    /// Ends the tasks of [`Term::spawn`].
+    pub(super) fn end_tasks(&self) {
+        self.0.tasks_end.cancel();
+    }
+
     /// Waits until every task of the term has ended.
-    pub(super) async fn ended(&self) {
+    pub(super) async fn tasks_ended(&self) {
         self.0.tasks.close();
         self.0.tasks.wait().await;
     }
@@ -183,15 +226,25 @@ impl Term {
     }
 }
 
-/// Ends the term's lease when the campaign lets go of it, whoever still has a clone.
-#[derive(Debug)]
+impl fmt::Debug for Term {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Term")
+            .field("group", &self.0.group)
+            .field("token", &self.token())
+            .field("remaining", &self.remaining())
+            .finish()
+    }
+}
+
+/// Ends the lease of a term when the campaign drops it, whatever clones of the term exist.
 pub(super) struct TermGuard(pub(super) Term);
 
 impl Drop for TermGuard {
     fn drop(&mut self) {
+        self.0.end_tasks();
         if self.0.is_unreleased() {
             return self.0.lease().forget();
         }
-        self.0.lease().let_go(None);
+        self.0.lease().post_release(None);
     }
 }

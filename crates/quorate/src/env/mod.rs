@@ -18,6 +18,7 @@ mod system;
 pub use clock::{BootTime, WallTime};
 pub use scoped::ScopedTask;
 pub use system::SystemWorld;
+pub(crate) use system::host_name;
 
 use futures_util::future::BoxFuture;
 use std::{fmt::Debug, sync::Arc, time::Duration};

@@ -5,39 +5,59 @@ use crate::{
 };
 use std::sync::Arc;
 
-/// Why there is no lease. Contention within a wait is an outcome of `try_acquire`, and an error only where
-/// `acquire` was told how long to wait.
+/// The reason why a lock was not acquired. Contention is an outcome of `try_acquire`; it is an error of `acquire` only, once its
+/// wait is over.
+///
+/// ```
+/// use quorate::{AcquireError, Quorum, node::MemoryNode};
+/// use std::time::Duration;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let nodes = (0..3).map(|i| MemoryNode::new(&format!("memory-{i}")));
+/// # let quorum = Quorum::builder().nodes(nodes).trust_new_nodes(true).build()?;
+/// let _lease = quorum.lock("invoice-42").acquire().await?;
+/// match quorum.lock("invoice-42").wait(Duration::from_millis(50)).acquire().await {
+///     Err(AcquireError::Contended { report, .. }) => println!("{report}"),
+///     Err(error) if error.is_permanent() => return Err(error.into()), // an operator has to fix it
+///     Err(error) => println!("try again: {error}"),
+///     Ok(_) => unreachable!("it is held"),
+/// }
+/// quorum.close().await;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AcquireError {
     /// The name cannot be used.
     #[error(transparent)]
     Name(#[from] NameError),
-    /// The timings cannot work.
+    /// A setting cannot be used.
     #[error(transparent)]
-    QuorumConfig(#[from] SettingError),
-    /// Someone else held it for as long as we waited.
-    #[error("{resource} was not free in time: {report}")]
+    Setting(#[from] SettingError),
+    /// Another client held it until the wait was over.
+    #[error("timed out waiting for {resource}: {report}")]
     Contended {
-        /// What was asked for.
+        /// The lock.
         resource: Resource,
-        /// The last round.
+        /// The outcome of each node in the last round.
         report: Report,
     },
     /// Too few nodes answered.
     #[error("no quorum for {resource}: {report}")]
     Unreachable {
-        /// What was asked for.
+        /// The lock.
         resource: Resource,
-        /// The last round.
+        /// The outcome of each node in the last round.
         report: Report,
     },
     /// Too few of the nodes that answered may vote.
     #[error("no trusted quorum for {resource}: {report}")]
     Untrusted {
-        /// What was asked for.
+        /// The lock.
         resource: Resource,
-        /// The last round.
+        /// The outcome of each node in the last round.
         report: Report,
     },
     /// The quorum has been closed.
@@ -46,7 +66,7 @@ pub enum AcquireError {
 }
 
 impl AcquireError {
-    /// Files a lost round under what kept it from being won.
+    /// Returns the error of a lost round, by what prevented a majority.
     pub(crate) fn lost(resource: Resource, contended: bool, report: Report) -> Self {
         let untrusted = report.count(|outcome| matches!(outcome, NodeOutcome::Untrusted(_)));
         let silent = report.count(|o| matches!(o, NodeOutcome::Unreachable(_) | NodeOutcome::Pending));
@@ -57,31 +77,43 @@ impl AcquireError {
         }
     }
 
-    /// Someone else held it for as long as we waited.
+    /// Returns whether another client held it until the wait was over.
     pub fn is_contended(&self) -> bool {
         matches!(self, Self::Contended { .. })
     }
 
-    /// Too few nodes answered.
+    /// Returns whether too few nodes answered.
     pub fn is_unreachable(&self) -> bool {
         matches!(self, Self::Unreachable { .. })
     }
 
-    /// Too few of the nodes that answered may vote.
+    /// Returns whether too few of the nodes that answered may vote.
     pub fn is_untrusted(&self) -> bool {
         matches!(self, Self::Untrusted { .. })
     }
 
-    /// Whether only an operator, or other code, can fix it: trying again will not help.
+    /// Returns whether only an operator, or other code, can fix it: trying again will not help.
     pub fn is_permanent(&self) -> bool {
         match self {
-            Self::Name(_) | Self::QuorumConfig(_) | Self::Closed => true,
+            Self::Name(_) | Self::Setting(_) | Self::Closed => true,
             Self::Contended { .. } => false,
             Self::Unreachable { report, .. } | Self::Untrusted { report, .. } => report.is_permanent(),
         }
     }
 
-    /// What each node said, where a round was run.
+    /// The kind of the error, for a log that reports each kind once.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Self::Name(_) => "name",
+            Self::Setting(_) => "setting",
+            Self::Contended { .. } => "contended",
+            Self::Unreachable { .. } => "unreachable",
+            Self::Untrusted { .. } => "untrusted",
+            Self::Closed => "closed",
+        }
+    }
+
+    /// Returns the outcome of each node, where a round was run.
     pub fn report(&self) -> Option<&Report> {
         match self {
             Self::Contended { report, .. }
@@ -92,32 +124,42 @@ impl AcquireError {
     }
 }
 
-/// The lease is no longer ours: do not write.
+/// The error of a lease that has ended: do not write.
+///
+/// ```
+/// use quorate::{Lease, LeaseLost, FencingToken};
+///
+/// fn write(lease: &Lease) -> Result<FencingToken, LeaseLost> {
+///     let token = lease.fencing_token()?; // fails once the lease has ended
+///     // … send the write with the token …
+///     Ok(token)
+/// }
+/// assert_eq!(LeaseLost.to_string(), "the lease is no longer held");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the lease is no longer held")]
 pub struct LeaseLost;
 
-/// An extension that was asked for did not reach a majority. The lease stands until its deadline, and the
-/// keeper goes on trying.
+/// The error of an extension that did not reach a majority. The lease is valid until its deadline, and extensions are retried.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExtendError {
-    /// It had ended before.
+    /// The lease had ended before.
     #[error(transparent)]
     Lost(#[from] LeaseLost),
-    /// Too few nodes extended; or none was asked, since the lease's `renew_while` says no.
+    /// Too few nodes extended it; or none was asked, since the lease's `renew_while` returned false.
     #[error("the extension did not reach a majority: {0}")]
     NoMajority(Report),
 }
 
-/// A writer's lease did not become a reader's. It is over all the same.
+/// The error of a writer's lease that did not become a reader's. It has ended all the same.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DowngradeError {
-    /// It had ended before.
+    /// The lease had ended before.
     #[error(transparent)]
     Lost(#[from] LeaseLost),
-    /// Too few nodes made it a reader's.
+    /// Too few nodes changed it.
     #[error("the lease is over, and did not become a reader's: {0}")]
     NoMajority(Report),
     /// The quorum has been closed.
@@ -125,11 +167,11 @@ pub enum DowngradeError {
     Closed,
 }
 
-/// The lease is over, but fewer than a majority of nodes confirmed it in time: the next holder may have to
+/// The error of a release that fewer than a majority of nodes confirmed in time. The lease has ended; the next holder may have to
 /// wait for the TTL.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("the lease is over, but its release did not reach a majority in time: {report}")]
 pub struct ReleaseError {
-    /// What each node said.
+    /// The outcome of each node.
     pub report: Arc<Report>,
 }

@@ -14,15 +14,38 @@ use crate::{
     sabotage::Sabotage,
     vote::{NodeOutcome, ReplyTo, vote_channel},
 };
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::{fmt, pin::pin, sync::Arc, time::Duration};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-/// A held lease. The handle is the scope: dropping it releases, without waiting for the nodes.
+/// A held lock. The handle is the scope: dropping it releases the lock, without waiting for the nodes.
 ///
-/// The keeper extends it every third of its TTL. Its loss is a signal: [`Lease::step_down_token`] some time before
-/// validity ends, [`Lease::lost_token`] at the end. What has ended stays ended.
-#[derive(Debug)]
+/// The lease is extended every third of its TTL. Two tokens signal its loss: [`Lease::step_down_token`] some time before validity
+/// ends, [`Lease::lost_token`] at the end. A lease that has ended never becomes valid again.
+///
+/// ```
+/// use quorate::{Quorum, node::MemoryNode};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let nodes = (0..3).map(|i| MemoryNode::new(&format!("memory-{i}")));
+/// # let quorum = Quorum::builder().nodes(nodes).trust_new_nodes(true).build()?;
+/// let lease = quorum.lock("invoice-42").acquire().await?;
+/// tokio::select! {
+///     () = lease.step_down_token().cancelled() => println!("stop: the lease is about to be lost"),
+///     () = async { /* the work */ } => println!("done under token {}", lease.fencing_token()?),
+/// }
+/// lease.release().await?; // waits until a majority has freed the lock
+/// quorum.close().await;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # At the end of `main`
+///
+/// A drop only posts the release, and a task of the quorum sends it. If the runtime ends first, as when `drop(lease)` is the last
+/// line of `main`, the lock stays taken until its TTL is over. Call [`Lease::release`], or
+/// [`Quorum::close`](crate::Quorum::close) as the last line, which sends all releases.
 #[must_use = "dropping a lease releases it"]
 pub struct Lease {
     inner: Arc<QuorumInner>,
@@ -47,27 +70,27 @@ impl Lease {
         Self { inner, id, resource, owner, token, params, deadline }
     }
 
-    /// What is held.
+    /// Returns the lock that is held.
     pub fn resource(&self) -> &Resource {
         &self.resource
     }
 
-    /// The token that signs this lease on the nodes.
+    /// Returns the owner token, which identifies this lease on the nodes.
     pub fn owner(&self) -> &Owner {
         &self.owner
     }
 
-    /// For how long each extension holds.
+    /// Returns the time for which each extension holds.
     pub fn ttl(&self) -> Duration {
         self.params.ttl
     }
 
-    /// The fencing token, whether or not the lease is still held.
+    /// Returns the fencing token, whether or not the lease is still held.
     pub fn token(&self) -> FencingToken {
         self.token
     }
 
-    /// The fencing token, if the lease is valid at this moment: pass it to the write that follows.
+    /// Returns the fencing token, if the lease is valid at this moment: pass it to the write that follows.
     ///
     /// # Errors
     /// [`LeaseLost`] once the lease has ended.
@@ -75,48 +98,48 @@ impl Lease {
         if self.is_valid() { Ok(self.token) } else { Err(LeaseLost) }
     }
 
-    /// Whether the lease is valid at this moment.
+    /// Returns whether the lease is valid at this moment.
     pub fn is_valid(&self) -> bool {
         self.deadline.remaining(self.now()).is_some()
     }
 
-    /// How long the lease is valid from now on if no extension succeeds; zero once it has ended.
+    /// Returns how long the lease is valid from now on if no extension succeeds; zero once it has ended.
     pub fn remaining(&self) -> Duration {
         self.deadline.remaining(self.now()).unwrap_or_default()
     }
 
-    /// When validity ends on this worker's boot clock if no extension succeeds; `None` once it has.
+    /// Returns the time at which validity ends on this worker's boot clock if no extension succeeds; `None` once it has.
     pub fn valid_until(&self) -> Option<BootTime> {
         let now = self.now();
         self.deadline.remaining(now).map(|left| now + left)
     }
 
-    /// Fires when the work should finish: `step_down_grace` before validity ends.
+    /// Returns the token that is cancelled when the work should finish: `step_down_grace` before validity ends.
     pub fn step_down_token(&self) -> &CancellationToken {
         self.deadline.step_down.token()
     }
 
-    /// Why the work was told to stop; `None` until it is.
+    /// Returns why the work was asked to stop; `None` until it is.
     pub fn step_down_cause(&self) -> Option<StepDownCause> {
         self.deadline.why()
     }
 
-    /// Fires when validity ends.
+    /// Returns the token that is cancelled when validity ends.
     pub fn lost_token(&self) -> &CancellationToken {
         self.deadline.lost.token()
     }
 
-    /// The events from now on.
+    /// Returns the events from now on.
     pub fn events(&self) -> LeaseEvents {
         let (events, stream) = mpsc::unbounded_channel();
         self.inner.command(RenewerCommand::Watch { id: self.id, events });
         LeaseEvents::new(stream)
     }
 
-    /// Extends now, rather than when the keeper would.
+    /// Extends the lease now, rather than at the next automatic extension.
     ///
     /// # Errors
-    /// [`ExtendError::NoMajority`] where too few nodes extended: the lease stands until its deadline.
+    /// [`ExtendError::NoMajority`] where too few nodes extended: the lease is valid until its deadline all the same.
     /// [`ExtendError::Lost`] where it has ended.
     ///
     /// # Cancel safety
@@ -138,21 +161,21 @@ impl Lease {
         self.end().await
     }
 
-    /// Ends the lease without a release: it is not extended any more, and the nodes keep it from others until its TTL
-    /// has run out. For work that may still run and cannot be ended, such as a process of another user.
+    /// Ends the lease without a release: it is not extended any more, and the lock stays taken until its TTL is over. For work
+    /// that may still run and cannot be ended, such as a process of another user.
     pub fn abandon(self) {
         self.forget();
     }
 
-    /// As [`Lease::release`], for a lease that others look at: they see it ended.
+    /// As [`Lease::release`], for a lease that other handles view: they see that it has ended.
     pub(crate) async fn end(&self) -> Result<(), ReleaseError> {
         let pool = Arc::clone(self.inner.pool());
         let (sender, mut votes) = vote_channel();
-        self.let_go(Some(ReplyTo { sender, ticket: 0 }));
+        self.post_release(Some(ReplyTo { sender, ticket: 0 }));
         let mut outcomes = vec![NodeOutcome::Pending; pool.len()];
         let mut confirmed = 0;
         let deadline = pool.env().now() + pool.config().node_timeout;
-        // One timer for all of them.
+        // One timer for all votes.
         let mut over = pin!(pool.env().sleep_until(deadline));
         while confirmed < pool.majority() {
             let vote = tokio::select! { biased;
@@ -169,37 +192,38 @@ impl Lease {
         Err(ReleaseError { report: Arc::new(pool.report(outcomes)) })
     }
 
-    /// Lets it end by `until`, and extends it only while `heartbeat` says yes.
+    /// Ends the lease by `until`, and extends it only while `heartbeat` is good.
     pub(crate) fn limit(&self, until: Option<BootTime>, heartbeat: Option<Health>) {
         self.inner.command(RenewerCommand::Limit { id: self.id, until, heartbeat });
     }
 
-    /// Ends the lease before the first message of its release leaves. A second call is nothing.
-    pub(crate) fn let_go(&self, reply: Option<ReplyTo>) {
+    /// Ends the lease, then posts its release: no message of the release leaves before the lease has ended. A second call has no
+    /// effect.
+    pub(crate) fn post_release(&self, reply: Option<ReplyTo>) {
         if !self.inner.config().sabotaged(Sabotage::LeaseOutlivesRelease) {
             self.deadline.end();
         }
         self.inner.command(RenewerCommand::Release { id: self.id, reply });
     }
 
-    /// Ends the lease, then has the keeper do something else with its keys than free them.
+    /// Ends the lease, then has the renewer do something else with its keys than free them.
     pub(super) fn give_away(&self, command: impl FnOnce(u64) -> RenewerCommand) {
         self.deadline.end();
         self.inner.command(command(self.id));
     }
 
-    /// Ends the lease and leaves its keys standing: the caller replaces them.
+    /// Ends the lease and leaves its keys on the nodes: the caller replaces them.
     pub(crate) fn forget(&self) {
         self.deadline.end();
         self.inner.command(RenewerCommand::Forget { id: self.id });
     }
 
-    /// How it is held.
+    /// Returns the parameters with which it is held.
     pub(super) fn params(&self) -> LeaseParams {
         self.params
     }
 
-    /// What holds the lease.
+    /// Returns the quorum that holds the lease.
     pub(crate) fn inner(&self) -> &Arc<QuorumInner> {
         &self.inner
     }
@@ -212,8 +236,19 @@ impl Lease {
     }
 }
 
+impl fmt::Debug for Lease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lease")
+            .field("resource", &self.resource)
+            .field("owner", &self.owner)
+            .field("token", &self.token)
+            .field("remaining", &self.remaining())
+            .finish()
+    }
+}
+
 impl Drop for Lease {
     fn drop(&mut self) {
-        self.let_go(None);
+        self.post_release(None);
     }
 }

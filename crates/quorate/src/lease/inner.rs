@@ -2,20 +2,33 @@ use crate::{
     config::{QuorumConfig, SettingError},
     driver::{NodeFactory, NodePool},
     env::Env,
-    lease::{command::RenewerCommand, renewer::LeaseRenewer},
+    lease::{AcquireError, command::RenewerCommand, majority_log::MajorityLog, renewer::LeaseRenewer},
 };
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 use tokio::sync::mpsc;
 
 /// What every part of one quorum shares: the drivers, and the way to the keeper.
-#[derive(Debug)]
 pub(crate) struct QuorumInner {
     pool: Arc<NodePool>,
     commands: mpsc::UnboundedSender<RenewerCommand>,
     leases: AtomicU64,
+    majority_log: MajorityLog,
+}
+
+/// Short, since every handle's `Debug` contains it.
+impl fmt::Debug for QuorumInner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Quorum")
+            .field("worker", &self.config().worker)
+            .field("nodes", &self.pool.len())
+            .finish_non_exhaustive()
+    }
 }
 
 impl QuorumInner {
@@ -32,7 +45,7 @@ impl QuorumInner {
             tracing::warn!("{advice}");
         }
         env.spawn(LeaseRenewer::new(Arc::clone(&pool), taken, heard).run());
-        Ok(Self { pool, commands, leases: AtomicU64::new(0) })
+        Ok(Self { pool, commands, leases: AtomicU64::new(0), majority_log: MajorityLog::default() })
     }
 
     pub(crate) fn pool(&self) -> &Arc<NodePool> {
@@ -45,6 +58,20 @@ impl QuorumInner {
 
     pub(crate) fn config(&self) -> &QuorumConfig {
         self.pool.config()
+    }
+
+    pub(crate) fn majority_log(&self) -> &MajorityLog {
+        &self.majority_log
+    }
+
+    /// Logs why an acquisition goes on waiting: contention is not logged, and ends a wait for a majority.
+    pub(crate) fn log_wait(&self, error: &AcquireError) {
+        let now = self.env().now();
+        if error.is_contended() {
+            self.majority_log.reached(now);
+        } else {
+            self.majority_log.missing(now, self.pool.has_had_quorum(), error);
+        }
     }
 
     pub(crate) fn next_lease(&self) -> u64 {

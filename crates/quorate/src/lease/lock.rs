@@ -1,83 +1,165 @@
 use crate::{
+    env::BootTime,
     lease::{
-        AcquireError, Lease,
+        AcquireError, Lease, LeaseOptions,
         acquire::{AttemptResult, attempt, attempt_each, is_contended},
         inner::QuorumInner,
         mode::Mode,
-        options::{Options, options},
+        options::lease_options,
         params::LeaseParams,
         wait::{QueueTicket, RetryBackoff},
     },
     node::{NameError, Owner, Resource},
     vote::Tally,
 };
-use std::{sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
-/// A lock about to be acquired: made by [`Quorum::lock`](super::Quorum::lock).
-#[derive(Clone, Debug)]
+/// A named lock that can be acquired, made by [`Quorum::lock`](crate::Quorum::lock).
+///
+/// ```
+/// use quorate::{Quorum, lease::TryAcquire, node::MemoryNode};
+/// use std::time::Duration;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let nodes = (0..3).map(|i| MemoryNode::new(&format!("memory-{i}")));
+/// # let quorum = Quorum::builder().nodes(nodes).trust_new_nodes(true).build()?;
+/// let lock = quorum.lock("invoice-42").ttl(Duration::from_secs(5)).wait(Duration::from_secs(30));
+/// let lease = lock.acquire().await?; // waits for up to 30 s
+/// match quorum.lock("invoice-42").try_acquire().await? {
+///     TryAcquire::Acquired(_) => unreachable!("it is held"),
+///     TryAcquire::Contended { holder, .. } => assert_eq!(holder.as_ref(), Some(lease.owner())),
+/// }
+/// lease.release().await?;
+/// quorum.close().await;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
 #[must_use = "a lock does nothing until it is acquired"]
 pub struct Lock {
     inner: Arc<QuorumInner>,
     resource: Result<Resource, NameError>,
-    options: Options,
-    /// How long to wait before a place in the queue is taken.
+    options: LeaseOptions,
+    wait: Option<Duration>,
+    /// The wait after which the caller joins the queue.
     patience: Option<Duration>,
     mode: Mode,
+    on_holder: Option<OnHolder>,
 }
 
-/// What came of one attempt.
+/// Called with the holder, where a majority of nodes names the same one, and with the rest of its TTL.
+pub(crate) type OnHolder = Arc<dyn Fn(&Owner, Option<Duration>) + Send + Sync>;
+
+/// The outcome of one attempt. The same for locks, readers' locks, several locks and slots.
+///
+/// ```
+/// use quorate::{Quorum, TryAcquire, node::MemoryNode};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let nodes = (0..3).map(|i| MemoryNode::new(&format!("memory-{i}")));
+/// # let quorum = Quorum::builder().nodes(nodes).trust_new_nodes(true).build()?;
+/// match quorum.slots("import", 3).try_acquire().await? {
+///     TryAcquire::Acquired(slot) => println!("slot {}", slot.number()),
+///     TryAcquire::Contended { resource, .. } => println!("{resource} and the others are taken"),
+/// }
+/// quorum.close().await;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub enum TryAcquire<L = Lease> {
-    /// The lease is ours.
+    /// This caller holds it.
     Acquired(L),
-    /// Someone else holds it.
+    /// Another client holds it.
     Contended {
-        /// When it may be free, by the nodes' word; `None` where they could not tell.
+        /// The lock that is held: of several, the first in the order of their names; of slots, the last that was tried.
+        resource: Resource,
+        /// The time after which it may be free, as the nodes report it; `None` where they cannot tell.
         retry_after: Option<Duration>,
-        /// Who holds it, where a majority names the same one.
+        /// The holder, where a majority names the same one.
         holder: Option<Owner>,
     },
 }
 
-impl Lock {
-    pub(crate) fn new(inner: Arc<QuorumInner>, resource: Result<Resource, NameError>) -> Self {
-        let options = Options::new(inner.config());
-        Self { inner, resource, options, patience: None, mode: Mode::Alone }
+impl<L> TryAcquire<L> {
+    /// Returns what was acquired, or `None` where another client holds it.
+    pub fn acquired(self) -> Option<L> {
+        match self {
+            Self::Acquired(lease) => Some(lease),
+            Self::Contended { .. } => None,
+        }
     }
 
-    /// The same, to be held in this way.
+    /// Returns whether another client holds it.
+    pub fn is_contended(&self) -> bool {
+        matches!(self, Self::Contended { .. })
+    }
+
+    pub(super) fn map<M>(self, to: impl FnOnce(L) -> M) -> TryAcquire<M> {
+        match self {
+            Self::Acquired(lease) => TryAcquire::Acquired(to(lease)),
+            Self::Contended { resource, retry_after, holder } => {
+                TryAcquire::Contended { resource, retry_after, holder }
+            }
+        }
+    }
+}
+
+impl Lock {
+    pub(crate) fn new(inner: Arc<QuorumInner>, resource: Result<Resource, NameError>) -> Self {
+        Self {
+            inner,
+            resource,
+            options: LeaseOptions::new(),
+            wait: None,
+            patience: None,
+            mode: Mode::Alone,
+            on_holder: None,
+        }
+    }
+
+    /// Returns the same lock, to be held in this mode.
     pub(super) fn held(mut self, mode: Mode) -> Self {
         self.mode = mode;
         self
     }
 
-    /// The lock on `resource`, held as `options` say.
-    pub(crate) fn with(inner: Arc<QuorumInner>, resource: Resource, options: Options) -> Self {
-        Self { inner, resource: Ok(resource), options, patience: None, mode: Mode::Alone }
+    /// Calls `on_holder` after each attempt that was lost to a holder whom a majority of nodes names.
+    pub(crate) fn on_holder(mut self, on_holder: OnHolder) -> Self {
+        self.on_holder = Some(on_holder);
+        self
     }
 
-    options!();
+    lease_options!();
 
-    /// Whoever has waited in [`Lock::acquire`] for longer than `patience` takes a place in a queue, ordered by when
-    /// they began to wait. While anyone waits there, nodes grant to the first alone; whoever has no place is told
-    /// *contended*, by [`Owner::QUEUE`]. The queue is gone with the last who waits. Default without.
+    /// Sets how long [`Lock::acquire`] waits. Default without a limit.
+    pub fn wait(mut self, wait: Duration) -> Self {
+        self.wait = Some(wait);
+        self
+    }
+
+    /// Lets a caller that has waited in [`Lock::acquire`] for longer than `patience` join a queue, which is ordered by the
+    /// start of the wait. While the queue is not empty, nodes grant the lock only to its head; every other attempt finds it
+    /// contended, with [`Owner::QUEUE`] as the holder. Default without a queue.
     ///
-    /// The order is that of the waiters' wall clocks, so it is as good as these agree; a clock that is further than
-    /// `max_clock_offset` from the nodes' gets no place. Who stops asking loses the place within three times (100 ms
-    /// and two node timeouts): 0.9 s at the defaults. A node keeps 128 places a resource; who finds them taken
-    /// waits without.
+    /// The order is that of the waiters' wall clocks, so it is as good as these agree. A worker whose clock is further than
+    /// `max_clock_offset` from the nodes' gets no place. A waiter that stops asking loses its place within three times
+    /// (100 ms and two node timeouts): 0.9 s at the defaults. A node keeps 128 places for each lock; a waiter that finds no
+    /// free place waits without one.
     pub fn fair(mut self, patience: Duration) -> Self {
         self.patience = Some(patience);
         self
     }
 
-    /// One attempt: one round trip where the resource has been used on these nodes before. Where attempts of
-    /// several workers split the votes, so that all are lost, it is made again after a moment, a few times:
-    /// *contended* means that somebody else has it, as far as can be told.
+    /// Makes one attempt: one round trip where the lock has been used on these nodes before. Where concurrent attempts
+    /// split the votes, so that each is lost, it tries again after a short pause, a few times: *contended* means that
+    /// another client holds the lock, as far as the nodes can tell.
     ///
     /// # Errors
-    /// [`AcquireError`] for a name or timings that cannot be used, and where too few nodes answered or may
-    /// vote. That someone else holds it is no error.
+    /// [`AcquireError`] for a name or settings that cannot be used, and where too few nodes answered or may vote.
+    /// Contention is not an error.
     ///
     /// # Cancel safety
     /// Safe: a dropped attempt posts its releases behind its own requests.
@@ -87,41 +169,45 @@ impl Lock {
         outcome(&self.inner, &self.options, resource, attempted.pop().unwrap_or(AttemptResult::Closed))
     }
 
-    /// Attempts until the lease is ours or [`Lock::wait`] is over. Between attempts it sleeps until the nodes
-    /// tell that the lease was released, or to the remaining TTL that the rejections carried. Beneath that it
-    /// looks every 100 ms, and, where releases have been told before, every 400 ms after a while: what is
-    /// told may be lost, and other clients, and nodes that are directories, tell nothing.
+    /// Waits until this caller holds the lock, or [`Lock::wait`] is over. Between attempts it sleeps until the nodes report a
+    /// release, or until the remaining TTL that they reported is over. It also tries every 100 ms, and every 400 ms after a
+    /// while if releases are reported: a report may be lost, and other clients, and nodes that are directories, report none.
     ///
-    /// Whoever waits longest in this process is woken first; among processes there is no order.
+    /// Within this process the caller that has waited longest is woken first; between processes there is no order without
+    /// [`Lock::fair`].
     ///
     /// # Errors
-    /// [`AcquireError`] as for [`Lock::try_acquire`], and [`AcquireError::Contended`] where the wait is over.
-    /// What only an operator can fix is an error at once: a majority of nodes refuses this worker for a wrong password,
-    /// missing rights, another node list, other shared settings, a replica's role, an eviction policy and the like.
+    /// [`AcquireError`] as for [`Lock::try_acquire`], and [`AcquireError::Contended`] once the wait is over.
+    /// An error that only an operator can fix is returned at once: a majority of nodes refuses this worker for a wrong
+    /// password, missing rights, another node list, other shared settings, a replica's role, an eviction policy and the like.
     /// [`AcquireError::is_permanent`] tells these errors from others.
     ///
     /// # Cancel safety
-    /// Safe: a dropped attempt posts its releases behind its own requests, and the nodes are no longer
-    /// listened to.
+    /// Safe: a dropped attempt posts its releases behind its own requests, and ends the subscription to releases.
     pub async fn acquire(&self) -> Result<Lease, AcquireError> {
+        let deadline = self.wait.map(|wait| self.inner.env().now() + wait);
+        self.acquire_by(deadline).await
+    }
+
+    /// As [`Lock::acquire`], until `deadline`.
+    pub(super) async fn acquire_by(&self, deadline: Option<BootTime>) -> Result<Lease, AcquireError> {
         let (resource, params) = self.parsed()?;
         let env = self.inner.env();
-        let deadline = self.options.deadline(env.now());
         let alone = self.mode == Mode::Alone;
-        let mut place =
+        let mut queue_ticket =
             self.patience.map(|patience| QueueTicket::new(&self.inner, &resource, alone, patience));
-        let mut told = false;
-        let mut patience = RetryBackoff::new(&self.inner, &resource, self.mode);
+        let mut backoff = RetryBackoff::new(&self.inner, &resource, self.mode);
         loop {
-            let ticket = match &mut place {
-                Some(place) => place.ticket().await,
+            let ticket = match &mut queue_ticket {
+                Some(ticket) => ticket.ticket().await,
                 None => None,
             };
-            patience.attempts();
+            backoff.attempts();
             let began = env.now();
             let tally = match attempt(&self.inner, &resource, params, ticket).await {
                 AttemptResult::Held(lease, _) => {
-                    patience.won();
+                    backoff.won();
+                    self.inner.majority_log().reached(env.now());
                     self.options.bind(&lease, env.now());
                     return Ok(lease);
                 }
@@ -129,18 +215,18 @@ impl Lock {
                 AttemptResult::Lost(_) if env.stopped().is_cancelled() => return Err(AcquireError::Closed),
                 AttemptResult::Lost(tally) => tally,
             };
+            if let (Some(on_holder), Some(holder)) = (&self.on_holder, tally.holder()) {
+                on_holder(holder, tally.retry_after());
+            }
             let error = self.lost(resource.clone(), &tally);
             let over = deadline.is_some_and(|deadline| env.now() >= deadline);
             if over || error.is_permanent() {
                 return Err(error);
             }
-            if !told && !error.is_contended() {
-                tracing::warn!("waiting for a quorum: {error}");
-                told = true;
-            }
-            // A place in the queue is to be asked for again in time.
-            let due = place.as_ref().map(QueueTicket::due);
-            patience.rest(&tally, began, deadline.into_iter().chain(due).min()).await;
+            self.inner.log_wait(&error);
+            // A place in the queue has to be renewed in time.
+            let due = queue_ticket.as_ref().map(QueueTicket::due);
+            backoff.rest(&tally, began, deadline.into_iter().chain(due).min()).await;
         }
     }
 
@@ -155,10 +241,21 @@ impl Lock {
     }
 }
 
-/// What one attempt is to whoever made it.
+impl fmt::Debug for Lock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Lock");
+        match &self.resource {
+            Ok(resource) => shown.field("resource", resource),
+            Err(error) => shown.field("resource", error),
+        };
+        shown.field("options", &self.options).field("wait", &self.wait).field("fair", &self.patience).finish()
+    }
+}
+
+/// The outcome of an attempt, for its caller.
 pub(crate) fn outcome(
     inner: &QuorumInner,
-    options: &Options,
+    options: &LeaseOptions,
     resource: Resource,
     attempted: AttemptResult,
 ) -> Result<TryAcquire, AcquireError> {
@@ -169,9 +266,11 @@ pub(crate) fn outcome(
         }
         AttemptResult::Closed => Err(AcquireError::Closed),
         AttemptResult::Lost(_) if inner.env().stopped().is_cancelled() => Err(AcquireError::Closed),
-        AttemptResult::Lost(tally) if is_contended(&tally) => {
-            Ok(TryAcquire::Contended { retry_after: tally.retry_after(), holder: tally.holder().cloned() })
-        }
+        AttemptResult::Lost(tally) if is_contended(&tally) => Ok(TryAcquire::Contended {
+            resource,
+            retry_after: tally.retry_after(),
+            holder: tally.holder().cloned(),
+        }),
         AttemptResult::Lost(tally) => {
             Err(AcquireError::lost(resource, false, inner.pool().report(tally.outcomes())))
         }

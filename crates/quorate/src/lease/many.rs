@@ -2,15 +2,16 @@
 
 use crate::{
     config::SettingError,
+    env::BootTime,
     lease::{
-        AcquireError, Lease, LeaseLost, Lock, ReleaseError, TryAcquire,
+        AcquireError, Lease, LeaseLost, LeaseOptions, Lock, ReleaseError, TryAcquire,
         acquire::{AttemptResult, attempt_each},
         inner::QuorumInner,
         lock::outcome,
-        options::{Options, options},
+        options::lease_options,
         params::LeaseParams,
     },
-    node::{FencingToken, NameError, Owner, Resource},
+    node::{FencingToken, NameError, Resource},
 };
 use futures_util::future::{join_all, select_all};
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
@@ -26,7 +27,8 @@ const MANY_MAX: usize = 10_000;
 pub struct Locks {
     inner: Arc<QuorumInner>,
     names: Result<Vec<Resource>, NameError>,
-    options: Options,
+    options: LeaseOptions,
+    wait: Option<Duration>,
 }
 
 /// Leases that were acquired together, in the order in which their names were given. Dropping them releases all.
@@ -34,30 +36,21 @@ pub struct Locks {
 #[must_use = "dropping the leases releases them"]
 pub struct Leases(Vec<Lease>);
 
-/// What came of one attempt at all of several locks.
-#[derive(Debug)]
-pub enum TryAcquireAll {
-    /// All of them are ours.
-    Acquired(Leases),
-    /// Someone else holds one, and we hold none.
-    Contended {
-        /// The first of them, in the order of their names.
-        resource: Resource,
-        /// Who holds it, where a majority names the same one.
-        holder: Option<Owner>,
-    },
-}
-
 impl Locks {
     pub(crate) fn new(inner: Arc<QuorumInner>, names: Result<Vec<Resource>, NameError>) -> Self {
-        let options = Options::new(inner.config());
         let mut seen = BTreeSet::new();
         let once =
             |names: Vec<Resource>| names.into_iter().filter(|name| seen.insert(name.clone())).collect();
-        Self { inner, names: names.map(once), options }
+        Self { inner, names: names.map(once), options: LeaseOptions::new(), wait: None }
     }
 
-    options!();
+    lease_options!();
+
+    /// Sets how long [`Locks::acquire_all`] waits. Default without a limit.
+    pub fn wait(mut self, wait: Duration) -> Self {
+        self.wait = Some(wait);
+        self
+    }
 
     /// Acquires all of them or none (`max_hold` counts for each from when it was won): waits, as [`Lock::acquire`] does, until every one is ours.
     ///
@@ -76,7 +69,8 @@ impl Locks {
         let (named, params) = self.parsed()?;
         let mut sorted = named.clone();
         sorted.sort_unstable();
-        let mut held = self.gather(&sorted, params).await?;
+        let deadline = self.wait.map(|wait| self.inner.env().now() + wait);
+        let mut held = self.gather(&sorted, params, deadline).await?;
         // As they were named, for whoever reads the tokens.
         let place = |lease: &Lease| named.iter().position(|name| name == lease.resource());
         held.sort_by_cached_key(place);
@@ -90,11 +84,12 @@ impl Locks {
     ///
     /// # Cancel safety
     /// As for [`Locks::acquire_all`].
-    pub async fn try_acquire_all(&self) -> Result<TryAcquireAll, AcquireError> {
+    pub async fn try_acquire_all(&self) -> Result<TryAcquire<Leases>, AcquireError> {
         match self.clone().wait(Duration::ZERO).acquire_all().await {
-            Ok(leases) => Ok(TryAcquireAll::Acquired(leases)),
+            Ok(leases) => Ok(TryAcquire::Acquired(leases)),
             Err(AcquireError::Contended { resource, report }) => {
-                Ok(TryAcquireAll::Contended { holder: report.holder().cloned(), resource })
+                let (holder, retry_after) = (report.holder().cloned(), report.retry_after());
+                Ok(TryAcquire::Contended { resource, retry_after, holder })
             }
             Err(error) => Err(error),
         }
@@ -118,9 +113,13 @@ impl Locks {
     }
 
     /// The leases on all of `sorted`, in that order.
-    async fn gather(&self, sorted: &[Resource], params: LeaseParams) -> Result<Vec<Lease>, AcquireError> {
+    async fn gather(
+        &self,
+        sorted: &[Resource],
+        params: LeaseParams,
+        deadline: Option<BootTime>,
+    ) -> Result<Vec<Lease>, AcquireError> {
         let env = self.inner.env();
-        let deadline = self.options.deadline(env.now());
         // Always on the first so many of them.
         let mut held: Vec<Lease> = Vec::with_capacity(sorted.len());
         loop {
@@ -138,11 +137,10 @@ impl Locks {
                 }
             }
             if let Some(resource) = lost {
-                let mut options = self.options.clone();
-                options.wait = deadline.map(|deadline| env.now().until(deadline));
-                let lock = Lock::with(Arc::clone(&self.inner), resource.clone(), options);
+                let lock = Lock::new(Arc::clone(&self.inner), Ok(resource.clone()));
+                let lock = lock.options(self.options.clone());
                 tokio::select! { biased;
-                    acquired = lock.acquire() => held.push(acquired?),
+                    acquired = lock.acquire_by(deadline) => held.push(acquired?),
                     // Whoever lost what it had begins again, rather than wait on for the rest.
                     () = first(&held, Lease::lost_token), if !held.is_empty() => {}
                 }
@@ -161,11 +159,10 @@ impl Locks {
     fn parsed(&self) -> Result<(Vec<Resource>, LeaseParams), AcquireError> {
         let names = self.names.clone()?;
         if names.is_empty() || names.len() > MANY_MAX {
-            return Err(SettingError(format!(
-                "resources names {} locks; name 1 to {MANY_MAX} in one call",
-                names.len()
-            ))
-            .into());
+            let count = format!("a list of {} locks", names.len());
+            let reason = format!("not of 1 to {MANY_MAX}");
+            let fix = format!("name 1 to {MANY_MAX} in one call");
+            return Err(SettingError::new("resources", count, reason, fix).into());
         }
         Ok((names, self.options.params(self.inner.config())?))
     }

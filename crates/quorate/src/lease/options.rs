@@ -1,135 +1,241 @@
-//! How a lease is to be held: what all the builders of leases have in common.
-
 use crate::{
     config::{QuorumConfig, SettingError},
     env::BootTime,
-    lease::{AcquireError, Lease, heartbeat::Health, params::LeaseParams},
+    lease::{AcquireError, Heartbeat, Lease, heartbeat::Health, params::LeaseParams},
 };
-use std::time::Duration;
+use std::{fmt, sync::Arc, time::Duration};
 
-/// What a builder has been told.
-#[derive(Clone, Debug)]
-pub(crate) struct Options {
-    pub(crate) ttl: Duration,
-    pub(crate) grace: Option<Duration>,
-    pub(crate) min_validity: Option<Duration>,
-    pub(crate) wait: Option<Duration>,
-    pub(crate) extended: bool,
-    pub(crate) max_hold: Option<Duration>,
-    pub(crate) health: Option<Health>,
+/// The settings of a lease, for everything that holds one: a lock, a reader's lock, slots, an election, claims.
+///
+/// Each of these has the same methods, which change its own options; `options` takes a whole set of them, so that one set can
+/// serve several. A setting that is not given keeps its default, or the value that an earlier call gave.
+///
+/// ```
+/// use quorate::{Claims, Election, LeaseOptions, Quorum, node::MemoryNode};
+/// use std::time::Duration;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let quorum = Quorum::builder().node(MemoryNode::new("a")).trust_new_nodes(true).build()?;
+/// let options = LeaseOptions::new().ttl(Duration::from_secs(5)).max_hold(Duration::from_secs(60));
+/// let lease = quorum.lock("invoice-42").options(options.clone()).acquire().await?;
+/// assert_eq!(lease.ttl(), Duration::from_secs(5));
+/// let election = Election::new(&quorum, "billing").options(options.clone());
+/// let claims = Claims::new(&quorum, "orders").options(options);
+/// # drop((lease, election, claims));
+/// quorum.close().await;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Default)]
+#[must_use = "options change nothing until they are given to a lock, an election or claims"]
+pub struct LeaseOptions {
+    ttl: Option<Duration>,
+    grace: Option<Duration>,
+    min_validity: Option<Duration>,
+    auto_extend: Option<bool>,
+    max_hold: Option<Duration>,
+    health: Option<Health>,
 }
 
-impl Options {
-    pub(crate) fn new(config: &QuorumConfig) -> Self {
-        let ttl = config.default_ttl();
+impl LeaseOptions {
+    /// Returns options in which nothing is set.
+    pub const fn new() -> Self {
+        Self { ttl: None, grace: None, min_validity: None, auto_extend: None, max_hold: None, health: None }
+    }
+
+    /// Sets the time for which each extension holds, and so how long a crashed holder blocks the others. Default 10 s, at most
+    /// `max_ttl`.
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = Some(ttl);
+        self
+    }
+
+    /// Sets how long before the end of validity the work is asked to stop. Default a fifth of the TTL.
+    pub fn step_down_grace(mut self, grace: Duration) -> Self {
+        self.grace = Some(grace);
+        self
+    }
+
+    /// Sets the least validity that an attempt must end with; an attempt that ends with less is lost. Default the step-down
+    /// grace.
+    pub fn min_validity(mut self, least: Duration) -> Self {
+        self.min_validity = Some(least);
+        self
+    }
+
+    /// Sets whether the lease is extended automatically. Default true. Without it the lease ends after one TTL unless
+    /// [`Lease::extend`] is called.
+    pub fn auto_extend(mut self, extended: bool) -> Self {
+        self.auto_extend = Some(extended);
+        self
+    }
+
+    /// Sets how long a lease is held at most, counted from its acquisition: validity ends by then, and the step-down comes its
+    /// grace before. Default without a limit. It must be longer than the grace. The keys of a holder that crashes just then
+    /// stay for up to a third of the TTL longer.
+    pub fn max_hold(mut self, most: Duration) -> Self {
+        self.max_hold = Some(most);
+        self
+    }
+
+    /// Extends the lease only while `check` returns true, so that a worker that is stuck stops renewing. From the first false
+    /// the lease is *at risk*; the work is asked to step down, and then the lease ends. If `check` returns true in time, the
+    /// lease goes on.
+    ///
+    /// `check` is called before each extension, every third of the TTL (after a false, every twentieth), on the task that
+    /// extends every lease of this quorum: it must return at once, not wait. A panic in it counts as false.
+    pub fn renew_while(mut self, check: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        self.health = Some(Health::Check(Arc::new(check)));
+        self
+    }
+
+    /// Extends the lease only while the last beat of `heart`, or the beginning of the lease, is younger than its longest
+    /// silence. Takes the place of [`renew_while`](LeaseOptions::renew_while).
+    pub fn renew_while_beating(mut self, heart: &Heartbeat) -> Self {
+        self.health = Some(Health::Beats(heart.clone()));
+        self
+    }
+
+    /// Returns these options with those that are set in `later` in their place.
+    pub(crate) fn with(self, later: Self) -> Self {
         Self {
-            ttl,
-            grace: None,
-            min_validity: None,
-            wait: None,
-            extended: true,
-            max_hold: None,
-            health: None,
+            ttl: later.ttl.or(self.ttl),
+            grace: later.grace.or(self.grace),
+            min_validity: later.min_validity.or(self.min_validity),
+            auto_extend: later.auto_extend.or(self.auto_extend),
+            max_hold: later.max_hold.or(self.max_hold),
+            health: later.health.or(self.health),
         }
     }
 
-    /// Checks what was told against the setup, and against itself.
+    pub(crate) fn effective_ttl(&self, config: &QuorumConfig) -> Duration {
+        self.ttl.unwrap_or_else(|| config.default_ttl())
+    }
+
+    pub(crate) fn effective_grace(&self, config: &QuorumConfig) -> Duration {
+        self.grace.unwrap_or_else(|| QuorumConfig::default_grace(self.effective_ttl(config)))
+    }
+
+    /// The condition on renewal.
+    pub(crate) fn health(&self) -> Option<&Health> {
+        self.health.as_ref()
+    }
+
+    /// Checks the options against the quorum's settings and against each other. The fencing counter is kept for
+    /// `fence_retention`.
     pub(crate) fn params(&self, config: &QuorumConfig) -> Result<LeaseParams, AcquireError> {
-        let params = LeaseParams::checked(config, self.ttl, self.grace, self.min_validity, self.extended)?;
-        let fail = |text: String| Err(SettingError(text).into());
-        if let Some(most) = self.max_hold.filter(|most| *most <= params.grace.max(params.min_validity)) {
-            return fail(format!(
-                "max_hold is {most:?}, no longer than step_down_grace {:?} or min_validity {:?}; the work would be \
-                 told to stop as it starts: lengthen max_hold, or shorten step_down_grace",
-                params.grace, params.min_validity
-            ));
+        let extended = self.auto_extend.unwrap_or(true);
+        let ttl = self.effective_ttl(config);
+        let params = LeaseParams::checked(config, ttl, self.grace, self.min_validity, extended)?;
+        let LeaseParams { grace, min_validity, .. } = params;
+        if let Some(most) = self.max_hold.filter(|most| *most <= grace.max(min_validity)) {
+            let reason = format!("no longer than step_down_grace {grace:?} or min_validity {min_validity:?}");
+            let fix =
+                "the work would be asked to stop as it starts: lengthen max_hold, or shorten step_down_grace";
+            return Err(SettingError::new("max_hold", format!("{most:?}"), reason, fix).into());
         }
         match &self.health {
-            Some(_) if !self.extended => fail(
-                "renew_while is set and auto_extend is false; nothing is extended that could be held back: leave \
-                 out one of them"
-                    .to_owned(),
-            ),
+            Some(_) if !extended => {
+                let reason = "and auto_extend is false, so no extension could be held back";
+                Err(SettingError::new("renew_while", "set", reason, "leave out one of them").into())
+            }
             Some(Health::Beats(heart)) if heart.max_silence().is_zero() => {
-                fail("max_silence is 0ns; give the heartbeat the time that one piece of work may take".to_owned())
+                let fix = "give the heartbeat the time that one piece of work may take";
+                Err(SettingError::new("max_silence", "0ns", "shorter than any silence", fix).into())
             }
             _ => Ok(params),
         }
     }
 
-    /// Until when to wait.
-    pub(crate) fn deadline(&self, now: BootTime) -> Option<BootTime> {
-        self.wait.map(|wait| now + wait)
-    }
-
-    /// Tells the keeper of a lease that was just won what else it was to be held by.
-    pub(crate) fn bind(&self, lease: &Lease, won: BootTime) {
+    /// Gives the renewer the limits of a lease that was just acquired.
+    pub(crate) fn bind(&self, lease: &Lease, acquired: BootTime) {
         if self.max_hold.is_some() || self.health.is_some() {
-            lease.limit(self.max_hold.map(|most| won + most), self.health.clone());
+            lease.limit(self.max_hold.map(|most| acquired + most), self.health.clone());
         }
     }
 }
 
-/// The methods by which a builder with a field `options` is told how to hold its leases.
-macro_rules! options {
+impl fmt::Debug for LeaseOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("LeaseOptions");
+        let times = [
+            ("ttl", self.ttl),
+            ("step_down_grace", self.grace),
+            ("min_validity", self.min_validity),
+            ("max_hold", self.max_hold),
+        ];
+        for (name, time) in times {
+            if let Some(time) = time {
+                shown.field(name, &time);
+            }
+        }
+        if let Some(extended) = self.auto_extend {
+            shown.field("auto_extend", &extended);
+        }
+        if self.health.is_some() {
+            shown.field("renew_while", &format_args!("…"));
+        }
+        shown.finish()
+    }
+}
+
+/// The methods of [`LeaseOptions`] on a builder: on one that has a field `options`, or `through` a field that is itself a builder
+/// with these methods.
+macro_rules! lease_options {
     () => {
-        /// For how long each extension holds, and so how long a crashed holder blocks the others. Default 10 s,
-        /// at most `max_ttl`.
-        pub fn ttl(mut self, ttl: Duration) -> Self {
-            self.options.ttl = ttl;
+        /// Sets every option that is set in `options`; the others stay as they are.
+        pub fn options(mut self, options: $crate::lease::LeaseOptions) -> Self {
+            self.options = std::mem::take(&mut self.options).with(options);
             self
         }
 
-        /// How long before the end of validity the work is told to stop. Default a fifth of the TTL.
-        pub fn step_down_grace(mut self, grace: Duration) -> Self {
-            self.options.grace = Some(grace);
+        $crate::lease::lease_options!(each);
+    };
+    (through $inner:tt) => {
+        /// Sets every option that is set in `options`; the others stay as they are.
+        pub fn options(mut self, options: $crate::lease::LeaseOptions) -> Self {
+            self.$inner = self.$inner.options(options);
             self
         }
 
-        /// Less validity than this at the end of an attempt is a loss. Default the step-down grace.
-        pub fn min_validity(mut self, least: Duration) -> Self {
-            self.options.min_validity = Some(least);
-            self
+        $crate::lease::lease_options!(each);
+    };
+    (each) => {
+        /// As [`LeaseOptions::ttl`](crate::lease::LeaseOptions::ttl).
+        pub fn ttl(self, ttl: std::time::Duration) -> Self {
+            self.options($crate::lease::LeaseOptions::new().ttl(ttl))
         }
 
-        /// How long an acquire waits. Default for ever.
-        pub fn wait(mut self, wait: Duration) -> Self {
-            self.options.wait = Some(wait);
-            self
+        /// As [`LeaseOptions::step_down_grace`](crate::lease::LeaseOptions::step_down_grace).
+        pub fn step_down_grace(self, grace: std::time::Duration) -> Self {
+            self.options($crate::lease::LeaseOptions::new().step_down_grace(grace))
         }
 
-        /// Whether the keeper extends the lease. Default true; without, it ends after one TTL unless
-        /// [`Lease::extend`] is called.
-        pub fn auto_extend(mut self, extended: bool) -> Self {
-            self.options.extended = extended;
-            self
+        /// As [`LeaseOptions::min_validity`](crate::lease::LeaseOptions::min_validity).
+        pub fn min_validity(self, least: std::time::Duration) -> Self {
+            self.options($crate::lease::LeaseOptions::new().min_validity(least))
         }
 
-        /// How long a lease is held at most, counted from when it was won: validity ends by then whatever is
-        /// extended, and the step-down comes its grace before. Default for ever. It must be longer than the
-        /// grace. The keys of a holder that dies just then stand for a third of the TTL longer, at most.
-        pub fn max_hold(mut self, most: Duration) -> Self {
-            self.options.max_hold = Some(most);
-            self
+        /// As [`LeaseOptions::auto_extend`](crate::lease::LeaseOptions::auto_extend).
+        pub fn auto_extend(self, extended: bool) -> Self {
+            self.options($crate::lease::LeaseOptions::new().auto_extend(extended))
         }
 
-        /// Extends only while `check` says yes, so that a worker that is stuck stops renewing: it is *at risk*
-        /// from the first no, told to step down, and then its lease ends. A yes in time and it goes on.
-        ///
-        /// `check` is asked before each extension, every third of the TTL (after a no, every twentieth), on the
-        /// task that extends every lease of this quorum: it must look at something and return, not wait. One
-        /// that panics has said no.
-        pub fn renew_while(mut self, check: impl Fn() -> bool + Send + Sync + 'static) -> Self {
-            self.options.health = Some($crate::lease::Health::Check(std::sync::Arc::new(check)));
-            self
+        /// As [`LeaseOptions::max_hold`](crate::lease::LeaseOptions::max_hold).
+        pub fn max_hold(self, most: std::time::Duration) -> Self {
+            self.options($crate::lease::LeaseOptions::new().max_hold(most))
         }
 
-        /// As `renew_while`, by a heartbeat: extends only while its last beat, or the beginning of the lease,
-        /// is younger than its longest silence.
-        pub fn renew_while_beating(mut self, heart: &$crate::lease::Heartbeat) -> Self {
-            self.options.health = Some($crate::lease::Health::Beats(heart.clone()));
-            self
+        /// As [`LeaseOptions::renew_while`](crate::lease::LeaseOptions::renew_while).
+        pub fn renew_while(self, check: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+            self.options($crate::lease::LeaseOptions::new().renew_while(check))
+        }
+
+        /// As [`LeaseOptions::renew_while_beating`](crate::lease::LeaseOptions::renew_while_beating).
+        pub fn renew_while_beating(self, heart: &$crate::lease::Heartbeat) -> Self {
+            self.options($crate::lease::LeaseOptions::new().renew_while_beating(heart))
         }
     };
 }
-pub(crate) use options;
+pub(crate) use lease_options;

@@ -35,7 +35,7 @@ impl LeaseParams {
         extended: bool,
     ) -> Result<Self, SettingError> {
         let grace = grace.unwrap_or(QuorumConfig::default_grace(ttl));
-        config.check_lease(ttl, grace, extended)?;
+        config.validate_lease(ttl, grace, extended)?;
         let (min_validity, keep) = (min_validity.unwrap_or(grace), config.fence_retention);
         Ok(Self { ttl, grace, min_validity, keep, extended, mode: Mode::Alone })
     }

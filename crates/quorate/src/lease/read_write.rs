@@ -6,6 +6,7 @@ use crate::{
         acquire::{AttemptResult, downgrade},
         inner::QuorumInner,
         mode::Mode,
+        options::lease_options,
     },
     node::{NameError, Owner, Request, Resource},
 };
@@ -38,38 +39,20 @@ impl RwLock {
     }
 }
 
-/// A reader's lease about to be acquired: made by [`RwLock::read`]. See [`Lock`] for what the settings mean.
+/// A lock that can be acquired for reading, made by [`RwLock::read`]. It has every setting that [`Lock`] has.
 #[derive(Clone, Debug)]
 #[must_use = "a lock does nothing until it is acquired"]
 pub struct ReadLock(Lock);
 
 impl ReadLock {
-    /// As [`Lock::ttl`].
-    pub fn ttl(self, ttl: Duration) -> Self {
-        Self(self.0.ttl(ttl))
-    }
-
-    /// As [`Lock::step_down_grace`].
-    pub fn step_down_grace(self, grace: Duration) -> Self {
-        Self(self.0.step_down_grace(grace))
-    }
-
-    /// As [`Lock::min_validity`].
-    pub fn min_validity(self, least: Duration) -> Self {
-        Self(self.0.min_validity(least))
-    }
+    lease_options!(through 0);
 
     /// As [`Lock::wait`].
     pub fn wait(self, wait: Duration) -> Self {
         Self(self.0.wait(wait))
     }
 
-    /// As [`Lock::auto_extend`].
-    pub fn auto_extend(self, extended: bool) -> Self {
-        Self(self.0.auto_extend(extended))
-    }
-
-    /// As [`Lock::fair`]. Readers who wait go in together, up to the first writer among those who wait.
+    /// As [`Lock::fair`]. Waiting readers acquire the lock together, up to the first writer in the queue.
     pub fn fair(self, patience: Duration) -> Self {
         Self(self.0.fair(patience))
     }
@@ -82,10 +65,7 @@ impl ReadLock {
     /// # Cancel safety
     /// Safe: a dropped attempt posts its releases behind its own requests.
     pub async fn try_acquire(&self) -> Result<TryAcquire<ReadLease>, AcquireError> {
-        Ok(match self.0.try_acquire().await? {
-            TryAcquire::Acquired(lease) => TryAcquire::Acquired(ReadLease(lease)),
-            TryAcquire::Contended { retry_after, holder } => TryAcquire::Contended { retry_after, holder },
-        })
+        Ok(self.0.try_acquire().await?.map(ReadLease))
     }
 
     /// As [`Lock::acquire`].

@@ -1,7 +1,7 @@
-//! What others wish of a holder: that it let go.
+//! Requests to a holder that it release its lease.
 //!
-//! A wish is a lease of its own, on [`Resource::wish`], that the *holder's* owner token signs. So it is for this one
-//! holder and none after it, it ends by itself, and the nodes need no request of another kind for it.
+//! A release request is a lease of its own, on [`Resource::wish`], that carries the *holder's* owner token. So it applies to this
+//! one holder and to none after it, it ends by itself, and the nodes need no request of another kind for it.
 
 use crate::{
     lease::{Lease, inner::QuorumInner},
@@ -10,36 +10,36 @@ use crate::{
 };
 use std::{collections::BTreeSet, time::Duration};
 
-/// A wish's counter counts nothing, so that it is nothing to a node how far the clock is off that began it.
+/// The counter of a release request counts nothing, so a node accepts any clock that starts it.
 const ANY_CLOCK: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
-/// A holder looks for wishes this often in a TTL, and within these bounds.
+/// The number of times in a TTL that a holder looks for requests, and the bounds of the time between two looks.
 const LOOKS: u32 = 10;
 const LOOK_EVERY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_millis(500));
 
-/// Asks the holder of `resource` that is signed `owner` to let go; the wish lasts for `lasts`.
+/// Asks the holder of `resource` with the owner token `owner` to release it; the request lasts for `lasts`.
 ///
 /// # Errors
-/// What each node said, where fewer than a majority took it.
-pub(crate) async fn ask(
+/// The outcome of each node, where fewer than a majority accepted it.
+pub(crate) async fn request_release(
     inner: &QuorumInner,
     resource: &Resource,
     owner: &Owner,
     lasts: Duration,
 ) -> Result<(), Report> {
-    let (pool, wish) = (inner.pool(), resource.wish());
+    let (pool, request_key) = (inner.pool(), resource.wish());
     let (answers, mut votes) = vote_channel();
-    let mut looks = pool.ask_all(|_| Request::Inspect { resource: wish.clone() });
+    let mut looks = pool.ask_all(|_| Request::Inspect { resource: request_key.clone() });
     while let Some(look) = looks.recv().await {
-        if let Answer::Reply(Reply::State { holder: Some((standing, _)), .. }) = look.answer
-            && standing != *owner
+        if let Answer::Reply(Reply::State { holder: Some((stored, _)), .. }) = look.answer
+            && stored != *owner
         {
-            // Of a holder that has gone.
-            let (nobody, _) = vote_channel();
-            let stale = Request::Release { resource: wish.clone(), owner: standing };
-            pool.ask(look.node, stale, ReplyTo { sender: nobody, ticket: 0 });
+            // A request to a holder that is gone.
+            let (unused, _) = vote_channel();
+            let stale = Request::Release { resource: request_key.clone(), owner: stored };
+            pool.ask(look.node, stale, ReplyTo { sender: unused, ticket: 0 });
         }
         let request = Request::Acquire {
-            resource: wish.clone(),
+            resource: request_key.clone(),
             owner: owner.clone(),
             ttl: lasts,
             propose: FencingToken::new(pool.env().wall().as_micros()),
@@ -53,35 +53,35 @@ pub(crate) async fn ask(
     let mut outcomes = vec![NodeOutcome::Pending; pool.len()];
     while let Some(vote) = votes.recv().await {
         outcomes[vote.node] = match &vote.answer {
-            Answer::Reply(Reply::Held { owner: standing, .. }) if standing == owner => NodeOutcome::Granted,
+            Answer::Reply(Reply::Held { owner: stored, .. }) if stored == owner => NodeOutcome::Granted,
             other => NodeOutcome::of(other),
         };
     }
-    let took = outcomes.iter().filter(|outcome| matches!(outcome, NodeOutcome::Granted)).count();
-    if took >= pool.majority() { Ok(()) } else { Err(pool.report(outcomes)) }
+    let accepted = outcomes.iter().filter(|outcome| matches!(outcome, NodeOutcome::Granted)).count();
+    if accepted >= pool.majority() { Ok(()) } else { Err(pool.report(outcomes)) }
 }
 
-/// Waits until a majority of nodes has said that the holder of `lease` is asked to let go. One node's word is not
-/// enough: what is on a minority, nobody may ever have asked for.
+/// Waits until a majority of nodes has reported a release request to the holder of `lease`. One node is not enough: a request
+/// on a minority may be one that was never accepted.
 ///
 /// # Cancel safety
 /// Safe: it only looks.
-pub(crate) async fn heard(lease: &Lease) {
+pub(crate) async fn resign_requested(lease: &Lease) {
     let pool = lease.inner().pool();
     let every = (lease.ttl() / LOOKS).clamp(LOOK_EVERY.0, LOOK_EVERY.1);
-    let wish = lease.resource().wish();
-    // Who has said so once need not say it again.
-    let mut said = BTreeSet::new();
+    let request_key = lease.resource().wish();
+    // A node that has reported it once counts from then on.
+    let mut reported = BTreeSet::new();
     loop {
         pool.env().sleep(every).await;
-        let mut looks = pool.ask_all(|_| Request::Inspect { resource: wish.clone() });
+        let mut looks = pool.ask_all(|_| Request::Inspect { resource: request_key.clone() });
         while let Some(look) = looks.recv().await {
-            if let Answer::Reply(Reply::State { holder: Some((standing, _)), .. }) = look.answer
-                && standing == *lease.owner()
+            if let Answer::Reply(Reply::State { holder: Some((stored, _)), .. }) = look.answer
+                && stored == *lease.owner()
             {
-                said.insert(look.node);
+                reported.insert(look.node);
             }
-            if said.len() >= pool.majority() {
+            if reported.len() >= pool.majority() {
                 return;
             }
         }

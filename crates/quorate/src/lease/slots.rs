@@ -3,11 +3,11 @@
 use crate::{
     config::SettingError,
     lease::{
-        AcquireError, Lease,
+        AcquireError, Lease, LeaseOptions, TryAcquire,
         acquire::{AttemptResult, attempt_each, is_contended},
         inner::QuorumInner,
         inspect::inspect_each,
-        options::{Options, options},
+        options::lease_options,
     },
     node::{NameError, Resource},
 };
@@ -39,7 +39,8 @@ const JITTER: Duration = Duration::from_millis(20);
 pub struct Slots {
     inner: Arc<QuorumInner>,
     slots: Result<Vec<Resource>, NameError>,
-    options: Options,
+    options: LeaseOptions,
+    wait: Option<Duration>,
 }
 
 /// A held slot: its lease, and which one it is. Dropping it releases.
@@ -56,11 +57,16 @@ impl Slots {
         let base = Resource::lock(resource);
         let slot = |number: usize| Resource::lock(&format!("{resource}/slot-{number}"));
         let slots = base.and_then(|_| (0..k.min(SLOTS_MAX + 1)).map(slot).collect());
-        let options = Options::new(inner.config());
-        Self { inner, slots, options }
+        Self { inner, slots, options: LeaseOptions::new(), wait: None }
     }
 
-    options!();
+    lease_options!();
+
+    /// Sets how long [`Slots::acquire`] waits. Default without a limit.
+    pub fn wait(mut self, wait: Duration) -> Self {
+        self.wait = Some(wait);
+        self
+    }
 
     /// Acquires the first free slot, starting with one at random. Waits until one is free, or
     /// [`Slots::wait`] is over.
@@ -73,46 +79,51 @@ impl Slots {
     /// Safe: dropped attempts post their releases behind their own requests.
     pub async fn acquire(&self) -> Result<Slot, AcquireError> {
         let env = self.inner.env();
-        let deadline = self.options.deadline(env.now());
-        let mut told = false;
+        let deadline = self.wait.map(|wait| env.now() + wait);
         loop {
-            let (error, left) = match self.pass().await? {
-                Ok(slot) => return Ok(slot),
+            let Refusal { error, retry_after, .. } = match self.pass().await? {
+                Ok(slot) => {
+                    self.inner.majority_log().reached(env.now());
+                    return Ok(slot);
+                }
                 Err(refused) => refused,
             };
             if deadline.is_some_and(|deadline| env.now() >= deadline) || error.is_permanent() {
                 return Err(error);
             }
-            if !told && !error.is_contended() {
-                tracing::warn!("waiting for a quorum: {error}");
-                told = true;
-            }
-            let pause = left.unwrap_or(LOOK_AT_LEAST_EVERY).clamp(LOOK_AT_MOST_EVERY, LOOK_AT_LEAST_EVERY);
+            self.inner.log_wait(&error);
+            let pause =
+                retry_after.unwrap_or(LOOK_AT_LEAST_EVERY).clamp(LOOK_AT_MOST_EVERY, LOOK_AT_LEAST_EVERY);
             let next = env.now() + pause + env.random_below(JITTER);
             env.sleep_until(deadline.map_or(next, |deadline| next.min(deadline))).await;
         }
     }
 
-    /// As [`Slots::acquire`], without waiting: `None` where every slot is held.
+    /// Makes one attempt at each slot that may be free. *Contended* means that every slot is held; it names the slot that was
+    /// tried last, and its holder.
     ///
     /// # Errors
     /// As for [`Lock::try_acquire`](super::Lock::try_acquire).
     ///
     /// # Cancel safety
     /// As for [`Slots::acquire`].
-    pub async fn try_acquire(&self) -> Result<Option<Slot>, AcquireError> {
+    pub async fn try_acquire(&self) -> Result<TryAcquire<Slot>, AcquireError> {
         match self.pass().await? {
-            Ok(slot) => Ok(Some(slot)),
-            Err((error, _)) if error.is_contended() => Ok(None),
-            Err((error, _)) => Err(error),
+            Ok(slot) => Ok(TryAcquire::Acquired(slot)),
+            Err(Refusal { error: AcquireError::Contended { resource, report }, retry_after }) => {
+                Ok(TryAcquire::Contended { resource, retry_after, holder: report.holder().cloned() })
+            }
+            Err(Refusal { error, .. }) => Err(error),
         }
     }
 
-    /// One attempt at every slot that may be free: the slot, or why there is none and when there may be.
-    async fn pass(&self) -> Result<Result<Slot, (AcquireError, Option<Duration>)>, AcquireError> {
+    /// Makes one attempt at every slot that may be free.
+    async fn pass(&self) -> Result<Result<Slot, Refusal>, AcquireError> {
         let slots = self.slots.clone()?;
         if slots.is_empty() || slots.len() > SLOTS_MAX {
-            return Err(SettingError(format!("slots is {}; give it 1 to {SLOTS_MAX}", slots.len())).into());
+            let (count, fix) = (slots.len().to_string(), format!("give it 1 to {SLOTS_MAX}"));
+            let reason = format!("not between 1 and {SLOTS_MAX}");
+            return Err(SettingError::new("slots", count, reason, fix).into());
         }
         let params = self.options.params(self.inner.config())?;
         let first = (self.inner.env().random() % slots.len() as u64) as usize;
@@ -138,7 +149,7 @@ impl Slots {
             let report = self.inner.pool().report(tally.outcomes());
             let error = AcquireError::lost(resource, is_contended(&tally), report);
             if !error.is_contended() {
-                return Ok(Err((error, None)));
+                return Ok(Err(Refusal { error, retry_after: None }));
             }
             if untried.is_none() {
                 // One look at all tells which to try: a full house costs two round trips, not k.
@@ -152,10 +163,16 @@ impl Slots {
             }
             next = untried.as_mut().and_then(Vec::pop);
             if next.is_none() {
-                return Ok(Err((error, soonest)));
+                return Ok(Err(Refusal { error, retry_after: soonest }));
             }
         }
     }
+}
+
+/// The reason why no slot was acquired, and the time after which one may be free.
+struct Refusal {
+    error: AcquireError,
+    retry_after: Option<Duration>,
 }
 
 fn earlier(one: Option<Duration>, two: Option<Duration>) -> Option<Duration> {

@@ -20,7 +20,9 @@
 //! node itself enforces [`Batch::not_after`], and a new session sends nothing before the last `not_after` of
 //! the old session has passed.
 
+#[doc(hidden)]
 pub mod engine;
+#[doc(hidden)]
 #[cfg(feature = "file-node")]
 pub mod file;
 mod ledger;
@@ -32,12 +34,21 @@ mod request;
 
 #[cfg(feature = "file-node")]
 pub use file::FileNode;
+#[doc(hidden)]
 pub use ledger::{Cursor, LedgerPage, LedgerState, PAGE_BYTES, PAGE_RECORDS, Record};
-pub use memory::{MemoryNode, MemorySession, MemoryStore};
+pub use memory::MemoryNode;
+#[doc(hidden)]
+pub use memory::{MemorySession, MemoryStore};
 pub(crate) use names::check as check_name;
-pub use names::{FencingToken, NameError, NodeTime, Owner, Resource, ResourceKind};
+pub use names::{FencingToken, NameError, Owner, Resource};
+#[doc(hidden)]
+pub use names::{NodeTime, ResourceKind};
+#[doc(hidden)]
 pub use push::{Freed, Listen, Nudge, Push};
-pub use reply::{AttemptCount, BatchReply, Cause, DoneRecord, Hello, Refusal, Reply};
+#[doc(hidden)]
+pub use reply::{AttemptCount, BatchReply, Hello, Reply};
+pub use reply::{Cause, DoneRecord, Refusal};
+#[doc(hidden)]
 pub use request::{Batch, Request, UNFIT};
 
 /// One server that sessions can be opened to.
@@ -70,6 +81,7 @@ pub trait Node: Send + Sync + 'static {
 /// The server runs batches in the order of the `send` calls. A batch is sent even if its reply future is
 /// never polled, and it may still run after the reply future, or the whole session, was dropped. The server
 /// refuses every request that would set a key once its own clock is past [`Batch::not_after`].
+#[doc(hidden)]
 pub trait Session: Send + 'static {
     /// Sends `batch` at once, after everything sent before. The caller sets the deadline.
     ///

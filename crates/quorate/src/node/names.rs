@@ -231,10 +231,27 @@ impl fmt::Display for Owner {
     }
 }
 
-/// A fencing token: unique for a resource, and larger for each later grant.
+/// A fencing token: unique for a lock, and larger with each later holder.
 ///
-/// The system that receives a write compares the token in its own transaction, and refuses a write whose
-/// token is smaller than the largest it has seen. In an election the token is also the number of the term.
+/// The sink of a write compares it in its own transaction, and refuses one that is smaller than the largest that it has seen. In
+/// an election it is also the number of the term.
+///
+/// ```
+/// use quorate::FencingToken;
+///
+/// /// Applies a write, unless a later holder has written.
+/// fn write(newest: &mut FencingToken, token: FencingToken) -> Result<(), &'static str> {
+///     if token < *newest {
+///         return Err("a later holder has written");
+///     }
+///     *newest = token;
+///     Ok(())
+/// }
+///
+/// let mut newest = FencingToken::new(0);
+/// assert!(write(&mut newest, FencingToken::new(8)).is_ok());
+/// assert!(write(&mut newest, FencingToken::new(7)).is_err());
+/// ```
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, serde::Serialize, serde::Deserialize,
 )]

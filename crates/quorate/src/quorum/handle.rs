@@ -4,108 +4,128 @@ use crate::{
     env::{Env, WallTime},
     lease::{InspectError, Inspection, Lock, Locks, QuorumInner, RwLock, Slots, inspect},
     node::{Node, Reply, Resource},
-    trust::{NodeState, NodeStatus},
+    quorum::QuorumStatus,
     vote::{Answer, NodeOutcome, Report},
 };
-use std::{sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
-/// The nodes, together: what hands out leases. Clones are the same quorum.
+/// A set of independent nodes that grants leases by majority. Clones are the same quorum.
 ///
-/// It ends when [`Quorum::close`] is called, or when the last clone and the last lease are gone.
-#[derive(Clone, Debug)]
+/// ```
+/// use quorate::{Quorum, node::MemoryNode};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// // Nodes in memory; `quorate_redis` has those that several processes share.
+/// let nodes = (0..3).map(|i| MemoryNode::new(&format!("memory-{i}")));
+/// let quorum = Quorum::builder().nodes(nodes).trust_new_nodes(true).build()?;
+/// let status = quorum.ready(std::time::Duration::from_secs(5)).await?;
+/// assert!(status.has_majority());
+///
+/// let lease = quorum.lock("invoice-42").acquire().await?;
+/// println!("write under token {}", lease.fencing_token()?);
+/// lease.release().await?;
+/// quorum.close().await; // the last line of `main`: sends releases that dropped leases have posted
+/// # Ok(())
+/// # }
+/// ```
+///
+/// A quorum ends when [`Quorum::close`] is called, or when the last clone and the last lease are gone.
+#[derive(Clone)]
 pub struct Quorum(Arc<QuorumInner>);
 
 impl Quorum {
-    /// A quorum to be described. Add nodes, then [`QuorumBuilder::build`].
+    /// Returns a builder. Add nodes, then [`QuorumBuilder::build`].
     pub fn builder() -> QuorumBuilder {
-        QuorumBuilder { env: None, config: QuorumConfig::default(), nodes: Vec::new() }
+        QuorumBuilder { env: None, config: QuorumConfig::default(), changes: Vec::new(), nodes: Vec::new() }
     }
 
-    /// The lock called `resource`, to be acquired.
-    pub fn lock(&self, resource: &str) -> Lock {
-        Lock::new(Arc::clone(&self.0), Resource::lock(resource))
+    /// Returns the lock called `name`, to be acquired.
+    pub fn lock(&self, name: impl AsRef<str>) -> Lock {
+        Lock::new(Arc::clone(&self.0), Resource::lock(name.as_ref()))
     }
 
-    /// Several locks, to be acquired together or each by itself. A name that is given twice counts once.
-    pub fn locks<'a>(&self, resources: impl IntoIterator<Item = &'a str>) -> Locks {
-        let names = resources.into_iter().map(Resource::lock).collect();
+    /// Returns several locks, to be acquired together or each by itself. A name that is given twice counts once.
+    pub fn locks<I>(&self, names: I) -> Locks
+    where
+        I: IntoIterator,
+        I::Item: AsRef<str>,
+    {
+        let names = names.into_iter().map(|name| Resource::lock(name.as_ref())).collect();
         Locks::new(Arc::clone(&self.0), names)
     }
 
-    /// `k` numbered slots of `resource`, of which to acquire one: at most `k` workers hold one at a time.
-    pub fn slots(&self, resource: &str, k: usize) -> Slots {
-        Slots::new(Arc::clone(&self.0), resource, k)
+    /// Returns `k` numbered slots called `name`, of which to acquire one: at most `k` workers hold one at a time.
+    pub fn slots(&self, name: impl AsRef<str>, k: usize) -> Slots {
+        Slots::new(Arc::clone(&self.0), name.as_ref(), k)
     }
 
-    /// The lock called `resource`, to be read under by many or written under by one.
-    pub fn rw_lock(&self, resource: &str) -> RwLock {
-        RwLock::new(Arc::clone(&self.0), Resource::lock(resource))
+    /// Returns the lock called `name`, to be held by many readers or by one writer.
+    pub fn rw_lock(&self, name: impl AsRef<str>) -> RwLock {
+        RwLock::new(Arc::clone(&self.0), Resource::lock(name.as_ref()))
     }
 
-    /// The settings on which the workers agree.
+    /// Returns the settings.
     pub fn config(&self) -> &QuorumConfig {
         self.0.pool().config()
     }
 
-    /// The world in which this quorum lives.
+    /// Returns the environment: clocks, timers and tasks of this quorum.
     pub fn env(&self) -> &Env {
         self.0.pool().env()
     }
 
-    /// The quorum's clock: the latest time that the wall clocks of a majority of all nodes have certainly reached, by
-    /// what each node's replies told of its clock, carried on by this worker's boot clock; with all nodes heard,
-    /// the median of their clocks. Ticks are due by it. Before a majority has been heard it is this worker's own
-    /// wall clock, which counts for nothing afterwards. Asks nobody and waits for nothing.
+    /// Returns the quorum's clock: the latest time that the wall clocks of a majority of all nodes have certainly reached. It
+    /// is computed from the clock readings in the nodes' replies, extrapolated by this worker's boot clock; if every node has
+    /// replied, it is the median of their clocks. Ticks are due by it. Until a majority has replied it is this worker's own
+    /// wall clock, which has no weight afterwards. It sends no request and does not wait.
     ///
-    /// A node whose clock jumps, or is far off, decides nothing while a majority of the others agrees. A node that is
-    /// away counts by what it last said, less `drift_rate` of the time since. Nodes in memory or in files have this
-    /// host's clock.
+    /// A node whose clock jumps, or is far off, decides nothing while a majority of the others agrees. A node that is away
+    /// counts by its last reply, less `drift_rate` of the time since. Nodes in memory or in files have this host's clock.
     ///
-    /// It is behind the nodes' clocks by the way back of their replies. It may step back: by as little when a
-    /// connection is new, and further when clocks of nodes are set back, or when this machine's boot clock stood still
-    /// (then the next replies put it right). Whoever must not go back keeps a mark, as the scheduler does of the ticks
-    /// that it has looked at.
+    /// It is behind the nodes' clocks by the travel time of their replies. It may step back: a little when a connection is new,
+    /// and further when clocks of nodes are set back, or when this machine's boot clock was stopped (then the next replies
+    /// correct it). Code that must not go back keeps a mark of its own, as the scheduler does of the ticks that it has
+    /// planned.
     pub fn wall(&self) -> WallTime {
         self.0.pool().wall()
     }
 
-    /// Each node, in the order of the list, as this worker last saw it. Asks nobody.
-    pub fn nodes(&self) -> Vec<NodeStatus> {
-        self.0.pool().status()
+    /// Returns the state of each node as this worker last saw it. It sends no request.
+    pub fn nodes(&self) -> QuorumStatus {
+        QuorumStatus::new(self.0.pool().status())
     }
 
-    /// Waits until every node has been met or found away, for `wait` at most, and gives how they stand.
+    /// Waits until each node has been reached or found unreachable, for `wait` at most, and returns the state of each.
     ///
     /// # Cancel safety
     /// Safe: it only looks.
-    pub async fn met(&self, wait: Duration) -> Vec<NodeStatus> {
-        self.settled(wait, |nodes| !nodes.iter().any(|node| node.state == NodeState::Connecting)).await
+    pub async fn met(&self, wait: Duration) -> QuorumStatus {
+        self.settled(wait, |status| !status.is_connecting()).await
     }
 
-    /// Waits until a majority of nodes votes, for `wait` at most, and returns the status of each node. It does not
-    /// wait for a node that was met and has no vote, or is away: once every node is one or the other, it ends.
+    /// Waits until a majority of nodes votes, for `wait` at most, and returns the state of each node. It ends early once every
+    /// node has been reached or found unreachable: a node that was reached may yet be in quarantine.
     ///
     /// # Errors
-    /// [`NotReady`] where no majority votes, with the cause of each node. What only an operator can fix ends the wait
-    /// at once: see [`NotReady::is_permanent`].
+    /// [`NotReady`] where no majority votes, with the cause for each node. A cause that only an operator can remove ends the
+    /// wait at once: see [`NotReady::is_permanent`].
     ///
     /// # Cancel safety
     /// Safe: it only looks.
-    pub async fn ready(&self, wait: Duration) -> Result<Vec<NodeStatus>, NotReady> {
+    pub async fn ready(&self, wait: Duration) -> Result<QuorumStatus, NotReady> {
         let pool = self.0.pool();
-        let votes = |nodes: &[NodeStatus]| {
-            nodes.iter().filter(|node| node.state == NodeState::Trusted).count() >= pool.majority()
-        };
-        let met = |nodes: &[NodeStatus]| !nodes.iter().any(|node| node.state == NodeState::Connecting);
-        let barred = |nodes: &[NodeStatus]| pool.report_of(nodes).is_permanent();
-        let nodes = self.settled(wait, |nodes| votes(nodes) || met(nodes) || barred(nodes)).await;
-        if votes(&nodes) {
-            return Ok(nodes);
+        let is_refused = |status: &QuorumStatus| pool.report_of(status).is_permanent();
+        let status = self
+            .settled(wait, |status| status.has_majority() || !status.is_connecting() || is_refused(status))
+            .await;
+        if status.has_majority() {
+            return Ok(status);
         }
-        Err(NotReady { report: pool.report_of(&nodes) })
+        Err(NotReady { report: pool.report_of(&status) })
     }
 
-    /// Who holds `resource`, by the word of a majority.
+    /// Asks the nodes who holds `resource`.
     ///
     /// # Errors
     /// [`InspectError`] where fewer than a majority answered.
@@ -116,14 +136,14 @@ impl Quorum {
         inspect(&self.0, resource).await
     }
 
-    /// Ends the quarantine of every reachable node, in its marker and so for every worker: for a cluster
-    /// that is new. Where a worker may still hold a lease, this can make two holders.
+    /// Ends the quarantine of every reachable node, in its marker and so for every worker: for nodes that are new. Where a
+    /// worker may still hold a lease, this can lead to two holders.
     ///
     /// # Errors
-    /// [`TrustError`] where a node could not be admitted; the others are.
+    /// [`TrustError`] where a node could not be trusted; the others are.
     ///
     /// # Cancel safety
-    /// Dropping it leaves each node admitted or not.
+    /// Dropping it leaves each node trusted or not.
     pub async fn trust_nodes(&self) -> Result<(), TrustError> {
         let mut votes = self.0.pool().trust_all();
         let mut outcomes = vec![NodeOutcome::Pending; self.0.pool().len()];
@@ -139,8 +159,11 @@ impl Quorum {
         Err(TrustError { report: self.0.pool().report(outcomes) })
     }
 
-    /// Ends every lease of this quorum, sends the releases that dropped guards have posted, and ends every
-    /// task. Bounded by two node timeouts. Idempotent.
+    /// Closes the quorum: ends every lease, sends the releases that dropped leases have posted, and ends every task. It takes two
+    /// node timeouts at most, and may be called more than once.
+    ///
+    /// Make it the last line of `main`. A lease that is dropped posts its release for a task to send; if the runtime ends before
+    /// that task has run, the lock stays taken until its TTL is over.
     ///
     /// # Cancel safety
     /// Dropping it leaves the quorum closing; call it again to wait.
@@ -156,13 +179,13 @@ impl Quorum {
         self.0.pool()
     }
 
-    async fn settled(&self, wait: Duration, done: impl Fn(&[NodeStatus]) -> bool) -> Vec<NodeStatus> {
+    async fn settled(&self, wait: Duration, done: impl Fn(&QuorumStatus) -> bool) -> QuorumStatus {
         let deadline = self.env().now() + wait;
         let mut changes = self.0.pool().changes();
         loop {
-            let nodes = self.nodes();
-            if done(&nodes) {
-                return nodes;
+            let status = self.nodes();
+            if done(&status) {
+                return status;
             }
             match self.env().before(deadline, changes.changed()).await {
                 Some(Ok(())) => {}
@@ -172,17 +195,44 @@ impl Quorum {
     }
 }
 
-/// Describes a quorum. Every setting has a default: see [`QuorumConfig`].
-#[derive(Debug)]
+impl fmt::Debug for Quorum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A change of one setting.
+type Change = Box<dyn FnOnce(&mut QuorumConfig) + Send>;
+
+/// Builds a quorum, from nodes and settings. Each setting has a default: see [`QuorumConfig`].
+///
+/// ```
+/// use quorate::{Quorum, node::MemoryNode};
+/// use std::time::Duration;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let nodes = (0..3).map(|i| MemoryNode::new(&format!("memory-{i}")));
+/// let builder = Quorum::builder().nodes(nodes).worker("billing-1").node_timeout(Duration::from_millis(200));
+/// let quorum = builder.trust_new_nodes(true).build()?;
+/// assert_eq!(&*quorum.config().worker, "billing-1");
+/// quorum.close().await;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// A setting that is given by a method of its own applies in whatever order it is given; [`QuorumBuilder::config`] gives the
+/// others.
 #[must_use = "a builder does nothing until it is built"]
 pub struct QuorumBuilder {
     env: Option<Env>,
     config: QuorumConfig,
+    changes: Vec<Change>,
     nodes: Vec<NodeFactory>,
 }
 
 impl QuorumBuilder {
-    /// Adds a node. Nodes of different kinds may stand in one list.
+    /// Adds a node. Nodes of different kinds may be in one list.
     pub fn node<N: Node>(mut self, node: N) -> Self {
         self.nodes.push(NodeFactory::new(node));
         self
@@ -193,70 +243,112 @@ impl QuorumBuilder {
         nodes.into_iter().fold(self, Self::node)
     }
 
-    /// Another world than the real one. The quorum's tasks are counted apart from the environment's own.
+    /// Sets another environment than the real one. The quorum's tasks are counted apart from the environment's own.
     pub fn env(mut self, env: Env) -> Self {
         self.env = Some(env);
         self
     }
 
-    /// What this worker is called in owner tokens: [`QuorumConfig::worker`].
-    pub fn worker(mut self, worker: &str) -> Self {
-        self.config.worker = worker.into();
-        self
-    }
-
-    /// How long a node may take to answer: [`QuorumConfig::node_timeout`].
-    pub fn node_timeout(mut self, timeout: Duration) -> Self {
-        self.config.node_timeout = timeout;
-        self
-    }
-
-    /// The longest TTL, on which all workers agree: [`QuorumConfig::max_ttl`].
-    pub fn max_ttl(mut self, ttl: Duration) -> Self {
-        self.config.max_ttl = ttl;
-        self
-    }
-
-    /// Nodes vote at once though they have no marker, for development and tests: [`QuorumConfig::trust_new_nodes`].
-    pub fn trust_new_nodes(mut self, trust: bool) -> Self {
-        self.config.trust_new_nodes = trust;
-        self
-    }
-
-    /// Nodes survive a restart with all they answered for: [`QuorumConfig::durable`]. A node that is not known to is refused
-    /// at its handshake, and the reason names the setting.
-    pub fn durable(mut self, durable: bool) -> Self {
-        self.config.durable = durable;
-        self
-    }
-
-    /// All settings at once, in place of those given so far.
+    /// Sets the values of the settings that no other method of this builder gives, before or after this call.
     pub fn config(mut self, config: QuorumConfig) -> Self {
         self.config = config;
         self
     }
 
-    /// Checks the settings and starts the quorum's tasks, within a runtime. Connects in the background: a first round
-    /// waits for the first handshake with each node, which may take one second or two node timeouts, whichever is
-    /// longer. The node timeout for a request begins after it.
+    /// Sets [`QuorumConfig::worker`], the name of this worker in owner tokens.
+    pub fn worker(self, worker: impl AsRef<str>) -> Self {
+        let worker: Arc<str> = worker.as_ref().into();
+        self.change(move |config| config.worker = worker)
+    }
+
+    /// Sets [`QuorumConfig::node_timeout`], the longest time that a node may take to answer.
+    pub fn node_timeout(self, timeout: Duration) -> Self {
+        self.change(move |config| config.node_timeout = timeout)
+    }
+
+    /// Sets [`QuorumConfig::max_ttl`], the longest TTL. Shared by all workers.
+    pub fn max_ttl(self, ttl: Duration) -> Self {
+        self.change(move |config| config.max_ttl = ttl)
+    }
+
+    /// Sets [`QuorumConfig::drift_rate`], the greatest difference of the rates of two clocks. Shared by all workers.
+    pub fn drift_rate(self, rate: f64) -> Self {
+        self.change(move |config| config.drift_rate = rate)
+    }
+
+    /// Sets [`QuorumConfig::clock_step_allowance`], the largest step of a node's clock. Shared by all workers.
+    pub fn clock_step_allowance(self, allowance: Duration) -> Self {
+        self.change(move |config| config.clock_step_allowance = allowance)
+    }
+
+    /// Sets [`QuorumConfig::max_clock_offset`], the largest difference of two wall clocks. Shared by all workers.
+    pub fn max_clock_offset(self, offset: Duration) -> Self {
+        self.change(move |config| config.max_clock_offset = offset)
+    }
+
+    /// Sets [`QuorumConfig::fence_retention`], the time for which a fencing counter outlives its last use.
+    pub fn fence_retention(self, retention: Duration) -> Self {
+        self.change(move |config| config.fence_retention = retention)
+    }
+
+    /// Sets [`QuorumConfig::ledger_retention`], the time for which a job's records outlive its last worker.
+    pub fn ledger_retention(self, retention: Duration) -> Self {
+        self.change(move |config| config.ledger_retention = retention)
+    }
+
+    /// Sets [`QuorumConfig::durable`]: nodes keep all that they answered for over a restart. A node that is not known to is
+    /// refused at its handshake, and the reason names the setting. Shared by all workers.
+    pub fn durable(self, durable: bool) -> Self {
+        self.change(move |config| config.durable = durable)
+    }
+
+    /// Sets [`QuorumConfig::trust_new_nodes`]: nodes without a marker vote at once. For development and tests. Shared by all
+    /// workers.
+    pub fn trust_new_nodes(self, trust: bool) -> Self {
+        self.change(move |config| config.trust_new_nodes = trust)
+    }
+
+    /// Sets [`QuorumConfig::only_looks`]: this worker writes no marker.
+    pub fn only_looks(self, only_looks: bool) -> Self {
+        self.change(move |config| config.only_looks = only_looks)
+    }
+
+    /// Checks the settings and starts the quorum's tasks, within a runtime. It connects in the background: a first round waits
+    /// for the first handshake with each node, which may take one second or two node timeouts, whichever is longer. The node
+    /// timeout of a request begins after it.
     ///
     /// # Errors
-    /// [`SettingError`], which names the field, its value and the fix.
+    /// [`SettingError`], which names the field, its value, the reason and the fix.
     pub fn build(self) -> Result<Quorum, SettingError> {
         let env = self.env.map_or_else(Env::system, |env| env.sibling());
-        Ok(Quorum(Arc::new(QuorumInner::start(env, self.config, self.nodes)?)))
+        let mut config = self.config;
+        for change in self.changes {
+            change(&mut config);
+        }
+        Ok(Quorum(Arc::new(QuorumInner::start(env, config, self.nodes)?)))
+    }
+
+    fn change(mut self, change: impl FnOnce(&mut QuorumConfig) + Send + 'static) -> Self {
+        self.changes.push(Box::new(change));
+        self
     }
 }
 
-/// Nodes that could not be admitted.
+impl fmt::Debug for QuorumBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QuorumBuilder").field("nodes", &self.nodes).finish_non_exhaustive()
+    }
+}
+
+/// Nodes that could not be trusted.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("not every node was admitted: {report}")]
+#[error("not every node could be trusted: {report}")]
 pub struct TrustError {
-    /// What each node said.
+    /// The outcome of each node.
     pub report: Report,
 }
 
-/// No majority of the nodes votes.
+/// The error of a quorum in which no majority of the nodes votes.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("no quorum: {report}")]
 pub struct NotReady {
@@ -265,7 +357,7 @@ pub struct NotReady {
 }
 
 impl NotReady {
-    /// Whether only an operator can fix it: trying again will not help.
+    /// Returns whether only an operator can fix it: trying again will not help.
     pub fn is_permanent(&self) -> bool {
         self.report.is_permanent()
     }

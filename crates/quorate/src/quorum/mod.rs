@@ -1,9 +1,34 @@
 //! The [`Quorum`]: the nodes together, which every lock, election, scheduler and set of claims uses.
 //!
-//! A quorum is built from nodes and a [`QuorumConfig`]; [`Quorum::ready`] waits until a majority of the nodes votes, and
-//! [`Quorum::close`] releases what is still held and ends every task.
+//! ```
+//! use quorate::{Quorum, node::MemoryNode};
+//! use std::time::Duration;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let nodes = (0..5).map(|i| MemoryNode::new(&format!("memory-{i}")));
+//! let quorum = Quorum::builder().nodes(nodes).worker("billing-1").trust_new_nodes(true).build()?;
+//! let status = quorum.ready(Duration::from_secs(5)).await?;
+//! println!("{} of {} nodes vote", status.voting(), status.len());
+//! quorum.close().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # New nodes
+//!
+//! A new node cannot be told from one that lost its memory, and such a node may have granted a lease that is still held. So a node
+//! without a marker is in quarantine for `max_ttl` (30 s by default) before it votes, and the first start on new nodes waits for
+//! that long; the log says so. Where no worker has used the nodes before, skip the wait with [`Quorum::trust_nodes`] (the CLI's
+//! `quorate nodes trust`) once, or with [`QuorumBuilder::trust_new_nodes`] for development and tests.
+//!
+//! # What is not guaranteed
+//!
+//! A quorum is no stronger than its nodes: see [`lease`](crate::lease) for the assumptions. [`Quorum::nodes`] is what this worker
+//! last saw, and may be out of date.
 
 mod handle;
+mod status;
 
 pub use crate::{
     config::{QuorumConfig, SettingError, SettingMismatch, SharedSettings},
@@ -11,3 +36,4 @@ pub use crate::{
     vote::{NodeOutcome, Report},
 };
 pub use handle::{NotReady, Quorum, QuorumBuilder, TrustError};
+pub use status::QuorumStatus;

@@ -121,7 +121,7 @@ impl Scheduler {
     /// // At most a third of the TTL: as long as between two extensions.
     /// let heart = Heartbeat::new(quorum.env(), ttl / 3);
     /// let scheduler = Scheduler::new(quorum, "billing").ttl(ttl).renew_while_beating(&heart);
-    /// let mut run = pin!(scheduler.run().until(pending()));
+    /// let mut run = pin!(scheduler.run().until(pending::<()>()));
     /// loop {
     ///     heart.beat();
     ///     tokio::select! {
@@ -192,8 +192,8 @@ impl Scheduler {
         let _user = self.roster().enter();
         let (asks, asked) = mpsc::channel(ASKED);
         // Ends with this future.
-        let _inbox = term.spawn(operate::tend(ledger.clone(), term.clone(), asks));
-        let _vouching = term.spawn(Retention::new(&ledger).vouch(self.roster().clone()));
+        let _inbox = term.spawn_scoped(operate::tend(ledger.clone(), term.clone(), asks));
+        let _vouching = term.spawn_scoped(Retention::new(&ledger).vouch(self.roster().clone()));
         let leading = Leading {
             roster: self.roster().clone(),
             ledger,

@@ -2,7 +2,7 @@ use crate::{
     config::majority,
     env::{BootTime, WallTime},
     node::{Cause, NodeTime},
-    trust::{NodeEpoch, VoteRejection, clock_offset::ClockOffset, quorum_clock},
+    trust::{NodeEpoch, QuarantineReason, VoteRejection, clock_offset::ClockOffset, quorum_clock},
 };
 use std::{
     collections::BTreeSet,
@@ -13,6 +13,9 @@ use std::{
     time::Duration,
 };
 use tokio::sync::{Notify, watch};
+
+/// The most causes that are logged of one node before it votes again.
+const LOGGED_MAX: usize = 16;
 
 /// The state of one node, as this worker sees it.
 #[derive(Clone, Debug, PartialEq)]
@@ -83,6 +86,8 @@ struct RegistryState {
     run_ids: Vec<Option<Arc<str>>>,
     /// The markers, as the last handshake found them.
     markers: Vec<MarkerState>,
+    /// The lines that were logged of each node since it last voted: each is logged once.
+    logged: Vec<BTreeSet<String>>,
 }
 
 /// A node's marker, compared with this worker's node list and shared settings.
@@ -128,6 +133,7 @@ impl NodeRegistry {
             versions: vec![None; names.len()],
             run_ids: vec![None; names.len()],
             markers: vec![MarkerState::Unknown; names.len()],
+            logged: vec![BTreeSet::new(); names.len()],
         };
         Self {
             entries: names.iter().map(entry).collect(),
@@ -267,7 +273,9 @@ impl NodeRegistry {
         if state.states[node] == new {
             return;
         }
-        log(&self.entries[node].name, &state.states[node], &new);
+        let is_first_new =
+            is_new(&new) && !state.states.iter().any(|state| is_new(state) || *state == NodeState::Trusted);
+        log(&self.entries[node].name, &new, is_first_new, &mut state.logged[node]);
         state.states[node] = new;
         let votes = state.states.iter().filter(|state| **state == NodeState::Trusted).count();
         if votes >= majority(self.entries.len()) {
@@ -358,17 +366,73 @@ fn twin_of(run_ids: &[Option<Arc<str>>], node: usize) -> Option<usize> {
     (0..run_ids.len()).find(|&other| other != node && run_ids[other].as_ref() == Some(mine))
 }
 
-/// Logs a change of a node's state, in one line.
-fn log(name: &str, before: &NodeState, after: &NodeState) {
-    match after {
-        NodeState::Connecting => {}
-        NodeState::Trusted => tracing::info!(node = name, "node votes"),
+/// Returns whether the node is in quarantine because it has no marker yet.
+fn is_new(state: &NodeState) -> bool {
+    let NodeState::Quarantined { why: VoteRejection::Quarantined { reason, .. }, .. } = state else {
+        return false;
+    };
+    *reason == QuarantineReason::Unmarked
+}
+
+/// Logs the state of a node, unless it was logged since the node last voted: a node whose state changes back and forth is logged
+/// once for each cause. The first new node of a set is a warning that says how to skip the wait, the others follow at INFO.
+fn log(name: &str, state: &NodeState, is_first_new: bool, logged: &mut BTreeSet<String>) {
+    let cause = match state {
+        NodeState::Connecting | NodeState::Unreachable(Cause::Stopped) => return,
+        NodeState::Trusted => {
+            logged.clear();
+            return tracing::info!(node = name, "node votes");
+        }
+        // The text has the remaining time in it.
+        NodeState::Quarantined { why: VoteRejection::Quarantined { reason, .. }, .. } => {
+            format!("{reason:?}")
+        }
+        NodeState::Quarantined { why, .. } | NodeState::Refused(why) => why.to_string(),
+        NodeState::Unreachable(cause) => cause.to_string(),
+    };
+    if logged.len() >= LOGGED_MAX || !logged.insert(cause) {
+        return;
+    }
+    match state {
+        NodeState::Quarantined { why: VoteRejection::Quarantined { remaining, .. }, .. } if is_first_new => {
+            tracing::warn!(
+                node = name,
+                "new nodes do not vote for {remaining:.0?}, since a new node cannot be told from one that lost its memory; if \
+                 no worker has used them before, skip this with `quorate nodes trust`, Quorum::trust_nodes, or (for \
+                 development and tests) trust_new_nodes"
+            );
+        }
+        NodeState::Quarantined { why, .. } if is_new(state) => {
+            tracing::info!(node = name, "node does not vote yet: {why}");
+        }
         NodeState::Quarantined { why, .. } => tracing::warn!(node = name, "node does not vote yet: {why}"),
         NodeState::Refused(why) => tracing::error!(node = name, "node has no vote: {why}"),
-        // An unreachable node is logged once, not at every attempt.
-        NodeState::Unreachable(_) if matches!(before, NodeState::Unreachable(_)) => {}
-        // This worker ended the connection.
-        NodeState::Unreachable(Cause::Stopped) => {}
-        NodeState::Unreachable(cause) => tracing::warn!(node = name, "node is gone: {cause}"),
+        NodeState::Unreachable(cause) => tracing::warn!(node = name, "node is unreachable: {cause}"),
+        NodeState::Connecting | NodeState::Trusted => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_cause_is_noted_once_until_the_node_votes() {
+        let mut logged = BTreeSet::new();
+        let away = NodeState::Unreachable(Cause::TimedOut);
+        let waits = |seconds| NodeState::Quarantined {
+            until: BootTime::default(),
+            why: VoteRejection::Quarantined {
+                reason: QuarantineReason::Unmarked,
+                remaining: Duration::from_secs(seconds),
+            },
+        };
+        log("a", &waits(30), true, &mut logged);
+        log("a", &away, false, &mut logged);
+        log("a", &waits(20), true, &mut logged);
+        assert_eq!(logged.len(), 2, "the time that remains makes no other cause");
+        log("a", &NodeState::Trusted, false, &mut logged);
+        assert!(logged.is_empty());
+        assert!(is_new(&waits(1)) && !is_new(&away));
     }
 }

@@ -144,6 +144,24 @@ impl Report {
         named().find(|owner| named().filter(|other| other == owner).count() >= self.needed)
     }
 
+    /// Returns the time after which so many of the nodes that name a holder are free that a majority may be; `None` where they
+    /// cannot tell.
+    pub(crate) fn retry_after(&self) -> Option<Duration> {
+        let held = self.count(|outcome| matches!(outcome, NodeOutcome::Contended { .. }));
+        let free = self.count(|outcome| matches!(outcome, NodeOutcome::Granted | NodeOutcome::Pending));
+        let needed = self.needed.saturating_sub(free).clamp(1, held.max(1));
+        let mut remaining: Vec<Duration> = self
+            .nodes
+            .iter()
+            .filter_map(|(_, outcome)| match outcome {
+                NodeOutcome::Contended { remaining, .. } => *remaining,
+                _ => None,
+            })
+            .collect();
+        remaining.sort_unstable();
+        remaining.get(needed - 1).copied()
+    }
+
     /// Returns whether only an operator can fix it: so many nodes refuse this worker permanently that the others are not a
     /// majority.
     pub fn is_permanent(&self) -> bool {

@@ -68,9 +68,12 @@ impl Change {
     ) -> Result<Self, SettingError> {
         let (from, to) = (Marker::node_set(old), Marker::node_set(new));
         if from == to {
-            return Err(SettingError(format!(
-                "both lists are [{to}]; name the new set, which is to take its place"
-            )));
+            return Err(SettingError::new(
+                "new",
+                format!("[{to}]"),
+                "the same set as the old one",
+                "name the set that is to take its place",
+            ));
         }
         let majorities = (majority(old.len()), majority(new.len()));
         let stay = new.iter().filter(|name| old.contains(name)).count();

@@ -137,8 +137,9 @@ impl<S, M: Message, H> Consume<S, M, H> {
         self
     }
 
-    /// Runs until the source ends and all its messages have, or until `shutdown`: then nothing more is pulled,
-    /// handlers may go on for the grace, and what is left is abandoned. The end of the quorum is a shut-down.
+    /// Runs until the source and all its messages have ended, or until `shutdown` completes, with whatever output: then nothing
+    /// more is pulled, handlers may go on for the grace, and the remaining messages are abandoned. The end of the quorum is a
+    /// shutdown too.
     ///
     /// # Errors
     /// [`ClaimError`] for timings of the claims that cannot work; nothing has been pulled then. And where only an operator
@@ -148,14 +149,14 @@ impl<S, M: Message, H> Consume<S, M, H> {
     /// # Cancel safety
     /// Dropping it drops every handler at its next await point and abandons their messages; nothing is acked. What
     /// was pulled and not acked is the source's to bring again.
-    pub async fn until<F, T, E>(self, shutdown: impl Future<Output = ()>) -> Result<Consumed, ClaimError>
+    pub async fn until<F, T, E>(self, shutdown: impl Future) -> Result<Consumed, ClaimError>
     where
         S: Stream,
         S::Item: Incoming<Message = M>,
         H: Fn(Delivery<M>) -> F + Send + Sync + 'static,
         F: Future<Output = Result<T, E>> + Send + 'static,
         T: ClaimResult + Send + 'static,
-        E: Display + Send + 'static,
+        E: Display + 'static,
     {
         run::run(self, shutdown).await
     }

@@ -33,7 +33,7 @@
 //!     .consume(source, handle)
 //!     .concurrency(8)
 //!     .on_end(|ended: &Ended<_>| println!("{}: {}", ended.message.0, ended.outcome))
-//!     .until(std::future::pending())
+//!     .until(std::future::pending::<()>())
 //!     .await?;
 //! assert_eq!((consumed.handled, consumed.duplicates), (2, 1));
 //! # quorum.close().await;

@@ -34,11 +34,13 @@ where
     E: Display,
 {
     // Dropped before this, at a shut-down say, the attempt never began.
-    let claim = claim.begins();
+    let claim = claim.started();
     let look = claim.handle();
     let delivery = Delivery::new(Arc::clone(&message), look.clone(), stop.clone());
     // A panic in the handler's first words is one of the handler's as well.
-    let work = AssertUnwindSafe(async { handler(delivery).await }).catch_unwind();
+    // The error becomes text at once: it need not be `Send`.
+    let work = async { handler(delivery).await.map_err(|error| error.to_string()) };
+    let work = AssertUnwindSafe(work).catch_unwind();
     let relay = async {
         look.step_down_token().cancelled().await;
         stop.cancel();
@@ -52,7 +54,7 @@ where
     let outcome = match handled {
         None => Outcome::Lost,
         Some(Ok(Ok(result))) => record(claim, result.text()).await,
-        Some(Ok(Err(error))) => abandoned(claim, &error.to_string()).await,
+        Some(Ok(Err(error))) => abandoned(claim, &error).await,
         Some(Err(panic)) => abandoned(claim, &format!("it panicked: {}", words(&*panic))).await,
     };
     let acked = match outcome {

@@ -33,7 +33,7 @@ type Worked = (Number, Result<Option<(Outcome, Acked)>, Box<dyn Any + Send>>);
 
 pub(super) async fn run<S, M, H, F, T, E>(
     consume: Consume<S, M, H>,
-    shutdown: impl Future<Output = ()>,
+    shutdown: impl Future,
 ) -> Result<Consumed, ClaimError>
 where
     S: Stream,
@@ -42,7 +42,7 @@ where
     H: Fn(Delivery<M>) -> F + Send + Sync + 'static,
     F: Future<Output = Result<T, E>> + Send + 'static,
     T: ClaimResult + Send + 'static,
-    E: Display + Send + 'static,
+    E: Display + 'static,
 {
     let Consume { claims, source, handler, options } = consume;
     // Timings that cannot work are told before anything is pulled.
@@ -77,7 +77,7 @@ where
         let pulls = !dry && consumer.pulls();
         tokio::select! { biased;
             () = env.stopped().cancelled() => break,
-            () = &mut shutdown => break,
+            _ = &mut shutdown => break,
             Some(worked) = consumer.running.next() => consumer.worked(worked),
             Some(verdicts) = consumer.rounds.next() => {
                 verdicts.into_iter().for_each(|(number, verdict)| consumer.decide(number, verdict));
@@ -150,7 +150,7 @@ where
     H: Fn(Delivery<M>) -> F + Send + Sync + 'static,
     F: Future<Output = Result<T, E>> + Send + 'static,
     T: ClaimResult + Send + 'static,
-    E: Display + Send + 'static,
+    E: Display + 'static,
 {
     fn pull(&mut self, incoming: impl Incoming<Message = M>) {
         let now = self.env.now();

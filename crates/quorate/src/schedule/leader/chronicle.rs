@@ -136,7 +136,7 @@ impl Chronicle {
             shelves: ends.into_iter().map(shelf).collect(),
             to_tidy,
         };
-        (Self { counts, queue }, term.spawn(scribe.serve(entries)))
+        (Self { counts, queue }, term.spawn_scoped(scribe.serve(entries)))
     }
 
     /// Nothing more comes of a job: what is known here of its history goes.

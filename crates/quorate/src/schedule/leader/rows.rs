@@ -66,7 +66,7 @@ impl Rows {
         let slots = found.filter(|(_, slot)| !slot.is_closed() || !slot.stale.is_empty()).collect();
         let writer =
             Writer { ledger: ledger.clone(), term: term.clone(), slots, queue: VecDeque::new(), open: true };
-        (Self(puts), term.spawn(writer.serve(inbox)))
+        (Self(puts), term.spawn_scoped(writer.serve(inbox)))
     }
 
     /// Has a row written that pruning never reaches.

@@ -372,7 +372,7 @@ impl<'a> Leader<'a> {
                     began,
                     grace: self.leading.grace,
                 };
-                let running: ScopedTask<Outcome> = self.term.spawn(run.run());
+                let running: ScopedTask<Outcome> = self.term.spawn_scoped(run.run());
                 let ended = running.map(move |outcome| Ended { job: index, key, tick, cause, outcome });
                 self.runs.push(ended.boxed());
             }
@@ -398,7 +398,7 @@ impl<'a> Leader<'a> {
         self.prune_at = self.env.now() + PRUNE_EVERY;
         let below = self.low_water();
         let (ledger, term) = (self.leading.ledger.clone(), self.term.clone());
-        self.pruning = Some(self.term.spawn(async move {
+        self.pruning = Some(self.term.spawn_scoped(async move {
             match ledger.prune(term.token(), below.as_micros()).await {
                 Ok(()) => Some(below),
                 Err(error) => {

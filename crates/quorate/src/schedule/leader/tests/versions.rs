@@ -123,7 +123,7 @@ async fn a_drain_waits_for_what_runs_and_starts_nothing_more() {
     let idle = Job::new("idle", never(), |_| async { Ok::<(), String>(()) });
     let scheduler = crate::schedule::Scheduler::new(&stage.quorum, "g").ttl(SECOND).job(job).job(idle);
     let handle = scheduler.handle();
-    let run = stage.quorum.env().spawn_scoped(scheduler.run().until(std::future::pending()));
+    let run = stage.quorum.env().spawn_scoped(scheduler.run().until(std::future::pending::<()>()));
     stage.when("it runs", || begun.load(Ordering::Relaxed) == 1).await;
     handle.drain().await;
     assert_eq!((begun.load(Ordering::Relaxed), done.load(Ordering::Relaxed)), (1, 1));
@@ -141,7 +141,7 @@ async fn a_drain_ends_with_the_term_though_another_leads_next() {
     let job = noting("j", PERIOD, &begun, true);
     let scheduler = crate::schedule::Scheduler::new(&stage.quorum, "g").ttl(SECOND).job(job);
     let handle = scheduler.handle();
-    let run = stage.quorum.env().spawn_scoped(scheduler.run().until(std::future::pending()));
+    let run = stage.quorum.env().spawn_scoped(scheduler.run().until(std::future::pending::<()>()));
     stage.when("it runs", || !begun.lock().unwrap().is_empty()).await;
     let next = stage.candidate("b", &[noting("j", PERIOD, &others, false)]);
     let draining = handle.clone();

@@ -1,0 +1,52 @@
+use std::borrow::Cow;
+
+/// A setting that cannot be used: which one, its value, the reason and the fix.
+///
+/// ```
+/// use quorate::{Quorum, QuorumConfig, node::MemoryNode};
+///
+/// let config = QuorumConfig { drift_rate: 2.0, ..QuorumConfig::default() };
+/// let error = Quorum::builder().config(config).node(MemoryNode::new("a")).build().unwrap_err();
+/// assert_eq!(error.field(), "drift_rate");
+/// assert_eq!(error.to_string(), "drift_rate is 2, not between 0 and 0.5; give it 0 to 0.5 (default 0.01)");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{field} is {value}, {reason}; {fix}")]
+pub struct SettingError {
+    field: Cow<'static, str>,
+    value: String,
+    reason: String,
+    fix: String,
+}
+
+impl SettingError {
+    /// An error about the setting `field`, whose value, as text, is `value`.
+    pub(crate) fn new(
+        field: impl Into<Cow<'static, str>>,
+        value: impl Into<String>,
+        reason: impl Into<String>,
+        fix: impl Into<String>,
+    ) -> Self {
+        Self { field: field.into(), value: value.into(), reason: reason.into(), fix: fix.into() }
+    }
+
+    /// The name of the setting, as [`QuorumConfig`](super::QuorumConfig), the builders and configuration files call it.
+    pub fn field(&self) -> &str {
+        &self.field
+    }
+
+    /// The value that was given, as text.
+    pub fn value(&self) -> &str {
+        &self.value
+    }
+
+    /// The reason why the value cannot be used.
+    pub fn reason(&self) -> &str {
+        &self.reason
+    }
+
+    /// The change that makes it usable.
+    pub fn fix(&self) -> &str {
+        &self.fix
+    }
+}

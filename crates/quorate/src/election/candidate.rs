@@ -1,0 +1,318 @@
+use super::{
+    Campaign, ElectionEvent, ElectionEvents, Leader, Observer, Term, events::EventBroadcast,
+    known_leader::KnownLeader, restart::OnError,
+};
+use crate::{
+    lease::{Health, LeaseOptions, Lock, lease_options},
+    node::{NameError, Owner, Resource},
+    quorum::Quorum,
+};
+use std::{
+    fmt,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+/// A candidate for the leadership of a group: one copy of the group leads at a time. Clones are the same candidate.
+///
+/// ```
+/// use quorate::{Election, Quorum, node::MemoryNode};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let nodes = (0..3).map(|i| MemoryNode::new(&format!("memory-{i}")));
+/// # let quorum = Quorum::builder().nodes(nodes).trust_new_nodes(true).build()?;
+/// let election = Election::new(&quorum, "billing");
+/// let (done, shutdown) = tokio::sync::oneshot::channel();
+/// let mut done = Some(done);
+/// let work = move |term: quorate::Term| {
+///     let done = done.take();
+///     async move {
+///         println!("leader, term {}", term.token());
+///         done.map(|done| done.send(())); // this example ends; a service works until `term.step_down_token()` fires
+///         term.step_down_token().cancelled().await;
+///         Ok::<(), Box<dyn std::error::Error>>(())
+///     }
+/// };
+/// election.run(work).until(shutdown).await?; // a service: `.until(tokio::signal::ctrl_c())`, or only `.await`
+/// quorum.close().await;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Election {
+    shared: Arc<Shared>,
+    options: LeaseOptions,
+    back_off: Option<Duration>,
+    allow_remote_resign: bool,
+    eligible: Option<Health>,
+    candidate_delay: Duration,
+    on_error: OnError,
+}
+
+/// The part of a candidate that its clones share.
+struct Shared {
+    quorum: Quorum,
+    group: Arc<str>,
+    resource: Result<Resource, NameError>,
+    running: AtomicBool,
+    term: Mutex<Option<Term>>,
+    events: EventBroadcast,
+    known_leader: KnownLeader,
+}
+
+impl Election {
+    /// Returns a candidate for the leadership of `group`. It does nothing until it is [`run`](Election::run).
+    pub fn new(quorum: &Quorum, group: impl AsRef<str>) -> Self {
+        let group = group.as_ref();
+        let shared = Shared {
+            quorum: quorum.clone(),
+            group: group.into(),
+            resource: Resource::election(group),
+            running: AtomicBool::new(false),
+            term: Mutex::new(None),
+            events: EventBroadcast::default(),
+            known_leader: KnownLeader::default(),
+        };
+        Self {
+            shared: Arc::new(shared),
+            options: LeaseOptions::new(),
+            back_off: None,
+            allow_remote_resign: true,
+            eligible: None,
+            candidate_delay: Duration::ZERO,
+            on_error: OnError::DEFAULT,
+        }
+    }
+
+    lease_options!();
+
+    /// Campaigns only while `check` returns true; a term that has begun goes on. It is called before each attempt.
+    pub fn eligible_while(mut self, check: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        self.eligible = Some(Health::Check(Arc::new(check)));
+        self
+    }
+
+    /// Sets how long this candidate waits before it campaigns when there is no leader. A candidate of lower priority takes a
+    /// delay that is longer than a round, and so leads only where no other candidate does. It is a preference, not an order: a
+    /// leader is not replaced when a candidate of higher priority appears. Default zero.
+    pub fn candidate_delay(mut self, delay: Duration) -> Self {
+        self.candidate_delay = delay;
+        self
+    }
+
+    /// Sets whether the leader resigns when an [`Observer`] [asks it to](Observer::ask_to_resign). Default true.
+    pub fn allow_remote_resign(mut self, allowed: bool) -> Self {
+        self.allow_remote_resign = allowed;
+        self
+    }
+
+    /// Sets how long a leader whose work returned `Ok` waits before it campaigns again. Default a fifth of the TTL.
+    pub fn back_off(mut self, back_off: Duration) -> Self {
+        self.back_off = Some(back_off);
+        self
+    }
+
+    /// Sets the pause after which a candidate whose work failed campaigns again: `first` after the first failure, twice that
+    /// after each further one, up to `longest`. The actual pause is drawn at random from between half of that and all of it.
+    /// Work that ran for `longest` without an error begins anew with `first`. Default 1 s to 30 s, at least 10 ms.
+    ///
+    /// The leader has released its lease by then, so that other candidates may lead. See
+    /// [the module](crate::election#when-the-work-fails).
+    pub fn restart_backoff(mut self, first: Duration, longest: Duration) -> Self {
+        self.on_error = OnError::restart(first, longest);
+        self
+    }
+
+    /// Ends the campaign when the work returns an error or panics, instead of restarting it: for errors that only a person can
+    /// fix, and for programs that are restarted as a whole. Without it the work is restarted.
+    ///
+    /// ```
+    /// use quorate::election::{Election, ElectionError};
+    /// # use quorate::{node::MemoryNode, quorum::Quorum};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let nodes = (0..3).map(|i| MemoryNode::new(&format!("memory-{i}")));
+    /// # let quorum = Quorum::builder().nodes(nodes).trust_new_nodes(true).build()?;
+    /// let election = Election::new(&quorum, "billing").end_on_error();
+    /// let ended = election.run(|_term| async { Err("no such table") }).await;
+    /// assert!(matches!(ended, Err(ElectionError::Work("no such table"))));
+    /// # quorum.close().await;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn end_on_error(mut self) -> Self {
+        self.on_error = OnError::End;
+        self
+    }
+
+    /// Returns the name of the group.
+    pub fn group(&self) -> &Arc<str> {
+        &self.shared.group
+    }
+
+    /// Returns the quorum that elects.
+    pub fn quorum(&self) -> &Quorum {
+        &self.shared.quorum
+    }
+
+    /// Returns whether this candidate leads at this moment. Before a write use [`Term::fencing_token`] instead, and pass on the token
+    /// that it returns.
+    pub fn is_leader(&self) -> bool {
+        self.term().is_some_and(|term| term.is_valid())
+    }
+
+    /// Returns how long this candidate leads from now on if no extension succeeds; zero if it does not lead.
+    pub fn remaining(&self) -> Duration {
+        self.term().map_or(Duration::ZERO, |term| term.remaining())
+    }
+
+    /// Returns the current term, if this candidate leads.
+    pub fn term(&self) -> Option<Term> {
+        self.shared.term.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Returns the leader as this candidate knows it, from its own term or from its last attempt, without asking the nodes.
+    ///
+    /// A candidate that waits learns of a change within about half a second. It returns `None` while the candidate is not
+    /// running, before it has heard of a leader, and once the lease that it heard of has run out. A follower does not know the
+    /// leader's term: [`Leader::term`] is `None`. [`Election::observe`] asks the nodes.
+    pub fn leader(&self) -> Option<Leader> {
+        let env = self.quorum().env();
+        let config = self.quorum().config();
+        self.shared.known_leader.get(env.now()).map(|known| {
+            let own = self.term().filter(|_| known.worker == config.worker);
+            Leader {
+                term: own.as_ref().map(Term::token),
+                remaining: own.map(|term| term.remaining()).or(known.remaining),
+                worker: known.worker,
+                seen_since: known.since,
+            }
+        })
+    }
+
+    /// Returns the events of this candidate from now on.
+    pub fn events(&self) -> ElectionEvents {
+        self.shared.events.join()
+    }
+
+    /// Returns an observer of the leadership, for a program that does not campaign.
+    ///
+    /// # Errors
+    /// [`NameError`] where the group's name cannot be used.
+    pub fn observe(&self) -> Result<Observer, NameError> {
+        Ok(Observer::new(self.shared.quorum.clone(), self.shared.resource.clone()?))
+    }
+
+    /// Runs `work` on one copy of the group at a time. Nothing happens until the campaign is awaited, by itself or with
+    /// [`Campaign::until`]. Work that fails is restarted after a pause, on this copy or another, unless the election
+    /// [ends on an error](Election::end_on_error).
+    pub fn run<W, F, E>(&self, work: W) -> Campaign<W>
+    where
+        W: FnMut(Term) -> F + Send,
+        F: Future<Output = Result<(), E>> + Send + 'static,
+    {
+        Campaign::new(self.clone(), work)
+    }
+
+    /// Returns the lock that the leader holds. Each attempt that finds another leader notes it.
+    pub(super) fn lock(&self) -> Result<Lock, NameError> {
+        let resource = self.shared.resource.clone()?;
+        let election = self.clone();
+        let on_holder = move |holder: &Owner, remaining| election.note_holder(holder, remaining);
+        let lock = Lock::new(Arc::clone(self.shared.quorum.inner()), Ok(resource));
+        Ok(lock.options(self.options.clone()).on_holder(Arc::new(on_holder)))
+    }
+
+    pub(super) fn resource(&self) -> Option<&Resource> {
+        self.shared.resource.as_ref().ok()
+    }
+
+    pub(crate) fn lease_ttl(&self) -> Duration {
+        self.options.effective_ttl(self.quorum().config())
+    }
+
+    pub(crate) fn grace(&self) -> Duration {
+        self.options.effective_grace(self.quorum().config())
+    }
+
+    pub(super) fn pause_after_term(&self) -> Duration {
+        self.back_off.unwrap_or(self.lease_ttl() / 5)
+    }
+
+    pub(super) fn on_error(&self) -> OnError {
+        self.on_error
+    }
+
+    pub(super) fn allows_remote_resign(&self) -> bool {
+        self.allow_remote_resign
+    }
+
+    pub(super) fn delay(&self) -> Duration {
+        self.candidate_delay
+    }
+
+    /// Returns whether it may campaign now.
+    pub(super) fn is_eligible(&self) -> bool {
+        self.eligible.iter().chain(self.options.health()).all(Health::may_begin)
+    }
+
+    pub(super) fn emit(&self, event: ElectionEvent) {
+        self.shared.events.emit(event);
+    }
+
+    /// Notes that this candidate leads for `term`.
+    pub(super) fn begin_term(&self, term: &Term) {
+        *self.shared.term.lock().unwrap_or_else(PoisonError::into_inner) = Some(term.clone());
+        let quorum = self.quorum();
+        self.shared.known_leader.leads(&quorum.config().worker, quorum.env().wall());
+    }
+
+    /// Notes that this candidate does not lead any more.
+    pub(super) fn end_term(&self) {
+        self.shared.term.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.shared.known_leader.clear();
+    }
+
+    /// Notes the holder of the group's lease, and logs a leader that is new.
+    fn note_holder(&self, holder: &Owner, remaining: Option<Duration>) {
+        if holder.reserved_for().is_some() || holder.as_str() == Owner::QUEUE {
+            return;
+        }
+        let env = self.quorum().env();
+        let worker = holder.worker();
+        if self.shared.known_leader.follows(worker, remaining, env.now(), env.wall()) {
+            let (group, leader) = (&**self.group(), crate::plain::plain(worker, 200));
+            tracing::info!(group, leader, "following the leader");
+        }
+    }
+
+    /// Marks the candidate as running, until the guard is dropped; `None` if it is running already.
+    pub(super) fn begin_campaign(&self) -> Option<RunningGuard> {
+        let was_running = self.shared.running.swap(true, Ordering::AcqRel);
+        (!was_running).then(|| RunningGuard(self.clone()))
+    }
+}
+
+impl fmt::Debug for Election {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Election")
+            .field("group", &self.shared.group)
+            .field("options", &self.options)
+            .field("term", &self.term().map(|term| term.token()))
+            .finish_non_exhaustive()
+    }
+}
+
+/// Keeps a candidate from being run twice at a time.
+pub(super) struct RunningGuard(Election);
+
+impl Drop for RunningGuard {
+    fn drop(&mut self) {
+        self.0.end_term();
+        self.0.shared.running.store(false, Ordering::Release);
+    }
+}

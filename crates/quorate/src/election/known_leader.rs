@@ -1,0 +1,96 @@
+use crate::env::{BootTime, WallTime};
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+/// The leader as a candidate last learned it.
+#[derive(Debug, Default)]
+pub(super) struct KnownLeader(Mutex<Option<Entry>>);
+
+#[derive(Debug)]
+struct Entry {
+    worker: Arc<str>,
+    since: WallTime,
+    /// The end of the lease as last reported; `None` for this candidate's own, and where the nodes cannot tell.
+    until: Option<BootTime>,
+}
+
+/// A leader, at the time of the question.
+#[derive(Debug, PartialEq)]
+pub(super) struct Known {
+    pub(super) worker: Arc<str>,
+    pub(super) since: WallTime,
+    pub(super) remaining: Option<Duration>,
+}
+
+impl KnownLeader {
+    /// Returns the leader, unless its lease has run out since it was reported.
+    pub(super) fn get(&self, now: BootTime) -> Option<Known> {
+        let entry = self.entry();
+        let entry = entry.as_ref().filter(|entry| entry.until.is_none_or(|until| now < until))?;
+        let remaining = entry.until.map(|until| now.until(until));
+        Some(Known { worker: Arc::clone(&entry.worker), since: entry.since, remaining })
+    }
+
+    /// Notes that this candidate, called `worker`, leads.
+    pub(super) fn leads(&self, worker: &Arc<str>, wall: WallTime) {
+        *self.entry() = Some(Entry { worker: Arc::clone(worker), since: wall, until: None });
+    }
+
+    /// Notes that `worker` leads, for `remaining` unless it extends its lease. Returns whether that is a change.
+    pub(super) fn follows(
+        &self,
+        worker: &str,
+        remaining: Option<Duration>,
+        now: BootTime,
+        wall: WallTime,
+    ) -> bool {
+        let until = remaining.map(|remaining| now + remaining);
+        let mut entry = self.entry();
+        match &mut *entry {
+            Some(known) if *known.worker == *worker => {
+                known.until = until;
+                false
+            }
+            other => {
+                *other = Some(Entry { worker: worker.into(), since: wall, until });
+                true
+            }
+        }
+    }
+
+    /// Notes that the leader is not known.
+    pub(super) fn clear(&self) {
+        self.entry().take();
+    }
+
+    fn entry(&self) -> MutexGuard<'_, Option<Entry>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn a_leader_is_known_until_its_lease_runs_out_and_a_change_is_reported_once() {
+        let (known, start) = (KnownLeader::default(), BootTime::from_nanos(5));
+        let wall = |seconds: u64| WallTime::from_micros(seconds * 1_000_000);
+        assert_eq!(known.get(start), None);
+        assert!(known.follows("a", Some(10 * SECOND), start, wall(1)));
+        assert!(!known.follows("a", Some(10 * SECOND), start + SECOND, wall(2)), "no change");
+        let a = Known { worker: "a".into(), since: wall(1), remaining: Some(SECOND) };
+        assert_eq!(known.get(start + 10 * SECOND), Some(a));
+        assert_eq!(known.get(start + 11 * SECOND), None, "its lease has run out");
+        assert!(known.follows("b", None, start + 11 * SECOND, wall(12)));
+        assert_eq!(known.get(start + 100 * SECOND).map(|known| known.worker), Some("b".into()));
+        known.leads(&"c".into(), wall(13));
+        assert_eq!(known.get(start).map(|known| known.remaining), Some(None));
+        known.clear();
+        assert_eq!(known.get(start), None);
+    }
+}

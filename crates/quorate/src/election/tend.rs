@@ -1,0 +1,97 @@
+use super::{
+    Election, ElectionEvent, Term,
+    end::{End, Failure, WorkResult},
+};
+use crate::{
+    env::{BootTime, Env},
+    lease::{LeaseEvent, LeaseEvents, resign_requested},
+};
+use futures_util::{
+    FutureExt,
+    future::{BoxFuture, FusedFuture},
+};
+use std::pin::{Pin, pin};
+
+/// Polls the work of a term, and everything that may end it: a lost lease, a shutdown, a resignation.
+pub(super) async fn tend<E, S>(
+    env: &Env,
+    election: &Election,
+    term: &Term,
+    mut work: BoxFuture<'_, WorkResult<E>>,
+    events: &mut LeaseEvents,
+    mut shutdown: Pin<&mut S>,
+) -> End<E>
+where
+    S: Future<Output = ()> + Send + FusedFuture,
+{
+    let token = term.token();
+    let mut step_down = StepDown::default();
+    let mut at_risk = false;
+    let mut resigning = false;
+    let mut stop_at = BootTime::from_nanos(u64::MAX);
+    let mut resign_request = pin!(resign_requested(term.lease()).fuse());
+    loop {
+        tokio::select! { biased;
+            () = term.lost_token().cancelled() => {
+                let notice = step_down.at.map(|at| at.until(env.now())).unwrap_or_default();
+                return End::Lost { without_notice: notice < election.grace() / 2 };
+            }
+            Some(event) = events.next() => match event {
+                LeaseEvent::AtRisk => {
+                    at_risk = true;
+                    election.emit(ElectionEvent::AtRisk(token));
+                }
+                LeaseEvent::StepDown => step_down.announce(election, term, env.now()),
+                LeaseEvent::Held if at_risk => {
+                    at_risk = false;
+                    election.emit(ElectionEvent::Recovered(token));
+                }
+                LeaseEvent::Held | LeaseEvent::Lost => {}
+            },
+            () = &mut shutdown, if !shutdown.is_terminated() => {
+                stop_at = env.now() + election.grace();
+                term.stop(stop_at);
+                step_down.announce(election, term, env.now());
+            }
+            () = term.resigning().cancelled(), if !resigning => {
+                resigning = true;
+                stop_at = stop_at.min(env.now() + election.grace());
+                term.stop(stop_at);
+                step_down.announce(election, term, env.now());
+            }
+            () = &mut resign_request, if election.allows_remote_resign() && !resign_request.is_terminated() => {
+                tracing::info!(group = &**election.group(), term = token.get(), "asked to resign");
+                election.emit(ElectionEvent::AskedToResign(token));
+                term.resign();
+            }
+            result = &mut work => {
+                let shut_down = shutdown.is_terminated();
+                return match result {
+                    Ok(Ok(())) if shut_down => End::ShutDown,
+                    Ok(Ok(())) if resigning => End::Resigned,
+                    Ok(Ok(())) => End::Done,
+                    Ok(Err(error)) => End::Failed(Failure::Error(error)),
+                    Err(panic) => End::Failed(Failure::Panic(panic)),
+                };
+            }
+            () = env.sleep_until(stop_at) => {
+                return if shutdown.is_terminated() { End::ShutDown } else { End::Resigned };
+            }
+        }
+    }
+}
+
+/// The step-down of a term, which is announced once.
+#[derive(Default)]
+struct StepDown {
+    at: Option<BootTime>,
+}
+
+impl StepDown {
+    fn announce(&mut self, election: &Election, term: &Term, now: BootTime) {
+        if self.at.is_none() {
+            self.at = Some(now);
+            election.emit(ElectionEvent::StepDown(term.token()));
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! The public API of this crate, as a listing that is committed: `public-api.txt`.
+//!
+//! A change of the API fails the test until the listing is updated:
+//!
+//! ```text
+//! UPDATE_PUBLIC_API=1 cargo test -p quorate --test public_api
+//! ```
+//!
+//! The listing is read from the source: every item that can be named through `pub` modules that are not hidden, with its
+//! signature, each under its shortest path. It does not depend on features: an item behind one is listed with its `cfg`.
+
+mod listing;
+mod source;
+
+use listing::Api;
+use std::{env, fs, path::Path};
+
+const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+
+/// The number of documented public names above which the front door is too wide.
+const NAMES_MAX: usize = 171;
+/// The number of names at the root of the crate.
+const ROOT_MAX: usize = 24;
+
+fn api() -> Api {
+    Api::read(&Path::new(ROOT).join("src"))
+}
+
+#[test]
+fn the_listing_of_the_public_api_is_up_to_date() {
+    let file = Path::new(ROOT).join("public-api.txt");
+    let now = api().listing();
+    if env::var_os("UPDATE_PUBLIC_API").is_some() {
+        fs::write(&file, &now).expect("the listing can be written");
+        return;
+    }
+    let committed = fs::read_to_string(&file).unwrap_or_default();
+    let gone = committed
+        .lines()
+        .filter(|line| !now.lines().any(|other| other == *line))
+        .map(|line| format!("-{line}"));
+    let new = now
+        .lines()
+        .filter(|line| !committed.lines().any(|other| other == *line))
+        .map(|line| format!("+{line}"));
+    let changes: Vec<String> = gone.chain(new).collect();
+    assert!(
+        committed == now,
+        "the public API has changed:\n{}\nIf it should: UPDATE_PUBLIC_API=1 cargo test -p quorate --test public_api",
+        changes.join("\n")
+    );
+}
+
+#[test]
+fn the_front_door_stays_small() {
+    let api = api();
+    let root: Vec<&str> = api.names().filter(|name| name.matches("::").count() == 1).collect();
+    assert!((15..=ROOT_MAX).contains(&root.len()), "{} names at the root: {root:?}", root.len());
+    let names: Vec<&str> = api.names().collect();
+    assert!(names.len() <= NAMES_MAX, "{} documented public names: {names:#?}", names.len());
+}
+
+#[test]
+fn each_name_at_the_root_has_an_example() {
+    let api = api();
+    let without = api.root_items_without_example();
+    assert!(without.is_empty(), "no example in the documentation of {without:?}");
+}
