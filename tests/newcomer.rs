@@ -30,8 +30,11 @@ fn server(config: RedisConfig) -> RedisServer {
 #[test]
 fn without_a_server_it_names_the_address_and_the_error() {
     let program = program();
-    let ended =
-        exec(&program, CLOSED).expect(69).says(&["0 of 1 nodes vote, 1 required", CLOSED, "Connection refused"]);
+    let ended = exec(&program, CLOSED).expect(69).says(&[
+        "0 of 1 nodes vote, 1 required",
+        CLOSED,
+        "Connection refused",
+    ]);
     assert!(ended.took < Duration::from_secs(5), "{ended}");
     ended.says(&["start it, or correct the node's address"]);
     let status = program.run(["status", "--nodes", CLOSED]).expect(69);

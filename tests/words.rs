@@ -52,7 +52,8 @@ fn texts_use_plain_words() {
     let mut findings = Vec::new();
     for file in files {
         let name = file.strip_prefix(&root).expect("below the root").display().to_string();
-        if EXCEPTIONS.iter().any(|(path, _)| *path == name || (path.ends_with('/') && name.starts_with(path))) {
+        if EXCEPTIONS.iter().any(|(path, _)| *path == name || (path.ends_with('/') && name.starts_with(path)))
+        {
             continue;
         }
         let text = fs::read_to_string(&file).expect("UTF-8");

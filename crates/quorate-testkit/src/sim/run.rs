@@ -76,6 +76,9 @@ fn run(seed: u64, plan: &Plan, trace: impl FnOnce(Truth) -> Trace) -> Outcome {
         if plan.wild_clocks {
             referee.judge_only_what_needs_no_time();
         }
+        if plan.far_steps {
+            referee.judge_only_starts_of_the_second_group();
+        }
         let _capture = capture_log(&trace, &referee);
         referee.judge(&Event::Promised(plan.promises));
         if plan.excuse_no_clock {

@@ -309,7 +309,7 @@ impl Worker {
         let (name, began) = (Arc::clone(&job.name), self.now());
         let run = Running { job: name, tick: tried.tick, began, cancel: cancel.clone() };
         self.running.insert(number, run);
-        let claims = Claims::new(&self.with.quorum, &names::set(&self.with.group))
+        let claims = Claims::new(&self.with.quorum, names::set(&self.with.group))
             .ttl(self.with.ttl)
             .step_down_grace(self.with.grace)
             // No claim may be forgotten while it is held, however short the job's own times are.
