@@ -390,7 +390,7 @@ impl Model for ReadWrite {
                 Self::ask(&mut state, agent, What::Downgrade);
             }
             Action::Runs(a, node, what, answered) => {
-                self.runs(&mut state, at(node)?, a.into(), what, answered)?
+                self.runs(&mut state, at(node)?, a.into(), what, answered)?;
             }
             Action::Releases(a, node) => {
                 let site = &mut state.sites[at(node)?];

@@ -38,5 +38,5 @@ pub(super) fn unprivileged_user() -> Option<(u32, u32)> {
         let mut fields = line.split(':').skip(2);
         Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
     };
-    ids("postgres").or_else(|| ids("daemon"))
+    ids("postgres").or_else(|| ids("nobody"))
 }
