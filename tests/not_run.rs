@@ -31,7 +31,8 @@ const LINUX_ALONE: [(&str, usize, &str); 5] = [
 ];
 
 /// The test targets that need a feature. `tests/run.sh` turns all features on.
-const WITH_FEATURES: [(&str, usize); 1] = [("crates/quorate-testkit/Cargo.toml", 1)];
+const WITH_FEATURES: [(&str, usize); 2] =
+    [("crates/quorate-testkit/Cargo.toml", 1), ("crates/quorate/Cargo.toml", 9)];
 
 #[cfg(not(target_os = "linux"))]
 #[test]

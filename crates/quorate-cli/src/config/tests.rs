@@ -285,17 +285,14 @@ fn errors_name_line_key_value_and_fix() {
         (job("delay = \"1us\""), &[":5: job \"n\" has a `delay` that cannot be used: "]),
         (
             job("at = \"tomorrow\""),
-            &[":5: job \"n\" has an `at` \"tomorrow\" that is no time: ", "2026-11-21T03:00:00Z"],
+            &[":5: job \"n\" has an `at` \"tomorrow\" that is not a time: ", "2026-11-21T03:00:00Z"],
         ),
         (job("at = 2027-01-01T00:00:00Z"), &[":5: at: ", "write a time in quotes"]),
         (
             job("schedule = \"@daily\"\ndst = \"frist\""),
             &[":6: job \"n\" has dst `frist`, which is unknown; did you mean `first`?"],
         ),
-        (
-            job("every = \"1s\"\ndst = \"both\""),
-            &[":6: job \"n\" has `every` and a `dst`", "take the dst out"],
-        ),
+        (job("every = \"1s\"\ndst = \"both\""), &[":6: job \"n\" has `every` and a `dst`", "remove the dst"]),
         (job("delay = \"1s\"\nzone = \"UTC\""), &[":6: job \"n\" has `delay` and a `zone`"]),
         (
             job("every = \"1s\"\njitter = \"2s\""),
