@@ -164,7 +164,7 @@ async fn messages(quorum: &Quorum, many: usize, round: &str) {
 /// Runs groups that elect a leader once; every twentieth runs a job as well.
 async fn groups(quorum: &Quorum, many: usize, round: &str) {
     each(many, |number| {
-        let election = Election::new(quorum, &format!("group-{round}-{number}")).ttl(3 * SECOND);
+        let election = Election::new(quorum, format!("group-{round}-{number}")).ttl(3 * SECOND);
         Box::pin(async move {
             if number % 20 != 0 {
                 let led = CancellationToken::new();

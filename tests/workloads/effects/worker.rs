@@ -40,7 +40,7 @@ pub(crate) async fn work(
     let mut worker = Worker {
         mode: *mode,
         journal,
-        claims: Claims::new(quorum, &mode.to_string()).ttl(assignment.ttl),
+        claims: Claims::new(quorum, mode.to_string()).ttl(assignment.ttl),
         effects: Effects::new(&mode.to_string()),
         client: database::connect(database).await?,
         batches: 0,

@@ -74,7 +74,7 @@ impl Assignment {
     /// Where a URL or a duration is invalid.
     pub(crate) fn quorum(&self) -> Result<Quorum, Box<dyn Error>> {
         let nodes: Result<Vec<_>, _> = self.nodes.iter().map(RoutedNode::new).collect();
-        let builder = Quorum::builder().nodes(nodes?).worker(&self.name()).max_ttl(self.max_ttl);
+        let builder = Quorum::builder().nodes(nodes?).worker(self.name()).max_ttl(self.max_ttl);
         Ok(builder.durable(self.durable).trust_new_nodes(self.trust_new_nodes).build()?)
     }
 }

@@ -34,7 +34,7 @@ pub(crate) async fn work(
     let mut store = Client::connect(*store).await?;
     let env = quorum.env();
     let reached = |point, element| journal.write(Event::Reached { point, element });
-    let lock = quorum.lock(&format!("set-{mode:?}")).ttl(assignment.ttl);
+    let lock = quorum.lock(format!("set-{mode:?}")).ttl(assignment.ttl);
     for element in assignment.member as u64 * 1_000_000.. {
         let lease = match lock.acquire().await {
             Ok(lease) => lease,

@@ -53,7 +53,7 @@ async fn one_stop(plan: &Plan, servers: &Servers, stop: usize) -> Result<Vec<Obs
     let quorum = quorum(servers.urls(), "bench-loss").await?;
     let mut leases = Vec::new();
     for number in 0..plan.leases_per_stop {
-        let lock = quorum.lock(&format!("loss-{stop}-{number}")).ttl(TTL);
+        let lock = quorum.lock(format!("loss-{stop}-{number}")).ttl(TTL);
         leases.push(lock.acquire().await.map_err(|error| error.to_string())?);
     }
     // At some point within a renewal period, another one at each stop.

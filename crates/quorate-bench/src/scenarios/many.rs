@@ -59,7 +59,7 @@ async fn acquire(quorum: &Quorum, plan: &Plan, name: &str, count: usize) -> Resu
     let mut leases = Vec::with_capacity(count);
     for first in (0..count).step_by(CONCURRENT) {
         let locks: Vec<_> = (first..count.min(first + CONCURRENT))
-            .map(|number| quorum.lock(&format!("{name}-{number}")).ttl(plan.leases_ttl))
+            .map(|number| quorum.lock(format!("{name}-{number}")).ttl(plan.leases_ttl))
             .collect();
         let acquires: Vec<_> =
             locks.into_iter().map(|lock| spawn(async move { lock.wait(PATIENCE).acquire().await })).collect();

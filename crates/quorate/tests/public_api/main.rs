@@ -9,6 +9,8 @@
 //! The listing is read from the source: every item that can be named through `pub` modules that are not hidden, with its
 //! signature, each under its shortest path. It does not depend on features: an item behind one is listed with its `cfg`.
 
+#![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
 mod listing;
 mod source;
 
