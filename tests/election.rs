@@ -56,7 +56,7 @@ impl Group {
 fn a_leader_resigns_on_request_and_the_next_one_leads() {
     let group = Group::new();
     let none = group.program.run(["election", "resign", "--config", &group.config]).expect(1);
-    assert!(none.stderr.contains("nobody leads g"), "{none}");
+    assert!(none.stderr.contains("the group g has no leader"), "{none}");
 
     let (first, second) = (group.daemon(), group.daemon());
     let led = group.runs(0);

@@ -118,7 +118,7 @@ impl Election {
 
     /// Sets the pause after which a candidate whose work failed campaigns again: `first` after the first failure, twice that
     /// after each further one, up to `longest`. The actual pause is drawn at random from between half of that and all of it.
-    /// Work that ran for `longest` without an error begins anew with `first`. Default 1 s to 30 s, at least 10 ms.
+    /// Work that ran for `longest` without an error begins again with `first`. Default 1 s to 30 s, at least 10 ms.
     ///
     /// The leader has released its lease by then, so that other candidates may lead. See
     /// [the module](crate::election#when-the-work-fails).

@@ -20,7 +20,7 @@ pub enum ElectionEvent {
     HandedOver {
         /// The term that ends.
         term: FencingToken,
-        /// Whether a majority of nodes reserves the lease for the successor; if not, any candidate may lead next.
+        /// True if a majority of nodes reserves the lease for the successor. Otherwise, any candidate may lead next.
         reserved: bool,
     },
     /// The work of this term returned an error or panicked. `Resigned` follows.

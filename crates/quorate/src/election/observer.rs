@@ -45,7 +45,7 @@ impl Observer {
     /// Safe: it only looks.
     pub async fn leader(&mut self) -> Result<Option<Leader>, InspectError> {
         let seen = self.quorum.inspect(&self.resource).await?;
-        // Nobody leads yet under a lease that is reserved for a successor.
+        // There is no leader yet under a lease that is reserved for a successor.
         let holder = seen.holder.filter(|holder| holder.owner.reserved_for().is_none());
         let leader = holder.map(|holder| {
             let worker: Arc<str> = holder.owner.worker().into();

@@ -40,7 +40,7 @@ impl Failures {
 
     /// Notes that the work failed after it ran for `ran`, and returns the pause before the next campaign.
     ///
-    /// Work that ran for at least the longest pause counts as healthy: the pauses begin anew.
+    /// Work that ran for at least the longest pause counts as healthy: the pauses begin again.
     pub(super) fn failed(&mut self, backoff: Backoff, ran: Duration, random: u64) -> Duration {
         self.ended(backoff, ran);
         self.in_a_row = self.in_a_row.saturating_add(1);

@@ -50,7 +50,7 @@ struct Inner {
     resigning: CancellationToken,
     /// The worker to which the leader then hands over.
     successor: Mutex<Option<Arc<str>>>,
-    /// Whether the lease is left to run out when the term ends.
+    /// True if the lease is left to run out when the term ends.
     unreleased: AtomicBool,
     /// The end of the time that the work has once it is asked to resign; nanoseconds of the boot clock.
     stop_by: AtomicU64,

@@ -102,7 +102,7 @@ pub struct FileNode {
     /// A boot id, a machine id and a host name that replace those of this machine, for tests.
     boot: Option<Arc<str>>,
     machine: Option<(Arc<str>, Arc<str>)>,
-    /// Whether a directory that does not exist is an error rather than created.
+    /// True if a directory that does not exist is an error rather than created.
     must_exist: bool,
 }
 

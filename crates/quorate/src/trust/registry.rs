@@ -397,7 +397,7 @@ fn log(name: &str, state: &NodeState, is_first_new: bool, logged: &mut BTreeSet<
         NodeState::Quarantined { why: VoteRejection::Quarantined { remaining, .. }, .. } if is_first_new => {
             tracing::warn!(
                 node = name,
-                "new nodes do not vote for {remaining:.0?}, since a new node cannot be told from one that lost its memory; if \
+                "new nodes do not vote for {remaining:.0?}, since a new node cannot be distinguished from one that lost its memory; if \
                  no worker has used them before, skip this with `quorate nodes trust`, Quorum::trust_nodes, or (for \
                  development and tests) trust_new_nodes"
             );

@@ -9,7 +9,7 @@ pub(crate) type ModPath = Vec<String>;
 /// A module.
 pub(crate) struct Module {
     pub(crate) items: Vec<Item>,
-    /// Whether other crates may name it, and documentation shows it.
+    /// True if other crates may name it and the documentation shows it.
     pub(crate) is_public: bool,
 }
 
