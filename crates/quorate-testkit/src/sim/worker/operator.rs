@@ -84,18 +84,18 @@ impl Operator {
         self.referee.judge(&Event::Asked(&Asked { number, ask: ask.clone(), at: now }));
         self.referee.note(format_args!("the operator sends {number}: {ask:?}"));
         let sent = send(jobs, &ask);
-        let told = match drops_after {
+        let reply = match drops_after {
             None => told(sent.await),
             Some(time) => tokio::select! { biased;
                 answer = sent => told(answer),
                 () = self.env.sleep(time) => Told::Unknown { id: None },
             },
         };
-        self.referee.note(format_args!("the operator hears of {number}: {told:?}"));
+        self.referee.note(format_args!("the operator hears of {number}: {reply:?}"));
         let kind = kind(&ask);
-        self.referee.count(&format!("asked {kind}: {}", told.as_str()));
-        self.referee.judge(&Event::Answered { number, told: &told });
-        told
+        self.referee.count(&format!("asked {kind}: {}", reply.as_str()));
+        self.referee.judge(&Event::Answered { number, told: &reply });
+        reply
     }
 
     /// Reads every history and reports it to the referee.
